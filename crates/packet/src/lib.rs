@@ -1,1 +1,25 @@
-//! Placeholder: filled in by the commits that follow.
+//! Pool, packet, batch and header views: what everything above moves and looks at.
+//!
+//! A [`Pool`] is a hard-limited set of chunks. A [`Packet`] owns one chunk; dropping it gives the chunk back, so that
+//! safe code can neither leak a chunk nor free it twice. A [`Batch`] is a bounded array of packets, the unit in which
+//! everything above works. [`wire`] holds the protocol headers, one a file.
+
+mod batch;
+mod layers;
+mod metadata;
+mod packet;
+pub mod pool;
+mod session;
+mod ticks;
+pub mod wire;
+
+pub use batch::Batch;
+pub use layers::Network;
+pub use metadata::{ArrivalClock, WORDS, Word};
+pub use packet::Packet;
+pub use pool::{Pool, PoolOptions};
+pub use session::SessionKey;
+pub use ticks::Ticks;
+
+/// The largest batch that any part of the system handles, in packets.
+pub const MAX_BATCH: usize = 256;

@@ -1,0 +1,163 @@
+//! A bounded array of packets: the unit in which ports, modules and functions work.
+
+use std::mem::MaybeUninit;
+use std::ops::{Deref, DerefMut};
+use std::ptr;
+
+use crate::pool::cache;
+use crate::{MAX_BATCH, Packet};
+
+/// Up to [`capacity`](Self::capacity) packets, in order. Dereferences to a slice of packets.
+pub struct Batch {
+    len: usize,
+    slots: Box<[MaybeUninit<Packet>]>,
+}
+
+impl Batch {
+    /// An empty batch for up to `capacity` packets (at least 1, at most [`MAX_BATCH`]).
+    #[must_use]
+    pub fn with_capacity(capacity: usize) -> Self {
+        Self { len: 0, slots: Box::new_uninit_slice(capacity.clamp(1, MAX_BATCH)) }
+    }
+
+    /// A batch that has no room at all and costs no memory: what is left in a place whose batch was taken out.
+    #[must_use]
+    pub fn none() -> Self {
+        Self { len: 0, slots: Box::default() }
+    }
+
+    /// How many packets fit.
+    #[inline]
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// How many more packets fit.
+    #[inline]
+    #[must_use]
+    pub fn room(&self) -> usize {
+        self.slots.len() - self.len
+    }
+
+    /// Adds a packet at the end; gives it back where the batch is full.
+    #[inline]
+    pub fn push(&mut self, packet: Packet) -> Result<(), Packet> {
+        match self.slots.get_mut(self.len) {
+            Some(slot) => {
+                slot.write(packet);
+                self.len += 1;
+                Ok(())
+            }
+            None => Err(packet),
+        }
+    }
+
+    /// Adds up to `n` packets that `next` makes, while there is room; stops at the first it cannot make. How many.
+    #[inline]
+    pub(crate) fn extend(&mut self, n: usize, mut next: impl FnMut() -> Option<Packet>) -> usize {
+        let start = self.len;
+        let free = self.slots.get_mut(start..).unwrap_or_default();
+        for slot in free.iter_mut().take(n) {
+            let Some(packet) = next() else { break };
+            slot.write(packet);
+            self.len += 1;
+        }
+        self.len - start
+    }
+
+    /// Takes the last packet.
+    #[inline]
+    pub fn pop(&mut self) -> Option<Packet> {
+        let last = self.len.checked_sub(1)?;
+        self.len = last;
+        // SAFETY: slots below the old length are initialised, and the new length disowns this one.
+        Some(unsafe { self.slots[last].assume_init_read() })
+    }
+
+    /// Moves packets from the front of `from` to the end of this batch, in order, as many as there is room for;
+    /// what is left in `from` keeps its order. Returns how many moved.
+    #[inline]
+    pub fn append(&mut self, from: &mut Batch) -> usize {
+        let moved = self.room().min(from.len);
+        // SAFETY: `moved` slots are free after `len` here and initialised at the front of `from`; two batches never
+        // share slots. Ownership moves with the lengths set below, before anything can panic.
+        unsafe {
+            ptr::copy_nonoverlapping(from.slots.as_ptr(), self.slots.as_mut_ptr().add(self.len), moved);
+            self.len += moved;
+            from.len -= moved;
+            ptr::copy(from.slots.as_ptr().add(moved), from.slots.as_mut_ptr(), from.len);
+        }
+        moved
+    }
+
+    /// Takes every packet out, first to last, and hands each with its index to `each`. Should `each` panic, the
+    /// packets not yet handed over go back to their pool.
+    #[inline]
+    pub fn drain_each(&mut self, mut each: impl FnMut(usize, Packet)) {
+        struct Rest<'a> {
+            slots: &'a [MaybeUninit<Packet>],
+            next: usize,
+        }
+        impl Rest<'_> {
+            #[inline]
+            fn take(&mut self) -> Option<(usize, Packet)> {
+                let index = self.next;
+                let slot = self.slots.get(index)?;
+                self.next += 1;
+                // SAFETY: all of `slots` were initialised, the batch has disowned them, and each is read once.
+                Some((index, unsafe { slot.assume_init_read() }))
+            }
+        }
+        impl Drop for Rest<'_> {
+            fn drop(&mut self) {
+                while self.take().is_some() {}
+            }
+        }
+        let len = std::mem::take(&mut self.len);
+        let mut rest = Rest { slots: &self.slots[..len], next: 0 };
+        while let Some((index, packet)) = rest.take() {
+            each(index, packet);
+        }
+    }
+
+    /// Gives every packet's chunk back to its pool, in bulk.
+    #[inline]
+    pub fn clear(&mut self) {
+        let len = std::mem::take(&mut self.len);
+        // SAFETY: slots below the old length are initialised, and the length of 0 disowns all of them.
+        unsafe { cache::put_all(self.slots[..len].iter().map(|slot| slot.assume_init_read().into_chunk())) }
+    }
+}
+
+impl Deref for Batch {
+    type Target = [Packet];
+    #[inline]
+    fn deref(&self) -> &[Packet] {
+        // SAFETY: slots below `len` are initialised, and `len` never exceeds the number of slots.
+        unsafe { self.slots.get_unchecked(..self.len).assume_init_ref() }
+    }
+}
+
+impl DerefMut for Batch {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [Packet] {
+        // SAFETY: as for `deref`.
+        unsafe { self.slots.get_unchecked_mut(..self.len).assume_init_mut() }
+    }
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+impl std::fmt::Debug for Batch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Batch({}/{})", self.len, self.capacity())
+    }
+}
+
+#[cfg(test)]
+mod tests;

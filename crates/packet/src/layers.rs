@@ -1,0 +1,129 @@
+//! Where a frame's network and transport layers start.
+//!
+//! Found once, by the first function that asks, and kept in the metadata as offsets into the chunk: putting a header
+//! before the network layer or taking one off does not move them.
+
+use zerocopy::FromBytes;
+
+use crate::Packet;
+use crate::wire::ethernet::{Ethernet, EtherType, VlanTag};
+use crate::wire::ipv4::Ipv4;
+use crate::wire::ipv6::{self, Ipv6};
+
+/// VLAN tags that are looked through on the way to the network layer: a customer's in a provider's (IEEE 802.1ad).
+const TAGS: usize = 2;
+
+// What `Metadata::kind` says.
+const UNKNOWN: u8 = 0;
+const OTHER: u8 = 1;
+const IPV4: u8 = 4;
+const IPV6: u8 = 6;
+
+/// What a frame carries above Ethernet and its tags.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Network {
+    /// IPv4, its whole fixed header present and the version field right.
+    Ipv4,
+    /// IPv6, likewise.
+    Ipv6,
+    /// Anything else, or too short to say.
+    Other,
+}
+
+impl Packet {
+    /// What the frame carries above Ethernet, and where that starts, in bytes into the frame.
+    #[inline]
+    pub fn network(&mut self) -> (Network, usize) {
+        if self.meta().kind == UNKNOWN {
+            self.find_network();
+        }
+        let meta = self.meta();
+        let kind = match meta.kind {
+            IPV4 => Network::Ipv4,
+            IPV6 => Network::Ipv6,
+            _ => Network::Other,
+        };
+        (kind, usize::from(meta.network.saturating_sub(meta.data)))
+    }
+
+    /// The IPv4 header, where the frame has one.
+    #[inline]
+    pub fn ipv4(&mut self) -> Option<&mut Ipv4> {
+        match self.network() {
+            (Network::Ipv4, offset) => self.view_mut(offset),
+            _ => None,
+        }
+    }
+
+    /// The IPv6 header, where the frame has one.
+    #[inline]
+    pub fn ipv6(&mut self) -> Option<&mut Ipv6> {
+        match self.network() {
+            (Network::Ipv6, offset) => self.view_mut(offset),
+            _ => None,
+        }
+    }
+
+    /// The IP protocol above the network layer and where it starts, in bytes into the frame. `None` where the frame
+    /// is not IP, is cut short before it, or is a fragment other than the first, whose payload starts mid-way
+    /// (RFC 791 section 3.2, RFC 8200 section 4.5).
+    #[inline]
+    pub fn transport(&mut self) -> Option<(u8, usize)> {
+        if self.meta().transport == 0 {
+            self.find_transport();
+        }
+        let meta = self.meta();
+        (meta.transport > 1).then(|| (meta.protocol, usize::from(meta.transport.saturating_sub(meta.data))))
+    }
+
+    /// Forgets what is known of the layers and of the session: for who changed what follows what in the frame.
+    #[inline]
+    pub fn forget_layers(&mut self) {
+        let meta = self.meta_mut();
+        (meta.network, meta.transport, meta.kind, meta.session) = (0, 0, UNKNOWN, 0);
+    }
+
+    fn find_network(&mut self) {
+        let (kind, offset) = locate_network(self.data());
+        let meta = self.meta_mut();
+        meta.kind = kind;
+        meta.network = meta.data + offset as u16;
+    }
+
+    fn find_transport(&mut self) {
+        let (network, start) = self.network();
+        let found = match network {
+            Network::Ipv4 => locate_above_ipv4(self.data(), start),
+            Network::Ipv6 => ipv6::upper_layer(self.data(), start),
+            Network::Other => None,
+        };
+        let meta = self.meta_mut();
+        // 1 is "looked for and not there": no offset into a chunk can be 1.
+        (meta.protocol, meta.transport) = found.map_or((0, 1), |(protocol, offset)| (protocol, meta.data + offset as u16));
+    }
+}
+
+fn locate_network(frame: &[u8]) -> (u8, usize) {
+    let Ok((ethernet, mut rest)) = Ethernet::ref_from_prefix(frame) else { return (OTHER, 0) };
+    let mut ether_type = ethernet.ether_type.get();
+    for _ in 0..TAGS {
+        if !EtherType::is_vlan(ether_type) {
+            break;
+        }
+        let Ok((tag, after)) = VlanTag::ref_from_prefix(rest) else { return (OTHER, 0) };
+        (ether_type, rest) = (tag.ether_type.get(), after);
+    }
+    let version = rest.first().map_or(0, |byte| byte >> 4);
+    let kind = match (ether_type, version) {
+        (EtherType::IPV4, 4) if rest.len() >= size_of::<Ipv4>() => IPV4,
+        (EtherType::IPV6, 6) if rest.len() >= size_of::<Ipv6>() => IPV6,
+        _ => OTHER,
+    };
+    (kind, frame.len() - rest.len())
+}
+
+fn locate_above_ipv4(frame: &[u8], start: usize) -> Option<(u8, usize)> {
+    let header = Ipv4::ref_from_prefix(frame.get(start..)?).ok()?.0;
+    let above = start + header.header_len()?;
+    (header.fragment_offset() == 0 && above <= frame.len()).then_some((header.protocol, above))
+}

@@ -1,0 +1,266 @@
+//! A packet: sole owner of one chunk of a pool.
+
+use std::ptr::NonNull;
+use std::{fmt, slice};
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::metadata::Metadata;
+use crate::pool::cache;
+use crate::{ArrivalClock, Ticks, Word};
+
+/// A frame in a chunk, with its metadata. Dropping it gives the chunk back to the pool it came from.
+///
+/// One packet is one chunk: a frame never spans several. The frame can grow at both ends within the chunk
+/// ([`prepend`](Self::prepend), [`append`](Self::append)).
+#[repr(transparent)]
+pub struct Packet(NonNull<Metadata>);
+
+// SAFETY: a packet is the only owner of its chunk (it is made by the pool from a chunk that nobody else holds, and is
+// not Clone), and the pool's give-back path works from any thread.
+unsafe impl Send for Packet {}
+// SAFETY: through a shared reference a packet can only be read.
+unsafe impl Sync for Packet {}
+
+impl Packet {
+    /// A packet over a chunk that starts with a `Metadata`.
+    ///
+    /// # Safety
+    /// The caller hands over sole ownership of a live chunk whose metadata is initialised: `data..data+len` and
+    /// `data..end` lie inside the chunk, all its bytes are initialised, and `pool` names the pool it belongs to.
+    #[inline]
+    pub(crate) unsafe fn from_chunk(chunk: NonNull<Metadata>) -> Self {
+        Self(chunk)
+    }
+
+    #[inline]
+    pub(crate) fn meta(&self) -> &Metadata {
+        // SAFETY: the chunk is live and initialised as long as the packet exists, and nobody else writes it.
+        unsafe { self.0.as_ref() }
+    }
+
+    #[inline]
+    pub(crate) fn meta_mut(&mut self) -> &mut Metadata {
+        // SAFETY: as for `meta`; `&mut self` makes the access exclusive.
+        unsafe { self.0.as_mut() }
+    }
+
+    /// Gives up ownership without returning the chunk; for code that returns chunks in bulk.
+    #[inline]
+    pub(crate) fn into_chunk(self) -> NonNull<Metadata> {
+        let chunk = self.0;
+        std::mem::forget(self);
+        chunk
+    }
+
+    /// The frame's length in bytes.
+    #[inline]
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "an empty frame is of no interest to anyone")]
+    pub fn len(&self) -> usize {
+        usize::from(self.meta().len)
+    }
+
+    /// The frame's bytes.
+    #[inline]
+    #[must_use]
+    pub fn data(&self) -> &[u8] {
+        let meta = self.meta();
+        // SAFETY: `data..data+len` lies in the chunk, whose bytes are initialised (invariant of `from_chunk`, kept
+        // by every method that moves them).
+        unsafe { slice::from_raw_parts(self.0.as_ptr().cast::<u8>().add(meta.data.into()), meta.len.into()) }
+    }
+
+    /// The frame's bytes, to be changed. Who changes which protocol follows which calls
+    /// [`forget_layers`](Self::forget_layers) too.
+    #[inline]
+    #[must_use]
+    pub fn data_mut(&mut self) -> &mut [u8] {
+        let (data, len) = (self.meta().data, self.meta().len);
+        // SAFETY: as for `data`; the metadata's own line ends before `data`, and `&mut self` makes it exclusive.
+        unsafe { slice::from_raw_parts_mut(self.0.as_ptr().cast::<u8>().add(data.into()), len.into()) }
+    }
+
+    /// How many bytes can be put before the frame.
+    #[inline]
+    #[must_use]
+    pub fn headroom(&self) -> usize {
+        usize::from(self.meta().data) - size_of::<Metadata>()
+    }
+
+    /// How many bytes can be put after the frame.
+    #[inline]
+    #[must_use]
+    pub fn tailroom(&self) -> usize {
+        let meta = self.meta();
+        usize::from(meta.end) - usize::from(meta.data) - usize::from(meta.len)
+    }
+
+    /// Grows the frame by `n` bytes at its start and gives those bytes, whose content is whatever was there;
+    /// `None`, and nothing changed, where the headroom is smaller.
+    #[inline]
+    pub fn prepend(&mut self, n: usize) -> Option<&mut [u8]> {
+        if n > self.headroom() {
+            return None;
+        }
+        let meta = self.meta_mut();
+        meta.data -= n as u16;
+        meta.len += n as u16;
+        Some(&mut self.data_mut()[..n])
+    }
+
+    /// Takes `n` bytes off the frame's start; `false`, and nothing changed, where it has fewer.
+    #[inline]
+    pub fn strip(&mut self, n: usize) -> bool {
+        if n > self.len() {
+            return false;
+        }
+        let meta = self.meta_mut();
+        meta.data += n as u16;
+        meta.len -= n as u16;
+        if meta.network < meta.data {
+            self.forget_layers();
+        }
+        true
+    }
+
+    /// Grows the frame by `n` bytes at its end and gives those bytes, whose content is whatever was there;
+    /// `None`, and nothing changed, where the tailroom is smaller.
+    #[inline]
+    pub fn append(&mut self, n: usize) -> Option<&mut [u8]> {
+        if n > self.tailroom() {
+            return None;
+        }
+        let old = self.len();
+        self.meta_mut().len += n as u16;
+        Some(&mut self.data_mut()[old..])
+    }
+
+    /// Cuts the frame to `n` bytes; one that is shorter stays as it is.
+    #[inline]
+    pub fn truncate(&mut self, n: usize) {
+        let len = self.len().min(n);
+        self.meta_mut().len = len as u16;
+    }
+
+    /// Replaces the frame by `bytes`; `false`, and nothing changed, where the chunk cannot hold them.
+    #[inline]
+    pub fn write(&mut self, bytes: &[u8]) -> bool {
+        if bytes.len() > self.len() + self.tailroom() {
+            return false;
+        }
+        self.meta_mut().len = bytes.len() as u16;
+        self.data_mut().copy_from_slice(bytes);
+        self.forget_layers();
+        true
+    }
+
+    /// The header of type `T` at `offset` bytes into the frame; `None` where the frame is too short.
+    #[inline]
+    #[must_use]
+    pub fn view<T: FromBytes + KnownLayout + Immutable + Unaligned>(&self, offset: usize) -> Option<&T> {
+        T::ref_from_prefix(self.data().get(offset..)?).ok().map(|(header, _)| header)
+    }
+
+    /// The same, to be changed.
+    #[inline]
+    #[must_use]
+    pub fn view_mut<T: FromBytes + IntoBytes + KnownLayout + Immutable + Unaligned>(&mut self, offset: usize) -> Option<&mut T> {
+        T::mut_from_prefix(self.data_mut().get_mut(offset..)?).ok().map(|(header, _)| header)
+    }
+
+    /// When the packet arrived, on the engine's clock.
+    #[inline]
+    #[must_use]
+    pub fn arrival(&self) -> Ticks {
+        self.meta().arrival
+    }
+
+    /// Which clock [`arrival`](Self::arrival) is of.
+    #[inline]
+    #[must_use]
+    pub fn arrival_clock(&self) -> ArrivalClock {
+        self.meta().clock
+    }
+
+    /// States when the packet arrived, and by which clock.
+    #[inline]
+    pub fn set_arrival(&mut self, at: Ticks, clock: ArrivalClock) {
+        let meta = self.meta_mut();
+        meta.arrival = at;
+        meta.clock = clock;
+    }
+
+    /// The flow the packet is on: which path it has taken through the pipeline so far.
+    #[inline]
+    #[must_use]
+    pub fn flow(&self) -> u32 {
+        self.meta().flow
+    }
+
+    /// Puts the packet on a flow. The engine does so at entry and at splits.
+    #[inline]
+    pub fn set_flow(&mut self, flow: u32) {
+        self.meta_mut().flow = flow;
+    }
+
+    /// A metadata word.
+    #[inline]
+    #[must_use]
+    pub fn word(&self, word: Word) -> u32 {
+        self.meta().words[word.index()]
+    }
+
+    /// Writes a metadata word.
+    #[inline]
+    pub fn set_word(&mut self, word: Word, value: u32) {
+        self.meta_mut().words[word.index()] = value;
+    }
+
+    /// Which of the traced packets this is; 0 for one that is not traced.
+    #[inline]
+    #[must_use]
+    pub fn mark(&self) -> u8 {
+        self.meta().mark
+    }
+
+    /// Marks the packet as one to trace.
+    #[inline]
+    pub fn set_mark(&mut self, mark: u8) {
+        self.meta_mut().mark = mark;
+    }
+
+    /// Makes `self` a copy of `other`: bytes, flow, arrival, words, layers. `false`, and nothing changed, where this
+    /// chunk cannot hold the frame.
+    pub fn copy_from(&mut self, other: &Packet) -> bool {
+        if !self.write(other.data()) {
+            return false;
+        }
+        let from = *other.meta();
+        let to = self.meta_mut();
+        let (data, len, end, pool) = (to.data, to.len, to.end, to.pool);
+        // A layer's offset is from the chunk's start; the two frames may start at different places.
+        let moved = |offset: u16| if offset == 0 { 0 } else { offset - from.data + data };
+        let (network, transport) = (moved(from.network), moved(from.transport));
+        *to = Metadata { data, len, end, pool, network, transport, ..from };
+        true
+    }
+}
+
+impl Drop for Packet {
+    #[inline]
+    fn drop(&mut self) {
+        let pool = self.meta().pool;
+        // SAFETY: this packet was the chunk's only owner and is gone after this.
+        unsafe { cache::put(pool, self.0) }
+    }
+}
+
+impl fmt::Debug for Packet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Packet").field("len", &self.len()).field("flow", &self.flow()).field("pool", &self.meta().pool).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,233 @@
+//! Packet pools: a hard limit of chunks, taken and given back through a cache per thread.
+//!
+//! Threads touch the pool itself only in bulk, when their cache runs empty or full. How a chunk is laid out belongs
+//! to the pool ([`Layout`]): the native pool here has memory of its own; a device driver's pool ([`Backing`]) keeps
+//! the metadata in the room its own chunks have, so that such a port copies nothing and nothing above knows.
+//!
+//! A pool's memory lives until its handle is dropped *and* its last chunk has come home, so a packet may outlive
+//! the handle. Chunks resting in another thread's cache come home when that thread ends.
+
+pub(crate) mod cache;
+mod layout;
+mod native;
+mod registry;
+
+pub use layout::{Backing, Chunk, Layout, LayoutError};
+pub use native::{Order, PoolOptions};
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use thiserror::Error;
+
+use crate::metadata::Metadata;
+use crate::{ArrivalClock, Batch, Packet, Ticks};
+
+/// Why a pool cannot be made.
+#[derive(Debug, Error)]
+pub enum PoolError {
+    /// The chunks cannot hold what a packet needs.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// A pool needs chunks.
+    #[error("a pool of {0} chunks: allowed are 1 to 16777216")]
+    Chunks(usize),
+    /// As many pools exist as the process can tell apart.
+    #[error("no pool can be added: {0} exist already, which is as many as there can be")]
+    TooMany(usize),
+    /// The system gave no memory.
+    #[error("cannot reserve {bytes} bytes for packets: {source}")]
+    Memory {
+        /// How much was asked for.
+        bytes: usize,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+/// A hard-limited set of chunks that packets are made from. The handle is what code allocates through.
+pub struct Pool(Arc<Inner>);
+
+pub(crate) struct Inner {
+    id: u16,
+    backing: Box<dyn Backing>,
+    capacity: usize,
+    fresh: Metadata,
+    order: Order,
+    /// Chunks taken from the backing: in packets or in caches.
+    out: AtomicUsize,
+    closed: AtomicBool,
+    /// Packets asked for that could not be had.
+    exhausted: AtomicU64,
+}
+
+impl Pool {
+    /// A pool with memory of its own, on huge pages where the system has any to give.
+    ///
+    /// # Errors
+    /// [`PoolError`]: sizes that make no sense, no memory, too many pools.
+    pub fn new(options: PoolOptions) -> Result<Self, PoolError> {
+        if !(1..=1 << 24).contains(&options.chunks) {
+            return Err(PoolError::Chunks(options.chunks));
+        }
+        let (backing, order) = (native::Native::new(options)?, options.order);
+        Self::over(Box::new(backing), options.chunks, order)
+    }
+
+    /// A pool over chunks of another's making: a device driver's.
+    ///
+    /// # Errors
+    /// [`PoolError`]: a layout that cannot hold a packet, too many pools.
+    pub fn foreign(backing: Box<dyn Backing>, capacity: usize) -> Result<Self, PoolError> {
+        Self::over(backing, capacity, Order::Lifo)
+    }
+
+    fn over(backing: Box<dyn Backing>, capacity: usize, order: Order) -> Result<Self, PoolError> {
+        let layout = backing.layout();
+        layout.check()?;
+        let fresh_of = |pool| Metadata {
+            data: (layout.data + layout.headroom) as u16,
+            len: 0,
+            network: 0,
+            transport: 0,
+            arrival: Ticks::ZERO,
+            flow: 0,
+            session: 0,
+            words: [0; crate::WORDS],
+            end: layout.end as u16,
+            pool,
+            clock: ArrivalClock::Poll,
+            mark: 0,
+            kind: 0,
+            protocol: 0,
+        };
+        let make = |id| Inner {
+            id,
+            backing,
+            capacity,
+            fresh: fresh_of(id),
+            order,
+            out: AtomicUsize::new(0),
+            closed: AtomicBool::new(false),
+            exhausted: AtomicU64::new(0),
+        };
+        Ok(Self(registry::add(make)?))
+    }
+
+    /// An empty packet, or nothing where the pool is exhausted, which is counted.
+    #[inline]
+    #[must_use]
+    pub fn take(&self) -> Option<Packet> {
+        let chunk = cache::with(&self.0, cache::Cache::pop);
+        chunk.map(|chunk| self.0.fresh(chunk)).or_else(|| self.0.count_exhausted(1))
+    }
+
+    /// Adds up to `n` empty packets to `batch`, as many as it has room for and the pool has chunks. Returns how many;
+    /// those that the pool could not give are counted.
+    #[inline]
+    pub fn fill(&self, batch: &mut Batch, n: usize) -> usize {
+        let wanted = n.min(batch.room());
+        let inner = &*self.0;
+        let got = cache::with(&self.0, |cache| batch.extend(wanted, || cache.pop().map(|chunk| inner.fresh(chunk))));
+        if got < wanted {
+            inner.count_exhausted::<()>((wanted - got) as u64);
+        }
+        got
+    }
+
+    /// How many chunks there are at all.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.0.capacity
+    }
+
+    /// How many chunks are not at home: in packets, or in some thread's cache.
+    #[must_use]
+    pub fn out(&self) -> usize {
+        self.0.out.load(Ordering::Relaxed)
+    }
+
+    /// How many packets were asked for and could not be had, so far.
+    #[must_use]
+    pub fn exhausted(&self) -> u64 {
+        self.0.exhausted.load(Ordering::Relaxed)
+    }
+
+    /// Brings the chunks that rest in this thread's cache home, so that [`out`](Self::out) counts packets alone (of
+    /// this thread).
+    pub fn flush(&self) {
+        cache::detach(self.0.id);
+    }
+
+    /// The longest frame that a fresh packet can hold, in bytes.
+    #[must_use]
+    pub fn frame_limit(&self) -> usize {
+        usize::from(self.0.fresh.end - self.0.fresh.data)
+    }
+
+    /// Where chunks lie and how their room is used.
+    #[must_use]
+    pub fn layout(&self) -> Layout {
+        self.0.backing.layout()
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.0.closed.store(true, Ordering::SeqCst);
+        cache::detach(self.0.id);
+        self.0.release_if_home();
+    }
+}
+
+impl std::fmt::Debug for Pool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Pool(id {}, {} of {} chunks out)", self.0.id, self.out(), self.capacity())
+    }
+}
+
+impl Inner {
+    /// A fresh packet in `chunk`, which the caller owns alone.
+    #[inline]
+    fn fresh(&self, chunk: Chunk) -> Packet {
+        // SAFETY: a chunk that came from the backing or a cache is live and nobody else's; its metadata is
+        // initialised here, and `fresh` was made from a checked layout.
+        unsafe {
+            chunk.as_metadata().write(self.fresh);
+            Packet::from_chunk(chunk.as_metadata())
+        }
+    }
+
+    #[cold]
+    fn count_exhausted<T>(&self, n: u64) -> Option<T> {
+        self.exhausted.fetch_add(n, Ordering::Relaxed);
+        None
+    }
+
+    /// Takes up to `chunks.len()` chunks from the backing; how many it had.
+    fn take_home(&self, chunks: &mut [Chunk]) -> usize {
+        let got = self.backing.take(chunks);
+        self.out.fetch_add(got, Ordering::SeqCst);
+        got
+    }
+
+    /// Gives chunks back to the backing.
+    fn bring_home(&self, chunks: &[Chunk]) {
+        if chunks.is_empty() {
+            return;
+        }
+        self.backing.give(chunks);
+        self.out.fetch_sub(chunks.len(), Ordering::SeqCst);
+        self.release_if_home();
+    }
+
+    /// Lets go of a closed pool whose chunks are all home.
+    fn release_if_home(&self) {
+        if self.closed.load(Ordering::SeqCst) && self.out.load(Ordering::SeqCst) == 0 {
+            registry::remove(self.id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,168 @@
+//! The native pool's memory: one region, chunks a fixed stride apart.
+
+use std::collections::VecDeque;
+use std::ptr::NonNull;
+use std::sync::{Mutex, PoisonError};
+
+use super::{Backing, Chunk, Layout, PoolError};
+use crate::metadata::Metadata;
+
+/// In which order a thread's cache hands free chunks out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// The one given back last goes out first: it is still in the CPU's caches.
+    #[default]
+    Lifo,
+    /// The one given back longest ago goes out first: every chunk is cold. For benchmarks that must not flatter.
+    Fifo,
+}
+
+/// The size of a native pool.
+#[derive(Clone, Copy, Debug)]
+pub struct PoolOptions {
+    /// How many packets there can be at once.
+    pub chunks: usize,
+    /// The longest frame, in bytes (up to 9 216).
+    pub frame: usize,
+    /// Free bytes before a fresh frame.
+    pub headroom: usize,
+    /// Order of reuse.
+    pub order: Order,
+}
+
+impl Default for PoolOptions {
+    fn default() -> Self {
+        Self { chunks: 16_384, frame: 2_048, headroom: 128, order: Order::Lifo }
+    }
+}
+
+/// The longest frame that a native chunk can be asked to hold (jumbo Ethernet with tags and tunnels), in bytes.
+const MAX_FRAME: usize = 9_216;
+const LINE: usize = size_of::<Metadata>();
+
+pub(super) struct Native {
+    layout: Layout,
+    free: Mutex<VecDeque<Chunk>>,
+    _memory: memory::Region,
+}
+
+impl Native {
+    pub(super) fn new(options: PoolOptions) -> Result<Self, PoolError> {
+        let end = LINE + options.headroom + options.frame.min(MAX_FRAME);
+        let layout = Layout { data: LINE, headroom: options.headroom, end };
+        layout.check()?;
+        let stride = stride(end);
+        let bytes = stride * options.chunks;
+        let memory = memory::Region::new(bytes).map_err(|source| PoolError::Memory { bytes, source })?;
+        let free = (0..options.chunks).map(|index| Chunk::new(memory.at(index * stride))).collect();
+        Ok(Self { layout, free: Mutex::new(free), _memory: memory })
+    }
+}
+
+/// The distance between chunks that hold `end` bytes: whole cache lines, an odd number of them, because an even
+/// stride (2 048 bytes above all) puts the headers of neighbouring chunks into few sets of the first-level cache.
+fn stride(end: usize) -> usize {
+    (end.div_ceil(LINE) | 1) * LINE
+}
+
+// SAFETY: chunks are disjoint, aligned (the region is page-aligned and the stride whole lines), zeroed by the system,
+// live as long as `_memory`, and in the free list exactly while nobody has them.
+unsafe impl Backing for Native {
+    fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    fn take(&self, chunks: &mut [Chunk]) -> usize {
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let n = chunks.len().min(free.len());
+        for (slot, chunk) in chunks.iter_mut().zip(free.drain(..n)) {
+            *slot = chunk;
+        }
+        n
+    }
+
+    fn give(&self, chunks: &[Chunk]) {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner).extend(chunks);
+    }
+}
+
+/// Page-aligned zeroed memory from the system.
+#[cfg(not(miri))]
+mod memory {
+    use super::NonNull;
+    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+
+    pub(super) struct Region(NonNull<u8>, usize);
+
+    // SAFETY: the region is plain memory; access to it is governed by who owns which chunk.
+    unsafe impl Send for Region {}
+    // SAFETY: as above.
+    unsafe impl Sync for Region {}
+
+    impl Region {
+        pub(super) fn new(bytes: usize) -> std::io::Result<Self> {
+            let (read_write, private) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+            let bytes = bytes.next_multiple_of(1 << 21);
+            // SAFETY: a new mapping at an address that the kernel chooses touches nothing that exists. Huge pages
+            // are reserved at once where asked for explicitly, so a mapping that succeeds cannot fault later.
+            let mapped = unsafe {
+                mmap_anonymous(std::ptr::null_mut(), bytes, read_write, private | MapFlags::HUGETLB)
+                    .or_else(|_| mmap_anonymous(std::ptr::null_mut(), bytes, read_write, private))?
+            };
+            // Advice only: without transparent huge pages everything works, a little slower.
+            // SAFETY: exactly the region mapped above; this advice does not change its content.
+            let _ = unsafe { madvise(mapped, bytes, Advice::LinuxHugepage) };
+            let start = NonNull::new(mapped.cast()).ok_or(std::io::ErrorKind::OutOfMemory)?;
+            Ok(Self(start, bytes))
+        }
+
+        pub(super) fn at(&self, offset: usize) -> NonNull<u8> {
+            assert!(offset < self.1, "an offset inside the region");
+            // SAFETY: inside the mapping, by the assertion.
+            unsafe { self.0.add(offset) }
+        }
+    }
+
+    impl Drop for Region {
+        fn drop(&mut self) {
+            // SAFETY: exactly what was mapped; the pool lets go of it only when every chunk is home.
+            let _ = unsafe { munmap(self.0.as_ptr().cast(), self.1) };
+        }
+    }
+}
+
+/// The same from the Rust allocator, because the interpreter that checks the unsafe code knows no huge pages.
+#[cfg(miri)]
+mod memory {
+    use super::NonNull;
+    use std::alloc::{Layout, alloc_zeroed, dealloc};
+
+    pub(super) struct Region(NonNull<u8>, Layout);
+
+    // SAFETY: plain memory; access to it is governed by who owns which chunk.
+    unsafe impl Send for Region {}
+    // SAFETY: as above.
+    unsafe impl Sync for Region {}
+
+    impl Region {
+        pub(super) fn new(bytes: usize) -> std::io::Result<Self> {
+            let layout = Layout::from_size_align(bytes, 4096).map_err(|_| std::io::ErrorKind::OutOfMemory)?;
+            // SAFETY: a pool has at least one chunk, so the size is not zero.
+            let start = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(std::io::ErrorKind::OutOfMemory)?;
+            Ok(Self(start, layout))
+        }
+
+        pub(super) fn at(&self, offset: usize) -> NonNull<u8> {
+            assert!(offset < self.1.size(), "an offset inside the region");
+            // SAFETY: inside the allocation, by the assertion.
+            unsafe { self.0.add(offset) }
+        }
+    }
+
+    impl Drop for Region {
+        fn drop(&mut self) {
+            // SAFETY: exactly what was allocated.
+            unsafe { dealloc(self.0.as_ptr(), self.1) }
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Which session a packet belongs to: its 5-tuple, and a hash of it that both directions share.
+
+use crate::wire::ipv4::Ipv4;
+use crate::wire::ipv6::Ipv6;
+use crate::{Network, Packet};
+
+/// A 5-tuple as seen in one packet. Addresses are in network order; an IPv4 address fills the first four bytes.
+/// Ports are 0 where the packet shows none (other protocols, fragments but the first).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SessionKey {
+    /// Source address.
+    pub source: [u8; 16],
+    /// Destination address.
+    pub destination: [u8; 16],
+    /// Source port.
+    pub source_port: u16,
+    /// Destination port.
+    pub destination_port: u16,
+    /// IP protocol number; 0 for a frame that is not IP, whose addresses are then its MAC addresses.
+    pub protocol: u8,
+}
+
+impl SessionKey {
+    /// A hash that is the same for both directions of the session and never 0.
+    #[must_use]
+    pub fn symmetric_hash(&self) -> u32 {
+        let side = |address: &[u8; 16], port: u16| {
+            let (high, low) = address.split_at(8);
+            let word = |half: &[u8]| half.iter().fold(0u64, |word, byte| word << 8 | u64::from(*byte));
+            mix(mix(word(high)) ^ word(low) ^ u64::from(port).rotate_left(32))
+        };
+        // A sum forgets which side was which; mixing each side first keeps sides that differ little apart.
+        let both = side(&self.source, self.source_port).wrapping_add(side(&self.destination, self.destination_port));
+        ((mix(both ^ u64::from(self.protocol)) >> 32) as u32).max(1)
+    }
+}
+
+/// The finalising multiply-and-shift steps of SplitMix64 (Steele, Lea, Flood 2014): every bit reaches every bit.
+fn mix(mut x: u64) -> u64 {
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+impl Packet {
+    /// The packet's 5-tuple; for a frame that is not IP its MAC addresses stand in.
+    pub fn session_key(&mut self) -> SessionKey {
+        let mut key = SessionKey { source: [0; 16], destination: [0; 16], source_port: 0, destination_port: 0, protocol: 0 };
+        let (network, offset) = self.network();
+        match network {
+            Network::Ipv4 => {
+                if let Some(header) = self.view::<Ipv4>(offset) {
+                    key.source[..4].copy_from_slice(&header.source);
+                    key.destination[..4].copy_from_slice(&header.destination);
+                    key.protocol = header.protocol;
+                }
+            }
+            Network::Ipv6 => {
+                if let Some(header) = self.view::<Ipv6>(offset) {
+                    (key.source, key.destination) = (header.source, header.destination);
+                    key.protocol = header.next_header;
+                }
+            }
+            Network::Other => {
+                if let Some(macs) = self.data().get(..12) {
+                    key.destination[..6].copy_from_slice(&macs[..6]);
+                    key.source[..6].copy_from_slice(&macs[6..]);
+                }
+                return key;
+            }
+        }
+        if let Some((protocol, source, destination)) = self.ports() {
+            (key.protocol, key.source_port, key.destination_port) = (protocol, source, destination);
+        }
+        key
+    }
+
+    /// Protocol, source and destination port of TCP, UDP, UDP-Lite, SCTP and DCCP, which all start with the two ports.
+    #[inline]
+    pub fn ports(&mut self) -> Option<(u8, u16, u16)> {
+        let (protocol, offset) = self.transport()?;
+        if !matches!(protocol, 6 | 17 | 33 | 132 | 136) {
+            return None;
+        }
+        let ports = self.data().get(offset..offset + 4)?;
+        Some((protocol, u16::from_be_bytes([ports[0], ports[1]]), u16::from_be_bytes([ports[2], ports[3]])))
+    }
+
+    /// The session's symmetric hash, computed once and kept; never 0.
+    #[inline]
+    pub fn session_hash(&mut self) -> u32 {
+        if self.meta().session == 0 {
+            let hash = self.session_key().symmetric_hash();
+            self.meta_mut().session = hash;
+        }
+        self.meta().session
+    }
+}

@@ -1,0 +1,52 @@
+//! Instants and spans on the engine's clock.
+//!
+//! Packets carry the instant they arrived, so the unit is defined at the bottom of the house. What a tick is worth in
+//! nanoseconds is known to the clock that gave it (`forebay-measure`): the time-stamp counter's period for a real
+//! run, a chosen one in virtual time.
+
+use std::ops::{Add, AddAssign, Sub};
+
+/// A number of ticks of the engine's clock: an instant counted from the clock's own origin, or a span between two.
+///
+/// Ticks are of a *reference* clock (the invariant time-stamp counter); they are not core cycles.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
+pub struct Ticks(pub u64);
+
+impl Ticks {
+    /// The origin of the clock; as a span, nothing.
+    pub const ZERO: Self = Self(0);
+    /// Later than every instant.
+    pub const NEVER: Self = Self(u64::MAX);
+
+    /// The span from `earlier` to `self`, or nothing where `earlier` is the later of the two.
+    #[inline]
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Self {
+        Self(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add for Ticks {
+    type Output = Self;
+    #[inline]
+    fn add(self, span: Self) -> Self {
+        Self(self.0.saturating_add(span.0))
+    }
+}
+
+impl AddAssign for Ticks {
+    #[inline]
+    fn add_assign(&mut self, span: Self) {
+        *self = *self + span;
+    }
+}
+
+impl Sub for Ticks {
+    type Output = Self;
+    /// Saturates at zero, as [`Ticks::since`] does.
+    #[inline]
+    fn sub(self, earlier: Self) -> Self {
+        self.since(earlier)
+    }
+}

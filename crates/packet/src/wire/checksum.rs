@@ -1,0 +1,108 @@
+//! The Internet checksum: whole (RFC 1071) and incremental (RFC 1624).
+//!
+//! The ones' complement sum does not care for byte order (RFC 1071 section 2), so whole sums are taken over words as
+//! the machine reads them and stored back as the machine writes them.
+
+/// The ones' complement sum of `bytes`, in machine order. An odd last byte counts as if a zero byte followed.
+#[must_use]
+pub fn sum(bytes: &[u8]) -> u16 {
+    let mut total = 0u64;
+    let mut words = bytes.chunks_exact(4);
+    for word in &mut words {
+        total += u64::from(u32::from_ne_bytes([word[0], word[1], word[2], word[3]]));
+    }
+    let mut last = [0; 4];
+    last[..words.remainder().len()].copy_from_slice(words.remainder());
+    fold(total + u64::from(u32::from_ne_bytes(last)))
+}
+
+/// [`sum`] of exactly 20 bytes, the common IPv4 header; of the first 20 where there are more, 0 where there are fewer.
+#[inline]
+#[must_use]
+pub fn sum20(bytes: &[u8]) -> u16 {
+    let Some((header, _)) = bytes.split_first_chunk::<20>() else { return 0 };
+    let word = |at: usize| u64::from(u32::from_ne_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]));
+    fold(word(0) + word(4) + word(8) + word(12) + word(16))
+}
+
+/// The ones' complement sum of two sums.
+#[inline]
+#[must_use]
+pub fn add(a: u16, b: u16) -> u16 {
+    let (sum, carry) = a.overflowing_add(b);
+    sum + u16::from(carry)
+}
+
+#[inline]
+fn fold(total: u64) -> u16 {
+    let total = (total & 0xffff_ffff) + (total >> 32);
+    let total = (total & 0xffff) + (total >> 16 & 0xffff) + (total >> 32);
+    let total = (total & 0xffff) + (total >> 16);
+    ((total & 0xffff) + (total >> 16)) as u16
+}
+
+/// The checksum after a 16-bit word under it changed from `old` to `new`: HC' = ~(~HC + ~m + m'), RFC 1624
+/// equation 3. All three in the same byte order.
+#[inline]
+#[must_use]
+pub fn replace16(checksum: u16, old: u16, new: u16) -> u16 {
+    !add(add(!checksum, !old), new)
+}
+
+/// The same for a 32-bit word.
+#[inline]
+#[must_use]
+pub fn replace32(checksum: u16, old: u32, new: u32) -> u16 {
+    let high = replace16(checksum, (old >> 16) as u16, (new >> 16) as u16);
+    replace16(high, old as u16, new as u16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// RFC 1071 section 4.1, word by word in network order.
+    fn plain(bytes: &[u8]) -> u16 {
+        let words = bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)));
+        let mut sum: u32 = words.sum();
+        while sum > 0xffff {
+            sum = (sum & 0xffff) + (sum >> 16);
+        }
+        sum as u16
+    }
+
+    #[test]
+    fn the_example_of_rfc_1071_section_3_sums_to_ddf2() {
+        let bytes = [0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7];
+        assert_eq!(u16::from_be(sum(&bytes)), 0xddf2);
+    }
+
+    #[test]
+    fn the_example_of_rfc_1624_section_4_gives_zero_not_ffff() {
+        // HC = 0xdd2f, m = 0x5555, m' = 0x3285: equation 2 gives 0xffff, equation 3 the right 0x0000.
+        assert_eq!(replace16(0xdd2f, 0x5555, 0x3285), 0x0000);
+    }
+
+    proptest! {
+        #[test]
+        fn a_sum_is_that_of_the_plain_algorithm(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            prop_assert_eq!(u16::from_be(sum(&bytes)), plain(&bytes));
+        }
+
+        #[test]
+        fn a_header_sum_is_the_general_sum(bytes in proptest::array::uniform20(any::<u8>())) {
+            prop_assert_eq!(sum20(&bytes), sum(&bytes));
+        }
+
+        #[test]
+        fn replacing_words_is_recomputing(mut bytes in proptest::collection::vec(any::<u8>(), 8..64), at in 0usize..4, new: u32) {
+            let at = at / 2 * 2;
+            bytes[6] |= 1; // all zeros is the one content whose sum has two forms
+            let old = u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+            let before = !u16::from_be(sum(&bytes));
+            bytes[at..at + 4].copy_from_slice(&new.to_be_bytes());
+            prop_assert_eq!(replace32(before, old, new), !u16::from_be(sum(&bytes)));
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Ethernet II frames (IEEE 802.3) and their VLAN tags (IEEE 802.1Q).
+
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+use zerocopy::big_endian::U16;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// An Ethernet address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(transparent)]
+pub struct MacAddress(pub [u8; 6]);
+
+/// Text that is not an Ethernet address.
+#[derive(Debug, Error, PartialEq, Eq)]
+#[error("'{0}' is not an Ethernet address: six pairs of hexadecimal digits with colons between, such as 02:00:00:00:00:01")]
+pub struct MacAddressError(String);
+
+impl FromStr for MacAddress {
+    type Err = MacAddressError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let bad = || MacAddressError(text.chars().take(40).collect());
+        let mut bytes = [0; 6];
+        let mut parts = text.split([':', '-']);
+        for byte in &mut bytes {
+            let part = parts.next().filter(|part| part.len() == 2 && part.bytes().all(|digit| digit.is_ascii_hexdigit()));
+            *byte = u8::from_str_radix(part.ok_or_else(bad)?, 16).map_err(|_| bad())?;
+        }
+        parts.next().is_none().then_some(Self(bytes)).ok_or_else(bad)
+    }
+}
+
+impl fmt::Display for MacAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, e, g] = self.0;
+        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+    }
+}
+
+/// The two octets that say what follows an Ethernet header or tag. Values below 1 536 are lengths (IEEE 802.3).
+pub struct EtherType;
+
+impl EtherType {
+    /// IPv4 (RFC 894).
+    pub const IPV4: u16 = 0x0800;
+    /// ARP (RFC 826).
+    pub const ARP: u16 = 0x0806;
+    /// IPv6 (RFC 2464).
+    pub const IPV6: u16 = 0x86dd;
+    /// A customer's VLAN tag.
+    pub const VLAN: u16 = 0x8100;
+    /// A provider's VLAN tag (IEEE 802.1ad).
+    pub const PROVIDER_VLAN: u16 = 0x88a8;
+
+    /// Whether a VLAN tag follows.
+    #[inline]
+    #[must_use]
+    pub fn is_vlan(ether_type: u16) -> bool {
+        ether_type == Self::VLAN || ether_type == Self::PROVIDER_VLAN
+    }
+}
+
+/// The header of an Ethernet II frame: 14 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct Ethernet {
+    /// To whom.
+    pub destination: MacAddress,
+    /// From whom.
+    pub source: MacAddress,
+    /// What follows ([`EtherType`]).
+    pub ether_type: U16,
+}
+
+/// A VLAN tag's four bytes as they follow the type field that announced them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct VlanTag {
+    /// Priority (3 bits), drop eligible (1 bit), VLAN identifier (12 bits).
+    pub control: U16,
+    /// What follows.
+    pub ether_type: U16,
+}
+
+impl VlanTag {
+    /// The VLAN identifier, 0..=4095.
+    #[inline]
+    #[must_use]
+    pub fn id(&self) -> u16 {
+        self.control.get() & 0x0fff
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_read_and_written_alike() {
+        let text = "02:00:5e:10:aa:ff";
+        assert_eq!(text.parse::<MacAddress>().expect("well-formed").to_string(), text);
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused_with_the_value() {
+        for text in ["", "02:00:00:00:00", "02:00:00:00:00:00:00", "2:0:0:0:0:0", "02:00:00:00:00:zz", "+2:00:00:00:00:00"] {
+            let error = text.parse::<MacAddress>().expect_err(text);
+            assert!(error.to_string().contains(&format!("'{text}'")), "{error}");
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! The IPv4 header (RFC 791 section 3.1).
+
+use zerocopy::big_endian::U16;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::checksum;
+
+/// IP protocol number of ICMP.
+pub const ICMP: u8 = 1;
+/// IP protocol number of TCP.
+pub const TCP: u8 = 6;
+/// IP protocol number of UDP.
+pub const UDP: u8 = 17;
+
+/// The fixed 20 bytes; options, where there are any, follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct Ipv4 {
+    /// Version (4) and header length in 32-bit words.
+    pub version_ihl: u8,
+    /// Differentiated services and congestion notification (RFC 2474, RFC 3168).
+    pub traffic_class: u8,
+    /// Length of header and payload, in bytes.
+    pub total_length: U16,
+    /// Identification, for reassembly.
+    pub identification: U16,
+    /// Flags (3 bits) and fragment offset in units of 8 bytes (13 bits).
+    pub flags_fragment: U16,
+    /// Time to live.
+    pub ttl: u8,
+    /// What follows: an IP protocol number.
+    pub protocol: u8,
+    /// Header checksum, as it stands in the frame.
+    pub checksum: U16,
+    /// Source address.
+    pub source: [u8; 4],
+    /// Destination address.
+    pub destination: [u8; 4],
+}
+
+impl Ipv4 {
+    /// The header's length in bytes, 20 to 60; `None` where the field says less than 20.
+    #[inline]
+    #[must_use]
+    pub fn header_len(&self) -> Option<usize> {
+        let words = usize::from(self.version_ihl & 0x0f);
+        (words >= 5).then_some(words * 4)
+    }
+
+    /// The fragment's offset, in units of 8 bytes; 0 for a whole packet and for a first fragment.
+    #[inline]
+    #[must_use]
+    pub fn fragment_offset(&self) -> u16 {
+        self.flags_fragment.get() & 0x1fff
+    }
+
+    /// Whether the header is sound by itself: version 4, no options or options that fit `available` bytes, a total
+    /// length that holds the header and is at most `available`, and a right checksum. `bytes` starts at the header.
+    #[inline]
+    #[must_use]
+    pub fn is_valid(bytes: &[u8]) -> bool {
+        let Ok((header, _)) = Ipv4::ref_from_prefix(bytes) else { return false };
+        let total = usize::from(header.total_length.get());
+        if header.version_ihl == 0x45 {
+            // Without options, which is nearly all there is: a sum of fixed length.
+            return (20..=bytes.len()).contains(&total) && checksum::sum20(header.as_bytes()) == 0xffff;
+        }
+        let Some(length) = header.header_len().filter(|_| header.version_ihl >> 4 == 4) else { return false };
+        (length..=bytes.len()).contains(&total) && checksum::sum(&bytes[..length]) == 0xffff
+    }
+
+    /// Writes the checksum of a header whose length field and, where it has options, `options` are right.
+    pub fn update_checksum(&mut self, options: &[u8]) {
+        self.checksum = U16::ZERO;
+        let sum = checksum::add(checksum::sum(self.as_bytes()), checksum::sum(options));
+        self.checksum = U16::from_bytes((!sum).to_ne_bytes());
+    }
+
+    /// Takes one off the time to live and puts the checksum right (RFC 1624 equation 3). A time to live of 0 or 1
+    /// must not be passed on: the caller looks first.
+    #[inline]
+    pub fn decrement_ttl(&mut self) {
+        let old = u16::from_be_bytes([self.ttl, self.protocol]);
+        self.ttl = self.ttl.wrapping_sub(1);
+        let new = u16::from_be_bytes([self.ttl, self.protocol]);
+        self.checksum.set(checksum::replace16(self.checksum.get(), old, new));
+    }
+}

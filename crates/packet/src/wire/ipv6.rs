@@ -1,0 +1,59 @@
+//! The IPv6 header and its extension headers (RFC 8200).
+
+use zerocopy::big_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// The fixed 40 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct Ipv6 {
+    /// Version (6), traffic class, flow label.
+    pub version_class_label: U32,
+    /// Bytes that follow this header.
+    pub payload_length: U16,
+    /// What follows: an extension header's or an upper layer's number.
+    pub next_header: u8,
+    /// Hop limit.
+    pub hop_limit: u8,
+    /// Source address.
+    pub source: [u8; 16],
+    /// Destination address.
+    pub destination: [u8; 16],
+}
+
+/// Extension headers walked over at the most; a chain that is longer is not looked through (RFC 8504 section 5.3
+/// lets a node limit it).
+const MOST_EXTENSIONS: usize = 8;
+
+/// The upper layer's protocol number and its offset in `frame`, whose IPv6 header starts at `start`. `None` where
+/// the chain is cut short or too long, or the packet is a fragment other than the first.
+#[must_use]
+pub fn upper_layer(frame: &[u8], start: usize) -> Option<(u8, usize)> {
+    let mut next = Ipv6::ref_from_prefix(frame.get(start..)?).ok()?.0.next_header;
+    let mut offset = start + size_of::<Ipv6>();
+    for _ in 0..MOST_EXTENSIONS {
+        let header = || frame.get(offset..offset + 8);
+        match next {
+            // Hop-by-hop options, routing, destination options: length in 8-byte units beyond the first.
+            0 | 43 | 60 => {
+                let header = header()?;
+                (next, offset) = (header[0], offset + 8 * (usize::from(header[1]) + 1));
+            }
+            // Fragment: eight bytes; the offset is the upper 13 bits of bytes 2 and 3.
+            44 => {
+                let header = header()?;
+                if u16::from_be_bytes([header[2], header[3]]) >> 3 != 0 {
+                    return None;
+                }
+                (next, offset) = (header[0], offset + 8);
+            }
+            // Authentication: length in 4-byte units beyond the first two (RFC 4302 section 2.2).
+            51 => {
+                let header = header()?;
+                (next, offset) = (header[0], offset + 4 * (usize::from(header[1]) + 2));
+            }
+            upper => return (offset <= frame.len()).then_some((upper, offset)),
+        }
+    }
+    None
+}
