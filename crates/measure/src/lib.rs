@@ -1,1 +1,12 @@
-//! Placeholder: filled in by the commits that follow.
+//! Clocks, counters, histograms and the units they are stated in.
+
+pub mod clock;
+pub mod counter;
+pub mod histogram;
+pub mod machine;
+pub mod units;
+
+pub use clock::{Clock, Frequency, Simulated, Tsc};
+pub use counter::Counter;
+pub use histogram::{Distribution, Histogram};
+pub use units::{BitRate, Bytes, Nanos, PacketRate};

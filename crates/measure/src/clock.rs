@@ -1,0 +1,174 @@
+//! Where time comes from: the time-stamp counter, or a simulation.
+//!
+//! Everything above asks a [`Clock`]; what it gives are [`Ticks`], and a [`Frequency`] says what they are worth.
+
+use std::cell::Cell;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use forebay_packet::Ticks;
+
+use crate::Nanos;
+
+/// How many ticks a second has.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+pub struct Frequency {
+    hertz: f64,
+}
+
+impl Frequency {
+    /// A frequency of `hertz` ticks a second; at least 1.
+    #[must_use]
+    pub fn new(hertz: f64) -> Self {
+        Self { hertz: if hertz >= 1.0 { hertz } else { 1.0 } }
+    }
+
+    /// Ticks a second.
+    #[must_use]
+    pub fn hertz(self) -> f64 {
+        self.hertz
+    }
+
+    /// How many ticks a span takes, rounded down.
+    #[must_use]
+    pub fn ticks(self, span: Nanos) -> Ticks {
+        Ticks((span.0 as f64 * self.hertz / 1e9) as u64)
+    }
+
+    /// How long a span of ticks takes, in microseconds.
+    #[must_use]
+    pub fn micros(self, span: f64) -> f64 {
+        span / self.hertz * 1e6
+    }
+
+    /// How long a span of ticks takes, in seconds.
+    #[must_use]
+    pub fn seconds(self, span: Ticks) -> f64 {
+        span.0 as f64 / self.hertz
+    }
+}
+
+/// A source of time for one worker.
+pub trait Clock {
+    /// The present instant. Never goes back.
+    fn now(&self) -> Ticks;
+
+    /// What a tick is worth.
+    fn frequency(&self) -> Frequency;
+
+    /// A call has cost `span` of the worker's time: simulated clocks move on by it, real ones have moved by themselves.
+    #[inline]
+    fn spend(&self, span: Ticks) {
+        let _ = span;
+    }
+}
+
+/// The CPU's time-stamp counter, which must be invariant (it runs at one rate in every power state and on every core).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tsc;
+
+impl Clock for Tsc {
+    #[inline]
+    fn now(&self) -> Ticks {
+        read()
+    }
+
+    /// Measured against the system's monotonic clock, once a process.
+    fn frequency(&self) -> Frequency {
+        static MEASURED: OnceLock<Frequency> = OnceLock::new();
+        *MEASURED.get_or_init(measure_frequency)
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn read() -> Ticks {
+    // SAFETY: the instruction reads a counter and has no other effect; every x86-64 has it.
+    Ticks(unsafe { core::arch::x86_64::_rdtsc() })
+}
+
+/// Elsewhere the system's monotonic clock stands in, in nanoseconds.
+#[cfg(not(target_arch = "x86_64"))]
+fn read() -> Ticks {
+    static ORIGIN: OnceLock<Instant> = OnceLock::new();
+    Ticks(ORIGIN.get_or_init(Instant::now).elapsed().as_nanos() as u64)
+}
+
+/// Takes the pair (system clock, counter) as close together as it comes, twice, 20 ms apart.
+fn measure_frequency() -> Frequency {
+    fn pair() -> (Instant, Ticks) {
+        let tries = (0..16).map(|_| {
+            let before = read();
+            let at = Instant::now();
+            let after = read();
+            (after.since(before), at, Ticks(before.0.midpoint(after.0)))
+        });
+        let (_, at, ticks) = tries.min_by_key(|(width, ..)| *width).expect("sixteen tries");
+        (at, ticks)
+    }
+    let (start, first) = pair();
+    std::thread::sleep(Duration::from_millis(20));
+    let (end, second) = pair();
+    Frequency::new(second.since(first).0 as f64 / (end - start).as_secs_f64())
+}
+
+/// A clock that stands still until it is told to move.
+#[derive(Debug)]
+pub struct Simulated {
+    now: Cell<Ticks>,
+    frequency: Frequency,
+}
+
+impl Simulated {
+    /// A clock at its origin.
+    #[must_use]
+    pub fn new(frequency: Frequency) -> Self {
+        Self { now: Cell::new(Ticks::ZERO), frequency }
+    }
+
+    /// Moves on to `instant`; one that has passed changes nothing.
+    pub fn advance_to(&self, instant: Ticks) {
+        self.now.set(self.now.get().max(instant));
+    }
+}
+
+impl Clock for Simulated {
+    #[inline]
+    fn now(&self) -> Ticks {
+        self.now.get()
+    }
+
+    fn frequency(&self) -> Frequency {
+        self.frequency
+    }
+
+    #[inline]
+    fn spend(&self, span: Ticks) {
+        self.now.set(self.now.get() + span);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_counter_moves_on_and_agrees_with_the_system_clock() {
+        let (start, first) = (Instant::now(), Tsc.now());
+        std::thread::sleep(Duration::from_millis(5));
+        let told = Tsc.frequency().seconds(Tsc.now().since(first));
+        let truth = start.elapsed().as_secs_f64();
+        // Generous: a machine may stop between the two readings; the ratio may not be off by an order.
+        assert!(told > 0.004 && told < truth * 1.5 + 0.1, "{told} s told, {truth} s passed");
+    }
+
+    #[test]
+    fn a_simulated_clock_moves_only_when_told() {
+        let clock = Simulated::new(Frequency::new(1e9));
+        clock.spend(Ticks(5));
+        clock.advance_to(Ticks(3));
+        assert_eq!(clock.now(), Ticks(5));
+        clock.advance_to(Ticks(9));
+        assert_eq!(clock.now(), Ticks(9));
+    }
+}

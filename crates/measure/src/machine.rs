@@ -1,0 +1,67 @@
+//! What machine this is, and binding a thread to one of its cores.
+
+use std::fs;
+
+use serde::Serialize;
+
+use crate::{Clock, Tsc};
+
+/// The machine, as results name it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Cpu {
+    /// The CPU's model, as it names itself.
+    pub model: String,
+    /// Ticks of the time-stamp counter per nanosecond.
+    pub tsc_ghz: f64,
+}
+
+impl Cpu {
+    /// This machine's.
+    #[must_use]
+    pub fn this() -> Self {
+        Self { model: model(), tsc_ghz: (Tsc.frequency().hertz() / 1e6).round() / 1e3 }
+    }
+}
+
+fn model() -> String {
+    let listing = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let name = listing.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
+    name.map_or_else(|| "n/a".to_owned(), |(_, model)| model.trim().to_owned())
+}
+
+/// The cores that this process may run on, lowest first.
+#[must_use]
+pub fn allowed_cores() -> Vec<usize> {
+    let set = rustix::thread::sched_getaffinity(None);
+    set.map(|set| (0..rustix::thread::CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).collect()).unwrap_or_default()
+}
+
+/// Binds the calling thread to one core.
+///
+/// # Errors
+/// What the system says, where the core is not there or not allowed.
+pub fn pin_to(core: usize) -> std::io::Result<()> {
+    if core >= rustix::thread::CpuSet::MAX_CPU {
+        return Err(std::io::ErrorKind::InvalidInput.into());
+    }
+    let mut set = rustix::thread::CpuSet::new();
+    set.set(core);
+    Ok(rustix::thread::sched_setaffinity(None, &set)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_is_bound_to_an_allowed_core_and_not_to_one_that_cannot_be() {
+        let first = *allowed_cores().first().expect("this thread runs somewhere");
+        std::thread::spawn(move || {
+            pin_to(first).expect("an allowed core");
+            assert_eq!(allowed_cores(), [first]);
+            assert!(pin_to(usize::MAX).is_err());
+        })
+        .join()
+        .expect("the thread ends well");
+    }
+}

@@ -1,0 +1,156 @@
+//! Quantities with their units, as they are written in configurations: `300us`, `5Mpps`, `10Gbps`, `64KiB`.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::str::FromStr;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use thiserror::Error;
+
+/// Text that is not the quantity asked for.
+#[derive(Debug, Error, PartialEq, Eq)]
+#[error("'{value}' is not {what}: write a number and a unit, such as {example} (units: {units})")]
+pub struct UnitError {
+    value: String,
+    what: &'static str,
+    example: &'static str,
+    units: String,
+}
+
+/// A unit's name and how many of the type's own units it is.
+type Unit = (&'static str, f64);
+
+fn parse(text: &str, what: &'static str, example: &'static str, units: &[Unit]) -> Result<f64, UnitError> {
+    let bad = || UnitError {
+        value: text.chars().take(40).collect(),
+        what,
+        example,
+        units: units.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", "),
+    };
+    let text = text.trim();
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_').unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let number: f64 = number.replace('_', "").parse().map_err(|_| bad())?;
+    let (_, scale) = units.iter().find(|(name, _)| *name == unit.trim()).ok_or_else(bad)?;
+    let value = number * scale;
+    // Beyond this whole numbers are no longer exact.
+    (value <= 9e15).then_some(value).ok_or_else(bad)
+}
+
+/// Writes a value in the largest unit in which it is at least 1.
+fn write(f: &mut fmt::Formatter<'_>, value: f64, units: &[Unit]) -> fmt::Result {
+    let fitting = units.iter().filter(|(_, scale)| value >= *scale).max_by(|a, b| a.1.total_cmp(&b.1));
+    let (name, scale) = fitting.or(units.first()).copied().unwrap_or(("", 1.0));
+    write!(f, "{}{name}", value / scale)
+}
+
+macro_rules! quantity {
+    ($(#[$doc:meta])* $name:ident($inner:ty), $what:literal, $example:literal, $units:expr) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
+        pub struct $name(pub $inner);
+
+        impl $name {
+            const UNITS: &'static [Unit] = &$units;
+        }
+
+        impl FromStr for $name {
+            type Err = UnitError;
+            fn from_str(text: &str) -> Result<Self, UnitError> {
+                parse(text, $what, $example, Self::UNITS).map(|value| Self(value as $inner))
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write(f, self.0 as f64, Self::UNITS)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                Cow::<str>::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl JsonSchema for $name {
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                let units: Vec<_> = Self::UNITS.iter().map(|(name, _)| *name).collect();
+                json_schema!({
+                    "type": "string",
+                    "description": concat!($what, ", such as ", $example),
+                    "pattern": format!("^\\s*[0-9][0-9._]*\\s*({})\\s*$", units.join("|")),
+                })
+            }
+        }
+    };
+}
+
+quantity!(
+    /// A span of time in nanoseconds, written `300us`.
+    Nanos(u64), "a span of time", "300us", [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)]
+);
+quantity!(
+    /// Packets per second, written `5Mpps`.
+    PacketRate(f64), "a packet rate", "5Mpps", [("pps", 1.0), ("kpps", 1e3), ("Mpps", 1e6), ("Gpps", 1e9)]
+);
+quantity!(
+    /// Bits per second, written `10Gbps`.
+    BitRate(f64), "a bit rate", "10Gbps", [("bps", 1.0), ("kbps", 1e3), ("Mbps", 1e6), ("Gbps", 1e9), ("Tbps", 1e12)]
+);
+quantity!(
+    /// A number of bytes, written `64KiB`.
+    Bytes(u64), "a size", "64KiB", [("B", 1.0), ("KiB", 1024.0), ("MiB", 1_048_576.0), ("GiB", 1_073_741_824.0)]
+);
+
+impl Eq for Nanos {}
+impl Eq for Bytes {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn written_units_are_read() {
+        assert_eq!("300us".parse(), Ok(Nanos(300_000)));
+        assert_eq!("1.5 ms".parse(), Ok(Nanos(1_500_000)));
+        assert_eq!("5Mpps".parse(), Ok(PacketRate(5e6)));
+        assert_eq!("10Gbps".parse(), Ok(BitRate(10e9)));
+        assert_eq!("64KiB".parse(), Ok(Bytes(65_536)));
+    }
+
+    #[test]
+    fn a_wrong_unit_is_refused_with_the_value_and_what_is_allowed() {
+        for text in ["300", "300 minutes", "us", "-1us", "1e3us", "99999999999s", "NaNus", ""] {
+            let error = text.parse::<Nanos>().expect_err(text).to_string();
+            assert!(error.contains(&format!("'{text}'")) && error.contains("ns, us, ms, s"), "{error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_reads_back(value in 0u64..1 << 50) {
+            let (nanos, bytes) = (Nanos(value), Bytes(value));
+            // Display divides by a power of ten; the nearest whole number is the same.
+            let back: Nanos = nanos.to_string().parse().expect("written by us");
+            prop_assert!(back.0.abs_diff(value) <= 1);
+            prop_assert_eq!(bytes.to_string().parse(), Ok(bytes));
+        }
+
+        #[test]
+        fn no_text_makes_it_panic(text in ".*") {
+            let _ = text.parse::<Nanos>();
+        }
+    }
+}
