@@ -1,1 +1,7 @@
-//! Placeholder: filled in by the commits that follow.
+//! Network functions, one file each, and the tables they share.
+//!
+//! Every file of this folder but `tables` is one function; it registers itself, and nothing lists them.
+
+#![forbid(unsafe_code)]
+
+automod::dir!(pub "src");

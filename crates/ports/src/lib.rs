@@ -1,1 +1,1 @@
-//! Placeholder: filled in by the commits that follow.
+//! Where packets enter and leave: generator, pcap, sink.

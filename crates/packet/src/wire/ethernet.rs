@@ -3,11 +3,16 @@
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
+use serde::Deserialize;
 use thiserror::Error;
 use zerocopy::big_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// An Ethernet address.
+/// An Ethernet address. In configurations it is text, `02:00:00:00:00:01`.
+#[derive(Deserialize, JsonSchema)]
+#[serde(try_from = "String")]
+#[schemars(with = "String")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(transparent)]
 pub struct MacAddress(pub [u8; 6]);
@@ -29,6 +34,14 @@ impl FromStr for MacAddress {
             *byte = u8::from_str_radix(part.ok_or_else(bad)?, 16).map_err(|_| bad())?;
         }
         parts.next().is_none().then_some(Self(bytes)).ok_or_else(bad)
+    }
+}
+
+impl TryFrom<String> for MacAddress {
+    type Error = MacAddressError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
     }
 }
 

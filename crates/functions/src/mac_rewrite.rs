@@ -1,0 +1,169 @@
+//! Writes both Ethernet addresses: what a router does to a frame that it passes to the next hop.
+
+use forebay_graph::effect::{Bytes16, Edit, Effect};
+use forebay_graph::{Context, Declare, Fold, Function, Gate, Reason, Setup, SetupError, StateKind, register};
+use forebay_packet::wire::ethernet::{Ethernet, MacAddress};
+use forebay_packet::{Batch, Packet, Word};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// Parameters of `mac_rewrite`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Params {
+    /// The new source address, such as `02:00:00:00:00:01`.
+    source: MacAddress,
+    /// The new destination address.
+    destination: MacAddress,
+}
+
+const TRUNCATED: Gate = Gate::drop(0);
+const DROPS: &[Reason] = &[Reason { name: "truncated", help: "The frame is shorter than an Ethernet header." }];
+
+/// The function: twelve bytes, in the order of the wire.
+pub struct MacRewrite {
+    addresses: [u8; 12],
+}
+
+impl From<Params> for MacRewrite {
+    fn from(params: Params) -> Self {
+        let mut addresses = [0; 12];
+        addresses[..6].copy_from_slice(&params.destination.0);
+        addresses[6..].copy_from_slice(&params.source.0);
+        Self { addresses }
+    }
+}
+
+impl Declare for MacRewrite {
+    type Params = Params;
+    const NAME: &'static str = "mac_rewrite";
+    const SUMMARY: &'static str = "writes the Ethernet source and destination address";
+    const HELP: &'static str = "Every frame leaves by the one gate with the addresses given. What follows them is not looked at.";
+    const EXAMPLE: &'static str = "{ source: 02:00:00:00:00:01, destination: 02:00:00:00:00:02 }";
+    const DROPS: &'static [Reason] = DROPS;
+    const STATE: StateKind = StateKind::None;
+    const FOLD: Option<Fold<Params>> = Some(|branches, word, _| {
+        let branches = branches.into_iter().map(MacRewrite::from).collect();
+        Ok(Box::new(Folded { branches, word }))
+    });
+    const EFFECT: bool = true;
+
+    fn new(params: Params, _: &mut Setup<'_>) -> Result<Self, SetupError> {
+        Ok(params.into())
+    }
+}
+
+impl MacRewrite {
+    #[inline]
+    fn rewrite(&self, packet: &mut Packet) -> bool {
+        // The whole header is asked for, so that a frame that ends inside it is not passed on.
+        let Some((header, _)) = packet.data_mut().split_first_chunk_mut::<{ size_of::<Ethernet>() }>() else { return false };
+        header[..12].copy_from_slice(&self.addresses);
+        true
+    }
+}
+
+impl Function for MacRewrite {
+    fn process(&mut self, batch: &mut Batch, context: &mut Context<'_>) {
+        for (index, packet) in batch.iter_mut().enumerate() {
+            if !self.rewrite(packet) {
+                context.put(index, TRUNCATED);
+            }
+        }
+    }
+
+    fn effect(&self, packet: &mut Packet) -> Option<Effect> {
+        if packet.len() < size_of::<Ethernet>() {
+            return Some(Effect::to(TRUNCATED));
+        }
+        Some(Effect { edits: vec![Edit::Frame { offset: 0, bytes: Bytes16::new(&self.addresses) }], gate: Gate::FIRST })
+    }
+}
+
+/// Many branches' addresses in one function, chosen by a metadata word.
+struct Folded {
+    branches: Vec<MacRewrite>,
+    word: Word,
+}
+
+impl Function for Folded {
+    fn process(&mut self, batch: &mut Batch, context: &mut Context<'_>) {
+        let Some(last) = self.branches.len().checked_sub(1) else { return };
+        for (index, packet) in batch.iter_mut().enumerate() {
+            let branch = (packet.word(self.word) as usize).min(last);
+            if !self.branches[branch].rewrite(packet) {
+                context.put(index, TRUNCATED);
+            }
+        }
+    }
+}
+
+register!(MacRewrite);
+
+#[cfg(test)]
+mod tests {
+    use forebay_graph::{Declaration, Rig, Surroundings};
+    use forebay_measure::Frequency;
+    use serde_json::json;
+
+    use super::*;
+
+    fn params(last: u8) -> serde_json::Value {
+        let address = |first: &str| format!("{first}:00:00:00:00:{last:02x}");
+        json!({ "source": address("02"), "destination": address("06") })
+    }
+
+    #[test]
+    fn addresses_are_written_and_the_rest_is_kept() {
+        let mut rig = Rig::of::<MacRewrite>(&params(7)).expect("parameters");
+        let (gate, frame) = rig.run(&[0xff; 60]);
+        assert_eq!(gate, Gate::FIRST);
+        assert_eq!(frame[..12], [6, 0, 0, 0, 0, 7, 2, 0, 0, 0, 0, 7]);
+        assert_eq!(frame[12..], [0xff; 48]);
+    }
+
+    #[test]
+    fn a_frame_that_ends_inside_the_header_is_dropped() {
+        let mut rig = Rig::of::<MacRewrite>(&params(7)).expect("parameters");
+        assert_eq!(rig.run(&[0xff; 13]).0, TRUNCATED);
+        assert_eq!(rig.run(&[]).0, TRUNCATED);
+    }
+
+    #[test]
+    fn a_wrong_address_is_named() {
+        let wrong = json!({ "source": "02:00", "destination": "06:00:00:00:00:01" });
+        let error = Rig::of::<MacRewrite>(&wrong).err().expect("refused");
+        assert_eq!(error.faults[0].path, "source");
+        assert!(error.to_string().contains("'02:00'"), "{error}");
+    }
+
+    #[test]
+    fn folded_branches_do_what_each_does_alone() {
+        let mut surroundings = Surroundings::new(Frequency::new(1e9));
+        let mut setup = Setup::new("folded", &mut surroundings);
+        let word = setup.word("branch").expect("the first word");
+        let all: Vec<_> = (0..5).map(params).collect();
+        let folded = Declaration::of::<MacRewrite>().fold(&all, word, &mut setup).expect("it folds");
+        let mut folded = Rig::over(folded, setup.finish(), 0);
+        for branch in 0..5u8 {
+            let mut alone = Rig::of::<MacRewrite>(&params(branch)).expect("parameters");
+            let mut batch = Batch::with_capacity(1);
+            let mut packet = folded.packet(&[9; 64]);
+            packet.set_word(word, branch.into());
+            batch.push(packet).expect("room");
+            let gates = folded.process(&mut batch);
+            assert_eq!((gates[0].expect("sent"), batch[0].data().to_vec()), alone.run(&[9; 64]), "branch {branch}");
+        }
+    }
+
+    #[test]
+    fn its_effect_replayed_is_what_it_does() {
+        let mut rig = Rig::of::<MacRewrite>(&params(3)).expect("parameters");
+        for frame in [vec![1; 60], vec![1; 5]] {
+            let mut packet = rig.packet(&frame);
+            let effect = rig.function.effect(&mut packet).expect("it can always say");
+            let gate = effect.replay(&mut packet).expect("it applies");
+            assert_eq!((gate, packet.data().to_vec()), rig.run(&frame));
+        }
+    }
+}

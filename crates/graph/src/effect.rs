@@ -1,0 +1,126 @@
+//! What a function decided for a packet, as a value that a flow cache can replay on the session's later packets.
+
+use forebay_packet::Packet;
+use forebay_packet::wire::checksum;
+use forebay_packet::{Network, Word};
+
+use crate::gate::Gate;
+
+/// One change to a packet. Offsets are from the start of the named layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Edit {
+    /// Overwrite up to 16 bytes of the frame at an offset from its start.
+    Frame {
+        /// Bytes into the frame.
+        offset: u16,
+        /// What to write.
+        bytes: Bytes16,
+    },
+    /// Overwrite a 32-bit field of the IPv4 header, keeping the header's checksum and the TCP's or UDP's right.
+    Ipv4Address {
+        /// Whether it is the destination.
+        destination: bool,
+        /// The new address.
+        address: [u8; 4],
+    },
+    /// Take one off the time to live or hop limit.
+    DecrementTtl,
+    /// Write a metadata word.
+    Word(Word, u32),
+}
+
+/// Up to 16 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bytes16 {
+    bytes: [u8; 16],
+    len: u8,
+}
+
+impl Bytes16 {
+    /// The first 16 of `bytes`.
+    #[must_use]
+    pub fn new(bytes: &[u8]) -> Self {
+        let len = bytes.len().min(16);
+        let mut all = [0; 16];
+        all[..len].copy_from_slice(&bytes[..len]);
+        Self { bytes: all, len: len as u8 }
+    }
+
+    /// The bytes.
+    #[must_use]
+    pub fn as_slice(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+}
+
+/// A function's whole decision on a packet: the changes, then where it goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Effect {
+    /// The changes, in order.
+    pub edits: Vec<Edit>,
+    /// The gate afterwards.
+    pub gate: Gate,
+}
+
+impl Effect {
+    /// Changes nothing, goes out through `gate`.
+    #[must_use]
+    pub fn to(gate: Gate) -> Self {
+        Self { edits: Vec::new(), gate }
+    }
+
+    /// Does to `packet` what the function would have done. `None`, where an edit does not apply to the packet (it is
+    /// of another protocol, or too short): edits before it have been made, and the packet must take the full chain.
+    pub fn replay(&self, packet: &mut Packet) -> Option<Gate> {
+        self.edits.iter().try_for_each(|edit| edit.apply(packet))?;
+        Some(self.gate)
+    }
+}
+
+impl Edit {
+    fn apply(&self, packet: &mut Packet) -> Option<()> {
+        match *self {
+            Self::Frame { offset, bytes } => {
+                let start = usize::from(offset);
+                let target = packet.data_mut().get_mut(start..start + bytes.as_slice().len())?;
+                target.copy_from_slice(bytes.as_slice());
+            }
+            Self::Ipv4Address { destination, address } => rewrite_ipv4_address(packet, destination, address)?,
+            Self::DecrementTtl => match packet.network().0 {
+                Network::Ipv4 => packet.ipv4().filter(|header| header.ttl > 1)?.decrement_ttl(),
+                Network::Ipv6 => packet.ipv6().filter(|header| header.hop_limit > 1)?.hop_limit -= 1,
+                Network::Other => return None,
+            },
+            Self::Word(word, value) => packet.set_word(word, value),
+        }
+        Some(())
+    }
+}
+
+/// Writes an IPv4 address and puts right the checksums that cover it: the header's, and by way of the pseudo header
+/// the TCP's (RFC 9293 section 3.1) or UDP's (RFC 768; zero means none and stays), by RFC 1624 equation 3. `None`
+/// where the packet is not IPv4. Fragments but the first have no transport checksum to put right (RFC 3022 section 4.1
+/// leaves what is in the first as it must be for the whole datagram).
+pub fn rewrite_ipv4_address(packet: &mut Packet, destination: bool, address: [u8; 4]) -> Option<()> {
+    let header = packet.ipv4()?;
+    let field = if destination { &mut header.destination } else { &mut header.source };
+    let (old, new) = (u32::from_be_bytes(*field), u32::from_be_bytes(address));
+    *field = address;
+    header.checksum.set(checksum::replace32(header.checksum.get(), old, new));
+    let Some((protocol, start)) = packet.transport() else { return Some(()) };
+    let at = match protocol {
+        6 => start + 16,
+        17 => start + 6,
+        _ => return Some(()),
+    };
+    let Some(field) = packet.data_mut().get_mut(at..at + 2) else { return Some(()) };
+    let before = u16::from_be_bytes([field[0], field[1]]);
+    if protocol == 17 && before == 0 {
+        return Some(());
+    }
+    let after = checksum::replace32(before, old, new);
+    // A UDP checksum that comes out as zero is sent as all ones (RFC 768).
+    let after = if protocol == 17 && after == 0 { 0xffff } else { after };
+    field.copy_from_slice(&after.to_be_bytes());
+    Some(())
+}

@@ -1,0 +1,221 @@
+//! What a network function is, and what it declares of itself.
+//!
+//! A function lives in one file: its parameters, its code, and one [`register!`](crate::register) line that makes it known by name. Nothing
+//! else lists functions, so that a crate outside this workspace can add some.
+
+use std::fmt;
+
+use forebay_packet::{Batch, Packet, Ticks, Word};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::context::Context;
+use crate::effect::Effect;
+use crate::setup::{Setup, SetupError};
+
+/// Code that processes batches.
+pub trait Function: Send {
+    /// Processes a batch: changes packets in place, and puts each on a gate through the context.
+    fn process(&mut self, batch: &mut Batch, context: &mut Context<'_>);
+
+    /// Called when the instant that the last call asked for has come, for functions that hold packets or age state:
+    /// releases what is due. Returns when to be called next; `None` until [`process`](Self::process) has run again.
+    fn wake(&mut self, context: &mut Context<'_>) -> Option<Ticks> {
+        let _ = context;
+        None
+    }
+
+    /// When the function wants to be woken, asked after each [`process`](Self::process).
+    fn next_wake(&self) -> Option<Ticks> {
+        None
+    }
+
+    /// What the function would do to this packet, as a value that can be replayed on later packets of the same
+    /// session. `None` where it cannot be said in advance. Implemented where [`Declare::EFFECT`] is set.
+    fn effect(&self, packet: &mut Packet) -> Option<Effect> {
+        let _ = packet;
+        None
+    }
+}
+
+/// How a function's state is shared: it tells the compiler how the function may be replicated over workers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StateKind {
+    /// None, or counters only.
+    None,
+    /// A table that is read while packets run and changed by nobody but the control plane.
+    SharedReadOnly,
+    /// Entries that belong to one session: private to the worker that owns the session.
+    PerSession,
+    /// State that every packet may change: one worker must own it.
+    Global,
+}
+
+/// Why packets are dropped, created or consumed: its name in counters and what it means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reason {
+    /// `snake_case`, unique within the function.
+    pub name: &'static str,
+    /// One sentence for the documentation.
+    pub help: &'static str,
+}
+
+/// What a function says of itself. Its numbers for [`Gate::drop`](crate::Gate::drop) and the like are positions in
+/// the arrays of reasons.
+pub trait Declare: Function + Sized + 'static {
+    /// The parameters as they stand in the configuration. Their documentation comments are the help text; unknown
+    /// keys must be refused (`#[serde(deny_unknown_fields)]`).
+    type Params: DeserializeOwned + JsonSchema;
+
+    /// The function's one name: in configurations, counters, errors and documentation.
+    const NAME: &'static str;
+    /// One line on what it does.
+    const SUMMARY: &'static str;
+    /// What more a user needs to know: semantics, gates, sources.
+    const HELP: &'static str;
+    /// The parameters of a working example, in YAML.
+    const EXAMPLE: &'static str;
+    /// The reasons for which it drops.
+    const DROPS: &'static [Reason] = &[];
+    /// The reasons for which it creates packets.
+    const CREATES: &'static [Reason] = &[];
+    /// The reasons for which packets end in it.
+    const CONSUMES: &'static [Reason] = &[];
+    /// Names of the metadata words it reads.
+    const READS: &'static [&'static str] = &[];
+    /// Names of the metadata words it writes.
+    const WRITES: &'static [&'static str] = &[];
+    /// How its state is shared.
+    const STATE: StateKind;
+    /// Makes one function out of several with different parameters, each packet's metadata word saying whose apply:
+    /// equal branches become one. Branch `n`'s parameters are the `n`-th. Packets whose word is beyond the last are
+    /// treated as the last branch's.
+    const FOLD: Option<Fold<Self::Params>> = None;
+    /// Whether [`Function::effect`] is implemented.
+    const EFFECT: bool = false;
+
+    /// Makes the function.
+    ///
+    /// # Errors
+    /// A parameter that makes no sense, named.
+    fn new(params: Self::Params, setup: &mut Setup<'_>) -> Result<Self, SetupError>;
+}
+
+/// See [`Declare::FOLD`].
+pub type Fold<P> = fn(Vec<P>, Word, &mut Setup<'_>) -> Result<Box<dyn Function>, SetupError>;
+
+/// A registered function.
+pub struct Declaration {
+    /// [`Declare::NAME`].
+    pub name: &'static str,
+    /// [`Declare::SUMMARY`].
+    pub summary: &'static str,
+    /// [`Declare::HELP`].
+    pub help: &'static str,
+    /// [`Declare::EXAMPLE`].
+    pub example: &'static str,
+    /// [`Declare::DROPS`].
+    pub drops: &'static [Reason],
+    /// [`Declare::CREATES`].
+    pub creates: &'static [Reason],
+    /// [`Declare::CONSUMES`].
+    pub consumes: &'static [Reason],
+    /// [`Declare::READS`].
+    pub reads: &'static [&'static str],
+    /// [`Declare::WRITES`].
+    pub writes: &'static [&'static str],
+    /// [`Declare::STATE`].
+    pub state: StateKind,
+    /// [`Declare::EFFECT`].
+    pub effect: bool,
+    /// Whether equal branches of it can become one.
+    pub folds: bool,
+    /// The parameters' JSON Schema.
+    pub schema: fn(&mut SchemaGenerator) -> Schema,
+    build: fn(&Value, &mut Setup<'_>) -> Result<Box<dyn Function>, SetupError>,
+    fold: fn(&[Value], Word, &mut Setup<'_>) -> Result<Box<dyn Function>, SetupError>,
+}
+
+impl Declaration {
+    /// The declaration of a function type.
+    #[must_use]
+    pub const fn of<F: Declare>() -> Self {
+        Self {
+            name: F::NAME,
+            summary: F::SUMMARY,
+            help: F::HELP,
+            example: F::EXAMPLE,
+            drops: F::DROPS,
+            creates: F::CREATES,
+            consumes: F::CONSUMES,
+            reads: F::READS,
+            writes: F::WRITES,
+            state: F::STATE,
+            effect: F::EFFECT,
+            folds: F::FOLD.is_some(),
+            schema: |generator| generator.subschema_for::<F::Params>(),
+            build: |params, setup| Ok(Box::new(F::new(read_params(params)?, setup)?)),
+            fold: |params, word, setup| {
+                let fold = F::FOLD.ok_or_else(|| SetupError::new(format!("'{}' cannot be folded", F::NAME)))?;
+                fold(params.iter().map(read_params).collect::<Result<_, _>>()?, word, setup)
+            },
+        }
+    }
+
+    /// Makes the function from its parameters as they stand in a configuration.
+    ///
+    /// # Errors
+    /// A parameter that is not there, not known or makes no sense, by its path within the parameters.
+    pub fn build(&self, params: &Value, setup: &mut Setup<'_>) -> Result<Box<dyn Function>, SetupError> {
+        (self.build)(params, setup)
+    }
+
+    /// Makes one function of several parameter sets ([`Declare::FOLD`]).
+    ///
+    /// # Errors
+    /// As [`build`](Self::build), or a function that cannot be folded.
+    pub fn fold(&self, params: &[Value], word: Word, setup: &mut Setup<'_>) -> Result<Box<dyn Function>, SetupError> {
+        (self.fold)(params, word, setup)
+    }
+}
+
+impl fmt::Debug for Declaration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Declaration({})", self.name)
+    }
+}
+
+/// Reads parameters, naming the one that is wrong. A function without any may be written without.
+pub(crate) fn read_params<P: DeserializeOwned>(params: &Value) -> Result<P, SetupError> {
+    let none = Value::Object(serde_json::Map::new());
+    let params = if params.is_null() { &none } else { params };
+    serde_path_to_error::deserialize(params)
+        .map_err(|error| SetupError::at(error.path().to_string(), error.into_inner().to_string()))
+}
+
+inventory::collect!(Declaration);
+
+/// All registered functions, by name.
+#[must_use]
+pub fn functions() -> Vec<&'static Declaration> {
+    let mut all: Vec<_> = inventory::iter::<Declaration>.into_iter().collect();
+    all.sort_by_key(|declaration| declaration.name);
+    all
+}
+
+/// Makes a function, port or state type known by its name: `register!(MacRewrite)`, `register!(port Generator)`,
+/// `register!(state StaticMappings)`.
+#[macro_export]
+macro_rules! register {
+    (port $port:ty) => {
+        $crate::inventory::submit! { $crate::PortDeclaration::of::<$port>() }
+    };
+    (state $state:ty) => {
+        $crate::inventory::submit! { $crate::StateDeclaration::of::<$state>() }
+    };
+    ($function:ty) => {
+        $crate::inventory::submit! { $crate::Declaration::of::<$function>() }
+    };
+}

@@ -1,0 +1,94 @@
+//! A pipeline that has been checked and is ready to run: what the pipeline compiler hands to the engine.
+
+use std::sync::Arc;
+
+use forebay_measure::{Counter, Nanos};
+use forebay_packet::PoolOptions;
+
+use crate::function::{Function, Reason};
+use crate::port::OpenPort;
+
+/// Where an output gate or a port's entry leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Target {
+    /// To a module, by its place in [`Plan::modules`].
+    Module(usize),
+    /// Out by a port, by its place in [`Plan::ports`].
+    Port(usize),
+    /// Dropped, as the configuration says; counted as `unwanted`.
+    Drop,
+}
+
+/// A module: a function with its input queue.
+pub struct Module {
+    /// Its name in the configuration.
+    pub name: String,
+    /// Its function's name.
+    pub kind: &'static str,
+    /// Its function.
+    pub function: Box<dyn Function>,
+    /// Output gates in order: name and target.
+    pub gates: Vec<(String, Target)>,
+    /// Why its function drops, by number.
+    pub drops: &'static [Reason],
+    /// Why its function creates packets, by number.
+    pub creates: &'static [Reason],
+    /// Why packets end in its function, by number.
+    pub consumes: &'static [Reason],
+    /// The function's own counters: heading, counters, their names.
+    pub counters: Vec<(String, Arc<[Counter]>, Vec<String>)>,
+    /// 0: packets pass at once. Else the module runs on exactly this many packets at a time.
+    pub trigger: usize,
+    /// The longest that packets wait for the trigger; `None`: derived from the flows' delay objectives.
+    pub hold: Option<Nanos>,
+}
+
+/// A port and where its packets go.
+pub struct PortPlan {
+    /// Its name in the configuration.
+    pub name: String,
+    /// What kind of port it is.
+    pub kind: &'static str,
+    /// The open port.
+    pub open: OpenPort,
+    /// Where packets that enter go; `None` where none enter.
+    pub entry: Option<Target>,
+}
+
+/// A step of a flow's path: a module, and by which gate it is left where that matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Step {
+    /// The module, by its place in [`Plan::modules`].
+    pub module: usize,
+    /// The gate by which the flow leaves it; `None`: any.
+    pub gate: Option<usize>,
+}
+
+/// A flow: the packets that take one path, with their delay objective.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FlowPlan {
+    /// Its name.
+    pub name: String,
+    /// Modules on its path, in order; others may lie between.
+    pub path: Vec<Step>,
+    /// The delay objective.
+    pub slo: Option<Nanos>,
+    /// The share of packets that must keep it, as a percentile: 99 by default.
+    pub percentile: f64,
+}
+
+/// A pipeline, ready to run. Modules are in topological order: every gate leads to a later module.
+pub struct Plan {
+    /// The pipeline's name.
+    pub name: String,
+    /// The largest batch.
+    pub batch: usize,
+    /// The packet pool's size.
+    pub pool: PoolOptions,
+    /// Modules, in topological order.
+    pub modules: Vec<Module>,
+    /// Ports.
+    pub ports: Vec<PortPlan>,
+    /// Flows as declared; empty: every path is a flow of its own.
+    pub flows: Vec<FlowPlan>,
+}

@@ -1,0 +1,179 @@
+//! Where packets enter and leave: what a port is, and what it declares of itself.
+
+use std::fmt;
+use std::sync::Arc;
+
+use forebay_measure::Counter;
+use forebay_packet::{Batch, Pool, Ticks};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::function::read_params;
+use crate::setup::{Setup, SetupError};
+
+/// When a port may have packets next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ready {
+    /// At once.
+    Now,
+    /// Not before this instant.
+    At(Ticks),
+    /// When the outside sends some: nobody knows when.
+    Input,
+    /// Never again: the source is used up.
+    Never,
+}
+
+/// What a port counts by itself; the engine counts what it receives from and sends to it. One worker writes.
+#[derive(Debug, Default)]
+pub struct PortCounters {
+    /// Packets that entered the worker.
+    pub received: Counter,
+    /// Packets that left.
+    pub sent: Counter,
+    /// Packets lost at the port before they entered (ingress queue overrun, longer than a chunk holds).
+    pub dropped: Counter,
+    /// Things that went wrong: unreadable records, failed writes.
+    pub errors: Counter,
+}
+
+/// What a port is given when it is asked for packets.
+pub struct Intake<'a> {
+    /// The time, read once for the turn.
+    pub now: Ticks,
+    /// Where packets come from.
+    pub pool: &'a Pool,
+    /// The most packets wanted.
+    pub most: usize,
+}
+
+/// A source and sink of packets. Either direction may be missing.
+pub trait Port: Send {
+    /// Adds up to `intake.most` packets that have arrived to `batch`, which is empty and has room for them, each with
+    /// its bytes and arrival time. Returns when to ask again.
+    fn receive(&mut self, batch: &mut Batch, intake: &Intake<'_>) -> Ready;
+
+    /// Takes packets that leave. What it leaves in `batch` could not be sent, and is dropped and counted as
+    /// `refused`.
+    fn send(&mut self, batch: &mut Batch, now: Ticks);
+
+    /// Packets given to a kernel or device that it has not finished with.
+    fn in_flight(&self) -> usize {
+        0
+    }
+
+    /// Called once when the worker ends: writes out what is buffered.
+    ///
+    /// # Errors
+    /// What went wrong with the port, now or earlier, in words for its user.
+    fn close(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// What a port says of itself.
+pub trait DeclarePort: Port + Sized + 'static {
+    /// The parameters as they stand in the configuration; their documentation comments are the help text.
+    type Params: DeserializeOwned + JsonSchema;
+    /// The port's one name.
+    const NAME: &'static str;
+    /// One line on what it is.
+    const SUMMARY: &'static str;
+    /// What more a user needs to know.
+    const HELP: &'static str;
+    /// The parameters of a working example, in YAML.
+    const EXAMPLE: &'static str;
+    /// Whether packets enter by it, with these parameters.
+    fn receives(params: &Self::Params) -> bool;
+    /// Whether packets leave by it, with these parameters.
+    fn sends(params: &Self::Params) -> bool;
+
+    /// Makes the port. `counters` are the port's own, shared with whoever shows them.
+    ///
+    /// # Errors
+    /// A parameter that makes no sense or a resource that cannot be had, named.
+    fn new(params: Self::Params, setup: &mut Setup<'_>, counters: Arc<PortCounters>) -> Result<Self, SetupError>;
+}
+
+/// A port that has been made, and which ways packets go through it.
+pub struct OpenPort {
+    /// The port.
+    pub port: Box<dyn Port>,
+    /// Its counters.
+    pub counters: Arc<PortCounters>,
+    /// Whether packets enter by it.
+    pub receives: bool,
+    /// Whether packets leave by it.
+    pub sends: bool,
+}
+
+/// A registered kind of port.
+pub struct PortDeclaration {
+    /// [`DeclarePort::NAME`].
+    pub name: &'static str,
+    /// [`DeclarePort::SUMMARY`].
+    pub summary: &'static str,
+    /// [`DeclarePort::HELP`].
+    pub help: &'static str,
+    /// [`DeclarePort::EXAMPLE`].
+    pub example: &'static str,
+    /// The parameters' JSON Schema.
+    pub schema: fn(&mut SchemaGenerator) -> Schema,
+    check: fn(&Value) -> Result<(bool, bool), SetupError>,
+    open: fn(&Value, &mut Setup<'_>) -> Result<OpenPort, SetupError>,
+}
+
+impl PortDeclaration {
+    /// The declaration of a kind of port.
+    #[must_use]
+    pub const fn of<P: DeclarePort>() -> Self {
+        Self {
+            name: P::NAME,
+            summary: P::SUMMARY,
+            help: P::HELP,
+            example: P::EXAMPLE,
+            schema: |generator| generator.subschema_for::<P::Params>(),
+            check: |params| read_params(params).map(|params| (P::receives(&params), P::sends(&params))),
+            open: |params, setup| {
+                let params: P::Params = read_params(params)?;
+                let counters = Arc::new(PortCounters::default());
+                let (receives, sends) = (P::receives(&params), P::sends(&params));
+                let port = Box::new(P::new(params, setup, Arc::clone(&counters))?);
+                Ok(OpenPort { port, counters, receives, sends })
+            },
+        }
+    }
+
+    /// Reads the parameters without opening anything: whether packets would enter and leave by the port.
+    ///
+    /// # Errors
+    /// A parameter that is not there, not known or makes no sense, by its path within the parameters.
+    pub fn check(&self, params: &Value) -> Result<(bool, bool), SetupError> {
+        (self.check)(params)
+    }
+
+    /// Opens a port.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check), or a resource that cannot be had.
+    pub fn open(&self, params: &Value, setup: &mut Setup<'_>) -> Result<OpenPort, SetupError> {
+        (self.open)(params, setup)
+    }
+}
+
+impl fmt::Debug for PortDeclaration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PortDeclaration({})", self.name)
+    }
+}
+
+inventory::collect!(PortDeclaration);
+
+/// All registered kinds of port, by name.
+#[must_use]
+pub fn ports() -> Vec<&'static PortDeclaration> {
+    let mut all: Vec<_> = inventory::iter::<PortDeclaration>.into_iter().collect();
+    all.sort_by_key(|declaration| declaration.name);
+    all
+}

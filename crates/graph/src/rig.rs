@@ -1,0 +1,142 @@
+//! Runs one function by itself: packets in, packets and gates out. For tests, profiles and fuzzing.
+
+use std::collections::BTreeMap;
+
+use forebay_measure::Frequency;
+use forebay_packet::{Batch, MAX_BATCH, Packet, Pool, PoolOptions, Ticks};
+use serde_json::Value;
+
+use crate::context::{Context, Emitted, Verdicts};
+use crate::function::{Declaration, Declare, Function};
+use crate::gate::Gate;
+use crate::setup::{Declared, Setup, SetupError, Surroundings};
+use crate::shelf::Shelf;
+
+/// A function on the bench, with a pool of its own.
+pub struct Rig {
+    /// The function under test.
+    pub function: Box<dyn Function>,
+    /// What it said of itself while it was made.
+    pub declared: Declared,
+    /// The time that the function is told.
+    pub now: Ticks,
+    /// Where its packets come from.
+    pub pool: Pool,
+    /// How many packets it has created, by reason.
+    pub created: Vec<u64>,
+    /// What it has created or released since this was last taken, each with its gate.
+    pub emitted: Vec<(Packet, Gate)>,
+    verdicts: Verdicts,
+    shelf: Shelf,
+}
+
+impl Rig {
+    /// Makes function `F` with parameters and nothing around it: ticks of a nanosecond, batches of up to 256.
+    ///
+    /// # Errors
+    /// As [`Declare::new`].
+    pub fn of<F: Declare>(params: &Value) -> Result<Self, SetupError> {
+        let mut surroundings = Surroundings::new(Frequency::new(1e9));
+        surroundings.batch = MAX_BATCH;
+        Self::within::<F>(params, &mut surroundings)
+    }
+
+    /// Makes function `F` with parameters, in surroundings that hold state, words or a folder for files.
+    ///
+    /// # Errors
+    /// As [`Declare::new`].
+    pub fn within<F: Declare>(params: &Value, surroundings: &mut Surroundings) -> Result<Self, SetupError> {
+        let mut setup = Setup::new("rig", surroundings);
+        let function = Declaration::of::<F>().build(params, &mut setup)?;
+        Ok(Self::over(function, setup.finish(), F::CREATES.len()))
+    }
+
+    /// Puts a function that has been made on the bench; it creates packets for up to `reasons` reasons.
+    #[must_use]
+    pub fn over(function: Box<dyn Function>, declared: Declared, reasons: usize) -> Self {
+        let pool = Pool::new(PoolOptions { chunks: 1_024, ..PoolOptions::default() }).expect("memory for a small pool");
+        let (created, emitted) = (vec![0; reasons], Emitted::new());
+        Self { function, declared, now: Ticks::ZERO, pool, created, emitted, verdicts: Verdicts::new(), shelf: Shelf::default() }
+    }
+
+    /// A packet of these bytes.
+    ///
+    /// # Panics
+    /// Where the frame is longer than a chunk holds, or more packets are out than the pool has: a test's own fault.
+    #[must_use]
+    pub fn packet(&self, frame: &[u8]) -> Packet {
+        let mut packet = self.pool.take().expect("fewer packets than the pool has");
+        assert!(packet.write(frame), "a frame of {} bytes", frame.len());
+        packet
+    }
+
+    /// Runs the function once on a batch and tells each packet's gate; `None` for one that it now holds. Packets stay
+    /// in the batch (held ones leave it).
+    pub fn process(&mut self, batch: &mut Batch) -> Vec<Option<Gate>> {
+        self.verdicts.reset();
+        let mut context = Context {
+            now: self.now,
+            len: batch.len(),
+            verdicts: &mut self.verdicts,
+            emitted: &mut self.emitted,
+            created: &mut self.created,
+            shelf: &mut self.shelf,
+            pool: &self.pool,
+        };
+        let len = batch.len();
+        self.function.process(batch, &mut context);
+        assert_eq!(batch.len(), len, "a function decides packets, it does not take them out of the batch");
+        let gates: Vec<Gate> = match self.verdicts.all() {
+            Some(gate) => vec![gate; len],
+            None => self.verdicts.gates()[..len].to_vec(),
+        };
+        let mut rest = Batch::with_capacity(MAX_BATCH);
+        batch.drain_each(|index, packet| {
+            let packet = if gates[index] == Gate::HOLD { self.shelf.put(index, packet).err() } else { Some(packet) };
+            if let Some(packet) = packet {
+                rest.push(packet).expect("as many as before");
+            }
+        });
+        batch.append(&mut rest);
+        self.shelf.settle();
+        gates.into_iter().map(|gate| (gate != Gate::HOLD).then_some(gate)).collect()
+    }
+
+    /// Runs the function on one frame: the gate, and the frame afterwards.
+    ///
+    /// # Panics
+    /// Where the function holds the packet.
+    pub fn run(&mut self, frame: &[u8]) -> (Gate, Vec<u8>) {
+        let mut batch = Batch::with_capacity(1);
+        batch.push(self.packet(frame)).expect("an empty batch");
+        let gate = self.process(&mut batch)[0].expect("a packet that is not held");
+        (gate, batch[0].data().to_vec())
+    }
+
+    /// Wakes the function, as the engine does when the time it asked for has come.
+    pub fn wake(&mut self) -> Option<Ticks> {
+        self.verdicts.reset();
+        self.function.wake(&mut Context {
+            now: self.now,
+            len: 0,
+            verdicts: &mut self.verdicts,
+            emitted: &mut self.emitted,
+            created: &mut self.created,
+            shelf: &mut self.shelf,
+            pool: &self.pool,
+        })
+    }
+
+    /// How many packets the function holds.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.shelf.len()
+    }
+
+    /// The function's own counters of one heading, by name.
+    #[must_use]
+    pub fn counters(&self, kind: &str) -> BTreeMap<&str, u64> {
+        let of_kind = self.declared.counters.iter().filter(|(heading, ..)| heading == kind);
+        of_kind.flat_map(|(_, counters, names)| names.iter().map(String::as_str).zip(counters.iter().map(|c| c.get()))).collect()
+    }
+}

@@ -1,0 +1,256 @@
+//! What a function or port is given when it is made.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use forebay_measure::{Counter, Frequency};
+use forebay_packet::{WORDS, Word};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::function::read_params;
+use crate::gate::MAX_GATES;
+
+/// Why a function, port or state cannot be made: one or more faults.
+#[derive(Debug, Default, thiserror::Error)]
+#[error("{}", self.faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+pub struct SetupError {
+    /// The faults, in the order they were found; never empty.
+    pub faults: Vec<Fault>,
+}
+
+/// One thing that is wrong with the parameters.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}{}{message}", self.path, if self.path.is_empty() { "" } else { ": " })]
+pub struct Fault {
+    /// Where in the parameters (`rules[3].action`); empty for the whole.
+    pub path: String,
+    /// The value that is wrong and what is allowed.
+    pub message: String,
+}
+
+impl SetupError {
+    /// A fault of the parameters as a whole.
+    #[must_use]
+    pub fn new(message: impl Into<String>) -> Self {
+        Self::at("", message)
+    }
+
+    /// A fault of the parameter at `path`.
+    #[must_use]
+    pub fn at(path: impl Into<String>, message: impl Into<String>) -> Self {
+        let path: String = path.into();
+        let path = if path == "." { String::new() } else { path };
+        Self { faults: vec![Fault { path, message: message.into() }] }
+    }
+
+    /// Adds another's faults.
+    pub fn and(&mut self, other: Self) {
+        self.faults.extend(other.faults);
+    }
+}
+
+/// A named object that modules share: both directions' NAT table, say.
+pub type SharedState = Arc<dyn Any + Send + Sync>;
+
+/// What every module of one pipeline shares while it is being made.
+pub struct Surroundings {
+    /// What relative file names in the configuration are relative to.
+    pub base: PathBuf,
+    /// What a tick is worth.
+    pub frequency: Frequency,
+    /// The largest batch.
+    pub batch: usize,
+    /// The pipeline's seed: everything random derives from it and the module's name.
+    pub seed: u64,
+    /// Metadata words by name.
+    pub words: BTreeMap<String, Word>,
+    /// Shared state by name.
+    pub state: BTreeMap<String, SharedState>,
+}
+
+impl Surroundings {
+    /// Nothing shared yet; files are looked for in the present folder.
+    #[must_use]
+    pub fn new(frequency: Frequency) -> Self {
+        Self { base: PathBuf::new(), frequency, batch: 32, seed: 1, words: BTreeMap::new(), state: BTreeMap::new() }
+    }
+}
+
+/// What a function or port is given when it is made, and what it says back.
+pub struct Setup<'a> {
+    shared: &'a mut Surroundings,
+    name: &'a str,
+    gates: Vec<String>,
+    counters: Vec<(String, Arc<[Counter]>, Vec<String>)>,
+}
+
+impl<'a> Setup<'a> {
+    /// The setup of the module or port called `name`.
+    #[must_use]
+    pub fn new(name: &'a str, shared: &'a mut Surroundings) -> Self {
+        Self { shared, name, gates: vec!["0".to_owned()], counters: Vec::new() }
+    }
+
+    /// What a tick is worth.
+    #[must_use]
+    pub fn frequency(&self) -> Frequency {
+        self.shared.frequency
+    }
+
+    /// The largest batch that the module will be given.
+    #[must_use]
+    pub fn batch(&self) -> usize {
+        self.shared.batch
+    }
+
+    /// The module's own seed, from the pipeline's seed and the module's name (FNV-1a).
+    #[must_use]
+    pub fn seed(&self) -> u64 {
+        let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        self.name.as_bytes().iter().fold(0xcbf2_9ce4_8422_2325 ^ self.shared.seed, step)
+    }
+
+    /// A file named in the configuration: relative names are relative to the configuration's own folder.
+    #[must_use]
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.shared.base.join(Path::new(name))
+    }
+
+    /// The metadata word that functions know as `name`: the same for all that ask for it.
+    ///
+    /// # Errors
+    /// More than [`WORDS`] names in one pipeline.
+    pub fn word(&mut self, name: &str) -> Result<Word, SetupError> {
+        if let Some(word) = self.shared.words.get(name) {
+            return Ok(*word);
+        }
+        let word = Word::new(self.shared.words.len()).ok_or_else(|| {
+            let taken: Vec<_> = self.shared.words.keys().map(String::as_str).collect();
+            let taken = taken.join(", ");
+            SetupError::new(format!("no metadata word is left for '{name}': a pipeline has {WORDS}, taken by {taken}"))
+        })?;
+        self.shared.words.insert(name.to_owned(), word);
+        Ok(word)
+    }
+
+    /// The shared state called `name`, which must be a `T`.
+    ///
+    /// # Errors
+    /// No state of that name, or one of another kind; `path` is the parameter that named it.
+    pub fn state<T: Any + Send + Sync>(&self, path: &str, name: &str) -> Result<Arc<T>, SetupError> {
+        let Some(state) = self.shared.state.get(name) else {
+            let known: Vec<_> = self.shared.state.keys().map(String::as_str).collect();
+            let known = if known.is_empty() { "none is defined".to_owned() } else { format!("defined: {}", known.join(", ")) };
+            return Err(SetupError::at(path, format!("no state is called '{name}' ({known})")));
+        };
+        let found = Arc::clone(state).downcast::<T>();
+        found.map_err(|_| SetupError::at(path, format!("the state '{name}' is of another kind than this function uses")))
+    }
+
+    /// Names the module's output gates, in order. Without a call there is one, `0`.
+    ///
+    /// # Errors
+    /// None at all, too many, or two of one name.
+    pub fn gates(&mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Result<(), SetupError> {
+        let names: Vec<String> = names.into_iter().map(Into::into).collect();
+        if names.is_empty() || names.len() > MAX_GATES {
+            return Err(SetupError::new(format!("{} gates: allowed are 1 to {MAX_GATES}", names.len())));
+        }
+        let mut sorted: Vec<_> = names.iter().collect();
+        sorted.sort_unstable();
+        if let Some(twice) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(SetupError::new(format!("two gates are called '{}'", twice[0])));
+        }
+        self.gates = names;
+        Ok(())
+    }
+
+    /// Counters of the function's own, shown with the module's: one for each of `names`, under the heading `kind`.
+    pub fn counters(&mut self, kind: &str, names: impl IntoIterator<Item = String>) -> Arc<[Counter]> {
+        let names: Vec<String> = names.into_iter().collect();
+        let counters: Arc<[Counter]> = names.iter().map(|_| Counter::new()).collect();
+        self.counters.push((kind.to_owned(), Arc::clone(&counters), names));
+        counters
+    }
+
+    /// What the function said: its gates' names and its own counters.
+    #[must_use]
+    pub fn finish(self) -> Declared {
+        Declared { gates: self.gates, counters: self.counters }
+    }
+}
+
+/// What a function said of itself while it was made.
+pub struct Declared {
+    /// Its gates' names, in order.
+    pub gates: Vec<String>,
+    /// Its own counters: heading, counters, their names.
+    pub counters: Vec<(String, Arc<[Counter]>, Vec<String>)>,
+}
+
+/// A type of shared state that configurations can define under `state:`.
+pub trait DeclareState: Any + Send + Sync + Sized {
+    /// The parameters as they stand in the configuration.
+    type Params: DeserializeOwned + JsonSchema;
+    /// The kind's name.
+    const NAME: &'static str;
+    /// One line on what it is.
+    const SUMMARY: &'static str;
+    /// Its parameters in an example, in YAML.
+    const EXAMPLE: &'static str;
+
+    /// Makes the state.
+    ///
+    /// # Errors
+    /// A parameter that makes no sense, named.
+    fn new(params: Self::Params, setup: &mut Setup<'_>) -> Result<Self, SetupError>;
+}
+
+/// A registered kind of shared state.
+pub struct StateDeclaration {
+    /// [`DeclareState::NAME`].
+    pub name: &'static str,
+    /// [`DeclareState::SUMMARY`].
+    pub summary: &'static str,
+    /// [`DeclareState::EXAMPLE`].
+    pub example: &'static str,
+    /// The parameters' JSON Schema.
+    pub schema: fn(&mut SchemaGenerator) -> Schema,
+    build: fn(&Value, &mut Setup<'_>) -> Result<SharedState, SetupError>,
+}
+
+impl StateDeclaration {
+    /// The declaration of a kind of state.
+    #[must_use]
+    pub const fn of<S: DeclareState>() -> Self {
+        Self {
+            name: S::NAME,
+            summary: S::SUMMARY,
+            example: S::EXAMPLE,
+            schema: |generator| generator.subschema_for::<S::Params>(),
+            build: |params, setup| Ok(Arc::new(S::new(read_params(params)?, setup)?)),
+        }
+    }
+
+    /// Makes the state from its parameters as they stand in a configuration.
+    ///
+    /// # Errors
+    /// A parameter that is not there, not known or makes no sense, by its path within the parameters.
+    pub fn build(&self, params: &Value, setup: &mut Setup<'_>) -> Result<SharedState, SetupError> {
+        (self.build)(params, setup)
+    }
+}
+
+inventory::collect!(StateDeclaration);
+
+/// All registered kinds of state, by name.
+#[must_use]
+pub fn states() -> Vec<&'static StateDeclaration> {
+    let mut all: Vec<_> = inventory::iter::<StateDeclaration>.into_iter().collect();
+    all.sort_by_key(|declaration| declaration.name);
+    all
+}
