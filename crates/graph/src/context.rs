@@ -1,5 +1,6 @@
 //! What a function is given besides its batch: the time, and where to put each packet.
 
+use forebay_measure::Counter;
 use forebay_packet::{MAX_BATCH, Packet, Pool, Ticks};
 
 use crate::gate::Gate;
@@ -24,6 +25,12 @@ impl Verdicts {
     #[inline]
     pub(crate) fn reset(&mut self) {
         self.all = Some(Gate::FIRST);
+    }
+
+    /// Puts the whole batch on one gate.
+    #[inline]
+    pub(crate) fn set_all(&mut self, gate: Gate) {
+        self.all = Some(gate);
     }
 
     /// The gate of the whole batch, where there is one.
@@ -55,9 +62,11 @@ pub struct Context<'a> {
     pub(crate) now: Ticks,
     /// Packets in the batch.
     pub(crate) len: usize,
+    /// When the function wants to be woken.
+    pub(crate) wake: Ticks,
     pub(crate) verdicts: &'a mut Verdicts,
     pub(crate) emitted: &'a mut Emitted,
-    pub(crate) created: &'a mut [u64],
+    pub(crate) created: &'a [Counter],
     pub(crate) shelf: &'a mut Shelf,
     pub(crate) pool: &'a Pool,
 }
@@ -70,10 +79,15 @@ impl Context<'_> {
         self.now
     }
 
+    /// Asks that the function be [woken](crate::Function::wake) at `instant`, or earlier where it has asked before.
+    pub fn wake_at(&mut self, instant: Ticks) {
+        self.wake = self.wake.min(instant);
+    }
+
     /// Puts the whole batch on one gate.
     #[inline]
     pub fn all(&mut self, gate: Gate) {
-        self.verdicts.all = Some(gate);
+        self.verdicts.set_all(gate);
     }
 
     /// The gates of the batch's packets, one each in order, to be written: all on the first gate until then.
@@ -117,7 +131,7 @@ impl Context<'_> {
         let mut packet = self.pool.take()?;
         packet.set_flow(origin.flow());
         packet.set_arrival(origin.arrival(), origin.arrival_clock());
-        *self.created.get_mut(reason)? += 1;
+        self.created.get(reason)?.add(1);
         self.emitted.push((packet, gate));
         self.emitted.last_mut().map(|(packet, _)| packet)
     }

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use forebay_packet::{Batch, Packet, Ticks, Word};
+use forebay_packet::{Batch, Packet, Word};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -19,16 +19,10 @@ pub trait Function: Send {
     /// Processes a batch: changes packets in place, and puts each on a gate through the context.
     fn process(&mut self, batch: &mut Batch, context: &mut Context<'_>);
 
-    /// Called when the instant that the last call asked for has come, for functions that hold packets or age state:
-    /// releases what is due. Returns when to be called next; `None` until [`process`](Self::process) has run again.
-    fn wake(&mut self, context: &mut Context<'_>) -> Option<Ticks> {
+    /// Called at the instant that the function asked for ([`Context::wake_at`]): releases packets that are due, ages
+    /// state.
+    fn wake(&mut self, context: &mut Context<'_>) {
         let _ = context;
-        None
-    }
-
-    /// When the function wants to be woken, asked after each [`process`](Self::process).
-    fn next_wake(&self) -> Option<Ticks> {
-        None
     }
 
     /// What the function would do to this packet, as a value that can be replayed on later packets of the same

@@ -1,22 +1,37 @@
 //! Modules, gates, buffers, schedulers, workers and telemetry: the engine.
 
+#![forbid(unsafe_code)]
+
+mod action;
 mod context;
 pub mod effect;
+mod flow;
 mod function;
 mod gate;
+mod input;
+mod observer;
 mod plan;
 mod port;
 mod rig;
+mod scheduler;
 mod setup;
 mod shelf;
+pub mod telemetry;
+mod worker;
 
+pub use action::Action;
 pub use context::Context;
 pub use effect::Effect;
+pub use flow::FlowError;
 pub use function::{Declaration, Declare, Fold, Function, Reason, StateKind, functions};
 pub use gate::{Decision, Gate, MAX_GATES};
 pub use inventory;
+pub use observer::{Observer, Place, Visit};
 pub use plan::{FlowPlan, Module, Plan, PortPlan, Step, Target};
 pub use port::{DeclarePort, Intake, OpenPort, Port, PortCounters, PortDeclaration, Ready, ports};
 pub use rig::Rig;
+pub use scheduler::{RunToCompletion, Scheduler};
 pub use setup::{Declared, DeclareState, Fault, Setup, SetupError, SharedState, StateDeclaration, Surroundings, states};
 pub use shelf::Key;
+pub use telemetry::Telemetry;
+pub use worker::{ActionError, Census, Cost, MakeError, Next, Worker};

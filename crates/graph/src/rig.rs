@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use forebay_measure::Frequency;
+use forebay_measure::{Counter, Frequency};
 use forebay_packet::{Batch, MAX_BATCH, Packet, Pool, PoolOptions, Ticks};
 use serde_json::Value;
 
@@ -23,7 +23,7 @@ pub struct Rig {
     /// Where its packets come from.
     pub pool: Pool,
     /// How many packets it has created, by reason.
-    pub created: Vec<u64>,
+    pub created: Vec<Counter>,
     /// What it has created or released since this was last taken, each with its gate.
     pub emitted: Vec<(Packet, Gate)>,
     verdicts: Verdicts,
@@ -55,7 +55,7 @@ impl Rig {
     #[must_use]
     pub fn over(function: Box<dyn Function>, declared: Declared, reasons: usize) -> Self {
         let pool = Pool::new(PoolOptions { chunks: 1_024, ..PoolOptions::default() }).expect("memory for a small pool");
-        let (created, emitted) = (vec![0; reasons], Emitted::new());
+        let (created, emitted) = ((0..reasons).map(|_| Counter::new()).collect(), Emitted::new());
         Self { function, declared, now: Ticks::ZERO, pool, created, emitted, verdicts: Verdicts::new(), shelf: Shelf::default() }
     }
 
@@ -77,9 +77,10 @@ impl Rig {
         let mut context = Context {
             now: self.now,
             len: batch.len(),
+            wake: Ticks::NEVER,
             verdicts: &mut self.verdicts,
             emitted: &mut self.emitted,
-            created: &mut self.created,
+            created: &self.created,
             shelf: &mut self.shelf,
             pool: &self.pool,
         };
@@ -113,18 +114,21 @@ impl Rig {
         (gate, batch[0].data().to_vec())
     }
 
-    /// Wakes the function, as the engine does when the time it asked for has come.
+    /// Wakes the function, as the engine does when the time it asked for has come; when it wants to be woken next.
     pub fn wake(&mut self) -> Option<Ticks> {
         self.verdicts.reset();
-        self.function.wake(&mut Context {
+        let mut context = Context {
             now: self.now,
             len: 0,
+            wake: Ticks::NEVER,
             verdicts: &mut self.verdicts,
             emitted: &mut self.emitted,
-            created: &mut self.created,
+            created: &self.created,
             shelf: &mut self.shelf,
             pool: &self.pool,
-        })
+        };
+        self.function.wake(&mut context);
+        (context.wake != Ticks::NEVER).then_some(context.wake)
     }
 
     /// How many packets the function holds.

@@ -50,6 +50,9 @@ impl Frequency {
 
 /// A source of time for one worker.
 pub trait Clock {
+    /// Whether time moves only as it is told.
+    const SIMULATED: bool;
+
     /// The present instant. Never goes back.
     fn now(&self) -> Ticks;
 
@@ -68,6 +71,8 @@ pub trait Clock {
 pub struct Tsc;
 
 impl Clock for Tsc {
+    const SIMULATED: bool = false;
+
     #[inline]
     fn now(&self) -> Ticks {
         read()
@@ -133,6 +138,8 @@ impl Simulated {
 }
 
 impl Clock for Simulated {
+    const SIMULATED: bool = true;
+
     #[inline]
     fn now(&self) -> Ticks {
         self.now.get()

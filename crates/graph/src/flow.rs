@@ -1,0 +1,256 @@
+//! Flows: which path a packet takes, told by one word that is advanced at splits.
+//!
+//! A packet's flow word says where among all paths it is. It changes only where a module has several gates:
+//! `next[word] + gate`. Paths that meet again and are alike for every declared flow share words from there on. At a
+//! port that packets leave by, the word says which flow the packet was of.
+
+use std::collections::HashMap;
+
+use thiserror::Error;
+
+use crate::plan::{FlowPlan, Step, Target};
+
+/// The most flow words a pipeline can have.
+const MOST_WORDS: usize = 1 << 20;
+/// The most flows that are told apart when none are declared.
+const MOST_UNDECLARED: usize = 4_096;
+
+/// Why flows cannot be told apart.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum FlowError {
+    /// A declared flow's path does not exist.
+    #[error("no way through the pipeline passes the modules and gates of this path in this order")]
+    NoPath {
+        /// Which of the declared flows.
+        flow: usize,
+    },
+    /// Paths multiply where branches meet and part again.
+    #[error("there are more than {MOST_UNDECLARED} ways through the pipeline: declare the flows that matter under 'flows:'")]
+    TooManyPaths,
+    /// The same with declared flows.
+    #[error("the declared flows part in more than {MOST_WORDS} places: declare fewer, or with longer paths in common")]
+    TooManyWords,
+}
+
+/// The tables by which the engine follows flows.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct FlowTable {
+    /// The flow word of packets that enter, by port.
+    pub(crate) entry: Vec<u32>,
+    /// By flow word: the word after the next split, less the gate's number.
+    pub(crate) next: Vec<u32>,
+    /// By flow word: the flow of a packet that leaves; past the last flow where it is of none.
+    pub(crate) flow: Vec<u32>,
+}
+
+/// A pipeline's shape, as flows see it.
+pub(crate) struct Shape<'a> {
+    /// By module: where each gate leads, and the gate's name.
+    pub(crate) modules: Vec<(&'a str, Vec<(&'a str, Target)>)>,
+    /// By port: where packets that enter go, and the port's name.
+    pub(crate) ports: Vec<(&'a str, Option<Target>)>,
+}
+
+/// How far a path has come: for declared flows the number of steps done of each; else the gates taken.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Progress {
+    Declared(Vec<u16>),
+    Taken(Vec<(usize, usize)>),
+}
+
+struct Builder<'a> {
+    shape: &'a Shape<'a>,
+    declared: &'a [FlowPlan],
+    table: FlowTable,
+    /// By split module and progress before it: where its gates' words start.
+    splits: HashMap<(usize, Progress), u32>,
+    found: Vec<FlowPlan>,
+    known: HashMap<(usize, Progress), u32>,
+}
+
+/// Tells the flows of a pipeline apart: the tables, and the flows (the declared ones, and `other` where a path is of
+/// none; without declared ones every path).
+pub(crate) fn build(shape: &Shape<'_>, declared: &[FlowPlan]) -> Result<(FlowTable, Vec<FlowPlan>), FlowError> {
+    for (flow, plan) in declared.iter().enumerate() {
+        if modules_of(shape, plan).is_empty() {
+            return Err(FlowError::NoPath { flow });
+        }
+    }
+    let found = declared.to_vec();
+    let mut builder = Builder { shape, declared, table: FlowTable::default(), splits: HashMap::new(), found, known: HashMap::new() };
+    let start = if declared.is_empty() { Progress::Taken(Vec::new()) } else { Progress::Declared(vec![0; declared.len()]) };
+    for (port, (_, entry)) in shape.ports.iter().enumerate() {
+        // A port's own place is part of an undeclared path's name, by a number past the modules'.
+        let from_here = match &start {
+            Progress::Taken(_) => Progress::Taken(vec![(shape.modules.len() + port, 0)]),
+            declared @ Progress::Declared(_) => declared.clone(),
+        };
+        let word = builder.words(1)?;
+        builder.table.entry.push(word);
+        if let Some(target) = *entry {
+            builder.fill(word, target, from_here)?;
+        }
+    }
+    let none = builder.found.len() as u32;
+    builder.table.flow.iter_mut().for_each(|flow| *flow = (*flow).min(none));
+    Ok((builder.table, builder.found))
+}
+
+impl Builder<'_> {
+    fn words(&mut self, n: usize) -> Result<u32, FlowError> {
+        let first = self.table.next.len();
+        if first + n > MOST_WORDS {
+            return Err(if self.declared.is_empty() { FlowError::TooManyPaths } else { FlowError::TooManyWords });
+        }
+        self.table.next.resize(first + n, 0);
+        self.table.flow.resize(first + n, u32::MAX);
+        Ok(first as u32)
+    }
+
+    /// Says what becomes of packets with `word` that go to `target`.
+    fn fill(&mut self, word: u32, target: Target, progress: Progress) -> Result<(), FlowError> {
+        let mut pending = vec![(word, target, progress)];
+        while let Some((word, mut target, mut progress)) = pending.pop() {
+            loop {
+                let module = match target {
+                    Target::Drop => break,
+                    Target::Port(port) => {
+                        self.table.flow[word as usize] = self.leave(port, progress)?;
+                        break;
+                    }
+                    Target::Module(module) => module,
+                };
+                let gates = &self.shape.modules[module].1;
+                if let [(_, only)] = gates[..] {
+                    progress.advance(self.declared, module, 0, false);
+                    target = only;
+                    continue;
+                }
+                let key = (module, progress);
+                if let Some(first) = self.splits.get(&key) {
+                    self.table.next[word as usize] = *first;
+                    break;
+                }
+                let first = self.words(gates.len())?;
+                self.table.next[word as usize] = first;
+                for (gate, (_, target)) in gates.iter().enumerate() {
+                    let mut after = key.1.clone();
+                    after.advance(self.declared, module, gate, true);
+                    pending.push((first + gate as u32, *target, after));
+                }
+                self.splits.insert(key, first);
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The flow of a path that ends at `port`.
+    fn leave(&mut self, port: usize, progress: Progress) -> Result<u32, FlowError> {
+        if let Progress::Declared(done) = &progress {
+            let complete = |flow: &usize| usize::from(done[*flow]) == self.declared[*flow].path.len();
+            if let Some(flow) = (0..self.declared.len()).find(complete) {
+                return Ok(flow as u32);
+            }
+            if self.found.len() == self.declared.len() {
+                self.found.push(undeclared("other".to_owned(), Vec::new()));
+            }
+            return Ok(self.declared.len() as u32);
+        }
+        let Progress::Taken(taken) = &progress else { return Ok(u32::MAX) };
+        let steps = taken.iter().filter(|(module, _)| *module < self.shape.modules.len());
+        let path = steps.map(|&(module, gate)| Step { module, gate: Some(gate) }).collect::<Vec<_>>();
+        let name = self.name(taken, port);
+        let key = (port, progress);
+        if let Some(flow) = self.known.get(&key) {
+            return Ok(*flow);
+        }
+        if self.found.len() == MOST_UNDECLARED {
+            return Err(FlowError::TooManyPaths);
+        }
+        let flow = self.found.len() as u32;
+        self.found.push(undeclared(name, path));
+        self.known.insert(key, flow);
+        Ok(flow)
+    }
+
+    /// An undeclared path's name: the ports and the gates taken at splits, as a configuration writes them.
+    fn name(&self, taken: &[(usize, usize)], port: usize) -> String {
+        let modules = &self.shape.modules;
+        let part = |&(place, gate): &(usize, usize)| match modules.get(place) {
+            Some((module, gates)) => format!("{module}[{}]", gates[gate].0),
+            None => self.shape.ports[place - modules.len()].0.to_owned(),
+        };
+        let mut parts: Vec<_> = taken.iter().map(part).collect();
+        parts.push(self.shape.ports[port].0.to_owned());
+        parts.join(" > ")
+    }
+}
+
+fn undeclared(name: String, path: Vec<Step>) -> FlowPlan {
+    FlowPlan { name, path, slo: None, percentile: 99.0 }
+}
+
+impl Progress {
+    fn advance(&mut self, declared: &[FlowPlan], module: usize, gate: usize, split: bool) {
+        match self {
+            Self::Declared(done) => {
+                for (done, flow) in done.iter_mut().zip(declared) {
+                    if flow.path.get(usize::from(*done)).is_some_and(|step| step.takes(module, gate)) {
+                        *done += 1;
+                    }
+                }
+            }
+            Self::Taken(taken) if split => taken.push((module, gate)),
+            Self::Taken(_) => {}
+        }
+    }
+}
+
+impl Step {
+    fn takes(&self, module: usize, gate: usize) -> bool {
+        self.module == module && self.gate.is_none_or(|wanted| wanted == gate)
+    }
+}
+
+/// The modules that packets of a flow pass, lowest first; none where no path fits.
+pub(crate) fn modules_of(shape: &Shape<'_>, flow: &FlowPlan) -> Vec<usize> {
+    let places = flow.path.len() + 1;
+    let after = |done: usize, module: usize, gate: usize| {
+        done + usize::from(flow.path.get(done).is_some_and(|step| step.takes(module, gate)))
+    };
+    // By module and steps done before it: whether a path from there fits. Gates lead to later modules only.
+    let mut fits = vec![false; shape.modules.len() * places];
+    let leads = |fits: &[bool], target: Target, done: usize| match target {
+        Target::Drop => false,
+        Target::Port(_) => done == flow.path.len(),
+        Target::Module(module) => fits[module * places + done],
+    };
+    for (module, (_, gates)) in shape.modules.iter().enumerate().rev() {
+        for done in 0..places {
+            let mut gates = gates.iter().enumerate();
+            fits[module * places + done] = gates.any(|(gate, (_, target))| leads(&fits, *target, after(done, module, gate)));
+        }
+    }
+    // Which of these places packets get to from a port.
+    let mut reached = vec![false; fits.len()];
+    for (_, entry) in &shape.ports {
+        if let Some(Target::Module(module)) = entry {
+            reached[module * places] = true;
+        }
+    }
+    for (module, (_, gates)) in shape.modules.iter().enumerate() {
+        for done in (0..places).filter(|done| reached[module * places + done]).collect::<Vec<_>>() {
+            for (gate, (_, target)) in gates.iter().enumerate() {
+                if let Target::Module(next) = target {
+                    reached[next * places + after(done, module, gate)] = true;
+                }
+            }
+        }
+    }
+    let passed = |module: &usize| (0..places).any(|done| fits[module * places + done] && reached[module * places + done]);
+    (0..shape.modules.len()).filter(passed).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,179 @@
+//! A module's input queue, which is also its fractional buffer (Batchy section 4; `docs/buffers.md`).
+//!
+//! With trigger 0 packets pass through in the batches in which they come together. With trigger b the module does not
+//! run until b packets wait, and then on exactly b. A buffer is not a module of its own: packets wait where they
+//! would wait anyway, so a trigger of 0 costs one branch.
+
+use std::collections::VecDeque;
+
+use forebay_packet::{Batch, Packet, Ticks};
+
+/// Empty batches to be used when a queue needs one more.
+#[derive(Debug)]
+pub(crate) struct Spares {
+    capacity: usize,
+    batches: Vec<Batch>,
+}
+
+impl Spares {
+    /// `ready` empty batches of `capacity`; more are made when they run out, and kept.
+    pub(crate) fn new(capacity: usize, ready: usize) -> Self {
+        Self { capacity, batches: (0..ready).map(|_| Batch::with_capacity(capacity)).collect() }
+    }
+
+    pub(crate) fn get(&mut self) -> Batch {
+        self.batches.pop().unwrap_or_else(|| Batch::with_capacity(self.capacity))
+    }
+
+    pub(crate) fn put(&mut self, batch: Batch) {
+        self.batches.push(batch);
+    }
+}
+
+/// A module's input queue.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(crate) struct Input {
+    /// The batch that is being filled, never more than `limit`.
+    filling: Batch,
+    /// A batch is complete at this many packets: the trigger, or the largest batch where there is no trigger.
+    limit: usize,
+    /// Whether incomplete batches run too: there is no trigger.
+    eager: bool,
+    /// When the oldest packet of `filling` came.
+    since: Ticks,
+    /// The longest that an incomplete batch waits.
+    hold: Ticks,
+    /// Batches that are to run before `filling`, oldest first.
+    complete: VecDeque<Batch>,
+}
+
+impl Input {
+    /// An empty queue without a trigger, for batches of up to `batch` packets.
+    pub(crate) fn new(batch: usize) -> Self {
+        Self {
+            filling: Batch::with_capacity(batch),
+            limit: batch,
+            eager: true,
+            since: Ticks::ZERO,
+            hold: Ticks::NEVER,
+            complete: VecDeque::with_capacity(4),
+        }
+    }
+
+    /// Adds a packet; whether the module can run now.
+    #[inline]
+    pub(crate) fn push(&mut self, packet: Packet, now: Ticks, spares: &mut Spares) -> bool {
+        if self.filling.len() >= self.limit {
+            self.complete_filling(spares);
+        }
+        if self.filling.is_empty() {
+            self.since = now;
+        }
+        // `limit` is at most the batch's capacity, so there is room.
+        let _ = self.filling.push(packet);
+        self.eager || self.filling.len() >= self.limit
+    }
+
+    /// Adds a whole batch, which is left empty; whether the module can run now.
+    #[inline]
+    pub(crate) fn push_all(&mut self, batch: &mut Batch, now: Ticks, spares: &mut Spares) -> bool {
+        if self.filling.is_empty() && batch.len() <= self.limit && !batch.is_empty() {
+            std::mem::swap(&mut self.filling, batch);
+            self.since = now;
+            return self.eager || self.filling.len() >= self.limit;
+        }
+        let mut ready = false;
+        batch.drain_each(|_, packet| ready |= self.push(packet, now, spares));
+        ready
+    }
+
+    /// Swaps the next batch that is to run into `batch`, which is empty; `false` where none is.
+    #[inline]
+    pub(crate) fn take(&mut self, batch: &mut Batch, spares: &mut Spares) -> bool {
+        if let Some(next) = self.complete.pop_front() {
+            spares.put(std::mem::replace(batch, next));
+            return true;
+        }
+        let ready = !self.filling.is_empty() && (self.eager || self.filling.len() >= self.limit);
+        if ready {
+            std::mem::swap(&mut self.filling, batch);
+        }
+        ready
+    }
+
+    /// Whether a batch that comes now may go straight through: there is no trigger, and nothing waits.
+    #[inline]
+    pub(crate) fn passes(&self) -> bool {
+        self.eager && self.filling.is_empty() && self.complete.is_empty()
+    }
+
+    /// Whether [`take`](Self::take) would give a batch.
+    #[inline]
+    pub(crate) fn is_ready(&self) -> bool {
+        !self.complete.is_empty() || (!self.filling.is_empty() && (self.eager || self.filling.len() >= self.limit))
+    }
+
+    /// How many packets wait.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.filling.len() + self.complete.iter().map(|batch| batch.len()).sum::<usize>()
+    }
+
+    /// Since when the oldest packet of an incomplete batch has waited; nothing waits: `None`.
+    pub(crate) fn oldest(&self) -> Option<Ticks> {
+        (!self.filling.is_empty()).then_some(self.since)
+    }
+
+    /// When the incomplete batch must be released, where there is one with a trigger.
+    #[inline]
+    pub(crate) fn due(&self) -> Option<Ticks> {
+        (!self.eager && !self.filling.is_empty()).then(|| self.since + self.hold)
+    }
+
+    /// Lets what waits run although it is fewer than the trigger.
+    pub(crate) fn release(&mut self, spares: &mut Spares) {
+        if !self.filling.is_empty() {
+            self.complete_filling(spares);
+        }
+    }
+
+    /// Sets the trigger: 0, or up to `batch`. What waits is cut anew: nothing waits for a trigger that is no longer
+    /// set. Order is kept.
+    pub(crate) fn set_trigger(&mut self, trigger: usize, batch: usize, spares: &mut Spares) {
+        self.eager = trigger == 0;
+        self.limit = if trigger == 0 { batch } else { trigger.min(batch) };
+        let since = self.since;
+        let mut waiting: Vec<Batch> = self.complete.drain(..).collect();
+        waiting.push(std::mem::replace(&mut self.filling, spares.get()));
+        for mut batch in waiting {
+            batch.drain_each(|_, packet| {
+                self.push(packet, since, spares);
+            });
+            spares.put(batch);
+        }
+    }
+
+    /// Sets the longest that packets wait for the trigger.
+    pub(crate) fn set_hold(&mut self, hold: Ticks) {
+        self.hold = hold;
+    }
+
+    /// The trigger: 0, or how many packets are waited for.
+    pub(crate) fn trigger(&self) -> usize {
+        if self.eager { 0 } else { self.limit }
+    }
+
+    /// The longest that packets wait for the trigger.
+    pub(crate) fn hold(&self) -> Ticks {
+        self.hold
+    }
+
+    #[cold]
+    fn complete_filling(&mut self, spares: &mut Spares) {
+        self.complete.push_back(std::mem::replace(&mut self.filling, spares.get()));
+    }
+}
+
+#[cfg(test)]
+mod tests;

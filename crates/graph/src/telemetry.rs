@@ -1,0 +1,171 @@
+//! What the engine counts, as plain words that the worker writes and anybody reads.
+
+use std::sync::Arc;
+
+use forebay_measure::{Counter, Frequency, Histogram};
+
+use crate::plan::FlowPlan;
+use crate::port::PortCounters;
+
+/// Batch sizes are counted in classes: 1, 2, 3–4, 5–8, …, 129–256 packets.
+pub const SIZE_CLASSES: usize = 9;
+
+/// Which class a batch of `packets` (1..=256) is counted in.
+#[inline]
+#[must_use]
+pub fn size_class(packets: usize) -> usize {
+    ((usize::BITS - packets.saturating_sub(1).leading_zeros()) as usize).min(SIZE_CLASSES - 1)
+}
+
+/// A module's counters. The first cache line is all that an ordinary call writes.
+#[derive(Debug, Default)]
+#[repr(C, align(128))]
+pub struct ModuleCounters {
+    /// Packets processed.
+    pub packets: Counter,
+    /// Calls, by how many packets the batch had ([`size_class`]).
+    pub sizes: [Counter; SIZE_CLASSES],
+    /// Ticks spent in the calls that were timed, the distribution of their packets included.
+    pub ticks: Counter,
+    /// Packets of the calls that were timed.
+    pub timed_packets: Counter,
+    /// Calls that were timed.
+    pub timed_batches: Counter,
+    /// The trigger now in force.
+    pub trigger: Counter,
+    /// The hold limit now in force, in ticks.
+    pub hold: Counter,
+}
+
+impl ModuleCounters {
+    /// How many calls.
+    #[must_use]
+    pub fn batches(&self) -> u64 {
+        self.sizes.iter().map(Counter::get).sum()
+    }
+}
+
+/// Counters of the reasons why packets end in, or come to be in, one module or port.
+#[derive(Debug, Default)]
+pub struct ReasonCounters {
+    /// The names, in the order in which the function declared them.
+    pub names: Vec<&'static str>,
+    /// The counters, likewise.
+    pub counts: Box<[Counter]>,
+}
+
+impl ReasonCounters {
+    pub(crate) fn new(names: impl IntoIterator<Item = &'static str>) -> Self {
+        let names: Vec<_> = names.into_iter().collect();
+        Self { counts: names.iter().map(|_| Counter::new()).collect(), names }
+    }
+
+    /// The sum over all reasons.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.counts.iter().map(Counter::get).sum()
+    }
+
+    /// Each reason with its count.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.names.iter().zip(&self.counts).map(|(name, count)| (*name, count.get()))
+    }
+}
+
+/// A module as its readers see it.
+#[derive(Debug)]
+pub struct ModuleTelemetry {
+    /// Its name in the configuration.
+    pub name: String,
+    /// Its function's name.
+    pub kind: &'static str,
+    /// Why it dropped packets.
+    pub drops: ReasonCounters,
+    /// Why it created packets.
+    pub creates: ReasonCounters,
+    /// Why packets ended in it.
+    pub consumes: ReasonCounters,
+    /// The function's own counters: heading, counters, their names.
+    pub own: Vec<(String, Arc<[Counter]>, Vec<String>)>,
+}
+
+/// A port as its readers see it.
+#[derive(Debug)]
+pub struct PortTelemetry {
+    /// Its name in the configuration.
+    pub name: String,
+    /// What kind of port it is.
+    pub kind: &'static str,
+    /// Its counters.
+    pub counters: Arc<PortCounters>,
+    /// Packets that it would not send.
+    pub refused: Counter,
+}
+
+/// A flow as its readers see it.
+#[derive(Debug)]
+pub struct FlowTelemetry {
+    /// What was declared, or found where nothing was.
+    pub plan: FlowPlan,
+    /// From arrival to departure, in ticks.
+    pub delay: Histogram,
+    /// Packets whose delay was above the objective.
+    pub violations: Counter,
+}
+
+/// The worker's own counters.
+#[derive(Debug, Default)]
+pub struct WorkerCounters {
+    /// Turns.
+    pub turns: Counter,
+    /// Ticks of turns in which there was something to do.
+    pub busy: Counter,
+    /// Ticks of all turns.
+    pub all: Counter,
+    /// Packets in modules' input queues at the last sweep.
+    pub queued: Counter,
+    /// Packets held by functions at the last sweep.
+    pub held: Counter,
+    /// Packets that ports have given to a kernel or device that it has not finished with, at the last sweep.
+    pub in_flight: Counter,
+    /// Packets dropped because the configuration sends them nowhere (`-> drop`).
+    pub unwanted: Counter,
+    /// Packets dropped because a function put them on a gate that it does not have.
+    pub no_gate: Counter,
+    /// Packets that functions still held when the worker was wound up.
+    pub wound_up: Counter,
+    /// Packets that the pool could not give.
+    pub exhausted: Counter,
+    /// Bit sets of arrival clocks seen: 1 poll, 2 intended, 4 kernel.
+    pub arrival_clocks: Counter,
+}
+
+/// Everything that one worker counts.
+#[derive(Debug)]
+pub struct Telemetry {
+    /// The pipeline's name.
+    pub pipeline: String,
+    /// What a tick is worth.
+    pub frequency: Frequency,
+    /// By module.
+    pub counters: Box<[ModuleCounters]>,
+    /// By module.
+    pub modules: Vec<ModuleTelemetry>,
+    /// By port.
+    pub ports: Vec<PortTelemetry>,
+    /// By flow.
+    pub flows: Vec<FlowTelemetry>,
+    /// The worker itself.
+    pub worker: WorkerCounters,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn size_classes_are_powers_of_two() {
+        let classes: Vec<_> = [1, 2, 3, 4, 5, 8, 9, 16, 17, 32, 33, 64, 65, 128, 129, 256].map(size_class).into();
+        assert_eq!(classes, [0, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7, 8, 8]);
+    }
+}

@@ -1,0 +1,296 @@
+//! A worker: runs a plan's graph, one turn after the other.
+//!
+//! A turn takes a batch from each port, runs every module that has packets in the scheduler's order, and hands what
+//! leaves to the ports. The worker is a state machine: it never blocks, sleeps or spins, and time is what its clock
+//! says; who calls [`Worker::turn`] does the waiting.
+
+mod census;
+mod departure;
+mod make;
+mod run;
+mod sweep;
+
+use std::sync::Arc;
+
+use forebay_measure::Clock;
+use forebay_packet::{Batch, Pool, Ticks};
+
+use crate::action::Action;
+use crate::context::{Emitted, Verdicts};
+use crate::flow::FlowTable;
+use crate::function::Function;
+use crate::input::{Input, Spares};
+use crate::observer::Observer;
+use crate::port::{Intake, Port, Ready};
+use crate::scheduler::Scheduler;
+use crate::shelf::Shelf;
+use crate::telemetry::Telemetry;
+
+pub use census::Census;
+pub use make::MakeError;
+
+/// What a worker wants after a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// To be called again at once: there is, or may be, something to do.
+    Now,
+    /// To be called at this instant.
+    At(Ticks),
+    /// To be called when `count` packets wait at its ports, or at the instant if there is one.
+    OnInput(usize, Option<Ticks>),
+    /// Nothing any more: every source is used up and nothing waits.
+    Never,
+}
+
+/// What a call of a module costs, for simulated time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// Ticks a call.
+    pub per_batch: u64,
+    /// Ticks a packet.
+    pub per_packet: u64,
+}
+
+/// A module's hot part.
+struct Node {
+    function: Box<dyn Function>,
+    /// Where its gates' targets start in `Worker::edges`.
+    edges: u32,
+    /// How many gates.
+    gates: u32,
+    /// Whether a packet's flow word advances here: there are several gates.
+    splits: bool,
+}
+
+/// What is at the end of an edge: a module (by its number), or past the modules a port or the bin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Edge {
+    node: u32,
+    /// Nothing else leads there, so that a batch may go straight on.
+    alone: bool,
+}
+
+/// A port's place in the worker.
+struct Gateway {
+    port: Box<dyn Port>,
+    /// Where packets that enter go.
+    entry: Option<Edge>,
+    /// Whether it still has packets to give, and when.
+    ready: Ready,
+}
+
+/// Every this many busy turns, and in every idle one, buffers and timers are looked at.
+const SWEEP_EVERY: u32 = 16;
+/// One turn in this many is timed.
+const TIME_EVERY: u32 = 16;
+
+/// Runs a graph. `C` says what time it is, `S` which module runs next.
+pub struct Worker<C: Clock, S: Scheduler> {
+    clock: C,
+    scheduler: S,
+    nodes: Vec<Node>,
+    edges: Vec<Edge>,
+    /// By node: modules, then ports as places that packets leave by, then the bin.
+    inputs: Vec<Input>,
+    shelves: Vec<Shelf>,
+    gateways: Vec<Gateway>,
+    flows: FlowTable,
+    /// By flow: its delay objective.
+    objectives: Vec<Ticks>,
+    /// Modules that have a trigger.
+    buffered: Vec<usize>,
+    /// Of each module: hold limits that were not stated are derived from these flows' objectives.
+    hold_stated: Vec<Option<Ticks>>,
+    flows_of: Vec<Vec<usize>>,
+    /// When functions asked to be woken.
+    timers: Vec<(Ticks, usize)>,
+    costs: Vec<Cost>,
+    pool: Pool,
+    spares: Spares,
+    verdicts: Verdicts,
+    emitted: Emitted,
+    /// Packets on their way back to the pool.
+    bin: Batch,
+    telemetry: Arc<Telemetry>,
+    observer: Option<Box<dyn Observer>>,
+    batch: usize,
+    /// Packets that a module may process in one turn, so that a turn stays short.
+    budget: usize,
+    now: Ticks,
+    turn: u32,
+    was_busy: bool,
+    accounting: bool,
+}
+
+/// What is measured in a turn.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    /// Counters only.
+    Plain,
+    /// Each call's ticks, too.
+    Timed,
+    /// Marked packets, before and after each call.
+    Observed,
+}
+
+impl<C: Clock, S: Scheduler> Worker<C, S> {
+    /// One turn. Says when to call again.
+    pub fn turn(&mut self) -> Next {
+        let start = self.clock.now();
+        let telemetry = Arc::clone(&self.telemetry);
+        let counters = &telemetry.worker;
+        counters.turns.add(1);
+        // The span since the last turn began belongs to the last turn.
+        let span = start.since(self.now).0;
+        counters.all.add(span);
+        if self.was_busy {
+            counters.busy.add(span);
+        }
+        self.now = start;
+        self.turn = self.turn.wrapping_add(1);
+        self.scheduler.begin();
+        let (received, ran) = if self.observer.is_some() {
+            (self.receive::<true>(), self.run::<{ Mode::Observed as u8 }>())
+        } else if self.turn.is_multiple_of(TIME_EVERY) && self.accounting {
+            (self.receive::<false>(), self.run::<{ Mode::Timed as u8 }>())
+        } else {
+            (self.receive::<false>(), self.run::<{ Mode::Plain as u8 }>())
+        };
+        self.was_busy = received || ran;
+        if !self.was_busy || self.turn.is_multiple_of(SWEEP_EVERY) {
+            self.sweep();
+        }
+        if self.was_busy || !self.scheduler.is_idle() { Next::Now } else { self.when() }
+    }
+
+    /// Takes up to a batch from each port that has some; whether any came.
+    #[inline]
+    fn receive<const OBSERVED: bool>(&mut self) -> bool {
+        let mut any = false;
+        for at in 0..self.gateways.len() {
+            let gateway = &mut self.gateways[at];
+            let Some(entry) = gateway.entry else { continue };
+            match gateway.ready {
+                Ready::Never => continue,
+                Ready::At(instant) if instant > self.now => continue,
+                _ => {}
+            }
+            let mut batch = self.spares.get();
+            gateway.ready = gateway.port.receive(&mut batch, &Intake { now: self.now, pool: &self.pool, most: self.batch });
+            if !batch.is_empty() {
+                any = true;
+                self.telemetry.ports[at].counters.received.add(batch.len() as u64);
+                let word = self.flows.entry[at];
+                if word != 0 {
+                    batch.iter_mut().for_each(|packet| packet.set_flow(word));
+                }
+                if OBSERVED {
+                    self.observe_entry(at, &mut batch);
+                }
+                self.deliver(entry.node as usize, &mut batch);
+            }
+            self.spares.put(batch);
+        }
+        any
+    }
+
+    /// When there may be something to do, nothing being ready now.
+    fn when(&self) -> Next {
+        let due = self.buffered.iter().filter_map(|&module| self.inputs[module].due());
+        let timers = self.timers.iter().map(|(instant, _)| *instant);
+        let ports = self.gateways.iter().filter(|gateway| gateway.entry.is_some()).map(|gateway| gateway.ready);
+        let mut earliest = due.chain(timers).min();
+        let mut input = false;
+        for ready in ports {
+            match ready {
+                Ready::Now => return Next::Now,
+                Ready::At(instant) => earliest = Some(earliest.map_or(instant, |earliest| earliest.min(instant))),
+                Ready::Input => input = true,
+                Ready::Never => {}
+            }
+        }
+        match (input, earliest) {
+            (true, earliest) => Next::OnInput(1, earliest),
+            (false, Some(instant)) => Next::At(instant),
+            (false, None) => Next::Never,
+        }
+    }
+
+    /// Applies a controller's action. Only between turns.
+    ///
+    /// # Errors
+    /// A module that does not exist, or a trigger above the largest batch: nothing is changed.
+    pub fn apply(&mut self, action: &Action) -> Result<(), ActionError> {
+        let modules = self.nodes.len();
+        let (Action::SetTrigger { module, .. } | Action::SetHold { module, .. }) = *action;
+        if module >= modules {
+            return Err(ActionError::Module { module, modules });
+        }
+        match *action {
+            Action::SetTrigger { trigger, .. } if trigger > self.batch => {
+                return Err(ActionError::Trigger { trigger, batch: self.batch });
+            }
+            Action::SetTrigger { trigger, .. } => self.set_trigger(module, trigger),
+            Action::SetHold { hold, .. } => {
+                self.hold_stated[module] = Some(self.clock.frequency().ticks(hold));
+                self.derive_holds();
+            }
+        }
+        Ok(())
+    }
+
+    fn set_trigger(&mut self, module: usize, trigger: usize) {
+        self.inputs[module].set_trigger(trigger, self.batch, &mut self.spares);
+        if self.inputs[module].is_ready() {
+            self.scheduler.ready(module);
+        }
+        self.derive_holds();
+    }
+
+    /// Who watches single packets from the next turn on; `None`: nobody.
+    pub fn observe(&mut self, observer: Option<Box<dyn Observer>>) {
+        self.observer = observer;
+    }
+
+    /// Counters, histograms and flow accounting on (as shipped) or off. Off is for measuring what they cost; the
+    /// packet invariant is then not kept.
+    pub fn set_accounting(&mut self, on: bool) {
+        self.accounting = on;
+    }
+
+    /// What is counted, to be read from any thread.
+    #[must_use]
+    pub fn telemetry(&self) -> Arc<Telemetry> {
+        Arc::clone(&self.telemetry)
+    }
+
+    /// The worker's clock.
+    #[must_use]
+    pub fn clock(&self) -> &C {
+        &self.clock
+    }
+}
+
+/// Why an action was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ActionError {
+    /// No such module.
+    #[error("there is no module {module}: there are {modules}, from 0")]
+    Module {
+        /// The module named.
+        module: usize,
+        /// How many there are.
+        modules: usize,
+    },
+    /// A trigger that no batch can reach.
+    #[error("a trigger of {trigger}: allowed are 0 to {batch}, the largest batch")]
+    Trigger {
+        /// The trigger named.
+        trigger: usize,
+        /// The largest batch.
+        batch: usize,
+    },
+}
+
+#[cfg(test)]
+mod tests;

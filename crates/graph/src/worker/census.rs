@@ -1,0 +1,79 @@
+//! Where every packet is: the invariant of the whole engine, checked at a turn's end.
+
+use forebay_measure::Clock;
+
+use super::Worker;
+use crate::port::PortCounters;
+use crate::scheduler::Scheduler;
+use crate::telemetry::{ReasonCounters, Telemetry};
+
+/// How many packets came to be, and what became of them.
+///
+/// `entered + created = left + dropped + consumed + queued + held + in_flight`, at any moment between turns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Census {
+    /// Entered by ports.
+    pub entered: u64,
+    /// Created by functions.
+    pub created: u64,
+    /// Left by ports, and the outside has them.
+    pub left: u64,
+    /// Dropped, for whatever reason.
+    pub dropped: u64,
+    /// Ended in functions.
+    pub consumed: u64,
+    /// Wait in modules' queues.
+    pub queued: u64,
+    /// Held by functions.
+    pub held: u64,
+    /// Given to a kernel or device that has not finished with them.
+    pub in_flight: u64,
+}
+
+impl Census {
+    /// Reads the counters; the gauges (queued, held, in flight) are those of the worker's last sweep.
+    #[must_use]
+    pub fn of(telemetry: &Telemetry) -> Self {
+        let ports = |count: fn(&PortCounters) -> u64| telemetry.ports.iter().map(|port| count(&port.counters)).sum::<u64>();
+        let modules = |of: fn(&crate::telemetry::ModuleTelemetry) -> &ReasonCounters| {
+            telemetry.modules.iter().map(|module| of(module).total()).sum::<u64>()
+        };
+        let worker = &telemetry.worker;
+        let refused: u64 = telemetry.ports.iter().map(|port| port.refused.get()).sum();
+        Self {
+            entered: ports(|counters| counters.received.get()),
+            created: modules(|module| &module.creates),
+            left: ports(|counters| counters.sent.get()).saturating_sub(worker.in_flight.get()),
+            dropped: modules(|module| &module.drops) + worker.unwanted.get() + worker.no_gate.get() + worker.wound_up.get() + refused,
+            consumed: modules(|module| &module.consumes),
+            queued: worker.queued.get(),
+            held: worker.held.get(),
+            in_flight: worker.in_flight.get(),
+        }
+    }
+
+    /// How many packets are unaccounted for: 0, or there is a defect.
+    #[must_use]
+    pub fn missing(&self) -> i128 {
+        let sum = |counts: &[u64]| counts.iter().map(|count| i128::from(*count)).sum::<i128>();
+        sum(&[self.entered, self.created]) - sum(&[self.left, self.dropped, self.consumed, self.queued, self.held, self.in_flight])
+    }
+}
+
+impl<C: Clock, S: Scheduler> Worker<C, S> {
+    /// Where every packet is. Exact between turns.
+    #[must_use]
+    pub fn census(&mut self) -> Census {
+        self.publish();
+        Census::of(&self.telemetry)
+    }
+
+    /// Writes the gauges: what waits where.
+    pub(super) fn publish(&self) {
+        let worker = &self.telemetry.worker;
+        worker.queued.set(self.inputs.iter().map(|input| input.len() as u64).sum());
+        worker.held.set(self.shelves.iter().map(|shelf| shelf.len() as u64).sum());
+        worker.in_flight.set(self.gateways.iter().map(|gateway| gateway.port.in_flight() as u64).sum());
+        worker.exhausted.set(self.pool.exhausted());
+    }
+}

@@ -1,0 +1,91 @@
+//! Packets that leave: by a port, or into the bin. Delay is accounted to flows here.
+
+use forebay_measure::Clock;
+use forebay_packet::{Batch, Ticks};
+
+use super::{Mode, Worker};
+use crate::observer::Place;
+use crate::scheduler::Scheduler;
+
+impl<C: Clock, S: Scheduler> Worker<C, S> {
+    /// Lets a batch leave by the egress node `node`; it is empty afterwards.
+    #[inline]
+    pub(super) fn depart<const MODE: u8>(&mut self, node: usize, batch: &mut Batch) {
+        let port = node - self.nodes.len();
+        if port >= self.gateways.len() {
+            self.discard::<MODE>(batch);
+            return;
+        }
+        let now = self.clock.now();
+        if self.accounting {
+            self.account(batch, now, 1);
+        }
+        if MODE == Mode::Observed as u8
+            && let Some(observer) = &mut self.observer
+        {
+            batch.iter().filter(|packet| packet.mark() != 0).for_each(|packet| observer.left(port, packet));
+        }
+        let given = batch.len();
+        self.gateways[port].port.send(batch, now);
+        self.telemetry.ports[port].counters.sent.add((given - batch.len()) as u64);
+        if !batch.is_empty() {
+            self.refused::<MODE>(port, batch, now);
+        }
+    }
+
+    /// Accounts packets to their flows, `times` over. Runs of packets of one flow that arrived together (one batch of
+    /// one flow: the usual case) cost one update.
+    #[inline]
+    fn account(&self, batch: &Batch, now: Ticks, times: u64) {
+        let Some(first) = batch.first() else { return };
+        let (mut word, mut arrival, mut count) = (first.flow(), first.arrival(), 0);
+        for packet in batch.iter() {
+            if packet.flow() == word && packet.arrival() == arrival {
+                count += 1;
+                continue;
+            }
+            self.account_run(word, now.since(arrival), times.wrapping_mul(count));
+            (word, arrival, count) = (packet.flow(), packet.arrival(), 1);
+        }
+        self.account_run(word, now.since(arrival), times.wrapping_mul(count));
+    }
+
+    #[inline]
+    fn account_run(&self, word: u32, delay: Ticks, count: u64) {
+        let Some(&flow) = self.flows.flow.get(word as usize) else { return };
+        // A word past the last flow is of a path that does not end at a port.
+        let (Some(told), Some(objective)) = (self.telemetry.flows.get(flow as usize), self.objectives.get(flow as usize)) else { return };
+        told.delay.record(delay.0, count);
+        if delay > *objective {
+            told.violations.add(count);
+        }
+    }
+
+    /// Drops what a port would not take.
+    #[cold]
+    fn refused<const MODE: u8>(&mut self, port: usize, batch: &mut Batch, now: Ticks) {
+        if self.accounting {
+            // They were accounted as sent.
+            self.account(batch, now, 1u64.wrapping_neg());
+        }
+        self.telemetry.ports[port].refused.add(batch.len() as u64);
+        self.observe_drops::<MODE>(Place::Port(port), "refused", batch);
+        batch.clear();
+    }
+
+    /// Drops what the configuration sends nowhere.
+    fn discard<const MODE: u8>(&mut self, batch: &mut Batch) {
+        self.telemetry.worker.unwanted.add(batch.len() as u64);
+        // Which module sent it there is not known any more: the bin is where branches meet.
+        self.observe_drops::<MODE>(Place::Port(self.gateways.len()), "unwanted", batch);
+        batch.clear();
+    }
+
+    fn observe_drops<const MODE: u8>(&mut self, place: Place, reason: &'static str, batch: &Batch) {
+        if MODE == Mode::Observed as u8
+            && let Some(observer) = &mut self.observer
+        {
+            batch.iter().for_each(|packet| observer.dropped(place, reason, packet));
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Makes a worker of a plan.
+
+use std::sync::Arc;
+
+use forebay_measure::{Clock, Counter, Histogram};
+use forebay_packet::pool::PoolError;
+use forebay_packet::{Batch, MAX_BATCH, Pool, Ticks};
+use thiserror::Error;
+
+use super::{Cost, Edge, Gateway, Node, Worker};
+use crate::context::{Emitted, Verdicts};
+use crate::flow::{self, FlowError, Shape};
+use crate::input::{Input, Spares};
+use crate::plan::{Plan, Target};
+use crate::port::Ready;
+use crate::scheduler::Scheduler;
+use crate::shelf::Shelf;
+use crate::telemetry::{FlowTelemetry, ModuleTelemetry, PortTelemetry, ReasonCounters, Telemetry, WorkerCounters};
+
+/// How long packets wait for a trigger on a path without a delay objective.
+const DEFAULT_HOLD_SECONDS: f64 = 1e-3;
+
+/// Why a worker cannot be made.
+#[derive(Debug, Error)]
+pub enum MakeError {
+    /// No memory for packets.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+    /// The flows cannot be told apart.
+    #[error(transparent)]
+    Flow(#[from] FlowError),
+    /// A batch that cannot be.
+    #[error("batches of {0} packets: allowed are 1 to {MAX_BATCH}")]
+    Batch(usize),
+    /// A gate that leads nowhere or backwards.
+    #[error("gate '{gate}' of module '{module}' leads {where_to}: gates lead to later modules, ports or the bin")]
+    Gate {
+        /// The module.
+        module: String,
+        /// The gate.
+        gate: String,
+        /// Where it leads.
+        where_to: String,
+    },
+}
+
+impl Plan {
+    /// The flows of this plan, told apart as a worker does: for checking a configuration before anything runs.
+    ///
+    /// # Errors
+    /// A declared flow that no path fits; more paths than can be told apart.
+    pub fn flows(&self) -> Result<Vec<crate::FlowPlan>, FlowError> {
+        flow::build(&shape(self), &self.flows).map(|(_, flows)| flows)
+    }
+
+    fn check(&self) -> Result<(), MakeError> {
+        if !(1..=MAX_BATCH).contains(&self.batch) {
+            return Err(MakeError::Batch(self.batch));
+        }
+        for (number, module) in self.modules.iter().enumerate() {
+            for (gate, target) in &module.gates {
+                let where_to = match *target {
+                    Target::Module(next) if next <= number => "backwards or to itself".to_owned(),
+                    Target::Module(next) if next >= self.modules.len() => format!("to module {next}, which is not there"),
+                    Target::Port(port) if port >= self.ports.len() => format!("to port {port}, which is not there"),
+                    _ => continue,
+                };
+                return Err(MakeError::Gate { module: module.name.clone(), gate: gate.clone(), where_to });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn shape(plan: &Plan) -> Shape<'_> {
+    Shape {
+        modules: plan.modules.iter().map(|module| (module.name.as_str(), gates(&module.gates))).collect(),
+        ports: plan.ports.iter().map(|port| (port.name.as_str(), port.entry)).collect(),
+    }
+}
+
+fn gates<'a>(gates: &'a [(String, Target)]) -> Vec<(&'a str, Target)> {
+    gates.iter().map(|(name, target)| (name.as_str(), *target)).collect()
+}
+
+impl<C: Clock, S: Scheduler> Worker<C, S> {
+    /// A worker that runs `plan` by `clock`. In simulated time each module's calls take `costs` (missing: nothing).
+    ///
+    /// # Errors
+    /// [`MakeError`].
+    pub fn new(plan: Plan, clock: C, costs: Vec<Cost>) -> Result<Self, MakeError> {
+        plan.check()?;
+        let pool = Pool::new(plan.pool)?;
+        let shape = shape(&plan);
+        let (flows, found) = flow::build(&shape, &plan.flows)?;
+        let modules = plan.modules.len();
+        let mut flows_of = vec![Vec::new(); modules];
+        for (flow, declared) in found.iter().enumerate().filter(|(_, flow)| flow.slo.is_some()) {
+            flow::modules_of(&shape, declared).into_iter().for_each(|module| flows_of[module].push(flow));
+        }
+        drop(shape);
+        let frequency = clock.frequency();
+
+        // Past the modules come the ports, as places that packets leave by, then the bin.
+        let bin = modules + plan.ports.len();
+        let node_of = |target: Target| match target {
+            Target::Module(module) => module,
+            Target::Port(port) => modules + port,
+            Target::Drop => bin,
+        };
+        let mut feeders = vec![0usize; bin + 1];
+        let entries = plan.ports.iter().filter_map(|port| port.entry);
+        let all_targets = plan.modules.iter().flat_map(|module| module.gates.iter().map(|(_, target)| *target));
+        entries.chain(all_targets).for_each(|target| feeders[node_of(target)] += 1);
+        let edge = |target: Target| Edge { node: node_of(target) as u32, alone: feeders[node_of(target)] == 1 };
+
+        let mut worker = Self {
+            scheduler: S::new(bin + 1),
+            nodes: Vec::with_capacity(modules),
+            edges: Vec::new(),
+            inputs: (0..=bin).map(|_| Input::new(plan.batch)).collect(),
+            shelves: (0..modules).map(|_| Shelf::default()).collect(),
+            gateways: Vec::new(),
+            flows,
+            objectives: found.iter().map(|flow| flow.slo.map_or(Ticks::NEVER, |slo| frequency.ticks(slo))).collect(),
+            buffered: Vec::new(),
+            hold_stated: Vec::new(),
+            flows_of,
+            timers: Vec::new(),
+            costs,
+            pool,
+            spares: Spares::new(plan.batch, 16),
+            verdicts: Verdicts::new(),
+            emitted: Emitted::with_capacity(MAX_BATCH),
+            bin: Batch::with_capacity(MAX_BATCH),
+            telemetry: Arc::new(Telemetry {
+                pipeline: plan.name,
+                frequency,
+                counters: (0..modules).map(|_| crate::telemetry::ModuleCounters::default()).collect(),
+                modules: Vec::new(),
+                ports: Vec::new(),
+                flows: found
+                    .into_iter()
+                    .map(|plan| FlowTelemetry { plan, delay: Histogram::new(), violations: Counter::new() })
+                    .collect(),
+                worker: WorkerCounters::default(),
+            }),
+            observer: None,
+            batch: plan.batch,
+            budget: plan.batch * (plan.ports.len() + 1),
+            now: clock.now(),
+            turn: 0,
+            was_busy: false,
+            accounting: true,
+            clock,
+        };
+        worker.costs.resize(modules, Cost::default());
+        let mut told = (Vec::with_capacity(modules), Vec::new());
+        let mut triggers = Vec::new();
+        for module in plan.modules {
+            let targets = gates(&module.gates);
+            worker.nodes.push(Node {
+                function: module.function,
+                edges: worker.edges.len() as u32,
+                gates: targets.len() as u32,
+                splits: targets.len() > 1,
+            });
+            worker.edges.extend(targets.into_iter().map(|(_, target)| edge(target)));
+            worker.hold_stated.push(module.hold.map(|hold| frequency.ticks(hold)));
+            triggers.push(module.trigger.min(plan.batch));
+            told.0.push(ModuleTelemetry {
+                name: module.name,
+                kind: module.kind,
+                drops: ReasonCounters::new(module.drops.iter().map(|reason| reason.name)),
+                creates: ReasonCounters::new(module.creates.iter().map(|reason| reason.name)),
+                consumes: ReasonCounters::new(module.consumes.iter().map(|reason| reason.name)),
+                own: module.counters,
+            });
+        }
+        for port in plan.ports {
+            let entry = port.entry.filter(|_| port.open.receives).map(edge);
+            worker.gateways.push(Gateway { port: port.open.port, entry, ready: Ready::Now });
+            told.1.push(PortTelemetry { name: port.name, kind: port.kind, counters: port.open.counters, refused: Counter::new() });
+        }
+        let telemetry = Arc::get_mut(&mut worker.telemetry).expect("nobody has seen it yet");
+        (telemetry.modules, telemetry.ports) = told;
+        for (module, trigger) in triggers.into_iter().enumerate().filter(|(_, trigger)| *trigger > 0) {
+            worker.inputs[module].set_trigger(trigger, worker.batch, &mut worker.spares);
+        }
+        worker.derive_holds();
+        Ok(worker)
+    }
+
+    /// Works out the hold limits that nobody stated: half of the tightest objective among the flows through the
+    /// module, shared evenly by the buffers on that flow's path; 1 ms where there is no objective.
+    pub(super) fn derive_holds(&mut self) {
+        self.buffered = (0..self.nodes.len()).filter(|&module| self.inputs[module].trigger() > 0).collect();
+        let mut buffers_on = vec![0u64; self.objectives.len()];
+        for &module in &self.buffered {
+            self.flows_of[module].iter().for_each(|&flow| buffers_on[flow] += 1);
+        }
+        let default = (self.clock.frequency().hertz() * DEFAULT_HOLD_SECONDS) as u64;
+        for &module in &self.buffered {
+            let shares = self.flows_of[module].iter().map(|&flow| self.objectives[flow].0 / (2 * buffers_on[flow]));
+            let hold = self.hold_stated[module].unwrap_or_else(|| Ticks(shares.min().unwrap_or(default)));
+            self.inputs[module].set_hold(hold);
+        }
+        for (module, input) in self.inputs[..self.nodes.len()].iter().enumerate() {
+            self.telemetry.counters[module].trigger.set(input.trigger() as u64);
+            let hold = if input.trigger() > 0 { input.hold().0 } else { 0 };
+            self.telemetry.counters[module].hold.set(hold);
+        }
+    }
+}

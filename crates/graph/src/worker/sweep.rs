@@ -1,0 +1,99 @@
+//! What is done now and then: buffers over their hold limit, functions that asked to be woken, gauges.
+
+use forebay_measure::Clock;
+use forebay_packet::{Batch, Ticks};
+
+use super::{Mode, Worker};
+use crate::context::Context;
+use crate::port::Ready;
+use crate::scheduler::Scheduler;
+
+impl<C: Clock, S: Scheduler> Worker<C, S> {
+    /// Releases buffers over their hold limit and wakes functions whose time has come.
+    #[inline(never)]
+    pub(super) fn sweep(&mut self) {
+        for at in 0..self.buffered.len() {
+            let module = self.buffered[at];
+            if self.inputs[module].due().is_some_and(|due| due <= self.now) {
+                self.inputs[module].release(&mut self.spares);
+                self.scheduler.ready(module);
+            }
+        }
+        while let Some(at) = self.timers.iter().position(|(instant, _)| *instant <= self.now) {
+            let (_, module) = self.timers.swap_remove(at);
+            self.wake(module);
+        }
+        self.publish();
+    }
+
+    pub(super) fn set_timer(&mut self, module: usize, instant: Ticks) {
+        match self.timers.iter_mut().find(|(_, of)| *of == module) {
+            Some((at, _)) => *at = (*at).min(instant),
+            None => self.timers.push((instant, module)),
+        }
+    }
+
+    fn wake(&mut self, module: usize) {
+        self.verdicts.reset();
+        let mut context = Context {
+            now: self.now,
+            len: 0,
+            wake: Ticks::NEVER,
+            verdicts: &mut self.verdicts,
+            emitted: &mut self.emitted,
+            created: &self.telemetry.modules[module].creates.counts,
+            shelf: &mut self.shelves[module],
+            pool: &self.pool,
+        };
+        self.nodes[module].function.wake(&mut context);
+        let wake = context.wake;
+        if wake != Ticks::NEVER {
+            self.set_timer(module, wake.max(Ticks(self.now.0 + 1)));
+        }
+        if self.observer.is_some() {
+            self.emit::<{ Mode::Observed as u8 }>(module);
+        } else {
+            self.emit::<{ Mode::Plain as u8 }>(module);
+        }
+    }
+
+    /// Stops receiving, lets everything that waits through, whatever its trigger, drops what functions still hold
+    /// (`wound_up`), and closes the ports. Nothing is queued or held afterwards.
+    ///
+    /// # Errors
+    /// What the ports say went wrong, each with the port's name.
+    pub fn wind_up(&mut self) -> Result<(), Vec<(String, String)>> {
+        for gateway in &mut self.gateways {
+            gateway.ready = Ready::Never;
+        }
+        loop {
+            for &module in &self.buffered {
+                self.inputs[module].release(&mut self.spares);
+                if self.inputs[module].is_ready() {
+                    self.scheduler.ready(module);
+                }
+            }
+            if self.scheduler.is_idle() {
+                break;
+            }
+            self.turn();
+        }
+        let mut batch = Batch::with_capacity(forebay_packet::MAX_BATCH);
+        for shelf in &mut self.shelves {
+            while shelf.len() > 0 {
+                shelf.empty_into(&mut batch);
+                self.telemetry.worker.wound_up.add(batch.len() as u64);
+                batch.clear();
+            }
+        }
+        self.timers.clear();
+        let mut troubles = Vec::new();
+        for (gateway, told) in self.gateways.iter_mut().zip(&self.telemetry.ports) {
+            if let Err(trouble) = gateway.port.close() {
+                troubles.push((told.name.clone(), trouble));
+            }
+        }
+        self.publish();
+        if troubles.is_empty() { Ok(()) } else { Err(troubles) }
+    }
+}
