@@ -1,0 +1,45 @@
+# What a developer types. Each target installs what it lacks (scripts/install-*) or says what to install.
+
+SHELL := /bin/bash
+CARGO_HOME ?= $(HOME)/.cargo
+export PATH := $(CARGO_HOME)/bin:$(PATH)
+export FUZZ_SECONDS ?= 60
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test bench bench-peers fuzz lint schema rust
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
+
+demo: rust ## a gateway for 16 tenants forwards generated traffic for 20 seconds
+	cargo build --release -p forebay-cli
+	target/release/forebay run usecase:gw --set n=16 --duration 20s
+
+test: rust ## every test: unit, property, differential, documentation, replayed fuzz corpora
+	@scripts/install-debian --optional 'the tests that read written captures back' tshark:tshark
+	cargo test --workspace
+
+bench: rust ## ticks per packet, module by module; writes target/bench.json
+	cargo bench -p forebay-cli --bench engine
+
+bench-peers: rust ## the same against DPDK's testpmd in one run; writes target/bench-peers.json
+	@scripts/install-debian python3:python3 dpdk-testpmd:dpdk-dev
+	scripts/bench-peers
+
+fuzz: rust ## every fuzz target for FUZZ_SECONDS (60) each
+	@scripts/install-cargo-fuzz
+	scripts/fuzz
+
+lint: rust ## formatting, clippy with warnings as errors, licences and sources of dependencies
+	@scripts/install-cargo-deny
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	cargo deny check licenses bans sources
+
+schema: rust ## write the configuration's JSON Schema to schema/forebay.schema.json
+	@mkdir -p schema target
+	cargo run -q -p forebay-cli -- schema > target/forebay.schema.json
+	mv target/forebay.schema.json schema/forebay.schema.json
+
+rust:
+	@scripts/install-rust
