@@ -1,0 +1,162 @@
+//! Longest-prefix match: from an address to the next hop of the longest route that contains it, for IPv4 and IPv6.
+//!
+//! [`Ipv4Table`] and [`Ipv6Table`] are one generic [`Table`]: a compressed table for lookups beside the routes as
+//! given, from which any part of it can be rebuilt. 
+
+mod fib;
+mod paint;
+mod prefix;
+mod rib;
+mod runs;
+pub mod synthetic;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+use fib::{Fib, UNCOVERED};
+use rib::Rib;
+use thiserror::Error;
+
+pub use prefix::{Address, IpPrefix, Prefix, PrefixError};
+
+/// A table of IPv4 routes; addresses are `u32` in host order.
+pub type Ipv4Table = Table<u32>;
+/// A table of IPv6 routes; addresses are `u128` in host order.
+pub type Ipv6Table = Table<u128>;
+
+/// The next hop of addresses that no route contains.
+pub const NO_ROUTE: u32 = fib::NO_ROUTE;
+/// The greatest next hop a route can have, 2^30 - 2.
+pub const MAX_NEXT_HOP: u32 = fib::MAX_NEXT_HOP;
+
+/// A next hop above [`MAX_NEXT_HOP`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("next hop {0} is too great; allowed is 0 to {MAX_NEXT_HOP}")]
+pub struct NextHopError(pub u32);
+
+/// A longest-prefix-match table.
+#[derive(Clone)]
+pub struct Table<A: Address> {
+    rib: Rib<A>,
+    fib: Fib<A>,
+    /// What the present change paints; kept for its allocation.
+    painted: Vec<(Prefix<A>, u32)>,
+}
+
+impl<A: Address> Default for Table<A> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<A: Address> fmt::Debug for Table<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Table").field("routes", &self.len()).finish_non_exhaustive()
+    }
+}
+
+impl<A: Address> Table<A> {
+    /// A table without routes.
+    pub fn new() -> Self {
+        Self { rib: Rib::new(Vec::new()), fib: Fib::new(), painted: Vec::new() }
+    }
+
+    /// A table with these routes, in any order; of several with the same prefix the last one stays.
+    ///
+    /// # Errors
+    /// [`NextHopError`] if a next hop is above [`MAX_NEXT_HOP`].
+    pub fn from_routes(routes: Vec<(Prefix<A>, u32)>) -> Result<Self, NextHopError> {
+        for &(_, next_hop) in &routes {
+            check(next_hop)?;
+        }
+        let mut table = Self { rib: Rib::new(routes), ..Self::new() };
+        table.repaint(Prefix::DEFAULT);
+        let painted: Vec<_> = table.rib.below(Prefix::DEFAULT).map(|(prefix, next_hop)| (prefix, next_hop + 1)).collect();
+        table.fib.paint(&painted);
+        table.fib.runs.shrink_to_fit();
+        Ok(table)
+    }
+
+    /// Adds a route or gives it another next hop; returns the one it had.
+    ///
+    /// # Errors
+    /// [`NextHopError`] if the next hop is above [`MAX_NEXT_HOP`]; the table is as before.
+    pub fn insert(&mut self, prefix: Prefix<A>, next_hop: u32) -> Result<Option<u32>, NextHopError> {
+        check(next_hop)?;
+        let previous = self.rib.insert(prefix, next_hop);
+        if previous != Some(next_hop) {
+            self.repaint(prefix);
+        }
+        Ok(previous)
+    }
+
+    /// Removes a route and returns its next hop; its addresses fall back to the covering route.
+    pub fn remove(&mut self, prefix: Prefix<A>) -> Option<u32> {
+        let previous = self.rib.remove(prefix)?;
+        self.repaint(prefix);
+        Some(previous)
+    }
+
+    /// Brings the compressed table in line with the routes at and below `prefix`.
+    fn repaint(&mut self, prefix: Prefix<A>) {
+        self.painted.clear();
+        if prefix == Prefix::DEFAULT {
+            self.fib.default = self.rib.get(prefix).unwrap_or(NO_ROUTE);
+            return;
+        }
+        let next_hop = self.rib.get(prefix).or_else(|| self.rib.above(prefix).filter(|(above, _)| *above != Prefix::DEFAULT).map(|(_, next_hop)| next_hop));
+        self.painted.push((prefix, next_hop.map_or(UNCOVERED, |next_hop| next_hop + 1)));
+        self.painted.extend(self.rib.below(prefix).map(|(prefix, next_hop)| (prefix, next_hop + 1)));
+        self.fib.paint(&self.painted);
+    }
+
+    /// The next hop for `address`, or [`NO_ROUTE`].
+    #[inline]
+    pub fn lookup(&self, address: A) -> u32 {
+        self.fib.lookup(address)
+    }
+
+    /// The next hops for a batch of addresses, [`NO_ROUTE`] where there is none; quicker than one by one, because
+    /// memory is asked for all of them before the first is answered.
+    ///
+    /// Where the slices differ in length the shorter one counts; the rest of `next_hops` stays as it is.
+    #[inline]
+    pub fn lookup_batch(&self, addresses: &[A], next_hops: &mut [u32]) {
+        self.fib.lookup_batch(addresses, next_hops);
+    }
+
+    /// The next hop of exactly this prefix.
+    pub fn get(&self, prefix: Prefix<A>) -> Option<u32> {
+        self.rib.get(prefix)
+    }
+
+    /// All routes, ordered by prefix.
+    pub fn routes(&self) -> impl Iterator<Item = (Prefix<A>, u32)> {
+        self.rib.iter()
+    }
+
+    /// Routes in the table.
+    pub fn len(&self) -> usize {
+        self.rib.len()
+    }
+
+    /// Whether there are no routes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes of the compressed table, which is all that lookups read.
+    pub fn lookup_bytes(&self) -> usize {
+        self.fib.memory_bytes()
+    }
+
+    /// Bytes of the whole table: [`lookup_bytes`](Self::lookup_bytes) and the route set (estimated).
+    pub fn memory_bytes(&self) -> usize {
+        self.fib.memory_bytes() + self.rib.memory_bytes()
+    }
+}
+
+fn check(next_hop: u32) -> Result<(), NextHopError> {
+    if next_hop > MAX_NEXT_HOP { Err(NextHopError(next_hop)) } else { Ok(()) }
+}
