@@ -67,6 +67,20 @@ fn measure<A: Family>(family: &str, count: usize) {
         });
         println!("  {name}: {:.1} ticks batched, {:.1} single", batched * rate, single * rate);
     }
+    if A::BITS == 32 {
+        let mut flat = vec![0u32; 1 << 24];
+        for (i, f) in flat.iter_mut().enumerate() { let _ = i; *f = 1; }
+        for (name, addresses) in &traffic {
+            let mut next_hops = [0; BATCH];
+            let t = quickest(addresses, |addresses| {
+                for batch in addresses.chunks(BATCH) {
+                    for (a, n) in batch.iter().zip(&mut next_hops) { *n = flat[(a.first_word() >> 8) as usize]; }
+                    black_box(&next_hops);
+                }
+            });
+            println!("  FLAT {name}: {:.1} ticks", t * rate);
+        }
+    }
     let mut random = Random::new(5);
     let updates = 100_000;
     let start = Instant::now();

@@ -6,15 +6,16 @@
 //! routing lookups", SIGCOMM 1997; counting its bits with the processor's instruction: Asai, Ohara, "Poptrie",
 //! SIGCOMM 2015; a root wide enough that most lookups end there: both, and Zec, Rizzo, Mikuc, "DXR", CCR 2012).
 //!
-//! A [`Row`] is 64 slots in 16 bytes: a bit vector marks the slots where a new run starts, the first run's entry is in
-//! the row itself, the others in a block of the pool. One load finds the row, one the entry, and the row's place needs
-//! no load at all: the root is a plain array of 2^18 rows. IPv4 needs no more for prefixes up to /24.
+//! A [`Row`] is 64 slots in 16 bytes: a bit vector marks the slots where a new run starts, and the runs' entries lie side
+//! by side in a block of the pool. One load finds the row, one the entry, and the row's place needs no load at all: the
+//! root is a plain array of 2^18 rows. IPv4 needs no more for prefixes up to /24.
 //!
 //! Below the root, a slot that holds a single longer prefix points to a [`Tail`], one comparison; only where several
 //! lie in one slot there is a node of four rows. Without tails each lonely IPv6 route would cost a chain of nodes.
 //!
-//! An all-zero row means "no route", so that pages of the root where there are no routes are never touched, and take
-//! no memory on systems that map fresh memory lazily; the default route is kept aside for the same reason.
+//! An all-zero row means "no route", as word 0 of the pool does: pages of the root where there are no routes are never
+//! touched, and take no memory on systems that map fresh memory lazily. The default route is kept aside for the same
+//! reason.
 
 use std::hint::select_unpredictable;
 
@@ -78,30 +79,23 @@ impl Entry {
 pub(super) struct Row {
     /// Bit s is set if slot s starts a new run. Slot 0 always does; its bit is always clear.
     pub(super) starts: u64,
-    /// Where in the pool the second run's entry is, less one; 0 if there is none.
+    /// Where in the pool the first run's entry is; the others follow. 0 in a row without routes.
     pub(super) base: u32,
-    /// The first run's entry.
-    pub(super) first: u32,
 }
 
 impl Row {
     #[inline(always)]
     pub(super) fn unpack(word: u128) -> Self {
-        Self { starts: word as u64, base: (word >> 64) as u32, first: (word >> 96) as u32 }
+        Self { starts: word as u64, base: (word >> 64) as u32 }
     }
 
     pub(super) fn pack(self) -> u128 {
-        u128::from(self.starts) | u128::from(self.base) << 64 | u128::from(self.first) << 96
+        u128::from(self.starts) | u128::from(self.base) << 64
     }
 
-    /// The row that is one run.
-    pub(super) fn uniform(first: u32) -> Self {
-        Self { starts: 0, base: 0, first }
-    }
-
-    /// Runs after the first.
-    pub(super) fn further_runs(self) -> usize {
-        self.starts.count_ones() as usize
+    /// Runs in the row, 1 to 64.
+    pub(super) fn runs(self) -> usize {
+        1 + self.starts.count_ones() as usize
     }
 
     /// Runs that start at or before `slot` (its low 6 bits), the first not counted.
@@ -143,7 +137,7 @@ impl<A: Address> Fib<A> {
             free_nodes: Vec::new(),
             tails: Vec::new(),
             free_tails: Vec::new(),
-            runs: Runs::default(),
+            runs: Runs::new(),
             default: NO_ROUTE,
         }
     }
@@ -151,10 +145,7 @@ impl<A: Address> Fib<A> {
     #[inline(always)]
     fn entry(&self, row: u128, slot: u32) -> u32 {
         let row = Row::unpack(row);
-        let rank = row.rank(slot);
-        let run = self.runs.get(row.base.wrapping_add(rank));
-        // Whether the slot is in the first run is as good as random: no branch.
-        select_unpredictable(rank == 0, row.first, run)
+        self.runs.get(row.base.wrapping_add(row.rank(slot)))
     }
 
     #[inline(always)]
@@ -198,29 +189,70 @@ impl<A: Address> Fib<A> {
     }
 
     /// Looks up as many addresses as both slices hold.
+    #[inline]
     pub(super) fn lookup_batch(&self, addresses: &[A], next_hops: &mut [u32]) {
-        for (addresses, next_hops) in addresses.chunks(LANES).zip(next_hops.chunks_mut(LANES)) {
-            let mut below = 0;
-            for (&address, next_hop) in addresses.iter().zip(next_hops.iter_mut()) {
-                let entry = self.root_entry(address);
-                below |= entry;
-                *next_hop = self.next_hop(entry);
-            }
-            // An entry that points below is a next hop with its highest bit set until the walk resolves it.
-            if below & BELOW != 0 {
-                self.walk(addresses, next_hops);
-            }
+        let (address_chunks, addresses) = addresses[..addresses.len().min(next_hops.len())].as_chunks();
+        let (chunks, rest) = next_hops.as_chunks_mut();
+        for (addresses, next_hops) in address_chunks.iter().zip(chunks) {
+            self.lookup_lanes(addresses, next_hops);
+        }
+        let next_hops = rest.iter_mut();
+        for (&address, next_hop) in addresses.iter().zip(next_hops) {
+            *next_hop = self.lookup(address);
         }
     }
 
-    /// Resolves those of at most [`LANES`] lookups that the root did not.
+    fn lookup_lanes(&self, addresses: &[A; LANES], next_hops: &mut [u32; LANES]) {
+        let mut all = 0;
+        for (&address, next_hop) in addresses.iter().zip(&mut *next_hops) {
+            let entry = self.root_entry(address);
+            all |= entry;
+            *next_hop = entry;
+        }
+        if all & BELOW != 0 {
+            self.walk(addresses, next_hops);
+        }
+        for next_hop in next_hops {
+            *next_hop = self.next_hop(*next_hop);
+        }
+    }
+
+    /// Follows the entries that point below the root until all are values.
     ///
     /// Level by level, so that the loads of all lanes are in flight together, and with lists instead of branches: how
     /// deep a lane goes cannot be predicted.
-    #[cold]
-    fn walk(&self, addresses: &[A], next_hops: &mut [u32]) {
-        for (&address, next_hop) in addresses.iter().zip(next_hops.iter_mut()) {
-            *next_hop = self.lookup(address);
+    #[inline(never)]
+    fn walk(&self, addresses: &[A; LANES], entries: &mut [u32; LANES]) {
+        let mut nodes = [0u8; LANES];
+        let mut tails = [0u8; LANES];
+        let mut node_count = 0;
+        let mut tail_count = 0;
+        // Both counts stay below LANES where they index: a lane is listed at most once in each list.
+        let mut list = |lane: u8, entry: u32, nodes: &mut [u8; LANES], node_count: &mut usize| {
+            nodes[*node_count % LANES] = lane;
+            tails[tail_count % LANES] = lane;
+            *node_count += usize::from(entry & (BELOW | TAIL) == BELOW);
+            tail_count += usize::from(entry & (BELOW | TAIL) == BELOW | TAIL);
+        };
+        for (lane, &entry) in entries.iter().enumerate() {
+            list(lane as u8, entry, &mut nodes, &mut node_count);
+        }
+        let mut depth = ROOT_BITS;
+        while node_count > 0 && depth < A::BITS {
+            let mut deeper = 0;
+            for index in 0..node_count {
+                let lane = nodes[index % LANES];
+                let at = usize::from(lane) % LANES;
+                let entry = self.node_entry(entries[at], addresses[at], depth);
+                entries[at] = entry;
+                list(lane, entry, &mut nodes, &mut deeper);
+            }
+            node_count = deeper;
+            depth += 8;
+        }
+        for &lane in &tails[..tail_count.min(LANES)] {
+            let at = usize::from(lane) % LANES;
+            entries[at] = self.tail_value(entries[at], addresses[at]);
         }
     }
 

@@ -50,14 +50,12 @@ impl<A: Address> Fib<A> {
     /// Makes a row uniform.
     fn repaint_row(&mut self, place: Place, index: usize, value: u32) {
         let row = self.row(place, index);
-        // A uniform row holds a value: no two slots point to the same node or tail.
-        if row.starts != 0 {
-            for entry in self.slots(row) {
-                self.release(entry);
-            }
-            self.runs.free(row.base.wrapping_add(1), row.further_runs());
+        for run in 0..row.runs() as u32 {
+            self.release(self.runs.get(row.base + run));
         }
-        self.set_row(place, index, Row::uniform(value));
+        self.runs.free(row.base, row.runs());
+        let base = self.runs.allocate(&[value]);
+        self.set_row(place, index, Row { starts: 0, base });
     }
 
     /// Paints routes that are longer than a row on the 64 slots of one.
@@ -116,18 +114,18 @@ impl<A: Address> Fib<A> {
 
     /// The entry for a node: the node, or its value if it has become uniform.
     fn collapse(&mut self, node: u32) -> u32 {
-        let rows = self.nodes[node as usize];
-        let row = Row::unpack(rows[0]);
-        // No two slots point to the same node or tail, so that a uniform row holds a value.
-        if row.starts == 0 && rows.iter().all(|&other| other == rows[0]) {
-            self.free_nodes.push(node);
-            return row.first;
+        let rows = self.nodes[node as usize].map(Row::unpack);
+        let value = self.runs.get(rows[0].base);
+        // No two slots point to the same node or tail, so that rows with equal entries hold a value.
+        if rows.iter().any(|row| row.starts != 0 || self.runs.get(row.base) != value) {
+            return Entry::Node(node).encode();
         }
-        Entry::Node(node).encode()
+        self.release(Entry::Node(node).encode());
+        value
     }
 
     fn new_node(&mut self, value: u32) -> u32 {
-        let rows = [Row::uniform(value).pack(); 4];
+        let rows = [(); 4].map(|()| Row { starts: 0, base: self.runs.allocate(&[value]) }.pack());
         if let Some(node) = self.free_nodes.pop() {
             self.nodes[node as usize] = rows;
             return node;
@@ -177,38 +175,36 @@ impl<A: Address> Fib<A> {
 
     /// A row's 64 entries.
     fn slots(&self, row: Row) -> [u32; 64] {
-        let mut slots = [row.first; 64];
+        let mut slots = [0; 64];
         let mut starts = row.starts;
-        let mut index = row.base;
-        while starts != 0 {
-            let start = starts.trailing_zeros() as usize;
-            starts &= starts - 1;
-            index = index.wrapping_add(1);
-            let end = if starts == 0 { 64 } else { starts.trailing_zeros() as usize };
-            slots[start..end].fill(self.runs.get(index));
+        let mut start = 0;
+        for run in 0..row.runs() as u32 {
+            // 64 after the last run's start.
+            let end = starts.trailing_zeros() as usize;
+            starts &= starts.wrapping_sub(1);
+            slots[start..end].fill(self.runs.get(row.base + run));
+            start = end;
         }
         slots
     }
 
     /// Stores 64 entries in a row that was `old`.
     fn compress(&mut self, place: Place, index: usize, old: Row, slots: &[u32; 64]) {
-        let mut further = [0; 63];
-        let mut count = 0;
+        let mut runs = [slots[0]; 64];
+        let mut count = 1;
         let mut starts = 0u64;
         for slot in 1..64 {
             if slots[slot] != slots[slot - 1] {
                 starts |= 1 << slot;
-                further[count] = slots[slot];
+                runs[count] = slots[slot];
                 count += 1;
             }
         }
-        let further = &further[..count];
-        let start = old.base.wrapping_add(1);
-        let mut base = old.base;
-        if starts != old.starts || further != self.runs.block(start, count) {
-            self.runs.free(start, old.further_runs());
-            base = if count == 0 { 0 } else { self.runs.allocate(further).wrapping_sub(1) };
+        let runs = &runs[..count];
+        if starts != old.starts || runs != self.runs.block(old.base, count) {
+            self.runs.free(old.base, old.runs());
+            let base = self.runs.allocate(runs);
+            self.set_row(place, index, Row { starts, base });
         }
-        self.set_row(place, index, Row { starts, base, first: slots[0] });
     }
 }

@@ -1,4 +1,4 @@
-//! The pool of entries: blocks of 1 to 63 consecutive words, from free lists by size.
+//! The pool of entries: blocks of 1 to 64 consecutive words, from free lists by size.
 //!
 //! A row of the table keeps its entries side by side, so its block changes size when routes come and go. Sizes are
 //! rounded up to twelve classes (a sixth of the words wasted at most in the larger ones), and a freed block serves the
@@ -6,35 +6,45 @@
 //! classes of what each needed at its worst.
 
 /// Words per block in each class.
-const CLASSES: [u8; 12] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 63];
+const CLASSES: [u8; 12] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
 
-/// The class of a block of `length` words, 1 to 63.
+/// The class of a block of `length` words, 1 to 64.
 fn class(length: usize) -> usize {
-    CLASSES.iter().position(|&size| usize::from(size) >= length).expect("a row has at most 63 further entries")
+    CLASSES.iter().position(|&size| usize::from(size) >= length).expect("a row has at most 64 runs")
+}
+
+/// Never happens: rows point into the pool. Out of line, so that the check costs a lookup one instruction.
+#[cold]
+#[inline(never)]
+fn outside() -> u32 {
+    0
 }
 
 /// Blocks of entries.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(super) struct Runs {
     words: Vec<u32>,
     free: [Vec<u32>; CLASSES.len()],
 }
 
 impl Runs {
+    /// A pool with word 0, which is 0 and belongs to every row without routes.
+    pub(super) fn new() -> Self {
+        Self { words: vec![0], free: Default::default() }
+    }
+
     /// The entry at `index`, or 0 outside the pool.
     #[inline(always)]
     pub(super) fn get(&self, index: u32) -> u32 {
-        self.words.get(index as usize).copied().unwrap_or(0)
+        match self.words.get(index as usize) {
+            Some(&entry) => entry,
+            None => outside(),
+        }
     }
 
-    #[inline(always)]
-    pub(super) fn words(&self) -> &[u32] {
-        &self.words
-    }
-
-    /// Stores `entries` (at most 63) and returns where the first one is. No entries need no block.
+    /// Stores `entries` (1 to 64) and returns where the first one is; 0 for a single 0.
     pub(super) fn allocate(&mut self, entries: &[u32]) -> u32 {
-        if entries.is_empty() {
+        if entries == [0] {
             return 0;
         }
         let class = class(entries.len());
@@ -54,7 +64,7 @@ impl Runs {
 
     /// Takes back a block of `length` words.
     pub(super) fn free(&mut self, start: u32, length: usize) {
-        if length > 0 {
+        if start != 0 {
             self.free[class(length)].push(start);
         }
     }
@@ -67,7 +77,7 @@ impl Runs {
     #[cfg(test)]
     pub(super) fn is_blank(&self) -> bool {
         let free = self.free.iter().zip(CLASSES).map(|(blocks, size)| blocks.len() * usize::from(size));
-        free.sum::<usize>() == self.words.len()
+        1 + free.sum::<usize>() == self.words.len()
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
