@@ -6,8 +6,8 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use forebay_functions::tables::lpm::synthetic::{self, Family, Random};
 use forebay_functions::tables::lpm::Table;
+use forebay_functions::tables::lpm::synthetic::{self, Family, Random};
 
 /// Addresses per round, many more than caches remember the order of.
 const ADDRESSES: usize = 1 << 18;
@@ -18,7 +18,14 @@ const ROUNDS: usize = 25;
 /// is nanoseconds.
 fn ticks_per_nanosecond() -> f64 {
     let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let rate = cpu.lines().find_map(|line| line.strip_prefix("cpu MHz")?.split_once(':')?.1.trim().parse::<f64>().ok());
+    let rate = cpu.lines().find_map(|line| {
+        line.strip_prefix("cpu MHz")?
+            .split_once(':')?
+            .1
+            .trim()
+            .parse::<f64>()
+            .ok()
+    });
     rate.map_or(1.0, |megahertz| megahertz / 1000.0)
 }
 
@@ -65,16 +72,25 @@ fn measure<A: Family>(family: &str, count: usize) {
                 black_box(table.lookup(address));
             }
         });
-        println!("  {name}: {:.1} ticks batched, {:.1} single", batched * rate, single * rate);
+        println!(
+            "  {name}: {:.1} ticks batched, {:.1} single",
+            batched * rate,
+            single * rate
+        );
     }
     if A::BITS == 32 {
         let mut flat = vec![0u32; 1 << 24];
-        for (i, f) in flat.iter_mut().enumerate() { let _ = i; *f = 1; }
+        for (i, f) in flat.iter_mut().enumerate() {
+            let _ = i;
+            *f = 1;
+        }
         for (name, addresses) in &traffic {
             let mut next_hops = [0; BATCH];
             let t = quickest(addresses, |addresses| {
                 for batch in addresses.chunks(BATCH) {
-                    for (a, n) in batch.iter().zip(&mut next_hops) { *n = flat[(a.first_word() >> 8) as usize]; }
+                    for (a, n) in batch.iter().zip(&mut next_hops) {
+                        *n = flat[(a.first_word() >> 8) as usize];
+                    }
                     black_box(&next_hops);
                 }
             });
@@ -89,7 +105,10 @@ fn measure<A: Family>(family: &str, count: usize) {
         table.remove(prefix);
         table.insert(prefix, next_hop).expect("next hops are small");
     }
-    println!("  updates: {:.0} per second", f64::from(updates) / start.elapsed().as_secs_f64());
+    println!(
+        "  updates: {:.0} per second",
+        f64::from(updates) / start.elapsed().as_secs_f64()
+    );
 }
 
 fn main() {

@@ -11,16 +11,56 @@ use super::prefix::{Address, Prefix};
 
 /// Prefixes of each length per 100 000: IPv4.
 const IPV4_LENGTHS: &[(u32, u32)] = &[
-    (8, 2), (9, 2), (10, 4), (11, 10), (12, 30), (13, 60), (14, 120), (15, 210), (16, 1_350), (17, 830), (18, 1_400),
-    (19, 2_550), (20, 4_500), (21, 5_200), (22, 11_000), (23, 9_900), (24, 62_332), (26, 100), (28, 100), (30, 100),
+    (8, 2),
+    (9, 2),
+    (10, 4),
+    (11, 10),
+    (12, 30),
+    (13, 60),
+    (14, 120),
+    (15, 210),
+    (16, 1_350),
+    (17, 830),
+    (18, 1_400),
+    (19, 2_550),
+    (20, 4_500),
+    (21, 5_200),
+    (22, 11_000),
+    (23, 9_900),
+    (24, 62_332),
+    (26, 100),
+    (28, 100),
+    (30, 100),
     (32, 200),
 ];
 
 /// Prefixes of each length per 100 000: IPv6.
 const IPV6_LENGTHS: &[(u32, u32)] = &[
-    (20, 10), (22, 20), (24, 40), (26, 30), (28, 200), (29, 3_000), (30, 500), (31, 250), (32, 12_500), (33, 1_500),
-    (34, 1_300), (35, 800), (36, 4_500), (38, 900), (39, 500), (40, 8_500), (42, 1_800), (44, 9_000), (45, 1_000),
-    (46, 2_500), (47, 1_800), (48, 47_350), (56, 700), (64, 900), (128, 400),
+    (20, 10),
+    (22, 20),
+    (24, 40),
+    (26, 30),
+    (28, 200),
+    (29, 3_000),
+    (30, 500),
+    (31, 250),
+    (32, 12_500),
+    (33, 1_500),
+    (34, 1_300),
+    (35, 800),
+    (36, 4_500),
+    (38, 900),
+    (39, 500),
+    (40, 8_500),
+    (42, 1_800),
+    (44, 9_000),
+    (45, 1_000),
+    (46, 2_500),
+    (47, 1_800),
+    (48, 47_350),
+    (56, 700),
+    (64, 900),
+    (128, 400),
 ];
 
 /// A seeded generator of 64-bit words (SplitMix64: Steele, Lea, Flood, "Fast splittable pseudorandom number
@@ -138,7 +178,9 @@ pub fn hits<A: Family>(routes: &[(Prefix<A>, u32)], count: usize, seed: u64) -> 
     (0..count)
         .map(|_| {
             let (prefix, _) = routes[random.below(routes.len())];
-            prefix.first().continued(prefix.length(), A::any(&mut random))
+            prefix
+                .first()
+                .continued(prefix.length(), A::any(&mut random))
         })
         .collect()
 }
@@ -156,7 +198,10 @@ mod tests {
     #[test]
     fn shares_add_up() {
         for lengths in [IPV4_LENGTHS, IPV6_LENGTHS] {
-            assert_eq!(lengths.iter().map(|&(_, share)| share).sum::<u32>(), 100_000);
+            assert_eq!(
+                lengths.iter().map(|&(_, share)| share).sum::<u32>(),
+                100_000
+            );
         }
     }
 
@@ -180,7 +225,11 @@ mod tests {
     #[test]
     fn most_are_slash_24() {
         let routes = routes::<u32>(20_000, 1, 3);
-        let share = routes.iter().filter(|(prefix, _)| prefix.length() == 24).count() as f64 / 20_000.0;
+        let share = routes
+            .iter()
+            .filter(|(prefix, _)| prefix.length() == 24)
+            .count() as f64
+            / 20_000.0;
         assert!((0.55..0.66).contains(&share), "{share}");
     }
 }
