@@ -1,7 +1,45 @@
 //! Longest-prefix match: from an address to the next hop of the longest route that contains it, for IPv4 and IPv6.
 //!
-//! [`Ipv4Table`] and [`Ipv6Table`] are one generic [`Table`]: a compressed table for lookups beside the routes as
-//! given, from which any part of it can be rebuilt.
+//! [`Ipv4Table`] and [`Ipv6Table`] are one generic [`Table`]: a compressed table for lookups (`fib.rs` says how it is
+//! laid out, after Lulea, Poptrie and DXR) beside the routes as given (`rib.rs`), from which any part of it can be
+//! rebuilt (`paint.rs`).
+//!
+//! # Memory
+//!
+//! The root takes 4 MiB, of which a system that maps memory lazily provides the pages near routes only. The rest grows
+//! with the routes: a prefix starts at most two runs of 4 bytes at its level, and each node on its way takes 64 bytes
+//! and four runs. Only prefixes that share a slot with another longer than the slot have nodes, at most one for each 8
+//! bits after the first 24: one for IPv4, 13 for IPv6. With [`synthetic`] routes:
+//!
+//! | routes | IPv4 lookups read | IPv4 in all | IPv6 lookups read | IPv6 in all |
+//! |---|---|---|---|---|
+//! | 10 000 | 4.3 MB | 4.5 MB | 4.9 MB | 5.5 MB |
+//! | 1 000 000 | 12.4 MB | 32.8 MB | 58 MB | 115 MB |
+//!
+//! # Updates
+//!
+//! [`Table::insert`] and [`Table::remove`] rewrite what the prefix covers and nothing else: a few rows for the common
+//! lengths, 2^(18 - length) rows for shorter ones, one word for the default route.
+//!
+//! A table has one writer and, as it stands, no reader beside it. For lookups during updates, a second copy of the
+//! compressed table fits without a change in here: the writer applies a change, which is the short list of prefixes
+//! with values that `Table` hands to `Fib::paint`, to the copy that no reader holds, publishes it, waits for the readers
+//! to leave the other (they take a copy for a batch at a time) and repeats the list there. Readers see a route's old
+//! next hop or its new one, never neither, and pay one load a batch; the route set exists once.
+//!
+//! # Example
+//!
+//! ```
+//! use forebay_functions::tables::lpm::{Ipv4Table, NO_ROUTE, Prefix};
+//!
+//! let mut table = Ipv4Table::new();
+//! table.insert(Prefix::new(0x0a00_0000, 8)?, 1)?; // 10.0.0.0/8
+//! table.insert(Prefix::new(0x0a01_0000, 16)?, 2)?; // 10.1.0.0/16
+//! let mut next_hops = [0; 3];
+//! table.lookup_batch(&[0x0a01_0203, 0x0a02_0203, 0x0b00_0001], &mut next_hops);
+//! assert_eq!(next_hops, [2, 1, NO_ROUTE]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod fib;
 mod paint;

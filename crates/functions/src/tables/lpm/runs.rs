@@ -56,12 +56,6 @@ impl Runs {
         prefetch_read(&self.words, index as usize);
     }
 
-    /// Words in the pool, free ones included.
-    #[inline(always)]
-    pub(super) fn len(&self) -> usize {
-        self.words.len()
-    }
-
     /// Stores `entries` (1 to 64) and returns where the first one is; 0 for a single 0.
     pub(super) fn allocate(&mut self, entries: &[u32]) -> u32 {
         if entries == [0] {

@@ -1,5 +1,7 @@
 //! The table against what it should be: by hand, by linear scan and by a trie crate.
 
+#![allow(clippy::unwrap_used)]
+
 use std::collections::BTreeMap;
 
 use ipnet::{Ipv4Net, Ipv6Net};

@@ -1,5 +1,7 @@
 //! Route files, right and wrong.
 
+#![allow(clippy::unwrap_used)]
+
 use proptest::collection::vec;
 use proptest::prelude::*;
 
