@@ -7,6 +7,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use forebay_functions::tables::lpm::Table;
+use forebay_functions::tables::lpm::routes_file::parse_routes;
 use forebay_functions::tables::lpm::synthetic::{self, Family, Random};
 
 /// Addresses per round, many more than caches remember the order of.
@@ -94,6 +95,16 @@ fn measure<A: Family>(family: &str, count: usize) {
             println!("  {name}, flat table: {:.1} ticks", batched * rate);
         }
     }
+    let text: String = routes
+        .iter()
+        .map(|(prefix, next_hop)| format!("{prefix} {next_hop}\n"))
+        .collect();
+    let start = Instant::now();
+    black_box(parse_routes("routes", text.as_bytes(), 255)).expect("written from routes");
+    println!(
+        "  route file: {:.1} ms",
+        start.elapsed().as_secs_f64() * 1e3
+    );
     let mut random = Random::new(5);
     let updates = 100_000;
     let start = Instant::now();
