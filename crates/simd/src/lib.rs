@@ -1,1 +1,3 @@
-//! Placeholder: filled in by the commits that follow.
+//! The few kernels where one instruction does the work of many, behind safe interfaces.
+
+pub mod prefetch;

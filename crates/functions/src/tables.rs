@@ -1,0 +1,5 @@
+//! Tables that several functions share: pure data structures without packets, graphs or clocks.
+//!
+//! They live apart from the functions so that each can be tested against an oracle and measured alone.
+
+pub mod lpm;

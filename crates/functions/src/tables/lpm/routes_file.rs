@@ -1,0 +1,266 @@
+//! Route files: one route a line, `prefix next-hop`, both families mixed.
+//!
+//! ```text
+//! # To the Internet.
+//! 0.0.0.0/0      0
+//! 10.1.0.0/16    3   # the second site
+//! 2001:db8::/32  3
+//! ```
+//!
+//! Every line is read even after an error, so that one pass finds all mistakes; the report is bounded, because a file
+//! of another kind would have a mistake in every line.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use thiserror::Error;
+
+use super::prefix::{Address, IpPrefix, Prefix, PrefixError};
+
+/// Errors reported in full; the others are counted.
+const MOST_ERRORS: usize = 20;
+/// Characters of a wrong value that an error repeats.
+const MOST_CHARACTERS: usize = 60;
+
+/// The routes of a file, by family; each prefix once, ordered by prefix.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Routes {
+    /// IPv4 prefixes and their next hops.
+    pub ipv4: Vec<(Prefix<u32>, u32)>,
+    /// IPv6 prefixes and their next hops.
+    pub ipv6: Vec<(Prefix<u128>, u32)>,
+}
+
+/// What is wrong with one line.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum LineError {
+    /// Bytes that are no text.
+    #[error("not UTF-8 text: {0:?}")]
+    NotText(String),
+    /// Too few words.
+    #[error("{0:?} has no next hop; write prefix next-hop, as in 10.0.0.0/8 3")]
+    NoNextHop(String),
+    /// Too many words.
+    #[error(
+        "{0:?} after the next hop; write one route a line, prefix next-hop, and comments after #"
+    )]
+    Surplus(String),
+    /// The first word is no prefix.
+    #[error(transparent)]
+    Prefix(#[from] PrefixError),
+    /// The second word is no number in range.
+    #[error("next hop {value:?} is not allowed; allowed is 0 to {most}")]
+    NextHop {
+        /// The text given.
+        value: String,
+        /// The greatest next hop allowed.
+        most: u32,
+    },
+    /// The prefix has another next hop in an earlier line.
+    #[error(
+        "{prefix} goes to {next_hop}, but line {earlier} sends it to {other}; allowed is one next hop for a prefix"
+    )]
+    Conflict {
+        /// The prefix.
+        prefix: IpPrefix,
+        /// Its next hop in this line.
+        next_hop: u32,
+        /// The earlier line.
+        earlier: usize,
+        /// The next hop there.
+        other: u32,
+    },
+}
+
+/// All that is wrong with a file; printed one error a line, as `file:line: what`.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub struct RoutesFileError {
+    /// The file's name as given.
+    pub file: String,
+    /// The first 20 errors, each with its line's number from 1.
+    pub errors: Vec<(usize, LineError)>,
+    /// How many more there are.
+    pub further: usize,
+}
+
+impl fmt::Display for RoutesFileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, (line, error)) in self.errors.iter().enumerate() {
+            let separator = if index == 0 { "" } else { "\n" };
+            write!(f, "{separator}{}:{line}: {error}", self.file)?;
+        }
+        if self.further > 0 {
+            write!(f, "\n{}: {} further errors", self.file, self.further)?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads the routes of a file's contents; `file` is its name, for errors only.
+///
+/// A next hop is a number from 0 to `most_next_hop`. A route given twice is one route.
+///
+/// # Errors
+/// What is wrong with each line that is no route, in the order of lines; the first 20, and how many more there are.
+/// Any bytes are accepted as input.
+pub fn parse_routes(
+    file: &str,
+    contents: &[u8],
+    most_next_hop: u32,
+) -> Result<Routes, RoutesFileError> {
+    let mut report = RoutesFileError {
+        file: file.into(),
+        errors: Vec::new(),
+        further: 0,
+    };
+    let mut ipv4 = Vec::new();
+    let mut ipv6 = Vec::new();
+    for (line, text) in (1..).zip(contents.split(|&byte| byte == b'\n')) {
+        match parse_line(text, most_next_hop) {
+            Ok(None) => {}
+            Ok(Some((IpPrefix::V4(prefix), next_hop))) => ipv4.push(Given {
+                prefix,
+                line,
+                next_hop,
+            }),
+            Ok(Some((IpPrefix::V6(prefix), next_hop))) => ipv6.push(Given {
+                prefix,
+                line,
+                next_hop,
+            }),
+            Err(error) => report.push(line, error),
+        }
+    }
+    let routes = Routes {
+        ipv4: merge(ipv4, IpPrefix::V4, &mut report),
+        ipv6: merge(ipv6, IpPrefix::V6, &mut report),
+    };
+    if report.errors.is_empty() {
+        return Ok(routes);
+    }
+    report.errors.sort_by_key(|&(line, _)| line);
+    Err(report)
+}
+
+impl RoutesFileError {
+    fn push(&mut self, line: usize, error: LineError) {
+        if self.errors.len() < MOST_ERRORS {
+            self.errors.push((line, error));
+        } else {
+            self.further += 1;
+        }
+    }
+}
+
+/// A route and where it was given; ordered by prefix, then by line.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Given<A> {
+    prefix: Prefix<A>,
+    line: usize,
+    next_hop: u32,
+}
+
+/// Sorts routes and leaves one of each prefix.
+fn merge<A: Address>(
+    mut given: Vec<Given<A>>,
+    name: fn(Prefix<A>) -> IpPrefix,
+    report: &mut RoutesFileError,
+) -> Vec<(Prefix<A>, u32)> {
+    given.sort_unstable();
+    given.dedup_by(|later, first| {
+        let same = later.prefix == first.prefix;
+        if same && later.next_hop != first.next_hop {
+            report.push(
+                later.line,
+                LineError::Conflict {
+                    prefix: name(later.prefix),
+                    next_hop: later.next_hop,
+                    earlier: first.line,
+                    other: first.next_hop,
+                },
+            );
+        }
+        same
+    });
+    given
+        .into_iter()
+        .map(|given| (given.prefix, given.next_hop))
+        .collect()
+}
+
+/// The route in a line, if it has one.
+fn parse_line(line: &[u8], most_next_hop: u32) -> Result<Option<(IpPrefix, u32)>, LineError> {
+    let line = line
+        .split(|&byte| byte == b'#')
+        .next()
+        .unwrap_or_default()
+        .trim_ascii();
+    if line.is_empty() {
+        return Ok(None);
+    }
+    let Ok(line) = str::from_utf8(line) else {
+        return Err(LineError::NotText(
+            clip(&String::from_utf8_lossy(line)).into(),
+        ));
+    };
+    let mut words = line.split_ascii_whitespace().map(clip);
+    let prefix = words.next().unwrap_or_default();
+    let Some(next_hop) = words.next() else {
+        return Err(LineError::NoNextHop(prefix.into()));
+    };
+    if let Some(surplus) = words.next() {
+        return Err(LineError::Surplus(surplus.into()));
+    }
+    let prefix = prefix.parse()?;
+    // `u32::from_str` takes a leading plus sign, which no number here has.
+    let number = Some(&*next_hop)
+        .filter(|text| !text.starts_with('+'))
+        .and_then(|text| text.parse().ok());
+    match number.filter(|&number| number <= most_next_hop) {
+        Some(number) => Ok(Some((prefix, number))),
+        None => Err(LineError::NextHop {
+            value: next_hop.into(),
+            most: most_next_hop,
+        }),
+    }
+}
+
+/// At most [`MOST_CHARACTERS`] of a text, marked as cut if it was longer. No valid word is that long, and none has the
+/// mark, so that a word may be cut before it is parsed.
+fn clip(text: &str) -> Cow<'_, str> {
+    match text.char_indices().nth(MOST_CHARACTERS) {
+        Some((end, _)) => format!("{}…", &text[..end]).into(),
+        None => text.into(),
+    }
+}
+
+/// For fuzzing: any bytes either parse or are refused with an error that names a line, and what parses can be written
+/// and read again.
+pub fn fuzz_routes_file(bytes: &[u8]) {
+    match parse_routes("fuzz", bytes, u32::from(u16::MAX)) {
+        Ok(routes) => {
+            let written: String = (routes
+                .ipv4
+                .iter()
+                .map(|(prefix, next_hop)| format!("{prefix} {next_hop}\n")))
+            .chain(
+                routes
+                    .ipv6
+                    .iter()
+                    .map(|(prefix, next_hop)| format!("{prefix} {next_hop}\n")),
+            )
+            .collect();
+            assert_eq!(
+                parse_routes("again", written.as_bytes(), u32::from(u16::MAX)).as_ref(),
+                Ok(&routes)
+            );
+        }
+        Err(error) => {
+            assert!(!error.errors.is_empty() && error.errors.len() <= MOST_ERRORS);
+            assert!(error.to_string().starts_with("fuzz:"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

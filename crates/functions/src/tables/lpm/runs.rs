@@ -1,0 +1,110 @@
+//! The pool of entries: blocks of 1 to 64 consecutive words, from free lists by size.
+//!
+//! A row of the table keeps its entries side by side, so its block changes size when routes come and go. Sizes are
+//! rounded up to twelve classes (a sixth of the words wasted at most in the larger ones), and a freed block serves the
+//! next request of its class: constant time, no copying of neighbours, and never more memory than the sum over the
+//! classes of what each needed at its worst.
+
+use forebay_simd::prefetch::prefetch_read;
+
+/// Words per block in each class.
+const CLASSES: [u8; 12] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
+
+/// The class of a block of `length` words, 1 to 64.
+fn class(length: usize) -> usize {
+    CLASSES
+        .iter()
+        .position(|&size| usize::from(size) >= length)
+        .expect("a row has at most 64 runs")
+}
+
+/// Never happens: rows point into the pool. Out of line, so that the check costs a lookup one instruction.
+#[cold]
+#[inline(never)]
+fn outside() -> u32 {
+    0
+}
+
+/// Blocks of entries.
+#[derive(Clone)]
+pub(super) struct Runs {
+    words: Vec<u32>,
+    free: [Vec<u32>; CLASSES.len()],
+}
+
+impl Runs {
+    /// A pool with word 0, which is 0 and belongs to every row without routes.
+    pub(super) fn new() -> Self {
+        Self {
+            words: vec![0],
+            free: Default::default(),
+        }
+    }
+
+    /// The entry at `index`, or 0 outside the pool.
+    #[inline(always)]
+    pub(super) fn get(&self, index: u32) -> u32 {
+        match self.words.get(index as usize) {
+            Some(&entry) => entry,
+            None => outside(),
+        }
+    }
+
+    /// Asks for the entry at `index`.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, index: u32) {
+        prefetch_read(&self.words, index as usize);
+    }
+
+    /// Stores `entries` (1 to 64) and returns where the first one is; 0 for a single 0.
+    pub(super) fn allocate(&mut self, entries: &[u32]) -> u32 {
+        if entries == [0] {
+            return 0;
+        }
+        let class = class(entries.len());
+        let start = self.free[class].pop().unwrap_or_else(|| {
+            let start =
+                u32::try_from(self.words.len()).expect("2^32 entries would be 16 GiB of routes");
+            self.words
+                .resize(self.words.len() + usize::from(CLASSES[class]), 0);
+            start
+        });
+        self.words[start as usize..][..entries.len()].copy_from_slice(entries);
+        start
+    }
+
+    /// The block of `length` words at `start`; empty outside the pool.
+    pub(super) fn block(&self, start: u32, length: usize) -> &[u32] {
+        self.words
+            .get(start as usize..)
+            .and_then(|words| words.get(..length))
+            .unwrap_or(&[])
+    }
+
+    /// Takes back a block of `length` words.
+    pub(super) fn free(&mut self, start: u32, length: usize) {
+        if start != 0 {
+            self.free[class(length)].push(start);
+        }
+    }
+
+    pub(super) fn shrink_to_fit(&mut self) {
+        self.words.shrink_to_fit();
+    }
+
+    /// Whether every word is on a free list.
+    #[cfg(test)]
+    pub(super) fn is_blank(&self) -> bool {
+        let free = self
+            .free
+            .iter()
+            .zip(CLASSES)
+            .map(|(blocks, size)| blocks.len() * usize::from(size));
+        1 + free.sum::<usize>() == self.words.len()
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        let free: usize = self.free.iter().map(Vec::capacity).sum();
+        (self.words.capacity() + free) * size_of::<u32>()
+    }
+}

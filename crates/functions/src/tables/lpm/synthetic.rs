@@ -1,0 +1,235 @@
+//! Synthetic route tables that look like the Internet's: for tests, benchmarks and generated use cases.
+//!
+//! Nothing here is anyone's real table. The share of each prefix length follows what public reports of the global
+//! tables show (IPv4: about 57 % are /24, then /22, /23 and /20 to /21; IPv6: nearly half /48, an eighth /32), with a
+//! few prefixes longer than the global table allows, as a network has for its own hosts. About half of the prefixes
+//! lie inside a shorter one, as more-specific announcements do; the others are spread evenly over the unicast space.
+
+use std::collections::HashSet;
+
+use super::prefix::{Address, Prefix};
+
+/// Prefixes of each length per 100 000: IPv4.
+const IPV4_LENGTHS: &[(u32, u32)] = &[
+    (8, 2),
+    (9, 2),
+    (10, 4),
+    (11, 10),
+    (12, 30),
+    (13, 60),
+    (14, 120),
+    (15, 210),
+    (16, 1_350),
+    (17, 830),
+    (18, 1_400),
+    (19, 2_550),
+    (20, 4_500),
+    (21, 5_200),
+    (22, 11_000),
+    (23, 9_900),
+    (24, 62_332),
+    (26, 100),
+    (28, 100),
+    (30, 100),
+    (32, 200),
+];
+
+/// Prefixes of each length per 100 000: IPv6.
+const IPV6_LENGTHS: &[(u32, u32)] = &[
+    (20, 10),
+    (22, 20),
+    (24, 40),
+    (26, 30),
+    (28, 200),
+    (29, 3_000),
+    (30, 500),
+    (31, 250),
+    (32, 12_500),
+    (33, 1_500),
+    (34, 1_300),
+    (35, 800),
+    (36, 4_500),
+    (38, 900),
+    (39, 500),
+    (40, 8_500),
+    (42, 1_800),
+    (44, 9_000),
+    (45, 1_000),
+    (46, 2_500),
+    (47, 1_800),
+    (48, 47_350),
+    (56, 700),
+    (64, 900),
+    (128, 400),
+];
+
+/// A seeded generator of 64-bit words (SplitMix64: Steele, Lea, Flood, "Fast splittable pseudorandom number
+/// generators", OOPSLA 2014, figure 17): a few lines that give the same routes with every release.
+#[derive(Clone, Debug)]
+pub struct Random(u64);
+
+impl Random {
+    /// The generator for a seed.
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// The next 64 bits.
+    pub fn word(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `bound`, 0 if that is 0; the bias is under `bound` in 2^64.
+    pub fn below(&mut self, bound: usize) -> usize {
+        ((u128::from(self.word()) * bound as u128) >> 64) as usize
+    }
+}
+
+/// What the synthetic tables need to know about a family.
+pub trait Family: Address {
+    /// Prefix lengths and their shares of 100 000.
+    const LENGTHS: &'static [(u32, u32)];
+    /// Any address, evenly spread.
+    fn any(random: &mut Random) -> Self;
+    /// An address in the space that is given out to networks.
+    fn unicast(random: &mut Random) -> Self;
+    /// `self`, with the bits after the first `length` taken from `other`.
+    fn continued(self, length: u32, other: Self) -> Self;
+}
+
+impl Family for u32 {
+    const LENGTHS: &'static [(u32, u32)] = IPV4_LENGTHS;
+
+    fn any(random: &mut Random) -> Self {
+        random.word() as u32
+    }
+
+    fn unicast(random: &mut Random) -> Self {
+        // 1.0.0.0 to 223.255.255.255 without 10/8 and 127/8 (RFC 1918 section 3, RFC 1122 section 3.2.1.3).
+        loop {
+            let octet = 1 + random.below(223) as u32;
+            if octet != 10 && octet != 127 {
+                return octet << 24 | Self::any(random) >> 8;
+            }
+        }
+    }
+
+    fn continued(self, length: u32, other: Self) -> Self {
+        self.masked(length) | (other & !other.masked(length))
+    }
+}
+
+impl Family for u128 {
+    const LENGTHS: &'static [(u32, u32)] = IPV6_LENGTHS;
+
+    fn any(random: &mut Random) -> Self {
+        u128::from(random.word()) << 64 | u128::from(random.word())
+    }
+
+    fn unicast(random: &mut Random) -> Self {
+        // The registries' /12 blocks, where most of the global table lies (RFC 7249 section 2.2 points to the list).
+        const BLOCKS: [u128; 6] = [0x200, 0x240, 0x260, 0x280, 0x2a0, 0x2c0];
+        BLOCKS[random.below(BLOCKS.len())] << 116 | Self::any(random) >> 12
+    }
+
+    fn continued(self, length: u32, other: Self) -> Self {
+        self.masked(length) | (other & !other.masked(length))
+    }
+}
+
+/// `count` different prefixes with next hops spread evenly below `next_hops` (at least 1), in random order.
+///
+/// The same arguments give the same routes. More than about ten million IPv4 prefixes do not exist in this mix: the
+/// shorter lengths run out first and others take their place.
+pub fn routes<A: Family>(count: usize, next_hops: u32, seed: u64) -> Vec<(Prefix<A>, u32)> {
+    let mut random = Random::new(seed);
+    let mut seen = HashSet::with_capacity(count);
+    let mut routes: Vec<(Prefix<A>, u32)> = Vec::with_capacity(count);
+    while routes.len() < count {
+        let mut share = random.below(100_000) as u32;
+        let length = A::LENGTHS.iter().find_map(|&(length, part)| {
+            let found = share < part;
+            share = share.saturating_sub(part);
+            found.then_some(length)
+        });
+        let length = length.unwrap_or(A::BITS);
+        let mut address = A::unicast(&mut random);
+        // One draw for a place inside an earlier prefix: it is longer than this one about half of the time.
+        if let Some(&(parent, _)) = routes.get(random.below(routes.len()))
+            && parent.length() < length
+        {
+            address = parent.first().continued(parent.length(), address);
+        }
+        let prefix = Prefix::truncated(address, length);
+        if seen.insert(prefix) {
+            routes.push((prefix, random.below(next_hops.max(1) as usize) as u32));
+        }
+    }
+    routes
+}
+
+/// `count` addresses, each in one of `routes` drawn evenly; none if there are no routes.
+pub fn hits<A: Family>(routes: &[(Prefix<A>, u32)], count: usize, seed: u64) -> Vec<A> {
+    let mut random = Random::new(seed);
+    let count = if routes.is_empty() { 0 } else { count };
+    (0..count)
+        .map(|_| {
+            let (prefix, _) = routes[random.below(routes.len())];
+            prefix
+                .first()
+                .continued(prefix.length(), A::any(&mut random))
+        })
+        .collect()
+}
+
+/// `count` addresses spread evenly over the whole address space: with few routes, mostly misses.
+pub fn addresses<A: Family>(count: usize, seed: u64) -> Vec<A> {
+    let mut random = Random::new(seed);
+    (0..count).map(|_| A::any(&mut random)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_add_up() {
+        for lengths in [IPV4_LENGTHS, IPV6_LENGTHS] {
+            assert_eq!(
+                lengths.iter().map(|&(_, share)| share).sum::<u32>(),
+                100_000
+            );
+        }
+    }
+
+    #[test]
+    fn same_seed_same_routes() {
+        let first = routes::<u32>(1_000, 16, 7);
+        assert_eq!(first, routes(1_000, 16, 7));
+        assert_ne!(first, routes(1_000, 16, 8));
+        assert!(first.iter().all(|&(_, next_hop)| next_hop < 16));
+    }
+
+    #[test]
+    fn hits_hit() {
+        let routes = routes::<u128>(500, 4, 1);
+        for address in hits(&routes, 2_000, 2) {
+            assert!(routes.iter().any(|(prefix, _)| prefix.contains(address)));
+        }
+        assert!(hits::<u32>(&[], 5, 1).is_empty());
+    }
+
+    #[test]
+    fn most_are_slash_24() {
+        let routes = routes::<u32>(20_000, 1, 3);
+        let share = routes
+            .iter()
+            .filter(|(prefix, _)| prefix.length() == 24)
+            .count() as f64
+            / 20_000.0;
+        assert!((0.55..0.66).contains(&share), "{share}");
+    }
+}
