@@ -4,7 +4,7 @@ use std::mem::MaybeUninit;
 use std::ops::{Deref, DerefMut};
 use std::ptr;
 
-use crate::pool::cache;
+use crate::pool::{Chunk, cache};
 use crate::{MAX_BATCH, Packet};
 
 /// Up to [`capacity`](Self::capacity) packets, in order. Dereferences to a slice of packets.
@@ -53,17 +53,17 @@ impl Batch {
         }
     }
 
-    /// Adds up to `n` packets that `next` makes, while there is room; stops at the first it cannot make. How many.
+    /// Lets `fill` write packets into the next `n` free slots (fewer where there are fewer); how many it wrote.
+    ///
+    /// # Safety
+    /// `fill` initialises as many slots from the front as it returns.
     #[inline]
-    pub(crate) fn extend(&mut self, n: usize, mut next: impl FnMut() -> Option<Packet>) -> usize {
-        let start = self.len;
-        let free = self.slots.get_mut(start..).unwrap_or_default();
-        for slot in free.iter_mut().take(n) {
-            let Some(packet) = next() else { break };
-            slot.write(packet);
-            self.len += 1;
-        }
-        self.len - start
+    pub(crate) unsafe fn extend(&mut self, n: usize, fill: impl FnOnce(&mut [MaybeUninit<Packet>]) -> usize) -> usize {
+        let free = self.slots.get_mut(self.len..).unwrap_or_default();
+        let n = n.min(free.len());
+        let filled = fill(&mut free[..n]).min(n);
+        self.len += filled;
+        filled
     }
 
     /// Takes the last packet.
@@ -125,8 +125,9 @@ impl Batch {
     #[inline]
     pub fn clear(&mut self) {
         let len = std::mem::take(&mut self.len);
-        // SAFETY: slots below the old length are initialised, and the length of 0 disowns all of them.
-        unsafe { cache::put_all(self.slots[..len].iter().map(|slot| slot.assume_init_read().into_chunk())) }
+        // SAFETY: slots below the old length are initialised packets, which are what a chunk is (both are one pointer
+        // to metadata), and the length of 0 disowns all of them.
+        unsafe { cache::put(&*(ptr::from_ref(&self.slots[..len]) as *const [Chunk])) }
     }
 }
 

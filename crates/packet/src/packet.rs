@@ -6,7 +6,7 @@ use std::{fmt, slice};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::metadata::Metadata;
-use crate::pool::cache;
+use crate::pool::{Chunk, cache};
 use crate::{ArrivalClock, Ticks, Word};
 
 /// A frame in a chunk, with its metadata. Dropping it gives the chunk back to the pool it came from.
@@ -43,14 +43,6 @@ impl Packet {
     pub(crate) fn meta_mut(&mut self) -> &mut Metadata {
         // SAFETY: as for `meta`; `&mut self` makes the access exclusive.
         unsafe { self.0.as_mut() }
-    }
-
-    /// Gives up ownership without returning the chunk; for code that returns chunks in bulk.
-    #[inline]
-    pub(crate) fn into_chunk(self) -> NonNull<Metadata> {
-        let chunk = self.0;
-        std::mem::forget(self);
-        chunk
     }
 
     /// The frame's length in bytes.
@@ -250,9 +242,8 @@ impl Packet {
 impl Drop for Packet {
     #[inline]
     fn drop(&mut self) {
-        let pool = self.meta().pool;
         // SAFETY: this packet was the chunk's only owner and is gone after this.
-        unsafe { cache::put(pool, self.0) }
+        unsafe { cache::put(&[Chunk::from_metadata(self.0)]) }
     }
 }
 

@@ -15,6 +15,7 @@ mod registry;
 pub use layout::{Backing, Chunk, Layout, LayoutError};
 pub use native::{Order, PoolOptions};
 
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
@@ -118,8 +119,15 @@ impl Pool {
     #[inline]
     #[must_use]
     pub fn take(&self) -> Option<Packet> {
-        let chunk = cache::with(&self.0, cache::Cache::pop);
-        chunk.map(|chunk| self.0.fresh(chunk)).or_else(|| self.0.count_exhausted(1))
+        let mut one = [MaybeUninit::uninit()];
+        let got = cache::with(&self.0, |cache| cache.fill(&mut one));
+        if got == 0 {
+            self.0.count_exhausted(1);
+            return None;
+        }
+        let [packet] = one;
+        // SAFETY: `fill` initialised it.
+        Some(unsafe { packet.assume_init() })
     }
 
     /// Adds up to `n` empty packets to `batch`, as many as it has room for and the pool has chunks. Returns how many;
@@ -127,10 +135,10 @@ impl Pool {
     #[inline]
     pub fn fill(&self, batch: &mut Batch, n: usize) -> usize {
         let wanted = n.min(batch.room());
-        let inner = &*self.0;
-        let got = cache::with(&self.0, |cache| batch.extend(wanted, || cache.pop().map(|chunk| inner.fresh(chunk))));
+        // SAFETY: `fill` initialises as many slots from the front as it says.
+        let got = unsafe { batch.extend(wanted, |slots| cache::with(&self.0, |cache| cache.fill(slots))) };
         if got < wanted {
-            inner.count_exhausted::<()>((wanted - got) as u64);
+            self.0.count_exhausted((wanted - got) as u64);
         }
         got
     }
@@ -187,21 +195,9 @@ impl std::fmt::Debug for Pool {
 }
 
 impl Inner {
-    /// A fresh packet in `chunk`, which the caller owns alone.
-    #[inline]
-    fn fresh(&self, chunk: Chunk) -> Packet {
-        // SAFETY: a chunk that came from the backing or a cache is live and nobody else's; its metadata is
-        // initialised here, and `fresh` was made from a checked layout.
-        unsafe {
-            chunk.as_metadata().write(self.fresh);
-            Packet::from_chunk(chunk.as_metadata())
-        }
-    }
-
     #[cold]
-    fn count_exhausted<T>(&self, n: u64) -> Option<T> {
+    fn count_exhausted(&self, n: u64) {
         self.exhausted.fetch_add(n, Ordering::Relaxed);
-        None
     }
 
     /// Takes up to `chunks.len()` chunks from the backing; how many it had.

@@ -5,25 +5,24 @@
 //! is ending, chunks go straight home.
 
 use std::cell::Cell;
+use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::registry::{self, MAX_POOLS};
 use super::{Chunk, Inner, Order};
-use crate::metadata::Metadata;
+use crate::Packet;
 
 /// The most chunks that a thread keeps of one pool.
 const MOST: usize = 512;
 
-/// A double-ended queue of free chunks, newest at the tail.
+/// A thread's free chunks of one pool, oldest first: `slots[head..tail]`. Contiguous, so that batches move in one
+/// piece.
 pub(super) struct Cache {
     slots: Box<[Chunk]>,
     head: usize,
-    len: usize,
-    /// Spill above this many.
-    limit: usize,
-    order: Order,
+    tail: usize,
     pool: Arc<Inner>,
 }
 
@@ -47,80 +46,101 @@ impl Drop for AtExit {
 
 impl Cache {
     fn new(pool: Arc<Inner>) -> Self {
-        // Of a small pool a thread keeps a quarter at most, so that other threads find some too.
-        let limit = match pool.order {
-            Order::Lifo => MOST.min(pool.capacity / 4),
-            Order::Fifo => pool.capacity,
+        let room = match pool.order {
+            // Of a small pool a thread keeps a quarter at most, so that other threads find some too.
+            Order::Lifo => MOST.min(pool.capacity / 4).max(1),
+            // Everything, with as much room again, so that moving it to the front costs little a chunk.
+            Order::Fifo => 2 * pool.capacity,
         };
-        let empty = Chunk::from_metadata(NonNull::dangling());
-        Self { slots: vec![empty; limit.max(1).next_power_of_two()].into(), head: 0, len: 0, limit, order: pool.order, pool }
+        Self { slots: vec![Chunk::from_metadata(NonNull::dangling()); room].into(), head: 0, tail: 0, pool }
     }
 
+    /// Takes up to `n` chunks out; fewer only where the pool has no more. `n` is at most what the slots hold.
     #[inline]
-    fn slot(&mut self, position: usize) -> &mut Chunk {
-        let mask = self.slots.len() - 1;
-        &mut self.slots[position & mask]
-    }
-
-    #[inline]
-    pub(super) fn pop(&mut self) -> Option<Chunk> {
-        if self.len == 0 {
-            return self.refill();
+    fn take(&mut self, n: usize) -> &[Chunk] {
+        if self.tail - self.head < n {
+            self.refill(n);
         }
-        self.len -= 1;
-        Some(match self.order {
-            Order::Lifo => *self.slot(self.head + self.len),
-            Order::Fifo => {
-                self.head += 1;
-                *self.slot(self.head - 1)
+        let n = n.min(self.tail - self.head);
+        match self.pool.order {
+            Order::Lifo => {
+                self.tail -= n;
+                &self.slots[self.tail..self.tail + n]
             }
-        })
+            Order::Fifo => {
+                self.head += n;
+                &self.slots[self.head - n..self.head]
+            }
+        }
+    }
+
+    /// Fills `slots` from the front with fresh packets; how many there were.
+    #[inline]
+    pub(super) fn fill(&mut self, slots: &mut [MaybeUninit<Packet>]) -> usize {
+        let (mut filled, fresh) = (0, self.pool.fresh);
+        while filled < slots.len() {
+            let free = &mut slots[filled..];
+            let chunks = self.take(free.len().min(self.slots.len()));
+            if chunks.is_empty() {
+                break;
+            }
+            for (slot, chunk) in free.iter_mut().zip(chunks) {
+                // SAFETY: a chunk that came from the backing or a cache is live and nobody else's; its metadata is
+                // initialised here, and `fresh` was made from a checked layout.
+                slot.write(unsafe {
+                    chunk.as_metadata().write(fresh);
+                    Packet::from_chunk(chunk.as_metadata())
+                });
+            }
+            filled += chunks.len();
+        }
+        filled
     }
 
     #[inline]
-    fn push(&mut self, chunk: Chunk) {
-        if self.len >= self.limit && !self.spill(chunk) {
-            return;
+    fn push(&mut self, chunks: &[Chunk]) {
+        if self.slots.len() - self.tail < chunks.len() {
+            return self.push_slowly(chunks);
         }
-        *self.slot(self.head + self.len) = chunk;
-        self.len += 1;
+        self.slots[self.tail..self.tail + chunks.len()].copy_from_slice(chunks);
+        self.tail += chunks.len();
     }
 
-    /// Takes half a cache full from the pool, and one of them out.
+    /// Makes room first; what finds none goes home.
     #[cold]
-    fn refill(&mut self) -> Option<Chunk> {
-        self.head = 0;
-        let half = (self.limit / 2).max(1).min(self.slots.len());
-        let wanted = match self.order {
-            Order::Lifo => half,
+    fn push_slowly(&mut self, chunks: &[Chunk]) {
+        if self.pool.order == Order::Lifo {
+            self.bring_home((self.tail - self.head).div_ceil(2));
+        }
+        self.slots.copy_within(self.head..self.tail, 0);
+        (self.head, self.tail) = (0, self.tail - self.head);
+        let (stay, go) = chunks.split_at(chunks.len().min(self.slots.len() - self.tail));
+        self.slots[self.tail..self.tail + stay.len()].copy_from_slice(stay);
+        self.tail += stay.len();
+        self.pool.bring_home(go);
+    }
+
+    /// Takes chunks from the pool: half a cache full, or all there are where the order is that of a queue; `wanted`
+    /// at least.
+    #[cold]
+    fn refill(&mut self, wanted: usize) {
+        self.slots.copy_within(self.head..self.tail, 0);
+        (self.head, self.tail) = (0, self.tail - self.head);
+        let most = match self.pool.order {
+            Order::Lifo => wanted.max(self.slots.len() / 2).max(self.tail),
             Order::Fifo => self.slots.len(),
         };
-        self.len = self.pool.take_home(&mut self.slots[..wanted]);
-        if self.len == 0 { None } else { self.pop() }
-    }
-
-    /// Brings the older half home, to make room for `chunk`; `false` where the cache holds none at all, and the
-    /// chunk itself went home.
-    #[cold]
-    fn spill(&mut self, chunk: Chunk) -> bool {
-        if self.limit == 0 {
-            self.pool.bring_home(&[chunk]);
-            return false;
-        }
-        let n = self.len.div_ceil(2);
-        self.bring_home(n);
-        true
+        self.tail += self.pool.take_home(&mut self.slots[self.tail..most]);
     }
 
     /// Brings the `n` oldest chunks home.
     fn bring_home(&mut self, n: usize) {
-        let start = self.head & (self.slots.len() - 1);
-        let (wrapped, straight) = self.slots.split_at(start);
-        let straight = &straight[..n.min(straight.len())];
-        self.pool.bring_home(straight);
-        self.pool.bring_home(&wrapped[..n - straight.len()]);
+        self.pool.bring_home(&self.slots[self.head..self.head + n]);
         self.head += n;
-        self.len -= n;
+    }
+
+    fn bring_all_home(&mut self) {
+        self.bring_home(self.tail - self.head);
     }
 }
 
@@ -145,8 +165,7 @@ fn with_new<R>(pool: &Arc<Inner>, f: impl FnOnce(&mut Cache) -> R) -> R {
         let raw = Box::into_raw(cache);
         CACHES.with(|caches| caches[usize::from(pool.id)].set(raw));
     } else {
-        let rest = cache.len;
-        cache.bring_home(rest);
+        cache.bring_all_home();
     }
     result
 }
@@ -156,52 +175,38 @@ fn get(id: u16) -> *mut Cache {
     CACHES.with(|caches| caches[usize::from(id) % MAX_POOLS].get())
 }
 
-/// Takes a chunk back from a packet that is gone.
+/// Takes chunks back from packets that are gone, a run of one pool's at a time.
 ///
 /// # Safety
-/// The caller owned the chunk alone, and it is of pool `id`.
+/// The caller owned each of them alone; each one's metadata names its pool.
 #[inline]
-pub(crate) unsafe fn put(id: u16, chunk: NonNull<Metadata>) {
-    let (cache, chunk) = (get(id), Chunk::from_metadata(chunk));
-    if cache.is_null() {
-        return put_first(id, chunk);
-    }
-    // SAFETY: as in `with`; pushing does not reach CACHES.
-    unsafe { (*cache).push(chunk) }
-}
-
-/// Takes many chunks back, looking up the cache once for each run of chunks of one pool.
-///
-/// # Safety
-/// As for [`put`], for each of them; each chunk's metadata names its pool.
-#[inline]
-pub(crate) unsafe fn put_all(chunks: impl Iterator<Item = NonNull<Metadata>>) {
-    let (mut last, mut cache) = (u16::MAX, ptr::null_mut::<Cache>());
-    for chunk in chunks {
-        // SAFETY: the chunk is live and the caller's.
-        let id = unsafe { chunk.as_ref() }.pool;
-        if id != last || cache.is_null() {
-            (last, cache) = (id, get(id));
-        }
-        let chunk = Chunk::from_metadata(chunk);
+pub(crate) unsafe fn put(chunks: &[Chunk]) {
+    let mut rest = chunks;
+    while let Some(first) = rest.first() {
+        // SAFETY: the chunks are live and the caller's.
+        let pool_of = |chunk: &Chunk| unsafe { chunk.as_metadata().as_ref() }.pool;
+        let id = pool_of(first);
+        let (run, others) = rest.split_at(rest.iter().take_while(|chunk| pool_of(chunk) == id).count());
+        let cache = get(id);
         if cache.is_null() {
-            put_first(id, chunk);
+            put_first(id, run);
         } else {
-            // SAFETY: as in `with`; pushing does not change CACHES, so the pointer stays live.
-            unsafe { (*cache).push(chunk) }
+            // SAFETY: as in `with`; pushing does not change CACHES.
+            unsafe { (*cache).push(run) }
         }
+        rest = others;
     }
 }
 
-/// Takes back the first chunk of a pool of which this thread has no cache yet.
+/// Takes back chunks of a pool of which this thread has no cache yet.
 #[cold]
-fn put_first(id: u16, chunk: Chunk) {
+fn put_first(id: u16, chunks: &[Chunk]) {
     let pool = registry::get(id).expect("a pool stays registered while any of its chunks is out");
     // A pool that is being wound up waits for its chunks: none may rest in a cache.
     if pool.closed.load(Ordering::SeqCst) {
-        pool.bring_home(&[chunk]);
+        pool.bring_home(chunks);
     } else {
-        with(&pool, |cache| cache.push(chunk));
+        with(&pool, |cache| cache.push(chunks));
     }
 }
 
@@ -214,6 +219,5 @@ pub(super) fn detach(id: u16) {
     // SAFETY: the pointer came from `Box::into_raw` in `with_new` and was taken out of CACHES just now, so this is
     // its only use.
     let mut cache = unsafe { Box::from_raw(cache) };
-    let rest = cache.len;
-    cache.bring_home(rest);
+    cache.bring_all_home();
 }
