@@ -1,1 +1,6 @@
-//! Where packets enter and leave: generator, pcap, sink.
+//! Where packets come from and go to: generator, captures, sink.
+//!
+//! Every port registers itself under its name; nothing lists them.
+
+pub mod generator;
+pub mod sink;

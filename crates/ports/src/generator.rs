@@ -1,0 +1,183 @@
+//! The generator: packets made to order, at the instants of a schedule or as many as are asked for.
+//!
+//! What can be known before a packet's turn is worked out before: frames, checksums, the order of sessions and sizes.
+//! What remains is a copy of fixed length, a few bytes of the session's, the length and the time.
+
+mod address;
+mod arrivals;
+mod frames;
+mod params;
+mod random;
+mod sessions;
+mod sizes;
+
+pub use address::{Prefix, PrefixError, RoutesError, read_routes};
+pub use arrivals::Arrivals;
+pub use frames::Transport;
+pub use params::{Destination, Params, PortRange, Rate};
+pub use sizes::{Mix, Size, Weighted};
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use forebay_graph::{DeclarePort, Intake, Port, PortCounters, Ready, Setup, SetupError, register};
+use forebay_packet::{ArrivalClock, Batch, MAX_BATCH, Ticks};
+
+use arrivals::Schedule;
+use frames::Frames;
+use sessions::Sessions;
+use sizes::Sizes;
+
+/// A source of packets made to order.
+pub struct Generator {
+    frames: Frames,
+    sessions: Sessions,
+    source: Source,
+    sizes: Box<[u8; MAX_BATCH]>,
+    counters: Arc<PortCounters>,
+    /// Why nothing can be sent.
+    failure: Option<String>,
+}
+
+/// Where the next packet's instant and size come from.
+enum Source {
+    /// As many as are asked for.
+    Closed { left: u64, sizes: Sizes, one_size: bool },
+    /// Those that have arrived.
+    Open(Box<Queue>),
+}
+
+/// The ingress queue of the device that is played: what has arrived and waits.
+struct Queue {
+    schedule: Schedule,
+    /// Instants and sizes, oldest first.
+    waiting: VecDeque<(Ticks, u8)>,
+    /// How many may wait.
+    room: usize,
+    /// The instants of the batch being made.
+    times: [Ticks; MAX_BATCH],
+}
+
+impl Queue {
+    /// Lets everything arrive that is due and takes up to `most` into `self.times` and `sizes`, oldest first. How many
+    /// it took, and how many found the queue full.
+    #[inline]
+    fn take(&mut self, now: Ticks, most: usize, sizes: &mut [u8; MAX_BATCH]) -> (usize, u64) {
+        self.schedule.start(now);
+        let mut room = self.room.saturating_sub(self.waiting.len());
+        let mut slots = self.times.iter_mut().zip(sizes.iter_mut()).take(most);
+        let mut taken = 0;
+        for _ in 0..self.waiting.len().min(most) {
+            let (Some(next), Some(slot)) = (self.waiting.pop_front(), slots.next()) else { break };
+            (*slot.0, *slot.1) = next;
+            taken += 1;
+        }
+        // The queue is empty now, or the batch is full. What arrives goes straight on while it can: it was in the
+        // queue for no time.
+        while room > 0 && self.schedule.peek() <= now {
+            let Some(slot) = slots.next() else { break };
+            (*slot.0, *slot.1) = self.schedule.take();
+            taken += 1;
+            room -= 1;
+        }
+        while room > 0 && self.schedule.peek() <= now {
+            self.waiting.push_back(self.schedule.take());
+            room -= 1;
+        }
+        let dropped = if self.schedule.peek() <= now { self.schedule.skip(now) } else { 0 };
+        (taken, dropped)
+    }
+
+    /// Puts what was taken from `from` up to `to`, but found no memory, back to the front.
+    #[cold]
+    fn put_back(&mut self, from: usize, to: usize, sizes: &[u8; MAX_BATCH]) {
+        for index in (from..to).rev() {
+            self.waiting.push_front((self.times[index], sizes[index]));
+        }
+    }
+}
+
+impl Generator {
+    /// Says once that frames do not fit chunks.
+    #[cold]
+    fn too_long(&mut self, limit: usize) -> Ready {
+        if self.failure.is_none() {
+            self.counters.errors.add(1);
+            self.failure = Some(format!("frames of {} bytes are longer than packets can be, which is {limit}", self.frames.longest()));
+        }
+        Ready::Never
+    }
+}
+
+impl Port for Generator {
+    fn receive(&mut self, batch: &mut Batch, intake: &Intake<'_>) -> Ready {
+        let limit = intake.pool.frame_limit();
+        if self.frames.longest() > limit {
+            return self.too_long(limit);
+        }
+        let (start, now) = (batch.len(), intake.now);
+        let most = intake.most.min(batch.room());
+        match &mut self.source {
+            Source::Closed { left, sizes, one_size } => {
+                let most = most.min(usize::try_from(*left).unwrap_or(usize::MAX));
+                let got = intake.pool.fill(batch, most);
+                if !*one_size {
+                    self.sizes.iter_mut().take(got).for_each(|size| *size = sizes.next());
+                }
+                self.frames.write(&mut batch[start..], &mut self.sessions, &self.sizes[..], |_| (now, ArrivalClock::Poll));
+                *left -= got as u64;
+                if *left == 0 { Ready::Never } else { Ready::Now }
+            }
+            Source::Open(queue) => {
+                let (wanted, dropped) = queue.take(now, most, &mut self.sizes);
+                if dropped > 0 {
+                    self.counters.dropped.add(dropped);
+                }
+                let got = if wanted > 0 { intake.pool.fill(batch, wanted) } else { 0 };
+                if got < wanted {
+                    queue.put_back(got, wanted, &self.sizes);
+                }
+                let times = &queue.times;
+                let at = |index: usize| (times.get(index).copied().unwrap_or(now), ArrivalClock::Intended);
+                self.frames.write(&mut batch[start..], &mut self.sessions, &self.sizes[..], at);
+                match queue.schedule.peek() {
+                    _ if !queue.waiting.is_empty() => Ready::Now,
+                    Ticks::NEVER => Ready::Never,
+                    next => Ready::At(next),
+                }
+            }
+        }
+    }
+
+    /// What leaves by a generator is dropped: it only makes packets.
+    fn send(&mut self, _: &mut Batch, _: Ticks) {}
+
+    fn close(&mut self) -> Result<(), String> {
+        self.failure.take().map_or(Ok(()), Err)
+    }
+}
+
+impl DeclarePort for Generator {
+    type Params = Params;
+    const NAME: &'static str = "generator";
+    const SUMMARY: &'static str = "makes packets to order, at a rate or as fast as they are taken";
+    const HELP: &'static str = params::HELP;
+    const EXAMPLE: &'static str = "{ rate: 1Mpps, arrivals: poisson, size: imix, sessions: 4096, skew: 1.1 }";
+
+    fn receives(_: &Params) -> bool {
+        true
+    }
+
+    fn sends(_: &Params) -> bool {
+        false
+    }
+
+    fn new(params: Params, setup: &mut Setup<'_>, counters: Arc<PortCounters>) -> Result<Self, SetupError> {
+        params.build(setup, counters)
+    }
+}
+
+register!(port Generator);
+
+#[cfg(test)]
+mod tests;

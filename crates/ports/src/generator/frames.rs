@@ -1,0 +1,266 @@
+//! The frames: one ready-made frame for each size, and a few bytes for each session that are put into it.
+//!
+//! A session's addresses, ports and checksums are kept as they stand in the frame, 16 bytes a session for IPv4 and 38
+//! for IPv6. Checksums cover lengths too, which are the size's and not the session's; so that one pair of checksums is
+//! right for all sizes, every ready-made frame takes its own lengths out of the sums again: the IPv4 identification
+//! holds the complement of the total length (any value is allowed in a datagram that is not fragmented, RFC 6864
+//! section 4.1), and the first two bytes of a UDP payload, or the lower half of a TCP sequence number, the complement
+//! of all that the transport checksum covers besides the session's own fields.
+
+use forebay_packet::wire::checksum;
+use forebay_packet::wire::ethernet::{EtherType, MacAddress};
+use forebay_packet::wire::ipv4;
+use forebay_packet::{ArrivalClock, Packet, Ticks};
+
+use super::address::{Prefix, spread};
+use super::sessions::Sessions;
+
+/// Which transport header frames have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Transport {
+    /// UDP.
+    #[default]
+    Udp,
+    /// TCP: segments of an established connection (ACK and PSH set).
+    Tcp,
+}
+
+/// What all frames have in common.
+pub(super) struct Headers {
+    pub source_mac: MacAddress,
+    pub destination_mac: MacAddress,
+    /// VLAN identifiers, outermost first.
+    pub vlans: Vec<u16>,
+    pub ipv6: bool,
+    pub transport: Transport,
+}
+
+impl Headers {
+    /// Where the network layer starts.
+    fn network(&self) -> usize {
+        14 + 4 * self.vlans.len()
+    }
+
+    /// Where the transport layer starts.
+    fn transport(&self) -> usize {
+        self.network() + if self.ipv6 { 40 } else { 20 }
+    }
+
+    /// The shortest frame in bytes: headers and, for UDP, the two bytes that even the checksum out.
+    pub(super) fn shortest(&self) -> usize {
+        self.transport() + if self.transport == Transport::Udp { 10 } else { 20 }
+    }
+
+    /// Where the transport checksum lies.
+    fn sum_at(&self) -> usize {
+        self.transport() + if self.transport == Transport::Udp { 6 } else { 16 }
+    }
+
+    /// A frame of `size` bytes, all fields of the session zero, all sums of what is not the session's evened out.
+    fn frame(&self, size: usize) -> Vec<u8> {
+        let mut frame: Vec<u8> = Vec::with_capacity(size);
+        frame.extend(self.destination_mac.0);
+        frame.extend(self.source_mac.0);
+        for (index, vlan) in self.vlans.iter().enumerate() {
+            // An outer tag of two is the provider's (IEEE 802.1ad).
+            let outer = index + 1 < self.vlans.len();
+            frame.extend(if outer { EtherType::PROVIDER_VLAN } else { EtherType::VLAN }.to_be_bytes());
+            frame.extend(vlan.to_be_bytes());
+        }
+        let protocol = if self.transport == Transport::Udp { ipv4::UDP } else { ipv4::TCP };
+        let (total, payload) = ((size - self.network()) as u16, (size - self.transport()) as u16);
+        if self.ipv6 {
+            frame.extend(EtherType::IPV6.to_be_bytes());
+            frame.extend([0x60, 0, 0, 0]);
+            frame.extend(payload.to_be_bytes());
+            frame.extend([protocol, 64]);
+            frame.extend([0; 32]);
+        } else {
+            frame.extend(EtherType::IPV4.to_be_bytes());
+            frame.extend([0x45, 0]);
+            frame.extend(total.to_be_bytes());
+            frame.extend((!total).to_be_bytes());
+            frame.extend([0x40, 0, 64, protocol]);
+            frame.extend([0; 10]);
+        }
+        let transport = frame.len();
+        let even_at = match self.transport {
+            Transport::Udp => {
+                frame.extend([0; 4]);
+                frame.extend(payload.to_be_bytes());
+                frame.extend([0; 2]);
+                transport + 8
+            }
+            Transport::Tcp => {
+                frame.extend([0; 12]);
+                frame.extend([0x50, 0x18, 0xff, 0xff]);
+                frame.extend([0; 4]);
+                transport + 6
+            }
+        };
+        frame.extend((0..size).map(|index| index as u8));
+        frame.truncate(size);
+        frame[even_at..even_at + 2].fill(0);
+        let pseudo = checksum::add(u16::from(protocol).to_be(), payload.to_be());
+        let even = !checksum::add(checksum::sum(&frame[transport..]), pseudo);
+        frame[even_at..even_at + 2].copy_from_slice(&even.to_ne_bytes());
+        frame
+    }
+}
+
+/// What a session puts into a frame: `N` bytes from the network header on, and the transport checksum.
+#[derive(Clone, Copy)]
+struct Patch<const N: usize> {
+    fields: [u8; N],
+    sum: [u8; 2],
+}
+
+/// A ready-made frame.
+struct Ready {
+    bytes: Vec<u8>,
+    /// Its first 64 bytes, as far as it has them.
+    line: [u8; 64],
+}
+
+/// Frames whose sessions differ in `N` bytes from `at` on, and in the checksum at `sum_at`.
+pub(super) struct Shaped<const N: usize> {
+    at: usize,
+    sum_at: usize,
+    sizes: Vec<Ready>,
+    sessions: Vec<Patch<N>>,
+}
+
+/// The checksum to store for a sum of what it covers; where `never_zero`, 0 is written as its other form, because it
+/// means "none" (RFC 768).
+fn complement(sum: u16, never_zero: bool) -> [u8; 2] {
+    let sum = if never_zero && sum == 0xffff { 0 } else { sum };
+    (!sum).to_ne_bytes()
+}
+
+impl<const N: usize> Shaped<N> {
+    fn new(headers: &Headers, sizes: &[usize], at: usize, sessions: Vec<Patch<N>>) -> Self {
+        let ready = |size: &usize| {
+            let bytes = headers.frame(*size);
+            let mut line = [0; 64];
+            let first = bytes.len().min(64);
+            line[..first].copy_from_slice(&bytes[..first]);
+            Ready { bytes, line }
+        };
+        Self { at: headers.network() + at, sum_at: headers.sum_at(), sizes: sizes.iter().map(ready).collect(), sessions }
+    }
+
+    /// Puts the session's bytes into a frame.
+    #[inline]
+    fn patch(&self, frame: &mut [u8], patch: &Patch<N>) {
+        if let Some(fields) = frame.get_mut(self.at..).and_then(<[u8]>::first_chunk_mut) {
+            *fields = patch.fields;
+        }
+        if let Some(sum) = frame.get_mut(self.sum_at..).and_then(<[u8]>::first_chunk_mut) {
+            *sum = patch.sum;
+        }
+    }
+
+    /// Writes a frame into each packet: of the size that `size` says, at the instant that `at` says.
+    #[inline]
+    fn write(
+        &self,
+        packets: &mut [Packet],
+        sessions: &mut Sessions,
+        size: impl Fn(usize) -> usize,
+        at: impl Fn(usize) -> (Ticks, ArrivalClock),
+    ) {
+        for (index, packet) in packets.iter_mut().enumerate() {
+            let (Some(ready), Some(patch)) = (self.sizes.get(size(index)), self.sessions.get(sessions.next())) else { continue };
+            let (arrival, clock) = at(index);
+            if ready.bytes.len() <= 64 {
+                // Always there: a fresh packet can hold 64 bytes.
+                if let Some(line) = packet.place(&ready.line, ready.bytes.len(), arrival, clock) {
+                    self.patch(line, patch);
+                }
+            } else if packet.write(&ready.bytes) {
+                self.patch(packet.data_mut(), patch);
+                packet.set_arrival(arrival, clock);
+            }
+        }
+    }
+}
+
+/// The frames of a generator.
+pub(super) enum Frames {
+    /// IPv4: header checksum, addresses and ports lie side by side.
+    V4(Shaped<14>),
+    /// IPv6: addresses and ports lie side by side.
+    V6(Shaped<36>),
+}
+
+impl Frames {
+    /// Frames of `sizes` for `count` sessions; `ports` gives a session's source and destination port.
+    pub(super) fn new(
+        headers: &Headers,
+        sizes: &[usize],
+        count: usize,
+        sources: &[Prefix],
+        destinations: &[Prefix],
+        ports: impl Fn(usize) -> (u16, u16),
+    ) -> Self {
+        let udp = headers.transport == Transport::Udp;
+        let addresses = |session| (spread(sources, session), spread(destinations, session));
+        let ports = |session| {
+            let (source, destination) = ports(session);
+            u32::to_be_bytes(u32::from(source) << 16 | u32::from(destination))
+        };
+        if headers.ipv6 {
+            let patch = |session| {
+                let (source, destination) = addresses(session);
+                let mut fields = [0; 36];
+                fields[..16].copy_from_slice(&source);
+                fields[16..32].copy_from_slice(&destination);
+                fields[32..].copy_from_slice(&ports(session));
+                Patch { fields, sum: complement(checksum::sum(&fields), udp) }
+            };
+            return Self::V6(Shaped::new(headers, sizes, 8, (0..count).map(patch).collect()));
+        }
+        // The header's sum without addresses and checksum is the same for every size.
+        let empty = headers.frame(sizes[0]);
+        let network = headers.network();
+        let header = checksum::sum(&empty[network..network + 20]);
+        let patch = |session| {
+            let (source, destination) = addresses(session);
+            let mut fields = [0; 14];
+            fields[2..6].copy_from_slice(&source[..4]);
+            fields[6..10].copy_from_slice(&destination[..4]);
+            let pair = checksum::sum(&fields[2..10]);
+            fields[..2].copy_from_slice(&complement(checksum::add(header, pair), false));
+            fields[10..].copy_from_slice(&ports(session));
+            Patch { fields, sum: complement(checksum::sum(&fields[2..]), udp) }
+        };
+        Self::V4(Shaped::new(headers, sizes, 10, (0..count).map(patch).collect()))
+    }
+
+    /// The longest frame, in bytes.
+    pub(super) fn longest(&self) -> usize {
+        let of = |sizes: &[Ready]| sizes.iter().map(|ready| ready.bytes.len()).max().unwrap_or(0);
+        match self {
+            Self::V4(shaped) => of(&shaped.sizes),
+            Self::V6(shaped) => of(&shaped.sizes),
+        }
+    }
+
+    /// Writes a frame into each packet: of the size whose number `sizes` holds, at the instant that `at` says.
+    #[inline]
+    pub(super) fn write(
+        &self,
+        packets: &mut [Packet],
+        sessions: &mut Sessions,
+        sizes: &[u8],
+        at: impl Fn(usize) -> (Ticks, ArrivalClock),
+    ) {
+        match self {
+            // The case that benchmarks stand on: everything but the session is known before the loop.
+            Self::V4(shaped) if shaped.sizes.len() == 1 => shaped.write(packets, sessions, |_| 0, at),
+            Self::V4(shaped) => shaped.write(packets, sessions, |index| sizes.get(index).map_or(0, |size| usize::from(*size)), at),
+            Self::V6(shaped) => shaped.write(packets, sessions, |index| sizes.get(index).map_or(0, |size| usize::from(*size)), at),
+        }
+    }
+}

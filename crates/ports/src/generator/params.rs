@@ -1,0 +1,315 @@
+//! The generator's parameters: what they may be, and the generator that they make.
+
+use std::str::FromStr;
+use std::sync::Arc;
+
+use forebay_graph::{PortCounters, Setup, SetupError};
+use forebay_measure::{BitRate, Nanos, PacketRate};
+use forebay_packet::MAX_BATCH;
+use forebay_packet::wire::ethernet::MacAddress;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use thiserror::Error;
+
+use super::address::{Prefix, read_routes};
+use super::arrivals::{Arrivals, Schedule};
+use super::frames::{Frames, Headers, Transport};
+use super::random::Random;
+use super::sessions::Sessions;
+use super::sizes::{Size, Sizes};
+use super::{Generator, Queue, Source};
+
+pub(super) const HELP: &str = "\
+With a `rate` the loop is open: packets have instants at which they arrive, whether or not the worker is there to take \
+them; each carries its own (clock `intended`), so that delays include what the packet waited. What finds the ingress \
+queue full is dropped and counted. Without a `rate` the loop is closed: every request is filled, and packets arrive \
+when they are asked for.
+
+Frames are complete and their checksums right. Session i has the i-th of the source ports, in a ring, likewise of the \
+destination ports; of k prefixes the (i mod k)-th, and in it the host whose number is (i div k) times an odd constant, \
+of which the lowest bits are taken: distinct until the prefix is used up, and scattered over it. Memory per session is \
+16 bytes for IPv4, 38 for IPv6.
+
+One seed gives the same packets at the same instants after the start.";
+
+/// Parameters of `generator`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Params {
+    /// Packets per second (`5Mpps`) or bits per second (`10Gbps`), on average. Bits are counted as on an Ethernet
+    /// cable: a frame has 24 bytes more there than here (frame check sequence 4, preamble 8, gap 12), so that 10Gbps of
+    /// the shortest frames are 14.88Mpps. Without a rate as many packets come as are asked for.
+    pub rate: Option<Rate>,
+    /// How packets are spread over time: `constant`, `poisson`, or bursts, `{ on_off: { on: 100us, off: 900us } }`.
+    pub arrivals: Arrivals,
+    /// How many packets in all, those dropped at the ingress queue included; without it, no end.
+    pub count: Option<u64>,
+    /// How many packets the ingress queue holds (1 to 1048576).
+    pub queue: usize,
+    /// Frame length in bytes without the frame check sequence: a number, `imix`, or a list of `{ size, weight }`.
+    /// Without it, the shortest that the headers allow, and at least 60.
+    pub size: Option<Size>,
+    /// How many sessions there are (1 to 16777216).
+    pub sessions: usize,
+    /// How unequal sessions are: session k has a share proportional to 1 / k to the power of this (Zipf). With 0 they
+    /// take turns, packet by packet.
+    pub skew: f64,
+    /// How many packets of a session follow each other at each of its turns (1 to 65536).
+    pub burst: usize,
+    /// `udp` or `tcp`.
+    pub transport: Transport,
+    /// VLAN identifiers of up to two tags, outermost first.
+    pub vlans: Vec<u16>,
+    /// The source Ethernet address.
+    pub source_mac: MacAddress,
+    /// The destination Ethernet address.
+    pub destination_mac: MacAddress,
+    /// Source addresses: a prefix. By default 198.18.0.0/16 (RFC 2544) or 2001:2:0:1::/64 (RFC 5180).
+    pub source: Option<Prefix>,
+    /// Destination addresses: a prefix, a list of them, or `{ routes: FILE }`, a file with a prefix at the start of
+    /// each line, taken in an order that the seed decides. Where they are of IPv6, so are the packets. By default
+    /// 198.19.0.0/16.
+    pub destination: Destination,
+    /// Source ports: a number or a range, `1024-65535`.
+    pub source_port: PortRange,
+    /// Destination ports: a number or a range.
+    pub destination_port: PortRange,
+    /// What chance starts from; by default it follows from the pipeline's seed and the port's name.
+    pub seed: Option<u64>,
+}
+
+impl Default for Params {
+    fn default() -> Self {
+        Self {
+            rate: None,
+            arrivals: Arrivals::Constant,
+            count: None,
+            queue: 4096,
+            size: None,
+            sessions: 4096,
+            skew: 0.0,
+            burst: 1,
+            transport: Transport::Udp,
+            vlans: Vec::new(),
+            source_mac: MacAddress([2, 0, 0, 0, 0, 1]),
+            destination_mac: MacAddress([2, 0, 0, 0, 0, 2]),
+            source: None,
+            destination: Destination::default(),
+            source_port: PortRange { first: 1024, last: 65535 },
+            destination_port: PortRange { first: 5000, last: 5000 },
+            seed: None,
+        }
+    }
+}
+
+/// How fast packets come.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(try_from = "String")]
+#[schemars(with = "String")]
+pub enum Rate {
+    /// Packets per second.
+    Packets(PacketRate),
+    /// Bits per second on the wire.
+    Bits(BitRate),
+}
+
+/// Text that is not a rate.
+#[derive(Debug, Error, PartialEq, Eq)]
+#[error("'{0}' is not a rate above 0: write a number and a unit, such as 5Mpps or 10Gbps (units: pps, kpps, Mpps, Gpps, bps, kbps, Mbps, Gbps, Tbps)")]
+pub struct RateError(String);
+
+impl TryFrom<String> for Rate {
+    type Error = RateError;
+
+    fn try_from(text: String) -> Result<Self, RateError> {
+        let rate = PacketRate::from_str(&text).map(Self::Packets).or_else(|_| BitRate::from_str(&text).map(Self::Bits));
+        rate.ok().filter(|rate| rate.per_second() > 0.0).ok_or_else(|| RateError(text.chars().take(40).collect()))
+    }
+}
+
+/// Bytes that a frame takes on an Ethernet cable besides its own: frame check sequence, preamble with start delimiter,
+/// gap (IEEE 802.3).
+const OVERHEAD: usize = 4 + 8 + 12;
+
+impl Rate {
+    fn per_second(self) -> f64 {
+        match self {
+            Self::Packets(rate) => rate.0,
+            Self::Bits(rate) => rate.0,
+        }
+    }
+
+    /// The time that a frame of `size` bytes takes, in seconds.
+    fn seconds(self, size: usize) -> f64 {
+        match self {
+            Self::Packets(rate) => 1.0 / rate.0,
+            Self::Bits(rate) => ((size + OVERHEAD) * 8) as f64 / rate.0,
+        }
+    }
+}
+
+/// Where packets go.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "expected a prefix such as 10.0.0.0/16, a list of prefixes, or { routes: FILE }")]
+pub enum Destination {
+    /// Into one prefix.
+    One(Prefix),
+    /// Into several.
+    List(Vec<Prefix>),
+    /// Into those of a file.
+    File(RoutesFile),
+}
+
+/// A file of routes.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RoutesFile {
+    /// Its name: a prefix at the start of each line.
+    pub routes: String,
+}
+
+impl Default for Destination {
+    fn default() -> Self {
+        Self::One("198.19.0.0/16".parse().expect("a prefix"))
+    }
+}
+
+/// Some port numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(try_from = "PortText")]
+#[schemars(with = "PortText")]
+pub struct PortRange {
+    first: u16,
+    last: u16,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "expected a port number, or a range such as 1024-65535")]
+enum PortText {
+    One(u16),
+    Range(String),
+}
+
+impl TryFrom<PortText> for PortRange {
+    type Error = String;
+
+    fn try_from(text: PortText) -> Result<Self, String> {
+        let text = match text {
+            PortText::One(port) => return Ok(Self { first: port, last: port }),
+            PortText::Range(text) => text,
+        };
+        let range = text.split_once('-').unwrap_or((&text, &text));
+        let (Ok(first), Ok(last)) = (range.0.trim().parse(), range.1.trim().parse()) else {
+            return Err(format!("'{text}' is not a range of ports: write 0 to 65535, or two of them with a hyphen, 1024-65535"));
+        };
+        if first > last {
+            return Err(format!("the range of ports {text} ends before it starts"));
+        }
+        Ok(Self { first, last })
+    }
+}
+
+impl PortRange {
+    /// The `n`-th, in a ring.
+    fn nth(self, n: usize) -> u16 {
+        self.first + (n % (usize::from(self.last - self.first) + 1)) as u16
+    }
+}
+
+/// The longest frame that can be asked for, in bytes: what the largest chunks hold.
+const LONGEST: usize = 9216;
+
+fn allowed<T: PartialOrd + std::fmt::Display>(path: &str, value: T, least: T, most: T) -> Result<(), SetupError> {
+    if value >= least && value <= most {
+        return Ok(());
+    }
+    Err(SetupError::at(path, format!("{value}: allowed are {least} to {most}")))
+}
+
+impl Params {
+    pub(super) fn build(self, setup: &mut Setup<'_>, counters: Arc<PortCounters>) -> Result<Generator, SetupError> {
+        allowed("queue", self.queue, 1, 1 << 20)?;
+        allowed("sessions", self.sessions, 1, 1 << 24)?;
+        allowed("burst", self.burst, 1, 1 << 16)?;
+        allowed("skew", self.skew, 0.0, 10.0)?;
+        allowed("vlans", self.vlans.len(), 0, 2)?;
+        self.vlans.iter().enumerate().try_for_each(|(n, vlan)| allowed(&format!("vlans[{n}]"), *vlan, 0, 4095))?;
+        if let Arrivals::OnOff { on, off } = self.arrivals {
+            // A day: far from where sums of instants could overflow.
+            let day = Nanos(86_400_000_000_000);
+            allowed("arrivals.on_off.on", on, Nanos(1), day)?;
+            allowed("arrivals.on_off.off", off, Nanos(0), day)?;
+        }
+        if self.rate.is_none() && self.arrivals != Arrivals::Constant {
+            return Err(SetupError::at("arrivals", "arrivals are spread over time only where there is a `rate`"));
+        }
+
+        let mut random = Random::new(self.seed.unwrap_or_else(|| setup.seed()));
+        let destinations = self.destinations(setup, &mut random)?;
+        let ipv6 = destinations.first().is_some_and(Prefix::is_ipv6);
+        if let Some(other) = destinations.iter().find(|prefix| prefix.is_ipv6() != ipv6) {
+            return Err(SetupError::at("destination", format!("{other} is of another IP version than {}", destinations[0])));
+        }
+        let default = if ipv6 { "2001:2:0:1::/64" } else { "198.18.0.0/16" };
+        let source = self.source.unwrap_or_else(|| default.parse().expect("a prefix"));
+        if source.is_ipv6() != ipv6 {
+            return Err(SetupError::at("source", format!("{source} is of another IP version than the destinations")));
+        }
+
+        let headers = Headers {
+            source_mac: self.source_mac,
+            destination_mac: self.destination_mac,
+            vlans: self.vlans,
+            ipv6,
+            transport: self.transport,
+        };
+        let shortest = headers.shortest();
+        let weighted = self.size.unwrap_or(Size::Fixed(shortest.max(60))).weighted();
+        allowed("size", weighted.len(), 1, MAX_BATCH).map_err(|_| SetupError::at("size", "a list of 1 to 256 sizes is needed"))?;
+        for entry in &weighted {
+            allowed("size", entry.size, shortest, LONGEST)?;
+        }
+        if weighted.iter().all(|entry| entry.weight == 0) {
+            return Err(SetupError::at("size", "every weight is 0: at least one must be above"));
+        }
+        let lengths: Vec<usize> = weighted.iter().map(|entry| entry.size).collect();
+        let weights: Vec<u16> = weighted.iter().map(|entry| entry.weight).collect();
+
+        let ports = |session| (self.source_port.nth(session), self.destination_port.nth(session));
+        let frames = Frames::new(&headers, &lengths, self.sessions, &[source], &destinations, ports);
+        let sizes = Sizes::new(&weights, &mut random);
+        let sessions = Sessions::new(self.sessions, self.burst, self.skew, &mut random);
+        let left = self.count.unwrap_or(u64::MAX);
+        let source = match self.rate {
+            None => Source::Closed { left, sizes, one_size: lengths.len() == 1 },
+            Some(rate) => {
+                let seconds: Vec<f64> = lengths.iter().map(|size| rate.seconds(*size)).collect();
+                // A packet in three hours: slower ones would leave the range that instants are exact in.
+                allowed("rate", seconds.iter().copied().fold(0.0, f64::max), 0.0, 1e4)
+                    .map_err(|_| SetupError::at("rate", "less than one packet in 10000 seconds: allowed are faster ones"))?;
+                let schedule = Schedule::new(self.arrivals, &seconds, sizes, left, setup.frequency(), random);
+                let times = [forebay_packet::Ticks::ZERO; MAX_BATCH];
+                let waiting = std::collections::VecDeque::with_capacity(self.queue + MAX_BATCH);
+                Source::Open(Box::new(Queue { schedule, waiting, room: self.queue, times }))
+            }
+        };
+        Ok(Generator { frames, sessions, source, sizes: Box::new([0; MAX_BATCH]), counters, failure: None })
+    }
+
+    fn destinations(&self, setup: &Setup<'_>, random: &mut Random) -> Result<Vec<Prefix>, SetupError> {
+        let list = match &self.destination {
+            Destination::One(prefix) => vec![*prefix],
+            Destination::List(list) => list.clone(),
+            Destination::File(file) => {
+                let path = setup.path(&file.routes);
+                let mut routes = read_routes(&path).map_err(|error| SetupError::at("destination.routes", error.to_string()))?;
+                random.shuffle(&mut routes);
+                routes
+            }
+        };
+        if list.is_empty() {
+            return Err(SetupError::at("destination", "no prefix at all: at least one is needed"));
+        }
+        Ok(list)
+    }
+}

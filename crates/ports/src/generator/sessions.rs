@@ -1,0 +1,58 @@
+//! The order in which sessions have their turn.
+
+use super::random::Random;
+
+/// Says whose turn it is, packet by packet.
+///
+/// Without skew sessions take turns in a ring. With skew the order is drawn in advance and repeated: an order of
+/// 65 536 entries or as many as there are sessions, whichever is more, 4 bytes each.
+pub(super) struct Sessions {
+    order: Vec<u32>,
+    count: usize,
+    burst: usize,
+    /// The entry of the order (without one: the session) whose turn it is.
+    turn: usize,
+    /// How many packets it still has.
+    left: usize,
+}
+
+/// The shortest order that is drawn.
+const SHORTEST: usize = 1 << 16;
+
+impl Sessions {
+    /// `count` sessions that take turns of `burst` packets each. With `skew` above 0 session `k` (from 0) has its turn
+    /// with a probability proportional to 1 / (k + 1) to the power of `skew` (Zipf).
+    pub(super) fn new(count: usize, burst: usize, skew: f64, random: &mut Random) -> Self {
+        let order = if skew > 0.0 { draw(count, skew, random) } else { Vec::new() };
+        Self { order, count, burst, turn: 0, left: burst }
+    }
+
+    /// The session that the next packet is of.
+    #[inline]
+    pub(super) fn next(&mut self) -> usize {
+        let turn = self.turn;
+        self.left -= 1;
+        if self.left == 0 {
+            self.left = self.burst;
+            let turns = if self.order.is_empty() { self.count } else { self.order.len() };
+            self.turn = if turn + 1 == turns { 0 } else { turn + 1 };
+        }
+        self.order.get(turn).map_or(turn, |session| *session as usize)
+    }
+}
+
+/// Draws an order from the Zipf distribution by inverting its cumulative distribution.
+fn draw(count: usize, skew: f64, random: &mut Random) -> Vec<u32> {
+    let mut total = 0.0;
+    let cumulative: Vec<f64> = (1..=count)
+        .map(|rank| {
+            total += (rank as f64).powf(-skew);
+            total
+        })
+        .collect();
+    let one = |_| {
+        let at = random.unit() * total;
+        cumulative.partition_point(|upto| *upto < at).min(count - 1) as u32
+    };
+    (0..count.max(SHORTEST)).map(one).collect()
+}
