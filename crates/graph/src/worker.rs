@@ -116,7 +116,12 @@ pub struct Worker<C: Clock, S: Scheduler> {
     batch: usize,
     /// Packets that a module may process in one turn, so that a turn stays short.
     budget: usize,
+    /// The clock when it was last read.
     now: Ticks,
+    /// When this turn began.
+    began: Ticks,
+    /// Whether packets have left in this turn.
+    departed: bool,
     turn: u32,
     was_busy: bool,
     accounting: bool,
@@ -136,17 +141,17 @@ enum Mode {
 impl<C: Clock, S: Scheduler> Worker<C, S> {
     /// One turn. Says when to call again.
     pub fn turn(&mut self) -> Next {
-        let start = self.clock.now();
-        let telemetry = Arc::clone(&self.telemetry);
-        let counters = &telemetry.worker;
+        // A turn in which packets left has read the clock at its end, which is this one's beginning.
+        let start = if self.departed { self.now } else { self.clock.now() };
+        let counters = &self.telemetry.worker;
         counters.turns.add(1);
         // The span since the last turn began belongs to the last turn.
-        let span = start.since(self.now).0;
+        let span = start.since(self.began).0;
         counters.all.add(span);
         if self.was_busy {
             counters.busy.add(span);
         }
-        self.now = start;
+        (self.began, self.now, self.departed) = (start, start, false);
         self.turn = self.turn.wrapping_add(1);
         self.scheduler.begin();
         let (received, ran) = if self.observer.is_some() {

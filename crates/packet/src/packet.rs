@@ -147,26 +147,19 @@ impl Packet {
         true
     }
 
-    /// Replaces the frame by the first `len` bytes of `line` and states its arrival: what a source of short frames does
-    /// for each of them. All 64 bytes are copied, because a copy of known length is two instructions; those beyond
-    /// `len` are of no frame. Gives the 64 bytes in the chunk, to be finished; `None`, and nothing changed, where
-    /// `len` is above 64 or the chunk cannot hold 64 bytes (every fresh packet's can).
+    /// The first 64 bytes of the room that the frame has, whatever its length: a source of short frames writes them
+    /// all, because a copy of known length is two instructions. `None` where the chunk has less room (a fresh
+    /// packet's never has).
     #[inline]
-    pub fn place(&mut self, line: &[u8; 64], len: usize, arrival: Ticks, clock: ArrivalClock) -> Option<&mut [u8; 64]> {
-        let meta = self.meta_mut();
-        if len > 64 || usize::from(meta.end) < usize::from(meta.data) + 64 {
+    pub fn first_line_mut(&mut self) -> Option<&mut [u8; 64]> {
+        let meta = self.meta();
+        let data = usize::from(meta.data);
+        if usize::from(meta.end) < data + 64 {
             return None;
         }
-        meta.len = len as u16;
-        meta.arrival = arrival;
-        meta.clock = clock;
-        let data = usize::from(meta.data);
-        self.forget_layers();
         // SAFETY: `data..data+64` lies before `end` and so in the chunk, whose bytes are initialised (invariant of
         // `from_chunk`); the metadata's own line ends before `data`, and `&mut self` makes it exclusive.
-        let place = unsafe { &mut *self.0.as_ptr().cast::<u8>().add(data).cast::<[u8; 64]>() };
-        *place = *line;
-        Some(place)
+        Some(unsafe { &mut *self.0.as_ptr().cast::<u8>().add(data).cast::<[u8; 64]>() })
     }
 
     /// The header of type `T` at `offset` bytes into the frame; `None` where the frame is too short.

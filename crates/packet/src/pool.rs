@@ -120,7 +120,7 @@ impl Pool {
     #[must_use]
     pub fn take(&self) -> Option<Packet> {
         let mut one = [MaybeUninit::uninit()];
-        let got = cache::with(&self.0, |cache| cache.fill(&mut one));
+        let got = cache::with(&self.0, |cache| cache.fill(&mut one, &self.0.fresh));
         if got == 0 {
             self.0.count_exhausted(1);
             return None;
@@ -134,9 +134,24 @@ impl Pool {
     /// those that the pool could not give are counted.
     #[inline]
     pub fn fill(&self, batch: &mut Batch, n: usize) -> usize {
+        self.fill_as(batch, n, &self.0.fresh)
+    }
+
+    /// The same with frames of `len` bytes (at most the [`frame_limit`](Self::frame_limit)) that arrived at `arrival`:
+    /// one write of the metadata instead of two. Their content is whatever was there.
+    #[inline]
+    pub fn fill_arrived(&self, batch: &mut Batch, n: usize, len: usize, arrival: Ticks, clock: ArrivalClock) -> usize {
+        let mut fresh = self.0.fresh;
+        fresh.len = len.min(usize::from(fresh.end - fresh.data)) as u16;
+        (fresh.arrival, fresh.clock) = (arrival, clock);
+        self.fill_as(batch, n, &fresh)
+    }
+
+    #[inline]
+    fn fill_as(&self, batch: &mut Batch, n: usize, fresh: &Metadata) -> usize {
         let wanted = n.min(batch.room());
         // SAFETY: `fill` initialises as many slots from the front as it says.
-        let got = unsafe { batch.extend(wanted, |slots| cache::with(&self.0, |cache| cache.fill(slots))) };
+        let got = unsafe { batch.extend(wanted, |slots| cache::with(&self.0, |cache| cache.fill(slots, fresh))) };
         if got < wanted {
             self.0.count_exhausted((wanted - got) as u64);
         }

@@ -24,16 +24,20 @@ use forebay_graph::{DeclarePort, Intake, Port, PortCounters, Ready, Setup, Setup
 use forebay_packet::{ArrivalClock, Batch, MAX_BATCH, Ticks};
 
 use arrivals::Schedule;
-use frames::Frames;
+use frames::{Frames, Lines};
 use sessions::Sessions;
 use sizes::Sizes;
 
 /// A source of packets made to order.
 pub struct Generator {
     frames: Frames,
+    /// The frames ready-made, where they are short and of one size.
+    lines: Option<Lines>,
     sessions: Sessions,
     source: Source,
     sizes: Box<[u8; MAX_BATCH]>,
+    /// The sessions of the batch being made.
+    turns: Box<[u32; MAX_BATCH]>,
     counters: Arc<PortCounters>,
     /// Why nothing can be sent.
     failure: Option<String>,
@@ -42,7 +46,7 @@ pub struct Generator {
 /// Where the next packet's instant and size come from.
 enum Source {
     /// As many as are asked for.
-    Closed { left: u64, sizes: Sizes, one_size: bool },
+    Closed { left: u64, sizes: Sizes },
     /// Those that have arrived.
     Open(Box<Queue>),
 }
@@ -118,13 +122,18 @@ impl Port for Generator {
         let (start, now) = (batch.len(), intake.now);
         let most = intake.most.min(batch.room());
         match &mut self.source {
-            Source::Closed { left, sizes, one_size } => {
+            Source::Closed { left, sizes } => {
                 let most = most.min(usize::try_from(*left).unwrap_or(usize::MAX));
-                let got = intake.pool.fill(batch, most);
-                if !*one_size {
+                let len = self.lines.as_ref().map_or(0, |lines| lines.len);
+                let got = intake.pool.fill_arrived(batch, most, len, now, ArrivalClock::Poll);
+                let (packets, turns) = (&mut batch[start..], &mut self.turns[..got]);
+                self.sessions.take(turns);
+                if let Some(lines) = &self.lines {
+                    lines.write(packets, turns);
+                } else {
                     self.sizes.iter_mut().take(got).for_each(|size| *size = sizes.next());
+                    self.frames.write(packets, turns, &self.sizes[..], |_| (now, ArrivalClock::Poll));
                 }
-                self.frames.write(&mut batch[start..], &mut self.sessions, &self.sizes[..], |_| (now, ArrivalClock::Poll));
                 *left -= got as u64;
                 if *left == 0 { Ready::Never } else { Ready::Now }
             }
@@ -133,13 +142,24 @@ impl Port for Generator {
                 if dropped > 0 {
                     self.counters.dropped.add(dropped);
                 }
-                let got = if wanted > 0 { intake.pool.fill(batch, wanted) } else { 0 };
+                let len = self.lines.as_ref().map_or(0, |lines| lines.len);
+                let got = intake.pool.fill_arrived(batch, wanted, len, now, ArrivalClock::Intended);
                 if got < wanted {
                     queue.put_back(got, wanted, &self.sizes);
                 }
                 let times = &queue.times;
                 let at = |index: usize| (times.get(index).copied().unwrap_or(now), ArrivalClock::Intended);
-                self.frames.write(&mut batch[start..], &mut self.sessions, &self.sizes[..], at);
+                let (packets, turns) = (&mut batch[start..], &mut self.turns[..got]);
+                self.sessions.take(turns);
+                if let Some(lines) = &self.lines {
+                    for (index, packet) in packets.iter_mut().enumerate() {
+                        let (instant, clock) = at(index);
+                        packet.set_arrival(instant, clock);
+                    }
+                    lines.write(packets, turns);
+                } else {
+                    self.frames.write(packets, turns, &self.sizes[..], at);
+                }
                 match queue.schedule.peek() {
                     _ if !queue.waiting.is_empty() => Ready::Now,
                     Ticks::NEVER => Ready::Never,

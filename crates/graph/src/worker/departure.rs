@@ -17,6 +17,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             return;
         }
         let now = self.clock.now();
+        (self.now, self.departed) = (now, true);
         if self.accounting {
             self.account(batch, now, 1);
         }

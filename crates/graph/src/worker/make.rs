@@ -149,6 +149,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             batch: plan.batch,
             budget: plan.batch * (plan.ports.len() + 1),
             now: clock.now(),
+            began: clock.now(),
+            departed: false,
             turn: 0,
             was_busy: false,
             accounting: true,

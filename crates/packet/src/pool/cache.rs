@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering;
 use super::registry::{self, MAX_POOLS};
 use super::{Chunk, Inner, Order};
 use crate::Packet;
+use crate::metadata::Metadata;
 
 /// The most chunks that a thread keeps of one pool.
 const MOST: usize = 512;
@@ -74,10 +75,11 @@ impl Cache {
         }
     }
 
-    /// Fills `slots` from the front with fresh packets; how many there were.
+    /// Fills `slots` from the front with packets of metadata `fresh`, which is of a frame inside this pool's chunks;
+    /// how many there were.
     #[inline]
-    pub(super) fn fill(&mut self, slots: &mut [MaybeUninit<Packet>]) -> usize {
-        let (mut filled, fresh) = (0, self.pool.fresh);
+    pub(super) fn fill(&mut self, slots: &mut [MaybeUninit<Packet>], fresh: &Metadata) -> usize {
+        let (mut filled, fresh) = (0, *fresh);
         while filled < slots.len() {
             let free = &mut slots[filled..];
             let chunks = self.take(free.len().min(self.slots.len()));
@@ -86,7 +88,7 @@ impl Cache {
             }
             for (slot, chunk) in free.iter_mut().zip(chunks) {
                 // SAFETY: a chunk that came from the backing or a cache is live and nobody else's; its metadata is
-                // initialised here, and `fresh` was made from a checked layout.
+                // initialised here, and `fresh` lies within the pool's checked layout.
                 slot.write(unsafe {
                     chunk.as_metadata().write(fresh);
                     Packet::from_chunk(chunk.as_metadata())

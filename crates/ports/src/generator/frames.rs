@@ -13,7 +13,6 @@ use forebay_packet::wire::ipv4;
 use forebay_packet::{ArrivalClock, Packet, Ticks};
 
 use super::address::{Prefix, spread};
-use super::sessions::Sessions;
 
 /// Which transport header frames have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, schemars::JsonSchema)]
@@ -119,8 +118,6 @@ struct Patch<const N: usize> {
 /// A ready-made frame.
 struct Ready {
     bytes: Vec<u8>,
-    /// Its first 64 bytes, as far as it has them.
-    line: [u8; 64],
 }
 
 /// Frames whose sessions differ in `N` bytes from `at` on, and in the checksum at `sum_at`.
@@ -142,10 +139,7 @@ impl<const N: usize> Shaped<N> {
     fn new(headers: &Headers, sizes: &[usize], at: usize, sessions: Vec<Patch<N>>) -> Self {
         let ready = |size: &usize| {
             let bytes = headers.frame(*size);
-            let mut line = [0; 64];
-            let first = bytes.len().min(64);
-            line[..first].copy_from_slice(&bytes[..first]);
-            Ready { bytes, line }
+            Ready { bytes }
         };
         Self { at: headers.network() + at, sum_at: headers.sum_at(), sizes: sizes.iter().map(ready).collect(), sessions }
     }
@@ -166,21 +160,51 @@ impl<const N: usize> Shaped<N> {
     fn write(
         &self,
         packets: &mut [Packet],
-        sessions: &mut Sessions,
+        sessions: &[u32],
         size: impl Fn(usize) -> usize,
         at: impl Fn(usize) -> (Ticks, ArrivalClock),
     ) {
-        for (index, packet) in packets.iter_mut().enumerate() {
-            let (Some(ready), Some(patch)) = (self.sizes.get(size(index)), self.sessions.get(sessions.next())) else { continue };
+        for (index, (packet, session)) in packets.iter_mut().zip(sessions).enumerate() {
+            let Some((ready, patch)) = self.sizes.get(size(index)).zip(self.sessions.get(*session as usize)) else { continue };
             let (arrival, clock) = at(index);
-            if ready.bytes.len() <= 64 {
-                // Always there: a fresh packet can hold 64 bytes.
-                if let Some(line) = packet.place(&ready.line, ready.bytes.len(), arrival, clock) {
-                    self.patch(line, patch);
-                }
-            } else if packet.write(&ready.bytes) {
+            if packet.write(&ready.bytes) {
                 self.patch(packet.data_mut(), patch);
                 packet.set_arrival(arrival, clock);
+            }
+        }
+    }
+
+    /// Each session's frame ready-made, where all are of one size that a cache line holds.
+    fn lines(&self) -> Option<Lines> {
+        let [ready] = &self.sizes[..] else { return None };
+        let len = ready.bytes.len();
+        let mut line = [0; 64];
+        line.get_mut(..len)?.copy_from_slice(&ready.bytes);
+        let of = |patch: &Patch<N>| {
+            let mut line = line;
+            self.patch(&mut line[..len], patch);
+            line
+        };
+        Some(Lines { len, lines: self.sessions.iter().map(of).collect() })
+    }
+}
+
+/// Short frames of one size, ready-made for each session: copying a cache line takes fewer stores than putting a
+/// session's fields into a frame.
+pub(super) struct Lines {
+    /// The frames' length.
+    pub(super) len: usize,
+    lines: Vec<[u8; 64]>,
+}
+
+impl Lines {
+    /// Writes each packet's bytes; length and arrival have been written with its metadata.
+    #[inline]
+    pub(super) fn write(&self, packets: &mut [Packet], sessions: &[u32]) {
+        for (packet, session) in packets.iter_mut().zip(sessions) {
+            // Both are always there: sessions are counted alike, and a fresh packet has room for 64 bytes.
+            if let (Some(room), Some(line)) = (packet.first_line_mut(), self.lines.get(*session as usize)) {
+                *room = *line;
             }
         }
     }
@@ -247,20 +271,27 @@ impl Frames {
         }
     }
 
+    /// Each session's frame ready-made, where all are of one size that a cache line holds.
+    pub(super) fn lines(&self) -> Option<Lines> {
+        match self {
+            Self::V4(shaped) => shaped.lines(),
+            Self::V6(shaped) => shaped.lines(),
+        }
+    }
+
     /// Writes a frame into each packet: of the size whose number `sizes` holds, at the instant that `at` says.
     #[inline]
     pub(super) fn write(
         &self,
         packets: &mut [Packet],
-        sessions: &mut Sessions,
+        sessions: &[u32],
         sizes: &[u8],
         at: impl Fn(usize) -> (Ticks, ArrivalClock),
     ) {
+        let size = |index: usize| sizes.get(index).map_or(0, |size| usize::from(*size));
         match self {
-            // The case that benchmarks stand on: everything but the session is known before the loop.
-            Self::V4(shaped) if shaped.sizes.len() == 1 => shaped.write(packets, sessions, |_| 0, at),
-            Self::V4(shaped) => shaped.write(packets, sessions, |index| sizes.get(index).map_or(0, |size| usize::from(*size)), at),
-            Self::V6(shaped) => shaped.write(packets, sessions, |index| sizes.get(index).map_or(0, |size| usize::from(*size)), at),
+            Self::V4(shaped) => shaped.write(packets, sessions, size, at),
+            Self::V6(shaped) => shaped.write(packets, sessions, size, at),
         }
     }
 }

@@ -281,7 +281,7 @@ impl Params {
         let sessions = Sessions::new(self.sessions, self.burst, self.skew, &mut random);
         let left = self.count.unwrap_or(u64::MAX);
         let source = match self.rate {
-            None => Source::Closed { left, sizes, one_size: lengths.len() == 1 },
+            None => Source::Closed { left, sizes },
             Some(rate) => {
                 let seconds: Vec<f64> = lengths.iter().map(|size| rate.seconds(*size)).collect();
                 // A packet in three hours: slower ones would leave the range that instants are exact in.
@@ -293,7 +293,8 @@ impl Params {
                 Source::Open(Box::new(Queue { schedule, waiting, room: self.queue, times }))
             }
         };
-        Ok(Generator { frames, sessions, source, sizes: Box::new([0; MAX_BATCH]), counters, failure: None })
+        let (sizes, turns) = (Box::new([0; MAX_BATCH]), Box::new([0; MAX_BATCH]));
+        Ok(Generator { lines: frames.lines(), frames, sessions, source, sizes, turns, counters, failure: None })
     }
 
     fn destinations(&self, setup: &Setup<'_>, random: &mut Random) -> Result<Vec<Prefix>, SetupError> {

@@ -27,9 +27,25 @@ impl Sessions {
         Self { order, count, burst, turn: 0, left: burst }
     }
 
-    /// The session that the next packet is of.
+    /// The sessions that the next packets are of, one for each of `out`.
     #[inline]
-    pub(super) fn next(&mut self) -> usize {
+    pub(super) fn take(&mut self, out: &mut [u32]) {
+        if self.burst > 1 || !self.order.is_empty() {
+            return out.iter_mut().for_each(|session| *session = self.next());
+        }
+        // In a ring, packet by packet: runs of numbers that follow each other.
+        let mut rest = out;
+        while !rest.is_empty() {
+            let (run, after) = rest.split_at_mut(rest.len().min(self.count - self.turn));
+            for (session, turn) in run.iter_mut().zip(self.turn as u32..) {
+                *session = turn;
+            }
+            self.turn = if self.turn + run.len() == self.count { 0 } else { self.turn + run.len() };
+            rest = after;
+        }
+    }
+
+    fn next(&mut self) -> u32 {
         let turn = self.turn;
         self.left -= 1;
         if self.left == 0 {
@@ -37,7 +53,7 @@ impl Sessions {
             let turns = if self.order.is_empty() { self.count } else { self.order.len() };
             self.turn = if turn + 1 == turns { 0 } else { turn + 1 };
         }
-        self.order.get(turn).map_or(turn, |session| *session as usize)
+        self.order.get(turn).copied().unwrap_or(turn as u32)
     }
 }
 
