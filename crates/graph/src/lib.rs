@@ -4,6 +4,7 @@
 
 mod action;
 mod context;
+pub mod drive;
 pub mod effect;
 mod flow;
 mod function;

@@ -1,0 +1,86 @@
+//! Calls a worker's turns: by polling on a core, or in simulated time.
+//!
+//! Only what is here waits, and only here a worker's thread meets the rest of the process: a stop flag and a queue of
+//! actions, looked at now and then.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use forebay_measure::{Clock, Simulated, Tsc};
+use forebay_packet::Ticks;
+use rtrb::Consumer;
+
+use crate::action::Action;
+use crate::scheduler::Scheduler;
+use crate::worker::{ActionError, Next, Worker};
+
+/// Between how many turns the stop flag, the time limit and the actions are looked at.
+const LOOK_EVERY: u32 = 64;
+
+/// Why a worker's run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// The stop flag was set.
+    Stopped,
+    /// The time was up.
+    TimeUp,
+    /// Every source is used up and nothing waits.
+    Finished,
+}
+
+/// What the rest of the process may say to a running worker.
+pub struct Mailbox<'a> {
+    /// Set to make the run end.
+    pub stop: &'a AtomicBool,
+    /// The instant at which the run ends; `None`: never by itself.
+    pub until: Option<Ticks>,
+    /// Changes to be applied between turns.
+    pub actions: Consumer<Action>,
+}
+
+/// Runs a worker on the calling thread, which is its own, without ever sleeping. Actions that the worker refuses go to
+/// `refused`.
+pub fn poll<S: Scheduler>(
+    worker: &mut Worker<Tsc, S>,
+    mailbox: &mut Mailbox<'_>,
+    mut refused: impl FnMut(&Action, ActionError),
+) -> Ended {
+    loop {
+        for _ in 0..LOOK_EVERY {
+            match worker.turn() {
+                Next::Now => {}
+                Next::Never => return Ended::Finished,
+                // An instant that is some time away leaves room for looking around.
+                Next::At(_) | Next::OnInput(..) => {
+                    std::hint::spin_loop();
+                    break;
+                }
+            }
+        }
+        if mailbox.stop.load(Ordering::Relaxed) {
+            return Ended::Stopped;
+        }
+        if mailbox.until.is_some_and(|until| worker.clock().now() >= until) {
+            return Ended::TimeUp;
+        }
+        while let Ok(action) = mailbox.actions.pop() {
+            if let Err(error) = worker.apply(&action) {
+                refused(&action, error);
+            }
+        }
+    }
+}
+
+/// Runs a worker in simulated time until `until`, moving its clock on over the times in which nothing happens. With
+/// the same plan, seed and costs every run is the same.
+pub fn simulate<S: Scheduler>(worker: &mut Worker<Simulated, S>, until: Ticks) -> Ended {
+    while worker.clock().now() < until {
+        match worker.turn() {
+            // A turn takes time even if nothing in it does, or a saturating source would stop the clock.
+            Next::Now => worker.clock().spend(Ticks(1)),
+            Next::At(instant) | Next::OnInput(_, Some(instant)) => worker.clock().advance_to(instant.min(until)),
+            // No input comes from outside in simulated time.
+            Next::OnInput(_, None) | Next::Never => return Ended::Finished,
+        }
+    }
+    Ended::TimeUp
+}
