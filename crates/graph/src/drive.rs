@@ -16,6 +16,10 @@ use crate::worker::{ActionError, Next, Worker};
 /// Between how many turns the stop flag, the time limit and the actions are looked at.
 const LOOK_EVERY: u32 = 64;
 
+/// What a simulated turn takes by itself, about as much as an empty one does for real: a turn takes time even if no
+/// call in it does, or a saturating source would stop the clock.
+const TURN: Ticks = Ticks(64);
+
 /// Why a worker's run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
@@ -75,8 +79,7 @@ pub fn poll<S: Scheduler>(
 pub fn simulate<S: Scheduler>(worker: &mut Worker<Simulated, S>, until: Ticks) -> Ended {
     while worker.clock().now() < until {
         match worker.turn() {
-            // A turn takes time even if nothing in it does, or a saturating source would stop the clock.
-            Next::Now => worker.clock().spend(Ticks(1)),
+            Next::Now => worker.clock().spend(TURN),
             Next::At(instant) | Next::OnInput(_, Some(instant)) => worker.clock().advance_to(instant.min(until)),
             // No input comes from outside in simulated time.
             Next::OnInput(_, None) | Next::Never => return Ended::Finished,

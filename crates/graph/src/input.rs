@@ -120,11 +120,6 @@ impl Input {
         self.filling.len() + self.complete.iter().map(|batch| batch.len()).sum::<usize>()
     }
 
-    /// Since when the oldest packet of an incomplete batch has waited; nothing waits: `None`.
-    pub(crate) fn oldest(&self) -> Option<Ticks> {
-        (!self.filling.is_empty()).then_some(self.since)
-    }
-
     /// When the incomplete batch must be released, where there is one with a trigger.
     #[inline]
     pub(crate) fn due(&self) -> Option<Ticks> {

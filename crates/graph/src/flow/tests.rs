@@ -1,0 +1,106 @@
+//! Flows of small graphs, told apart by walking packets through the tables.
+
+use super::*;
+use crate::plan::Target::{Drop, Module, Port};
+
+/// Walks a packet through gates to where it leaves; its flow.
+fn walk(shape: &Shape<'_>, table: &FlowTable, port: usize, gates: &[usize]) -> Option<u32> {
+    let mut word = table.entry[port];
+    let mut target = shape.ports[port].1?;
+    let mut gates = gates.iter();
+    loop {
+        match target {
+            Drop => return None,
+            Port(_) => return Some(table.flow[word as usize]),
+            Module(module) => {
+                let all = &shape.modules[module].1;
+                let gate = if all.len() > 1 { *gates.next()? } else { 0 };
+                if all.len() > 1 {
+                    word = table.next[word as usize] + gate as u32;
+                }
+                target = all[gate].1;
+            }
+        }
+    }
+}
+
+fn flow(name: &str, path: &[(usize, Option<usize>)]) -> FlowPlan {
+    let path = path.iter().map(|&(module, gate)| Step { module, gate }).collect();
+    FlowPlan { name: name.into(), path, slo: None, percentile: 99.0 }
+}
+
+/// Two splits with a merge between them: in -> a -> (b, c) -> d -> (out, out, drop).
+fn diamond() -> Shape<'static> {
+    Shape {
+        modules: vec![
+            ("a", vec![("x", Module(1)), ("y", Module(2))]),
+            ("b", vec![("0", Module(3))]),
+            ("c", vec![("0", Module(3))]),
+            ("d", vec![("0", Port(1)), ("1", Port(1)), ("2", Drop)]),
+        ],
+        ports: vec![("in", Some(Module(0))), ("out", None)],
+    }
+}
+
+#[test]
+fn without_declarations_every_path_is_a_flow() {
+    let shape = diamond();
+    let (table, flows) = build(&shape, &[]).expect("a small graph");
+    let mut names: Vec<_> = flows.iter().map(|flow| flow.name.as_str()).collect();
+    names.sort_unstable();
+    let expected = ["x", "y"].map(|a| ["0", "1"].map(|d| format!("in > a[{a}] > d[{d}] > out"))).concat();
+    assert_eq!(names, expected);
+    for (a, x) in ["x", "y"].iter().enumerate() {
+        for d in 0..2 {
+            let flow = walk(&shape, &table, 0, &[a, d]).expect("it leaves") as usize;
+            assert_eq!(flows[flow].name, format!("in > a[{x}] > d[{d}] > out"));
+        }
+    }
+}
+
+#[test]
+fn declared_flows_are_found_and_the_rest_is_other() {
+    let shape = diamond();
+    let declared = [flow("first", &[(0, Some(0)), (3, Some(1))]), flow("second", &[(2, None)])];
+    let (table, flows) = build(&shape, &declared).expect("a small graph");
+    assert_eq!(flows.iter().map(|flow| flow.name.as_str()).collect::<Vec<_>>(), ["first", "second", "other"]);
+    let found: Vec<_> = [[0, 0], [0, 1], [1, 0], [1, 1]].iter().map(|gates| walk(&shape, &table, 0, gates)).collect();
+    assert_eq!(found, [Some(2), Some(0), Some(1), Some(1)]);
+    assert_eq!(modules_of(&shape, &declared[0]), [0, 1, 3]);
+    assert_eq!(modules_of(&shape, &declared[1]), [0, 2, 3]);
+}
+
+#[test]
+fn paths_that_are_alike_share_words_so_that_chains_of_diamonds_stay_small() {
+    let mut modules = Vec::new();
+    for at in 0..40 {
+        let next = if at == 39 { Port(1) } else { Module(3 * (at + 1)) };
+        modules.push(("split", vec![("0", Module(3 * at + 1)), ("1", Module(3 * at + 2))]));
+        modules.push(("left", vec![("0", next)]));
+        modules.push(("right", vec![("0", next)]));
+    }
+    let shape = Shape { modules, ports: vec![("in", Some(Module(0))), ("out", None)] };
+    let declared = [flow("all left", &[(1, None), (118, None)])];
+    let (table, _) = build(&shape, &declared).expect("few words although 2^40 paths");
+    assert!(table.next.len() < 1_000, "{} words", table.next.len());
+    assert_eq!(walk(&shape, &table, 0, &[0; 40]), Some(0));
+    assert_eq!(walk(&shape, &table, 0, &[1; 40]), Some(1));
+    assert_eq!(build(&shape, &[]).err(), Some(FlowError::TooManyPaths), "each path a flow of its own cannot be");
+}
+
+#[test]
+fn a_flow_that_no_path_fits_is_refused() {
+    let declared = [flow("fine", &[(0, None)]), flow("backwards", &[(3, None), (0, None)])];
+    assert_eq!(build(&diamond(), &declared).err(), Some(FlowError::NoPath { flow: 1 }));
+    let dropped = [flow("dropped", &[(3, Some(2))])];
+    assert_eq!(build(&diamond(), &dropped).err(), Some(FlowError::NoPath { flow: 0 }), "a flow leaves by a port");
+}
+
+#[test]
+fn two_ports_have_words_of_their_own() {
+    let mut shape = diamond();
+    shape.ports.push(("in2", Some(Module(1))));
+    let (table, flows) = build(&shape, &[]).expect("a small graph");
+    let flow = walk(&shape, &table, 2, &[1]).expect("it leaves") as usize;
+    assert_eq!(flows[flow].name, "in2 > d[1] > out");
+}

@@ -1,0 +1,205 @@
+//! Whole workers on random graphs, in simulated time: nothing lost, nothing reordered, the same every time.
+
+use std::sync::{Arc, Mutex};
+
+use forebay_measure::{Frequency, Nanos, Simulated};
+use forebay_packet::{ArrivalClock, Packet, PoolOptions};
+use proptest::prelude::*;
+
+use super::*;
+use crate::plan::{FlowPlan, Module, Plan, PortPlan, Step, Target};
+use crate::port::{OpenPort, PortCounters};
+use crate::shelf::Key;
+use crate::{Context, Gate, Reason, RunToCompletion};
+
+mod cases;
+mod graphs;
+
+/// Gives packets numbered in their first eight bytes (session, then number), a given count at a time and tick.
+struct Source {
+    sessions: u32,
+    left: u32,
+    sent: u32,
+    every: u64,
+    burst: usize,
+}
+
+impl Port for Source {
+    fn receive(&mut self, batch: &mut Batch, intake: &Intake<'_>) -> Ready {
+        let wanted = self.burst.min(intake.most).min(self.left as usize);
+        let got = intake.pool.fill_arrived(batch, wanted, 60, intake.now, ArrivalClock::Poll);
+        for packet in batch.iter_mut() {
+            // A scattered but repeatable order of sessions.
+            let session = self.sent.wrapping_mul(0x9e37_79b9) % self.sessions;
+            packet.data_mut()[..4].copy_from_slice(&session.to_be_bytes());
+            packet.data_mut()[4..8].copy_from_slice(&self.sent.to_be_bytes());
+            self.sent += 1;
+        }
+        self.left -= got as u32;
+        match (self.left, self.every) {
+            (0, _) => Ready::Never,
+            (_, 0) => Ready::Now,
+            (_, every) => Ready::At(intake.now + Ticks(every)),
+        }
+    }
+
+    fn send(&mut self, _: &mut Batch, _: Ticks) {}
+}
+
+/// What left: session, number, and when.
+type Log = Arc<Mutex<Vec<(u32, u32, u64)>>>;
+
+/// Keeps a log of what leaves; takes all but every `refuse`-th packet (0: takes all).
+struct Drain {
+    log: Log,
+    refuse: u32,
+    seen: u32,
+}
+
+impl Port for Drain {
+    fn receive(&mut self, _: &mut Batch, _: &Intake<'_>) -> Ready {
+        Ready::Never
+    }
+
+    fn send(&mut self, batch: &mut Batch, now: Ticks) {
+        let mut log = self.log.lock().expect("no test thread has died");
+        let mut refused = Batch::with_capacity(batch.len().max(1));
+        batch.drain_each(|_, packet| {
+            self.seen += 1;
+            if self.refuse > 0 && self.seen.is_multiple_of(self.refuse) {
+                refused.push(packet).expect("as many at the most");
+            } else {
+                let (session, number) = stamp(&packet);
+                log.push((session, number, now.0));
+            }
+        });
+        batch.append(&mut refused);
+    }
+}
+
+fn stamp(packet: &Packet) -> (u32, u32) {
+    let word = |at: usize| packet.data().get(at..at + 4).map_or(0, |word| u32::from_be_bytes(word.try_into().expect("four")));
+    (word(0), word(4))
+}
+
+/// What a test module does with a packet, by its session.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    /// Passes all.
+    Pass,
+    /// Spreads sessions over its gates.
+    Split,
+    /// Drops every 7th session, consumes every 11th.
+    End,
+    /// Holds every packet for so many ticks.
+    Delay(u64),
+    /// Sends an empty companion after each packet of every 5th session.
+    Create,
+    /// Puts every 13th session on a gate that it does not have.
+    Stray,
+}
+
+struct Behaviour {
+    kind: Kind,
+    gates: u16,
+    held: Vec<(Ticks, Key)>,
+}
+
+impl Function for Behaviour {
+    fn process(&mut self, batch: &mut Batch, context: &mut Context<'_>) {
+        for index in 0..batch.len() {
+            let (session, _) = stamp(&batch[index]);
+            match self.kind {
+                Kind::Pass => {}
+                Kind::Split => context.each()[index] = Gate::out((session.wrapping_mul(0x85eb_ca6b) >> 16) as u16 % self.gates),
+                Kind::End if session.is_multiple_of(7) => context.put(index, Gate::drop(0)),
+                Kind::End if session.is_multiple_of(11) => context.put(index, Gate::consume(0)),
+                Kind::Stray if session.is_multiple_of(13) => context.put(index, Gate::out(self.gates)),
+                Kind::End | Kind::Stray => {}
+                Kind::Delay(ticks) => {
+                    let due = context.now() + Ticks(ticks);
+                    self.held.push((due, context.hold(index)));
+                    context.wake_at(due);
+                }
+                Kind::Create if session.is_multiple_of(5) => {
+                    context.create(0, Gate::FIRST, &batch[index]);
+                }
+                Kind::Create => {}
+            }
+        }
+    }
+
+    fn wake(&mut self, context: &mut Context<'_>) {
+        let due = self.held.iter().take_while(|(due, _)| *due <= context.now()).count();
+        for (_, key) in self.held.drain(..due) {
+            assert!(context.release(key, Gate::FIRST), "what was held is there");
+            assert!(!context.release(key, Gate::FIRST), "and is released once");
+        }
+        if let Some((next, _)) = self.held.first() {
+            context.wake_at(*next);
+        }
+    }
+}
+
+const DROPS: &[Reason] = &[Reason { name: "seventh", help: "Every seventh session." }];
+const CONSUMES: &[Reason] = &[Reason { name: "eleventh", help: "Every eleventh session." }];
+const CREATES: &[Reason] = &[Reason { name: "companion", help: "After each packet of every fifth session." }];
+
+fn module(name: &str, kind: Kind, targets: Vec<Target>, trigger: usize) -> Module {
+    let gates = targets.len() as u16;
+    Module {
+        name: name.to_owned(),
+        kind: "test",
+        function: Box::new(Behaviour { kind, gates, held: Vec::new() }),
+        gates: targets.into_iter().enumerate().map(|(gate, target)| (gate.to_string(), target)).collect(),
+        drops: DROPS,
+        creates: CREATES,
+        consumes: CONSUMES,
+        counters: Vec::new(),
+        trigger,
+        hold: None,
+    }
+}
+
+fn open(port: Box<dyn Port>, receives: bool) -> OpenPort {
+    OpenPort { port, counters: Arc::new(PortCounters::default()), receives, sends: !receives }
+}
+
+/// A plan with one source and one drain, which is port 1.
+fn plan(source: Source, drain: Drain, modules: Vec<Module>, chunks: usize) -> Plan {
+    let entry = if modules.is_empty() { Target::Port(1) } else { Target::Module(0) };
+    Plan {
+        name: "test".to_owned(),
+        batch: 32,
+        pool: PoolOptions { chunks, frame: 64, headroom: 0, ..PoolOptions::default() },
+        modules,
+        ports: vec![
+            PortPlan { name: "in".to_owned(), kind: "source", open: open(Box::new(source), true), entry: Some(entry) },
+            PortPlan { name: "out".to_owned(), kind: "drain", open: open(Box::new(drain), false), entry: None },
+        ],
+        flows: Vec::new(),
+    }
+}
+
+fn source(count: u32) -> Source {
+    Source { sessions: 64, left: count, sent: 0, every: 0, burst: 32 }
+}
+
+fn drain(log: &Log) -> Drain {
+    Drain { log: Arc::clone(log), refuse: 0, seen: 0 }
+}
+
+/// Ticks of a nanosecond.
+fn worker(plan: Plan, costs: Vec<Cost>) -> Worker<Simulated, RunToCompletion> {
+    Worker::new(plan, Simulated::new(Frequency::new(1e9)), costs).expect("a sound plan")
+}
+
+/// Packets of each session, in the order in which they left, must be in the order in which they came.
+fn in_order(log: &Log) {
+    let mut last = std::collections::HashMap::new();
+    for &(session, number, _) in log.lock().expect("no test thread has died").iter() {
+        if let Some(before) = last.insert(session, number) {
+            assert!(before < number, "session {session}: {number} after {before}");
+        }
+    }
+}

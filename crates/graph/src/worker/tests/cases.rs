@@ -1,0 +1,185 @@
+//! What a worker does, case by case.
+
+use super::*;
+
+#[test]
+fn packets_pass_and_are_counted_by_module_size_and_flow() {
+    let log = Log::default();
+    let modules = vec![
+        module("split", Kind::Split, vec![Target::Module(1), Target::Module(2)], 0),
+        module("left", Kind::Pass, vec![Target::Port(1)], 0),
+        module("right", Kind::Pass, vec![Target::Port(1)], 0),
+    ];
+    let mut worker = worker(plan(source(320), drain(&log), modules, 256), vec![]);
+    while worker.turn() != Next::Never {}
+    let telemetry = worker.telemetry();
+    assert_eq!(telemetry.counters[0].packets.get(), 320);
+    assert_eq!(telemetry.counters[0].batches(), 10);
+    assert_eq!(telemetry.counters[0].sizes[5].get(), 10, "ten batches of 32");
+    let branches = telemetry.counters[1].packets.get() + telemetry.counters[2].packets.get();
+    assert_eq!(branches, 320);
+    let flows: Vec<_> = telemetry.flows.iter().map(|flow| (flow.plan.name.as_str(), flow.delay.read().samples())).collect();
+    assert_eq!(flows.len(), 2);
+    assert!(flows.contains(&("in > split[0] > out", telemetry.counters[1].packets.get())), "{flows:?}");
+    assert_eq!(log.lock().expect("alive").len(), 320);
+    assert_eq!(worker.census(), Census { entered: 320, left: 320, ..Census::default() });
+    in_order(&log);
+}
+
+#[test]
+fn branches_that_meet_merge_before_the_next_module() {
+    let log = Log::default();
+    let modules = vec![
+        module("split", Kind::Split, vec![Target::Module(1), Target::Module(2)], 0),
+        module("left", Kind::Pass, vec![Target::Module(3)], 0),
+        module("right", Kind::Pass, vec![Target::Module(3)], 0),
+        module("join", Kind::Pass, vec![Target::Port(1)], 0),
+    ];
+    let mut worker = worker(plan(source(32), drain(&log), modules, 64), vec![]);
+    worker.turn();
+    assert_eq!(worker.telemetry().counters[3].sizes[5].get(), 1, "one batch of 32, not two halves");
+}
+
+#[test]
+fn a_trigger_gives_batches_of_exactly_that_many() {
+    let log = Log::default();
+    let modules = vec![
+        module("split", Kind::Split, vec![Target::Module(1), Target::Module(2)], 0),
+        module("left", Kind::Pass, vec![Target::Port(1)], 8),
+        module("right", Kind::Pass, vec![Target::Port(1)], 8),
+    ];
+    let mut worker = worker(plan(source(3_200), drain(&log), modules, 256), vec![]);
+    for _ in 0..100 {
+        worker.turn();
+    }
+    let telemetry = worker.telemetry();
+    for module in [1, 2] {
+        let counters = &telemetry.counters[module];
+        assert_eq!(counters.packets.get(), 8 * counters.sizes[3].get(), "{counters:?}");
+        assert!(counters.packets.get() > 1_000);
+    }
+    let queued = worker.census().queued;
+    assert!(queued < 16, "less than a trigger's worth in each, not {queued}");
+}
+
+#[test]
+fn the_tail_of_a_flow_that_stops_leaves_within_the_hold_limit() {
+    let log = Log::default();
+    let modules = vec![module("wait", Kind::Pass, vec![Target::Port(1)], 32)];
+    let mut plan = plan(source(5), drain(&log), modules, 64);
+    plan.modules[0].hold = Some(Nanos(5_000));
+    let mut worker = worker(plan, vec![]);
+    assert_eq!(crate::drive::simulate(&mut worker, Ticks(1_000_000)), crate::drive::Ended::Finished);
+    let log = log.lock().expect("alive");
+    assert_eq!(log.len(), 5);
+    assert!(log.iter().all(|&(_, _, at)| (5_000..5_100).contains(&at)), "{log:?}");
+}
+
+#[test]
+fn hold_limits_that_are_not_stated_share_half_the_objective() {
+    let slo = |path: Vec<usize>, slo| FlowPlan {
+        name: format!("{path:?}"),
+        path: path.into_iter().map(|module| Step { module, gate: None }).collect(),
+        slo: Some(Nanos(slo)),
+        percentile: 99.0,
+    };
+    let modules = vec![
+        module("split", Kind::Split, vec![Target::Module(1), Target::Module(3), Target::Module(4)], 0),
+        module("a", Kind::Pass, vec![Target::Module(2)], 8),
+        module("b", Kind::Pass, vec![Target::Port(1)], 8),
+        module("c", Kind::Pass, vec![Target::Port(1)], 8),
+        module("d", Kind::Pass, vec![Target::Port(1)], 8),
+    ];
+    let mut plan = plan(source(1), drain(&Log::default()), modules, 64);
+    plan.flows = vec![slo(vec![1, 2], 400_000), slo(vec![3], 100_000)];
+    let mut worker = worker(plan, vec![]);
+    let holds = |worker: &Worker<_, _>| worker.telemetry().counters.iter().map(|c| c.hold.get()).collect::<Vec<_>>();
+    assert_eq!(holds(&worker), [0, 100_000, 100_000, 50_000, 1_000_000]);
+    worker.apply(&Action::SetTrigger { module: 2, trigger: 0 }).expect("a module");
+    assert_eq!(holds(&worker), [0, 200_000, 0, 50_000, 1_000_000], "one buffer fewer on that path");
+    worker.apply(&Action::SetHold { module: 1, hold: Nanos(7) }).expect("a module");
+    assert_eq!(holds(&worker)[1], 7);
+}
+
+#[test]
+fn an_action_that_makes_no_sense_is_refused_and_changes_nothing() {
+    let modules = vec![module("a", Kind::Pass, vec![Target::Port(1)], 4)];
+    let mut worker = worker(plan(source(1), drain(&Log::default()), modules, 64), vec![]);
+    let trigger = worker.apply(&Action::SetTrigger { module: 0, trigger: 33 });
+    assert_eq!(trigger, Err(ActionError::Trigger { trigger: 33, batch: 32 }));
+    let module = worker.apply(&Action::SetHold { module: 9, hold: Nanos(1) });
+    assert_eq!(module, Err(ActionError::Module { module: 9, modules: 1 }));
+    assert_eq!(worker.telemetry().counters[0].trigger.get(), 4);
+}
+
+#[test]
+fn a_gate_that_leads_backwards_is_refused() {
+    let modules = vec![module("a", Kind::Pass, vec![Target::Port(1)], 0), module("b", Kind::Pass, vec![Target::Module(0)], 0)];
+    let made = Worker::<_, RunToCompletion>::new(
+        plan(source(1), drain(&Log::default()), modules, 64),
+        Simulated::new(Frequency::new(1e9)),
+        vec![],
+    );
+    let error = made.err().expect("refused").to_string();
+    assert!(error.contains("gate '0' of module 'b'"), "{error}");
+}
+
+#[test]
+fn what_a_port_refuses_is_dropped_counted_and_no_sample_of_any_flow() {
+    let log = Log::default();
+    let drain = Drain { refuse: 3, ..drain(&log) };
+    let mut worker = worker(plan(source(300), drain, vec![], 64), vec![]);
+    while worker.turn() != Next::Never {}
+    let telemetry = worker.telemetry();
+    assert_eq!(telemetry.ports[1].refused.get(), 100);
+    assert_eq!(telemetry.flows[0].delay.read().samples(), 200);
+    assert_eq!(worker.census(), Census { entered: 300, left: 200, dropped: 100, ..Census::default() });
+}
+
+#[test]
+fn an_exhausted_pool_is_counted_and_survived() {
+    let log = Log::default();
+    // Forty chunks, all of which wait for triggers that they cannot reach until they are held no longer.
+    let targets = (1..=8).map(Target::Module).collect();
+    let mut modules = vec![module("split", Kind::Split, targets, 0)];
+    modules.extend((1..=8).map(|n| module(&format!("m{n}"), Kind::Pass, vec![Target::Port(1)], 32)));
+    let mut worker = worker(plan(source(2_000), drain(&log), modules, 40), vec![]);
+    crate::drive::simulate(&mut worker, Ticks(10_000_000_000));
+    assert_eq!(worker.census(), Census { entered: 2_000, left: 2_000, ..Census::default() });
+    assert!(worker.telemetry().worker.exhausted.get() > 0);
+    in_order(&log);
+}
+
+#[test]
+fn winding_up_leaves_nothing_behind() {
+    let log = Log::default();
+    let modules = vec![
+        module("split", Kind::Split, vec![Target::Module(1), Target::Module(2)], 0),
+        module("wait", Kind::Pass, vec![Target::Port(1)], 32),
+        module("hold", Kind::Delay(1_000_000), vec![Target::Port(1)], 0),
+    ];
+    let mut worker = worker(plan(source(1_000), drain(&log), modules, 256), vec![]);
+    for _ in 0..3 {
+        worker.turn();
+    }
+    let before = worker.census();
+    assert!(before.queued > 0 && before.held > 0, "{before:?}");
+    worker.wind_up().expect("these ports have no troubles");
+    let after = worker.census();
+    assert_eq!((after.queued, after.held, after.missing()), (0, 0, 0), "{after:?}");
+    assert_eq!(worker.telemetry().worker.wound_up.get(), before.held);
+}
+
+#[test]
+fn delay_counts_from_arrival_and_says_by_which_percentile_it_was_over() {
+    let log = Log::default();
+    let modules = vec![module("slow", Kind::Pass, vec![Target::Port(1)], 0)];
+    let mut plan = plan(Source { every: 10_000, burst: 4, ..source(400) }, drain(&log), modules, 64);
+    plan.flows = vec![FlowPlan { name: "all".into(), path: vec![Step { module: 0, gate: None }], slo: Some(Nanos(500)), percentile: 99.0 }];
+    let mut worker = worker(plan, vec![Cost { per_batch: 600, per_packet: 10 }]);
+    crate::drive::simulate(&mut worker, Ticks(10_000_000));
+    let told = &worker.telemetry().flows[0];
+    let delay = told.delay.read();
+    assert_eq!((delay.samples(), delay.max(), told.violations.get()), (400, Some(640), 400));
+    assert!((delay.mean().expect("samples") - 640.0).abs() < 1e-9);
+}

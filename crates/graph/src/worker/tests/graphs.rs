@@ -1,0 +1,110 @@
+//! Random graphs under random changes: the invariant after every turn, and order within sessions.
+
+use super::*;
+
+#[derive(Clone, Debug)]
+struct Graph {
+    /// By module: kind, and how far ahead each gate leads (past the last module: to the port).
+    modules: Vec<(Kind, Vec<usize>, usize)>,
+    packets: u32,
+    burst: usize,
+    every: u64,
+    refuse: u32,
+    chunks: usize,
+    /// After which turn which module's trigger is set to what.
+    changes: Vec<(usize, usize, usize)>,
+}
+
+fn kinds(may_reorder: bool) -> impl Strategy<Value = Kind> {
+    let delay = if may_reorder { 0..5_000u64 } else { 1_000..1_001 };
+    prop_oneof![
+        3 => Just(Kind::Pass),
+        3 => Just(Kind::Split),
+        2 => Just(Kind::End),
+        1 => delay.prop_map(Kind::Delay),
+        1 => Just(Kind::Create),
+        1 => Just(Kind::Stray),
+    ]
+}
+
+fn graphs() -> impl Strategy<Value = Graph> {
+    let trigger = prop_oneof![3 => Just(0usize), 1 => 1..=32usize];
+    let module = (kinds(false), proptest::collection::vec(1..4usize, 1..5), trigger);
+    let traffic = (1..2_000u32, 1..=32usize, prop_oneof![Just(0u64), 1..3_000u64], 0..5u32);
+    let changes = proptest::collection::vec((0..80usize, 0..12usize, 0..=32usize), 0..12);
+    (proptest::collection::vec(module, 1..12), traffic, 40..600usize, changes).prop_map(
+        |(modules, (packets, burst, every, refuse), chunks, changes)| Graph { modules, packets, burst, every, refuse, chunks, changes },
+    )
+}
+
+impl Graph {
+    fn plan(&self, log: &Log) -> Plan {
+        let target = |at: usize, ahead: usize| match at + ahead {
+            next if next < self.modules.len() => Target::Module(next),
+            next if next == self.modules.len() + 2 => Target::Drop,
+            _ => Target::Port(1),
+        };
+        let modules = self.modules.iter().enumerate().map(|(at, (kind, ahead, trigger))| {
+            // Only splits have several gates.
+            let gates = if matches!(kind, Kind::Split) { &ahead[..] } else { &ahead[..1] };
+            module(&format!("m{at}"), *kind, gates.iter().map(|ahead| target(at, *ahead)).collect(), *trigger)
+        });
+        let source = Source { every: self.every, burst: self.burst, ..source(self.packets) };
+        let drain = Drain { refuse: self.refuse, ..drain(log) };
+        let mut plan = plan(source, drain, modules.collect(), self.chunks);
+        plan.modules.iter_mut().for_each(|module| module.hold = Some(Nanos(20_000)));
+        plan
+    }
+
+    /// Runs it to the end; what left, in order.
+    fn run(&self) -> Vec<(u32, u32, u64)> {
+        let log = Log::default();
+        let costs = (0..self.modules.len() as u64).map(|at| Cost { per_batch: 100 * (at % 3), per_packet: at % 7 });
+        let mut worker = worker(self.plan(&log), costs.collect());
+        let mut turns = 0;
+        loop {
+            let next = worker.turn();
+            let census = worker.census();
+            assert_eq!(census.missing(), 0, "after turn {turns}: {census:?}");
+            match next {
+                Next::Now => worker.clock().spend(Ticks(64)),
+                Next::At(instant) | Next::OnInput(_, Some(instant)) => worker.clock().advance_to(instant),
+                Next::OnInput(_, None) | Next::Never => break,
+            }
+            for &(_, module, trigger) in self.changes.iter().filter(|(when, ..)| *when == turns) {
+                let _ = worker.apply(&Action::SetTrigger { module, trigger });
+                assert_eq!(worker.census().missing(), 0, "setting a trigger loses nothing");
+            }
+            turns += 1;
+            assert!(turns < 200_000, "it comes to an end");
+        }
+        worker.wind_up().expect("no troubles");
+        let census = worker.census();
+        assert_eq!((census.missing(), census.queued, census.held), (0, 0, 0), "{census:?}");
+        assert_eq!(census.entered, u64::from(self.packets));
+        in_order_by_original(&log);
+        drop(worker);
+        Arc::try_unwrap(log).expect("the worker is gone").into_inner().expect("alive")
+    }
+}
+
+/// Created packets carry no stamp (session and number 0); all others must be in order within their session.
+fn in_order_by_original(log: &Log) {
+    let only: Vec<_> = log.lock().expect("alive").iter().copied().filter(|(session, number, _)| (*session, *number) != (0, 0)).collect();
+    in_order(&Arc::new(Mutex::new(only)));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nothing_is_lost_or_reordered_whatever_the_graph_and_the_changes(graph in graphs()) {
+        let log = graph.run();
+        prop_assert!(log.len() <= graph.packets as usize * 4096);
+    }
+
+    #[test]
+    fn simulated_time_is_the_same_every_time(graph in graphs()) {
+        prop_assert_eq!(graph.run(), graph.run());
+    }
+}
