@@ -1,0 +1,72 @@
+//! Ticks per packet of whole pipelines: `make bench`. Writes `target/bench.json`.
+//!
+//! One pinned core, shipped configuration, in memory. Cases take turns, run after run, so that a noisy stretch of the
+//! machine meets all of them. A run's figure is the median of its windows; a case's, the median of its runs.
+
+mod cases;
+mod measurement;
+
+use std::process::{Command, ExitCode};
+
+use forebay_measure::machine::{Cpu, allowed_cores, pin_to};
+use serde_json::json;
+
+use measurement::Case;
+
+/// Runs of each case, unless said otherwise.
+const RUNS: usize = 9;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let value = |name: &str| arguments.iter().position(|word| word == name).and_then(|at| arguments.get(at + 1));
+    let runs = value("--runs").and_then(|runs| runs.parse().ok()).unwrap_or(RUNS);
+    let only: Option<Vec<&str>> = value("--only").map(|names| names.split(',').collect());
+    let json_only = arguments.iter().any(|word| word == "--json");
+    if let Some(core) = allowed_cores().last() {
+        if let Err(error) = pin_to(*core) {
+            eprintln!("cannot bind to core {core}: {error}");
+        }
+    }
+    let mut cases = match cases::all(only.as_deref()) {
+        Ok(cases) => cases,
+        Err(error) => {
+            eprintln!("{error}");
+            return ExitCode::from(2);
+        }
+    };
+    for run in 0..runs {
+        if !json_only {
+            eprint!("\rrun {} of {runs} ", run + 1);
+        }
+        cases.iter_mut().for_each(Case::run);
+    }
+    let results = cases::results(&cases);
+    let cpu = Cpu::this();
+    let document = json!({ "schema": 1, "cpu": cpu, "commit": commit(), "results": results });
+    if json_only {
+        println!("{document}");
+        return ExitCode::SUCCESS;
+    }
+    eprintln!("\r{}, time-stamp counter {} GHz, {runs} runs", cpu.model, cpu.tsc_ghz);
+    println!("{:<22} {:>8} {:>8} {:>8}  ticks per packet: median, least, most", "case", "median", "least", "most");
+    for result in &results {
+        println!("{:<22} {:>8.2} {:>8.2} {:>8.2}", result.name, result.ticks_per_packet, result.min, result.max);
+    }
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/bench.json");
+    match std::fs::write(file, format!("{document:#}\n")) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{file}: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// The commit that is checked out; `n/a` outside a checkout. A changed work tree says so.
+fn commit() -> String {
+    let git = |arguments: &[&str]| Command::new("git").args(arguments).output().ok().filter(|output| output.status.success());
+    let Some(hash) = git(&["rev-parse", "--short=12", "HEAD"]) else { return "n/a".to_owned() };
+    let changed = git(&["status", "--porcelain"]).is_none_or(|output| !output.stdout.is_empty());
+    let hash = String::from_utf8_lossy(&hash.stdout).trim().to_owned();
+    if changed { format!("{hash}+changes") } else { hash }
+}

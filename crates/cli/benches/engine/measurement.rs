@@ -1,0 +1,149 @@
+//! One case: a pipeline, run for a while, timed by windows.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use forebay_graph::{Intake, Plan, Port, Ready, RunToCompletion, Worker};
+use forebay_measure::{Clock, Tsc};
+use forebay_packet::{Batch, Ticks};
+use serde::Serialize;
+
+/// Packets of a window.
+const WINDOW: usize = 100_000;
+/// Windows of a run.
+const WINDOWS: usize = 11;
+
+/// A pipeline to be timed.
+pub struct Case {
+    pub name: &'static str,
+    worker: Worker<Tsc, RunToCompletion>,
+    batch: usize,
+    /// Ticks that the generator has taken, and packets it has made, in metered windows.
+    meter: Arc<Meter>,
+    /// By run: ticks per packet of everything.
+    pub total: Vec<f64>,
+    /// By run: the generator's share of them.
+    pub generator: Vec<f64>,
+}
+
+/// What a metered generator has taken.
+#[derive(Default)]
+struct Meter {
+    on: AtomicU64,
+    ticks: AtomicU64,
+    calls: AtomicU64,
+    packets: AtomicU64,
+}
+
+/// A generator whose calls are timed while the meter is on.
+struct Metered {
+    port: Box<dyn Port>,
+    meter: Arc<Meter>,
+}
+
+impl Port for Metered {
+    fn receive(&mut self, batch: &mut Batch, intake: &Intake<'_>) -> Ready {
+        if self.meter.on.load(Ordering::Relaxed) == 0 {
+            return self.port.receive(batch, intake);
+        }
+        let start = Tsc.now();
+        let ready = self.port.receive(batch, intake);
+        self.meter.ticks.fetch_add(Tsc.now().since(start).0, Ordering::Relaxed);
+        self.meter.calls.fetch_add(1, Ordering::Relaxed);
+        self.meter.packets.fetch_add(batch.len() as u64, Ordering::Relaxed);
+        ready
+    }
+
+    fn send(&mut self, batch: &mut Batch, now: Ticks) {
+        self.port.send(batch, now);
+    }
+}
+
+impl Case {
+    /// A case of `plan`, whose first port is its source.
+    pub fn new(name: &'static str, mut plan: Plan, accounting: bool) -> Result<Self, forebay_graph::MakeError> {
+        let meter = Arc::new(Meter::default());
+        let batch = plan.batch;
+        if let Some(first) = plan.ports.first_mut() {
+            let nothing: Box<dyn Port> = Box::new(Nothing);
+            let port = std::mem::replace(&mut first.open.port, nothing);
+            first.open.port = Box::new(Metered { port, meter: Arc::clone(&meter) });
+        }
+        let mut worker = Worker::new(plan, Tsc, Vec::new())?;
+        worker.set_accounting(accounting);
+        Ok(Self { name, worker, batch, meter, total: Vec::new(), generator: Vec::new() })
+    }
+
+    /// One run: windows without the meter for the total, then some with it for the generator's share.
+    pub fn run(&mut self) {
+        self.window();
+        let windows: Vec<f64> = (0..WINDOWS).map(|_| self.window()).collect();
+        self.total.push(median(windows));
+        self.meter.on.store(1, Ordering::Relaxed);
+        let metered: Vec<f64> = (0..WINDOWS).map(|_| self.metered_window()).collect();
+        self.meter.on.store(0, Ordering::Relaxed);
+        self.generator.push(median(metered));
+    }
+
+    fn window(&mut self) -> f64 {
+        let turns = WINDOW / self.batch;
+        let start = Tsc.now();
+        for _ in 0..turns {
+            self.worker.turn();
+        }
+        Tsc.now().since(start).0 as f64 / (turns * self.batch) as f64
+    }
+
+    fn metered_window(&mut self) -> f64 {
+        let take = |counter: &AtomicU64| counter.swap(0, Ordering::Relaxed) as f64;
+        self.window();
+        let (ticks, calls, packets) = (take(&self.meter.ticks), take(&self.meter.calls), take(&self.meter.packets));
+        if packets == 0.0 { 0.0 } else { (ticks - calls * read_cost()).max(0.0) / packets }
+    }
+
+    /// Packets unaccounted for: a benchmark of an engine that loses packets is worth nothing.
+    pub fn missing(&mut self) -> i128 {
+        self.worker.census().missing()
+    }
+}
+
+/// What reading the clock adds to a span between two readings.
+fn read_cost() -> f64 {
+    median((0..64).map(|_| { let first = Tsc.now(); Tsc.now().since(first).0 as f64 }).collect())
+}
+
+/// What stands where a port was taken out.
+struct Nothing;
+
+impl Port for Nothing {
+    fn receive(&mut self, _: &mut Batch, _: &Intake<'_>) -> Ready {
+        Ready::Never
+    }
+
+    fn send(&mut self, _: &mut Batch, _: Ticks) {}
+}
+
+/// A case's figures.
+#[derive(Serialize)]
+pub struct Figure {
+    pub name: String,
+    pub ticks_per_packet: f64,
+    pub min: f64,
+    pub max: f64,
+    pub runs: usize,
+}
+
+impl Figure {
+    /// The median, least and most of one value a run.
+    pub fn of(name: &str, values: Vec<f64>) -> Self {
+        let rounded = |value: f64| (value * 1e3).round() / 1e3;
+        let (min, max) = values.iter().fold((f64::MAX, f64::MIN), |(min, max), value| (min.min(*value), max.max(*value)));
+        let runs = values.len();
+        Self { name: name.to_owned(), ticks_per_packet: rounded(median(values)), min: rounded(min), max: rounded(max), runs }
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
