@@ -86,7 +86,9 @@ impl Batch {
             ptr::copy_nonoverlapping(from.slots.as_ptr(), self.slots.as_mut_ptr().add(self.len), moved);
             self.len += moved;
             from.len -= moved;
-            ptr::copy(from.slots.as_ptr().add(moved), from.slots.as_mut_ptr(), from.len);
+            // Both places from one pointer: borrowing the slots a second time would end the first borrow's right.
+            let slots = from.slots.as_mut_ptr();
+            ptr::copy(slots.add(moved), slots, from.len);
         }
         moved
     }

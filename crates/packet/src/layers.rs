@@ -6,7 +6,7 @@
 use zerocopy::FromBytes;
 
 use crate::Packet;
-use crate::wire::ethernet::{Ethernet, EtherType, VlanTag};
+use crate::wire::ethernet::{EtherType, Ethernet, VlanTag};
 use crate::wire::ipv4::Ipv4;
 use crate::wire::ipv6::{self, Ipv6};
 
@@ -99,18 +99,23 @@ impl Packet {
         };
         let meta = self.meta_mut();
         // 1 is "looked for and not there": no offset into a chunk can be 1.
-        (meta.protocol, meta.transport) = found.map_or((0, 1), |(protocol, offset)| (protocol, meta.data + offset as u16));
+        (meta.protocol, meta.transport) =
+            found.map_or((0, 1), |(protocol, offset)| (protocol, meta.data + offset as u16));
     }
 }
 
 fn locate_network(frame: &[u8]) -> (u8, usize) {
-    let Ok((ethernet, mut rest)) = Ethernet::ref_from_prefix(frame) else { return (OTHER, 0) };
+    let Ok((ethernet, mut rest)) = Ethernet::ref_from_prefix(frame) else {
+        return (OTHER, 0);
+    };
     let mut ether_type = ethernet.ether_type.get();
     for _ in 0..TAGS {
         if !EtherType::is_vlan(ether_type) {
             break;
         }
-        let Ok((tag, after)) = VlanTag::ref_from_prefix(rest) else { return (OTHER, 0) };
+        let Ok((tag, after)) = VlanTag::ref_from_prefix(rest) else {
+            return (OTHER, 0);
+        };
         (ether_type, rest) = (tag.ether_type.get(), after);
     }
     let version = rest.first().map_or(0, |byte| byte >> 4);
@@ -127,3 +132,6 @@ fn locate_above_ipv4(frame: &[u8], start: usize) -> Option<(u8, usize)> {
     let above = start + header.header_len()?;
     (header.fragment_offset() == 0 && above <= frame.len()).then_some((header.protocol, above))
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,6 +10,8 @@ mod metadata;
 mod packet;
 pub mod pool;
 mod session;
+#[cfg(test)]
+mod testing;
 mod ticks;
 pub mod wire;
 

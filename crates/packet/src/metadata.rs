@@ -55,7 +55,10 @@ pub(crate) struct Metadata {
     pub words: [u32; WORDS],
     /// One past the last byte of the chunk that data may use.
     pub end: u16,
-    pub pool: u16,
+    /// Which pool the chunk is of.
+    pub pool: u8,
+    /// Where packet memory begins, in [`LINE`]s: headroom ends here.
+    pub start: u8,
     pub clock: ArrivalClock,
     /// 0, or which of the traced packets this is.
     pub mark: u8,
@@ -65,4 +68,7 @@ pub(crate) struct Metadata {
     pub protocol: u8,
 }
 
-const _: () = assert!(size_of::<Metadata>() == 64, "one cache line");
+/// A cache line, in bytes.
+pub(crate) const LINE: usize = 64;
+
+const _: () = assert!(size_of::<Metadata>() == LINE, "one cache line");

@@ -5,8 +5,9 @@ use std::{fmt, slice};
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::metadata::Metadata;
+use crate::metadata::{LINE, Metadata};
 use crate::pool::{Chunk, cache};
+use crate::wire::ipv6::Ipv6;
 use crate::{ArrivalClock, Ticks, Word};
 
 /// A frame in a chunk, with its metadata. Dropping it gives the chunk back to the pool it came from.
@@ -27,7 +28,7 @@ impl Packet {
     ///
     /// # Safety
     /// The caller hands over sole ownership of a live chunk whose metadata is initialised: `data..data+len` and
-    /// `data..end` lie inside the chunk, all its bytes are initialised, and `pool` names the pool it belongs to.
+    /// `start..end` lie inside the chunk, whose bytes are initialised, and `pool` names the pool it belongs to.
     #[inline]
     pub(crate) unsafe fn from_chunk(chunk: NonNull<Metadata>) -> Self {
         Self(chunk)
@@ -77,7 +78,8 @@ impl Packet {
     #[inline]
     #[must_use]
     pub fn headroom(&self) -> usize {
-        usize::from(self.meta().data) - size_of::<Metadata>()
+        let meta = self.meta();
+        usize::from(meta.data) - usize::from(meta.start) * LINE
     }
 
     /// How many bytes can be put after the frame.
@@ -128,11 +130,19 @@ impl Packet {
         Some(&mut self.data_mut()[old..])
     }
 
-    /// Cuts the frame to `n` bytes; one that is shorter stays as it is.
+    /// Cuts the frame to `n` bytes; one that is shorter stays as it is. Layers that the cut may have touched are
+    /// looked for again.
     #[inline]
     pub fn truncate(&mut self, n: usize) {
-        let len = self.len().min(n);
-        self.meta_mut().len = len as u16;
+        if n >= self.len() {
+            return;
+        }
+        let meta = self.meta_mut();
+        meta.len = n as u16;
+        let end = usize::from(meta.data) + n;
+        if end < usize::from(meta.network) + size_of::<Ipv6>() || end < usize::from(meta.transport) {
+            self.forget_layers();
+        }
     }
 
     /// Replaces the frame by `bytes`; `false`, and nothing changed, where the chunk cannot hold them.
@@ -172,7 +182,10 @@ impl Packet {
     /// The same, to be changed.
     #[inline]
     #[must_use]
-    pub fn view_mut<T: FromBytes + IntoBytes + KnownLayout + Immutable + Unaligned>(&mut self, offset: usize) -> Option<&mut T> {
+    pub fn view_mut<T: FromBytes + IntoBytes + KnownLayout + Immutable + Unaligned>(
+        &mut self,
+        offset: usize,
+    ) -> Option<&mut T> {
         T::mut_from_prefix(self.data_mut().get_mut(offset..)?).ok().map(|(header, _)| header)
     }
 
@@ -245,11 +258,14 @@ impl Packet {
         }
         let from = *other.meta();
         let to = self.meta_mut();
-        let (data, len, end, pool) = (to.data, to.len, to.end, to.pool);
-        // A layer's offset is from the chunk's start; the two frames may start at different places.
-        let moved = |offset: u16| if offset == 0 { 0 } else { offset - from.data + data };
+        let Metadata { data, len, start, end, pool, .. } = *to;
+        // A layer's offset is from the chunk's start; the two frames may start at different places. What is before
+        // the frame is no offset but "not known yet" or "not there".
+        let moved = |offset: u16| {
+            if offset < from.data { offset } else { offset - from.data + data }
+        };
         let (network, transport) = (moved(from.network), moved(from.transport));
-        *to = Metadata { data, len, end, pool, network, transport, ..from };
+        *to = Metadata { data, len, start, end, pool, network, transport, ..from };
         true
     }
 }
@@ -264,7 +280,11 @@ impl Drop for Packet {
 
 impl fmt::Debug for Packet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Packet").field("len", &self.len()).field("flow", &self.flow()).field("pool", &self.meta().pool).finish()
+        f.debug_struct("Packet")
+            .field("len", &self.len())
+            .field("flow", &self.flow())
+            .field("pool", &self.meta().pool)
+            .finish()
     }
 }
 

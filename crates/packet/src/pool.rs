@@ -5,7 +5,8 @@
 //! the metadata in the room its own chunks have, so that such a port copies nothing and nothing above knows.
 //!
 //! A pool's memory lives until its handle is dropped *and* its last chunk has come home, so a packet may outlive
-//! the handle. Chunks resting in another thread's cache come home when that thread ends.
+//! the handle. Chunks resting in another thread's cache come home when that thread ends, or first touches another
+//! pool after the handle was dropped.
 
 pub(crate) mod cache;
 mod layout;
@@ -21,7 +22,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use thiserror::Error;
 
-use crate::metadata::Metadata;
+use crate::metadata::{LINE, Metadata};
 use crate::{ArrivalClock, Batch, Packet, Ticks};
 
 /// Why a pool cannot be made.
@@ -33,6 +34,9 @@ pub enum PoolError {
     /// A pool needs chunks.
     #[error("a pool of {0} chunks: allowed are 1 to 16777216")]
     Chunks(usize),
+    /// Frames longer than a native chunk is meant for.
+    #[error("a pool for frames of {0} bytes: allowed are 64 to 9216")]
+    Frame(usize),
     /// As many pools exist as the process can tell apart.
     #[error("no pool can be added: {0} exist already, which is as many as there can be")]
     TooMany(usize),
@@ -50,13 +54,15 @@ pub enum PoolError {
 pub struct Pool(Arc<Inner>);
 
 pub(crate) struct Inner {
-    id: u16,
+    id: u8,
     backing: Box<dyn Backing>,
     capacity: usize,
     fresh: Metadata,
     order: Order,
     /// Chunks taken from the backing: in packets or in caches.
     out: AtomicUsize,
+    /// Threads that have a cache of this pool.
+    caches: AtomicUsize,
     closed: AtomicBool,
     /// Packets asked for that could not be had.
     exhausted: AtomicU64,
@@ -97,6 +103,7 @@ impl Pool {
             words: [0; crate::WORDS],
             end: layout.end as u16,
             pool,
+            start: (layout.data / LINE) as u8,
             clock: ArrivalClock::Poll,
             mark: 0,
             kind: 0,
@@ -109,6 +116,7 @@ impl Pool {
             fresh: fresh_of(id),
             order,
             out: AtomicUsize::new(0),
+            caches: AtomicUsize::new(0),
             closed: AtomicBool::new(false),
             exhausted: AtomicU64::new(0),
         };
@@ -232,10 +240,13 @@ impl Inner {
         self.release_if_home();
     }
 
-    /// Lets go of a closed pool whose chunks are all home.
+    /// Lets go of a closed pool whose chunks are all home and of which no thread has a cache: an empty cache that is
+    /// left would be taken for that of the next pool with this number. Once the pool is closed, `out` never rises
+    /// from 0, and no cache is made then; so of all that can be last, the last one sees the others done.
     fn release_if_home(&self) {
-        if self.closed.load(Ordering::SeqCst) && self.out.load(Ordering::SeqCst) == 0 {
-            registry::remove(self.id);
+        let home = || self.out.load(Ordering::SeqCst) == 0 && self.caches.load(Ordering::SeqCst) == 0;
+        if self.closed.load(Ordering::SeqCst) && home() {
+            registry::remove(self);
         }
     }
 }

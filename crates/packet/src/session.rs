@@ -27,7 +27,9 @@ impl SessionKey {
         let side = |address: &[u8; 16], port: u16| {
             let (high, low) = address.split_at(8);
             let word = |half: &[u8]| half.iter().fold(0u64, |word, byte| word << 8 | u64::from(*byte));
-            mix(mix(word(high)) ^ word(low) ^ u64::from(port).rotate_left(32))
+            // The port is spread over the whole word (by the golden ratio's bits, Knuth 6.4): merely put beside the
+            // address, it would cancel out against an interface identifier counted in the same bits.
+            mix(mix(word(high)) ^ word(low) ^ u64::from(port).wrapping_mul(0x9e37_79b9_7f4a_7c15))
         };
         // A sum forgets which side was which; mixing each side first keeps sides that differ little apart.
         let both = side(&self.source, self.source_port).wrapping_add(side(&self.destination, self.destination_port));
@@ -45,7 +47,8 @@ fn mix(mut x: u64) -> u64 {
 impl Packet {
     /// The packet's 5-tuple; for a frame that is not IP its MAC addresses stand in.
     pub fn session_key(&mut self) -> SessionKey {
-        let mut key = SessionKey { source: [0; 16], destination: [0; 16], source_port: 0, destination_port: 0, protocol: 0 };
+        let mut key =
+            SessionKey { source: [0; 16], destination: [0; 16], source_port: 0, destination_port: 0, protocol: 0 };
         let (network, offset) = self.network();
         match network {
             Network::Ipv4 => {
@@ -69,8 +72,12 @@ impl Packet {
                 return key;
             }
         }
-        if let Some((protocol, source, destination)) = self.ports() {
-            (key.protocol, key.source_port, key.destination_port) = (protocol, source, destination);
+        // Behind IPv6 extension headers the upper layer's protocol is the session's.
+        if let Some((protocol, _)) = self.transport() {
+            key.protocol = protocol;
+        }
+        if let Some((_, source, destination)) = self.ports() {
+            (key.source_port, key.destination_port) = (source, destination);
         }
         key
     }
@@ -96,3 +103,6 @@ impl Packet {
         self.meta().session
     }
 }
+
+#[cfg(test)]
+mod tests;

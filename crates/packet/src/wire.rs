@@ -10,3 +10,6 @@ pub mod ipv4;
 pub mod ipv6;
 pub mod tcp;
 pub mod udp;
+
+#[cfg(test)]
+mod tests;

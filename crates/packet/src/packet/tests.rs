@@ -1,0 +1,255 @@
+//! Edits of a packet against plain bytes, over chunks of the native layout and of a driver's.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::*;
+use crate::pool::{Order, Pool, PoolOptions};
+use crate::testing::cases;
+use crate::testing::driver_memory::DriverMemory;
+
+const FRAME: usize = 96;
+
+#[derive(Clone, Debug)]
+enum Edit {
+    Prepend(usize),
+    Strip(usize),
+    Append(usize),
+    Truncate(usize),
+    Write(Vec<u8>),
+    Poke(usize, u8),
+    FirstLine(u8),
+    CopyFromOther,
+    SwapWithOther,
+    SetWord(usize, u32),
+    SetFlow(u32),
+    SetArrival(u64, bool),
+    SetMark(u8),
+}
+
+fn edit() -> impl Strategy<Value = Edit> {
+    // Beyond what fits, and near the 16 bits in which lengths are kept.
+    let n = || prop_oneof![8 => 0usize..40, 2 => 0usize..200, 1 => 65_500usize..65_600, 1 => Just(usize::MAX)];
+    prop_oneof![
+        4 => n().prop_map(Edit::Prepend),
+        4 => n().prop_map(Edit::Strip),
+        4 => n().prop_map(Edit::Append),
+        2 => n().prop_map(Edit::Truncate),
+        2 => vec(any::<u8>(), 0..220).prop_map(Edit::Write),
+        4 => (any::<usize>(), any::<u8>()).prop_map(|(at, byte)| Edit::Poke(at, byte)),
+        2 => any::<u8>().prop_map(Edit::FirstLine),
+        2 => Just(Edit::CopyFromOther),
+        2 => Just(Edit::SwapWithOther),
+        1 => (0..crate::WORDS, any::<u32>()).prop_map(|(word, value)| Edit::SetWord(word, value)),
+        1 => any::<u32>().prop_map(Edit::SetFlow),
+        1 => (any::<u64>(), any::<bool>()).prop_map(|(at, kernel)| Edit::SetArrival(at, kernel)),
+        1 => any::<u8>().prop_map(Edit::SetMark),
+    ]
+}
+
+/// All of a chunk's packet memory, where in it the frame is, and the metadata that edits of bytes must not change.
+#[derive(Clone, Debug)]
+struct Model {
+    memory: Vec<u8>,
+    start: usize,
+    len: usize,
+    notes: Notes,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Notes {
+    words: [u32; crate::WORDS],
+    flow: u32,
+    arrival: Ticks,
+    clock: ArrivalClock,
+    mark: u8,
+}
+
+/// A fresh packet, its memory set to zeros, and its model.
+fn fresh(pool: &Pool) -> (Packet, Model) {
+    let mut packet = pool.take().expect("one");
+    let (headroom, tailroom) = (packet.headroom(), packet.tailroom());
+    let room = packet
+        .prepend(headroom)
+        .map(|bytes| bytes.len())
+        .and_then(|_| packet.append(tailroom).map(|bytes| bytes.len()));
+    assert_eq!(room, Some(tailroom));
+    packet.data_mut().fill(0);
+    assert!(packet.strip(headroom));
+    packet.truncate(0);
+    let model = Model { memory: vec![0; headroom + tailroom], start: headroom, len: 0, notes: Notes::default() };
+    (packet, model)
+}
+
+impl Model {
+    fn frame(&mut self) -> &mut [u8] {
+        &mut self.memory[self.start..self.start + self.len]
+    }
+
+    fn tailroom(&self) -> usize {
+        self.memory.len() - self.start - self.len
+    }
+}
+
+fn apply(edit: &Edit, packet: &mut Packet, model: &mut Model, other: (&Packet, &Model)) {
+    match *edit {
+        Edit::Prepend(n) => {
+            let grown = packet.prepend(n);
+            assert_eq!(grown.as_ref().map(|bytes| bytes.len()), (n <= model.start).then_some(n));
+            if let Some(bytes) = grown {
+                (model.start, model.len) = (model.start - n, model.len + n);
+                assert_eq!(bytes, &model.frame()[..n], "whatever was there");
+            }
+        }
+        Edit::Strip(n) => {
+            let fits = n <= model.len;
+            assert_eq!(packet.strip(n), fits);
+            if fits {
+                (model.start, model.len) = (model.start + n, model.len - n);
+            }
+        }
+        Edit::Append(n) => {
+            let grown = packet.append(n);
+            assert_eq!(grown.as_ref().map(|bytes| bytes.len()), (n <= model.tailroom()).then_some(n));
+            if let Some(bytes) = grown {
+                model.len += n;
+                let old = model.len - n;
+                assert_eq!(bytes, &model.frame()[old..], "whatever was there");
+            }
+        }
+        Edit::Truncate(n) => {
+            packet.truncate(n);
+            model.len = model.len.min(n);
+        }
+        Edit::Write(ref bytes) => {
+            let fits = model.start + bytes.len() <= model.memory.len();
+            assert_eq!(packet.write(bytes), fits);
+            if fits {
+                model.len = bytes.len();
+                model.frame().copy_from_slice(bytes);
+            }
+        }
+        Edit::Poke(at, byte) => {
+            let at = at % model.len.max(1);
+            if let (Some(theirs), Some(ours)) = (packet.data_mut().get_mut(at), model.frame().get_mut(at)) {
+                (*theirs, *ours) = (byte, byte);
+            }
+        }
+        Edit::FirstLine(byte) => {
+            let line = packet.first_line_mut();
+            let start = model.start;
+            assert_eq!(line.is_some(), start + 64 <= model.memory.len());
+            if let Some(line) = line {
+                assert_eq!(line[..], model.memory[start..start + 64], "whatever was there");
+                line.fill(byte);
+                model.memory[start..start + 64].fill(byte);
+            }
+        }
+        Edit::CopyFromOther => {
+            let (source, source_model) = other;
+            let fits = model.start + source_model.len <= model.memory.len();
+            assert_eq!(packet.copy_from(source), fits);
+            if fits {
+                model.len = source_model.len;
+                model.frame().copy_from_slice(source_model.clone().frame());
+                model.notes = source_model.notes.clone();
+            }
+        }
+        Edit::SwapWithOther => {}
+        Edit::SetWord(index, value) => {
+            packet.set_word(Word::new(index).expect("below the number of words"), value);
+            model.notes.words[index] = value;
+        }
+        Edit::SetFlow(flow) => {
+            packet.set_flow(flow);
+            model.notes.flow = flow;
+        }
+        Edit::SetArrival(at, kernel) => {
+            let clock = if kernel { ArrivalClock::Kernel } else { ArrivalClock::Intended };
+            packet.set_arrival(Ticks(at), clock);
+            (model.notes.arrival, model.notes.clock) = (Ticks(at), clock);
+        }
+        Edit::SetMark(mark) => {
+            packet.set_mark(mark);
+            model.notes.mark = mark;
+        }
+    }
+}
+
+fn compare(packet: &Packet, model: &mut Model) {
+    assert_eq!(packet.data(), model.frame());
+    assert_eq!((packet.len(), packet.headroom(), packet.tailroom()), (model.len, model.start, model.tailroom()));
+    let words = std::array::from_fn(|index| packet.word(Word::new(index).expect("below the number of words")));
+    let notes = Notes {
+        words,
+        flow: packet.flow(),
+        arrival: packet.arrival(),
+        clock: packet.arrival_clock(),
+        mark: packet.mark(),
+    };
+    assert_eq!(notes, model.notes);
+}
+
+fn native(headroom: usize, frame: usize) -> Pool {
+    Pool::new(PoolOptions { chunks: 4, frame, headroom, order: Order::Lifo }).expect("a small pool")
+}
+
+proptest! {
+    #![proptest_config(cases(512))]
+
+    #[test]
+    fn edits_do_what_they_do_to_plain_bytes(edits in vec(edit(), 1..60), headroom in 0usize..80, drivers: [bool; 2]) {
+        let memory = DriverMemory::new(4, headroom, FRAME + 40);
+        let (driver, native) = (memory.pool(), native(headroom, FRAME));
+        let [mut one, mut two] = drivers.map(|driver_has_it| fresh(if driver_has_it { &driver } else { &native }));
+        for edit in &edits {
+            if let Edit::SwapWithOther = edit {
+                std::mem::swap(&mut one, &mut two);
+            }
+            apply(edit, &mut one.0, &mut one.1, (&two.0, &two.1));
+            compare(&one.0, &mut one.1);
+            compare(&two.0, &mut two.1);
+        }
+        drop((one, two));
+        driver.flush();
+        prop_assert_eq!((driver.out(), memory.home(), memory.wrong()), (0, 4, 0));
+    }
+}
+
+#[test]
+fn the_largest_chunk_can_be_filled_at_both_ends() {
+    for headroom in [0, 1, 65_535 - 64 - 9_216] {
+        let pool = native(headroom, 9_216);
+        let mut packet = pool.take().expect("one");
+        assert_eq!((packet.headroom(), packet.tailroom()), (headroom, 9_216));
+        assert!(packet.append(9_217).is_none() && packet.prepend(headroom + 1).is_none());
+        assert!(packet.append(9_216).is_some() && packet.prepend(headroom).is_some());
+        assert_eq!((packet.len(), packet.headroom(), packet.tailroom()), (headroom + 9_216, 0, 0));
+    }
+}
+
+/// Headroom was counted down to the metadata, over whatever a driver keeps between that and packet memory.
+#[test]
+fn headroom_ends_where_a_drivers_own_bytes_begin() {
+    let memory = DriverMemory::new(1, 32, 64);
+    let pool = memory.pool();
+    let mut packet = pool.take().expect("one");
+    assert_eq!(packet.headroom(), 32);
+    assert!(packet.prepend(33).is_none());
+    packet.prepend(32).expect("as much as there is").fill(0);
+    drop(packet);
+    pool.flush();
+    assert_eq!((memory.home(), memory.wrong()), (1, 0));
+}
+
+/// "There is no transport layer" was moved like an offset, out of range.
+#[test]
+fn a_packet_known_to_have_no_transport_layer_can_be_copied() {
+    let pool = native(64, 128);
+    let (mut from, mut to) = (pool.take().expect("one"), pool.take().expect("two"));
+    assert!(from.write(&[0; 60]) && from.strip(3));
+    assert_eq!(from.transport(), None);
+    assert!(to.copy_from(&from));
+    assert_eq!(to.data(), from.data());
+    assert_eq!((to.transport(), to.network()), (None, from.network()));
+}

@@ -39,8 +39,8 @@ struct AtExit;
 
 impl Drop for AtExit {
     fn drop(&mut self) {
-        for id in 0..MAX_POOLS {
-            detach(id as u16);
+        for id in 0..=u8::MAX {
+            detach(id);
         }
     }
 }
@@ -53,6 +53,7 @@ impl Cache {
             // Everything, with as much room again, so that moving it to the front costs little a chunk.
             Order::Fifo => 2 * pool.capacity,
         };
+        pool.caches.fetch_add(1, Ordering::SeqCst);
         Self { slots: vec![Chunk::from_metadata(NonNull::dangling()); room].into(), head: 0, tail: 0, pool }
     }
 
@@ -140,9 +141,13 @@ impl Cache {
         self.pool.bring_home(&self.slots[self.head..self.head + n]);
         self.head += n;
     }
+}
 
-    fn bring_all_home(&mut self) {
+impl Drop for Cache {
+    fn drop(&mut self) {
         self.bring_home(self.tail - self.head);
+        self.pool.caches.fetch_sub(1, Ordering::SeqCst);
+        self.pool.release_if_home();
     }
 }
 
@@ -160,21 +165,20 @@ pub(super) fn with<R>(pool: &Arc<Inner>, f: impl FnOnce(&mut Cache) -> R) -> R {
 
 #[cold]
 fn with_new<R>(pool: &Arc<Inner>, f: impl FnOnce(&mut Cache) -> R) -> R {
+    detach_closed();
     let mut cache = Box::new(Cache::new(Arc::clone(pool)));
     let result = f(&mut cache);
-    // On a thread that is ending the caches have been given up: bring the rest home at once.
+    // On a thread that is ending the caches have been given up: the rest goes home at once.
     if AT_EXIT.try_with(|_| ()).is_ok() {
         let raw = Box::into_raw(cache);
         CACHES.with(|caches| caches[usize::from(pool.id)].set(raw));
-    } else {
-        cache.bring_all_home();
     }
     result
 }
 
 #[inline]
-fn get(id: u16) -> *mut Cache {
-    CACHES.with(|caches| caches[usize::from(id) % MAX_POOLS].get())
+fn get(id: u8) -> *mut Cache {
+    CACHES.with(|caches| caches[usize::from(id)].get())
 }
 
 /// Takes chunks back from packets that are gone, a run of one pool's at a time.
@@ -202,7 +206,7 @@ pub(crate) unsafe fn put(chunks: &[Chunk]) {
 
 /// Takes back chunks of a pool of which this thread has no cache yet.
 #[cold]
-fn put_first(id: u16, chunks: &[Chunk]) {
+fn put_first(id: u8, chunks: &[Chunk]) {
     let pool = registry::get(id).expect("a pool stays registered while any of its chunks is out");
     // A pool that is being wound up waits for its chunks: none may rest in a cache.
     if pool.closed.load(Ordering::SeqCst) {
@@ -213,13 +217,24 @@ fn put_first(id: u16, chunks: &[Chunk]) {
 }
 
 /// Brings what this thread has cached of a pool home, and forgets the cache.
-pub(super) fn detach(id: u16) {
-    let cache = CACHES.with(|caches| caches[usize::from(id) % MAX_POOLS].replace(ptr::null_mut()));
+pub(super) fn detach(id: u8) {
+    let cache = CACHES.with(|caches| caches[usize::from(id)].replace(ptr::null_mut()));
     if cache.is_null() {
         return;
     }
     // SAFETY: the pointer came from `Box::into_raw` in `with_new` and was taken out of CACHES just now, so this is
     // its only use.
-    let mut cache = unsafe { Box::from_raw(cache) };
-    cache.bring_all_home();
+    drop(unsafe { Box::from_raw(cache) });
+}
+
+/// Forgets this thread's caches of pools that are being wound up, so that a thread that lives long does not keep the
+/// memory of pools long gone.
+fn detach_closed() {
+    for id in 0..=u8::MAX {
+        let cache = get(id);
+        // SAFETY: as in `with`; the reference ends before `detach`.
+        if !cache.is_null() && unsafe { &*cache }.pool.closed.load(Ordering::SeqCst) {
+            detach(id);
+        }
+    }
 }

@@ -4,12 +4,13 @@ use std::ptr::NonNull;
 
 use thiserror::Error;
 
-use crate::metadata::Metadata;
+use crate::metadata::{LINE, Metadata};
 
 /// How a pool's chunks are laid out. All offsets are in bytes from the start of the chunk's metadata line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Where packet memory begins: the metadata's own 64 bytes, or later where a driver keeps its own header between.
+    /// Where packet memory begins: after the metadata's own 64 bytes, or later where a driver keeps its own header
+    /// between; a multiple of 64, up to 16 320.
     pub data: usize,
     /// Free bytes before a fresh frame, for headers that are put on.
     pub headroom: usize,
@@ -20,8 +21,10 @@ pub struct Layout {
 /// What is wrong with a layout.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum LayoutError {
-    /// Packet memory would overlap the metadata.
-    #[error("packet memory starts at byte {0} of the chunk: allowed is 64 (after the metadata) or later")]
+    /// Packet memory would overlap the metadata, or starts where a packet cannot note it.
+    #[error(
+        "packet memory starts at byte {0} of the chunk: allowed are multiples of 64 from 64 (after the metadata) to 16320"
+    )]
     Data(usize),
     /// No room for a frame.
     #[error("headroom {headroom} leaves {left} bytes for the frame: at least 64 are needed")]
@@ -38,13 +41,13 @@ pub enum LayoutError {
 
 impl Layout {
     pub(crate) fn check(&self) -> Result<(), LayoutError> {
-        if self.data < size_of::<Metadata>() {
+        if !self.data.is_multiple_of(LINE) || !(1..=usize::from(u8::MAX)).contains(&(self.data / LINE)) {
             return Err(LayoutError::Data(self.data));
         }
         if self.end > usize::from(u16::MAX) {
             return Err(LayoutError::End(self.end));
         }
-        let left = self.end.saturating_sub(self.data + self.headroom);
+        let left = self.end.saturating_sub(self.data.saturating_add(self.headroom));
         if left < 64 {
             return Err(LayoutError::Room { headroom: self.headroom, left });
         }
@@ -91,7 +94,8 @@ impl Chunk {
 /// # Safety
 /// Every chunk handed out by [`take`](Self::take) is 64-byte aligned; the bytes from its address to
 /// [`Layout::end`] are initialised, live as long as the backing does, and are touched by nobody else until the chunk
-/// comes back by [`give`](Self::give). No chunk is handed out twice in between. The layout never changes.
+/// comes back by [`give`](Self::give). No chunk is handed out twice in between. The layout never changes. No method
+/// panics, or makes or drops a packet.
 pub unsafe trait Backing: Send + Sync {
     /// Where a chunk's parts lie.
     fn layout(&self) -> Layout;

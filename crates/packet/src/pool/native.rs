@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 use std::sync::{Mutex, PoisonError};
 
 use super::{Backing, Chunk, Layout, PoolError};
-use crate::metadata::Metadata;
+use crate::metadata::LINE;
 
 /// In which order a thread's cache hands free chunks out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,7 +38,6 @@ impl Default for PoolOptions {
 
 /// The longest frame that a native chunk can be asked to hold (jumbo Ethernet with tags and tunnels), in bytes.
 const MAX_FRAME: usize = 9_216;
-const LINE: usize = size_of::<Metadata>();
 
 pub(super) struct Native {
     layout: Layout,
@@ -48,7 +47,10 @@ pub(super) struct Native {
 
 impl Native {
     pub(super) fn new(options: PoolOptions) -> Result<Self, PoolError> {
-        let end = LINE + options.headroom + options.frame.min(MAX_FRAME);
+        if options.frame > MAX_FRAME {
+            return Err(PoolError::Frame(options.frame));
+        }
+        let end = (LINE + options.frame).saturating_add(options.headroom);
         let layout = Layout { data: LINE, headroom: options.headroom, end };
         layout.check()?;
         let stride = stride(end);

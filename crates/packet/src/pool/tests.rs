@@ -1,0 +1,254 @@
+//! Pools, batches and packets under random operations on two threads, against a model that counts; and the bugs found.
+
+mod model;
+
+use std::cell::RefCell;
+use std::sync::{Arc, mpsc};
+use std::thread;
+
+use super::*;
+use crate::testing::Numbers;
+use crate::testing::driver_memory::DriverMemory;
+
+fn pool(chunks: usize, order: Order) -> Pool {
+    Pool::new(PoolOptions { chunks, frame: 128, headroom: 64, order }).expect("a small pool")
+}
+
+/// Where a packet's chunk is.
+fn chunk(packet: &Packet) -> usize {
+    std::ptr::from_ref(packet.meta()).addr()
+}
+
+fn elsewhere<R: Send + 'static>(job: impl FnOnce() -> R + Send + 'static) -> R {
+    thread::spawn(job).join().expect("the thread does not panic")
+}
+
+#[test]
+fn last_in_first_out_hands_out_the_chunk_that_came_back_last() {
+    let pool = pool(16, Order::Lifo);
+    let (first, second) = (pool.take().expect("one"), pool.take().expect("two"));
+    let (one, two) = (chunk(&first), chunk(&second));
+    drop(first);
+    drop(second);
+    let again = pool.take().expect("one");
+    assert_eq!(chunk(&again), two);
+    drop(again);
+    let held = [pool.take().expect("one"), pool.take().expect("two")];
+    assert_eq!(held.each_ref().map(chunk), [two, one]);
+}
+
+#[test]
+fn first_in_first_out_goes_round_all_chunks() {
+    for chunks in [1, 5, 16] {
+        let pool = pool(chunks, Order::Fifo);
+        let round = || (0..chunks).map(|_| chunk(&pool.take().expect("one"))).collect::<Vec<_>>();
+        let first = round();
+        let mut distinct = first.clone();
+        distinct.sort_unstable();
+        distinct.dedup();
+        assert_eq!(distinct.len(), chunks);
+        assert_eq!(round(), first);
+    }
+}
+
+#[test]
+fn packets_filled_in_as_arrived_are_fresh_but_for_length_and_arrival() {
+    let memory = DriverMemory::new(6, 32, 64);
+    for pool in [memory.pool(), pool(6, Order::Lifo)] {
+        let mut batch = Batch::with_capacity(8);
+        for (len, given) in [(0, 0), (60, 60), (pool.frame_limit(), pool.frame_limit()), (1 << 16, pool.frame_limit())]
+        {
+            assert_eq!(pool.fill_arrived(&mut batch, 9, len, Ticks(7), ArrivalClock::Kernel), 6);
+            for packet in batch.iter_mut() {
+                assert_eq!((packet.len(), packet.tailroom()), (given, pool.frame_limit() - given));
+                assert_eq!((packet.arrival(), packet.arrival_clock()), (Ticks(7), ArrivalClock::Kernel));
+                assert_eq!((packet.flow(), packet.mark()), (0, 0));
+                packet.data_mut().fill(0xaa);
+                packet.set_flow(1);
+                packet.set_mark(1);
+            }
+            batch.clear();
+        }
+        // Asked for 8 each time, there being room for no more.
+        assert_eq!(pool.exhausted(), 4 * 2);
+        pool.flush();
+        assert_eq!(pool.out(), 0);
+    }
+    assert_eq!((memory.home(), memory.wrong()), (6, 0));
+}
+
+#[test]
+fn sizes_that_make_no_sense_are_refused_with_the_value() {
+    let refused = |options: PoolOptions| Pool::new(options).expect_err("refused").to_string();
+    let good = PoolOptions { chunks: 4, ..PoolOptions::default() };
+    for chunks in [0, (1 << 24) + 1, usize::MAX] {
+        let text = refused(PoolOptions { chunks, ..good });
+        assert!(text.contains(&chunks.to_string()) && text.contains("16777216"), "{text}");
+    }
+    for frame in [9_217, 65_536, usize::MAX] {
+        let text = refused(PoolOptions { frame, ..good });
+        assert!(text.contains(&frame.to_string()) && text.contains("9216"), "{text}");
+    }
+    assert!(refused(PoolOptions { frame: 63, ..good }).contains("leaves 63 bytes"));
+    assert!(refused(PoolOptions { headroom: 65_000, ..good }).contains("65535"));
+    assert_eq!(Pool::new(PoolOptions { frame: 64, headroom: 0, ..good }).expect("the least").frame_limit(), 64);
+    assert_eq!(Pool::new(PoolOptions { frame: 9_216, ..good }).expect("the most").frame_limit(), 9_216);
+}
+
+/// The sum of offset and headroom wrapped round, and packets pointed outside their chunks.
+#[test]
+fn a_headroom_that_overflows_is_refused() {
+    for headroom in [usize::MAX, usize::MAX - 63, usize::MAX - 64 - 2_048 + 1, 1 << 63] {
+        let options = PoolOptions { chunks: 4, headroom, ..PoolOptions::default() };
+        assert!(matches!(Pool::new(options), Err(PoolError::Layout(_))), "headroom {headroom}");
+        let layout = Layout { data: 64, headroom, end: 2_048 };
+        assert_eq!(layout.check(), Err(LayoutError::Room { headroom, left: 0 }));
+    }
+}
+
+#[test]
+fn a_start_of_packet_memory_that_a_packet_cannot_note_is_refused() {
+    for data in [0, 63, 65, 100, 16_384] {
+        assert_eq!(Layout { data, headroom: 0, end: 20_000 }.check(), Err(LayoutError::Data(data)));
+    }
+    for data in [64, 128, 16_320] {
+        assert_eq!(Layout { data, headroom: 0, end: 20_000 }.check(), Ok(()));
+    }
+}
+
+/// A thread that had taken every chunk it had cached, and given none back, kept an empty cache of a pool long gone;
+/// the next pool of that number then took chunks out of the old one's memory.
+#[test]
+fn an_empty_cache_of_a_closed_pool_is_not_taken_for_the_next_pools() {
+    let (jobs, inbox) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
+    let there = thread::spawn(move || inbox.into_iter().for_each(|job| job()));
+    let (taken, arrived) = mpsc::channel();
+    for round in 0..4u64 {
+        // Capacity 1: the thread's cache is empty once it has taken the chunk.
+        let memory = DriverMemory::new(1, 0, 64);
+        let pool = Arc::new(memory.pool());
+        let (theirs, reply) = (Arc::clone(&pool), taken.clone());
+        let job = move || {
+            let packet = theirs.take();
+            drop(theirs);
+            reply.send(packet).expect("the test waits");
+        };
+        jobs.send(Box::new(job)).expect("the thread waits");
+        let packet = arrived.recv().expect("an answer");
+        assert!(packet.is_some(), "round {round}");
+        assert_eq!((pool.out(), memory.home()), (1, 0), "round {round}: the chunk is of this pool");
+        drop(pool);
+        drop(packet);
+        assert_eq!((memory.home(), memory.wrong()), (1, 0), "round {round}: and comes home to it");
+    }
+    drop(jobs);
+    there.join().expect("no panic");
+}
+
+/// Two threads may find at once that a pool is done; the second took the next pool of that number off the register.
+#[test]
+fn a_pool_found_done_twice_does_not_take_the_next_one_with_it() {
+    let pool = pool(4, Order::Lifo);
+    let gone = Inner {
+        id: pool.0.id,
+        backing: Box::new(native::Native::new(PoolOptions { chunks: 1, ..PoolOptions::default() }).expect("memory")),
+        capacity: 1,
+        fresh: pool.0.fresh,
+        order: Order::Lifo,
+        out: AtomicUsize::new(0),
+        caches: AtomicUsize::new(0),
+        closed: AtomicBool::new(true),
+        exhausted: AtomicU64::new(0),
+    };
+    gone.release_if_home();
+    assert!(registry::get(pool.0.id).is_some_and(|registered| Arc::ptr_eq(&registered, &pool.0)));
+}
+
+/// A thread that lives long kept the memory, and the number, of every pool it had ever touched.
+#[test]
+fn a_thread_lets_go_of_closed_pools_when_it_touches_another() {
+    let old = pool(64, Order::Lifo);
+    let memory = Arc::downgrade(&old.0);
+    drop(old.take());
+    elsewhere(move || drop(old));
+    assert_ne!(memory.strong_count(), 0, "chunks still rest in this thread's cache");
+    drop(pool(64, Order::Lifo).take());
+    assert_eq!(memory.strong_count(), 0);
+}
+
+#[test]
+fn a_packet_outlives_its_pools_handle() {
+    let memory = DriverMemory::new(8, 64, 128);
+    let pool = memory.pool();
+    let mut packet = pool.take().expect("one");
+    assert!(packet.write(b"still here"));
+    drop(pool);
+    let packet = elsewhere(move || packet);
+    assert_eq!(packet.data(), b"still here");
+    assert_eq!(memory.home(), 7);
+    elsewhere(move || drop(packet));
+    assert_eq!((memory.home(), memory.wrong(), Arc::strong_count(&memory)), (8, 0, 1));
+}
+
+#[test]
+fn packets_that_a_thread_drops_while_ending_come_home() {
+    thread_local! { static LAST: RefCell<Vec<Packet>> = const { RefCell::new(Vec::new()) }; }
+    for keep_first in [true, false] {
+        let memory = DriverMemory::new(16, 0, 64);
+        let pool = Arc::new(memory.pool());
+        let theirs = Arc::clone(&pool);
+        elsewhere(move || {
+            // Whichever thread-local is used first is destroyed last: once after the caches, once before.
+            let keep = |packet| LAST.with_borrow_mut(|last| last.push(packet));
+            if keep_first {
+                LAST.with_borrow_mut(Vec::clear);
+            }
+            (0..3).for_each(|_| keep(theirs.take().expect("one")));
+        });
+        assert_eq!((pool.out(), memory.home(), memory.wrong()), (0, 16, 0));
+    }
+}
+
+#[test]
+fn threads_that_pass_packets_on_lose_none_and_share_none() {
+    const THREADS: usize = 3;
+    let turns = if cfg!(miri) { 40 } else { 20_000 };
+    let (native, memory) = (pool(64, Order::Lifo), DriverMemory::new(48, 64, 64));
+    let weak = Arc::downgrade(&native.0);
+    let pools = Arc::new([native, memory.pool()]);
+    let (senders, receivers): (Vec<_>, Vec<_>) = (0..THREADS).map(|_| mpsc::channel::<(u64, Packet)>()).unzip();
+    let threads: Vec<_> = receivers
+        .into_iter()
+        .enumerate()
+        .map(|(index, inbox)| {
+            let (pools, next) = (Arc::clone(&pools), senders[(index + 1) % THREADS].clone());
+            thread::spawn(move || {
+                let mut numbers = Numbers(0x9e37_79b9 + index as u64);
+                let mut held: Vec<(u64, Packet)> = Vec::new();
+                for turn in 0..turns {
+                    if let Some(mut packet) = pools[numbers.below(2)].take() {
+                        let stamp = (index * turns + turn) as u64;
+                        assert!(packet.write(&stamp.to_ne_bytes()));
+                        held.push((stamp, packet));
+                    }
+                    held.extend(inbox.try_iter());
+                    for _ in 0..numbers.below(4).min(held.len()) {
+                        let (stamp, packet) = held.swap_remove(numbers.below(held.len()));
+                        assert_eq!(packet.data(), stamp.to_ne_bytes(), "nobody else wrote to this packet");
+                        if numbers.below(2) == 0 {
+                            // The next thread may have ended; the packet is then dropped here.
+                            drop(next.send((stamp, packet)));
+                        }
+                    }
+                    if numbers.below(64) == 0 {
+                        pools[numbers.below(2)].flush();
+                    }
+                }
+            })
+        })
+        .collect();
+    drop((senders, pools));
+    threads.into_iter().for_each(|thread| thread.join().expect("no packet was shared"));
+    assert_eq!(weak.strong_count(), 0, "the native pool's last chunk came home");
+    assert_eq!((memory.home(), memory.wrong(), Arc::strong_count(&memory)), (48, 0, 1));
+}

@@ -20,7 +20,9 @@ pub fn sum(bytes: &[u8]) -> u16 {
 #[inline]
 #[must_use]
 pub fn sum20(bytes: &[u8]) -> u16 {
-    let Some((header, _)) = bytes.split_first_chunk::<20>() else { return 0 };
+    let Some((header, _)) = bytes.split_first_chunk::<20>() else {
+        return 0;
+    };
     let word = |at: usize| u64::from(u32::from_ne_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]));
     fold(word(0) + word(4) + word(8) + word(12) + word(16))
 }
@@ -85,6 +87,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(crate::testing::cases(256))]
+
         #[test]
         fn a_sum_is_that_of_the_plain_algorithm(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             prop_assert_eq!(u16::from_be(sum(&bytes)), plain(&bytes));

@@ -13,13 +13,30 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 #[derive(Deserialize, JsonSchema)]
 #[serde(try_from = "String")]
 #[schemars(with = "String")]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    FromBytes,
+    IntoBytes,
+    KnownLayout,
+    Immutable,
+    Unaligned,
+)]
 #[repr(transparent)]
 pub struct MacAddress(pub [u8; 6]);
 
 /// Text that is not an Ethernet address.
 #[derive(Debug, Error, PartialEq, Eq)]
-#[error("'{0}' is not an Ethernet address: six pairs of hexadecimal digits with colons between, such as 02:00:00:00:00:01")]
+#[error(
+    "'{0}' is not an Ethernet address: six pairs of hexadecimal digits with colons between, such as 02:00:00:00:00:01"
+)]
 pub struct MacAddressError(String);
 
 impl FromStr for MacAddress {
@@ -30,7 +47,8 @@ impl FromStr for MacAddress {
         let mut bytes = [0; 6];
         let mut parts = text.split([':', '-']);
         for byte in &mut bytes {
-            let part = parts.next().filter(|part| part.len() == 2 && part.bytes().all(|digit| digit.is_ascii_hexdigit()));
+            let part =
+                parts.next().filter(|part| part.len() == 2 && part.bytes().all(|digit| digit.is_ascii_hexdigit()));
             *byte = u8::from_str_radix(part.ok_or_else(bad)?, 16).map_err(|_| bad())?;
         }
         parts.next().is_none().then_some(Self(bytes)).ok_or_else(bad)
@@ -118,7 +136,9 @@ mod tests {
 
     #[test]
     fn what_is_no_address_is_refused_with_the_value() {
-        for text in ["", "02:00:00:00:00", "02:00:00:00:00:00:00", "2:0:0:0:0:0", "02:00:00:00:00:zz", "+2:00:00:00:00:00"] {
+        for text in
+            ["", "02:00:00:00:00", "02:00:00:00:00:00:00", "2:0:0:0:0:0", "02:00:00:00:00:zz", "+2:00:00:00:00:00"]
+        {
             let error = text.parse::<MacAddress>().expect_err(text);
             assert!(error.to_string().contains(&format!("'{text}'")), "{error}");
         }

@@ -31,7 +31,7 @@ const MOST_EXTENSIONS: usize = 8;
 pub fn upper_layer(frame: &[u8], start: usize) -> Option<(u8, usize)> {
     let mut next = Ipv6::ref_from_prefix(frame.get(start..)?).ok()?.0.next_header;
     let mut offset = start + size_of::<Ipv6>();
-    for _ in 0..MOST_EXTENSIONS {
+    for _ in 0..=MOST_EXTENSIONS {
         let header = || frame.get(offset..offset + 8);
         match next {
             // Hop-by-hop options, routing, destination options: length in 8-byte units beyond the first.

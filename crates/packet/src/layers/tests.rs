@@ -1,0 +1,271 @@
+//! Where layers start, against etherparse; and that what is kept of them stays right while headers come and go.
+
+use etherparse::err::{ip_auth, ipv4};
+use etherparse::{
+    EtherType as Type, Ethernet2HeaderSlice, IpAuthHeaderSlice, IpNumber, Ipv4HeaderSlice, Ipv6FragmentHeaderSlice,
+    Ipv6HeaderSlice, Ipv6RawExtHeaderSlice, SingleVlanHeaderSlice, ether_type,
+};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::*;
+use crate::testing::cases;
+use crate::testing::frames::{any_frame, frame_with_tags};
+use crate::{Pool, PoolOptions};
+
+type Transport = Option<(u8, usize)>;
+
+fn pool() -> Pool {
+    Pool::new(PoolOptions { chunks: 2, frame: 1_024, headroom: 64, ..PoolOptions::default() }).expect("a small pool")
+}
+
+fn packet(pool: &Pool, frame: &[u8]) -> Packet {
+    let mut packet = pool.take().expect("one");
+    assert!(packet.write(frame));
+    packet
+}
+
+/// What etherparse sees: the network layer and its offset, and the transport layer, `None` where the two parsers
+/// differ by intent.
+fn seen_by_etherparse(frame: &[u8]) -> ((Network, usize), Option<Transport>) {
+    let Ok(ethernet) = Ethernet2HeaderSlice::from_slice(frame) else {
+        return ((Network::Other, 0), Some(None));
+    };
+    let (mut ether_type, mut start) = (ethernet.ether_type(), ethernet.slice().len());
+    for _ in 0..2 {
+        if !matches!(ether_type, ether_type::VLAN_TAGGED_FRAME | ether_type::PROVIDER_BRIDGING) {
+            break;
+        }
+        let Ok(tag) = SingleVlanHeaderSlice::from_slice(&frame[start..]) else {
+            return ((Network::Other, 0), Some(None));
+        };
+        (ether_type, start) = (tag.ether_type(), start + tag.slice().len());
+    }
+    let rest = &frame[start..];
+    let other = ((Network::Other, start), Some(None));
+    match ether_type {
+        Type::IPV4 => match Ipv4HeaderSlice::from_slice(rest) {
+            Ok(header) => {
+                let whole = header.fragments_offset().value() == 0;
+                let above = (header.protocol().0, start + header.slice().len());
+                ((Network::Ipv4, start), Some(whole.then_some(above)))
+            }
+            // The fixed part is there; the options are not, or are of no possible length.
+            Err(ipv4::HeaderSliceError::Len(error)) if error.required_len > 20 => ((Network::Ipv4, start), Some(None)),
+            Err(ipv4::HeaderSliceError::Content(ipv4::HeaderError::HeaderLengthSmallerThanHeader { .. })) => {
+                ((Network::Ipv4, start), Some(None))
+            }
+            Err(_) => other,
+        },
+        Type::IPV6 => match Ipv6HeaderSlice::from_slice(rest) {
+            Ok(header) => ((Network::Ipv6, start), above_ipv6(header.next_header(), frame, start + 40)),
+            Err(_) => other,
+        },
+        _ => other,
+    }
+}
+
+/// Header by header: etherparse's own iterator over the extensions reads past the end of a chain that is cut short
+/// (0.20.3).
+fn above_ipv6(mut next: IpNumber, frame: &[u8], mut start: usize) -> Option<Transport> {
+    for walked in 0.. {
+        let rest = &frame[start..];
+        let length = match next {
+            IpNumber::IPV6_HEADER_HOP_BY_HOP | IpNumber::IPV6_ROUTE_HEADER | IpNumber::IPV6_DESTINATION_OPTIONS
+                if walked < 8 =>
+            {
+                let Ok(header) = Ipv6RawExtHeaderSlice::from_slice(rest) else {
+                    return Some(None);
+                };
+                next = header.next_header();
+                header.slice().len()
+            }
+            IpNumber::IPV6_FRAGMENTATION_HEADER if walked < 8 => {
+                let whole = |header: &Ipv6FragmentHeaderSlice| header.fragment_offset().value() == 0;
+                let Some(header) = Ipv6FragmentHeaderSlice::from_slice(rest).ok().filter(whole) else {
+                    return Some(None);
+                };
+                next = header.next_header();
+                header.slice().len()
+            }
+            IpNumber::AUTHENTICATION_HEADER if walked < 8 => {
+                match IpAuthHeaderSlice::from_slice(rest) {
+                    Ok(header) => {
+                        next = header.next_header();
+                        header.slice().len()
+                    }
+                    Err(ip_auth::HeaderSliceError::Len(_)) => return Some(None),
+                    // A length too small for the fixed fields: etherparse stops; here it only matters what follows.
+                    Err(ip_auth::HeaderSliceError::Content(_)) => return None,
+                }
+            }
+            upper => return Some((walked < 8 || !is_extension(upper)).then_some((upper.0, start))),
+        };
+        start += length;
+    }
+    unreachable!("the chain ends after eight headers")
+}
+
+fn is_extension(number: IpNumber) -> bool {
+    matches!(number.0, 0 | 43 | 44 | 51 | 60)
+}
+
+/// Puts a VLAN tag on, as a function does: the addresses move to the front, what follows stays.
+fn push_tag(packet: &mut Packet) {
+    packet.prepend(4).expect("headroom for tags");
+    let data = packet.data_mut();
+    data.copy_within(4..16, 0);
+    data[12..16].copy_from_slice(&[0x81, 0x00, 0x00, 0x07]);
+}
+
+/// Takes the outer VLAN tag off, where there is one.
+fn pop_tag(packet: &mut Packet) -> bool {
+    let tagged = matches!(packet.data(), [_, _, _, _, _, _, _, _, _, _, _, _, 0x81, 0x00, _, _, _, _, ..]);
+    if tagged {
+        packet.data_mut().copy_within(0..12, 4);
+        assert!(packet.strip(4));
+    }
+    tagged
+}
+
+proptest! {
+    #![proptest_config(cases(4_096))]
+
+    #[test]
+    fn layers_start_where_etherparse_finds_them(bytes in any_frame(), transport_first: bool) {
+        let pool = pool();
+        let mut packet = packet(&pool, &bytes);
+        let (network, transport) = seen_by_etherparse(&bytes);
+        if transport_first {
+            let _ = packet.transport();
+        }
+        // Twice: found, and remembered.
+        for _ in 0..2 {
+            prop_assert_eq!(packet.network(), network);
+            let found = packet.transport();
+            if let Some(transport) = transport {
+                prop_assert_eq!(found, transport);
+            }
+            prop_assert!(found.is_none_or(|(_, offset)| offset <= bytes.len()));
+        }
+        prop_assert_eq!(packet.ipv4().is_some(), network.0 == Network::Ipv4);
+        prop_assert_eq!(packet.ipv6().is_some(), network.0 == Network::Ipv6);
+        prop_assert_eq!(packet.data(), &bytes[..]);
+    }
+
+    #[test]
+    fn what_is_known_of_layers_is_what_would_be_found(bytes in frame_with_tags(2), edits in vec((0u8..5, 0usize..150), 1..12)) {
+        let pool = pool();
+        let mut packet = packet(&pool, &bytes);
+        let tags = |packet: &Packet| (0..3).take_while(|n| {
+            packet.data().get(12 + 4 * n..14 + 4 * n).is_some_and(|bytes| matches!(bytes, [0x81, 0x00] | [0x88, 0xa8]))
+        }).count();
+        // Never a third tag, which is not looked through: taking one of three off would bring something new to light.
+        for (edit, n) in edits {
+            match edit {
+                0 if tags(&packet) < 2 && packet.len() >= 14 && packet.headroom() >= 4 => push_tag(&mut packet),
+                1 => _ = pop_tag(&mut packet),
+                2 => packet.truncate(n),
+                3 => _ = packet.network(),
+                _ => _ = packet.transport(),
+            }
+            let mut second = pool.take().expect("two");
+            prop_assert!(second.copy_from(&packet));
+            let mut anew = second;
+            anew.forget_layers();
+            let (network, transport) = (packet.network(), packet.transport());
+            prop_assert_eq!(network.0, anew.network().0);
+            if network.0 != Network::Other {
+                prop_assert_eq!(network.1, anew.network().1);
+            }
+            prop_assert_eq!(transport, anew.transport());
+            prop_assert_eq!(packet.ports(), anew.ports());
+        }
+    }
+
+    #[test]
+    fn a_copy_knows_the_layers_that_the_original_does(bytes in any_frame(), moved in 0usize..64, asked: bool) {
+        let pool = pool();
+        let mut from = packet(&pool, &bytes);
+        if asked {
+            let _ = (from.transport(), from.session_hash());
+        }
+        let mut to = pool.take().expect("two");
+        prop_assert!(to.prepend(moved).is_some());
+        prop_assert!(to.copy_from(&from));
+        prop_assert_eq!((to.network(), to.transport(), to.session_hash()), (from.network(), from.transport(), from.session_hash()));
+    }
+}
+
+/// An IPv4 header over `protocol`, right in everything that layers look at.
+fn ipv4(protocol: u8, upper: &[u8]) -> Vec<u8> {
+    let mut frame = vec![0; 12];
+    frame.extend([
+        0x08,
+        0x00,
+        0x45,
+        0,
+        0,
+        20 + upper.len() as u8,
+        0,
+        0,
+        0,
+        0,
+        64,
+        protocol,
+        0,
+        0,
+        10,
+        0,
+        0,
+        1,
+        10,
+        0,
+        0,
+        2,
+    ]);
+    frame.extend(upper);
+    frame
+}
+
+/// What was known of layers stayed when the frame was cut before them: offsets pointed beyond its end.
+#[test]
+fn a_frame_cut_before_a_layer_no_longer_has_it() {
+    let pool = pool();
+    let mut packet = packet(&pool, &ipv4(17, &[0, 1, 0, 2, 0, 8, 0, 0]));
+    assert_eq!((packet.network(), packet.transport()), ((Network::Ipv4, 14), Some((17, 34))));
+    packet.truncate(34);
+    assert_eq!((packet.transport(), packet.ports()), (Some((17, 34)), None));
+    packet.truncate(33);
+    assert_eq!((packet.network(), packet.transport()), ((Network::Other, 14), None));
+    packet.truncate(10);
+    assert_eq!((packet.network(), packet.transport()), ((Network::Other, 0), None));
+}
+
+/// Seven extension headers were looked through instead of the eight promised.
+#[test]
+fn eight_extension_headers_are_looked_through_and_nine_are_not() {
+    let pool = pool();
+    for extensions in 0..12 {
+        let mut frame = vec![0; 12];
+        frame.extend([
+            0x86,
+            0xdd,
+            0x60,
+            0,
+            0,
+            0,
+            0,
+            8 * extensions as u8 + 8,
+            if extensions == 0 { 17 } else { 60 },
+            64,
+        ]);
+        frame.extend([0; 32]);
+        for left in (0..extensions).rev() {
+            frame.extend([if left == 0 { 17 } else { 60 }, 0, 1, 4, 0, 0, 0, 0]);
+        }
+        frame.extend([0, 1, 0, 2, 0, 8, 0, 0]);
+        let found = packet(&pool, &frame).transport();
+        assert_eq!(found, (extensions <= 8).then_some((17, 54 + 8 * extensions)), "{extensions} extension headers");
+    }
+}

@@ -1,0 +1,200 @@
+//! Sessions and their hash: what makes one, that both directions share it, that different ones do not.
+
+use std::collections::HashSet;
+
+use etherparse::{NetSlice, SlicedPacket, TransportSlice};
+use proptest::prelude::*;
+
+use super::*;
+use crate::testing::frames::any_frame;
+use crate::testing::{Numbers, cases};
+use crate::{Pool, PoolOptions};
+
+fn pool() -> Pool {
+    Pool::new(PoolOptions { chunks: 2, frame: 1_024, headroom: 64, ..PoolOptions::default() }).expect("a small pool")
+}
+
+fn packet(pool: &Pool, frame: &[u8]) -> Packet {
+    let mut packet = pool.take().expect("one");
+    assert!(packet.write(frame));
+    packet
+}
+
+fn key() -> impl Strategy<Value = SessionKey> {
+    (any::<[u8; 16]>(), any::<[u8; 16]>(), any::<u16>(), any::<u16>(), any::<u8>()).prop_map(
+        |(source, destination, source_port, destination_port, protocol)| SessionKey {
+            source,
+            destination,
+            source_port,
+            destination_port,
+            protocol,
+        },
+    )
+}
+
+fn reversed(key: SessionKey) -> SessionKey {
+    SessionKey {
+        source: key.destination,
+        destination: key.source,
+        source_port: key.destination_port,
+        destination_port: key.source_port,
+        protocol: key.protocol,
+    }
+}
+
+/// The 5-tuple as etherparse gives it, of frames that it takes for whole and sound.
+fn key_by_etherparse(frame: &[u8]) -> Option<SessionKey> {
+    let sliced = SlicedPacket::from_ethernet(frame).ok().filter(|sliced| sliced.link_exts.len() <= 2)?;
+    let mut key =
+        SessionKey { source: [0; 16], destination: [0; 16], source_port: 0, destination_port: 0, protocol: 0 };
+    let payload = match sliced.net.as_ref()? {
+        NetSlice::Ipv4(slice) => {
+            key.source[..4].copy_from_slice(&slice.header().source());
+            key.destination[..4].copy_from_slice(&slice.header().destination());
+            slice.payload()
+        }
+        NetSlice::Ipv6(slice) => {
+            (key.source, key.destination) = (slice.header().source(), slice.header().destination());
+            slice.payload()
+        }
+        NetSlice::Arp(_) => return None,
+    };
+    if payload.fragmented {
+        return None;
+    }
+    key.protocol = payload.ip_number.0;
+    match sliced.transport? {
+        TransportSlice::Udp(udp) => {
+            (key.source_port, key.destination_port) = (udp.source_port(), udp.destination_port())
+        }
+        TransportSlice::Tcp(tcp) => {
+            (key.source_port, key.destination_port) = (tcp.source_port(), tcp.destination_port())
+        }
+        TransportSlice::Icmpv4(_) | TransportSlice::Icmpv6(_) => {}
+    }
+    Some(key)
+}
+
+proptest! {
+    #![proptest_config(cases(2_048))]
+
+    #[test]
+    fn a_packets_session_is_the_one_etherparse_sees(bytes in any_frame()) {
+        let pool = pool();
+        let mut packet = packet(&pool, &bytes);
+        let key = packet.session_key();
+        // Chains of extension headers longer than are looked through aside.
+        if let (Some(seen), true) = (key_by_etherparse(&bytes), packet.transport().is_some()) {
+            prop_assert_eq!(key, seen);
+        }
+        prop_assert_ne!(packet.session_hash(), 0);
+        prop_assert_eq!(packet.session_hash(), key.symmetric_hash());
+    }
+
+    #[test]
+    fn both_directions_share_a_hash_that_is_never_zero(key in key()) {
+        prop_assert_eq!(key.symmetric_hash(), reversed(key).symmetric_hash());
+        prop_assert_ne!(key.symmetric_hash(), 0);
+    }
+
+    #[test]
+    fn a_reply_is_of_the_session_of_its_request(bytes in any_frame()) {
+        let pool = pool();
+        let mut request = packet(&pool, &bytes);
+        let ports = request.ports().and_then(|_| request.transport()).map(|(_, offset)| offset);
+        let addresses = match request.network() {
+            (Network::Ipv4, offset) => Some((offset + 12, 4)),
+            (Network::Ipv6, offset) => Some((offset + 8, 16)),
+            (Network::Other, _) => (bytes.len() >= 12).then_some((0, 6)),
+        };
+        let mut turned = bytes.clone();
+        for (at, len) in addresses.into_iter().chain(ports.map(|at| (at, 2))) {
+            turned[at..at + 2 * len].rotate_left(len);
+        }
+        let mut reply = packet(&pool, &turned);
+        prop_assert_eq!(reply.session_key(), reversed(request.session_key()));
+        prop_assert_eq!(reply.session_hash(), request.session_hash());
+    }
+}
+
+/// How many of `keys` have a hash that an earlier one has.
+fn collisions(keys: impl Iterator<Item = SessionKey>) -> usize {
+    let mut seen = HashSet::new();
+    keys.filter(|key| !seen.insert(key.symmetric_hash())).count()
+}
+
+/// Chosen at random, n hashes of 32 bits collide n²/2³³ times: 0.5 at the 65 536 here. Eight is one run in 10⁸.
+const TOLERATED: usize = 8;
+const SIDE: u16 = if cfg!(miri) { 8 } else { 256 };
+
+fn grid(of: impl Fn(u16, u16) -> SessionKey) -> impl Iterator<Item = SessionKey> {
+    (0..SIDE).flat_map(move |a| (0..SIDE).map(move |b| (a, b))).map(move |(a, b)| of(a, b))
+}
+
+fn tcp(source: [u8; 16], destination: [u8; 16], source_port: u16, destination_port: u16) -> SessionKey {
+    SessionKey { source, destination, source_port, destination_port, protocol: 6 }
+}
+
+#[test]
+fn sessions_that_count_up_are_kept_apart() {
+    let v4 = |a: u16, b: u16| [10, 0, a as u8, b as u8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    let server = v4(200, 200);
+    assert!(collisions(grid(|a, b| tcp(v4(1, a), server, b, 80))) <= TOLERATED, "hosts and ports");
+    assert!(collisions(grid(|a, b| tcp(v4(a, b), server, 1_024, 80))) <= TOLERATED, "hosts of many networks");
+    assert!(collisions(grid(|a, b| tcp(v4(1, 1), v4(1, 2), a, 256 + b))) <= TOLERATED, "ports of one pair of hosts");
+    assert!(collisions(grid(|a, b| tcp(v4(1, a), v4(2, b), 1_024, 80))) <= TOLERATED, "pairs of hosts");
+}
+
+/// The port was put beside the address in bits that some sites count their hosts in: host 1 port 2 was host 2 port 1.
+#[test]
+fn a_port_does_not_cancel_out_against_an_interface_identifier() {
+    for group in 4..8 {
+        let host = |n: u16| {
+            let mut address = [0x20, 0x01, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+            address[2 * group..2 * group + 2].copy_from_slice(&n.to_be_bytes());
+            address
+        };
+        let server = [0xfd; 16];
+        assert!(collisions(grid(|a, b| tcp(host(a), server, b, 443))) <= TOLERATED, "hosts counted in group {group}");
+    }
+}
+
+#[test]
+fn every_bit_of_a_session_reaches_every_bit_of_its_hash() {
+    let keys = if cfg!(miri) { 16 } else { 1_000 };
+    let mut numbers = Numbers(0x0123_4567_89ab_cdef);
+    let keys: Vec<[u8; 37]> = (0..keys).map(|_| std::array::from_fn(|_| numbers.next() as u8)).collect();
+    let hash = |bytes: &[u8; 37]| {
+        let address = |at: usize| std::array::from_fn(|index| bytes[at + index]);
+        let port = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
+        let (source, destination) = (address(0), address(16));
+        SessionKey { source, destination, source_port: port(32), destination_port: port(34), protocol: bytes[36] }
+            .symmetric_hash()
+    };
+    for bit in 0..37 * 8 {
+        let mut flips = [0usize; 32];
+        for key in &keys {
+            let mut other = *key;
+            other[bit / 8] ^= 1 << (bit % 8);
+            let changed = hash(key) ^ hash(&other);
+            assert_ne!(changed, 0, "bit {bit} of {key:?}");
+            (0..32).for_each(|out| flips[out] += (changed >> out & 1) as usize);
+        }
+        // Half of 1 000, give or take 100: more than six standard deviations. Of 16, only whether ever.
+        let (least, most) = if cfg!(miri) { (1, 15) } else { (400, 600) };
+        assert!(flips.iter().all(|flips| (least..=most).contains(flips)), "input bit {bit}: {flips:?}");
+    }
+}
+
+/// A message behind extension headers was of the session of the first of them: protocol 0 for one with hop-by-hop
+/// options, which is what frames that are not IP have.
+#[test]
+fn behind_extension_headers_the_upper_layers_protocol_is_the_sessions() {
+    let mut frame = vec![0; 12];
+    frame.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 16, 0, 1]);
+    frame.extend([0xfe; 32]);
+    // Hop-by-hop options with a router alert, then a multicast listener report (RFC 3810 section 5).
+    frame.extend([58, 0, 5, 2, 0, 0, 1, 0]);
+    frame.extend([143, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(packet(&pool(), &frame).session_key().protocol, 58);
+}
