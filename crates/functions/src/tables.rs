@@ -2,4 +2,5 @@
 //!
 //! They live apart from the functions so that each can be tested against an oracle and measured alone.
 
+pub mod acl;
 pub mod lpm;

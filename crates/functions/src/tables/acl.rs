@@ -1,0 +1,187 @@
+//! The access control list: which rule of an ordered list decides about a packet?
+//!
+//! Rules come from ClassBench files ([`classbench`]) or from code; [`Classifier::build`] compiles them once into an
+//! immutable value that is shared by `Arc` and replaced as a whole, and [`Classifier::classify_batch`] answers for a
+//! batch of packets at a time so that their table lookups overlap. The first rule that permits or denies wins;
+//! `count` rules count what passes them.
+//!
+//! How a list is compiled is chosen by what the result costs ([`Backend`]); [`oracle`] says what every one must answer.
+
+mod bits;
+pub mod classbench;
+mod cross;
+mod fields;
+mod grid;
+mod key;
+pub mod oracle;
+mod rule;
+mod services;
+mod sets;
+pub mod synthetic;
+#[cfg(test)]
+mod tests;
+
+pub use key::{Decision, Hits, Key, Key4, Key6, Verdict};
+pub use rule::{Action, Address, PortRange, Prefix, ProtocolMatch, Rule, Rule4, Rule6};
+
+use key::CHUNK;
+
+/// More rules than any list may have: keeps rule numbers far from what a [`Verdict`] can hold, and hostile files
+/// from taking the machine's memory.
+pub const MAX_RULES: usize = 1 << 17;
+
+/// Why a rule list was not compiled.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BuildError {
+    /// The list is longer than [`MAX_RULES`].
+    #[error("{rules} rules in one list; at most {MAX_RULES} are allowed")]
+    TooManyRules {
+        /// Rules given.
+        rules: usize,
+    },
+    /// The demanded back end cannot hold the list within its memory bound.
+    #[error(
+        "{rules} rules do not fit the memory bound of the {backend} back end; leave the choice to the builder"
+    )]
+    DoesNotFit {
+        /// Rules given.
+        rules: usize,
+        /// Back end demanded.
+        backend: Backend,
+    },
+}
+
+/// How a rule list is compiled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Backend {
+    /// Field classes crossed into one verdict: a fixed number of table reads and no branch. For lists whose tables
+    /// stay small; most do.
+    Cross,
+    /// Rule sets of source, destination and service intersected bit by bit, up to 1 024 rules at a time: memory grows linearly with any list.
+    Bits,
+}
+
+impl Backend {
+    /// Every back end.
+    pub const ALL: [Backend; 2] = [Backend::Cross, Backend::Bits];
+}
+
+impl std::fmt::Display for Backend {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Backend::Cross => "cross",
+            Backend::Bits => "bits",
+        })
+    }
+}
+
+/// A compiled rule list of one address family.
+#[derive(Clone, Debug)]
+pub struct Classifier<A: Address> {
+    rules: Box<[Rule<A>]>,
+    default: Decision,
+    compiled: Compiled<A>,
+}
+
+/// An IPv4 rule list, compiled.
+pub type Classifier4 = Classifier<u32>;
+/// An IPv6 rule list, compiled.
+pub type Classifier6 = Classifier<u128>;
+
+#[derive(Clone, Debug)]
+enum Compiled<A: Address> {
+    Cross(Box<cross::Cross<A>>),
+    Bits(bits::Bits<A>),
+}
+
+impl<A: Address> Classifier<A> {
+    /// Compiles `rules`, whose order is their priority, in the cheapest way that fits; packets that no rule decides
+    /// about get `default`.
+    ///
+    /// # Errors
+    /// [`BuildError::TooManyRules`].
+    pub fn build(rules: Vec<Rule<A>>, default: Decision) -> Result<Classifier<A>, BuildError> {
+        match Classifier::build_with(rules.clone(), default, Backend::Cross) {
+            Err(BuildError::DoesNotFit { .. }) => Classifier::build_with(rules, default, Backend::Bits),
+            built => built,
+        }
+    }
+
+    /// Compiles `rules` in a given way, for tests and measurements.
+    ///
+    /// # Errors
+    /// [`BuildError`].
+    pub fn build_with(
+        rules: Vec<Rule<A>>,
+        default: Decision,
+        backend: Backend,
+    ) -> Result<Classifier<A>, BuildError> {
+        if rules.len() > MAX_RULES {
+            return Err(BuildError::TooManyRules { rules: rules.len() });
+        }
+        let compiled = match backend {
+            Backend::Cross => match cross::Cross::new(&rules, default) {
+                Some(cross) => Compiled::Cross(Box::new(cross)),
+                None => {
+                    return Err(BuildError::DoesNotFit {
+                        rules: rules.len(),
+                        backend,
+                    });
+                }
+            },
+            Backend::Bits => Compiled::Bits(bits::Bits::new(&rules, default)),
+        };
+        Ok(Classifier {
+            rules: rules.into(),
+            default,
+            compiled,
+        })
+    }
+
+    /// The verdict on every key, and in `hits` one more for each rule that decided or counted. `hits` should
+    /// come from [`Classifier::hits`]: rules beyond its length are not counted.
+    ///
+    /// # Panics
+    /// If `keys` and `verdicts` differ in length.
+    pub fn classify_batch(&self, keys: &[Key<A>], verdicts: &mut [Verdict], hits: &mut Hits) {
+        assert_eq!(keys.len(), verdicts.len(), "one verdict per key");
+        for (keys, verdicts) in keys.chunks(CHUNK).zip(verdicts.chunks_mut(CHUNK)) {
+            match &self.compiled {
+                Compiled::Cross(cross) => cross.classify(keys, verdicts, hits),
+                Compiled::Bits(bits) => bits.classify(keys, verdicts, hits),
+            }
+            hits.count_verdicts(verdicts);
+        }
+    }
+
+    /// Counters for this list, all zero.
+    pub fn hits(&self) -> Hits {
+        Hits::new(self.rules.len())
+    }
+
+    /// The rules it was compiled from, by the numbers verdicts carry.
+    pub fn rules(&self) -> &[Rule<A>] {
+        &self.rules
+    }
+
+    /// What happens to packets that no rule decides about.
+    pub fn default_decision(&self) -> Decision {
+        self.default
+    }
+
+    /// How the list was compiled.
+    pub fn backend(&self) -> Backend {
+        match self.compiled {
+            Compiled::Cross(_) => Backend::Cross,
+            Compiled::Bits(_) => Backend::Bits,
+        }
+    }
+
+    /// Bytes the compiled tables take, without the rules they came from.
+    pub fn memory_bytes(&self) -> usize {
+        match &self.compiled {
+            Compiled::Cross(cross) => cross.memory_bytes(),
+            Compiled::Bits(bits) => bits.memory_bytes(),
+        }
+    }
+}

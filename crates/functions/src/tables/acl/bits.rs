@@ -1,0 +1,165 @@
+//! Three sets of rules per packet (source, destination, service), intersected 256 rules at a time; the first common
+//! member decides.
+//!
+//! The bit-vector scheme (Lakshman and Stiliadis, "High-Speed Policy-based Packet Forwarding Using Efficient
+//! Multi-dimensional Range Matching", SIGCOMM 1998). A field of n rules has up to 2n + 1 classes of n bits each, so
+//! lists are cut into blocks of at most 1 024 rules: memory then grows with the number of rules, not with its
+//! square, and a packet decided early never sees the later blocks.
+
+use super::fields::{AddressClasses, partition_addresses};
+use super::key::{CHUNK, Decision, Hits, Key, Verdict};
+use super::rule::{Address, Rule};
+use super::services::Services;
+use super::sets::{RuleSets, words_for};
+
+/// Rules in a block at most; fewer where their services do not fit one table.
+const BLOCK_RULES: usize = 1024;
+/// Words intersected in a step: one vector register.
+const STEP: usize = 4;
+
+/// A rule list as blocks of bit vectors.
+#[derive(Clone, Debug)]
+pub struct Bits<A: Address> {
+    blocks: Vec<Block<A>>,
+    /// What each rule decides; nothing for `count`.
+    decisions: Box<[Option<Decision>]>,
+    default: Verdict,
+}
+
+#[derive(Clone, Debug)]
+struct Block<A: Address> {
+    first_rule: usize,
+    src: AddressClasses<A>,
+    dst: AddressClasses<A>,
+    services: Services,
+    src_sets: Vectors,
+    dst_sets: Vectors,
+    service_sets: Vectors,
+}
+
+/// Sets as runs of vector registers.
+#[derive(Clone, Debug)]
+struct Vectors {
+    steps: usize,
+    vectors: Box<[[u64; STEP]]>,
+}
+
+impl Vectors {
+    fn new(sets: &RuleSets) -> Vectors {
+        Vectors { steps: sets.words() / STEP, vectors: sets.bits().as_chunks().0.into() }
+    }
+
+    /// The set that begins at vector `start`.
+    #[inline]
+    fn at(&self, start: usize) -> &[[u64; STEP]] {
+        &self.vectors[start..start + self.steps]
+    }
+}
+
+impl<A: Address> Bits<A> {
+    /// The bit vectors of `rules`.
+    pub fn new(rules: &[Rule<A>], default: Decision) -> Bits<A> {
+        let mut bits = Bits {
+            blocks: Vec::new(),
+            decisions: rules.iter().map(|rule| rule.action.decision()).collect(),
+            default: Verdict::by_default(default),
+        };
+        for (index, rules) in rules.chunks(BLOCK_RULES).enumerate() {
+            bits.add(index * BLOCK_RULES, rules);
+        }
+        bits
+    }
+
+    /// Adds a block for `rules`, or several where its services would be too many.
+    fn add(&mut self, first_rule: usize, rules: &[Rule<A>]) {
+        let words = words_for(rules.len());
+        let Some((services, service_sets)) = Services::new(rules, words, &vec![0; words]) else {
+            // One rule makes at most 3 · 3 · 3 services, so halving ends.
+            let (first, second) = rules.split_at(rules.len() / 2);
+            self.add(first_rule, first);
+            self.add(first_rule + first.len(), second);
+            return;
+        };
+        let src = partition_addresses(rules.iter().map(|rule| rule.src), words);
+        let dst = partition_addresses(rules.iter().map(|rule| rule.dst), words);
+        self.blocks.push(Block {
+            first_rule,
+            src: AddressClasses::new(&src, words / STEP),
+            dst: AddressClasses::new(&dst, words / STEP),
+            services,
+            src_sets: Vectors::new(&src.sets),
+            dst_sets: Vectors::new(&dst.sets),
+            service_sets: Vectors::new(&service_sets),
+        });
+    }
+
+    /// The verdict on each of at most [`CHUNK`] keys; `count` rules passed on the way are counted.
+    pub fn classify(&self, keys: &[Key<A>], verdicts: &mut [Verdict], hits: &mut Hits) {
+        verdicts.fill(self.default);
+        // The keys no rule has decided about yet.
+        let mut open: [u8; CHUNK] = std::array::from_fn(|index| index as u8);
+        let mut count = keys.len().min(CHUNK);
+        let (mut src, mut dst, mut services) = ([0; CHUNK], [0; CHUNK], [0; CHUNK]);
+        for block in &self.blocks {
+            let asked = open[..count].iter().map(|&index| &keys[usize::from(index)]);
+            block.src.look_up(asked.clone().map(|key| key.src()), &mut src);
+            block.dst.look_up(asked.clone().map(|key| key.dst()), &mut dst);
+            block.services.look_up(asked, &mut services);
+            let mut left = 0;
+            for at in 0..count {
+                let sets = [
+                    block.src_sets.at(src[at] as usize),
+                    block.dst_sets.at(dst[at] as usize),
+                    block.service_sets.at(services[at] as usize * block.service_sets.steps),
+                ];
+                match self.first_decision(sets, block.first_rule, hits) {
+                    Some(verdict) => verdicts[usize::from(open[at])] = verdict,
+                    None => {
+                        open[left] = open[at];
+                        left += 1;
+                    }
+                }
+            }
+            count = left;
+            if count == 0 {
+                break;
+            }
+        }
+    }
+
+    /// What the first deciding rule in all of `sets` says; `count` rules before it are counted.
+    #[inline]
+    fn first_decision(&self, sets: [&[[u64; STEP]]; 3], first_rule: usize, hits: &mut Hits) -> Option<Verdict> {
+        let [src, dst, service] = sets;
+        for (step, ((src, dst), service)) in src.iter().zip(dst).zip(service).enumerate() {
+            let common: [u64; STEP] = std::array::from_fn(|word| src[word] & dst[word] & service[word]);
+            if common.iter().fold(0, |any, word| any | word) == 0 {
+                continue;
+            }
+            for (word, mut bits) in common.into_iter().enumerate() {
+                while bits != 0 {
+                    let rule = first_rule + (step * STEP + word) * 64 + bits.trailing_zeros() as usize;
+                    if let Some(decision) = self.decisions[rule] {
+                        return Some(Verdict::by_rule(rule as u32, decision));
+                    }
+                    hits.count_rule(rule as u32);
+                    bits &= bits - 1;
+                }
+            }
+        }
+        None
+    }
+
+    /// Bytes taken.
+    pub fn memory_bytes(&self) -> usize {
+        let block = |block: &Block<A>| {
+            let sets = [&block.src_sets, &block.dst_sets, &block.service_sets];
+            size_of::<Block<A>>()
+                + block.src.memory_bytes()
+                + block.dst.memory_bytes()
+                + block.services.memory_bytes()
+                + sets.into_iter().map(|sets| size_of_val(&*sets.vectors)).sum::<usize>()
+        };
+        size_of_val(&*self.decisions) + self.blocks.iter().map(block).sum::<usize>()
+    }
+}

@@ -1,0 +1,115 @@
+//! What can be wrong with a rule file: each problem names its place, the value and what is allowed.
+
+use std::fmt;
+
+use crate::tables::acl::MAX_RULES;
+
+/// What is wrong with a value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Problem {
+    /// The line is not UTF-8.
+    #[error("the line is not text; rules are written in ASCII")]
+    NotText,
+    /// The line does not begin with `@`.
+    #[error(
+        "{0:?} does not start a rule; a rule starts with \"@\" and its source prefix, a comment with \"#\""
+    )]
+    NoAt(String),
+    /// The line ends before this.
+    #[error(
+        "the line ends before the {0}; a rule is \"@source destination low : high low : high protocol/mask [flags/mask] [permit|deny|count]\""
+    )]
+    Ends(&'static str),
+    /// Not a prefix.
+    #[error(
+        "{value:?} is no {what}; allowed are an IPv4 address with a length of 0 to 32 or an IPv6 address with a length of 0 to 128, such as 10.1.0.0/16"
+    )]
+    Prefix {
+        /// Which field.
+        what: &'static str,
+        /// What stands there.
+        value: String,
+    },
+    /// Source and destination differ in family.
+    #[error(
+        "the destination {0:?} is of another address family than the source; both are IPv4 or both IPv6"
+    )]
+    Families(String),
+    /// Not a port.
+    #[error("{value:?} is no {what}; allowed is 0 to 65535")]
+    Port {
+        /// Which field.
+        what: &'static str,
+        /// What stands there.
+        value: String,
+    },
+    /// No colon between the ports.
+    #[error("{value:?} stands where \":\" separates the {what}s; allowed is \"low : high\"")]
+    Colon {
+        /// Which field.
+        what: &'static str,
+        /// What stands there.
+        value: String,
+    },
+    /// A range runs backwards.
+    #[error("the {what}s {low} : {high} run backwards; the lower comes first")]
+    Backwards {
+        /// Which field.
+        what: &'static str,
+        /// First port.
+        low: u16,
+        /// Last port.
+        high: u16,
+    },
+    /// Not a protocol.
+    #[error(
+        "{0:?} is no protocol; allowed is value/mask, each 0 to 255 or 0x00 to 0xFF, such as 0x06/0xFF"
+    )]
+    Protocol(String),
+    /// Neither flags nor an action.
+    #[error(
+        "{0:?} is neither flags nor an action; allowed is flags/mask, each 0x0000 to 0xFFFF, then permit, deny or count"
+    )]
+    Tail(String),
+    /// Something after the end.
+    #[error("{0:?} follows the end of the rule; nothing is allowed after the action")]
+    Surplus(String),
+    /// The file has more rules than are allowed.
+    #[error("the file has more than {MAX_RULES} rules; the rest is not read")]
+    TooMany,
+}
+
+/// A problem and its place.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{file}:{line}: {problem}")]
+pub struct LineError {
+    /// The file's name as given.
+    pub file: String,
+    /// The line, from 1.
+    pub line: u32,
+    /// What is wrong.
+    pub problem: Problem,
+}
+
+/// All that is wrong with a file, in order; at most 50 problems are kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileErrors {
+    /// The problems kept.
+    pub errors: Vec<LineError>,
+    /// Problems found beyond those.
+    pub further: usize,
+}
+
+impl fmt::Display for FileErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, error) in self.errors.iter().enumerate() {
+            write!(f, "{}{error}", if index == 0 { "" } else { "\n" })?;
+        }
+        if self.further > 0 {
+            write!(f, "\n{} further problems", self.further)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for FileErrors {}

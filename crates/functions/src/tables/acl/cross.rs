@@ -1,0 +1,193 @@
+//! Field classes crossed into a verdict: no branch, a fixed number of reads.
+//!
+//! Recursive flow classification (Gupta and McKeown, SIGCOMM 1999) in its shallowest form: the classes of both addresses
+//! select an address set, ports and protocol a service set, and both sets the outcome. Every table entry stands
+//! for a set of rules, and equal sets share a number, so most tables are far smaller than the product of their
+//! fields. Where they are not, this back end declines the list.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use super::fields::{AddressClasses, partition_addresses};
+use super::grid::{Grid, GridBuilder};
+use super::key::{CHUNK, Decision, Hits, Key, Verdict};
+use super::rule::{Address, PortRange, Prefix, ProtocolMatch, Rule};
+use super::services::Services;
+use super::sets::{Interner, RuleSets, collect, cut_after_first, members, words_for};
+
+/// Longer lists are declined before any work: their sets alone would fill the caches.
+const MAX_RULES: usize = 4096;
+/// Pairs of address classes at most: bounds the time to build.
+const MAX_ADDRESS_PAIRS: usize = 1 << 21;
+/// Pairs of address set and service set at most: bounds the time to build.
+const MAX_OUTCOME_PAIRS: usize = 1 << 23;
+/// Bytes of all tables at most: beyond it reads come from memory, and bit vectors are better.
+const MAX_BYTES: usize = 4 << 20;
+
+/// A rule list as crossed tables.
+#[derive(Clone, Debug)]
+pub struct Cross<A: Address> {
+    src: AddressClasses<A>,
+    dst: AddressClasses<A>,
+    services: Services,
+    /// The address set of a source class and a destination class.
+    addresses: Grid,
+    /// The outcome of an address set and a service set.
+    outcomes: Grid,
+    /// What each outcome decides.
+    verdicts: Box<[Verdict]>,
+    /// The `count` rules that the outcomes pass which pass any: the last ones.
+    counted: Box<[Box<[u32]>]>,
+}
+
+/// Outcomes by number: those that pass no `count` rule are numbered as the rule that decides, the default as one more
+/// rule, and the others follow.
+struct Outcomes {
+    verdicts: Vec<Verdict>,
+    numbers: HashMap<(u16, Box<[u32]>), u16>,
+    counted: Vec<Box<[u32]>>,
+}
+
+impl Outcomes {
+    fn new<A: Address>(rules: &[Rule<A>], default: Decision) -> Outcomes {
+        let default = Verdict::by_default(default);
+        let verdict = |(index, rule): (u32, &Rule<A>)| rule.action.decision().map_or(default, |by| Verdict::by_rule(index, by));
+        let verdicts = (0u32..).zip(rules).map(verdict).chain([default]).collect();
+        Outcomes { verdicts, numbers: HashMap::new(), counted: Vec::new() }
+    }
+
+    /// The outcome when rule `decider`, or the default, decides after `counted`; none when there are 65 536 others.
+    fn number(&mut self, decider: u16, counted: &[u32]) -> Option<u16> {
+        if counted.is_empty() {
+            return Some(decider);
+        }
+        let next = u16::try_from(self.verdicts.len());
+        match self.numbers.entry((decider, counted.into())) {
+            Entry::Occupied(number) => Some(*number.get()),
+            Entry::Vacant(vacant) => {
+                self.verdicts.push(self.verdicts[usize::from(decider)]);
+                self.counted.push(counted.into());
+                Some(*vacant.insert(next.ok()?))
+            }
+        }
+    }
+}
+
+/// The sets of both address classes' rules, by source and destination class, and what the numbers mean.
+fn cross_addresses(src: &RuleSets, dst: &RuleSets, last: &[u64]) -> Option<(Grid, RuleSets)> {
+    if src.len() * dst.len() > MAX_ADDRESS_PAIRS {
+        return None;
+    }
+    let mut interner = Interner::new(last.len());
+    let mut grid = GridBuilder::new(src.len(), dst.len());
+    let mut set = vec![0; last.len()];
+    let mut row = Vec::with_capacity(dst.len());
+    for s in 0..src.len() {
+        row.clear();
+        for d in 0..dst.len() {
+            for ((word, s), d) in set.iter_mut().zip(src.set(s)).zip(dst.set(d)) {
+                *word = s & d;
+            }
+            cut_after_first(&mut set, last);
+            row.push(interner.number(&set)?);
+        }
+        grid.push_row(&row)?;
+    }
+    Some((grid.finish(), interner.finish()))
+}
+
+impl<A: Address> Cross<A> {
+    /// The tables of `rules`; none when they would be larger than the bound.
+    pub fn new(rules: &[Rule<A>], default: Decision) -> Option<Cross<A>> {
+        if rules.len() > MAX_RULES {
+            return None;
+        }
+        let words = words_for(rules.len());
+        let decides = |rule: &Rule<A>| rule.action.decision().is_some();
+        let any_address = |rule: &Rule<A>| rule.src == Prefix::ANY && rule.dst == Prefix::ANY;
+        let last = collect(rules, |rule| decides(rule) && any_address(rule));
+        let (services, service_sets) = Services::new(rules, words, &last)?;
+
+        let src = partition_addresses(rules.iter().map(|rule| rule.src), words);
+        let dst = partition_addresses(rules.iter().map(|rule| rule.dst), words);
+        let any_service = |rule: &Rule<A>| {
+            rule.sport == PortRange::ANY && rule.dport == PortRange::ANY && rule.protocol == ProtocolMatch::ANY
+        };
+        let last = collect(rules, |rule| decides(rule) && any_service(rule));
+        let (addresses, address_sets) = cross_addresses(&src.sets, &dst.sets, &last)?;
+        if address_sets.len() * service_sets.len() > MAX_OUTCOME_PAIRS {
+            return None;
+        }
+        let mut outcomes = Outcomes::new(rules, default);
+        let mut grid = GridBuilder::new(address_sets.len(), service_sets.len());
+        let (mut row, mut counted) = (Vec::new(), Vec::new());
+        for address in 0..address_sets.len() {
+            // Few rules share a pair of addresses: a list is walked sooner than a bit vector.
+            let candidates: Vec<u32> = members(address_sets.set(address)).collect();
+            row.clear();
+            for service in 0..service_sets.len() {
+                let service = service_sets.set(service);
+                let mut decider = rules.len() as u16;
+                counted.clear();
+                for &rule in &candidates {
+                    if service[rule as usize / 64] >> (rule % 64) & 1 == 0 {
+                        continue;
+                    }
+                    if decides(&rules[rule as usize]) {
+                        decider = rule as u16;
+                        break;
+                    }
+                    counted.push(rule);
+                }
+                row.push(outcomes.number(decider, &counted)?);
+            }
+            grid.push_row(&row)?;
+        }
+        let cross = Cross {
+            src: AddressClasses::new(&src, 1),
+            dst: AddressClasses::new(&dst, 1),
+            services,
+            addresses,
+            outcomes: grid.finish(),
+            verdicts: outcomes.verdicts.into(),
+            counted: outcomes.counted.into(),
+        };
+        (cross.memory_bytes() <= MAX_BYTES).then_some(cross)
+    }
+
+    /// The verdict on each of at most [`CHUNK`] keys; `count` rules passed on the way are counted.
+    ///
+    /// A loop for each table: its bounds and base then stay in registers, and its reads overlap.
+    pub fn classify(&self, keys: &[Key<A>], verdicts: &mut [Verdict], hits: &mut Hits) {
+        let count = keys.len().min(CHUNK);
+        let (mut src, mut dst, mut services) = ([0; CHUNK], [0; CHUNK], [0; CHUNK]);
+        let (mut addresses, mut outcomes) = ([0; CHUNK], [0; CHUNK]);
+        self.src.look_up(keys.iter().map(|key| key.src()), &mut src);
+        self.dst.look_up(keys.iter().map(|key| key.dst()), &mut dst);
+        self.services.look_up(keys.iter(), &mut services);
+        self.addresses.look_up(&src[..count], &dst[..count], &mut addresses);
+        self.outcomes.look_up(&addresses[..count], &services[..count], &mut outcomes);
+        let mut highest = 0;
+        for (verdict, &outcome) in verdicts.iter_mut().zip(&outcomes[..count]) {
+            *verdict = self.verdicts[outcome as usize];
+            highest = highest.max(outcome as usize);
+        }
+        let first_counting = self.verdicts.len() - self.counted.len();
+        if highest >= first_counting {
+            let counting = outcomes[..count].iter().filter_map(|&outcome| (outcome as usize).checked_sub(first_counting));
+            counting.flat_map(|outcome| &self.counted[outcome]).for_each(|&rule| hits.count_rule(rule));
+        }
+    }
+
+    /// Bytes taken.
+    pub fn memory_bytes(&self) -> usize {
+        let counted: usize = self.counted.iter().map(|rules| size_of_val(rules) + size_of_val(&**rules)).sum();
+        self.src.memory_bytes()
+            + self.dst.memory_bytes()
+            + self.services.memory_bytes()
+            + self.addresses.memory_bytes()
+            + self.outcomes.memory_bytes()
+            + size_of_val(&*self.verdicts)
+            + counted
+    }
+}

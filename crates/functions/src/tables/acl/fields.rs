@@ -1,0 +1,93 @@
+//! One field at a time: which values do the rules tell apart?
+//!
+//! The ends of the rules' ranges cut a field into intervals; intervals under the same set of rules form a class
+//! (equivalence classes of Gupta and McKeown, "Packet Classification on Multiple Fields", SIGCOMM 1999, phase 0).
+
+use std::hash::Hash;
+
+use forebay_simd::Level;
+use forebay_simd::interval_map::IntervalMap;
+
+use super::key::CHUNK;
+use super::rule::{Address, Prefix};
+use super::sets::{Interner, RuleSets};
+
+/// The intervals of a field and the class of each.
+pub struct Partition<T> {
+    /// Last values of all intervals but the final one.
+    pub ends: Vec<T>,
+    /// The class of each interval.
+    pub classes: Vec<u16>,
+    /// The rules of each class.
+    pub sets: RuleSets,
+}
+
+/// Cuts a field whose values run from `min` to `max` at the ends of `ranges`, one range per rule. Fewer than 2¹⁵
+/// ranges, so that classes fit 16 bits.
+pub fn partition<T: Ord + Copy + Hash>(
+    ranges: &[(T, T)],
+    words: usize,
+    min: T,
+    max: T,
+    before: impl Fn(T) -> T,
+) -> Partition<T> {
+    let mut ends: Vec<T> = ranges
+        .iter()
+        .flat_map(|&(low, high)| [(low > min).then(|| before(low)), (high < max).then_some(high)])
+        .flatten()
+        .collect();
+    ends.sort_unstable();
+    ends.dedup();
+    let interval = |value: T| ends.partition_point(|&end| end < value);
+    // Where a rule's range begins and ends its bit flips.
+    let mut flips: Vec<(usize, usize)> = Vec::with_capacity(ranges.len() * 2);
+    for (rule, &(low, high)) in ranges.iter().enumerate() {
+        flips.push((interval(low), rule));
+        flips.push((interval(high) + 1, rule));
+    }
+    flips.sort_unstable();
+    let mut flips = flips.into_iter().peekable();
+    let mut interner = Interner::new(words);
+    let mut set = vec![0u64; words];
+    let classes = (0..=ends.len())
+        .map(|index| {
+            while let Some((_, rule)) = flips.next_if(|&(at, _)| at <= index) {
+                set[rule / 64] ^= 1 << (rule % 64);
+            }
+            interner.number(&set).expect("fewer than 2¹⁵ ranges cut fewer than 2¹⁶ intervals")
+        })
+        .collect();
+    Partition { ends, classes, sets: interner.finish() }
+}
+
+/// The classes that `prefixes` make of a family's addresses.
+pub fn partition_addresses<A: Address>(prefixes: impl Iterator<Item = Prefix<A>>, words: usize) -> Partition<A> {
+    let ranges: Vec<(A, A)> = prefixes.map(|prefix| (prefix.first(), prefix.last())).collect();
+    partition(&ranges, words, A::MIN, A::MAX, A::before)
+}
+
+/// Finds an address's class, already multiplied by what the reader's table wants.
+#[derive(Clone, Debug)]
+pub struct AddressClasses<A: Address>(IntervalMap<A>);
+
+impl<A: Address> AddressClasses<A> {
+    /// The classes of `partition`, each times `stride`.
+    pub fn new(partition: &Partition<A>, stride: usize) -> AddressClasses<A> {
+        let values = partition.classes.iter().map(|&class| u32::from(class) * stride as u32).collect();
+        AddressClasses(IntervalMap::new(&partition.ends, values, Level::detect()))
+    }
+
+    /// The class of each of at most [`CHUNK`] addresses, times the stride.
+    #[inline]
+    pub fn look_up(&self, addresses: impl ExactSizeIterator<Item = A>, classes: &mut [u32; CHUNK]) {
+        let count = addresses.len().min(CHUNK);
+        let mut keys = [A::MIN; CHUNK];
+        keys.iter_mut().zip(addresses).for_each(|(key, address)| *key = address);
+        self.0.look_up_batch(&keys[..count], &mut classes[..count]);
+    }
+
+    /// Bytes taken.
+    pub fn memory_bytes(&self) -> usize {
+        self.0.memory_bytes()
+    }
+}

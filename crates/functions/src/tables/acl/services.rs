@@ -1,0 +1,157 @@
+//! Both ports and the protocol, taken together: which rules does the service leave?
+//!
+//! Lists name few services, so the classes of the three fields are crossed in one small table, read with a sum.
+
+use std::collections::HashMap;
+
+use super::fields::{Partition, partition};
+use super::key::{CHUNK, Key, NO_PORTS, PROTOCOL_WORDS};
+use super::rule::{Address, PortRange, Rule};
+use super::sets::{Interner, RuleSets, cut_after_first};
+
+/// Entries of the table at most, so that its indices and therefore the classes times their strides fit 16 bits.
+const MAX_ENTRIES: usize = 1 << 16;
+
+/// Finds the service set of a packet.
+#[derive(Clone, Debug)]
+pub struct Services {
+    sport: PortClasses,
+    dport: PortClasses,
+    /// The class of each protocol word.
+    protocol: Box<[u16; PROTOCOL_WORDS]>,
+    /// The number of the set at the sum of the three classes.
+    numbers: Box<[u16]>,
+}
+
+impl Services {
+    /// The services that `rules` tell apart and the rules of each; none when their table would have more than
+    /// [`MAX_ENTRIES`] entries. What follows the first rule of `last` in a set can never be reached and is cut off,
+    /// which makes more sets equal.
+    pub fn new<A: Address>(
+        rules: &[Rule<A>],
+        words: usize,
+        last: &[u64],
+    ) -> Option<(Services, RuleSets)> {
+        let sport = partition_ports(rules.iter().map(|rule| rule.sport), words);
+        let dport = partition_ports(rules.iter().map(|rule| rule.dport), words);
+        let (protocol, protocol_sets) = protocol_classes(rules, words);
+        let protocols = protocol_sets.len();
+        let ports = dport.sets.len() * protocols;
+        if sport.sets.len() * ports > MAX_ENTRIES {
+            return None;
+        }
+        let mut interner = Interner::new(words);
+        let mut set = vec![0; words];
+        let mut numbers = Vec::with_capacity(sport.sets.len() * ports);
+        for s in 0..sport.sets.len() {
+            for d in 0..dport.sets.len() {
+                for p in 0..protocols {
+                    let fields = sport.sets.set(s).iter().zip(dport.sets.set(d)).zip(protocol_sets.set(p));
+                    for (word, ((s, d), p)) in set.iter_mut().zip(fields) {
+                        *word = s & d & p;
+                    }
+                    cut_after_first(&mut set, last);
+                    numbers.push(interner.number(&set)?);
+                }
+            }
+        }
+        let services = Services {
+            sport: PortClasses::new(&sport, ports),
+            dport: PortClasses::new(&dport, protocols),
+            protocol,
+            numbers: numbers.into(),
+        };
+        Some((services, interner.finish()))
+    }
+
+    /// The number of the service set of each key, at most [`CHUNK`].
+    #[inline]
+    pub fn look_up<'a, A: Address>(
+        &self,
+        keys: impl ExactSizeIterator<Item = &'a Key<A>>,
+        services: &mut [u32; CHUNK],
+    ) {
+        for (service, key) in services.iter_mut().zip(keys) {
+            let protocol = self.protocol[usize::from(key.protocol_word()) % PROTOCOL_WORDS];
+            let ports = self.sport.look_up(key.sport()).wrapping_add(self.dport.look_up(key.dport()));
+            let sum = ports.wrapping_add(protocol);
+            *service = self.numbers[usize::from(sum)].into();
+        }
+    }
+
+    /// Bytes taken.
+    pub fn memory_bytes(&self) -> usize {
+        self.sport.memory_bytes()
+            + self.dport.memory_bytes()
+            + size_of_val(&*self.protocol)
+            + size_of_val(&*self.numbers)
+    }
+}
+
+/// The classes of a port field: the upper byte selects a block of 256 classes, and equal blocks are one. Rules cut
+/// few blocks, so the table stays in the first-level cache where one of 65 536 entries would not.
+#[derive(Clone, Debug)]
+struct PortClasses {
+    /// Where each upper byte's block begins.
+    starts: Box<[u16; 256]>,
+    /// Classes times the stride.
+    classes: Box<[u16]>,
+}
+
+fn partition_ports(ranges: impl Iterator<Item = PortRange>, words: usize) -> Partition<u16> {
+    let ranges: Vec<(u16, u16)> = ranges.map(|range| (range.low(), range.high())).collect();
+    partition(&ranges, words, 0, u16::MAX, |port| port - 1)
+}
+
+impl PortClasses {
+    /// The classes of `partition`, each times `stride`.
+    fn new(partition: &Partition<u16>, stride: usize) -> PortClasses {
+        let mut interval = 0;
+        let by_port: Vec<u16> = (0..=u16::MAX)
+            .map(|port| {
+                interval += usize::from(partition.ends.get(interval).is_some_and(|&end| end < port));
+                partition.classes[interval] * stride as u16
+            })
+            .collect();
+        let mut starts = Box::new([0; 256]);
+        let mut seen: HashMap<&[u16], u16> = HashMap::new();
+        let mut blocks = Vec::new();
+        for (start, block) in starts.iter_mut().zip(by_port.chunks(256)) {
+            *start = *seen.entry(block).or_insert_with(|| {
+                // At most 256 blocks of 256: the last one starts at 65 280.
+                let start = blocks.len() as u16;
+                blocks.extend_from_slice(block);
+                start
+            });
+        }
+        PortClasses { starts, classes: blocks.into() }
+    }
+
+    #[inline]
+    fn look_up(&self, port: u16) -> u16 {
+        self.classes[usize::from(self.starts[usize::from(port >> 8)]) | usize::from(port & 0xff)]
+    }
+
+    fn memory_bytes(&self) -> usize {
+        size_of_val(&*self.starts) + size_of_val(&*self.classes)
+    }
+}
+
+/// The classes of the protocol word (the number, and whether there are ports), and the rules of each.
+///
+/// Words without ports are in no class of a rule that constrains ports; since a rule that does not is in every
+/// class of either port, any port will do for them.
+fn protocol_classes<A: Address>(rules: &[Rule<A>], words: usize) -> (Box<[u16; PROTOCOL_WORDS]>, RuleSets) {
+    let mut interner = Interner::new(words);
+    let mut classes = Box::new([0; PROTOCOL_WORDS]);
+    let mut set = vec![0; words];
+    for (word, class) in (0u16..).zip(classes.iter_mut()) {
+        set.fill(0);
+        for (index, rule) in rules.iter().enumerate() {
+            let fits = rule.protocol.contains(word as u8) && !(word & NO_PORTS != 0 && rule.constrains_ports());
+            set[index / 64] |= u64::from(fits) << (index % 64);
+        }
+        *class = interner.number(&set).expect("512 words make at most 512 classes");
+    }
+    (classes, interner.finish())
+}

@@ -1,0 +1,175 @@
+//! Rule lists and packets of the shape that measured filter sets have, from a seed.
+//!
+//! Filter sets in the field share a structure (Taylor and Turner, "ClassBench", INFOCOM 2005, section 3): few networks
+//! named by many rules, hosts and /24s most often, sources wider than destinations, source ports almost always free,
+//! destination ports mostly one well-known service. The shares below follow the access lists described there;
+//! random fields would make sets that no operator writes and tables that never share a row.
+
+use super::key::{Decision, Hits, Key};
+use super::oracle;
+use super::rule::{Action, Address, PortRange, Prefix, ProtocolMatch, Rule};
+
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const ICMP: u8 = 1;
+const SERVICES: [u16; 16] = [80, 443, 22, 53, 25, 123, 161, 389, 445, 993, 1433, 1521, 3306, 3389, 5060, 8080];
+/// Rules that name the same network, on average.
+const RULES_PER_SITE: usize = 8;
+/// Tries for each key that is to miss.
+const TRIES: usize = 256;
+
+/// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): equal seeds give equal lists on every machine.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn wide(&mut self) -> u128 {
+        u128::from(self.next()) << 64 | u128::from(self.next())
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound.max(1) as u64) as usize
+    }
+
+    fn port(&mut self) -> u16 {
+        self.next() as u16
+    }
+
+    /// One of `choices`, each with its share of a hundred; what is left of the hundred goes to the last.
+    fn choose<T: Copy>(&mut self, choices: &[(usize, T)]) -> T {
+        let mut drawn = self.below(100);
+        for &(share, choice) in choices {
+            if drawn < share {
+                return choice;
+            }
+            drawn -= share;
+        }
+        choices[choices.len() - 1].1
+    }
+}
+
+/// A random unicast address, in the family's usual range.
+fn address<A: Address>(random: &mut Random) -> A {
+    match A::BITS {
+        // 1.0.0.0 to 223.255.255.255
+        32 => A::truncate((1 << 24) + random.wide() % (223 << 24)),
+        // 2000::/3
+        _ => A::truncate(random.wide() >> 3 | 1 << 125),
+    }
+}
+
+/// A random address inside a prefix.
+fn inside<A: Address>(prefix: Prefix<A>, random: &mut Random) -> A {
+    A::truncate(prefix.first().widen() | (random.wide() & (prefix.last().widen() - prefix.first().widen())))
+}
+
+/// A prefix around or inside a site's network, of a length drawn from IPv4 lengths and scaled to the family's bits.
+fn prefix<A: Address>(site: A, lengths: &[(usize, u8)], random: &mut Random) -> Prefix<A> {
+    let length = random.choose(lengths) * (A::BITS / 32);
+    // The site's network is its upper half; the rest differs from rule to rule.
+    let network = Prefix::new(site, A::BITS / 2);
+    Prefix::new(if length > A::BITS / 2 { inside(network, random) } else { site }, length)
+}
+
+/// `count` rules; the same for the same seed.
+#[must_use]
+pub fn rules<A: Address>(count: usize, seed: u64) -> Vec<Rule<A>> {
+    let mut random = Random(seed);
+    let sites: Vec<A> = (0..(count / RULES_PER_SITE).max(4)).map(|_| address(&mut random)).collect();
+    (0..count).map(|_| rule(&sites, &mut random)).collect()
+}
+
+fn rule<A: Address>(sites: &[A], random: &mut Random) -> Rule<A> {
+    let src_site = sites[random.below(sites.len())];
+    let dst_site = sites[random.below(sites.len())];
+    let src = prefix(src_site, &[(20, 0), (5, 8), (15, 16), (5, 20), (30, 24), (5, 28), (20, 32)], random);
+    let dst = prefix(dst_site, &[(5, 0), (10, 16), (5, 20), (30, 24), (5, 28), (45, 32)], random);
+    let protocol = random.choose(&[(60, Some(TCP)), (22, Some(UDP)), (5, Some(ICMP)), (13, None)]);
+    let (mut sport, mut dport) = (PortRange::ANY, PortRange::ANY);
+    if matches!(protocol, Some(TCP | UDP)) {
+        let start = random.port();
+        let service = SERVICES[random.below(SERVICES.len())];
+        let user = PortRange::new(1024, u16::MAX);
+        sport = random.choose(&[(92, PortRange::ANY), (5, user), (3, PortRange::new(service, service))]);
+        let exact = PortRange::new(service, service);
+        let odd = PortRange::new(start, start);
+        let some = PortRange::new(start, start.saturating_add(random.port() % 1000));
+        dport = random.choose(&[(25, PortRange::ANY), (48, exact), (10, odd), (7, user), (10, some)]);
+    }
+    // A rule for everybody names at least a service, or no packet would reach the rules below it.
+    if src == Prefix::ANY && dst == Prefix::ANY && dport.is_any() {
+        return Rule { src: Prefix::new(src_site, A::BITS), dst, ..rule(sites, random) };
+    }
+    let action = random.choose(&[(70, Action::Permit), (25, Action::Deny), (5, Action::Count)]);
+    let protocol = protocol.map_or(ProtocolMatch::ANY, ProtocolMatch::exactly);
+    Rule { src, dst, sport, dport, protocol, action }
+}
+
+/// A key that `rule` matches.
+fn matching<A: Address>(rule: &Rule<A>, random: &mut Random) -> Key<A> {
+    let (src, dst) = (inside(rule.src, random), inside(rule.dst, random));
+    let free = !rule.protocol.mask();
+    let protocol = rule.protocol.value() | if free == u8::MAX { TCP } else { random.next() as u8 & free };
+    if protocol == ICMP && !rule.constrains_ports() {
+        return Key::without_ports(src, dst, protocol);
+    }
+    let mut port = |range: PortRange| {
+        let ports = u32::from(range.high() - range.low()) + 1;
+        range.low() + (u32::from(random.port()) % ports) as u16
+    };
+    Key::new(src, dst, port(rule.sport), port(rule.dport), protocol)
+}
+
+/// A key like others on such a network: half of the addresses are of networks that rules name.
+fn passing<A: Address>(rules: &[Rule<A>], random: &mut Random) -> Key<A> {
+    let near = |of: fn(&Rule<A>) -> Prefix<A>, random: &mut Random| match rules.get(random.below(rules.len() * 2)) {
+        Some(rule) => inside(Prefix::new(of(rule).first(), A::BITS / 2), random),
+        None => address(random),
+    };
+    let (src, dst) = (near(|rule| rule.src, random), near(|rule| rule.dst, random));
+    match random.choose(&[(75, TCP), (20, UDP), (5, ICMP)]) {
+        ICMP => Key::without_ports(src, dst, ICMP),
+        protocol => {
+            let service = SERVICES[random.below(SERVICES.len())];
+            let dport = random.choose(&[(60, service), (40, random.0 as u16)]);
+            Key::new(src, dst, 1024 + random.port() % 64_000, dport, protocol)
+        }
+    }
+}
+
+/// `count` keys, each drawn from a rule: they match that one or an earlier one. None where there are no rules.
+#[must_use]
+pub fn hitting_keys<A: Address>(rules: &[Rule<A>], count: usize, seed: u64) -> Vec<Key<A>> {
+    let mut random = Random(seed);
+    let count = if rules.is_empty() { 0 } else { count };
+    (0..count).map(|_| matching(&rules[random.below(rules.len())], &mut random)).collect()
+}
+
+/// Up to `count` keys that no rule decides about; fewer where rules leave hardly any.
+#[must_use]
+pub fn missing_keys<A: Address>(rules: &[Rule<A>], count: usize, seed: u64) -> Vec<Key<A>> {
+    let mut random = Random(seed);
+    let mut hits = Hits::new(rules.len());
+    let mut misses = |key: &Key<A>| oracle::classify(rules, Decision::Deny, key, &mut hits).rule().is_none();
+    let candidates = (0..count.saturating_mul(TRIES)).map(|_| passing(rules, &mut random));
+    candidates.filter(|key| misses(key)).take(count).collect()
+}
+
+/// `count` keys of which about `hit_share` (0 to 1) match some rule and the others none, mixed.
+#[must_use]
+pub fn keys<A: Address>(rules: &[Rule<A>], count: usize, hit_share: f64, seed: u64) -> Vec<Key<A>> {
+    let hits = (count as f64 * hit_share.clamp(0.0, 1.0)).round() as usize;
+    let mut keys = hitting_keys(rules, hits, seed);
+    keys.extend(missing_keys(rules, count - keys.len(), !seed));
+    let mut random = Random(seed.rotate_left(32));
+    for index in (1..keys.len()).rev() {
+        keys.swap(index, random.below(index + 1));
+    }
+    keys
+}

@@ -1,0 +1,258 @@
+//! Every back end against the oracle, over random and synthetic lists.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// All back ends that hold the list answer and count like the oracle.
+fn agree<A: Address>(rules: &[Rule<A>], default: Decision, keys: &[Key<A>]) {
+    let mut expected_hits = Hits::new(rules.len());
+    let expected: Vec<Verdict> =
+        keys.iter().map(|key| oracle::classify(rules, default, key, &mut expected_hits)).collect();
+    let built = Backend::ALL.map(|backend| Classifier::build_with(rules.to_vec(), default, backend));
+    assert!(built[1].is_ok(), "bit vectors hold every list");
+    for classifier in built.into_iter().flatten().chain(Classifier::build(rules.to_vec(), default)) {
+        let mut hits = classifier.hits();
+        let mut verdicts = vec![Verdict::default(); keys.len()];
+        classifier.classify_batch(keys, &mut verdicts, &mut hits);
+        for ((key, verdict), expected) in keys.iter().zip(&verdicts).zip(&expected) {
+            assert_eq!(verdict, expected, "{} for {key:?}", classifier.backend());
+        }
+        assert_eq!(hits, expected_hits, "{}", classifier.backend());
+    }
+}
+
+/// Prefixes that overlap: few networks, all lengths.
+fn prefix<A: Address>() -> impl Strategy<Value = Prefix<A>> {
+    let networks = [0u128, 1, u128::MAX, 0x0a01_0203_0405_0607_0809_0a0b_0c0d_0e0f];
+    (prop::sample::select(networks.to_vec()), any::<u8>(), prop::bool::weighted(0.2)).prop_map(
+        |(network, length, wild)| {
+            Prefix::new(A::truncate(network), if wild { 0 } else { length % (A::BITS + 1) })
+        },
+    )
+}
+
+fn ports() -> impl Strategy<Value = PortRange> {
+    prop_oneof![
+        3 => Just(PortRange::ANY),
+        1 => any::<(u16, u16)>().prop_map(|(one, other)| PortRange::new(one, other)),
+        1 => (0..4u16).prop_map(|port| PortRange::new(port, port)),
+        1 => (250..260u16, 0..600u16).prop_map(|(low, span)| PortRange::new(low, low + span)),
+        1 => (0..3u16).prop_map(|below| PortRange::new(u16::MAX - below, u16::MAX)),
+    ]
+}
+
+fn rule<A: Address>() -> impl Strategy<Value = Rule<A>> {
+    let protocol = prop_oneof![
+        Just(ProtocolMatch::ANY),
+        Just(ProtocolMatch::exactly(6)),
+        any::<(u8, u8)>().prop_map(|(value, mask)| ProtocolMatch::new(value, mask)),
+    ];
+    let action = prop::sample::select(vec![Action::Permit, Action::Deny, Action::Count]);
+    (prefix(), prefix(), ports(), ports(), protocol, action).prop_map(|(src, dst, sport, dport, protocol, action)| {
+        Rule { src, dst, sport, dport, protocol, action }
+    })
+}
+
+/// A key as drawn, or moved to a corner of one of the rules, just inside or just outside.
+fn keys<A: Address>(rules: &[Rule<A>], draws: &[(u128, u128, u16, u16, u8, u8)]) -> Vec<Key<A>> {
+    draws
+        .iter()
+        .map(|&(src, dst, sport, dport, protocol, how)| {
+            let (src, dst) = (A::truncate(src), A::truncate(dst));
+            let rule = rules.get(usize::from(sport) % rules.len().max(1)).filter(|_| how & 1 != 0);
+            let Some(rule) = rule else {
+                return if how & 2 != 0 {
+                    Key::new(src, dst, sport, dport, protocol)
+                } else {
+                    Key::without_ports(src, dst, protocol)
+                };
+            };
+            let corner = |prefix: Prefix<A>, bits: u8| match bits & 3 {
+                0 => prefix.first(),
+                1 => prefix.last(),
+                2 => prefix.first().before(),
+                _ => A::truncate(prefix.last().widen().wrapping_add(1)),
+            };
+            let edge = |range: PortRange, bits: u8| match bits & 3 {
+                0 => range.low(),
+                1 => range.high(),
+                2 => range.low().wrapping_sub(1),
+                _ => range.high().wrapping_add(1),
+            };
+            let (src, dst) = (corner(rule.src, how >> 2), corner(rule.dst, how >> 4));
+            let protocol = if how & 64 != 0 { rule.protocol.value() } else { protocol };
+            if protocol % 5 == 4 {
+                Key::without_ports(src, dst, protocol)
+            } else {
+                Key::new(src, dst, edge(rule.sport, how >> 3), edge(rule.dport, how >> 6), protocol)
+            }
+        })
+        .collect()
+}
+
+fn default_decision() -> impl Strategy<Value = Decision> {
+    prop::sample::select(vec![Decision::Permit, Decision::Deny])
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn ipv4_back_ends_equal_the_oracle(rules in prop::collection::vec(rule::<u32>(), 0..80),
+            draws in prop::collection::vec(any::<(u128, u128, u16, u16, u8, u8)>(), 0..100),
+            default in default_decision()) {
+        agree(&rules, default, &keys(&rules, &draws));
+    }
+
+    #[test]
+    fn ipv6_back_ends_equal_the_oracle(rules in prop::collection::vec(rule::<u128>(), 0..80),
+            draws in prop::collection::vec(any::<(u128, u128, u16, u16, u8, u8)>(), 0..100),
+            default in default_decision()) {
+        agree(&rules, default, &keys(&rules, &draws));
+    }
+
+    #[test]
+    fn a_written_rule_reads_back(rules in prop::collection::vec(rule::<u32>(), 0..20),
+            rules6 in prop::collection::vec(rule::<u128>(), 0..20)) {
+        let text: String = rules.iter().map(|rule| format!("{rule}\n"))
+            .chain(rules6.iter().map(|rule| format!("{rule}\n"))).collect();
+        let read = classbench::parse("rules", text.as_bytes()).expect("what we write is right");
+        prop_assert_eq!((read.v4, read.v6), (rules, rules6));
+    }
+
+    #[test]
+    fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        classbench::fuzz_parse(&bytes);
+    }
+
+    #[test]
+    fn bytes_like_rules_are_read_or_refused(bytes in "[@0-9:/xa-f.# \t\n+-]{0,200}") {
+        classbench::fuzz_parse(bytes.as_bytes());
+    }
+}
+
+#[test]
+fn synthetic_lists_of_every_size_agree_across_block_borders() {
+    for count in [0, 1, 15, 16, 17, 100, 255, 257, 1000, 1024, 1025, 2100] {
+        let rules = synthetic::rules::<u32>(count, count as u64);
+        agree(&rules, Decision::Deny, &synthetic::keys(&rules, 700, 0.5, 3));
+        let rules = synthetic::rules::<u128>(count, count as u64);
+        agree(&rules, Decision::Permit, &synthetic::keys(&rules, 700, 0.5, 3));
+    }
+}
+
+#[test]
+fn lists_of_count_rules_only_count_all_of_them() {
+    let rules = vec![Rule::<u32>::any(Action::Count); 1500];
+    let keys = [Key::without_ports(1, 2, 1), Key::new(1, 2, 3, 4, 6)];
+    agree(&rules, Decision::Deny, &keys);
+    let classifier = Classifier::build(rules, Decision::Deny).unwrap();
+    let mut hits = classifier.hits();
+    classifier.classify_batch(&keys, &mut [Verdict::default(); 2], &mut hits);
+    assert!(hits.rules().iter().all(|&count| count == 2));
+    assert_eq!(hits.by_default(), 2);
+}
+
+#[test]
+fn a_packet_without_ports_passes_by_rules_that_constrain_them() {
+    let ports = Rule { dport: PortRange::new(0, 1023), ..Rule::<u32>::any(Action::Deny) };
+    let rules = vec![ports, Rule::any(Action::Permit)];
+    let keys = [Key::without_ports(1, 2, 17), Key::new(1, 2, 0, 0, 17)];
+    agree(&rules, Decision::Deny, &keys);
+    let verdicts = keys.map(|key| oracle::classify(&rules, Decision::Deny, &key, &mut Hits::new(2)).rule());
+    assert_eq!(verdicts, [Some(1), Some(0)]);
+}
+
+#[test]
+fn synthetic_keys_hit_and_miss_as_asked() {
+    let rules = synthetic::rules::<u32>(300, 9);
+    assert_eq!(rules, synthetic::rules(300, 9));
+    assert_ne!(rules, synthetic::rules(300, 10));
+    for key in synthetic::hitting_keys(&rules, 500, 1) {
+        assert!(rules.iter().any(|rule| rule.matches(&key)), "{key:?}");
+    }
+    let missing = synthetic::missing_keys(&rules, 500, 1);
+    assert_eq!(missing.len(), 500);
+    for key in missing {
+        assert!(!rules.iter().any(|rule| rule.action != Action::Count && rule.matches(&key)), "{key:?}");
+    }
+}
+
+#[test]
+fn usual_lists_cross_and_any_other_intersects() {
+    let backend = |rules| Classifier::build(rules, Decision::Permit).unwrap().backend();
+    assert_eq!(backend(Vec::new()), Backend::Cross);
+    assert_eq!(backend(synthetic::rules::<u32>(100, 1)), Backend::Cross);
+    assert_eq!(backend(synthetic::rules::<u32>(10_000, 1)), Backend::Bits);
+    let too_many = vec![Rule::<u32>::any(Action::Permit); MAX_RULES + 1];
+    assert_eq!(
+        Classifier::build(too_many, Decision::Permit).map(|_| ()),
+        Err(BuildError::TooManyRules { rules: MAX_RULES + 1 })
+    );
+}
+
+#[test]
+fn memory_grows_with_the_rules_and_not_with_their_square() {
+    // Worst for bit vectors: every rule cuts every field anew.
+    let rules: Vec<Rule4> = (0..8192u32)
+        .map(|index| Rule {
+            src: Prefix::new(index << 12, 32),
+            dst: Prefix::new(index << 11, 32),
+            sport: PortRange::new(index as u16, index as u16 + 9),
+            dport: PortRange::new(index as u16 * 3, index as u16 * 3 + 1),
+            ..Rule::any(Action::Permit)
+        })
+        .collect();
+    let bytes = |count: usize| {
+        Classifier::build_with(rules[..count].to_vec(), Decision::Permit, Backend::Bits).unwrap().memory_bytes()
+    };
+    assert!(bytes(8192) < 9 * bytes(1024), "{} and {}", bytes(8192), bytes(1024));
+    assert!(bytes(8192) < 8192 * 3000);
+}
+
+#[test]
+fn errors_name_the_place_the_value_and_what_is_allowed() {
+    let text = "# a comment\n\
+        @10.0.0.0/8 0.0.0.0/0 0 : 65535 80 : 80 0x06/0xFF 0x1000/0x1000 deny # why\n\
+        \n\
+        @10.0.0.0/33\t0.0.0.0\t0 : 65536\t80 : 79\t0x106/0xFF drop\r\n\
+        @::/0 10.0.0.0/8 0 : 65535 0 : 65535 0x00/0x00\n\
+        permit\n\
+        @2001:db8::/32 ::/0 0:65535 0 :1023 17/255 count\n\
+        @1.2.3.4/32 5.6.7.8/32 0 : 65535\n\
+        @1.2.3.4/32 5.6.7.8/32 0 : 1 0 : 1 0x00/0x00 0x0/0x0 permit all";
+    let errors = classbench::parse("acl.rules", text.as_bytes()).unwrap_err();
+    let said = errors.to_string();
+    let lines: Vec<&str> = said.lines().collect();
+    let starts = [
+        "acl.rules:4: \"10.0.0.0/33\" is no source prefix; allowed",
+        "acl.rules:4: \"0.0.0.0\" is no destination prefix; allowed",
+        "acl.rules:4: \"65536\" is no source port; allowed",
+        "acl.rules:4: the destination ports 80 : 79 run backwards; the lower",
+        "acl.rules:4: \"0x106/0xFF\" is no protocol; allowed",
+        "acl.rules:4: \"drop\" is neither flags nor an action; allowed",
+        "acl.rules:5: the destination \"10.0.0.0/8\" is of another address family",
+        "acl.rules:6: \"permit\" does not start a rule",
+        "acl.rules:8: the line ends before the destination port",
+        "acl.rules:9: \"all\" follows the end of the rule",
+    ];
+    assert_eq!(lines.len(), starts.len(), "{said}");
+    for (line, start) in lines.iter().zip(starts) {
+        assert!(line.starts_with(start), "{line}\n{start}");
+    }
+    let good: String = text.lines().filter(|line| line.contains("why") || line.contains("17/255")).collect::<Vec<_>>().join("\n");
+    let read = classbench::parse("acl.rules", good.as_bytes()).unwrap();
+    assert_eq!((read.v4.len(), read.v6.len(), read.flags_ignored), (1, 1, 1));
+    assert_eq!((read.v4_lines, read.v6_lines), (vec![1], vec![2]));
+    assert_eq!((read.v4[0].action, read.v6[0].action), (Action::Deny, Action::Count));
+    assert_eq!((read.v6[0].dport, read.v6[0].protocol), (PortRange::new(0, 1023), ProtocolMatch::exactly(17)));
+}
+
+#[test]
+fn a_file_of_nonsense_is_refused_with_bounded_errors() {
+    let errors = classbench::parse("x", "nonsense\n".repeat(1000).as_bytes()).unwrap_err();
+    assert_eq!((errors.errors.len(), errors.further), (50, 950));
+    let long = classbench::parse("x", &[b'@'; 1 << 16]).unwrap_err().to_string();
+    assert!(long.len() < 1000, "{}", long.len());
+}

@@ -1,0 +1,187 @@
+//! What value does the interval hold that a 32-bit or 128-bit key lies in? A static tree of wide nodes, a vector
+//! comparison each, above one array of values.
+//!
+//! A table indexed by an address's upper bits answers in fewer instructions but takes hundreds of kilobytes that
+//! compete with the packets for the cache; here 272 boundaries are 18 cache lines and 4 912 are 300. No branch depends
+//! on the key, so the lookups of a whole batch overlap.
+
+use crate::level::{Isa, Level};
+
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+/// The deepest tree: nine-way nodes over the ends that the constructor admits.
+const MAX_DEPTH: usize = 8;
+/// Ends that a map may have: 8 · 9⁷ would be the tree's bound.
+const MAX_ENDS: usize = 1 << 24;
+
+/// A key and the node that holds ends of its kind.
+pub trait Key: Copy + Ord {
+    /// The highest key.
+    const MAX: Self;
+    /// Ends in a node; a power of two.
+    const LANES: usize;
+    /// A node.
+    type Node: Clone + std::fmt::Debug + Send + Sync;
+    /// A node over at most [`Key::LANES`] ends; the lanes left hold the highest key, which lies below nothing.
+    fn node(ends: &[Self]) -> Self::Node;
+    /// How many of the node's ends lie below this key: the meaning of the kernels.
+    fn ends_below(self, node: &Self::Node) -> usize;
+    /// [`IntervalMap::look_up_batch`] at the map's level.
+    fn look_up_batch(map: &IntervalMap<Self>, keys: &[Self], values: &mut [u32]);
+}
+
+/// Sixteen ends, ascending, with the sign bit flipped so that signed vector comparison orders them as unsigned.
+#[derive(Clone, Debug)]
+#[repr(C, align(64))]
+pub struct Node32([i32; 16]);
+
+/// Eight ends, ascending, their upper and their lower halves, sign bits flipped.
+#[derive(Clone, Debug)]
+#[repr(C, align(64))]
+pub struct Node128 {
+    high: [i64; 8],
+    low: [i64; 8],
+}
+
+fn flip32(value: u32) -> i32 {
+    (value ^ 1 << 31) as i32
+}
+
+fn flip64(value: u64) -> i64 {
+    (value ^ 1 << 63) as i64
+}
+
+/// Intervals over all keys, each with a value.
+#[derive(Clone, Debug)]
+pub struct IntervalMap<K: Key> {
+    /// All levels, the root first. Invariant: a descent from the root by the number of ends below any key
+    /// stays inside, because a node with `c` children has `c - 1` ends before the padding.
+    nodes: Vec<K::Node>,
+    /// Where each level starts in `nodes`, the root's first.
+    offsets: [usize; MAX_DEPTH],
+    depth: usize,
+    /// One per interval. Invariant: one more than ends, so that the number of ends below any key is an index.
+    values: Vec<u32>,
+    level: Level,
+}
+
+impl<K: Key> IntervalMap<K> {
+    /// A map of the intervals that end with `ends` and, the last one, with the highest key.
+    ///
+    /// # Panics
+    /// If `ends` is not strictly ascending, holds more than 2²⁴ keys, or there is not one value more than ends.
+    pub fn new(ends: &[K], values: Vec<u32>, level: Level) -> IntervalMap<K> {
+        assert!(ends.windows(2).all(|pair| pair[0] < pair[1]), "interval ends must ascend");
+        assert!(ends.len() <= MAX_ENDS, "{} interval ends, at most {MAX_ENDS} are allowed", ends.len());
+        assert_eq!(values.len(), ends.len() + 1, "one value per interval");
+        let fanout = K::LANES + 1;
+        // Leaves hold every end; `last` is the largest end below each node.
+        let mut tree: Vec<Vec<K::Node>> = Vec::new();
+        let mut last: Vec<K> = ends.chunks(K::LANES).map(|chunk| chunk[chunk.len() - 1]).collect();
+        let mut leaves: Vec<K::Node> = ends.chunks(K::LANES).map(K::node).collect();
+        if leaves.is_empty() {
+            leaves.push(K::node(&[]));
+            last.push(K::MAX);
+        }
+        tree.push(leaves);
+        while last.len() > 1 {
+            tree.push(last.chunks(fanout).map(|children| K::node(&children[..children.len() - 1])).collect());
+            last = last.chunks(fanout).map(|children| children[children.len() - 1]).collect();
+        }
+        let depth = tree.len();
+        assert!(depth <= MAX_DEPTH, "{MAX_ENDS} ends make no deeper tree");
+        let mut offsets = [0; MAX_DEPTH];
+        let mut nodes = Vec::new();
+        for (offset, level_nodes) in offsets.iter_mut().zip(tree.into_iter().rev()) {
+            *offset = nodes.len();
+            nodes.extend(level_nodes);
+        }
+        IntervalMap { nodes, offsets, depth, values, level }
+    }
+
+    /// The value of the interval that each key lies in.
+    ///
+    /// # Panics
+    /// If `keys` and `values` differ in length.
+    #[inline]
+    pub fn look_up_batch(&self, keys: &[K], values: &mut [u32]) {
+        assert_eq!(keys.len(), values.len(), "one value per key");
+        K::look_up_batch(self, keys, values);
+    }
+
+    /// Bytes the map takes.
+    pub fn memory_bytes(&self) -> usize {
+        size_of_val(self.nodes.as_slice()) + size_of_val(self.values.as_slice())
+    }
+
+    fn look_up_batch_scalar(&self, keys: &[K], values: &mut [u32]) {
+        for (value, &key) in values.iter_mut().zip(keys) {
+            let mut index = 0;
+            for &offset in &self.offsets[..self.depth - 1] {
+                index = index * (K::LANES + 1) + key.ends_below(&self.nodes[offset + index]);
+            }
+            let below = key.ends_below(&self.nodes[self.offsets[self.depth - 1] + index]);
+            *value = self.values[index * K::LANES + below];
+        }
+    }
+}
+
+macro_rules! key {
+    ($key:ty, $lanes:literal, $node:ty, $avx2:ident, $avx512:ident, $build:expr, $below:expr) => {
+        impl Key for $key {
+            const MAX: $key = <$key>::MAX;
+            const LANES: usize = $lanes;
+            type Node = $node;
+            fn node(ends: &[$key]) -> $node {
+                let mut lanes = [<$key>::MAX; $lanes];
+                lanes[..ends.len()].copy_from_slice(ends);
+                $build(lanes)
+            }
+            fn ends_below(self, node: &$node) -> usize {
+                $below(self, node)
+            }
+            #[inline]
+            fn look_up_batch(map: &IntervalMap<$key>, keys: &[$key], values: &mut [u32]) {
+                match map.level.0 {
+                    Isa::Scalar => map.look_up_batch_scalar(keys, values),
+                    #[cfg(target_arch = "x86_64")]
+                    // SAFETY: a `Level` of this value exists only on a machine that has these instructions.
+                    Isa::Avx2 => unsafe { map.$avx2(keys, values) },
+                    #[cfg(target_arch = "x86_64")]
+                    // SAFETY: as above.
+                    Isa::Avx512 => unsafe { map.$avx512(keys, values) },
+                }
+            }
+        }
+    };
+}
+
+key!(
+    u32,
+    16,
+    Node32,
+    look_up_32_avx2,
+    look_up_32_avx512,
+    |lanes: [u32; 16]| Node32(lanes.map(flip32)),
+    |key, node: &Node32| { node.0.iter().filter(|&&end| end < flip32(key)).count() }
+);
+
+key!(
+    u128,
+    8,
+    Node128,
+    look_up_128_avx2,
+    look_up_128_avx512,
+    |lanes: [u128; 8]| Node128 {
+        high: lanes.map(|end| flip64((end >> 64) as u64)),
+        low: lanes.map(|end| flip64(end as u64))
+    },
+    |key: u128, node: &Node128| {
+        let key = (flip64((key >> 64) as u64), flip64(key as u64));
+        node.high.iter().zip(&node.low).filter(|&(&high, &low)| (high, low) < key).count()
+    }
+);
+
+#[cfg(test)]
+mod tests;
