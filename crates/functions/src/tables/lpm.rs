@@ -91,20 +91,14 @@ impl<A: Address> Default for Table<A> {
 
 impl<A: Address> fmt::Debug for Table<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Table")
-            .field("routes", &self.len())
-            .finish_non_exhaustive()
+        f.debug_struct("Table").field("routes", &self.len()).finish_non_exhaustive()
     }
 }
 
 impl<A: Address> Table<A> {
     /// A table without routes.
     pub fn new() -> Self {
-        Self {
-            rib: Rib::new(Vec::new()),
-            fib: Fib::new(),
-            painted: Vec::new(),
-        }
+        Self { rib: Rib::new(Vec::new()), fib: Fib::new(), painted: Vec::new() }
     }
 
     /// A table with these routes, in any order; of several with the same prefix the last one stays.
@@ -115,16 +109,10 @@ impl<A: Address> Table<A> {
         for &(_, next_hop) in &routes {
             check(next_hop)?;
         }
-        let mut table = Self {
-            rib: Rib::new(routes),
-            ..Self::new()
-        };
+        let mut table = Self { rib: Rib::new(routes), ..Self::new() };
         table.repaint(Prefix::DEFAULT);
-        let painted: Vec<_> = table
-            .rib
-            .below(Prefix::DEFAULT)
-            .map(|(prefix, next_hop)| (prefix, next_hop + 1))
-            .collect();
+        let painted: Vec<_> =
+            table.rib.below(Prefix::DEFAULT).map(|(prefix, next_hop)| (prefix, next_hop + 1)).collect();
         table.fib.paint(&painted);
         table.fib.shrink_to_fit();
         Ok(table)
@@ -134,11 +122,7 @@ impl<A: Address> Table<A> {
     ///
     /// # Errors
     /// [`NextHopError`] if the next hop is above [`MAX_NEXT_HOP`]; the table is as before.
-    pub fn insert(
-        &mut self,
-        prefix: Prefix<A>,
-        next_hop: u32,
-    ) -> Result<Option<u32>, NextHopError> {
+    pub fn insert(&mut self, prefix: Prefix<A>, next_hop: u32) -> Result<Option<u32>, NextHopError> {
         check(next_hop)?;
         let previous = self.rib.insert(prefix, next_hop);
         if previous != Some(next_hop) {
@@ -162,18 +146,10 @@ impl<A: Address> Table<A> {
             return;
         }
         let next_hop = self.rib.get(prefix).or_else(|| {
-            self.rib
-                .above(prefix)
-                .filter(|(above, _)| *above != Prefix::DEFAULT)
-                .map(|(_, next_hop)| next_hop)
+            self.rib.above(prefix).filter(|(above, _)| *above != Prefix::DEFAULT).map(|(_, next_hop)| next_hop)
         });
-        self.painted
-            .push((prefix, next_hop.map_or(UNCOVERED, |next_hop| next_hop + 1)));
-        self.painted.extend(
-            self.rib
-                .below(prefix)
-                .map(|(prefix, next_hop)| (prefix, next_hop + 1)),
-        );
+        self.painted.push((prefix, next_hop.map_or(UNCOVERED, |next_hop| next_hop + 1)));
+        self.painted.extend(self.rib.below(prefix).map(|(prefix, next_hop)| (prefix, next_hop + 1)));
         self.fib.paint(&self.painted);
     }
 
@@ -224,9 +200,5 @@ impl<A: Address> Table<A> {
 }
 
 fn check(next_hop: u32) -> Result<(), NextHopError> {
-    if next_hop > MAX_NEXT_HOP {
-        Err(NextHopError(next_hop))
-    } else {
-        Ok(())
-    }
+    if next_hop > MAX_NEXT_HOP { Err(NextHopError(next_hop)) } else { Ok(()) }
 }

@@ -32,6 +32,8 @@ pub(super) const ROOT_BITS: u32 = ROOT_ROW_BITS + 6;
 const ROOT_ROWS: usize = 1 << ROOT_ROW_BITS;
 /// Lookups that are in flight together.
 const LANES: usize = u32::BITS as usize;
+/// The same for what is left of a batch.
+const FEW_LANES: usize = 8;
 
 /// Set in an entry that points to a node or a tail.
 const BELOW: u32 = 1 << 31;
@@ -88,10 +90,7 @@ pub(super) struct Row {
 impl Row {
     #[inline(always)]
     pub(super) fn unpack(word: u128) -> Self {
-        Self {
-            starts: word as u64,
-            base: (word >> 64) as u32,
-        }
+        Self { starts: word as u64, base: (word >> 64) as u32 }
     }
 
     pub(super) fn pack(self) -> u128 {
@@ -106,8 +105,7 @@ impl Row {
     /// Where in the pool the entry for `slot` (its low 6 bits) is: as many runs after the first as start up to there.
     #[inline(always)]
     fn run(self, slot: u32) -> u32 {
-        self.base
-            .wrapping_add(self.starts.wrapping_shl(!slot).count_ones())
+        self.base.wrapping_add(self.starts.wrapping_shl(!slot).count_ones())
     }
 }
 
@@ -158,8 +156,7 @@ pub(super) struct Fib<A: Address> {
 
 impl<A: Address> Fib<A> {
     pub(super) fn new() -> Self {
-        let root: Result<Box<[u128; ROOT_ROWS]>, _> =
-            vec![0; ROOT_ROWS].into_boxed_slice().try_into();
+        let root: Result<Box<[u128; ROOT_ROWS]>, _> = vec![0; ROOT_ROWS].into_boxed_slice().try_into();
         Self {
             root: root.expect("made with this length"),
             nodes: Vec::new(),
@@ -184,8 +181,7 @@ impl<A: Address> Fib<A> {
 
     #[inline(always)]
     fn root_entry(&self, address: A) -> u32 {
-        self.runs
-            .get(Row::unpack(self.root[Self::root_row(address)]).run(Self::root_slot(address)))
+        self.runs.get(Row::unpack(self.root[Self::root_row(address)]).run(Self::root_slot(address)))
     }
 
     #[inline(always)]
@@ -201,9 +197,7 @@ impl<A: Address> Fib<A> {
     #[inline(always)]
     fn tail_value(&self, tail: u32, address: A) -> u32 {
         match self.tails.get((tail & !(BELOW | TAIL)) as usize) {
-            Some(tail) => {
-                select_unpredictable(tail.prefix.contains(address), tail.inside, tail.outside)
-            }
+            Some(tail) => select_unpredictable(tail.prefix.contains(address), tail.inside, tail.outside),
             None => UNCOVERED,
         }
     }
@@ -227,29 +221,41 @@ impl<A: Address> Fib<A> {
         self.next_hop(entry)
     }
 
-    /// Looks up as many addresses as both slices hold.
+    /// Looks up as many addresses as both slices hold: in batches of 32, what is left in batches of 8, and the last few
+    /// one by one, which the processor overlaps by itself as long as it predicts how deep they go.
     #[inline]
     pub(super) fn lookup_batch(&self, addresses: &[A], next_hops: &mut [u32]) {
-        let (address_chunks, addresses) =
-            addresses[..addresses.len().min(next_hops.len())].as_chunks();
-        let (chunks, rest) = next_hops.as_chunks_mut();
-        for (addresses, next_hops) in address_chunks.iter().zip(chunks) {
-            self.lookup_lanes(addresses, next_hops);
-        }
-        let next_hops = rest.iter_mut();
+        let len = addresses.len().min(next_hops.len());
+        let (addresses, next_hops) = self.lookup_chunks::<LANES>(&addresses[..len], &mut next_hops[..len]);
+        let (addresses, next_hops) = self.lookup_chunks::<FEW_LANES>(addresses, next_hops);
         for (&address, next_hop) in addresses.iter().zip(next_hops) {
             *next_hop = self.lookup(address);
         }
     }
 
+    /// Looks up whole chunks of `N` of two slices of one length, and returns what is left.
+    #[inline(always)]
+    fn lookup_chunks<'a, 'n, const N: usize>(
+        &self,
+        addresses: &'a [A],
+        next_hops: &'n mut [u32],
+    ) -> (&'a [A], &'n mut [u32]) {
+        let (address_chunks, addresses) = addresses.as_chunks::<N>();
+        let (chunks, next_hops) = next_hops.as_chunks_mut::<N>();
+        for (addresses, next_hops) in address_chunks.iter().zip(chunks) {
+            self.lookup_lanes(addresses, next_hops);
+        }
+        (addresses, next_hops)
+    }
+
     /// Three passes, so that the loads of all lanes are in flight together: ask for the rows, find the runs and ask for
     /// them, read. It pays from a few hundred routes on and costs a few hundredths of the time below.
-    fn lookup_lanes(&self, addresses: &[A; LANES], next_hops: &mut [u32; LANES]) {
+    fn lookup_lanes<const N: usize>(&self, addresses: &[A; N], next_hops: &mut [u32; N]) {
         for &address in addresses {
             prefetch_read(&*self.root, Self::root_row(address));
         }
         // The entries first hold where to find them.
-        let mut entries = [0; LANES];
+        let mut entries = [0; N];
         for (&address, entry) in addresses.iter().zip(&mut entries) {
             *entry = Row::unpack(self.root[Self::root_row(address)]).run(Self::root_slot(address));
             self.runs.prefetch(*entry);
@@ -270,12 +276,7 @@ impl<A: Address> Fib<A> {
     /// Level by level, so that the loads of all lanes are in flight together, and with sets instead of branches: how
     /// deep a lane goes cannot be predicted.
     #[inline(never)]
-    fn walk(
-        &self,
-        addresses: &[A; LANES],
-        entries: &mut [u32; LANES],
-        next_hops: &mut [u32; LANES],
-    ) {
+    fn walk<const N: usize>(&self, addresses: &[A; N], entries: &mut [u32; N], next_hops: &mut [u32; N]) {
         let mut nodes = Lanes(0);
         let mut tails = Lanes(0);
         for (lane, &entry) in entries.iter().enumerate() {

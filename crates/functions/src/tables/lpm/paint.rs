@@ -40,10 +40,7 @@ impl<A: Address> Fib<A> {
                 }
                 rest = &rest[1..];
             } else {
-                let count = rest
-                    .iter()
-                    .take_while(|&&(prefix, _)| row_of(prefix) == row)
-                    .count();
+                let count = rest.iter().take_while(|&&(prefix, _)| row_of(prefix) == row).count();
                 self.paint_row(place, row, slot_bits, &rest[..count]);
                 rest = &rest[count..];
             }
@@ -62,17 +59,10 @@ impl<A: Address> Fib<A> {
     }
 
     /// Paints routes that are longer than a row on the 64 slots of one.
-    fn paint_row(
-        &mut self,
-        place: Place,
-        index: usize,
-        slot_bits: u32,
-        routes: &[(Prefix<A>, u32)],
-    ) {
+    fn paint_row(&mut self, place: Place, index: usize, slot_bits: u32, routes: &[(Prefix<A>, u32)]) {
         let row = self.row(place, index);
         let mut slots = self.slots(row);
-        let slot_of =
-            |prefix: Prefix<A>| usize::from(prefix.first().octet_after(slot_bits - 8) & 63);
+        let slot_of = |prefix: Prefix<A>| usize::from(prefix.first().octet_after(slot_bits - 8) & 63);
         let mut rest = routes;
         while let Some(&(prefix, value)) = rest.first() {
             let slot = slot_of(prefix);
@@ -83,10 +73,7 @@ impl<A: Address> Fib<A> {
                 }
                 rest = &rest[1..];
             } else {
-                let count = rest
-                    .iter()
-                    .take_while(|&&(prefix, _)| slot_of(prefix) == slot)
-                    .count();
+                let count = rest.iter().take_while(|&&(prefix, _)| slot_of(prefix) == slot).count();
                 slots[slot] = self.paint_below(slots[slot], slot_bits, &rest[..count]);
                 rest = &rest[count..];
             }
@@ -105,11 +92,7 @@ impl<A: Address> Fib<A> {
                 match *routes {
                     [] => return cover,
                     [(prefix, inside)] => {
-                        return self.new_tail(Tail {
-                            prefix,
-                            inside,
-                            outside: cover,
-                        });
+                        return self.new_tail(Tail { prefix, inside, outside: cover });
                     }
                     _ => self.new_node(cover),
                 }
@@ -117,10 +100,7 @@ impl<A: Address> Fib<A> {
             Entry::Tail(number) => {
                 let tail = self.tails[number as usize];
                 self.free_tails.push(number);
-                if routes
-                    .first()
-                    .is_some_and(|&(prefix, _)| prefix.covers(tail.prefix))
-                {
+                if routes.first().is_some_and(|&(prefix, _)| prefix.covers(tail.prefix)) {
                     // All of the tail is painted over: if it still exists it is among the routes.
                     return self.paint_below(tail.outside, depth, routes);
                 }
@@ -139,10 +119,7 @@ impl<A: Address> Fib<A> {
         let rows = self.nodes[node as usize].map(Row::unpack);
         let value = self.runs.get(rows[0].base);
         // No two slots point to the same node or tail, so that rows with equal entries hold a value.
-        if rows
-            .iter()
-            .any(|row| row.starts != 0 || self.runs.get(row.base) != value)
-        {
+        if rows.iter().any(|row| row.starts != 0 || self.runs.get(row.base) != value) {
             return Entry::Node(node).encode();
         }
         self.release(Entry::Node(node).encode());
@@ -150,13 +127,7 @@ impl<A: Address> Fib<A> {
     }
 
     fn new_node(&mut self, value: u32) -> u32 {
-        let rows = [(); 4].map(|()| {
-            Row {
-                starts: 0,
-                base: self.runs.allocate(&[value]),
-            }
-            .pack()
-        });
+        let rows = [(); 4].map(|()| Row { starts: 0, base: self.runs.allocate(&[value]) }.pack());
         if let Some(node) = self.free_nodes.pop() {
             self.nodes[node as usize] = rows;
             return node;

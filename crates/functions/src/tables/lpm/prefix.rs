@@ -90,10 +90,7 @@ pub struct Prefix<A> {
 
 impl<A: Address> Prefix<A> {
     /// The prefix of length 0: every address.
-    pub const DEFAULT: Self = Self {
-        bits: A::ZERO,
-        length: 0,
-    };
+    pub const DEFAULT: Self = Self { bits: A::ZERO, length: 0 };
 
     /// A prefix from its first address and its length in bits.
     ///
@@ -102,18 +99,11 @@ impl<A: Address> Prefix<A> {
     /// after the first `length`.
     pub fn new(bits: A, length: u32) -> Result<Self, PrefixError> {
         if length > A::BITS {
-            return Err(PrefixError::Length {
-                length,
-                most: A::BITS,
-            });
+            return Err(PrefixError::Length { length, most: A::BITS });
         }
         let masked = Self::truncated(bits, length);
         if masked.bits != bits {
-            return Err(PrefixError::HostBits {
-                address: bits.to_ip(),
-                length,
-                masked: masked.bits.to_ip(),
-            });
+            return Err(PrefixError::HostBits { address: bits.to_ip(), length, masked: masked.bits.to_ip() });
         }
         Ok(masked)
     }
@@ -121,10 +111,7 @@ impl<A: Address> Prefix<A> {
     /// The prefix of `length` bits (at most the family's) that contains `address`.
     pub fn truncated(address: A, length: u32) -> Self {
         let length = length.min(A::BITS);
-        Self {
-            bits: address.masked(length),
-            length: length as u8,
-        }
+        Self { bits: address.masked(length), length: length as u8 }
     }
 
     /// The first address.
@@ -180,20 +167,13 @@ impl FromStr for IpPrefix {
     type Err = PrefixError;
 
     fn from_str(text: &str) -> Result<Self, PrefixError> {
-        let (address, length) = text
-            .split_once('/')
-            .ok_or_else(|| PrefixError::NoLength(text.into()))?;
-        let address: IpAddr = address.parse().map_err(|source| PrefixError::Address {
-            address: address.into(),
-            source,
-        })?;
+        let (address, length) = text.split_once('/').ok_or_else(|| PrefixError::NoLength(text.into()))?;
+        let address: IpAddr =
+            address.parse().map_err(|source| PrefixError::Address { address: address.into(), source })?;
         // `u32::from_str` takes a leading plus sign, which no prefix has.
-        let length = Some(length)
-            .filter(|text| !text.starts_with('+'))
-            .and_then(|text| text.parse().ok())
-            .ok_or_else(|| PrefixError::NotALength {
-                length: length.into(),
-                most: if address.is_ipv4() { 32 } else { 128 },
+        let length =
+            Some(length).filter(|text| !text.starts_with('+')).and_then(|text| text.parse().ok()).ok_or_else(|| {
+                PrefixError::NotALength { length: length.into(), most: if address.is_ipv4() { 32 } else { 128 } }
             })?;
         match address {
             IpAddr::V4(address) => Prefix::new(address.to_bits(), length).map(Self::V4),
@@ -242,9 +222,7 @@ pub enum PrefixError {
         most: u32,
     },
     /// Bits after the prefix are set.
-    #[error(
-        "{address}/{length} has bits set after its first {length}; the prefix is {masked}/{length}"
-    )]
+    #[error("{address}/{length} has bits set after its first {length}; the prefix is {masked}/{length}")]
     HostBits {
         /// The address given.
         address: IpAddr,

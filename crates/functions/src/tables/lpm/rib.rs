@@ -18,9 +18,7 @@ pub(super) struct Rib<A: Address> {
 impl<A: Address> Rib<A> {
     /// Of routes with the same prefix the last one stays.
     pub(super) fn new(routes: Vec<(Prefix<A>, u32)>) -> Self {
-        Self {
-            routes: routes.into_iter().collect(),
-        }
+        Self { routes: routes.into_iter().collect() }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -32,9 +30,7 @@ impl<A: Address> Rib<A> {
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (Prefix<A>, u32)> {
-        self.routes
-            .iter()
-            .map(|(&prefix, &next_hop)| (prefix, next_hop))
+        self.routes.iter().map(|(&prefix, &next_hop)| (prefix, next_hop))
     }
 
     pub(super) fn insert(&mut self, prefix: Prefix<A>, next_hop: u32) -> Option<u32> {
@@ -49,14 +45,8 @@ impl<A: Address> Rib<A> {
     pub(super) fn below(&self, prefix: Prefix<A>) -> impl Iterator<Item = (Prefix<A>, u32)> {
         let last = Prefix::truncated(prefix.last(), A::BITS);
         // A host prefix is its own last: an empty range, which `BTreeMap::range` refuses with excluded bounds.
-        let range = (prefix != last).then(|| {
-            self.routes
-                .range((Bound::Excluded(prefix), Bound::Included(last)))
-        });
-        range
-            .into_iter()
-            .flatten()
-            .map(|(&prefix, &next_hop)| (prefix, next_hop))
+        let range = (prefix != last).then(|| self.routes.range((Bound::Excluded(prefix), Bound::Included(last))));
+        range.into_iter().flatten().map(|(&prefix, &next_hop)| (prefix, next_hop))
     }
 
     /// The longest prefix that covers `prefix`, itself excluded, and its next hop.
@@ -72,10 +62,7 @@ impl<A: Address> Rib<A> {
                 return Some((found, next_hop));
             }
             let shared = found.first().common_bits(prefix.first());
-            nearest = self
-                .routes
-                .range(..=Prefix::truncated(prefix.first(), shared))
-                .next_back();
+            nearest = self.routes.range(..=Prefix::truncated(prefix.first(), shared)).next_back();
         }
     }
 

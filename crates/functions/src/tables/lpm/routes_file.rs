@@ -41,9 +41,7 @@ pub enum LineError {
     #[error("{0:?} has no next hop; write prefix next-hop, as in 10.0.0.0/8 3")]
     NoNextHop(String),
     /// Too many words.
-    #[error(
-        "{0:?} after the next hop; write one route a line, prefix next-hop, and comments after #"
-    )]
+    #[error("{0:?} after the next hop; write one route a line, prefix next-hop, and comments after #")]
     Surplus(String),
     /// The first word is no prefix.
     #[error(transparent)]
@@ -103,38 +101,31 @@ impl fmt::Display for RoutesFileError {
 /// # Errors
 /// What is wrong with each line that is no route, in the order of lines; the first 20, and how many more there are.
 /// Any bytes are accepted as input.
-pub fn parse_routes(
+pub fn parse_routes(file: &str, contents: &[u8], most_next_hop: u32) -> Result<Routes, RoutesFileError> {
+    parse_lines(file, contents.split(|&byte| byte == b'\n'), most_next_hop)
+}
+
+/// Reads routes that are lines already; otherwise as [`parse_routes`].
+///
+/// # Errors
+/// As [`parse_routes`].
+pub fn parse_lines<'a>(
     file: &str,
-    contents: &[u8],
+    lines: impl IntoIterator<Item = &'a [u8]>,
     most_next_hop: u32,
 ) -> Result<Routes, RoutesFileError> {
-    let mut report = RoutesFileError {
-        file: file.into(),
-        errors: Vec::new(),
-        further: 0,
-    };
+    let mut report = RoutesFileError { file: file.into(), errors: Vec::new(), further: 0 };
     let mut ipv4 = Vec::new();
     let mut ipv6 = Vec::new();
-    for (line, text) in (1..).zip(contents.split(|&byte| byte == b'\n')) {
+    for (line, text) in (1..).zip(lines) {
         match parse_line(text, most_next_hop) {
             Ok(None) => {}
-            Ok(Some((IpPrefix::V4(prefix), next_hop))) => ipv4.push(Given {
-                prefix,
-                line,
-                next_hop,
-            }),
-            Ok(Some((IpPrefix::V6(prefix), next_hop))) => ipv6.push(Given {
-                prefix,
-                line,
-                next_hop,
-            }),
+            Ok(Some((IpPrefix::V4(prefix), next_hop))) => ipv4.push(Given { prefix, line, next_hop }),
+            Ok(Some((IpPrefix::V6(prefix), next_hop))) => ipv6.push(Given { prefix, line, next_hop }),
             Err(error) => report.push(line, error),
         }
     }
-    let routes = Routes {
-        ipv4: merge(ipv4, IpPrefix::V4, &mut report),
-        ipv6: merge(ipv6, IpPrefix::V6, &mut report),
-    };
+    let routes = Routes { ipv4: merge(ipv4, IpPrefix::V4, &mut report), ipv6: merge(ipv6, IpPrefix::V6, &mut report) };
     if report.errors.is_empty() {
         return Ok(routes);
     }
@@ -182,26 +173,17 @@ fn merge<A: Address>(
         }
         same
     });
-    given
-        .into_iter()
-        .map(|given| (given.prefix, given.next_hop))
-        .collect()
+    given.into_iter().map(|given| (given.prefix, given.next_hop)).collect()
 }
 
 /// The route in a line, if it has one.
 fn parse_line(line: &[u8], most_next_hop: u32) -> Result<Option<(IpPrefix, u32)>, LineError> {
-    let line = line
-        .split(|&byte| byte == b'#')
-        .next()
-        .unwrap_or_default()
-        .trim_ascii();
+    let line = line.split(|&byte| byte == b'#').next().unwrap_or_default().trim_ascii();
     if line.is_empty() {
         return Ok(None);
     }
     let Ok(line) = str::from_utf8(line) else {
-        return Err(LineError::NotText(
-            clip(&String::from_utf8_lossy(line)).into(),
-        ));
+        return Err(LineError::NotText(clip(&String::from_utf8_lossy(line)).into()));
     };
     let mut words = line.split_ascii_whitespace().map(clip);
     let prefix = words.next().unwrap_or_default();
@@ -213,21 +195,19 @@ fn parse_line(line: &[u8], most_next_hop: u32) -> Result<Option<(IpPrefix, u32)>
     }
     let prefix = prefix.parse()?;
     // `u32::from_str` takes a leading plus sign, which no number here has.
-    let number = Some(&*next_hop)
-        .filter(|text| !text.starts_with('+'))
-        .and_then(|text| text.parse().ok());
+    let number = Some(&*next_hop).filter(|text| !text.starts_with('+')).and_then(|text| text.parse().ok());
     match number.filter(|&number| number <= most_next_hop) {
         Some(number) => Ok(Some((prefix, number))),
-        None => Err(LineError::NextHop {
-            value: next_hop.into(),
-            most: most_next_hop,
-        }),
+        None => Err(LineError::NextHop { value: next_hop.into(), most: most_next_hop }),
     }
 }
 
 /// At most [`MOST_CHARACTERS`] of a text, marked as cut if it was longer. No valid word is that long, and none has the
 /// mark, so that a word may be cut before it is parsed.
 fn clip(text: &str) -> Cow<'_, str> {
+    if text.len() <= MOST_CHARACTERS {
+        return text.into();
+    }
     match text.char_indices().nth(MOST_CHARACTERS) {
         Some((end, _)) => format!("{}…", &text[..end]).into(),
         None => text.into(),
@@ -239,21 +219,10 @@ fn clip(text: &str) -> Cow<'_, str> {
 pub fn fuzz_routes_file(bytes: &[u8]) {
     match parse_routes("fuzz", bytes, u32::from(u16::MAX)) {
         Ok(routes) => {
-            let written: String = (routes
-                .ipv4
-                .iter()
-                .map(|(prefix, next_hop)| format!("{prefix} {next_hop}\n")))
-            .chain(
-                routes
-                    .ipv6
-                    .iter()
-                    .map(|(prefix, next_hop)| format!("{prefix} {next_hop}\n")),
-            )
-            .collect();
-            assert_eq!(
-                parse_routes("again", written.as_bytes(), u32::from(u16::MAX)).as_ref(),
-                Ok(&routes)
-            );
+            let written: String = (routes.ipv4.iter().map(|(prefix, next_hop)| format!("{prefix} {next_hop}\n")))
+                .chain(routes.ipv6.iter().map(|(prefix, next_hop)| format!("{prefix} {next_hop}\n")))
+                .collect();
+            assert_eq!(parse_routes("again", written.as_bytes(), u32::from(u16::MAX)).as_ref(), Ok(&routes));
         }
         Err(error) => {
             assert!(!error.errors.is_empty() && error.errors.len() <= MOST_ERRORS);

@@ -12,10 +12,7 @@ const CLASSES: [u8; 12] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
 
 /// The class of a block of `length` words, 1 to 64.
 fn class(length: usize) -> usize {
-    CLASSES
-        .iter()
-        .position(|&size| usize::from(size) >= length)
-        .expect("a row has at most 64 runs")
+    CLASSES.iter().position(|&size| usize::from(size) >= length).expect("a row has at most 64 runs")
 }
 
 /// Never happens: rows point into the pool. Out of line, so that the check costs a lookup one instruction.
@@ -35,10 +32,7 @@ pub(super) struct Runs {
 impl Runs {
     /// A pool with word 0, which is 0 and belongs to every row without routes.
     pub(super) fn new() -> Self {
-        Self {
-            words: vec![0],
-            free: Default::default(),
-        }
+        Self { words: vec![0], free: Default::default() }
     }
 
     /// The entry at `index`, or 0 outside the pool.
@@ -63,10 +57,8 @@ impl Runs {
         }
         let class = class(entries.len());
         let start = self.free[class].pop().unwrap_or_else(|| {
-            let start =
-                u32::try_from(self.words.len()).expect("2^32 entries would be 16 GiB of routes");
-            self.words
-                .resize(self.words.len() + usize::from(CLASSES[class]), 0);
+            let start = u32::try_from(self.words.len()).expect("2^32 entries would be 16 GiB of routes");
+            self.words.resize(self.words.len() + usize::from(CLASSES[class]), 0);
             start
         });
         self.words[start as usize..][..entries.len()].copy_from_slice(entries);
@@ -75,10 +67,7 @@ impl Runs {
 
     /// The block of `length` words at `start`; empty outside the pool.
     pub(super) fn block(&self, start: u32, length: usize) -> &[u32] {
-        self.words
-            .get(start as usize..)
-            .and_then(|words| words.get(..length))
-            .unwrap_or(&[])
+        self.words.get(start as usize..).and_then(|words| words.get(..length)).unwrap_or(&[])
     }
 
     /// Takes back a block of `length` words.
@@ -95,11 +84,7 @@ impl Runs {
     /// Whether every word is on a free list.
     #[cfg(test)]
     pub(super) fn is_blank(&self) -> bool {
-        let free = self
-            .free
-            .iter()
-            .zip(CLASSES)
-            .map(|(blocks, size)| blocks.len() * usize::from(size));
+        let free = self.free.iter().zip(CLASSES).map(|(blocks, size)| blocks.len() * usize::from(size));
         1 + free.sum::<usize>() == self.words.len()
     }
 

@@ -178,9 +178,7 @@ pub fn hits<A: Family>(routes: &[(Prefix<A>, u32)], count: usize, seed: u64) -> 
     (0..count)
         .map(|_| {
             let (prefix, _) = routes[random.below(routes.len())];
-            prefix
-                .first()
-                .continued(prefix.length(), A::any(&mut random))
+            prefix.first().continued(prefix.length(), A::any(&mut random))
         })
         .collect()
 }
@@ -198,10 +196,7 @@ mod tests {
     #[test]
     fn shares_add_up() {
         for lengths in [IPV4_LENGTHS, IPV6_LENGTHS] {
-            assert_eq!(
-                lengths.iter().map(|&(_, share)| share).sum::<u32>(),
-                100_000
-            );
+            assert_eq!(lengths.iter().map(|&(_, share)| share).sum::<u32>(), 100_000);
         }
     }
 
@@ -225,11 +220,7 @@ mod tests {
     #[test]
     fn most_are_slash_24() {
         let routes = routes::<u32>(20_000, 1, 3);
-        let share = routes
-            .iter()
-            .filter(|(prefix, _)| prefix.length() == 24)
-            .count() as f64
-            / 20_000.0;
+        let share = routes.iter().filter(|(prefix, _)| prefix.length() == 24).count() as f64 / 20_000.0;
         assert!((0.55..0.66).contains(&share), "{share}");
     }
 }

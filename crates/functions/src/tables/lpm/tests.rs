@@ -66,14 +66,7 @@ fn default_route_of_a_built_table() {
 
 #[test]
 fn nested_prefixes_and_their_removal() {
-    let chain = [
-        "10.0.0.0/8",
-        "10.1.0.0/16",
-        "10.1.128.0/18",
-        "10.1.129.0/24",
-        "10.1.129.64/26",
-        "10.1.129.77/32",
-    ];
+    let chain = ["10.0.0.0/8", "10.1.0.0/16", "10.1.128.0/18", "10.1.129.0/24", "10.1.129.64/26", "10.1.129.77/32"];
     let mut table = Ipv4Table::new();
     for (next_hop, prefix) in chain.iter().enumerate().rev() {
         table.insert(v4(prefix), next_hop as u32).unwrap();
@@ -92,19 +85,13 @@ fn host_routes_are_exact() {
     let mut table = Ipv4Table::new();
     table.insert(v4("255.255.255.255/32"), 3).unwrap();
     table.insert(v4("0.0.0.0/32"), 4).unwrap();
-    assert_eq!(
-        [0, 1, u32::MAX - 1, u32::MAX].map(|a| table.lookup(a)),
-        [4, NO_ROUTE, NO_ROUTE, 3]
-    );
+    assert_eq!([0, 1, u32::MAX - 1, u32::MAX].map(|a| table.lookup(a)), [4, NO_ROUTE, NO_ROUTE, 3]);
 
     let mut table = Ipv6Table::new();
     table.insert(v6("2001:db8::1/128"), 1).unwrap();
     table.insert(v6("2001:db8::2/128"), 2).unwrap();
     table.insert(v6("2001:db8::/127"), 3).unwrap();
-    assert_eq!(
-        [0, 1, 2, 3].map(|host| table.lookup(ip6("2001:db8::") + host)),
-        [3, 1, 2, NO_ROUTE]
-    );
+    assert_eq!([0, 1, 2, 3].map(|host| table.lookup(ip6("2001:db8::") + host)), [3, 1, 2, NO_ROUTE]);
     table.remove(v6("2001:db8::1/128"));
     assert_eq!(table.lookup(ip6("2001:db8::1")), 3);
 }
@@ -129,15 +116,10 @@ fn inserting_below_and_above_a_lonely_long_prefix() {
 #[test]
 fn next_hops_up_to_the_greatest() {
     let mut table = Ipv4Table::new();
-    assert_eq!(
-        table.insert(v4("1.0.0.0/8"), MAX_NEXT_HOP + 1),
-        Err(NextHopError(MAX_NEXT_HOP + 1))
-    );
+    assert_eq!(table.insert(v4("1.0.0.0/8"), MAX_NEXT_HOP + 1), Err(NextHopError(MAX_NEXT_HOP + 1)));
     assert!(table.is_empty());
     for length in [8, 24, 25] {
-        table
-            .insert(Prefix::truncated(ip4("1.0.0.0"), length), MAX_NEXT_HOP)
-            .unwrap();
+        table.insert(Prefix::truncated(ip4("1.0.0.0"), length), MAX_NEXT_HOP).unwrap();
         assert_eq!(table.lookup(ip4("1.0.0.1")), MAX_NEXT_HOP);
     }
     assert!(Ipv4Table::from_routes(vec![(v4("1.0.0.0/8"), NO_ROUTE)]).is_err());
@@ -162,9 +144,7 @@ fn batch_of_unequal_slices() {
 
 /// Addresses at which answers can change: the edges of prefixes and their neighbours.
 fn edges<A: Address + Step>(prefixes: impl Iterator<Item = Prefix<A>>) -> Vec<A> {
-    prefixes
-        .flat_map(|p| [p.first(), p.last(), p.first().before(), p.last().after()])
-        .collect()
+    prefixes.flat_map(|p| [p.first(), p.last(), p.first().before(), p.last().after()]).collect()
 }
 
 trait Step {
@@ -187,17 +167,9 @@ fn agrees<A: Address + Step>(table: &Table<A>, routes: &BTreeMap<Prefix<A>, u32>
     let mut next_hops = vec![1234; addresses.len()];
     table.lookup_batch(addresses, &mut next_hops);
     for (&address, &batched) in addresses.iter().zip(&next_hops) {
-        let scan = routes
-            .iter()
-            .filter(|(p, _)| p.contains(address))
-            .max_by_key(|(p, _)| p.length());
+        let scan = routes.iter().filter(|(p, _)| p.contains(address)).max_by_key(|(p, _)| p.length());
         let expected = scan.map_or(NO_ROUTE, |(_, &next_hop)| next_hop);
-        assert_eq!(
-            table.lookup(address),
-            expected,
-            "{} single, {routes:?}",
-            address.to_ip()
-        );
+        assert_eq!(table.lookup(address), expected, "{} single, {routes:?}", address.to_ip());
         assert_eq!(batched, expected, "{} batched, {routes:?}", address.to_ip());
     }
 }
@@ -212,11 +184,7 @@ enum Operation {
 /// Prefixes that meet each other often: few values for each piece of the address, any length.
 fn address() -> impl Strategy<Value = u128> {
     prop_oneof![
-        vec(
-            prop_oneof![Just(0u8), Just(1), Just(64), Just(128), Just(255)],
-            16
-        )
-        .prop_map(|bytes| {
+        vec(prop_oneof![Just(0u8), Just(1), Just(64), Just(128), Just(255)], 16).prop_map(|bytes| {
             let mut address = [0; 16];
             address.copy_from_slice(&bytes);
             u128::from_be_bytes(address)
@@ -256,10 +224,7 @@ fn run<A: Address + Step>(
             },
         };
         match next_hop {
-            Some(next_hop) => assert_eq!(
-                table.insert(prefix, next_hop),
-                Ok(model.insert(prefix, next_hop))
-            ),
+            Some(next_hop) => assert_eq!(table.insert(prefix, next_hop), Ok(model.insert(prefix, next_hop))),
             None => assert_eq!(table.remove(prefix), model.remove(&prefix)),
         }
         observe(prefix, next_hop, &table);
@@ -272,11 +237,7 @@ fn run<A: Address + Step>(
     agrees(&table, &model, &addresses);
     assert!(table.routes().eq(model.iter().map(|(&p, &n)| (p, n))));
     // However it came about, it answers like one built at once.
-    agrees(
-        &Table::from_routes(model.iter().map(|(&p, &n)| (p, n)).collect()).unwrap(),
-        &model,
-        &addresses,
-    );
+    agrees(&Table::from_routes(model.iter().map(|(&p, &n)| (p, n)).collect()).unwrap(), &model, &addresses);
     // Nothing is left when everything is gone.
     for prefix in model.into_keys() {
         table.remove(prefix);
@@ -323,10 +284,8 @@ proptest! {
 #[test]
 fn synthetic_tables_agree_with_a_trie() {
     let routes = synthetic::routes::<u32>(20_000, 64, 1);
-    let trie: PrefixMap<Ipv4Net, u32> = routes
-        .iter()
-        .map(|&(p, n)| (Ipv4Net::new(p.first().into(), p.length() as u8).unwrap(), n))
-        .collect();
+    let trie: PrefixMap<Ipv4Net, u32> =
+        routes.iter().map(|&(p, n)| (Ipv4Net::new(p.first().into(), p.length() as u8).unwrap(), n)).collect();
     let built = Ipv4Table::from_routes(routes.clone()).unwrap();
     let mut grown = Ipv4Table::new();
     for &(prefix, next_hop) in &routes {
@@ -347,10 +306,8 @@ fn synthetic_tables_agree_with_a_trie() {
 #[test]
 fn synthetic_ipv6_tables_agree_with_a_trie() {
     let routes = synthetic::routes::<u128>(20_000, 64, 1);
-    let trie: PrefixMap<Ipv6Net, u32> = routes
-        .iter()
-        .map(|&(p, n)| (Ipv6Net::new(p.first().into(), p.length() as u8).unwrap(), n))
-        .collect();
+    let trie: PrefixMap<Ipv6Net, u32> =
+        routes.iter().map(|&(p, n)| (Ipv6Net::new(p.first().into(), p.length() as u8).unwrap(), n)).collect();
     let table = Ipv6Table::from_routes(routes.clone()).unwrap();
     let mut addresses = synthetic::hits(&routes, 50_000, 2);
     addresses.extend(synthetic::addresses::<u128>(1_000, 3));

@@ -13,71 +13,27 @@ fn parse(text: &str) -> Result<Routes, String> {
 
 #[test]
 fn both_families_comments_and_blanks() {
-    let routes =
-        parse("# head\n\n 10.0.0.0/8\t3 # site\r\n2001:db8::/32 65535\n0.0.0.0/0 0#\n::/0   1")
-            .unwrap();
-    assert_eq!(
-        routes.ipv4,
-        [(Prefix::DEFAULT, 0), (Prefix::new(10 << 24, 8).unwrap(), 3)]
-    );
-    assert_eq!(
-        routes.ipv6,
-        [
-            (Prefix::DEFAULT, 1),
-            (Prefix::new(0x2001_0db8 << 96, 32).unwrap(), 65_535)
-        ]
-    );
+    let routes = parse("# head\n\n 10.0.0.0/8\t3 # site\r\n2001:db8::/32 65535\n0.0.0.0/0 0#\n::/0   1").unwrap();
+    assert_eq!(routes.ipv4, [(Prefix::DEFAULT, 0), (Prefix::new(10 << 24, 8).unwrap(), 3)]);
+    assert_eq!(routes.ipv6, [(Prefix::DEFAULT, 1), (Prefix::new(0x2001_0db8 << 96, 32).unwrap(), 65_535)]);
     assert_eq!(parse(""), Ok(Routes::default()));
 }
 
 #[test]
 fn errors_name_place_value_and_what_is_allowed() {
     for (text, expected) in [
-        (
-            "10.1.2.3/8 1",
-            "r:1: 10.1.2.3/8 has bits set after its first 8; the prefix is 10.0.0.0/8",
-        ),
-        (
-            "2001:db8::1/64 1",
-            "r:1: 2001:db8::1/64 has bits set after its first 64; the prefix is 2001:db8::/64",
-        ),
-        (
-            "\n10.0.0.0/33 1",
-            "r:2: prefix length 33 is too long; allowed is 0 to 32",
-        ),
-        (
-            "::/129 1",
-            "r:1: prefix length 129 is too long; allowed is 0 to 128",
-        ),
-        (
-            "10.0.0.0/x 1",
-            "r:1: \"x\" is no prefix length; allowed is 0 to 32",
-        ),
-        (
-            "10.0.0.0/+8 1",
-            "r:1: \"+8\" is no prefix length; allowed is 0 to 32",
-        ),
-        (
-            "10.0.0.0 1",
-            "r:1: \"10.0.0.0\" has no length; write address/length, as in 10.0.0.0/8",
-        ),
+        ("10.1.2.3/8 1", "r:1: 10.1.2.3/8 has bits set after its first 8; the prefix is 10.0.0.0/8"),
+        ("2001:db8::1/64 1", "r:1: 2001:db8::1/64 has bits set after its first 64; the prefix is 2001:db8::/64"),
+        ("\n10.0.0.0/33 1", "r:2: prefix length 33 is too long; allowed is 0 to 32"),
+        ("::/129 1", "r:1: prefix length 129 is too long; allowed is 0 to 128"),
+        ("10.0.0.0/x 1", "r:1: \"x\" is no prefix length; allowed is 0 to 32"),
+        ("10.0.0.0/+8 1", "r:1: \"+8\" is no prefix length; allowed is 0 to 32"),
+        ("10.0.0.0 1", "r:1: \"10.0.0.0\" has no length; write address/length, as in 10.0.0.0/8"),
         ("10.0.0/8 1", "r:1: \"10.0.0\" is no IPv4 or IPv6 address"),
-        (
-            "10.0.0.0/8",
-            "r:1: \"10.0.0.0/8\" has no next hop; write prefix next-hop, as in 10.0.0.0/8 3",
-        ),
-        (
-            "10.0.0.0/8 65536",
-            "r:1: next hop \"65536\" is not allowed; allowed is 0 to 65535",
-        ),
-        (
-            "10.0.0.0/8 -1",
-            "r:1: next hop \"-1\" is not allowed; allowed is 0 to 65535",
-        ),
-        (
-            "10.0.0.0/8 +1",
-            "r:1: next hop \"+1\" is not allowed; allowed is 0 to 65535",
-        ),
+        ("10.0.0.0/8", "r:1: \"10.0.0.0/8\" has no next hop; write prefix next-hop, as in 10.0.0.0/8 3"),
+        ("10.0.0.0/8 65536", "r:1: next hop \"65536\" is not allowed; allowed is 0 to 65535"),
+        ("10.0.0.0/8 -1", "r:1: next hop \"-1\" is not allowed; allowed is 0 to 65535"),
+        ("10.0.0.0/8 +1", "r:1: next hop \"+1\" is not allowed; allowed is 0 to 65535"),
         (
             "10.0.0.0/8 1 2",
             "r:1: \"2\" after the next hop; write one route a line, prefix next-hop, and comments after #",
