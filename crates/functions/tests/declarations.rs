@@ -52,13 +52,17 @@ fn every_example_builds() {
 #[test]
 fn names_are_unique_and_all_is_documented() {
     let named = |name: &str| {
-        name.starts_with(|c: char| c.is_ascii_lowercase()) && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+        name.starts_with(|c: char| c.is_ascii_lowercase())
+            && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
     };
     let mut names = BTreeSet::new();
     for function in functions() {
         let name = function.name;
         assert!(named(name) && names.insert(name), "'{name}' is snake_case and unique");
-        assert!(!function.summary.is_empty() && !function.summary.contains('\n') && !function.summary.ends_with('.'), "{name}: one line");
+        assert!(
+            !function.summary.is_empty() && !function.summary.contains('\n') && !function.summary.ends_with('.'),
+            "{name}: one line"
+        );
         assert!(function.help.len() > 40, "{name}: help");
         for reasons in [function.drops, function.creates, function.consumes] {
             let unique: BTreeSet<_> = reasons.iter().map(|reason| reason.name).collect();
@@ -78,7 +82,11 @@ fn every_parameter_has_help() {
         )))
         .expect("a schema is JSON");
         for (key, parameter) in schema["properties"].as_object().into_iter().flatten() {
-            assert!(parameter["description"].is_string(), "{}: parameter '{key}' has no documentation: {parameter}", function.name);
+            assert!(
+                parameter["description"].is_string(),
+                "{}: parameter '{key}' has no documentation: {parameter}",
+                function.name
+            );
         }
     }
 }
@@ -104,17 +112,26 @@ fn whole() -> Vec<Vec<u8>> {
     ethernet().ipv6([1; 16], [2; 16], 64).udp(1, 2).write(&mut frames[2], b"payload").expect("memory");
     ethernet().ipv6([1; 16], [2; 16], 64).tcp(1, 2, 3, 4).write(&mut frames[3], b"payload").expect("memory");
     let quoted = frames[0][14..].to_vec();
-    ethernet().ipv4([10, 0, 0, 1], [192, 0, 2, 1], 64).icmpv4_raw(3, 1, [0; 4]).write(&mut frames[4], &quoted).expect("memory");
+    ethernet()
+        .ipv4([10, 0, 0, 1], [192, 0, 2, 1], 64)
+        .icmpv4_raw(3, 1, [0; 4])
+        .write(&mut frames[4], &quoted)
+        .expect("memory");
     let vlan = |id| etherparse::VlanId::try_new(id).expect("an identifier");
     ethernet().single_vlan(vlan(100)).ipv4([1; 4], [2; 4], 64).udp(1, 2).write(&mut frames[5], b"abc").expect("memory");
-    ethernet().double_vlan(vlan(100), vlan(200)).ipv6([1; 16], [2; 16], 1).udp(1, 2).write(&mut frames[6], b"abc").expect("memory");
+    ethernet()
+        .double_vlan(vlan(100), vlan(200))
+        .ipv6([1; 16], [2; 16], 1)
+        .udp(1, 2)
+        .write(&mut frames[6], b"abc")
+        .expect("memory");
     frames
 }
 
 /// Random bytes, or a whole frame with some bytes changed, cut at any place.
 fn hostile() -> impl Strategy<Value = Vec<u8>> {
-    let mutated =
-        (prop::sample::select(whole()), vec((any::<prop::sample::Index>(), any::<u8>()), 0..6), 0usize..200).prop_map(|(mut frame, changes, cut)| {
+    let mutated = (prop::sample::select(whole()), vec((any::<prop::sample::Index>(), any::<u8>()), 0..6), 0usize..200)
+        .prop_map(|(mut frame, changes, cut)| {
             for (at, value) in changes {
                 let at = at.index(frame.len());
                 frame[at] = value;
