@@ -66,6 +66,8 @@ pub struct Surroundings {
     pub batch: usize,
     /// The pipeline's seed: everything random derives from it and the module's name.
     pub seed: u64,
+    /// Whether time is simulated: calls are charged given costs, and nothing may wait for a real clock.
+    pub simulated: bool,
     /// Metadata words by name.
     pub words: BTreeMap<String, Word>,
     /// Shared state by name.
@@ -76,7 +78,7 @@ impl Surroundings {
     /// Nothing shared yet; files are looked for in the present folder.
     #[must_use]
     pub fn new(frequency: Frequency) -> Self {
-        Self { base: PathBuf::new(), frequency, batch: 32, seed: 1, words: BTreeMap::new(), state: BTreeMap::new() }
+        Self { base: PathBuf::new(), frequency, batch: 32, seed: 1, simulated: false, words: BTreeMap::new(), state: BTreeMap::new() }
     }
 }
 
@@ -105,6 +107,12 @@ impl<'a> Setup<'a> {
     #[must_use]
     pub fn batch(&self) -> usize {
         self.shared.batch
+    }
+
+    /// Whether time is simulated ([`Surroundings::simulated`]).
+    #[must_use]
+    pub fn simulated(&self) -> bool {
+        self.shared.simulated
     }
 
     /// The module's own seed, from the pipeline's seed and the module's name (FNV-1a).

@@ -1,0 +1,69 @@
+//! Counts packets and bytes on their way.
+
+use std::sync::Arc;
+
+use forebay_graph::{Context, Declare, Function, Setup, SetupError, StateKind, register};
+use forebay_measure::Counter as Count;
+use forebay_packet::{Batch, Packet};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// Parameters of `counter`: none.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Params {}
+
+/// The function: its two counters, packets and bytes.
+pub struct Counter {
+    counts: Arc<[Count]>,
+}
+
+impl Declare for Counter {
+    type Params = Params;
+    const NAME: &'static str = "counter";
+    const SUMMARY: &'static str = "counts packets and bytes";
+    const HELP: &'static str = "\
+        Every packet leaves by the one gate, unchanged. Bytes are those of the frames as they are in memory: without \
+        preamble, frame check sequence and gap.";
+    const EXAMPLE: &'static str = "{}";
+    const STATE: StateKind = StateKind::None;
+
+    fn new(_: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
+        Ok(Self { counts: setup.counters("counted", ["packets", "bytes"].map(str::to_owned)) })
+    }
+}
+
+impl Function for Counter {
+    fn process(&mut self, batch: &mut Batch, _: &mut Context<'_>) {
+        let bytes = batch.iter().map(Packet::len).sum::<usize>();
+        for (count, seen) in self.counts.iter().zip([batch.len(), bytes]) {
+            count.add(seen as u64);
+        }
+    }
+}
+
+register!(Counter);
+
+#[cfg(test)]
+mod tests {
+    use forebay_graph::{Gate, Rig};
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn packets_and_bytes_are_counted_and_passed() {
+        let mut rig = Rig::of::<Counter>(&json!(null)).expect("no parameters");
+        for len in [0, 1, 60, 1_514] {
+            let frame = vec![7; len];
+            assert_eq!(rig.run(&frame), (Gate::FIRST, frame));
+        }
+        let mut batch = Batch::with_capacity(3);
+        for _ in 0..3 {
+            batch.push(rig.packet(&[1; 100])).expect("room");
+        }
+        rig.process(&mut batch);
+        let counted: Vec<_> = rig.counters("counted").into_iter().collect();
+        assert_eq!(counted, [("bytes", 1 + 60 + 1_514 + 300), ("packets", 7)]);
+    }
+}

@@ -1,0 +1,136 @@
+//! Sends packets to gates by the exact values of header fields.
+
+mod field;
+mod table;
+
+use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
+use forebay_packet::{Batch, Packet};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::parameters::{Miss, numbered};
+use field::{Field, Needs, Part};
+use table::{MOST_WORDS, Table};
+
+/// Parameters of `exact_match`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Params {
+    /// The fields that make the key, in order: names such as `ipv4.dst` or `tcp.dport`, or bytes of the frame, such as
+    /// `raw: { offset: 36, length: 2, mask: 0x0fff }`.
+    fields: Vec<Field>,
+    /// The keys and their gates.
+    rules: Vec<Rule>,
+    /// Where packets go that no rule names or that lack a field: `drop` (the default) or a gate.
+    #[serde(default)]
+    miss: Miss,
+}
+
+/// A key and its gate.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Rule {
+    /// A value for each field: numbers (`80`, `0x50`) or addresses as text.
+    values: Vec<Value>,
+    /// The number of the gate.
+    gate: u16,
+}
+
+const NO_MATCH: Gate = Gate::drop(0);
+const DROPS: &[Reason] =
+    &[Reason { name: "no_match", help: "No rule has the packet's values, or it lacks a field, and such packets are to be dropped." }];
+
+/// The function: how a key is read, and the table of keys.
+pub struct ExactMatch {
+    parts: Vec<Part>,
+    needs: Needs,
+    table: Table,
+    miss: Gate,
+}
+
+impl Declare for ExactMatch {
+    type Params = Params;
+    const NAME: &'static str = "exact_match";
+    const SUMMARY: &'static str = "sends packets to gates by the values of header fields";
+    const HELP: &'static str = "\
+        A packet's values of all fields together are looked up among the rules; gates are named by their numbers, as \
+        many as rules and `miss` name. Two rules of the same values are an error. A packet that lacks a field is a \
+        miss: it is of another protocol, too short, or a fragment without the port asked for. `ether.*` and `vlan.*` \
+        are of the outer header and tag; IP is found behind up to two tags, TCP, UDP and ICMP behind IPv4 options and \
+        IPv6 extension headers. `raw` is counted from the start of the frame and read in network order; bits outside \
+        its mask count as 0. A field is at most 16 bytes; the key at most eight words, a field of more than 8 bytes \
+        being two.";
+    const EXAMPLE: &'static str = "{ fields: [ipv4.dst, udp.dport], rules: [{ values: [192.0.2.1, 53], gate: 0 }], miss: 1 }";
+    const DROPS: &'static [Reason] = DROPS;
+    const STATE: StateKind = StateKind::SharedReadOnly;
+
+    fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
+        let Params { fields, rules, miss } = params;
+        let mut needs = Needs::default();
+        let parts: Vec<Part> = fields.iter().flat_map(Field::words).map(|(part, _)| part).collect();
+        parts.iter().for_each(|part| needs.add(part.layer));
+        if !(1..=MOST_WORDS).contains(&parts.len()) {
+            let message = format!("{} fields in {} words of 8 bytes: allowed are 1 to {MOST_WORDS}", fields.len(), parts.len());
+            return Err(SetupError::at("fields", message));
+        }
+        let missed = if let Miss::Gate(number) = miss { Some(number) } else { None };
+        let named = rules.iter().map(|rule| rule.gate).chain(missed);
+        let gates = named.max().map_or(1, |last| last.saturating_add(1));
+        setup.gates(numbered(gates))?;
+        let mut faults = SetupError::default();
+        let mut table = Table::new(rules.len(), parts.len());
+        for (index, rule) in rules.iter().enumerate() {
+            if let Err(fault) = add(&mut table, &fields, rule, &format!("rules[{index}]")) {
+                faults.and(fault);
+            }
+        }
+        if !faults.faults.is_empty() {
+            return Err(faults);
+        }
+        let miss = miss.resolve("miss", gates, NO_MATCH)?;
+        Ok(Self { parts, needs, table, miss })
+    }
+}
+
+/// Adds a rule to the table.
+fn add(table: &mut Table, fields: &[Field], rule: &Rule, path: &str) -> Result<(), SetupError> {
+    if rule.values.len() != fields.len() {
+        let message = format!("{} values for {} fields: allowed is one for each", rule.values.len(), fields.len());
+        return Err(SetupError::at(format!("{path}.values"), message));
+    }
+    let mut key = Vec::new();
+    for (index, (field, value)) in fields.iter().zip(&rule.values).enumerate() {
+        let value = field.value(value).map_err(|message| SetupError::at(format!("{path}.values[{index}]"), message))?;
+        key.extend(field.words().map(|(_, shift)| (value >> shift) as u64));
+    }
+    match table.insert(&key, Gate::out(rule.gate)) {
+        None => Ok(()),
+        Some(_) => Err(SetupError::at(path, "a rule before it has the same values")),
+    }
+}
+
+impl ExactMatch {
+    #[inline]
+    fn gate(&self, packet: &mut Packet) -> Option<Gate> {
+        let starts = self.needs.find(packet);
+        let mut key = [0; MOST_WORDS];
+        for (word, part) in key.iter_mut().zip(&self.parts) {
+            *word = part.read(packet.data(), &starts)?;
+        }
+        self.table.get(&key[..self.parts.len()])
+    }
+}
+
+impl Function for ExactMatch {
+    fn process(&mut self, batch: &mut Batch, context: &mut Context<'_>) {
+        for (packet, gate) in batch.iter_mut().zip(context.each()) {
+            *gate = self.gate(packet).unwrap_or(self.miss);
+        }
+    }
+}
+
+register!(ExactMatch);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,302 @@
+//! Header fields by name: where they are, how wide, and how their values are written.
+
+use std::borrow::Cow;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use forebay_packet::wire::ethernet::{EtherType, Ethernet, MacAddress};
+use forebay_packet::wire::{ipv4, ipv6};
+use forebay_packet::{Network, Packet};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, de};
+use serde_json::Value;
+
+use crate::parameters::number;
+
+/// From where a field's offset counts; absent in packets that are of another protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Layer {
+    Frame,
+    Vlan,
+    Ipv4,
+    Ipv6,
+    Tcp,
+    Udp,
+    Icmp,
+    Icmpv6,
+}
+
+const LAYERS: usize = 8;
+/// The start of a layer that is absent: beyond the end of every frame, whose length is a 16-bit number.
+const ABSENT: u16 = u16::MAX;
+
+/// How a field's values are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Number,
+    Mac,
+    Ipv4,
+    Ipv6,
+}
+
+/// A field's definition: name, layer, offset and length in bytes, right shift, significant bits (0: all).
+type Definition = (&'static str, Layer, u16, u8, u8, u8, Kind);
+
+/// The fields that have names.
+const FIELDS: &[Definition] = &[
+    ("ether.dst", Layer::Frame, 0, 6, 0, 0, Kind::Mac),
+    ("ether.src", Layer::Frame, 6, 6, 0, 0, Kind::Mac),
+    ("ether.type", Layer::Frame, 12, 2, 0, 0, Kind::Number),
+    ("vlan.id", Layer::Vlan, 0, 2, 0, 12, Kind::Number),
+    ("vlan.priority", Layer::Vlan, 0, 2, 13, 3, Kind::Number),
+    ("vlan.type", Layer::Vlan, 2, 2, 0, 0, Kind::Number),
+    ("ipv4.dscp", Layer::Ipv4, 1, 1, 2, 6, Kind::Number),
+    ("ipv4.ecn", Layer::Ipv4, 1, 1, 0, 2, Kind::Number),
+    ("ipv4.length", Layer::Ipv4, 2, 2, 0, 0, Kind::Number),
+    ("ipv4.id", Layer::Ipv4, 4, 2, 0, 0, Kind::Number),
+    ("ipv4.flags", Layer::Ipv4, 6, 1, 5, 3, Kind::Number),
+    ("ipv4.offset", Layer::Ipv4, 6, 2, 0, 13, Kind::Number),
+    ("ipv4.ttl", Layer::Ipv4, 8, 1, 0, 0, Kind::Number),
+    ("ipv4.proto", Layer::Ipv4, 9, 1, 0, 0, Kind::Number),
+    ("ipv4.src", Layer::Ipv4, 12, 4, 0, 0, Kind::Ipv4),
+    ("ipv4.dst", Layer::Ipv4, 16, 4, 0, 0, Kind::Ipv4),
+    ("ipv6.dscp", Layer::Ipv6, 0, 2, 6, 6, Kind::Number),
+    ("ipv6.ecn", Layer::Ipv6, 0, 2, 4, 2, Kind::Number),
+    ("ipv6.label", Layer::Ipv6, 0, 4, 0, 20, Kind::Number),
+    ("ipv6.length", Layer::Ipv6, 4, 2, 0, 0, Kind::Number),
+    ("ipv6.next", Layer::Ipv6, 6, 1, 0, 0, Kind::Number),
+    ("ipv6.hops", Layer::Ipv6, 7, 1, 0, 0, Kind::Number),
+    ("ipv6.src", Layer::Ipv6, 8, 16, 0, 0, Kind::Ipv6),
+    ("ipv6.dst", Layer::Ipv6, 24, 16, 0, 0, Kind::Ipv6),
+    ("tcp.sport", Layer::Tcp, 0, 2, 0, 0, Kind::Number),
+    ("tcp.dport", Layer::Tcp, 2, 2, 0, 0, Kind::Number),
+    ("tcp.flags", Layer::Tcp, 13, 1, 0, 0, Kind::Number),
+    ("udp.sport", Layer::Udp, 0, 2, 0, 0, Kind::Number),
+    ("udp.dport", Layer::Udp, 2, 2, 0, 0, Kind::Number),
+    ("udp.length", Layer::Udp, 4, 2, 0, 0, Kind::Number),
+    ("icmp.type", Layer::Icmp, 0, 1, 0, 0, Kind::Number),
+    ("icmp.code", Layer::Icmp, 1, 1, 0, 0, Kind::Number),
+    ("icmpv6.type", Layer::Icmpv6, 0, 1, 0, 0, Kind::Number),
+    ("icmpv6.code", Layer::Icmpv6, 1, 1, 0, 0, Kind::Number),
+];
+
+/// A field of 1 to 16 bytes, read as one number in network order, shifted, and masked.
+#[derive(Clone, Debug)]
+pub struct Field {
+    name: String,
+    layer: Layer,
+    offset: u16,
+    length: u8,
+    shift: u8,
+    mask: u128,
+    kind: Kind,
+}
+
+/// Bytes of the frame as a field.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Raw {
+    offset: u16,
+    length: u8,
+    mask: Option<Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wrapped {
+    raw: Raw,
+}
+
+/// All bits of `bytes` bytes.
+fn ones(bytes: u8) -> u128 {
+    u128::MAX >> (128 - 8 * u32::from(bytes))
+}
+
+impl Field {
+    fn named(name: &str) -> Result<Self, String> {
+        let definition = FIELDS.iter().find(|field| field.0 == name).ok_or_else(|| {
+            let known: Vec<_> = FIELDS.iter().map(|field| field.0).collect();
+            format!("'{name}' is no field: allowed are {}, or raw: {{ offset, length, mask }}", known.join(", "))
+        })?;
+        let (_, layer, offset, length, shift, bits, kind) = *definition;
+        let mask = if bits == 0 { ones(length) } else { (1 << bits) - 1 };
+        Ok(Self { name: name.to_owned(), layer, offset, length, shift, mask, kind })
+    }
+
+    fn raw(raw: &Raw) -> Result<Self, String> {
+        let Raw { offset, length, .. } = *raw;
+        if !(1..=16).contains(&length) {
+            return Err(format!("a length of {length} bytes: allowed are 1 to 16"));
+        }
+        let mask = match &raw.mask {
+            None => ones(length),
+            Some(mask) => {
+                let read = read_number(mask).filter(|read| (1..=ones(length)).contains(read));
+                read.ok_or_else(|| format!("{mask} is no mask of {length} bytes: allowed are numbers from 1 to {:#x}", ones(length)))?
+            }
+        };
+        let name = format!("raw {offset}+{length}");
+        Ok(Self { name, layer: Layer::Frame, offset, length, shift: 0, mask, kind: Kind::Number })
+    }
+
+    /// The field's value as a rule writes it.
+    ///
+    /// # Errors
+    /// What is not a value of the field, with what is allowed.
+    pub(super) fn value(&self, value: &Value) -> Result<u128, String> {
+        let text = value.as_str();
+        let (read, example) = match self.kind {
+            Kind::Number => (read_number(value), "a number, such as 80 or 0x50"),
+            Kind::Mac => {
+                let read = text.and_then(|text| text.parse::<MacAddress>().ok());
+                (read.map(|address| address.0.iter().fold(0, |all, byte| all << 8 | u128::from(*byte))), "an address such as 02:00:00:00:00:01")
+            }
+            Kind::Ipv4 => {
+                (text.and_then(|text| text.parse::<Ipv4Addr>().ok()).map(|address| address.to_bits().into()), "an address such as 192.0.2.1")
+            }
+            Kind::Ipv6 => (text.and_then(|text| text.parse::<Ipv6Addr>().ok()).map(Ipv6Addr::to_bits), "an address such as 2001:db8::1"),
+        };
+        let read = read.ok_or_else(|| format!("{value} is no value of {}: allowed is {example}", self.name))?;
+        if read & !self.mask != 0 {
+            return Err(format!("{value} can never be the value of {}: it has bits outside {:#x}", self.name, self.mask));
+        }
+        Ok(read)
+    }
+
+    /// The field in words of at most eight bytes, upper first.
+    pub(super) fn words(&self) -> impl Iterator<Item = (Part, u32)> {
+        let split = self.length.saturating_sub(8);
+        let upper = (split > 0).then(|| (self.part(self.offset, split, self.mask >> 64), 64));
+        let lower = (self.part(self.offset.saturating_add(split.into()), self.length - split, self.mask), 0);
+        upper.into_iter().chain([lower])
+    }
+
+    fn part(&self, offset: u16, length: u8, mask: u128) -> Part {
+        Part { layer: self.layer, offset, length, shift: self.shift + 64 - 8 * length, mask: mask as u64 }
+    }
+}
+
+fn read_number(value: &Value) -> Option<u128> {
+    value.as_u64().map(u128::from).or_else(|| number(value.as_str()?))
+}
+
+impl<'de> Deserialize<'de> for Field {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(deserializer)?;
+        match value.as_str() {
+            Some(name) => Self::named(name).map_err(de::Error::custom),
+            None => {
+                let wrapped: Wrapped = serde_json::from_value(value).map_err(de::Error::custom)?;
+                Self::raw(&wrapped.raw).map_err(de::Error::custom)
+            }
+        }
+    }
+}
+
+impl JsonSchema for Field {
+    fn schema_name() -> Cow<'static, str> {
+        "Field".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let names: Vec<_> = FIELDS.iter().map(|field| field.0).collect();
+        let raw = json_schema!({
+            "type": "object",
+            "description": "Bytes of the frame: offset from its start, length, and which of their bits count.",
+            "properties": {
+                "offset": { "type": "integer", "minimum": 0, "maximum": 65_535 },
+                "length": { "type": "integer", "minimum": 1, "maximum": 16 },
+                "mask": { "anyOf": [{ "type": "integer", "minimum": 1 }, { "type": "string", "pattern": "^(0x[0-9a-fA-F]+|[0-9]+)$" }] },
+            },
+            "required": ["offset", "length"],
+            "additionalProperties": false,
+        });
+        let wrapped = json_schema!({ "type": "object", "properties": { "raw": raw }, "required": ["raw"], "additionalProperties": false });
+        json_schema!({ "anyOf": [{ "enum": names }, wrapped] })
+    }
+}
+
+/// Where each layer starts in one packet.
+pub(super) struct Starts([u16; LAYERS]);
+
+/// Which layers a key needs to be looked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Needs {
+    vlan: bool,
+    network: bool,
+    transport: bool,
+}
+
+impl Needs {
+    pub(super) fn add(&mut self, layer: Layer) {
+        match layer {
+            Layer::Frame => {}
+            Layer::Vlan => self.vlan = true,
+            Layer::Ipv4 | Layer::Ipv6 => self.network = true,
+            Layer::Tcp | Layer::Udp | Layer::Icmp | Layer::Icmpv6 => (self.network, self.transport) = (true, true),
+        }
+    }
+
+    #[inline]
+    pub(super) fn find(self, packet: &mut Packet) -> Starts {
+        let mut starts = [ABSENT; LAYERS];
+        starts[Layer::Frame as usize] = 0;
+        if self.vlan && packet.view::<Ethernet>(0).is_some_and(|header| EtherType::is_vlan(header.ether_type.get())) {
+            starts[Layer::Vlan as usize] = size_of::<Ethernet>() as u16;
+        }
+        if self.network {
+            let (network, start) = packet.network();
+            let layer = match network {
+                Network::Ipv4 => Layer::Ipv4,
+                Network::Ipv6 => Layer::Ipv6,
+                Network::Other => return Starts(starts),
+            };
+            starts[layer as usize] = start as u16;
+            if self.transport
+                && let Some((protocol, start)) = packet.transport()
+            {
+                let layer = match (layer, protocol) {
+                    (_, ipv4::TCP) => Layer::Tcp,
+                    (_, ipv4::UDP) => Layer::Udp,
+                    (Layer::Ipv4, ipv4::ICMP) => Layer::Icmp,
+                    (Layer::Ipv6, ICMPV6) => Layer::Icmpv6,
+                    _ => return Starts(starts),
+                };
+                starts[layer as usize] = start as u16;
+            }
+        }
+        Starts(starts)
+    }
+}
+
+/// IP protocol number of ICMPv6 (RFC 4443 section 1).
+const ICMPV6: u8 = 58;
+const _: () = assert!(size_of::<ipv6::Ipv6>() == 40, "the offsets above are of this header");
+
+/// Up to eight bytes of a field: a word of the key.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part {
+    pub(super) layer: Layer,
+    offset: u16,
+    length: u8,
+    /// From eight bytes read in network order down to the field.
+    shift: u8,
+    mask: u64,
+}
+
+impl Part {
+    /// Reads the word; `None` where the packet lacks the layer or ends before.
+    #[inline]
+    pub(super) fn read(&self, frame: &[u8], starts: &Starts) -> Option<u64> {
+        let start = usize::from(starts.0[self.layer as usize]) + usize::from(self.offset);
+        let rest = frame.get(start..)?;
+        let word = match rest.first_chunk::<8>() {
+            Some(bytes) => u64::from_be_bytes(*bytes),
+            None => {
+                let bytes = rest.get(..usize::from(self.length))?;
+                let mut padded = [0; 8];
+                padded[..bytes.len()].copy_from_slice(bytes);
+                u64::from_be_bytes(padded)
+            }
+        };
+        Some(word >> self.shift & self.mask)
+    }
+}

@@ -1,0 +1,84 @@
+//! A hash table from keys of several words to gates, filled once.
+
+use forebay_graph::Gate;
+
+/// The most words in a key.
+pub(super) const MOST_WORDS: usize = 8;
+
+/// Open addressing with linear probing, at most half full; keys of one length, side by side.
+pub(super) struct Table {
+    words: usize,
+    shift: u32,
+    keys: Box<[u64]>,
+    /// `None`: the place is empty.
+    gates: Box<[Option<Gate>]>,
+}
+
+impl Table {
+    /// A table for `entries` keys of `words` words.
+    pub(super) fn new(entries: usize, words: usize) -> Self {
+        let places = (entries * 2).next_power_of_two().max(2);
+        Self { words, shift: 64 - places.trailing_zeros(), keys: vec![0; places * words].into(), gates: vec![None; places].into() }
+    }
+
+    /// The place where a key is, or the empty one where it would be.
+    #[inline]
+    fn find(&self, key: &[u64]) -> usize {
+        // Multiply and fold, word by word: each bit of each word reaches the upper bits of the last product.
+        let mix = |hash: u64, word: &u64| {
+            let product = (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            product ^ product >> 32
+        };
+        let mut at = (key.iter().fold(0, mix).wrapping_mul(0xd6e8_feb8_6659_fd93) >> self.shift) as usize;
+        // Half of the places are empty, so that this ends.
+        while self.gates[at].is_some() && self.keys[at * self.words..][..self.words] != *key {
+            at = (at + 1) & (self.gates.len() - 1);
+        }
+        at
+    }
+
+    /// Adds a key, while fewer are there than the table was made for; the gate it has already, where it is not new.
+    pub(super) fn insert(&mut self, key: &[u64], gate: Gate) -> Option<Gate> {
+        let at = self.find(key);
+        if self.gates[at].is_none() {
+            self.gates[at] = Some(gate);
+            self.keys[at * self.words..][..self.words].copy_from_slice(key);
+            return None;
+        }
+        self.gates[at]
+    }
+
+    /// The key's gate.
+    #[inline]
+    pub(super) fn get(&self, key: &[u64]) -> Option<Gate> {
+        self.gates[self.find(key)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn it_is_a_map(words in 1usize..=MOST_WORDS, entries in prop::collection::vec((prop::array::uniform8(0u64..4), 0u16..99), 0..200)) {
+            let mut table = Table::new(entries.len(), words);
+            let mut map = HashMap::new();
+            for (key, gate) in &entries {
+                let (key, gate) = (&key[..words], Gate::out(*gate));
+                prop_assert_eq!(table.insert(key, gate), map.get(key).copied());
+                map.entry(key).or_insert(gate);
+            }
+            for (key, _) in &entries {
+                let mut other = *key;
+                other[0] ^= 1 << 63;
+                prop_assert_eq!(table.get(&key[..words]), map.get(&key[..words]).copied());
+                prop_assert_eq!(table.get(&other[..words]), None);
+            }
+        }
+    }
+}

@@ -1,0 +1,173 @@
+use etherparse::{NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
+use forebay_graph::Rig;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+
+fn udp4(destination: [u8; 4], port: u16) -> Vec<u8> {
+    let mut frame = Vec::new();
+    let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4([10, 0, 0, 1], destination, 64).udp(9, port);
+    builder.write(&mut frame, b"payload").expect("memory");
+    frame
+}
+
+fn tcp6(destination: [u8; 16], port: u16) -> Vec<u8> {
+    let mut frame = Vec::new();
+    let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv6([7; 16], destination, 64).tcp(9, port, 1, 2);
+    builder.write(&mut frame, b"").expect("memory");
+    frame
+}
+
+fn tagged(frame: &[u8], control: u16) -> Vec<u8> {
+    [&frame[..12], &[0x81, 0x00], &control.to_be_bytes(), &frame[12..]].concat()
+}
+
+/// The gate of a frame under one rule, which leads to gate 0; a miss leads to gate 1.
+fn matches(fields: Value, values: Value, frame: &[u8]) -> bool {
+    let params = json!({ "fields": fields, "rules": [{ "values": values, "gate": 0 }], "miss": 1 });
+    let mut rig = Rig::of::<ExactMatch>(&params).expect("parameters");
+    let (gate, after) = rig.run(frame);
+    assert_eq!(after, frame, "nothing is changed");
+    assert!(gate == Gate::out(0) || gate == Gate::out(1));
+    gate == Gate::out(0)
+}
+
+fn refusal(params: Value) -> String {
+    Rig::of::<ExactMatch>(&params).err().expect("refused").to_string()
+}
+
+#[test]
+fn named_fields_are_where_they_should_be() {
+    let v4 = udp4([192, 0, 2, 1], 53);
+    for (field, value) in [
+        ("ether.dst", json!("04:04:04:04:04:04")),
+        ("ether.src", json!("02:02:02:02:02:02")),
+        ("ether.type", json!("0x0800")),
+        ("ipv4.dscp", json!(0)),
+        ("ipv4.ecn", json!(0)),
+        ("ipv4.length", json!(35)),
+        ("ipv4.id", json!(0)),
+        ("ipv4.flags", json!(2)),
+        ("ipv4.offset", json!(0)),
+        ("ipv4.ttl", json!(64)),
+        ("ipv4.proto", json!(17)),
+        ("ipv4.src", json!("10.0.0.1")),
+        ("ipv4.dst", json!("192.0.2.1")),
+        ("udp.sport", json!(9)),
+        ("udp.dport", json!(53)),
+        ("udp.length", json!(15)),
+    ] {
+        assert!(matches(json!([field]), json!([value]), &v4), "{field}");
+        let behind_a_tag = if field == "ether.type" { json!(0x8100) } else { value };
+        assert!(matches(json!([field]), json!([behind_a_tag]), &tagged(&v4, 0xa123)), "{field} behind a tag");
+    }
+    let v6 = tcp6([8; 16], 443);
+    let all_eights = "808:808:808:808:808:808:808:808";
+    for (field, value) in [
+        ("ipv6.dscp", json!(0)),
+        ("ipv6.label", json!(0)),
+        ("ipv6.length", json!(20)),
+        ("ipv6.next", json!(6)),
+        ("ipv6.hops", json!(64)),
+        ("ipv6.src", json!("707:707:707:707:707:707:707:707")),
+        ("ipv6.dst", json!(all_eights)),
+        ("tcp.sport", json!(9)),
+        ("tcp.dport", json!("0x1bb")),
+        ("tcp.flags", json!(0)),
+    ] {
+        assert!(matches(json!([field]), json!([value]), &v6), "{field}");
+    }
+    assert!(matches(json!(["vlan.id", "vlan.priority", "vlan.type"]), json!([0x123, 5, 0x0800]), &tagged(&v4, 0xa123)));
+    assert!(matches(json!(["ipv6.dst", "ether.type", "tcp.dport"]), json!([all_eights, 0x86dd, 443]), &v6));
+    let mut icmp = Vec::new();
+    PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4([1; 4], [2; 4], 9).icmpv4_echo_request(1, 2).write(&mut icmp, b"").expect("memory");
+    assert!(matches(json!(["icmp.type", "icmp.code"]), json!([8, 0]), &icmp));
+    let mut icmp = Vec::new();
+    PacketBuilder::ethernet2([2; 6], [4; 6]).ipv6([1; 16], [2; 16], 9).icmpv6_echo_reply(1, 2).write(&mut icmp, b"").expect("memory");
+    assert!(matches(json!(["icmpv6.type", "icmpv6.code"]), json!([129, 0]), &icmp));
+}
+
+#[test]
+fn other_values_and_missing_fields_are_misses() {
+    let v4 = udp4([192, 0, 2, 1], 53);
+    assert!(!matches(json!(["udp.dport"]), json!([54]), &v4));
+    assert!(!matches(json!(["ipv4.dst", "udp.dport"]), json!(["192.0.2.1", 54]), &v4));
+    for field in ["tcp.dport", "ipv6.hops", "vlan.id", "icmp.type"] {
+        assert!(!matches(json!([field]), json!([0]), &v4), "{field}");
+    }
+    assert!(!matches(json!(["tcp.dport"]), json!([53]), &v4), "the port is another protocol's");
+    for cut in 0..38 {
+        assert!(!matches(json!(["udp.dport"]), json!([53]), &v4[..cut]), "{cut} bytes");
+    }
+    assert!(matches(json!(["udp.dport"]), json!([53]), &v4[..38]));
+    let mut fragment = v4.clone();
+    fragment[21] = 1;
+    assert!(!matches(json!(["udp.dport"]), json!([53]), &fragment), "a later fragment");
+    assert!(matches(json!(["ipv4.offset"]), json!([1]), &fragment));
+}
+
+#[test]
+fn raw_bytes_are_masked() {
+    let frame: Vec<u8> = (0..64).collect();
+    let raw = |offset: u32, length: u32, mask: &str| json!([{ "raw": { "offset": offset, "length": length, "mask": mask } }]);
+    assert!(matches(raw(10, 2, "0x0fff"), json!([0x0a0b]), &frame));
+    assert!(matches(raw(10, 2, "0x00f0"), json!([0]), &frame));
+    assert!(matches(raw(16, 16, "0xff00000000000000000000000000000f"), json!(["0x1000000000000000000000000000000f"]), &frame));
+    assert!(matches(json!([{ "raw": { "offset": 61, "length": 3 } }]), json!([0x3d_3e_3f]), &frame), "up to the end");
+    assert!(!matches(json!([{ "raw": { "offset": 62, "length": 3 } }]), json!([0x3e_3f_00]), &frame), "beyond the end");
+    assert!(!matches(json!([{ "raw": { "offset": 65_535, "length": 16 } }]), json!([0]), &frame));
+}
+
+#[test]
+fn faults_are_named() {
+    let rule = |values: Value, gate: u32| json!({ "fields": ["ipv4.dst", "vlan.id"], "rules": [{ "values": values, "gate": gate }] });
+    let fields = |fields: Value| refusal(json!({ "fields": fields, "rules": [] }));
+    for (error, told) in [
+        (fields(json!(["ipv4.dest"])), "fields[0]: 'ipv4.dest' is no field: allowed are ether.dst,"),
+        (fields(json!([])), "fields: 0 fields in 0 words of 8 bytes: allowed are 1 to 8"),
+        (fields(json!(["ipv6.src", "ipv6.dst", "ipv6.src", "ipv6.dst", "ipv6.hops"])), "fields: 5 fields in 9 words"),
+        (fields(json!([{ "raw": { "offset": 1, "length": 17 } }])), "a length of 17 bytes: allowed are 1 to 16"),
+        (fields(json!([{ "raw": { "offset": 1, "length": 1, "mask": 256 } }])), "256 is no mask of 1 bytes"),
+        (fields(json!([{ "raw": { "offset": 1, "length": 1, "mask": 0 } }])), "0 is no mask of 1 bytes"),
+        (fields(json!([{ "raw": { "offset": 1, "length": 1, "base": 1 } }])), "unknown field `base`"),
+        (refusal(rule(json!(["10.0.0.1"]), 0)), "rules[0].values: 1 values for 2 fields"),
+        (refusal(rule(json!(["10.0.0", 1]), 0)), "rules[0].values[0]: \"10.0.0\" is no value of ipv4.dst: allowed is an address such as 192.0.2.1"),
+        (refusal(rule(json!(["10.0.0.1", 4096]), 0)), "rules[0].values[1]: 4096 can never be the value of vlan.id: it has bits outside 0xfff"),
+        (refusal(rule(json!(["10.0.0.1", -1]), 0)), "rules[0].values[1]: -1 is no value of vlan.id: allowed is a number"),
+        (refusal(rule(json!(["10.0.0.1", 1]), 16_384)), "16384"),
+        (
+            refusal(json!({ "fields": ["tcp.dport"], "rules": [{ "values": [80], "gate": 0 }, { "values": ["0x50"], "gate": 1 }] })),
+            "rules[1]: a rule before it has the same values",
+        ),
+    ] {
+        assert!(error.contains(told), "{error}\nshould tell\n{told}");
+    }
+}
+
+#[test]
+fn gates_are_as_many_as_are_named_and_a_miss_is_dropped_by_default() {
+    let params = json!({ "fields": ["udp.dport"], "rules": [{ "values": [53], "gate": 2 }] });
+    let mut rig = Rig::of::<ExactMatch>(&params).expect("parameters");
+    assert_eq!(rig.declared.gates, ["0", "1", "2"]);
+    assert_eq!(rig.run(&udp4([1; 4], 53)).0, Gate::out(2));
+    assert_eq!(rig.run(&udp4([1; 4], 54)).0, NO_MATCH);
+}
+
+proptest! {
+    #[test]
+    fn it_agrees_with_etherparse_and_a_scan(
+        rules in prop::collection::btree_map((0u8..4, 0u16..8), 0u16..5, 0..24), host in 0u8..4, port in 0u16..8, tag: bool,
+    ) {
+        let listed: Vec<_> = rules.iter().map(|((host, port), gate)| json!({ "values": [format!("10.0.0.{host}"), port], "gate": gate })).collect();
+        let mut rig = Rig::of::<ExactMatch>(&json!({ "fields": ["ipv4.dst", "udp.dport"], "rules": listed, "miss": 5 })).expect("parameters");
+        let mut frame = udp4([10, 0, 0, host], port);
+        if tag {
+            frame = tagged(&frame, 7);
+        }
+        let parsed = SlicedPacket::from_ethernet(&frame).expect("well-formed");
+        let (Some(NetSlice::Ipv4(network)), Some(TransportSlice::Udp(transport))) = (parsed.net, parsed.transport) else { panic!("UDP over IPv4") };
+        let key = (network.header().destination_addr().octets()[3], transport.destination_port());
+        prop_assert_eq!(rig.run(&frame).0, Gate::out(rules.get(&key).copied().unwrap_or(5)));
+    }
+}

@@ -1,0 +1,164 @@
+//! Spreads sessions evenly over gates.
+
+use forebay_graph::{Context, Declare, Function, Gate, Setup, SetupError, StateKind, register};
+use forebay_packet::Batch;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::parameters::numbered;
+
+/// Parameters of `hash_split`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Params {
+    /// How many gates, 1 to 16384.
+    gates: u16,
+    /// Splits of one salt (and as many gates) put a session on the same gate. By default each module has a salt of
+    /// its own, from the pipeline's seed and its name.
+    salt: Option<u64>,
+}
+
+/// A hash of session hashes: multiply, add, shift, which with a random multiplier and addend is strongly universal
+/// (Dietzfelbinger 1996). Splits of different salts decide independently of each other: with the session hash alone
+/// the second of two in a row would find all of its packets on one side.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spread {
+    multiplier: u64,
+    addend: u64,
+}
+
+impl Spread {
+    pub(crate) fn new(salt: u64) -> Self {
+        let mut random = Random::new(salt);
+        Self { multiplier: random.next(), addend: random.next() }
+    }
+
+    /// A place in `0..places`, each equally likely over all sessions.
+    #[inline]
+    pub(crate) fn place(self, session: u32, places: u32) -> u32 {
+        scale((self.multiplier.wrapping_mul(session.into()).wrapping_add(self.addend) >> 32) as u32, places)
+    }
+}
+
+/// A number from all of `u32` taken to `0..places`, without a division (Lemire 2019, without the rejection: the bias
+/// is below `places` / 2³²).
+#[inline]
+pub(crate) fn scale(random: u32, places: u32) -> u32 {
+    (u64::from(random) * u64::from(places) >> 32) as u32
+}
+
+/// SplitMix64 (Steele, Lea, Flood 2014).
+#[derive(Clone, Debug)]
+pub(crate) struct Random {
+    state: u64,
+}
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { state: seed }
+    }
+
+    #[inline]
+    pub(crate) fn next(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let x = (self.state ^ (self.state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^ (x >> 31)
+    }
+}
+
+/// The function.
+pub struct HashSplit {
+    spread: Spread,
+    gates: u32,
+}
+
+impl Declare for HashSplit {
+    type Params = Params;
+    const NAME: &'static str = "hash_split";
+    const SUMMARY: &'static str = "spreads sessions evenly over gates";
+    const HELP: &'static str = "\
+        Gates are named by their numbers. All packets of a session, in both directions, leave by the same gate: it \
+        follows from a symmetric hash of addresses, ports and protocol (of the MAC addresses where a frame is not \
+        IP). Fragments but the first show no ports: they go by addresses and protocol, and may leave by another gate \
+        than the first one.";
+    const EXAMPLE: &'static str = "{ gates: 4 }";
+    const STATE: StateKind = StateKind::None;
+
+    fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
+        setup.gates(numbered(params.gates))?;
+        Ok(Self { spread: Spread::new(params.salt.unwrap_or(setup.seed())), gates: params.gates.into() })
+    }
+}
+
+impl Function for HashSplit {
+    fn process(&mut self, batch: &mut Batch, context: &mut Context<'_>) {
+        for (packet, gate) in batch.iter_mut().zip(context.each()) {
+            *gate = Gate::out(self.spread.place(packet.session_hash(), self.gates) as u16);
+        }
+    }
+}
+
+register!(HashSplit);
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use etherparse::PacketBuilder;
+    use forebay_graph::{Decision, Rig};
+    use serde_json::json;
+
+    use super::*;
+
+    /// A frame of session `n`, in one direction or the other.
+    pub(crate) fn session(n: u32, back: bool) -> Vec<u8> {
+        let [_, a, b, c] = n.to_be_bytes();
+        let (mut from, mut to) = (([10, a, b, c], 1_000), ([192, 0, 2, 1], 80));
+        if back {
+            (from, to) = (to, from);
+        }
+        let mut frame = Vec::new();
+        PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4(from.0, to.0, 64).udp(from.1, to.1).write(&mut frame, b"").expect("memory");
+        frame
+    }
+
+    pub(crate) fn out(gate: Gate) -> usize {
+        let Decision::Out(number) = gate.decision() else { panic!("{gate:?} is no way out") };
+        number
+    }
+
+    #[test]
+    fn both_directions_of_a_session_take_one_gate_and_sessions_spread_evenly() {
+        let mut rig = Rig::of::<HashSplit>(&json!({ "gates": 5 })).expect("parameters");
+        assert_eq!(rig.declared.gates, ["0", "1", "2", "3", "4"]);
+        let mut seen = [0u32; 5];
+        for n in 0..5_000 {
+            let (gate, frame) = rig.run(&session(n, false));
+            assert_eq!(frame, session(n, false));
+            assert_eq!(rig.run(&session(n, true)).0, gate, "session {n}");
+            seen[out(gate)] += 1;
+        }
+        // A thousand each; the standard deviation is 28.
+        assert!(seen.iter().all(|count| (850..1_150).contains(count)), "{seen:?}");
+    }
+
+    #[test]
+    fn splits_agree_by_salt_and_are_else_independent() {
+        let gates = |params| {
+            let mut rig = Rig::of::<HashSplit>(&params).expect("parameters");
+            (0..2_000).map(|n| out(rig.run(&session(n, false)).0)).collect::<Vec<_>>()
+        };
+        let (first, same, other) =
+            (gates(json!({ "gates": 2, "salt": 1 })), gates(json!({ "gates": 2, "salt": 1 })), gates(json!({ "gates": 2, "salt": 2 })));
+        assert_eq!(first, same);
+        let alike = first.iter().zip(&other).filter(|(a, b)| a == b).count();
+        assert!((850..1_150).contains(&alike), "{alike} of 2000 alike");
+    }
+
+    #[test]
+    fn a_number_of_gates_that_cannot_be_is_refused() {
+        for gates in [0, 16_385] {
+            let error = Rig::of::<HashSplit>(&json!({ "gates": gates })).err().expect("refused").to_string();
+            assert!(error.contains(&gates.to_string()) && error.contains("1 to 16384"), "{error}");
+        }
+    }
+}

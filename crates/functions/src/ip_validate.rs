@@ -1,0 +1,218 @@
+//! Checks IPv4 and IPv6 headers before anything trusts them.
+
+use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
+use forebay_packet::wire::ethernet::{EtherType, Ethernet, VlanTag};
+use forebay_packet::wire::ipv4::Ipv4;
+use forebay_packet::wire::ipv6::Ipv6;
+use forebay_packet::{Batch, Network, Packet};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use zerocopy::FromBytes;
+
+/// Parameters of `ip_validate`: none.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Params {}
+
+const BAD_CHECKSUM: Gate = Gate::drop(0);
+const BAD_HEADER: Gate = Gate::drop(1);
+const TRUNCATED: Gate = Gate::drop(2);
+const NOT_IP: Gate = Gate::drop(3);
+const DROPS: &[Reason] = &[
+    Reason { name: "bad_checksum", help: "The IPv4 header's checksum is wrong." },
+    Reason { name: "bad_header", help: "The version contradicts the EtherType, or a length is less than the header's own." },
+    Reason { name: "truncated", help: "The frame ends before the header or the packet that the header announces." },
+    Reason { name: "not_ip", help: "The frame's EtherType, behind up to two VLAN tags, is neither that of IPv4 nor of IPv6." },
+];
+
+/// The function. It has nothing to remember.
+pub struct IpValidate;
+
+impl Declare for IpValidate {
+    type Params = Params;
+    const NAME: &'static str = "ip_validate";
+    const SUMMARY: &'static str = "drops packets whose IPv4 or IPv6 header is unsound";
+    const HELP: &'static str = "\
+        IPv4 as RFC 1812 section 5.2.2 requires before a packet is forwarded: the frame holds at least 20 bytes, the \
+        version is 4, the header length at least 5 words, the total length at least the header's and at most what the \
+        frame holds, the checksum right, options included. IPv6 (RFC 8200 section 3): the fixed header is there, the \
+        version 6, and the frame holds the payload length; 0 is taken as it stands (a jumbogram's, RFC 2675, or no \
+        payload). Where several faults come together the one named is that of form, then of length, then of checksum. \
+        Bytes after the packet, such as the padding of short frames, are allowed and stay. Addresses are not judged.";
+    const EXAMPLE: &'static str = "{}";
+    const DROPS: &'static [Reason] = DROPS;
+    const STATE: StateKind = StateKind::None;
+
+    fn new(_: Params, _: &mut Setup<'_>) -> Result<Self, SetupError> {
+        Ok(Self)
+    }
+}
+
+/// Whether all is right; why not is asked of [`fault`].
+#[inline]
+fn is_sound(packet: &mut Packet) -> bool {
+    let (network, start) = packet.network();
+    let Some(bytes) = packet.data().get(start..) else { return false };
+    match network {
+        Network::Ipv4 => Ipv4::is_valid(bytes),
+        Network::Ipv6 => Ipv6::ref_from_prefix(bytes).is_ok_and(|(header, rest)| usize::from(header.payload_length.get()) <= rest.len()),
+        Network::Other => false,
+    }
+}
+
+/// What is wrong with a frame that is not sound.
+#[cold]
+fn fault(frame: &[u8]) -> Gate {
+    let Ok((ethernet, mut rest)) = Ethernet::ref_from_prefix(frame) else { return NOT_IP };
+    let mut ether_type = ethernet.ether_type.get();
+    for _ in 0..2 {
+        if EtherType::is_vlan(ether_type) {
+            let Ok((tag, after)) = VlanTag::ref_from_prefix(rest) else { return NOT_IP };
+            (ether_type, rest) = (tag.ether_type.get(), after);
+        }
+    }
+    let (version, fixed) = match ether_type {
+        EtherType::IPV4 => (4, size_of::<Ipv4>()),
+        EtherType::IPV6 => (6, size_of::<Ipv6>()),
+        _ => return NOT_IP,
+    };
+    if rest.first().is_some_and(|byte| byte >> 4 != version) {
+        return BAD_HEADER;
+    }
+    if rest.len() < fixed || version == 6 {
+        return TRUNCATED;
+    }
+    let Ok((header, _)) = Ipv4::ref_from_prefix(rest) else { return TRUNCATED };
+    let total = usize::from(header.total_length.get());
+    match header.header_len() {
+        None => BAD_HEADER,
+        Some(length) if total < length => BAD_HEADER,
+        Some(_) if total > rest.len() => TRUNCATED,
+        Some(_) => BAD_CHECKSUM,
+    }
+}
+
+impl Function for IpValidate {
+    fn process(&mut self, batch: &mut Batch, context: &mut Context<'_>) {
+        for (index, packet) in batch.iter_mut().enumerate() {
+            if !is_sound(packet) {
+                context.put(index, fault(packet.data()));
+            }
+        }
+    }
+}
+
+register!(IpValidate);
+
+#[cfg(test)]
+mod tests {
+    use etherparse::{Ipv4HeaderSlice, Ipv6HeaderSlice, PacketBuilder};
+    use forebay_graph::Rig;
+    use forebay_packet::wire::checksum;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn rig() -> Rig {
+        Rig::of::<IpValidate>(&json!({})).expect("no parameters")
+    }
+
+    fn ipv4() -> Vec<u8> {
+        let mut frame = Vec::new();
+        let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64).udp(1, 2);
+        builder.write(&mut frame, b"payload!").expect("memory");
+        frame
+    }
+
+    fn ipv6() -> Vec<u8> {
+        let mut frame = Vec::new();
+        PacketBuilder::ethernet2([2; 6], [4; 6]).ipv6([1; 16], [2; 16], 64).udp(1, 2).write(&mut frame, b"payload!").expect("memory");
+        frame
+    }
+
+    /// The frame with one byte replaced and, where asked, the checksum of `header` bytes made right again.
+    fn with(mut frame: Vec<u8>, at: usize, value: u8, header: usize) -> Vec<u8> {
+        frame[at] = value;
+        if header > 0 {
+            frame[24..26].fill(0);
+            let sum = !checksum::sum(&frame[14..14 + header]);
+            frame[24..26].copy_from_slice(&sum.to_ne_bytes());
+        }
+        frame
+    }
+
+    fn tagged(frame: &[u8], tags: usize) -> Vec<u8> {
+        [&frame[..12], &[0x81, 0x00, 0x00, 0x05].repeat(tags), &frame[12..]].concat()
+    }
+
+    #[test]
+    fn sound_packets_pass_with_their_padding() {
+        let mut rig = rig();
+        for frame in [ipv4(), ipv6(), tagged(&ipv4(), 1), tagged(&ipv6(), 2), [ipv4(), vec![0; 10]].concat(), [ipv6(), vec![9; 3]].concat()] {
+            assert_eq!(rig.run(&frame), (Gate::FIRST, frame));
+        }
+        // Options: the header is six words, the last one of what was the UDP header.
+        assert_eq!(rig.run(&with(ipv4(), 14, 0x46, 24)).0, Gate::FIRST);
+    }
+
+    #[test]
+    fn each_fault_has_its_reason() {
+        let mut rig = rig();
+        let cases = [
+            (with(ipv4(), 24, ipv4()[24] ^ 1, 0), BAD_CHECKSUM, "checksum"),
+            (with(ipv4(), 14, 0x46, 20), BAD_CHECKSUM, "checksum without the options"),
+            (with(ipv4(), 14, 0x65, 20), BAD_HEADER, "version 6 under the type of IPv4"),
+            (with(ipv6(), 14, 0x45, 0), BAD_HEADER, "version 4 under the type of IPv6"),
+            (with(ipv4(), 14, 0x44, 20), BAD_HEADER, "four words"),
+            (with(ipv4(), 17, 19, 20), BAD_HEADER, "total length below the header's"),
+            (with(with(ipv4(), 17, 23, 0), 14, 0x46, 24), BAD_HEADER, "total length below the header's with options"),
+            (with(ipv4(), 17, 37, 20), TRUNCATED, "one byte is missing"),
+            (with(ipv4(), 14, 0x4f, 20), BAD_HEADER, "options beyond the total length"),
+            (with(with(ipv4(), 17, 60, 0), 14, 0x4f, 20), TRUNCATED, "options beyond the frame"),
+            (ipv4()[..33].to_vec(), TRUNCATED, "a cut header"),
+            (ipv4()[..14].to_vec(), TRUNCATED, "no header"),
+            (ipv6()[..53].to_vec(), TRUNCATED, "a cut IPv6 header"),
+            (ipv6()[..69].to_vec(), TRUNCATED, "a cut IPv6 payload"),
+            (with(ipv4(), 13, 6, 0), NOT_IP, "ARP"),
+            (tagged(&ipv4(), 3), NOT_IP, "a third tag"),
+            (tagged(&ipv4(), 1)[..17].to_vec(), NOT_IP, "a cut tag"),
+            (vec![0; 13], NOT_IP, "a cut Ethernet header"),
+        ];
+        for (frame, gate, what) in cases {
+            assert_eq!(rig.run(&frame), (gate, frame), "{what}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_passes_is_what_etherparse_reads_with_a_right_checksum(
+            v6: bool, length in 0usize..70, at in 12usize..60, value: u8, mend: bool, padding in 0usize..4,
+        ) {
+            let frame = if v6 { ipv6() } else { ipv4() };
+            let at = at.min(frame.len() - 1);
+            // etherparse takes the reserved flag for 0 when it computes a checksum.
+            let value = if at == 20 { value & 0x7f } else { value };
+            let mut frame = with(frame, at, value, 0);
+            let header = usize::from(frame[14] & 0xf) * 4;
+            if mend && !v6 && (20..=36).contains(&header) {
+                frame = with(frame, at, value, header);
+                // The value may have been put into the checksum itself; what counts is the frame as it is now.
+            }
+            frame.extend(vec![0; padding]);
+            if length % 4 == 0 {
+                frame.truncate(length);
+            }
+            let sound = match frame.get(12..14) {
+                Some([0x08, 0x00]) => Ipv4HeaderSlice::from_slice(&frame[14..]).is_ok_and(|header| {
+                    (header.slice().len()..=frame.len() - 14).contains(&header.total_len().into())
+                        && header.header_checksum() == header.to_header().calc_header_checksum()
+                }),
+                Some([0x86, 0xdd]) => Ipv6HeaderSlice::from_slice(&frame[14..])
+                    .is_ok_and(|header| usize::from(header.payload_length()) <= frame.len() - 54),
+                _ => false,
+            };
+            prop_assert_eq!(rig().run(&frame).0 == Gate::FIRST, sound, "{:02x?}", frame);
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Spreads packets over gates at random.
+
+use forebay_graph::{Context, Declare, Function, Setup, SetupError, StateKind, register};
+use forebay_packet::Batch;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::hash_split::{Random, scale};
+use crate::weighted_split::Places;
+
+/// Parameters of `random_split`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Params {
+    /// How many gates, 1 to 16384.
+    gates: u16,
+    /// The gates' weights, as many as there are gates, their sum up to 65536; without them all are equal.
+    weights: Option<Vec<u32>>,
+}
+
+/// The function.
+pub struct RandomSplit {
+    random: Random,
+    places: Places,
+}
+
+impl Declare for RandomSplit {
+    type Params = Params;
+    const NAME: &'static str = "random_split";
+    const SUMMARY: &'static str = "spreads packets over gates at random";
+    const HELP: &'static str = "\
+        Gates are named by their numbers. Each packet's gate is drawn anew (SplitMix64), so that packets of one \
+        session part and may overtake each other; `hash_split` and `weighted_split` keep sessions together. What is \
+        drawn follows from the pipeline's seed and the module's name: the same packets in the same order take the \
+        same gates.";
+    const EXAMPLE: &'static str = "{ gates: 3, weights: [2, 1, 1] }";
+    // The generator's state is no packet's business: replicas may each draw for themselves.
+    const STATE: StateKind = StateKind::None;
+
+    fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
+        let weights = params.weights.unwrap_or_else(|| vec![1; params.gates.into()]);
+        if weights.len() != usize::from(params.gates) {
+            let message = format!("{} weights for {} gates: allowed is one for each", weights.len(), params.gates);
+            return Err(SetupError::at("weights", message));
+        }
+        Ok(Self { random: Random::new(setup.seed()), places: Places::new(&weights, setup)? })
+    }
+}
+
+impl Function for RandomSplit {
+    fn process(&mut self, batch: &mut Batch, context: &mut Context<'_>) {
+        let places = self.places.len();
+        for (_, gate) in batch.iter().zip(context.each()) {
+            *gate = self.places.gate(scale((self.random.next() >> 32) as u32, places));
+        }
+    }
+}
+
+register!(RandomSplit);
+
+#[cfg(test)]
+mod tests {
+    use forebay_graph::{Rig, Surroundings};
+    use forebay_measure::Frequency;
+    use serde_json::json;
+
+    use super::*;
+    use crate::hash_split::tests::out;
+
+    fn draw(seed: u64, params: &serde_json::Value) -> Vec<usize> {
+        let mut surroundings = Surroundings::new(Frequency::new(1e9));
+        surroundings.seed = seed;
+        let mut rig = Rig::within::<RandomSplit>(params, &mut surroundings).expect("parameters");
+        (0..8_000).map(|_| out(rig.run(&[1; 60]).0)).collect()
+    }
+
+    #[test]
+    fn gates_are_drawn_by_weight() {
+        for (params, shares) in [(json!({ "gates": 4 }), [2_000; 4]), (json!({ "gates": 4, "weights": [5, 0, 2, 1] }), [5_000, 0, 2_000, 1_000])] {
+            let drawn = draw(1, &params);
+            for (gate, share) in shares.into_iter().enumerate() {
+                let count = drawn.iter().filter(|drawn| **drawn == gate).count();
+                // The largest standard deviation is 43.
+                assert!(count.abs_diff(share) < 260 && (count == 0) == (share == 0), "gate {gate}: {count} for {share}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_seed_says_all() {
+        let params = json!({ "gates": 16 });
+        assert_eq!(draw(7, &params), draw(7, &params));
+        assert_ne!(draw(7, &params), draw(8, &params));
+    }
+
+    #[test]
+    fn weights_must_fit_the_gates() {
+        let error = Rig::of::<RandomSplit>(&json!({ "gates": 3, "weights": [1, 1] })).err().expect("refused");
+        assert_eq!(error.to_string(), "weights: 2 weights for 3 gates: allowed is one for each");
+        assert!(Rig::of::<RandomSplit>(&json!({ "gates": 0 })).is_err());
+    }
+}

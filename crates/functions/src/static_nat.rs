@@ -1,0 +1,149 @@
+//! Translates addresses prefix by prefix: static network address translation.
+
+mod mappings;
+mod quoted;
+
+use std::sync::Arc;
+
+use forebay_graph::effect::{Edit, Effect, rewrite_ipv4_address};
+use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
+use forebay_packet::wire::ipv4::ICMP;
+use forebay_packet::{Batch, Packet};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+pub use mappings::{Mapping, StateParams, StaticMappings};
+
+/// Parameters of `static_nat`. The mappings stand here or in a state, not both.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Params {
+    /// `out`: sources are translated from inside to outside. `in`: destinations are translated back.
+    direction: Direction,
+    /// The mappings. Prefixes of one side may not overlap.
+    mappings: Option<Vec<Mapping>>,
+    /// The name of a state of kind `static_mappings`, which both directions can share.
+    state: Option<String>,
+    /// What happens to IPv4 packets that no mapping is for: `pass` (the default) or `drop`.
+    #[serde(default)]
+    unmatched: Unmatched,
+}
+
+/// Which way packets go.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+enum Direction {
+    /// From inside to outside.
+    Out,
+    /// From outside to inside.
+    In,
+}
+
+/// What happens to IPv4 packets that no mapping is for.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+enum Unmatched {
+    /// They pass as they are.
+    #[default]
+    Pass,
+    /// They are dropped as `unmatched`.
+    Drop,
+}
+
+const UNMATCHED: Gate = Gate::drop(0);
+const DROPS: &[Reason] = &[Reason { name: "unmatched", help: "No mapping is for the packet's address, and such packets are to be dropped." }];
+
+/// The function.
+pub struct StaticNat {
+    mappings: Arc<StaticMappings>,
+    direction: Direction,
+    unmatched: Gate,
+}
+
+impl Declare for StaticNat {
+    type Params = Params;
+    const NAME: &'static str = "static_nat";
+    const SUMMARY: &'static str = "translates IPv4 addresses prefix by prefix";
+    const HELP: &'static str = "\
+        Static translation of RFC 3022 (basic NAT, fixed assignment): the prefix is replaced, the host bits stay, so \
+        that each inside address has one outside address. On the way out the source is translated, on the way in the \
+        destination; one after the other leave a packet as it was. The checksums of the IPv4 header and of TCP and \
+        UDP are changed by the difference (RFC 1624 equation 3); a UDP checksum of 0, which means none, stays. Every \
+        fragment is translated; the transport checksum stands in the first. Of ICMP errors but redirects the quoted \
+        packet is translated too (RFC 3022 section 4.3); other ICMP messages carry no address. Transports besides TCP \
+        and UDP whose checksum covers addresses (DCCP, UDP-Lite) and payloads that name addresses (FTP, SIP) are not \
+        followed. IPv6 and frames that are not IP pass as they are.";
+    const EXAMPLE: &'static str = "{ direction: out, mappings: [{ inside: 10.0.0.0/24, outside: 192.0.2.0/24 }] }";
+    const DROPS: &'static [Reason] = DROPS;
+    const STATE: StateKind = StateKind::SharedReadOnly;
+    const EFFECT: bool = true;
+
+    fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
+        let mappings = match (params.mappings, params.state) {
+            (Some(mappings), None) => Arc::new(StaticMappings::of(&mappings)?),
+            (None, Some(name)) => setup.state("state", &name)?,
+            _ => return Err(SetupError::new("give either 'mappings' or the name of a 'state' that has them")),
+        };
+        let unmatched = if params.unmatched == Unmatched::Drop { UNMATCHED } else { Gate::FIRST };
+        Ok(Self { mappings, direction: params.direction, unmatched })
+    }
+}
+
+impl StaticNat {
+    #[inline]
+    fn translate(&self, address: u32) -> Option<u32> {
+        match self.direction {
+            Direction::Out => self.mappings.inside.translate(address),
+            Direction::In => self.mappings.outside.translate(address),
+        }
+    }
+
+    /// The packet's protocol and what its address becomes; `None` for a packet that is not IPv4.
+    #[inline]
+    fn look(&self, packet: &mut Packet) -> Option<(u8, Option<[u8; 4]>)> {
+        let header = packet.ipv4()?;
+        let address = if self.direction == Direction::Out { header.source } else { header.destination };
+        Some((header.protocol, self.translate(u32::from_be_bytes(address)).map(u32::to_be_bytes)))
+    }
+
+    #[inline]
+    fn pass(&self, packet: &mut Packet) -> Gate {
+        let Some((protocol, address)) = self.look(packet) else { return Gate::FIRST };
+        let gate = match address {
+            // It is IPv4, so that the rewriting applies.
+            Some(address) => rewrite_ipv4_address(packet, self.direction == Direction::In, address).map_or(self.unmatched, |()| Gate::FIRST),
+            None => self.unmatched,
+        };
+        if protocol == ICMP {
+            // An error goes the other way than the packet it quotes.
+            quoted::translate(packet, self.direction == Direction::Out, |address| self.translate(address));
+        }
+        gate
+    }
+}
+
+impl Function for StaticNat {
+    fn process(&mut self, batch: &mut Batch, context: &mut Context<'_>) {
+        for (index, packet) in batch.iter_mut().enumerate() {
+            let gate = self.pass(packet);
+            if gate != Gate::FIRST {
+                context.put(index, gate);
+            }
+        }
+    }
+
+    fn effect(&self, packet: &mut Packet) -> Option<Effect> {
+        let Some((protocol, address)) = self.look(packet) else { return Some(Effect::to(Gate::FIRST)) };
+        // An echo and an error between the same hosts are one session, and the error needs more than its address.
+        if protocol == ICMP {
+            return None;
+        }
+        let Some(address) = address else { return Some(Effect::to(self.unmatched)) };
+        Some(Effect { edits: vec![Edit::Ipv4Address { destination: self.direction == Direction::In, address }], gate: Gate::FIRST })
+    }
+}
+
+register!(StaticNat);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,51 @@
+//! Translates the packet that an ICMP error quotes, so that the host it reaches recognises it as one of its own.
+
+use forebay_packet::Packet;
+use forebay_packet::wire::checksum;
+use forebay_packet::wire::ipv4::{ICMP, Ipv4, TCP, UDP};
+use zerocopy::FromBytes;
+
+/// Destination unreachable, source quench, time exceeded, parameter problem (RFC 792): the errors that RFC 3022
+/// section 4.3 names. A redirect is for the local network and stays as it is.
+const ERRORS: [u8; 4] = [3, 4, 11, 12];
+
+/// An ICMP error's own header, before the packet that it quotes.
+const HEADER: usize = 8;
+
+/// Rewrites one address of the quoted packet, and what checksums of it are quoted, where `translate` knows the
+/// address (RFC 3022 section 4.3). Anything but a whole quoted header in an ICMP error stays as it is.
+pub(super) fn translate(packet: &mut Packet, destination: bool, translate: impl Fn(u32) -> Option<u32>) {
+    let Some((ICMP, start)) = packet.transport() else { return };
+    let Some((header, quoted)) = packet.data_mut().get_mut(start..).and_then(|message| message.split_first_chunk_mut::<HEADER>()) else {
+        return;
+    };
+    if !ERRORS.contains(&header[0]) {
+        return;
+    }
+    let Ok((ip, rest)) = Ipv4::mut_from_prefix(quoted) else { return };
+    let Some(options) = ip.header_len().filter(|_| ip.version_ihl >> 4 == 4).map(|length| length - size_of::<Ipv4>()) else {
+        return;
+    };
+    let field = if destination { &mut ip.destination } else { &mut ip.source };
+    let old = u32::from_be_bytes(*field);
+    let Some(new) = translate(old) else { return };
+    *field = new.to_be_bytes();
+    // The quoted header sums up to the same as before, so that the message's own checksum does not see the change.
+    ip.checksum.set(checksum::replace32(ip.checksum.get(), old, new));
+    let at = match ip.protocol {
+        TCP if ip.fragment_offset() == 0 => options + 16,
+        UDP if ip.fragment_offset() == 0 => options + 6,
+        _ => return,
+    };
+    // Mostly eight bytes are quoted (RFC 792): UDP's checksum is among them, TCP's is not.
+    let Some(field) = rest.get_mut(at..at + 2) else { return };
+    let before = u16::from_be_bytes([field[0], field[1]]);
+    if ip.protocol == UDP && before == 0 {
+        return;
+    }
+    let after = checksum::replace32(before, old, new);
+    let after = if ip.protocol == UDP && after == 0 { 0xffff } else { after };
+    field.copy_from_slice(&after.to_be_bytes());
+    let message = checksum::replace16(u16::from_be_bytes([header[2], header[3]]), before, after);
+    header[2..4].copy_from_slice(&message.to_be_bytes());
+}

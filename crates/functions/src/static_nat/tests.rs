@@ -1,0 +1,201 @@
+use etherparse::{Icmpv4Slice, Ipv4Slice, NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
+use forebay_graph::{DeclareState, Rig, Surroundings};
+use forebay_measure::Frequency;
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+
+const INSIDE: [u8; 4] = [10, 0, 0, 77];
+const OUTSIDE: [u8; 4] = [192, 0, 2, 77];
+const PEER: [u8; 4] = [198, 51, 100, 9];
+
+fn nat(direction: &str) -> Rig {
+    let mappings = json!([{ "inside": "10.0.0.0/24", "outside": "192.0.2.0/24" }, { "inside": "10.9.0.1", "outside": "203.0.113.1" }]);
+    Rig::of::<StaticNat>(&json!({ "direction": direction, "mappings": mappings })).expect("parameters")
+}
+
+fn udp(from: [u8; 4], to: [u8; 4], payload: &[u8]) -> Vec<u8> {
+    let mut frame = Vec::new();
+    PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4(from, to, 64).udp(1, 2).write(&mut frame, payload).expect("memory");
+    frame
+}
+
+fn tcp(from: [u8; 4], to: [u8; 4], payload: &[u8]) -> Vec<u8> {
+    let mut frame = Vec::new();
+    PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4(from, to, 64).tcp(1, 2, 3, 4).write(&mut frame, payload).expect("memory");
+    frame
+}
+
+fn ipv6() -> Vec<u8> {
+    let mut frame = Vec::new();
+    PacketBuilder::ethernet2([2; 6], [4; 6]).ipv6([10; 16], [2; 16], 64).udp(1, 2).write(&mut frame, b"abc").expect("memory");
+    frame
+}
+
+/// An ICMP error that quotes the first `quote` bytes of the packet in `frame`.
+fn error(from: [u8; 4], to: [u8; 4], kind: u8, frame: &[u8], quote: usize) -> Vec<u8> {
+    let mut error = Vec::new();
+    let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4(from, to, 64).icmpv4_raw(kind, 1, [0; 4]);
+    builder.write(&mut error, &frame[14..14 + quote]).expect("memory");
+    error
+}
+
+/// Whether every checksum of the frame is as etherparse computes it.
+fn checksums_are_right(frame: &[u8]) -> bool {
+    let parsed = SlicedPacket::from_ethernet(frame).expect("well-formed");
+    let Some(NetSlice::Ipv4(network)) = parsed.net else { panic!("IPv4") };
+    let header = network.header();
+    let (source, destination) = (header.source(), header.destination());
+    let transport = match parsed.transport {
+        Some(TransportSlice::Udp(udp)) => {
+            udp.checksum() == udp.to_header().calc_checksum_ipv4_raw(source, destination, udp.payload()).expect("short")
+        }
+        Some(TransportSlice::Tcp(tcp)) => tcp.checksum() == tcp.calc_checksum_ipv4(source, destination).expect("short"),
+        Some(TransportSlice::Icmpv4(icmp)) => icmp.is_checksum_valid(),
+        _ => true,
+    };
+    header.header_checksum() == header.to_header().calc_header_checksum() && transport
+}
+
+/// Whether etherparse finds the message's checksum right.
+trait Valid {
+    fn is_checksum_valid(&self) -> bool;
+}
+
+impl Valid for Icmpv4Slice<'_> {
+    fn is_checksum_valid(&self) -> bool {
+        self.checksum() == self.icmp_type().calc_checksum(self.payload())
+    }
+}
+
+#[test]
+fn addresses_are_translated_both_ways_and_all_else_is_what_it_would_be() {
+    for make in [udp, tcp] {
+        for payload in [&b""[..], b"odd", b"even"] {
+            assert_eq!(nat("out").run(&make(INSIDE, PEER, payload)), (Gate::FIRST, make(OUTSIDE, PEER, payload)));
+            assert_eq!(nat("in").run(&make(PEER, OUTSIDE, payload)), (Gate::FIRST, make(PEER, INSIDE, payload)));
+        }
+    }
+    assert_eq!(nat("out").run(&udp([10, 9, 0, 1], PEER, b"")).1, udp([203, 0, 113, 1], PEER, b""), "a single address");
+}
+
+#[test]
+fn what_no_mapping_is_for_passes_or_is_dropped() {
+    let mut strict = json!({ "direction": "out", "mappings": [{ "inside": "10.0.0.0/24", "outside": "192.0.2.0/24" }] });
+    strict["unmatched"] = json!("drop");
+    let mut strict = Rig::of::<StaticNat>(&strict).expect("parameters");
+    let other = udp([10, 0, 1, 77], PEER, b"abc");
+    assert_eq!(nat("out").run(&other), (Gate::FIRST, other.clone()));
+    assert_eq!(strict.run(&other), (UNMATCHED, other));
+    for frame in [ipv6(), vec![0xff; 60], vec![1; 7], vec![]] {
+        assert_eq!(strict.run(&frame), (Gate::FIRST, frame.clone()), "not IPv4");
+    }
+}
+
+#[test]
+fn a_udp_checksum_of_zero_stays() {
+    let mut frame = udp(INSIDE, PEER, b"abc");
+    frame[40..42].fill(0);
+    let mut expected = udp(OUTSIDE, PEER, b"abc");
+    expected[40..42].fill(0);
+    assert_eq!(nat("out").run(&frame).1, expected);
+}
+
+#[test]
+fn later_fragments_are_translated_in_the_header_only() {
+    let fragment = |from| {
+        let mut frame = udp(from, PEER, b"some payload");
+        let mut header = Ipv4Slice::from_slice(&frame[14..]).expect("well-formed").header().to_header();
+        header.fragment_offset = etherparse::IpFragOffset::try_new(3).expect("small");
+        header.header_checksum = header.calc_header_checksum();
+        frame[14..34].copy_from_slice(&header.to_bytes());
+        // What looks like a checksum is payload.
+        frame[34..].fill(0x55);
+        frame
+    };
+    assert_eq!(nat("out").run(&fragment(INSIDE)), (Gate::FIRST, fragment(OUTSIDE)));
+}
+
+#[test]
+fn the_packet_that_an_icmp_error_quotes_is_translated() {
+    for make in [udp, tcp] {
+        // The peer's packet came in translated; the error about it goes out.
+        let (seen_inside, seen_outside) = (make(PEER, INSIDE, b"abcd"), make(PEER, OUTSIDE, b"abcd"));
+        // The inside host's packet went out translated; the error about it comes in.
+        let (sent_inside, sent_outside) = (make(INSIDE, PEER, b"abcd"), make(OUTSIDE, PEER, b"abcd"));
+        for kind in [3, 11, 12] {
+            for quote in [28, seen_inside.len() - 14] {
+                let out = nat("out").run(&error(INSIDE, PEER, kind, &seen_inside, quote)).1;
+                assert_eq!(out, error(OUTSIDE, PEER, kind, &seen_outside, quote), "type {kind}, {quote} quoted");
+                let back = nat("in").run(&error(PEER, OUTSIDE, kind, &sent_outside, quote)).1;
+                assert_eq!(back, error(PEER, INSIDE, kind, &sent_inside, quote), "type {kind}, {quote} quoted");
+                assert!(checksums_are_right(&out) && checksums_are_right(&back));
+            }
+        }
+        for kind in [0, 5, 8] {
+            let frame = error(INSIDE, PEER, kind, &seen_inside, 28);
+            assert_eq!(nat("out").run(&frame).1[34..], frame[34..], "type {kind} quotes nothing that is translated");
+        }
+    }
+    let router = [10, 200, 0, 1];
+    let frame = error(router, PEER, 11, &udp(PEER, INSIDE, b""), 28);
+    assert_eq!(nat("out").run(&frame).1, error(router, PEER, 11, &udp(PEER, OUTSIDE, b""), 28), "from an address without a mapping");
+}
+
+#[test]
+fn its_effect_replayed_is_what_it_does() {
+    for direction in ["out", "in"] {
+        let mut rig = nat(direction);
+        for frame in [udp(INSIDE, OUTSIDE, b"abc"), tcp(INSIDE, OUTSIDE, b""), udp(PEER, PEER, b""), ipv6(), vec![3; 60]] {
+            let mut packet = rig.packet(&frame);
+            let effect = rig.function.effect(&mut packet).expect("it can say");
+            let gate = effect.replay(&mut packet).expect("it applies");
+            assert_eq!((gate, packet.data().to_vec()), rig.run(&frame));
+        }
+        let mut icmp = rig.packet(&error(INSIDE, OUTSIDE, 8, &udp(PEER, INSIDE, b""), 28));
+        assert_eq!(rig.function.effect(&mut icmp), None, "an error of the same session would need more");
+    }
+}
+
+#[test]
+fn both_directions_share_a_state() {
+    let mut surroundings = Surroundings::new(Frequency::new(1e9));
+    let params = serde_json::from_value(json!({ "mappings": [{ "inside": "10.0.0.0/24", "outside": "192.0.2.0/24" }] })).expect("well-formed");
+    let state = <StaticMappings as DeclareState>::new(params, &mut Setup::new("customers", &mut surroundings)).expect("it builds");
+    surroundings.state.insert("customers".to_owned(), Arc::new(state));
+    let mut rig =
+        |direction| Rig::within::<StaticNat>(&json!({ "direction": direction, "state": "customers" }), &mut surroundings).expect("parameters");
+    assert_eq!(rig("out").run(&udp(INSIDE, PEER, b"")).1, udp(OUTSIDE, PEER, b""));
+    assert_eq!(rig("in").run(&udp(PEER, OUTSIDE, b"")).1, udp(PEER, INSIDE, b""));
+}
+
+#[test]
+fn mappings_are_given_once() {
+    for (params, told) in [
+        (json!({ "direction": "out" }), "give either 'mappings' or the name of a 'state'"),
+        (json!({ "direction": "out", "mappings": [], "state": "customers" }), "give either 'mappings' or the name of a 'state'"),
+        (json!({ "direction": "out", "state": "customers" }), "state: no state is called 'customers'"),
+        (json!({ "direction": "up", "mappings": [] }), "direction: unknown variant `up`"),
+    ] {
+        let error = Rig::of::<StaticNat>(&params).err().expect("refused").to_string();
+        assert!(error.contains(told), "{error}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn out_and_back_in_is_the_same(host: u8, peer: [u8; 4], payload in prop::collection::vec(any::<u8>(), 0..60), over_tcp: bool) {
+        let make = if over_tcp { tcp } else { udp };
+        let frame = make([10, 0, 0, host], peer, &payload);
+        let (gate, out) = nat("out").run(&frame);
+        prop_assert_eq!(gate, Gate::FIRST);
+        prop_assert!(checksums_are_right(&out), "{:02x?}", out);
+        prop_assert_eq!(&out, &make([192, 0, 2, host], peer, &payload));
+        // Back in as the answer: addresses swapped, which no checksum sees.
+        let swapped = |frame: &[u8]| [&frame[..26], &frame[30..34], &frame[26..30], &frame[34..]].concat();
+        let (gate, back) = nat("in").run(&swapped(&out));
+        prop_assert_eq!(gate, Gate::FIRST);
+        prop_assert_eq!(swapped(&back), frame);
+    }
+}

@@ -1,0 +1,159 @@
+//! Takes one off the time to live or hop limit: what a router does to every packet that it forwards.
+
+use forebay_graph::effect::{Edit, Effect};
+use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
+use forebay_packet::{Batch, Network, Packet};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// Parameters of `ttl`: none.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Params {}
+
+const EXPIRED: Gate = Gate::drop(0);
+const NOT_IP: Gate = Gate::drop(1);
+const DROPS: &[Reason] = &[
+    Reason { name: "ttl_expired", help: "The time to live or hop limit is 0 or 1: the packet may not be forwarded." },
+    Reason { name: "not_ip", help: "The frame carries neither an IPv4 nor an IPv6 header." },
+];
+
+/// The function. It has nothing to remember.
+pub struct Ttl;
+
+impl Declare for Ttl {
+    type Params = Params;
+    const NAME: &'static str = "ttl";
+    const SUMMARY: &'static str = "decrements the IPv4 time to live or the IPv6 hop limit";
+    const HELP: &'static str = "\
+        As RFC 1812 section 5.3.1 and RFC 8200 section 3 ask of a router. The IPv4 header checksum is changed by the \
+        difference (RFC 1624 equation 3), not computed anew: a wrong one stays wrong. A packet whose value is 0 or 1 \
+        is dropped; no ICMP message is made. Headers are found behind up to two VLAN tags.";
+    const EXAMPLE: &'static str = "{}";
+    const DROPS: &'static [Reason] = DROPS;
+    const STATE: StateKind = StateKind::None;
+    const EFFECT: bool = true;
+
+    fn new(_: Params, _: &mut Setup<'_>) -> Result<Self, SetupError> {
+        Ok(Self)
+    }
+}
+
+/// Decrements, or says why not.
+#[inline]
+fn decrement(packet: &mut Packet) -> Result<(), Gate> {
+    if let Some(header) = packet.ipv4() {
+        if header.ttl <= 1 {
+            return Err(EXPIRED);
+        }
+        header.decrement_ttl();
+    } else if let Some(header) = packet.ipv6() {
+        if header.hop_limit <= 1 {
+            return Err(EXPIRED);
+        }
+        header.hop_limit -= 1;
+    } else {
+        return Err(NOT_IP);
+    }
+    Ok(())
+}
+
+impl Function for Ttl {
+    fn process(&mut self, batch: &mut Batch, context: &mut Context<'_>) {
+        for (index, packet) in batch.iter_mut().enumerate() {
+            if let Err(drop) = decrement(packet) {
+                context.put(index, drop);
+            }
+        }
+    }
+
+    fn effect(&self, packet: &mut Packet) -> Option<Effect> {
+        let left = match packet.network().0 {
+            Network::Ipv4 => packet.ipv4()?.ttl,
+            Network::Ipv6 => packet.ipv6()?.hop_limit,
+            Network::Other => return Some(Effect::to(NOT_IP)),
+        };
+        // That this packet has expired says nothing of the session's next one.
+        (left > 1).then(|| Effect { edits: vec![Edit::DecrementTtl], gate: Gate::FIRST })
+    }
+}
+
+register!(Ttl);
+
+#[cfg(test)]
+mod tests {
+    use etherparse::{Ipv4HeaderSlice, PacketBuilder};
+    use forebay_graph::Rig;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn rig() -> Rig {
+        Rig::of::<Ttl>(&json!({})).expect("no parameters")
+    }
+
+    fn ipv4(ttl: u8, source: [u8; 4], payload: &[u8]) -> Vec<u8> {
+        let mut frame = Vec::new();
+        let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4(source, [10, 0, 0, 1], ttl).udp(1, 2);
+        builder.write(&mut frame, payload).expect("memory");
+        frame
+    }
+
+    fn ipv6(hop_limit: u8) -> Vec<u8> {
+        let mut frame = Vec::new();
+        let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv6([1; 16], [2; 16], hop_limit).udp(1, 2);
+        builder.write(&mut frame, b"payload").expect("memory");
+        frame
+    }
+
+    #[test]
+    fn a_hop_limit_goes_down_by_one_and_nothing_else_changes() {
+        let (gate, after) = rig().run(&ipv6(64));
+        assert_eq!((gate, after), (Gate::FIRST, ipv6(63)));
+    }
+
+    #[test]
+    fn what_may_not_be_forwarded_is_dropped() {
+        let mut rig = rig();
+        for expired in [0, 1] {
+            assert_eq!(rig.run(&ipv4(expired, [1; 4], b"")).0, EXPIRED);
+            assert_eq!(rig.run(&ipv6(expired)).0, EXPIRED);
+        }
+        assert_eq!(rig.run(&[0xff; 60]).0, NOT_IP);
+        assert_eq!(rig.run(&ipv4(9, [1; 4], b"")[..33]).0, NOT_IP, "the header is cut short");
+        assert_eq!(rig.run(&[]).0, NOT_IP);
+    }
+
+    #[test]
+    fn its_effect_replayed_is_what_it_does() {
+        let mut rig = rig();
+        for frame in [ipv4(64, [1; 4], b"abc"), ipv4(2, [9; 4], b""), ipv6(255), vec![3; 60]] {
+            let mut packet = rig.packet(&frame);
+            let effect = rig.function.effect(&mut packet).expect("it can say");
+            let gate = effect.replay(&mut packet).expect("it applies");
+            assert_eq!((gate, packet.data().to_vec()), rig.run(&frame));
+        }
+    }
+
+    #[test]
+    fn an_expired_packet_says_nothing_of_its_session() {
+        let rig = rig();
+        let mut fresh = rig.packet(&ipv4(64, [1; 4], b"abc"));
+        let mut expired = rig.packet(&ipv4(1, [1; 4], b"abc"));
+        assert_eq!(rig.function.effect(&mut expired), None);
+        let effect = rig.function.effect(&mut fresh).expect("it can say");
+        assert_eq!(effect.replay(&mut expired), None, "it must take the full chain");
+    }
+
+    proptest! {
+        #[test]
+        fn the_checksum_is_that_of_a_full_recomputation(ttl in 2u8.., source: [u8; 4], payload in prop::collection::vec(any::<u8>(), 0..40)) {
+            let (gate, after) = rig().run(&ipv4(ttl, source, &payload));
+            prop_assert_eq!(gate, Gate::FIRST);
+            prop_assert_eq!(&after, &ipv4(ttl - 1, source, &payload));
+            let header = Ipv4HeaderSlice::from_slice(&after[14..]).expect("a header");
+            prop_assert_eq!(header.header_checksum(), header.to_header().calc_header_checksum());
+        }
+    }
+}

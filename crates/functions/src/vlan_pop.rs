@@ -1,0 +1,133 @@
+//! Takes the outer VLAN tag off.
+
+use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
+use forebay_packet::wire::ethernet::EtherType;
+use forebay_packet::{Batch, Packet};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// Parameters of `vlan_pop`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Params {
+    /// What happens to frames without a tag: `pass` (the default) or `drop`.
+    #[serde(default)]
+    untagged: Untagged,
+}
+
+/// What happens to frames without a tag.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+enum Untagged {
+    /// They pass as they are.
+    #[default]
+    Pass,
+    /// They are dropped as `untagged`.
+    Drop,
+}
+
+const TRUNCATED: Gate = Gate::drop(0);
+const UNTAGGED: Gate = Gate::drop(1);
+const DROPS: &[Reason] = &[
+    Reason { name: "truncated", help: "The frame ends inside its Ethernet header or its tag." },
+    Reason { name: "untagged", help: "The frame has no tag, and such frames are to be dropped." },
+];
+
+/// The function: where frames without a tag go.
+pub struct VlanPop {
+    untagged: Gate,
+}
+
+impl Declare for VlanPop {
+    type Params = Params;
+    const NAME: &'static str = "vlan_pop";
+    const SUMMARY: &'static str = "takes the outer VLAN tag off";
+    const HELP: &'static str = "\
+        A tag is what stands behind the type 0x8100, or 0x88a8 of IEEE 802.1ad; of several the outer one is taken \
+        off, and the frame gets shorter by four bytes at its start. Frames without a tag pass as they are, or are \
+        dropped, as `untagged` says.";
+    const EXAMPLE: &'static str = "{ untagged: drop }";
+    const DROPS: &'static [Reason] = DROPS;
+    const STATE: StateKind = StateKind::None;
+
+    fn new(params: Params, _: &mut Setup<'_>) -> Result<Self, SetupError> {
+        Ok(Self { untagged: if params.untagged == Untagged::Drop { UNTAGGED } else { Gate::FIRST } })
+    }
+}
+
+impl VlanPop {
+    #[inline]
+    fn pop(&self, packet: &mut Packet) -> Gate {
+        let Some(header) = packet.data_mut().first_chunk_mut::<18>() else { return self.short(packet) };
+        if !EtherType::is_vlan(u16::from_be_bytes([header[12], header[13]])) {
+            return self.untagged;
+        }
+        let hidden = EtherType::is_vlan(u16::from_be_bytes([header[16], header[17]]));
+        header.copy_within(0..12, 4);
+        packet.strip(4);
+        if hidden {
+            // The network layer is looked for behind two tags: what was hidden behind a third may show now.
+            packet.forget_layers();
+        }
+        Gate::FIRST
+    }
+
+    /// A frame shorter than an Ethernet header and a tag.
+    #[cold]
+    fn short(&self, packet: &Packet) -> Gate {
+        let ether_type = packet.data().get(12..14).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]));
+        if ether_type.is_some_and(|ether_type| !EtherType::is_vlan(ether_type)) { self.untagged } else { TRUNCATED }
+    }
+}
+
+impl Function for VlanPop {
+    fn process(&mut self, batch: &mut Batch, context: &mut Context<'_>) {
+        for (index, packet) in batch.iter_mut().enumerate() {
+            let gate = self.pop(packet);
+            if gate != Gate::FIRST {
+                context.put(index, gate);
+            }
+        }
+    }
+}
+
+register!(VlanPop);
+
+#[cfg(test)]
+mod tests {
+    use forebay_graph::Rig;
+    use serde_json::json;
+
+    use super::*;
+
+    fn frame(types: &[u16]) -> Vec<u8> {
+        let tags = types.iter().flat_map(|ether_type| [ether_type.to_be_bytes(), [0x60, 0x64]].concat());
+        [&[1; 6], &[2; 6], &tags.collect::<Vec<_>>()[..], &[0x12, 0x34], &[9; 46]].concat()
+    }
+
+    #[test]
+    fn the_outer_tag_goes_and_nothing_else() {
+        let mut rig = Rig::of::<VlanPop>(&json!({})).expect("parameters");
+        assert_eq!(rig.run(&frame(&[0x8100])), (Gate::FIRST, frame(&[])));
+        assert_eq!(rig.run(&frame(&[0x88a8, 0x8100])), (Gate::FIRST, frame(&[0x8100])));
+        assert_eq!(rig.run(&frame(&[0x8100])[..18]), (Gate::FIRST, frame(&[])[..14].to_vec()), "a bare tag");
+    }
+
+    #[test]
+    fn frames_without_a_tag_pass_or_are_dropped() {
+        for (params, gate) in [(json!({}), Gate::FIRST), (json!({ "untagged": "pass" }), Gate::FIRST), (json!({ "untagged": "drop" }), UNTAGGED)] {
+            let mut rig = Rig::of::<VlanPop>(&params).expect("parameters");
+            assert_eq!(rig.run(&frame(&[])), (gate, frame(&[])));
+            assert_eq!(rig.run(&frame(&[])[..14]), (gate, frame(&[])[..14].to_vec()));
+            for cut in [0, 5, 13, 14, 17] {
+                assert_eq!(rig.run(&frame(&[0x8100])[..cut]).0, TRUNCATED, "{cut} bytes");
+            }
+        }
+    }
+
+    #[test]
+    fn an_unknown_choice_is_refused() {
+        let error = Rig::of::<VlanPop>(&json!({ "untagged": "keep" })).err().expect("refused");
+        assert!(error.to_string().contains("`keep`") && error.to_string().contains("`pass`"), "{error}");
+    }
+}

@@ -1,0 +1,114 @@
+//! Splits frames by the VLAN identifier of their outer tag.
+
+use forebay_graph::{Context, Declare, Function, Gate, Setup, SetupError, StateKind, register};
+use forebay_packet::Batch;
+use forebay_packet::wire::ethernet::EtherType;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// Parameters of `vlan_split`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Params {
+    /// A gate for each of these VLAN identifiers (0 to 4094), in this order.
+    ids: Vec<u16>,
+}
+
+/// The function: a gate for each of the 4 096 identifiers.
+pub struct VlanSplit {
+    gates: Box<[Gate; 4_096]>,
+    other: Gate,
+}
+
+impl Declare for VlanSplit {
+    type Params = Params;
+    const NAME: &'static str = "vlan_split";
+    const SUMMARY: &'static str = "splits frames by VLAN identifier";
+    const HELP: &'static str = "\
+        One gate for each listed identifier, in order and named by it, and a last one, `other`. What counts is the \
+        outer tag (type 0x8100, or 0x88a8 of IEEE 802.1ad). Frames without a tag, with one that is cut short, or with \
+        an identifier that is not listed go to `other`; so do priority tags, whose identifier is 0 (IEEE 802.1Q \
+        section 9.6), unless 0 is listed. Frames are not changed.";
+    const EXAMPLE: &'static str = "{ ids: [100, 200] }";
+    const STATE: StateKind = StateKind::None;
+
+    fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
+        let other = Gate::out(params.ids.len() as u16);
+        let mut gates = Box::new([other; 4_096]);
+        for (index, id) in params.ids.iter().enumerate() {
+            let fault = |message| SetupError::at(format!("ids[{index}]"), message);
+            let slot = gates[..4_095].get_mut(usize::from(*id));
+            let slot = slot.ok_or_else(|| fault(format!("{id} is no VLAN identifier: allowed are 0 to 4094")))?;
+            if *slot != other {
+                return Err(fault(format!("VLAN {id} is listed before")));
+            }
+            *slot = Gate::out(index as u16);
+        }
+        setup.gates(params.ids.iter().map(u16::to_string).chain(["other".to_owned()]))?;
+        Ok(Self { gates, other })
+    }
+}
+
+impl Function for VlanSplit {
+    fn process(&mut self, batch: &mut Batch, context: &mut Context<'_>) {
+        for (packet, gate) in batch.iter().zip(context.each()) {
+            *gate = match packet.data().first_chunk::<18>() {
+                Some(header) if EtherType::is_vlan(u16::from_be_bytes([header[12], header[13]])) => {
+                    self.gates[usize::from(u16::from_be_bytes([header[14], header[15]]) & 0x0fff)]
+                }
+                _ => self.other,
+            };
+        }
+    }
+}
+
+register!(VlanSplit);
+
+#[cfg(test)]
+mod tests {
+    use forebay_graph::Rig;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn frame(tpid: u16, control: u16) -> Vec<u8> {
+        [&[2; 12], &tpid.to_be_bytes()[..], &control.to_be_bytes(), &[0x08, 0x00], &[0; 46]].concat()
+    }
+
+    #[test]
+    fn tags_go_by_their_identifier_and_the_rest_to_other() {
+        let mut rig = Rig::of::<VlanSplit>(&json!({ "ids": [100, 4094] })).expect("parameters");
+        assert_eq!(rig.declared.gates, ["100", "4094", "other"]);
+        let cases = [(0x8100, 100, 0), (0x88a8, 4094, 1), (0x8100, 0xe064, 0), (0x8100, 101, 2), (0x8100, 0, 2), (0x8100, 4095, 2), (0x9100, 100, 2)];
+        for (tpid, control, gate) in cases {
+            let frame = frame(tpid, control);
+            assert_eq!(rig.run(&frame), (Gate::out(gate), frame), "{tpid:#x} {control:#x}");
+        }
+        assert_eq!(rig.run(&frame(0x8100, 100)[..17]).0, Gate::out(2), "a cut tag");
+        assert_eq!(rig.run(&[]).0, Gate::out(2), "empty");
+    }
+
+    #[test]
+    fn what_is_no_identifier_is_named() {
+        for (ids, message) in
+            [(json!([7, 4095]), "ids[1]: 4095 is no VLAN identifier: allowed are 0 to 4094"), (json!([7, 8, 7]), "ids[2]: VLAN 7 is listed before")]
+        {
+            let error = Rig::of::<VlanSplit>(&json!({ "ids": ids })).err().expect("refused");
+            assert_eq!(error.to_string(), message);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_tag_goes_where_a_scan_of_the_list_says(ids in prop::collection::btree_set(0u16..4_095, 0..300), control: u16, pick: prop::sample::Index) {
+            let ids: Vec<u16> = ids.into_iter().collect();
+            let mut rig = Rig::of::<VlanSplit>(&json!({ "ids": ids })).expect("parameters");
+            let listed = ids.get(pick.index(ids.len().max(1))).copied().unwrap_or(control);
+            for control in [control, listed] {
+                let scan = ids.iter().position(|id| *id == control & 0x0fff).unwrap_or(ids.len());
+                prop_assert_eq!(rig.run(&frame(0x8100, control)).0, Gate::out(scan as u16));
+            }
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Spreads sessions over gates by weight.
+
+use forebay_graph::{Context, Declare, Function, Gate, Setup, SetupError, StateKind, register};
+use forebay_packet::Batch;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::hash_split::Spread;
+use crate::parameters::numbered;
+
+/// Parameters of `weighted_split`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Params {
+    /// A gate for each weight: its share is the weight over their sum, which may be up to 65536. A gate of weight 0
+    /// gets nothing.
+    weights: Vec<u32>,
+    /// Splits of one salt and the same weights put a session on the same gate. By default each module has a salt of
+    /// its own, from the pipeline's seed and its name.
+    salt: Option<u64>,
+}
+
+/// As many places for each gate as its weight says: shares are exact, and choosing by weight is one load.
+pub(crate) struct Places {
+    gates: Box<[Gate]>,
+}
+
+impl Places {
+    /// The most places: 128 KiB.
+    const MOST: u64 = 1 << 16;
+
+    /// Lays out the weights and names a gate for each.
+    pub(crate) fn new(weights: &[u32], setup: &mut Setup<'_>) -> Result<Self, SetupError> {
+        setup.gates(numbered(u16::try_from(weights.len()).unwrap_or(u16::MAX)))?;
+        let sum: u64 = weights.iter().map(|weight| u64::from(*weight)).sum();
+        if !(1..=Self::MOST).contains(&sum) {
+            return Err(SetupError::at("weights", format!("they sum up to {sum}: allowed are 1 to {}", Self::MOST)));
+        }
+        let places = weights.iter().enumerate().flat_map(|(gate, weight)| (0..*weight).map(move |_| Gate::out(gate as u16)));
+        Ok(Self { gates: places.collect() })
+    }
+
+    /// How many there are.
+    #[inline]
+    pub(crate) fn len(&self) -> u32 {
+        self.gates.len() as u32
+    }
+
+    /// The gate that a place belongs to.
+    #[inline]
+    pub(crate) fn gate(&self, place: u32) -> Gate {
+        self.gates[place as usize]
+    }
+}
+
+/// The function.
+pub struct WeightedSplit {
+    spread: Spread,
+    places: Places,
+}
+
+impl Declare for WeightedSplit {
+    type Params = Params;
+    const NAME: &'static str = "weighted_split";
+    const SUMMARY: &'static str = "spreads sessions over gates by weight";
+    const HELP: &'static str = "\
+        Gates are named by their numbers. A session's gate follows from its hash, as in `hash_split`: all its \
+        packets, in both directions, leave by the same one and keep their order. It is sessions that are shared out \
+        by weight, not packets: shares of packets are as uneven as the sessions are. Fragments but the first go by \
+        addresses and protocol.";
+    const EXAMPLE: &'static str = "{ weights: [3, 1] }";
+    const STATE: StateKind = StateKind::None;
+
+    fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
+        let places = Places::new(&params.weights, setup)?;
+        Ok(Self { spread: Spread::new(params.salt.unwrap_or(setup.seed())), places })
+    }
+}
+
+impl Function for WeightedSplit {
+    fn process(&mut self, batch: &mut Batch, context: &mut Context<'_>) {
+        let places = self.places.len();
+        for (packet, gate) in batch.iter_mut().zip(context.each()) {
+            *gate = self.places.gate(self.spread.place(packet.session_hash(), places));
+        }
+    }
+}
+
+register!(WeightedSplit);
+
+#[cfg(test)]
+mod tests {
+    use forebay_graph::Rig;
+    use serde_json::json;
+
+    use super::*;
+    use crate::hash_split::tests::{out, session};
+
+    #[test]
+    fn sessions_are_shared_by_weight_and_keep_their_gate() {
+        let mut rig = Rig::of::<WeightedSplit>(&json!({ "weights": [1, 0, 6, 3] })).expect("parameters");
+        assert_eq!(rig.declared.gates, ["0", "1", "2", "3"]);
+        let mut seen = [0u32; 4];
+        for n in 0..10_000 {
+            let gate = rig.run(&session(n, false)).0;
+            assert_eq!(rig.run(&session(n, true)).0, gate, "session {n}");
+            seen[out(gate)] += 1;
+        }
+        assert_eq!(seen[1], 0);
+        // Standard deviations: 30, 49 and 46.
+        assert!(seen[0].abs_diff(1_000) < 180 && seen[2].abs_diff(6_000) < 300 && seen[3].abs_diff(3_000) < 280, "{seen:?}");
+    }
+
+    #[test]
+    fn weights_that_share_nothing_out_are_refused() {
+        for (weights, told) in [(json!([0, 0]), "sum up to 0"), (json!([65_536, 1]), "sum up to 65537"), (json!([]), "0 gates")] {
+            let error = Rig::of::<WeightedSplit>(&json!({ "weights": weights })).err().expect("refused").to_string();
+            assert!(error.contains(told), "{error}");
+        }
+        assert!(Rig::of::<WeightedSplit>(&json!({ "weights": [65_535, 1] })).is_ok());
+    }
+}
