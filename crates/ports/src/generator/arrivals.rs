@@ -32,8 +32,8 @@ pub enum Arrivals {
 
 const FRACTION: u32 = 32;
 
-/// How many packets are skipped one by one before the rest is counted at once.
-const STEPS: u64 = 4096;
+/// How many random arrivals are skipped one by one before the rest is drawn at once.
+const STEPS: u64 = 64;
 
 /// How many random gaps are drawn at a time.
 const DRAWN: usize = 256;
@@ -68,6 +68,8 @@ pub(super) struct Schedule {
     /// Ticks on the axis that a frame of each size takes on average.
     gaps: Vec<u128>,
     sizes: Sizes,
+    /// How far into a round of sizes each frame starts, and how long the round is.
+    starts: Vec<u128>,
     exponential: Option<Exponential>,
     /// The next packet's place on the axis.
     axis: u128,
@@ -83,7 +85,7 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    /// A schedule of `count` packets; `seconds` is the time that a frame of each size takes at the mean rate. The burst
+    /// A schedule of `count` packets; `seconds`, one for each size, is the time that a frame of each size takes at the mean rate. The burst
     /// lengths of [`Arrivals::OnOff`] must not be 0 for `on`.
     pub(super) fn new(kind: Arrivals, seconds: &[f64], sizes: Sizes, count: u64, frequency: Frequency, mut random: Random) -> Self {
         let fixed = |ticks: Ticks| u128::from(ticks.0) << FRACTION;
@@ -94,10 +96,15 @@ impl Schedule {
         let bursting = matches!(kind, Arrivals::OnOff { .. });
         let share = if bursting { on as f64 / (on + off) as f64 } else { 1.0 };
         let scale = frequency.hertz() * (1u64 << FRACTION) as f64 * share;
-        let gaps = seconds.iter().map(|seconds| ((seconds * scale).round() as u128).max(1)).collect();
+        let gaps: Vec<_> = seconds.iter().map(|seconds| ((seconds * scale).round() as u128).max(1)).collect();
+        let steps = sizes.order().iter().scan(0, |start, size| {
+            *start += gaps[usize::from(*size)];
+            Some(*start)
+        });
+        let starts = std::iter::once(0).chain(steps).collect();
         let exponential = (kind == Arrivals::Poisson).then(|| Exponential::new(Random::new(random.bits())));
         let edge = if bursting { on } else { u128::MAX };
-        Self { gaps, sizes, exponential, axis: 0, shift: 0, edge, on, off, left: count, started: false }
+        Self { gaps, sizes, starts, exponential, axis: 0, shift: 0, edge, on, off, left: count, started: false }
     }
 
     /// Starts the schedule at `now`, the first time it is called. The first packet is due at once, or after a random
@@ -145,44 +152,53 @@ impl Schedule {
 
     /// Skips every packet that is due at `now`, in bounded time. How many.
     ///
-    /// Up to 4 096 go one by one. Beyond, evenly spaced packets are counted exactly, by whole rounds of sizes; of
-    /// random ones the number is drawn: normal, with the mean and variance of the Poisson law, from which it does not
-    /// differ visibly at such numbers.
+    /// Evenly spaced packets are counted exactly. Random ones go one by one up to 64; beyond, their number is drawn:
+    /// normal, with the mean and variance of the Poisson law, from which it does not differ visibly at such numbers.
     pub(super) fn skip(&mut self, now: Ticks) -> u64 {
-        let mut skipped = self.step_over(now, STEPS);
-        if self.peek() > now {
-            return skipped;
+        if self.exponential.is_none() {
+            return self.skip_even(now);
         }
-        let round: u128 = self.sizes.round().iter().map(|size| self.gaps[usize::from(*size)]).sum();
-        let packets = self.sizes.round().len() as u64;
-        let limit = self.axis_at(now);
-        let span = limit.saturating_sub(self.axis);
-        if let Some(exponential) = &mut self.exponential {
-            let mean = span as f64 * packets as f64 / round as f64;
-            let drawn = (mean + mean.sqrt() * exponential.random.normal()).round().max(0.0) as u64;
-            let n = (drawn + 1).min(self.left);
-            self.left -= n;
-            self.axis = limit + scaled(round / u128::from(packets), exponential.next());
-            return skipped + n;
-        }
-        let rounds = u64::try_from(span / round).unwrap_or(u64::MAX).min(self.left / packets);
-        self.axis += round * u128::from(rounds);
-        self.left -= rounds * packets;
-        skipped += rounds * packets;
-        if self.axis >= self.edge {
-            self.cross();
-        }
-        skipped + self.step_over(now, u64::MAX)
-    }
-
-    /// Skips up to `most` packets that are due, one by one.
-    fn step_over(&mut self, now: Ticks, most: u64) -> u64 {
         let mut skipped = 0;
-        while skipped < most && self.peek() <= now && self.left > 0 {
+        while self.peek() <= now && self.left > 0 {
+            if skipped == STEPS {
+                return skipped + self.skip_random(now);
+            }
             self.take();
             skipped += 1;
         }
         skipped
+    }
+
+    fn skip_random(&mut self, now: Ticks) -> u64 {
+        let Some(exponential) = &mut self.exponential else { return 0 };
+        let span = ((u128::from(now.0) + 1) << FRACTION).saturating_sub(self.shift + self.axis);
+        let mean_gap = (self.starts[self.sizes.round()] / self.sizes.round() as u128).max(1);
+        let mean = span as f64 / mean_gap as f64;
+        let drawn = (mean + mean.sqrt() * exponential.random.normal()).round().max(0.0) as u64;
+        // The one that is due for certain, and those drawn after it.
+        let n = drawn.saturating_add(1).min(self.left);
+        self.left -= n;
+        // Without memory: the time until the next does not depend on what came before.
+        self.axis += span + scaled(mean_gap, exponential.next());
+        n
+    }
+
+    fn skip_even(&mut self, now: Ticks) -> u64 {
+        let (turn, packets) = (self.sizes.turn(), self.sizes.round());
+        // Where on the axis the present round of sizes began, and what has passed since.
+        let began = self.axis - self.starts[turn];
+        let past = self.axis_at(now).saturating_sub(began);
+        let (rounds, rest) = (past / self.starts[packets], past % self.starts[packets]);
+        let into = self.starts[..packets].partition_point(|start| *start < rest);
+        self.axis = began + rounds * self.starts[packets] + self.starts[into];
+        self.sizes.turn_to(into);
+        if self.axis >= self.edge {
+            self.cross();
+        }
+        let due = u64::try_from(rounds * packets as u128 + into as u128).unwrap_or(u64::MAX) - turn as u64;
+        let n = due.min(self.left);
+        self.left -= n;
+        n
     }
 
     /// How far the axis has come at the end of the tick `now`: what is due lies before.

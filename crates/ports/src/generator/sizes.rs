@@ -83,7 +83,22 @@ impl Sizes {
     }
 
     /// All sizes of one round, in order.
-    pub(super) fn round(&self) -> &[u8] {
+    pub(super) fn order(&self) -> &[u8] {
         &self.order
+    }
+
+    /// How many frames a round has.
+    pub(super) fn round(&self) -> usize {
+        self.order.len()
+    }
+
+    /// Where in the round the next frame is.
+    pub(super) fn turn(&self) -> usize {
+        self.turn
+    }
+
+    /// Goes on at this place of the round.
+    pub(super) fn turn_to(&mut self, turn: usize) {
+        self.turn = if turn < self.order.len() { turn } else { 0 };
     }
 }
