@@ -63,7 +63,8 @@ fn hostile_texts_meet_limits() {
     refused("? [a]\n: 1\n", Place::Line(1, 3), "a key is a list");
     refused("a: &x [*x]\n", Place::Line(1, 8), "inside the value that it repeats");
     let (_, deep) = read(&"[".repeat(100_000)).expect_err("too deep");
-    assert!(deep.contains("64 deep"), "{deep}");
+    assert!(deep.contains("recursion limit"), "{deep}");
+    assert!(read(&format!("{}{}", "[".repeat(65), "]".repeat(65))).expect_err("too deep").1.contains("64 deep"));
     let block: String = (0..200).map(|depth| format!("{}a:\n", " ".repeat(depth))).collect();
     assert!(read(&block).expect_err("too deep").1.contains("64 deep"));
     let laughs: String = (1..20).map(|n| format!("a{n}: &a{n} [{}]\n", format!("*a{},", n - 1).repeat(10))).collect();
