@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use forebay_graph::{
-    Declaration, Declared, Fault, Function, Module, Plan, PortDeclaration, PortPlan, Setup, SetupError, SharedState, Step,
-    Surroundings, Target,
+    Declaration, Declared, Fault, Function, Module, Plan, PortDeclaration, PortPlan, Setup, SetupError, SharedState,
+    Step, Surroundings, Target,
 };
 use forebay_measure::Frequency;
 use forebay_packet::{MAX_BATCH, PoolOptions};
@@ -138,9 +138,13 @@ fn compile(source: &Source, conditions: Conditions) -> Result<(Draft, Surroundin
     };
     let mut misfits = Misfits::find(&root);
     let whole = |key: &str| root.get(key).and_then(|node| node.to_json().as_u64());
-    let batch = whole("batch").map_or(32, |batch| batch.clamp(1, MAX_BATCH as u64) as usize);
+    let batch = whole("batch").map_or(32, |batch| {
+        usize::try_from(batch).ok().filter(|batch| (1..=MAX_BATCH).contains(batch)).unwrap_or(MAX_BATCH)
+    });
     let seed = whole("seed").unwrap_or(1);
-    let stem = Path::new(&source.file).file_stem().map_or_else(|| source.file.clone(), |stem| stem.to_string_lossy().into_owned());
+    let stem = Path::new(&source.file)
+        .file_stem()
+        .map_or_else(|| source.file.clone(), |stem| stem.to_string_lossy().into_owned());
     let name = root.get("name").and_then(Node::as_text).map_or(stem, str::to_owned);
     let pool = root.get("pool").and_then(|node| read(&mut misfits, &root, &["pool"], node)).unwrap_or_default();
 
@@ -155,13 +159,18 @@ fn compile(source: &Source, conditions: Conditions) -> Result<(Draft, Surroundin
     let ends = Ends::new(port_ends, module_ends, &mut findings);
     let lines = root.get("pipeline").and_then(Node::as_list).unwrap_or_default();
     let wiring = Wiring::read(&ends, lines, &mut findings);
-    wiring.check(&ends, &mut findings);
+    if !lines.is_empty() {
+        wiring.check(&ends, &mut findings);
+    }
     let order = sort(&ends, &wiring, &mut findings);
     let buffers = read_buffers(&root, &ends, batch, &mut misfits, &mut findings);
     let flows = read_flows(&root, &ends, &wiring, &mut misfits, &mut findings);
     let core = read_workers(&root, &mut misfits, &mut findings);
     if let Some(control) = entries(&root, "").find(|entry| entry.key == "control") {
-        findings.add(control.place, "control: this version has no controllers: leave the section out and set triggers under `buffers`");
+        findings.add(
+            control.place,
+            "control: this version has no controllers: leave the section out and set triggers under `buffers`",
+        );
     }
     misfits.report(&mut findings);
     findings.finish(&source.file, &source.sets)?;
@@ -260,7 +269,11 @@ fn unused_state(root: &Node, surroundings: &mut Surroundings, modules: &[ModuleE
     }
 }
 
-fn make_modules(root: &Node, surroundings: &mut Surroundings, misfits: &mut Misfits) -> (Vec<Option<ModuleDraft>>, Vec<ModuleEnd>) {
+fn make_modules(
+    root: &Node,
+    surroundings: &mut Surroundings,
+    misfits: &mut Misfits,
+) -> (Vec<Option<ModuleDraft>>, Vec<ModuleEnd>) {
     let known = forebay_graph::functions();
     let make = |entry: &Entry| {
         let kind = kind_of(entry)?;
@@ -318,8 +331,15 @@ fn sort(ends: &Ends, wiring: &Wiring, findings: &mut Findings) -> Vec<usize> {
             let place = places.get(&(cycle[0], Target::Module(cycle[1 % cycle.len()])));
             let name = |module: &usize| ends.modules[*module].name.as_str();
             let names: Vec<_> = cycle.iter().chain([&cycle[0]]).map(name).collect();
-            let shown = if names.len() <= 16 { names.join(" -> ") } else { format!("{} -> … -> {}", names[..8].join(" -> "), names[names.len() - 8..].join(" -> ")) };
-            findings.add(place.copied().unwrap_or(ends.modules[cycle[0]].place), format!("packets would go in a circle: {shown}"));
+            let shown = if names.len() <= 16 {
+                names.join(" -> ")
+            } else {
+                format!("{} -> … -> {}", names[..8].join(" -> "), names[names.len() - 8..].join(" -> "))
+            };
+            findings.add(
+                place.copied().unwrap_or(ends.modules[cycle[0]].place),
+                format!("packets would go in a circle: {shown}"),
+            );
         }
         Vec::new()
     })
@@ -335,7 +355,10 @@ fn read_buffers(root: &Node, ends: &Ends, batch: usize, misfits: &mut Misfits, f
         };
         let Some(buffer) = read::<Buffer>(misfits, root, &["buffers", &entry.key], &entry.value) else { continue };
         if buffer.trigger > batch {
-            let message = format!("{} packets can never come together: allowed are 0 to {batch}, the largest batch", buffer.trigger);
+            let message = format!(
+                "{} packets can never come together: allowed are 0 to {batch}, the largest batch",
+                buffer.trigger
+            );
             misfits.add(root, &["buffers", &entry.key, "trigger"], &message);
         }
         buffers[module] = buffer;
@@ -343,7 +366,13 @@ fn read_buffers(root: &Node, ends: &Ends, batch: usize, misfits: &mut Misfits, f
     buffers
 }
 
-fn read_flows(root: &Node, ends: &Ends, wiring: &Wiring, misfits: &mut Misfits, findings: &mut Findings) -> Vec<forebay_graph::FlowPlan> {
+fn read_flows(
+    root: &Node,
+    ends: &Ends,
+    wiring: &Wiring,
+    misfits: &mut Misfits,
+    findings: &mut Findings,
+) -> Vec<forebay_graph::FlowPlan> {
     let nodes = root.get("flows").and_then(Node::as_list).unwrap_or_default();
     let mut declared = Vec::new();
     for (number, node) in nodes.iter().enumerate() {

@@ -47,7 +47,9 @@ impl Misfits {
     pub(crate) fn add(&mut self, root: &Node, path: &[&str], message: &str) {
         let key = joined(path);
         if let Some(known) = self.found.get_mut(&key) {
-            if known.vague {
+            // What a generated reader says is less than what the schema knows.
+            let generic = ["unknown variant", "data did not match", "invalid type", "invalid value", "invalid length"];
+            if known.vague && !generic.iter().any(|start| message.starts_with(start)) {
                 *known = Misfit { place: known.place, message: worded(root, path, message), vague: false };
             }
             return;
@@ -72,7 +74,8 @@ impl Misfits {
 
     fn explain(&mut self, root: &Node, schema: &Value, error: &ValidationError<'_>) {
         let pointer = error.instance_path().as_str();
-        let parts: Vec<String> = pointer.split('/').skip(1).map(|part| part.replace("~1", "/").replace("~0", "~")).collect();
+        let parts: Vec<String> =
+            pointer.split('/').skip(1).map(|part| part.replace("~1", "/").replace("~0", "~")).collect();
         let path: Vec<&str> = parts.iter().map(String::as_str).collect();
         let keyword = error.schema_path().as_str();
         let rule = keyword.rfind('/').and_then(|end| schema.pointer(&keyword[..end])).unwrap_or(&Value::Null);
@@ -88,7 +91,8 @@ impl Misfits {
             Kind::Required { property } => {
                 let key = property.as_str().unwrap_or_default();
                 let of = rule["properties"][key]["description"].as_str().map(first_sentence).unwrap_or_default();
-                let message = format!("`{key}` is missing{}{of}", if of.is_empty() { "" } else { ": " });
+                let message =
+                    format!("`{key}` is missing{}", if of.is_empty() { String::new() } else { format!(" ({of})") });
                 let place = key_place(root, &path);
                 let (below, message) = ([&path[..], &[key]].concat(), worded(root, &path, &message));
                 self.found.entry(joined(&below)).or_insert(Misfit { place, message, vague: false });
@@ -101,11 +105,16 @@ impl Misfits {
                 self.misfit(root, &path, place, &format!("{} is {message}", quote(&key)), false);
             }
             Kind::MinProperties { .. } | Kind::MaxProperties { .. } => {
-                let message = format!("has {} keys: allowed is one, {}", error.instance().as_object().map_or(0, |it| it.len()),
-                    rule["description"].as_str().map(first_sentence).unwrap_or_default());
+                let message = format!(
+                    "it has {} keys: allowed is one, of {}",
+                    error.instance().as_object().map_or(0, |it| it.len()),
+                    listed(rule["properties"].as_object().into_iter().flatten().map(|(name, _)| name.as_str()))
+                );
                 self.misfit(root, &path, key_place(root, &path), &message, false);
             }
-            Kind::AnyOf { context } | Kind::OneOfNotValid { context } => self.alternatives(root, schema, rule, &path, error, context),
+            Kind::AnyOf { context } | Kind::OneOfNotValid { context } => {
+                self.alternatives(root, schema, rule, &path, error, context)
+            }
             kind => {
                 let (message, vague) = value_misfit(kind, error.instance(), rule);
                 self.misfit(root, &path, root.place_of(path.iter().copied()), &message, vague);
@@ -114,11 +123,27 @@ impl Misfits {
     }
 
     /// Of several forms that a value may have, explains the one that was meant; where none can be told, names all.
-    fn alternatives(&mut self, root: &Node, schema: &Value, rule: &Value, path: &[&str], error: &ValidationError<'_>, forms: &[Vec<ValidationError<'static>>]) {
+    fn alternatives(
+        &mut self,
+        root: &Node,
+        schema: &Value,
+        rule: &Value,
+        path: &[&str],
+        error: &ValidationError<'_>,
+        forms: &[Vec<ValidationError<'static>>],
+    ) {
         let here = error.instance_path().as_str();
         let other_kind = |error: &ValidationError<'_>| {
             error.instance_path().as_str() == here
-                && matches!(error.kind(), Kind::Type { .. } | Kind::Constant { .. } | Kind::Enum { .. } | Kind::Pattern { .. } | Kind::AnyOf { .. } | Kind::OneOfNotValid { .. })
+                && matches!(
+                    error.kind(),
+                    Kind::Type { .. }
+                        | Kind::Constant { .. }
+                        | Kind::Enum { .. }
+                        | Kind::Pattern { .. }
+                        | Kind::AnyOf { .. }
+                        | Kind::OneOfNotValid { .. }
+                )
         };
         let meant = forms.iter().filter(|errors| !errors.iter().any(other_kind)).min_by_key(|errors| errors.len());
         if let Some(errors) = meant {
@@ -128,10 +153,16 @@ impl Misfits {
             return;
         }
         let forms = rule.get("anyOf").or_else(|| rule.get("oneOf")).and_then(Value::as_array);
-        let words = forms.into_iter().flatten().filter(|form| form["type"] != "null").flat_map(allowed).collect::<Vec<_>>();
+        let words =
+            forms.into_iter().flatten().filter(|form| form["type"] != "null").flat_map(allowed).collect::<Vec<_>>();
         let wrong = error.instance();
         let near = wrong.as_str().map(|wrong| nearest(wrong, words.iter().map(String::as_str))).unwrap_or_default();
-        let message = format!("{} does not fit{near}: allowed {} {}", shown(wrong), be(words.len()), listed(words.iter().map(String::as_str)));
+        let message = format!(
+            "{} does not fit{near}: allowed {} {}",
+            shown(wrong),
+            be(words.len()),
+            listed(words.iter().map(String::as_str))
+        );
         self.misfit(root, path, root.place_of(path.iter().copied()), &message, true);
     }
 }
@@ -179,7 +210,8 @@ fn key_place(root: &Node, path: &[&str]) -> Place {
 }
 
 fn unknown_key(path: &[&str], key: &str, rule: &Value) -> String {
-    let names: Vec<&str> = rule["properties"].as_object().into_iter().flatten().map(|(name, _)| name.as_str()).collect();
+    let names: Vec<&str> =
+        rule["properties"].as_object().into_iter().flatten().map(|(name, _)| name.as_str()).collect();
     let near = nearest(key, names.iter().copied());
     let known = listed(names.iter().copied());
     match path {
@@ -194,9 +226,13 @@ fn unknown_key(path: &[&str], key: &str, rule: &Value) -> String {
 
 /// What a value that has the wrong type, size or form is told.
 fn value_misfit(kind: &Kind, value: &Value, rule: &Value) -> (String, bool) {
+    let is_plain = value.is_number() || value.is_boolean();
     let value = shown(value);
     let allowed = || allowed(rule).join(", ");
     match kind {
+        Kind::Type { kind: TypeKind::Single(JsonType::String) } if is_plain && units(rule).is_none() => {
+            (format!("{value} is a number or truth value where text is expected: put it in quotes"), false)
+        }
         Kind::Type { kind } => {
             let expected = units(rule).map(|units| format!("a number with a unit ({units})"));
             (format!("{value} is not {}", expected.unwrap_or_else(|| type_words(kind))), false)
@@ -204,14 +240,27 @@ fn value_misfit(kind: &Kind, value: &Value, rule: &Value) -> (String, bool) {
         Kind::Enum { .. } | Kind::Constant { .. } => {
             let words = self::allowed(rule);
             let near = nearest(value.trim_matches('\''), words.iter().map(String::as_str));
-            (format!("{value} is not allowed{near}: allowed {} {}", be(words.len()), listed(words.iter().map(String::as_str))), false)
+            (
+                format!(
+                    "{value} is not allowed{near}: allowed {} {}",
+                    be(words.len()),
+                    listed(words.iter().map(String::as_str))
+                ),
+                false,
+            )
         }
         Kind::Minimum { .. } | Kind::Maximum { .. } | Kind::ExclusiveMinimum { .. } | Kind::ExclusiveMaximum { .. } => {
             (format!("{value} is out of range: allowed is {}", allowed()), false)
         }
         Kind::Pattern { .. } => match units(rule) {
             Some(units) => (format!("{value} is not a number with a unit (units: {units})"), true),
-            None => (format!("{value} does not have the form that is expected: {}", rule["description"].as_str().map_or_else(allowed, |text| first_sentence(text).to_owned())), true),
+            None => (
+                format!(
+                    "{value} does not have the form that is expected: {}",
+                    rule["description"].as_str().map_or_else(allowed, |text| first_sentence(text).to_owned())
+                ),
+                true,
+            ),
         },
         Kind::MinItems { limit } => (format!("too few: at least {limit} are needed"), false),
         Kind::MaxItems { limit } => (format!("too many: at most {limit} are allowed"), false),
@@ -249,13 +298,15 @@ fn allowed(rule: &Value) -> Vec<String> {
     vec![match kind.as_str() {
         Some("integer") => format!("a whole number{}", range(rule)),
         Some("number") => format!("a number{}", range(rule)),
-        Some("string") if rule["pattern"].is_string() => {
-            rule["description"].as_str().map_or_else(|| format!("text like {}", rule["pattern"]), |text| first_sentence(text).to_owned())
+        Some("string") if rule["pattern"].is_string() => rule["description"]
+            .as_str()
+            .map_or_else(|| format!("text like {}", rule["pattern"]), |text| first_sentence(text).to_owned()),
+        Some("object") => {
+            match rule["properties"].as_object().map(|it| it.keys().map(String::as_str).collect::<Vec<_>>()) {
+                Some(keys) if !keys.is_empty() => format!("a mapping with {}", listed(keys)),
+                _ => "a mapping".to_owned(),
+            }
         }
-        Some("object") => match rule["properties"].as_object().map(|it| it.keys().map(String::as_str).collect::<Vec<_>>()) {
-            Some(keys) if !keys.is_empty() => format!("a mapping with {}", listed(keys)),
-            _ => "a mapping".to_owned(),
-        },
         other => word(other).to_owned(),
     }]
 }
@@ -263,7 +314,7 @@ fn allowed(rule: &Value) -> Vec<String> {
 fn range(rule: &Value) -> String {
     let least = rule.get("minimum").map(|least| format!(" from {}", bare(least)));
     let above = rule.get("exclusiveMinimum").map(|bound| format!(" above {}", bare(bound)));
-    let most = rule.get("maximum").map(|most| format!(" up to {}", bare(most)));
+    let most = rule.get("maximum").map(|most| format!(" to {}", bare(most)));
     let below = rule.get("exclusiveMaximum").map(|bound| format!(" below {}", bare(bound)));
     [least, above, most, below].into_iter().flatten().collect()
 }

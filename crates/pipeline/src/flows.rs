@@ -19,28 +19,39 @@ pub(crate) fn read(ends: &Ends, wiring: &Wiring, declared: &[(Flow, &Node)], fin
     for (flow, node) in declared {
         let place = |key| node.get(key).map_or(node.place, |value| value.place);
         if let Some(line) = names.insert(flow.name.clone(), line_of(place("name"))) {
-            findings.add(place("name"), format!("two flows are called {}; the first{line}", quote(&flow.name)));
+            findings.add(place("name"), format!("two flows are called {}{line}", quote(&flow.name)));
         }
         if flow.slo == Some(Nanos(0)) {
             findings.add(place("slo"), "an objective of no delay at all cannot be met: allowed is more than 0");
         }
         let Some(path) = steps(ends, flow, node, findings) else { continue };
         if let Some(line) = paths.insert(path.clone(), line_of(place("path"))) {
-            findings.add(place("path"), format!("another flow has this very path{line}: a packet belongs to one flow"));
+            findings.add(place("path"), format!("two flows have this path{line}: a packet belongs to one flow"));
             continue;
         }
         let broken = path.windows(2).find(|pair| !reach.leads(pair[0], pair[1].module));
         if let Some([from, to]) = broken {
             let (from, to) = (shown(ends, *from), &ends.modules[to.module].name);
-            findings.add(place("path"), format!("no packet can take the path of flow {}: nothing leads from '{from}' to '{to}'", quote(&flow.name)));
+            findings.add(
+                place("path"),
+                format!(
+                    "no packet can take the path of flow {}: nothing leads from '{from}' to '{to}'",
+                    quote(&flow.name)
+                ),
+            );
         }
-        flows.push(FlowPlan { name: flow.name.clone(), path, slo: flow.slo, percentile: flow.percentile.unwrap_or(99.0) });
+        flows.push(FlowPlan {
+            name: flow.name.clone(),
+            path,
+            slo: flow.slo,
+            percentile: flow.percentile.unwrap_or(99.0),
+        });
     }
     flows
 }
 
 fn line_of(place: Place) -> String {
-    if let Place::Line(line, _) = place { format!(" is in line {line}") } else { String::new() }
+    if let Place::Line(line, _) = place { format!(", the first in line {line}") } else { String::new() }
 }
 
 fn shown(ends: &Ends, step: Step) -> String {
@@ -56,7 +67,9 @@ fn steps(ends: &Ends, flow: &Flow, node: &Node, findings: &mut Findings) -> Opti
     let path = node.get("path")?;
     let texts: Vec<(&str, Place)> = match &flow.path {
         Path::Text(text) => vec![(text, path.place)],
-        Path::List(list) => list.iter().map(String::as_str).zip(path.as_list()?.iter().map(|item| item.place)).collect(),
+        Path::List(list) => {
+            list.iter().map(String::as_str).zip(path.as_list()?.iter().map(|item| item.place)).collect()
+        }
     };
     if texts.is_empty() {
         findings.add(path.place, "the path is empty: name at least one module");
@@ -65,7 +78,8 @@ fn steps(ends: &Ends, flow: &Flow, node: &Node, findings: &mut Findings) -> Opti
     let mut whole = true;
     let mut steps = Vec::new();
     for (text, place) in texts {
-        let read = line::read(text).and_then(|stops| stops.into_iter().map(|stop| step(ends, stop)).collect::<Result<Vec<_>, _>>());
+        let read = line::read(text)
+            .and_then(|stops| stops.into_iter().map(|stop| step(ends, stop)).collect::<Result<Vec<_>, _>>());
         match read {
             Ok(some) => {
                 whole &= some.iter().all(Option::is_some);

@@ -11,6 +11,7 @@ mod order;
 mod problem;
 mod schema;
 mod source;
+mod usecase;
 mod wiring;
 mod yaml;
 
@@ -18,6 +19,7 @@ pub use compile::{Checked, Conditions, Loaded, check, check_str, load};
 pub use problem::{Place, Problem, Problems};
 pub use schema::schema;
 pub use source::Source;
+pub use usecase::{Parameter, UseCase, usecase, usecases};
 
 // Functions and ports make themselves known by being linked.
 use forebay_functions as _;

@@ -54,7 +54,10 @@ fn cycles(successors: &[Vec<usize>]) -> Vec<Vec<usize>> {
                     calls.push((*child, 0));
                 }
             } else if low[node] == index[node] {
-                let first = stack.iter().rposition(|on| *on == node).expect("a node stays on the stack until its component is complete");
+                let first = stack
+                    .iter()
+                    .rposition(|on| *on == node)
+                    .expect("a node stays on the stack until its component is complete");
                 let members = stack.split_off(first);
                 members.iter().for_each(|member| component[*member] = node);
                 found.extend(cycle(successors, &component, &members));

@@ -101,7 +101,7 @@ pub(crate) fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
 pub(crate) fn nearest<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> String {
     // A third of the letters may differ; longer names than any here are not looked at, which bounds the work.
     let letters = wrong.chars().count();
-    if letters > 64 {
+    if !(2..=64).contains(&letters) {
         return String::new();
     }
     let near = names.into_iter().filter(|name| name.len() <= 64).map(|name| (distance(wrong, name), name));

@@ -19,7 +19,8 @@ pub fn schema() -> Value {
     settings.inline_subschemas = true;
     settings.meta_schema = None;
     let mut generator = settings.into_generator();
-    let functions = forebay_graph::functions().into_iter().map(|it| (it.name, it.summary, it.help, it.example, it.schema));
+    let functions =
+        forebay_graph::functions().into_iter().map(|it| (it.name, it.summary, it.help, it.example, it.schema));
     let functions = kinds("A function and its parameters.", functions, &mut generator);
     let ports = forebay_graph::ports().into_iter().map(|it| (it.name, it.summary, it.help, it.example, it.schema));
     let ports = kinds("A kind of port and its parameters.", ports, &mut generator);
@@ -112,7 +113,8 @@ pub(crate) fn compiled() -> &'static (Value, jsonschema::Validator) {
     static COMPILED: OnceLock<(Value, jsonschema::Validator)> = OnceLock::new();
     COMPILED.get_or_init(|| {
         let schema = schema();
-        let validator = jsonschema::draft202012::new(&schema).expect("what functions say of their parameters is a schema");
+        let validator =
+            jsonschema::draft202012::new(&schema).expect("what functions say of their parameters is a schema");
         (schema, validator)
     })
 }

@@ -68,12 +68,22 @@ impl Source {
         };
         for (number, setting) in self.sets.iter().enumerate() {
             let place = Place::Set(number);
-            let value = setting.split_once('=').ok_or_else(|| "not a setting: write `key=value`".to_owned()).and_then(|(key, text)| {
-                let mut within = Findings::default();
-                let value = if text.trim().is_empty() { Ok(Node { place, kind: Kind::Null }) } else { yaml::parse(text, &mut within) };
-                let value = value.map_err(|(_, message)| format!("the value {}: {message}", quote(text)))?;
-                if within.is_empty() { Ok((key.trim(), value)) } else { Err(format!("the value {} has a key twice", quote(text))) }
-            });
+            let value = setting.split_once('=').ok_or_else(|| "not a setting: write `key=value`".to_owned()).and_then(
+                |(key, text)| {
+                    let mut within = Findings::default();
+                    let value = if text.trim().is_empty() {
+                        Ok(Node { place, kind: Kind::Null })
+                    } else {
+                        yaml::parse(text, &mut within)
+                    };
+                    let value = value.map_err(|(_, message)| format!("the value {}: {message}", quote(text)))?;
+                    if within.is_empty() {
+                        Ok((key.trim(), value))
+                    } else {
+                        Err(format!("the value {} has a key twice", quote(text)))
+                    }
+                },
+            );
             let done = value.and_then(|(key, value)| match &mut root {
                 Some(root) => put(root, key, value.moved_to(place), place),
                 None => Ok(()),
@@ -107,12 +117,12 @@ impl Node {
 
 /// Puts `value` at the dotted `key`, making mappings on the way where there is nothing.
 fn put(root: &mut Node, key: &str, value: Node, place: Place) -> Result<(), String> {
+    if key.split('.').any(str::is_empty) {
+        return Err(format!("{} is not a key: write names with dots between", quote(key)));
+    }
     let mut node = root;
     let mut path = String::new();
     for part in key.split('.') {
-        if part.is_empty() {
-            return Err(format!("{} is not a key: write names with dots between", quote(key)));
-        }
         if matches!(node.kind, Kind::Null) {
             *node = Node { place, kind: Kind::Map(Map::default()) };
         }

@@ -44,7 +44,10 @@ impl Ends {
             if name == DROP {
                 findings.add(place, "'drop' is where unwanted packets end: give it another name");
             } else if names.insert(name.clone(), target).is_some() {
-                findings.add(place, format!("{} is the name of a port and of a module: lines could not tell them apart", quote(name)));
+                findings.add(
+                    place,
+                    format!("{} is the name of a port and of a module: lines could not tell them apart", quote(name)),
+                );
             }
         }
         let index = |end: &ModuleEnd| end.gates.iter().flatten().cloned().zip(0..).collect();
@@ -74,7 +77,11 @@ impl Ends {
         found.map(Some).ok_or_else(|| {
             let near = self.nearest(gate, gates.iter().map(String::as_str));
             let name = &self.modules[module].name;
-            format!("module '{name}' has no gate {}{near}: it has {}", quote(gate), listed(gates.iter().map(String::as_str)))
+            format!(
+                "module '{name}' has no gate {}{near}: it has {}",
+                quote(gate),
+                listed(gates.iter().map(String::as_str))
+            )
         })
     }
 }
@@ -99,18 +106,22 @@ pub(crate) struct Wiring {
     pub(crate) gates: Vec<Vec<Option<(Target, Place)>>>,
     /// By which ports packets leave.
     exits: Vec<bool>,
+    /// Modules that some line leads to, be the line right or wrong.
+    entered: Vec<bool>,
 }
 
 impl Wiring {
     /// Reads the lines.
     pub(crate) fn read(ends: &Ends, lines: &[Node], findings: &mut Findings) -> Self {
         let gates = ends.modules.iter().map(|end| vec![None; end.gates.as_ref().map_or(0, Vec::len)]).collect();
-        let mut wiring = Self { entries: vec![None; ends.ports.len()], gates, exits: vec![false; ends.ports.len()], ..Self::default() };
+        let mut wiring = Self { entries: vec![None; ends.ports.len()], gates, ..Self::default() };
+        (wiring.exits, wiring.entered) = (vec![false; ends.ports.len()], vec![false; ends.modules.len()]);
         // What is not text is the schema's to refuse.
         for (text, place) in lines.iter().filter_map(|node| Some((node.as_text()?, node.place))) {
             match line::read(text) {
                 Err(wrong) => findings.add(place, wrong),
-                Ok(stops) if stops.len() == 1 => findings.add(place, format!("{} leads nowhere: write where to, such as `{text} -> drop`", quote(text))),
+                Ok(stops) if stops.len() == 1 => findings
+                    .add(place, format!("{} leads nowhere: write where to, such as `{text} -> drop`", quote(text))),
                 Ok(stops) => wiring.line(ends, &stops, place, findings),
             }
         }
@@ -132,16 +143,24 @@ impl Wiring {
             };
             let wrong = match target {
                 Target::Drop if !last => Some("'drop' is where packets end: nothing comes after it".to_owned()),
-                Target::Port(_) if !first && !last => {
-                    Some(format!("port '{}' stands in the middle of a line: packets enter at a line's start and leave at its end", stop.name))
-                }
+                Target::Port(_) if !first && !last => Some(format!(
+                    "port '{}' stands in the middle of a line: packets enter at a line's start and leave at its end",
+                    stop.name
+                )),
                 Target::Module(_) if last && stop.gate.is_some() => {
                     let (name, gate) = (stop.name, stop.gate.unwrap_or_default());
-                    Some(format!("the line ends with a gate: write where '{name}[{gate}]' leads, such as `{name}[{gate}] -> drop`"))
+                    Some(format!(
+                        "the line ends with a gate: write where '{name}[{gate}]' leads, such as `{name}[{gate}] -> drop`"
+                    ))
                 }
-                Target::Drop | Target::Port(_) if stop.gate.is_some() => Some(format!("'{}' has no gates: modules have", stop.name)),
+                Target::Drop | Target::Port(_) if stop.gate.is_some() => {
+                    Some(format!("'{}' has no gates: modules have", stop.name))
+                }
                 _ => None,
             };
+            if let (Target::Module(module), false) = (target, first) {
+                self.entered[module] = true;
+            }
             if let Some(wrong) = wrong {
                 findings.add(place, wrong);
                 from = None;
@@ -154,7 +173,15 @@ impl Wiring {
         }
     }
 
-    fn join(&mut self, ends: &Ends, from: Target, gate: Option<&str>, to: Target, place: Place, findings: &mut Findings) {
+    fn join(
+        &mut self,
+        ends: &Ends,
+        from: Target,
+        gate: Option<&str>,
+        to: Target,
+        place: Place,
+        findings: &mut Findings,
+    ) {
         if let Target::Port(port) = to {
             let end = &ends.ports[port];
             self.exits[port] = true;
@@ -179,7 +206,10 @@ impl Wiring {
                     Ok(None) => return self.edges.push(Edge { from: module, gate: None, to, place }),
                     Ok(Some(gate)) => {
                         self.edges.push(Edge { from: module, gate: Some(gate), to, place });
-                        (&mut self.gates[module][gate], format!("gate '{}' of module '{name}'", ends.gate_name(module, gate)))
+                        (
+                            &mut self.gates[module][gate],
+                            format!("gate '{}' of module '{name}'", ends.gate_name(module, gate)),
+                        )
                     }
                 }
             }
@@ -196,14 +226,7 @@ impl Wiring {
 
     /// Finds gates and ports that lead nowhere and modules that nothing leads to.
     pub(crate) fn check(&self, ends: &Ends, findings: &mut Findings) {
-        let mut entered = vec![false; ends.modules.len()];
-        let reached = self.edges.iter().map(|edge| edge.to).chain(self.entries.iter().flatten().map(|(to, _)| *to));
-        for to in reached {
-            if let Target::Module(module) = to {
-                entered[module] = true;
-            }
-        }
-        for (end, (gates, entered)) in ends.modules.iter().zip(self.gates.iter().zip(&entered)) {
+        for (end, (gates, entered)) in ends.modules.iter().zip(self.gates.iter().zip(&self.entered)) {
             let name = &end.name;
             if !entered {
                 // Whatever follows is not reached either; this is the line to write.
@@ -212,12 +235,19 @@ impl Wiring {
                     continue;
                 }
             }
-            let names = end.gates.iter().flatten().zip(gates).filter(|(_, to)| to.is_none()).map(|(name, _)| name.as_str());
+            let names =
+                end.gates.iter().flatten().zip(gates).filter(|(_, to)| to.is_none()).map(|(name, _)| name.as_str());
             let names: Vec<_> = names.collect();
             if let [first, ..] = names[..] {
                 let (gate, leads) = if names.len() == 1 { ("gate", "leads") } else { ("gates", "lead") };
                 let hint = if gates.len() == 1 { name.clone() } else { format!("{name}[{first}]") };
-                findings.add(end.place, format!("{gate} {} of module '{name}' {leads} nowhere: write a line such as `{hint} -> drop`", listed(names)));
+                findings.add(
+                    end.place,
+                    format!(
+                        "{gate} {} of module '{name}' {leads} nowhere: write a line such as `{hint} -> drop`",
+                        listed(names)
+                    ),
+                );
             }
         }
         let mut sources = 0;

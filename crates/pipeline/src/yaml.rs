@@ -102,7 +102,9 @@ impl Node {
             Kind::Number(number) => Value::Number(number.clone()),
             Kind::Text(text) => Value::String(text.clone()),
             Kind::List(list) => Value::Array(list.iter().map(Self::to_json).collect()),
-            Kind::Map(map) => Value::Object(map.iter().map(|entry| (entry.key.clone(), entry.value.to_json())).collect()),
+            Kind::Map(map) => {
+                Value::Object(map.iter().map(|entry| (entry.key.clone(), entry.value.to_json())).collect())
+            }
         }
     }
 
@@ -149,8 +151,14 @@ pub(crate) fn parse(text: &str, findings: &mut Findings) -> Result<Node, (Place,
     }
     let text = shield_gates(text.strip_prefix('\u{feff}').unwrap_or(text));
     let shielded = matches!(text, Cow::Owned(_));
-    let mut composer =
-        Composer { parser: Parser::new_from_str(&text), shielded, findings, anchors: HashMap::new(), nodes: 0, depth: 0 };
+    let mut composer = Composer {
+        parser: Parser::new_from_str(&text),
+        shielded,
+        findings,
+        anchors: HashMap::new(),
+        nodes: 0,
+        depth: 0,
+    };
     composer.document()
 }
 
@@ -212,7 +220,9 @@ impl<'i> Composer<'i, '_> {
                 event => root = Some(self.node(event, &span)?),
             }
         }
-        root.ok_or_else(|| (Place::START, "there is nothing in it: a configuration has at least `ports` and `pipeline`".to_owned()))
+        root.ok_or_else(|| {
+            (Place::START, "there is nothing in it: a configuration has at least `ports` and `pipeline`".to_owned())
+        })
     }
 
     fn next(&mut self) -> Result<Option<(Event<'i>, Span)>, Fault> {
@@ -290,7 +300,8 @@ impl<'i> Composer<'i, '_> {
             let value = self.node(event, &span)?;
             if let Err(first) = map.add(Entry { key: key.clone(), place: at, value }) {
                 let line = if let Place::Line(line, _) = first.place { line } else { 1 };
-                self.findings.add(at, format!("the key {} stands here a second time; the first is in line {line}", quote(&key)));
+                self.findings
+                    .add(at, format!("the key {} stands here a second time; the first is in line {line}", quote(&key)));
             }
         }
     }
@@ -322,7 +333,9 @@ impl<'i> Composer<'i, '_> {
 }
 
 fn refuse_tag(tag: Option<&Tag>, place: Place) -> Result<(), Fault> {
-    tag.map_or(Ok(()), |tag| Err((place, format!("the tag {} has no meaning here: leave it out", quote(&tag.original())))))
+    tag.map_or(Ok(()), |tag| {
+        Err((place, format!("the tag {} has no meaning here: leave it out", quote(&tag.original()))))
+    })
 }
 
 fn scalar(text: String, style: ScalarStyle, tag: Option<&Tag>, place: Place) -> Result<Kind, Fault> {

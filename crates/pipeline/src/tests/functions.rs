@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use forebay_graph::{
-    Context, Declare, DeclarePort, DeclareState, Function, Intake, Port, PortCounters, Ready, Setup, SetupError, StateKind, register,
+    Context, Declare, DeclarePort, DeclareState, Function, Intake, Port, PortCounters, Ready, Setup, SetupError,
+    StateKind, register,
 };
 use forebay_measure::Nanos;
 use forebay_packet::{Batch, Ticks};

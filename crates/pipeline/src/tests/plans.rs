@@ -19,7 +19,7 @@ ports:
 state:
   nat1:   { test_table: { size: 3 } }
 modules:
-  route:  { test_split: { gates: [0] } }
+  route:  { test_split: { gates: ['0'] } }
   vlans:  { test_split: { gates: ['100', '200', other] } }
   fw:     { test_pass: { after: 3us } }
   out:    { test_pass: { table: nat1 } }
@@ -54,7 +54,10 @@ fn the_example_is_a_plan() {
     let at = |name| Target::Module(module(plan, name));
     let names: Vec<_> = plan.modules.iter().map(|module| module.name.as_str()).collect();
     assert_eq!(names, ["vlans", "fw", "out", "route", "back"]);
-    assert_eq!(plan.modules[0].gates, [("100".into(), at("fw")), ("200".into(), at("route")), ("other".into(), Target::Drop)]);
+    assert_eq!(
+        plan.modules[0].gates,
+        [("100".into(), at("fw")), ("200".into(), at("route")), ("other".into(), Target::Drop)]
+    );
     assert_eq!(plan.modules[module(plan, "route")].gates, [("0".into(), Target::Port(1))]);
     assert_eq!(plan.modules[module(plan, "back")].gates, [("0".into(), Target::Port(0))]);
     assert_eq!(plan.ports.iter().map(|port| port.entry).collect::<Vec<_>>(), [Some(at("vlans")), Some(at("back"))]);
@@ -81,7 +84,11 @@ fn a_check_says_what_there_is_and_opens_nothing() {
 #[test]
 fn settings_override_what_is_written_and_add_what_is_not() {
     let source = Source::new(EXAMPLE, "test.yaml", "");
-    let source = source.set("batch=128").set("buffers.out.trigger=100").set("flows.0.slo=1ms").set("modules.fw.test_pass={ after: 5us }");
+    let source = source
+        .set("batch=128")
+        .set("buffers.out.trigger=100")
+        .set("flows.0.slo=1ms")
+        .set("modules.fw.test_pass={ after: 5us }");
     let plan = load_source(&source).unwrap_or_else(|problems| panic!("{problems}")).plan;
     assert_eq!((plan.batch, plan.modules[module(&plan, "out")].trigger), (128, 100));
     assert_eq!(plan.flows[0].slo, Some(Nanos(1_000_000)));
@@ -90,7 +97,14 @@ fn settings_override_what_is_written_and_add_what_is_not() {
 #[test]
 fn what_is_wrong_with_a_setting_is_said_of_the_setting() {
     let source = Source::new(EXAMPLE, "test.yaml", "");
-    let source = source.set("batch=0").set("nonsense").set("batch.x=1").set("flows.9.slo=1ms").set("a..b=1").set("seed={a: 1, a: 2}").set("buffers.fw.trigger=99");
+    let source = source
+        .set("batch=0")
+        .set("nonsense")
+        .set("batch.x=1")
+        .set("flows.9.slo=1ms")
+        .set("a..b=1")
+        .set("seed={a: 1, a: 2}")
+        .set("buffers.fw.trigger=99");
     let problems = load_source(&source).err().expect("refused").to_string();
     insta::assert_snapshot!(problems, @r"");
 }
@@ -117,7 +131,9 @@ fn pipeline(choices: &[(usize, Vec<usize>)]) -> String {
     modules.sort();
     let modules: String = modules.into_iter().map(|(_, text)| text).collect();
     let lines: String = lines.into_iter().rev().map(|line| format!("  - {line}\n")).collect();
-    format!("ports:\n  in: {{ test_port: {{ sends: false }} }}\n  out: {{ test_port: {{ receives: false }} }}\nmodules:\n{modules}pipeline:\n{lines}")
+    format!(
+        "ports:\n  in: {{ test_port: {{ sends: false }} }}\n  out: {{ test_port: {{ receives: false }} }}\nmodules:\n{modules}pipeline:\n{lines}"
+    )
 }
 
 proptest! {

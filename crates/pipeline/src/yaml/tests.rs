@@ -11,7 +11,9 @@ fn read(text: &str) -> Result<Node, Fault> {
 
 #[test]
 fn values_are_those_of_the_core_schema() {
-    let node = read("a: [1, -2, 0x1f, 0o17, 1.5, 1e3, .inf, 02:00:00:00:00:01, 192.0.2.0/28, 300us]\nb: {t: true, n: ~, e: , s: '1', u: !!str 2}\n");
+    let node = read(
+        "a: [1, -2, 0x1f, 0o17, 1.5, 1e3, .inf, 02:00:00:00:00:01, 192.0.2.0/28, 300us]\nb: {t: true, n: ~, e: , s: '1', u: !!str 2}\n",
+    );
     let expected = json!({
         "a": [1, -2, 31, 15, 1.5, 1000.0, ".inf", "02:00:00:00:00:01", "192.0.2.0/28", "300us"],
         "b": { "t": true, "n": null, "e": null, "s": "1", "u": "2" },
@@ -31,7 +33,10 @@ fn every_value_knows_its_line_and_column() {
 #[test]
 fn gates_may_stand_in_lists_without_quotes() {
     let node = read("f: { path: [vlans[100], fw], x: 'a[1]' } # m[x]\np: [[a]]\nl: v[other] -> drop\n").expect("YAML");
-    assert_eq!(node.to_json(), json!({ "f": { "path": ["vlans[100]", "fw"], "x": "a[1]" }, "p": [["a"]], "l": "v[other] -> drop" }));
+    assert_eq!(
+        node.to_json(),
+        json!({ "f": { "path": ["vlans[100]", "fw"], "x": "a[1]" }, "p": [["a"]], "l": "v[other] -> drop" })
+    );
 }
 
 #[test]
