@@ -1,1 +1,29 @@
-//! Placeholder: filled in by the commits that follow.
+//! YAML and use cases to a validated pipeline, ready to run.
+
+#![forbid(unsafe_code)]
+
+mod compile;
+mod conform;
+mod flows;
+mod language;
+mod line;
+mod order;
+mod problem;
+mod schema;
+mod source;
+mod usecase;
+mod wiring;
+mod yaml;
+
+pub use compile::{Checked, Conditions, Loaded, check, check_str, load};
+pub use problem::{Place, Problem, Problems};
+pub use schema::schema;
+pub use source::Source;
+pub use usecase::{Parameter, UseCase, usecase, usecases};
+
+// Functions and ports make themselves known by being linked.
+use forebay_functions as _;
+use forebay_ports as _;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,153 @@
+//! Reads `flows:` and sees that packets can take each flow's path.
+
+use std::collections::HashMap;
+
+use forebay_graph::{FlowPlan, Step, Target};
+use forebay_measure::Nanos;
+
+use crate::language::{Flow, Path};
+use crate::line::{self, Stop};
+use crate::problem::{Findings, Place, quote};
+use crate::wiring::{Ends, Wiring};
+use crate::yaml::Node;
+
+/// Turns declared flows into the plan's. Modules are numbered as in the configuration.
+pub(crate) fn read(ends: &Ends, wiring: &Wiring, declared: &[(Flow, &Node)], findings: &mut Findings) -> Vec<FlowPlan> {
+    let mut reach = Reach::new(ends, wiring);
+    let mut flows = Vec::new();
+    let (mut names, mut paths) = (HashMap::new(), HashMap::new());
+    for (flow, node) in declared {
+        let place = |key| node.get(key).map_or(node.place, |value| value.place);
+        if let Some(line) = names.insert(flow.name.clone(), line_of(place("name"))) {
+            findings.add(place("name"), format!("two flows are called {}{line}", quote(&flow.name)));
+        }
+        if flow.slo == Some(Nanos(0)) {
+            findings.add(place("slo"), "an objective of no delay at all cannot be met: allowed is more than 0");
+        }
+        let Some(path) = steps(ends, flow, node, findings) else { continue };
+        if let Some(line) = paths.insert(path.clone(), line_of(place("path"))) {
+            findings.add(place("path"), format!("two flows have this path{line}: a packet belongs to one flow"));
+            continue;
+        }
+        let broken = path.windows(2).find(|pair| !reach.leads(pair[0], pair[1].module));
+        if let Some([from, to]) = broken {
+            let (from, to) = (shown(ends, *from), &ends.modules[to.module].name);
+            findings.add(
+                place("path"),
+                format!(
+                    "no packet can take the path of flow {}: nothing leads from '{from}' to '{to}'",
+                    quote(&flow.name)
+                ),
+            );
+        }
+        flows.push(FlowPlan {
+            name: flow.name.clone(),
+            path,
+            slo: flow.slo,
+            percentile: flow.percentile.unwrap_or(99.0),
+        });
+    }
+    flows
+}
+
+fn line_of(place: Place) -> String {
+    if let Place::Line(line, _) = place { format!(", the first in line {line}") } else { String::new() }
+}
+
+fn shown(ends: &Ends, step: Step) -> String {
+    let end = &ends.modules[step.module];
+    match (step.gate, &end.gates) {
+        (Some(gate), Some(gates)) => format!("{}[{}]", end.name, gates[gate]),
+        _ => end.name.clone(),
+    }
+}
+
+/// A flow's path; `None` where some of it is wrong, which has been said, or depends on what is.
+fn steps(ends: &Ends, flow: &Flow, node: &Node, findings: &mut Findings) -> Option<Vec<Step>> {
+    let path = node.get("path")?;
+    let texts: Vec<(&str, Place)> = match &flow.path {
+        Path::Text(text) => vec![(text, path.place)],
+        Path::List(list) => {
+            list.iter().map(String::as_str).zip(path.as_list()?.iter().map(|item| item.place)).collect()
+        }
+    };
+    if texts.is_empty() {
+        findings.add(path.place, "the path is empty: name at least one module");
+        return None;
+    }
+    let mut whole = true;
+    let mut steps = Vec::new();
+    for (text, place) in texts {
+        let read = line::read(text)
+            .and_then(|stops| stops.into_iter().map(|stop| step(ends, stop)).collect::<Result<Vec<_>, _>>());
+        match read {
+            Ok(some) => {
+                whole &= some.iter().all(Option::is_some);
+                steps.extend(some.into_iter().flatten());
+            }
+            Err(wrong) => {
+                findings.add(place, wrong);
+                whole = false;
+            }
+        }
+    }
+    whole.then_some(steps)
+}
+
+fn step(ends: &Ends, stop: Stop<'_>) -> Result<Option<Step>, String> {
+    let Stop { name, gate } = stop;
+    if name == line::DROP {
+        return Err("a flow's path names modules, not 'drop'".to_owned());
+    }
+    let Target::Module(module) = ends.find(name)? else {
+        return Err(format!("a flow's path names modules; '{name}' is a port"));
+    };
+    match gate {
+        None => Ok(Some(Step { module, gate: None })),
+        Some(gate) => Ok(ends.gate(module, gate)?.map(|gate| Step { module, gate: Some(gate) })),
+    }
+}
+
+/// Which modules can be reached from which, worked out for a module when it is first asked about.
+struct Reach {
+    /// By module: gate (of a module that could not be made, none) and where it leads.
+    edges: Vec<Vec<(Option<usize>, usize)>>,
+    /// What the last question's gate reaches, and whether a module is so reached: the round in which it was.
+    asked: Option<Step>,
+    rounds: Vec<u32>,
+    round: u32,
+}
+
+impl Reach {
+    fn new(ends: &Ends, wiring: &Wiring) -> Self {
+        let mut edges = vec![Vec::new(); ends.modules.len()];
+        for edge in &wiring.edges {
+            if let Target::Module(to) = edge.to {
+                edges[edge.from].push((edge.gate, to));
+            }
+        }
+        Self { rounds: vec![0; edges.len()], edges, asked: None, round: 0 }
+    }
+
+    /// Whether packets that leave `from` by its gate, or by any, can come to `to`.
+    fn leads(&mut self, from: Step, to: usize) -> bool {
+        // Most paths name neighbours.
+        let by_gate = |gate: Option<usize>| from.gate.is_none() || gate.is_none() || gate == from.gate;
+        if self.edges[from.module].iter().any(|(gate, next)| by_gate(*gate) && *next == to) {
+            return true;
+        }
+        if self.asked != Some(from) {
+            self.asked = Some(from);
+            self.round += 1;
+            let first = self.edges[from.module].iter().filter(|(gate, _)| by_gate(*gate));
+            let mut open: Vec<usize> = first.map(|(_, next)| *next).collect();
+            while let Some(node) = open.pop() {
+                if self.rounds[node] != self.round {
+                    self.rounds[node] = self.round;
+                    open.extend(self.edges[node].iter().map(|(_, next)| *next));
+                }
+            }
+        }
+        self.rounds[to] == self.round
+    }
+}

@@ -1,0 +1,97 @@
+//! The sections of a configuration whose keys are fixed, as types: they are read by these and described by them.
+//!
+//! The sections that name functions, ports and kinds of state are described in [`schema`](crate::schema), from what is
+//! registered.
+
+use forebay_measure::Nanos;
+use forebay_packet::PoolOptions;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// Packet memory.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct PoolSection {
+    /// How many packets there can be at once; 16384 by default.
+    #[schemars(range(min = 1, max = 16_777_216))]
+    pub(crate) chunks: usize,
+    /// The longest frame in bytes; 2048 by default. Longer ones are dropped where they enter.
+    #[schemars(range(min = 64, max = 9_216))]
+    pub(crate) frame: usize,
+}
+
+impl Default for PoolSection {
+    fn default() -> Self {
+        let PoolOptions { chunks, frame, .. } = PoolOptions::default();
+        Self { chunks, frame }
+    }
+}
+
+/// A module's input queue.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Buffer {
+    /// 0: packets pass at once. Else the module runs on exactly so many packets at a time, up to `batch`.
+    #[schemars(range(max = 256))]
+    pub(crate) trigger: usize,
+    /// The longest that packets wait for the trigger. Without it, it follows from the flows' delay objectives; without
+    /// those it is 1ms.
+    pub(crate) hold: Option<Nanos>,
+}
+
+/// The packets that take one path, with their delay objective.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Flow {
+    /// The flow's name.
+    pub(crate) name: String,
+    /// Modules on the path in order, `module` or `module[gate]`: a list, or text with arrows between. Others may lie
+    /// between them.
+    pub(crate) path: Path,
+    /// The delay objective, from arrival to departure.
+    pub(crate) slo: Option<Nanos>,
+    /// The share of packets that must keep the objective, as a percentile; 99 by default.
+    #[schemars(extend("exclusiveMinimum" = 0, "maximum" = 100))]
+    pub(crate) percentile: Option<f64>,
+}
+
+/// A flow's path.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub(crate) enum Path {
+    /// As text with arrows: `vlans[100] -> fw -> route`.
+    Text(String),
+    /// As a list of modules.
+    List(Vec<String>),
+}
+
+/// A thread that runs the pipeline.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Worker {
+    /// The core that it is pinned to; without it, it runs where the system puts it.
+    #[schemars(range(max = 4_095))]
+    pub(crate) core: Option<usize>,
+    /// How packets are spread over workers. With one there is nothing to spread.
+    #[allow(dead_code, reason = "read so that what is written is checked; one worker gets every packet")]
+    pub(crate) dispatch: Option<Dispatch>,
+}
+
+/// How packets are spread over workers.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Dispatch {
+    /// All packets of a session go to one worker.
+    Session,
+}
+
+/// What sets the triggers while the pipeline runs. Reserved: this version has no controllers.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+#[allow(dead_code, reason = "described, and refused where it is written")]
+pub(crate) struct Control {
+    /// The controller's name.
+    batching: Option<String>,
+    /// How often it decides.
+    period: Option<Nanos>,
+}

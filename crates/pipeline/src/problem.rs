@@ -1,0 +1,159 @@
+//! What is wrong with a configuration, and where.
+//!
+//! A configuration is read to its end before anything is said, so that its author sees everything at once.
+
+use std::fmt;
+
+/// Where in a configuration something stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Place {
+    /// Given with `--set`, by its number from 0.
+    Set(usize),
+    /// In the text: line and column, both from 1.
+    Line(u32, u32),
+}
+
+impl Place {
+    /// The text's beginning.
+    pub const START: Self = Self::Line(1, 1);
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Problem {
+    /// Where it is.
+    pub place: Place,
+    /// The value, what is wrong with it and what is allowed.
+    pub message: String,
+    /// The place as it is shown: `gateway.yaml:12`, or `--set batch=0`.
+    pub shown: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.shown, self.message)
+    }
+}
+
+/// Everything that is wrong with a configuration, in the order of its lines; never empty. Shown a line each.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", self.all.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+pub struct Problems {
+    /// The problems.
+    pub all: Vec<Problem>,
+}
+
+/// Problems while they are being found.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    found: Vec<(Place, String)>,
+}
+
+impl Findings {
+    pub(crate) fn add(&mut self, place: Place, message: impl Into<String>) {
+        self.found.push((place, message.into()));
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.found.is_empty()
+    }
+
+    /// The problems in order, shown as those of `file`, and of the settings `sets`; each said once.
+    pub(crate) fn finish(mut self, file: &str, sets: &[String]) -> Result<(), Problems> {
+        if self.found.is_empty() {
+            return Ok(());
+        }
+        self.found.sort();
+        self.found.dedup();
+        let show = |(place, message)| {
+            let shown = match place {
+                Place::Set(number) => format!("--set {}", sets.get(number).map_or("", String::as_str)),
+                Place::Line(line, _) => format!("{file}:{line}"),
+            };
+            Problem { place, message, shown }
+        };
+        Err(Problems { all: self.found.into_iter().map(show).collect() })
+    }
+}
+
+/// A value as it is quoted in a message: short, and on one line.
+pub(crate) fn quote(text: &str) -> String {
+    const LONGEST: usize = 60;
+    let mut short: String = text.chars().take(LONGEST).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+    if text.chars().nth(LONGEST).is_some() {
+        short.push('…');
+    }
+    format!("'{short}'")
+}
+
+/// Names in a message: all of a few, the first of many.
+pub(crate) fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    const MOST: usize = 24;
+    let names: Vec<_> = names.into_iter().collect();
+    let mut text = names[..names.len().min(MOST)].join(", ");
+    if names.len() > MOST {
+        text.push_str(&format!(" and {} more", names.len() - MOST));
+    }
+    text
+}
+
+/// `" (did you mean 'x'?)"` where one of `names` is nearly `wrong`, else nothing.
+pub(crate) fn nearest<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> String {
+    // A third of the letters may differ; longer names than any here are not looked at, which bounds the work.
+    let letters = wrong.chars().count();
+    if !(2..=64).contains(&letters) {
+        return String::new();
+    }
+    let near = names.into_iter().filter(|name| name.len() <= 64).map(|name| (distance(wrong, name), name));
+    let best = near.min().filter(|(distance, _)| *distance <= 1.max(letters / 3));
+    best.map_or_else(String::new, |(_, name)| format!(" (did you mean '{name}'?)"))
+}
+
+/// Edit distance with exchange of neighbours (optimal string alignment), letters of either case alike.
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.to_lowercase().chars().collect(), b.to_lowercase().chars().collect());
+    let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
+    rows[0] = (0..=b.len()).collect();
+    for i in 1..=a.len() {
+        rows[i][0] = i;
+        for j in 1..=b.len() {
+            let change = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            rows[i][j] = change.min(rows[i - 1][j] + 1).min(rows[i][j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                rows[i][j] = rows[i][j].min(rows[i - 2][j - 2] + 1);
+            }
+        }
+    }
+    rows[a.len()][b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn near_misses_are_suggested_and_others_not() {
+        let names = ["ip_lookup", "ip_checksum", "acl"];
+        assert_eq!(nearest("ip_lokoup", names), " (did you mean 'ip_lookup'?)");
+        assert_eq!(nearest("ACL", names), " (did you mean 'acl'?)");
+        assert_eq!(nearest("firewall", names), "");
+        assert_eq!(nearest(&"x".repeat(100_000), names), "");
+    }
+
+    #[test]
+    fn a_quoted_value_is_short_and_on_one_line() {
+        assert_eq!(quote("a\nb"), "'a\u{fffd}b'");
+        assert_eq!(quote(&"x".repeat(61)), format!("'{}…'", "x".repeat(60)));
+    }
+
+    #[test]
+    fn problems_come_in_the_order_of_lines_each_once() {
+        let mut findings = Findings::default();
+        findings.add(Place::Line(7, 1), "later");
+        findings.add(Place::Line(2, 5), "first");
+        findings.add(Place::Line(7, 1), "later");
+        findings.add(Place::Set(0), "set");
+        let problems = findings.finish("a.yaml", &["batch=0".to_owned()]).expect_err("problems");
+        assert_eq!(problems.to_string(), "--set batch=0: set\na.yaml:2: first\na.yaml:7: later");
+    }
+}

@@ -1,0 +1,120 @@
+//! The language's JSON Schema, made from what is registered: for editors, and the first thing that a check asks.
+
+use std::sync::OnceLock;
+
+use forebay_packet::MAX_BATCH;
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde_json::{Map, Value, json};
+
+use crate::language::{Buffer, Control, Flow, PoolSection, Worker};
+use crate::problem::Findings;
+use crate::yaml;
+
+/// The JSON Schema (2020-12) of a configuration with every function, port and kind of state that is linked in.
+#[must_use]
+pub fn schema() -> Value {
+    let mut settings = SchemaSettings::draft2020_12();
+    // One place per parameter, without names that depend on what else is registered.
+    settings.inline_subschemas = true;
+    settings.meta_schema = None;
+    let mut generator = settings.into_generator();
+    let functions =
+        forebay_graph::functions().into_iter().map(|it| (it.name, it.summary, it.help, it.example, it.schema));
+    let functions = kinds("A function and its parameters.", functions, &mut generator);
+    let ports = forebay_graph::ports().into_iter().map(|it| (it.name, it.summary, it.help, it.example, it.schema));
+    let ports = kinds("A kind of port and its parameters.", ports, &mut generator);
+    let states = forebay_graph::states().into_iter().map(|it| (it.name, it.summary, "", it.example, it.schema));
+    let states = kinds("A kind of state and its parameters.", states, &mut generator);
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Forebay pipeline",
+        "type": "object",
+        "required": ["ports", "pipeline"],
+        "additionalProperties": false,
+        "properties": {
+            "name": { "type": "string", "minLength": 1, "description": "The pipeline's name; the file's by default." },
+            "batch": {
+                "type": "integer", "minimum": 1, "maximum": MAX_BATCH,
+                "description": "The largest batch, in packets; 32 by default.",
+            },
+            "seed": {
+                "type": "integer", "minimum": 0, "maximum": u64::MAX,
+                "description": "Everything random derives from it; 1 by default.",
+            },
+            "pool": section::<PoolSection>(&mut generator),
+            "ports": named("Where packets enter and leave, by name.", ports),
+            "state": named("Objects that modules share, by name.", states),
+            "modules": named("The pipeline's functions with their input queues, by name.", functions),
+            "buffers": named("Input queues that wait for packets, by their module's name.", section::<Buffer>(&mut generator)),
+            "pipeline": {
+                "type": "array", "minItems": 1,
+                "description": "Where packets go: lines such as `port -> module -> module[gate] -> port`.",
+                "items": { "type": "string", "description": "Ports, modules and gates with `->` between." },
+            },
+            "flows": {
+                "type": "array", "items": section::<Flow>(&mut generator),
+                "description": "Paths with a name and a delay objective. Without any, every path is a flow of its own.",
+            },
+            "workers": {
+                "type": "array", "minItems": 1, "items": section::<Worker>(&mut generator),
+                "description": "Threads that run the pipeline: one, in this version.",
+            },
+            "control": section::<Control>(&mut generator),
+        },
+    })
+}
+
+/// What names of ports, modules and state look like.
+pub(crate) const NAME: &str = "^[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?$";
+
+fn named(description: &str, each: Value) -> Value {
+    json!({
+        "type": "object", "description": description,
+        "propertyNames": { "pattern": NAME },
+        "additionalProperties": each,
+    })
+}
+
+fn section<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {
+    generator.subschema_for::<T>().to_value()
+}
+
+type Kind = (&'static str, &'static str, &'static str, &'static str, fn(&mut SchemaGenerator) -> Schema);
+
+/// A mapping of one key, a kind's name, to that kind's parameters.
+fn kinds(description: &str, kinds: impl Iterator<Item = Kind>, generator: &mut SchemaGenerator) -> Value {
+    let mut properties = Map::new();
+    for (name, summary, help, example, schema) in kinds {
+        let params = schema(generator).to_value();
+        let needs_none = params.get("required").is_none_or(|required| required.as_array().is_some_and(Vec::is_empty));
+        let mut entry = match params {
+            // Without parameters it may be written without a value: `t: { ttl: }`.
+            params if needs_none => json!({ "anyOf": [params, { "type": "null" }] }),
+            params => params,
+        };
+        entry["description"] = json!(summary);
+        if !help.is_empty() {
+            entry["markdownDescription"] = json!(format!("{summary}\n\n{help}"));
+        }
+        if let Ok(example) = yaml::parse(example, &mut Findings::default()) {
+            entry["examples"] = json!([example.to_json()]);
+        }
+        properties.insert(name.to_owned(), entry);
+    }
+    json!({
+        "type": "object", "description": description, "minProperties": 1, "maxProperties": 1,
+        "properties": properties, "additionalProperties": false,
+    })
+}
+
+/// The schema and what checks a configuration against it, made once.
+pub(crate) fn compiled() -> &'static (Value, jsonschema::Validator) {
+    static COMPILED: OnceLock<(Value, jsonschema::Validator)> = OnceLock::new();
+    COMPILED.get_or_init(|| {
+        let schema = schema();
+        let validator =
+            jsonschema::draft202012::new(&schema).expect("what functions say of their parameters is a schema");
+        (schema, validator)
+    })
+}

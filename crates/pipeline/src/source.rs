@@ -1,0 +1,151 @@
+//! A configuration's text, where it came from, and the settings that override parts of it.
+
+use std::path::{Path, PathBuf};
+
+use crate::problem::{Findings, Place, Problem, Problems, quote};
+use crate::yaml::{self, Entry, Kind, Map, Node};
+
+/// A configuration that has not been looked at yet.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// What it is called in messages: the file's name as it was given.
+    pub(crate) file: String,
+    pub(crate) text: String,
+    /// What names of files in it are relative to.
+    pub(crate) base: PathBuf,
+    /// Settings, `key=value`, applied in order.
+    pub(crate) sets: Vec<String>,
+}
+
+impl Source {
+    /// A text that is called `file` in messages; names of files in it are relative to `base`.
+    #[must_use]
+    pub fn new(text: impl Into<String>, file: impl Into<String>, base: impl Into<PathBuf>) -> Self {
+        Self { file: file.into(), text: text.into(), base: base.into(), sets: Vec::new() }
+    }
+
+    /// The file at `path`.
+    ///
+    /// # Errors
+    /// It cannot be read, or is not UTF-8.
+    pub fn read(path: &Path) -> Result<Self, Problems> {
+        let file = path.display().to_string();
+        let wrong = |line, message| {
+            let shown = if line > 0 { format!("{file}:{line}") } else { file.clone() };
+            Problems { all: vec![Problem { place: Place::Line(line, 1), message, shown }] }
+        };
+        let bytes = std::fs::read(path).map_err(|error| wrong(0, format!("cannot be read: {error}")))?;
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let good = error.utf8_error().valid_up_to();
+            let lines = error.as_bytes()[..good].iter().filter(|byte| **byte == b'\n').count();
+            let byte = error.as_bytes()[good];
+            wrong(u32::try_from(lines + 1).unwrap_or(u32::MAX), format!("byte {byte:#04x} is not UTF-8 text"))
+        })?;
+        Ok(Self::new(text, &file, path.parent().unwrap_or(Path::new(""))))
+    }
+
+    /// Overrides a part: `batch=64`, `ports.access.generator.rate=1Mpps`, `flows.0.slo=100us`. The value is YAML.
+    #[must_use]
+    pub fn set(mut self, setting: impl Into<String>) -> Self {
+        self.sets.push(setting.into());
+        self
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The text as a tree, settings applied. What can be read in spite of problems is read; they are in `findings`.
+    pub(crate) fn tree(&self, findings: &mut Findings) -> Option<Node> {
+        let mut root = match yaml::parse(&self.text, findings) {
+            Ok(root) => Some(root),
+            Err((place, message)) => {
+                findings.add(place, message);
+                None
+            }
+        };
+        for (number, setting) in self.sets.iter().enumerate() {
+            let place = Place::Set(number);
+            let value = setting.split_once('=').ok_or_else(|| "not a setting: write `key=value`".to_owned()).and_then(
+                |(key, text)| {
+                    let mut within = Findings::default();
+                    let value = if text.trim().is_empty() {
+                        Ok(Node { place, kind: Kind::Null })
+                    } else {
+                        yaml::parse(text, &mut within)
+                    };
+                    let value = value.map_err(|(_, message)| format!("the value {}: {message}", quote(text)))?;
+                    if within.is_empty() {
+                        Ok((key.trim(), value))
+                    } else {
+                        Err(format!("the value {} has a key twice", quote(text)))
+                    }
+                },
+            );
+            let done = value.and_then(|(key, value)| match &mut root {
+                Some(root) => put(root, key, value.moved_to(place), place),
+                None => Ok(()),
+            });
+            if let Err(message) = done {
+                findings.add(place, message);
+            }
+        }
+        root
+    }
+}
+
+impl Node {
+    /// The same, all of it standing at `place`.
+    fn moved_to(self, place: Place) -> Self {
+        let kind = match self.kind {
+            Kind::List(list) => Kind::List(list.into_iter().map(|node| node.moved_to(place)).collect()),
+            Kind::Map(map) => {
+                let mut moved = Map::default();
+                for entry in map.iter() {
+                    // Keys of a mapping differ.
+                    let _ = moved.add(Entry { place, value: entry.value.clone().moved_to(place), ..entry.clone() });
+                }
+                Kind::Map(moved)
+            }
+            kind => kind,
+        };
+        Self { place, kind }
+    }
+}
+
+/// Puts `value` at the dotted `key`, making mappings on the way where there is nothing.
+fn put(root: &mut Node, key: &str, value: Node, place: Place) -> Result<(), String> {
+    if key.split('.').any(str::is_empty) {
+        return Err(format!("{} is not a key: write names with dots between", quote(key)));
+    }
+    let mut node = root;
+    let mut path = String::new();
+    for part in key.split('.') {
+        if matches!(node.kind, Kind::Null) {
+            *node = Node { place, kind: Kind::Map(Map::default()) };
+        }
+        node = match &mut node.kind {
+            Kind::Map(map) => {
+                if map.get(part).is_none() {
+                    let entry = Entry { key: part.to_owned(), place, value: Node { place, kind: Kind::Null } };
+                    let _ = map.add(entry);
+                }
+                let entry = map.get_mut(part).ok_or_else(|| format!("no key {}", quote(part)))?;
+                entry.place = place;
+                &mut entry.value
+            }
+            Kind::List(list) => {
+                let count = list.len();
+                let item = part.parse::<usize>().ok().and_then(|at| list.get_mut(at));
+                item.ok_or_else(|| format!("{} is not in the list '{path}', which has {count} (from 0)", quote(part)))?
+            }
+            _ => return Err(format!("'{path}' is a single value: it has no {}", quote(part))),
+        };
+        path.push_str(if path.is_empty() { "" } else { "." });
+        path.push_str(part);
+    }
+    *node = value;
+    Ok(())
+}

@@ -1,0 +1,18 @@
+//! Whole configurations: what is refused, with which words at which line, and what plan comes of the others.
+
+mod functions;
+mod hostile;
+mod plans;
+mod refusals;
+
+use crate::{Conditions, Loaded, Problems, Source};
+use forebay_measure::Frequency;
+
+/// Loads a text as `test.yaml`.
+fn load(text: &str) -> Result<Loaded, Problems> {
+    load_source(&Source::new(text, "test.yaml", ""))
+}
+
+fn load_source(source: &Source) -> Result<Loaded, Problems> {
+    crate::load(source, Conditions { frequency: Frequency::new(1e9) })
+}

@@ -1,0 +1,163 @@
+//! What plan comes of a configuration.
+
+use forebay_graph::{Plan, Step, Target};
+use forebay_measure::Nanos;
+use proptest::prelude::*;
+
+use super::{load, load_source};
+use crate::Source;
+
+/// In the style of the language's definition, with the flow's path as it is written there.
+const EXAMPLE: &str = "
+name: example
+batch: 64
+seed: 7
+pool: { chunks: 1024, frame: 1500 }
+ports:
+  access: { test_port: }
+  core:   { test_port: { receives: true } }
+state:
+  nat1:   { test_table: { size: 3 } }
+modules:
+  route:  { test_split: { gates: ['0'] } }
+  vlans:  { test_split: { gates: ['100', '200', other] } }
+  fw:     { test_pass: { after: 3us } }
+  out:    { test_pass: { table: nat1 } }
+  back:   { test_pass: { table: nat1 } }
+buffers:
+  fw: { trigger: 16, hold: 300us }
+pipeline:
+  - access -> vlans
+  - vlans[100] -> fw -> out -> route
+  - vlans[200] -> route
+  - vlans[other] -> drop
+  - route[0] -> core
+  - core -> back -> access
+flows:
+  - { name: video, path: [vlans[100], fw, out, route], slo: 300us, percentile: 99.9 }
+  - { name: rest, path: vlans[200] -> route }
+workers:
+  - { core: 2, dispatch: session }
+";
+
+fn module(plan: &Plan, name: &str) -> usize {
+    plan.modules.iter().position(|module| module.name == name).expect(name)
+}
+
+#[test]
+fn the_example_is_a_plan() {
+    // In a mapping in braces an arrow path with a gate is not YAML's to forbid either.
+    let loaded = load(EXAMPLE).unwrap_or_else(|problems| panic!("{problems}"));
+    let plan = &loaded.plan;
+    assert_eq!((plan.name.as_str(), plan.batch, plan.pool.chunks, plan.pool.frame), ("example", 64, 1024, 1500));
+    assert_eq!((loaded.core, loaded.seed), (Some(2), 7));
+    let at = |name| Target::Module(module(plan, name));
+    let names: Vec<_> = plan.modules.iter().map(|module| module.name.as_str()).collect();
+    assert_eq!(names, ["vlans", "fw", "out", "route", "back"]);
+    assert_eq!(
+        plan.modules[0].gates,
+        [("100".into(), at("fw")), ("200".into(), at("route")), ("other".into(), Target::Drop)]
+    );
+    assert_eq!(plan.modules[module(plan, "route")].gates, [("0".into(), Target::Port(1))]);
+    assert_eq!(plan.modules[module(plan, "back")].gates, [("0".into(), Target::Port(0))]);
+    assert_eq!(plan.ports.iter().map(|port| port.entry).collect::<Vec<_>>(), [Some(at("vlans")), Some(at("back"))]);
+    let fw = &plan.modules[module(plan, "fw")];
+    assert_eq!((fw.kind, fw.trigger, fw.hold), ("test_pass", 16, Some(Nanos(300_000))));
+    let step = |name, gate| Step { module: module(plan, name), gate };
+    assert_eq!(plan.flows[0].path, [step("vlans", Some(0)), step("fw", None), step("out", None), step("route", None)]);
+    assert_eq!((plan.flows[0].slo, plan.flows[0].percentile), (Some(Nanos(300_000)), 99.9));
+    assert_eq!(plan.flows[1].path, [step("vlans", Some(1)), step("route", None)]);
+    assert_eq!((plan.flows[1].slo, plan.flows[1].percentile), (None, 99.0));
+}
+
+#[test]
+fn a_check_says_what_there_is_and_opens_nothing() {
+    let closed = EXAMPLE.replace("core:   { test_port: { receives: true }", "core:   { test_port: { opens: false }");
+    let checked = crate::check(&Source::new(&closed, "test.yaml", "")).unwrap_or_else(|problems| panic!("{problems}"));
+    assert_eq!(checked.modules[1], ("fw".to_owned(), "test_pass"));
+    assert_eq!(checked.ports, [("access".to_owned(), "test_port"), ("core".to_owned(), "test_port")]);
+    assert_eq!(checked.flows, ["video", "rest"]);
+    let refused = load(&closed).err().expect("the port cannot be opened").to_string();
+    assert_eq!(refused, "test.yaml:8: ports.core.test_port.opens: there is no such device");
+}
+
+#[test]
+fn settings_override_what_is_written_and_add_what_is_not() {
+    let source = Source::new(EXAMPLE, "test.yaml", "");
+    let source = source
+        .set("batch=128")
+        .set("buffers.out.trigger=100")
+        .set("flows.0.slo=1ms")
+        .set("modules.fw.test_pass={ after: 5us }");
+    let plan = load_source(&source).unwrap_or_else(|problems| panic!("{problems}")).plan;
+    assert_eq!((plan.batch, plan.modules[module(&plan, "out")].trigger), (128, 100));
+    assert_eq!(plan.flows[0].slo, Some(Nanos(1_000_000)));
+}
+
+#[test]
+fn what_is_wrong_with_a_setting_is_said_of_the_setting() {
+    let source = Source::new(EXAMPLE, "test.yaml", "");
+    let source = source
+        .set("batch=0")
+        .set("nonsense")
+        .set("batch.x=1")
+        .set("flows.9.slo=1ms")
+        .set("a..b=1")
+        .set("seed={a: 1, a: 2}")
+        .set("buffers.fw.trigger=99");
+    let problems = load_source(&source).err().expect("refused").to_string();
+    insta::assert_snapshot!(problems, @r"");
+}
+
+/// A pipeline of modules in a random order of definition, each leading to later ones of another, hidden order.
+fn pipeline(choices: &[(usize, Vec<usize>)]) -> String {
+    let count = choices.len();
+    let mut modules: Vec<(usize, String)> = Vec::new();
+    let mut lines = vec!["in -> m0".to_owned()];
+    let mut entered = vec![false; count];
+    entered[0] = true;
+    for (at, (key, targets)) in choices.iter().enumerate() {
+        let later = |pick: &usize| at + 1 + pick % (count - at);
+        let mut targets: Vec<usize> = targets.iter().map(later).collect();
+        // Every module is reached from the one before it.
+        targets.push(at + 1);
+        let gates: Vec<String> = (0..targets.len()).map(|gate| format!("g{gate}")).collect();
+        modules.push((*key, format!("  m{at}: {{ test_split: {{ gates: [{}] }} }}\n", gates.join(", "))));
+        for (gate, target) in gates.iter().zip(targets) {
+            let target = if target == count { "out".to_owned() } else { format!("m{target}") };
+            lines.push(format!("m{at}[{gate}] -> {target}"));
+        }
+    }
+    modules.sort();
+    let modules: String = modules.into_iter().map(|(_, text)| text).collect();
+    let lines: String = lines.into_iter().rev().map(|line| format!("  - {line}\n")).collect();
+    format!(
+        "ports:\n  in: {{ test_port: {{ sends: false }} }}\n  out: {{ test_port: {{ receives: false }} }}\nmodules:\n{modules}pipeline:\n{lines}"
+    )
+}
+
+proptest! {
+    #[test]
+    fn random_pipelines_become_plans_in_topological_order(choices in prop::collection::vec((0usize..100, prop::collection::vec(0usize..100, 0..4)), 1..24)) {
+        let text = pipeline(&choices);
+        let plan = match load(&text) {
+            Ok(loaded) => loaded.plan,
+            Err(problems) => return Err(TestCaseError::fail(format!("{problems}\n{text}"))),
+        };
+        prop_assert_eq!(plan.modules.len(), choices.len());
+        for (at, module) in plan.modules.iter().enumerate() {
+            let number: usize = module.name[1..].parse().expect("m and a number");
+            for ((_, target), pick) in module.gates.iter().zip(&choices[number].1) {
+                let expected = number + 1 + pick % (choices.len() - number);
+                match target {
+                    Target::Module(to) => {
+                        prop_assert!(*to > at);
+                        prop_assert_eq!(&plan.modules[*to].name, &format!("m{expected}"));
+                    }
+                    Target::Port(port) => prop_assert_eq!((*port, expected), (1, choices.len())),
+                    Target::Drop => prop_assert!(false, "nothing is dropped"),
+                }
+            }
+        }
+    }
+}

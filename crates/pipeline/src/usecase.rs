@@ -1,0 +1,221 @@
+//! The use cases: pipelines with parameters, written out as configurations.
+//!
+//! They are those of the work on batching that Forebay builds on (Batchy, NSDI 2020, section 5), one flow per branch.
+//! What they write is read like any other text, so that a use case is also an example to start from.
+
+mod gateway;
+mod robot;
+mod router;
+mod text;
+mod vrf;
+
+use std::collections::BTreeMap;
+
+use forebay_measure::{Nanos, PacketRate};
+use serde::Serialize;
+
+use crate::Source;
+use crate::problem::{Findings, Place, Problems, listed, nearest, quote};
+
+/// A use case.
+#[derive(Clone, Copy)]
+pub struct UseCase {
+    /// Its name: `forebay run usecase:gw`.
+    pub name: &'static str,
+    /// One line on what it is.
+    pub summary: &'static str,
+    /// Its parameters.
+    pub parameters: &'static [Parameter],
+    write: fn(&Values) -> Result<String, (&'static str, String)>,
+}
+
+/// A parameter of a use case.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Parameter {
+    /// Its name: `--set n=16`.
+    pub name: &'static str,
+    /// What it does, with what is allowed.
+    pub help: &'static str,
+    /// What it is when nothing is said; empty: it is left out.
+    pub default: &'static str,
+}
+
+const fn parameter(name: &'static str, default: &'static str, help: &'static str) -> Parameter {
+    Parameter { name, help, default }
+}
+
+const RATE: &str = "Offered packet rate of the whole (`1Mpps`), or `max`: as many packets as the worker takes.";
+const SLO: &str = "Every flow's delay objective (`100us`); without it none.";
+const BATCH: Parameter = parameter("batch", "32", "The largest batch, 1 to 256.");
+const TRIGGER: Parameter = parameter("trigger", "0", "Trigger of each branch's first module, 0 to the largest batch.");
+const HOLD: Parameter =
+    parameter("hold", "", "Hold limit of those modules (`300us`); without it, it follows from the objectives.");
+const SESSIONS: Parameter =
+    parameter("sessions", "4096", "Sessions at least, 1 to 1048576; rounded up so that branches get equal shares.");
+const SIZE: Parameter = parameter("size", "60", "Frame length in bytes, 60 to 1514.");
+const SEED: Parameter = parameter("seed", "1", "What everything random derives from.");
+
+/// All use cases.
+#[must_use]
+pub fn usecases() -> &'static [UseCase] {
+    ALL
+}
+
+const N: Parameter = parameter("n", "16", "Next hops, 1 to 4096: each is a branch.");
+const ROUTER: &[Parameter] =
+    &[N, parameter("rate", "1Mpps", RATE), parameter("slo", "", SLO), BATCH, TRIGGER, HOLD, SESSIONS, SIZE, SEED];
+static ALL: &[UseCase] = &[
+    UseCase {
+        name: "l2l3",
+        summary: "a router of 500 prefixes: n next hops, a chain of three modules each",
+        parameters: ROUTER,
+        write: router::write,
+    },
+    UseCase {
+        name: "gw",
+        summary: "a gateway: n next hops, each with firewall, NAT and what a router does",
+        parameters: ROUTER,
+        write: gateway::write,
+    },
+    UseCase {
+        name: "vrf",
+        summary: "m virtual routers, one for each VLAN, of n next hops each with firewall and NAT",
+        parameters: &[
+            parameter("m", "4", "Virtual routers, 1 to 1024; m times n is at most 4096."),
+            parameter("n", "4", "Next hops of each; each is a branch."),
+            parameter("rate", "1Mpps", RATE),
+            parameter("slo", "", SLO),
+            BATCH,
+            TRIGGER,
+            HOLD,
+            SESSIONS,
+            SIZE,
+            SEED,
+        ],
+        write: vrf::write,
+    },
+    UseCase {
+        name: "rc",
+        summary: "robot control: one urgent branch of no cost among n - 1 that cost 10000 cycles a call",
+        parameters: &[
+            parameter("n", "16", "Branches, 2 to 4096."),
+            parameter("c", "0", "What a packet costs on the branches that are not urgent, in cycles, 0 to 1000000."),
+            parameter("rate", "100kpps", RATE),
+            parameter(
+                "slo",
+                "",
+                "The urgent flow's delay objective (`35us`); the others' is then 100ms. Without it none.",
+            ),
+            BATCH,
+            TRIGGER,
+            HOLD,
+            SESSIONS,
+            SIZE,
+            SEED,
+        ],
+        write: robot::write,
+    },
+];
+
+impl UseCase {
+    /// The names of the parameters that make up its size, in the order in which they may be given without names:
+    /// `gw 16`, `vrf 16 4`.
+    #[must_use]
+    pub fn dimensions(&self) -> Vec<&'static str> {
+        let sizes = self.parameters.iter().map(|parameter| parameter.name).filter(|name| matches!(*name, "m" | "n"));
+        sizes.collect()
+    }
+}
+
+/// Writes a use case's configuration. Of `sets`, `key=value` each, its parameters are taken; the others are settings
+/// of the text that comes of them.
+///
+/// # Errors
+/// No use case of that name, a value that a parameter does not allow.
+pub fn usecase(name: &str, sets: &[String]) -> Result<Source, Problems> {
+    let file = format!("usecase:{name}");
+    let mut findings = Findings::default();
+    let Some(case) = usecases().iter().find(|case| case.name == name) else {
+        let names = || usecases().iter().map(|case| case.name);
+        findings.add(
+            Place::START,
+            format!("there is no use case {}{}: there are {}", quote(name), nearest(name, names()), listed(names())),
+        );
+        return Err(findings.finish(&file, sets).err().expect("a finding was added"));
+    };
+    let mut given: BTreeMap<&str, (String, Option<usize>)> =
+        case.parameters.iter().map(|parameter| (parameter.name, (parameter.default.to_owned(), None))).collect();
+    let mut rest = Vec::new();
+    for (number, set) in sets.iter().enumerate() {
+        let value = set.split_once('=').and_then(|(key, value)| Some((given.get_mut(key.trim())?, value)));
+        match value {
+            Some((slot, value)) => *slot = (value.trim().to_owned(), Some(number)),
+            None => rest.push(set.clone()),
+        }
+    }
+    let values = Values { given };
+    match (case.write)(&values) {
+        Ok(text) => {
+            let mut source = Source::new(text, file, "");
+            source.sets = rest;
+            Ok(source)
+        }
+        Err((parameter, message)) => {
+            // A default is always allowed, unless two parameters together are not.
+            let number = values.given.get(parameter).and_then(|(_, number)| *number);
+            let place = number.map_or(Place::START, Place::Set);
+            findings.add(place, format!("{parameter}: {message}"));
+            Err(findings.finish(&file, sets).err().expect("a finding was added"))
+        }
+    }
+}
+
+/// Parameters as text.
+struct Values {
+    given: BTreeMap<&'static str, (String, Option<usize>)>,
+}
+
+type Wrong = (&'static str, String);
+
+impl Values {
+    fn text(&self, name: &'static str) -> &str {
+        self.given.get(name).map_or("", |(text, _)| text)
+    }
+
+    fn whole(&self, name: &'static str, least: u64, most: u64) -> Result<u64, Wrong> {
+        let text = self.text(name);
+        let number = text.parse().ok().filter(|number| (least..=most).contains(number));
+        number.ok_or_else(|| {
+            (name, format!("{} is not allowed: allowed is a whole number from {least} to {most}", quote(text)))
+        })
+    }
+
+    fn nanos(&self, name: &'static str) -> Result<Option<Nanos>, Wrong> {
+        match self.text(name) {
+            "" => Ok(None),
+            text => {
+                text.parse().map(Some).map_err(|error: forebay_measure::units::UnitError| (name, error.to_string()))
+            }
+        }
+    }
+
+    /// Packets a second; `None`: as many as are taken.
+    fn rate(&self) -> Result<Option<PacketRate>, Wrong> {
+        match self.text("rate") {
+            "max" => Ok(None),
+            text => match text.parse() {
+                Ok(PacketRate(rate)) if rate > 0.0 => Ok(Some(PacketRate(rate))),
+                _ => Err((
+                    "rate",
+                    format!(
+                        "{} is not a rate: write one such as 1Mpps (units: pps, kpps, Mpps, Gpps), or max",
+                        quote(text)
+                    ),
+                )),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

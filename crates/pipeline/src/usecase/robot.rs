@@ -1,0 +1,25 @@
+//! `rc n`: a random split over branches of equal weight. Branch 0, the robot's control, costs 1 cycle a call and 1 a
+//! packet; the others 10 000 cycles a call and `c` a packet. n + 1 modules.
+
+use forebay_measure::Nanos;
+
+use super::text::{Text, Traffic, prefix};
+use super::{Values, Wrong};
+
+pub(super) fn write(values: &Values) -> Result<String, Wrong> {
+    let (n, c) = (values.whole("n", 2, 4_096)?, values.whole("c", 0, 1_000_000)?);
+    let mut text = Text::new(&format!("rc-{n}"), values)?;
+    text.generator("in", &Traffic { destinations: &[prefix(0)], vlan: None, share: 1 });
+    text.sink();
+    text.line("in -> split");
+    text.module("split", "random_split", &format!(" gates: {n} "));
+    for branch in 0..n {
+        let (name, batch, packet) =
+            if branch == 0 { ("control".to_owned(), 1, 1) } else { (format!("work{branch}"), 10_000, c) };
+        text.module(&name, "bypass", &format!(" cycles_per_batch: {batch}, cycles_per_packet: {packet} "));
+        // Published: 35 us for the robot, 100 ms for the rest.
+        let slo = text.slo().map(|slo| if branch == 0 { slo } else { Nanos(100_000_000) });
+        text.branch(&name, "", &format!("split[{branch}]"), std::slice::from_ref(&name), slo);
+    }
+    Ok(text.finish())
+}

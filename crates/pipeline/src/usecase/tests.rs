@@ -1,0 +1,83 @@
+//! Sizes, parameters and refusals of the use cases.
+
+use super::*;
+
+fn sets(sets: &[&str]) -> Vec<String> {
+    sets.iter().map(|set| (*set).to_owned()).collect()
+}
+
+fn modules(name: &str, given: &[&str]) -> usize {
+    let source = usecase(name, &sets(given)).unwrap_or_else(|problems| panic!("{problems}"));
+    let checked = crate::check(&source).unwrap_or_else(|problems| panic!("{problems}\n{}", source.text()));
+    assert!(
+        checked.flows.len()
+            == checked
+                .modules
+                .iter()
+                .filter(|(name, _)| name.starts_with("sum") || name.starts_with("work") || name == "control")
+                .count(),
+        "a flow for each branch"
+    );
+    checked.modules.len()
+}
+
+#[test]
+fn module_counts_are_those_of_the_definition() {
+    for n in [1, 4, 16, 64, 600] {
+        assert_eq!(modules("l2l3", &[&format!("n={n}")]), 3 + 3 * n);
+        assert_eq!(modules("gw", &[&format!("n={n}")]), 3 + 5 * n);
+    }
+    for (m, n) in [(1, 1), (2, 4), (4, 8), (16, 4)] {
+        assert_eq!(modules("vrf", &[&format!("m={m}"), &format!("n={n}")]), 3 + 2 * m + 5 * m * n);
+    }
+    for n in [2, 16, 300] {
+        assert_eq!(modules("rc", &[&format!("n={n}")]), n + 1);
+    }
+}
+
+#[test]
+fn parameters_come_first_and_settings_then() {
+    let given = [
+        "n=2",
+        "trigger=16",
+        "hold=50us",
+        "slo=100us",
+        "batch=64",
+        "rate=max",
+        "size=128",
+        "seed=9",
+        "sessions=10",
+        "ports.in.generator.sessions=6",
+    ];
+    let source = usecase("gw", &sets(&given)).unwrap_or_else(|problems| panic!("{problems}"));
+    crate::check(&source).unwrap_or_else(|problems| panic!("{problems}\n{}", source.text()));
+    assert_eq!(source.sets, ["ports.in.generator.sessions=6"]);
+    for part in ["batch: 64", "seed: 9", "size: 128", "sessions: 10", "acl1: { trigger: 16, hold: 50us }", "slo: 100us"]
+    {
+        assert!(source.text().contains(part), "{part} in\n{}", source.text());
+    }
+    assert!(!source.text().contains("rate"), "as fast as it can");
+}
+
+#[test]
+fn defaults_are_allowed_and_wrong_values_named() {
+    for case in usecases() {
+        assert!(usecase(case.name, &[]).is_ok(), "{}", case.name);
+    }
+    let refused = |name: &str, given: &[&str]| usecase(name, &sets(given)).err().expect("refused").to_string();
+    assert_eq!(
+        refused("gx", &[]),
+        "usecase:gx:1: there is no use case 'gx' (did you mean 'gw'?): there are l2l3, gw, vrf, rc"
+    );
+    assert_eq!(refused("gw", &["n=0"]), "--set n=0: n: '0' is not allowed: allowed is a whole number from 1 to 4096");
+    assert_eq!(
+        refused("rc", &["rate=fast"]),
+        "--set rate=fast: rate: 'fast' is not a rate: write one such as 1Mpps (units: pps, kpps, Mpps, Gpps), or max"
+    );
+    assert_eq!(
+        refused("vrf", &["m=1000", "n=5"]),
+        "--set n=5: n: 1000 routers of 5 next hops are 5000 branches: allowed are up to 4096"
+    );
+    assert!(refused("gw", &["slo=3"]).starts_with("--set slo=3: slo: '3' is not a span of time"));
+    assert!(refused("gw", &["trigger=33"]).contains("from 0 to 32"));
+}

@@ -1,0 +1,175 @@
+//! The text of a configuration, put together section by section.
+
+use std::fmt::Write;
+
+use forebay_measure::{Nanos, PacketRate};
+
+use super::{Values, Wrong};
+
+/// The address that routers of use cases have, and generators send to.
+pub(super) const ROUTER_MAC: &str = "02:00:00:00:00:02";
+
+/// A configuration in the making, with the parameters that all use cases have.
+pub(super) struct Text {
+    head: String,
+    ports: String,
+    modules: String,
+    buffers: String,
+    lines: String,
+    flows: String,
+    rate: Option<PacketRate>,
+    sessions: u64,
+    size: u64,
+    slo: Option<Nanos>,
+    trigger: u64,
+    hold: Option<Nanos>,
+}
+
+/// What a generator of a use case sends.
+pub(super) struct Traffic<'a> {
+    /// Destination prefixes; sessions take them in turn.
+    pub(super) destinations: &'a [String],
+    /// The VLAN that frames are of.
+    pub(super) vlan: Option<u64>,
+    /// Among how many generators rate and sessions are shared.
+    pub(super) share: u64,
+}
+
+impl Text {
+    pub(super) fn new(title: &str, values: &Values) -> Result<Self, Wrong> {
+        let batch = values.whole("batch", 1, 256)?;
+        let (trigger, hold) = (values.whole("trigger", 0, batch)?, values.nanos("hold")?);
+        let slo = values.nanos("slo")?;
+        if slo == Some(Nanos(0)) {
+            return Err(("slo", "an objective of no delay at all cannot be met: allowed is more than 0".to_owned()));
+        }
+        let seed = values.whole("seed", 0, u64::MAX)?;
+        Ok(Self {
+            head: format!("name: {title}\nbatch: {batch}\nseed: {seed}\n"),
+            ports: String::new(),
+            modules: String::new(),
+            buffers: String::new(),
+            lines: String::new(),
+            flows: String::new(),
+            rate: values.rate()?,
+            sessions: values.whole("sessions", 1, 1 << 20)?,
+            size: values.whole("size", 60, 1_514)?,
+            slo,
+            trigger,
+            hold,
+        })
+    }
+
+    pub(super) fn slo(&self) -> Option<Nanos> {
+        self.slo
+    }
+
+    /// A generator. Its sources lie in one /24, the inside of what use cases translate.
+    pub(super) fn generator(&mut self, name: &str, traffic: &Traffic<'_>) {
+        let Traffic { destinations, vlan, share } = *traffic;
+        // Whole rounds over the destinations, so that none has a session more than another.
+        let sessions = self.sessions.div_ceil(share).next_multiple_of(destinations.len() as u64);
+        push(&mut self.ports, format_args!("  {name}:\n    generator:"));
+        if let Some(PacketRate(rate)) = self.rate {
+            push(&mut self.ports, format_args!("      rate: {}", PacketRate(rate / share as f64)));
+        }
+        let size = self.size;
+        push(
+            &mut self.ports,
+            format_args!("      sessions: {sessions}\n      size: {size}\n      destination_mac: {ROUTER_MAC}"),
+        );
+        if let Some(vlan) = vlan {
+            push(&mut self.ports, format_args!("      vlans: [{vlan}]"));
+        }
+        push(&mut self.ports, format_args!("      source: {INSIDE}\n      destination: [{}]", destinations.join(", ")));
+    }
+
+    /// The port that everything leaves by.
+    pub(super) fn sink(&mut self) {
+        push(&mut self.ports, format_args!("  out: {{ sink: {{}} }}"));
+    }
+
+    /// A module: its name, function and parameters.
+    pub(super) fn module(&mut self, name: &str, function: &str, params: &str) {
+        push(&mut self.modules, format_args!("  {name}: {{ {function}: {{{params}}} }}"));
+    }
+
+    /// A line of the pipeline.
+    pub(super) fn line(&mut self, line: &str) {
+        push(&mut self.lines, format_args!("  - {line}"));
+    }
+
+    /// A branch: it leaves `from`, a module's gate, and goes through `modules` and out; its flow takes `before`, then the
+    /// same way.
+    pub(super) fn branch(&mut self, name: &str, before: &str, from: &str, modules: &[String], slo: Option<Nanos>) {
+        let way = format!("{from} -> {}", modules.join(" -> "));
+        self.line(&format!("{way} -> out"));
+        push(&mut self.flows, format_args!("  - name: {name}\n    path: {before}{way}"));
+        if let Some(slo) = slo {
+            push(&mut self.flows, format_args!("    slo: {slo}"));
+        }
+        if self.trigger > 0 || self.hold.is_some() {
+            let hold = self.hold.map_or_else(String::new, |hold| format!(", hold: {hold}"));
+            push(&mut self.buffers, format_args!("  {}: {{ trigger: {}{hold} }}", modules[0], self.trigger));
+        }
+    }
+
+    pub(super) fn finish(self) -> String {
+        let Self { head, ports, modules, buffers, lines, flows, .. } = self;
+        let buffers = if buffers.is_empty() { buffers } else { format!("buffers:\n{buffers}") };
+        format!("{head}ports:\n{ports}modules:\n{modules}{buffers}pipeline:\n{lines}flows:\n{flows}")
+    }
+}
+
+fn push(section: &mut String, line: std::fmt::Arguments<'_>) {
+    // Writing to a string does not fail.
+    let _ = writeln!(section, "{line}");
+}
+
+/// Where use cases' sources are (RFC 1918), and what is translated.
+const INSIDE: &str = "192.168.0.0/24";
+
+/// Prefixes of destinations: the `number`-th /24 of 10.0.0.0/8 (RFC 1918).
+pub(super) fn prefix(number: u64) -> String {
+    format!("10.{}.{}.0/24", number / 256, number % 256)
+}
+
+/// The modules of next hop `number` in all, called `suffix`, that a router has: time to live, addresses, checksum.
+pub(super) fn rewrite(text: &mut Text, number: u64, suffix: &str) -> [String; 3] {
+    let names = ["ttl", "mac", "sum"].map(|kind| format!("{kind}{suffix}"));
+    let [high, low] = (number as u16).to_be_bytes();
+    text.module(&names[0], "ttl", "");
+    text.module(
+        &names[1],
+        "mac_rewrite",
+        &format!(" source: {ROUTER_MAC}, destination: 02:00:00:01:{high:02x}:{low:02x} "),
+    );
+    text.module(&names[2], "ip_checksum", "");
+    names
+}
+
+/// The same behind a firewall of 100 rules and a static NAT.
+pub(super) fn guard(text: &mut Text, number: u64, suffix: &str) -> Vec<String> {
+    let (acl, nat) = (format!("acl{suffix}"), format!("nat{suffix}"));
+    text.module(&acl, "acl", " rules: { synthetic: 100 }, default: permit ");
+    // 172.16.0.0/12 (RFC 1918) has as many /24 as there can be branches.
+    let outside = format!("172.{}.{}.0/24", 16 + number / 256, number % 256);
+    text.module(
+        &nat,
+        "static_nat",
+        &format!(" direction: out, mappings: [{{ inside: {INSIDE}, outside: {outside} }}] "),
+    );
+    [acl, nat].into_iter().chain(rewrite(text, number, suffix)).collect()
+}
+
+/// Modules at the start of every router: EtherType, destination address. `ether_type` is the one that goes on.
+pub(super) fn entry(text: &mut Text, ether_type: &str) {
+    text.module("ether", "ether_split", &format!(" types: [{ether_type}] "));
+    text.module("l2", "mac_table", &format!(" addresses: {{ \"{ROUTER_MAC}\": 0 }}, gates: 1, miss: drop "));
+    text.line("ether[other] -> drop");
+}
+
+/// A lookup among routes, each `prefix next-hop`.
+pub(super) fn lookup(text: &mut Text, name: &str, routes: &[String]) {
+    text.module(name, "ip_lookup", &format!(" routes: [{}] ", routes.join(", ")));
+}

@@ -1,0 +1,38 @@
+//! `vrf m n`: EtherType (802.1Q), destination MAC, VLAN split; for each virtual router VLAN pop and IPv4 lookup, and
+//! for each of its next hops ACL, static NAT, time to live, MAC rewrite and IP checksum. 3 + 2m + 5mn modules.
+
+use super::text::{Text, Traffic, entry, guard, lookup, prefix};
+use super::{Values, Wrong};
+
+pub(super) fn write(values: &Values) -> Result<String, Wrong> {
+    let (m, n) = (values.whole("m", 1, 1_024)?, values.whole("n", 1, 4_096)?);
+    if m * n > 4_096 {
+        return Err(("n", format!("{m} routers of {n} next hops are {} branches: allowed are up to 4096", m * n)));
+    }
+    let mut text = Text::new(&format!("vrf-{m}-{n}"), values)?;
+    let destinations: Vec<_> = (0..n).map(prefix).collect();
+    let routes: Vec<_> = (0..n).map(|number| format!("{} {number}", prefix(number))).collect();
+    let ids: Vec<_> = (1..=m).map(|id| id.to_string()).collect();
+    for id in 1..=m {
+        // Every virtual router has the same prefixes: keeping them apart is what it is for.
+        text.generator(&format!("in{id}"), &Traffic { destinations: &destinations, vlan: Some(id), share: m });
+        text.line(&format!("in{id} -> ether"));
+    }
+    text.sink();
+    text.line("ether[vlan] -> l2 -> vlans");
+    entry(&mut text, "vlan");
+    text.module("vlans", "vlan_split", &format!(" ids: [{}] ", ids.join(", ")));
+    text.line("vlans[other] -> drop");
+    for id in 1..=m {
+        text.line(&format!("vlans[{id}] -> pop{id} -> route{id}"));
+        text.module(&format!("pop{id}"), "vlan_pop", "");
+        lookup(&mut text, &format!("route{id}"), &routes);
+        for hop in 0..n {
+            let modules = guard(&mut text, (id - 1) * n + hop, &format!("{id}_{hop}"));
+            let slo = text.slo();
+            let before = format!("vlans[{id}] -> pop{id} -> ");
+            text.branch(&format!("vrf{id}_hop{hop}"), &before, &format!("route{id}[{hop}]"), &modules, slo);
+        }
+    }
+    Ok(text.finish())
+}

@@ -1,0 +1,278 @@
+//! Joins modules and ports as the lines of `pipeline:` say, and finds what leads nowhere or is never reached.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+
+use forebay_graph::Target;
+
+use crate::line::{self, DROP, Stop};
+use crate::problem::{Findings, Place, listed, nearest, quote};
+use crate::yaml::Node;
+
+/// A port as far as lines are concerned.
+pub(crate) struct PortEnd {
+    pub(crate) name: String,
+    pub(crate) place: Place,
+    /// Whether packets enter and leave by it; `None` where its parameters are wrong.
+    pub(crate) ways: Option<(bool, bool)>,
+}
+
+/// A module as far as lines are concerned.
+pub(crate) struct ModuleEnd {
+    pub(crate) name: String,
+    pub(crate) place: Place,
+    /// Its gates; `None` where it could not be made.
+    pub(crate) gates: Option<Vec<String>>,
+}
+
+/// Modules and ports by name.
+pub(crate) struct Ends {
+    pub(crate) ports: Vec<PortEnd>,
+    pub(crate) modules: Vec<ModuleEnd>,
+    names: HashMap<String, Target>,
+    gates: Vec<HashMap<String, usize>>,
+    /// How many more times a near miss is looked for: nobody reads more, and a hostile text could ask for millions.
+    suggestions: Cell<u32>,
+}
+
+impl Ends {
+    pub(crate) fn new(ports: Vec<PortEnd>, modules: Vec<ModuleEnd>, findings: &mut Findings) -> Self {
+        let mut names = HashMap::new();
+        let ports_named = ports.iter().enumerate().map(|(at, end)| (&end.name, end.place, Target::Port(at)));
+        let modules_named = modules.iter().enumerate().map(|(at, end)| (&end.name, end.place, Target::Module(at)));
+        for (name, place, target) in ports_named.chain(modules_named) {
+            if name == DROP {
+                findings.add(place, "'drop' is where unwanted packets end: give it another name");
+            } else if names.insert(name.clone(), target).is_some() {
+                findings.add(
+                    place,
+                    format!("{} is the name of a port and of a module: lines could not tell them apart", quote(name)),
+                );
+            }
+        }
+        let index = |end: &ModuleEnd| end.gates.iter().flatten().cloned().zip(0..).collect();
+        let gates = modules.iter().map(index).collect();
+        Self { ports, modules, names, gates, suggestions: Cell::new(100) }
+    }
+
+    /// The module or port called `name`.
+    pub(crate) fn find(&self, name: &str) -> Result<Target, String> {
+        let found = self.names.get(name).copied();
+        found.ok_or_else(|| {
+            let near = self.nearest(name, self.names.keys().map(String::as_str).chain([DROP]));
+            format!("no module or port is called {}{near}", quote(name))
+        })
+    }
+
+    fn nearest<'a>(&self, wrong: &str, names: impl Iterator<Item = &'a str>) -> String {
+        let left = self.suggestions.get();
+        self.suggestions.set(left.saturating_sub(1));
+        if left > 0 { nearest(wrong, names) } else { String::new() }
+    }
+
+    /// The gate of a module that a line or path names. `Ok(None)` where the module could not be made.
+    pub(crate) fn gate(&self, module: usize, gate: &str) -> Result<Option<usize>, String> {
+        let Some(gates) = &self.modules[module].gates else { return Ok(None) };
+        let found = self.gates[module].get(gate).copied();
+        found.map(Some).ok_or_else(|| {
+            let near = self.nearest(gate, gates.iter().map(String::as_str));
+            let name = &self.modules[module].name;
+            format!(
+                "module '{name}' has no gate {}{near}: it has {}",
+                quote(gate),
+                listed(gates.iter().map(String::as_str))
+            )
+        })
+    }
+}
+
+/// From a module to another, and the line that says so.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Edge {
+    pub(crate) from: usize,
+    /// `None`: the module could not be made, so its gates are not known.
+    pub(crate) gate: Option<usize>,
+    pub(crate) to: Target,
+    pub(crate) place: Place,
+}
+
+/// What leads where.
+#[derive(Default)]
+pub(crate) struct Wiring {
+    /// Where each port's packets go.
+    pub(crate) entries: Vec<Option<(Target, Place)>>,
+    pub(crate) edges: Vec<Edge>,
+    /// Where each module's gates lead.
+    pub(crate) gates: Vec<Vec<Option<(Target, Place)>>>,
+    /// By which ports packets leave.
+    exits: Vec<bool>,
+    /// Modules that some line leads to, be the line right or wrong.
+    entered: Vec<bool>,
+}
+
+impl Wiring {
+    /// Reads the lines.
+    pub(crate) fn read(ends: &Ends, lines: &[Node], findings: &mut Findings) -> Self {
+        let gates = ends.modules.iter().map(|end| vec![None; end.gates.as_ref().map_or(0, Vec::len)]).collect();
+        let mut wiring = Self { entries: vec![None; ends.ports.len()], gates, ..Self::default() };
+        (wiring.exits, wiring.entered) = (vec![false; ends.ports.len()], vec![false; ends.modules.len()]);
+        // What is not text is the schema's to refuse.
+        for (text, place) in lines.iter().filter_map(|node| Some((node.as_text()?, node.place))) {
+            match line::read(text) {
+                Err(wrong) => findings.add(place, wrong),
+                Ok(stops) if stops.len() == 1 => findings
+                    .add(place, format!("{} leads nowhere: write where to, such as `{text} -> drop`", quote(text))),
+                Ok(stops) => wiring.line(ends, &stops, place, findings),
+            }
+        }
+        wiring
+    }
+
+    fn line(&mut self, ends: &Ends, stops: &[Stop<'_>], place: Place, findings: &mut Findings) {
+        let mut from = None;
+        for (index, stop) in stops.iter().enumerate() {
+            let (first, last) = (index == 0, index + 1 == stops.len());
+            let target = if stop.name == DROP { Ok(Target::Drop) } else { ends.find(stop.name) };
+            let target = match target {
+                Ok(target) => target,
+                Err(wrong) => {
+                    findings.add(place, wrong);
+                    from = None;
+                    continue;
+                }
+            };
+            let wrong = match target {
+                Target::Drop if !last => Some("'drop' is where packets end: nothing comes after it".to_owned()),
+                Target::Port(_) if !first && !last => Some(format!(
+                    "port '{}' stands in the middle of a line: packets enter at a line's start and leave at its end",
+                    stop.name
+                )),
+                Target::Module(_) if last && stop.gate.is_some() => {
+                    let (name, gate) = (stop.name, stop.gate.unwrap_or_default());
+                    Some(format!(
+                        "the line ends with a gate: write where '{name}[{gate}]' leads, such as `{name}[{gate}] -> drop`"
+                    ))
+                }
+                Target::Drop | Target::Port(_) if stop.gate.is_some() => {
+                    Some(format!("'{}' has no gates: modules have", stop.name))
+                }
+                _ => None,
+            };
+            if let (Target::Module(module), false) = (target, first) {
+                self.entered[module] = true;
+            }
+            if let Some(wrong) = wrong {
+                findings.add(place, wrong);
+                from = None;
+                continue;
+            }
+            if let Some((before, gate)) = from {
+                self.join(ends, before, gate, target, place, findings);
+            }
+            from = Some((target, stop.gate));
+        }
+    }
+
+    fn join(
+        &mut self,
+        ends: &Ends,
+        from: Target,
+        gate: Option<&str>,
+        to: Target,
+        place: Place,
+        findings: &mut Findings,
+    ) {
+        if let Target::Port(port) = to {
+            let end = &ends.ports[port];
+            self.exits[port] = true;
+            if end.ways.is_some_and(|(_, sends)| !sends) {
+                findings.add(place, format!("nothing can leave by port '{}': it only takes packets in", end.name));
+            }
+        }
+        let (slot, what) = match from {
+            Target::Port(port) => (&mut self.entries[port], format!("port '{}'", ends.ports[port].name)),
+            Target::Module(module) => {
+                let name = &ends.modules[module].name;
+                let gate = match (gate, &ends.modules[module].gates) {
+                    (Some(gate), _) => ends.gate(module, gate),
+                    (None, Some(gates)) if gates.len() > 1 => {
+                        let gates = listed(gates.iter().map(String::as_str));
+                        Err(format!("module '{name}' has several gates: say which, `{name}[gate]`, of {gates}"))
+                    }
+                    (None, gates) => Ok(gates.as_ref().map(|_| 0)),
+                };
+                match gate {
+                    Err(wrong) => return findings.add(place, wrong),
+                    Ok(None) => return self.edges.push(Edge { from: module, gate: None, to, place }),
+                    Ok(Some(gate)) => {
+                        self.edges.push(Edge { from: module, gate: Some(gate), to, place });
+                        (
+                            &mut self.gates[module][gate],
+                            format!("gate '{}' of module '{name}'", ends.gate_name(module, gate)),
+                        )
+                    }
+                }
+            }
+            // Nothing comes after it, as was said already.
+            Target::Drop => return,
+        };
+        if let Some((_, first)) = slot {
+            let line = if let Place::Line(line, _) = first { format!(", in line {line}") } else { String::new() };
+            findings.add(place, format!("{what} leads somewhere already{line}: packets cannot go two ways"));
+        } else {
+            *slot = Some((to, place));
+        }
+    }
+
+    /// Finds gates and ports that lead nowhere and modules that nothing leads to.
+    pub(crate) fn check(&self, ends: &Ends, findings: &mut Findings) {
+        for (end, (gates, entered)) in ends.modules.iter().zip(self.gates.iter().zip(&self.entered)) {
+            let name = &end.name;
+            if !entered {
+                // Whatever follows is not reached either; this is the line to write.
+                findings.add(end.place, format!("no packet reaches module '{name}': no line leads to it"));
+                if gates.iter().all(Option::is_none) {
+                    continue;
+                }
+            }
+            let names =
+                end.gates.iter().flatten().zip(gates).filter(|(_, to)| to.is_none()).map(|(name, _)| name.as_str());
+            let names: Vec<_> = names.collect();
+            if let [first, ..] = names[..] {
+                let (gate, leads) = if names.len() == 1 { ("gate", "leads") } else { ("gates", "lead") };
+                let hint = if gates.len() == 1 { name.clone() } else { format!("{name}[{first}]") };
+                findings.add(
+                    end.place,
+                    format!(
+                        "{gate} {} of module '{name}' {leads} nowhere: write a line such as `{hint} -> drop`",
+                        listed(names)
+                    ),
+                );
+            }
+        }
+        let mut sources = 0;
+        for (port, end) in ends.ports.iter().enumerate() {
+            let (name, entry) = (&end.name, self.entries[port]);
+            let Some((receives, _)) = end.ways else {
+                sources += 1;
+                continue;
+            };
+            sources += usize::from(receives);
+            match entry {
+                None if !receives && !self.exits[port] => findings.add(end.place, format!("port '{name}' is not used: no line ends with it")),
+                None if receives => findings.add(end.place, format!("packets that enter by port '{name}' lead nowhere: write a line that starts with it, such as `{name} -> drop`")),
+                Some((_, place)) if !receives => findings.add(place, format!("no packet enters by port '{name}': it only sends")),
+                _ => {}
+            }
+        }
+        if sources == 0 && !ends.ports.is_empty() {
+            findings.add(ends.ports[0].place, "no packet enters by any port");
+        }
+    }
+}
+
+impl Ends {
+    fn gate_name(&self, module: usize, gate: usize) -> &str {
+        self.modules[module].gates.as_ref().map_or("", |gates| &gates[gate])
+    }
+}

@@ -1,0 +1,382 @@
+//! YAML text as a tree in which every value knows where it stands.
+//!
+//! The scanner and grammar are a library's. The tree is our own because a configuration's reader must see all of it,
+//! wrong parts and duplicate keys included, each with its line. Hostile text meets limits: length, depth, and the
+//! number of values after aliases are written out.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use granit_parser::{Event, Parser, ScalarStyle, Span, Tag};
+use serde_json::{Number, Value};
+
+use crate::problem::{Findings, Place, quote};
+
+/// The longest text, in bytes.
+const MAX_TEXT: usize = 16 << 20;
+/// The deepest nesting of lists and mappings.
+const MAX_DEPTH: usize = 64;
+/// The most values in a text, those that aliases repeat counted again.
+const MAX_NODES: usize = 1 << 20;
+
+/// A value and where it stands.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    pub(crate) place: Place,
+    pub(crate) kind: Kind,
+}
+
+/// What a value is.
+#[derive(Clone, Debug)]
+pub(crate) enum Kind {
+    Null,
+    Bool(bool),
+    Number(Number),
+    Text(String),
+    List(Vec<Node>),
+    Map(Map),
+}
+
+/// A mapping, in the order of the text.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Map {
+    entries: Vec<Entry>,
+    index: HashMap<String, usize>,
+}
+
+/// A key with its value.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) key: String,
+    pub(crate) place: Place,
+    pub(crate) value: Node,
+}
+
+impl Map {
+    pub(crate) fn get(&self, key: &str) -> Option<&Entry> {
+        self.index.get(key).map(|at| &self.entries[*at])
+    }
+
+    pub(crate) fn get_mut(&mut self, key: &str) -> Option<&mut Entry> {
+        self.index.get(key).map(|at| &mut self.entries[*at])
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter()
+    }
+
+    /// Adds an entry; the one that has its key already, where there is one.
+    pub(crate) fn add(&mut self, entry: Entry) -> Result<(), &Entry> {
+        if let Some(at) = self.index.get(&entry.key) {
+            return Err(&self.entries[*at]);
+        }
+        self.index.insert(entry.key.clone(), self.entries.len());
+        self.entries.push(entry);
+        Ok(())
+    }
+}
+
+impl Node {
+    pub(crate) fn as_map(&self) -> Option<&Map> {
+        if let Kind::Map(map) = &self.kind { Some(map) } else { None }
+    }
+
+    pub(crate) fn as_list(&self) -> Option<&[Node]> {
+        if let Kind::List(list) = &self.kind { Some(list) } else { None }
+    }
+
+    pub(crate) fn as_text(&self) -> Option<&str> {
+        if let Kind::Text(text) = &self.kind { Some(text) } else { None }
+    }
+
+    /// The value of a key, where this is a mapping that has it.
+    pub(crate) fn get(&self, key: &str) -> Option<&Self> {
+        self.as_map()?.get(key).map(|entry| &entry.value)
+    }
+
+    /// The value without its places.
+    pub(crate) fn to_json(&self) -> Value {
+        match &self.kind {
+            Kind::Null => Value::Null,
+            Kind::Bool(bool) => Value::Bool(*bool),
+            Kind::Number(number) => Value::Number(number.clone()),
+            Kind::Text(text) => Value::String(text.clone()),
+            Kind::List(list) => Value::Array(list.iter().map(Self::to_json).collect()),
+            Kind::Map(map) => {
+                Value::Object(map.iter().map(|entry| (entry.key.clone(), entry.value.to_json())).collect())
+            }
+        }
+    }
+
+    /// Where the value at `path` begins (a key's own place for a mapping's values); of the last part that is there.
+    pub(crate) fn place_of<'a>(&self, path: impl IntoIterator<Item = &'a str>) -> Place {
+        let (mut node, mut place) = (self, self.place);
+        for part in path {
+            (node, place) = match &node.kind {
+                Kind::Map(map) => match map.get(part) {
+                    Some(entry) if entry.value.is_scalar() => (&entry.value, entry.value.place),
+                    Some(entry) => (&entry.value, entry.place),
+                    None => break,
+                },
+                Kind::List(list) => match part.parse::<usize>().ok().and_then(|at| list.get(at)) {
+                    Some(item) => (item, item.place),
+                    None => break,
+                },
+                _ => break,
+            };
+        }
+        place
+    }
+
+    fn is_scalar(&self) -> bool {
+        !matches!(self.kind, Kind::List(_) | Kind::Map(_))
+    }
+
+    fn count(&self) -> usize {
+        match &self.kind {
+            Kind::List(list) => 1 + list.iter().map(Self::count).sum::<usize>(),
+            Kind::Map(map) => 1 + map.iter().map(|entry| 1 + entry.value.count()).sum::<usize>(),
+            _ => 1,
+        }
+    }
+}
+
+/// Reads a text. Problems that leave a tree to look at (duplicate keys) are added to `findings`.
+///
+/// # Errors
+/// Where there is no tree: the place and what is wrong.
+pub(crate) fn parse(text: &str, findings: &mut Findings) -> Result<Node, (Place, String)> {
+    if text.len() > MAX_TEXT {
+        return Err((Place::START, format!("the text has {} bytes: allowed are up to {MAX_TEXT}", text.len())));
+    }
+    let text = shield_gates(text.strip_prefix('\u{feff}').unwrap_or(text));
+    let shielded = matches!(text, Cow::Owned(_));
+    let mut composer = Composer {
+        parser: Parser::new_from_str(&text),
+        shielded,
+        findings,
+        anchors: HashMap::new(),
+        nodes: 0,
+        depth: 0,
+    };
+    composer.document()
+}
+
+/// Stand-ins for the brackets of `module[gate]` while YAML is read.
+const SHIELDS: [char; 2] = ['\u{e000}', '\u{e001}'];
+
+/// YAML forbids brackets in plain text inside `[ ]` and `{ }`, and so `path: [vlans[100], fw]`. A bracket right
+/// behind a name has no other meaning there, so it is hidden from the scanner and comes back with the text it is in.
+fn shield_gates(text: &str) -> Cow<'_, str> {
+    let in_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    if text.contains(SHIELDS) {
+        return Cow::Borrowed(text);
+    }
+    let mut shielded = String::new();
+    let mut done = 0;
+    for (open, _) in text.match_indices('[') {
+        let gate = &text[open + 1..];
+        let len = gate.find(|c| !in_name(c)).unwrap_or(gate.len());
+        if len > 0 && gate[len..].starts_with(']') && text[done..open].ends_with(in_name) {
+            shielded.push_str(&text[done..open]);
+            shielded.push(SHIELDS[0]);
+            shielded.push_str(&gate[..len]);
+            shielded.push(SHIELDS[1]);
+            done = open + len + 2;
+        }
+    }
+    if done == 0 {
+        return Cow::Borrowed(text);
+    }
+    shielded.push_str(&text[done..]);
+    Cow::Owned(shielded)
+}
+
+fn place(span: &Span) -> Place {
+    let whole = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    Place::Line(whole(span.start.line()), whole(span.start.col()).saturating_add(1))
+}
+
+struct Composer<'i, 'f> {
+    parser: Parser<'i, granit_parser::StrInput<'i>>,
+    shielded: bool,
+    findings: &'f mut Findings,
+    anchors: HashMap<usize, Node>,
+    nodes: usize,
+    depth: usize,
+}
+
+type Fault = (Place, String);
+
+impl<'i> Composer<'i, '_> {
+    fn document(&mut self) -> Result<Node, Fault> {
+        let mut root = None;
+        while let Some((event, span)) = self.next()? {
+            match event {
+                Event::DocumentStart(..) if root.is_some() => {
+                    return Err((place(&span), "a second document begins: a configuration is one document".to_owned()));
+                }
+                Event::StreamStart | Event::StreamEnd | Event::DocumentStart(..) | Event::DocumentEnd => {}
+                event => root = Some(self.node(event, &span)?),
+            }
+        }
+        root.ok_or_else(|| {
+            (Place::START, "there is nothing in it: a configuration has at least `ports` and `pipeline`".to_owned())
+        })
+    }
+
+    fn next(&mut self) -> Result<Option<(Event<'i>, Span)>, Fault> {
+        match self.parser.next_event() {
+            None => Ok(None),
+            Some(Ok(event)) => Ok(Some(event)),
+            Some(Err(error)) => {
+                let span = Span::new(*error.marker(), *error.marker());
+                Err((place(&span), format!("not YAML: {}", self.unshield(error.info().into()))))
+            }
+        }
+    }
+
+    fn node(&mut self, event: Event<'i>, span: &Span) -> Result<Node, Fault> {
+        let place = place(span);
+        self.count(1, place)?;
+        let (kind, anchor) = match event {
+            Event::Scalar(text, style, anchor, tag) => {
+                let text = self.unshield(text);
+                (scalar(text, style, tag.as_deref(), place)?, anchor)
+            }
+            Event::SequenceStart(_, anchor, tag) => {
+                refuse_tag(tag.as_deref(), place)?;
+                self.enter(place)?;
+                let mut list = Vec::new();
+                loop {
+                    match self.within(place)? {
+                        (Event::SequenceEnd, _) => break,
+                        (event, span) => list.push(self.node(event, &span)?),
+                    }
+                }
+                self.depth -= 1;
+                (Kind::List(list), anchor)
+            }
+            Event::MappingStart(_, anchor, tag) => {
+                refuse_tag(tag.as_deref(), place)?;
+                self.enter(place)?;
+                let map = self.map(place)?;
+                self.depth -= 1;
+                (Kind::Map(map), anchor)
+            }
+            Event::Alias(anchor) => {
+                // An alias inside its own anchor finds nothing: the anchor is known when its value ends.
+                let Some(node) = self.anchors.get(&anchor) else {
+                    return Err((place, "the alias stands inside the value that it repeats".to_owned()));
+                };
+                let node = Node { place, ..node.clone() };
+                self.count(node.count(), place)?;
+                return Ok(node);
+            }
+            event => return Err((place, format!("not YAML: unexpected {event:?}"))),
+        };
+        let node = Node { place, kind };
+        if anchor != 0 {
+            self.count(node.count(), place)?;
+            self.anchors.insert(anchor, node.clone());
+        }
+        Ok(node)
+    }
+
+    fn map(&mut self, start: Place) -> Result<Map, Fault> {
+        let mut map = Map::default();
+        loop {
+            let (event, span) = self.within(start)?;
+            if matches!(event, Event::MappingEnd) {
+                return Ok(map);
+            }
+            let at = place(&span);
+            let Event::Scalar(key, ..) = event else {
+                return Err((at, "a key is a list, a mapping or an alias: allowed is text".to_owned()));
+            };
+            self.count(1, at)?;
+            let key = self.unshield(key);
+            let (event, span) = self.within(start)?;
+            let value = self.node(event, &span)?;
+            if let Err(first) = map.add(Entry { key: key.clone(), place: at, value }) {
+                let line = if let Place::Line(line, _) = first.place { line } else { 1 };
+                self.findings
+                    .add(at, format!("the key {} stands here a second time; the first is in line {line}", quote(&key)));
+            }
+        }
+    }
+
+    /// The next event inside a list or mapping, which has one more at least.
+    fn within(&mut self, start: Place) -> Result<(Event<'i>, Span), Fault> {
+        self.next()?.ok_or_else(|| (start, "not YAML: it ends inside this value".to_owned()))
+    }
+
+    fn enter(&mut self, place: Place) -> Result<(), Fault> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return Err((place, format!("nested more than {MAX_DEPTH} deep")));
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, nodes: usize, place: Place) -> Result<(), Fault> {
+        self.nodes += nodes;
+        if self.nodes > MAX_NODES {
+            return Err((place, format!("more than {MAX_NODES} values, those repeated by aliases included")));
+        }
+        Ok(())
+    }
+
+    fn unshield(&self, text: Cow<'_, str>) -> String {
+        if self.shielded { text.replace(SHIELDS[0], "[").replace(SHIELDS[1], "]") } else { text.into_owned() }
+    }
+}
+
+fn refuse_tag(tag: Option<&Tag>, place: Place) -> Result<(), Fault> {
+    tag.map_or(Ok(()), |tag| {
+        Err((place, format!("the tag {} has no meaning here: leave it out", quote(&tag.original()))))
+    })
+}
+
+fn scalar(text: String, style: ScalarStyle, tag: Option<&Tag>, place: Place) -> Result<Kind, Fault> {
+    match tag {
+        Some(tag) if tag.is_yaml_core_schema_tag("str") => return Ok(Kind::Text(text)),
+        tag => refuse_tag(tag, place)?,
+    }
+    Ok(if matches!(style, ScalarStyle::Plain) { plain(text) } else { Kind::Text(text) })
+}
+
+/// What text without quotes is (YAML 1.2.2, section 10.3.2, the core schema). The numbers that JSON does not know,
+/// infinities and NaN, stay text.
+fn plain(text: String) -> Kind {
+    match text.as_str() {
+        "" | "~" | "null" | "Null" | "NULL" => return Kind::Null,
+        "true" | "True" | "TRUE" => return Kind::Bool(true),
+        "false" | "False" | "FALSE" => return Kind::Bool(false),
+        _ => {}
+    }
+    number(&text).map_or(Kind::Text(text), Kind::Number)
+}
+
+fn number(text: &str) -> Option<Number> {
+    let radix = |digits: &str, radix| {
+        // The standard library would take a sign here, the core schema does not.
+        digits.starts_with(|c: char| c.is_ascii_alphanumeric()).then(|| u64::from_str_radix(digits, radix).ok())?
+    };
+    if let Some(digits) = text.strip_prefix("0x") {
+        return radix(digits, 16).map(Number::from);
+    }
+    if let Some(digits) = text.strip_prefix("0o") {
+        return radix(digits, 8).map(Number::from);
+    }
+    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let of_number = |c: char| c.is_ascii_digit() || matches!(c, '.' | 'e' | 'E' | '+' | '-');
+    if !unsigned.starts_with(|c: char| c.is_ascii_digit() || c == '.') || !unsigned.chars().all(of_number) {
+        return None;
+    }
+    let whole = text.parse::<u64>().map(Number::from).or_else(|_| text.parse::<i64>().map(Number::from));
+    whole.ok().or_else(|| text.parse::<f64>().ok().and_then(Number::from_f64))
+}
+
+#[cfg(test)]
+mod tests;
