@@ -72,13 +72,16 @@ pub struct Surroundings {
     pub words: BTreeMap<String, Word>,
     /// Shared state by name.
     pub state: BTreeMap<String, SharedState>,
+    /// Tables that modules with equal parameters share, by what they were made from ([`Setup::once`]).
+    pub made: BTreeMap<String, SharedState>,
 }
 
 impl Surroundings {
     /// Nothing shared yet; files are looked for in the present folder.
     #[must_use]
     pub fn new(frequency: Frequency) -> Self {
-        Self { base: PathBuf::new(), frequency, batch: 32, seed: 1, simulated: false, words: BTreeMap::new(), state: BTreeMap::new() }
+        let (words, state, made) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { base: PathBuf::new(), frequency, batch: 32, seed: 1, simulated: false, words, state, made }
     }
 }
 
@@ -157,6 +160,24 @@ impl<'a> Setup<'a> {
         };
         let found = Arc::clone(state).downcast::<T>();
         found.map_err(|_| SetupError::at(path, format!("the state '{name}' is of another kind than this function uses")))
+    }
+
+    /// What `make` makes, once for all modules that ask for the same `key`: a table that never changes, made of equal
+    /// parameters, is held and built once. Only what needs no module's name may be made so.
+    ///
+    /// # Errors
+    /// Those of `make`.
+    pub fn once<T: Any + Send + Sync>(
+        &mut self,
+        key: &str,
+        make: impl FnOnce(&mut Self) -> Result<T, SetupError>,
+    ) -> Result<Arc<T>, SetupError> {
+        if let Some(made) = self.shared.made.get(key).cloned().and_then(|made| made.downcast().ok()) {
+            return Ok(made);
+        }
+        let made = Arc::new(make(self)?);
+        self.shared.made.insert(key.to_owned(), Arc::clone(&made) as SharedState);
+        Ok(made)
     }
 
     /// Names the module's output gates, in order. Without a call there is one, `0`.

@@ -1,5 +1,9 @@
 //! What a packet shows to a classifier, and what the classifier says.
 
+use std::sync::Arc;
+
+use forebay_measure::Counter;
+
 /// The five fields of a packet.
 ///
 /// A packet shows no ports when its protocol has none or when it is a fragment other than the first (RFC 791,
@@ -167,26 +171,28 @@ impl std::fmt::Debug for Verdict {
     }
 }
 
-/// How many packets each rule has matched: plain words, written by the one who classifies.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// How many packets each rule has matched: plain words, written by the one who classifies and read by anybody.
+#[derive(Debug)]
 pub struct Hits {
-    rules: Vec<u64>,
+    rules: Arc<[Counter]>,
     by_default: u64,
 }
 
 impl Hits {
     /// Zeros for `rules` rules.
     pub fn new(rules: usize) -> Hits {
-        Hits {
-            rules: vec![0; rules],
-            by_default: 0,
-        }
+        Hits::over((0..rules).map(|_| Counter::new()).collect())
+    }
+
+    /// Counts into these counters, one a rule.
+    pub fn over(rules: Arc<[Counter]>) -> Hits {
+        Hits { rules, by_default: 0 }
     }
 
     /// Packets each rule has matched, in the rules' order. A packet counts for the rule that decided and for each
     /// `count` rule passed on the way.
-    pub fn rules(&self) -> &[u64] {
-        &self.rules
+    pub fn rules(&self) -> Vec<u64> {
+        self.rules.iter().map(Counter::get).collect()
     }
 
     /// Packets for which no rule decided.
@@ -197,8 +203,8 @@ impl Hits {
     /// One more for `rule`; rules it was not made for are ignored.
     #[inline]
     pub(super) fn count_rule(&mut self, rule: u32) {
-        if let Some(hits) = self.rules.get_mut(rule as usize) {
-            *hits += 1;
+        if let Some(hits) = self.rules.get(rule as usize) {
+            hits.add(1);
         }
     }
 

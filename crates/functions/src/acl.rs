@@ -1,0 +1,285 @@
+//! An access control list: rules by priority that permit, deny or count packets.
+
+use std::sync::Arc;
+
+use forebay_graph::{Context, Declare, Fold, Function, Gate, Reason, Setup, SetupError, StateKind, register};
+use forebay_packet::{Batch, MAX_BATCH, Network, Packet, Word};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::tables::acl::{Classifier, Decision, Hits, Key, Key4, Key6, Verdict, classbench, synthetic};
+
+/// Parameters of `acl`.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Params {
+    /// The rules, first match wins: a file in ClassBench's format, such a list inline, or made-up ones.
+    rules: Rules,
+    /// What happens to IP packets that no rule matches.
+    #[serde(default)]
+    default: Default,
+    /// What happens to frames that are not IP (ARP, say), to which no rule can apply.
+    #[serde(default)]
+    other: Default,
+}
+
+/// Where rules come from.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(untagged, expecting = "rules are a file's name, a list of rules, or { synthetic: number of rules, seed: number }")]
+enum Rules {
+    /// A file, relative to the configuration.
+    File(String),
+    /// The lines of such a file.
+    Inline(Vec<String>),
+    /// Made up: a list like those that ClassBench makes, the same for the same seed.
+    Synthetic(Synthetic),
+}
+
+/// Made-up rules.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Synthetic {
+    /// How many, 1 to 100 000.
+    synthetic: usize,
+    /// What they are drawn from.
+    #[serde(default)]
+    seed: u64,
+}
+
+/// Permit or deny.
+#[derive(Clone, Copy, Debug, std::default::Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Default {
+    /// Pass them on.
+    #[default]
+    Permit,
+    /// Drop them.
+    Deny,
+}
+
+impl From<Default> for Decision {
+    fn from(default: Default) -> Self {
+        match default {
+            Default::Permit => Self::Permit,
+            Default::Deny => Self::Deny,
+        }
+    }
+}
+
+const DENIED: Gate = Gate::drop(0);
+const NOT_IP: Gate = Gate::drop(1);
+const DROPS: &[Reason] = &[
+    Reason { name: "denied", help: "A rule denies the packet, or no rule matches and the default is to deny." },
+    Reason { name: "not_ip", help: "The frame is not IP, and such frames are denied ('other')." },
+];
+
+/// One rule list, compiled for both families; shared by all modules that have it.
+struct List {
+    v4: Classifier<u32>,
+    v6: Classifier<u128>,
+    /// By family: each rule as it is shown beside its count.
+    names: [Vec<String>; 2],
+    other: Default,
+}
+
+/// A list with one module's counts.
+struct Counted {
+    list: Arc<List>,
+    hits4: Hits,
+    hits6: Hits,
+}
+
+impl Params {
+    fn compile(&self, setup: &Setup<'_>) -> Result<List, SetupError> {
+        let file = match &self.rules {
+            Rules::Synthetic(Synthetic { synthetic: count, seed }) => {
+                if !(1..=100_000).contains(count) {
+                    return Err(SetupError::at("rules.synthetic", format!("{count} rules: allowed are 1 to 100000")));
+                }
+                classbench::RuleFile { v4: synthetic::rules(*count, *seed), ..classbench::RuleFile::default() }
+            }
+            Rules::Inline(lines) => {
+                let parsed = classbench::parse("line", lines.join("\n").as_bytes());
+                parsed.map_err(|errors| SetupError::at("rules", errors.to_string()))?
+            }
+            Rules::File(name) => {
+                let path = setup.path(name);
+                let shown = path.display().to_string();
+                let bytes = std::fs::read(&path).map_err(|error| SetupError::at("rules", format!("{shown}: {error}")))?;
+                classbench::parse(&shown, &bytes).map_err(|errors| SetupError::at("rules", errors.to_string()))?
+            }
+        };
+        let names = [file.v4.iter().map(ToString::to_string).collect(), file.v6.iter().map(ToString::to_string).collect()];
+        let refused = |error: crate::tables::acl::BuildError| SetupError::at("rules", error.to_string());
+        let (v4, v6) = (file.v4, file.v6);
+        Ok(List {
+            v4: Classifier::build(v4, self.default.into()).map_err(refused)?,
+            v6: Classifier::build(v6, self.default.into()).map_err(refused)?,
+            names,
+            other: self.other,
+        })
+    }
+
+    fn count(self, setup: &mut Setup<'_>) -> Result<Counted, SetupError> {
+        // Equal parameters mean equal rules: files do not change while a pipeline is being made.
+        let key = format!("acl {}", serde_json::to_string(&self).unwrap_or_default());
+        let list = setup.once(&key, |setup| self.compile(setup))?;
+        let [v4, v6] = &list.names;
+        let numbered = |rules: &[String]| rules.iter().enumerate().map(|(at, rule)| format!("{at}: {rule}")).collect::<Vec<_>>();
+        let hits4 = Hits::over(setup.counters("rules, IPv4", numbered(v4)));
+        let hits6 = Hits::over(setup.counters("rules, IPv6", numbered(v6)));
+        Ok(Counted { list, hits4, hits6 })
+    }
+}
+
+/// The function: one list, or one of several chosen by a metadata word.
+pub struct Acl {
+    lists: Vec<Counted>,
+    word: Option<Word>,
+    scratch: Box<Scratch>,
+}
+
+/// What a batch is gathered into: keys by family with their places in the batch.
+struct Scratch {
+    keys4: [Key4; MAX_BATCH],
+    places4: [u8; MAX_BATCH],
+    keys6: [Key6; MAX_BATCH],
+    places6: [u8; MAX_BATCH],
+    verdicts: [Verdict; MAX_BATCH],
+}
+
+impl Acl {
+    fn of(lists: Vec<Counted>, word: Option<Word>) -> Self {
+        let scratch = Box::new(Scratch {
+            keys4: [Key::without_ports(0, 0, 0); MAX_BATCH],
+            places4: [0; MAX_BATCH],
+            keys6: [Key::without_ports(0, 0, 0); MAX_BATCH],
+            places6: [0; MAX_BATCH],
+            verdicts: [Verdict::by_default(Decision::Permit); MAX_BATCH],
+        });
+        Self { lists, word, scratch }
+    }
+}
+
+impl Declare for Acl {
+    type Params = Params;
+    const NAME: &'static str = "acl";
+    const SUMMARY: &'static str = "permits, denies or counts packets by a list of rules";
+    const HELP: &'static str = "\
+        Rules are written as ClassBench writes them, one a line, the first that matches decides: \
+        '@source/length destination/length low : high low : high protocol/mask [flags/mask] [permit|deny|count]'. Without \
+        an action a rule permits; 'count' counts the packet and goes on to the next rule. IPv4 and IPv6 rules may stand \
+        in one file. Packets that show no ports (fragments but the first, protocols without ports) match only rules that \
+        allow every port. The flags column is read and not matched. Each rule's matches are counted and shown with the \
+        module. Permitted packets leave by the one gate, unchanged.";
+    const EXAMPLE: &'static str = "\
+        { rules: ['@10.0.0.0/8 0.0.0.0/0 0 : 65535 22 : 22 0x06/0xff deny', \
+        '@0.0.0.0/0 0.0.0.0/0 0 : 65535 53 : 53 0x11/0xff count'], default: permit }";
+    const DROPS: &'static [Reason] = DROPS;
+    const STATE: StateKind = StateKind::SharedReadOnly;
+    const FOLD: Option<Fold<Params>> = Some(|branches, word, setup| {
+        let lists = branches.into_iter().map(|params| params.count(setup)).collect::<Result<_, _>>()?;
+        Ok(Box::new(Acl::of(lists, Some(word))))
+    });
+
+    fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
+        Ok(Self::of(vec![params.count(setup)?], None))
+    }
+}
+
+/// The key of an IPv4 packet.
+#[inline]
+fn key4(packet: &mut Packet) -> Option<Key4> {
+    let ports = packet.ports();
+    let header = packet.ipv4()?;
+    let (source, destination) = (u32::from_be_bytes(header.source), u32::from_be_bytes(header.destination));
+    Some(match ports {
+        Some((protocol, from, to)) => Key::new(source, destination, from, to, protocol),
+        None => Key::without_ports(source, destination, header.protocol),
+    })
+}
+
+/// The key of an IPv6 packet. Where no upper layer can be found the protocol is what the header says.
+#[inline]
+fn key6(packet: &mut Packet) -> Option<Key6> {
+    let (ports, upper) = (packet.ports(), packet.transport());
+    let header = packet.ipv6()?;
+    let (source, destination) = (u128::from_be_bytes(header.source), u128::from_be_bytes(header.destination));
+    Some(match ports {
+        Some((protocol, from, to)) => Key::new(source, destination, from, to, protocol),
+        None => Key::without_ports(source, destination, upper.map_or(header.next_header, |(protocol, _)| protocol)),
+    })
+}
+
+impl Scratch {
+    /// Classifies those packets of the batch whose word is `branch` (all, where there is no word) by one list.
+    #[inline]
+    fn classify(&mut self, list: &mut Counted, batch: &mut Batch, which: impl Fn(&Packet) -> bool, context: &mut Context<'_>) {
+        let Self { keys4, places4, keys6, places6, verdicts } = self;
+        let (mut n4, mut n6) = (0, 0);
+        for (index, packet) in batch.iter_mut().enumerate() {
+            if !which(packet) {
+                continue;
+            }
+            match packet.network().0 {
+                Network::Ipv4 => {
+                    if let Some(key) = key4(packet) {
+                        (keys4[n4 % MAX_BATCH], places4[n4 % MAX_BATCH]) = (key, index as u8);
+                        n4 += 1;
+                    }
+                }
+                Network::Ipv6 => {
+                    if let Some(key) = key6(packet) {
+                        (keys6[n6 % MAX_BATCH], places6[n6 % MAX_BATCH]) = (key, index as u8);
+                        n6 += 1;
+                    }
+                }
+                Network::Other if list.list.other == Default::Deny => context.put(index, NOT_IP),
+                Network::Other => {}
+            }
+        }
+        let mut deny = |places: &[u8], verdicts: &[Verdict]| {
+            for (place, _) in places.iter().zip(verdicts).filter(|(_, verdict)| verdict.denies()) {
+                context.put(usize::from(*place), DENIED);
+            }
+        };
+        if n4 > 0 {
+            list.list.v4.classify_batch(&keys4[..n4], &mut verdicts[..n4], &mut list.hits4);
+            deny(&places4[..n4], &verdicts[..n4]);
+        }
+        if n6 > 0 {
+            list.list.v6.classify_batch(&keys6[..n6], &mut verdicts[..n6], &mut list.hits6);
+            deny(&places6[..n6], &verdicts[..n6]);
+        }
+    }
+}
+
+impl Function for Acl {
+    fn process(&mut self, batch: &mut Batch, context: &mut Context<'_>) {
+        let Self { lists, word, scratch } = self;
+        let (Some(word), Some(last)) = (*word, lists.len().checked_sub(1)) else {
+            if let Some(only) = lists.first_mut() {
+                scratch.classify(only, batch, |_| true, context);
+            }
+            return;
+        };
+        let branch_of = |packet: &Packet| (packet.word(word) as usize).min(last);
+        // Each list that packets of this batch need, once.
+        let mut done = [false; MAX_BATCH];
+        for first in 0..batch.len() {
+            if done[first] {
+                continue;
+            }
+            let branch = branch_of(&batch[first]);
+            for (done, packet) in done.iter_mut().zip(batch.iter()).skip(first) {
+                *done |= branch_of(packet) == branch;
+            }
+            scratch.classify(&mut lists[branch], batch, |packet| branch_of(packet) == branch, context);
+        }
+    }
+}
+
+register!(Acl);
+
+#[cfg(test)]
+mod tests;
