@@ -8,7 +8,7 @@ use proptest::prelude::ProptestConfig;
 /// Runs `cases` cases of a property; few under the interpreter that checks the unsafe code, a thousand times slower.
 /// Failures are not kept in files: one that is found becomes a named test.
 pub(crate) fn cases(cases: u32) -> ProptestConfig {
-    let cases = if cfg!(miri) { (cases / 64).max(2) } else { cases };
+    let cases = if cfg!(miri) { (cases / 512).max(4) } else { cases };
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }
 
