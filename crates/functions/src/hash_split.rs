@@ -44,7 +44,7 @@ impl Spread {
 /// is below `places` / 2³²).
 #[inline]
 pub(crate) fn scale(random: u32, places: u32) -> u32 {
-    (u64::from(random) * u64::from(places) >> 32) as u32
+    ((u64::from(random) * u64::from(places)) >> 32) as u32
 }
 
 /// SplitMix64 (Steele, Lea, Flood 2014).
