@@ -73,7 +73,8 @@ mod tests {
 
     #[test]
     fn a_call_takes_at_least_what_it_costs() {
-        let mut rig = Rig::of::<Bypass>(&json!({ "cycles_per_batch": 200_000, "cycles_per_packet": 100_000 })).expect("parameters");
+        let mut rig = Rig::of::<Bypass>(&json!({ "cycles_per_batch": 200_000, "cycles_per_packet": 100_000 }))
+            .expect("parameters");
         let mut batch = Batch::with_capacity(3);
         for _ in 0..3 {
             batch.push(rig.packet(&[1; 60])).expect("room");
@@ -92,7 +93,8 @@ mod tests {
 
     #[test]
     fn it_costs_nothing_in_virtual_time() {
-        let params: Params = serde_json::from_value(json!({ "cycles_per_batch": 9, "cycles_per_packet": 1 })).expect("parameters");
+        let params: Params =
+            serde_json::from_value(json!({ "cycles_per_batch": 9, "cycles_per_packet": 1 })).expect("parameters");
         let mut surroundings = Surroundings::new(Frequency::new(1e9));
         let mut cost = |simulated| {
             surroundings.simulated = simulated;

@@ -46,7 +46,10 @@ impl<'de> Deserialize<'de> for TypeName {
                 // Values below are lengths of IEEE 802.3 frames.
                 let value = number(text).and_then(|value| u16::try_from(value).ok()).filter(|value| *value >= 0x0600);
                 let allowed = "ipv4, ipv6, arp, vlan, or a number from 0x0600 to 0xffff";
-                vec![value.ok_or_else(|| de::Error::custom(format!("'{text}' is no EtherType: allowed are {allowed}")))?]
+                vec![
+                    value
+                        .ok_or_else(|| de::Error::custom(format!("'{text}' is no EtherType: allowed are {allowed}")))?,
+                ]
             }
         };
         Ok(Self { name, values })
@@ -145,9 +148,20 @@ mod tests {
 
     #[test]
     fn each_type_has_the_gate_of_its_place() {
-        let mut rig = Rig::of::<EtherSplit>(&json!({ "types": ["vlan", "ipv6", "0x88cc", "ipv4", 0x8847, "arp"] })).expect("parameters");
+        let mut rig = Rig::of::<EtherSplit>(&json!({ "types": ["vlan", "ipv6", "0x88cc", "ipv4", 0x8847, "arp"] }))
+            .expect("parameters");
         assert_eq!(rig.declared.gates, ["vlan", "ipv6", "0x88cc", "ipv4", "0x8847", "arp", "other"]);
-        let expected = [(0x8100, 0), (0x88a8, 0), (0x86dd, 1), (0x88cc, 2), (0x0800, 3), (0x8847, 4), (0x0806, 5), (0x88cd, 6), (0x05dc, 6)];
+        let expected = [
+            (0x8100, 0),
+            (0x88a8, 0),
+            (0x86dd, 1),
+            (0x88cc, 2),
+            (0x0800, 3),
+            (0x8847, 4),
+            (0x0806, 5),
+            (0x88cd, 6),
+            (0x05dc, 6),
+        ];
         for (ether_type, gate) in expected {
             assert_eq!(rig.run(&frame(ether_type)).0, Gate::out(gate), "{ether_type:#06x}");
         }
@@ -174,7 +188,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_type_goes_where_a_scan_of_the_list_says(types in prop::collection::btree_set(0x0600u16.., 0..40), ether_type: u16, pick: prop::sample::Index) {
+        fn every_type_goes_where_a_scan_of_the_list_says(
+            types in prop::collection::btree_set(0x0600u16.., 0..40),
+            ether_type: u16,
+            pick: prop::sample::Index,
+        ) {
             let types: Vec<u16> = types.into_iter().collect();
             let mut rig = Rig::of::<EtherSplit>(&json!({ "types": types })).expect("parameters");
             let listed = types.get(pick.index(types.len().max(1))).copied().unwrap_or(ether_type);

@@ -38,8 +38,10 @@ struct Rule {
 }
 
 const NO_MATCH: Gate = Gate::drop(0);
-const DROPS: &[Reason] =
-    &[Reason { name: "no_match", help: "No rule has the packet's values, or it lacks a field, and such packets are to be dropped." }];
+const DROPS: &[Reason] = &[Reason {
+    name: "no_match",
+    help: "No rule has the packet's values, or it lacks a field, and such packets are to be dropped.",
+}];
 
 /// The function: how a key is read, and the table of keys.
 pub struct ExactMatch {
@@ -61,7 +63,8 @@ impl Declare for ExactMatch {
         IPv6 extension headers. `raw` is counted from the start of the frame and read in network order; bits outside \
         its mask count as 0. A field is at most 16 bytes; the key at most eight words, a field of more than 8 bytes \
         being two.";
-    const EXAMPLE: &'static str = "{ fields: [ipv4.dst, udp.dport], rules: [{ values: [192.0.2.1, 53], gate: 0 }], miss: 1 }";
+    const EXAMPLE: &'static str =
+        "{ fields: [ipv4.dst, udp.dport], rules: [{ values: [192.0.2.1, 53], gate: 0 }], miss: 1 }";
     const DROPS: &'static [Reason] = DROPS;
     const STATE: StateKind = StateKind::SharedReadOnly;
 
@@ -71,7 +74,8 @@ impl Declare for ExactMatch {
         let parts: Vec<Part> = fields.iter().flat_map(Field::words).map(|(part, _)| part).collect();
         parts.iter().for_each(|part| needs.add(part.layer));
         if !(1..=MOST_WORDS).contains(&parts.len()) {
-            let message = format!("{} fields in {} words of 8 bytes: allowed are 1 to {MOST_WORDS}", fields.len(), parts.len());
+            let message =
+                format!("{} fields in {} words of 8 bytes: allowed are 1 to {MOST_WORDS}", fields.len(), parts.len());
             return Err(SetupError::at("fields", message));
         }
         let missed = if let Miss::Gate(number) = miss { Some(number) } else { None };

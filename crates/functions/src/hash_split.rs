@@ -44,7 +44,7 @@ impl Spread {
 /// is below `places` / 2³²).
 #[inline]
 pub(crate) fn scale(random: u32, places: u32) -> u32 {
-    (u64::from(random) * u64::from(places) >> 32) as u32
+    ((u64::from(random) * u64::from(places)) >> 32) as u32
 }
 
 /// SplitMix64 (Steele, Lea, Flood 2014).
@@ -117,7 +117,11 @@ pub(crate) mod tests {
             (from, to) = (to, from);
         }
         let mut frame = Vec::new();
-        PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4(from.0, to.0, 64).udp(from.1, to.1).write(&mut frame, b"").expect("memory");
+        PacketBuilder::ethernet2([2; 6], [4; 6])
+            .ipv4(from.0, to.0, 64)
+            .udp(from.1, to.1)
+            .write(&mut frame, b"")
+            .expect("memory");
         frame
     }
 
@@ -147,8 +151,11 @@ pub(crate) mod tests {
             let mut rig = Rig::of::<HashSplit>(&params).expect("parameters");
             (0..2_000).map(|n| out(rig.run(&session(n, false)).0)).collect::<Vec<_>>()
         };
-        let (first, same, other) =
-            (gates(json!({ "gates": 2, "salt": 1 })), gates(json!({ "gates": 2, "salt": 1 })), gates(json!({ "gates": 2, "salt": 2 })));
+        let (first, same, other) = (
+            gates(json!({ "gates": 2, "salt": 1 })),
+            gates(json!({ "gates": 2, "salt": 1 })),
+            gates(json!({ "gates": 2, "salt": 2 })),
+        );
         assert_eq!(first, same);
         let alike = first.iter().zip(&other).filter(|(a, b)| a == b).count();
         assert!((850..1_150).contains(&alike), "{alike} of 2000 alike");

@@ -13,7 +13,10 @@ use zerocopy::FromBytes;
 pub struct Params {}
 
 const BAD_HEADER: Gate = Gate::drop(0);
-const DROPS: &[Reason] = &[Reason { name: "bad_header", help: "The IPv4 header length is below 20 bytes, or the frame ends inside the header." }];
+const DROPS: &[Reason] = &[Reason {
+    name: "bad_header",
+    help: "The IPv4 header length is below 20 bytes, or the frame ends inside the header.",
+}];
 
 /// The function. It has nothing to remember.
 pub struct IpChecksum;
@@ -39,7 +42,8 @@ impl Declare for IpChecksum {
 #[inline]
 fn recompute(packet: &mut Packet) -> bool {
     let (Network::Ipv4, start) = packet.network() else { return true };
-    let Some((header, rest)) = packet.data_mut().get_mut(start..).and_then(|bytes| Ipv4::mut_from_prefix(bytes).ok()) else {
+    let Some((header, rest)) = packet.data_mut().get_mut(start..).and_then(|bytes| Ipv4::mut_from_prefix(bytes).ok())
+    else {
         return false;
     };
     let options = header.header_len().and_then(|length| rest.get(..length - size_of::<Ipv4>()));
@@ -74,7 +78,11 @@ mod tests {
     #[test]
     fn frames_without_an_ipv4_header_pass_as_they_are() {
         let mut v6 = Vec::new();
-        PacketBuilder::ethernet2([2; 6], [4; 6]).ipv6([1; 16], [2; 16], 64).udp(1, 2).write(&mut v6, b"abc").expect("memory");
+        PacketBuilder::ethernet2([2; 6], [4; 6])
+            .ipv6([1; 16], [2; 16], 64)
+            .udp(1, 2)
+            .write(&mut v6, b"abc")
+            .expect("memory");
         for frame in [v6, vec![0xff; 60], vec![1; 5], vec![]] {
             assert_eq!(rig().run(&frame), (Gate::FIRST, frame));
         }
@@ -90,7 +98,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_what_etherparse_computes(header in prop::collection::vec(any::<u8>(), 60), words in 5u8..=15, tags in 0usize..3) {
+        fn it_is_what_etherparse_computes(
+            header in prop::collection::vec(any::<u8>(), 60),
+            words in 5u8..=15,
+            tags in 0usize..3,
+        ) {
             let tag = [0x81, 0x00, 0x00, 0x07].repeat(tags);
             let mut frame = [&[2; 12], &tag[..], &[0x08, 0x00], &header].concat();
             let start = 14 + tag.len();

@@ -20,9 +20,15 @@ const TRUNCATED: Gate = Gate::drop(2);
 const NOT_IP: Gate = Gate::drop(3);
 const DROPS: &[Reason] = &[
     Reason { name: "bad_checksum", help: "The IPv4 header's checksum is wrong." },
-    Reason { name: "bad_header", help: "The version contradicts the EtherType, or a length is less than the header's own." },
+    Reason {
+        name: "bad_header",
+        help: "The version contradicts the EtherType, or a length is less than the header's own.",
+    },
     Reason { name: "truncated", help: "The frame ends before the header or the packet that the header announces." },
-    Reason { name: "not_ip", help: "The frame's EtherType, behind up to two VLAN tags, is neither that of IPv4 nor of IPv6." },
+    Reason {
+        name: "not_ip",
+        help: "The frame's EtherType, behind up to two VLAN tags, is neither that of IPv4 nor of IPv6.",
+    },
 ];
 
 /// The function. It has nothing to remember.
@@ -55,7 +61,8 @@ fn is_sound(packet: &mut Packet) -> bool {
     let Some(bytes) = packet.data().get(start..) else { return false };
     match network {
         Network::Ipv4 => Ipv4::is_valid(bytes),
-        Network::Ipv6 => Ipv6::ref_from_prefix(bytes).is_ok_and(|(header, rest)| usize::from(header.payload_length.get()) <= rest.len()),
+        Network::Ipv6 => Ipv6::ref_from_prefix(bytes)
+            .is_ok_and(|(header, rest)| usize::from(header.payload_length.get()) <= rest.len()),
         Network::Other => false,
     }
 }
@@ -127,7 +134,11 @@ mod tests {
 
     fn ipv6() -> Vec<u8> {
         let mut frame = Vec::new();
-        PacketBuilder::ethernet2([2; 6], [4; 6]).ipv6([1; 16], [2; 16], 64).udp(1, 2).write(&mut frame, b"payload!").expect("memory");
+        PacketBuilder::ethernet2([2; 6], [4; 6])
+            .ipv6([1; 16], [2; 16], 64)
+            .udp(1, 2)
+            .write(&mut frame, b"payload!")
+            .expect("memory");
         frame
     }
 
@@ -149,7 +160,14 @@ mod tests {
     #[test]
     fn sound_packets_pass_with_their_padding() {
         let mut rig = rig();
-        for frame in [ipv4(), ipv6(), tagged(&ipv4(), 1), tagged(&ipv6(), 2), [ipv4(), vec![0; 10]].concat(), [ipv6(), vec![9; 3]].concat()] {
+        for frame in [
+            ipv4(),
+            ipv6(),
+            tagged(&ipv4(), 1),
+            tagged(&ipv6(), 2),
+            [ipv4(), vec![0; 10]].concat(),
+            [ipv6(), vec![9; 3]].concat(),
+        ] {
             assert_eq!(rig.run(&frame), (Gate::FIRST, frame));
         }
         // Options: the header is six words, the last one of what was the UDP header.

@@ -28,7 +28,10 @@ pub struct Params {
 const UNKNOWN: Gate = Gate::drop(0);
 const TRUNCATED: Gate = Gate::drop(1);
 const DROPS: &[Reason] = &[
-    Reason { name: "unknown_address", help: "The destination address is not listed, and such frames are to be dropped." },
+    Reason {
+        name: "unknown_address",
+        help: "The destination address is not listed, and such frames are to be dropped.",
+    },
     Reason { name: "truncated", help: "The frame is shorter than an Ethernet header." },
 ];
 
@@ -108,7 +111,8 @@ impl Declare for MacTable {
         thousands. Multicast and broadcast addresses (the group bit set, IEEE 802) can be listed like any other, such \
         as 01:80:c2:00:00:0e of LLDP; those that are not go where `group` says: a frame leaves by one gate, it is not \
         copied to all. Nothing is learnt.";
-    const EXAMPLE: &'static str = r#"{ addresses: { "02:00:00:00:00:01": 0, "02:00:00:00:00:02": 1 }, gates: 3, miss: drop, group: 2 }"#;
+    const EXAMPLE: &'static str =
+        r#"{ addresses: { "02:00:00:00:00:01": 0, "02:00:00:00:00:02": 1 }, gates: 3, miss: drop, group: 2 }"#;
     const DROPS: &'static [Reason] = DROPS;
     const STATE: StateKind = StateKind::SharedReadOnly;
 
@@ -170,7 +174,8 @@ mod tests {
     }
 
     fn table(more: &serde_json::Value) -> Rig {
-        let mut params = json!({ "addresses": { "02:00:00:00:00:01": 0, "02-00-00-00-00-0A": 1, "01:80:c2:00:00:0e": 2 }, "gates": 4 });
+        let addresses = json!({ "02:00:00:00:00:01": 0, "02-00-00-00-00-0A": 1, "01:80:c2:00:00:0e": 2 });
+        let mut params = json!({ "addresses": addresses, "gates": 4 });
         params.as_object_mut().expect("a map").extend(more.as_object().expect("a map").clone());
         Rig::of::<MacTable>(&params).expect("parameters")
     }
@@ -201,7 +206,8 @@ mod tests {
 
     #[test]
     fn all_faults_are_named() {
-        let params = json!({ "addresses": { "02:00": 0, "02:00:00:00:00:0a": 1, "02-00-00-00-00-0A": 1, "02:00:00:00:00:03": 9 }, "gates": 2 });
+        let addresses = json!({ "02:00": 0, "02:00:00:00:00:0a": 1, "02-00-00-00-00-0A": 1, "02:00:00:00:00:03": 9 });
+        let params = json!({ "addresses": addresses, "gates": 2 });
         let error = Rig::of::<MacTable>(&params).err().expect("refused");
         let paths: Vec<_> = error.faults.iter().map(|fault| fault.path.as_str()).collect();
         assert_eq!(paths, ["addresses.02:00", "addresses.02:00:00:00:00:03", "addresses.02:00:00:00:00:0a"]);
@@ -220,7 +226,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_table_is_a_map(entries in prop::collection::vec((0u64..1 << 48, 0u16..16_384), 0..300), others in prop::collection::vec(0u64..1 << 48, 50)) {
+        fn the_table_is_a_map(
+            entries in prop::collection::vec((0u64..1 << 48, 0u16..16_384), 0..300),
+            others in prop::collection::vec(0u64..1 << 48, 50),
+        ) {
             let mut table = Table::new(entries.len());
             let mut map = HashMap::new();
             for (address, gate) in entries {

@@ -38,7 +38,10 @@ impl<'de> Deserialize<'de> for Miss {
         match (value.as_str(), number) {
             (Some("drop"), _) => Ok(Self::Drop),
             (_, Some(number)) => Ok(Self::Gate(number as u16)),
-            _ => Err(de::Error::custom(format!("{value} is neither 'drop' nor the number of a gate (0 to {})", MAX_GATES - 1))),
+            _ => Err(de::Error::custom(format!(
+                "{value} is neither 'drop' nor the number of a gate (0 to {})",
+                MAX_GATES - 1
+            ))),
         }
     }
 }

@@ -76,12 +76,18 @@ mod tests {
 
     #[test]
     fn gates_are_drawn_by_weight() {
-        for (params, shares) in [(json!({ "gates": 4 }), [2_000; 4]), (json!({ "gates": 4, "weights": [5, 0, 2, 1] }), [5_000, 0, 2_000, 1_000])] {
+        for (params, shares) in [
+            (json!({ "gates": 4 }), [2_000; 4]),
+            (json!({ "gates": 4, "weights": [5, 0, 2, 1] }), [5_000, 0, 2_000, 1_000]),
+        ] {
             let drawn = draw(1, &params);
             for (gate, share) in shares.into_iter().enumerate() {
                 let count = drawn.iter().filter(|drawn| **drawn == gate).count();
                 // The largest standard deviation is 43.
-                assert!(count.abs_diff(share) < 260 && (count == 0) == (share == 0), "gate {gate}: {count} for {share}");
+                assert!(
+                    count.abs_diff(share) < 260 && (count == 0) == (share == 0),
+                    "gate {gate}: {count} for {share}"
+                );
             }
         }
     }

@@ -51,7 +51,10 @@ enum Unmatched {
 }
 
 const UNMATCHED: Gate = Gate::drop(0);
-const DROPS: &[Reason] = &[Reason { name: "unmatched", help: "No mapping is for the packet's address, and such packets are to be dropped." }];
+const DROPS: &[Reason] = &[Reason {
+    name: "unmatched",
+    help: "No mapping is for the packet's address, and such packets are to be dropped.",
+}];
 
 /// The function.
 pub struct StaticNat {
@@ -111,7 +114,8 @@ impl StaticNat {
         let Some((protocol, address)) = self.look(packet) else { return Gate::FIRST };
         let gate = match address {
             // It is IPv4, so that the rewriting applies.
-            Some(address) => rewrite_ipv4_address(packet, self.direction == Direction::In, address).map_or(self.unmatched, |()| Gate::FIRST),
+            Some(address) => rewrite_ipv4_address(packet, self.direction == Direction::In, address)
+                .map_or(self.unmatched, |()| Gate::FIRST),
             None => self.unmatched,
         };
         if protocol == ICMP {
@@ -139,7 +143,10 @@ impl Function for StaticNat {
             return None;
         }
         let Some(address) = address else { return Some(Effect::to(self.unmatched)) };
-        Some(Effect { edits: vec![Edit::Ipv4Address { destination: self.direction == Direction::In, address }], gate: Gate::FIRST })
+        Some(Effect {
+            edits: vec![Edit::Ipv4Address { destination: self.direction == Direction::In, address }],
+            gate: Gate::FIRST,
+        })
     }
 }
 

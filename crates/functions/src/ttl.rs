@@ -148,7 +148,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_checksum_is_that_of_a_full_recomputation(ttl in 2u8.., source: [u8; 4], payload in prop::collection::vec(any::<u8>(), 0..40)) {
+        fn the_checksum_is_that_of_a_full_recomputation(
+            ttl in 2u8..,
+            source: [u8; 4],
+            payload in prop::collection::vec(any::<u8>(), 0..40),
+        ) {
             let (gate, after) = rig().run(&ipv4(ttl, source, &payload));
             prop_assert_eq!(gate, Gate::FIRST);
             prop_assert_eq!(&after, &ipv4(ttl - 1, source, &payload));

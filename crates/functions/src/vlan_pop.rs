@@ -115,7 +115,11 @@ mod tests {
 
     #[test]
     fn frames_without_a_tag_pass_or_are_dropped() {
-        for (params, gate) in [(json!({}), Gate::FIRST), (json!({ "untagged": "pass" }), Gate::FIRST), (json!({ "untagged": "drop" }), UNTAGGED)] {
+        for (params, gate) in [
+            (json!({}), Gate::FIRST),
+            (json!({ "untagged": "pass" }), Gate::FIRST),
+            (json!({ "untagged": "drop" }), UNTAGGED),
+        ] {
             let mut rig = Rig::of::<VlanPop>(&params).expect("parameters");
             assert_eq!(rig.run(&frame(&[])), (gate, frame(&[])));
             assert_eq!(rig.run(&frame(&[])[..14]), (gate, frame(&[])[..14].to_vec()));

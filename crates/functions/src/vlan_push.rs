@@ -40,7 +40,8 @@ impl<'de> Deserialize<'de> for Tpid {
         let value = Value::deserialize(deserializer)?;
         let read = value.as_u64().map(u128::from).or_else(|| number(value.as_str()?));
         let tpid = read.and_then(|read| u16::try_from(read).ok()).filter(|tpid| EtherType::is_vlan(*tpid));
-        tpid.map(Self).ok_or_else(|| de::Error::custom(format!("{value} is no tag's type: allowed are 0x8100 and 0x88a8")))
+        tpid.map(Self)
+            .ok_or_else(|| de::Error::custom(format!("{value} is no tag's type: allowed are 0x8100 and 0x88a8")))
     }
 }
 
@@ -124,6 +125,7 @@ register!(VlanPush);
 mod tests {
     use etherparse::{LinkExtSlice, PacketBuilder, SlicedPacket};
     use forebay_graph::Rig;
+    use forebay_packet::Network;
     use proptest::prelude::*;
     use serde_json::json;
 
@@ -139,13 +141,17 @@ mod tests {
 
     #[test]
     fn the_tag_stands_behind_the_addresses() {
-        let mut rig = Rig::of::<VlanPush>(&json!({ "id": 0x123, "priority": 5, "tpid": "0x88a8" })).expect("parameters");
+        let mut rig =
+            Rig::of::<VlanPush>(&json!({ "id": 0x123, "priority": 5, "tpid": "0x88a8" })).expect("parameters");
         let (gate, after) = rig.run(&ipv4());
         assert_eq!(gate, Gate::FIRST);
         assert_eq!(after, [&ipv4()[..12], &[0x88, 0xa8, 0xa1, 0x23], &ipv4()[12..]].concat());
         let parsed = SlicedPacket::from_ethernet(&after).expect("well-formed");
         let [LinkExtSlice::Vlan(tag)] = parsed.link_exts.as_slice() else { panic!("one tag") };
-        assert_eq!((tag.vlan_identifier().value(), tag.priority_code_point().value(), tag.drop_eligible_indicator()), (0x123, 5, false));
+        assert_eq!(
+            (tag.vlan_identifier().value(), tag.priority_code_point().value(), tag.drop_eligible_indicator()),
+            (0x123, 5, false)
+        );
     }
 
     #[test]
@@ -177,7 +183,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn pushed_and_popped_is_the_same_and_layers_are_always_right(tail in prop::collection::vec(any::<u8>(), 2..80), tags in 0usize..4, v4: bool) {
+        fn pushed_and_popped_is_the_same_and_layers_are_always_right(
+            tail in prop::collection::vec(any::<u8>(), 2..80),
+            tags in 0usize..4,
+            v4: bool,
+        ) {
             let tail = if v4 { ipv4()[12..].to_vec() } else { tail };
             let frame = [&[2; 12], &[0x81, 0x00, 0x00, 0x07].repeat(tags)[..], &tail].concat();
             let mut push = Rig::of::<VlanPush>(&json!({ "id": 9 })).expect("parameters");
@@ -189,7 +199,7 @@ mod tests {
                 packet.forget_layers();
                 // Where there is no network layer its place means nothing.
                 let anew = (packet.network(), packet.transport());
-                (known.0.0, known.1) == (anew.0.0, anew.1) && (known.0.0 == forebay_packet::Network::Other || known == anew)
+                (known.0.0, known.1) == (anew.0.0, anew.1) && (known.0.0 == Network::Other || known == anew)
             };
             prop_assert!(look(&mut batch[0]));
             prop_assert_eq!(push.process(&mut batch), [Some(Gate::FIRST)]);

@@ -80,7 +80,15 @@ mod tests {
     fn tags_go_by_their_identifier_and_the_rest_to_other() {
         let mut rig = Rig::of::<VlanSplit>(&json!({ "ids": [100, 4094] })).expect("parameters");
         assert_eq!(rig.declared.gates, ["100", "4094", "other"]);
-        let cases = [(0x8100, 100, 0), (0x88a8, 4094, 1), (0x8100, 0xe064, 0), (0x8100, 101, 2), (0x8100, 0, 2), (0x8100, 4095, 2), (0x9100, 100, 2)];
+        let cases = [
+            (0x8100, 100, 0),
+            (0x88a8, 4094, 1),
+            (0x8100, 0xe064, 0),
+            (0x8100, 101, 2),
+            (0x8100, 0, 2),
+            (0x8100, 4095, 2),
+            (0x9100, 100, 2),
+        ];
         for (tpid, control, gate) in cases {
             let frame = frame(tpid, control);
             assert_eq!(rig.run(&frame), (Gate::out(gate), frame), "{tpid:#x} {control:#x}");
@@ -91,9 +99,10 @@ mod tests {
 
     #[test]
     fn what_is_no_identifier_is_named() {
-        for (ids, message) in
-            [(json!([7, 4095]), "ids[1]: 4095 is no VLAN identifier: allowed are 0 to 4094"), (json!([7, 8, 7]), "ids[2]: VLAN 7 is listed before")]
-        {
+        for (ids, message) in [
+            (json!([7, 4095]), "ids[1]: 4095 is no VLAN identifier: allowed are 0 to 4094"),
+            (json!([7, 8, 7]), "ids[2]: VLAN 7 is listed before"),
+        ] {
             let error = Rig::of::<VlanSplit>(&json!({ "ids": ids })).err().expect("refused");
             assert_eq!(error.to_string(), message);
         }
@@ -101,7 +110,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_tag_goes_where_a_scan_of_the_list_says(ids in prop::collection::btree_set(0u16..4_095, 0..300), control: u16, pick: prop::sample::Index) {
+        fn every_tag_goes_where_a_scan_of_the_list_says(
+            ids in prop::collection::btree_set(0u16..4_095, 0..300),
+            control: u16,
+            pick: prop::sample::Index,
+        ) {
             let ids: Vec<u16> = ids.into_iter().collect();
             let mut rig = Rig::of::<VlanSplit>(&json!({ "ids": ids })).expect("parameters");
             let listed = ids.get(pick.index(ids.len().max(1))).copied().unwrap_or(control);

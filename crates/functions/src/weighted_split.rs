@@ -36,7 +36,8 @@ impl Places {
         if !(1..=Self::MOST).contains(&sum) {
             return Err(SetupError::at("weights", format!("they sum up to {sum}: allowed are 1 to {}", Self::MOST)));
         }
-        let places = weights.iter().enumerate().flat_map(|(gate, weight)| (0..*weight).map(move |_| Gate::out(gate as u16)));
+        let places =
+            weights.iter().enumerate().flat_map(|(gate, weight)| (0..*weight).map(move |_| Gate::out(gate as u16)));
         Ok(Self { gates: places.collect() })
     }
 
@@ -108,12 +109,17 @@ mod tests {
         }
         assert_eq!(seen[1], 0);
         // Standard deviations: 30, 49 and 46.
-        assert!(seen[0].abs_diff(1_000) < 180 && seen[2].abs_diff(6_000) < 300 && seen[3].abs_diff(3_000) < 280, "{seen:?}");
+        assert!(
+            seen[0].abs_diff(1_000) < 180 && seen[2].abs_diff(6_000) < 300 && seen[3].abs_diff(3_000) < 280,
+            "{seen:?}"
+        );
     }
 
     #[test]
     fn weights_that_share_nothing_out_are_refused() {
-        for (weights, told) in [(json!([0, 0]), "sum up to 0"), (json!([65_536, 1]), "sum up to 65537"), (json!([]), "0 gates")] {
+        for (weights, told) in
+            [(json!([0, 0]), "sum up to 0"), (json!([65_536, 1]), "sum up to 65537"), (json!([]), "0 gates")]
+        {
             let error = Rig::of::<WeightedSplit>(&json!({ "weights": weights })).err().expect("refused").to_string();
             assert!(error.contains(told), "{error}");
         }

@@ -131,7 +131,9 @@ impl Field {
             None => ones(length),
             Some(mask) => {
                 let read = read_number(mask).filter(|read| (1..=ones(length)).contains(read));
-                read.ok_or_else(|| format!("{mask} is no mask of {length} bytes: allowed are numbers from 1 to {:#x}", ones(length)))?
+                read.ok_or_else(|| {
+                    format!("{mask} is no mask of {length} bytes: allowed are numbers from 1 to {:#x}", ones(length))
+                })?
             }
         };
         let name = format!("raw {offset}+{length}");
@@ -148,16 +150,26 @@ impl Field {
             Kind::Number => (read_number(value), "a number, such as 80 or 0x50"),
             Kind::Mac => {
                 let read = text.and_then(|text| text.parse::<MacAddress>().ok());
-                (read.map(|address| address.0.iter().fold(0, |all, byte| all << 8 | u128::from(*byte))), "an address such as 02:00:00:00:00:01")
+                (
+                    read.map(|address| address.0.iter().fold(0, |all, byte| all << 8 | u128::from(*byte))),
+                    "an address such as 02:00:00:00:00:01",
+                )
             }
-            Kind::Ipv4 => {
-                (text.and_then(|text| text.parse::<Ipv4Addr>().ok()).map(|address| address.to_bits().into()), "an address such as 192.0.2.1")
-            }
-            Kind::Ipv6 => (text.and_then(|text| text.parse::<Ipv6Addr>().ok()).map(Ipv6Addr::to_bits), "an address such as 2001:db8::1"),
+            Kind::Ipv4 => (
+                text.and_then(|text| text.parse::<Ipv4Addr>().ok()).map(|address| address.to_bits().into()),
+                "an address such as 192.0.2.1",
+            ),
+            Kind::Ipv6 => (
+                text.and_then(|text| text.parse::<Ipv6Addr>().ok()).map(Ipv6Addr::to_bits),
+                "an address such as 2001:db8::1",
+            ),
         };
         let read = read.ok_or_else(|| format!("{value} is no value of {}: allowed is {example}", self.name))?;
         if read & !self.mask != 0 {
-            return Err(format!("{value} can never be the value of {}: it has bits outside {:#x}", self.name, self.mask));
+            return Err(format!(
+                "{value} can never be the value of {}: it has bits outside {:#x}",
+                self.name, self.mask
+            ));
         }
         Ok(read)
     }
@@ -204,12 +216,20 @@ impl JsonSchema for Field {
             "properties": {
                 "offset": { "type": "integer", "minimum": 0, "maximum": 65_535 },
                 "length": { "type": "integer", "minimum": 1, "maximum": 16 },
-                "mask": { "anyOf": [{ "type": "integer", "minimum": 1 }, { "type": "string", "pattern": "^(0x[0-9a-fA-F]+|[0-9]+)$" }] },
+                "mask": { "anyOf": [
+                    { "type": "integer", "minimum": 1 },
+                    { "type": "string", "pattern": "^(0x[0-9a-fA-F]+|[0-9]+)$" },
+                ] },
             },
             "required": ["offset", "length"],
             "additionalProperties": false,
         });
-        let wrapped = json_schema!({ "type": "object", "properties": { "raw": raw }, "required": ["raw"], "additionalProperties": false });
+        let wrapped = json_schema!({
+            "type": "object",
+            "properties": { "raw": raw },
+            "required": ["raw"],
+            "additionalProperties": false,
+        });
         json_schema!({ "anyOf": [{ "enum": names }, wrapped] })
     }
 }

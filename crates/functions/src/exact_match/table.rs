@@ -18,7 +18,12 @@ impl Table {
     /// A table for `entries` keys of `words` words.
     pub(super) fn new(entries: usize, words: usize) -> Self {
         let places = (entries * 2).next_power_of_two().max(2);
-        Self { words, shift: 64 - places.trailing_zeros(), keys: vec![0; places * words].into(), gates: vec![None; places].into() }
+        Self {
+            words,
+            shift: 64 - places.trailing_zeros(),
+            keys: vec![0; places * words].into(),
+            gates: vec![None; places].into(),
+        }
     }
 
     /// The place where a key is, or the empty one where it would be.
@@ -65,7 +70,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_a_map(words in 1usize..=MOST_WORDS, entries in prop::collection::vec((prop::array::uniform8(0u64..4), 0u16..99), 0..200)) {
+        fn it_is_a_map(
+            words in 1usize..=MOST_WORDS,
+            entries in prop::collection::vec((prop::array::uniform8(0u64..4), 0u16..99), 0..200),
+        ) {
             let mut table = Table::new(entries.len(), words);
             let mut map = HashMap::new();
             for (key, gate) in &entries {

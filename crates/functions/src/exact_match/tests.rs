@@ -81,10 +81,18 @@ fn named_fields_are_where_they_should_be() {
     assert!(matches(json!(["vlan.id", "vlan.priority", "vlan.type"]), json!([0x123, 5, 0x0800]), &tagged(&v4, 0xa123)));
     assert!(matches(json!(["ipv6.dst", "ether.type", "tcp.dport"]), json!([all_eights, 0x86dd, 443]), &v6));
     let mut icmp = Vec::new();
-    PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4([1; 4], [2; 4], 9).icmpv4_echo_request(1, 2).write(&mut icmp, b"").expect("memory");
+    PacketBuilder::ethernet2([2; 6], [4; 6])
+        .ipv4([1; 4], [2; 4], 9)
+        .icmpv4_echo_request(1, 2)
+        .write(&mut icmp, b"")
+        .expect("memory");
     assert!(matches(json!(["icmp.type", "icmp.code"]), json!([8, 0]), &icmp));
     let mut icmp = Vec::new();
-    PacketBuilder::ethernet2([2; 6], [4; 6]).ipv6([1; 16], [2; 16], 9).icmpv6_echo_reply(1, 2).write(&mut icmp, b"").expect("memory");
+    PacketBuilder::ethernet2([2; 6], [4; 6])
+        .ipv6([1; 16], [2; 16], 9)
+        .icmpv6_echo_reply(1, 2)
+        .write(&mut icmp, b"")
+        .expect("memory");
     assert!(matches(json!(["icmpv6.type", "icmpv6.code"]), json!([129, 0]), &icmp));
 }
 
@@ -110,10 +118,15 @@ fn other_values_and_missing_fields_are_misses() {
 #[test]
 fn raw_bytes_are_masked() {
     let frame: Vec<u8> = (0..64).collect();
-    let raw = |offset: u32, length: u32, mask: &str| json!([{ "raw": { "offset": offset, "length": length, "mask": mask } }]);
+    let raw =
+        |offset: u32, length: u32, mask: &str| json!([{ "raw": { "offset": offset, "length": length, "mask": mask } }]);
     assert!(matches(raw(10, 2, "0x0fff"), json!([0x0a0b]), &frame));
     assert!(matches(raw(10, 2, "0x00f0"), json!([0]), &frame));
-    assert!(matches(raw(16, 16, "0xff00000000000000000000000000000f"), json!(["0x1000000000000000000000000000000f"]), &frame));
+    assert!(matches(
+        raw(16, 16, "0xff00000000000000000000000000000f"),
+        json!(["0x1000000000000000000000000000000f"]),
+        &frame
+    ));
     assert!(matches(json!([{ "raw": { "offset": 61, "length": 3 } }]), json!([0x3d_3e_3f]), &frame), "up to the end");
     assert!(!matches(json!([{ "raw": { "offset": 62, "length": 3 } }]), json!([0x3e_3f_00]), &frame), "beyond the end");
     assert!(!matches(json!([{ "raw": { "offset": 65_535, "length": 16 } }]), json!([0]), &frame));
@@ -121,7 +134,8 @@ fn raw_bytes_are_masked() {
 
 #[test]
 fn faults_are_named() {
-    let rule = |values: Value, gate: u32| json!({ "fields": ["ipv4.dst", "vlan.id"], "rules": [{ "values": values, "gate": gate }] });
+    let one = |fields: Value, rule: Value| json!({ "fields": fields, "rules": [rule] });
+    let rule = |values, gate: u32| one(json!(["ipv4.dst", "vlan.id"]), json!({ "values": values, "gate": gate }));
     let fields = |fields: Value| refusal(json!({ "fields": fields, "rules": [] }));
     for (error, told) in [
         (fields(json!(["ipv4.dest"])), "fields[0]: 'ipv4.dest' is no field: allowed are ether.dst,"),
@@ -132,12 +146,24 @@ fn faults_are_named() {
         (fields(json!([{ "raw": { "offset": 1, "length": 1, "mask": 0 } }])), "0 is no mask of 1 bytes"),
         (fields(json!([{ "raw": { "offset": 1, "length": 1, "base": 1 } }])), "unknown field `base`"),
         (refusal(rule(json!(["10.0.0.1"]), 0)), "rules[0].values: 1 values for 2 fields"),
-        (refusal(rule(json!(["10.0.0", 1]), 0)), "rules[0].values[0]: \"10.0.0\" is no value of ipv4.dst: allowed is an address such as 192.0.2.1"),
-        (refusal(rule(json!(["10.0.0.1", 4096]), 0)), "rules[0].values[1]: 4096 can never be the value of vlan.id: it has bits outside 0xfff"),
-        (refusal(rule(json!(["10.0.0.1", -1]), 0)), "rules[0].values[1]: -1 is no value of vlan.id: allowed is a number"),
+        (
+            refusal(rule(json!(["10.0.0", 1]), 0)),
+            "rules[0].values[0]: \"10.0.0\" is no value of ipv4.dst: allowed is an address such as 192.0.2.1",
+        ),
+        (
+            refusal(rule(json!(["10.0.0.1", 4096]), 0)),
+            "rules[0].values[1]: 4096 can never be the value of vlan.id: it has bits outside 0xfff",
+        ),
+        (
+            refusal(rule(json!(["10.0.0.1", -1]), 0)),
+            "rules[0].values[1]: -1 is no value of vlan.id: allowed is a number",
+        ),
         (refusal(rule(json!(["10.0.0.1", 1]), 16_384)), "16384"),
         (
-            refusal(json!({ "fields": ["tcp.dport"], "rules": [{ "values": [80], "gate": 0 }, { "values": ["0x50"], "gate": 1 }] })),
+            refusal(json!({
+                "fields": ["tcp.dport"],
+                "rules": [{ "values": [80], "gate": 0 }, { "values": ["0x50"], "gate": 1 }],
+            })),
             "rules[1]: a rule before it has the same values",
         ),
     ] {
@@ -157,16 +183,24 @@ fn gates_are_as_many_as_are_named_and_a_miss_is_dropped_by_default() {
 proptest! {
     #[test]
     fn it_agrees_with_etherparse_and_a_scan(
-        rules in prop::collection::btree_map((0u8..4, 0u16..8), 0u16..5, 0..24), host in 0u8..4, port in 0u16..8, tag: bool,
+        rules in prop::collection::btree_map((0u8..4, 0u16..8), 0u16..5, 0..24),
+        host in 0u8..4,
+        port in 0u16..8,
+        tag: bool,
     ) {
-        let listed: Vec<_> = rules.iter().map(|((host, port), gate)| json!({ "values": [format!("10.0.0.{host}"), port], "gate": gate })).collect();
-        let mut rig = Rig::of::<ExactMatch>(&json!({ "fields": ["ipv4.dst", "udp.dport"], "rules": listed, "miss": 5 })).expect("parameters");
+        let rule = |((host, port), gate): (&(u8, u16), &u16)| {
+            json!({ "values": [format!("10.0.0.{host}"), port], "gate": gate })
+        };
+        let listed: Vec<_> = rules.iter().map(rule).collect();
+        let params = json!({ "fields": ["ipv4.dst", "udp.dport"], "rules": listed, "miss": 5 });
+        let mut rig = Rig::of::<ExactMatch>(&params).expect("parameters");
         let mut frame = udp4([10, 0, 0, host], port);
         if tag {
             frame = tagged(&frame, 7);
         }
         let parsed = SlicedPacket::from_ethernet(&frame).expect("well-formed");
-        let (Some(NetSlice::Ipv4(network)), Some(TransportSlice::Udp(transport))) = (parsed.net, parsed.transport) else { panic!("UDP over IPv4") };
+        let (Some(NetSlice::Ipv4(network)), Some(TransportSlice::Udp(transport))) = (parsed.net, parsed.transport)
+        else { panic!("UDP over IPv4") };
         let key = (network.header().destination_addr().octets()[3], transport.destination_port());
         prop_assert_eq!(rig.run(&frame).0, Gate::out(rules.get(&key).copied().unwrap_or(5)));
     }

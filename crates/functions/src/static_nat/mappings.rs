@@ -34,12 +34,17 @@ impl TryFrom<String> for Prefix {
         let digits = !length.is_empty() && length.bytes().all(|digit| digit.is_ascii_digit());
         let length = length.parse::<u32>().ok().filter(|length| digits && *length <= 32);
         let (Ok(address), Some(length)) = (address.parse::<Ipv4Addr>(), length) else {
-            return Err(format!("'{text}' is no IPv4 prefix: write an address and a length from 0 to 32, such as 10.0.0.0/24"));
+            return Err(format!(
+                "'{text}' is no IPv4 prefix: write an address and a length from 0 to 32, such as 10.0.0.0/24"
+            ));
         };
         let mask = u32::MAX.checked_shl(32 - length).unwrap_or(0);
         let start = address.to_bits();
         if start & !mask != 0 {
-            return Err(format!("'{text}' has bits beyond its length: the prefix is {}/{length}", Ipv4Addr::from_bits(start & mask)));
+            return Err(format!(
+                "'{text}' has bits beyond its length: the prefix is {}/{length}",
+                Ipv4Addr::from_bits(start & mask)
+            ));
         }
         Ok(Self { start, mask })
     }
@@ -70,7 +75,9 @@ impl Side {
         let mut entries: Vec<_> = pairs.map(|(from, to)| (from, to.start)).collect();
         entries.sort_unstable_by_key(|(from, _)| from.start);
         match entries.windows(2).find(|pair| pair[0].0.last() >= pair[1].0.start) {
-            Some(pair) => Err(SetupError::at("mappings", format!("the {name} prefixes {} and {} overlap", pair[0].0, pair[1].0))),
+            Some(pair) => {
+                Err(SetupError::at("mappings", format!("the {name} prefixes {} and {} overlap", pair[0].0, pair[1].0)))
+            }
             None => Ok(Self(entries)),
         }
     }
@@ -95,7 +102,8 @@ impl StaticMappings {
     pub(super) fn of(mappings: &[Mapping]) -> Result<Self, SetupError> {
         for (index, Mapping { inside, outside }) in mappings.iter().enumerate() {
             if inside.mask != outside.mask {
-                let message = format!("{inside} and {outside} are of different lengths: allowed are prefixes of one length");
+                let message =
+                    format!("{inside} and {outside} are of different lengths: allowed are prefixes of one length");
                 return Err(SetupError::at(format!("mappings[{index}]"), message));
             }
         }
@@ -134,7 +142,8 @@ mod tests {
     use super::*;
 
     fn mappings(pairs: &[(&str, &str)]) -> Result<StaticMappings, String> {
-        let list: Vec<_> = pairs.iter().map(|(inside, outside)| json!({ "inside": inside, "outside": outside })).collect();
+        let list: Vec<_> =
+            pairs.iter().map(|(inside, outside)| json!({ "inside": inside, "outside": outside })).collect();
         let list: Vec<Mapping> = serde_json::from_value(json!(list)).map_err(|error| error.to_string())?;
         StaticMappings::of(&list).map_err(|error| error.to_string())
     }
@@ -145,10 +154,22 @@ mod tests {
             (vec![("10.0.0.0/33", "192.0.2.0/24")], "'10.0.0.0/33' is no IPv4 prefix"),
             (vec![("10.0.0.0/+8", "192.0.2.0/24")], "'10.0.0.0/+8' is no IPv4 prefix"),
             (vec![("10.0.0/24", "192.0.2.0/24")], "'10.0.0/24' is no IPv4 prefix"),
-            (vec![("10.0.0.1/24", "192.0.2.0/24")], "'10.0.0.1/24' has bits beyond its length: the prefix is 10.0.0.0/24"),
-            (vec![("10.0.0.0/24", "192.0.2.0/25")], "mappings[0]: 10.0.0.0/24 and 192.0.2.0/25 are of different lengths"),
-            (vec![("10.0.0.0/24", "1.0.0.0/24"), ("10.0.0.9", "2.0.0.1")], "the inside prefixes 10.0.0.0/24 and 10.0.0.9/32 overlap"),
-            (vec![("10.0.0.0/24", "1.0.0.0/24"), ("11.0.0.0/24", "1.0.0.0/24")], "the outside prefixes 1.0.0.0/24 and 1.0.0.0/24 overlap"),
+            (
+                vec![("10.0.0.1/24", "192.0.2.0/24")],
+                "'10.0.0.1/24' has bits beyond its length: the prefix is 10.0.0.0/24",
+            ),
+            (
+                vec![("10.0.0.0/24", "192.0.2.0/25")],
+                "mappings[0]: 10.0.0.0/24 and 192.0.2.0/25 are of different lengths",
+            ),
+            (
+                vec![("10.0.0.0/24", "1.0.0.0/24"), ("10.0.0.9", "2.0.0.1")],
+                "the inside prefixes 10.0.0.0/24 and 10.0.0.9/32 overlap",
+            ),
+            (
+                vec![("10.0.0.0/24", "1.0.0.0/24"), ("11.0.0.0/24", "1.0.0.0/24")],
+                "the outside prefixes 1.0.0.0/24 and 1.0.0.0/24 overlap",
+            ),
         ] {
             let error = mappings(&pairs).expect_err(told);
             assert!(error.contains(told), "{error}");
@@ -165,12 +186,18 @@ mod tests {
     proptest! {
         #[test]
         fn it_agrees_with_a_scan_and_the_other_side_undoes_it(
-            blocks in prop::collection::btree_map(0u32..64, (0u32..64, 24u32..=32), 0..20), address in 0x0a00_0000u32..0x0a00_4100,
+            blocks in prop::collection::btree_map(0u32..64, (0u32..64, 24u32..=32), 0..20),
+            address in 0x0a00_0000u32..0x0a00_4100,
         ) {
             let mut taken = std::collections::BTreeSet::new();
             let blocks: Vec<_> = blocks.into_iter().filter(|(_, (outside, _))| taken.insert(*outside)).collect();
-            let prefix = |base: u32, block: u32, length: u32| format!("{}/{length}", Ipv4Addr::from_bits(base + block * 256));
-            let pairs: Vec<_> = blocks.iter().map(|(inside, (outside, length))| (prefix(0x0a00_0000, *inside, *length), prefix(0xc000_0000, *outside, *length))).collect();
+            let prefix = |base: u32, block: u32, length: u32| {
+                format!("{}/{length}", Ipv4Addr::from_bits(base + block * 256))
+            };
+            let pair = |(inside, (outside, length)): &(u32, (u32, u32))| {
+                (prefix(0x0a00_0000, *inside, *length), prefix(0xc000_0000, *outside, *length))
+            };
+            let pairs: Vec<_> = blocks.iter().map(pair).collect();
             let pairs: Vec<_> = pairs.iter().map(|(inside, outside)| (inside.as_str(), outside.as_str())).collect();
             let both = mappings(&pairs).expect("blocks do not overlap");
             let scan = blocks.iter().find_map(|(inside, (outside, length))| {

@@ -16,14 +16,17 @@ const HEADER: usize = 8;
 /// address (RFC 3022 section 4.3). Anything but a whole quoted header in an ICMP error stays as it is.
 pub(super) fn translate(packet: &mut Packet, destination: bool, translate: impl Fn(u32) -> Option<u32>) {
     let Some((ICMP, start)) = packet.transport() else { return };
-    let Some((header, quoted)) = packet.data_mut().get_mut(start..).and_then(|message| message.split_first_chunk_mut::<HEADER>()) else {
+    let Some((header, quoted)) =
+        packet.data_mut().get_mut(start..).and_then(|message| message.split_first_chunk_mut::<HEADER>())
+    else {
         return;
     };
     if !ERRORS.contains(&header[0]) {
         return;
     }
     let Ok((ip, rest)) = Ipv4::mut_from_prefix(quoted) else { return };
-    let Some(options) = ip.header_len().filter(|_| ip.version_ihl >> 4 == 4).map(|length| length - size_of::<Ipv4>()) else {
+    let Some(options) = ip.header_len().filter(|_| ip.version_ihl >> 4 == 4).map(|length| length - size_of::<Ipv4>())
+    else {
         return;
     };
     let field = if destination { &mut ip.destination } else { &mut ip.source };

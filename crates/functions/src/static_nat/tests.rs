@@ -11,7 +11,10 @@ const OUTSIDE: [u8; 4] = [192, 0, 2, 77];
 const PEER: [u8; 4] = [198, 51, 100, 9];
 
 fn nat(direction: &str) -> Rig {
-    let mappings = json!([{ "inside": "10.0.0.0/24", "outside": "192.0.2.0/24" }, { "inside": "10.9.0.1", "outside": "203.0.113.1" }]);
+    let mappings = json!([
+        { "inside": "10.0.0.0/24", "outside": "192.0.2.0/24" },
+        { "inside": "10.9.0.1", "outside": "203.0.113.1" },
+    ]);
     Rig::of::<StaticNat>(&json!({ "direction": direction, "mappings": mappings })).expect("parameters")
 }
 
@@ -23,13 +26,21 @@ fn udp(from: [u8; 4], to: [u8; 4], payload: &[u8]) -> Vec<u8> {
 
 fn tcp(from: [u8; 4], to: [u8; 4], payload: &[u8]) -> Vec<u8> {
     let mut frame = Vec::new();
-    PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4(from, to, 64).tcp(1, 2, 3, 4).write(&mut frame, payload).expect("memory");
+    PacketBuilder::ethernet2([2; 6], [4; 6])
+        .ipv4(from, to, 64)
+        .tcp(1, 2, 3, 4)
+        .write(&mut frame, payload)
+        .expect("memory");
     frame
 }
 
 fn ipv6() -> Vec<u8> {
     let mut frame = Vec::new();
-    PacketBuilder::ethernet2([2; 6], [4; 6]).ipv6([10; 16], [2; 16], 64).udp(1, 2).write(&mut frame, b"abc").expect("memory");
+    PacketBuilder::ethernet2([2; 6], [4; 6])
+        .ipv6([10; 16], [2; 16], 64)
+        .udp(1, 2)
+        .write(&mut frame, b"abc")
+        .expect("memory");
     frame
 }
 
@@ -82,7 +93,8 @@ fn addresses_are_translated_both_ways_and_all_else_is_what_it_would_be() {
 
 #[test]
 fn what_no_mapping_is_for_passes_or_is_dropped() {
-    let mut strict = json!({ "direction": "out", "mappings": [{ "inside": "10.0.0.0/24", "outside": "192.0.2.0/24" }] });
+    let mut strict =
+        json!({ "direction": "out", "mappings": [{ "inside": "10.0.0.0/24", "outside": "192.0.2.0/24" }] });
     strict["unmatched"] = json!("drop");
     let mut strict = Rig::of::<StaticNat>(&strict).expect("parameters");
     let other = udp([10, 0, 1, 77], PEER, b"abc");
@@ -140,14 +152,20 @@ fn the_packet_that_an_icmp_error_quotes_is_translated() {
     }
     let router = [10, 200, 0, 1];
     let frame = error(router, PEER, 11, &udp(PEER, INSIDE, b""), 28);
-    assert_eq!(nat("out").run(&frame).1, error(router, PEER, 11, &udp(PEER, OUTSIDE, b""), 28), "from an address without a mapping");
+    assert_eq!(
+        nat("out").run(&frame).1,
+        error(router, PEER, 11, &udp(PEER, OUTSIDE, b""), 28),
+        "from an address without a mapping"
+    );
 }
 
 #[test]
 fn its_effect_replayed_is_what_it_does() {
     for direction in ["out", "in"] {
         let mut rig = nat(direction);
-        for frame in [udp(INSIDE, OUTSIDE, b"abc"), tcp(INSIDE, OUTSIDE, b""), udp(PEER, PEER, b""), ipv6(), vec![3; 60]] {
+        for frame in
+            [udp(INSIDE, OUTSIDE, b"abc"), tcp(INSIDE, OUTSIDE, b""), udp(PEER, PEER, b""), ipv6(), vec![3; 60]]
+        {
             let mut packet = rig.packet(&frame);
             let effect = rig.function.effect(&mut packet).expect("it can say");
             let gate = effect.replay(&mut packet).expect("it applies");
@@ -161,11 +179,16 @@ fn its_effect_replayed_is_what_it_does() {
 #[test]
 fn both_directions_share_a_state() {
     let mut surroundings = Surroundings::new(Frequency::new(1e9));
-    let params = serde_json::from_value(json!({ "mappings": [{ "inside": "10.0.0.0/24", "outside": "192.0.2.0/24" }] })).expect("well-formed");
-    let state = <StaticMappings as DeclareState>::new(params, &mut Setup::new("customers", &mut surroundings)).expect("it builds");
+    let params =
+        serde_json::from_value(json!({ "mappings": [{ "inside": "10.0.0.0/24", "outside": "192.0.2.0/24" }] }))
+            .expect("well-formed");
+    let state = <StaticMappings as DeclareState>::new(params, &mut Setup::new("customers", &mut surroundings))
+        .expect("it builds");
     surroundings.state.insert("customers".to_owned(), Arc::new(state));
-    let mut rig =
-        |direction| Rig::within::<StaticNat>(&json!({ "direction": direction, "state": "customers" }), &mut surroundings).expect("parameters");
+    let mut rig = |direction| {
+        Rig::within::<StaticNat>(&json!({ "direction": direction, "state": "customers" }), &mut surroundings)
+            .expect("parameters")
+    };
     assert_eq!(rig("out").run(&udp(INSIDE, PEER, b"")).1, udp(OUTSIDE, PEER, b""));
     assert_eq!(rig("in").run(&udp(PEER, OUTSIDE, b"")).1, udp(PEER, INSIDE, b""));
 }
@@ -174,7 +197,10 @@ fn both_directions_share_a_state() {
 fn mappings_are_given_once() {
     for (params, told) in [
         (json!({ "direction": "out" }), "give either 'mappings' or the name of a 'state'"),
-        (json!({ "direction": "out", "mappings": [], "state": "customers" }), "give either 'mappings' or the name of a 'state'"),
+        (
+            json!({ "direction": "out", "mappings": [], "state": "customers" }),
+            "give either 'mappings' or the name of a 'state'",
+        ),
         (json!({ "direction": "out", "state": "customers" }), "state: no state is called 'customers'"),
         (json!({ "direction": "up", "mappings": [] }), "direction: unknown variant `up`"),
     ] {
@@ -185,7 +211,12 @@ fn mappings_are_given_once() {
 
 proptest! {
     #[test]
-    fn out_and_back_in_is_the_same(host: u8, peer: [u8; 4], payload in prop::collection::vec(any::<u8>(), 0..60), over_tcp: bool) {
+    fn out_and_back_in_is_the_same(
+        host: u8,
+        peer: [u8; 4],
+        payload in prop::collection::vec(any::<u8>(), 0..60),
+        over_tcp: bool,
+    ) {
         let make = if over_tcp { tcp } else { udp };
         let frame = make([10, 0, 0, host], peer, &payload);
         let (gate, out) = nat("out").run(&frame);
