@@ -42,8 +42,8 @@ pub struct Params {
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "expected drop or the number of a next hop")]
 enum Miss {
-    /// They are dropped, or go to a default.
-    Drop(Drop),
+    /// They are dropped.
+    Drop(DropWord),
     /// They go to this next hop.
     NextHop(u32),
 }
@@ -51,14 +51,14 @@ enum Miss {
 /// The word `drop`.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-enum Drop {
+enum DropWord {
     /// Packets are dropped.
     Drop,
 }
 
 impl Default for Miss {
     fn default() -> Self {
-        Self::Drop(Drop::Drop)
+        Self::Drop(DropWord::Drop)
     }
 }
 
@@ -117,14 +117,15 @@ impl Declare for IpLookup {
     const NAME: &'static str = "ip_lookup";
     const SUMMARY: &'static str =
         "finds the next hop of the longest prefix that contains the destination, IPv4 and IPv6";
-    const HELP: &'static str = "Gates are named by the numbers of the next hops, from 0. A file of routes has one a line, \
-        `10.0.0.0/8 3`, both families mixed, with comments after #; its name is relative to the configuration. Tables that \
-        several modules share are a state of the kind `routes`. `{ synthetic: n, next_hops: k, seed: s, ipv6: m }` makes \
-        routes up: n of IPv4 and m (none by default) of IPv6 in a mix of lengths like the Internet's, with next hops from 0 \
-        to k - 1. Some of them divide 198.18.0.0/15 (RFC 2544) and 2001:2::/48 (RFC 5180) into equal parts that go to the \
-        next hops in turn, so that traffic to all of a range has a route and meets every next hop. With `to: word` packets \
-        leave by the one gate with their next hop in the metadata word `next_hop`; with `to: both` it is in both. Checksums, \
-        lengths and time to live are not looked at.";
+    const HELP: &'static str = "\
+        Gates are named by the numbers of the next hops, from 0. A file of routes has one a line, `10.0.0.0/8 3`, \
+        both families mixed, with comments after #; its name is relative to the configuration. Tables that several \
+        modules share are a state of the kind `routes`. `{ synthetic: n, next_hops: k, seed: s, ipv6: m }` makes \
+        routes up: n of IPv4 and m (none by default) of IPv6 in a mix of lengths like the Internet's, with next hops \
+        from 0 to k - 1. Some of them divide 198.18.0.0/15 (RFC 2544) and 2001:2::/48 (RFC 5180) into equal parts \
+        that go to the next hops in turn, so that traffic to all of a range has a route and meets every next hop. \
+        With `to: word` packets leave by the one gate with their next hop in the metadata word `next_hop`; with `to: \
+        both` it is in both. Checksums, lengths and time to live are not looked at.";
     const EXAMPLE: &'static str =
         r#"{ routes: ["0.0.0.0/0 0", "10.0.0.0/8 1", "2001:db8::/32 2"], next_hops: 4, miss: 3 }"#;
     const DROPS: &'static [Reason] = DROPS;
@@ -153,7 +154,7 @@ impl Declare for IpLookup {
             return Err(SetupError::at("state", message));
         }
         let miss = match params.miss {
-            Miss::Drop(Drop::Drop) => NO_ROUTE,
+            Miss::Drop(DropWord::Drop) => NO_ROUTE,
             Miss::NextHop(miss) if miss <= last => miss,
             Miss::NextHop(miss) => {
                 return Err(SetupError::at("miss", format!("there is no next hop {miss}: allowed are 0 to {last}")));

@@ -23,7 +23,7 @@ const MOST_SYNTHETIC: u32 = 4_000_000;
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(
     untagged,
-    expecting = "expected a file's name, a list such as [\"10.0.0.0/8 3\"], or { synthetic: n, next_hops: k, seed: s, ipv6: m }"
+    expecting = "expected a file's name, a list such as [\"10.0.0.0/8 3\"], or { synthetic: n, next_hops: k }"
 )]
 pub enum Source {
     /// A file's name, relative to the configuration: a prefix and a next hop a line.
@@ -122,8 +122,8 @@ fn faults(error: RoutesFileError, place: impl Fn(usize) -> (String, String)) -> 
         let message: Cow<'_, str> = match &error {
             LineError::Conflict { prefix, next_hop, earlier, other } if before.is_empty() => {
                 let (earlier, _) = place(*earlier);
-                format!("{prefix} goes to {next_hop}, but {earlier} sends it to {other}; allowed is one next hop for a prefix")
-                    .into()
+                let allowed = "allowed is one next hop for a prefix";
+                format!("{prefix} goes to {next_hop}, but {earlier} sends it to {other}; {allowed}").into()
             }
             error => error.to_string().into(),
         };
