@@ -1,0 +1,275 @@
+//! Sends packets to the next hop of the longest prefix that contains their destination: what makes a router a router.
+//!
+//! A batch's IPv4 destinations are collected, looked up at once and turned into gates, each in a loop without branches
+//! that depend on the traffic. Whatever is not IPv4 is seen to afterwards, when there is any.
+
+use std::sync::Arc;
+
+use forebay_graph::effect::{Edit, Effect};
+use forebay_graph::{Context, Declare, Function, Gate, MAX_GATES, Reason, Setup, SetupError, StateKind, register};
+use forebay_packet::{Batch, MAX_BATCH, Network, Packet, Word};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::tables::lpm::{MAX_NEXT_HOP, NO_ROUTE};
+
+mod routes;
+
+pub use routes::{RouteTables, Source, Synthetic};
+
+/// The metadata word that next hops are written to.
+const WORD: &str = "next_hop";
+
+/// Parameters of `ip_lookup`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Params {
+    /// The routes: a file's name, a list such as `["10.0.0.0/8 3"]`, or `{ synthetic: 10000, next_hops: 16 }`.
+    routes: Option<Source>,
+    /// Instead of `routes`: the name of a shared state of the kind `routes`.
+    state: Option<String>,
+    /// How many next hops there are, and so gates; without it as many as the routes and `miss` name.
+    next_hops: Option<u32>,
+    /// What becomes of packets that no route contains: `drop` (the default), or the next hop that they go to.
+    #[serde(default)]
+    miss: Miss,
+    /// Where the next hop is written: `gate` (the default), `word` or `both`.
+    #[serde(default)]
+    to: To,
+}
+
+/// What becomes of packets that no route contains.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "expected drop or the number of a next hop")]
+enum Miss {
+    /// They are dropped.
+    Drop(DropWord),
+    /// They go to this next hop.
+    NextHop(u32),
+}
+
+/// The word `drop`.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum DropWord {
+    /// Packets are dropped.
+    Drop,
+}
+
+impl Default for Miss {
+    fn default() -> Self {
+        Self::Drop(DropWord::Drop)
+    }
+}
+
+/// Where the next hop is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum To {
+    /// Each next hop is a gate.
+    #[default]
+    Gate,
+    /// There is one gate; later functions find the next hop in the metadata word `next_hop`.
+    Word,
+    /// Each next hop is a gate, and is in the metadata word `next_hop` too.
+    Both,
+}
+
+const NO_ROUTE_DROP: Gate = Gate::drop(0);
+const NOT_IP: Gate = Gate::drop(1);
+const DROPS: &[Reason] = &[
+    Reason { name: "no_route", help: "No route contains the destination, and such packets are to be dropped." },
+    Reason { name: "not_ip", help: "The frame carries neither IPv4 nor IPv6, or is cut short inside the header." },
+];
+
+/// The function.
+pub struct IpLookup {
+    tables: Arc<RouteTables>,
+    outcome: Outcome,
+    word: Option<Word>,
+    scratch: Box<Scratch>,
+}
+
+/// What a next hop becomes.
+#[derive(Clone, Copy)]
+struct Outcome {
+    /// What a next hop keeps of itself as a gate: all, or nothing where there is one gate.
+    gate_mask: u16,
+    /// The next hop of what no route contains; [`NO_ROUTE`] where it is dropped.
+    miss: u32,
+    miss_gate: Gate,
+}
+
+/// What a batch is worked on in: written anew for each, and kept because clearing it costs more than using it.
+struct Scratch {
+    ipv4: [u32; MAX_BATCH],
+    ipv6: [u128; MAX_BATCH],
+    /// Which packets of the batch `ipv6` are.
+    ipv6_at: [u8; MAX_BATCH],
+    ipv6_next_hops: [u32; MAX_BATCH],
+    next_hops: [u32; MAX_BATCH],
+}
+
+const _: () = assert!(MAX_BATCH <= 1 + u8::MAX as usize, "`ipv6_at` holds places in a batch");
+
+impl Declare for IpLookup {
+    type Params = Params;
+    const NAME: &'static str = "ip_lookup";
+    const SUMMARY: &'static str =
+        "finds the next hop of the longest prefix that contains the destination, IPv4 and IPv6";
+    const HELP: &'static str = "\
+        Gates are named by the numbers of the next hops, from 0. A file of routes has one a line, `10.0.0.0/8 3`, \
+        both families mixed, with comments after #; its name is relative to the configuration. Tables that several \
+        modules share are a state of the kind `routes`. `{ synthetic: n, next_hops: k, seed: s, ipv6: m }` makes \
+        routes up: n of IPv4 and m (none by default) of IPv6 in a mix of lengths like the Internet's, with next hops \
+        from 0 to k - 1. Some of them divide 198.18.0.0/15 (RFC 2544) and 2001:2::/48 (RFC 5180) into equal parts \
+        that go to the next hops in turn, so that traffic to all of a range has a route and meets every next hop. \
+        With `to: word` packets leave by the one gate with their next hop in the metadata word `next_hop`; with `to: \
+        both` it is in both. Checksums, lengths and time to live are not looked at.";
+    const EXAMPLE: &'static str =
+        r#"{ routes: ["0.0.0.0/0 0", "10.0.0.0/8 1", "2001:db8::/32 2"], next_hops: 4, miss: 3 }"#;
+    const DROPS: &'static [Reason] = DROPS;
+    const WRITES: &'static [&'static str] = &[WORD];
+    const STATE: StateKind = StateKind::SharedReadOnly;
+    const EFFECT: bool = true;
+
+    fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
+        let to_gates = params.to != To::Word;
+        let most = if to_gates { MAX_GATES as u32 } else { MAX_NEXT_HOP + 1 };
+        let allowed = params.next_hops.unwrap_or(most);
+        if !(1..=most).contains(&allowed) {
+            return Err(SetupError::at("next_hops", format!("{allowed} next hops: allowed are 1 to {most}")));
+        }
+        let last = allowed - 1;
+        let tables = match (&params.routes, &params.state) {
+            (Some(source), None) => Arc::new(RouteTables::load(source, last, setup)?),
+            (None, Some(name)) => setup.state::<RouteTables>("state", name)?,
+            _ => return Err(SetupError::new("give either 'routes' or 'state'")),
+        };
+        let mut next_hops = params.next_hops.unwrap_or_else(|| tables.next_hops().max(1));
+        // Only shared routes can have been read without knowing what is allowed here.
+        if tables.next_hops() > allowed {
+            let (name, greatest) = (params.state.unwrap_or_default(), tables.next_hops() - 1);
+            let message = format!("the state '{name}' has next hop {greatest}: allowed are 0 to {last}");
+            return Err(SetupError::at("state", message));
+        }
+        let miss = match params.miss {
+            Miss::Drop(DropWord::Drop) => NO_ROUTE,
+            Miss::NextHop(miss) if miss <= last => miss,
+            Miss::NextHop(miss) => {
+                return Err(SetupError::at("miss", format!("there is no next hop {miss}: allowed are 0 to {last}")));
+            }
+        };
+        if params.next_hops.is_none() && miss != NO_ROUTE {
+            next_hops = next_hops.max(miss + 1);
+        }
+        if to_gates {
+            setup.gates((0..next_hops).map(|gate| gate.to_string()))?;
+        }
+        let word = if params.to == To::Gate { None } else { Some(setup.word(WORD)?) };
+        let gate_mask = if to_gates { u16::MAX } else { 0 };
+        let miss_gate = if miss == NO_ROUTE { NO_ROUTE_DROP } else { Gate::out(miss as u16 & gate_mask) };
+        let outcome = Outcome { gate_mask, miss, miss_gate };
+        Ok(Self { tables, outcome, word, scratch: Box::new(Scratch::new()) })
+    }
+}
+
+impl Outcome {
+    #[inline(always)]
+    fn gate(self, next_hop: u32) -> Gate {
+        if next_hop == NO_ROUTE { self.miss_gate } else { Gate::out(next_hop as u16 & self.gate_mask) }
+    }
+
+    /// What a metadata word holds.
+    #[inline(always)]
+    fn stored(self, next_hop: u32) -> u32 {
+        if next_hop == NO_ROUTE { self.miss } else { next_hop }
+    }
+}
+
+impl Scratch {
+    fn new() -> Self {
+        Self {
+            ipv4: [0; MAX_BATCH],
+            ipv6: [0; MAX_BATCH],
+            ipv6_at: [0; MAX_BATCH],
+            ipv6_next_hops: [0; MAX_BATCH],
+            next_hops: [0; MAX_BATCH],
+        }
+    }
+
+    /// The packets that are not IPv4: IPv6 is looked up, and the rest has nothing to look up.
+    #[inline(never)]
+    fn process_others(&mut self, tables: &RouteTables, outcome: Outcome, batch: &mut Batch, gates: &mut [Gate]) {
+        let mut count = 0;
+        for (index, (packet, gate)) in batch.iter_mut().zip(&mut *gates).enumerate() {
+            match packet.network().0 {
+                Network::Ipv4 => {}
+                Network::Ipv6 => {
+                    self.ipv6[count] = packet.ipv6().map_or(0, |header| u128::from_be_bytes(header.destination));
+                    self.ipv6_at[count] = index as u8;
+                    count += 1;
+                }
+                Network::Other => *gate = NOT_IP,
+            }
+        }
+        tables.lookup_ipv6(&self.ipv6[..count], &mut self.ipv6_next_hops[..count]);
+        for (&at, &next_hop) in self.ipv6_at[..count].iter().zip(&self.ipv6_next_hops) {
+            self.next_hops[usize::from(at)] = next_hop;
+            gates[usize::from(at)] = outcome.gate(next_hop);
+        }
+    }
+}
+
+impl IpLookup {
+    /// The next hop of one packet, [`NO_ROUTE`] without a route; `None` where it is not IP.
+    fn lookup(&self, packet: &mut Packet) -> Option<u32> {
+        if let Some(header) = packet.ipv4() {
+            return Some(self.tables.ipv4.lookup(u32::from_be_bytes(header.destination)));
+        }
+        let address = u128::from_be_bytes(packet.ipv6()?.destination);
+        let mut next_hop = [NO_ROUTE];
+        self.tables.lookup_ipv6(&[address], &mut next_hop);
+        Some(next_hop[0])
+    }
+}
+
+impl Function for IpLookup {
+    fn process(&mut self, batch: &mut Batch, context: &mut Context<'_>) {
+        let Self { tables, outcome, word, scratch } = self;
+        let (outcome, len) = (*outcome, batch.len());
+        let mut others = false;
+        for (packet, address) in batch.iter_mut().zip(&mut scratch.ipv4) {
+            let header = packet.ipv4();
+            others |= header.is_none();
+            // What is not IPv4 is looked up as if it went to 0.0.0.0, and overwritten later.
+            *address = header.map_or(0, |header| u32::from_be_bytes(header.destination));
+        }
+        tables.ipv4.lookup_batch(&scratch.ipv4[..len], &mut scratch.next_hops);
+        let gates = context.each();
+        for (gate, &next_hop) in gates.iter_mut().zip(&scratch.next_hops) {
+            *gate = outcome.gate(next_hop);
+        }
+        if others {
+            scratch.process_others(tables, outcome, batch, gates);
+        }
+        if let Some(word) = *word {
+            for (packet, &next_hop) in batch.iter_mut().zip(&scratch.next_hops) {
+                packet.set_word(word, outcome.stored(next_hop));
+            }
+        }
+    }
+
+    fn effect(&self, packet: &mut Packet) -> Option<Effect> {
+        let Some(next_hop) = self.lookup(packet) else { return Some(Effect::to(NOT_IP)) };
+        let (gate, stored) = (self.outcome.gate(next_hop), self.outcome.stored(next_hop));
+        let word = self.word.filter(|_| stored != NO_ROUTE);
+        Some(Effect { edits: word.map(|word| Edit::Word(word, stored)).into_iter().collect(), gate })
+    }
+}
+
+register!(IpLookup);
+register!(state RouteTables);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,203 @@
+//! Where routes come from, and the tables that modules share.
+
+use std::borrow::Cow;
+
+use forebay_graph::{DeclareState, Setup, SetupError};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::tables::lpm::routes_file::{LineError, Routes, RoutesFileError, parse_lines, parse_routes};
+use crate::tables::lpm::synthetic::{self, Family};
+use crate::tables::lpm::{Ipv4Table, Ipv6Table, MAX_NEXT_HOP, NO_ROUTE, Prefix};
+
+/// The parameter that faults of routes name.
+const PATH: &str = "routes";
+/// Where benchmarks of IPv4 networks send: 198.18.0.0/15 (RFC 2544, appendix C.2.2).
+const BENCHMARK_IPV4: (u32, u32) = (0xc612_0000, 15);
+/// Where benchmarks of IPv6 networks send: 2001:2::/48 (RFC 5180 section 8, with its erratum 1752).
+const BENCHMARK_IPV6: (u128, u32) = (0x2001_0002 << 96, 48);
+/// The most synthetic routes of a family: well below what the mix of lengths has room for.
+const MOST_SYNTHETIC: u32 = 4_000_000;
+
+/// Where routes come from.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(
+    untagged,
+    expecting = "expected a file's name, a list such as [\"10.0.0.0/8 3\"], or { synthetic: n, next_hops: k }"
+)]
+pub enum Source {
+    /// A file's name, relative to the configuration: a prefix and a next hop a line.
+    File(String),
+    /// The lines of such a file.
+    List(Vec<String>),
+    /// Routes made up.
+    Synthetic(Synthetic),
+}
+
+/// Routes made up, in a mix of lengths like the Internet's.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Synthetic {
+    /// How many of IPv4. The parts of 198.18.0.0/15 are among them.
+    synthetic: u32,
+    /// How many next hops they lead to.
+    next_hops: u32,
+    /// What they are drawn from: equal seeds, equal routes. Without it, from the pipeline's seed and the module's name.
+    seed: Option<u64>,
+    /// How many of IPv6 besides, by default none. The parts of 2001:2::/48 are among them.
+    #[serde(default)]
+    ipv6: u32,
+}
+
+/// The routes of both families: what modules share as a state of the kind `routes`.
+pub struct RouteTables {
+    pub(super) ipv4: Ipv4Table,
+    /// Absent without routes.
+    ipv6: Option<Ipv6Table>,
+    /// One more than the greatest next hop, 0 without routes.
+    next_hops: u32,
+}
+
+impl RouteTables {
+    /// Reads or makes the routes; none may have a next hop above `last`.
+    ///
+    /// # Errors
+    /// A file that cannot be read, and everything wrong with its lines or with the list's, at the parameter `routes`.
+    pub(super) fn load(source: &Source, last: u32, setup: &Setup<'_>) -> Result<Self, SetupError> {
+        let routes = match source {
+            Source::File(name) => {
+                let contents = std::fs::read(setup.path(name))
+                    .map_err(|error| SetupError::at(PATH, format!("cannot read '{name}': {error}")))?;
+                parse_routes(name, &contents, last).map_err(|error| {
+                    let place = |line| (PATH.to_owned(), format!("{name}:{line}: "));
+                    faults(error, place)
+                })?
+            }
+            Source::List(list) => parse_lines(PATH, list.iter().map(String::as_bytes), last).map_err(|error| {
+                let place = |line| (format!("{PATH}[{}]", line - 1), String::new());
+                faults(error, place)
+            })?,
+            Source::Synthetic(synthetic) => synthetic.routes(last, setup)?,
+        };
+        let greatest = |next_hops: &mut dyn Iterator<Item = u32>| next_hops.max().map_or(0, |most| most + 1);
+        let next_hops = greatest(&mut routes.ipv4.iter().map(|route| route.1))
+            .max(greatest(&mut routes.ipv6.iter().map(|route| route.1)));
+        let built = "next hops were checked against the greatest allowed";
+        let ipv6 = (!routes.ipv6.is_empty()).then(|| Ipv6Table::from_routes(routes.ipv6).expect(built));
+        Ok(Self { ipv4: Ipv4Table::from_routes(routes.ipv4).expect(built), ipv6, next_hops })
+    }
+
+    /// One more than the greatest next hop, 0 without routes.
+    #[must_use]
+    pub fn next_hops(&self) -> u32 {
+        self.next_hops
+    }
+
+    /// The IPv4 routes.
+    #[must_use]
+    pub fn ipv4(&self) -> &Ipv4Table {
+        &self.ipv4
+    }
+
+    /// The IPv6 routes; `None` where there are none, which then take no memory.
+    #[must_use]
+    pub fn ipv6(&self) -> Option<&Ipv6Table> {
+        self.ipv6.as_ref()
+    }
+
+    #[inline]
+    pub(super) fn lookup_ipv6(&self, addresses: &[u128], next_hops: &mut [u32]) {
+        match &self.ipv6 {
+            Some(table) => table.lookup_batch(addresses, next_hops),
+            None => next_hops.fill(NO_ROUTE),
+        }
+    }
+}
+
+/// A file's or list's errors as faults: `place` gives the parameter's path and what stands before the message.
+fn faults(error: RoutesFileError, place: impl Fn(usize) -> (String, String)) -> SetupError {
+    let mut all = SetupError::default();
+    for (line, error) in error.errors {
+        let (path, before) = place(line);
+        let message: Cow<'_, str> = match &error {
+            LineError::Conflict { prefix, next_hop, earlier, other } if before.is_empty() => {
+                let (earlier, _) = place(*earlier);
+                let allowed = "allowed is one next hop for a prefix";
+                format!("{prefix} goes to {next_hop}, but {earlier} sends it to {other}; {allowed}").into()
+            }
+            error => error.to_string().into(),
+        };
+        all.and(SetupError::at(path, format!("{before}{message}")));
+    }
+    if error.further > 0 {
+        all.and(SetupError::at(PATH, format!("{} further errors", error.further)));
+    }
+    all
+}
+
+impl Synthetic {
+    fn routes(&self, last: u32, setup: &Setup<'_>) -> Result<Routes, SetupError> {
+        let mut all = SetupError::default();
+        let most = last.saturating_add(1);
+        if !(1..=most).contains(&self.next_hops) {
+            let message = format!("{} next hops: allowed are 1 to {most}", self.next_hops);
+            all.and(SetupError::at(format!("{PATH}.next_hops"), message));
+        }
+        for (name, count) in [("synthetic", self.synthetic), ("ipv6", self.ipv6)] {
+            if count > MOST_SYNTHETIC {
+                let message = format!("{count} routes: allowed are 0 to {MOST_SYNTHETIC}");
+                all.and(SetupError::at(format!("{PATH}.{name}"), message));
+            }
+        }
+        if !all.faults.is_empty() {
+            return Err(all);
+        }
+        let seed = self.seed.unwrap_or_else(|| setup.seed());
+        Ok(Routes {
+            ipv4: family(self.synthetic, self.next_hops, seed, BENCHMARK_IPV4, |part, free| part << free),
+            ipv6: family(self.ipv6, self.next_hops, seed, BENCHMARK_IPV6, |part, free| u128::from(part) << free),
+        })
+    }
+}
+
+/// `count` routes of a family. The benchmark range is divided into equal parts, as many as `count` allows up to 512 or
+/// what all next hops need, whose next hops are 0, 1, 2 and so on, again and again; the others lie outside of it.
+/// `shift` makes a number an address, moved up by so many bits.
+fn family<A: Family>(
+    count: u32,
+    next_hops: u32,
+    seed: u64,
+    (first, length): (A, u32),
+    shift: fn(u32, u32) -> A,
+) -> Vec<(Prefix<A>, u32)> {
+    let Some(most) = count.checked_ilog2() else { return Vec::new() };
+    let range = Prefix::truncated(first, length);
+    let bits = next_hops.next_power_of_two().ilog2().max(9).min(most).min(A::BITS - length);
+    let part = |part| {
+        let address = first.continued(length, shift(part, A::BITS - length - bits));
+        (Prefix::truncated(address, length + bits), part % next_hops)
+    };
+    let mut routes: Vec<_> = (0..1 << bits).map(part).collect();
+    let others = synthetic::routes::<A>(count as usize, next_hops, seed).into_iter();
+    routes.extend(others.filter(|(prefix, _)| !range.covers(*prefix)).take(count as usize - routes.len()));
+    routes
+}
+
+impl DeclareState for RouteTables {
+    type Params = Shared;
+    const NAME: &'static str = "routes";
+    const SUMMARY: &'static str = "IPv4 and IPv6 routes, for modules that look up in the same table";
+    const EXAMPLE: &'static str = "{ routes: { synthetic: 10000, next_hops: 16, seed: 1 } }";
+
+    fn new(params: Shared, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
+        Self::load(&params.routes, MAX_NEXT_HOP, setup)
+    }
+}
+
+/// Parameters of the state `routes`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Shared {
+    /// The routes: a file's name, a list such as `["10.0.0.0/8 3"]`, or `{ synthetic: 10000, next_hops: 16 }`.
+    routes: Source,
+}
