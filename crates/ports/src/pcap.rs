@@ -154,7 +154,8 @@ impl Port for Pcap {
             }
             // Those that are due, fit and are at hand.
             let wanted = most - batch.len();
-            let due = (0..wanted).map_while(|ahead| playback.peek(ahead)).take_while(|next| due_at(next.after).0 <= now);
+            let due =
+                (0..wanted).map_while(|ahead| playback.peek(ahead)).take_while(|next| due_at(next.after).0 <= now);
             let run = due.take_while(|next| next.bytes.len() <= limit).count();
             let start = batch.len();
             let got = intake.pool.fill(batch, run);
@@ -247,7 +248,9 @@ are refused, which counts them, and the end says why.";
             Speed::Named(Pace::Original) => Some(per_nanosecond),
             Speed::Named(Pace::Fast) => None,
             Speed::Times(times) if times > 0.0 && times <= 1e9 => Some(per_nanosecond / times),
-            Speed::Times(times) => return Err(SetupError::at("speed", format!("{times}: allowed are factors above 0 up to 1e9"))),
+            Speed::Times(times) => {
+                return Err(SetupError::at("speed", format!("{times}: allowed are factors above 0 up to 1e9")));
+            }
         };
         let rounds = match params.loops {
             Loops::Named(Endless::Forever) => u64::MAX,
@@ -261,7 +264,8 @@ are refused, which counts them, and the end says why.";
             return Err(SetupError::at("write", format!("{} is the capture that is read", write.display())));
         }
         let in_words = |path: &Path, error: ReadError| SetupError::at("read", format!("{}: {error}", path.display()));
-        let playback = read.map(|path| Playback::open(&path, rounds).map_err(|error| in_words(&path, error))).transpose()?;
+        let playback =
+            read.map(|path| Playback::open(&path, rounds).map_err(|error| in_words(&path, error))).transpose()?;
         let writer = write.map(|path| Writer::create(&path, params.when_full)).transpose();
         let writer = writer.map_err(|error| SetupError::at("write", error.to_string()))?;
         let mut port = Self {

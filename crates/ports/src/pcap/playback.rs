@@ -114,7 +114,17 @@ impl Playback {
             }
         }
         let first = piece.entries.first().map_or(0, |entry| entry.nanos);
-        Ok(Self { piece, next: 0, more, rounds_left: rounds.saturating_sub(1), first, began: 0, latest: 0, packets: 0, errors })
+        Ok(Self {
+            piece,
+            next: 0,
+            more,
+            rounds_left: rounds.saturating_sub(1),
+            first,
+            began: 0,
+            latest: 0,
+            packets: 0,
+            errors,
+        })
     }
 
     /// The capture's first time stamp, in nanoseconds after 1970.

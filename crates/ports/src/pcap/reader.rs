@@ -115,7 +115,10 @@ impl<'a> Reader<'a> {
         let refused = |error| fault(error, 0);
         let format = match first[..] {
             [0x0a, 0x0d, 0x0d, 0x0a] => Format::Ng(pcapng::PcapNgReader::new(stream).map_err(refused)?),
-            [0xa1, 0xb2, 0xc3, 0xd4] | [0xd4, 0xc3, 0xb2, 0xa1] | [0xa1, 0xb2, 0x3c, 0x4d] | [0x4d, 0x3c, 0xb2, 0xa1] => {
+            [0xa1, 0xb2, 0xc3, 0xd4]
+            | [0xd4, 0xc3, 0xb2, 0xa1]
+            | [0xa1, 0xb2, 0x3c, 0x4d]
+            | [0x4d, 0x3c, 0xb2, 0xa1] => {
                 let reader = pcap::PcapReader::new(stream).map_err(refused)?;
                 // Above the link type's 16 bits there may be flags (draft-ietf-opsawg-pcap section 4).
                 ethernet(DataLink::from(u32::from(reader.header().datalink) & 0xffff))?;
@@ -281,7 +284,9 @@ fn ethernet(found: DataLink) -> Result<(), ReadError> {
 /// What the framing says, in our words.
 fn fault(error: PcapError, record: u64) -> ReadError {
     match error {
-        PcapError::IoError(source) if source.kind() == std::io::ErrorKind::UnexpectedEof => ReadError::Truncated { record },
+        PcapError::IoError(source) if source.kind() == std::io::ErrorKind::UnexpectedEof => {
+            ReadError::Truncated { record }
+        }
         PcapError::IncompleteBuffer => ReadError::Truncated { record },
         PcapError::IoError(source) => ReadError::Io(source),
         other => ReadError::Corrupt { record, what: other.to_string() },

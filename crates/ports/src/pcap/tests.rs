@@ -116,7 +116,8 @@ fn classic_captures_of_both_orders_and_units_are_read() {
     for big in [false, true] {
         for (magic, unit) in [(0xa1b2_c3d4, 1000), (0xa1b2_3c4d, 1)] {
             let file = classic(big, magic, 1, packets);
-            let expected = vec![(10_000_000_000 + 20 * unit, vec![1; 60]), (11_000_000_000 + 999_999 * unit, vec![2; 33])];
+            let expected =
+                vec![(10_000_000_000 + 20 * unit, vec![1; 60]), (11_000_000_000 + 999_999 * unit, vec![2; 33])];
             assert_eq!(times_and_bytes(&file), expected);
             assert_eq!(times_and_bytes(&packed(&file)), expected, "in gzip");
         }
@@ -139,9 +140,12 @@ fn pcapng_is_read_in_both_orders_with_the_interface_s_own_unit() {
         let binary = [halves(big, 9, 1), vec![0x8a, 0, 0, 0], halves(big, 0, 0)].concat();
         let mut five = if big { 5_u64.to_be_bytes() } else { 5_u64.to_le_bytes() }.to_vec();
         five = [halves(big, 14, 8), five, halves(big, 0, 0)].concat();
-        for (options, time, expected) in
-            [(vec![], 1_500_000, 1_500_000_000), (nano, 1_500, 1_500), (binary, 1536, 1_500_000_000), (five, 1, 5_000_001_000)]
-        {
+        for (options, time, expected) in [
+            (vec![], 1_500_000, 1_500_000_000),
+            (nano, 1_500, 1_500),
+            (binary, 1536, 1_500_000_000),
+            (five, 1, 5_000_001_000),
+        ] {
             let mut file = ng_start(big, 1, &options);
             file.extend(enhanced(big, 0, time, 61, &[7; 61]));
             // A block that is no packet, and a simple packet, which has no time of its own.
@@ -176,7 +180,10 @@ fn what_cannot_be_read_is_said() {
     assert!(matches!(read_memory(&long).1, Some(ReadError::Corrupt { record: 1, .. })));
     let mut alone = ng_start(false, 1, &[]);
     alone.extend(enhanced(false, 3, 0, 1, &[0]));
-    assert!(matches!(read_memory(&alone).1, Some(ReadError::Corrupt { record: 1, .. })), "of an interface that is not there");
+    assert!(
+        matches!(read_memory(&alone).1, Some(ReadError::Corrupt { record: 1, .. })),
+        "of an interface that is not there"
+    );
 }
 
 /// Captures of every kind, to be broken.
@@ -432,7 +439,8 @@ fn a_slow_disk_refuses_packets_where_it_is_told_to() {
             bytes
         }
     });
-    let mut port = open(json!({ "write": pipe.display().to_string(), "when_full": "refuse" })).expect("it can be opened");
+    let mut port =
+        open(json!({ "write": pipe.display().to_string(), "when_full": "refuse" })).expect("it can be opened");
     let (pool, mut batch) = (pool(2048), Batch::with_capacity(32));
     let (mut sent, mut number) = (Vec::new(), 0_u32);
     let left = loop {
@@ -445,7 +453,10 @@ fn a_slow_disk_refuses_packets_where_it_is_told_to() {
         port.port.send(&mut batch, Ticks(1));
         sent.extend(first..number - batch.len() as u32);
         if !batch.is_empty() {
-            break batch.iter().map(|packet| u32::from_be_bytes(*packet.data().first_chunk().expect("1500 bytes"))).collect::<Vec<_>>();
+            break batch
+                .iter()
+                .map(|packet| u32::from_be_bytes(*packet.data().first_chunk().expect("1500 bytes")))
+                .collect::<Vec<_>>();
         }
         assert!(number < 100_000, "a pipe that nobody reads takes everything");
     };
@@ -454,7 +465,8 @@ fn a_slow_disk_refuses_packets_where_it_is_told_to() {
     go.send(()).expect("listening");
     assert_eq!(port.port.close(), Ok(()));
     let written = times_and_bytes(&reading.join().expect("read"));
-    let numbers: Vec<_> = written.iter().map(|(_, bytes)| u32::from_be_bytes(*bytes.first_chunk().expect("1500 bytes"))).collect();
+    let numbers: Vec<_> =
+        written.iter().map(|(_, bytes)| u32::from_be_bytes(*bytes.first_chunk().expect("1500 bytes"))).collect();
     assert_eq!(numbers, sent, "what was taken is in the file");
 }
 
@@ -485,8 +497,9 @@ fn parameters_that_make_no_sense_are_named() {
 
 #[test]
 fn the_example_names_parameters_that_there_are() {
-    let params: Params = serde_json::from_value(json!({ "read": "in.pcap.gz", "write": "out.pcap", "speed": "fast", "loops": 3 }))
-        .expect("what the example says");
+    let params: Params =
+        serde_json::from_value(json!({ "read": "in.pcap.gz", "write": "out.pcap", "speed": "fast", "loops": 3 }))
+            .expect("what the example says");
     assert_eq!((params.speed, params.loops), (Speed::Named(Pace::Fast), Loops::Times(3)));
 }
 

@@ -41,7 +41,8 @@ impl Writer {
         let bytes = &bytes[..bytes.len().min(LONGEST)];
         let Some(buffer) = self.0.room(16 + bytes.len()) else { return false };
         let seconds = u32::try_from(nanos / 1_000_000_000).unwrap_or(u32::MAX);
-        let header = [seconds, (nanos % 1_000_000_000) as u32, bytes.len() as u32, original_len.max(bytes.len()) as u32];
+        let header =
+            [seconds, (nanos % 1_000_000_000) as u32, bytes.len() as u32, original_len.max(bytes.len()) as u32];
         header.iter().for_each(|word| buffer.extend_from_slice(&word.to_ne_bytes()));
         buffer.extend_from_slice(bytes);
         true
@@ -103,7 +104,8 @@ impl NgWriter {
         let Some(buffer) = self.0.room(48 + bytes.len() + comment.len()) else { return false };
         // Enhanced packet block of interface 0.
         block(buffer, 6, |body| {
-            let words = [0, (nanos >> 32) as u32, nanos as u32, bytes.len() as u32, original_len.max(bytes.len()) as u32];
+            let words =
+                [0, (nanos >> 32) as u32, nanos as u32, bytes.len() as u32, original_len.max(bytes.len()) as u32];
             words.iter().for_each(|word| body.extend_from_slice(&word.to_ne_bytes()));
             body.extend_from_slice(bytes);
             pad(body, bytes.len());
