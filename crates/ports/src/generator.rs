@@ -68,25 +68,28 @@ impl Queue {
     #[inline]
     fn take(&mut self, now: Ticks, most: usize, sizes: &mut [u8; MAX_BATCH]) -> (usize, u64) {
         self.schedule.start(now);
-        let mut room = self.room.saturating_sub(self.waiting.len());
-        let mut slots = self.times.iter_mut().zip(sizes.iter_mut()).take(most);
+        let room = self.room.saturating_sub(self.waiting.len());
         let mut taken = 0;
-        for _ in 0..self.waiting.len().min(most) {
-            let (Some(next), Some(slot)) = (self.waiting.pop_front(), slots.next()) else { break };
+        for slot in self.times.iter_mut().zip(sizes.iter_mut()).take(most) {
+            let Some(next) = self.waiting.pop_front() else { break };
             (*slot.0, *slot.1) = next;
             taken += 1;
         }
         // The queue is empty now, or the batch is full. What arrives goes straight on while it can: it was in the
         // queue for no time.
-        while room > 0 && self.schedule.peek() <= now {
-            let Some(slot) = slots.next() else { break };
-            (*slot.0, *slot.1) = self.schedule.take();
-            taken += 1;
-            room -= 1;
+        let most = most.min(MAX_BATCH).min(taken + room);
+        let arrived = self.schedule.take(now, &mut self.times[taken..most], &mut sizes[taken..most]);
+        taken += arrived;
+        if self.schedule.peek() > now {
+            return (taken, 0);
         }
+        let mut room = room - arrived;
+        let (mut times, mut kinds) = ([Ticks::ZERO; 64], [0; 64]);
         while room > 0 && self.schedule.peek() <= now {
-            self.waiting.push_back(self.schedule.take());
-            room -= 1;
+            let some = room.min(64);
+            let arrived = self.schedule.take(now, &mut times[..some], &mut kinds[..some]);
+            self.waiting.extend(times.into_iter().zip(kinds).take(arrived));
+            room -= arrived;
         }
         let dropped = if self.schedule.peek() <= now { self.schedule.skip(now) } else { 0 };
         (taken, dropped)
@@ -107,7 +110,10 @@ impl Generator {
     fn too_long(&mut self, limit: usize) -> Ready {
         if self.failure.is_none() {
             self.counters.errors.add(1);
-            self.failure = Some(format!("frames of {} bytes are longer than packets can be, which is {limit}", self.frames.longest()));
+            self.failure = Some(format!(
+                "frames of {} bytes are longer than packets can be, which is {limit}",
+                self.frames.longest()
+            ));
         }
         Ready::Never
     }

@@ -3,4 +3,5 @@
 //! Every port registers itself under its name; nothing lists them.
 
 pub mod generator;
+pub mod pcap;
 pub mod sink;

@@ -93,7 +93,11 @@ impl TryFrom<String> for Prefix {
 
 impl fmt::Display for Prefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let address = if self.ipv6 { IpAddr::from(self.bits.to_be_bytes()) } else { IpAddr::from(((self.bits >> 96) as u32).to_be_bytes()) };
+        let address = if self.ipv6 {
+            IpAddr::from(self.bits.to_be_bytes())
+        } else {
+            IpAddr::from(((self.bits >> 96) as u32).to_be_bytes())
+        };
         write!(f, "{address}/{}", self.length)
     }
 }

@@ -33,7 +33,7 @@ pub enum Arrivals {
 const FRACTION: u32 = 32;
 
 /// How many random arrivals are skipped one by one before the rest is drawn at once.
-const STEPS: u64 = 64;
+const STEPS: usize = 64;
 
 /// How many random gaps are drawn at a time.
 const DRAWN: usize = 256;
@@ -53,13 +53,17 @@ impl Exponential {
     #[inline]
     fn next(&mut self) -> u64 {
         if self.next >= DRAWN {
-            for slot in self.drawn.iter_mut() {
-                *slot = (-self.random.unit().ln() * (1u64 << FRACTION) as f64) as u64;
-            }
-            self.next = 0;
+            self.draw();
         }
         self.next += 1;
         self.drawn[self.next - 1]
+    }
+
+    fn draw(&mut self) {
+        for slot in self.drawn.iter_mut() {
+            *slot = (self.random.exponential() * (1u64 << FRACTION) as f64) as i64 as u64;
+        }
+        self.next = 0;
     }
 }
 
@@ -87,7 +91,14 @@ pub(super) struct Schedule {
 impl Schedule {
     /// A schedule of `count` packets; `seconds`, one for each size, is the time that a frame of each size takes at the mean rate. The burst
     /// lengths of [`Arrivals::OnOff`] must not be 0 for `on`.
-    pub(super) fn new(kind: Arrivals, seconds: &[f64], sizes: Sizes, count: u64, frequency: Frequency, mut random: Random) -> Self {
+    pub(super) fn new(
+        kind: Arrivals,
+        seconds: &[f64],
+        sizes: Sizes,
+        count: u64,
+        frequency: Frequency,
+        mut random: Random,
+    ) -> Self {
         let fixed = |ticks: Ticks| u128::from(ticks.0) << FRACTION;
         let (on, off) = match kind {
             Arrivals::OnOff { on, off } => (fixed(frequency.ticks(on)).max(1), fixed(frequency.ticks(off))),
@@ -123,23 +134,64 @@ impl Schedule {
     /// When the next packet arrives; [`Ticks::NEVER`] where none is left.
     #[inline]
     pub(super) fn peek(&self) -> Ticks {
-        if self.left == 0 { Ticks::NEVER } else { Ticks(((self.axis + self.shift) >> FRACTION) as u64) }
+        if self.left == 0 { Ticks::NEVER } else { instant(self.axis + self.shift) }
     }
 
-    /// The next packet's instant and the number of its size. Only where [`peek`](Self::peek) says that one is left.
+    /// Writes the instants and sizes of the packets that are due at `now`, as many as there is room for. How many.
     #[inline]
-    pub(super) fn take(&mut self) -> (Ticks, u8) {
-        let (at, size) = (self.peek(), self.sizes.next());
-        let gap = self.gaps[usize::from(size)];
-        self.axis += match &mut self.exponential {
-            Some(exponential) => scaled(gap, exponential.next()),
-            None => gap,
-        };
-        if self.axis >= self.edge {
+    pub(super) fn take(&mut self, now: Ticks, times: &mut [Ticks], sizes: &mut [u8]) -> usize {
+        let room = times.len().min(sizes.len()).min(usize::try_from(self.left).unwrap_or(usize::MAX));
+        let mut taken = 0;
+        // Once, or once for each burst that has begun.
+        while taken < room {
+            let limit = self.time(now).min(self.edge);
+            let n = self.take_before(limit, &mut times[taken..room], &mut sizes[taken..room]);
+            taken += n;
+            if self.axis < self.edge {
+                break;
+            }
             self.cross();
         }
-        self.left = self.left.saturating_sub(1);
-        (at, size)
+        self.left -= taken as u64;
+        taken
+    }
+
+    /// The end of the tick `now` in time as the axis counts it in this burst.
+    #[inline]
+    fn time(&self, now: Ticks) -> u128 {
+        ((u128::from(now.0) + 1) << FRACTION).saturating_sub(self.shift)
+    }
+
+    /// Takes the packets whose place on the axis is below `limit`.
+    #[inline]
+    fn take_before(&mut self, limit: u128, times: &mut [Ticks], sizes: &mut [u8]) -> usize {
+        let (mut axis, shift, mut taken) = (self.axis, self.shift, 0);
+        let slots = times.iter_mut().zip(sizes.iter_mut());
+        match (&mut self.exponential, &self.gaps[..]) {
+            (None, [gap]) => {
+                for (time, size) in slots {
+                    if axis >= limit {
+                        break;
+                    }
+                    (*time, *size) = (instant(axis + shift), 0);
+                    axis += gap;
+                    taken += 1;
+                }
+            }
+            (exponential, gaps) => {
+                for (time, size) in slots {
+                    if axis >= limit {
+                        break;
+                    }
+                    (*time, *size) = (instant(axis + shift), self.sizes.next());
+                    let gap = gaps[usize::from(*size)];
+                    axis += exponential.as_mut().map_or(gap, |exponential| scaled(gap, exponential.next()));
+                    taken += 1;
+                }
+            }
+        }
+        self.axis = axis;
+        taken
     }
 
     /// Moves on to the burst that the axis is in.
@@ -158,20 +210,15 @@ impl Schedule {
         if self.exponential.is_none() {
             return self.skip_even(now);
         }
-        let mut skipped = 0;
-        while self.peek() <= now && self.left > 0 {
-            if skipped == STEPS {
-                return skipped + self.skip_random(now);
-            }
-            self.take();
-            skipped += 1;
-        }
-        skipped
+        let (mut times, mut sizes) = ([Ticks::ZERO; STEPS], [0; STEPS]);
+        let stepped = self.take(now, &mut times, &mut sizes);
+        let drawn = if stepped == STEPS && self.peek() <= now { self.skip_random(now) } else { 0 };
+        stepped as u64 + drawn
     }
 
     fn skip_random(&mut self, now: Ticks) -> u64 {
+        let span = self.time(now).saturating_sub(self.axis);
         let Some(exponential) = &mut self.exponential else { return 0 };
-        let span = ((u128::from(now.0) + 1) << FRACTION).saturating_sub(self.shift + self.axis);
         let mean_gap = (self.starts[self.sizes.round()] / self.sizes.round() as u128).max(1);
         let mean = span as f64 / mean_gap as f64;
         let drawn = (mean + mean.sqrt() * exponential.random.normal()).round().max(0.0) as u64;
@@ -203,7 +250,7 @@ impl Schedule {
 
     /// How far the axis has come at the end of the tick `now`: what is due lies before.
     fn axis_at(&self, now: Ticks) -> u128 {
-        let time = ((u128::from(now.0) + 1) << FRACTION).saturating_sub(self.shift);
+        let time = self.time(now);
         if time <= self.edge {
             return time;
         }
@@ -211,6 +258,12 @@ impl Schedule {
         let (period, past) = (self.on + self.off, time - self.edge);
         self.edge + past / period * self.on + (past % period).saturating_sub(self.off)
     }
+}
+
+/// The tick that an instant lies in.
+#[inline]
+fn instant(fixed: u128) -> Ticks {
+    Ticks((fixed >> FRACTION) as u64)
 }
 
 /// A gap times a variate in 2⁻³².

@@ -141,7 +141,12 @@ impl<const N: usize> Shaped<N> {
             let bytes = headers.frame(*size);
             Ready { bytes }
         };
-        Self { at: headers.network() + at, sum_at: headers.sum_at(), sizes: sizes.iter().map(ready).collect(), sessions }
+        Self {
+            at: headers.network() + at,
+            sum_at: headers.sum_at(),
+            sizes: sizes.iter().map(ready).collect(),
+            sessions,
+        }
     }
 
     /// Puts the session's bytes into a frame.
@@ -165,7 +170,9 @@ impl<const N: usize> Shaped<N> {
         at: impl Fn(usize) -> (Ticks, ArrivalClock),
     ) {
         for (index, (packet, session)) in packets.iter_mut().zip(sessions).enumerate() {
-            let Some((ready, patch)) = self.sizes.get(size(index)).zip(self.sessions.get(*session as usize)) else { continue };
+            let Some((ready, patch)) = self.sizes.get(size(index)).zip(self.sessions.get(*session as usize)) else {
+                continue;
+            };
             let (arrival, clock) = at(index);
             if packet.write(&ready.bytes) {
                 self.patch(packet.data_mut(), patch);

@@ -115,7 +115,9 @@ pub enum Rate {
 
 /// Text that is not a rate.
 #[derive(Debug, Error, PartialEq, Eq)]
-#[error("'{0}' is not a rate above 0: write a number and a unit, such as 5Mpps or 10Gbps (units: pps, kpps, Mpps, Gpps, bps, kbps, Mbps, Gbps, Tbps)")]
+#[error(
+    "'{0}' is not a rate above 0: write a number and a unit, such as 5Mpps or 10Gbps (units: pps, kpps, Mpps, Gpps, bps, kbps, Mbps, Gbps, Tbps)"
+)]
 pub struct RateError(String);
 
 impl TryFrom<String> for Rate {
@@ -200,7 +202,9 @@ impl TryFrom<PortText> for PortRange {
         };
         let range = text.split_once('-').unwrap_or((&text, &text));
         let (Ok(first), Ok(last)) = (range.0.trim().parse(), range.1.trim().parse()) else {
-            return Err(format!("'{text}' is not a range of ports: write 0 to 65535, or two of them with a hyphen, 1024-65535"));
+            return Err(format!(
+                "'{text}' is not a range of ports: write 0 to 65535, or two of them with a hyphen, 1024-65535"
+            ));
         };
         if first > last {
             return Err(format!("the range of ports {text} ends before it starts"));
@@ -248,7 +252,10 @@ impl Params {
         let destinations = self.destinations(setup, &mut random)?;
         let ipv6 = destinations.first().is_some_and(Prefix::is_ipv6);
         if let Some(other) = destinations.iter().find(|prefix| prefix.is_ipv6() != ipv6) {
-            return Err(SetupError::at("destination", format!("{other} is of another IP version than {}", destinations[0])));
+            return Err(SetupError::at(
+                "destination",
+                format!("{other} is of another IP version than {}", destinations[0]),
+            ));
         }
         let default = if ipv6 { "2001:2:0:1::/64" } else { "198.18.0.0/16" };
         let source = self.source.unwrap_or_else(|| default.parse().expect("a prefix"));
@@ -265,7 +272,8 @@ impl Params {
         };
         let shortest = headers.shortest();
         let weighted = self.size.unwrap_or(Size::Fixed(shortest.max(60))).weighted();
-        allowed("size", weighted.len(), 1, MAX_BATCH).map_err(|_| SetupError::at("size", "a list of 1 to 256 sizes is needed"))?;
+        allowed("size", weighted.len(), 1, MAX_BATCH)
+            .map_err(|_| SetupError::at("size", "a list of 1 to 256 sizes is needed"))?;
         for entry in &weighted {
             allowed("size", entry.size, shortest, LONGEST)?;
         }
@@ -285,8 +293,9 @@ impl Params {
             Some(rate) => {
                 let seconds: Vec<f64> = lengths.iter().map(|size| rate.seconds(*size)).collect();
                 // A packet in three hours: slower ones would leave the range that instants are exact in.
-                allowed("rate", seconds.iter().copied().fold(0.0, f64::max), 0.0, 1e4)
-                    .map_err(|_| SetupError::at("rate", "less than one packet in 10000 seconds: allowed are faster ones"))?;
+                allowed("rate", seconds.iter().copied().fold(0.0, f64::max), 0.0, 1e4).map_err(|_| {
+                    SetupError::at("rate", "less than one packet in 10000 seconds: allowed are faster ones")
+                })?;
                 let schedule = Schedule::new(self.arrivals, &seconds, sizes, left, setup.frequency(), random);
                 let times = [forebay_packet::Ticks::ZERO; MAX_BATCH];
                 let waiting = std::collections::VecDeque::with_capacity(self.queue + MAX_BATCH);
@@ -303,7 +312,8 @@ impl Params {
             Destination::List(list) => list.clone(),
             Destination::File(file) => {
                 let path = setup.path(&file.routes);
-                let mut routes = read_routes(&path).map_err(|error| SetupError::at("destination.routes", error.to_string()))?;
+                let mut routes =
+                    read_routes(&path).map_err(|error| SetupError::at("destination.routes", error.to_string()))?;
                 random.shuffle(&mut routes);
                 routes
             }

@@ -31,6 +31,26 @@ impl Random {
         ((u128::from(self.bits()) * n as u128) >> 64) as usize
     }
 
+    /// Exponential with mean 1: the negative logarithm of a uniform number.
+    ///
+    /// The number is taken apart as a floating-point one is: its exponent is how many zero bits come before the first
+    /// one, its mantissa the bits after that. The logarithm of the mantissa is twice the series of artanh, whose first
+    /// term left out is below 10⁻¹⁰. Only operations that IEEE 754 defines exactly: the same everywhere, and a third
+    /// of the time of the general function.
+    #[inline]
+    pub(super) fn exponential(&mut self) -> f64 {
+        let bits = self.bits() | 1;
+        let zeros = bits.leading_zeros();
+        // Shifted so that the first one falls off; in two steps, for 64 places are one more than can be shifted by.
+        let mantissa = f64::from_bits((bits << zeros << 1) >> 12 | 1f64.to_bits());
+        // To within a factor of √2 of 1, where the series is short.
+        let (mantissa, halved) = if mantissa > std::f64::consts::SQRT_2 { (mantissa * 0.5, 1) } else { (mantissa, 0) };
+        let s = (mantissa - 1.0) / (mantissa + 1.0);
+        let q = s * s;
+        let series = 1.0 + q * (1.0 / 3.0 + q * (1.0 / 5.0 + q * (1.0 / 7.0 + q * (1.0 / 9.0 + q * (1.0 / 11.0)))));
+        f64::from(zeros as i32 + 1 - halved) * std::f64::consts::LN_2 - 2.0 * s * series
+    }
+
     /// Normal with mean 0 and deviation 1 (Box and Muller 1958).
     pub(super) fn normal(&mut self) -> f64 {
         let (radius, angle) = ((-2.0 * self.unit().ln()).sqrt(), std::f64::consts::TAU * self.unit());

@@ -65,7 +65,8 @@ pub(super) struct Sizes {
 impl Sizes {
     /// An order of sizes, each given by its number, with these weights.
     pub(super) fn new(weights: &[u16], random: &mut Random) -> Self {
-        let once: Vec<u8> = (0u8..).zip(weights).flat_map(|(size, weight)| std::iter::repeat_n(size, usize::from(*weight))).collect();
+        let once: Vec<u8> =
+            (0u8..).zip(weights).flat_map(|(size, weight)| std::iter::repeat_n(size, usize::from(*weight))).collect();
         let mut order = once.repeat(if weights.len() > 1 { SHORTEST.div_ceil(once.len()) } else { 1 });
         if weights.len() == 1 {
             order.truncate(1);

@@ -1,1 +1,461 @@
-//! Tests.
+//! Frames are whole and right; instants, sizes and sessions come as they were ordered; overruns are counted exactly.
+
+use std::collections::{BTreeMap, HashSet};
+
+use etherparse::{NetHeaders, PacketHeaders, TransportHeader};
+use forebay_graph::{OpenPort, PortDeclaration, Surroundings};
+use forebay_measure::Frequency;
+use forebay_packet::{Pool, PoolOptions};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::random::Random;
+use super::*;
+
+/// Ticks of a nanosecond, so that instants are times.
+fn try_open(params: Value) -> Result<OpenPort, SetupError> {
+    let mut surroundings = Surroundings::new(Frequency::new(1e9));
+    PortDeclaration::of::<Generator>().open(&params, &mut Setup::new("generator", &mut surroundings))
+}
+
+fn open(params: Value) -> OpenPort {
+    try_open(params).expect("right parameters")
+}
+
+fn pool() -> Pool {
+    Pool::new(PoolOptions { chunks: 1024, frame: 9216, ..PoolOptions::default() }).expect("memory")
+}
+
+/// Asks once: the packets' instants and bytes, and when to ask again.
+fn ask(port: &mut OpenPort, pool: &Pool, now: u64, most: usize) -> (Vec<(u64, Vec<u8>)>, Ready) {
+    let mut batch = Batch::with_capacity(MAX_BATCH);
+    let ready = port.port.receive(&mut batch, &Intake { now: Ticks(now), pool, most });
+    (batch.iter().map(|packet| (packet.arrival().0, packet.data().to_vec())).collect(), ready)
+}
+
+/// The first `n` packets, taken as they arrive.
+fn take(params: Value, n: usize) -> Vec<(u64, Vec<u8>)> {
+    let (mut port, pool, mut now, mut all) = (open(params), pool(), 0, Vec::new());
+    while all.len() < n {
+        let (packets, ready) = ask(&mut port, &pool, now, 256.min(n - all.len()));
+        all.extend(packets);
+        match ready {
+            Ready::At(at) => now = at.0,
+            Ready::Now => {}
+            other => assert!(all.len() == n, "{other:?} after {} packets", all.len()),
+        }
+    }
+    all
+}
+
+/// Ports and addresses: what makes a session.
+fn session(frame: &[u8]) -> Vec<u8> {
+    frame[26..38].to_vec()
+}
+
+/// Checks lengths and checksums against an independent implementation; the frame's source and destination address.
+fn check(frame: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    let headers = PacketHeaders::from_ethernet_slice(frame).expect("a frame");
+    let payload = headers.payload.slice();
+    let net = headers.net.expect("a network layer");
+    let sums = match (&net, headers.transport.expect("a transport layer")) {
+        (NetHeaders::Ipv4(ip, _), TransportHeader::Udp(udp)) => {
+            (udp.checksum, udp.calc_checksum_ipv4(ip, payload).expect("short"), udp.length - 8)
+        }
+        (NetHeaders::Ipv4(ip, _), TransportHeader::Tcp(tcp)) => {
+            (tcp.checksum, tcp.calc_checksum_ipv4(ip, payload).expect("short"), payload.len() as u16)
+        }
+        (NetHeaders::Ipv6(ip, _), TransportHeader::Udp(udp)) => {
+            (udp.checksum, udp.calc_checksum_ipv6(ip, payload).expect("short"), udp.length - 8)
+        }
+        (NetHeaders::Ipv6(ip, _), TransportHeader::Tcp(tcp)) => {
+            (tcp.checksum, tcp.calc_checksum_ipv6(ip, payload).expect("short"), payload.len() as u16)
+        }
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(sums.0, sums.1, "transport checksum of {} bytes", frame.len());
+    assert_eq!(usize::from(sums.2), payload.len());
+    // The payload reaches to the frame's end: no padding, nothing cut off.
+    let end = frame.as_ptr_range().end;
+    assert_eq!(payload.as_ptr_range().end, end, "{} bytes", frame.len());
+    match net {
+        NetHeaders::Ipv4(ip, _) => {
+            assert_eq!(ip.header_checksum, ip.calc_header_checksum());
+            (ip.source.to_vec(), ip.destination.to_vec())
+        }
+        NetHeaders::Ipv6(ip, _) => (ip.source.to_vec(), ip.destination.to_vec()),
+        NetHeaders::Arp(_) => panic!("nobody asked for ARP"),
+    }
+}
+
+#[test]
+fn frames_of_every_kind_are_right() {
+    for transport in ["udp", "tcp"] {
+        for (prefix, network) in [("10.0.0.0/8", 20), ("2001:db8::/32", 40)] {
+            for vlans in [json!([]), json!([7]), json!([4095, 7])] {
+                let tags = vlans.as_array().expect("a list").len();
+                let shortest = 14 + 4 * tags + network + if transport == "udp" { 10 } else { 20 };
+                let sizes: Vec<_> =
+                    [0, 1, 2, 3, 63, 500, 1400].iter().map(|more| json!({ "size": shortest + more })).collect();
+                let mut all = vec![json!(null), json!("imix")];
+                all.extend([0, 1, 5].map(|more| json!(shortest + more)));
+                all.push(json!(sizes));
+                for size in all.iter().filter(|size| *size != "imix" || shortest <= 60) {
+                    let params = json!({ "transport": transport, "destination": prefix, "vlans": vlans, "size": size,
+                        "source_port": "0-65535", "destination_port": 53, "sessions": 300 });
+                    let packets = take(params, 600);
+                    for (_, frame) in &packets {
+                        check(frame);
+                        assert_eq!(frame[..12], [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1]);
+                        let tagged = [&[0x81, 0, 0, 7][..], &[0x88, 0xa8, 0x0f, 0xff, 0x81, 0, 0, 7]];
+                        assert!(tags == 0 || frame[12..].starts_with(tagged[tags - 1]));
+                    }
+                    if let Some(size) = size.as_u64() {
+                        assert!(packets.iter().all(|(_, frame)| frame.len() as u64 == size));
+                    }
+                    if size.is_null() {
+                        assert!(packets.iter().all(|(_, frame)| frame.len() == shortest.max(60)));
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn addresses_and_ports_follow_the_rule() {
+    let packets = take(json!({ "sessions": 65_536, "source_port": "10-12", "destination_port": "80-81" }), 65_536);
+    let (mut sources, mut destinations) = (HashSet::new(), HashSet::new());
+    for (index, (_, frame)) in packets.iter().enumerate() {
+        let (source, destination) = check(frame);
+        assert!(source.starts_with(&[198, 18]) && destination.starts_with(&[198, 19]));
+        sources.insert(source);
+        destinations.insert(destination);
+        let ports = [10 + (index % 3) as u16, 80 + (index % 2) as u16];
+        assert_eq!(frame[34..38], [ports[0].to_be_bytes(), ports[1].to_be_bytes()].concat());
+    }
+    assert_eq!((sources.len(), destinations.len()), (65_536, 65_536), "distinct until the prefix is used up");
+
+    let list =
+        json!({ "sessions": 6, "destination": ["10.0.0.0/24", "10.1.0.1", "0.0.0.0/0"], "source": "192.0.2.7/32" });
+    let to: Vec<_> = take(list, 6).iter().map(|(_, frame)| check(frame)).collect();
+    assert!(to.iter().all(|(source, _)| *source == [192, 0, 2, 7]));
+    assert!(to[0].1.starts_with(&[10, 0, 0]) && to[3].1.starts_with(&[10, 0, 0]) && to[0].1 != to[3].1);
+    assert_eq!((&to[1].1, &to[4].1), (&vec![10, 1, 0, 1], &vec![10, 1, 0, 1]));
+}
+
+#[test]
+fn a_million_destinations_are_all_different() {
+    let packets = take(json!({ "sessions": 1 << 20, "destination": "10.0.0.0/8" }), 1 << 20);
+    let all: HashSet<_> = packets.iter().map(|(_, frame)| frame[30..34].to_vec()).collect();
+    assert_eq!(all.len(), 1 << 20);
+}
+
+#[test]
+fn a_routes_file_is_spread_over_in_the_seed_s_order() {
+    let path = std::env::temp_dir().join(format!("forebay-routes-{}", std::process::id()));
+    std::fs::write(&path, "# a table\n10.0.0.0/24 via 1\n\n10.0.1.0/24\n10.0.2.0/24\t2\n").expect("writable");
+    let of = |seed: u64| {
+        let params = json!({ "sessions": 3, "destination": { "routes": path }, "seed": seed });
+        take(params, 3).iter().map(|(_, frame)| frame[32]).collect::<Vec<_>>()
+    };
+    let orders: HashSet<_> = (0..20).map(of).collect();
+    assert!(orders.len() > 1);
+    for mut order in orders {
+        order.sort_unstable();
+        assert_eq!(order, [0, 1, 2]);
+    }
+    std::fs::write(&path, "10.0.0.0/24\n10.0.0.0/33\n").expect("writable");
+    let error = try_open(json!({ "destination": { "routes": path } })).err().expect("a wrong line").to_string();
+    std::fs::remove_file(&path).expect("there");
+    assert!(error.contains(":2: '10.0.0.0/33' is not a prefix"), "{error}");
+}
+
+#[test]
+fn sessions_take_turns_alone_or_in_bursts() {
+    let order = |params: Value, n| {
+        let mut numbers = BTreeMap::new();
+        let packets = take(params, n);
+        let list = packets.iter().map(|(_, frame)| {
+            let next = numbers.len();
+            *numbers.entry(session(frame)).or_insert(next)
+        });
+        list.collect::<Vec<_>>()
+    };
+    assert_eq!(order(json!({ "sessions": 3 }), 7), [0, 1, 2, 0, 1, 2, 0]);
+    assert_eq!(order(json!({ "sessions": 2, "burst": 3 }), 10), [0, 0, 0, 1, 1, 1, 0, 0, 0, 1]);
+    assert_eq!(order(json!({ "sessions": 4096 }), 8192), (0..8192).map(|n| n % 4096).collect::<Vec<_>>());
+    let skewed = order(json!({ "sessions": 50, "burst": 4, "skew": 1.0 }), 4000);
+    assert!(skewed.chunks(4).all(|burst| burst.iter().all(|session| *session == burst[0])));
+}
+
+#[test]
+fn skewed_sessions_have_the_shares_of_zipf() {
+    let (sessions, skew, n) = (1000, 1.2, 1 << 17);
+    let mut shares: BTreeMap<Vec<u8>, usize> = BTreeMap::new();
+    take(json!({ "sessions": sessions, "skew": skew }), n)
+        .iter()
+        .for_each(|(_, frame)| *shares.entry(session(frame)).or_default() += 1);
+    let mut counts: Vec<_> = shares.into_values().collect();
+    counts.sort_unstable_by(|a, b| b.cmp(a));
+    let total: f64 = (1..=sessions).map(|rank| f64::from(rank).powf(-skew)).sum();
+    for (rank, count) in counts.iter().enumerate().take(10) {
+        let expected = n as f64 * ((rank + 1) as f64).powf(-skew) / total;
+        // The order is drawn 65 536 long and came round twice: twice the variance of independent draws.
+        assert!(
+            (*count as f64 - expected).abs() < 6.0 * (2.0 * expected).sqrt(),
+            "rank {rank}: {count}, {expected:.0} expected"
+        );
+    }
+    assert!(counts.len() > 900, "rare ones come too: {}", counts.len());
+}
+
+#[test]
+fn sizes_come_in_proportion() {
+    let count = |params: Value, n| {
+        let mut sizes = BTreeMap::new();
+        take(params, n).iter().for_each(|(_, frame)| *sizes.entry(frame.len()).or_insert(0) += 1);
+        sizes.into_iter().collect::<Vec<_>>()
+    };
+    // A round of sizes has 342 times twelve packets.
+    assert_eq!(count(json!({ "size": "imix" }), 342 * 12), [(60, 342 * 7), (590, 342 * 4), (1514, 342)]);
+    let list = json!([{ "size": 60, "weight": 3 }, { "size": 128 }, { "size": 777, "weight": 0 }]);
+    assert_eq!(count(json!({ "size": list, "rate": "1Mpps" }), 4096), [(60, 3072), (128, 1024)]);
+}
+
+#[test]
+fn constant_arrivals_are_evenly_spaced_and_do_not_drift() {
+    let times: Vec<_> = take(json!({ "rate": "3Mpps" }), 30_001).iter().map(|(at, _)| *at).collect();
+    assert!(times.iter().zip(0_u64..).all(|(at, n)| *at == n * 1000 / 3 || *at + 1 == n * 1000 / 3), "to the tick");
+    // 84 bytes on the wire, and 1538.
+    let times: Vec<_> = take(json!({ "rate": "10Gbps" }), 3).iter().map(|(at, _)| *at).collect();
+    assert_eq!(times, [0, 67, 134]);
+    let list = json!([{ "size": 1514 }, { "size": 60 }]);
+    let packets = take(json!({ "rate": "1Gbps", "size": list }), 100);
+    for pair in packets.windows(2) {
+        let (gap, wire) = (pair[1].0 - pair[0].0, (pair[0].1.len() as u64 + 24) * 8);
+        assert!(gap.abs_diff(wire) <= 1, "{gap} ns for {wire} bits");
+    }
+}
+
+#[test]
+fn the_wait_is_until_the_next_arrival_and_packets_carry_when_they_were_due() {
+    let (mut port, pool) = (open(json!({ "rate": "1Mpps" })), pool());
+    assert_eq!(ask(&mut port, &pool, 5_000, 32).1, Ready::At(Ticks(6_000)));
+    assert_eq!(ask(&mut port, &pool, 5_999, 32).0.len(), 0);
+    let (packets, ready) = ask(&mut port, &pool, 8_500, 2);
+    assert_eq!((packets.iter().map(|(at, _)| *at).collect::<Vec<_>>(), ready), (vec![6_000, 7_000], Ready::Now));
+    let mut batch = Batch::with_capacity(8);
+    port.port.receive(&mut batch, &Intake { now: Ticks(8_600), pool: &pool, most: 8 });
+    assert_eq!((batch.len(), batch[0].arrival(), batch[0].arrival_clock()), (1, Ticks(8_000), ArrivalClock::Intended));
+}
+
+#[test]
+fn a_closed_loop_fills_every_request_until_the_count() {
+    let (mut port, pool) = (open(json!({ "count": 70 })), pool());
+    assert_eq!(ask(&mut port, &pool, 9, 64).1, Ready::Now);
+    let (packets, ready) = ask(&mut port, &pool, 17, 64);
+    assert_eq!((packets.len(), packets[0].0, ready), (6, 17, Ready::Never));
+    assert_eq!(ask(&mut port, &pool, 18, 64).0.len(), 0);
+}
+
+#[test]
+fn random_gaps_are_exponential() {
+    let n = 100_000;
+    let packets = take(json!({ "rate": "1Mpps", "arrivals": "poisson", "seed": 3 }), n + 1);
+    assert!(packets.is_sorted_by_key(|(at, _)| *at));
+    let gaps: Vec<f64> = packets.windows(2).map(|pair| (pair[1].0 - pair[0].0) as f64).collect();
+    let mean = gaps.iter().sum::<f64>() / n as f64;
+    assert!((mean - 1000.0).abs() < 4.0 * 1000.0 / (n as f64).sqrt(), "mean gap {mean}");
+    // Twenty classes of equal probability: chi-square with 19 degrees of freedom, 43.8 at one in a thousand.
+    let mut classes = [0.0_f64; 20];
+    gaps.iter().for_each(|gap| classes[(((1.0 - (-(gap + 0.5) / 1000.0).exp()) * 20.0) as usize).min(19)] += 1.0);
+    let expected = n as f64 / 20.0;
+    let chi: f64 = classes.iter().map(|count| (count - expected).powi(2) / expected).sum();
+    assert!(chi < 43.8, "chi-square {chi}");
+    // Neighbours have nothing to do with each other.
+    let covariance = gaps.windows(2).map(|pair| (pair[0] - mean) * (pair[1] - mean)).sum::<f64>() / n as f64;
+    assert!((covariance / mean / mean).abs() < 4.0 / (n as f64).sqrt());
+}
+
+#[test]
+fn the_exponential_variate_is_the_logarithm() {
+    let mut random = Random::new(1);
+    for _ in 0..100_000 {
+        let uniform = (random.clone().bits() | 1) as f64 / 2_f64.powi(64);
+        let (value, exact) = (random.exponential(), -uniform.ln());
+        assert!((value - exact).abs() < 1e-9, "{value} for {exact}");
+    }
+}
+
+#[test]
+fn bursts_have_their_lengths_and_the_rate_is_the_mean() {
+    let arrivals = json!({ "on_off": { "on": "10us", "off": "30us" } });
+    let times: Vec<_> =
+        take(json!({ "rate": "1Mpps", "arrivals": arrivals }), 40_001).iter().map(|(at, _)| *at).collect();
+    assert!(times.iter().all(|at| at % 40_000 < 10_000), "nothing comes while off");
+    assert_eq!(times[40_000], 40_000_000, "40 000 packets take 40 ms");
+    let first: Vec<_> = times.iter().take_while(|at| **at < 40_000).collect();
+    assert_eq!(first.len(), 40, "four times as fast while on");
+    assert_eq!((times[39], times[40]), (9_750, 40_000));
+}
+
+/// Polls a generator at instants and for numbers of packets; and a queue that is told every single arrival.
+fn against_the_plain_queue(params: Value, polls: &[(u64, usize)]) -> Result<(), TestCaseError> {
+    let queue = params["queue"].as_u64().expect("given") as usize;
+    let mut schedule = params.clone();
+    schedule["queue"] = json!(1 << 20);
+    let (mut plain, mut port, pool) = (open(schedule), open(params), pool());
+    let (mut now, mut waiting, mut dropped) = (0, std::collections::VecDeque::new(), 0);
+    let mut ended = false;
+    for (step, most) in polls {
+        now += step;
+        // Every arrival up to now, one at a time.
+        while !ended {
+            let (arrived, ready) = ask(&mut plain, &pool, now, 1);
+            ended = ready == Ready::Never;
+            let Some((at, frame)) = arrived.first() else { break };
+            if waiting.len() < queue { waiting.push_back((*at, frame.len())) } else { dropped += 1 }
+        }
+        let expected: Vec<_> = waiting.drain(..waiting.len().min(*most)).collect();
+        let (packets, ready) = ask(&mut port, &pool, now, *most);
+        let got: Vec<_> = packets.iter().map(|(at, frame)| (*at, frame.len())).collect();
+        prop_assert_eq!(got, expected);
+        prop_assert_eq!(port.counters.dropped.get(), dropped);
+        match ready {
+            Ready::Now => prop_assert!(!waiting.is_empty()),
+            Ready::At(at) => prop_assert!(waiting.is_empty() && at.0 > now),
+            Ready::Never => prop_assert!(waiting.is_empty() && ended),
+            Ready::Input => prop_assert!(false, "a generator waits for nobody"),
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+    #[test]
+    fn the_ingress_queue_drops_what_a_plain_queue_drops(
+        polls in proptest::collection::vec((0_u64..40_000, 0_usize..100), 1..30),
+        queue in 1_usize..80,
+        arrivals in prop_oneof![
+            Just(json!("constant")),
+            Just(json!("poisson")),
+            Just(json!({ "on_off": { "on": "3us", "off": "7us" } })),
+            Just(json!({ "on_off": { "on": "50ns", "off": "1us" } })),
+        ],
+        mixed: bool,
+        count in prop_oneof![Just(1_000_000_u64), 1_u64..300],
+    ) {
+        // Of random arrivals no more than 64 may be lost at a time: beyond, their number is drawn.
+        let scale = if arrivals == json!("poisson") { 40 } else { 1 };
+        let polls: Vec<_> = polls.into_iter().map(|(step, most)| (step / scale, most)).collect();
+        let size = if mixed { json!("imix") } else { json!(60) };
+        let rate = if mixed { "100Gbps" } else { "7Mpps" };
+        let params = json!({ "rate": rate, "arrivals": arrivals, "queue": queue, "size": size, "count": count });
+        against_the_plain_queue(params, &polls)?;
+    }
+}
+
+#[test]
+fn after_a_long_stall_the_overrun_is_counted_at_once() {
+    const DAY: u64 = 86_400_000_000_000;
+    let lost = |params: Value| {
+        let (mut port, pool) = (open(params), pool());
+        ask(&mut port, &pool, 0, 32);
+        let before = port.counters.dropped.get();
+        let (packets, ready) = ask(&mut port, &pool, DAY, 32);
+        assert_eq!((packets.len(), ready, before), (32, Ready::Now, 0));
+        // In the queue are those that came first.
+        assert!(packets.iter().all(|(at, _)| *at < 2_000_000));
+        port.counters.dropped.get()
+    };
+    // One at 0 was taken; then one each 100 ns up to and with the day's end; 4 096 of them found room.
+    assert_eq!(lost(json!({ "rate": "10Mpps" })), DAY / 100 - 4096);
+    let burst = json!({ "on_off": { "on": "100us", "off": "900us" } });
+    // A day is a whole number of periods: at its end the first packet of the next burst has come.
+    assert_eq!(lost(json!({ "rate": "10Mpps", "arrivals": burst })), DAY / 100 - 4096);
+    let (random, mean) = (lost(json!({ "rate": "10Mpps", "arrivals": "poisson" })) as f64, (DAY / 100 - 4096) as f64);
+    assert!((random - mean).abs() < 5.0 * mean.sqrt(), "{random} lost, {mean} expected");
+    let mut counted = open(json!({ "rate": "10Mpps", "count": 5000 }));
+    let (packets, ready) = ask(&mut counted, &pool(), 0, 256);
+    assert_eq!((packets.len(), ready), (1, Ready::At(Ticks(100))));
+    ask(&mut counted, &pool(), DAY, 256);
+    assert_eq!(counted.counters.dropped.get(), 5000 - 1 - 4096);
+}
+
+#[test]
+fn an_exhausted_pool_keeps_packets_waiting_in_order() {
+    let small = Pool::new(PoolOptions { chunks: 3, ..PoolOptions::default() }).expect("memory");
+    let mut port = open(json!({ "rate": "1Mpps", "count": 10 }));
+    ask(&mut port, &small, 0, 1);
+    let mut times = Vec::new();
+    for _ in 0..3 {
+        let (packets, ready) = ask(&mut port, &small, 9_000, 32);
+        times.extend(packets.iter().map(|(at, _)| *at));
+        assert_eq!(ready, if times.len() == 9 { Ready::Never } else { Ready::Now });
+    }
+    assert_eq!(times, (1..10).map(|n| n * 1000).collect::<Vec<_>>());
+    assert_eq!(port.counters.dropped.get(), 0);
+}
+
+#[test]
+fn frames_that_no_packet_holds_are_said_and_not_sent() {
+    let small = Pool::new(PoolOptions { chunks: 3, frame: 100, ..PoolOptions::default() }).expect("memory");
+    let mut port = open(json!({ "size": "imix" }));
+    assert_eq!(ask(&mut port, &small, 0, 32), (vec![], Ready::Never));
+    assert_eq!(port.counters.errors.get(), 1);
+    let said = port.port.close().expect_err("nothing was sent");
+    assert!(said.contains("1514") && said.contains("100"), "{said}");
+}
+
+#[test]
+fn one_seed_gives_the_same_packets_at_the_same_instants() {
+    let params =
+        |seed: u64| json!({ "rate": "1Mpps", "arrivals": "poisson", "size": "imix", "skew": 1.0, "seed": seed });
+    assert_eq!(take(params(5), 3000), take(params(5), 3000));
+    assert_ne!(take(params(5), 3000), take(params(6), 3000));
+    let unnamed = json!({ "rate": "1Mpps", "arrivals": "poisson" });
+    assert_eq!(take(unnamed.clone(), 300), take(unnamed, 300), "the pipeline's seed decides where none is given");
+}
+
+#[test]
+fn parameters_that_make_no_sense_are_named() {
+    for (params, path, says) in [
+        (json!({ "rate": "5 apples" }), "rate", "'5 apples' is not a rate"),
+        (json!({ "rate": "0Mpps" }), "rate", "above 0"),
+        (json!({ "rate": "0.00001pps" }), "rate", "10000 seconds"),
+        (json!({ "arrivals": "poisson" }), "arrivals", "only where there is a `rate`"),
+        (
+            json!({ "rate": "1pps", "arrivals": { "on_off": { "on": "0ns", "off": "1us" } } }),
+            "arrivals.on_off.on",
+            "1ns",
+        ),
+        (json!({ "size": 43 }), "size", "43: allowed are 44 to 9216"),
+        (json!({ "size": "huge" }), "size", "imix"),
+        (json!({ "size": [] }), "size", "1 to 256"),
+        (json!({ "size": [{ "size": 60, "weight": 0 }] }), "size", "every weight is 0"),
+        (json!({ "sessions": 0 }), "sessions", "1 to 16777216"),
+        (json!({ "skew": -1 }), "skew", "0 to 10"),
+        (json!({ "burst": 0 }), "burst", "1 to 65536"),
+        (json!({ "queue": 0 }), "queue", "1 to 1048576"),
+        (json!({ "vlans": [1, 4096] }), "vlans[1]", "0 to 4095"),
+        (json!({ "vlans": [1, 2, 3] }), "vlans", "0 to 2"),
+        (json!({ "destination": "10.0.0.0/33" }), "destination", "prefix"),
+        (json!({ "destination": [] }), "destination", "at least one"),
+        (json!({ "destination": ["10.0.0.0/8", "::/0"] }), "destination", "another IP version"),
+        (json!({ "source": "::/0" }), "source", "another IP version"),
+        (json!({ "destination": { "routes": "/nowhere" } }), "destination.routes", "/nowhere"),
+        (json!({ "source_port": "9-8" }), "source_port", "ends before it starts"),
+        (json!({ "source_port": "70000" }), "source_port", "0 to 65535"),
+        (json!({ "speed": 1 }), "", "speed"),
+    ] {
+        let error = try_open(params.clone()).err().unwrap_or_else(|| panic!("{params} is accepted"));
+        assert!(error.faults[0].path.starts_with(path) && error.to_string().contains(says), "{params}: {error}");
+    }
+}
+
+#[test]
+fn the_example_is_right() {
+    open(json!({ "rate": "1Mpps", "arrivals": "poisson", "size": "imix", "sessions": 4096, "skew": 1.1 }));
+}

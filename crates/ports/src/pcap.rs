@@ -1,0 +1,294 @@
+//! Captures: packets from a file, packets into a file.
+
+mod playback;
+mod reader;
+mod spool;
+mod writer;
+
+pub use reader::{ReadError, Reader, Record, read_memory};
+pub use spool::{WhenFull, WriteError};
+pub use writer::{NgWriter, Writer};
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use forebay_graph::{DeclarePort, Intake, Port, PortCounters, Ready, Setup, SetupError, register};
+use forebay_measure::{Clock, Frequency, Tsc};
+use forebay_packet::{ArrivalClock, Batch, Ticks};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use playback::Playback;
+
+/// Parameters of `pcap`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Params {
+    /// The capture whose packets enter: pcap (micro- or nanoseconds, either byte order), pcapng, or either in gzip.
+    read: Option<String>,
+    /// The file that packets leave to, replaced if it exists: pcap with nanoseconds.
+    write: Option<String>,
+    /// How fast the capture is played: `original` (its own timing), a factor such as `2.5` (that many times faster), or
+    /// `fast` (as fast as packets are taken).
+    #[serde(default)]
+    speed: Speed,
+    /// How many times the capture is played, from 1, or `forever`.
+    #[serde(default)]
+    loops: Loops,
+    /// When packets come faster than the disk takes them: `wait` for it, or `refuse` packets, which counts them.
+    #[serde(default)]
+    when_full: WhenFull,
+}
+
+/// How fast a capture is played.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "expected `original`, `fast`, or a factor above 0 such as 2.5")]
+pub enum Speed {
+    /// With a name.
+    Named(Pace),
+    /// So many times faster than it was.
+    Times(f64),
+}
+
+/// Speeds that have a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Pace {
+    /// As it was.
+    Original,
+    /// As fast as packets are taken.
+    Fast,
+}
+
+impl Default for Speed {
+    fn default() -> Self {
+        Self::Named(Pace::Original)
+    }
+}
+
+/// How many times a capture is played.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "expected a number of times from 1, or `forever`")]
+pub enum Loops {
+    /// So many times.
+    Times(u64),
+    /// Without end.
+    Named(Endless),
+}
+
+/// Without end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Endless {
+    /// Until something else ends the run.
+    Forever,
+}
+
+impl Default for Loops {
+    fn default() -> Self {
+        Self::Times(1)
+    }
+}
+
+/// A capture that is played, and one that is written.
+pub struct Pcap {
+    playback: Option<Playback>,
+    writer: Option<Writer>,
+    /// Ticks per nanosecond of the capture; `None`: as fast as packets are taken.
+    scale: Option<f64>,
+    frequency: Frequency,
+    /// When the capture's first packet was due.
+    started: Option<Ticks>,
+    /// An instant and what the written time stamps say of it, in nanoseconds.
+    epoch: Option<(Ticks, u64)>,
+    counters: Arc<PortCounters>,
+    /// What went wrong, for [`Port::close`].
+    faults: Vec<String>,
+    write_failed: bool,
+}
+
+impl Pcap {
+    /// What went wrong while reading goes into the counters and the last word.
+    #[cold]
+    fn note_read_errors(&mut self) {
+        let errors = self.playback.as_mut().map(Playback::take_errors).unwrap_or_default();
+        self.counters.errors.add(errors.len() as u64);
+        self.faults.extend(errors);
+    }
+
+    /// What a time stamp says of the instant `now`. Played packets keep the capture's date: its first packet is due at
+    /// its own time stamp. Otherwise the wall clock says what it is; a simulated clock starts in 1970.
+    #[inline]
+    fn stamp(&mut self, now: Ticks) -> u64 {
+        let (instant, nanos) = *self.epoch.get_or_insert_with(|| (now, wall_clock(self.frequency, now)));
+        nanos.saturating_add((now.since(instant).0 as f64 / self.frequency.hertz() * 1e9) as u64)
+    }
+}
+
+/// Nanoseconds since 1970 by the system's clock where ticks are the time-stamp counter's; since the clock's origin
+/// where it is a simulated one, so that such runs are the same every time.
+#[cold]
+fn wall_clock(frequency: Frequency, now: Ticks) -> u64 {
+    if frequency == Tsc.frequency() {
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
+    } else {
+        (now.0 as f64 / frequency.hertz() * 1e9) as u64
+    }
+}
+
+impl Port for Pcap {
+    fn receive(&mut self, batch: &mut Batch, intake: &Intake<'_>) -> Ready {
+        let Some(playback) = &mut self.playback else { return Ready::Never };
+        let (now, limit) = (intake.now, intake.pool.frame_limit());
+        let started = *self.started.get_or_insert(now);
+        self.epoch.get_or_insert((now, playback.first()));
+        let due_at = |after: u64| match self.scale {
+            Some(scale) => (Ticks(started.0.saturating_add((after as f64 * scale) as u64)), ArrivalClock::Intended),
+            None => (now, ArrivalClock::Poll),
+        };
+        let most = batch.len() + intake.most.min(batch.room());
+        let ready = loop {
+            if !playback.ready() {
+                break Ready::Never;
+            }
+            // Those that are due, fit and are at hand.
+            let wanted = most - batch.len();
+            let due =
+                (0..wanted).map_while(|ahead| playback.peek(ahead)).take_while(|next| due_at(next.after).0 <= now);
+            let run = due.take_while(|next| next.bytes.len() <= limit).count();
+            let start = batch.len();
+            let got = intake.pool.fill(batch, run);
+            for packet in &mut batch[start..] {
+                let Some(next) = playback.peek(0) else { break };
+                packet.write(next.bytes);
+                let (at, clock) = due_at(next.after);
+                packet.set_arrival(at, clock);
+                playback.advance();
+            }
+            if got < run || batch.len() == most {
+                break Ready::Now;
+            }
+            match playback.peek(0) {
+                Some(next) if due_at(next.after).0 > now => break Ready::At(due_at(next.after).0),
+                Some(next) if next.bytes.len() > limit => {
+                    self.counters.dropped.add(1);
+                    playback.advance();
+                }
+                _ => {}
+            }
+        };
+        if playback.has_errors() {
+            self.note_read_errors();
+        }
+        ready
+    }
+
+    fn send(&mut self, batch: &mut Batch, now: Ticks) {
+        let nanos = self.stamp(now);
+        let Some(writer) = &mut self.writer else { return };
+        let written = batch.iter().take_while(|packet| writer.write(nanos, packet.len(), packet.data())).count();
+        if written == batch.len() {
+            batch.clear();
+            return;
+        }
+        // What could not be written stays, and is the engine's to count.
+        batch.rotate_left(written);
+        (0..written).for_each(|_| drop(batch.pop()));
+        if writer.failed() && !self.write_failed {
+            self.write_failed = true;
+            self.counters.errors.add(1);
+        }
+    }
+
+    fn close(&mut self) -> Result<(), String> {
+        self.note_read_errors();
+        if let Some(Err(error)) = self.writer.as_mut().map(Writer::finish) {
+            self.counters.errors.add(u64::from(!self.write_failed));
+            self.write_failed = true;
+            self.faults.push(error.to_string());
+        }
+        let faults = std::mem::take(&mut self.faults);
+        if faults.is_empty() { Ok(()) } else { Err(faults.join("; ")) }
+    }
+}
+
+impl DeclarePort for Pcap {
+    type Params = Params;
+    const NAME: &'static str = "pcap";
+    const SUMMARY: &'static str = "plays a capture, and writes what leaves into one";
+    const HELP: &'static str = "\
+The link type must be Ethernet. Packets that the capture cut short are played as they are; those longer than a packet \
+can be are dropped and counted. A capture of up to 64 MiB is read before the start; of a larger one a thread reads on \
+while the first 64 MiB are played. Played with its own timing (or a multiple), packets carry the instant at which they \
+were due; none is left out when the worker is late. Repeated, a capture begins anew a mean gap after its last packet. A \
+capture that breaks off is played as far as it goes; that counts as an error, and is said at the end.
+
+Written time stamps are those of departure. Where a capture is played its first packet's own time stamp is that of the \
+start, so that the two files can be laid side by side; otherwise the wall clock's, and in virtual time they count from \
+1970. Packets are handed to the disk 256 KiB at a time by a thread; when the disk cannot be written any more, packets \
+are refused, which counts them, and the end says why.";
+    const EXAMPLE: &'static str = "{ read: in.pcap.gz, write: out.pcap, speed: fast, loops: 3 }";
+
+    fn receives(params: &Params) -> bool {
+        params.read.is_some()
+    }
+
+    fn sends(params: &Params) -> bool {
+        params.write.is_some()
+    }
+
+    fn new(params: Params, setup: &mut Setup<'_>, counters: Arc<PortCounters>) -> Result<Self, SetupError> {
+        if params.read.is_none() && params.write.is_none() {
+            return Err(SetupError::new("neither `read` nor `write`: a pcap port needs at least one of them"));
+        }
+        let frequency = setup.frequency();
+        let per_nanosecond = frequency.hertz() / 1e9;
+        let scale = match params.speed {
+            Speed::Named(Pace::Original) => Some(per_nanosecond),
+            Speed::Named(Pace::Fast) => None,
+            Speed::Times(times) if times > 0.0 && times <= 1e9 => Some(per_nanosecond / times),
+            Speed::Times(times) => {
+                return Err(SetupError::at("speed", format!("{times}: allowed are factors above 0 up to 1e9")));
+            }
+        };
+        let rounds = match params.loops {
+            Loops::Named(Endless::Forever) => u64::MAX,
+            Loops::Times(0) => return Err(SetupError::at("loops", "0: allowed are 1 and more, or `forever`")),
+            Loops::Times(times) => times,
+        };
+        let (read, write) = (params.read.map(|name| setup.path(&name)), params.write.map(|name| setup.path(&name)));
+        if let (Some(read), Some(write)) = (&read, &write)
+            && same_file(read, write)
+        {
+            return Err(SetupError::at("write", format!("{} is the capture that is read", write.display())));
+        }
+        let in_words = |path: &Path, error: ReadError| SetupError::at("read", format!("{}: {error}", path.display()));
+        let playback =
+            read.map(|path| Playback::open(&path, rounds).map_err(|error| in_words(&path, error))).transpose()?;
+        let writer = write.map(|path| Writer::create(&path, params.when_full)).transpose();
+        let writer = writer.map_err(|error| SetupError::at("write", error.to_string()))?;
+        let mut port = Self {
+            playback,
+            writer,
+            scale,
+            frequency,
+            started: None,
+            epoch: None,
+            counters,
+            faults: Vec::new(),
+            write_failed: false,
+        };
+        port.note_read_errors();
+        Ok(port)
+    }
+}
+
+fn same_file(one: &Path, other: &Path) -> bool {
+    one.canonicalize().is_ok_and(|one| other.canonicalize().is_ok_and(|other| one == other))
+}
+
+register!(port Pcap);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,154 @@
+//! Bytes on their way to a file: filled on the packet path, written by a thread of their own.
+//!
+//! A buffer is handed over when it is full and comes back when it is written, so that the packet path makes no system
+//! call per packet and allocates nothing.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use thiserror::Error;
+
+/// What happens when packets come faster than the disk takes them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum WhenFull {
+    /// The worker waits for the disk: nothing is lost, and the pipeline is as fast as the disk.
+    #[default]
+    Wait,
+    /// What finds no room is refused, and counted as such.
+    Refuse,
+}
+
+/// Why a file cannot be written.
+#[derive(Debug, Error)]
+pub enum WriteError {
+    /// It cannot be made.
+    #[error("cannot create {path}: {source}")]
+    Create {
+        /// Which file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// It was made, but not all could be written.
+    #[error("cannot write {path}, which is not complete: {source}")]
+    Write {
+        /// Which file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+/// How many bytes are written at a time.
+const BUFFER: usize = 256 << 10;
+/// How many buffers there are: 2 MiB in all.
+const BUFFERS: usize = 8;
+
+pub(super) struct Spool {
+    path: PathBuf,
+    filling: Vec<u8>,
+    full: Option<SyncSender<Vec<u8>>>,
+    empty: Receiver<Vec<u8>>,
+    when_full: WhenFull,
+    failed: Arc<AtomicBool>,
+    thread: Option<JoinHandle<std::io::Result<()>>>,
+}
+
+impl Spool {
+    pub(super) fn create(path: &Path, when_full: WhenFull) -> Result<Self, WriteError> {
+        let create_error = |source| WriteError::Create { path: path.to_owned(), source };
+        let file = File::create(path).map_err(create_error)?;
+        let (full, to_write) = sync_channel(BUFFERS);
+        let (written, empty) = sync_channel(BUFFERS);
+        for _ in 1..BUFFERS {
+            written.send(Vec::with_capacity(BUFFER)).expect("room for every buffer, and a receiver");
+        }
+        let failed = Arc::new(AtomicBool::new(false));
+        let thread = std::thread::Builder::new().name("pcap-write".to_owned()).spawn({
+            let failed = Arc::clone(&failed);
+            move || write_all(file, &to_write, &written, &failed)
+        });
+        Ok(Self {
+            path: path.to_owned(),
+            filling: Vec::with_capacity(BUFFER),
+            full: Some(full),
+            empty,
+            when_full,
+            failed,
+            thread: Some(thread.map_err(create_error)?),
+        })
+    }
+
+    /// Where the next `bytes` bytes are to be put, at the end; `None` where there is no room for them now, or never
+    /// will be, because the file cannot be written.
+    #[inline]
+    pub(super) fn room(&mut self, bytes: usize) -> Option<&mut Vec<u8>> {
+        if self.filling.len() + bytes > BUFFER {
+            self.hand_over()?;
+        }
+        Some(&mut self.filling)
+    }
+
+    #[cold]
+    fn hand_over(&mut self) -> Option<()> {
+        if self.failed() {
+            return None;
+        }
+        let next = match self.when_full {
+            WhenFull::Wait => self.empty.recv().ok()?,
+            WhenFull::Refuse => self.empty.try_recv().ok()?,
+        };
+        let filled = std::mem::replace(&mut self.filling, next);
+        self.full.as_ref()?.send(filled).ok()
+    }
+
+    /// Whether the file cannot be written any more.
+    pub(super) fn failed(&self) -> bool {
+        self.failed.load(Ordering::Relaxed)
+    }
+
+    /// Writes out what is left and closes the file; a second call does nothing.
+    pub(super) fn finish(&mut self) -> Result<(), WriteError> {
+        if let Some(full) = self.full.take() {
+            // A thread that has ended says why below.
+            let _ = full.send(std::mem::take(&mut self.filling));
+        }
+        let Some(thread) = self.thread.take() else { return Ok(()) };
+        let result = thread.join().unwrap_or_else(|_| Err(std::io::Error::other("the writing thread panicked")));
+        result.map_err(|source| WriteError::Write { path: self.path.clone(), source })
+    }
+}
+
+impl Drop for Spool {
+    fn drop(&mut self) {
+        // Who wants to know of errors calls `finish`.
+        let _ = self.finish();
+    }
+}
+
+/// Writes buffers until there are no more. After an error it goes on taking them, so that nobody waits for it.
+fn write_all(
+    mut file: File,
+    to_write: &Receiver<Vec<u8>>,
+    written: &SyncSender<Vec<u8>>,
+    failed: &AtomicBool,
+) -> std::io::Result<()> {
+    let mut result = Ok(());
+    for mut buffer in to_write {
+        if result.is_ok() {
+            result = file.write_all(&buffer);
+            failed.store(result.is_err(), Ordering::Relaxed);
+        }
+        buffer.clear();
+        let _ = written.send(buffer);
+    }
+    result
+}

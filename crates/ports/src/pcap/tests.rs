@@ -1,0 +1,532 @@
+//! Captures of every format read right, broken ones without harm; what is written reads back.
+
+use std::io::{Read, Write};
+use std::path::PathBuf;
+use std::process::Command;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use forebay_graph::{OpenPort, PortDeclaration, Surroundings};
+use forebay_packet::{Pool, PoolOptions};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+
+/// A folder of the test's own, gone with it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("forebay-pcap-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a folder for temporary files");
+        Self(path)
+    }
+
+    fn file(&self, name: &str, bytes: &[u8]) -> String {
+        let path = self.0.join(name);
+        std::fs::write(&path, bytes).expect("writable");
+        path.display().to_string()
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Ticks of a nanosecond, so that instants are times.
+fn open(params: Value) -> Result<OpenPort, SetupError> {
+    let mut surroundings = Surroundings::new(Frequency::new(1e9));
+    PortDeclaration::of::<Pcap>().open(&params, &mut Setup::new("pcap", &mut surroundings))
+}
+
+fn pool(frame: usize) -> Pool {
+    Pool::new(PoolOptions { chunks: 1024, frame, ..PoolOptions::default() }).expect("memory")
+}
+
+/// Words in one byte order.
+fn words(big: bool, words: &[u32]) -> Vec<u8> {
+    words.iter().flat_map(|word| if big { word.to_be_bytes() } else { word.to_le_bytes() }).collect()
+}
+
+fn halves(big: bool, a: u16, b: u16) -> Vec<u8> {
+    [a, b].iter().flat_map(|half| if big { half.to_be_bytes() } else { half.to_le_bytes() }).collect()
+}
+
+/// A classic capture of packets given as seconds, fraction, original length, bytes.
+fn classic(big: bool, magic: u32, link: u32, packets: &[(u32, u32, u32, &[u8])]) -> Vec<u8> {
+    let mut file = words(big, &[magic]);
+    file.extend(halves(big, 2, 4));
+    file.extend(words(big, &[0, 0, 65535, link]));
+    for (seconds, fraction, original, bytes) in packets {
+        file.extend(words(big, &[*seconds, *fraction, bytes.len() as u32, *original]));
+        file.extend(*bytes);
+    }
+    file
+}
+
+fn ng_block(big: bool, kind: u32, body: &[u8]) -> Vec<u8> {
+    let padded = body.len().next_multiple_of(4);
+    let length = (padded + 12) as u32;
+    let mut block = words(big, &[kind, length]);
+    block.extend(body);
+    block.resize(8 + padded, 0);
+    block.extend(words(big, &[length]));
+    block
+}
+
+/// A pcapng section with one interface of these options.
+fn ng_start(big: bool, link: u16, options: &[u8]) -> Vec<u8> {
+    let mut section = words(big, &[0x1a2b_3c4d]);
+    section.extend(halves(big, 1, 0));
+    section.extend([0xff; 8]);
+    let mut interface = halves(big, link, 0);
+    interface.extend(words(big, &[0]));
+    interface.extend(options);
+    [ng_block(big, 0x0a0d_0d0a, &section), ng_block(big, 1, &interface)].concat()
+}
+
+fn enhanced(big: bool, interface: u32, time: u64, original: u32, bytes: &[u8]) -> Vec<u8> {
+    let mut body = words(big, &[interface, (time >> 32) as u32, time as u32, bytes.len() as u32, original]);
+    body.extend(bytes);
+    ng_block(big, 6, &body)
+}
+
+fn packed(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(bytes).expect("memory");
+    encoder.finish().expect("memory")
+}
+
+fn times_and_bytes(file: &[u8]) -> Vec<(u64, Vec<u8>)> {
+    let (packets, error) = read_memory(file);
+    assert!(error.is_none(), "{error:?}");
+    packets
+}
+
+#[test]
+fn classic_captures_of_both_orders_and_units_are_read() {
+    let packets: &[(u32, u32, u32, &[u8])] = &[(10, 20, 60, &[1; 60]), (11, 999_999, 1500, &[2; 33])];
+    for big in [false, true] {
+        for (magic, unit) in [(0xa1b2_c3d4, 1000), (0xa1b2_3c4d, 1)] {
+            let file = classic(big, magic, 1, packets);
+            let expected =
+                vec![(10_000_000_000 + 20 * unit, vec![1; 60]), (11_000_000_000 + 999_999 * unit, vec![2; 33])];
+            assert_eq!(times_and_bytes(&file), expected);
+            assert_eq!(times_and_bytes(&packed(&file)), expected, "in gzip");
+        }
+    }
+    let mut reader = Reader::new(&[][..]).err().map(|error| error.to_string()).expect("an empty file is no capture");
+    assert!(reader.contains("no capture"), "{reader}");
+    reader.clear();
+    let file = classic(false, 0xa1b2_c3d4, 1, packets);
+    let mut reader = Reader::new(&file[..]).expect("a capture");
+    reader.next().expect("first").expect("sound");
+    let second = reader.next().expect("second").expect("sound");
+    assert_eq!((second.original_len, second.bytes.len()), (1500, 33), "a packet that the capture cut short");
+}
+
+#[test]
+fn pcapng_is_read_in_both_orders_with_the_interface_s_own_unit() {
+    for big in [false, true] {
+        // if_tsresol: 10⁻⁹, 2⁻¹⁰; if_tsoffset: 5 s.
+        let nano = [halves(big, 9, 1), vec![9, 0, 0, 0], halves(big, 0, 0)].concat();
+        let binary = [halves(big, 9, 1), vec![0x8a, 0, 0, 0], halves(big, 0, 0)].concat();
+        let mut five = if big { 5_u64.to_be_bytes() } else { 5_u64.to_le_bytes() }.to_vec();
+        five = [halves(big, 14, 8), five, halves(big, 0, 0)].concat();
+        for (options, time, expected) in [
+            (vec![], 1_500_000, 1_500_000_000),
+            (nano, 1_500, 1_500),
+            (binary, 1536, 1_500_000_000),
+            (five, 1, 5_000_001_000),
+        ] {
+            let mut file = ng_start(big, 1, &options);
+            file.extend(enhanced(big, 0, time, 61, &[7; 61]));
+            // A block that is no packet, and a simple packet, which has no time of its own.
+            file.extend(ng_block(big, 0x0bad, &[1, 2, 3]));
+            file.extend(ng_block(big, 3, &[words(big, &[5]), vec![8; 5]].concat()));
+            let obsolete = [halves(big, 0, 9), words(big, &[0, time as u32, 2, 2]), vec![9; 2]].concat();
+            file.extend(ng_block(big, 2, &obsolete));
+            let packets = vec![(expected, vec![7; 61]), (expected, vec![8; 5]), (expected, vec![9; 2])];
+            assert_eq!(times_and_bytes(&file), packets, "big endian: {big}");
+            assert_eq!(times_and_bytes(&packed(&file)), packets, "in gzip");
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_said() {
+    let link = classic(false, 0xa1b2_c3d4, 113, &[]);
+    let text = read_memory(&link).1.expect("refused").to_string();
+    assert!(text.contains("LINUX_SLL (number 113)") || text.contains("113"), "{text}");
+    let mut ng = ng_start(false, 101, &[]);
+    ng.extend(enhanced(false, 0, 0, 1, &[0]));
+    assert!(matches!(read_memory(&ng).1, Some(ReadError::LinkType { number: 101, .. })));
+    assert!(matches!(read_memory(b"GET / HTTP/1.1").1, Some(ReadError::Format { found }) if found == b"GET "));
+
+    let sound = classic(false, 0xa1b2_c3d4, 1, &[(1, 0, 60, &[1; 60]), (2, 0, 60, &[2; 60])]);
+    let (packets, error) = read_memory(&sound[..sound.len() - 1]);
+    assert_eq!(packets.len(), 1, "what came before is kept");
+    assert!(matches!(error, Some(ReadError::Truncated { record: 2 })), "{error:?}");
+    let mut long = classic(false, 0xa1b2_c3d4, 1, &[]);
+    long.extend(words(false, &[0, 0, 300_000, 300_000]));
+    long.resize(long.len() + 300_000, 0);
+    assert!(matches!(read_memory(&long).1, Some(ReadError::Corrupt { record: 1, .. })));
+    let mut alone = ng_start(false, 1, &[]);
+    alone.extend(enhanced(false, 3, 0, 1, &[0]));
+    assert!(
+        matches!(read_memory(&alone).1, Some(ReadError::Corrupt { record: 1, .. })),
+        "of an interface that is not there"
+    );
+}
+
+/// Captures of every kind, to be broken.
+fn samples() -> Vec<Vec<u8>> {
+    let packets: &[(u32, u32, u32, &[u8])] = &[(10, 20, 60, &[1; 60]), (11, 5, 1500, &[2; 33]), (12, 5, 0, &[])];
+    let mut ng = ng_start(false, 1, &[halves(false, 9, 1), vec![9, 0, 0, 0], halves(false, 0, 0)].concat());
+    ng.extend(enhanced(false, 0, 77, 9, &[7; 9]));
+    ng.extend(ng_block(false, 3, &[words(false, &[5]), vec![8; 5]].concat()));
+    ng.extend(ng_start(true, 1, &[]));
+    ng.extend(enhanced(true, 0, 78, 9, &[7; 9]));
+    let plain = [classic(false, 0xa1b2_c3d4, 1, packets), classic(true, 0xa1b2_3c4d, 1, packets), ng];
+    plain.iter().map(|file| packed(file)).chain(plain.iter().cloned()).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #[test]
+    fn broken_captures_do_no_harm(
+        sample in 0_usize..6,
+        changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
+        cut in proptest::option::of(any::<prop::sample::Index>()),
+    ) {
+        let mut file = samples().swap_remove(sample);
+        for (index, byte) in changes {
+            let at = index.index(file.len());
+            file[at] = byte;
+        }
+        if let Some(cut) = cut {
+            file.truncate(cut.index(file.len()));
+        }
+        let (packets, error) = read_memory(&file);
+        // Nothing is made up: a packet's bytes were in the file (packed ones excepted).
+        if sample >= 3 {
+            prop_assert!(packets.iter().map(|(_, bytes)| bytes.len()).sum::<usize>() <= file.len(), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn noise_does_no_harm(noise in proptest::collection::vec(any::<u8>(), 0..200), kind in 0_usize..7) {
+        let starts: [&[u8]; 7] = [
+            &[], &[0x1f, 0x8b], &[0xd4, 0xc3, 0xb2, 0xa1], &[0xa1, 0xb2, 0xc3, 0xd4],
+            &[0x4d, 0x3c, 0xb2, 0xa1], &[0x0a, 0x0d, 0x0d, 0x0a], &[0xa1, 0xb2, 0x3c, 0x4d],
+        ];
+        let _ = read_memory(&[starts[kind], &noise].concat());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn what_is_written_reads_back(
+        packets in proptest::collection::vec((0_u64..4_000_000_000_000_000_000, proptest::collection::vec(any::<u8>(), 0..2000)), 0..300),
+    ) {
+        let folder = Folder::new("back");
+        let mut writer = Writer::create(&folder.path("a.pcap"), WhenFull::Wait).expect("writable");
+        let mut ng = NgWriter::create(&folder.path("a.pcapng"), WhenFull::Wait).expect("writable");
+        for (nanos, bytes) in &packets {
+            prop_assert!(writer.write(*nanos, bytes.len(), bytes));
+            prop_assert!(ng.write(*nanos, bytes.len(), bytes, "a reason"));
+        }
+        writer.finish().expect("written");
+        ng.finish().expect("written");
+        for name in ["a.pcap", "a.pcapng"] {
+            let file = std::fs::read(folder.path(name)).expect("there");
+            prop_assert_eq!(&times_and_bytes(&file), &packets);
+        }
+    }
+}
+
+#[test]
+fn comments_show_in_tshark() {
+    if Command::new("tshark").arg("--version").output().is_err() {
+        println!("skipped: tshark is not installed");
+        return;
+    }
+    let folder = Folder::new("tshark");
+    let path = folder.path("drops.pcapng");
+    let mut ng = NgWriter::create(&path, WhenFull::Wait).expect("writable");
+    ng.write(1_700_000_000_123_456_789, 60, &[0xff; 60], "acl: denied by rule 7");
+    ng.write(1_700_000_001_000_000_000, 1514, &[0xff; 61], "router: ttl_expired");
+    ng.finish().expect("written");
+    let fields = ["frame.comment", "frame.len", "frame.time_epoch"];
+    let fields = fields.iter().flat_map(|field| ["-e", field]);
+    let out = Command::new("tshark").arg("-r").arg(&path).args(["-T", "fields"]).args(fields).output().expect("runs");
+    let text = String::from_utf8_lossy(&out.stdout);
+    let lines: Vec<_> = text.lines().collect();
+    assert_eq!(lines.len(), 2, "{text}{}", String::from_utf8_lossy(&out.stderr));
+    assert!(lines[0].starts_with("acl: denied by rule 7\t60\t") && lines[0].contains(".123456789"), "{text}");
+    assert!(lines[1].starts_with("router: ttl_expired\t1514\t"), "{text}");
+}
+
+/// Receives until nothing is left, on a clock that jumps to whatever the port waits for: instants and bytes.
+fn play(port: &mut OpenPort, pool: &Pool) -> Vec<(u64, ArrivalClock, Vec<u8>)> {
+    let (mut batch, mut now, mut all) = (Batch::with_capacity(32), Ticks(1_000), Vec::new());
+    for _ in 0..1_000_000 {
+        let ready = port.port.receive(&mut batch, &Intake { now, pool, most: 32 });
+        for packet in batch.iter() {
+            assert!(packet.arrival() <= now, "nothing comes before its time");
+            all.push((packet.arrival().0, packet.arrival_clock(), packet.data().to_vec()));
+        }
+        batch.clear();
+        match ready {
+            Ready::Now => {}
+            Ready::At(at) => now = at.max(now),
+            Ready::Never => return all,
+            Ready::Input => panic!("a file does not wait for anybody"),
+        }
+    }
+    panic!("a capture of few packets does not end");
+}
+
+const THREE: &[(u32, u32, u32, &[u8])] = &[(50, 0, 60, &[1; 60]), (50, 300, 60, &[2; 60]), (50, 200, 60, &[3; 60])];
+
+#[test]
+fn a_capture_is_played_with_its_own_timing_scaled_and_repeated() {
+    let folder = Folder::new("timing");
+    let file = folder.file("three.pcap", &classic(false, 0xa1b2_c3d4, 1, THREE));
+    let pool = pool(2048);
+    let times = |params| {
+        let played = play(&mut open(params).expect("sound"), &pool);
+        assert!(played.iter().zip(1..).all(|((.., bytes), n)| bytes == &[(n + 2) % 3 + 1; 60]), "in order");
+        played.into_iter().map(|(at, clock, _)| (at, clock)).collect::<Vec<_>>()
+    };
+    let intended = |list: &[u64]| list.iter().map(|at| (1_000 + at, ArrivalClock::Intended)).collect::<Vec<_>>();
+    // The third packet's stamp goes back: it counts as no later than the second.
+    assert_eq!(times(json!({ "read": file })), intended(&[0, 300_000, 300_000]));
+    assert_eq!(times(json!({ "read": file, "speed": 2.5 })), intended(&[0, 120_000, 120_000]));
+    // A round lasts 300 µs and a mean gap of 150 µs.
+    let twice = [0, 300_000, 300_000, 450_000, 750_000, 750_000];
+    assert_eq!(times(json!({ "read": file, "loops": 2 })), intended(&twice));
+    assert_eq!(times(json!({ "read": file, "speed": "fast", "loops": 2 })), vec![(1_000, ArrivalClock::Poll); 6]);
+}
+
+#[test]
+fn a_capture_read_in_pieces_is_played_like_one_in_memory() {
+    let folder = Folder::new("pieces");
+    let frames: Vec<Vec<u8>> = (0..2000_u32).map(|n| n.to_be_bytes().repeat(15)).collect();
+    let packets: Vec<_> = frames.iter().zip(0..).map(|(frame, n)| (n / 1000, n % 1000 * 7, 60, &frame[..])).collect();
+    let mut bytes = classic(true, 0xa1b2_3c4d, 1, &packets);
+    bytes.truncate(bytes.len() - 3);
+    let path = PathBuf::from(folder.file("long.pcap", &bytes));
+    let all = |mut playback: Playback| {
+        let mut list = Vec::new();
+        while playback.ready() {
+            let next = playback.peek(0).expect("ready");
+            list.push((next.after, next.bytes.to_vec()));
+            playback.advance();
+        }
+        (list, playback.take_errors())
+    };
+    let (whole, errors) = all(Playback::open(&path, 3).expect("a capture"));
+    assert_eq!((whole.len(), errors.len()), (1999 * 3, 1), "{errors:?}");
+    assert_eq!(all(Playback::with_limit(&path, 3, 1000).expect("a capture")), (whole, errors));
+}
+
+#[test]
+fn a_capture_without_packets_ends_at_once_even_if_repeated_for_ever() {
+    let folder = Folder::new("none");
+    let file = folder.file("none.pcap", &classic(false, 0xa1b2_c3d4, 1, &[]));
+    let mut port = open(json!({ "read": file, "loops": "forever" })).expect("a capture");
+    assert!(play(&mut port, &pool(2048)).is_empty());
+    assert_eq!(port.port.close(), Ok(()));
+}
+
+#[test]
+fn packets_longer_than_chunks_are_dropped_and_a_broken_end_is_said() {
+    let folder = Folder::new("long");
+    let mut bytes = classic(false, 0xa1b2_c3d4, 1, &[(1, 0, 64, &[1; 64]), (1, 1, 65, &[2; 65]), (1, 2, 64, &[3; 64])]);
+    bytes.extend([0; 7]);
+    let file = folder.file("long.pcap", &bytes);
+    let mut port = open(json!({ "read": file, "speed": "fast" })).expect("a capture");
+    let played: Vec<_> = play(&mut port, &pool(64)).into_iter().map(|(.., bytes)| bytes[0]).collect();
+    assert_eq!(played, [1, 3]);
+    assert_eq!((port.counters.dropped.get(), port.counters.errors.get()), (1, 1));
+    let said = port.port.close().expect_err("the capture breaks off");
+    assert!(said.contains("record 4"), "{said}");
+}
+
+#[test]
+fn an_exhausted_pool_delays_packets_and_loses_none() {
+    let folder = Folder::new("pool");
+    let file = folder.file("three.pcap", &classic(false, 0xa1b2_c3d4, 1, THREE));
+    let mut port = open(json!({ "read": file, "speed": "fast" })).expect("a capture");
+    let pool = Pool::new(PoolOptions { chunks: 2, ..PoolOptions::default() }).expect("memory");
+    let mut batch = Batch::with_capacity(32);
+    let intake = Intake { now: Ticks(5), pool: &pool, most: 32 };
+    assert_eq!((port.port.receive(&mut batch, &intake), batch.len()), (Ready::Now, 2));
+    batch.clear();
+    assert_eq!((port.port.receive(&mut batch, &intake), batch.len()), (Ready::Never, 1));
+    assert_eq!(batch[0].data(), [3; 60]);
+}
+
+#[test]
+fn what_leaves_is_written_on_the_capture_s_own_date() {
+    let folder = Folder::new("both");
+    let file = folder.file("three.pcap", &classic(false, 0xa1b2_c3d4, 1, THREE));
+    let out = folder.path("out.pcap");
+    let mut port = open(json!({ "read": file, "write": out.display().to_string(), "speed": "fast" })).expect("sound");
+    assert!(port.receives && port.sends);
+    let (pool, mut batch) = (pool(2048), Batch::with_capacity(32));
+    port.port.receive(&mut batch, &Intake { now: Ticks(7_000), pool: &pool, most: 32 });
+    port.port.send(&mut batch, Ticks(7_000));
+    assert_eq!(batch.len(), 0);
+    batch.push(pool.take().expect("a packet")).expect("room");
+    assert!(batch[0].write(&[9; 70]));
+    port.port.send(&mut batch, Ticks(9_500));
+    port.port.close().expect("written");
+    let written = times_and_bytes(&std::fs::read(out).expect("there"));
+    let first = 50_000_000_000;
+    let expected = [(first, vec![1; 60]), (first, vec![2; 60]), (first, vec![3; 60]), (first + 2_500, vec![9; 70])];
+    assert_eq!(written, expected);
+}
+
+#[test]
+fn a_full_disk_is_counted_and_said_and_nothing_else() {
+    if !Path::new("/dev/full").exists() {
+        println!("skipped: this system has no /dev/full");
+        return;
+    }
+    let mut port = open(json!({ "write": "/dev/full" })).expect("it can be opened");
+    let (pool, mut batch) = (pool(2048), Batch::with_capacity(32));
+    let mut refused = 0;
+    for _ in 0..1000 {
+        pool.fill_arrived(&mut batch, 32, 1500, Ticks::ZERO, ArrivalClock::Poll);
+        port.port.send(&mut batch, Ticks(1));
+        refused += batch.len();
+        batch.clear();
+    }
+    let said = port.port.close().expect_err("the disk is full");
+    assert!(said.contains("/dev/full") && said.contains("not complete"), "{said}");
+    assert_eq!(port.counters.errors.get(), 1);
+    assert!(refused > 0, "48 MB do not fit the buffers");
+    assert_eq!(port.port.close(), Ok(()), "it is said once");
+}
+
+#[test]
+fn a_slow_disk_refuses_packets_where_it_is_told_to() {
+    let folder = Folder::new("slow");
+    let pipe = folder.path("pipe");
+    if !Command::new("mkfifo").arg(&pipe).status().is_ok_and(|status| status.success()) {
+        println!("skipped: no mkfifo here");
+        return;
+    }
+    // A pipe that nobody empties until it is told.
+    let (go, wait) = std::sync::mpsc::channel::<()>();
+    let reading = std::thread::spawn({
+        let pipe = pipe.clone();
+        move || {
+            let mut file = std::fs::File::open(pipe).expect("a pipe");
+            wait.recv().expect("told");
+            let mut bytes = Vec::new();
+            file.read_to_end(&mut bytes).expect("readable");
+            bytes
+        }
+    });
+    let mut port =
+        open(json!({ "write": pipe.display().to_string(), "when_full": "refuse" })).expect("it can be opened");
+    let (pool, mut batch) = (pool(2048), Batch::with_capacity(32));
+    let (mut sent, mut number) = (Vec::new(), 0_u32);
+    let left = loop {
+        pool.fill_arrived(&mut batch, 32, 1500, Ticks::ZERO, ArrivalClock::Poll);
+        let first = number;
+        for packet in batch.iter_mut() {
+            packet.data_mut()[..4].copy_from_slice(&number.to_be_bytes());
+            number += 1;
+        }
+        port.port.send(&mut batch, Ticks(1));
+        sent.extend(first..number - batch.len() as u32);
+        if !batch.is_empty() {
+            break batch
+                .iter()
+                .map(|packet| u32::from_be_bytes(*packet.data().first_chunk().expect("1500 bytes")))
+                .collect::<Vec<_>>();
+        }
+        assert!(number < 100_000, "a pipe that nobody reads takes everything");
+    };
+    assert_eq!(left, (number - left.len() as u32..number).collect::<Vec<_>>(), "what is left is the end, in order");
+    batch.clear();
+    go.send(()).expect("listening");
+    assert_eq!(port.port.close(), Ok(()));
+    let written = times_and_bytes(&reading.join().expect("read"));
+    let numbers: Vec<_> =
+        written.iter().map(|(_, bytes)| u32::from_be_bytes(*bytes.first_chunk().expect("1500 bytes"))).collect();
+    assert_eq!(numbers, sent, "what was taken is in the file");
+}
+
+#[test]
+fn parameters_that_make_no_sense_are_named() {
+    let folder = Folder::new("params");
+    let file = folder.file("three.pcap", &classic(false, 0xa1b2_c3d4, 1, THREE));
+    let missing = folder.path("missing.pcap").display().to_string();
+    for (params, path, says) in [
+        (json!({}), "", "neither"),
+        (json!({ "read": missing }), "read", "missing.pcap: cannot open"),
+        (json!({ "read": file, "write": file }), "write", "is the capture that is read"),
+        (json!({ "read": file, "speed": 0 }), "speed", "above 0"),
+        (json!({ "read": file, "speed": "slow" }), "speed", "original"),
+        (json!({ "read": file, "loops": 0 }), "loops", "forever"),
+        (json!({ "write": "/nowhere/at/all.pcap" }), "write", "cannot create"),
+        (json!({ "read": file, "sped": 1 }), "", "sped"),
+    ] {
+        let error = open(params).err().expect(says);
+        assert!(error.faults[0].path.starts_with(path) && error.to_string().contains(says), "{error}");
+    }
+    assert_eq!(std::fs::read(&file).expect("there").len(), 24 + 3 * 76, "the capture was not touched");
+    let mut surroundings = Surroundings::new(Frequency::new(1e9));
+    surroundings.base = folder.0.clone();
+    let relative = json!({ "read": "three.pcap" });
+    assert!(PortDeclaration::of::<Pcap>().open(&relative, &mut Setup::new("pcap", &mut surroundings)).is_ok());
+}
+
+#[test]
+fn the_example_names_parameters_that_there_are() {
+    let params: Params =
+        serde_json::from_value(json!({ "read": "in.pcap.gz", "write": "out.pcap", "speed": "fast", "loops": 3 }))
+            .expect("what the example says");
+    assert_eq!((params.speed, params.loops), (Speed::Named(Pace::Fast), Loops::Times(3)));
+}
+
+/// Real captures and how many packets each has (counted by others).
+const REAL: &[(&str, usize)] = &[
+    ("web.pcap", 4_631),
+    ("many-flows.pcap", 7_133),
+    ("rtp.pcap", 4_092),
+    ("modbus.pcap", 13_622),
+    ("echo-connections.pcap.gz", 82_582),
+];
+
+#[test]
+fn real_captures_are_played_whole() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/pcap");
+    let pool = pool(9_216);
+    for (name, packets) in REAL {
+        let path = folder.join(name);
+        if !path.exists() {
+            println!("skipped: {name} is not in ../shared/data/pcap");
+            continue;
+        }
+        let mut port = open(json!({ "read": path.display().to_string(), "speed": "fast" })).expect("a capture");
+        let played = play(&mut port, &pool);
+        let dropped = port.counters.dropped.get() as usize;
+        assert_eq!(played.len() + dropped, *packets, "{name}");
+        assert_eq!(port.counters.errors.get(), 0, "{name}");
+        println!("{name}: {} played, {dropped} longer than a chunk", played.len());
+    }
+}

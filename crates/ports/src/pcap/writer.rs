@@ -1,0 +1,156 @@
+//! Writing captures: classic pcap with nanoseconds, and pcapng with a comment on each packet.
+
+use std::path::Path;
+
+use super::spool::{Spool, WhenFull, WriteError};
+
+/// Link type of Ethernet (tcpdump.org/linktypes.html).
+pub(super) const ETHERNET: u32 = 1;
+
+/// The longest packet that readers expect (tcpdump's MAXIMUM_SNAPLEN).
+pub(super) const LONGEST: usize = 262_144;
+
+/// Writes a classic pcap file with nanosecond time stamps (draft-ietf-opsawg-pcap), in this machine's byte order.
+///
+/// Packets are copied into buffers that a thread writes out; no call makes a system call of its own but to wait for
+/// that thread. Dropping a writer finishes the file.
+pub struct Writer(Spool);
+
+impl Writer {
+    /// Creates the file, or replaces it.
+    ///
+    /// # Errors
+    /// [`WriteError::Create`].
+    pub fn create(path: &Path, when_full: WhenFull) -> Result<Self, WriteError> {
+        let mut spool = Spool::create(path, when_full)?;
+        if let Some(buffer) = spool.room(24) {
+            buffer.extend(0xa1b2_3c4d_u32.to_ne_bytes());
+            buffer.extend(2_u16.to_ne_bytes());
+            buffer.extend(4_u16.to_ne_bytes());
+            buffer.extend([0; 8]);
+            buffer.extend((LONGEST as u32).to_ne_bytes());
+            buffer.extend(ETHERNET.to_ne_bytes());
+        }
+        Ok(Self(spool))
+    }
+
+    /// Adds a packet that was `original_len` bytes long, `nanos` after 1970 (up to 2106). `false` where it found no
+    /// room ([`WhenFull::Refuse`]) or the file cannot be written any more.
+    #[inline]
+    pub fn write(&mut self, nanos: u64, original_len: usize, bytes: &[u8]) -> bool {
+        let bytes = &bytes[..bytes.len().min(LONGEST)];
+        let Some(buffer) = self.0.room(16 + bytes.len()) else { return false };
+        let seconds = u32::try_from(nanos / 1_000_000_000).unwrap_or(u32::MAX);
+        let header =
+            [seconds, (nanos % 1_000_000_000) as u32, bytes.len() as u32, original_len.max(bytes.len()) as u32];
+        header.iter().for_each(|word| buffer.extend_from_slice(&word.to_ne_bytes()));
+        buffer.extend_from_slice(bytes);
+        true
+    }
+
+    /// Whether writing has failed; [`finish`](Self::finish) says why.
+    #[must_use]
+    pub fn failed(&self) -> bool {
+        self.0.failed()
+    }
+
+    /// Writes out what is left and closes the file.
+    ///
+    /// # Errors
+    /// [`WriteError::Write`]: what went wrong, now or earlier.
+    pub fn finish(&mut self) -> Result<(), WriteError> {
+        self.0.finish()
+    }
+}
+
+/// Writes a pcapng file of Ethernet packets with nanosecond time stamps and a comment on each packet
+/// (draft-ietf-opsawg-pcapng), in this machine's byte order. As [`Writer`] in all else.
+pub struct NgWriter(Spool);
+
+/// The longest comment, in bytes.
+const LONGEST_COMMENT: usize = 1024;
+
+impl NgWriter {
+    /// Creates the file, or replaces it.
+    ///
+    /// # Errors
+    /// [`WriteError::Create`].
+    pub fn create(path: &Path, when_full: WhenFull) -> Result<Self, WriteError> {
+        let mut spool = Spool::create(path, when_full)?;
+        if let Some(buffer) = spool.room(64) {
+            // Section header: byte order, version 1.0, a length that nobody knows yet.
+            block(buffer, 0x0a0d_0d0a, |body| {
+                body.extend(0x1a2b_3c4d_u32.to_ne_bytes());
+                body.extend(1_u16.to_ne_bytes());
+                body.extend(0_u16.to_ne_bytes());
+                body.extend(u64::MAX.to_ne_bytes());
+            });
+            // Interface: Ethernet, no limit of length; if_tsresol (option 9): units of 10⁻⁹ seconds.
+            block(buffer, 1, |body| {
+                body.extend(ETHERNET.to_ne_bytes());
+                body.extend(0_u32.to_ne_bytes());
+                option(body, 9, &[9]);
+                option(body, 0, &[]);
+            });
+        }
+        Ok(Self(spool))
+    }
+
+    /// Adds a packet as [`Writer::write`] does, with a comment of which up to 1 024 bytes are kept.
+    #[inline]
+    pub fn write(&mut self, nanos: u64, original_len: usize, bytes: &[u8], comment: &str) -> bool {
+        let bytes = &bytes[..bytes.len().min(LONGEST)];
+        let comment = &comment[..comment.floor_char_boundary(LONGEST_COMMENT)];
+        let Some(buffer) = self.0.room(48 + bytes.len() + comment.len()) else { return false };
+        // Enhanced packet block of interface 0.
+        block(buffer, 6, |body| {
+            let words =
+                [0, (nanos >> 32) as u32, nanos as u32, bytes.len() as u32, original_len.max(bytes.len()) as u32];
+            words.iter().for_each(|word| body.extend_from_slice(&word.to_ne_bytes()));
+            body.extend_from_slice(bytes);
+            pad(body, bytes.len());
+            if !comment.is_empty() {
+                option(body, 1, comment.as_bytes());
+                option(body, 0, &[]);
+            }
+        });
+        true
+    }
+
+    /// Whether writing has failed; [`finish`](Self::finish) says why.
+    #[must_use]
+    pub fn failed(&self) -> bool {
+        self.0.failed()
+    }
+
+    /// Writes out what is left and closes the file.
+    ///
+    /// # Errors
+    /// [`WriteError::Write`]: what went wrong, now or earlier.
+    pub fn finish(&mut self) -> Result<(), WriteError> {
+        self.0.finish()
+    }
+}
+
+/// Adds a block: its type, its length, what `fill` puts in (whole words), its length again.
+fn block(buffer: &mut Vec<u8>, kind: u32, fill: impl FnOnce(&mut Vec<u8>)) {
+    let start = buffer.len();
+    buffer.extend_from_slice(&kind.to_ne_bytes());
+    buffer.extend_from_slice(&[0; 4]);
+    fill(buffer);
+    let length = ((buffer.len() - start + 4) as u32).to_ne_bytes();
+    buffer[start + 4..start + 8].copy_from_slice(&length);
+    buffer.extend_from_slice(&length);
+}
+
+fn option(body: &mut Vec<u8>, code: u16, value: &[u8]) {
+    body.extend_from_slice(&code.to_ne_bytes());
+    body.extend_from_slice(&(value.len() as u16).to_ne_bytes());
+    body.extend_from_slice(value);
+    pad(body, value.len());
+}
+
+/// Fills up to whole words after something of `length` bytes.
+fn pad(body: &mut Vec<u8>, length: usize) {
+    body.extend_from_slice(&[0; 3][..length.next_multiple_of(4) - length]);
+}
