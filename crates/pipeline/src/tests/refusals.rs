@@ -7,7 +7,10 @@ use super::load;
 fn refused(text: &str) -> String {
     let problems = load(text.strip_prefix('\n').unwrap_or(text)).err().expect("refused").to_string();
     let short = |line: &str| {
-        let end = [": there are ", ": allowed is one, of "].iter().filter_map(|list| Some(line.find(list)? + list.len())).min();
+        let end = [": there are ", ": allowed is one, of "]
+            .iter()
+            .filter_map(|list| Some(line.find(list)? + list.len()))
+            .min();
         end.map_or_else(|| line.to_owned(), |end| format!("{}…", &line[..end]))
     };
     problems.lines().map(short).collect::<Vec<_>>().join("\n")
