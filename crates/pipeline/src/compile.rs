@@ -47,6 +47,8 @@ pub struct Loaded {
 pub struct Conditions {
     /// What a tick is worth.
     pub frequency: Frequency,
+    /// Whether time is simulated ([`Surroundings::simulated`]).
+    pub simulated: bool,
 }
 
 /// Checks a configuration without opening ports or reading traffic. Functions are made, and the files of rules and
@@ -55,7 +57,8 @@ pub struct Conditions {
 /// # Errors
 /// Everything that is wrong, with places.
 pub fn check(source: &Source) -> Result<Checked, Problems> {
-    let conditions = Conditions { frequency: Frequency::new(1e9) };
+    // Nothing runs: any will do, and simulated time waits for nothing.
+    let conditions = Conditions { frequency: Frequency::new(1e9), simulated: true };
     let (draft, _) = compile(source, conditions)?;
     Ok(draft.checked())
 }
@@ -150,7 +153,7 @@ fn compile(source: &Source, conditions: Conditions) -> Result<(Draft, Surroundin
 
     let mut surroundings = Surroundings::new(conditions.frequency);
     surroundings.base.clone_from(&source.base);
-    (surroundings.batch, surroundings.seed) = (batch, seed);
+    (surroundings.batch, surroundings.seed, surroundings.simulated) = (batch, seed, conditions.simulated);
     make_state(&root, &mut surroundings, &mut misfits);
     let (modules, module_ends) = make_modules(&root, &mut surroundings, &mut misfits);
     let (ports, port_ends) = check_ports(&root, &mut misfits);

@@ -16,7 +16,7 @@ mod wiring;
 mod yaml;
 
 pub use compile::{Checked, Conditions, Loaded, check, check_str, load};
-pub use problem::{Place, Problem, Problems};
+pub use problem::{Place, Problem, Problems, nearest};
 pub use schema::schema;
 pub use source::Source;
 pub use usecase::{Parameter, UseCase, usecase, usecases};

@@ -98,33 +98,18 @@ pub(crate) fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
 }
 
 /// `" (did you mean 'x'?)"` where one of `names` is nearly `wrong`, else nothing.
-pub(crate) fn nearest<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> String {
+#[must_use]
+pub fn nearest<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> String {
     // A third of the letters may differ; longer names than any here are not looked at, which bounds the work.
     let letters = wrong.chars().count();
     if !(2..=64).contains(&letters) {
         return String::new();
     }
-    let near = names.into_iter().filter(|name| name.len() <= 64).map(|name| (distance(wrong, name), name));
+    let wrong = wrong.to_lowercase();
+    let distance = |name: &str| strsim::osa_distance(&wrong, &name.to_lowercase());
+    let near = names.into_iter().filter(|name| name.len() <= 64).map(|name| (distance(name), name));
     let best = near.min().filter(|(distance, _)| *distance <= 1.max(letters / 3));
     best.map_or_else(String::new, |(_, name)| format!(" (did you mean '{name}'?)"))
-}
-
-/// Edit distance with exchange of neighbours (optimal string alignment), letters of either case alike.
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.to_lowercase().chars().collect(), b.to_lowercase().chars().collect());
-    let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
-    rows[0] = (0..=b.len()).collect();
-    for i in 1..=a.len() {
-        rows[i][0] = i;
-        for j in 1..=b.len() {
-            let change = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
-            rows[i][j] = change.min(rows[i - 1][j] + 1).min(rows[i][j - 1] + 1);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                rows[i][j] = rows[i][j].min(rows[i - 2][j - 2] + 1);
-            }
-        }
-    }
-    rows[a.len()][b.len()]
 }
 
 #[cfg(test)]

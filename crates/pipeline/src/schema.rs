@@ -118,3 +118,26 @@ pub(crate) fn compiled() -> &'static (Value, jsonschema::Validator) {
         (schema, validator)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conform::Misfits;
+
+    #[test]
+    fn every_example_of_a_function_port_or_state_is_what_its_schema_says() {
+        let functions = forebay_graph::functions().into_iter().map(|it| ("modules", it.name, it.example));
+        let ports = forebay_graph::ports().into_iter().map(|it| ("ports", it.name, it.example));
+        let states = forebay_graph::states().into_iter().map(|it| ("state", it.name, it.example));
+        for (section, name, example) in functions.chain(ports).chain(states) {
+            let mut findings = Findings::default();
+            let text = format!("{section}: {{ x: {{ {name}: {example} }} }}\n");
+            let root = yaml::parse(&text, &mut findings).unwrap_or_else(|(_, message)| panic!("{name}: {message}"));
+            let misfits = Misfits::find(&root);
+            if misfits.within(&[section, "x"]) {
+                misfits.report(&mut findings);
+                panic!("{name}: {}", findings.finish("its example", &[]).expect_err("a misfit"));
+            }
+        }
+    }
+}

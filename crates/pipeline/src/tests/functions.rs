@@ -57,9 +57,11 @@ struct SplitParams {
     /// The gates' names.
     gates: Vec<String>,
     /// What to do.
+    #[allow(dead_code, reason = "only its form matters")]
     #[serde(default)]
     action: Action,
     /// How often.
+    #[allow(dead_code, reason = "only its range matters")]
     #[schemars(range(max = 9))]
     #[serde(default)]
     times: u8,
@@ -85,7 +87,7 @@ impl Declare for Split {
     const EXAMPLE: &'static str = "{ gates: [a, b] }";
     const STATE: StateKind = StateKind::None;
     fn new(params: SplitParams, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
-        let SplitParams { gates, action: _, times: _ } = params;
+        let gates = params.gates;
         if let Some(at) = gates.iter().position(|gate| gate == "bad") {
             return Err(SetupError::at(format!("gates[{at}]"), "'bad' is not allowed"));
         }

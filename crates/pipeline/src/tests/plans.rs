@@ -106,7 +106,14 @@ fn what_is_wrong_with_a_setting_is_said_of_the_setting() {
         .set("seed={a: 1, a: 2}")
         .set("buffers.fw.trigger=99");
     let problems = load_source(&source).err().expect("refused").to_string();
-    insta::assert_snapshot!(problems, @r"");
+    insta::assert_snapshot!(problems, @r"
+        --set batch=0: batch: '0' is out of range: allowed is a whole number from 1 to 256
+        --set nonsense: not a setting: write `key=value`
+        --set batch.x=1: 'batch' is a single value: it has no 'x'
+        --set flows.9.slo=1ms: '9' is not in the list 'flows', which has 2 (from 0)
+        --set a..b=1: 'a..b' is not a key: write names with dots between
+        --set seed={a: 1, a: 2}: the value '{a: 1, a: 2}' has a key twice
+        ");
 }
 
 /// A pipeline of modules in a random order of definition, each leading to later ones of another, hidden order.

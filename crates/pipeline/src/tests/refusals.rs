@@ -7,7 +7,10 @@ use super::load;
 fn refused(text: &str) -> String {
     let problems = load(text.strip_prefix('\n').unwrap_or(text)).err().expect("refused").to_string();
     let short = |line: &str| {
-        let end = [": there are ", ": allowed is one, of "].iter().filter_map(|list| Some(line.find(list)? + list.len())).min();
+        let end = [": there are ", ": allowed is one, of "]
+            .iter()
+            .filter_map(|list| Some(line.find(list)? + list.len()))
+            .min();
         end.map_or_else(|| line.to_owned(), |end| format!("{}…", &line[..end]))
     };
     problems.lines().map(short).collect::<Vec<_>>().join("\n")
@@ -27,7 +30,18 @@ modules:
   f: test_pass
   'g h': { test_pass: }
 pool: { chunk: 3 }
-"), @"");
+"), @r"
+        test.yaml:1: `pipeline` is missing (Where packets go: lines such as `port -> module -> module[gate] -> port`)
+        test.yaml:2: unknown key 'modulse' (did you mean 'modules'?): allowed are batch, buffers, control, flows, modules, name, pipeline, pool, ports, seed, state, workers
+        test.yaml:4: modules.a: there is no function 'test_pas' (did you mean 'test_pass'?): there are …
+        test.yaml:5: modules.b.test_pass: unknown key 'afer' (did you mean 'after'?): allowed are after, table
+        test.yaml:6: modules.c.test_split: `gates` is missing (The gates' names)
+        test.yaml:7: modules.d: it has 2 keys: allowed is one, of …
+        test.yaml:8: modules.e: it has 0 keys: allowed is one, of …
+        test.yaml:9: modules.f: 'test_pass' is not a mapping
+        test.yaml:10: modules.g h: 'g h' is not a name: allowed are letters, digits, '_' and, between them, '-'
+        test.yaml:11: pool: unknown key 'chunk' (did you mean 'chunks'?): allowed are chunks, frame
+        ");
 }
 
 #[test]
@@ -53,7 +67,38 @@ pipeline: [3]
 flows:
   - { name: x, path: 3, slo: 0, percentile: 0 }
 workers: []
-"), @"");
+"), @r"
+        test.yaml:1: name: '100' is a number or truth value where text is expected: put it in quotes
+        test.yaml:2: batch: '257' is out of range: allowed is a whole number from 1 to 256
+        test.yaml:3: seed: '-1' is out of range: allowed is a whole number from 0 to 18446744073709551615
+        test.yaml:4: pool.chunks: '0' is out of range: allowed is a whole number from 1 to 16777216
+        test.yaml:4: pool.frame: 'big' is not a whole number
+        test.yaml:5: ports.in.test_port.receives: '1' is not true or false
+        test.yaml:5: ports.old: there is no kind of port 'tset_port' (did you mean 'test_port'?): there are …
+        test.yaml:7: no packet reaches module 'a': no line leads to it
+        test.yaml:7: modules.a.test_pass.after: '300' is not a number with a unit (ns, us, ms, s)
+        test.yaml:8: no packet reaches module 'b': no line leads to it
+        test.yaml:8: modules.b.test_pass.after: '300 minutes' is not a span of time: write a number and a unit, such as 300us (units: ns, us, ms, s)
+        test.yaml:9: no packet reaches module 'c': no line leads to it
+        test.yaml:9: modules.c.test_pass.after: '0us' is no time: allowed is more
+        test.yaml:10: no packet reaches module 'd': no line leads to it
+        test.yaml:10: modules.d.test_split.gates[1]: '1' is a number or truth value where text is expected: put it in quotes
+        test.yaml:10: modules.d.test_split.action: 'dney' does not fit (did you mean 'deny'?): allowed are permit, deny
+        test.yaml:10: modules.d.test_split.times: '10' is out of range: allowed is a whole number from 0 to 9
+        test.yaml:11: no packet reaches module 'e': no line leads to it
+        test.yaml:11: modules.e.test_split.gates[1]: 'bad' is not allowed
+        test.yaml:12: no packet reaches module 'h': no line leads to it
+        test.yaml:12: modules.h.test_split: two gates are called 'ok'
+        test.yaml:14: buffers.a.trigger: '300' is out of range: allowed is a whole number from 0 to 256
+        test.yaml:14: buffers.a.hold: '1' is not a number with a unit (ns, us, ms, s)
+        test.yaml:15: no module or port is called 'z': buffers belong to modules
+        test.yaml:16: 'in' is a port: buffers belong to modules
+        test.yaml:17: pipeline[0]: '3' is a number or truth value where text is expected: put it in quotes
+        test.yaml:19: flows[0].path: '3' does not fit: allowed are text, a list
+        test.yaml:19: flows[0].slo: '0' is not a number with a unit (ns, us, ms, s)
+        test.yaml:19: flows[0].percentile: '0' is out of range: allowed is a number above 0 to 100
+        test.yaml:20: workers: too few: at least 1 are needed
+        ");
 }
 
 #[test]
@@ -87,7 +132,30 @@ pipeline:
   - ot -> a
   - a
   - a - > b
-"), @"");
+"), @r"
+        test.yaml:4: packets that enter by port 'both' lead nowhere: write a line that starts with it, such as `both -> drop`
+        test.yaml:5: port 'idle' is not used: no line ends with it
+        test.yaml:7: gate 0 of module 'a' leads nowhere: write a line such as `a -> drop`
+        test.yaml:8: gates y, z of module 's' lead nowhere: write a line such as `s[y] -> drop`
+        test.yaml:10: 'both' is the name of a port and of a module: lines could not tell them apart
+        test.yaml:10: no packet reaches module 'both': no line leads to it
+        test.yaml:11: 'drop' is where unwanted packets end: give it another name
+        test.yaml:11: no packet reaches module 'drop': no line leads to it
+        test.yaml:12: no packet reaches module 'lone': no line leads to it
+        test.yaml:15: module 's' has several gates: say which, `s[gate]`, of x, y, z
+        test.yaml:16: module 's' has no gate 'w': it has x, y, z
+        test.yaml:17: port 'out' stands in the middle of a line: packets enter at a line's start and leave at its end
+        test.yaml:19: gate 'x' of module 's' leads somewhere already, in line 18: packets cannot go two ways
+        test.yaml:20: the line ends with a gate: write where 's[y]' leads, such as `s[y] -> drop`
+        test.yaml:21: 'drop' is where packets end: nothing comes after it
+        test.yaml:22: 'in' has no gates: modules have
+        test.yaml:23: nothing can leave by port 'in': it only takes packets in
+        test.yaml:24: no packet enters by port 'out': it only sends
+        test.yaml:25: no module or port is called 'nothing'
+        test.yaml:26: no module or port is called 'ot' (did you mean 'out'?)
+        test.yaml:27: 'a' leads nowhere: write where to, such as `a -> drop`
+        test.yaml:28: 'a - > b' is not a name: lines are names with `->` between in 'a - > b'
+        ");
 }
 
 #[test]
@@ -109,12 +177,22 @@ pipeline:
   - s[x] -> a -> b -> c -> a
   - s[y] -> self -> self
   - far -> farther
-"), @"");
+"), @r"
+        test.yaml:3: packets that enter by port 'other' lead nowhere: write a line that starts with it, such as `other -> drop`
+        test.yaml:5: gate z of module 's' leads nowhere: write a line such as `s[z] -> drop`
+        test.yaml:10: no packet reaches module 'far': no line leads to it
+        test.yaml:11: gate 0 of module 'farther' leads nowhere: write a line such as `farther -> drop`
+        test.yaml:14: packets would go in a circle: a -> b -> c -> a
+        test.yaml:15: packets would go in a circle: self -> self
+        ");
     insta::assert_snapshot!(refused("
 ports: { out: { test_port: { receives: false } } }
 modules: { a: { test_pass: } }
 pipeline: [a -> out]
-"), @"");
+"), @r"
+        test.yaml:1: no packet enters by any port
+        test.yaml:2: no packet reaches module 'a': no line leads to it
+        ");
 }
 
 #[test]
@@ -139,7 +217,18 @@ flows:
   - { name: six, path: [s, b] }
   - { name: seven, path: [] }
   - { name: eight, path: s -> drop }
-"), @"");
+"), @r"
+        test.yaml:11: no packet can take the path of flow 'one': nothing leads from 's[x]' to 'b'
+        test.yaml:12: no packet can take the path of flow 'two': nothing leads from 'a' to 's'
+        test.yaml:13: module 's' has no gate 'z': it has x, y
+        test.yaml:13: no module or port is called 'nob'
+        test.yaml:14: a flow's path names modules; 'in' is a port
+        test.yaml:16: two flows are called 'five', the first in line 15
+        test.yaml:16: an objective of no delay at all cannot be met: allowed is more than 0
+        test.yaml:17: two flows have this path, the first in line 15: a packet belongs to one flow
+        test.yaml:18: the path is empty: name at least one module
+        test.yaml:19: a flow's path names modules, not 'drop'
+        ");
 }
 
 #[test]
@@ -154,7 +243,12 @@ modules:
 pipeline: [in -> a -> in]
 workers: [{ core: 1 }, { core: 2, dispatch: none }]
 control: { batching: optimal }
-"), @"");
+"), @r"
+        test.yaml:4: no module uses the state 'unused'
+        test.yaml:8: 2 workers: this version runs one
+        test.yaml:8: workers[1].dispatch: 'none' does not fit: allowed is session
+        test.yaml:9: control: this version has no controllers: leave the section out and set triggers under `buffers`
+        ");
     insta::assert_snapshot!(refused("
 ports: { in: { test_port: } }
 state:
@@ -164,12 +258,23 @@ modules:
   a: { test_pass: { table: non } }
 pipeline: [in -> a -> in]
 control: { btching: optimal }
-"), @"");
+"), @r"
+        test.yaml:3: state.none.test_table.size: 0 entries: allowed are more
+        test.yaml:4: state.odd: there is no kind of state 'test_tabel' (did you mean 'test_table'?): there are …
+        test.yaml:6: modules.a.test_pass.table: no state is called 'non' (none is defined)
+        test.yaml:8: control: this version has no controllers: leave the section out and set triggers under `buffers`
+        test.yaml:8: control: unknown key 'btching' (did you mean 'batching'?): allowed are batching, period
+        ");
 }
 
 #[test]
 fn texts_that_are_not_configurations() {
-    insta::assert_snapshot!(refused("ports: [\n"), @"");
-    insta::assert_snapshot!(refused("just words\n"), @"");
-    insta::assert_snapshot!(refused("a: 1\na: 2\n"), @"");
+    insta::assert_snapshot!(refused("ports: [\n"), @r"test.yaml:1: not YAML: unclosed bracket '['");
+    insta::assert_snapshot!(refused("just words\n"), @r"test.yaml:1: 'just words' is not a mapping");
+    insta::assert_snapshot!(refused("a: 1\na: 2\n"), @r"
+        test.yaml:1: `pipeline` is missing (Where packets go: lines such as `port -> module -> module[gate] -> port`)
+        test.yaml:1: `ports` is missing (Where packets enter and leave, by name)
+        test.yaml:1: unknown key 'a': allowed are batch, buffers, control, flows, modules, name, pipeline, pool, ports, seed, state, workers
+        test.yaml:2: the key 'a' stands here a second time; the first is in line 1
+        ");
 }

@@ -1,0 +1,81 @@
+//! What the documentation and the examples show is what the check takes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use forebay_pipeline::{Source, check};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The blocks of a page that are in YAML, each at its own line, so that problems name the page's.
+fn blocks(page: &str) -> Vec<String> {
+    let mut blocks: Vec<String> = Vec::new();
+    let mut inside = false;
+    for (number, line) in page.lines().enumerate() {
+        match line {
+            "```yaml" => {
+                inside = true;
+                blocks.push("\n".repeat(number + 1));
+            }
+            "```" => inside = false,
+            line if inside => {
+                let block = blocks.last_mut().expect("a block has begun");
+                block.push_str(line);
+                block.push('\n');
+            }
+            _ => {}
+        }
+    }
+    blocks
+}
+
+/// A section by itself becomes whole with the smallest pipeline around it.
+fn whole(block: &str) -> String {
+    if block.contains("\nports:") {
+        return block.to_owned();
+    }
+    format!("{block}ports: {{ in: {{ generator: }}, out: {{ sink: }} }}\npipeline: [in -> out]\n")
+}
+
+#[test]
+fn every_example_of_the_documentation_is_in_order() {
+    for page in ["docs/configuration.md", "docs/usecases.md"] {
+        let text = fs::read_to_string(root().join(page)).unwrap_or_else(|error| panic!("{page}: {error}"));
+        for block in blocks(&text) {
+            let source = Source::new(whole(&block), page, root().join("examples"));
+            if let Err(problems) = check(&source) {
+                panic!("{problems}\n{}", block.trim_start());
+            }
+        }
+    }
+    let text = fs::read_to_string(root().join("docs/configuration.md")).expect("the page");
+    assert!(blocks(&text).len() >= 7, "the page has examples");
+}
+
+#[test]
+fn every_shipped_example_is_in_order() {
+    let folder = root().join("examples");
+    let mut seen = 0;
+    for entry in fs::read_dir(&folder).expect("the folder of examples") {
+        let path = entry.expect("an entry").path();
+        if path.extension().is_some_and(|extension| extension == "yaml") {
+            seen += 1;
+            let source = Source::read(&path).unwrap_or_else(|problems| panic!("{problems}"));
+            check(&source).unwrap_or_else(|problems| panic!("{problems}"));
+        }
+    }
+    assert!(seen >= 2, "{seen} examples");
+}
+
+#[test]
+fn a_file_that_is_not_there_or_not_text_is_an_error_with_its_name() {
+    let missing = Source::read(Path::new("no-such-folder/gateway.yaml")).err().expect("refused").to_string();
+    assert!(missing.starts_with("no-such-folder/gateway.yaml: cannot be read: "), "{missing}");
+    let path = std::env::temp_dir().join(format!("forebay-{}-bytes.yaml", std::process::id()));
+    fs::write(&path, b"name: x\nbatch: \xff\n").expect("a temporary file");
+    let wrong = Source::read(&path).err().expect("refused").to_string();
+    fs::remove_file(&path).expect("it was written");
+    assert!(wrong.ends_with("-bytes.yaml:2: byte 0xff is not UTF-8 text"), "{wrong}");
+}
