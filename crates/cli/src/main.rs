@@ -1,2 +1,7 @@
 //! The `forebay` command.
-fn main() {}
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    forebay_cli::main()
+}

@@ -13,6 +13,7 @@ mod input;
 mod observer;
 mod plan;
 mod port;
+pub mod report;
 mod rig;
 mod scheduler;
 mod setup;

@@ -41,8 +41,12 @@ pub trait Observer: Send {
     fn visited(&mut self, visit: &Visit<'_>);
     /// A packet, marked or not, was dropped.
     fn dropped(&mut self, place: Place, reason: &'static str, packet: &Packet);
-    /// A marked packet has left by a port.
-    fn left(&mut self, port: usize, packet: &Packet);
+    /// A marked packet has left by a port, as one of this flow (by its place in [`Telemetry::flows`](crate::Telemetry)).
+    fn left(&mut self, port: usize, flow: Option<usize>, packet: &Packet);
     /// A marked packet ended in a function.
     fn consumed(&mut self, module: usize, reason: &'static str, packet: &Packet);
+    /// Whether it has seen enough: asked after a turn; the worker then lets go of it and runs at full speed again.
+    fn done(&self) -> bool {
+        false
+    }
 }

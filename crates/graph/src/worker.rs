@@ -155,7 +155,9 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         self.turn = self.turn.wrapping_add(1);
         self.scheduler.begin();
         let (received, ran) = if self.observer.is_some() {
-            (self.receive::<true>(), self.run::<{ Mode::Observed as u8 }>())
+            let turn = (self.receive::<true>(), self.run::<{ Mode::Observed as u8 }>());
+            self.observer.take_if(|observer| observer.done());
+            turn
         } else if self.turn.is_multiple_of(TIME_EVERY) && self.accounting {
             (self.receive::<false>(), self.run::<{ Mode::Timed as u8 }>())
         } else {

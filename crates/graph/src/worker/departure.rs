@@ -24,7 +24,10 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         if MODE == Mode::Observed as u8
             && let Some(observer) = &mut self.observer
         {
-            batch.iter().filter(|packet| packet.mark() != 0).for_each(|packet| observer.left(port, packet));
+            for packet in batch.iter().filter(|packet| packet.mark() != 0) {
+                let flow = self.flows.flow.get(packet.flow() as usize).map(|flow| *flow as usize);
+                observer.left(port, flow.filter(|flow| *flow < self.telemetry.flows.len()), packet);
+            }
         }
         let given = batch.len();
         self.gateways[port].port.send(batch, now);
@@ -39,6 +42,10 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     #[inline]
     fn account(&self, batch: &Batch, now: Ticks, times: u64) {
         let Some(first) = batch.first() else { return };
+        let (clocks, clock) = (&self.telemetry.worker.arrival_clocks, 1 << first.arrival_clock() as u8);
+        if clocks.get() & clock == 0 {
+            clocks.set(clocks.get() | clock);
+        }
         let (mut word, mut arrival, mut count) = (first.flow(), first.arrival(), 0);
         for packet in batch.iter() {
             if packet.flow() == word && packet.arrival() == arrival {

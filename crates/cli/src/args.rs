@@ -1,0 +1,211 @@
+//! The command line: each command with its flags, their help and examples.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use forebay_measure::Nanos;
+
+use crate::filter::Filter;
+
+/// Runs network functions on packets in batches, keeps every flow's delay objective, and accounts for every packet.
+#[derive(Debug, Parser)]
+#[command(name = "forebay", version, max_term_width = 100, after_help = "\
+Examples:
+  forebay run usecase:gw                     a gateway on generated traffic
+  forebay run gateway.yaml --duration 20s    a pipeline of your own
+  forebay list functions                     what pipelines are made of
+  forebay describe ip_lookup                 one of them: parameters, gates, reasons for drops, an example
+
+Exit codes: 0 done; 1 the answer is no (a delay objective missed, with --strict); 2 bad usage or input, or a port failed.")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a pipeline
+    Run(Box<Run>),
+    /// Check a configuration: everything that is wrong, with the line and what is allowed
+    Check(Check),
+    /// List what there is
+    #[command(after_help = "Examples:\n  forebay list functions\n  forebay list usecases --json")]
+    List {
+        /// Of what kind
+        what: What,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Explain a function, port, use case or kind of state
+    #[command(after_help = "Examples:\n  forebay describe generator\n  forebay describe mac_rewrite --json")]
+    Describe {
+        /// Its name, as `forebay list` shows it
+        name: String,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print the configuration of a use case, to start from
+    #[command(after_help = "Examples:\n  forebay usecase gw > gateway.yaml\n  forebay usecase vrf --set m=16 --set n=4")]
+    Usecase {
+        /// Its name, as `forebay list usecases` shows it
+        name: String,
+        /// Set one of its parameters
+        #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
+        set: Vec<String>,
+    },
+    /// Print the JSON Schema of configurations, for editors
+    #[command(after_help = "Example:\n  forebay schema > forebay.schema.json")]
+    Schema,
+    /// Print a completion script for a shell
+    #[command(after_help = "Example:\n  forebay completions bash > ~/.local/share/bash-completion/completions/forebay")]
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+}
+
+/// `run`'s arguments.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  forebay run usecase:gw --set n=16 --duration 20s
+  forebay run gateway.yaml --set ports.in.generator.rate=2Mpps --trigger route=16
+  forebay run gateway.yaml --duration 5s --json | tail -n 1 | jq .packets
+  forebay run gateway.yaml --trace 3 --filter 'tcp and dst port 443'
+  forebay run capture.yaml --drops dropped.pcapng
+  forebay run usecase:gw --virtual --cost 'acl=500+20' --duration 100ms
+
+The run ends when every source is used up, after --duration, or by Ctrl-C (on the live table also q); the summary follows \
+in every case. Exit codes: 0 done; 1 with --strict, where a flow missed its delay objective; 2 bad usage or input, or a \
+port failed (its disk full, say).")]
+pub(crate) struct Run {
+    /// A configuration file, or `usecase:NAME`
+    pub(crate) pipeline: String,
+    /// Set a use case's parameter or override a part of the configuration: `n=16`, `ports.in.generator.rate=2Mpps`
+    #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
+    pub(crate) set: Vec<String>,
+    /// Set a module's trigger: it runs on exactly N packets at a time (0: on what comes)
+    #[arg(long, value_name = "MODULE=N", value_parser = trigger)]
+    pub(crate) trigger: Vec<(String, usize)>,
+    /// End after this time, such as 20s or 500ms
+    #[arg(long, value_name = "TIME")]
+    pub(crate) duration: Option<Nanos>,
+    /// Bind the worker to this core; without it, to the configuration's, else to the last that is allowed
+    #[arg(long, value_name = "N")]
+    pub(crate) core: Option<usize>,
+    /// End with one JSON object on standard output, and print nothing else there
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Exit with 1 where a flow missed its delay objective
+    #[arg(long)]
+    pub(crate) strict: bool,
+    /// Show the way of the next N packets through the modules, and what each did
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    pub(crate) trace: Option<u64>,
+    /// Trace only packets like these: `tcp and dst port 443`, `host 192.0.2.1 or arp`, `vlan 100 and not ip6`
+    #[arg(long, value_name = "EXPR", requires = "trace")]
+    pub(crate) filter: Option<Filter>,
+    /// Write every dropped packet to this pcapng file, with the reason as its comment
+    #[arg(long, value_name = "FILE")]
+    pub(crate) drops: Option<PathBuf>,
+    /// How often the live table or line is renewed
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+    pub(crate) interval: Nanos,
+    /// Show nothing while it runs
+    #[arg(long)]
+    pub(crate) no_live: bool,
+    /// Run in simulated time: every run of one seed is the same, and calls take what --cost says (100 ms unless --duration)
+    #[arg(long = "virtual", conflicts_with = "core")]
+    pub(crate) simulated: bool,
+    /// In simulated time: what a call of a module, of a function's modules, or of all (`*`) takes, in nanoseconds a call
+    /// and a packet
+    #[arg(long, value_name = "NAME=CALL+PACKET", requires = "simulated", value_parser = cost)]
+    pub(crate) cost: Vec<(String, forebay_graph::Cost)>,
+    /// What everything random derives from: the same as `--set seed=N`
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+}
+
+/// `check`'s arguments.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  forebay check gateway.yaml
+  forebay check usecase:gw --set n=16 --json")]
+pub(crate) struct Check {
+    /// A configuration file, or `usecase:NAME`
+    pub(crate) pipeline: String,
+    /// Set a use case's parameter or override a part of the configuration
+    #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
+    pub(crate) set: Vec<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What can be listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum What {
+    /// Network functions
+    Functions,
+    /// Kinds of ports
+    Ports,
+    /// Ready-made pipelines
+    Usecases,
+    /// What sets triggers while a pipeline runs
+    Controllers,
+    /// Kinds of state that modules can share
+    State,
+}
+
+fn setting(text: &str) -> Result<String, String> {
+    match text.split_once('=') {
+        Some((key, _)) if !key.trim().is_empty() => Ok(text.to_owned()),
+        _ => Err("write KEY=VALUE, such as n=16".to_owned()),
+    }
+}
+
+fn trigger(text: &str) -> Result<(String, usize), String> {
+    let parts = text.rsplit_once('=').and_then(|(module, n)| Some((module.to_owned(), n.parse().ok()?)));
+    parts.ok_or_else(|| "write MODULE=N, such as route=16".to_owned())
+}
+
+fn interval(text: &str) -> Result<Nanos, String> {
+    let interval: Nanos = text.parse().map_err(|error: forebay_measure::units::UnitError| error.to_string())?;
+    let allowed = Nanos(50_000_000)..=Nanos(3_600_000_000_000);
+    if allowed.contains(&interval) { Ok(interval) } else { Err("allowed are 50ms to 3600s".to_owned()) }
+}
+
+fn cost(text: &str) -> Result<(String, forebay_graph::Cost), String> {
+    let parts = text.rsplit_once('=').and_then(|(name, cost)| {
+        let (per_batch, per_packet) = cost.split_once('+').unwrap_or((cost, "0"));
+        // Together they must not bring the clock to its end: an hour a packet is enough for anybody.
+        let nanos = |text: &str| text.trim().parse().ok().filter(|nanos| *nanos <= 3_600_000_000_000u64);
+        Some((name.to_owned(), forebay_graph::Cost { per_batch: nanos(per_batch)?, per_packet: nanos(per_packet)? }))
+    });
+    parts.ok_or_else(|| "write NAME=CALL+PACKET in nanoseconds, such as acl=500+20".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        use clap::CommandFactory;
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn triggers_settings_and_costs_are_read() {
+        assert_eq!(trigger("route=16"), Ok(("route".to_owned(), 16)));
+        assert!(trigger("route").is_err() && trigger("route=-1").is_err());
+        assert!(setting("n=16").is_ok() && setting("=16").is_err() && setting("n").is_err());
+        let (name, cost) = cost("acl=500+20").expect("well-formed");
+        assert_eq!((name.as_str(), cost.per_batch, cost.per_packet), ("acl", 500, 20));
+        assert!(super::cost("acl=5+5+5").is_err() && interval("1ns").is_err());
+    }
+}

@@ -1,0 +1,131 @@
+//! A frame's headers, found and named: what filters look at and traces show.
+//!
+//! For people, not for speed. Whatever bytes it is given, what cannot be read is left out.
+
+mod fields;
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use forebay_packet::wire::ethernet::EtherType;
+
+pub use fields::{Field, changes, fields};
+
+/// VLAN tags that are looked through.
+const TAGS: usize = 4;
+/// IPv6 extension headers that are looked through (RFC 8200, section 4.1, lists fewer that may occur).
+const EXTENSIONS: usize = 8;
+
+/// Protocol numbers (IANA, "Assigned Internet Protocol Numbers").
+pub(crate) const ICMP: u8 = 1;
+pub(crate) const TCP: u8 = 6;
+pub(crate) const UDP: u8 = 17;
+pub(crate) const ICMP6: u8 = 58;
+
+/// Where a frame's headers are and the values that filters ask for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Layers {
+    /// Tag control fields, outermost first.
+    pub tags: Vec<u16>,
+    /// What follows the tags.
+    pub ether_type: Option<u16>,
+    /// Where the network layer starts.
+    pub network: usize,
+    /// Source and destination: of IP, or of ARP's sender and target.
+    pub addresses: Option<(IpAddr, IpAddr)>,
+    /// The protocol above IP, past IPv6 extension headers.
+    pub protocol: Option<u8>,
+    /// Where the protocol above IP starts; unknown in fragments but the first.
+    pub transport: Option<usize>,
+    /// Source and destination port of TCP, UDP.
+    pub ports: Option<(u16, u16)>,
+}
+
+pub(crate) fn byte(frame: &[u8], at: usize) -> Option<u8> {
+    frame.get(at).copied()
+}
+
+pub(crate) fn word(frame: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_be_bytes(array(frame, at)?))
+}
+
+pub(crate) fn array<const N: usize>(frame: &[u8], at: usize) -> Option<[u8; N]> {
+    frame.get(at..)?.first_chunk().copied()
+}
+
+impl Layers {
+    /// Finds a frame's headers.
+    #[must_use]
+    pub fn of(frame: &[u8]) -> Self {
+        let mut layers = Self { network: 14, ether_type: word(frame, 12), ..Self::default() };
+        while layers.ether_type.is_some_and(EtherType::is_vlan) && layers.tags.len() < TAGS {
+            let Some(tag) = word(frame, layers.network) else { break };
+            layers.tags.push(tag);
+            layers.ether_type = word(frame, layers.network + 2);
+            layers.network += 4;
+        }
+        match layers.ether_type {
+            Some(EtherType::IPV4) => layers.ipv4(frame),
+            Some(EtherType::IPV6) => layers.ipv6(frame),
+            Some(EtherType::ARP) => layers.arp(frame),
+            _ => None,
+        };
+        if let (Some(TCP | UDP), Some(at)) = (layers.protocol, layers.transport) {
+            layers.ports = word(frame, at).zip(word(frame, at + 2));
+        }
+        layers
+    }
+
+    fn ipv4(&mut self, frame: &[u8]) -> Option<()> {
+        let at = self.network;
+        let (first, fragment) = (byte(frame, at)?, word(frame, at + 6)?);
+        let header = usize::from(first & 0x0f) * 4;
+        if first >> 4 != 4 || header < 20 {
+            return None;
+        }
+        let address = |at| Some(IpAddr::V4(Ipv4Addr::from(array::<4>(frame, at)?)));
+        self.addresses = Some((address(at + 12)?, address(at + 16)?));
+        self.protocol = byte(frame, at + 9);
+        self.transport = (fragment & 0x1fff == 0).then_some(at + header);
+        Some(())
+    }
+
+    fn ipv6(&mut self, frame: &[u8]) -> Option<()> {
+        let at = self.network;
+        if byte(frame, at)? >> 4 != 6 {
+            return None;
+        }
+        let address = |at| Some(IpAddr::V6(Ipv6Addr::from(array::<16>(frame, at)?)));
+        self.addresses = Some((address(at + 8)?, address(at + 24)?));
+        let (mut next, mut at) = (byte(frame, at + 6)?, at + 40);
+        for _ in 0..EXTENSIONS {
+            // RFC 8200: hop-by-hop options 0, routing 43, destination options 60; fragment 44.
+            let length = match next {
+                0 | 43 | 60 => (usize::from(byte(frame, at + 1)?) + 1) * 8,
+                44 if word(frame, at + 2)? & 0xfff8 != 0 => {
+                    self.protocol = byte(frame, at);
+                    return None;
+                }
+                44 => 8,
+                _ => break,
+            };
+            next = byte(frame, at)?;
+            at += length;
+        }
+        (self.protocol, self.transport) = (Some(next), Some(at));
+        Some(())
+    }
+
+    /// ARP for IPv4 over Ethernet (RFC 826).
+    fn arp(&mut self, frame: &[u8]) -> Option<()> {
+        let at = self.network;
+        if array::<6>(frame, at)? != [0, 1, 8, 0, 6, 4] {
+            return None;
+        }
+        let address = |at| Some(IpAddr::V4(Ipv4Addr::from(array::<4>(frame, at)?)));
+        self.addresses = Some((address(at + 14)?, address(at + 24)?));
+        Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,61 @@
+//! Dropped packets to a pcapng file, each with the reason as its comment.
+//!
+//! The worker never waits for the disk: what finds the writer's buffers full is not written, which is counted and said.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use forebay_graph::Place;
+use forebay_measure::Frequency;
+use forebay_packet::{Packet, Ticks};
+use forebay_ports::pcap::{NgWriter, WhenFull};
+
+use crate::story::Names;
+
+/// What became of the dropped packets.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) written: AtomicU64,
+    pub(crate) lost: AtomicU64,
+    /// Why the file is not complete.
+    pub(crate) trouble: Mutex<Option<String>>,
+}
+
+/// Writes dropped packets; belongs to the worker's thread. Dropping it finishes the file.
+pub(crate) struct DropSender {
+    writer: NgWriter,
+    names: Arc<Names>,
+    /// The instant that is at `wall` nanoseconds after 1970.
+    start: Ticks,
+    wall: u64,
+    frequency: Frequency,
+    tally: Arc<Tally>,
+}
+
+impl DropSender {
+    /// Creates the file. `start` is the present instant.
+    pub(crate) fn create(path: &Path, names: Arc<Names>, start: Ticks, frequency: Frequency) -> anyhow::Result<(Self, Arc<Tally>)> {
+        let writer = NgWriter::create(path, WhenFull::Refuse).map_err(|error| anyhow::anyhow!("--drops: {error}"))?;
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+        let tally = Arc::new(Tally::default());
+        Ok((Self { writer, names, start, wall, frequency, tally: Arc::clone(&tally) }, tally))
+    }
+
+    pub(crate) fn send(&mut self, place: Place, reason: &'static str, packet: &Packet) {
+        let since = self.frequency.seconds(packet.arrival().since(self.start)) * 1e9;
+        let comment = self.names.reason(place, reason);
+        let written = self.writer.write(self.wall.saturating_add(since as u64), packet.len(), packet.data(), &comment);
+        let count = if written { &self.tally.written } else { &self.tally.lost };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Drop for DropSender {
+    fn drop(&mut self) {
+        if let Err(error) = self.writer.finish() {
+            *self.tally.trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(format!("--drops: {error}"));
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Which packets a user means: expressions in the manner of tcpdump.
+//!
+//! A subset of pcap-filter(7) that can be said in a page, on its own parser: errors name the column and what would be
+//! allowed there. Unlike there, headers are looked for past VLAN tags without saying `vlan` first.
+
+mod parse;
+
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use forebay_packet::wire::ethernet::EtherType;
+
+use crate::decode::{ICMP, ICMP6, Layers, TCP, UDP};
+
+pub use parse::FilterError;
+
+/// Which packets are meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Filter {
+    /// An IPv4 packet.
+    Ip,
+    /// An IPv6 packet.
+    Ip6,
+    /// An ARP packet.
+    Arp,
+    /// A TCP segment in IPv4 or IPv6.
+    Tcp,
+    /// A UDP datagram in IPv4 or IPv6.
+    Udp,
+    /// An ICMP message in IPv4.
+    Icmp,
+    /// An ICMPv6 message.
+    Icmp6,
+    /// A frame with a VLAN tag, of this identifier where one is given.
+    Vlan(Option<u16>),
+    /// An address lies in a network: the address and how many of its leading bits count.
+    Net(Side, IpAddr, u8),
+    /// A TCP or UDP port.
+    Port(Side, u16),
+    /// At least as many bytes long.
+    Greater(usize),
+    /// At most as many bytes long.
+    Less(usize),
+    /// Not these.
+    Not(Box<Filter>),
+    /// Those of both.
+    And(Box<Filter>, Box<Filter>),
+    /// Those of either.
+    Or(Box<Filter>, Box<Filter>),
+}
+
+/// Which of a packet's two addresses or ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The source's.
+    Source,
+    /// The destination's.
+    Destination,
+    /// One of them.
+    Either,
+}
+
+impl Side {
+    fn is<T>(self, pair: Option<&(T, T)>, test: impl Fn(&T) -> bool) -> bool {
+        pair.is_some_and(|(source, destination)| match self {
+            Self::Source => test(source),
+            Self::Destination => test(destination),
+            Self::Either => test(source) || test(destination),
+        })
+    }
+}
+
+impl FromStr for Filter {
+    type Err = FilterError;
+
+    fn from_str(text: &str) -> Result<Self, FilterError> {
+        parse::parse(text)
+    }
+}
+
+impl Filter {
+    /// Whether it means this frame.
+    #[must_use]
+    pub fn matches(&self, frame: &[u8]) -> bool {
+        self.test(&Layers::of(frame), frame.len())
+    }
+
+    fn test(&self, layers: &Layers, length: usize) -> bool {
+        let is = |kind: u16, protocol: u8| layers.ether_type == Some(kind) && layers.protocol == Some(protocol);
+        let either = |protocol| is(EtherType::IPV4, protocol) || is(EtherType::IPV6, protocol);
+        match self {
+            Self::Ip => layers.ether_type == Some(EtherType::IPV4),
+            Self::Ip6 => layers.ether_type == Some(EtherType::IPV6),
+            Self::Arp => layers.ether_type == Some(EtherType::ARP),
+            Self::Tcp => either(TCP),
+            Self::Udp => either(UDP),
+            Self::Icmp => is(EtherType::IPV4, ICMP),
+            Self::Icmp6 => is(EtherType::IPV6, ICMP6),
+            Self::Vlan(None) => !layers.tags.is_empty(),
+            Self::Vlan(Some(id)) => layers.tags.iter().any(|tag| tag & 0x0fff == *id),
+            Self::Net(side, network, bits) => side.is(layers.addresses.as_ref(), |it| within(*it, *network, *bits)),
+            Self::Port(side, port) => side.is(layers.ports.as_ref(), |it| it == port),
+            Self::Greater(least) => length >= *least,
+            Self::Less(most) => length <= *most,
+            Self::Not(inner) => !inner.test(layers, length),
+            Self::And(a, b) => a.test(layers, length) && b.test(layers, length),
+            Self::Or(a, b) => a.test(layers, length) || b.test(layers, length),
+        }
+    }
+}
+
+/// Whether the leading `bits` of two addresses of one family agree.
+fn within(address: IpAddr, network: IpAddr, bits: u8) -> bool {
+    match (address, network) {
+        (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits() ^ b.to_bits()).checked_shr(32 - u32::from(bits.min(32))).unwrap_or(0) == 0,
+        (IpAddr::V6(a), IpAddr::V6(b)) => {
+            (a.to_bits() ^ b.to_bits()).checked_shr(128 - u32::from(bits.min(128))).unwrap_or(0) == 0
+        }
+        _ => false,
+    }
+}
+
+/// Reads any bytes as an expression and, after the first NUL, a frame: for fuzzing.
+pub fn fuzz_filter(bytes: &[u8]) {
+    let mut parts = bytes.splitn(2, |byte| *byte == 0);
+    let text = String::from_utf8_lossy(parts.next().unwrap_or_default());
+    if let Ok(filter) = text.parse::<Filter>() {
+        filter.matches(parts.next().unwrap_or_default());
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,72 @@
+//! The `forebay` command: arguments in, tables out. What it shows is worked out in the crates below it.
+
+#![forbid(unsafe_code)]
+
+mod args;
+mod check;
+pub mod decode;
+mod describe;
+mod drops;
+mod engine;
+pub mod filter;
+mod format;
+mod list;
+mod live;
+mod plain;
+mod run;
+mod source;
+mod story;
+mod summary;
+mod trace;
+mod usecase;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+
+use args::{Args, Command};
+
+/// How a command ended; exit codes in this order. What goes wrong instead ends with 2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    /// Done.
+    Yes,
+    /// The answer is no: an objective was missed.
+    No,
+}
+
+/// Runs the command line of this process.
+#[must_use]
+pub fn main() -> ExitCode {
+    match answer(Args::parse().command) {
+        Ok(Answer::Yes) => ExitCode::SUCCESS,
+        Ok(Answer::No) => ExitCode::from(1),
+        // Who reads a pipe may leave (`| head`): nothing is wrong.
+        Err(error) if error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe) => {
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "error: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn answer(command: Command) -> anyhow::Result<Answer> {
+    match command {
+        Command::Run(run) => return run::run(&run),
+        Command::Check(check) => check::check(&check)?,
+        Command::List { what, json } => list::list(what, json)?,
+        Command::Describe { name, json } => describe::describe(&name, json)?,
+        Command::Usecase { name, set } => usecase::print(&name, &set)?,
+        Command::Schema => writeln!(io::stdout(), "{:#}", forebay_pipeline::schema())?,
+        Command::Completions { shell } => {
+            // Into memory first: the generator panics where it cannot write.
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Args::command(), "forebay", &mut script);
+            io::stdout().write_all(&script)?;
+        }
+    }
+    Ok(Answer::Yes)
+}

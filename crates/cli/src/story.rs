@@ -1,0 +1,103 @@
+//! A traced packet's way through the modules, in words.
+
+use std::fmt::Write;
+
+use forebay_graph::{Decision, Place, Plan};
+use forebay_measure::Frequency;
+use forebay_packet::Ticks;
+
+use crate::decode::{changes, fields};
+use crate::trace::{Call, End, Story};
+
+/// What a pipeline's parts are called.
+pub(crate) struct Names {
+    modules: Vec<ModuleNames>,
+    ports: Vec<String>,
+}
+
+struct ModuleNames {
+    name: String,
+    function: &'static str,
+    gates: Vec<String>,
+}
+
+impl Names {
+    /// The names in a plan.
+    pub(crate) fn of(plan: &Plan) -> Self {
+        let modules = plan.modules.iter().map(|module| ModuleNames {
+            name: module.name.clone(),
+            function: module.kind,
+            gates: module.gates.iter().map(|(gate, _)| gate.clone()).collect(),
+        });
+        Self { modules: modules.collect(), ports: plan.ports.iter().map(|port| port.name.clone()).collect() }
+    }
+
+    fn module(&self, module: usize) -> &str {
+        self.modules.get(module).map_or("?", |names| &names.name)
+    }
+
+    /// Why and where a packet was dropped, as the report counts it: `module.reason`, `port.refused`, `unwanted`.
+    pub(crate) fn reason(&self, place: Place, reason: &str) -> String {
+        match place {
+            // A defect of the function, counted for the whole worker.
+            Place::Module(_) if reason == "no_gate" => reason.to_owned(),
+            Place::Module(module) => format!("{}.{reason}", self.module(module)),
+            // The bin is told as the port after the last.
+            Place::Port(port) => self.ports.get(port).map_or(reason.to_owned(), |name| format!("{name}.{reason}")),
+        }
+    }
+
+    /// Tells a story; `start` is when the run began, `flows` the flows' names.
+    pub(crate) fn tell(&self, story: &Story, start: Ticks, frequency: Frequency, flows: &[String]) -> String {
+        let mut text = String::new();
+        let port = self.ports.get(story.port).map_or("?", String::as_str);
+        let micros = frequency.micros(story.arrival.since(start).0 as f64);
+        let flow = match story.end {
+            End::Left(_, Some(flow)) => flows.get(flow).map_or("", String::as_str),
+            _ => "n/a",
+        };
+        let _ = writeln!(text, "packet {} from {port} at {micros:.3} us, flow {flow}", story.number);
+        let _ = writeln!(text, "  {}", summary(&story.frame));
+        for call in &story.calls {
+            self.tell_call(call, &mut text);
+        }
+        let end = match story.end {
+            End::Left(port, _) => format!("left by {}", self.ports.get(port).map_or("?", String::as_str)),
+            End::Dropped(place, reason) => format!("dropped: {}", self.reason(place, reason)),
+            End::Consumed(module, reason) => format!("consumed: {}.{reason}", self.module(module)),
+            End::Unfinished => "still under way when the run ended".to_owned(),
+        };
+        let _ = writeln!(text, "  {end}");
+        text
+    }
+
+    fn tell_call(&self, call: &Call, text: &mut String) {
+        let function = self.modules.get(call.module).map_or("?", |names| names.function);
+        let gate = match call.decision {
+            Decision::Out(gate) => {
+                let gates = self.modules.get(call.module).map_or(&[][..], |names| &names.gates);
+                // A single gate says nothing.
+                if gates.len() == 1 { String::new() } else { gates.get(gate).map_or(" → no such gate".to_owned(), |gate| format!(" → [{gate}]")) }
+            }
+            Decision::Hold => " → held".to_owned(),
+            Decision::Drop(_) => " → dropped".to_owned(),
+            Decision::Consume(_) => " → consumed".to_owned(),
+        };
+        let _ = writeln!(text, "  {} ({function}), {} in the batch{gate}", self.module(call.module), call.batch);
+        for change in changes(&call.before, &call.after) {
+            let _ = writeln!(text, "      {change}");
+        }
+    }
+}
+
+/// A frame's headers in one line.
+fn summary(frame: &[u8]) -> String {
+    let shown = ["length", "eth.src", "eth.dst", "vlan.outer.id", "vlan.id", "eth.type"];
+    let skipped = ["ipv4.dscp", "ipv4.ecn", "ipv4.length", "ipv4.id", "ipv4.fragment", "ipv4.checksum"];
+    let fields = fields(frame);
+    let wanted = fields.iter().filter(|field| {
+        let above = !field.name.starts_with("eth.") && !field.name.starts_with("vlan");
+        shown.contains(&field.name.as_str()) || (above && !skipped.contains(&field.name.as_str()))
+    });
+    wanted.map(|field| format!("{} {}", field.name, field.value)).collect::<Vec<_>>().join("  ")
+}

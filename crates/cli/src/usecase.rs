@@ -1,0 +1,20 @@
+//! `forebay usecase`: a use case's configuration as text.
+
+use std::io::{self, Write};
+
+/// Prints the configuration of use case `name`.
+pub(crate) fn print(name: &str, sets: &[String]) -> anyhow::Result<()> {
+    let name = name.strip_prefix("usecase:").unwrap_or(name);
+    let source = forebay_pipeline::usecase(name, sets)?;
+    // What is no parameter of the use case would have to be merged into the text, losing its layout.
+    let known = || forebay_pipeline::usecases().iter().filter(|case| case.name == name).flat_map(|case| case.parameters);
+    for set in sets {
+        let key = set.split('=').next().unwrap_or_default().trim();
+        if known().all(|parameter| parameter.name != key) {
+            let names: Vec<_> = known().map(|parameter| parameter.name).collect();
+            let near = crate::source::nearest(key, names.iter().copied());
+            anyhow::bail!("usecase:{name} has no parameter '{key}'{near}: it has {}", names.join(", "));
+        }
+    }
+    Ok(write!(io::stdout(), "{}", source.text())?)
+}
