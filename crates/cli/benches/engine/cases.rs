@@ -1,0 +1,185 @@
+//! What is measured: the pipelines, and how their figures come out of what was timed.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use forebay_functions::tables::lpm::synthetic;
+use forebay_measure::{Clock, Tsc};
+use forebay_packet::pool::Order;
+use forebay_pipeline::{Conditions, Source, load};
+
+use crate::measurement::{Case, Figure};
+
+/// Prefixes of the router's table.
+const PREFIXES: usize = 10_000;
+/// Frames that every case is given, and how many sessions take turns.
+const TRAFFIC: &str = "size: 60, sessions: 4096";
+/// What a router does before packets part.
+const HEAD: &str = "valid: { ip_validate: }";
+
+/// A case before it is made.
+struct Recipe {
+    name: &'static str,
+    yaml: String,
+    /// Chunks that are reused first in, first out; none: as shipped.
+    cold: Option<usize>,
+    accounting: bool,
+}
+
+/// How a case's figure comes out of the runs.
+enum Share {
+    /// All of it.
+    Total,
+    /// All but the generator.
+    WithoutGenerator,
+    /// What it takes more than another.
+    Above(&'static str),
+}
+
+/// The figures: name, of which case, which share.
+const FIGURES: &[(&str, &str, Share)] = &[
+    ("gen_sink", "gen_sink", Share::Total),
+    ("gen_sink_b256", "gen_sink_b256", Share::Total),
+    ("mac_swap", "mac_swap", Share::Above("gen_sink")),
+    ("router_1", "router_1", Share::WithoutGenerator),
+    ("router_1_total", "router_1", Share::Total),
+    ("router_1_unaccounted", "router_1_unaccounted", Share::WithoutGenerator),
+    ("router_1_b256", "router_1_b256", Share::WithoutGenerator),
+    ("router_1_cold", "router_1_cold", Share::WithoutGenerator),
+    ("router_1_pcap", "router_1_pcap", Share::Total),
+    ("router_16", "router_16", Share::WithoutGenerator),
+    ("router_64", "router_64", Share::WithoutGenerator),
+    ("router_64_trigger16", "router_64_trigger16", Share::WithoutGenerator),
+    ("router_64_b256", "router_64_b256", Share::WithoutGenerator),
+    ("acl_100", "acl_100", Share::Above("gen_sink")),
+    ("acl_1000", "acl_1000", Share::Above("gen_sink")),
+];
+
+/// Makes the cases that the figures named (all, where none are) come from.
+///
+/// # Errors
+/// A name that is not a figure's, a folder that cannot be written, a pipeline that does not load: in words.
+pub fn all(only: Option<&[&str]>) -> Result<Vec<Case>, String> {
+    let names = || FIGURES.iter().map(|(name, ..)| *name).collect::<Vec<_>>();
+    if let Some(unknown) = only.and_then(|only| only.iter().find(|name| !names().contains(name))) {
+        return Err(format!("no figure is called '{unknown}': there are {}", names().join(", ")));
+    }
+    let wanted = |name: &str| only.is_none_or(|only| only.contains(&name));
+    let needed: Vec<&str> = FIGURES
+        .iter()
+        .filter(|(name, ..)| wanted(name))
+        .flat_map(|(_, case, share)| match share {
+            Share::Above(base) => vec![*case, base],
+            _ => vec![*case],
+        })
+        .collect();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/bench-input");
+    let recipes = recipes(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    recipes.into_iter().filter(|recipe| needed.contains(&recipe.name)).map(|recipe| make(recipe, &folder)).collect()
+}
+
+/// The figures that the cases at hand give, in the order of the table.
+pub fn results(cases: &[Case]) -> Vec<Figure> {
+    let find = |name: &str| cases.iter().find(|case| case.name == name);
+    let figure = |(name, case, share): &(&str, &str, Share)| {
+        let case = find(case)?;
+        let less: &[f64] = match share {
+            Share::Total => &[],
+            Share::WithoutGenerator => &case.generator,
+            Share::Above(base) => &find(base)?.total,
+        };
+        let values = case.total.iter().enumerate().map(|(run, total)| total - less.get(run).copied().unwrap_or(0.0));
+        Some(Figure::of(name, values.collect()))
+    };
+    FIGURES.iter().filter_map(figure).collect()
+}
+
+fn make(recipe: Recipe, folder: &Path) -> Result<Case, String> {
+    let conditions = Conditions { frequency: Tsc.frequency(), simulated: false };
+    let source = Source::new(recipe.yaml, recipe.name, folder);
+    let mut plan = load(&source, conditions).map_err(|problems| problems.to_string())?.plan;
+    if let Some(chunks) = recipe.cold {
+        (plan.pool.chunks, plan.pool.order) = (chunks, Order::Fifo);
+    }
+    Case::new(recipe.name, plan, recipe.accounting).map_err(|error| format!("{}: {error}", recipe.name))
+}
+
+fn recipes(folder: &Path) -> std::io::Result<Vec<Recipe>> {
+    std::fs::create_dir_all(folder)?;
+    for hops in [1, 16, 64] {
+        write_routes(folder, hops)?;
+    }
+    let recipe = |name, yaml| Recipe { name, yaml, cold: None, accounting: true };
+    let mut all = vec![
+        recipe("gen_sink", straight(32, "")),
+        recipe("gen_sink_b256", straight(256, "")),
+        recipe("mac_swap", straight(32, "swap: { mac_swap: }")),
+        recipe("acl_100", straight(32, "fw: { acl: { rules: { synthetic: 100, seed: 1 } } }")),
+        recipe("acl_1000", straight(32, "fw: { acl: { rules: { synthetic: 1000, seed: 1 } } }")),
+        recipe("router_1", router(32, 1, 0, TRAFFIC)),
+        Recipe { accounting: false, ..recipe("router_1_unaccounted", router(32, 1, 0, TRAFFIC)) },
+        recipe("router_1_b256", router(256, 1, 0, TRAFFIC)),
+        Recipe { cold: Some(8_192), ..recipe("router_1_cold", router(32, 1, 0, "size: 60, sessions: 1000000")) },
+        recipe("router_16", router(32, 16, 0, TRAFFIC)),
+        recipe("router_64", router(32, 64, 0, TRAFFIC)),
+        recipe("router_64_trigger16", router(32, 64, 16, TRAFFIC)),
+        recipe("router_64_b256", router(256, 64, 0, TRAFFIC)),
+    ];
+    // A real capture where there is one; a mix of sizes and sessions of unequal weight where not.
+    let capture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/pcap/many-flows.pcap");
+    let stand_in = router(32, 1, 0, "size: imix, sessions: 1170, skew: 1.0");
+    all.push(match capture.canonicalize() {
+        Ok(path) => {
+            let port = format!("{{ pcap: {{ read: '{}', speed: fast, loops: forever }} }}", path.display());
+            let yaml = stand_in.lines().map(|line| if line.starts_with("  in:") { format!("  in: {port}\n") } else { format!("{line}\n") });
+            recipe("router_1_pcap", yaml.collect())
+        }
+        Err(_) => {
+            eprintln!("router_1_pcap: {} is not there, generated traffic stands in", capture.display());
+            recipe("router_1_pcap", stand_in)
+        }
+    });
+    Ok(all)
+}
+
+/// Writes the routes for so many next hops, spread evenly over the prefixes, with the default routes that a capture
+/// needs, and the prefixes alone, as destinations.
+fn write_routes(folder: &Path, hops: u32) -> std::io::Result<()> {
+    let (mut table, mut destinations) = (String::from("0.0.0.0/0 0\n::/0 0\n"), String::new());
+    for (prefix, hop) in synthetic::routes::<u32>(PREFIXES, hops, 7) {
+        // Writing into a string cannot fail.
+        let _ = writeln!(table, "{prefix} {hop}");
+        let _ = writeln!(destinations, "{prefix}");
+    }
+    std::fs::write(folder.join(format!("routes-{hops}.txt")), table)?;
+    std::fs::write(folder.join("destinations.txt"), destinations)
+}
+
+/// Generator, at most one module, sink.
+fn straight(batch: usize, module: &str) -> String {
+    let path = module.split_once(':').map_or(String::new(), |(name, _)| format!("{name} -> "));
+    let modules = if module.is_empty() { String::new() } else { format!("modules:\n  {module}\n") };
+    format!("batch: {batch}\nports:\n  in: {{ generator: {{ {TRAFFIC} }} }}\n  out: {{ sink: }}\n{modules}pipeline:\n  - in -> {path}out\n")
+}
+
+/// A router of so many next hops, each with a chain of three modules whose first has the trigger.
+fn router(batch: usize, hops: u32, trigger: usize, traffic: &str) -> String {
+    let mut modules = format!("modules:\n  {HEAD}\n  route: {{ ip_lookup: {{ routes: routes-{hops}.txt }} }}\n");
+    let mut paths = String::from("pipeline:\n  - in -> valid -> route\n");
+    let mut buffers = String::new();
+    for hop in 0..hops {
+        // Writing into a string cannot fail.
+        let _ = write!(
+            modules,
+            "  ttl{hop}: {{ ttl: }}\n  mac{hop}: {{ mac_rewrite: {{ source: 02:00:00:00:00:02, destination: 02:00:00:00:01:{hop:02x} }} }}\n  count{hop}: {{ counter: }}\n"
+        );
+        let _ = writeln!(paths, "  - route[{hop}] -> ttl{hop} -> mac{hop} -> count{hop} -> out");
+        if trigger > 0 {
+            let _ = writeln!(buffers, "  ttl{hop}: {{ trigger: {trigger} }}");
+        }
+    }
+    let buffers = if trigger > 0 { format!("buffers:\n{buffers}") } else { String::new() };
+    format!(
+        "batch: {batch}\nports:\n  in: {{ generator: {{ {traffic}, destination: {{ routes: destinations.txt }} }} }}\n  out: {{ sink: }}\n{modules}{paths}{buffers}"
+    )
+}
