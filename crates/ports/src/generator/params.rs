@@ -28,7 +28,7 @@ when they are asked for.
 Frames are complete and their checksums right. Session i has the i-th of the source ports, in a ring, likewise of the \
 destination ports; of k prefixes the (i mod k)-th, and in it the host whose number is (i div k) times an odd constant, \
 of which the lowest bits are taken: distinct until the prefix is used up, and scattered over it. Memory per session is \
-16 bytes for IPv4, 38 for IPv6.
+16 bytes for IPv4 and 38 for IPv6; where all frames are of one size up to 64 bytes, which are kept ready, 64 more.
 
 One seed gives the same packets at the same instants after the start.";
 
