@@ -141,7 +141,7 @@ pub fn usecase(name: &str, sets: &[String]) -> Result<Source, Problems> {
             Place::START,
             format!("there is no use case {}{}: there are {}", quote(name), nearest(name, names()), listed(names())),
         );
-        return Err(findings.finish(&file, sets).err().expect("a finding was added"));
+        return Err(findings.finish(&file, sets).expect_err("a finding was added"));
     };
     let mut given: BTreeMap<&str, (String, Option<usize>)> =
         case.parameters.iter().map(|parameter| (parameter.name, (parameter.default.to_owned(), None))).collect();
@@ -165,7 +165,7 @@ pub fn usecase(name: &str, sets: &[String]) -> Result<Source, Problems> {
             let number = values.given.get(parameter).and_then(|(_, number)| *number);
             let place = number.map_or(Place::START, Place::Set);
             findings.add(place, format!("{parameter}: {message}"));
-            Err(findings.finish(&file, sets).err().expect("a finding was added"))
+            Err(findings.finish(&file, sets).expect_err("a finding was added"))
         }
     }
 }

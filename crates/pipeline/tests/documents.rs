@@ -71,11 +71,11 @@ fn every_shipped_example_is_in_order() {
 
 #[test]
 fn a_file_that_is_not_there_or_not_text_is_an_error_with_its_name() {
-    let missing = Source::read(Path::new("no-such-folder/gateway.yaml")).err().expect("refused").to_string();
+    let missing = Source::read(Path::new("no-such-folder/gateway.yaml")).expect_err("refused").to_string();
     assert!(missing.starts_with("no-such-folder/gateway.yaml: cannot be read: "), "{missing}");
     let path = std::env::temp_dir().join(format!("forebay-{}-bytes.yaml", std::process::id()));
     fs::write(&path, b"name: x\nbatch: \xff\n").expect("a temporary file");
-    let wrong = Source::read(&path).err().expect("refused").to_string();
+    let wrong = Source::read(&path).expect_err("refused").to_string();
     fs::remove_file(&path).expect("it was written");
     assert!(wrong.ends_with("-bytes.yaml:2: byte 0xff is not UTF-8 text"), "{wrong}");
 }

@@ -64,7 +64,7 @@ fn defaults_are_allowed_and_wrong_values_named() {
     for case in usecases() {
         assert!(usecase(case.name, &[]).is_ok(), "{}", case.name);
     }
-    let refused = |name: &str, given: &[&str]| usecase(name, &sets(given)).err().expect("refused").to_string();
+    let refused = |name: &str, given: &[&str]| usecase(name, &sets(given)).expect_err("refused").to_string();
     assert_eq!(
         refused("gx", &[]),
         "usecase:gx:1: there is no use case 'gx' (did you mean 'gw'?): there are l2l3, gw, vrf, rc"
