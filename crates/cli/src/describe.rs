@@ -6,10 +6,9 @@ use std::io::{self, Write};
 
 use anyhow::bail;
 use forebay_graph::{Declaration, PortDeclaration, Reason, StateDeclaration, functions, ports, states};
-use forebay_pipeline::{UseCase, usecases};
+use forebay_pipeline::{UseCase, nearest, usecases};
 use serde_json::{Value, json};
 
-use crate::source::nearest;
 use parameters::{Parameter, parameters};
 
 /// Something that can be described.
