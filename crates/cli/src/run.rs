@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 use anyhow::{anyhow, bail};
 use forebay_graph::report::{Reading, Report};
 use forebay_graph::{Cost, Observer, Plan};
-use forebay_pipeline::{Conditions, Loaded};
+use forebay_pipeline::{Conditions, Loaded, nearest};
 
 use crate::Answer;
 use crate::args;
 use crate::drops::{DropSender, Tally};
 use crate::engine::{Engine, Mode, choose_core};
 use crate::live::Live;
-use crate::source::{nearest, source};
+use crate::source::source;
 use crate::story::Names;
 use crate::trace::{Story, Tracer, Watch};
 use crate::{plain, summary};
@@ -33,7 +33,7 @@ pub(crate) fn run(arguments: &args::Run) -> anyhow::Result<Answer> {
     let mut sets = arguments.set.clone();
     sets.extend(arguments.seed.map(|seed| format!("seed={seed}")));
     let Loaded { mut plan, core, .. } =
-        forebay_pipeline::load(&source(&arguments.pipeline, &sets)?, Conditions { frequency })?;
+        forebay_pipeline::load(&source(&arguments.pipeline, &sets)?, Conditions { frequency, simulated })?;
     set_triggers(&mut plan, &arguments.trigger)?;
     let mode = if simulated {
         Mode::Simulated { costs: costs(&plan, &arguments.cost)? }

@@ -12,7 +12,7 @@ pub(crate) fn print(name: &str, sets: &[String]) -> anyhow::Result<()> {
         let key = set.split('=').next().unwrap_or_default().trim();
         if known().all(|parameter| parameter.name != key) {
             let names: Vec<_> = known().map(|parameter| parameter.name).collect();
-            let near = crate::source::nearest(key, names.iter().copied());
+            let near = forebay_pipeline::nearest(key, names.iter().copied());
             anyhow::bail!("usecase:{name} has no parameter '{key}'{near}: it has {}", names.join(", "));
         }
     }

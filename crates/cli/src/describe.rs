@@ -1,0 +1,164 @@
+//! `forebay describe`: one function, port, use case or kind of state.
+
+mod parameters;
+
+use std::io::{self, Write};
+
+use anyhow::bail;
+use forebay_graph::{Declaration, PortDeclaration, Reason, StateDeclaration, functions, ports, states};
+use forebay_pipeline::{UseCase, nearest, usecases};
+use serde_json::{Value, json};
+
+use parameters::{Parameter, parameters};
+
+/// Something that can be described.
+enum Thing {
+    Function(&'static Declaration),
+    Port(&'static PortDeclaration),
+    State(&'static StateDeclaration),
+    UseCase(&'static UseCase),
+}
+
+/// Describes what is called `name`: all of them where several kinds share a name.
+pub(crate) fn describe(name: &str, as_json: bool) -> anyhow::Result<()> {
+    let things = all();
+    let found: Vec<_> = things.iter().filter(|thing| thing.name() == name.strip_prefix("usecase:").unwrap_or(name)).collect();
+    if found.is_empty() {
+        let near = nearest(name, things.iter().map(Thing::name));
+        bail!("nothing is called '{name}'{near}: see `forebay list functions`, `ports`, `usecases`, `state`");
+    }
+    let mut out = io::stdout().lock();
+    for (number, thing) in found.into_iter().enumerate() {
+        if as_json {
+            writeln!(out, "{}", thing.to_json())?;
+        } else {
+            write!(out, "{}{}", if number > 0 { "\n" } else { "" }, thing.to_text())?;
+        }
+    }
+    Ok(())
+}
+
+fn all() -> Vec<Thing> {
+    let functions = functions().into_iter().map(Thing::Function);
+    let ports = ports().into_iter().map(Thing::Port);
+    let states = states().into_iter().map(Thing::State);
+    functions.chain(ports).chain(states).chain(usecases().iter().map(Thing::UseCase)).collect()
+}
+
+impl Thing {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Function(it) => it.name,
+            Self::Port(it) => it.name,
+            Self::State(it) => it.name,
+            Self::UseCase(it) => it.name,
+        }
+    }
+
+    /// What kind it is, its summary, help and example.
+    fn words(&self) -> (&'static str, &'static str, &'static str, String) {
+        let in_section = |section: &str, name: &str, kind: &str, example: &str| {
+            // An example of several lines stands on its own.
+            let lines: Vec<_> = example.lines().collect();
+            match lines[..] {
+                [] | [""] => format!("{section}:\n  {name}: {{ {kind}: }}\n"),
+                [one] => format!("{section}:\n  {name}: {{ {kind}: {one} }}\n"),
+                _ => {
+                    let indented: String = lines.iter().map(|line| format!("      {line}\n")).collect();
+                    format!("{section}:\n  {name}:\n    {kind}:\n{indented}")
+                }
+            }
+        };
+        match self {
+            Self::Function(it) => ("function", it.summary, it.help, in_section("modules", "name", it.name, it.example)),
+            Self::Port(it) => ("port", it.summary, it.help, in_section("ports", "name", it.name, it.example)),
+            Self::State(it) => ("state", it.summary, "", in_section("state", "name", it.name, it.example)),
+            Self::UseCase(it) => {
+                let size = it.dimensions().into_iter().map(|name| format!(" --set {name}=8")).collect::<String>();
+                ("use case", it.summary, "", format!("forebay run usecase:{}{size}\n", it.name))
+            }
+        }
+    }
+
+    fn parameters(&self) -> Vec<Parameter> {
+        match self {
+            Self::Function(it) => parameters(it.schema),
+            Self::Port(it) => parameters(it.schema),
+            Self::State(it) => parameters(it.schema),
+            Self::UseCase(it) => it.parameters.iter().map(Parameter::from).collect(),
+        }
+    }
+
+    fn to_text(&self) -> String {
+        let (kind, summary, help, example) = self.words();
+        let mut text = format!("{} ({kind}): {summary}\n", self.name());
+        if !help.is_empty() {
+            text.push_str(&format!("\n{}\n", help.trim_end()));
+        }
+        let parameters = self.parameters();
+        text.push_str("\nParameters:\n");
+        if parameters.is_empty() {
+            text.push_str("  none\n");
+        }
+        for Parameter { name, kind, required, default, help } in &parameters {
+            let default = match (required, default) {
+                (true, _) => ", required".to_owned(),
+                (false, Some(default)) => format!(", by default {default}"),
+                (false, None) => String::new(),
+            };
+            text.push_str(&format!("  {name} ({kind}{default})\n"));
+            help.lines().for_each(|line| text.push_str(&format!("      {line}\n")));
+        }
+        if let Self::Function(it) = self {
+            text.push_str(&function_text(it));
+        }
+        text.push_str("\nExample:\n");
+        example.lines().for_each(|line| text.push_str(&format!("  {line}\n")));
+        text
+    }
+
+    fn to_json(&self) -> Value {
+        let (kind, summary, help, example) = self.words();
+        let reasons = |reasons: &[Reason]| -> Vec<Value> {
+            reasons.iter().map(|reason| json!({ "name": reason.name, "help": reason.help })).collect()
+        };
+        let mut told = json!({
+            "name": self.name(),
+            "kind": kind,
+            "summary": summary,
+            "help": help,
+            "parameters": self.parameters(),
+            "example": example,
+        });
+        if let Self::Function(it) = self {
+            told["drops"] = reasons(it.drops).into();
+            told["creates"] = reasons(it.creates).into();
+            told["consumes"] = reasons(it.consumes).into();
+            told["reads"] = json!(it.reads);
+            told["writes"] = json!(it.writes);
+            told["state"] = json!(it.state);
+            told["effect"] = it.effect.into();
+            told["folds"] = it.folds.into();
+        }
+        told
+    }
+}
+
+/// What only functions have.
+fn function_text(function: &Declaration) -> String {
+    let mut text = String::new();
+    for (heading, reasons) in [("Drops", function.drops), ("Creates", function.creates), ("Consumes", function.consumes)] {
+        if !reasons.is_empty() {
+            text.push_str(&format!("\n{heading}:\n"));
+            reasons.iter().for_each(|reason| text.push_str(&format!("  {}: {}\n", reason.name, reason.help)));
+        }
+    }
+    let list = |names: &[&str]| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    text.push_str(&format!("\nMetadata words: reads {}; writes {}\n", list(function.reads), list(function.writes)));
+    let state = serde_json::to_value(function.state).unwrap_or_default();
+    text.push_str(&format!("State: {}\n", state.as_str().unwrap_or("n/a")));
+    let yes = |it: bool| if it { "yes" } else { "no" };
+    text.push_str(&format!("Equal branches become one (fold): {}\n", yes(function.folds)));
+    text.push_str(&format!("Decisions can be replayed (effect): {}\n", yes(function.effect)));
+    text
+}

@@ -1,0 +1,119 @@
+//! Parameters as a JSON Schema describes them, in words.
+
+use schemars::generate::SchemaSettings;
+use schemars::{Schema, SchemaGenerator};
+use serde::Serialize;
+use serde_json::Value;
+
+/// A parameter.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Parameter {
+    /// Its name.
+    pub(super) name: String,
+    /// What it may be.
+    #[serde(rename = "type")]
+    pub(super) kind: String,
+    /// Whether it must be given.
+    pub(super) required: bool,
+    /// What it is when it is not given, where that can be said in a word.
+    pub(super) default: Option<String>,
+    /// What it does.
+    pub(super) help: String,
+}
+
+impl From<&forebay_pipeline::Parameter> for Parameter {
+    fn from(parameter: &forebay_pipeline::Parameter) -> Self {
+        let default = Some(parameter.default).filter(|default| !default.is_empty());
+        Self {
+            name: parameter.name.to_owned(),
+            kind: "text".to_owned(),
+            required: false,
+            default: default.map(str::to_owned),
+            help: parameter.help.to_owned(),
+        }
+    }
+}
+
+/// The parameters that a schema describes.
+pub(super) fn parameters(schema: fn(&mut SchemaGenerator) -> Schema) -> Vec<Parameter> {
+    let mut settings = SchemaSettings::draft2020_12();
+    settings.inline_subschemas = true;
+    let schema = schema(&mut settings.into_generator()).to_value();
+    let required = |name: &str| schema["required"].as_array().is_some_and(|names| names.iter().any(|it| it == name));
+    let Some(properties) = schema["properties"].as_object() else {
+        // Not a mapping: all of it is one value.
+        let help = schema["description"].as_str().unwrap_or_default().to_owned();
+        let whole = Parameter { name: "(the value itself)".to_owned(), kind: kind(&schema), required: true, default: None, help };
+        let empty = schema.get("type").is_some_and(|it| it == "object" || it == "null");
+        return if empty && schema.get("additionalProperties").is_none_or(|it| it == false) { Vec::new() } else { vec![whole] };
+    };
+    let mut all: Vec<_> = properties
+        .iter()
+        .map(|(name, of)| Parameter {
+            name: name.clone(),
+            kind: kind(of),
+            required: required(name),
+            default: of.get("default").filter(|default| !default.is_null()).map(ToString::to_string),
+            help: of["description"].as_str().unwrap_or_default().to_owned(),
+        })
+        .collect();
+    all.sort_by(|a, b| b.required.cmp(&a.required).then_with(|| a.name.cmp(&b.name)));
+    all
+}
+
+/// What a value may be, in words.
+fn kind(schema: &Value) -> String {
+    if let Some(only) = schema.get("const") {
+        return only.to_string().replace('"', "");
+    }
+    if let Some(values) = schema["enum"].as_array() {
+        return values.iter().map(|it| it.to_string().replace('"', "")).collect::<Vec<_>>().join(" or ");
+    }
+    for key in ["anyOf", "oneOf"] {
+        if let Some(choices) = schema[key].as_array() {
+            let mut kinds: Vec<_> = choices.iter().map(kind).filter(|it| it != "nothing").collect();
+            kinds.dedup();
+            return kinds.join(" or ");
+        }
+    }
+    let named = |kind: &str| match kind {
+        "string" => "text".to_owned(),
+        "integer" => format!("whole number{}", range(schema)),
+        "number" => format!("number{}", range(schema)),
+        "boolean" => "true or false".to_owned(),
+        "array" => format!("list of {}", schema.get("items").map_or("anything".to_owned(), kind_in_list)),
+        "object" => match schema["properties"].as_object() {
+            Some(properties) => {
+                let keys: Vec<_> = properties.keys().map(String::as_str).collect();
+                format!("{{ {} }}", keys.join(", "))
+            }
+            None => "mapping".to_owned(),
+        },
+        "null" => "nothing".to_owned(),
+        other => other.to_owned(),
+    };
+    match &schema["type"] {
+        Value::String(of) => named(of),
+        Value::Array(kinds) => {
+            let kinds: Vec<_> = kinds.iter().filter_map(Value::as_str).filter(|it| *it != "null").map(named).collect();
+            kinds.join(" or ")
+        }
+        _ => "anything".to_owned(),
+    }
+}
+
+/// A list of alternatives reads badly without parentheses.
+fn kind_in_list(items: &Value) -> String {
+    let kind = kind(items);
+    if kind.contains(" or ") { format!("({kind})") } else { kind }
+}
+
+fn range(schema: &Value) -> String {
+    let (least, most) = (schema.get("minimum").filter(|it| it.as_f64() != Some(0.0)), schema.get("maximum"));
+    match (least, most) {
+        (Some(least), Some(most)) => format!(" {least} to {most}"),
+        (None, Some(most)) => format!(" up to {most}"),
+        (Some(least), None) => format!(" from {least}"),
+        (None, None) => String::new(),
+    }
+}

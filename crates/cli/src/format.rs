@@ -1,0 +1,103 @@
+//! Figures and tables as people read them.
+
+/// A count or rate in four figures: `12.35M`.
+pub(crate) fn short(value: f64) -> String {
+    let units = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
+    // 999.96 would be written as 1000.0.
+    match units.iter().find(|(scale, _)| value >= scale * 0.99995) {
+        Some((scale, unit)) => format!("{}{unit}", figures(value / scale)),
+        None if value.fract() == 0.0 => format!("{value}"),
+        None => figures(value),
+    }
+}
+
+fn figures(value: f64) -> String {
+    match value {
+        100.0.. => format!("{value:.1}"),
+        10.0.. => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
+/// A figure that may not be known.
+pub(crate) fn known(value: Option<f64>, decimals: usize) -> String {
+    value.map_or_else(|| "n/a".to_owned(), |value| format!("{value:.decimals$}"))
+}
+
+/// A span of time of so many microseconds.
+pub(crate) fn span(micros: Option<f64>) -> String {
+    match micros {
+        None => "n/a".to_owned(),
+        Some(micros) if micros >= 999_950.0 => format!("{} s", figures(micros / 1e6)),
+        Some(micros) if micros >= 999.95 => format!("{} ms", figures(micros / 1e3)),
+        Some(micros) => format!("{} us", figures(micros)),
+    }
+}
+
+/// A whole number with its thousands apart: `12 345 678`.
+pub(crate) fn whole(value: u64) -> String {
+    let digits = value.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.char_indices() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(' ');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Which side of its column a text stands at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Align {
+    Left,
+    Right,
+}
+
+/// A table with its columns aligned, two spaces between them, each line ended.
+pub(crate) fn table(columns: &[(&str, Align)], rows: &[Vec<String>]) -> String {
+    let width = |text: &str| text.chars().count();
+    let mut widths: Vec<_> = columns.iter().map(|(head, _)| width(head)).collect();
+    for row in rows {
+        widths.iter_mut().zip(row).for_each(|(widest, cell)| *widest = (*widest).max(width(cell)));
+    }
+    let mut text = String::new();
+    let heads = columns.iter().map(|(head, _)| (*head).to_owned()).collect();
+    for row in std::iter::once(&heads).chain(rows) {
+        let mut line = String::new();
+        for ((cell, widest), (_, align)) in row.iter().zip(&widths).zip(columns) {
+            let gap = " ".repeat(widest - width(cell));
+            if !line.is_empty() {
+                line.push_str("  ");
+            }
+            match align {
+                Align::Left => line.extend([cell.as_str(), &gap]),
+                Align::Right => line.extend([gap.as_str(), cell]),
+            }
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_four() {
+        let shown = [0.0, 7.0, 0.5, 999.96, 1000.0, 12_345_678.0, 1e12].map(short);
+        assert_eq!(shown, ["0", "7", "0.500", "1.000k", "1.000k", "12.35M", "1.000T"]);
+        assert_eq!([Some(12.345), Some(1_234.5), Some(2e6), None].map(span), ["12.35 us", "1.234 ms", "2.000 s", "n/a"]);
+        assert_eq!([0, 999, 1000, 1_234_567].map(whole), ["0", "999", "1 000", "1 234 567"]);
+        assert_eq!((known(None, 1), known(Some(1.25), 1)), ("n/a".to_owned(), "1.2".to_owned()));
+    }
+
+    #[test]
+    fn columns_are_aligned() {
+        let rows = [vec!["a".to_owned(), "10".to_owned()], vec!["long".to_owned(), "1".to_owned()]];
+        let told = table(&[("name", Align::Left), ("n", Align::Right)], &rows);
+        assert_eq!(told, "name   n\na     10\nlong   1\n");
+    }
+}

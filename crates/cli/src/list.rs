@@ -1,0 +1,36 @@
+//! `forebay list`: what there is.
+
+use std::io::{self, Write};
+
+use serde_json::{Value, json};
+
+use crate::args::What;
+use crate::format::{Align, table};
+
+/// What is said where there are none.
+const NO_CONTROLLERS: &str =
+    "This version has no controllers: set triggers by hand, under `buffers` in the configuration or with --trigger.";
+
+/// Lists what there is of one kind.
+pub(crate) fn list(what: What, as_json: bool) -> anyhow::Result<()> {
+    let listed: Vec<(&str, &str)> = match what {
+        What::Functions => forebay_graph::functions().into_iter().map(|it| (it.name, it.summary)).collect(),
+        What::Ports => forebay_graph::ports().into_iter().map(|it| (it.name, it.summary)).collect(),
+        What::State => forebay_graph::states().into_iter().map(|it| (it.name, it.summary)).collect(),
+        What::Usecases => forebay_pipeline::usecases().iter().map(|it| (it.name, it.summary)).collect(),
+        What::Controllers => Vec::new(),
+    };
+    let mut out = io::stdout().lock();
+    if as_json {
+        let listed: Vec<Value> = listed.iter().map(|(name, summary)| json!({ "name": name, "summary": summary })).collect();
+        writeln!(out, "{}", Value::from(listed))?;
+        return Ok(());
+    }
+    if what == What::Controllers {
+        writeln!(out, "{NO_CONTROLLERS}")?;
+        return Ok(());
+    }
+    let rows: Vec<_> = listed.iter().map(|(name, summary)| vec![(*name).to_owned(), (*summary).to_owned()]).collect();
+    write!(out, "{}", table(&[("name", Align::Left), ("what it is", Align::Left)], &rows))?;
+    Ok(())
+}

@@ -1,0 +1,126 @@
+//! How the live table looks.
+
+use forebay_graph::report::{FlowReport, ModuleReport, Report};
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::Line;
+use ratatui::widgets::{Block, Cell, Paragraph, Row, Table};
+
+use super::View;
+use crate::format::{known, short, span, whole};
+
+impl View {
+    pub(super) fn draw(&self, frame: &mut Frame<'_>) {
+        let (Some(recent), Some(so_far)) = (&self.recent, &self.whole) else {
+            frame.render_widget(Paragraph::new("running; figures come after the first interval. q ends"), frame.area());
+            return;
+        };
+        // Flows get what they need of up to half of the height.
+        let room = frame.area().height.saturating_sub(5);
+        let wanted = u16::try_from(recent.flows.len()).unwrap_or(u16::MAX).saturating_add(3);
+        let modules_wanted = u16::try_from(recent.modules.len()).unwrap_or(u16::MAX).saturating_add(3);
+        let flows_height = wanted.min((room / 2).max(room.saturating_sub(modules_wanted)));
+        let areas = Layout::vertical([
+            Constraint::Length(4),
+            Constraint::Min(3),
+            Constraint::Length(flows_height),
+            Constraint::Length(1),
+        ]);
+        let [head, modules, flows, foot] = areas.areas(frame.area());
+        frame.render_widget(Paragraph::new(totals(recent, so_far)), head);
+        self.modules(recent, so_far, frame, modules);
+        self.flows(recent, frame, flows);
+        let order = if self.by_load { "as packets pass" } else { "by load" };
+        let keys = format!("q end   s modules {order}   ↑ ↓ PgUp PgDn scroll");
+        frame.render_widget(Paragraph::new(keys).style(Style::new().add_modifier(Modifier::DIM)), foot);
+    }
+
+    fn modules(&self, recent: &Report, so_far: &Report, frame: &mut Frame<'_>, area: Rect) {
+        let mut order: Vec<usize> = (0..recent.modules.len()).collect();
+        if self.by_load {
+            // Where nothing was timed, packets tell the load; modules of one load stay as packets pass them.
+            let load = |at: &usize| {
+                let module = &recent.modules[*at];
+                (module.share.unwrap_or(0.0), module.packets)
+            };
+            order.sort_by(|a, b| load(b).partial_cmp(&load(a)).unwrap_or(std::cmp::Ordering::Equal));
+        }
+        let first = self.scroll.min(order.len().saturating_sub(1));
+        let rows = order.iter().skip(first).take(area.height.into()).map(|&at| {
+            module(&recent.modules[at], so_far.modules.get(at).map_or(0, |module| module.dropped))
+        });
+        let heads = ["module", "function", "packets/s", "packets/call", "ticks/packet", "share", "trigger", "drops"];
+        let widths = [20, 16, 10, 12, 12, 8, 8, 12].map(Constraint::Min);
+        let title = format!(" modules {} of {} ", first + usize::from(!order.is_empty()), order.len());
+        frame.render_widget(Table::new(rows, widths).header(header(&heads)).block(Block::bordered().title(title)), area);
+    }
+
+    fn flows(&self, recent: &Report, frame: &mut Frame<'_>, area: Rect) {
+        let first = self.scroll.min(recent.flows.len().saturating_sub(usize::from(area.height.saturating_sub(3))));
+        let rows = recent.flows.iter().skip(first).take(area.height.into()).map(flow);
+        let heads = ["flow", "packets/s", "p50", "p95", "p99", "SLO", ""];
+        let widths = [30, 10, 10, 10, 10, 10, 8].map(Constraint::Min);
+        let title = format!(" flows {} of {} ", first + usize::from(!recent.flows.is_empty()), recent.flows.len());
+        frame.render_widget(Table::new(rows, widths).header(header(&heads)).block(Block::bordered().title(title)), area);
+    }
+}
+
+fn header<'a>(heads: &[&'a str]) -> Row<'a> {
+    Row::new(heads.iter().copied().map(Cell::from).collect::<Vec<_>>()).style(Style::new().add_modifier(Modifier::BOLD))
+}
+
+fn module(module: &ModuleReport, drops: u64) -> Row<'static> {
+    let share = module.share.map_or("n/a".to_owned(), |share| format!("{:.1} %", share * 100.0));
+    Row::new(vec![
+        Cell::from(module.name.clone()),
+        Cell::from(module.function),
+        Cell::from(short(module.rate_pps)),
+        Cell::from(known(module.batch_mean, 2)),
+        Cell::from(known(module.ticks_per_packet, 1)),
+        Cell::from(share),
+        Cell::from(if module.trigger > 0 { module.trigger.to_string() } else { "-".to_owned() }),
+        Cell::from(whole(drops)).style(if module.dropped > 0 { Style::new().fg(Color::Yellow) } else { Style::new() }),
+    ])
+}
+
+fn flow(flow: &FlowReport) -> Row<'static> {
+    let verdict = match flow.kept {
+        Some(true) => Cell::from("kept").style(Style::new().fg(Color::Green)),
+        Some(false) => Cell::from("missed").style(Style::new().fg(Color::Red)),
+        None => Cell::from(""),
+    };
+    let delay = &flow.delay_us;
+    let mut cells = vec![Cell::from(flow.name.clone()), Cell::from(short(flow.rate_pps))];
+    cells.extend([delay.p50, delay.p95, delay.p99].map(span).map(Cell::from));
+    cells.push(Cell::from(flow.slo_us.map_or("-".to_owned(), |slo| span(Some(slo)))));
+    cells.push(verdict);
+    Row::new(cells)
+}
+
+fn totals(recent: &Report, so_far: &Report) -> Vec<Line<'static>> {
+    let per_second = |count: u64| short(if recent.duration_s > 0.0 { count as f64 / recent.duration_s } else { 0.0 });
+    let packets = &so_far.packets;
+    let worker = recent.workers.first();
+    let core = worker.and_then(|worker| worker.core).map_or(String::new(), |core| format!(" on core {core}"));
+    let lost: u64 = so_far.ports.iter().map(|port| port.dropped).sum();
+    vec![
+        Line::from(format!("{}  {:.1} s{core}", so_far.pipeline, so_far.duration_s)).style(Modifier::BOLD),
+        Line::from(format!(
+            "in {} pps   out {} pps   dropped {} pps   busy {:.1} %",
+            per_second(recent.packets.entered),
+            per_second(recent.packets.out),
+            per_second(recent.packets.all_dropped()),
+            worker.map_or(0.0, |worker| worker.busy) * 100.0,
+        )),
+        Line::from(format!(
+            "in {}   out {}   dropped {}   queued {}   held {}   lost at ports {}",
+            whole(packets.entered),
+            whole(packets.out),
+            whole(packets.all_dropped()),
+            whole(packets.queued),
+            whole(packets.held),
+            whole(lost),
+        )),
+    ]
+}

@@ -1,0 +1,110 @@
+//! The table drawn into memory.
+
+use forebay_graph::report::{Delay, FlowReport, Kind, ModuleReport, Packets, PortReport, WorkerReport};
+use forebay_measure::machine::Cpu;
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+
+use super::*;
+
+/// A report of so many modules, the last of which takes most of the time, and one flow.
+fn report(modules: usize) -> Report {
+    let module = |at: usize| ModuleReport {
+        name: format!("m{at}"),
+        function: "ttl",
+        packets: 1_000,
+        rate_pps: 1e6,
+        batches: 100,
+        batch_mean: Some(10.0),
+        batch_sizes: [0; 9],
+        trigger: 16,
+        hold_us: Some(50.0),
+        ticks_per_packet: Some(12.5),
+        ticks_per_batch: Some(125.0),
+        share: Some(at as f64 / modules as f64),
+        dropped: 3,
+        counters: Default::default(),
+    };
+    let delay_us = Delay { p50: Some(10.0), p95: Some(20.0), p99: Some(30.0), samples: 9, ..Delay::default() };
+    Report {
+        pipeline: "gateway".to_owned(),
+        forebay: "0",
+        kind: Kind::Measured,
+        cpu: Cpu { model: "a CPU".to_owned(), tsc_ghz: 2.0 },
+        duration_s: 2.0,
+        packets: Packets {
+            entered: 2_000_000,
+            created: Default::default(),
+            out: 1_999_998,
+            dropped: [("m0.ttl_expired".to_owned(), 2)].into(),
+            consumed: Default::default(),
+            queued: 0,
+            held: 0,
+            in_flight: 0,
+        },
+        modules: (0..modules).map(module).collect(),
+        flows: vec![FlowReport {
+            name: "video".to_owned(),
+            packets: 9,
+            rate_pps: 4.5,
+            delay_us,
+            slo_us: Some(25.0),
+            percentile: Some(99.0),
+            violations: Some(1),
+            kept: Some(false),
+        }],
+        workers: vec![WorkerReport { id: 0, core: Some(1), busy: 0.5, turns: 9 }],
+        ports: vec![PortReport { name: "in".to_owned(), kind: "generator", received: 9, sent: 0, dropped: 4, refused: 0, errors: 0 }],
+        arrival_clocks: vec!["poll"],
+        pool_exhausted: 0,
+    }
+}
+
+fn view(modules: usize) -> View {
+    View { recent: Some(report(modules)), whole: Some(report(modules)), by_load: true, scroll: 0 }
+}
+
+/// What is on a screen of that size.
+fn screen(view: &View, width: u16, height: u16) -> String {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("memory");
+    terminal.draw(|frame| view.draw(frame)).expect("memory");
+    terminal.backend().to_string()
+}
+
+#[test]
+fn modules_flows_and_totals_are_shown() {
+    let shown = screen(&view(3), 120, 30);
+    for said in ["gateway", "in 1.000M pps", "busy 50.0 %", "m2", "12.5", "video", "20.00 us", "missed", "lost at ports 4"] {
+        assert!(shown.contains(said), "'{said}' is not in\n{shown}");
+    }
+}
+
+#[test]
+fn hundreds_of_modules_are_scrolled_and_sorted() {
+    let mut view = view(355);
+    assert!(screen(&view, 120, 30).contains("m354"), "the heaviest comes first");
+    view.obey(KeyCode::Char('s'), false, 10);
+    let shown = screen(&view, 120, 30);
+    assert!(shown.contains("m0 ") && !shown.contains("m354"), "{shown}");
+    (0..5).for_each(|_| assert!(!view.obey(KeyCode::PageDown, false, 10)));
+    assert!(screen(&view, 120, 30).contains("modules 51 of 355"));
+    view.obey(KeyCode::End, false, 10);
+    assert!(screen(&view, 120, 30).contains("m354"));
+    view.obey(KeyCode::Down, false, 10);
+    assert_eq!(view.scroll, 354, "no further than the last");
+}
+
+#[test]
+fn no_screen_is_too_small() {
+    for (width, height) in [(1, 1), (20, 4), (80, 6), (500, 3)] {
+        screen(&view(40), width, height);
+        screen(&View::default(), width, height);
+    }
+}
+
+#[test]
+fn q_escape_and_control_c_end() {
+    let mut view = view(1);
+    assert!(view.obey(KeyCode::Char('q'), false, 1) && view.obey(KeyCode::Esc, false, 1) && view.obey(KeyCode::Char('c'), true, 1));
+    assert!(!view.obey(KeyCode::Char('c'), false, 1));
+}

@@ -1,0 +1,147 @@
+//! The tables at a run's end.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use forebay_graph::report::{Kind, Report};
+
+use crate::format::Align::{Left, Right};
+use crate::format::{known, short, span, table, whole};
+
+/// Own counters of a heading are shown where they are few; `--json` has all.
+const COUNTERS: usize = 8;
+
+/// Prints a run's summary.
+pub(crate) fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {
+    let how = match report.kind {
+        Kind::Measured => format!("measured on {} ({} GHz)", report.cpu.model, report.cpu.tsc_ghz),
+        Kind::Simulated => "simulated time, a tick is a nanosecond".to_owned(),
+    };
+    writeln!(out, "{}: {:.3} s, {how}\n", report.pipeline, report.duration_s)?;
+    modules(report, out)?;
+    flows(report, out)?;
+    ports(report, out)?;
+    for worker in &report.workers {
+        let core = worker.core.map_or(String::new(), |core| format!(" on core {core}"));
+        writeln!(out, "worker {}{core}: {:.1} % busy, {} turns", worker.id, worker.busy * 100.0, whole(worker.turns))?;
+    }
+    if report.pool_exhausted > 0 {
+        writeln!(out, "the packet pool was exhausted: {} packets could not be had (raise pool.chunks)", whole(report.pool_exhausted))?;
+    }
+    writeln!(out)?;
+    reasons("dropped", &report.packets.dropped, out)?;
+    reasons("created", &report.packets.created, out)?;
+    reasons("consumed", &report.packets.consumed, out)?;
+    invariant(report, out)
+}
+
+fn modules(report: &Report, out: &mut impl Write) -> io::Result<()> {
+    let columns = [
+        ("module", Left),
+        ("function", Left),
+        ("packets", Right),
+        ("calls", Right),
+        ("packets/call", Right),
+        ("trigger", Right),
+        ("ticks/packet", Right),
+        ("ticks/call", Right),
+        ("share", Right),
+        ("drops", Right),
+    ];
+    let rows = report.modules.iter().map(|module| {
+        vec![
+            module.name.clone(),
+            module.function.to_owned(),
+            whole(module.packets),
+            whole(module.batches),
+            known(module.batch_mean, 2),
+            if module.trigger > 0 { module.trigger.to_string() } else { "-".to_owned() },
+            known(module.ticks_per_packet, 1),
+            known(module.ticks_per_batch, 0),
+            module.share.map_or("n/a".to_owned(), |share| format!("{:.1} %", share * 100.0)),
+            whole(module.dropped),
+        ]
+    });
+    writeln!(out, "{}", table(&columns, &rows.collect::<Vec<_>>()))?;
+    for module in &report.modules {
+        for (heading, counters) in module.counters.iter().filter(|(_, counters)| counters.len() <= COUNTERS) {
+            let counts: Vec<_> = counters.iter().map(|(name, count)| format!("{name} {}", whole(*count))).collect();
+            writeln!(out, "{} {heading}: {}", module.name, counts.join(", "))?;
+        }
+    }
+    if report.modules.iter().any(|module| module.counters.values().any(|counters| counters.len() <= COUNTERS)) {
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+fn flows(report: &Report, out: &mut impl Write) -> io::Result<()> {
+    let columns = [
+        ("flow", Left),
+        ("packets", Right),
+        ("pps", Right),
+        ("mean", Right),
+        ("p50", Right),
+        ("p95", Right),
+        ("p99", Right),
+        ("p99.9", Right),
+        ("max", Right),
+        ("SLO", Right),
+        ("late", Right),
+        ("", Left),
+    ];
+    let rows = report.flows.iter().map(|flow| {
+        let delay = &flow.delay_us;
+        let mut row = vec![flow.name.clone(), whole(flow.packets), short(flow.rate_pps)];
+        row.extend([delay.mean, delay.p50, delay.p95, delay.p99, delay.p999, delay.max].map(span));
+        row.push(flow.slo_us.map_or("-".to_owned(), |slo| span(Some(slo))));
+        row.push(flow.violations.map_or("-".to_owned(), whole));
+        row.push(flow.kept.map_or("", |kept| if kept { "kept" } else { "MISSED" }).to_owned());
+        row
+    });
+    write!(out, "{}", table(&columns, &rows.collect::<Vec<_>>()))?;
+    let clocks = match report.arrival_clocks[..] {
+        [] => "n/a".to_owned(),
+        _ => report.arrival_clocks.join(", "),
+    };
+    writeln!(out, "delays are from arrival (clock: {clocks}) to departure\n")
+}
+
+fn ports(report: &Report, out: &mut impl Write) -> io::Result<()> {
+    let columns =
+        [("port", Left), ("kind", Left), ("received", Right), ("sent", Right), ("lost", Right), ("refused", Right), ("errors", Right)];
+    let rows = report.ports.iter().map(|port| {
+        let counts = [port.received, port.sent, port.dropped, port.refused, port.errors].map(whole);
+        [port.name.clone(), port.kind.to_owned()].into_iter().chain(counts).collect()
+    });
+    writeln!(out, "{}", table(&columns, &rows.collect::<Vec<_>>()))
+}
+
+fn reasons(what: &str, counts: &BTreeMap<String, u64>, out: &mut impl Write) -> io::Result<()> {
+    if counts.is_empty() {
+        return Ok(());
+    }
+    let rows: Vec<_> = counts.iter().map(|(reason, count)| vec![reason.clone(), whole(*count)]).collect();
+    writeln!(out, "{}", table(&[(what, Left), ("packets", Right)], &rows))
+}
+
+/// Where every packet is.
+fn invariant(report: &Report, out: &mut impl Write) -> io::Result<()> {
+    let packets = &report.packets;
+    let verdict = match packets.missing() {
+        0 => "every packet accounted for".to_owned(),
+        missing => format!("{missing} UNACCOUNTED FOR"),
+    };
+    writeln!(
+        out,
+        "in {} + created {} = out {} + dropped {} + consumed {} + queued {} + held {} + in flight {}: {verdict}",
+        whole(packets.entered),
+        whole(packets.all_created()),
+        whole(packets.out),
+        whole(packets.all_dropped()),
+        whole(packets.all_consumed()),
+        whole(packets.queued),
+        whole(packets.held),
+        whole(packets.in_flight),
+    )
+}

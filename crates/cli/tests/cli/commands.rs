@@ -1,0 +1,86 @@
+//! The commands that explain.
+
+use serde_json::Value;
+
+use crate::{File, ROUTER, forebay};
+
+#[test]
+fn every_command_has_help_with_an_example() {
+    for command in ["run", "check", "list", "describe", "usecase", "schema", "completions"] {
+        let help = forebay(&[command, "--help"]).well();
+        assert!(help.contains("Example") && help.contains(&format!("forebay {command}")), "{help}");
+    }
+    assert!(forebay(&["--help"]).well().contains("Exit codes"));
+    assert!(forebay(&["--version"]).well().starts_with("forebay "));
+}
+
+#[test]
+fn what_is_listed_is_described() {
+    for kind in ["functions", "ports", "usecases", "state"] {
+        let listed: Value = serde_json::from_str(&forebay(&["list", kind, "--json"]).well()).expect("JSON");
+        let table = forebay(&["list", kind]).well();
+        for thing in listed.as_array().expect("a list") {
+            let name = thing["name"].as_str().expect("a name");
+            assert!(table.contains(name), "{table}");
+            let told = forebay(&["describe", name]).well();
+            assert!(told.starts_with(&format!("{name} (")) && told.contains("Example:"), "{told}");
+            let json: Value = serde_json::from_str(&forebay(&["describe", name, "--json"]).well()).expect("JSON");
+            assert_eq!(json["summary"], thing["summary"]);
+        }
+    }
+    assert!(forebay(&["list", "controllers"]).well().contains("no controllers"));
+    assert_eq!(forebay(&["list", "controllers", "--json"]).well().trim(), "[]");
+}
+
+#[test]
+fn a_function_is_described_with_all_that_it_declares() {
+    let told = forebay(&["describe", "mac_rewrite"]).well();
+    for said in ["destination (text, required)", "truncated: The frame", "State: none", "(fold): yes", "(effect): yes", "modules:"] {
+        assert!(told.contains(said), "'{said}' is not in\n{told}");
+    }
+    let told = forebay(&["describe", "generator"]).well();
+    assert!(told.contains("queue (whole number") && told.contains("by default 4096"), "{told}");
+}
+
+#[test]
+fn a_use_case_is_printed_and_what_is_printed_runs() {
+    let text = forebay(&["usecase", "l2l3", "--set", "n=2"]).well();
+    let file = File::new(&text);
+    assert!(forebay(&["check", file.path()]).well().contains("in order"));
+}
+
+#[test]
+fn check_says_what_there_is() {
+    let file = File::new(ROUTER);
+    assert!(forebay(&["check", file.path()]).well().contains("in order (4 modules, 2 ports"));
+    let json: Value = serde_json::from_str(&forebay(&["check", file.path(), "--json"]).well()).expect("JSON");
+    assert_eq!((&json["in_order"], json["modules"].as_array().map(Vec::len)), (&true.into(), Some(4)));
+}
+
+#[test]
+fn schema_and_completions_are_printed() {
+    let schema: Value = serde_json::from_str(&forebay(&["schema"]).well()).expect("JSON");
+    assert!(schema["properties"]["ports"].is_object());
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(forebay(&["completions", shell]).well().contains("forebay"));
+    }
+}
+
+/// Each reason for which a packet can be dropped is explained in `docs/drops.md`.
+#[test]
+fn every_drop_reason_is_documented() {
+    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/drops.md");
+    let text = std::fs::read_to_string(page).expect("the page is part of the repository");
+    let listed: Value = serde_json::from_str(&forebay(&["list", "functions", "--json"]).well()).expect("JSON");
+    for function in listed.as_array().expect("a list") {
+        let name = function["name"].as_str().expect("a name");
+        let json: Value = serde_json::from_str(&forebay(&["describe", name, "--json"]).well()).expect("JSON");
+        for reason in json["drops"].as_array().expect("a list") {
+            let row = format!("| `{name}` | `{}` | {} |", reason["name"].as_str().expect("a name"), reason["help"].as_str().expect("help"));
+            assert!(text.contains(&row), "docs/drops.md lacks the line\n{row}");
+        }
+    }
+    for reason in ["refused", "unwanted", "no_gate", "wound_up"] {
+        assert!(text.contains(&format!("`{reason}`")), "{reason}");
+    }
+}

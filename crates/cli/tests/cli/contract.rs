@@ -1,0 +1,125 @@
+//! What `run --json` promises to programs: the fields, and that every packet is accounted for.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::{File, ROUTER, forebay};
+
+fn is_number(value: &Value) -> bool {
+    value.is_number()
+}
+
+fn number_or_null(value: &Value) -> bool {
+    value.is_number() || value.is_null()
+}
+
+type Test = fn(&Value) -> bool;
+
+/// Whether `value` has each of these fields, of its kind.
+fn need(value: &Value, place: &str, fields: &[(&str, Test)]) {
+    for (name, test) in fields {
+        let field = value.get(name).unwrap_or_else(|| panic!("{place} has no '{name}'"));
+        assert!(test(field), "{place}.{name} is {field}");
+    }
+}
+
+fn sum(counts: &Value) -> u64 {
+    counts.as_object().expect("counts by reason").values().map(|count| count.as_u64().expect("a count")).sum()
+}
+
+/// Checks a document against the contract.
+pub(crate) fn check(report: &Value) {
+    need(
+        report,
+        "document",
+        &[
+            ("pipeline", Value::is_string),
+            ("forebay", Value::is_string),
+            ("kind", Value::is_string),
+            ("cpu", Value::is_object),
+            ("duration_s", is_number),
+            ("packets", Value::is_object),
+            ("modules", Value::is_array),
+            ("flows", Value::is_array),
+            ("workers", Value::is_array),
+            ("ports", Value::is_array),
+        ],
+    );
+    need(&report["cpu"], "cpu", &[("model", Value::is_string), ("tsc_ghz", is_number)]);
+    let packets = &report["packets"];
+    let whole: Test = Value::is_u64;
+    let by_reason: Test = Value::is_object;
+    let fields = [("in", whole), ("created", by_reason), ("out", whole), ("dropped", by_reason), ("consumed", by_reason)];
+    need(packets, "packets", &fields);
+    need(packets, "packets", &[("queued", whole), ("held", whole), ("in_flight", whole)]);
+    let count = |name: &str| packets[name].as_u64().expect("checked above");
+    let waiting = [count("queued"), count("held"), count("in_flight")];
+    assert_eq!(waiting, [0, 0, 0], "left at the end");
+    assert_eq!(count("in") + sum(&packets["created"]), count("out") + sum(&packets["dropped"]) + sum(&packets["consumed"]));
+    for module in report["modules"].as_array().expect("checked above") {
+        let fields = [("name", Value::is_string as Test), ("function", Value::is_string), ("packets", whole), ("batches", whole)];
+        need(module, "module", &fields);
+        let fields = [("batch_mean", number_or_null as Test), ("trigger", whole), ("ticks_per_packet", number_or_null)];
+        need(module, "module", &fields);
+        need(module, "module", &[("ticks_per_batch", number_or_null), ("batch_sizes", Value::is_array)]);
+        let sizes = module["batch_sizes"].as_array().expect("checked above").iter().map(|size| size.as_u64().expect("a count"));
+        assert_eq!(sizes.sum::<u64>(), module["batches"].as_u64().expect("checked above"));
+    }
+    for flow in report["flows"].as_array().expect("checked above") {
+        let fields = [("name", Value::is_string as Test), ("packets", whole), ("rate_pps", is_number), ("delay_us", by_reason)];
+        need(flow, "flow", &fields);
+        need(flow, "flow", &[("slo_us", number_or_null), ("violations", number_or_null)]);
+        let names = ["mean", "p50", "p95", "p99", "p999", "max"];
+        need(&flow["delay_us"], "delay_us", &names.map(|name| (name, number_or_null as Test)));
+        need(&flow["delay_us"], "delay_us", &[("samples", whole)]);
+        // What was not measured is not known.
+        let known = flow["delay_us"]["samples"] != 0;
+        assert!(names.iter().all(|name| flow["delay_us"][name].is_number() == known), "{flow}");
+    }
+    for worker in report["workers"].as_array().expect("checked above") {
+        need(worker, "worker", &[("id", whole), ("core", number_or_null), ("busy", is_number), ("turns", whole)]);
+    }
+    for port in report["ports"].as_array().expect("checked above") {
+        need(port, "port", &[("name", Value::is_string), ("received", whole), ("sent", whole), ("dropped", whole)]);
+    }
+}
+
+#[test]
+fn run_json_keeps_the_contract() {
+    let file = File::new(ROUTER);
+    let done = forebay(&["run", file.path(), "--json"]);
+    let report = done.json();
+    assert_eq!(done.code, Some(0), "{}", done.err);
+    assert_eq!(done.out.lines().count(), 1, "one object and nothing else: {}", done.out);
+    check(&report);
+    assert_eq!(report["packets"]["in"], 1_000);
+    let packets = |module: usize| report["modules"][module]["packets"].as_u64().expect("a count");
+    assert_eq!(packets(0), 1_000);
+    let unwanted = report["packets"]["dropped"]["unwanted"].as_u64().unwrap_or(0);
+    assert_eq!(report["packets"]["out"].as_u64().expect("a count") + unwanted, 1_000);
+    assert_eq!((&report["kind"], &report["arrival_clocks"][0]), (&"measured".into(), &"poll".into()));
+}
+
+/// The check that others hold against this output, where it is at hand.
+#[test]
+fn the_shared_check_agrees() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/check/contract.py");
+    if !script.exists() {
+        println!("skipped: {} is not there", script.display());
+        return;
+    }
+    let file = File::new(ROUTER);
+    for extra in [&[][..], &["--virtual", "--cost", "*=100+10"], &["--trigger", "write=32"]] {
+        let arguments = [&["run", file.path(), "--json"], extra].concat();
+        let done = forebay(&arguments);
+        let json = file.beside("run.json");
+        std::fs::write(&json, &done.out).expect("a file beside the test's");
+        let checked = Command::new("python3").arg(&script).args(["run", &json]).stdin(Stdio::null()).output();
+        match checked {
+            Ok(checked) => assert!(checked.status.success(), "{extra:?}: {}", String::from_utf8_lossy(&checked.stdout)),
+            Err(error) => println!("skipped: python3 cannot be run: {error}"),
+        }
+    }
+}

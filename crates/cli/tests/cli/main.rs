@@ -1,0 +1,81 @@
+//! The command as its users meet it: arguments in, output and exit codes out.
+
+mod commands;
+mod contract;
+mod run;
+mod watch;
+mod wrong;
+
+use std::path::PathBuf;
+
+use assert_cmd::Command;
+use tempfile::TempDir;
+
+/// What a command did.
+struct Done {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+/// Runs `forebay` with arguments.
+fn forebay(arguments: &[&str]) -> Done {
+    let output = Command::new(env!("CARGO_BIN_EXE_forebay")).args(arguments).output().expect("the command can be started");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
+    Done { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+}
+
+impl Done {
+    /// The output of a command that must have gone well.
+    fn well(self) -> String {
+        assert_eq!(self.code, Some(0), "{}\n{}", self.out, self.err);
+        self.out
+    }
+
+    /// The last line of the output as JSON.
+    fn json(&self) -> serde_json::Value {
+        let last = self.out.lines().last().unwrap_or_else(|| panic!("no output; {}", self.err));
+        serde_json::from_str(last).unwrap_or_else(|error| panic!("{error}: {last}"))
+    }
+}
+
+/// A configuration in a folder of its own.
+struct File {
+    folder: TempDir,
+    path: PathBuf,
+}
+
+impl File {
+    fn new(text: &str) -> Self {
+        let folder = TempDir::new().expect("a folder for the test");
+        let path = folder.path().join("test.yaml");
+        std::fs::write(&path, text).expect("a file in it");
+        Self { folder, path }
+    }
+
+    fn path(&self) -> &str {
+        self.path.to_str().expect("a plain name")
+    }
+
+    fn beside(&self, name: &str) -> String {
+        self.folder.path().join(name).to_str().expect("a plain name").to_owned()
+    }
+}
+
+/// 1 000 packets in four sessions; those of IPv6, of which there are none, and a quarter of the others are dropped.
+const ROUTER: &str = "\
+ports:
+  in: { generator: { count: 1000, sessions: 4 } }
+  out: { sink: {} }
+modules:
+  kind: { ether_split: { types: [ipv4] } }
+  hop: { ttl: }
+  spread: { hash_split: { gates: 2 } }
+  write: { mac_rewrite: { source: 02:00:00:00:00:aa, destination: 02:00:00:00:00:bb } }
+pipeline:
+  - in -> kind
+  - kind[ipv4] -> hop -> spread
+  - kind[other] -> drop
+  - spread[0] -> write -> out
+  - spread[1] -> drop
+";

@@ -1,0 +1,117 @@
+//! Running: the ways a run ends, simulated time, triggers, objectives, failing ports.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+use crate::{File, ROUTER, contract, forebay};
+
+#[test]
+fn a_run_ends_with_a_summary() {
+    let file = File::new(ROUTER);
+    let out = forebay(&["run", file.path()]).well();
+    for said in ["ether_split", "write", "packets/call", "in 1 000 + created 0", "every packet accounted for", "in > kind[ipv4]"] {
+        assert!(out.contains(said), "'{said}' is not in\n{out}");
+    }
+    assert!(!out.contains('\u{1b}'), "colours without a terminal:\n{out}");
+}
+
+#[test]
+fn simulated_runs_of_one_seed_are_the_same() {
+    let file = File::new(&ROUTER.replace("sessions: 4", "sessions: 64, skew: 1, rate: 1Mpps, arrivals: poisson"));
+    let run = |seed: &str| {
+        let done = forebay(&["run", file.path(), "--json", "--virtual", "--cost", "*=100+10", "--cost", "hop=500", "--seed", seed]);
+        assert_eq!(done.code, Some(0), "{}", done.err);
+        done.out
+    };
+    let first = run("7");
+    assert_eq!(first, run("7"));
+    assert_ne!(first, run("8"));
+    let report: serde_json::Value = serde_json::from_str(&first).expect("JSON");
+    contract::check(&report);
+    assert_eq!((report["kind"].as_str(), report["packets"]["in"].as_u64()), (Some("simulated"), Some(1_000)));
+    let module = |name: &str| report["modules"].as_array().expect("a list").iter().find(|it| it["name"] == name).expect("it is there");
+    assert_eq!(module("hop")["ticks_per_batch"].as_f64(), Some(500.0), "what was given is what it takes");
+}
+
+#[test]
+fn triggers_from_the_command_line_hold() {
+    let file = File::new(&ROUTER.replace("count: 1000", "count: 960, rate: 1Mpps"));
+    let done = forebay(&["run", file.path(), "--json", "--virtual", "--trigger", "hop=16", "--duration", "1s"]);
+    let report = done.json();
+    let hop = report["modules"].as_array().expect("a list").iter().find(|it| it["name"] == "hop").expect("it is there").clone();
+    assert_eq!((hop["trigger"].as_u64(), hop["batch_mean"].as_f64()), (Some(16), Some(16.0)), "{hop}");
+    assert!(hop["hold_us"].is_number());
+}
+
+#[test]
+fn a_missed_objective_is_an_answer_with_strict_alone() {
+    let flows = "flows:\n  - { name: all, path: [hop], slo: 1us }\n";
+    let file = File::new(&format!("{}{flows}", ROUTER.replace("count: 1000", "count: 1000, rate: 100kpps")));
+    // Every call takes ten times what the objective allows.
+    let slow = ["run", file.path(), "--json", "--virtual", "--cost", "hop=10000"];
+    let lax = forebay(&slow);
+    assert_eq!((lax.code, &lax.json()["flows"][0]["kept"]), (Some(0), &false.into()));
+    assert_eq!(forebay(&[&slow[..], &["--strict"]].concat()).code, Some(1));
+    let quick = ["run", file.path(), "--virtual", "--strict"];
+    assert_eq!(forebay(&quick).code, Some(0));
+}
+
+#[test]
+fn duration_ends_an_endless_run() {
+    let file = File::new(&ROUTER.replace("count: 1000, ", ""));
+    let done = forebay(&["run", file.path(), "--json", "--duration", "300ms", "--interval", "100ms"]);
+    assert_eq!(done.code, Some(0), "{}", done.err);
+    contract::check(&done.json());
+    assert!(done.json()["duration_s"].as_f64().expect("a number") >= 0.3);
+    assert!(done.err.contains("the worker runs on core"), "{}", done.err);
+}
+
+#[test]
+fn a_signal_ends_a_run_with_its_summary() {
+    let file = File::new(&ROUTER.replace("count: 1000, ", ""));
+    for signal in ["-INT", "-TERM"] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_forebay"))
+            .args(["run", file.path(), "--json", "--interval", "50ms"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the command can be started");
+        // A line of figures says that it runs.
+        let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
+        let running = lines.find(|line| line.as_ref().is_ok_and(|line| line.contains(" pps")));
+        assert!(running.is_some(), "it ended by itself");
+        let killed = Command::new("kill").args([signal, &child.id().to_string()]).status().expect("kill can be run");
+        assert!(killed.success());
+        // Whoever writes needs a reader until the end.
+        lines.for_each(drop);
+        let output = child.wait_with_output().expect("it ends");
+        let report = serde_json::from_slice(&output.stdout).expect("JSON");
+        contract::check(&report);
+        assert_eq!(output.status.code(), Some(0));
+    }
+}
+
+#[test]
+fn a_port_that_fails_is_told_and_the_exit_code_says_so() {
+    let full = std::path::Path::new("/dev/full");
+    if !full.exists() {
+        println!("skipped: there is no /dev/full");
+        return;
+    }
+    let file = File::new(&ROUTER.replace("sink: {}", "pcap: { write: /dev/full }").replace("count: 1000", "count: 100000"));
+    let done = forebay(&["run", file.path(), "--json"]);
+    assert_eq!(done.code, Some(2), "{}", done.err);
+    assert!(done.err.contains("port 'out'") && done.err.contains("/dev/full"), "{}", done.err);
+    contract::check(&done.json());
+}
+
+#[test]
+fn the_examples_and_use_cases_run() {
+    for name in ["l2l3", "gw", "vrf", "rc"] {
+        let pipeline = format!("usecase:{name}");
+        let done = forebay(&["run", &pipeline, "--json", "--virtual", "--set", "n=2", "--duration", "5ms"]);
+        assert_eq!(done.code, Some(0), "{name}: {}", done.err);
+        contract::check(&done.json());
+        assert!(done.json()["packets"]["out"].as_u64() > Some(0), "{name}");
+    }
+}

@@ -1,0 +1,69 @@
+//! Wrong input: exit code 2, and an error that names it and says what is allowed.
+
+use crate::{File, ROUTER, forebay};
+
+/// What `forebay` says of arguments that it must refuse.
+fn refused(arguments: &[&str]) -> String {
+    let done = forebay(arguments);
+    assert_eq!(done.code, Some(2), "{arguments:?}: {}{}", done.out, done.err);
+    done.err
+}
+
+fn says(arguments: &[&str], all: &[&str]) {
+    let err = refused(arguments);
+    for said in all {
+        assert!(err.contains(said), "{arguments:?}: '{said}' is not in\n{err}");
+    }
+}
+
+#[test]
+fn commands_and_names() {
+    says(&["rnu"], &["'rnu'", "run"]);
+    says(&[], &["Usage"]);
+    says(&["list", "function"], &["functions"]);
+    says(&["describe", "mac_rewirte"], &["'mac_rewirte'", "did you mean 'mac_rewrite'?"]);
+    says(&["usecase", "gww"], &["'gww'", "did you mean 'gw'?"]);
+    says(&["usecase", "gw", "--set", "m=3"], &["no parameter 'm'", "sessions"]);
+    says(&["usecase", "gw", "--set", "n=zero"], &["'zero'", "1 to"]);
+    says(&["run", "usecase:none"], &["'none'", "l2l3"]);
+    says(&["completions", "dos"], &["bash"]);
+}
+
+#[test]
+fn files() {
+    says(&["run", "/nonexistent.yaml"], &["/nonexistent.yaml", "cannot be read"]);
+    says(&["check", "/"], &["cannot be read"]);
+    let file = File::new(&ROUTER.replace("hop: { ttl: }", "hop: { tll: }"));
+    says(&["check", file.path()], &["test.yaml:6", "'tll'", "did you mean 'ttl'?"]);
+    let done = forebay(&["check", file.path(), "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&done.out).expect("JSON");
+    assert_eq!((done.code, &json["in_order"]), (Some(2), &false.into()));
+    assert!(json["problems"][0]["place"].as_str().is_some_and(|place| place.ends_with("test.yaml:6")), "{json}");
+}
+
+#[test]
+fn settings_triggers_and_costs() {
+    let file = File::new(ROUTER);
+    let run = |more: &[&'static str], all: &[&str]| says(&[&["run", file.path()], more].concat(), all);
+    run(&["--set", "batch"], &["KEY=VALUE"]);
+    run(&["--set", "batch=0"], &["--set batch=0"]);
+    run(&["--set", "ports.in.generator.rate=fast"], &["'fast'", "Mpps"]);
+    run(&["--trigger", "hop"], &["MODULE=N"]);
+    run(&["--trigger", "hup=3"], &["'hup'", "did you mean 'hop'?"]);
+    run(&["--trigger", "hop=33"], &["0 to 32"]);
+    run(&["--cost", "hop=1"], &["--virtual"]);
+    run(&["--virtual", "--cost", "hup=1"], &["'hup'"]);
+    run(&["--virtual", "--cost", "hop=fast"], &["NAME=CALL+PACKET"]);
+    run(&["--duration", "20"], &["'20'", "ms"]);
+    run(&["--interval", "1ns"], &["50ms"]);
+    run(&["--core", "4000"], &["core 4000", "allowed are"]);
+}
+
+#[test]
+fn traces_and_drops() {
+    let file = File::new(ROUTER);
+    says(&["run", file.path(), "--trace", "0"], &["1..=100000"]);
+    says(&["run", file.path(), "--filter", "tcp"], &["--trace"]);
+    says(&["run", file.path(), "--trace", "1", "--filter", "tcp or hots 10.0.0.1"], &["column 8", "'hots'", "host ADDRESS"]);
+    says(&["run", file.path(), "--drops", "/nonexistent/x.pcapng"], &["--drops", "/nonexistent/x.pcapng"]);
+}

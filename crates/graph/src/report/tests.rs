@@ -1,0 +1,132 @@
+//! Reports of a small run in simulated time.
+
+use std::sync::Arc;
+
+use forebay_measure::machine::Cpu;
+use forebay_measure::{Clock, Frequency, Nanos, Simulated};
+use forebay_packet::{Batch, PoolOptions, Ticks};
+
+use super::*;
+use crate::plan::{FlowPlan, Module, Plan, PortPlan, Step, Target};
+use crate::port::{Intake, OpenPort, Port, PortCounters, Ready};
+use crate::{Context, Cost, Function, Gate, Reason, RunToCompletion, Worker};
+
+/// Every fourth packet is dropped.
+struct Quarter;
+
+impl Function for Quarter {
+    fn process(&mut self, batch: &mut Batch, context: &mut Context<'_>) {
+        (0..batch.len()).step_by(4).for_each(|index| context.put(index, Gate::drop(0)));
+    }
+}
+
+/// Gives `left` packets, eight at a time; takes all.
+struct Line {
+    left: usize,
+}
+
+impl Port for Line {
+    fn receive(&mut self, batch: &mut Batch, intake: &Intake<'_>) -> Ready {
+        let given = intake.pool.fill(batch, self.left.min(8));
+        batch.iter_mut().for_each(|packet| packet.set_arrival(intake.now, forebay_packet::ArrivalClock::Kernel));
+        self.left -= given;
+        if self.left == 0 { Ready::Never } else { Ready::Now }
+    }
+
+    fn send(&mut self, batch: &mut Batch, _: Ticks) {
+        batch.clear();
+    }
+}
+
+fn worker() -> Worker<Simulated, RunToCompletion> {
+    const DROPS: &[Reason] = &[Reason { name: "fourth", help: "It was the fourth." }];
+    let port = |name: &str, left: usize, entry: Option<Target>| PortPlan {
+        name: name.to_owned(),
+        kind: "line",
+        open: OpenPort {
+            port: Box::new(Line { left }),
+            counters: Arc::new(PortCounters::default()),
+            receives: entry.is_some(),
+            sends: true,
+        },
+        entry,
+    };
+    let module = Module {
+        name: "quarter".to_owned(),
+        kind: "quarter",
+        function: Box::new(Quarter),
+        gates: vec![("0".to_owned(), Target::Port(1))],
+        drops: DROPS,
+        creates: &[],
+        consumes: &[],
+        counters: Vec::new(),
+        trigger: 0,
+        hold: None,
+    };
+    let plan = Plan {
+        name: "small".to_owned(),
+        batch: 32,
+        pool: PoolOptions { chunks: 64, ..PoolOptions::default() },
+        modules: vec![module],
+        ports: vec![port("in", 64, Some(Target::Module(0))), port("out", 0, None)],
+        flows: vec![FlowPlan {
+            name: "all".to_owned(),
+            path: vec![Step { module: 0, gate: None }],
+            slo: Some(Nanos(50)),
+            percentile: 99.0,
+        }],
+    };
+    let cost = Cost { per_batch: 100, per_packet: 0 };
+    Worker::new(plan, Simulated::new(Frequency::new(1e9)), vec![cost]).expect("a sound plan")
+}
+
+fn origin() -> Origin {
+    Origin { kind: Kind::Simulated, cpu: Cpu { model: "none".to_owned(), tsc_ghz: 1.0 }, core: None }
+}
+
+#[test]
+fn a_run_is_told_whole_and_in_parts() {
+    let mut worker = worker();
+    let telemetry = worker.telemetry();
+    let nothing = Reading::nothing(&telemetry, worker.clock().now());
+    worker.turn();
+    worker.turn();
+    worker.census();
+    let early = Reading::of(&telemetry, worker.clock().now());
+    while worker.turn() != crate::Next::Never {}
+    worker.wind_up().expect("nothing can fail");
+    let end = Reading::of(&telemetry, worker.clock().now());
+
+    let whole = Report::between(&telemetry, &nothing, &end, &origin());
+    assert_eq!((whole.packets.entered, whole.packets.out, whole.packets.missing()), (64, 48, 0));
+    assert_eq!(whole.packets.dropped, BTreeMap::from([("quarter.fourth".to_owned(), 16)]));
+    let module = &whole.modules[0];
+    assert_eq!((module.packets, module.batches, module.batch_mean, module.dropped), (64, 8, Some(8.0), 16));
+    assert_eq!(module.batch_sizes, [0, 0, 0, 8, 0, 0, 0, 0, 0]);
+    // Each call takes 100 ns, which is more than the objective allows.
+    let flow = &whole.flows[0];
+    assert_eq!((flow.packets, flow.violations, flow.kept), (48, Some(48), Some(false)));
+    assert_eq!(flow.delay_us.max, Some(0.1));
+    assert_eq!(whole.arrival_clocks, ["kernel"]);
+    assert_eq!((whole.ports[0].received, whole.ports[1].sent), (64, 48));
+
+    let first = Report::between(&telemetry, &nothing, &early, &origin());
+    let rest = Report::between(&telemetry, &early, &end, &origin());
+    assert_eq!((first.packets.entered, rest.packets.entered), (16, 48));
+    assert_eq!(first.modules[0].packets + rest.modules[0].packets, 64);
+    assert_eq!(first.flows[0].packets + rest.flows[0].packets, 48);
+    assert!((first.duration_s + rest.duration_s - whole.duration_s).abs() < 1e-12);
+}
+
+#[test]
+fn what_did_not_happen_is_not_known() {
+    let worker = worker();
+    let telemetry = worker.telemetry();
+    let nothing = Reading::nothing(&telemetry, worker.clock().now());
+    let report = Report::between(&telemetry, &nothing, &nothing, &origin());
+    let told = serde_json::to_value(&report).expect("it can be written");
+    let module = &told["modules"][0];
+    assert!(["batch_mean", "ticks_per_packet", "ticks_per_batch", "hold_us"].iter().all(|name| module[name].is_null()), "{module}");
+    assert!(told["flows"][0]["kept"].is_null() && told["flows"][0]["delay_us"]["p99"].is_null());
+    assert_eq!((&told["packets"]["in"], &told["packets"]["dropped"]), (&0.into(), &serde_json::json!({})));
+}
