@@ -190,18 +190,23 @@ impl<const N: usize> Shaped<N> {
         let of = |patch: &Patch<N>| {
             let mut line = line;
             self.patch(&mut line[..len], patch);
-            line
+            Line(line)
         };
         Some(Lines { len, lines: self.sessions.iter().map(of).collect() })
     }
 }
+
+/// One frame, in one cache line.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Line([u8; 64]);
 
 /// Short frames of one size, ready-made for each session: copying a cache line takes fewer stores than putting a
 /// session's fields into a frame.
 pub(super) struct Lines {
     /// The frames' length.
     pub(super) len: usize,
-    lines: Vec<[u8; 64]>,
+    lines: Vec<Line>,
 }
 
 impl Lines {
@@ -211,7 +216,7 @@ impl Lines {
         for (packet, session) in packets.iter_mut().zip(sessions) {
             // Both are always there: sessions are counted alike, and a fresh packet has room for 64 bytes.
             if let (Some(room), Some(line)) = (packet.first_line_mut(), self.lines.get(*session as usize)) {
-                *room = *line;
+                *room = line.0;
             }
         }
     }
