@@ -11,6 +11,7 @@ use forebay_packet::{Batch, MAX_BATCH, Network, Packet, Word};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::parameters::{Miss, numbered};
 use crate::tables::lpm::{MAX_NEXT_HOP, NO_ROUTE};
 
 mod routes;
@@ -36,30 +37,6 @@ pub struct Params {
     /// Where the next hop is written: `gate` (the default), `word` or `both`.
     #[serde(default)]
     to: To,
-}
-
-/// What becomes of packets that no route contains.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
-#[serde(untagged, expecting = "expected drop or the number of a next hop")]
-enum Miss {
-    /// They are dropped.
-    Drop(DropWord),
-    /// They go to this next hop.
-    NextHop(u32),
-}
-
-/// The word `drop`.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-enum DropWord {
-    /// Packets are dropped.
-    Drop,
-}
-
-impl Default for Miss {
-    fn default() -> Self {
-        Self::Drop(DropWord::Drop)
-    }
 }
 
 /// Where the next hop is written.
@@ -154,9 +131,9 @@ impl Declare for IpLookup {
             return Err(SetupError::at("state", message));
         }
         let miss = match params.miss {
-            Miss::Drop(DropWord::Drop) => NO_ROUTE,
-            Miss::NextHop(miss) if miss <= last => miss,
-            Miss::NextHop(miss) => {
+            Miss::Drop => NO_ROUTE,
+            Miss::Gate(miss) if u32::from(miss) <= last => u32::from(miss),
+            Miss::Gate(miss) => {
                 return Err(SetupError::at("miss", format!("there is no next hop {miss}: allowed are 0 to {last}")));
             }
         };
@@ -164,7 +141,7 @@ impl Declare for IpLookup {
             next_hops = next_hops.max(miss + 1);
         }
         if to_gates {
-            setup.gates((0..next_hops).map(|gate| gate.to_string()))?;
+            setup.gates(numbered(next_hops as u16))?;
         }
         let word = if params.to == To::Gate { None } else { Some(setup.word(WORD)?) };
         let gate_mask = if to_gates { u16::MAX } else { 0 };

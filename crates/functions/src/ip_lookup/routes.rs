@@ -187,7 +187,7 @@ impl DeclareState for RouteTables {
     type Params = Shared;
     const NAME: &'static str = "routes";
     const SUMMARY: &'static str = "IPv4 and IPv6 routes, for modules that look up in the same table";
-    const EXAMPLE: &'static str = "{ routes: { synthetic: 10000, next_hops: 16, seed: 1 } }";
+    const EXAMPLE: &'static str = r#"{ routes: ["0.0.0.0/0 0", "10.0.0.0/8 1"] }"#;
 
     fn new(params: Shared, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
         Self::load(&params.routes, MAX_NEXT_HOP, setup)

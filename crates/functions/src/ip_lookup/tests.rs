@@ -94,7 +94,7 @@ fn misses_go_where_they_are_told() {
     assert_eq!(third.run(&v6("::1")).0, Gate::out(3), "no IPv6 table is no route");
     let wrong = json!({ "routes": routes, "next_hops": 2, "miss": 2 });
     assert_eq!(refused(wrong), [("miss".to_owned(), "there is no next hop 2: allowed are 0 to 1".to_owned())]);
-    assert!(refused(json!({ "routes": routes, "miss": "pass" }))[0].1.contains("drop or the number of a next hop"));
+    assert!(refused(json!({ "routes": routes, "miss": "pass" }))[0].1.contains("'drop' nor the number of a gate"));
 }
 
 #[test]
