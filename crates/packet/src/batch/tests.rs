@@ -57,7 +57,7 @@ fn packets_can_be_reordered_in_place() {
     assert_eq!(pool.out(), 0);
 }
 
-/// What stayed behind moved up through a pointer that a second borrow of the same slots had ended (found by Miri).
+/// What stayed behind moved up through a pointer that a second borrow of the same slots had ended (Miri shows it).
 #[test]
 fn what_append_leaves_behind_keeps_its_order() {
     let pool = pool();
