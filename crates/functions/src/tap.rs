@@ -1,0 +1,197 @@
+//! Copies packets into a capture file as they pass.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use forebay_graph::{Context, Declare, Function, Setup, SetupError, StateKind, register};
+use forebay_measure::{Counter, Frequency};
+use forebay_packet::{Batch, Ticks};
+use forebay_ports::pcap::{WhenFull, Writer};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// Parameters of `tap`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Params {
+    /// The file, replaced if it exists: pcap with nanoseconds.
+    file: String,
+    /// How many bytes of each packet are copied, 1 to 65535; all of them by default.
+    #[serde(default = "whole")]
+    snap: u16,
+    /// How many packets are copied; the others only pass. All of them by default.
+    most: Option<u64>,
+}
+
+fn whole() -> u16 {
+    u16::MAX
+}
+
+/// The function. Dropping it finishes the file.
+pub struct Tap {
+    writer: Writer,
+    snap: usize,
+    left: u64,
+    simulated: bool,
+    frequency: Frequency,
+    /// An instant, and how many nanoseconds it was after 1970.
+    epoch: Option<(Ticks, u64)>,
+    /// Packets that were copied, and that were not because the disk did not keep up or failed.
+    counts: Arc<[Counter]>,
+}
+
+impl Declare for Tap {
+    type Params = Params;
+    const NAME: &'static str = "tap";
+    const SUMMARY: &'static str = "copies packets into a capture file as they pass";
+    const HELP: &'static str = "\
+        Every packet leaves by the one gate, unchanged. A thread of its own writes the file, and packets never wait for \
+        it: what finds no room in the buffers in between (2 MiB) is passed without a copy and counted as `lost`, and so \
+        is everything once the file cannot be written any more. Time stamps say when a packet passed the tap; packets of \
+        one batch share theirs. In virtual time they count from 1970.";
+    const EXAMPLE: &'static str = "{ file: tap.pcap, snap: 128, most: 10000 }";
+    // There is one file: replicas would overwrite each other's.
+    const STATE: StateKind = StateKind::Global;
+
+    fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
+        if params.snap == 0 {
+            return Err(SetupError::at("snap", "0: allowed are 1 to 65535 bytes"));
+        }
+        let writer = Writer::create(&setup.path(&params.file), WhenFull::Refuse);
+        Ok(Self {
+            writer: writer.map_err(|error| SetupError::at("file", error.to_string()))?,
+            snap: params.snap.into(),
+            left: params.most.unwrap_or(u64::MAX),
+            simulated: setup.simulated(),
+            frequency: setup.frequency(),
+            epoch: None,
+            counts: setup.counters("copies", ["copied", "lost"].map(str::to_owned)),
+        })
+    }
+}
+
+impl Tap {
+    /// Nanoseconds from 1970 to `now`: the system's clock is read once, the rest are ticks.
+    fn stamp(&mut self, now: Ticks) -> u64 {
+        let nanos = |span: Ticks| (self.frequency.seconds(span) * 1e9).round() as u64;
+        let wall = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+        let simulated = self.simulated;
+        let (instant, at) = *self.epoch.get_or_insert_with(|| if simulated { (Ticks::ZERO, 0) } else { (now, wall()) });
+        at.saturating_add(nanos(now.since(instant)))
+    }
+}
+
+impl Function for Tap {
+    fn process(&mut self, batch: &mut Batch, context: &mut Context<'_>) {
+        let most = usize::try_from(self.left).unwrap_or(usize::MAX).min(batch.len());
+        if most == 0 {
+            return;
+        }
+        let nanos = self.stamp(context.now());
+        let mut copied = 0;
+        for packet in &batch[..most] {
+            let bytes = packet.data();
+            copied += u64::from(self.writer.write(nanos, bytes.len(), &bytes[..bytes.len().min(self.snap)]));
+        }
+        self.left -= copied;
+        for (count, seen) in self.counts.iter().zip([copied, most as u64 - copied]) {
+            count.add(seen);
+        }
+    }
+}
+
+register!(Tap);
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use forebay_graph::{Gate, Rig, Surroundings};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// A folder for one test's files, removed with it.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(test: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("forebay-tap-{test}-{}", std::process::id()));
+            std::fs::create_dir_all(&path).expect("a writable folder for temporary files");
+            Self(path)
+        }
+
+        fn rig(&self, params: &Value) -> Result<Rig, SetupError> {
+            let mut surroundings = Surroundings::new(Frequency::new(1e9));
+            (surroundings.base, surroundings.simulated) = (self.0.clone(), true);
+            Rig::within::<Tap>(params, &mut surroundings)
+        }
+
+        /// The packets of `t.pcap`: time, original length, bytes. Read by hand, as the format's draft has it
+        /// (draft-ietf-opsawg-pcap sections 4 and 5).
+        fn packets(&self) -> Vec<(u64, usize, Vec<u8>)> {
+            let file = std::fs::read(self.0.join("t.pcap")).expect("the file");
+            let word = |at: usize| u32::from_ne_bytes(file[at..at + 4].try_into().expect("four bytes")) as usize;
+            assert_eq!((word(0), word(20)), (0xa1b2_3c4d, 1), "nanoseconds, Ethernet");
+            let (mut at, mut packets) = (24, Vec::new());
+            while at < file.len() {
+                let bytes = file[at + 16..at + 16 + word(at + 8)].to_vec();
+                packets.push((word(at) as u64 * 1_000_000_000 + word(at + 4) as u64, word(at + 12), bytes));
+                at += 16 + word(at + 8);
+            }
+            packets
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn packets_pass_and_are_in_the_file_in_order_and_cut() {
+        let folder = Folder::new("order");
+        let mut rig = folder.rig(&json!({ "file": "t.pcap", "snap": 50, "most": 4 })).expect("parameters");
+        for n in 0..6u8 {
+            rig.now = Ticks(2_000_000_000 + u64::from(n));
+            let frame = vec![n; 20 * usize::from(n)];
+            assert_eq!(rig.run(&frame), (Gate::FIRST, frame));
+        }
+        assert_eq!(rig.counters("copies").into_iter().collect::<Vec<_>>(), [("copied", 4), ("lost", 0)]);
+        drop(rig);
+        let expected = [(0, 0, 0), (1, 20, 20), (2, 40, 40), (3, 60, 50)];
+        let expected = expected.map(|(n, original, kept)| (2_000_000_000 + n, original, vec![n as u8; kept]));
+        assert_eq!(folder.packets(), expected);
+    }
+
+    #[test]
+    fn every_packet_is_copied_or_counted_as_lost() {
+        let folder = Folder::new("flood");
+        let mut rig = folder.rig(&json!({ "file": "t.pcap" })).expect("parameters");
+        let mut batch = Batch::with_capacity(256);
+        for _ in 0..256 {
+            batch.push(rig.packet(&[7; 1_500])).expect("room");
+        }
+        // 77 MB against 2 MiB of buffers: whether the disk keeps up is its own affair.
+        for _ in 0..200 {
+            assert_eq!(rig.process(&mut batch), [Some(Gate::FIRST); 256]);
+        }
+        let counted = rig.counters("copies");
+        let (copied, lost) = (counted["copied"], counted["lost"]);
+        assert_eq!(copied + lost, 200 * 256);
+        drop((batch, rig));
+        let packets = folder.packets();
+        assert_eq!(packets.len() as u64, copied);
+        assert!(packets.iter().all(|(_, original, bytes)| *original == 1_500 && *bytes == [7; 1_500]));
+    }
+
+    #[test]
+    fn what_makes_no_tap_is_named() {
+        let folder = Folder::new("faults");
+        let refusal = |params| folder.rig(&params).err().expect("refused").to_string();
+        assert_eq!(refusal(json!({ "file": "t.pcap", "snap": 0 })), "snap: 0: allowed are 1 to 65535 bytes");
+        let error = refusal(json!({ "file": "no/such/folder/t.pcap" }));
+        assert!(error.starts_with("file: ") && error.contains("no/such/folder/t.pcap"), "{error}");
+    }
+}
