@@ -7,6 +7,7 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
+use crate::conform::Rules;
 use crate::language::{Buffer, Control, Flow, PoolSection, Worker};
 use crate::problem::Findings;
 use crate::yaml;
@@ -108,15 +109,10 @@ fn kinds(description: &str, kinds: impl Iterator<Item = Kind>, generator: &mut S
     })
 }
 
-/// The schema and what checks a configuration against it, made once.
-pub(crate) fn compiled() -> &'static (Value, jsonschema::Validator) {
-    static COMPILED: OnceLock<(Value, jsonschema::Validator)> = OnceLock::new();
-    COMPILED.get_or_init(|| {
-        let schema = schema();
-        let validator =
-            jsonschema::draft202012::new(&schema).expect("what functions say of their parameters is a schema");
-        (schema, validator)
-    })
+/// The schema as the check uses it, made once.
+pub(crate) fn rules() -> &'static Rules {
+    static RULES: OnceLock<Rules> = OnceLock::new();
+    RULES.get_or_init(|| Rules::new(schema()))
 }
 
 #[cfg(test)]

@@ -108,6 +108,15 @@ impl Node {
         }
     }
 
+    /// The value as far as a message shows it: lists and mappings without what is in them.
+    pub(crate) fn to_short_json(&self) -> Value {
+        match &self.kind {
+            Kind::List(_) => Value::Array(Vec::new()),
+            Kind::Map(_) => Value::Object(serde_json::Map::new()),
+            _ => self.to_json(),
+        }
+    }
+
     /// Where the value at `path` begins (a key's own place for a mapping's values); of the last part that is there.
     pub(crate) fn place_of<'a>(&self, path: impl IntoIterator<Item = &'a str>) -> Place {
         let (mut node, mut place) = (self, self.place);

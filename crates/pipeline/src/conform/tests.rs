@@ -1,0 +1,142 @@
+//! The walk against a complete validator, on values close to and far from what is allowed.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::problem::Findings;
+use crate::yaml;
+
+/// The keywords that the walk knows, and those that say nothing about what fits.
+const KEYWORDS: &[&str] = &[
+    "$defs",
+    "$ref",
+    "additionalProperties",
+    "allOf",
+    "anyOf",
+    "const",
+    "enum",
+    "exclusiveMaximum",
+    "exclusiveMinimum",
+    "items",
+    "maxItems",
+    "maxLength",
+    "maxProperties",
+    "maximum",
+    "minItems",
+    "minLength",
+    "minProperties",
+    "minimum",
+    "oneOf",
+    "pattern",
+    "prefixItems",
+    "properties",
+    "propertyNames",
+    "required",
+    "type",
+    "uniqueItems",
+    "$schema",
+    "default",
+    "description",
+    "examples",
+    "format",
+    "markdownDescription",
+    "title",
+];
+
+fn node(value: &Value) -> Node {
+    // JSON is YAML.
+    yaml::parse(&value.to_string(), &mut Findings::default())
+        .unwrap_or_else(|(_, message)| panic!("{message}: {value}"))
+}
+
+/// Values of every kind, some of which the schemas below allow.
+fn value() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        (-3i64..300).prop_map(Value::from),
+        prop::sample::select(vec![json!(0.5), json!(2.0), json!(-0.5)]),
+        prop::sample::select(vec!["", "a", "ab", "abc", "300us", "permit", "drop", "x y"]).prop_map(Value::from),
+    ];
+    leaf.prop_recursive(3, 24, 4, |inner| {
+        let key = prop::sample::select(vec!["a", "b", "c", "x y"]).prop_map(str::to_owned);
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::btree_map(key, inner, 0..4).prop_map(|map| Value::Object(map.into_iter().collect())),
+        ]
+    })
+}
+
+/// Schemas made of every keyword that the walk knows.
+fn schema() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        prop::sample::select(vec!["null", "boolean", "number", "integer", "string", "array", "object"])
+            .prop_map(|name| json!({ "type": name })),
+        Just(json!({ "type": ["string", "null"] })),
+        (0..3i64, 3..200i64).prop_map(|(least, most)| json!({ "type": "integer", "minimum": least, "maximum": most })),
+        Just(json!({ "exclusiveMinimum": 0, "exclusiveMaximum": 100 })),
+        Just(json!({ "type": "string", "minLength": 1, "maxLength": 2 })),
+        Just(json!({ "type": "string", "pattern": "^[a-z]+$" })),
+        Just(json!({ "const": "drop" })),
+        Just(json!({ "enum": ["permit", "drop", 3, null] })),
+        Just(json!(true)),
+        Just(json!(false)),
+    ];
+    leaf.prop_recursive(3, 16, 4, |inner| {
+        prop_oneof![
+            (inner.clone(), 0..2usize, 1..4usize).prop_map(|(items, least, most)| json!({ "items": items, "minItems": least, "maxItems": most })),
+            (inner.clone(), inner.clone()).prop_map(|(first, rest)| json!({ "type": "array", "prefixItems": [first], "items": rest })),
+            Just(json!({ "uniqueItems": true })),
+            (inner.clone(), inner.clone()).prop_map(|(a, rest)| json!({ "type": "object", "properties": { "a": a }, "additionalProperties": rest, "required": ["a"] })),
+            inner.clone().prop_map(|b| json!({ "type": "object", "properties": { "b": b }, "additionalProperties": false, "minProperties": 1, "maxProperties": 2 })),
+            inner.clone().prop_map(|each| json!({ "additionalProperties": each, "propertyNames": { "pattern": "^[a-z]$" } })),
+            prop::collection::vec(inner.clone(), 1..4).prop_map(|forms| json!({ "anyOf": forms })),
+            prop::collection::vec(inner.clone(), 1..4).prop_map(|forms| json!({ "oneOf": forms })),
+            prop::collection::vec(inner.clone(), 1..3).prop_map(|parts| json!({ "allOf": parts })),
+            inner.prop_map(|target| json!({ "$defs": { "t": target }, "type": "object", "additionalProperties": { "$ref": "#/$defs/t" } })),
+        ]
+    })
+}
+
+/// References are found from the whole schema's root.
+fn at_root(schema: &Value) -> bool {
+    !schema.to_string().contains("$ref")
+        || schema.get("$defs").is_some_and(|definitions| !definitions.to_string().contains("$ref"))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    #[test]
+    fn what_fits_is_what_a_complete_validator_takes(schema in schema().prop_filter("references", at_root), values in prop::collection::vec(value(), 8)) {
+        let oracle = jsonschema::draft202012::new(&schema).expect("a schema");
+        let rules = Rules::new(schema.clone());
+        for value in values {
+            let fits = Misfits::against(&rules, &node(&value)).is_empty();
+            prop_assert_eq!(fits, oracle.is_valid(&value), "{} against {}", value, &schema);
+        }
+    }
+}
+
+#[test]
+fn the_language_uses_no_keyword_that_the_walk_does_not_know() {
+    fn look(schema: &Value, named: bool, unknown: &mut Vec<String>) {
+        match schema {
+            Value::Object(map) => {
+                for (key, value) in map {
+                    if !named && !KEYWORDS.contains(&key.as_str()) {
+                        unknown.push(key.clone());
+                    }
+                    if !matches!(key.as_str(), "default" | "examples" | "const" | "enum") || named {
+                        look(value, !named && matches!(key.as_str(), "properties" | "$defs"), unknown);
+                    }
+                }
+            }
+            Value::Array(list) => list.iter().for_each(|value| look(value, false, unknown)),
+            _ => {}
+        }
+    }
+    let mut unknown = Vec::new();
+    look(&crate::schema(), false, &mut unknown);
+    assert!(unknown.is_empty(), "{unknown:?}");
+}

@@ -1,0 +1,312 @@
+//! Goes through a schema and a value side by side.
+
+use std::collections::{HashMap, HashSet};
+
+use regex_lite::Regex;
+use serde_json::Value;
+
+use super::words::{allowed, bare, be, first_sentence, shown, types, units, unknown_key};
+use crate::problem::{listed, nearest, quote};
+use crate::yaml::{Kind, Map, Node};
+
+/// How many misfits are found: nobody reads more, and a hostile text could have millions.
+const MOST: usize = 1_000;
+/// How many references may lead to each other before a value is looked at.
+const MOST_REFERENCES: usize = 16;
+
+/// A schema with its patterns compiled.
+pub(crate) struct Rules {
+    schema: Value,
+    patterns: HashMap<String, Regex>,
+}
+
+/// Something that does not fit.
+pub(super) struct Wrong {
+    pub(super) path: Vec<String>,
+    pub(super) message: String,
+    /// Whether the path ends with the key that is wrong, and the message is about the mapping that has it.
+    pub(super) of_key: bool,
+    /// Whether it is about a whole mapping or list, or a key.
+    pub(super) whole: bool,
+    pub(super) vague: bool,
+    /// Whether the value is of another kind than the rule is about: another of several forms was meant.
+    other: bool,
+}
+
+impl Rules {
+    /// Rules of a schema. A pattern that is no regular expression matches everything.
+    pub(crate) fn new(schema: Value) -> Self {
+        let mut patterns = HashMap::new();
+        collect(&schema, &mut patterns);
+        Self { schema, patterns }
+    }
+
+    pub(super) fn walk(&self, root: &Node) -> Vec<Wrong> {
+        let mut walk = Walk { rules: self, path: Vec::new(), found: Vec::new() };
+        walk.value(&self.schema, root);
+        walk.found
+    }
+
+    fn matches(&self, pattern: &Value, text: &str) -> bool {
+        pattern.as_str().and_then(|pattern| self.patterns.get(pattern)).is_none_or(|pattern| pattern.is_match(text))
+    }
+}
+
+fn collect(schema: &Value, patterns: &mut HashMap<String, Regex>) {
+    match schema {
+        Value::Object(map) => {
+            if let Some(pattern) = map.get("pattern").and_then(Value::as_str)
+                && let Ok(regex) = Regex::new(pattern)
+            {
+                patterns.insert(pattern.to_owned(), regex);
+            }
+            map.values().for_each(|value| collect(value, patterns));
+        }
+        Value::Array(list) => list.iter().for_each(|value| collect(value, patterns)),
+        _ => {}
+    }
+}
+
+struct Walk<'r> {
+    rules: &'r Rules,
+    path: Vec<String>,
+    found: Vec<Wrong>,
+}
+
+impl<'r> Walk<'r> {
+    fn value(&mut self, rule: &'r Value, node: &Node) {
+        if self.found.len() >= MOST {
+            return;
+        }
+        let mut rule = rule;
+        for _ in 0..MOST_REFERENCES {
+            let Some(reference) = rule["$ref"].as_str() else { break };
+            let target = reference.strip_prefix('#').and_then(|pointer| self.rules.schema.pointer(pointer));
+            // The schema is generated: a reference leads somewhere.
+            rule = target.unwrap_or(&Value::Bool(true));
+        }
+        if rule == &Value::Bool(false) {
+            return self.wrong(node, "it is not allowed here".to_owned(), false, false);
+        }
+        if !self.of_type(rule, node) {
+            return self.wrong_type(rule, node);
+        }
+        self.literal(rule, node);
+        match &node.kind {
+            Kind::Map(map) => self.map(rule, node, map),
+            Kind::List(list) => self.list(rule, node, list),
+            Kind::Text(text) => self.text(rule, node, text),
+            Kind::Number(number) => self.number(rule, node, number),
+            Kind::Null | Kind::Bool(_) => {}
+        }
+        for part in rule["allOf"].as_array().into_iter().flatten() {
+            self.value(part, node);
+        }
+        if let Some(forms) = rule["anyOf"].as_array() {
+            self.forms(forms, node, false);
+        }
+        if let Some(forms) = rule["oneOf"].as_array() {
+            self.forms(forms, node, true);
+        }
+    }
+
+    fn wrong(&mut self, node: &Node, message: String, vague: bool, other: bool) {
+        let whole = matches!(node.kind, Kind::Map(_) | Kind::List(_));
+        self.found.push(Wrong { path: self.path.clone(), message, of_key: false, whole, vague, other });
+    }
+
+    fn wrong_key(&mut self, key: &str, message: String) {
+        let path = self.path.iter().cloned().chain([key.to_owned()]).collect();
+        self.found.push(Wrong { path, message, of_key: true, whole: true, vague: false, other: false });
+    }
+
+    fn of_type(&self, rule: &Value, node: &Node) -> bool {
+        let is = |name: &str| match (&node.kind, name) {
+            (Kind::Null, "null") | (Kind::Bool(_), "boolean") | (Kind::Number(_), "number") => true,
+            (Kind::Text(_), "string") | (Kind::List(_), "array") | (Kind::Map(_), "object") => true,
+            (Kind::Number(number), "integer") => {
+                !number.is_f64() || number.as_f64().is_some_and(|number| number.fract() == 0.0)
+            }
+            _ => false,
+        };
+        match &rule["type"] {
+            Value::String(name) => is(name),
+            Value::Array(names) => names.iter().filter_map(Value::as_str).any(is),
+            _ => true,
+        }
+    }
+
+    fn wrong_type(&mut self, rule: &Value, node: &Node) {
+        let value = shown(&node.to_short_json());
+        let message = match (units(rule), &node.kind, &rule["type"]) {
+            (Some(units), ..) => format!("{value} is not a number with a unit ({units})"),
+            (None, Kind::Number(_) | Kind::Bool(_), Value::String(name)) if name == "string" => {
+                format!("{value} is a number or truth value where text is expected: put it in quotes")
+            }
+            _ => format!("{value} is not {}", types(rule)),
+        };
+        self.wrong(node, message, false, true);
+    }
+
+    fn literal(&mut self, rule: &Value, node: &Node) {
+        let fits = match (rule.get("const"), rule["enum"].as_array()) {
+            (Some(value), _) => node.to_json() == *value,
+            (None, Some(values)) => values.contains(&node.to_json()),
+            (None, None) => return,
+        };
+        if !fits {
+            let (value, words) = (node.to_short_json(), allowed(rule));
+            let near = value.as_str().map(|wrong| nearest(wrong, words.iter().map(String::as_str))).unwrap_or_default();
+            let words = format!("allowed {} {}", be(words.len()), listed(words.iter().map(String::as_str)));
+            self.wrong(node, format!("{} is not allowed{near}: {words}", shown(&value)), false, true);
+        }
+    }
+
+    fn number(&mut self, rule: &Value, node: &Node, number: &serde_json::Number) {
+        let value = number.as_f64().unwrap_or(f64::NAN);
+        let bound = |name: &str| rule[name].as_f64();
+        let fits = bound("minimum").is_none_or(|least| value >= least)
+            && bound("maximum").is_none_or(|most| value <= most)
+            && bound("exclusiveMinimum").is_none_or(|below| value > below)
+            && bound("exclusiveMaximum").is_none_or(|above| value < above);
+        if !fits {
+            let allowed = allowed(rule).join(", ");
+            self.wrong(node, format!("'{number}' is out of range: allowed is {allowed}"), false, false);
+        }
+    }
+
+    fn text(&mut self, rule: &Value, node: &Node, text: &str) {
+        let whole = |name: &str| rule[name].as_u64().and_then(|limit| usize::try_from(limit).ok());
+        let length = text.chars().count();
+        if let Some(least) = whole("minLength").filter(|least| length < *least) {
+            self.wrong(
+                node,
+                format!("{} is too short: at least {least} characters are needed", quote(text)),
+                false,
+                false,
+            );
+        }
+        if let Some(most) = whole("maxLength").filter(|most| length > *most) {
+            self.wrong(
+                node,
+                format!("{} is too long: at most {most} characters are allowed", quote(text)),
+                false,
+                false,
+            );
+        }
+        if !self.rules.matches(&rule["pattern"], text) {
+            let message = match (units(rule), rule["description"].as_str()) {
+                (Some(units), _) => format!("{} is not a number with a unit (units: {units})", quote(text)),
+                (None, Some(description)) => {
+                    format!("{} does not have the form that is expected: {}", quote(text), first_sentence(description))
+                }
+                (None, None) => {
+                    format!("{} does not have the form that is expected, {}", quote(text), bare(&rule["pattern"]))
+                }
+            };
+            self.wrong(node, message, true, true);
+        }
+    }
+
+    fn list(&mut self, rule: &'r Value, node: &Node, list: &[Node]) {
+        let whole = |name: &str| rule[name].as_u64().and_then(|limit| usize::try_from(limit).ok());
+        if let Some(least) = whole("minItems").filter(|least| list.len() < *least) {
+            self.wrong(node, format!("too few: at least {least} {} needed", be(least)), false, false);
+        }
+        if let Some(most) = whole("maxItems").filter(|most| list.len() > *most) {
+            self.wrong(node, format!("too many: at most {most} {} allowed", be(most)), false, false);
+        }
+        if rule["uniqueItems"] == true {
+            let mut seen = HashSet::new();
+            if let Some(twice) = list.iter().map(Node::to_json).find(|item| !seen.insert(item.to_string())) {
+                self.wrong(node, format!("{} stands here twice", shown(&twice)), false, false);
+            }
+        }
+        let first = rule["prefixItems"].as_array().map_or(&[][..], Vec::as_slice);
+        for (index, item) in list.iter().enumerate() {
+            if let Some(rule) = first.get(index).or_else(|| rule.get("items")) {
+                self.path.push(index.to_string());
+                self.value(rule, item);
+                self.path.pop();
+            }
+        }
+    }
+
+    fn map(&mut self, rule: &'r Value, node: &Node, map: &Map) {
+        let count = map.iter().count() as u64;
+        let too = |name: &str, is: fn(u64, u64) -> bool| rule[name].as_u64().filter(|limit| is(count, *limit));
+        if let Some(limit) = too("minProperties", |count, least| count < least)
+            .or_else(|| too("maxProperties", |count, most| count > most))
+        {
+            let names = rule["properties"].as_object().into_iter().flatten().map(|(name, _)| name.as_str());
+            self.wrong(
+                node,
+                format!("it has {count} keys: allowed {} {limit}, of {}", be(limit as usize), listed(names)),
+                false,
+                false,
+            );
+        }
+        for key in rule["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+            if map.get(key).is_none() {
+                let of =
+                    rule["properties"][key]["description"].as_str().map(|text| format!(" ({})", first_sentence(text)));
+                self.wrong_key(key, format!("`{key}` is missing{}", of.unwrap_or_default()));
+            }
+        }
+        for entry in map.iter() {
+            if self.found.len() >= MOST {
+                return;
+            }
+            if !self.rules.matches(&rule["propertyNames"]["pattern"], &entry.key) {
+                let allowed = "allowed are letters, digits, '_' and, between them, '-'";
+                self.wrong_key(&entry.key, format!("{} is not a name: {allowed}", quote(&entry.key)));
+            }
+            let known = rule["properties"].get(&entry.key);
+            match known.or_else(|| rule.get("additionalProperties")) {
+                Some(Value::Bool(false)) if known.is_none() => {
+                    let path: Vec<&str> = self.path.iter().map(String::as_str).chain([entry.key.as_str()]).collect();
+                    let message = unknown_key(&path, &entry.key, rule);
+                    self.wrong_key(&entry.key, message);
+                }
+                Some(rule) => {
+                    self.path.push(entry.key.clone());
+                    self.value(rule, &entry.value);
+                    self.path.pop();
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Of several forms that a value may have, explains the one that was meant; where none can be told, names all.
+    fn forms(&mut self, forms: &'r [Value], node: &Node, one: bool) {
+        let depth = self.path.len();
+        let before = std::mem::take(&mut self.found);
+        let tries: Vec<Vec<Wrong>> = forms
+            .iter()
+            .map(|form| {
+                self.value(form, node);
+                std::mem::take(&mut self.found)
+            })
+            .collect();
+        self.found = before;
+        match tries.iter().filter(|wrong| wrong.is_empty()).count() {
+            1 => return,
+            0 => {}
+            _ if one => {
+                return self.wrong(node, "it fits several forms of which only one is meant".to_owned(), true, false);
+            }
+            _ => return,
+        }
+        let other = |wrongs: &Vec<Wrong>| wrongs.iter().any(|wrong| wrong.other && wrong.path.len() == depth);
+        let meant = tries.into_iter().filter(|wrongs| !other(wrongs)).min_by_key(Vec::len);
+        if let Some(wrongs) = meant {
+            return self.found.extend(wrongs);
+        }
+        let words: Vec<_> = forms.iter().filter(|form| form["type"] != "null").flat_map(allowed).collect();
+        let value = node.to_short_json();
+        let near = value.as_str().map(|wrong| nearest(wrong, words.iter().map(String::as_str))).unwrap_or_default();
+        let words = format!("allowed {} {}", be(words.len()), listed(words.iter().map(String::as_str)));
+        self.wrong(node, format!("{} does not fit{near}: {words}", shown(&value)), true, true);
+    }
+}
