@@ -125,7 +125,7 @@ pub fn fuzz_filter(bytes: &[u8]) {
     let mut parts = bytes.splitn(2, |byte| *byte == 0);
     let text = String::from_utf8_lossy(parts.next().unwrap_or_default());
     if let Ok(filter) = text.parse::<Filter>() {
-        filter.matches(parts.next().unwrap_or_default());
+        let _ = filter.matches(parts.next().unwrap_or_default());
     }
 }
 

@@ -264,7 +264,8 @@ impl Report {
                 .enumerate()
                 .map(|(flow, told)| {
                     let delays = later.flows[flow].0.since(&earlier.flows[flow].0);
-                    let violations = later.flows[flow].1 - earlier.flows[flow].1;
+                    // A port that refuses packets takes back what was counted as sent.
+                    let violations = later.flows[flow].1.saturating_sub(earlier.flows[flow].1);
                     let packets = delays.samples();
                     let (slo, percentile) = (told.plan.slo, told.plan.percentile);
                     // Counted packet by packet: not subject to the histogram's buckets.
@@ -284,7 +285,8 @@ impl Report {
             workers: vec![WorkerReport {
                 id: 0,
                 core: origin.core,
-                busy: if span > 0 { busy as f64 / span as f64 } else { 0.0 },
+                // Read while the worker writes, the two may be a turn apart.
+                busy: if span > 0 { (busy as f64 / span as f64).min(1.0) } else { 0.0 },
                 turns: later.turns - earlier.turns,
             }],
             ports: telemetry

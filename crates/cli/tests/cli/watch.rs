@@ -35,7 +35,7 @@ fn a_filter_chooses_and_json_stays_alone() {
 
 #[test]
 fn dropped_packets_are_written_with_their_reasons() {
-    let popped = ROUTER.replace("spread[1] -> drop", "spread[1] -> pop -> out").replace("pipeline:", "  pop: { vlan_pop: }\npipeline:");
+    let popped = ROUTER.replace("spread[1] -> drop", "spread[1] -> pop -> out").replace("pipeline:", "  pop: { vlan_pop: { untagged: drop } }\npipeline:");
     let file = File::new(&popped);
     let drops = file.beside("drops.pcapng");
     let done = forebay(&["run", file.path(), "--json", "--drops", &drops]);
