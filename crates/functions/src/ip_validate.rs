@@ -57,6 +57,17 @@ impl Declare for IpValidate {
 /// Whether all is right; why not is asked of [`fault`].
 #[inline]
 fn is_sound(packet: &mut Packet) -> bool {
+    if let Some((header, len)) = packet.ipv4_and_len()
+        && header.is_plain_and_valid(len)
+    {
+        return true;
+    }
+    is_sound_otherwise(packet)
+}
+
+/// The same for what is not IPv4 without options.
+#[cold]
+fn is_sound_otherwise(packet: &mut Packet) -> bool {
     let (network, start) = packet.network();
     let Some(bytes) = packet.data().get(start..) else { return false };
     match network {

@@ -13,6 +13,9 @@ use crate::wire::ipv6::{self, Ipv6};
 /// VLAN tags that are looked through on the way to the network layer: a customer's in a provider's (IEEE 802.1ad).
 const TAGS: usize = 2;
 
+/// A frame that holds a fixed IPv4 header straight above Ethernet has as many bytes.
+const UNTAGGED: usize = size_of::<Ethernet>() + size_of::<Ipv4>();
+
 // What `Metadata::kind` says.
 const UNKNOWN: u8 = 0;
 const OTHER: u8 = 1;
@@ -49,10 +52,24 @@ impl Packet {
     /// The IPv4 header, where the frame has one.
     #[inline]
     pub fn ipv4(&mut self) -> Option<&mut Ipv4> {
-        match self.network() {
-            (Network::Ipv4, offset) => self.view_mut(offset),
-            _ => None,
+        self.ipv4_and_len().map(|(header, _)| header)
+    }
+
+    /// The IPv4 header, where the frame has one, and how many bytes the frame has from its start on.
+    #[inline]
+    pub fn ipv4_and_len(&mut self) -> Option<(&mut Ipv4, usize)> {
+        if self.meta().kind == UNKNOWN {
+            self.find_network();
         }
+        let meta = self.meta();
+        let (start, end) = (usize::from(meta.network), usize::from(meta.data) + usize::from(meta.len));
+        if meta.kind != IPV4 || start < usize::from(meta.data) || start + size_of::<Ipv4>() > end {
+            return None;
+        }
+        // SAFETY: `start..end` lies within `data..data+len`, so in the chunk and past the metadata, all of it
+        // initialised; the header has no alignment and any bytes are one; `&mut self` makes it exclusive.
+        let header = unsafe { &mut *std::ptr::from_mut(self.meta_mut()).cast::<u8>().add(start).cast::<Ipv4>() };
+        Some((header, end - start))
     }
 
     /// The IPv6 header, where the frame has one.
@@ -83,7 +100,22 @@ impl Packet {
         (meta.network, meta.transport, meta.kind, meta.session) = (0, 0, UNKNOWN, 0);
     }
 
+    #[inline]
     fn find_network(&mut self) {
+        // IPv4 straight above Ethernet, which is nearly all there is, in two comparisons.
+        if let Some([_, _, _, _, _, _, _, _, _, _, _, _, 0x08, 0x00, version, ..]) = self.data().first_chunk::<UNTAGGED>()
+            && version >> 4 == 4
+        {
+            let meta = self.meta_mut();
+            (meta.kind, meta.network) = (IPV4, meta.data + size_of::<Ethernet>() as u16);
+            return;
+        }
+        self.search_network();
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn search_network(&mut self) {
         let (kind, offset) = locate_network(self.data());
         let meta = self.meta_mut();
         meta.kind = kind;

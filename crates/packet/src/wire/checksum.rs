@@ -20,11 +20,28 @@ pub fn sum(bytes: &[u8]) -> u16 {
 #[inline]
 #[must_use]
 pub fn sum20(bytes: &[u8]) -> u16 {
-    let Some((header, _)) = bytes.split_first_chunk::<20>() else {
-        return 0;
-    };
-    let word = |at: usize| u64::from(u32::from_ne_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]));
-    fold(word(0) + word(4) + word(8) + word(12) + word(16))
+    fold(sum20_to_64(bytes))
+}
+
+/// Whether the ones' complement sum of 20 bytes, not all of them zero, is all ones, as a right IPv4 header's is.
+#[inline]
+#[must_use]
+pub fn is_right20(bytes: &[u8]) -> bool {
+    // All ones is the same as zero modulo 0xffff, and dividing by a constant is one multiplication.
+    sum20_to_64(bytes).is_multiple_of(0xffff)
+}
+
+/// The ones' complement sum of 20 bytes in 64 bits. 2^64 is 1 modulo 0xffff, so carries come in again at the bottom
+/// as in 16 bits.
+#[inline]
+fn sum20_to_64(bytes: &[u8]) -> u64 {
+    let Some((first, rest)) = bytes.split_first_chunk::<8>() else { return 0 };
+    let Some((second, rest)) = rest.split_first_chunk::<8>() else { return 0 };
+    let Some((last, _)) = rest.split_first_chunk::<4>() else { return 0 };
+    let (first, second) = (u64::from_ne_bytes(*first), u64::from_ne_bytes(*second));
+    let (sum, carry) = first.overflowing_add(second);
+    let (sum, again) = sum.overflowing_add(u64::from(u32::from_ne_bytes(*last)) + u64::from(carry));
+    sum + u64::from(again)
 }
 
 /// The ones' complement sum of two sums.
@@ -97,6 +114,12 @@ mod tests {
         #[test]
         fn a_header_sum_is_the_general_sum(bytes in proptest::array::uniform20(any::<u8>())) {
             prop_assert_eq!(sum20(&bytes), sum(&bytes));
+            prop_assert_eq!(is_right20(&bytes), sum(&bytes) == 0xffff || bytes == [0; 20]);
+            let mut right = bytes;
+            right[10..12].fill(0);
+            let complement = !sum(&right);
+            right[10..12].copy_from_slice(&complement.to_ne_bytes());
+            prop_assert!(is_right20(&right));
         }
 
         #[test]

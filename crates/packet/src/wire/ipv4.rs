@@ -60,19 +60,28 @@ impl Ipv4 {
     #[must_use]
     pub fn is_valid(bytes: &[u8]) -> bool {
         let Ok((header, _)) = Ipv4::ref_from_prefix(bytes) else { return false };
-        let total = usize::from(header.total_length.get());
-        if header.version_ihl == 0x45 {
-            // Without options, which is nearly all there is: a sum of fixed length.
-            return (20..=bytes.len()).contains(&total) && checksum::sum20(header.as_bytes()) == 0xffff;
-        }
-        let Some(length) = header.header_len().filter(|_| header.version_ihl >> 4 == 4) else { return false };
-        (length..=bytes.len()).contains(&total) && checksum::sum(&bytes[..length]) == 0xffff
+        header.is_plain_and_valid(bytes.len()) || header.is_valid_with_options(bytes)
+    }
+
+    /// Whether the header is sound and has no options, which is nearly all there is: a sum of fixed length.
+    #[inline]
+    #[must_use]
+    pub fn is_plain_and_valid(&self, available: usize) -> bool {
+        let total = usize::from(self.total_length.get());
+        self.version_ihl == 0x45 && total >= 20 && total <= available && checksum::is_right20(self.as_bytes())
+    }
+
+    #[cold]
+    fn is_valid_with_options(&self, bytes: &[u8]) -> bool {
+        let Some(length) = self.header_len().filter(|length| self.version_ihl >> 4 == 4 && *length > 20) else { return false };
+        (length..=bytes.len()).contains(&usize::from(self.total_length.get())) && checksum::sum(&bytes[..length]) == 0xffff
     }
 
     /// Writes the checksum of a header whose length field and, where it has options, `options` are right.
     pub fn update_checksum(&mut self, options: &[u8]) {
         self.checksum = U16::ZERO;
-        let sum = checksum::add(checksum::sum(self.as_bytes()), checksum::sum(options));
+        let fixed = checksum::sum20(self.as_bytes());
+        let sum = if options.is_empty() { fixed } else { checksum::add(fixed, checksum::sum(options)) };
         self.checksum = U16::from_bytes((!sum).to_ne_bytes());
     }
 
@@ -80,9 +89,8 @@ impl Ipv4 {
     /// must not be passed on: the caller looks first.
     #[inline]
     pub fn decrement_ttl(&mut self) {
-        let old = u16::from_be_bytes([self.ttl, self.protocol]);
         self.ttl = self.ttl.wrapping_sub(1);
-        let new = u16::from_be_bytes([self.ttl, self.protocol]);
-        self.checksum.set(checksum::replace16(self.checksum.get(), old, new));
+        // The word of time to live and protocol is less by 0x0100: ~m + m' is 0xfeff, whatever it was.
+        self.checksum.set(!checksum::add(!self.checksum.get(), 0xfeff));
     }
 }
