@@ -29,7 +29,8 @@ fn whole() -> u16 {
 
 /// The function. Dropping it finishes the file.
 pub struct Tap {
-    writer: Writer,
+    /// Absent where the tap was only checked.
+    writer: Option<Writer>,
     snap: usize,
     left: u64,
     simulated: bool,
@@ -57,9 +58,10 @@ impl Declare for Tap {
         if params.snap == 0 {
             return Err(SetupError::at("snap", "0: allowed are 1 to 65535 bytes"));
         }
-        let writer = Writer::create(&setup.path(&params.file), WhenFull::Refuse);
+        // Creating the file would empty one that is there.
+        let writer = (!setup.checking()).then(|| Writer::create(&setup.path(&params.file), WhenFull::Refuse));
         Ok(Self {
-            writer: writer.map_err(|error| SetupError::at("file", error.to_string()))?,
+            writer: writer.transpose().map_err(|error| SetupError::at("file", error.to_string()))?,
             snap: params.snap.into(),
             left: params.most.unwrap_or(u64::MAX),
             simulated: setup.simulated(),
@@ -83,15 +85,16 @@ impl Tap {
 
 impl Function for Tap {
     fn process(&mut self, batch: &mut Batch, context: &mut Context<'_>) {
-        let most = usize::try_from(self.left).unwrap_or(usize::MAX).min(batch.len());
+                let most = usize::try_from(self.left).unwrap_or(usize::MAX).min(batch.len());
         if most == 0 {
             return;
         }
         let nanos = self.stamp(context.now());
         let mut copied = 0;
+        let Some(writer) = &mut self.writer else { return };
         for packet in &batch[..most] {
             let bytes = packet.data();
-            copied += u64::from(self.writer.write(nanos, bytes.len(), &bytes[..bytes.len().min(self.snap)]));
+            copied += u64::from(writer.write(nanos, bytes.len(), &bytes[..bytes.len().min(self.snap)]));
         }
         self.left -= copied;
         for (count, seen) in self.counts.iter().zip([copied, most as u64 - copied]) {

@@ -68,6 +68,8 @@ pub struct Surroundings {
     pub seed: u64,
     /// Whether time is simulated: calls are charged given costs, and nothing may wait for a real clock.
     pub simulated: bool,
+    /// Whether functions are made only to be checked, and must leave files that they would write alone.
+    pub checking: bool,
     /// Metadata words by name.
     pub words: BTreeMap<String, Word>,
     /// Shared state by name.
@@ -81,7 +83,17 @@ impl Surroundings {
     #[must_use]
     pub fn new(frequency: Frequency) -> Self {
         let (words, state, made) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self { base: PathBuf::new(), frequency, batch: 32, seed: 1, simulated: false, words, state, made }
+        Self {
+            base: PathBuf::new(),
+            frequency,
+            batch: 32,
+            seed: 1,
+            simulated: false,
+            checking: false,
+            words,
+            state,
+            made,
+        }
     }
 }
 
@@ -91,13 +103,14 @@ pub struct Setup<'a> {
     name: &'a str,
     gates: Vec<String>,
     counters: Vec<(String, Arc<[Counter]>, Vec<String>)>,
+    provisional: bool,
 }
 
 impl<'a> Setup<'a> {
     /// The setup of the module or port called `name`.
     #[must_use]
     pub fn new(name: &'a str, shared: &'a mut Surroundings) -> Self {
-        Self { shared, name, gates: vec!["0".to_owned()], counters: Vec::new() }
+        Self { shared, name, gates: vec!["0".to_owned()], counters: Vec::new(), provisional: false }
     }
 
     /// What a tick is worth.
@@ -116,6 +129,14 @@ impl<'a> Setup<'a> {
     #[must_use]
     pub fn simulated(&self) -> bool {
         self.shared.simulated
+    }
+
+    /// Whether the function is made only to be checked ([`Surroundings::checking`]). One that asks, and leaves a file
+    /// alone for it, is made once more before it runs.
+    #[must_use]
+    pub fn checking(&mut self) -> bool {
+        self.provisional |= self.shared.checking;
+        self.shared.checking
     }
 
     /// The module's own seed, from the pipeline's seed and the module's name (FNV-1a).
@@ -155,11 +176,13 @@ impl<'a> Setup<'a> {
     pub fn state<T: Any + Send + Sync>(&self, path: &str, name: &str) -> Result<Arc<T>, SetupError> {
         let Some(state) = self.shared.state.get(name) else {
             let known: Vec<_> = self.shared.state.keys().map(String::as_str).collect();
-            let known = if known.is_empty() { "none is defined".to_owned() } else { format!("defined: {}", known.join(", ")) };
+            let known =
+                if known.is_empty() { "none is defined".to_owned() } else { format!("defined: {}", known.join(", ")) };
             return Err(SetupError::at(path, format!("no state is called '{name}' ({known})")));
         };
         let found = Arc::clone(state).downcast::<T>();
-        found.map_err(|_| SetupError::at(path, format!("the state '{name}' is of another kind than this function uses")))
+        found
+            .map_err(|_| SetupError::at(path, format!("the state '{name}' is of another kind than this function uses")))
     }
 
     /// What `make` makes, once for all modules that ask for the same `key`: a table that never changes, made of equal
@@ -209,7 +232,7 @@ impl<'a> Setup<'a> {
     /// What the function said: its gates' names and its own counters.
     #[must_use]
     pub fn finish(self) -> Declared {
-        Declared { gates: self.gates, counters: self.counters }
+        Declared { gates: self.gates, counters: self.counters, provisional: self.provisional }
     }
 }
 
@@ -219,6 +242,8 @@ pub struct Declared {
     pub gates: Vec<String>,
     /// Its own counters: heading, counters, their names.
     pub counters: Vec<(String, Arc<[Counter]>, Vec<String>)>,
+    /// Whether it left something undone because it was only checked ([`Setup::checking`]).
+    pub provisional: bool,
 }
 
 /// A type of shared state that configurations can define under `state:`.

@@ -76,9 +76,20 @@ pub fn check_str(text: &str, base: &Path) -> Result<Checked, Vec<Problem>> {
 /// # Errors
 /// Everything that is wrong, with places; ports are opened only where nothing else is.
 pub fn load(source: &Source, conditions: Conditions) -> Result<Loaded, Problems> {
-    let (draft, mut surroundings) = compile(source, conditions)?;
+    let (mut draft, mut surroundings) = compile(source, conditions)?;
     let mut findings = Findings::default();
     let mut misfits = Misfits::default();
+    surroundings.checking = false;
+    for (at, kind) in std::mem::take(&mut draft.provisional) {
+        let module = &mut draft.modules[at];
+        let params = draft.root.get("modules").and_then(|modules| modules.get(&module.name)?.get(kind.name));
+        let params = params.map(Node::to_json).unwrap_or_default();
+        let mut setup = Setup::new(&module.name, &mut surroundings);
+        match kind.build(&params, &mut setup) {
+            Ok(function) => (module.function, module.counters) = (function, setup.finish().counters),
+            Err(error) => add_faults(&mut misfits, &draft.root, &["modules", &module.name, kind.name], error),
+        }
+    }
     let mut ports = Vec::new();
     for (port, entry) in draft.ports.into_iter().zip(draft.entries) {
         let mut setup = Setup::new(&port.name, &mut surroundings);
@@ -104,6 +115,8 @@ struct Draft {
     core: Option<usize>,
     pool: PoolSection,
     modules: Vec<Module>,
+    /// Modules whose functions left something undone because they were only checked, by place.
+    provisional: Vec<(usize, &'static Declaration)>,
     ports: Vec<PortDraft>,
     entries: Vec<Option<Target>>,
     flows: Vec<forebay_graph::FlowPlan>,
@@ -154,6 +167,7 @@ fn compile(source: &Source, conditions: Conditions) -> Result<(Draft, Surroundin
     let mut surroundings = Surroundings::new(conditions.frequency);
     surroundings.base.clone_from(&source.base);
     (surroundings.batch, surroundings.seed, surroundings.simulated) = (batch, seed, conditions.simulated);
+    surroundings.checking = true;
     make_state(&root, &mut surroundings, &mut misfits);
     let (modules, module_ends) = make_modules(&root, &mut surroundings, &mut misfits);
     let (ports, port_ends) = check_ports(&root, &mut misfits);
@@ -182,9 +196,13 @@ fn compile(source: &Source, conditions: Conditions) -> Result<(Draft, Surroundin
     order.iter().enumerate().for_each(|(at, module)| position[*module] = at);
     let moved = |target| if let Target::Module(module) = target { Target::Module(position[module]) } else { target };
     let mut drafts: Vec<_> = modules.into_iter().zip(ends.modules).zip(wiring.gates).zip(buffers).map(Some).collect();
-    let in_order = order.iter().filter_map(|module| drafts[*module].take());
-    let modules = in_order.filter_map(|(((draft, end), gates), buffer)| {
+    let mut provisional = Vec::new();
+    let in_order = order.iter().filter_map(|module| Some((*module, drafts[*module].take()?)));
+    let modules = in_order.filter_map(|(module, (((draft, end), gates), buffer))| {
         let ModuleDraft { kind, function, declared } = draft?;
+        if declared.provisional {
+            provisional.push((position[module], kind));
+        }
         let gates = gates.into_iter().map(|to| to.map_or(Target::Drop, |(to, _)| moved(to)));
         Some(Module {
             name: end.name,
@@ -208,7 +226,7 @@ fn compile(source: &Source, conditions: Conditions) -> Result<(Draft, Surroundin
     let flows = flows.collect();
     let entries = wiring.entries.into_iter().map(|entry| entry.map(|(to, _)| moved(to))).collect();
     let ports = ports.into_iter().flatten().collect();
-    Ok((Draft { root, name, batch, seed, core, pool, modules, ports, entries, flows }, surroundings))
+    Ok((Draft { root, name, batch, seed, core, pool, modules, provisional, ports, entries, flows }, surroundings))
 }
 
 /// The entries of a section, or with an empty name the sections themselves.

@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use forebay_pipeline::{Source, check};
+use forebay_measure::Frequency;
+use forebay_pipeline::{Conditions, Source, check, load};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -78,4 +79,23 @@ fn a_file_that_is_not_there_or_not_text_is_an_error_with_its_name() {
     let wrong = Source::read(&path).expect_err("refused").to_string();
     fs::remove_file(&path).expect("it was written");
     assert!(wrong.ends_with("-bytes.yaml:2: byte 0xff is not UTF-8 text"), "{wrong}");
+}
+
+#[test]
+fn files_that_would_be_written_are_left_alone_until_everything_is_in_order() {
+    let path = std::env::temp_dir().join(format!("forebay-{}-tap.pcap", std::process::id()));
+    fs::write(&path, b"kept").expect("a temporary file");
+    let text = |gate: &str| {
+        let tap = format!("modules: {{ tap: {{ tap: {{ file: {} }} }} }}", path.display());
+        format!(
+            "ports: {{ in: {{ generator: }}, out: {{ sink: }} }}\n{tap}\npipeline: [in -> tap, 'tap[{gate}] -> out']\n"
+        )
+    };
+    let conditions = Conditions { frequency: Frequency::new(1e9), simulated: false };
+    check(&Source::new(text("0"), "tap", "")).unwrap_or_else(|problems| panic!("{problems}"));
+    assert!(load(&Source::new(text("1"), "tap", ""), conditions).is_err(), "there is no gate 1");
+    assert_eq!(fs::read(&path).expect("the file"), b"kept");
+    drop(load(&Source::new(text("0"), "tap", ""), conditions).unwrap_or_else(|problems| panic!("{problems}")));
+    assert_ne!(fs::read(&path).expect("the file"), b"kept");
+    fs::remove_file(&path).expect("it was written");
 }

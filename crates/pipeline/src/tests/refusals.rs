@@ -7,10 +7,8 @@ use super::load;
 fn refused(text: &str) -> String {
     let problems = load(text.strip_prefix('\n').unwrap_or(text)).err().expect("refused").to_string();
     let short = |line: &str| {
-        let end = [": there are ", ": allowed is one, of "]
-            .iter()
-            .filter_map(|list| Some(line.find(list)? + list.len()))
-            .min();
+        let end =
+            [": there are ", ": allowed is 1, of "].iter().filter_map(|list| Some(line.find(list)? + list.len())).min();
         end.map_or_else(|| line.to_owned(), |end| format!("{}…", &line[..end]))
     };
     problems.lines().map(short).collect::<Vec<_>>().join("\n")
@@ -36,10 +34,10 @@ pool: { chunk: 3 }
         test.yaml:4: modules.a: there is no function 'test_pas' (did you mean 'test_pass'?): there are …
         test.yaml:5: modules.b.test_pass: unknown key 'afer' (did you mean 'after'?): allowed are after, table
         test.yaml:6: modules.c.test_split: `gates` is missing (The gates' names)
-        test.yaml:7: modules.d: it has 2 keys: allowed is one, of …
-        test.yaml:8: modules.e: it has 0 keys: allowed is one, of …
+        test.yaml:7: modules.d: it has 2 keys: allowed is 1, of …
+        test.yaml:8: modules.e: it has 0 keys: allowed is 1, of …
         test.yaml:9: modules.f: 'test_pass' is not a mapping
-        test.yaml:10: modules.g h: 'g h' is not a name: allowed are letters, digits, '_' and, between them, '-'
+        test.yaml:10: modules: 'g h' is not a name: allowed are letters, digits, '_' and, between them, '-'
         test.yaml:11: pool: unknown key 'chunk' (did you mean 'chunks'?): allowed are chunks, frame
         ");
 }
@@ -97,7 +95,7 @@ workers: []
         test.yaml:19: flows[0].path: '3' does not fit: allowed are text, a list
         test.yaml:19: flows[0].slo: '0' is not a number with a unit (ns, us, ms, s)
         test.yaml:19: flows[0].percentile: '0' is out of range: allowed is a number above 0 to 100
-        test.yaml:20: workers: too few: at least 1 are needed
+        test.yaml:20: workers: too few: at least 1 is needed
         ");
 }
 
