@@ -133,7 +133,8 @@ fn show(engine: &Engine, arguments: &args::Run, stop: &AtomicBool, traces: &mut 
     let quiet = arguments.no_live || arguments.simulated;
     // Traces scroll by; a table that stays would be written over.
     let table = !quiet && !arguments.json && arguments.trace.is_none() && io::stdout().is_terminal();
-    let mut live = if table { Some(Live::start()?) } else { None };
+    // A terminal that cannot be had, or drawn on, gets lines.
+    let mut live = if table { Live::start().ok() } else { None };
     let interval = Duration::from_nanos(arguments.interval.0);
     let mut next = Instant::now() + interval;
     let clock = forebay_measure::Tsc;

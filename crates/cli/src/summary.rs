@@ -64,15 +64,19 @@ fn modules(report: &Report, out: &mut impl Write) -> io::Result<()> {
     });
     writeln!(out, "{}", table(&columns, &rows.collect::<Vec<_>>()))?;
     for module in &report.modules {
-        for (heading, counters) in module.counters.iter().filter(|(_, counters)| counters.len() <= COUNTERS) {
+        for (heading, counters) in module.counters.iter().filter(|(_, counters)| is_short(counters)) {
             let counts: Vec<_> = counters.iter().map(|(name, count)| format!("{name} {}", whole(*count))).collect();
             writeln!(out, "{} {heading}: {}", module.name, counts.join(", "))?;
         }
     }
-    if report.modules.iter().any(|module| module.counters.values().any(|counters| counters.len() <= COUNTERS)) {
+    if report.modules.iter().any(|module| module.counters.values().any(is_short)) {
         writeln!(out)?;
     }
     Ok(())
+}
+
+fn is_short(counters: &BTreeMap<String, u64>) -> bool {
+    (1..=COUNTERS).contains(&counters.len())
 }
 
 fn flows(report: &Report, out: &mut impl Write) -> io::Result<()> {
