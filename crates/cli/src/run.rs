@@ -72,7 +72,8 @@ pub(crate) fn run(arguments: &args::Run) -> anyhow::Result<Answer> {
     } else {
         summary::print(&report, &mut io::stdout().lock())?;
     }
-    let mut troubles: Vec<_> = outcome.troubles.into_iter().map(|(port, trouble)| format!("port '{port}': {trouble}")).collect();
+    let mut troubles: Vec<_> =
+        outcome.troubles.into_iter().map(|(port, trouble)| format!("port '{port}': {trouble}")).collect();
     troubles.extend(tally.as_deref().and_then(|tally| tell_drops(tally, arguments)));
     if report.packets.missing() != 0 {
         troubles.push(format!("{} packets are unaccounted for: this is a defect of Forebay", report.packets.missing()));

@@ -155,11 +155,13 @@ impl<'a> Setup<'a> {
     pub fn state<T: Any + Send + Sync>(&self, path: &str, name: &str) -> Result<Arc<T>, SetupError> {
         let Some(state) = self.shared.state.get(name) else {
             let known: Vec<_> = self.shared.state.keys().map(String::as_str).collect();
-            let known = if known.is_empty() { "none is defined".to_owned() } else { format!("defined: {}", known.join(", ")) };
+            let known =
+                if known.is_empty() { "none is defined".to_owned() } else { format!("defined: {}", known.join(", ")) };
             return Err(SetupError::at(path, format!("no state is called '{name}' ({known})")));
         };
         let found = Arc::clone(state).downcast::<T>();
-        found.map_err(|_| SetupError::at(path, format!("the state '{name}' is of another kind than this function uses")))
+        found
+            .map_err(|_| SetupError::at(path, format!("the state '{name}' is of another kind than this function uses")))
     }
 
     /// What `make` makes, once for all modules that ask for the same `key`: a table that never changes, made of equal
