@@ -68,7 +68,10 @@ fn rigs() -> Vec<Rig> {
 /// A capture file of any format.
 pub fn capture(bytes: &[u8]) {
     let (frames, error) = forebay_ports::pcap::read_memory(bytes);
-    assert!(!frames.is_empty() || error.is_some() || bytes.len() < 1 << 20, "a file gives frames, an error, or is empty");
+    assert!(
+        !frames.is_empty() || error.is_some() || bytes.len() < 1 << 20,
+        "a file gives frames, an error, or is empty"
+    );
 }
 
 /// A configuration: checked, never run.

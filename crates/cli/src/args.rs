@@ -10,14 +10,19 @@ use crate::filter::Filter;
 
 /// Runs network functions on packets in batches, keeps every flow's delay objective, and accounts for every packet.
 #[derive(Debug, Parser)]
-#[command(name = "forebay", version, max_term_width = 100, after_help = "\
+#[command(
+    name = "forebay",
+    version,
+    max_term_width = 100,
+    after_help = "\
 Examples:
   forebay run usecase:gw                     a gateway on generated traffic
   forebay run gateway.yaml --duration 20s    a pipeline of your own
   forebay list functions                     what pipelines are made of
   forebay describe ip_lookup                 one of them: parameters, gates, reasons for drops, an example
 
-Exit codes: 0 done; 1 the answer is no (a delay objective missed, with --strict); 2 bad usage or input, or a port failed.")]
+Exit codes: 0 done; 1 the answer is no (a delay objective missed, with --strict); 2 bad usage or input, or a port failed."
+)]
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -48,7 +53,9 @@ pub(crate) enum Command {
         json: bool,
     },
     /// Print the configuration of a use case, to start from
-    #[command(after_help = "Examples:\n  forebay usecase gw > gateway.yaml\n  forebay usecase vrf --set m=16 --set n=4")]
+    #[command(
+        after_help = "Examples:\n  forebay usecase gw > gateway.yaml\n  forebay usecase vrf --set m=16 --set n=4"
+    )]
     Usecase {
         /// Its name, as `forebay list usecases` shows it
         name: String,

@@ -9,7 +9,8 @@ use crate::args;
 
 /// Checks a configuration. Problems are the command's error, and with `--json` also its output.
 pub(crate) fn check(arguments: &args::Check) -> anyhow::Result<()> {
-    let checked = crate::source::source(&arguments.pipeline, &arguments.set).and_then(|source| forebay_pipeline::check(&source));
+    let checked =
+        crate::source::source(&arguments.pipeline, &arguments.set).and_then(|source| forebay_pipeline::check(&source));
     if arguments.json {
         writeln!(io::stdout(), "{}", as_json(&checked))?;
     }

@@ -22,7 +22,8 @@ enum Thing {
 /// Describes what is called `name`: all of them where several kinds share a name.
 pub(crate) fn describe(name: &str, as_json: bool) -> anyhow::Result<()> {
     let things = all();
-    let found: Vec<_> = things.iter().filter(|thing| thing.name() == name.strip_prefix("usecase:").unwrap_or(name)).collect();
+    let found: Vec<_> =
+        things.iter().filter(|thing| thing.name() == name.strip_prefix("usecase:").unwrap_or(name)).collect();
     if found.is_empty() {
         let near = nearest(name, things.iter().map(Thing::name));
         bail!("nothing is called '{name}'{near}: see `forebay list functions`, `ports`, `usecases`, `state`");
@@ -147,7 +148,9 @@ impl Thing {
 /// What only functions have.
 fn function_text(function: &Declaration) -> String {
     let mut text = String::new();
-    for (heading, reasons) in [("Drops", function.drops), ("Creates", function.creates), ("Consumes", function.consumes)] {
+    for (heading, reasons) in
+        [("Drops", function.drops), ("Creates", function.creates), ("Consumes", function.consumes)]
+    {
         if !reasons.is_empty() {
             text.push_str(&format!("\n{heading}:\n"));
             reasons.iter().for_each(|reason| text.push_str(&format!("  {}: {}\n", reason.name, reason.help)));

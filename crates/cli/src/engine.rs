@@ -180,7 +180,9 @@ fn run_simulated(
     started: &Started,
 ) -> Outcome {
     let frequency = Mode::frequency(true);
-    let Some((mut worker, began)) = make(plan, Simulated::new(frequency), costs, observer, started) else { return never() };
+    let Some((mut worker, began)) = make(plan, Simulated::new(frequency), costs, observer, started) else {
+        return never();
+    };
     let until = began + frequency.ticks(duration.unwrap_or(SIMULATED_DURATION));
     // The slices are always cut alike, so that every run of one seed is the same.
     let mut next = began;

@@ -112,7 +112,9 @@ impl Filter {
 /// Whether the leading `bits` of two addresses of one family agree.
 fn within(address: IpAddr, network: IpAddr, bits: u8) -> bool {
     match (address, network) {
-        (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits() ^ b.to_bits()).checked_shr(32 - u32::from(bits.min(32))).unwrap_or(0) == 0,
+        (IpAddr::V4(a), IpAddr::V4(b)) => {
+            (a.to_bits() ^ b.to_bits()).checked_shr(32 - u32::from(bits.min(32))).unwrap_or(0) == 0
+        }
         (IpAddr::V6(a), IpAddr::V6(b)) => {
             (a.to_bits() ^ b.to_bits()).checked_shr(128 - u32::from(bits.min(128))).unwrap_or(0) == 0
         }

@@ -89,7 +89,10 @@ mod tests {
     fn figures_are_four() {
         let shown = [0.0, 7.0, 0.5, 999.96, 1000.0, 12_345_678.0, 1e12].map(short);
         assert_eq!(shown, ["0", "7", "0.500", "1.000k", "1.000k", "12.35M", "1.000T"]);
-        assert_eq!([Some(12.345), Some(1_234.5), Some(2e6), None].map(span), ["12.35 us", "1.234 ms", "2.000 s", "n/a"]);
+        assert_eq!(
+            [Some(12.345), Some(1_234.5), Some(2e6), None].map(span),
+            ["12.35 us", "1.234 ms", "2.000 s", "n/a"]
+        );
         assert_eq!([0, 999, 1000, 1_234_567].map(whole), ["0", "999", "1 000", "1 234 567"]);
         assert_eq!((known(None, 1), known(Some(1.25), 1)), ("n/a".to_owned(), "1.2".to_owned()));
     }

@@ -22,7 +22,8 @@ pub(crate) fn list(what: What, as_json: bool) -> anyhow::Result<()> {
     };
     let mut out = io::stdout().lock();
     if as_json {
-        let listed: Vec<Value> = listed.iter().map(|(name, summary)| json!({ "name": name, "summary": summary })).collect();
+        let listed: Vec<Value> =
+            listed.iter().map(|(name, summary)| json!({ "name": name, "summary": summary })).collect();
         writeln!(out, "{}", Value::from(listed))?;
         return Ok(());
     }

@@ -72,7 +72,8 @@ pub(crate) fn run(arguments: &args::Run) -> anyhow::Result<Answer> {
     } else {
         summary::print(&report, &mut io::stdout().lock())?;
     }
-    let mut troubles: Vec<_> = outcome.troubles.into_iter().map(|(port, trouble)| format!("port '{port}': {trouble}")).collect();
+    let mut troubles: Vec<_> =
+        outcome.troubles.into_iter().map(|(port, trouble)| format!("port '{port}': {trouble}")).collect();
     troubles.extend(tally.as_deref().and_then(|tally| tell_drops(tally, arguments)));
     if report.packets.missing() != 0 {
         troubles.push(format!("{} packets are unaccounted for: this is a defect of Forebay", report.packets.missing()));
@@ -133,7 +134,8 @@ fn show(engine: &Engine, arguments: &args::Run, stop: &AtomicBool, traces: &mut 
     let quiet = arguments.no_live || arguments.simulated;
     // Traces scroll by; a table that stays would be written over.
     let table = !quiet && !arguments.json && arguments.trace.is_none() && io::stdout().is_terminal();
-    let mut live = if table { Some(Live::start()?) } else { None };
+    // A terminal that cannot be had, or drawn on, gets lines.
+    let mut live = if table { Live::start().ok() } else { None };
     let interval = Duration::from_nanos(arguments.interval.0);
     let mut next = Instant::now() + interval;
     let clock = forebay_measure::Tsc;

@@ -77,7 +77,11 @@ impl Names {
             Decision::Out(gate) => {
                 let gates = self.modules.get(call.module).map_or(&[][..], |names| &names.gates);
                 // A single gate says nothing.
-                if gates.len() == 1 { String::new() } else { gates.get(gate).map_or(" → no such gate".to_owned(), |gate| format!(" → [{gate}]")) }
+                if gates.len() == 1 {
+                    String::new()
+                } else {
+                    gates.get(gate).map_or(" → no such gate".to_owned(), |gate| format!(" → [{gate}]"))
+                }
             }
             Decision::Hold => " → held".to_owned(),
             Decision::Drop(_) => " → dropped".to_owned(),

@@ -26,7 +26,11 @@ pub(crate) fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "worker {}{core}: {:.1} % busy, {} turns", worker.id, worker.busy * 100.0, whole(worker.turns))?;
     }
     if report.pool_exhausted > 0 {
-        writeln!(out, "the packet pool was exhausted: {} packets could not be had (raise pool.chunks)", whole(report.pool_exhausted))?;
+        writeln!(
+            out,
+            "the packet pool was exhausted: {} packets could not be had (raise pool.chunks)",
+            whole(report.pool_exhausted)
+        )?;
     }
     writeln!(out)?;
     reasons("dropped", &report.packets.dropped, out)?;
@@ -64,15 +68,19 @@ fn modules(report: &Report, out: &mut impl Write) -> io::Result<()> {
     });
     writeln!(out, "{}", table(&columns, &rows.collect::<Vec<_>>()))?;
     for module in &report.modules {
-        for (heading, counters) in module.counters.iter().filter(|(_, counters)| counters.len() <= COUNTERS) {
+        for (heading, counters) in module.counters.iter().filter(|(_, counters)| is_short(counters)) {
             let counts: Vec<_> = counters.iter().map(|(name, count)| format!("{name} {}", whole(*count))).collect();
             writeln!(out, "{} {heading}: {}", module.name, counts.join(", "))?;
         }
     }
-    if report.modules.iter().any(|module| module.counters.values().any(|counters| counters.len() <= COUNTERS)) {
+    if report.modules.iter().any(|module| module.counters.values().any(is_short)) {
         writeln!(out)?;
     }
     Ok(())
+}
+
+fn is_short(counters: &BTreeMap<String, u64>) -> bool {
+    (1..=COUNTERS).contains(&counters.len())
 }
 
 fn flows(report: &Report, out: &mut impl Write) -> io::Result<()> {
@@ -108,8 +116,15 @@ fn flows(report: &Report, out: &mut impl Write) -> io::Result<()> {
 }
 
 fn ports(report: &Report, out: &mut impl Write) -> io::Result<()> {
-    let columns =
-        [("port", Left), ("kind", Left), ("received", Right), ("sent", Right), ("lost", Right), ("refused", Right), ("errors", Right)];
+    let columns = [
+        ("port", Left),
+        ("kind", Left),
+        ("received", Right),
+        ("sent", Right),
+        ("lost", Right),
+        ("refused", Right),
+        ("errors", Right),
+    ];
     let rows = report.ports.iter().map(|port| {
         let counts = [port.received, port.sent, port.dropped, port.refused, port.errors].map(whole);
         [port.name.clone(), port.kind.to_owned()].into_iter().chain(counts).collect()

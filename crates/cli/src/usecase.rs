@@ -7,7 +7,8 @@ pub(crate) fn print(name: &str, sets: &[String]) -> anyhow::Result<()> {
     let name = name.strip_prefix("usecase:").unwrap_or(name);
     let source = forebay_pipeline::usecase(name, sets)?;
     // What is no parameter of the use case would have to be merged into the text, losing its layout.
-    let known = || forebay_pipeline::usecases().iter().filter(|case| case.name == name).flat_map(|case| case.parameters);
+    let known =
+        || forebay_pipeline::usecases().iter().filter(|case| case.name == name).flat_map(|case| case.parameters);
     for set in sets {
         let key = set.split('=').next().unwrap_or_default().trim();
         if known().all(|parameter| parameter.name != key) {

@@ -25,7 +25,9 @@ pub enum FlowError {
         flow: usize,
     },
     /// Paths multiply where branches meet and part again.
-    #[error("there are more than {MOST_UNDECLARED} ways through the pipeline: declare the flows that matter under 'flows:'")]
+    #[error(
+        "there are more than {MOST_UNDECLARED} ways through the pipeline: declare the flows that matter under 'flows:'"
+    )]
     TooManyPaths,
     /// The same with declared flows.
     #[error("the declared flows part in more than {MOST_WORDS} places: declare fewer, or with longer paths in common")]
@@ -77,8 +79,10 @@ pub(crate) fn build(shape: &Shape<'_>, declared: &[FlowPlan]) -> Result<(FlowTab
         }
     }
     let found = declared.to_vec();
-    let mut builder = Builder { shape, declared, table: FlowTable::default(), splits: HashMap::new(), found, known: HashMap::new() };
-    let start = if declared.is_empty() { Progress::Taken(Vec::new()) } else { Progress::Declared(vec![0; declared.len()]) };
+    let mut builder =
+        Builder { shape, declared, table: FlowTable::default(), splits: HashMap::new(), found, known: HashMap::new() };
+    let start =
+        if declared.is_empty() { Progress::Taken(Vec::new()) } else { Progress::Declared(vec![0; declared.len()]) };
     for (port, (_, entry)) in shape.ports.iter().enumerate() {
         // A port's own place is part of an undeclared path's name, by a number past the modules'.
         let from_here = match &start {
@@ -229,7 +233,8 @@ pub(crate) fn modules_of(shape: &Shape<'_>, flow: &FlowPlan) -> Vec<usize> {
     for (module, (_, gates)) in shape.modules.iter().enumerate().rev() {
         for done in 0..places {
             let mut gates = gates.iter().enumerate();
-            fits[module * places + done] = gates.any(|(gate, (_, target))| leads(&fits, *target, after(done, module, gate)));
+            fits[module * places + done] =
+                gates.any(|(gate, (_, target))| leads(&fits, *target, after(done, module, gate)));
         }
     }
     // Which of these places packets get to from a port.
@@ -248,7 +253,8 @@ pub(crate) fn modules_of(shape: &Shape<'_>, flow: &FlowPlan) -> Vec<usize> {
             }
         }
     }
-    let passed = |module: &usize| (0..places).any(|done| fits[module * places + done] && reached[module * places + done]);
+    let passed =
+        |module: &usize| (0..places).any(|done| fits[module * places + done] && reached[module * places + done]);
     (0..shape.modules.len()).filter(passed).collect()
 }
 

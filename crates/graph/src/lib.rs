@@ -33,7 +33,9 @@ pub use plan::{FlowPlan, Module, Plan, PortPlan, Step, Target};
 pub use port::{DeclarePort, Intake, OpenPort, Port, PortCounters, PortDeclaration, Ready, ports};
 pub use rig::Rig;
 pub use scheduler::{RunToCompletion, Scheduler};
-pub use setup::{Declared, DeclareState, Fault, Setup, SetupError, SharedState, StateDeclaration, Surroundings, states};
+pub use setup::{
+    DeclareState, Declared, Fault, Setup, SetupError, SharedState, StateDeclaration, Surroundings, states,
+};
 pub use shelf::Key;
 pub use telemetry::Telemetry;
 pub use worker::{ActionError, Census, Cost, MakeError, Next, Worker};

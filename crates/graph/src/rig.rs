@@ -56,7 +56,16 @@ impl Rig {
     pub fn over(function: Box<dyn Function>, declared: Declared, reasons: usize) -> Self {
         let pool = Pool::new(PoolOptions { chunks: 1_024, ..PoolOptions::default() }).expect("memory for a small pool");
         let (created, emitted) = ((0..reasons).map(|_| Counter::new()).collect(), Emitted::new());
-        Self { function, declared, now: Ticks::ZERO, pool, created, emitted, verdicts: Verdicts::new(), shelf: Shelf::default() }
+        Self {
+            function,
+            declared,
+            now: Ticks::ZERO,
+            pool,
+            created,
+            emitted,
+            verdicts: Verdicts::new(),
+            shelf: Shelf::default(),
+        }
     }
 
     /// A packet of these bytes.
@@ -141,6 +150,8 @@ impl Rig {
     #[must_use]
     pub fn counters(&self, kind: &str) -> BTreeMap<&str, u64> {
         let of_kind = self.declared.counters.iter().filter(|(heading, ..)| heading == kind);
-        of_kind.flat_map(|(_, counters, names)| names.iter().map(String::as_str).zip(counters.iter().map(|c| c.get()))).collect()
+        of_kind
+            .flat_map(|(_, counters, names)| names.iter().map(String::as_str).zip(counters.iter().map(|c| c.get())))
+            .collect()
     }
 }

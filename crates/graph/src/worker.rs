@@ -183,7 +183,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
                 _ => {}
             }
             let mut batch = self.spares.get();
-            gateway.ready = gateway.port.receive(&mut batch, &Intake { now: self.now, pool: &self.pool, most: self.batch });
+            gateway.ready =
+                gateway.port.receive(&mut batch, &Intake { now: self.now, pool: &self.pool, most: self.batch });
             if !batch.is_empty() {
                 any = true;
                 self.telemetry.ports[at].counters.received.add(batch.len() as u64);

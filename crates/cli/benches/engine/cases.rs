@@ -131,7 +131,9 @@ fn recipes(folder: &Path) -> std::io::Result<Vec<Recipe>> {
     all.push(match capture.canonicalize() {
         Ok(path) => {
             let port = format!("{{ pcap: {{ read: '{}', speed: fast, loops: forever }} }}", path.display());
-            let yaml = stand_in.lines().map(|line| if line.starts_with("  in:") { format!("  in: {port}\n") } else { format!("{line}\n") });
+            let yaml = stand_in
+                .lines()
+                .map(|line| if line.starts_with("  in:") { format!("  in: {port}\n") } else { format!("{line}\n") });
             recipe("router_1_pcap", yaml.collect())
         }
         Err(_) => {
@@ -159,7 +161,9 @@ fn write_routes(folder: &Path, hops: u32) -> std::io::Result<()> {
 fn straight(batch: usize, module: &str) -> String {
     let path = module.split_once(':').map_or(String::new(), |(name, _)| format!("{name} -> "));
     let modules = if module.is_empty() { String::new() } else { format!("modules:\n  {module}\n") };
-    format!("batch: {batch}\nports:\n  in: {{ generator: {{ {TRAFFIC} }} }}\n  out: {{ sink: }}\n{modules}pipeline:\n  - in -> {path}out\n")
+    format!(
+        "batch: {batch}\nports:\n  in: {{ generator: {{ {TRAFFIC} }} }}\n  out: {{ sink: }}\n{modules}pipeline:\n  - in -> {path}out\n"
+    )
 }
 
 /// A router of so many next hops, each with a chain of three modules whose first has the trigger.

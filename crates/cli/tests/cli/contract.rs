@@ -51,24 +51,35 @@ pub(crate) fn check(report: &Value) {
     let packets = &report["packets"];
     let whole: Test = Value::is_u64;
     let by_reason: Test = Value::is_object;
-    let fields = [("in", whole), ("created", by_reason), ("out", whole), ("dropped", by_reason), ("consumed", by_reason)];
+    let fields =
+        [("in", whole), ("created", by_reason), ("out", whole), ("dropped", by_reason), ("consumed", by_reason)];
     need(packets, "packets", &fields);
     need(packets, "packets", &[("queued", whole), ("held", whole), ("in_flight", whole)]);
     let count = |name: &str| packets[name].as_u64().expect("checked above");
     let waiting = [count("queued"), count("held"), count("in_flight")];
     assert_eq!(waiting, [0, 0, 0], "left at the end");
-    assert_eq!(count("in") + sum(&packets["created"]), count("out") + sum(&packets["dropped"]) + sum(&packets["consumed"]));
+    assert_eq!(
+        count("in") + sum(&packets["created"]),
+        count("out") + sum(&packets["dropped"]) + sum(&packets["consumed"])
+    );
     for module in report["modules"].as_array().expect("checked above") {
-        let fields = [("name", Value::is_string as Test), ("function", Value::is_string), ("packets", whole), ("batches", whole)];
+        let fields = [
+            ("name", Value::is_string as Test),
+            ("function", Value::is_string),
+            ("packets", whole),
+            ("batches", whole),
+        ];
         need(module, "module", &fields);
         let fields = [("batch_mean", number_or_null as Test), ("trigger", whole), ("ticks_per_packet", number_or_null)];
         need(module, "module", &fields);
         need(module, "module", &[("ticks_per_batch", number_or_null), ("batch_sizes", Value::is_array)]);
-        let sizes = module["batch_sizes"].as_array().expect("checked above").iter().map(|size| size.as_u64().expect("a count"));
+        let sizes =
+            module["batch_sizes"].as_array().expect("checked above").iter().map(|size| size.as_u64().expect("a count"));
         assert_eq!(sizes.sum::<u64>(), module["batches"].as_u64().expect("checked above"));
     }
     for flow in report["flows"].as_array().expect("checked above") {
-        let fields = [("name", Value::is_string as Test), ("packets", whole), ("rate_pps", is_number), ("delay_us", by_reason)];
+        let fields =
+            [("name", Value::is_string as Test), ("packets", whole), ("rate_pps", is_number), ("delay_us", by_reason)];
         need(flow, "flow", &fields);
         need(flow, "flow", &[("slo_us", number_or_null), ("violations", number_or_null)]);
         let names = ["mean", "p50", "p95", "p99", "p999", "max"];

@@ -20,7 +20,8 @@ struct Done {
 
 /// Runs `forebay` with arguments.
 fn forebay(arguments: &[&str]) -> Done {
-    let output = Command::new(env!("CARGO_BIN_EXE_forebay")).args(arguments).output().expect("the command can be started");
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_forebay")).args(arguments).output().expect("the command can be started");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
     Done { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
 }

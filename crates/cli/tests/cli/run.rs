@@ -9,7 +9,14 @@ use crate::{File, ROUTER, contract, forebay};
 fn a_run_ends_with_a_summary() {
     let file = File::new(ROUTER);
     let out = forebay(&["run", file.path()]).well();
-    for said in ["ether_split", "write", "packets/call", "in 1 000 + created 0", "every packet accounted for", "in > kind[ipv4]"] {
+    for said in [
+        "ether_split",
+        "write",
+        "packets/call",
+        "in 1 000 + created 0",
+        "every packet accounted for",
+        "in > kind[ipv4]",
+    ] {
         assert!(out.contains(said), "'{said}' is not in\n{out}");
     }
     assert!(!out.contains('\u{1b}'), "colours without a terminal:\n{out}");
@@ -19,7 +26,18 @@ fn a_run_ends_with_a_summary() {
 fn simulated_runs_of_one_seed_are_the_same() {
     let file = File::new(&ROUTER.replace("sessions: 4", "sessions: 64, skew: 1, rate: 1Mpps, arrivals: poisson"));
     let run = |seed: &str| {
-        let done = forebay(&["run", file.path(), "--json", "--virtual", "--cost", "*=100+10", "--cost", "hop=500", "--seed", seed]);
+        let done = forebay(&[
+            "run",
+            file.path(),
+            "--json",
+            "--virtual",
+            "--cost",
+            "*=100+10",
+            "--cost",
+            "hop=500",
+            "--seed",
+            seed,
+        ]);
         assert_eq!(done.code, Some(0), "{}", done.err);
         done.out
     };
@@ -29,7 +47,9 @@ fn simulated_runs_of_one_seed_are_the_same() {
     let report: serde_json::Value = serde_json::from_str(&first).expect("JSON");
     contract::check(&report);
     assert_eq!((report["kind"].as_str(), report["packets"]["in"].as_u64()), (Some("simulated"), Some(1_000)));
-    let module = |name: &str| report["modules"].as_array().expect("a list").iter().find(|it| it["name"] == name).expect("it is there");
+    let module = |name: &str| {
+        report["modules"].as_array().expect("a list").iter().find(|it| it["name"] == name).expect("it is there")
+    };
     assert_eq!(module("hop")["ticks_per_batch"].as_f64(), Some(500.0), "what was given is what it takes");
 }
 
@@ -38,7 +58,13 @@ fn triggers_from_the_command_line_hold() {
     let file = File::new(&ROUTER.replace("count: 1000", "count: 960, rate: 1Mpps"));
     let done = forebay(&["run", file.path(), "--json", "--virtual", "--trigger", "hop=16", "--duration", "1s"]);
     let report = done.json();
-    let hop = report["modules"].as_array().expect("a list").iter().find(|it| it["name"] == "hop").expect("it is there").clone();
+    let hop = report["modules"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .find(|it| it["name"] == "hop")
+        .expect("it is there")
+        .clone();
     assert_eq!((hop["trigger"].as_u64(), hop["batch_mean"].as_f64()), (Some(16), Some(16.0)), "{hop}");
     assert!(hop["hold_us"].is_number());
 }
@@ -98,7 +124,8 @@ fn a_port_that_fails_is_told_and_the_exit_code_says_so() {
         println!("skipped: there is no /dev/full");
         return;
     }
-    let file = File::new(&ROUTER.replace("sink: {}", "pcap: { write: /dev/full }").replace("count: 1000", "count: 100000"));
+    let file =
+        File::new(&ROUTER.replace("sink: {}", "pcap: { write: /dev/full }").replace("count: 1000", "count: 100000"));
     let done = forebay(&["run", file.path(), "--json"]);
     assert_eq!(done.code, Some(2), "{}", done.err);
     assert!(done.err.contains("port 'out'") && done.err.contains("/dev/full"), "{}", done.err);

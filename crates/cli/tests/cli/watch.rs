@@ -10,7 +10,13 @@ fn a_trace_tells_what_each_module_did() {
     let out = forebay(&["run", file.path(), "--trace", "4"]).well();
     let stories: Vec<_> = out.split("\n\n").filter(|story| story.starts_with("packet ")).collect();
     assert_eq!(stories.len(), 4, "{out}");
-    for said in ["packet 1 from in at ", "kind (ether_split), 32 in the batch → [ipv4]", "hop (ttl)", "      ipv4.ttl 64 → 63", "spread (hash_split)"] {
+    for said in [
+        "packet 1 from in at ",
+        "kind (ether_split), 32 in the batch → [ipv4]",
+        "hop (ttl)",
+        "      ipv4.ttl 64 → 63",
+        "spread (hash_split)",
+    ] {
         assert!(stories[0].contains(said), "'{said}' is not in\n{}", stories[0]);
     }
     for story in stories {
@@ -35,14 +41,18 @@ fn a_filter_chooses_and_json_stays_alone() {
 
 #[test]
 fn dropped_packets_are_written_with_their_reasons() {
-    let popped = ROUTER.replace("spread[1] -> drop", "spread[1] -> pop -> out").replace("pipeline:", "  pop: { vlan_pop: { untagged: drop } }\npipeline:");
+    let popped = ROUTER
+        .replace("spread[1] -> drop", "spread[1] -> pop -> out")
+        .replace("pipeline:", "  pop: { vlan_pop: { untagged: drop } }\npipeline:");
     let file = File::new(&popped);
     let drops = file.beside("drops.pcapng");
     let done = forebay(&["run", file.path(), "--json", "--drops", &drops]);
     assert_eq!(done.code, Some(0), "{}", done.err);
     let counted = done.json()["packets"]["dropped"]["pop.untagged"].as_u64().expect("half of the sessions are dropped");
     assert!(done.err.contains(&format!("{counted} dropped packets written")), "{}", done.err);
-    let Ok(shown) = Command::new("tshark").args(["-r", &drops, "-T", "fields", "-e", "frame.comment", "-e", "ip.ttl"]).output() else {
+    let Ok(shown) =
+        Command::new("tshark").args(["-r", &drops, "-T", "fields", "-e", "frame.comment", "-e", "ip.ttl"]).output()
+    else {
         println!("skipped: there is no tshark");
         return;
     };

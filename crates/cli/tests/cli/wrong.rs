@@ -18,7 +18,7 @@ fn says(arguments: &[&str], all: &[&str]) {
 
 #[test]
 fn commands_and_names() {
-    says(&["rnu"], &["'rnu'", "run"]);
+    says(&["chekc"], &["'chekc'", "'check'"]);
     says(&[], &["Usage"]);
     says(&["list", "function"], &["functions"]);
     says(&["describe", "mac_rewirte"], &["'mac_rewirte'", "did you mean 'mac_rewrite'?"]);
@@ -64,6 +64,9 @@ fn traces_and_drops() {
     let file = File::new(ROUTER);
     says(&["run", file.path(), "--trace", "0"], &["1..=100000"]);
     says(&["run", file.path(), "--filter", "tcp"], &["--trace"]);
-    says(&["run", file.path(), "--trace", "1", "--filter", "tcp or hots 10.0.0.1"], &["column 8", "'hots'", "host ADDRESS"]);
+    says(
+        &["run", file.path(), "--trace", "1", "--filter", "tcp or hots 10.0.0.1"],
+        &["column 8", "'hots'", "host ADDRESS"],
+    );
     says(&["run", file.path(), "--drops", "/nonexistent/x.pcapng"], &["--drops", "/nonexistent/x.pcapng"]);
 }

@@ -49,7 +49,8 @@ impl Reading {
     pub fn of(telemetry: &Telemetry, at: Ticks) -> Self {
         let named = |of: fn(&crate::telemetry::ModuleTelemetry) -> &ReasonCounters| {
             let modules = telemetry.modules.iter();
-            let named = modules.flat_map(|told| of(told).iter().map(|(name, count)| (format!("{}.{name}", told.name), count)));
+            let named =
+                modules.flat_map(|told| of(told).iter().map(|(name, count)| (format!("{}.{name}", told.name), count)));
             named.collect::<Vec<_>>()
         };
         let worker = &telemetry.worker;

@@ -126,7 +126,10 @@ fn what_did_not_happen_is_not_known() {
     let report = Report::between(&telemetry, &nothing, &nothing, &origin());
     let told = serde_json::to_value(&report).expect("it can be written");
     let module = &told["modules"][0];
-    assert!(["batch_mean", "ticks_per_packet", "ticks_per_batch", "hold_us"].iter().all(|name| module[name].is_null()), "{module}");
+    assert!(
+        ["batch_mean", "ticks_per_packet", "ticks_per_batch", "hold_us"].iter().all(|name| module[name].is_null()),
+        "{module}"
+    );
     assert!(told["flows"][0]["kept"].is_null() && told["flows"][0]["delay_us"]["p99"].is_null());
     assert_eq!((&told["packets"]["in"], &told["packets"]["dropped"]), (&0.into(), &serde_json::json!({})));
 }

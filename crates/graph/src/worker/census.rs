@@ -34,7 +34,8 @@ impl Census {
     /// Reads the counters; the gauges (queued, held, in flight) are those of the worker's last sweep.
     #[must_use]
     pub fn of(telemetry: &Telemetry) -> Self {
-        let ports = |count: fn(&PortCounters) -> u64| telemetry.ports.iter().map(|port| count(&port.counters)).sum::<u64>();
+        let ports =
+            |count: fn(&PortCounters) -> u64| telemetry.ports.iter().map(|port| count(&port.counters)).sum::<u64>();
         let modules = |of: fn(&crate::telemetry::ModuleTelemetry) -> &ReasonCounters| {
             telemetry.modules.iter().map(|module| of(module).total()).sum::<u64>()
         };
@@ -44,7 +45,11 @@ impl Census {
             entered: ports(|counters| counters.received.get()),
             created: modules(|module| &module.creates),
             left: ports(|counters| counters.sent.get()).saturating_sub(worker.in_flight.get()),
-            dropped: modules(|module| &module.drops) + worker.unwanted.get() + worker.no_gate.get() + worker.wound_up.get() + refused,
+            dropped: modules(|module| &module.drops)
+                + worker.unwanted.get()
+                + worker.no_gate.get()
+                + worker.wound_up.get()
+                + refused,
             consumed: modules(|module| &module.consumes),
             queued: worker.queued.get(),
             held: worker.held.get(),
@@ -56,7 +61,8 @@ impl Census {
     #[must_use]
     pub fn missing(&self) -> i128 {
         let sum = |counts: &[u64]| counts.iter().map(|count| i128::from(*count)).sum::<i128>();
-        sum(&[self.entered, self.created]) - sum(&[self.left, self.dropped, self.consumed, self.queued, self.held, self.in_flight])
+        sum(&[self.entered, self.created])
+            - sum(&[self.left, self.dropped, self.consumed, self.queued, self.held, self.in_flight])
     }
 }
 

@@ -62,7 +62,11 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     fn account_run(&self, word: u32, delay: Ticks, count: u64) {
         let Some(&flow) = self.flows.flow.get(word as usize) else { return };
         // A word past the last flow is of a path that does not end at a port.
-        let (Some(told), Some(objective)) = (self.telemetry.flows.get(flow as usize), self.objectives.get(flow as usize)) else { return };
+        let (Some(told), Some(objective)) =
+            (self.telemetry.flows.get(flow as usize), self.objectives.get(flow as usize))
+        else {
+            return;
+        };
         told.delay.record(delay.0, count);
         if delay > *objective {
             told.violations.add(count);

@@ -61,7 +61,9 @@ impl Plan {
             for (gate, target) in &module.gates {
                 let where_to = match *target {
                     Target::Module(next) if next <= number => "backwards or to itself".to_owned(),
-                    Target::Module(next) if next >= self.modules.len() => format!("to module {next}, which is not there"),
+                    Target::Module(next) if next >= self.modules.len() => {
+                        format!("to module {next}, which is not there")
+                    }
                     Target::Port(port) if port >= self.ports.len() => format!("to port {port}, which is not there"),
                     _ => continue,
                 };
@@ -182,7 +184,12 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         for port in plan.ports {
             let entry = port.entry.filter(|_| port.open.receives).map(edge);
             worker.gateways.push(Gateway { port: port.open.port, entry, ready: Ready::Now });
-            told.1.push(PortTelemetry { name: port.name, kind: port.kind, counters: port.open.counters, refused: Counter::new() });
+            told.1.push(PortTelemetry {
+                name: port.name,
+                kind: port.kind,
+                counters: port.open.counters,
+                refused: Counter::new(),
+            });
         }
         let telemetry = Arc::get_mut(&mut worker.telemetry).expect("nobody has seen it yet");
         (telemetry.modules, telemetry.ports) = told;

@@ -258,7 +258,12 @@ struct End<'a> {
 impl<'a> End<'a> {
     fn of(packet: Packet, reasons: &'a crate::telemetry::ReasonCounters, which: usize, consumed: bool) -> Self {
         let counts = reasons.counts.get(which);
-        Self { packet, counts, reason: reasons.names.get(which).copied().unwrap_or("no_gate"), consumed: consumed && counts.is_some() }
+        Self {
+            packet,
+            counts,
+            reason: reasons.names.get(which).copied().unwrap_or("no_gate"),
+            consumed: consumed && counts.is_some(),
+        }
     }
 }
 

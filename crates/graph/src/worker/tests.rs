@@ -78,7 +78,8 @@ impl Port for Drain {
 }
 
 fn stamp(packet: &Packet) -> (u32, u32) {
-    let word = |at: usize| packet.data().get(at..at + 4).map_or(0, |word| u32::from_be_bytes(word.try_into().expect("four")));
+    let word =
+        |at: usize| packet.data().get(at..at + 4).map_or(0, |word| u32::from_be_bytes(word.try_into().expect("four")));
     (word(0), word(4))
 }
 
@@ -111,7 +112,9 @@ impl Function for Behaviour {
             let (session, _) = stamp(&batch[index]);
             match self.kind {
                 Kind::Pass => {}
-                Kind::Split => context.each()[index] = Gate::out((session.wrapping_mul(0x85eb_ca6b) >> 16) as u16 % self.gates),
+                Kind::Split => {
+                    context.each()[index] = Gate::out((session.wrapping_mul(0x85eb_ca6b) >> 16) as u16 % self.gates)
+                }
                 Kind::End if session.is_multiple_of(7) => context.put(index, Gate::drop(0)),
                 Kind::End if session.is_multiple_of(11) => context.put(index, Gate::consume(0)),
                 Kind::Stray if session.is_multiple_of(13) => context.put(index, Gate::out(self.gates)),

@@ -18,7 +18,8 @@ fn packets_pass_and_are_counted_by_module_size_and_flow() {
     assert_eq!(telemetry.counters[0].sizes[5].get(), 10, "ten batches of 32");
     let branches = telemetry.counters[1].packets.get() + telemetry.counters[2].packets.get();
     assert_eq!(branches, 320);
-    let flows: Vec<_> = telemetry.flows.iter().map(|flow| (flow.plan.name.as_str(), flow.delay.read().samples())).collect();
+    let flows: Vec<_> =
+        telemetry.flows.iter().map(|flow| (flow.plan.name.as_str(), flow.delay.read().samples())).collect();
     assert_eq!(flows.len(), 2);
     assert!(flows.contains(&("in > split[0] > out", telemetry.counters[1].packets.get())), "{flows:?}");
     assert_eq!(log.lock().expect("alive").len(), 320);
@@ -114,7 +115,8 @@ fn an_action_that_makes_no_sense_is_refused_and_changes_nothing() {
 
 #[test]
 fn a_gate_that_leads_backwards_is_refused() {
-    let modules = vec![module("a", Kind::Pass, vec![Target::Port(1)], 0), module("b", Kind::Pass, vec![Target::Module(0)], 0)];
+    let modules =
+        vec![module("a", Kind::Pass, vec![Target::Port(1)], 0), module("b", Kind::Pass, vec![Target::Module(0)], 0)];
     let made = Worker::<_, RunToCompletion>::new(
         plan(source(1), drain(&Log::default()), modules, 64),
         Simulated::new(Frequency::new(1e9)),
@@ -175,7 +177,12 @@ fn delay_counts_from_arrival_and_says_by_which_percentile_it_was_over() {
     let log = Log::default();
     let modules = vec![module("slow", Kind::Pass, vec![Target::Port(1)], 0)];
     let mut plan = plan(Source { every: 10_000, burst: 4, ..source(400) }, drain(&log), modules, 64);
-    plan.flows = vec![FlowPlan { name: "all".into(), path: vec![Step { module: 0, gate: None }], slo: Some(Nanos(500)), percentile: 99.0 }];
+    plan.flows = vec![FlowPlan {
+        name: "all".into(),
+        path: vec![Step { module: 0, gate: None }],
+        slo: Some(Nanos(500)),
+        percentile: 99.0,
+    }];
     let mut worker = worker(plan, vec![Cost { per_batch: 600, per_packet: 10 }]);
     crate::drive::simulate(&mut worker, Ticks(10_000_000));
     let told = &worker.telemetry().flows[0];

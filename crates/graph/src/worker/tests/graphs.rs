@@ -33,7 +33,15 @@ fn graphs() -> impl Strategy<Value = Graph> {
     let traffic = (1..2_000u32, 1..=32usize, prop_oneof![Just(0u64), 1..3_000u64], 0..5u32);
     let changes = proptest::collection::vec((0..80usize, 0..12usize, 0..=32usize), 0..12);
     (proptest::collection::vec(module, 1..12), traffic, 40..600usize, changes).prop_map(
-        |(modules, (packets, burst, every, refuse), chunks, changes)| Graph { modules, packets, burst, every, refuse, chunks, changes },
+        |(modules, (packets, burst, every, refuse), chunks, changes)| Graph {
+            modules,
+            packets,
+            burst,
+            every,
+            refuse,
+            chunks,
+            changes,
+        },
     )
 }
 
@@ -90,7 +98,13 @@ impl Graph {
 
 /// Created packets carry no stamp (session and number 0); all others must be in order within their session.
 fn in_order_by_original(log: &Log) {
-    let only: Vec<_> = log.lock().expect("alive").iter().copied().filter(|(session, number, _)| (*session, *number) != (0, 0)).collect();
+    let only: Vec<_> = log
+        .lock()
+        .expect("alive")
+        .iter()
+        .copied()
+        .filter(|(session, number, _)| (*session, *number) != (0, 0))
+        .collect();
     in_order(&Arc::new(Mutex::new(only)));
 }
 
