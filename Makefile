@@ -32,7 +32,7 @@ fuzz: rust ## every fuzz target for FUZZ_SECONDS (60) each
 
 lint: rust ## formatting, clippy with warnings as errors, licences and sources of dependencies
 	@scripts/install-cargo-deny
-	cargo fmt --all --check
+	rustfmt --check --edition 2024 $$(git ls-files "*.rs")
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo deny check licenses bans sources
 

@@ -19,14 +19,7 @@ const ROUNDS: usize = 25;
 /// is nanoseconds.
 fn ticks_per_nanosecond() -> f64 {
     let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let rate = cpu.lines().find_map(|line| {
-        line.strip_prefix("cpu MHz")?
-            .split_once(':')?
-            .1
-            .trim()
-            .parse::<f64>()
-            .ok()
-    });
+    let rate = cpu.lines().find_map(|line| line.strip_prefix("cpu MHz")?.split_once(':')?.1.trim().parse::<f64>().ok());
     rate.map_or(1.0, |megahertz| megahertz / 1000.0)
 }
 
@@ -73,11 +66,7 @@ fn measure<A: Family>(family: &str, count: usize) {
                 black_box(table.lookup(address));
             }
         });
-        println!(
-            "  {name}: {:.1} ticks batched, {:.1} single",
-            batched * rate,
-            single * rate
-        );
+        println!("  {name}: {:.1} ticks batched, {:.1} single", batched * rate, single * rate);
     }
     let sizes = [1, 5, 8, 16, 31, 32, 48, 256].map(|size| {
         let mut next_hops = [0; 256];
@@ -106,16 +95,10 @@ fn measure<A: Family>(family: &str, count: usize) {
             println!("  {name}, flat table: {:.1} ticks", batched * rate);
         }
     }
-    let text: String = routes
-        .iter()
-        .map(|(prefix, next_hop)| format!("{prefix} {next_hop}\n"))
-        .collect();
+    let text: String = routes.iter().map(|(prefix, next_hop)| format!("{prefix} {next_hop}\n")).collect();
     let start = Instant::now();
     black_box(parse_routes("routes", text.as_bytes(), 255)).expect("written from routes");
-    println!(
-        "  route file: {:.1} ms",
-        start.elapsed().as_secs_f64() * 1e3
-    );
+    println!("  route file: {:.1} ms", start.elapsed().as_secs_f64() * 1e3);
     let mut random = Random::new(5);
     let updates = 100_000;
     let start = Instant::now();
@@ -124,10 +107,7 @@ fn measure<A: Family>(family: &str, count: usize) {
         table.remove(prefix);
         table.insert(prefix, next_hop).expect("next hops are small");
     }
-    println!(
-        "  updates: {:.0} per second",
-        f64::from(updates) / start.elapsed().as_secs_f64()
-    );
+    println!("  updates: {:.0} per second", f64::from(updates) / start.elapsed().as_secs_f64());
 }
 
 fn main() {

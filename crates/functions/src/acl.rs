@@ -25,7 +25,10 @@ pub struct Params {
 
 /// Where rules come from.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
-#[serde(untagged, expecting = "rules are a file's name, a list of rules, or { synthetic: number of rules, seed: number }")]
+#[serde(
+    untagged,
+    expecting = "rules are a file's name, a list of rules, or { synthetic: number of rules, seed: number }"
+)]
 enum Rules {
     /// A file, relative to the configuration.
     File(String),
@@ -105,11 +108,13 @@ impl Params {
             Rules::File(name) => {
                 let path = setup.path(name);
                 let shown = path.display().to_string();
-                let bytes = std::fs::read(&path).map_err(|error| SetupError::at("rules", format!("{shown}: {error}")))?;
+                let bytes =
+                    std::fs::read(&path).map_err(|error| SetupError::at("rules", format!("{shown}: {error}")))?;
                 classbench::parse(&shown, &bytes).map_err(|errors| SetupError::at("rules", errors.to_string()))?
             }
         };
-        let names = [file.v4.iter().map(ToString::to_string).collect(), file.v6.iter().map(ToString::to_string).collect()];
+        let names =
+            [file.v4.iter().map(ToString::to_string).collect(), file.v6.iter().map(ToString::to_string).collect()];
         let refused = |error: crate::tables::acl::BuildError| SetupError::at("rules", error.to_string());
         let (v4, v6) = (file.v4, file.v6);
         Ok(List {
@@ -125,7 +130,8 @@ impl Params {
         let key = format!("acl {}", serde_json::to_string(&self).unwrap_or_default());
         let list = setup.once(&key, |setup| self.compile(setup))?;
         let [v4, v6] = &list.names;
-        let numbered = |rules: &[String]| rules.iter().enumerate().map(|(at, rule)| format!("{at}: {rule}")).collect::<Vec<_>>();
+        let numbered =
+            |rules: &[String]| rules.iter().enumerate().map(|(at, rule)| format!("{at}: {rule}")).collect::<Vec<_>>();
         let hits4 = Hits::over(setup.counters("rules, IPv4", numbered(v4)));
         let hits6 = Hits::over(setup.counters("rules, IPv6", numbered(v6)));
         Ok(Counted { list, hits4, hits6 })
@@ -214,7 +220,13 @@ fn key6(packet: &mut Packet) -> Option<Key6> {
 impl Scratch {
     /// Classifies those packets of the batch whose word is `branch` (all, where there is no word) by one list.
     #[inline]
-    fn classify(&mut self, list: &mut Counted, batch: &mut Batch, which: impl Fn(&Packet) -> bool, context: &mut Context<'_>) {
+    fn classify(
+        &mut self,
+        list: &mut Counted,
+        batch: &mut Batch,
+        which: impl Fn(&Packet) -> bool,
+        context: &mut Context<'_>,
+    ) {
         let Self { keys4, places4, keys6, places6, verdicts } = self;
         let (mut n4, mut n6) = (0, 0);
         for (index, packet) in batch.iter_mut().enumerate() {

@@ -38,7 +38,8 @@ impl Declare for MacRewrite {
     type Params = Params;
     const NAME: &'static str = "mac_rewrite";
     const SUMMARY: &'static str = "writes the Ethernet source and destination address";
-    const HELP: &'static str = "Every frame leaves by the one gate with the addresses given. What follows them is not looked at.";
+    const HELP: &'static str =
+        "Every frame leaves by the one gate with the addresses given. What follows them is not looked at.";
     const EXAMPLE: &'static str = "{ source: 02:00:00:00:00:01, destination: 02:00:00:00:00:02 }";
     const DROPS: &'static [Reason] = DROPS;
     const STATE: StateKind = StateKind::None;
@@ -57,7 +58,9 @@ impl MacRewrite {
     #[inline]
     fn rewrite(&self, packet: &mut Packet) -> bool {
         // The whole header is asked for, so that a frame that ends inside it is not passed on.
-        let Some((header, _)) = packet.data_mut().split_first_chunk_mut::<{ size_of::<Ethernet>() }>() else { return false };
+        let Some((header, _)) = packet.data_mut().split_first_chunk_mut::<{ size_of::<Ethernet>() }>() else {
+            return false;
+        };
         header[..12].copy_from_slice(&self.addresses);
         true
     }

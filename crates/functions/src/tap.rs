@@ -85,7 +85,7 @@ impl Tap {
 
 impl Function for Tap {
     fn process(&mut self, batch: &mut Batch, context: &mut Context<'_>) {
-                let most = usize::try_from(self.left).unwrap_or(usize::MAX).min(batch.len());
+        let most = usize::try_from(self.left).unwrap_or(usize::MAX).min(batch.len());
         if most == 0 {
             return;
         }

@@ -49,7 +49,11 @@ impl Histogram {
     /// What has been recorded so far.
     #[must_use]
     pub fn read(&self) -> Distribution {
-        Distribution { counts: self.buckets.iter().map(Counter::get).collect(), sum: self.sum.get(), max: self.max.get() }
+        Distribution {
+            counts: self.buckets.iter().map(Counter::get).collect(),
+            sum: self.sum.get(),
+            max: self.max.get(),
+        }
     }
 }
 

@@ -103,7 +103,8 @@ impl Packet {
     #[inline]
     fn find_network(&mut self) {
         // IPv4 straight above Ethernet, which is nearly all there is, in two comparisons.
-        if let Some([_, _, _, _, _, _, _, _, _, _, _, _, 0x08, 0x00, version, ..]) = self.data().first_chunk::<UNTAGGED>()
+        if let Some([_, _, _, _, _, _, _, _, _, _, _, _, 0x08, 0x00, version, ..]) =
+            self.data().first_chunk::<UNTAGGED>()
             && version >> 4 == 4
         {
             let meta = self.meta_mut();

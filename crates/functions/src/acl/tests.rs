@@ -35,7 +35,11 @@ fn tcp6(source: u8, port: u16) -> Vec<u8> {
     let mut address = [0; 16];
     address[..5].copy_from_slice(&[0x20, 1, 0x0d, 0xb8, source]);
     let mut frame = Vec::new();
-    PacketBuilder::ethernet2([2; 6], [4; 6]).ipv6(address, [9; 16], 64).tcp(1, port, 0, 0).write(&mut frame, b"x").expect("memory");
+    PacketBuilder::ethernet2([2; 6], [4; 6])
+        .ipv6(address, [9; 16], 64)
+        .tcp(1, port, 0, 0)
+        .write(&mut frame, b"x")
+        .expect("memory");
     frame
 }
 
@@ -72,7 +76,8 @@ fn a_fragment_that_shows_no_ports_matches_no_rule_about_ports() {
 fn what_is_not_ip_is_treated_as_stated() {
     let arp = [[0xff; 12].as_slice(), &[0x08, 0x06], &[0; 46]].concat();
     for (other, gate) in [("permit", Gate::FIRST), ("deny", NOT_IP)] {
-        let mut rig = Rig::of::<Acl>(&json!({ "rules": RULES, "default": "deny", "other": other })).expect("parameters");
+        let mut rig =
+            Rig::of::<Acl>(&json!({ "rules": RULES, "default": "deny", "other": other })).expect("parameters");
         assert_eq!(rig.run(&arp).0, gate);
         assert_eq!(rig.run(&[]).0, gate);
     }
@@ -80,7 +85,9 @@ fn what_is_not_ip_is_treated_as_stated() {
 
 #[test]
 fn wrong_rules_are_all_named() {
-    let error = Rig::of::<Acl>(&json!({ "rules": ["@10.0.0.0/8 nonsense", RULES[0], "@1.2.3.4/33 0.0.0.0/0 0 : 1 0 : 1 0/0"] }));
+    let error = Rig::of::<Acl>(
+        &json!({ "rules": ["@10.0.0.0/8 nonsense", RULES[0], "@1.2.3.4/33 0.0.0.0/0 0 : 1 0 : 1 0/0"] }),
+    );
     let text = error.err().expect("refused").to_string();
     assert!(text.contains("rules") && text.contains("nonsense") && text.contains("1.2.3.4/33"), "{text}");
     let missing = Rig::of::<Acl>(&json!({ "rules": "no/such.rules" })).err().expect("refused").to_string();

@@ -40,9 +40,7 @@ pub enum BuildError {
         rules: usize,
     },
     /// The demanded back end cannot hold the list within its memory bound.
-    #[error(
-        "{rules} rules do not fit the memory bound of the {backend} back end; leave the choice to the builder"
-    )]
+    #[error("{rules} rules do not fit the memory bound of the {backend} back end; leave the choice to the builder")]
     DoesNotFit {
         /// Rules given.
         rules: usize,
@@ -111,11 +109,7 @@ impl<A: Address> Classifier<A> {
     ///
     /// # Errors
     /// [`BuildError`].
-    pub fn build_with(
-        rules: Vec<Rule<A>>,
-        default: Decision,
-        backend: Backend,
-    ) -> Result<Classifier<A>, BuildError> {
+    pub fn build_with(rules: Vec<Rule<A>>, default: Decision, backend: Backend) -> Result<Classifier<A>, BuildError> {
         if rules.len() > MAX_RULES {
             return Err(BuildError::TooManyRules { rules: rules.len() });
         }
@@ -123,19 +117,12 @@ impl<A: Address> Classifier<A> {
             Backend::Cross => match cross::Cross::new(&rules, default) {
                 Some(cross) => Compiled::Cross(Box::new(cross)),
                 None => {
-                    return Err(BuildError::DoesNotFit {
-                        rules: rules.len(),
-                        backend,
-                    });
+                    return Err(BuildError::DoesNotFit { rules: rules.len(), backend });
                 }
             },
             Backend::Bits => Compiled::Bits(bits::Bits::new(&rules, default)),
         };
-        Ok(Classifier {
-            rules: rules.into(),
-            default,
-            compiled,
-        })
+        Ok(Classifier { rules: rules.into(), default, compiled })
     }
 
     /// The verdict on every key, and in `hits` one more for each rule that decided or counted. `hits` should

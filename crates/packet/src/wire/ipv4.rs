@@ -73,8 +73,11 @@ impl Ipv4 {
 
     #[cold]
     fn is_valid_with_options(&self, bytes: &[u8]) -> bool {
-        let Some(length) = self.header_len().filter(|length| self.version_ihl >> 4 == 4 && *length > 20) else { return false };
-        (length..=bytes.len()).contains(&usize::from(self.total_length.get())) && checksum::sum(&bytes[..length]) == 0xffff
+        let Some(length) = self.header_len().filter(|length| self.version_ihl >> 4 == 4 && *length > 20) else {
+            return false;
+        };
+        (length..=bytes.len()).contains(&usize::from(self.total_length.get()))
+            && checksum::sum(&bytes[..length]) == 0xffff
     }
 
     /// Writes the checksum of a header whose length field and, where it has options, `options` are right.

@@ -54,27 +54,19 @@ pub fn parse(file: &str, bytes: &[u8]) -> Result<RuleFile, FileErrors> {
     let mut rules = RuleFile::default();
     let mut errors = FileErrors::default();
     for (line, bytes) in (1u32..).zip(bytes.split(|&byte| byte == b'\n')) {
-        let mut reader = LineReader {
-            problems: Vec::new(),
-        };
+        let mut reader = LineReader { problems: Vec::new() };
         if rules.v4.len() + rules.v6.len() == MAX_RULES && !bytes.trim_ascii().is_empty() {
             reader.problems.push(Problem::TooMany);
         } else {
             match std::str::from_utf8(bytes) {
-                Ok(text) => {
-                    reader.read(text.split('#').next().unwrap_or_default(), line, &mut rules)
-                }
+                Ok(text) => reader.read(text.split('#').next().unwrap_or_default(), line, &mut rules),
                 Err(_) => reader.problems.push(Problem::NotText),
             }
         }
         let full = reader.problems.contains(&Problem::TooMany);
         for problem in reader.problems {
             if errors.errors.len() < MAX_ERRORS {
-                errors.errors.push(LineError {
-                    file: file.into(),
-                    line,
-                    problem,
-                });
+                errors.errors.push(LineError { file: file.into(), line, problem });
             } else {
                 errors.further += 1;
             }
@@ -83,11 +75,7 @@ pub fn parse(file: &str, bytes: &[u8]) -> Result<RuleFile, FileErrors> {
             break;
         }
     }
-    if errors.errors.is_empty() {
-        Ok(rules)
-    } else {
-        Err(errors)
-    }
+    if errors.errors.is_empty() { Ok(rules) } else { Err(errors) }
 }
 
 /// Reads bytes from anywhere: whatever they are, either rules come out or bounded errors. The entry for fuzzers.
@@ -130,9 +118,7 @@ impl LineReader {
             return;
         }
         let Some(text) = text.strip_prefix('@') else {
-            self.problems.push(Problem::NoAt(quoted(
-                text.split_whitespace().next().unwrap_or_default(),
-            )));
+            self.problems.push(Problem::NoAt(quoted(text.split_whitespace().next().unwrap_or_default())));
             return;
         };
         // Colons stand alone behind the prefixes, whether written with spaces or not.
@@ -174,40 +160,19 @@ impl LineReader {
         {
             self.problems.push(Problem::Families(quoted(dst_text)));
         }
-        let (Some(sport), Some(dport), Some(protocol), true) =
-            (sport, dport, protocol, self.problems.is_empty())
+        let (Some(sport), Some(dport), Some(protocol), true) = (sport, dport, protocol, self.problems.is_empty())
         else {
             return;
         };
         match (src, dst) {
             (Some((IpAddr::V4(src), src_length)), Some((IpAddr::V4(dst), dst_length))) => {
-                let (src, dst) = (
-                    Prefix::new(src.into(), src_length),
-                    Prefix::new(dst.into(), dst_length),
-                );
-                rules.v4.push(Rule {
-                    src,
-                    dst,
-                    sport,
-                    dport,
-                    protocol,
-                    action,
-                });
+                let (src, dst) = (Prefix::new(src.into(), src_length), Prefix::new(dst.into(), dst_length));
+                rules.v4.push(Rule { src, dst, sport, dport, protocol, action });
                 rules.v4_lines.push(line);
             }
             (Some((IpAddr::V6(src), src_length)), Some((IpAddr::V6(dst), dst_length))) => {
-                let (src, dst) = (
-                    Prefix::new(src.into(), src_length),
-                    Prefix::new(dst.into(), dst_length),
-                );
-                rules.v6.push(Rule {
-                    src,
-                    dst,
-                    sport,
-                    dport,
-                    protocol,
-                    action,
-                });
+                let (src, dst) = (Prefix::new(src.into(), src_length), Prefix::new(dst.into(), dst_length));
+                rules.v6.push(Rule { src, dst, sport, dport, protocol, action });
                 rules.v6_lines.push(line);
             }
             _ => return,
@@ -223,18 +188,11 @@ impl LineReader {
         let prefix = text.split_once('/').and_then(|(address, length)| {
             let address: IpAddr = address.parse().ok()?;
             let most = if address.is_ipv4() { 32 } else { 128 };
-            let length = if length.starts_with('+') {
-                None
-            } else {
-                length.parse::<u8>().ok()
-            }?;
+            let length = if length.starts_with('+') { None } else { length.parse::<u8>().ok() }?;
             (length <= most).then_some((address, length))
         });
         if prefix.is_none() {
-            self.problems.push(Problem::Prefix {
-                what,
-                value: quoted(text),
-            });
+            self.problems.push(Problem::Prefix { what, value: quoted(text) });
         }
         prefix
     }
@@ -243,10 +201,7 @@ impl LineReader {
         let low = self.port(what, words.next());
         match words.next() {
             Some(":") => {}
-            Some(other) => self.problems.push(Problem::Colon {
-                what,
-                value: quoted(other),
-            }),
+            Some(other) => self.problems.push(Problem::Colon { what, value: quoted(other) }),
             None => {}
         }
         let high = self.port(what, words.next());
@@ -263,10 +218,7 @@ impl LineReader {
             Some(text) => {
                 let port = number(text);
                 if port.is_none() {
-                    self.problems.push(Problem::Port {
-                        what,
-                        value: quoted(text),
-                    });
+                    self.problems.push(Problem::Port { what, value: quoted(text) });
                 }
                 port
             }
@@ -282,12 +234,8 @@ impl LineReader {
             self.end("protocol");
             return None;
         };
-        let protocol = number_pair(text).and_then(|(value, mask)| {
-            Some(ProtocolMatch::new(
-                value.try_into().ok()?,
-                mask.try_into().ok()?,
-            ))
-        });
+        let protocol = number_pair(text)
+            .and_then(|(value, mask)| Some(ProtocolMatch::new(value.try_into().ok()?, mask.try_into().ok()?)));
         if protocol.is_none() {
             self.problems.push(Problem::Protocol(quoted(text)));
         }
@@ -296,11 +244,7 @@ impl LineReader {
 
     /// The line ends too early: said once, for the first field that is missing.
     fn end(&mut self, what: &'static str) {
-        if !self
-            .problems
-            .iter()
-            .any(|problem| matches!(problem, Problem::Ends(_)))
-        {
+        if !self.problems.iter().any(|problem| matches!(problem, Problem::Ends(_))) {
             self.problems.push(Problem::Ends(what));
         }
     }

@@ -51,7 +51,8 @@ struct Outcomes {
 impl Outcomes {
     fn new<A: Address>(rules: &[Rule<A>], default: Decision) -> Outcomes {
         let default = Verdict::by_default(default);
-        let verdict = |(index, rule): (u32, &Rule<A>)| rule.action.decision().map_or(default, |by| Verdict::by_rule(index, by));
+        let verdict =
+            |(index, rule): (u32, &Rule<A>)| rule.action.decision().map_or(default, |by| Verdict::by_rule(index, by));
         let verdicts = (0u32..).zip(rules).map(verdict).chain([default]).collect();
         Outcomes { verdicts, numbers: HashMap::new(), counted: Vec::new() }
     }
@@ -174,7 +175,8 @@ impl<A: Address> Cross<A> {
         }
         let first_counting = self.verdicts.len() - self.counted.len();
         if highest >= first_counting {
-            let counting = outcomes[..count].iter().filter_map(|&outcome| (outcome as usize).checked_sub(first_counting));
+            let counting =
+                outcomes[..count].iter().filter_map(|&outcome| (outcome as usize).checked_sub(first_counting));
             counting.flat_map(|outcome| &self.counted[outcome]).for_each(|&rule| hits.count_rule(rule));
         }
     }

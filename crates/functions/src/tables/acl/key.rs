@@ -34,25 +34,13 @@ impl<A: Copy> Key<A> {
     /// The key of a packet with ports. Addresses are numbers in host byte order (`u32::from(Ipv4Addr)`).
     #[inline]
     pub fn new(src: A, dst: A, sport: u16, dport: u16, protocol: u8) -> Key<A> {
-        Key {
-            src,
-            dst,
-            sport,
-            dport,
-            protocol: protocol.into(),
-        }
+        Key { src, dst, sport, dport, protocol: protocol.into() }
     }
 
     /// The key of a packet that shows no ports.
     #[inline]
     pub fn without_ports(src: A, dst: A, protocol: u8) -> Key<A> {
-        Key {
-            src,
-            dst,
-            sport: 0,
-            dport: 0,
-            protocol: u16::from(protocol) | NO_PORTS,
-        }
+        Key { src, dst, sport: 0, dport: 0, protocol: u16::from(protocol) | NO_PORTS }
     }
 
     /// Source address.
@@ -130,11 +118,7 @@ impl Verdict {
     /// The decision.
     #[inline]
     pub fn decision(self) -> Decision {
-        if self.denies() {
-            Decision::Deny
-        } else {
-            Decision::Permit
-        }
+        if self.denies() { Decision::Deny } else { Decision::Permit }
     }
 
     /// Whether the packet is to be dropped.

@@ -5,12 +5,7 @@ use super::rule::{Address, Rule};
 
 /// The verdict on `key` of `rules` in their order: `count` rules that match are counted and passed, the first other
 /// rule that matches decides, and otherwise `default` does.
-pub fn classify<A: Address>(
-    rules: &[Rule<A>],
-    default: Decision,
-    key: &Key<A>,
-    hits: &mut Hits,
-) -> Verdict {
+pub fn classify<A: Address>(rules: &[Rule<A>], default: Decision, key: &Key<A>, hits: &mut Hits) -> Verdict {
     let mut verdict = Verdict::by_default(default);
     for (index, rule) in (0u32..).zip(rules) {
         if !rule.matches(key) {

@@ -14,8 +14,7 @@ use super::key::{Decision, Key};
 
 /// An address family's address: `u32` for IPv4, `u128` for IPv6, in host byte order so that numeric order is
 /// prefix order.
-pub trait Address: IntervalKey + Hash + fmt::Debug + BitAnd<Output = Self> + Send + Sync + 'static
-{
+pub trait Address: IntervalKey + Hash + fmt::Debug + BitAnd<Output = Self> + Send + Sync + 'static {
     /// Bits in an address.
     const BITS: u8;
     /// The lowest address.
@@ -40,9 +39,7 @@ macro_rules! address {
             const BITS: u8 = <$type>::BITS as u8;
             const MIN: Self = 0;
             fn mask(length: u8) -> Self {
-                <$type>::MAX
-                    .checked_shl(u32::from(<Self as Address>::BITS.saturating_sub(length)))
-                    .unwrap_or(0)
+                <$type>::MAX.checked_shl(u32::from(<Self as Address>::BITS.saturating_sub(length))).unwrap_or(0)
             }
             fn last(self, length: u8) -> Self {
                 self | !Self::mask(length)
@@ -74,19 +71,13 @@ pub struct Prefix<A> {
 
 impl<A: Address> Prefix<A> {
     /// The prefix that holds every address.
-    pub const ANY: Prefix<A> = Prefix {
-        address: A::MIN,
-        length: 0,
-    };
+    pub const ANY: Prefix<A> = Prefix { address: A::MIN, length: 0 };
 
     /// The prefix of `length` bits that holds `address`; bits past the length are cleared, longer lengths count as
     /// the full one.
     pub fn new(address: A, length: u8) -> Prefix<A> {
         let length = length.min(A::BITS);
-        Prefix {
-            address: address & A::mask(length),
-            length,
-        }
+        Prefix { address: address & A::mask(length), length }
     }
 
     /// The lowest address it holds.
@@ -125,17 +116,11 @@ pub struct PortRange {
 
 impl PortRange {
     /// Every port, and packets that show none.
-    pub const ANY: PortRange = PortRange {
-        low: 0,
-        high: u16::MAX,
-    };
+    pub const ANY: PortRange = PortRange { low: 0, high: u16::MAX };
 
     /// The ports from the lower to the higher of both.
     pub fn new(one: u16, other: u16) -> PortRange {
-        PortRange {
-            low: one.min(other),
-            high: one.max(other),
-        }
+        PortRange { low: one.min(other), high: one.max(other) }
     }
 
     /// The first port.
@@ -178,10 +163,7 @@ impl ProtocolMatch {
 
     /// The protocols that equal `value` where `mask` has ones.
     pub fn new(value: u8, mask: u8) -> ProtocolMatch {
-        ProtocolMatch {
-            value: value & mask,
-            mask,
-        }
+        ProtocolMatch { value: value & mask, mask }
     }
 
     /// Exactly this protocol.
@@ -289,20 +271,13 @@ impl<A: Address> Rule<A> {
             Some((sport, dport)) => self.sport.contains(sport) && self.dport.contains(dport),
             None => !self.constrains_ports(),
         };
-        ports
-            && self.src.contains(key.src())
-            && self.dst.contains(key.dst())
-            && self.protocol.contains(key.protocol())
+        ports && self.src.contains(key.src()) && self.dst.contains(key.dst()) && self.protocol.contains(key.protocol())
     }
 }
 
 /// The ClassBench line of the rule, its action at the end.
 impl<A: Address> fmt::Display for Rule<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "@{}\t{}\t{}\t{}\t{}\t{}",
-            self.src, self.dst, self.sport, self.dport, self.protocol, self.action
-        )
+        write!(f, "@{}\t{}\t{}\t{}\t{}\t{}", self.src, self.dst, self.sport, self.dport, self.protocol, self.action)
     }
 }

@@ -18,7 +18,12 @@ fn agree<A: Address>(rules: &[Rule<A>], default: Decision, keys: &[Key<A>]) {
         for ((key, verdict), expected) in keys.iter().zip(&verdicts).zip(&expected) {
             assert_eq!(verdict, expected, "{} for {key:?}", classifier.backend());
         }
-        assert_eq!((hits.rules(), hits.by_default()), (expected_hits.rules(), expected_hits.by_default()), "{}", classifier.backend());
+        assert_eq!(
+            (hits.rules(), hits.by_default()),
+            (expected_hits.rules(), expected_hits.by_default()),
+            "{}",
+            classifier.backend()
+        );
     }
 }
 
@@ -26,9 +31,7 @@ fn agree<A: Address>(rules: &[Rule<A>], default: Decision, keys: &[Key<A>]) {
 fn prefix<A: Address>() -> impl Strategy<Value = Prefix<A>> {
     let networks = [0u128, 1, u128::MAX, 0x0a01_0203_0405_0607_0809_0a0b_0c0d_0e0f];
     (prop::sample::select(networks.to_vec()), any::<u8>(), prop::bool::weighted(0.2)).prop_map(
-        |(network, length, wild)| {
-            Prefix::new(A::truncate(network), if wild { 0 } else { length % (A::BITS + 1) })
-        },
+        |(network, length, wild)| Prefix::new(A::truncate(network), if wild { 0 } else { length % (A::BITS + 1) }),
     )
 }
 
@@ -49,9 +52,8 @@ fn rule<A: Address>() -> impl Strategy<Value = Rule<A>> {
         any::<(u8, u8)>().prop_map(|(value, mask)| ProtocolMatch::new(value, mask)),
     ];
     let action = prop::sample::select(vec![Action::Permit, Action::Deny, Action::Count]);
-    (prefix(), prefix(), ports(), ports(), protocol, action).prop_map(|(src, dst, sport, dport, protocol, action)| {
-        Rule { src, dst, sport, dport, protocol, action }
-    })
+    (prefix(), prefix(), ports(), ports(), protocol, action)
+        .prop_map(|(src, dst, sport, dport, protocol, action)| Rule { src, dst, sport, dport, protocol, action })
 }
 
 /// A key as drawn, or moved to a corner of one of the rules, just inside or just outside.
@@ -241,7 +243,8 @@ fn errors_name_the_place_the_value_and_what_is_allowed() {
     for (line, start) in lines.iter().zip(starts) {
         assert!(line.starts_with(start), "{line}\n{start}");
     }
-    let good: String = text.lines().filter(|line| line.contains("why") || line.contains("17/255")).collect::<Vec<_>>().join("\n");
+    let good: String =
+        text.lines().filter(|line| line.contains("why") || line.contains("17/255")).collect::<Vec<_>>().join("\n");
     let read = classbench::parse("acl.rules", good.as_bytes()).unwrap();
     assert_eq!((read.v4.len(), read.v6.len(), read.flags_ignored), (1, 1, 1));
     assert_eq!((read.v4_lines, read.v6_lines), (vec![1], vec![2]));

@@ -11,9 +11,7 @@ pub enum Problem {
     #[error("the line is not text; rules are written in ASCII")]
     NotText,
     /// The line does not begin with `@`.
-    #[error(
-        "{0:?} does not start a rule; a rule starts with \"@\" and its source prefix, a comment with \"#\""
-    )]
+    #[error("{0:?} does not start a rule; a rule starts with \"@\" and its source prefix, a comment with \"#\"")]
     NoAt(String),
     /// The line ends before this.
     #[error(
@@ -31,9 +29,7 @@ pub enum Problem {
         value: String,
     },
     /// Source and destination differ in family.
-    #[error(
-        "the destination {0:?} is of another address family than the source; both are IPv4 or both IPv6"
-    )]
+    #[error("the destination {0:?} is of another address family than the source; both are IPv4 or both IPv6")]
     Families(String),
     /// Not a port.
     #[error("{value:?} is no {what}; allowed is 0 to 65535")]
@@ -62,9 +58,7 @@ pub enum Problem {
         high: u16,
     },
     /// Not a protocol.
-    #[error(
-        "{0:?} is no protocol; allowed is value/mask, each 0 to 255 or 0x00 to 0xFF, such as 0x06/0xFF"
-    )]
+    #[error("{0:?} is no protocol; allowed is value/mask, each 0 to 255 or 0x00 to 0xFF, such as 0x06/0xFF")]
     Protocol(String),
     /// Neither flags nor an action.
     #[error(
