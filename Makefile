@@ -6,7 +6,7 @@ export PATH := $(CARGO_HOME)/bin:$(PATH)
 export FUZZ_SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench bench-peers fuzz lint schema rust
+.PHONY: help demo test bench bench-peers fuzz hostile lint schema rust
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -29,6 +29,9 @@ bench-peers: rust ## the same against DPDK's testpmd in one run; writes target/b
 fuzz: rust ## every fuzz target for FUZZ_SECONDS (60) each
 	@scripts/install-cargo-fuzz
 	scripts/fuzz
+
+hostile: rust ## 10 million mutated frames through the gateway and the virtual router
+	FOREBAY_HOSTILE_FRAMES=10000000 cargo test --release -p forebay-cli --test hostile
 
 lint: rust ## formatting, clippy with warnings as errors, licences and sources of dependencies
 	@scripts/install-cargo-deny

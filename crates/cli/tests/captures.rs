@@ -1,0 +1,96 @@
+//! Real captures through a firewall, a NAT and a router, and through the gateway use case. The captures are not part
+//! of the project; where they are not there the tests say so and do nothing.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use forebay_graph::{RunToCompletion, Setup, Surroundings, Worker, drive, ports};
+use forebay_measure::{Frequency, Simulated};
+use forebay_packet::Ticks;
+use forebay_pipeline::{Conditions, Source, load, usecase};
+use serde_json::json;
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+/// The captures with their numbers of packets, as their own list states them.
+const CAPTURES: [(&str, u64); 5] = [
+    ("web.pcap", 4_631),
+    ("many-flows.pcap", 7_133),
+    ("rtp.pcap", 4_092),
+    ("modbus.pcap", 13_622),
+    ("echo-connections.pcap.gz", 82_582),
+];
+
+fn captures() -> Vec<(PathBuf, u64)> {
+    let folder = Path::new(ROOT).join("../shared/data/pcap");
+    let there = CAPTURES.iter().map(|(name, packets)| (folder.join(name), *packets)).filter(|(path, _)| path.exists());
+    let there: Vec<_> = there.collect();
+    if there.is_empty() {
+        eprintln!("skipped: no captures in {}", folder.display());
+    }
+    there
+}
+
+/// How many frames of a capture tshark calls malformed; `None` without tshark.
+fn malformed(capture: &Path) -> Option<usize> {
+    let arguments = ["-Y", "_ws.malformed", "-T", "fields", "-e", "frame.number"];
+    let output = Command::new("tshark").arg("-r").arg(capture).args(arguments).output().ok()?;
+    let trouble = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "tshark cannot read {}: {trouble}", capture.display());
+    Some(String::from_utf8_lossy(&output.stdout).lines().count())
+}
+
+#[test]
+fn captures_pass_a_firewall_a_nat_and_a_router_and_what_is_written_is_sound() {
+    for (capture, packets) in captures() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let result = folder.path().join("result.pcap");
+        let example = Path::new(ROOT).join("examples/capture.yaml");
+        let source = Source::read(&example)
+            .expect("the example")
+            .set(format!("ports.in.pcap.read={}", capture.canonicalize().expect("it is there").display()))
+            .set(format!("ports.out.pcap.write={}", result.display()));
+        let frequency = Frequency::new(1e9);
+        let plan = load(&source, Conditions { frequency, simulated: true }).expect("the example loads").plan;
+        let mut worker: Worker<_, RunToCompletion> =
+            Worker::new(plan, Simulated::new(frequency), vec![]).expect("a sound plan");
+        let ended = drive::simulate(&mut worker, Ticks(10_000_000_000_000));
+        assert_eq!(ended, drive::Ended::Finished, "{}", capture.display());
+        worker.wind_up().expect("the result can be written");
+        let census = worker.census();
+        let oversize: u64 = worker.telemetry().ports.iter().map(|port| port.counters.dropped.get()).sum();
+        assert_eq!(census.entered + oversize, packets, "{}: {census:?}", capture.display());
+        assert_eq!((census.missing(), census.queued, census.held), (0, 0, 0), "{census:?}");
+        assert!(census.left > 0, "{}: {census:?}", capture.display());
+        match (malformed(&capture), malformed(&result)) {
+            (Some(before), Some(after)) => {
+                assert!(after <= before, "{}: {after} malformed, {before} before", capture.display())
+            }
+            _ => eprintln!("skipped: no tshark to read {} back", result.display()),
+        }
+    }
+}
+
+#[test]
+fn captures_pass_the_gateway_use_case() {
+    for (capture, packets) in captures() {
+        let frequency = Frequency::new(1e9);
+        let source = usecase("gw", &["n=16".to_owned()]).expect("a use case");
+        let mut plan = load(&source, Conditions { frequency, simulated: true }).expect("it loads").plan;
+        let kind = ports().into_iter().find(|kind| kind.name == "pcap").expect("registered");
+        let mut surroundings = Surroundings::new(frequency);
+        surroundings.simulated = true;
+        let params = json!({ "read": capture.display().to_string(), "speed": "fast" });
+        let open = kind.open(&params, &mut Setup::new("in", &mut surroundings)).expect("a capture");
+        let entry = plan.ports.iter_mut().find(|port| port.entry.is_some()).expect("a source");
+        entry.open = open;
+        let mut worker: Worker<_, RunToCompletion> =
+            Worker::new(plan, Simulated::new(frequency), vec![]).expect("a sound plan");
+        assert_eq!(drive::simulate(&mut worker, Ticks(10_000_000_000_000)), drive::Ended::Finished);
+        worker.wind_up().expect("no port has troubles");
+        let census = worker.census();
+        let oversize: u64 = worker.telemetry().ports.iter().map(|port| port.counters.dropped.get()).sum();
+        assert_eq!(census.entered + oversize, packets, "{}: {census:?}", capture.display());
+        assert_eq!((census.missing(), census.queued, census.held), (0, 0, 0), "{census:?}");
+    }
+}
