@@ -58,18 +58,27 @@ impl Packet {
     /// The IPv4 header, where the frame has one, and how many bytes the frame has from its start on.
     #[inline]
     pub fn ipv4_and_len(&mut self) -> Option<(&mut Ipv4, usize)> {
+        if self.meta().kind != IPV4 && !self.find_ipv4() {
+            return None;
+        }
+        let meta = self.meta();
+        let start = usize::from(meta.network);
+        let len = usize::from(meta.data) + usize::from(meta.len) - start;
+        // SAFETY: `kind` says IPv4 only where `network` is inside the frame and the whole fixed header follows it
+        // (set by `find_network`; `strip` and `truncate` forget it where that would end). So the header lies in the
+        // chunk, past the metadata, initialised; it has no alignment and any bytes are one; `&mut self` makes it
+        // exclusive.
+        let header = unsafe { &mut *std::ptr::from_mut(self.meta_mut()).cast::<u8>().add(start).cast::<Ipv4>() };
+        Some((header, len))
+    }
+
+    /// Looks for the network layer where that has not been done; whether it is IPv4.
+    #[inline]
+    fn find_ipv4(&mut self) -> bool {
         if self.meta().kind == UNKNOWN {
             self.find_network();
         }
-        let meta = self.meta();
-        let (start, end) = (usize::from(meta.network), usize::from(meta.data) + usize::from(meta.len));
-        if meta.kind != IPV4 || start < usize::from(meta.data) || start + size_of::<Ipv4>() > end {
-            return None;
-        }
-        // SAFETY: `start..end` lies within `data..data+len`, so in the chunk and past the metadata, all of it
-        // initialised; the header has no alignment and any bytes are one; `&mut self` makes it exclusive.
-        let header = unsafe { &mut *std::ptr::from_mut(self.meta_mut()).cast::<u8>().add(start).cast::<Ipv4>() };
-        Some((header, end - start))
+        self.meta().kind == IPV4
     }
 
     /// The IPv6 header, where the frame has one.
