@@ -28,6 +28,22 @@ fn a_trace_tells_what_each_module_did() {
     assert!(out.contains("in 1 000 "), "the run goes on:\n{out}");
 }
 
+/// More than there are marks, and more than there are packets.
+#[test]
+fn each_of_many_traced_packets_is_told_once() {
+    let file = File::new(ROUTER);
+    for (asked, told) in [("600", 600), ("5000", 1_000)] {
+        let out = forebay(&["run", file.path(), "--trace", asked, "--trigger", "hop=32"]).well();
+        let mut numbers: Vec<u64> = out
+            .lines()
+            .filter_map(|line| line.strip_prefix("packet ")?.split_once(" from in at ")?.0.parse().ok())
+            .collect();
+        numbers.sort_unstable();
+        assert_eq!(numbers, (1..=told).collect::<Vec<_>>());
+        assert!(!out.contains("still under way"), "{out}");
+    }
+}
+
 #[test]
 fn a_filter_chooses_and_json_stays_alone() {
     let file = File::new(ROUTER);
