@@ -5,8 +5,11 @@ use forebay_graph::{Rig, Setup, Surroundings, functions, states};
 use forebay_measure::Frequency;
 use forebay_packet::{Batch, MAX_BATCH};
 
+/// A target's name, and what it does with its input.
+pub type Target = (&'static str, fn(&[u8]));
+
 /// Every target: its name, which is its corpus' folder too, and what it does.
-pub const TARGETS: &[(&str, fn(&[u8]))] = &[
+pub const TARGETS: &[Target] = &[
     ("frames", frames),
     ("routes", forebay_functions::tables::lpm::routes_file::fuzz_routes_file),
     ("rules", forebay_functions::tables::acl::classbench::fuzz_parse),
@@ -76,9 +79,9 @@ pub fn capture(bytes: &[u8]) {
 
 /// A configuration: checked, never run.
 pub fn yaml(bytes: &[u8]) {
-    if let Ok(text) = std::str::from_utf8(bytes) {
-        if let Err(problems) = forebay_pipeline::check_str(text, &std::env::temp_dir()) {
-            assert!(!problems.is_empty(), "a refusal has a reason");
-        }
+    if let Ok(text) = std::str::from_utf8(bytes)
+        && let Err(problems) = forebay_pipeline::check_str(text, &std::env::temp_dir())
+    {
+        assert!(!problems.is_empty(), "a refusal has a reason");
     }
 }

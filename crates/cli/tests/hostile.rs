@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use forebay_graph::{Intake, OpenPort, Port, PortCounters, Ready, RunToCompletion, Worker, drive};
 use forebay_measure::{Frequency, Simulated};
-use forebay_packet::{ArrivalClock, Batch, Ticks};
+use forebay_packet::{ArrivalClock, Batch, Pool, PoolOptions, Ticks};
 use forebay_pipeline::{Conditions, load, usecase};
 
 /// Sends frames of the fuzzing corpus, each changed in a few random places.
@@ -17,12 +17,12 @@ struct Mutator {
 }
 
 impl Mutator {
-    fn new(count: u64, seed: u64) -> Self {
+    fn new(mut frames: Vec<Vec<u8>>, count: u64, seed: u64) -> Self {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/frames");
         let mut files: Vec<_> =
             std::fs::read_dir(folder).expect("the corpus").map(|file| file.expect("a file").path()).collect();
         files.sort();
-        let frames = files.iter().map(|file| std::fs::read(file).expect("a file")[1..].to_vec()).collect();
+        frames.extend(files.iter().map(|file| std::fs::read(file).expect("a file")[1..].to_vec()));
         Self { frames, left: count, state: seed }
     }
 
@@ -62,6 +62,16 @@ impl Port for Mutator {
     fn send(&mut self, _: &mut Batch, _: Ticks) {}
 }
 
+/// Frames that the use case's own source sends: changing one of these gets further into the pipeline.
+fn sound(source: &mut dyn Port) -> Vec<Vec<u8>> {
+    let pool = Pool::new(PoolOptions { chunks: 64, ..PoolOptions::default() }).expect("memory");
+    let mut batch = Batch::with_capacity(32);
+    source.receive(&mut batch, &Intake { now: Ticks::ZERO, pool: &pool, most: 32 });
+    batch.clear();
+    source.receive(&mut batch, &Intake { now: Ticks(1_000_000_000), pool: &pool, most: 32 });
+    batch.iter().map(|packet| packet.data().to_vec()).collect()
+}
+
 fn survive(name: &str, sets: &[&str], seed: u64) {
     let frames = std::env::var("FOREBAY_HOSTILE_FRAMES").ok().and_then(|count| count.parse().ok()).unwrap_or(60_000);
     let frequency = Frequency::new(1e9);
@@ -72,7 +82,7 @@ fn survive(name: &str, sets: &[&str], seed: u64) {
     let mut offered = 0;
     for port in plan.ports.iter_mut().filter(|port| port.entry.is_some()) {
         offered += frames / entering;
-        let mutator = Box::new(Mutator::new(frames / entering, seed + offered));
+        let mutator = Box::new(Mutator::new(sound(port.open.port.as_mut()), frames / entering, seed + offered));
         port.open =
             OpenPort { port: mutator, counters: Arc::new(PortCounters::default()), receives: true, sends: false };
     }

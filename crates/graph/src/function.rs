@@ -100,6 +100,8 @@ pub trait Declare: Function + Sized + 'static {
 /// See [`Declare::FOLD`].
 pub type Fold<P> = fn(Vec<P>, Word, &mut Setup<'_>) -> Result<Box<dyn Function>, SetupError>;
 
+type Build = fn(&Value, &mut Setup<'_>) -> Result<Box<dyn Function>, SetupError>;
+
 /// A registered function.
 pub struct Declaration {
     /// [`Declare::NAME`].
@@ -128,8 +130,8 @@ pub struct Declaration {
     pub folds: bool,
     /// The parameters' JSON Schema.
     pub schema: fn(&mut SchemaGenerator) -> Schema,
-    build: fn(&Value, &mut Setup<'_>) -> Result<Box<dyn Function>, SetupError>,
-    fold: fn(&[Value], Word, &mut Setup<'_>) -> Result<Box<dyn Function>, SetupError>,
+    build: Build,
+    fold: Fold<Value>,
 }
 
 impl Declaration {
@@ -171,7 +173,7 @@ impl Declaration {
     /// # Errors
     /// As [`build`](Self::build), or a function that cannot be folded.
     pub fn fold(&self, params: &[Value], word: Word, setup: &mut Setup<'_>) -> Result<Box<dyn Function>, SetupError> {
-        (self.fold)(params, word, setup)
+        (self.fold)(params.to_vec(), word, setup)
     }
 }
 

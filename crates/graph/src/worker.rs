@@ -81,7 +81,7 @@ struct Gateway {
 
 /// Every this many busy turns, and in every idle one, buffers and timers are looked at.
 const SWEEP_EVERY: u32 = 16;
-/// One turn in this many is timed.
+/// One busy turn in this many is timed.
 const TIME_EVERY: u32 = 16;
 
 /// Runs a graph. `C` says what time it is, `S` which module runs next.
@@ -123,6 +123,9 @@ pub struct Worker<C: Clock, S: Scheduler> {
     /// Whether packets have left in this turn.
     departed: bool,
     turn: u32,
+    /// Turns in which there was something to do: those that are timed are counted among these, because idle ones may
+    /// alternate with them.
+    busy_turns: u32,
     was_busy: bool,
     accounting: bool,
 }
@@ -158,12 +161,13 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             let turn = (self.receive::<true>(), self.run::<{ Mode::Observed as u8 }>());
             self.observer.take_if(|observer| observer.done());
             turn
-        } else if self.turn.is_multiple_of(TIME_EVERY) && self.accounting {
+        } else if self.busy_turns.is_multiple_of(TIME_EVERY) && self.accounting {
             (self.receive::<false>(), self.run::<{ Mode::Timed as u8 }>())
         } else {
             (self.receive::<false>(), self.run::<{ Mode::Plain as u8 }>())
         };
         self.was_busy = received || ran;
+        self.busy_turns = self.busy_turns.wrapping_add(u32::from(self.was_busy));
         if !self.was_busy || self.turn.is_multiple_of(SWEEP_EVERY) {
             self.sweep();
         }

@@ -235,12 +235,15 @@ impl<'i> Composer<'i, '_> {
     }
 
     fn next(&mut self) -> Result<Option<(Event<'i>, Span)>, Fault> {
-        match self.parser.next_event() {
-            None => Ok(None),
-            Some(Ok(event)) => Ok(Some(event)),
-            Some(Err(error)) => {
-                let span = Span::new(*error.marker(), *error.marker());
-                Err((place(&span), format!("not YAML: {}", self.unshield(error.info().into()))))
+        loop {
+            match self.parser.next_event() {
+                None => return Ok(None),
+                Some(Ok((Event::Comment(..), _))) => {}
+                Some(Ok(event)) => return Ok(Some(event)),
+                Some(Err(error)) => {
+                    let span = Span::new(*error.marker(), *error.marker());
+                    return Err((place(&span), format!("not YAML: {}", self.unshield(error.info().into()))));
+                }
             }
         }
     }

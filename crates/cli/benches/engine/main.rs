@@ -40,6 +40,12 @@ fn main() -> ExitCode {
         }
         cases.iter_mut().for_each(Case::run);
     }
+    for case in &mut cases {
+        if case.accounting && case.missing() != 0 {
+            eprintln!("{}: {} packets are unaccounted for: its figures are worth nothing", case.name, case.missing());
+            return ExitCode::FAILURE;
+        }
+    }
     let results = cases::results(&cases);
     let cpu = Cpu::this();
     let document = json!({ "schema": 1, "cpu": cpu, "commit": commit(), "results": results });

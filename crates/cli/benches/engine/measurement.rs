@@ -18,6 +18,8 @@ pub struct Case {
     pub name: &'static str,
     worker: Worker<Tsc, RunToCompletion>,
     batch: usize,
+    /// Whether everything is counted, as shipped.
+    pub accounting: bool,
     /// Ticks that the generator has taken, and packets it has made, in metered windows.
     meter: Arc<Meter>,
     /// By run: ticks per packet of everything.
@@ -71,7 +73,7 @@ impl Case {
         }
         let mut worker = Worker::new(plan, Tsc, Vec::new())?;
         worker.set_accounting(accounting);
-        Ok(Self { name, worker, batch, meter, total: Vec::new(), generator: Vec::new() })
+        Ok(Self { name, worker, batch, accounting, meter, total: Vec::new(), generator: Vec::new() })
     }
 
     /// One run: windows without the meter for the total, then some with it for the generator's share.

@@ -81,7 +81,7 @@ fn shape(plan: &Plan) -> Shape<'_> {
     }
 }
 
-fn gates<'a>(gates: &'a [(String, Target)]) -> Vec<(&'a str, Target)> {
+fn gates(gates: &[(String, Target)]) -> Vec<(&str, Target)> {
     gates.iter().map(|(name, target)| (name.as_str(), *target)).collect()
 }
 
@@ -154,6 +154,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             began: clock.now(),
             departed: false,
             turn: 0,
+            busy_turns: 0,
             was_busy: false,
             accounting: true,
             clock,
