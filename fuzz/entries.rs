@@ -62,19 +62,16 @@ fn rigs() -> Vec<Rig> {
     let make = |function: &&'static forebay_graph::Declaration| {
         let mut setup = Setup::new(function.name, &mut all);
         // A tap writes a file; what it does to packets is nothing.
-        let built = function.build(&read(function.example), &mut setup).ok()?;
-        Some(Rig::over(built, setup.finish(), function.creates.len()))
+        let built = function.build(&read(function.example), &mut setup).expect("examples are tested to build");
+        Rig::over(built, setup.finish(), function.creates.len())
     };
-    functions().iter().filter(|function| function.name != "tap").filter_map(make).collect()
+    functions().iter().filter(|function| function.name != "tap").map(make).collect()
 }
 
 /// A capture file of any format.
 pub fn capture(bytes: &[u8]) {
-    let (frames, error) = forebay_ports::pcap::read_memory(bytes);
-    assert!(
-        !frames.is_empty() || error.is_some() || bytes.len() < 1 << 20,
-        "a file gives frames, an error, or is empty"
-    );
+    // Any outcome is right; that there is one, soon and without a panic, is what is tried.
+    drop(forebay_ports::pcap::read_memory(bytes));
 }
 
 /// A configuration: checked, never run.
