@@ -221,8 +221,9 @@ impl Function for IpLookup {
             others |= header.is_none();
             // What is not IPv4 is looked up as if it went to 0.0.0.0, and overwritten later.
             *address = header.map_or(0, |header| u32::from_be_bytes(header.destination));
+            tables.ipv4.prefetch(*address);
         }
-        tables.ipv4.lookup_batch(&scratch.ipv4[..len], &mut scratch.next_hops);
+        tables.ipv4.lookup_prefetched(&scratch.ipv4[..len], &mut scratch.next_hops);
         let gates = context.each();
         for (gate, &next_hop) in gates.iter_mut().zip(&scratch.next_hops) {
             *gate = outcome.gate(next_hop);

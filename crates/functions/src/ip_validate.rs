@@ -57,12 +57,7 @@ impl Declare for IpValidate {
 /// Whether all is right; why not is asked of [`fault`].
 #[inline]
 fn is_sound(packet: &mut Packet) -> bool {
-    if let Some((header, len)) = packet.ipv4_and_len()
-        && header.is_plain_and_valid(len)
-    {
-        return true;
-    }
-    is_sound_otherwise(packet)
+    packet.is_plain_ipv4() || is_sound_otherwise(packet)
 }
 
 /// The same for what is not IPv4 without options.

@@ -21,6 +21,7 @@ const TRUNCATED: Gate = Gate::drop(0);
 const DROPS: &[Reason] = &[Reason { name: "truncated", help: "The frame is shorter than an Ethernet header." }];
 
 /// The function: twelve bytes, in the order of the wire.
+#[derive(Clone, Copy)]
 pub struct MacRewrite {
     addresses: [u8; 12],
 }
@@ -68,8 +69,10 @@ impl MacRewrite {
 
 impl Function for MacRewrite {
     fn process(&mut self, batch: &mut Batch, context: &mut Context<'_>) {
+        // A copy of its own, which no write to a packet can change: it stays in registers.
+        let this = *self;
         for (index, packet) in batch.iter_mut().enumerate() {
-            if !self.rewrite(packet) {
+            if !this.rewrite(packet) {
                 context.put(index, TRUNCATED);
             }
         }

@@ -34,15 +34,13 @@ impl Declare for MacSwap {
 impl Function for MacSwap {
     fn process(&mut self, batch: &mut Batch, context: &mut Context<'_>) {
         for (index, packet) in batch.iter_mut().enumerate() {
-            // As two whole words: a rotation of the twelve bytes by half.
-            let header = packet.data_mut().first_chunk_mut::<{ size_of::<Ethernet>() }>();
-            let Some([d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, ..]) = header else {
+            let Some(header) = packet.data_mut().first_chunk_mut::<{ size_of::<Ethernet>() }>() else {
                 context.put(index, TRUNCATED);
                 continue;
             };
-            for (destination, source) in [(d0, s0), (d1, s1), (d2, s2), (d3, s3), (d4, s4), (d5, s5)] {
-                std::mem::swap(destination, source);
-            }
+            // All read before any is written: the compiler makes one shuffle of it.
+            let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, ..] = *header;
+            header[..12].copy_from_slice(&[s0, s1, s2, s3, s4, s5, d0, d1, d2, d3, d4, d5]);
         }
     }
 }

@@ -43,10 +43,9 @@ impl Declare for Ttl {
 #[inline]
 fn decrement(packet: &mut Packet) -> Result<(), Gate> {
     if let Some(header) = packet.ipv4() {
-        if header.ttl <= 1 {
+        if !header.decrement_ttl() {
             return Err(EXPIRED);
         }
-        header.decrement_ttl();
     } else if let Some(header) = packet.ipv6() {
         if header.hop_limit <= 1 {
             return Err(EXPIRED);

@@ -157,7 +157,7 @@ fn no_frame_makes_a_function_panic_or_lose_a_packet() {
             let gates = rig.process(&mut batch);
             prop_assert_eq!(gates.len(), frames.len(), "a gate for each");
             prop_assert_eq!(batch.len() + rig.held() - held, frames.len(), "sent on or held");
-            for gate in gates.into_iter().flatten().chain(rig.emitted.drain(..).map(|(_, gate)| gate)) {
+            for gate in gates.into_iter().flatten().chain(rig.emitted().into_iter().map(|(_, gate)| gate)) {
                 prop_assert!(exists(function, gate, rig.declared.gates.len()), "{gate:?} does not exist");
             }
             Ok(())

@@ -1,5 +1,7 @@
 //! What a function is given besides its batch: the time, and where to put each packet.
 
+use std::sync::Arc;
+
 use forebay_measure::Counter;
 use forebay_packet::{MAX_BATCH, Packet, Pool, Ticks};
 
@@ -11,14 +13,14 @@ pub(crate) type Emitted = Vec<(Packet, Gate)>;
 
 /// The verdicts on one batch.
 pub(crate) struct Verdicts {
-    gates: Box<[Gate; MAX_BATCH]>,
     /// The gate of the whole batch, while no packet has been decided on its own.
     all: Option<Gate>,
+    gates: [Gate; MAX_BATCH],
 }
 
 impl Verdicts {
-    pub(crate) fn new() -> Self {
-        Self { gates: Box::new([Gate::FIRST; MAX_BATCH]), all: Some(Gate::FIRST) }
+    fn new() -> Self {
+        Self { gates: [Gate::FIRST; MAX_BATCH], all: Some(Gate::FIRST) }
     }
 
     /// Forgets the last batch: until told otherwise, everything goes to the first gate.
@@ -33,25 +35,66 @@ impl Verdicts {
         self.all = Some(gate);
     }
 
-    /// The gate of the whole batch, where there is one.
+    /// The gate that all `len` packets of the batch share, where there is one.
     #[inline]
-    pub(crate) fn all(&self) -> Option<Gate> {
-        self.all
+    pub(crate) fn common(&self, len: usize) -> Option<Gate> {
+        self.all.or_else(|| {
+            let gates = &self.gates[..len.min(MAX_BATCH)];
+            if Gate::are_alike(gates) { gates.first().copied() } else { None }
+        })
     }
 
-    /// Each packet's gate, where they were decided one by one.
+    /// The gates of the batch's packets, one each in order, to be written.
     #[inline]
-    pub(crate) fn gates(&self) -> &[Gate; MAX_BATCH] {
-        &self.gates
-    }
-
-    #[inline]
-    fn each(&mut self, len: usize) -> &mut [Gate] {
-        let len = len.min(MAX_BATCH);
+    pub(crate) fn each(&mut self, len: usize) -> &mut [Gate] {
+        let gates = &mut self.gates[..len.min(MAX_BATCH)];
         if let Some(gate) = self.all.take() {
-            self.gates[..len].fill(gate);
+            gates.fill(gate);
         }
-        &mut self.gates[..len]
+        gates
+    }
+}
+
+/// What calls of a worker's functions share.
+pub(crate) struct Desk {
+    pub(crate) verdicts: Verdicts,
+    /// The time, read once a turn.
+    pub(crate) now: Ticks,
+    /// When the function that is being called wants to be woken.
+    pub(crate) wake: Ticks,
+    pub(crate) emitted: Emitted,
+    pub(crate) pool: Pool,
+    /// By module: what its function holds.
+    pub(crate) shelves: Vec<Shelf>,
+    /// By module: the counters of its function's reasons to create packets.
+    pub(crate) created: Vec<Arc<[Counter]>>,
+}
+
+impl Desk {
+    pub(crate) fn new(pool: Pool, now: Ticks) -> Self {
+        Self {
+            verdicts: Verdicts::new(),
+            now,
+            wake: Ticks::NEVER,
+            emitted: Emitted::with_capacity(MAX_BATCH),
+            pool,
+            shelves: Vec::new(),
+            created: Vec::new(),
+        }
+    }
+
+    /// A place for the next module, whose function counts what it creates here.
+    pub(crate) fn add_module(&mut self, created: Arc<[Counter]>) {
+        self.shelves.push(Shelf::default());
+        self.created.push(created);
+    }
+
+    /// What a call of `module` on `len` packets is given.
+    #[inline]
+    pub(crate) fn context(&mut self, module: usize, len: usize) -> Context<'_> {
+        self.verdicts.reset();
+        self.wake = Ticks::NEVER;
+        Context { desk: self, module, len }
     }
 }
 
@@ -59,16 +102,10 @@ impl Verdicts {
 ///
 /// What is not decided goes out through the first gate.
 pub struct Context<'a> {
-    pub(crate) now: Ticks,
+    desk: &'a mut Desk,
+    module: usize,
     /// Packets in the batch.
-    pub(crate) len: usize,
-    /// When the function wants to be woken.
-    pub(crate) wake: Ticks,
-    pub(crate) verdicts: &'a mut Verdicts,
-    pub(crate) emitted: &'a mut Emitted,
-    pub(crate) created: &'a [Counter],
-    pub(crate) shelf: &'a mut Shelf,
-    pub(crate) pool: &'a Pool,
+    len: usize,
 }
 
 impl Context<'_> {
@@ -76,30 +113,32 @@ impl Context<'_> {
     #[inline]
     #[must_use]
     pub fn now(&self) -> Ticks {
-        self.now
+        self.desk.now
     }
 
     /// Asks that the function be [woken](crate::Function::wake) at `instant`, or earlier where it has asked before.
     pub fn wake_at(&mut self, instant: Ticks) {
-        self.wake = self.wake.min(instant);
+        self.desk.wake = self.desk.wake.min(instant);
     }
 
     /// Puts the whole batch on one gate.
     #[inline]
     pub fn all(&mut self, gate: Gate) {
-        self.verdicts.set_all(gate);
+        self.desk.verdicts.set_all(gate);
     }
 
     /// The gates of the batch's packets, one each in order, to be written: all on the first gate until then.
     #[inline]
     pub fn each(&mut self) -> &mut [Gate] {
-        self.verdicts.each(self.len)
+        self.desk.verdicts.each(self.len)
     }
 
-    /// Puts the packet at `index` of the batch on `gate`, the others staying where they are.
-    #[inline]
+    /// Puts the packet at `index` of the batch on `gate`, the others staying where they are. Meant for the few packets
+    /// that go another way than the rest, as those that are dropped do.
+    #[cold]
+    #[inline(never)]
     pub fn put(&mut self, index: usize, gate: Gate) {
-        if let Some(slot) = self.verdicts.each(self.len).get_mut(index) {
+        if let Some(slot) = self.desk.verdicts.each(self.len).get_mut(index) {
             *slot = gate;
         }
     }
@@ -108,31 +147,35 @@ impl Context<'_> {
     /// function [`release`](Self::release)s it by the key given here.
     pub fn hold(&mut self, index: usize) -> Key {
         self.put(index, Gate::HOLD);
-        self.shelf.reserve(index)
+        self.shelf().reserve(index)
     }
 
     /// Sends a held packet on through `gate` (a drop or a consumption is a gate too), after this call's own packets;
     /// `false` where no packet is held under the key.
     pub fn release(&mut self, key: Key, gate: Gate) -> bool {
-        let Some(packet) = self.shelf.take(key) else { return false };
-        self.emitted.push((packet, gate));
+        let Some(packet) = self.shelf().take(key) else { return false };
+        self.desk.emitted.push((packet, gate));
         true
     }
 
     /// The held packet under `key`.
     pub fn held(&mut self, key: Key) -> Option<&mut Packet> {
-        self.shelf.get(key)
+        self.shelf().get(key)
     }
 
     /// A new, empty packet, on the flow and with the arrival time of `origin`, that leaves through `gate` after this
     /// call's own packets; counted under the function's declared creation `reason`. `None` where the pool is
     /// exhausted (counted by the pool).
     pub fn create(&mut self, reason: usize, gate: Gate, origin: &Packet) -> Option<&mut Packet> {
-        let mut packet = self.pool.take()?;
+        let mut packet = self.desk.pool.take()?;
         packet.set_flow(origin.flow());
         packet.set_arrival(origin.arrival(), origin.arrival_clock());
-        self.created.get(reason)?.add(1);
-        self.emitted.push((packet, gate));
-        self.emitted.last_mut().map(|(packet, _)| packet)
+        self.desk.created[self.module].get(reason)?.add(1);
+        self.desk.emitted.push((packet, gate));
+        self.desk.emitted.last_mut().map(|(packet, _)| packet)
+    }
+
+    fn shelf(&mut self) -> &mut Shelf {
+        &mut self.desk.shelves[self.module]
     }
 }

@@ -87,7 +87,7 @@ impl Edit {
             }
             Self::Ipv4Address { destination, address } => rewrite_ipv4_address(packet, destination, address)?,
             Self::DecrementTtl => match packet.network().0 {
-                Network::Ipv4 => packet.ipv4().filter(|header| header.ttl > 1)?.decrement_ttl(),
+                Network::Ipv4 => return packet.ipv4()?.decrement_ttl().then_some(()),
                 Network::Ipv6 => packet.ipv6().filter(|header| header.hop_limit > 1)?.hop_limit -= 1,
                 Network::Other => return None,
             },

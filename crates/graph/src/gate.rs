@@ -66,6 +66,13 @@ impl Gate {
         }
     }
 
+    /// Whether all of `gates` are the same.
+    #[inline]
+    pub(crate) fn are_alike(gates: &[Self]) -> bool {
+        let Some(first) = gates.first() else { return true };
+        gates.iter().fold(0, |differ, gate| differ | (gate.0 ^ first.0)) == 0
+    }
+
     /// The word itself: an output gate's is its number, everything else is [`MAX_GATES`] or more.
     #[inline]
     pub(crate) const fn raw(self) -> usize {

@@ -31,17 +31,21 @@ impl Spares {
 }
 
 /// A module's input queue.
+///
+/// What every batch touches comes first, because thousands of queues do not fit the cache.
 #[derive(Debug)]
-#[repr(C, align(64))]
+#[repr(C)]
 pub(crate) struct Input {
     /// The batch that is being filled, never more than `limit`.
     filling: Batch,
-    /// A batch is complete at this many packets: the trigger, or the largest batch where there is no trigger.
-    limit: usize,
-    /// Whether incomplete batches run too: there is no trigger.
-    eager: bool,
     /// When the oldest packet of `filling` came.
     since: Ticks,
+    /// A batch is complete at this many packets: the trigger, or the largest batch where there is no trigger.
+    limit: u32,
+    /// Whether incomplete batches run too: there is no trigger.
+    eager: bool,
+    /// Whether there are batches in `complete`.
+    backlog: bool,
     /// The longest that an incomplete batch waits.
     hold: Ticks,
     /// Batches that are to run before `filling`, oldest first.
@@ -53,18 +57,24 @@ impl Input {
     pub(crate) fn new(batch: usize) -> Self {
         Self {
             filling: Batch::with_capacity(batch),
-            limit: batch,
-            eager: true,
             since: Ticks::ZERO,
+            limit: batch as u32,
+            eager: true,
+            backlog: false,
             hold: Ticks::NEVER,
-            complete: VecDeque::with_capacity(4),
+            complete: VecDeque::new(),
         }
+    }
+
+    #[inline]
+    fn limit(&self) -> usize {
+        self.limit as usize
     }
 
     /// Adds a packet; whether the module can run now.
     #[inline]
     pub(crate) fn push(&mut self, packet: Packet, now: Ticks, spares: &mut Spares) -> bool {
-        if self.filling.len() >= self.limit {
+        if self.filling.len() >= self.limit() {
             self.complete_filling(spares);
         }
         if self.filling.is_empty() {
@@ -72,46 +82,63 @@ impl Input {
         }
         // `limit` is at most the batch's capacity, so there is room.
         let _ = self.filling.push(packet);
-        self.eager || self.filling.len() >= self.limit
+        self.eager || self.filling.len() >= self.limit()
     }
 
     /// Adds a whole batch, which is left empty; whether the module can run now.
     #[inline]
     pub(crate) fn push_all(&mut self, batch: &mut Batch, now: Ticks, spares: &mut Spares) -> bool {
-        if self.filling.is_empty() && batch.len() <= self.limit && !batch.is_empty() {
-            std::mem::swap(&mut self.filling, batch);
-            self.since = now;
-            return self.eager || self.filling.len() >= self.limit;
+        let waiting = self.filling.len();
+        if waiting + batch.len() > self.limit() {
+            return self.push_each(batch, now, spares);
         }
+        if waiting == 0 {
+            self.since = now;
+            batch.hand_over(&mut self.filling);
+        } else {
+            self.filling.append(batch);
+        }
+        self.is_ready()
+    }
+
+    /// The same where a batch is completed by it.
+    fn push_each(&mut self, batch: &mut Batch, now: Ticks, spares: &mut Spares) -> bool {
         let mut ready = false;
         batch.drain_each(|_, packet| ready |= self.push(packet, now, spares));
         ready
     }
 
-    /// Swaps the next batch that is to run into `batch`, which is empty; `false` where none is.
+    /// Moves the next batch that is to run into `batch`, which is empty; `false` where none is.
     #[inline]
     pub(crate) fn take(&mut self, batch: &mut Batch, spares: &mut Spares) -> bool {
-        if let Some(next) = self.complete.pop_front() {
-            spares.put(std::mem::replace(batch, next));
-            return true;
+        if self.backlog {
+            return self.take_complete(batch, spares);
         }
-        let ready = !self.filling.is_empty() && (self.eager || self.filling.len() >= self.limit);
+        let ready = self.is_ready();
         if ready {
-            std::mem::swap(&mut self.filling, batch);
+            self.filling.hand_over(batch);
         }
         ready
+    }
+
+    #[cold]
+    fn take_complete(&mut self, batch: &mut Batch, spares: &mut Spares) -> bool {
+        let Some(next) = self.complete.pop_front() else { return false };
+        spares.put(std::mem::replace(batch, next));
+        self.backlog = !self.complete.is_empty();
+        true
     }
 
     /// Whether a batch that comes now may go straight through: there is no trigger, and nothing waits.
     #[inline]
     pub(crate) fn passes(&self) -> bool {
-        self.eager && self.filling.is_empty() && self.complete.is_empty()
+        self.eager && self.filling.is_empty() && !self.backlog
     }
 
     /// Whether [`take`](Self::take) would give a batch.
     #[inline]
     pub(crate) fn is_ready(&self) -> bool {
-        !self.complete.is_empty() || (!self.filling.is_empty() && (self.eager || self.filling.len() >= self.limit))
+        self.backlog || (!self.filling.is_empty() && (self.eager || self.filling.len() >= self.limit()))
     }
 
     /// How many packets wait.
@@ -137,9 +164,10 @@ impl Input {
     /// set. Order is kept.
     pub(crate) fn set_trigger(&mut self, trigger: usize, batch: usize, spares: &mut Spares) {
         self.eager = trigger == 0;
-        self.limit = if trigger == 0 { batch } else { trigger.min(batch) };
+        self.limit = if trigger == 0 { batch } else { trigger.min(batch) } as u32;
         let since = self.since;
         let mut waiting: Vec<Batch> = self.complete.drain(..).collect();
+        self.backlog = false;
         waiting.push(std::mem::replace(&mut self.filling, spares.get()));
         for mut batch in waiting {
             batch.drain_each(|_, packet| {
@@ -156,7 +184,7 @@ impl Input {
 
     /// The trigger: 0, or how many packets are waited for.
     pub(crate) fn trigger(&self) -> usize {
-        if self.eager { 0 } else { self.limit }
+        if self.eager { 0 } else { self.limit() }
     }
 
     /// The longest that packets wait for the trigger.
@@ -167,6 +195,7 @@ impl Input {
     #[cold]
     fn complete_filling(&mut self, spares: &mut Spares) {
         self.complete.push_back(std::mem::replace(&mut self.filling, spares.get()));
+        self.backlog = true;
     }
 }
 

@@ -6,11 +6,10 @@ use forebay_measure::{Counter, Frequency};
 use forebay_packet::{Batch, MAX_BATCH, Packet, Pool, PoolOptions, Ticks};
 use serde_json::Value;
 
-use crate::context::{Context, Emitted, Verdicts};
+use crate::context::Desk;
 use crate::function::{Declaration, Declare, Function};
 use crate::gate::Gate;
 use crate::setup::{Declared, Setup, SetupError, Surroundings};
-use crate::shelf::Shelf;
 
 /// A function on the bench, with a pool of its own.
 pub struct Rig {
@@ -20,14 +19,7 @@ pub struct Rig {
     pub declared: Declared,
     /// The time that the function is told.
     pub now: Ticks,
-    /// Where its packets come from.
-    pub pool: Pool,
-    /// How many packets it has created, by reason.
-    pub created: Vec<Counter>,
-    /// What it has created or released since this was last taken, each with its gate.
-    pub emitted: Vec<(Packet, Gate)>,
-    verdicts: Verdicts,
-    shelf: Shelf,
+    desk: Desk,
 }
 
 impl Rig {
@@ -55,17 +47,21 @@ impl Rig {
     #[must_use]
     pub fn over(function: Box<dyn Function>, declared: Declared, reasons: usize) -> Self {
         let pool = Pool::new(PoolOptions { chunks: 1_024, ..PoolOptions::default() }).expect("memory for a small pool");
-        let (created, emitted) = ((0..reasons).map(|_| Counter::new()).collect(), Emitted::new());
-        Self {
-            function,
-            declared,
-            now: Ticks::ZERO,
-            pool,
-            created,
-            emitted,
-            verdicts: Verdicts::new(),
-            shelf: Shelf::default(),
-        }
+        let created = (0..reasons).map(|_| Counter::new()).collect();
+        let mut desk = Desk::new(pool, Ticks::ZERO);
+        desk.add_module(created);
+        Self { function, declared, now: Ticks::ZERO, desk }
+    }
+
+    /// What the function has created or released since this was last asked, each with its gate.
+    pub fn emitted(&mut self) -> Vec<(Packet, Gate)> {
+        std::mem::take(&mut self.desk.emitted)
+    }
+
+    /// How many packets the function has created, by reason.
+    #[must_use]
+    pub fn created(&self) -> Vec<u64> {
+        self.desk.created[0].iter().map(Counter::get).collect()
     }
 
     /// A packet of these bytes.
@@ -74,7 +70,7 @@ impl Rig {
     /// Where the frame is longer than a chunk holds, or more packets are out than the pool has: a test's own fault.
     #[must_use]
     pub fn packet(&self, frame: &[u8]) -> Packet {
-        let mut packet = self.pool.take().expect("fewer packets than the pool has");
+        let mut packet = self.desk.pool.take().expect("fewer packets than the pool has");
         assert!(packet.write(frame), "a frame of {} bytes", frame.len());
         packet
     }
@@ -82,33 +78,21 @@ impl Rig {
     /// Runs the function once on a batch and tells each packet's gate; `None` for one that it now holds. Packets stay
     /// in the batch (held ones leave it).
     pub fn process(&mut self, batch: &mut Batch) -> Vec<Option<Gate>> {
-        self.verdicts.reset();
-        let mut context = Context {
-            now: self.now,
-            len: batch.len(),
-            wake: Ticks::NEVER,
-            verdicts: &mut self.verdicts,
-            emitted: &mut self.emitted,
-            created: &self.created,
-            shelf: &mut self.shelf,
-            pool: &self.pool,
-        };
         let len = batch.len();
-        self.function.process(batch, &mut context);
+        self.desk.now = self.now;
+        self.function.process(batch, &mut self.desk.context(0, len));
         assert_eq!(batch.len(), len, "a function decides packets, it does not take them out of the batch");
-        let gates: Vec<Gate> = match self.verdicts.all() {
-            Some(gate) => vec![gate; len],
-            None => self.verdicts.gates()[..len].to_vec(),
-        };
+        let gates = self.desk.verdicts.each(len).to_vec();
+        let shelf = &mut self.desk.shelves[0];
         let mut rest = Batch::with_capacity(MAX_BATCH);
         batch.drain_each(|index, packet| {
-            let packet = if gates[index] == Gate::HOLD { self.shelf.put(index, packet).err() } else { Some(packet) };
+            let packet = if gates[index] == Gate::HOLD { shelf.put(index, packet).err() } else { Some(packet) };
             if let Some(packet) = packet {
                 rest.push(packet).expect("as many as before");
             }
         });
         batch.append(&mut rest);
-        self.shelf.settle();
+        shelf.settle();
         gates.into_iter().map(|gate| (gate != Gate::HOLD).then_some(gate)).collect()
     }
 
@@ -125,25 +109,15 @@ impl Rig {
 
     /// Wakes the function, as the engine does when the time it asked for has come; when it wants to be woken next.
     pub fn wake(&mut self) -> Option<Ticks> {
-        self.verdicts.reset();
-        let mut context = Context {
-            now: self.now,
-            len: 0,
-            wake: Ticks::NEVER,
-            verdicts: &mut self.verdicts,
-            emitted: &mut self.emitted,
-            created: &self.created,
-            shelf: &mut self.shelf,
-            pool: &self.pool,
-        };
-        self.function.wake(&mut context);
-        (context.wake != Ticks::NEVER).then_some(context.wake)
+        self.desk.now = self.now;
+        self.function.wake(&mut self.desk.context(0, 0));
+        (self.desk.wake != Ticks::NEVER).then_some(self.desk.wake)
     }
 
     /// How many packets the function holds.
     #[must_use]
     pub fn held(&self) -> usize {
-        self.shelf.len()
+        self.desk.shelves[0].len()
     }
 
     /// The function's own counters of one heading, by name.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use forebay_measure::{Counter, Frequency, Histogram};
+use forebay_packet::Ticks;
 
 use crate::plan::FlowPlan;
 use crate::port::PortCounters;
@@ -46,18 +47,23 @@ impl ModuleCounters {
 }
 
 /// Counters of the reasons why packets end in, or come to be in, one module or port.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct ReasonCounters {
     /// The names, in the order in which the function declared them.
     pub names: Vec<&'static str>,
     /// The counters, likewise.
-    pub counts: Box<[Counter]>,
+    pub counts: Arc<[Counter]>,
 }
 
 impl ReasonCounters {
     pub(crate) fn new(names: impl IntoIterator<Item = &'static str>) -> Self {
         let names: Vec<_> = names.into_iter().collect();
         Self { counts: names.iter().map(|_| Counter::new()).collect(), names }
+    }
+
+    /// A reason's name and its counter.
+    pub(crate) fn get(&self, which: usize) -> Option<(&'static str, &Counter)> {
+        Some((*self.names.get(which)?, self.counts.get(which)?))
     }
 
     /// The sum over all reasons.
@@ -68,7 +74,7 @@ impl ReasonCounters {
 
     /// Each reason with its count.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        self.names.iter().zip(&self.counts).map(|(name, count)| (*name, count.get()))
+        self.names.iter().zip(&*self.counts).map(|(name, count)| (*name, count.get()))
     }
 }
 
@@ -102,15 +108,19 @@ pub struct PortTelemetry {
     pub refused: Counter,
 }
 
-/// A flow as its readers see it.
+/// A flow as its readers see it. All that accounting a packet touches, but for the histogram's buckets, is in the first
+/// cache line.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub struct FlowTelemetry {
-    /// What was declared, or found where nothing was.
-    pub plan: FlowPlan,
     /// From arrival to departure, in ticks.
     pub delay: Histogram,
     /// Packets whose delay was above the objective.
     pub violations: Counter,
+    /// The objective, in ticks; [`Ticks::NEVER`] where there is none.
+    pub objective: Ticks,
+    /// What was declared, or found where nothing was.
+    pub plan: FlowPlan,
 }
 
 /// The worker's own counters.

@@ -7,6 +7,9 @@ use std::ptr;
 use crate::pool::{Chunk, cache};
 use crate::{MAX_BATCH, Packet};
 
+/// So many packets are moved by a copy of fixed length, whether or not there are as many.
+const FEW: usize = 8;
+
 /// Up to [`capacity`](Self::capacity) packets, in order. Dereferences to a slice of packets.
 pub struct Batch {
     len: usize,
@@ -75,10 +78,29 @@ impl Batch {
         Some(unsafe { self.slots[last].assume_init_read() })
     }
 
+    /// Gives all packets to `to`, which is empty, in order. A few are copied; many stay where they are, and the two
+    /// batches change places.
+    #[inline]
+    pub fn hand_over(&mut self, to: &mut Batch) {
+        if self.len <= FEW && to.room() >= self.len {
+            to.append(self);
+        } else {
+            std::mem::swap(self, to);
+        }
+    }
+
     /// Moves packets from the front of `from` to the end of this batch, in order, as many as there is room for;
     /// what is left in `from` keeps its order. Returns how many moved.
     #[inline]
     pub fn append(&mut self, from: &mut Batch) -> usize {
+        if from.len <= FEW && from.slots.len() >= FEW && self.room() >= FEW {
+            // SAFETY: `FEW` slots are there at the front of `from` and free after `len` here; two batches never share
+            // slots. Only those below `from.len` are initialised, and their ownership moves with the lengths.
+            unsafe { ptr::copy_nonoverlapping(from.slots.as_ptr(), self.slots.as_mut_ptr().add(self.len), FEW) }
+            let moved = std::mem::take(&mut from.len);
+            self.len += moved;
+            return moved;
+        }
         let moved = self.room().min(from.len);
         // SAFETY: `moved` slots are free after `len` here and initialised at the front of `from`; two batches never
         // share slots. Ownership moves with the lengths set below, before anything can panic.

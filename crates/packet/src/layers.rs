@@ -3,7 +3,9 @@
 //! Found once, by the first function that asks, and kept in the metadata as offsets into the chunk: putting a header
 //! before the network layer or taking one off does not move them.
 
-use zerocopy::FromBytes;
+use std::hint::cold_path;
+
+use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 use crate::Packet;
 use crate::wire::ethernet::{EtherType, Ethernet, VlanTag};
@@ -13,8 +15,13 @@ use crate::wire::ipv6::{self, Ipv6};
 /// VLAN tags that are looked through on the way to the network layer: a customer's in a provider's (IEEE 802.1ad).
 const TAGS: usize = 2;
 
-/// A frame that holds a fixed IPv4 header straight above Ethernet has as many bytes.
-const UNTAGGED: usize = size_of::<Ethernet>() + size_of::<Ipv4>();
+/// A fixed IPv4 header straight above Ethernet.
+#[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct Untagged {
+    ethernet: Ethernet,
+    ipv4: Ipv4,
+}
 
 // What `Metadata::kind` says.
 const UNKNOWN: u8 = 0;
@@ -52,24 +59,33 @@ impl Packet {
     /// The IPv4 header, where the frame has one.
     #[inline]
     pub fn ipv4(&mut self) -> Option<&mut Ipv4> {
-        self.ipv4_and_len().map(|(header, _)| header)
+        if self.meta().kind != IPV4 {
+            cold_path();
+            if !self.find_ipv4() {
+                return None;
+            }
+        }
+        let start = usize::from(self.meta().network);
+        // SAFETY: `kind` says IPv4 only where `network` is inside the frame and the whole fixed header follows it
+        // (set by `find_network` and `is_plain_ipv4`; `strip` and `truncate` forget it where that would end). So the
+        // header lies in the chunk, past the metadata, initialised; it has no alignment and any bytes are one;
+        // `&mut self` makes it exclusive.
+        Some(unsafe { &mut *std::ptr::from_mut(self.meta_mut()).cast::<u8>().add(start).cast::<Ipv4>() })
     }
 
-    /// The IPv4 header, where the frame has one, and how many bytes the frame has from its start on.
+    /// Whether the frame is IPv4 without options straight above Ethernet and its header sound, as
+    /// [`Ipv4::is_valid`] says: what nearly all frames are, told in few instructions. `false` says nothing; layers
+    /// that were not known then are known only after `true`.
     #[inline]
-    pub fn ipv4_and_len(&mut self) -> Option<(&mut Ipv4, usize)> {
-        if self.meta().kind != IPV4 && !self.find_ipv4() {
-            return None;
+    pub fn is_plain_ipv4(&mut self) -> bool {
+        let Some(frame) = self.view::<Untagged>(0) else { return false };
+        let room = self.len() - size_of::<Untagged>();
+        if frame.ethernet.ether_type.get() != EtherType::IPV4 || !frame.ipv4.is_plain_and_valid(room) {
+            return false;
         }
-        let meta = self.meta();
-        let start = usize::from(meta.network);
-        let len = usize::from(meta.data) + usize::from(meta.len) - start;
-        // SAFETY: `kind` says IPv4 only where `network` is inside the frame and the whole fixed header follows it
-        // (set by `find_network`; `strip` and `truncate` forget it where that would end). So the header lies in the
-        // chunk, past the metadata, initialised; it has no alignment and any bytes are one; `&mut self` makes it
-        // exclusive.
-        let header = unsafe { &mut *std::ptr::from_mut(self.meta_mut()).cast::<u8>().add(start).cast::<Ipv4>() };
-        Some((header, len))
+        let meta = self.meta_mut();
+        (meta.network, meta.kind) = (meta.data + size_of::<Ethernet>() as u16, IPV4);
+        true
     }
 
     /// Looks for the network layer where that has not been done; whether it is IPv4.
@@ -112,12 +128,12 @@ impl Packet {
     #[inline]
     fn find_network(&mut self) {
         // IPv4 straight above Ethernet, which is nearly all there is, in two comparisons.
-        if let Some([_, _, _, _, _, _, _, _, _, _, _, _, 0x08, 0x00, version, ..]) =
-            self.data().first_chunk::<UNTAGGED>()
-            && version >> 4 == 4
+        if let Some(Untagged { ethernet, ipv4 }) = self.view(0)
+            && ethernet.ether_type.get() == EtherType::IPV4
+            && ipv4.version_ihl >> 4 == 4
         {
             let meta = self.meta_mut();
-            (meta.kind, meta.network) = (IPV4, meta.data + size_of::<Ethernet>() as u16);
+            (meta.network, meta.kind) = (meta.data + size_of::<Ethernet>() as u16, IPV4);
             return;
         }
         self.search_network();

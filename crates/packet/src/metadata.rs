@@ -48,11 +48,15 @@ pub(crate) struct Metadata {
     pub data: u16,
     pub len: u16,
     pub network: u16,
-    pub transport: u16,
+    /// What `network` points at (`layers.rs`).
+    pub kind: u8,
+    /// What `transport` points at: an IP protocol number.
+    pub protocol: u8,
     pub arrival: Ticks,
     pub flow: u32,
     pub session: u32,
     pub words: [u32; WORDS],
+    pub transport: u16,
     /// One past the last byte of the chunk that data may use.
     pub end: u16,
     /// Which pool the chunk is of.
@@ -62,11 +66,24 @@ pub(crate) struct Metadata {
     pub clock: ArrivalClock,
     /// 0, or which of the traced packets this is.
     pub mark: u8,
-    /// What `network` points at (`layers.rs`).
-    pub kind: u8,
-    /// What `transport` points at: an IP protocol number.
-    pub protocol: u8,
 }
+
+impl Metadata {
+    /// The same as one value that the processor holds in registers: written to many chunks, it is not read from memory
+    /// for each, as a structure of many fields would be.
+    #[inline]
+    pub(crate) fn packed(self) -> Packed {
+        // SAFETY: both are 64 bytes, all of the metadata's initialised (it has no padding), and any bytes are integers.
+        unsafe { std::mem::transmute(self) }
+    }
+}
+
+/// [`Metadata`] as bytes.
+#[cfg(all(target_arch = "x86_64", target_feature = "avx"))]
+pub(crate) type Packed = [std::arch::x86_64::__m256i; 2];
+/// [`Metadata`] as bytes.
+#[cfg(not(all(target_arch = "x86_64", target_feature = "avx")))]
+pub(crate) type Packed = [u128; 4];
 
 /// A cache line, in bytes.
 pub(crate) const LINE: usize = 64;

@@ -157,21 +157,6 @@ impl Packet {
         true
     }
 
-    /// The first 64 bytes of the room that the frame has, whatever its length: a source of short frames writes them
-    /// all, because a copy of known length is two instructions. `None` where the chunk has less room (a fresh
-    /// packet's never has).
-    #[inline]
-    pub fn first_line_mut(&mut self) -> Option<&mut [u8; 64]> {
-        let meta = self.meta();
-        let data = usize::from(meta.data);
-        if usize::from(meta.end) < data + 64 {
-            return None;
-        }
-        // SAFETY: `data..data+64` lies before `end` and so in the chunk, whose bytes are initialised (invariant of
-        // `from_chunk`); the metadata's own line ends before `data`, and `&mut self` makes it exclusive.
-        Some(unsafe { &mut *self.0.as_ptr().cast::<u8>().add(data).cast::<[u8; 64]>() })
-    }
-
     /// The header of type `T` at `offset` bytes into the frame; `None` where the frame is too short.
     #[inline]
     #[must_use]

@@ -13,7 +13,7 @@ mod layout;
 mod native;
 mod registry;
 
-pub use layout::{Backing, Chunk, Layout, LayoutError};
+pub use layout::{Backing, Chunk, Layout, LayoutError, Line};
 pub use native::{Order, PoolOptions};
 
 use std::mem::MaybeUninit;
@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use thiserror::Error;
 
 use crate::metadata::{LINE, Metadata};
-use crate::{ArrivalClock, Batch, Packet, Ticks};
+use crate::{ArrivalClock, Batch, MAX_BATCH, Packet, Ticks};
 
 /// Why a pool cannot be made.
 #[derive(Debug, Error)]
@@ -128,7 +128,7 @@ impl Pool {
     #[must_use]
     pub fn take(&self) -> Option<Packet> {
         let mut one = [MaybeUninit::uninit()];
-        let got = cache::with(&self.0, |cache| cache.fill(&mut one, &self.0.fresh));
+        let got = cache::with(&self.0, |cache| cache.fill(&mut one, &self.0.fresh, &[()], |_, ()| {}));
         if got == 0 {
             self.0.count_exhausted(1);
             return None;
@@ -142,24 +142,47 @@ impl Pool {
     /// those that the pool could not give are counted.
     #[inline]
     pub fn fill(&self, batch: &mut Batch, n: usize) -> usize {
-        self.fill_as(batch, n, &self.0.fresh)
+        self.fill_as(batch, &self.0.fresh, nothings(n), |_, ()| {})
     }
 
     /// The same with frames of `len` bytes (at most the [`frame_limit`](Self::frame_limit)) that arrived at `arrival`:
     /// one write of the metadata instead of two. Their content is whatever was there.
     #[inline]
     pub fn fill_arrived(&self, batch: &mut Batch, n: usize, len: usize, arrival: Ticks, clock: ArrivalClock) -> usize {
-        let mut fresh = self.0.fresh;
-        fresh.len = len.min(usize::from(fresh.end - fresh.data)) as u16;
-        (fresh.arrival, fresh.clock) = (arrival, clock);
-        self.fill_as(batch, n, &fresh)
+        self.fill_as(batch, &self.0.arrived(len, arrival, clock), nothings(n), |_, ()| {})
+    }
+
+    /// The same with one packet for each of `picks`: its first 64 bytes are those of `lines[pick]` (of the first line
+    /// where there is no such one; nothing is added where there are no lines). For a source of short frames, this is
+    /// one pass over the chunks instead of two.
+    #[inline]
+    pub fn fill_lines(
+        &self,
+        batch: &mut Batch,
+        picks: &[u32],
+        lines: &[Line],
+        len: usize,
+        arrival: Ticks,
+        clock: ArrivalClock,
+    ) -> usize {
+        let Some(first) = lines.first() else { return 0 };
+        let fresh = self.0.arrived(len, arrival, clock);
+        let write = |chunk: Chunk, pick: &u32| {
+            let line = lines.get(*pick as usize).unwrap_or(first);
+            // SAFETY: the chunk is the caller's alone and has at least 64 bytes from `data` on (`Layout::check`).
+            unsafe { chunk.as_metadata().cast::<u8>().add(fresh.data.into()).cast::<[u8; 64]>().write_unaligned(line.0) }
+        };
+        self.fill_as(batch, &fresh, picks, write)
     }
 
     #[inline]
-    fn fill_as(&self, batch: &mut Batch, n: usize, fresh: &Metadata) -> usize {
-        let wanted = n.min(batch.room());
+    fn fill_as<T>(&self, batch: &mut Batch, fresh: &Metadata, contents: &[T], write: impl Fn(Chunk, &T)) -> usize {
+        let wanted = contents.len().min(batch.room());
+        let fill = |slots: &mut [MaybeUninit<Packet>]| {
+            cache::with(&self.0, |cache| cache.fill(slots, fresh, contents, write))
+        };
         // SAFETY: `fill` initialises as many slots from the front as it says.
-        let got = unsafe { batch.extend(wanted, |slots| cache::with(&self.0, |cache| cache.fill(slots, fresh))) };
+        let got = unsafe { batch.extend(wanted, fill) };
         if got < wanted {
             self.0.count_exhausted((wanted - got) as u64);
         }
@@ -217,7 +240,19 @@ impl std::fmt::Debug for Pool {
     }
 }
 
+/// `n` times nothing, at most as often as a batch is long.
+fn nothings(n: usize) -> &'static [()] {
+    &[(); MAX_BATCH][..n.min(MAX_BATCH)]
+}
+
 impl Inner {
+    /// The metadata of a packet of `len` bytes, or as many as fit, that arrived.
+    #[inline]
+    fn arrived(&self, len: usize, arrival: Ticks, clock: ArrivalClock) -> Metadata {
+        let len = len.min(usize::from(self.fresh.end - self.fresh.data)) as u16;
+        Metadata { len, arrival, clock, ..self.fresh }
+    }
+
     #[cold]
     fn count_exhausted(&self, n: u64) {
         self.exhausted.fetch_add(n, Ordering::Relaxed);

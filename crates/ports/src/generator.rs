@@ -130,16 +130,16 @@ impl Port for Generator {
         match &mut self.source {
             Source::Closed { left, sizes } => {
                 let most = most.min(usize::try_from(*left).unwrap_or(usize::MAX));
-                let len = self.lines.as_ref().map_or(0, |lines| lines.len);
-                let got = intake.pool.fill_arrived(batch, most, len, now, ArrivalClock::Poll);
-                let (packets, turns) = (&mut batch[start..], &mut self.turns[..got]);
-                self.sessions.take(turns);
-                if let Some(lines) = &self.lines {
-                    lines.write(packets, turns);
+                let got = if let Some(lines) = &self.lines {
+                    lines.make(batch, most, &mut self.sessions, &mut self.turns[..], intake, ArrivalClock::Poll)
                 } else {
+                    let got = intake.pool.fill(batch, most);
+                    let (packets, turns) = (&mut batch[start..], &mut self.turns[..got]);
+                    self.sessions.take(turns);
                     self.sizes.iter_mut().take(got).for_each(|size| *size = sizes.next());
                     self.frames.write(packets, turns, &self.sizes[..], |_| (now, ArrivalClock::Poll));
-                }
+                    got
+                };
                 *left -= got as u64;
                 if *left == 0 { Ready::Never } else { Ready::Now }
             }
@@ -148,23 +148,24 @@ impl Port for Generator {
                 if dropped > 0 {
                     self.counters.dropped.add(dropped);
                 }
-                let len = self.lines.as_ref().map_or(0, |lines| lines.len);
-                let got = intake.pool.fill_arrived(batch, wanted, len, now, ArrivalClock::Intended);
-                if got < wanted {
-                    queue.put_back(got, wanted, &self.sizes);
-                }
                 let times = &queue.times;
                 let at = |index: usize| (times.get(index).copied().unwrap_or(now), ArrivalClock::Intended);
-                let (packets, turns) = (&mut batch[start..], &mut self.turns[..got]);
-                self.sessions.take(turns);
-                if let Some(lines) = &self.lines {
-                    for (index, packet) in packets.iter_mut().enumerate() {
-                        let (instant, clock) = at(index);
-                        packet.set_arrival(instant, clock);
+                let got = if let Some(lines) = &self.lines {
+                    let clock = ArrivalClock::Intended;
+                    let got = lines.make(batch, wanted, &mut self.sessions, &mut self.turns[..], intake, clock);
+                    for (packet, instant) in batch[start..].iter_mut().zip(times) {
+                        packet.set_arrival(*instant, clock);
                     }
-                    lines.write(packets, turns);
+                    got
                 } else {
+                    let got = intake.pool.fill(batch, wanted);
+                    let (packets, turns) = (&mut batch[start..], &mut self.turns[..got]);
+                    self.sessions.take(turns);
                     self.frames.write(packets, turns, &self.sizes[..], at);
+                    got
+                };
+                if got < wanted {
+                    queue.put_back(got, wanted, &self.sizes);
                 }
                 match queue.schedule.peek() {
                     _ if !queue.waiting.is_empty() => Ready::Now,

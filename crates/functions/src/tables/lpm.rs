@@ -168,6 +168,19 @@ impl<A: Address> Table<A> {
         self.fib.lookup_batch(addresses, next_hops);
     }
 
+    /// Asks the processor for what a lookup of `address` reads first.
+    #[inline(always)]
+    pub fn prefetch(&self, address: A) {
+        self.fib.prefetch(address);
+    }
+
+    /// [`lookup_batch`](Self::lookup_batch) for a caller that has [prefetched](Self::prefetch) each address as it came
+    /// by it.
+    #[inline]
+    pub fn lookup_prefetched(&self, addresses: &[A], next_hops: &mut [u32]) {
+        self.fib.lookup_prefetched(addresses, next_hops);
+    }
+
     /// The next hop of exactly this prefix.
     pub fn get(&self, prefix: Prefix<A>) -> Option<u32> {
         self.rib.get(prefix)

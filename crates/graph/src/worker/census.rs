@@ -77,9 +77,9 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     /// Writes the gauges: what waits where.
     pub(super) fn publish(&self) {
         let worker = &self.telemetry.worker;
-        worker.queued.set(self.inputs.iter().map(|input| input.len() as u64).sum());
-        worker.held.set(self.shelves.iter().map(|shelf| shelf.len() as u64).sum());
+        worker.queued.set(self.nodes.iter().map(|node| node.input.len() as u64).sum());
+        worker.held.set(self.desk.shelves.iter().map(|shelf| shelf.len() as u64).sum());
         worker.in_flight.set(self.gateways.iter().map(|gateway| gateway.port.in_flight() as u64).sum());
-        worker.exhausted.set(self.pool.exhausted());
+        worker.exhausted.set(self.desk.pool.exhausted());
     }
 }

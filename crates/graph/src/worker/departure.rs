@@ -11,13 +11,13 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     /// Lets a batch leave by the egress node `node`; it is empty afterwards.
     #[inline]
     pub(super) fn depart<const MODE: u8>(&mut self, node: usize, batch: &mut Batch) {
-        let port = node - self.nodes.len();
+        let port = node - self.modules;
         if port >= self.gateways.len() {
             self.discard::<MODE>(batch);
             return;
         }
         let now = self.clock.now();
-        (self.now, self.departed) = (now, true);
+        (self.desk.now, self.departed) = (now, true);
         if self.accounting {
             self.account(batch, now, 1);
         }
@@ -60,16 +60,12 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
 
     #[inline]
     fn account_run(&self, word: u32, delay: Ticks, count: u64) {
-        let Some(&flow) = self.flows.flow.get(word as usize) else { return };
         // A word past the last flow is of a path that does not end at a port.
-        let (Some(told), Some(objective)) =
-            (self.telemetry.flows.get(flow as usize), self.objectives.get(flow as usize))
-        else {
-            return;
-        };
-        told.delay.record(delay.0, count);
-        if delay > *objective {
-            told.violations.add(count);
+        let flow = self.flows.flow.get(word as usize).and_then(|flow| self.telemetry.flows.get(*flow as usize));
+        let Some(flow) = flow else { return };
+        flow.delay.record(delay.0, count);
+        if delay > flow.objective {
+            flow.violations.add(count);
         }
     }
 

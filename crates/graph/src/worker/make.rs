@@ -8,13 +8,12 @@ use forebay_packet::{Batch, MAX_BATCH, Pool, Ticks};
 use thiserror::Error;
 
 use super::{Cost, Edge, Gateway, Node, Worker};
-use crate::context::{Emitted, Verdicts};
+use crate::context::Desk;
 use crate::flow::{self, FlowError, Shape};
 use crate::input::{Input, Spares};
 use crate::plan::{Plan, Target};
 use crate::port::Ready;
 use crate::scheduler::Scheduler;
-use crate::shelf::Shelf;
 use crate::telemetry::{FlowTelemetry, ModuleTelemetry, PortTelemetry, ReasonCounters, Telemetry, WorkerCounters};
 
 /// How long packets wait for a trigger on a path without a delay objective.
@@ -118,22 +117,19 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
 
         let mut worker = Self {
             scheduler: S::new(bin + 1),
-            nodes: Vec::with_capacity(modules),
+            nodes: Vec::with_capacity(bin + 1),
+            modules,
             edges: Vec::new(),
-            inputs: (0..=bin).map(|_| Input::new(plan.batch)).collect(),
-            shelves: (0..modules).map(|_| Shelf::default()).collect(),
             gateways: Vec::new(),
             flows,
-            objectives: found.iter().map(|flow| flow.slo.map_or(Ticks::NEVER, |slo| frequency.ticks(slo))).collect(),
             buffered: Vec::new(),
             hold_stated: Vec::new(),
             flows_of,
             timers: Vec::new(),
             costs,
-            pool,
+            desk: Desk::new(pool, clock.now()),
             spares: Spares::new(plan.batch, 16),
-            verdicts: Verdicts::new(),
-            emitted: Emitted::with_capacity(MAX_BATCH),
+            intake: Batch::with_capacity(plan.batch),
             bin: Batch::with_capacity(MAX_BATCH),
             telemetry: Arc::new(Telemetry {
                 pipeline: plan.name,
@@ -143,14 +139,18 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
                 ports: Vec::new(),
                 flows: found
                     .into_iter()
-                    .map(|plan| FlowTelemetry { plan, delay: Histogram::new(), violations: Counter::new() })
+                    .map(|plan| FlowTelemetry {
+                        delay: Histogram::new(),
+                        violations: Counter::new(),
+                        objective: plan.slo.map_or(Ticks::NEVER, |slo| frequency.ticks(slo)),
+                        plan,
+                    })
                     .collect(),
                 worker: WorkerCounters::default(),
             }),
             observer: None,
             batch: plan.batch,
             budget: plan.batch * (plan.ports.len() + 1),
-            now: clock.now(),
             began: clock.now(),
             departed: false,
             turn: 0,
@@ -165,23 +165,28 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         for module in plan.modules {
             let targets = gates(&module.gates);
             worker.nodes.push(Node {
-                function: module.function,
+                function: Some(module.function),
                 edges: worker.edges.len() as u32,
-                gates: targets.len() as u32,
+                gates: targets.len() as u16,
                 splits: targets.len() > 1,
+                input: Input::new(plan.batch),
             });
             worker.edges.extend(targets.into_iter().map(|(_, target)| edge(target)));
             worker.hold_stated.push(module.hold.map(|hold| frequency.ticks(hold)));
             triggers.push(module.trigger.min(plan.batch));
+            let creates = ReasonCounters::new(module.creates.iter().map(|reason| reason.name));
+            worker.desk.add_module(Arc::clone(&creates.counts));
             told.0.push(ModuleTelemetry {
                 name: module.name,
                 kind: module.kind,
                 drops: ReasonCounters::new(module.drops.iter().map(|reason| reason.name)),
-                creates: ReasonCounters::new(module.creates.iter().map(|reason| reason.name)),
+                creates,
                 consumes: ReasonCounters::new(module.consumes.iter().map(|reason| reason.name)),
                 own: module.counters,
             });
         }
+        let leaving = || Node { function: None, edges: 0, gates: 0, splits: false, input: Input::new(plan.batch) };
+        worker.nodes.resize_with(bin + 1, leaving);
         for port in plan.ports {
             let entry = port.entry.filter(|_| port.open.receives).map(edge);
             worker.gateways.push(Gateway { port: port.open.port, entry, ready: Ready::Now });
@@ -195,7 +200,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         let telemetry = Arc::get_mut(&mut worker.telemetry).expect("nobody has seen it yet");
         (telemetry.modules, telemetry.ports) = told;
         for (module, trigger) in triggers.into_iter().enumerate().filter(|(_, trigger)| *trigger > 0) {
-            worker.inputs[module].set_trigger(trigger, worker.batch, &mut worker.spares);
+            worker.nodes[module].input.set_trigger(trigger, worker.batch, &mut worker.spares);
         }
         worker.derive_holds();
         Ok(worker)
@@ -204,18 +209,18 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     /// Works out the hold limits that nobody stated: half of the tightest objective among the flows through the
     /// module, shared evenly by the buffers on that flow's path; 1 ms where there is no objective.
     pub(super) fn derive_holds(&mut self) {
-        self.buffered = (0..self.nodes.len()).filter(|&module| self.inputs[module].trigger() > 0).collect();
-        let mut buffers_on = vec![0u64; self.objectives.len()];
+        self.buffered = (0..self.modules).filter(|&module| self.nodes[module].input.trigger() > 0).collect();
+        let mut buffers_on = vec![0u64; self.telemetry.flows.len()];
         for &module in &self.buffered {
             self.flows_of[module].iter().for_each(|&flow| buffers_on[flow] += 1);
         }
         let default = (self.clock.frequency().hertz() * DEFAULT_HOLD_SECONDS) as u64;
         for &module in &self.buffered {
-            let shares = self.flows_of[module].iter().map(|&flow| self.objectives[flow].0 / (2 * buffers_on[flow]));
+            let shares = self.flows_of[module].iter().map(|&flow| self.telemetry.flows[flow].objective.0 / (2 * buffers_on[flow]));
             let hold = self.hold_stated[module].unwrap_or_else(|| Ticks(shares.min().unwrap_or(default)));
-            self.inputs[module].set_hold(hold);
+            self.nodes[module].input.set_hold(hold);
         }
-        for (module, input) in self.inputs[..self.nodes.len()].iter().enumerate() {
+        for (module, Node { input, .. }) in self.nodes[..self.modules].iter().enumerate() {
             self.telemetry.counters[module].trigger.set(input.trigger() as u64);
             let hold = if input.trigger() > 0 { input.hold().0 } else { 0 };
             self.telemetry.counters[module].hold.set(hold);

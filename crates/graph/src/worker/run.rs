@@ -1,10 +1,12 @@
 //! Runs modules: takes a batch from a queue, calls the function, and puts each packet where the function said.
 
+use std::hint::cold_path;
+
 use forebay_measure::Clock;
 use forebay_packet::{Batch, Packet, Ticks};
 
 use super::{Mode, Worker};
-use crate::context::Context;
+use crate::context::Desk;
 use crate::gate::{Decision, Gate};
 use crate::observer::{Place, Visit};
 use crate::scheduler::Scheduler;
@@ -19,7 +21,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         let mut batch = self.spares.get();
         while let Some(node) = self.scheduler.next() {
             let mut left = self.budget;
-            while self.inputs[node].take(&mut batch, &mut self.spares) {
+            while self.nodes[node].input.take(&mut batch, &mut self.spares) {
                 any = true;
                 left = left.saturating_sub(batch.len());
                 self.run_from::<MODE>(node, &mut batch, &mut last);
@@ -27,7 +29,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
                     break;
                 }
             }
-            if self.inputs[node].is_ready() {
+            if self.nodes[node].input.is_ready() {
                 self.scheduler.ready(node);
             }
         }
@@ -39,7 +41,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     /// those that follow. The batch is empty afterwards.
     #[inline]
     fn run_from<const MODE: u8>(&mut self, mut node: usize, batch: &mut Batch, last: &mut Ticks) {
-        while node < self.nodes.len() {
+        while node < self.modules {
             let size = batch.len();
             let before = if MODE == Mode::Observed as u8 { Some(frames(batch)) } else { None };
             self.call(node, batch);
@@ -74,25 +76,16 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     /// Calls a module's function.
     #[inline]
     fn call(&mut self, node: usize, batch: &mut Batch) {
-        self.verdicts.reset();
-        let mut context = Context {
-            now: self.now,
-            len: batch.len(),
-            wake: Ticks::NEVER,
-            verdicts: &mut self.verdicts,
-            emitted: &mut self.emitted,
-            created: &self.telemetry.modules[node].creates.counts,
-            shelf: &mut self.shelves[node],
-            pool: &self.pool,
-        };
-        self.nodes[node].function.process(batch, &mut context);
-        let wake = context.wake;
+        let len = batch.len();
+        if let Some(function) = &mut self.nodes[node].function {
+            function.process(batch, &mut self.desk.context(node, len));
+        }
         if C::SIMULATED {
             let cost = self.costs[node];
-            self.clock.spend(Ticks(cost.per_batch + cost.per_packet * batch.len() as u64));
+            self.clock.spend(Ticks(cost.per_batch + cost.per_packet * len as u64));
         }
-        if wake != Ticks::NEVER {
-            self.set_timer(node, wake);
+        if self.desk.wake != Ticks::NEVER {
+            self.set_timer(node, self.desk.wake);
         }
     }
 
@@ -100,14 +93,14 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     /// `batch` and goes on to this node, which nothing else feeds.
     #[inline]
     fn distribute<const MODE: u8>(&mut self, node: usize, batch: &mut Batch) -> Option<usize> {
-        let straight_on = match self.common_gate(batch.len()) {
-            Some(gate) if gate.raw() < self.nodes[node].gates as usize => self.pass_on(node, gate.raw(), batch),
+        let straight_on = match self.desk.verdicts.common(batch.len()) {
+            Some(gate) if gate.raw() < usize::from(self.nodes[node].gates) => self.pass_on(node, gate.raw(), batch),
             _ => {
                 self.scatter::<MODE>(node, batch);
                 None
             }
         };
-        if !self.emitted.is_empty() {
+        if !self.desk.emitted.is_empty() {
             // What follows the batch must not overtake it.
             if let Some(next) = straight_on {
                 self.deliver(next, batch);
@@ -116,17 +109,6 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             return None;
         }
         straight_on
-    }
-
-    /// The gate of all of the batch's packets, where they share one.
-    #[inline]
-    fn common_gate(&self, len: usize) -> Option<Gate> {
-        self.verdicts.all().or_else(|| {
-            let gates = &self.verdicts.gates()[..len.min(self.verdicts.gates().len())];
-            let first = *gates.first()?;
-            let differ = gates.iter().fold(0, |differ, gate| differ | (gate.raw() ^ first.raw()));
-            (differ == 0).then_some(first)
-        })
     }
 
     /// Sends a whole batch through one gate.
@@ -140,7 +122,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             }
         }
         let next = edge.node as usize;
-        if S::DIRECT && edge.alone && self.inputs[next].passes() {
+        if S::DIRECT && edge.alone && self.nodes[next].input.passes() {
             return Some(next);
         }
         self.deliver(next, batch);
@@ -150,7 +132,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     /// Puts a whole batch into a node's queue; it is left empty.
     #[inline]
     pub(super) fn deliver(&mut self, node: usize, batch: &mut Batch) {
-        if self.inputs[node].push_all(batch, self.now, &mut self.spares) {
+        if self.nodes[node].input.push_all(batch, self.desk.now, &mut self.spares) {
             self.scheduler.ready(node);
         }
     }
@@ -159,77 +141,84 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     #[inline]
     fn scatter<const MODE: u8>(&mut self, node: usize, batch: &mut Batch) {
         let from = &self.nodes[node];
-        let (start, count, splits) = (from.edges as usize, from.gates as usize, from.splits);
-        // A function that put the whole batch on one unusual gate comes here too.
-        let all = self.verdicts.all();
-        let mut unusual = false;
-        let Self { edges, inputs, scheduler, spares, verdicts, flows, bin, now, shelves, telemetry, .. } = self;
+        let (start, count, splits) = (from.edges as usize, usize::from(from.gates), from.splits);
+        let Self { nodes, edges, scheduler, spares, flows, bin, .. } = self;
+        let Desk { verdicts, shelves, now, .. } = &mut self.desk;
         let edges = &edges[start..start + count];
-        let observer = &mut self.observer;
+        let gates = verdicts.each(batch.len());
+        let mut all_out = true;
         batch.drain_each(|index, mut packet| {
-            let gate = all.unwrap_or(verdicts.gates()[index % verdicts.gates().len()]);
-            if let Some(edge) = edges.get(gate.raw()) {
-                if splits {
-                    advance(&flows.next, &mut packet, gate.raw());
-                }
-                let next = edge.node as usize;
-                if inputs[next].push(packet, *now, spares) {
-                    scheduler.ready(next);
+            let gate = gates.get(index).map_or(0, |gate| gate.raw());
+            let Some(edge) = edges.get(gate) else {
+                cold_path();
+                all_out = false;
+                let held = gates[index] == Gate::HOLD;
+                if let Err(packet) = if held { shelves[node].put(index, packet) } else { Err(packet) } {
+                    // The gates of those in the bin come first from here on, in their order.
+                    gates[bin.len()] = gates[index];
+                    // The bin holds the largest batch, and is empty before each.
+                    let _ = bin.push(packet);
                 }
                 return;
-            }
-            unusual = true;
-            let told = &telemetry.modules[node];
-            let end = match gate.decision() {
-                Decision::Hold => match shelves[node].put(index, packet) {
-                    Ok(()) => return,
-                    Err(packet) => End { packet, counts: None, reason: "no_gate", consumed: false },
-                },
-                Decision::Out(_) => End { packet, counts: None, reason: "no_gate", consumed: false },
-                Decision::Drop(which) => End::of(packet, &told.drops, which, false),
-                Decision::Consume(which) => End::of(packet, &told.consumes, which, true),
             };
-            match end.counts {
-                Some(count) => count.add(1),
-                None => telemetry.worker.no_gate.add(1),
+            if splits {
+                advance(&flows.next, &mut packet, gate);
             }
+            let next = edge.node as usize;
+            if nodes[next].input.push(packet, *now, spares) {
+                scheduler.ready(next);
+            }
+        });
+        if !all_out {
+            self.end::<MODE>(node);
+        }
+    }
+
+    /// Ends the packets in the bin, for the reasons that the first of the gates say.
+    #[inline(never)]
+    fn end<const MODE: u8>(&mut self, node: usize) {
+        self.desk.shelves[node].settle();
+        let told = &self.telemetry.modules[node];
+        let gates = self.desk.verdicts.each(self.bin.len());
+        for (packet, gate) in self.bin.iter().zip(&*gates) {
+            let (reasons, consumed) = match gate.decision() {
+                Decision::Drop(which) => (told.drops.get(which), false),
+                Decision::Consume(which) => (told.consumes.get(which), true),
+                Decision::Out(_) | Decision::Hold => (None, false),
+            };
+            let (reason, counter) = reasons.unwrap_or(("no_gate", &self.telemetry.worker.no_gate));
+            counter.add(1);
             if MODE == Mode::Observed as u8
-                && let Some(observer) = observer
+                && let Some(observer) = &mut self.observer
             {
-                if end.consumed {
-                    observer.consumed(node, end.reason, &end.packet);
+                if consumed && reasons.is_some() {
+                    observer.consumed(node, reason, packet);
                 } else {
-                    observer.dropped(Place::Module(node), end.reason, &end.packet);
+                    observer.dropped(Place::Module(node), reason, packet);
                 }
             }
-            // The bin holds the largest batch, and is empty before each.
-            let _ = bin.push(end.packet);
-        });
-        if unusual {
-            self.shelves[node].settle();
-            self.bin.clear();
         }
+        self.bin.clear();
     }
 
     /// Puts what a function created or released where it said.
     #[cold]
     pub(super) fn emit<const MODE: u8>(&mut self, node: usize) {
-        let mut emitted = std::mem::take(&mut self.emitted);
+        let mut emitted = std::mem::take(&mut self.desk.emitted);
         let mut one = self.spares.get();
         for (packet, gate) in emitted.drain(..) {
             // The batch is empty, so there is room.
             let _ = one.push(packet);
-            self.verdicts.reset();
-            self.verdicts.set_all(gate);
+            self.desk.verdicts.set_all(gate);
             self.scatter::<MODE>(node, &mut one);
         }
         self.spares.put(one);
-        self.emitted = emitted;
+        self.desk.emitted = emitted;
     }
 
-    pub(super) fn observe_entry(&mut self, port: usize, batch: &mut Batch) {
+    pub(super) fn observe_entry(&mut self, port: usize) {
         if let Some(observer) = &mut self.observer {
-            for packet in batch.iter_mut() {
+            for packet in self.intake.iter_mut() {
                 let mark = observer.entered(port, packet);
                 packet.set_mark(mark);
             }
@@ -238,31 +227,11 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
 
     fn observe_call(&mut self, module: usize, batch: &Batch, before: &[Option<Vec<u8>>]) {
         let Some(observer) = &mut self.observer else { return };
-        for (index, (packet, before)) in batch.iter().zip(before).enumerate() {
+        let gates = self.desk.verdicts.each(batch.len());
+        for ((packet, before), gate) in batch.iter().zip(before).zip(&*gates) {
             let Some(before) = before else { continue };
-            let gate = self.verdicts.all().unwrap_or(self.verdicts.gates()[index]);
             let (after, decision) = (packet.data(), gate.decision());
             observer.visited(&Visit { mark: packet.mark(), module, before, after, decision, batch: batch.len() });
-        }
-    }
-}
-
-/// A packet that ends in a module.
-struct End<'a> {
-    packet: Packet,
-    counts: Option<&'a forebay_measure::Counter>,
-    reason: &'static str,
-    consumed: bool,
-}
-
-impl<'a> End<'a> {
-    fn of(packet: Packet, reasons: &'a crate::telemetry::ReasonCounters, which: usize, consumed: bool) -> Self {
-        let counts = reasons.counts.get(which);
-        Self {
-            packet,
-            counts,
-            reason: reasons.names.get(which).copied().unwrap_or("no_gate"),
-            consumed: consumed && counts.is_some(),
         }
     }
 }

@@ -4,7 +4,6 @@ use forebay_measure::Clock;
 use forebay_packet::{Batch, Ticks};
 
 use super::{Mode, Worker};
-use crate::context::Context;
 use crate::port::Ready;
 use crate::scheduler::Scheduler;
 
@@ -14,12 +13,13 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     pub(super) fn sweep(&mut self) {
         for at in 0..self.buffered.len() {
             let module = self.buffered[at];
-            if self.inputs[module].due().is_some_and(|due| due <= self.now) {
-                self.inputs[module].release(&mut self.spares);
+            let input = &mut self.nodes[module].input;
+            if input.due().is_some_and(|due| due <= self.desk.now) {
+                input.release(&mut self.spares);
                 self.scheduler.ready(module);
             }
         }
-        while let Some(at) = self.timers.iter().position(|(instant, _)| *instant <= self.now) {
+        while let Some(at) = self.timers.iter().position(|(instant, _)| *instant <= self.desk.now) {
             let (_, module) = self.timers.swap_remove(at);
             self.wake(module);
         }
@@ -34,21 +34,12 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     }
 
     fn wake(&mut self, module: usize) {
-        self.verdicts.reset();
-        let mut context = Context {
-            now: self.now,
-            len: 0,
-            wake: Ticks::NEVER,
-            verdicts: &mut self.verdicts,
-            emitted: &mut self.emitted,
-            created: &self.telemetry.modules[module].creates.counts,
-            shelf: &mut self.shelves[module],
-            pool: &self.pool,
-        };
-        self.nodes[module].function.wake(&mut context);
-        let wake = context.wake;
+        if let Some(function) = &mut self.nodes[module].function {
+            function.wake(&mut self.desk.context(module, 0));
+        }
+        let wake = self.desk.wake;
         if wake != Ticks::NEVER {
-            self.set_timer(module, wake.max(Ticks(self.now.0 + 1)));
+            self.set_timer(module, wake.max(Ticks(self.desk.now.0 + 1)));
         }
         if self.observer.is_some() {
             self.emit::<{ Mode::Observed as u8 }>(module);
@@ -68,8 +59,9 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         }
         loop {
             for &module in &self.buffered {
-                self.inputs[module].release(&mut self.spares);
-                if self.inputs[module].is_ready() {
+                let input = &mut self.nodes[module].input;
+                input.release(&mut self.spares);
+                if input.is_ready() {
                     self.scheduler.ready(module);
                 }
             }
@@ -79,7 +71,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             self.turn();
         }
         let mut batch = Batch::with_capacity(forebay_packet::MAX_BATCH);
-        for shelf in &mut self.shelves {
+        for shelf in &mut self.desk.shelves {
             while shelf.len() > 0 {
                 shelf.empty_into(&mut batch);
                 self.telemetry.worker.wound_up.add(batch.len() as u64);

@@ -18,7 +18,6 @@ enum Edit {
     Truncate(usize),
     Write(Vec<u8>),
     Poke(usize, u8),
-    FirstLine(u8),
     CopyFromOther,
     SwapWithOther,
     SetWord(usize, u32),
@@ -37,7 +36,6 @@ fn edit() -> impl Strategy<Value = Edit> {
         2 => n().prop_map(Edit::Truncate),
         2 => vec(any::<u8>(), 0..220).prop_map(Edit::Write),
         4 => (any::<usize>(), any::<u8>()).prop_map(|(at, byte)| Edit::Poke(at, byte)),
-        2 => any::<u8>().prop_map(Edit::FirstLine),
         2 => Just(Edit::CopyFromOther),
         2 => Just(Edit::SwapWithOther),
         1 => (0..crate::WORDS, any::<u32>()).prop_map(|(word, value)| Edit::SetWord(word, value)),
@@ -133,16 +131,6 @@ fn apply(edit: &Edit, packet: &mut Packet, model: &mut Model, other: (&Packet, &
             let at = at % model.len.max(1);
             if let (Some(theirs), Some(ours)) = (packet.data_mut().get_mut(at), model.frame().get_mut(at)) {
                 (*theirs, *ours) = (byte, byte);
-            }
-        }
-        Edit::FirstLine(byte) => {
-            let line = packet.first_line_mut();
-            let start = model.start;
-            assert_eq!(line.is_some(), start + 64 <= model.memory.len());
-            if let Some(line) = line {
-                assert_eq!(line[..], model.memory[start..start + 64], "whatever was there");
-                line.fill(byte);
-                model.memory[start..start + 64].fill(byte);
             }
         }
         Edit::CopyFromOther => {

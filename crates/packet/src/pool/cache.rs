@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use super::registry::{self, MAX_POOLS};
 use super::{Chunk, Inner, Order};
 use crate::Packet;
-use crate::metadata::Metadata;
+use crate::metadata::{Metadata, Packed};
 
 /// The most chunks that a thread keeps of one pool.
 const MOST: usize = 512;
@@ -76,24 +76,30 @@ impl Cache {
         }
     }
 
-    /// Fills `slots` from the front with packets of metadata `fresh`, which is of a frame inside this pool's chunks;
-    /// how many there were.
+    /// Fills `slots` from the front with packets of metadata `fresh`, which is of a frame inside this pool's chunks,
+    /// and lets `write` put each of `contents` into the packet whose turn it is; as many as there are of both. How
+    /// many there were.
     #[inline]
-    pub(super) fn fill(&mut self, slots: &mut [MaybeUninit<Packet>], fresh: &Metadata) -> usize {
-        let (mut filled, fresh) = (0, *fresh);
-        while filled < slots.len() {
-            let free = &mut slots[filled..];
-            let chunks = self.take(free.len().min(self.slots.len()));
+    pub(super) fn fill<T>(
+        &mut self,
+        slots: &mut [MaybeUninit<Packet>],
+        fresh: &Metadata,
+        contents: &[T],
+        write: impl Fn(Chunk, &T),
+    ) -> usize {
+        let (mut filled, fresh, wanted) = (0, fresh.packed(), slots.len().min(contents.len()));
+        while filled < wanted {
+            let chunks = self.take((wanted - filled).min(self.slots.len()));
             if chunks.is_empty() {
                 break;
             }
-            for (slot, chunk) in free.iter_mut().zip(chunks) {
-                // SAFETY: a chunk that came from the backing or a cache is live and nobody else's; its metadata is
-                // initialised here, and `fresh` lies within the pool's checked layout.
-                slot.write(unsafe {
-                    chunk.as_metadata().write(fresh);
-                    Packet::from_chunk(chunk.as_metadata())
-                });
+            let (slots, contents) = (&mut slots[filled..], &contents[filled..]);
+            for ((slot, chunk), content) in slots.iter_mut().zip(chunks).zip(contents) {
+                // SAFETY: a chunk that came from the backing or a cache is live, aligned and nobody else's.
+                unsafe { chunk.as_metadata().cast::<Packed>().write(fresh) }
+                write(*chunk, content);
+                // SAFETY: as above; its metadata was initialised just now, and lies within the pool's checked layout.
+                slot.write(unsafe { Packet::from_chunk(chunk.as_metadata()) });
             }
             filled += chunks.len();
         }

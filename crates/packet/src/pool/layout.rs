@@ -55,6 +55,11 @@ impl Layout {
     }
 }
 
+/// 64 bytes, in one cache line: a short frame ready-made, or the beginning of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(align(64))]
+pub struct Line(pub [u8; LINE]);
+
 /// A free chunk: where its metadata line is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]

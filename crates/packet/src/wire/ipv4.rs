@@ -60,15 +60,17 @@ impl Ipv4 {
     #[must_use]
     pub fn is_valid(bytes: &[u8]) -> bool {
         let Ok((header, _)) = Ipv4::ref_from_prefix(bytes) else { return false };
-        header.is_plain_and_valid(bytes.len()) || header.is_valid_with_options(bytes)
+        header.is_plain_and_valid(bytes.len() - size_of::<Ipv4>()) || header.is_valid_with_options(bytes)
     }
 
-    /// Whether the header is sound and has no options, which is nearly all there is: a sum of fixed length.
+    /// Whether the header is sound and has no options, which is nearly all there is: a sum of fixed length. `room`
+    /// bytes follow the header.
     #[inline]
     #[must_use]
-    pub fn is_plain_and_valid(&self, available: usize) -> bool {
-        let total = usize::from(self.total_length.get());
-        self.version_ihl == 0x45 && total >= 20 && total <= available && checksum::is_right20(self.as_bytes())
+    pub fn is_plain_and_valid(&self, room: usize) -> bool {
+        // At least the header's own 20 bytes and at most what is there, in one comparison.
+        let payload = self.total_length.get().wrapping_sub(size_of::<Self>() as u16);
+        self.version_ihl == 0x45 && usize::from(payload) <= room && checksum::is_right20(self.as_bytes())
     }
 
     #[cold]
@@ -88,12 +90,23 @@ impl Ipv4 {
         self.checksum = U16::from_bytes((!sum).to_ne_bytes());
     }
 
-    /// Takes one off the time to live and puts the checksum right (RFC 1624 equation 3). A time to live of 0 or 1
-    /// must not be passed on: the caller looks first.
+    /// Takes one off the time to live and puts the checksum right (RFC 1624 equation 3). `false`, and nothing
+    /// changed, where it is 0 or 1: such a packet must not be passed on.
     #[inline]
-    pub fn decrement_ttl(&mut self) {
-        self.ttl = self.ttl.wrapping_sub(1);
-        // The word of time to live and protocol is less by 0x0100: ~m + m' is 0xfeff, whatever it was.
-        self.checksum.set(!checksum::add(!self.checksum.get(), 0xfeff));
+    #[must_use]
+    pub fn decrement_ttl(&mut self) -> bool {
+        if self.ttl <= 1 {
+            return false;
+        }
+        // Time to live, protocol and checksum as one little-endian word: the first is its lowest byte, the last, its
+        // bytes swapped, its upper half. The sum under the checksum is less by 0x0100, so the checksum is more by
+        // as much: by 1 where its bytes are swapped.
+        let bytes = self.as_mut_bytes();
+        let Some((word, _)) = bytes.get_mut(8..).and_then(<[u8]>::split_first_chunk_mut) else { return false };
+        let value = u32::from_le_bytes(*word);
+        // The two checksums that carry: 0xffff becomes 1, and 0xfffe 0, there being no negative zero.
+        let carry = if value >= 0xfffe_0000 { 0x0001_0000 } else { 0 };
+        *word = value.wrapping_add(0x0001_0000 - 1).wrapping_add(carry).to_le_bytes();
+        true
     }
 }

@@ -9,7 +9,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::checksum::{add, sum};
+use super::checksum::{add, sum, replace16};
 use super::ethernet::{Ethernet, MacAddress, VlanTag};
 use super::icmp::Icmp;
 use super::ipv4::Ipv4;
@@ -34,6 +34,17 @@ fn is_valid_by_etherparse(bytes: &[u8]) -> bool {
     // Two forms of zero: what verifies by the sum (RFC 1071 section 1) is either.
     let checksum = right == stands || (right, stands) == (0, 0xffff);
     checksum && (slice.slice().len()..=bytes.len()).contains(&total)
+}
+
+#[test]
+fn a_hop_changes_every_checksum_as_rfc_1624_says() {
+    for sum in 0..=u16::MAX {
+        let mut bytes = [0x45; 20];
+        bytes[10..12].copy_from_slice(&sum.to_be_bytes());
+        let header = Ipv4::mut_from_bytes(&mut bytes).expect("20 bytes");
+        assert!(header.decrement_ttl());
+        assert_eq!(header.checksum.get(), replace16(sum, 0x4545, 0x4445), "{sum:#06x}");
+    }
 }
 
 proptest! {
@@ -84,10 +95,10 @@ proptest! {
 
     #[test]
     fn a_hop_leaves_the_checksum_right(mut bytes in ipv4()) {
-        prop_assume!(bytes[8] > 0);
         let (ttl, before) = (bytes[8], bytes.clone());
-        Ipv4::mut_from_prefix(&mut bytes).expect("20 bytes").0.decrement_ttl();
-        prop_assert_eq!(bytes[8], ttl - 1);
+        let forwarded = Ipv4::mut_from_prefix(&mut bytes).expect("20 bytes").0.decrement_ttl();
+        prop_assert_eq!(forwarded, ttl > 1);
+        prop_assert_eq!(bytes[8], if forwarded { ttl - 1 } else { ttl });
         prop_assert!(Ipv4::is_valid(&bytes));
         let changed: Vec<_> = (0..bytes.len()).filter(|&at| bytes[at] != before[at]).collect();
         prop_assert!(changed.iter().all(|at| [8, 10, 11].contains(at)), "only time to live and checksum: {:?}", changed);

@@ -10,9 +10,12 @@
 use forebay_packet::wire::checksum;
 use forebay_packet::wire::ethernet::{EtherType, MacAddress};
 use forebay_packet::wire::ipv4;
-use forebay_packet::{ArrivalClock, Packet, Ticks};
+use forebay_graph::Intake;
+use forebay_packet::pool::Line;
+use forebay_packet::{ArrivalClock, Batch, Packet, Ticks};
 
 use super::address::{Prefix, spread};
+use super::sessions::Sessions;
 
 /// Which transport header frames have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, schemars::JsonSchema)]
@@ -196,29 +199,34 @@ impl<const N: usize> Shaped<N> {
     }
 }
 
-/// One frame, in one cache line.
-#[derive(Clone, Copy)]
-#[repr(align(64))]
-struct Line([u8; 64]);
-
 /// Short frames of one size, ready-made for each session: copying a cache line takes fewer stores than putting a
 /// session's fields into a frame.
 pub(super) struct Lines {
     /// The frames' length.
-    pub(super) len: usize,
+    len: usize,
     lines: Vec<Line>,
 }
 
 impl Lines {
-    /// Writes each packet's bytes; length and arrival have been written with its metadata.
+    /// Adds up to `wanted` packets of the sessions whose turn it is; how many. `turns` has room for a batch.
     #[inline]
-    pub(super) fn write(&self, packets: &mut [Packet], sessions: &[u32]) {
-        for (packet, session) in packets.iter_mut().zip(sessions) {
-            // Both are always there: sessions are counted alike, and a fresh packet has room for 64 bytes.
-            if let (Some(room), Some(line)) = (packet.first_line_mut(), self.lines.get(*session as usize)) {
-                *room = line.0;
-            }
+    pub(super) fn make(
+        &self,
+        batch: &mut Batch,
+        wanted: usize,
+        sessions: &mut Sessions,
+        turns: &mut [u32],
+        intake: &Intake<'_>,
+        clock: ArrivalClock,
+    ) -> usize {
+        let wanted = wanted.min(batch.room()).min(turns.len());
+        let turns = &mut turns[..wanted];
+        sessions.take(turns);
+        let made = intake.pool.fill_lines(batch, turns, &self.lines, self.len, intake.now, clock);
+        if made < wanted {
+            sessions.give_back(wanted - made);
         }
+        made
     }
 }
 

@@ -45,13 +45,26 @@ impl Sessions {
         }
     }
 
+    /// Takes back the last `n` turns that were given: their packets could not be made.
+    #[cold]
+    pub(super) fn give_back(&mut self, n: usize) {
+        let round = self.turns() * self.burst;
+        let at = self.turn * self.burst + (self.burst - self.left);
+        let at = (at + round - n % round) % round;
+        (self.turn, self.left) = (at / self.burst, self.burst - at % self.burst);
+    }
+
+    /// How many turns there are before the first comes again.
+    fn turns(&self) -> usize {
+        if self.order.is_empty() { self.count } else { self.order.len() }
+    }
+
     fn next(&mut self) -> u32 {
         let turn = self.turn;
         self.left -= 1;
         if self.left == 0 {
             self.left = self.burst;
-            let turns = if self.order.is_empty() { self.count } else { self.order.len() };
-            self.turn = if turn + 1 == turns { 0 } else { turn + 1 };
+            self.turn = if turn + 1 == self.turns() { 0 } else { turn + 1 };
         }
         self.order.get(turn).copied().unwrap_or(turn as u32)
     }
