@@ -35,9 +35,9 @@ impl Declare for Counter {
 
 impl Function for Counter {
     fn process(&mut self, batch: &mut Batch, _: &mut Context<'_>) {
-        let bytes = batch.iter().map(Packet::len).sum::<usize>();
-        for (count, seen) in self.counts.iter().zip([batch.len(), bytes]) {
-            count.add(seen as u64);
+        if let [packets, bytes] = &*self.counts {
+            packets.add(batch.len() as u64);
+            bytes.add(batch.iter().map(Packet::len).sum::<usize>() as u64);
         }
     }
 }

@@ -52,11 +52,7 @@ fn recompute(packet: &mut Packet) -> bool {
 
 impl Function for IpChecksum {
     fn process(&mut self, batch: &mut Batch, context: &mut Context<'_>) {
-        for (index, packet) in batch.iter_mut().enumerate() {
-            if !recompute(packet) {
-                context.put(index, BAD_HEADER);
-            }
-        }
+        context.filter(batch, recompute, |_| BAD_HEADER);
     }
 }
 

@@ -54,15 +54,8 @@ impl Declare for IpValidate {
     }
 }
 
-/// Whether all is right; why not is asked of [`fault`].
-#[inline]
+/// Whether all is right with what is not plain IPv4; why not is asked of [`fault`].
 fn is_sound(packet: &mut Packet) -> bool {
-    packet.is_plain_ipv4() || is_sound_otherwise(packet)
-}
-
-/// The same for what is not IPv4 without options.
-#[cold]
-fn is_sound_otherwise(packet: &mut Packet) -> bool {
     let (network, start) = packet.network();
     let Some(bytes) = packet.data().get(start..) else { return false };
     match network {
@@ -107,11 +100,9 @@ fn fault(frame: &[u8]) -> Gate {
 
 impl Function for IpValidate {
     fn process(&mut self, batch: &mut Batch, context: &mut Context<'_>) {
-        for (index, packet) in batch.iter_mut().enumerate() {
-            if !is_sound(packet) {
-                context.put(index, fault(packet.data()));
-            }
-        }
+        context.filter(batch, Packet::is_plain_ipv4, |packet| {
+            if is_sound(packet) { Gate::FIRST } else { fault(packet.data()) }
+        });
     }
 }
 

@@ -71,11 +71,7 @@ impl Function for MacRewrite {
     fn process(&mut self, batch: &mut Batch, context: &mut Context<'_>) {
         // A copy of its own, which no write to a packet can change: it stays in registers.
         let this = *self;
-        for (index, packet) in batch.iter_mut().enumerate() {
-            if !this.rewrite(packet) {
-                context.put(index, TRUNCATED);
-            }
-        }
+        context.filter(batch, |packet| this.rewrite(packet), |_| TRUNCATED);
     }
 
     fn effect(&self, packet: &mut Packet) -> Option<Effect> {
@@ -95,12 +91,11 @@ struct Folded {
 impl Function for Folded {
     fn process(&mut self, batch: &mut Batch, context: &mut Context<'_>) {
         let Some(last) = self.branches.len().checked_sub(1) else { return };
-        for (index, packet) in batch.iter_mut().enumerate() {
+        let rewrite = |packet: &mut Packet| {
             let branch = (packet.word(self.word) as usize).min(last);
-            if !self.branches[branch].rewrite(packet) {
-                context.put(index, TRUNCATED);
-            }
-        }
+            self.branches[branch].rewrite(packet)
+        };
+        context.filter(batch, rewrite, |_| TRUNCATED);
     }
 }
 

@@ -1,8 +1,8 @@
 //! Swaps the Ethernet addresses: sends a frame back to where it came from, as reflectors and test beds do.
 
 use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
-use forebay_packet::Batch;
 use forebay_packet::wire::ethernet::Ethernet;
+use forebay_packet::{Batch, Packet};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -33,16 +33,18 @@ impl Declare for MacSwap {
 
 impl Function for MacSwap {
     fn process(&mut self, batch: &mut Batch, context: &mut Context<'_>) {
-        for (index, packet) in batch.iter_mut().enumerate() {
-            let Some(header) = packet.data_mut().first_chunk_mut::<{ size_of::<Ethernet>() }>() else {
-                context.put(index, TRUNCATED);
-                continue;
-            };
-            // All read before any is written: the compiler makes one shuffle of it.
-            let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, ..] = *header;
-            header[..12].copy_from_slice(&[s0, s1, s2, s3, s4, s5, d0, d1, d2, d3, d4, d5]);
-        }
+        context.filter(batch, swap, |_| TRUNCATED);
     }
+}
+
+/// Swaps the addresses; `false` where there are not both.
+#[inline]
+fn swap(packet: &mut Packet) -> bool {
+    let Some(header) = packet.data_mut().first_chunk_mut::<{ size_of::<Ethernet>() }>() else { return false };
+    // All read before any is written: the compiler makes one shuffle of it.
+    let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, ..] = *header;
+    header[..12].copy_from_slice(&[s0, s1, s2, s3, s4, s5, d0, d1, d2, d3, d4, d5]);
+    true
 }
 
 register!(MacSwap);

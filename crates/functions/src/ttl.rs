@@ -2,6 +2,7 @@
 
 use forebay_graph::effect::{Edit, Effect};
 use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
+use forebay_packet::wire::ipv4::Ipv4;
 use forebay_packet::{Batch, Network, Packet};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -39,31 +40,24 @@ impl Declare for Ttl {
     }
 }
 
-/// Decrements, or says why not.
-#[inline]
-fn decrement(packet: &mut Packet) -> Result<(), Gate> {
-    if let Some(header) = packet.ipv4() {
-        if !header.decrement_ttl() {
-            return Err(EXPIRED);
-        }
-    } else if let Some(header) = packet.ipv6() {
-        if header.hop_limit <= 1 {
-            return Err(EXPIRED);
-        }
-        header.hop_limit -= 1;
-    } else {
-        return Err(NOT_IP);
+/// Decrements where the packet is not IPv4 or has expired, or says why not.
+fn decrement(packet: &mut Packet) -> Gate {
+    match packet.network().0 {
+        Network::Ipv4 => EXPIRED,
+        Network::Ipv6 => match packet.ipv6() {
+            Some(header) if header.hop_limit > 1 => {
+                header.hop_limit -= 1;
+                Gate::FIRST
+            }
+            _ => EXPIRED,
+        },
+        Network::Other => NOT_IP,
     }
-    Ok(())
 }
 
 impl Function for Ttl {
     fn process(&mut self, batch: &mut Batch, context: &mut Context<'_>) {
-        for (index, packet) in batch.iter_mut().enumerate() {
-            if let Err(drop) = decrement(packet) {
-                context.put(index, drop);
-            }
-        }
+        context.filter(batch, |packet| packet.ipv4().is_some_and(Ipv4::decrement_ttl), decrement);
     }
 
     fn effect(&self, packet: &mut Packet) -> Option<Effect> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use forebay_measure::Counter;
-use forebay_packet::{MAX_BATCH, Packet, Pool, Ticks};
+use forebay_packet::{Batch, MAX_BATCH, Packet, Pool, Ticks};
 
 use crate::gate::Gate;
 use crate::shelf::{Key, Shelf};
@@ -11,90 +11,83 @@ use crate::shelf::{Key, Shelf};
 /// Packets that a function made or let go in one call, each with its gate.
 pub(crate) type Emitted = Vec<(Packet, Gate)>;
 
-/// The verdicts on one batch.
-pub(crate) struct Verdicts {
-    /// The gate of the whole batch, while no packet has been decided on its own.
-    all: Option<Gate>,
-    gates: [Gate; MAX_BATCH],
-}
-
-impl Verdicts {
-    fn new() -> Self {
-        Self { gates: [Gate::FIRST; MAX_BATCH], all: Some(Gate::FIRST) }
-    }
-
-    /// Forgets the last batch: until told otherwise, everything goes to the first gate.
-    #[inline]
-    pub(crate) fn reset(&mut self) {
-        self.all = Some(Gate::FIRST);
-    }
-
-    /// Puts the whole batch on one gate.
-    #[inline]
-    pub(crate) fn set_all(&mut self, gate: Gate) {
-        self.all = Some(gate);
-    }
-
-    /// The gate that all `len` packets of the batch share, where there is one.
-    #[inline]
-    pub(crate) fn common(&self, len: usize) -> Option<Gate> {
-        self.all.or_else(|| {
-            let gates = &self.gates[..len.min(MAX_BATCH)];
-            if Gate::are_alike(gates) { gates.first().copied() } else { None }
-        })
-    }
-
-    /// The gates of the batch's packets, one each in order, to be written.
-    #[inline]
-    pub(crate) fn each(&mut self, len: usize) -> &mut [Gate] {
-        let gates = &mut self.gates[..len.min(MAX_BATCH)];
-        if let Some(gate) = self.all.take() {
-            gates.fill(gate);
-        }
-        gates
-    }
-}
-
 /// What calls of a worker's functions share.
 pub(crate) struct Desk {
-    pub(crate) verdicts: Verdicts,
+    /// Whether the function that was called has decided anything. While it has not, all packets go to its first gate, it
+    /// has emitted nothing and does not want to be woken.
+    pub(crate) touched: bool,
+    /// The gate of the whole batch, while no packet has been decided on its own.
+    all: Option<Gate>,
     /// The time, read once a turn.
     pub(crate) now: Ticks,
-    /// When the function that is being called wants to be woken.
+    /// When the function wants to be woken.
     pub(crate) wake: Ticks,
     pub(crate) emitted: Emitted,
     pub(crate) pool: Pool,
     /// By module: what its function holds.
     pub(crate) shelves: Vec<Shelf>,
     /// By module: the counters of its function's reasons to create packets.
-    pub(crate) created: Vec<Arc<[Counter]>>,
+    created: Vec<Arc<[Counter]>>,
+    gates: [Gate; MAX_BATCH],
 }
 
 impl Desk {
     pub(crate) fn new(pool: Pool, now: Ticks) -> Self {
         Self {
-            verdicts: Verdicts::new(),
+            touched: false,
+            all: Some(Gate::FIRST),
             now,
             wake: Ticks::NEVER,
             emitted: Emitted::with_capacity(MAX_BATCH),
             pool,
             shelves: Vec::new(),
             created: Vec::new(),
+            gates: [Gate::FIRST; MAX_BATCH],
         }
+    }
+
+    /// What a call of `module` on `len` packets is given, the desk being [clear](Self::clear).
+    #[inline]
+    pub(crate) fn context(&mut self, module: usize, len: usize) -> Context<'_> {
+        Context { desk: self, module, len }
+    }
+
+    /// Forgets what the last function decided.
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        (self.touched, self.all, self.wake) = (false, Some(Gate::FIRST), Ticks::NEVER);
+    }
+
+    /// Puts the whole batch on one gate.
+    #[inline]
+    pub(crate) fn put_all(&mut self, gate: Gate) {
+        (self.touched, self.all) = (true, Some(gate));
+    }
+
+    /// The gate that all `len` packets of the batch share, where there is one.
+    #[inline]
+    pub(crate) fn common_gate(&self, len: usize) -> Option<Gate> {
+        self.all.or_else(|| {
+            let gates = &self.gates[..len.min(MAX_BATCH)];
+            if Gate::are_alike(gates) { gates.first().copied() } else { None }
+        })
+    }
+
+    /// The gates of the batch's packets, one each in order, to be written; and the shelves.
+    #[inline]
+    pub(crate) fn each(&mut self, len: usize) -> (&mut [Gate], &mut [Shelf]) {
+        self.touched = true;
+        let gates = &mut self.gates[..len.min(MAX_BATCH)];
+        if let Some(gate) = self.all.take() {
+            gates.fill(gate);
+        }
+        (gates, &mut self.shelves)
     }
 
     /// A place for the next module, whose function counts what it creates here.
     pub(crate) fn add_module(&mut self, created: Arc<[Counter]>) {
         self.shelves.push(Shelf::default());
         self.created.push(created);
-    }
-
-    /// What a call of `module` on `len` packets is given.
-    #[inline]
-    pub(crate) fn context(&mut self, module: usize, len: usize) -> Context<'_> {
-        self.verdicts.reset();
-        self.wake = Ticks::NEVER;
-        Context { desk: self, module, len }
     }
 }
 
@@ -118,19 +111,56 @@ impl Context<'_> {
 
     /// Asks that the function be [woken](crate::Function::wake) at `instant`, or earlier where it has asked before.
     pub fn wake_at(&mut self, instant: Ticks) {
+        self.desk.touched = true;
         self.desk.wake = self.desk.wake.min(instant);
     }
 
     /// Puts the whole batch on one gate.
     #[inline]
     pub fn all(&mut self, gate: Gate) {
-        self.desk.verdicts.set_all(gate);
+        self.desk.put_all(gate);
+    }
+
+    /// Lets the packets of `batch` for which `usual` is true go on through the first gate; the others are asked for
+    /// their gates one by one. As long as all are usual, this is a loop and nothing else.
+    #[inline(always)]
+    pub fn filter(
+        &mut self,
+        batch: &mut Batch,
+        usual: impl Fn(&mut Packet) -> bool,
+        otherwise: impl Fn(&mut Packet) -> Gate,
+    ) {
+        for (index, packet) in batch.iter_mut().enumerate() {
+            if !usual(packet) {
+                return self.filter_from(index, batch, usual, otherwise);
+            }
+        }
+    }
+
+    /// The rest of a batch, from the first packet that is not usual on: out of line, so that what it needs does not
+    /// burden the other.
+    #[inline(never)]
+    fn filter_from(
+        &mut self,
+        first: usize,
+        batch: &mut Batch,
+        usual: impl Fn(&mut Packet) -> bool,
+        otherwise: impl Fn(&mut Packet) -> Gate,
+    ) {
+        for (index, packet) in batch.iter_mut().enumerate().skip(first) {
+            if index == first || !usual(packet) {
+                let gate = otherwise(packet);
+                if gate != Gate::FIRST {
+                    self.put(index, gate);
+                }
+            }
+        }
     }
 
     /// The gates of the batch's packets, one each in order, to be written: all on the first gate until then.
     #[inline]
     pub fn each(&mut self) -> &mut [Gate] {
-        self.desk.verdicts.each(self.len)
+        self.desk.each(self.len).0
     }
 
     /// Puts the packet at `index` of the batch on `gate`, the others staying where they are. Meant for the few packets
@@ -138,7 +168,7 @@ impl Context<'_> {
     #[cold]
     #[inline(never)]
     pub fn put(&mut self, index: usize, gate: Gate) {
-        if let Some(slot) = self.desk.verdicts.each(self.len).get_mut(index) {
+        if let Some(slot) = self.desk.each(self.len).0.get_mut(index) {
             *slot = gate;
         }
     }
@@ -154,7 +184,7 @@ impl Context<'_> {
     /// `false` where no packet is held under the key.
     pub fn release(&mut self, key: Key, gate: Gate) -> bool {
         let Some(packet) = self.shelf().take(key) else { return false };
-        self.desk.emitted.push((packet, gate));
+        self.emit(packet, gate);
         true
     }
 
@@ -171,8 +201,13 @@ impl Context<'_> {
         packet.set_flow(origin.flow());
         packet.set_arrival(origin.arrival(), origin.arrival_clock());
         self.desk.created[self.module].get(reason)?.add(1);
-        self.desk.emitted.push((packet, gate));
+        self.emit(packet, gate);
         self.desk.emitted.last_mut().map(|(packet, _)| packet)
+    }
+
+    fn emit(&mut self, packet: Packet, gate: Gate) {
+        self.desk.touched = true;
+        self.desk.emitted.push((packet, gate));
     }
 
     fn shelf(&mut self) -> &mut Shelf {

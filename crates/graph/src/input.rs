@@ -38,14 +38,14 @@ impl Spares {
 pub(crate) struct Input {
     /// The batch that is being filled, never more than `limit`.
     filling: Batch,
-    /// When the oldest packet of `filling` came.
-    since: Ticks,
     /// A batch is complete at this many packets: the trigger, or the largest batch where there is no trigger.
     limit: u32,
     /// Whether incomplete batches run too: there is no trigger.
     eager: bool,
     /// Whether there are batches in `complete`.
     backlog: bool,
+    /// When the oldest packet of `filling` came, where there is a trigger.
+    since: Ticks,
     /// The longest that an incomplete batch waits.
     hold: Ticks,
     /// Batches that are to run before `filling`, oldest first.
@@ -57,10 +57,10 @@ impl Input {
     pub(crate) fn new(batch: usize) -> Self {
         Self {
             filling: Batch::with_capacity(batch),
-            since: Ticks::ZERO,
             limit: batch as u32,
             eager: true,
             backlog: false,
+            since: Ticks::ZERO,
             hold: Ticks::NEVER,
             complete: VecDeque::new(),
         }
@@ -74,15 +74,17 @@ impl Input {
     /// Adds a packet; whether the module can run now.
     #[inline]
     pub(crate) fn push(&mut self, packet: Packet, now: Ticks, spares: &mut Spares) -> bool {
-        if self.filling.len() >= self.limit() {
+        let mut waiting = self.filling.len();
+        if waiting >= self.limit() {
             self.complete_filling(spares);
+            waiting = 0;
         }
-        if self.filling.is_empty() {
+        if waiting == 0 && !self.eager {
             self.since = now;
         }
         // `limit` is at most the batch's capacity, so there is room.
         let _ = self.filling.push(packet);
-        self.eager || self.filling.len() >= self.limit()
+        self.eager || waiting + 1 >= self.limit()
     }
 
     /// Adds a whole batch, which is left empty; whether the module can run now.
@@ -93,7 +95,9 @@ impl Input {
             return self.push_each(batch, now, spares);
         }
         if waiting == 0 {
-            self.since = now;
+            if !self.eager {
+                self.since = now;
+            }
             batch.hand_over(&mut self.filling);
         } else {
             self.filling.append(batch);
@@ -162,10 +166,11 @@ impl Input {
 
     /// Sets the trigger: 0, or up to `batch`. What waits is cut anew: nothing waits for a trigger that is no longer
     /// set. Order is kept.
-    pub(crate) fn set_trigger(&mut self, trigger: usize, batch: usize, spares: &mut Spares) {
+    pub(crate) fn set_trigger(&mut self, trigger: usize, batch: usize, now: Ticks, spares: &mut Spares) {
+        // Without a trigger nobody noted since when packets wait.
+        let since = if self.eager { now } else { self.since };
         self.eager = trigger == 0;
         self.limit = if trigger == 0 { batch } else { trigger.min(batch) } as u32;
-        let since = self.since;
         let mut waiting: Vec<Batch> = self.complete.drain(..).collect();
         self.backlog = false;
         waiting.push(std::mem::replace(&mut self.filling, spares.get()));

@@ -1,6 +1,7 @@
 //! Runs one function by itself: packets in, packets and gates out. For tests, profiles and fuzzing.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use forebay_measure::{Counter, Frequency};
 use forebay_packet::{Batch, MAX_BATCH, Packet, Pool, PoolOptions, Ticks};
@@ -19,6 +20,7 @@ pub struct Rig {
     pub declared: Declared,
     /// The time that the function is told.
     pub now: Ticks,
+    created: Arc<[Counter]>,
     desk: Desk,
 }
 
@@ -47,10 +49,10 @@ impl Rig {
     #[must_use]
     pub fn over(function: Box<dyn Function>, declared: Declared, reasons: usize) -> Self {
         let pool = Pool::new(PoolOptions { chunks: 1_024, ..PoolOptions::default() }).expect("memory for a small pool");
-        let created = (0..reasons).map(|_| Counter::new()).collect();
+        let created: Arc<[Counter]> = (0..reasons).map(|_| Counter::new()).collect();
         let mut desk = Desk::new(pool, Ticks::ZERO);
-        desk.add_module(created);
-        Self { function, declared, now: Ticks::ZERO, desk }
+        desk.add_module(Arc::clone(&created));
+        Self { function, declared, now: Ticks::ZERO, created, desk }
     }
 
     /// What the function has created or released since this was last asked, each with its gate.
@@ -61,7 +63,7 @@ impl Rig {
     /// How many packets the function has created, by reason.
     #[must_use]
     pub fn created(&self) -> Vec<u64> {
-        self.desk.created[0].iter().map(Counter::get).collect()
+        self.created.iter().map(Counter::get).collect()
     }
 
     /// A packet of these bytes.
@@ -79,11 +81,12 @@ impl Rig {
     /// in the batch (held ones leave it).
     pub fn process(&mut self, batch: &mut Batch) -> Vec<Option<Gate>> {
         let len = batch.len();
+        self.desk.clear();
         self.desk.now = self.now;
         self.function.process(batch, &mut self.desk.context(0, len));
         assert_eq!(batch.len(), len, "a function decides packets, it does not take them out of the batch");
-        let gates = self.desk.verdicts.each(len).to_vec();
-        let shelf = &mut self.desk.shelves[0];
+        let (gates, shelves) = self.desk.each(len);
+        let (gates, shelf) = (gates.to_vec(), &mut shelves[0]);
         let mut rest = Batch::with_capacity(MAX_BATCH);
         batch.drain_each(|index, packet| {
             let packet = if gates[index] == Gate::HOLD { shelf.put(index, packet).err() } else { Some(packet) };
@@ -109,6 +112,7 @@ impl Rig {
 
     /// Wakes the function, as the engine does when the time it asked for has come; when it wants to be woken next.
     pub fn wake(&mut self) -> Option<Ticks> {
+        self.desk.clear();
         self.desk.now = self.now;
         self.function.wake(&mut self.desk.context(0, 0));
         (self.desk.wake != Ticks::NEVER).then_some(self.desk.wake)

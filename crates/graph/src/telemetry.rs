@@ -11,11 +11,11 @@ use crate::port::PortCounters;
 /// Batch sizes are counted in classes: 1, 2, 3–4, 5–8, …, 129–256 packets.
 pub const SIZE_CLASSES: usize = 9;
 
-/// Which class a batch of `packets` (1..=256) is counted in.
+/// Which class a batch of `packets` (1..=256) is counted in; past the last for any other number.
 #[inline]
 #[must_use]
 pub fn size_class(packets: usize) -> usize {
-    ((usize::BITS - packets.saturating_sub(1).leading_zeros()) as usize).min(SIZE_CLASSES - 1)
+    (usize::BITS - packets.wrapping_sub(1).leading_zeros()) as usize
 }
 
 /// A module's counters. The first cache line is all that an ordinary call writes.
@@ -158,7 +158,7 @@ pub struct Telemetry {
     /// What a tick is worth.
     pub frequency: Frequency,
     /// By module.
-    pub counters: Box<[ModuleCounters]>,
+    pub counters: Vec<Arc<ModuleCounters>>,
     /// By module.
     pub modules: Vec<ModuleTelemetry>,
     /// By port.

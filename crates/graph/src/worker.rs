@@ -23,7 +23,7 @@ use crate::input::{Input, Spares};
 use crate::observer::Observer;
 use crate::port::{Intake, Port, Ready};
 use crate::scheduler::Scheduler;
-use crate::telemetry::Telemetry;
+use crate::telemetry::{ModuleCounters, Telemetry};
 
 pub use census::Census;
 pub use make::MakeError;
@@ -52,18 +52,19 @@ pub struct Cost {
 
 /// A place where packets wait: for a module (by its number), or past the modules for a port or the bin.
 ///
-/// In a wide graph most of a turn's time goes to fetching these: what a call touches is in the first cache line.
+/// A wide graph has more of these than the cache holds: what an ordinary call touches is in the first line.
 #[repr(C, align(64))]
 struct Node {
     /// What processes the packets; nothing where they leave.
     function: Option<Box<dyn Function>>,
+    counters: Arc<ModuleCounters>,
+    /// Where all packets go, where there is only one gate.
+    only: Option<Edge>,
+    input: Input,
     /// Where its gates' targets start in `Worker::edges`.
     edges: u32,
-    /// How many gates.
+    /// How many gates. Where there are several, a packet's flow word advances.
     gates: u16,
-    /// Whether a packet's flow word advances here: there are several gates.
-    splits: bool,
-    input: Input,
 }
 
 /// Where a gate leads.
@@ -255,7 +256,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
 
     fn set_trigger(&mut self, module: usize, trigger: usize) {
         let input = &mut self.nodes[module].input;
-        input.set_trigger(trigger, self.batch, &mut self.spares);
+        input.set_trigger(trigger, self.batch, self.desk.now, &mut self.spares);
         if input.is_ready() {
             self.scheduler.ready(module);
         }

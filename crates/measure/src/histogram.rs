@@ -36,13 +36,19 @@ impl Histogram {
     /// Records `value` `n` times. Only the histogram's one writer calls this.
     #[inline]
     pub fn record(&self, value: u64, n: u64) {
+        self.record_sample(Sample::new(value), n);
+    }
+
+    /// The same for a value whose bucket is known: it is the same in every histogram.
+    #[inline]
+    pub fn record_sample(&self, sample: Sample, n: u64) {
         // The bucket function stays below BUCKETS, which the slice's length does not tell the compiler.
-        if let Some(bucket) = self.buckets.get(bucket_of(value)) {
+        if let Some(bucket) = self.buckets.get(sample.bucket) {
             bucket.add(n);
         }
-        self.sum.add(value.wrapping_mul(n));
-        if value > self.max.get() {
-            self.max.set(value);
+        self.sum.add(sample.value.wrapping_mul(n));
+        if sample.value > self.max.get() {
+            self.max.set(sample.value);
         }
     }
 
@@ -54,6 +60,22 @@ impl Histogram {
             sum: self.sum.get(),
             max: self.max.get(),
         }
+    }
+}
+
+/// A value with the bucket that it falls into.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample {
+    value: u64,
+    bucket: usize,
+}
+
+impl Sample {
+    /// Finds the bucket.
+    #[inline]
+    #[must_use]
+    pub fn new(value: u64) -> Self {
+        Self { value, bucket: bucket_of(value) }
     }
 }
 

@@ -69,21 +69,21 @@ pub(crate) struct Metadata {
 }
 
 impl Metadata {
-    /// The same as one value that the processor holds in registers: written to many chunks, it is not read from memory
-    /// for each, as a structure of many fields would be.
+    /// The same as two values that the processor holds in registers: written to many chunks, they are not read from
+    /// memory for each, as a structure of many fields would be.
     #[inline]
-    pub(crate) fn packed(self) -> Packed {
+    pub(crate) fn halves(self) -> [Half; 2] {
         // SAFETY: both are 64 bytes, all of the metadata's initialised (it has no padding), and any bytes are integers.
         unsafe { std::mem::transmute(self) }
     }
 }
 
-/// [`Metadata`] as bytes.
+/// Half of a [`Metadata`] as bytes.
 #[cfg(all(target_arch = "x86_64", target_feature = "avx"))]
-pub(crate) type Packed = [std::arch::x86_64::__m256i; 2];
-/// [`Metadata`] as bytes.
+pub(crate) type Half = std::arch::x86_64::__m256i;
+/// Half of a [`Metadata`] as bytes.
 #[cfg(not(all(target_arch = "x86_64", target_feature = "avx")))]
-pub(crate) type Packed = [u128; 4];
+pub(crate) type Half = [u128; 2];
 
 /// A cache line, in bytes.
 pub(crate) const LINE: usize = 64;

@@ -209,6 +209,27 @@ impl Packet {
         self.meta_mut().flow = flow;
     }
 
+    /// How many packets from the front on are of the same flow as the first and arrived at the same instant.
+    #[inline]
+    #[must_use]
+    pub fn run_alike(packets: &[Self]) -> usize {
+        let Some(first) = packets.first() else { return 0 };
+        let (flow, arrival) = (first.flow(), first.arrival().0);
+        // Zero where nothing differs: one branch for several packets.
+        let difference = |packet: &Self| (packet.arrival().0 ^ arrival) | u64::from(packet.flow() ^ flow);
+        let mut run = 1;
+        if packets.get(1).is_none_or(|second| difference(second) != 0) {
+            return run;
+        }
+        while let Some(several) = packets.get(run..).and_then(<[Self]>::first_chunk::<4>) {
+            if several.iter().fold(0, |sum, packet| sum | difference(packet)) != 0 {
+                break;
+            }
+            run += several.len();
+        }
+        run + packets[run..].iter().take_while(|packet| difference(packet) == 0).count()
+    }
+
     /// A metadata word.
     #[inline]
     #[must_use]

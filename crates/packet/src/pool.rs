@@ -16,6 +16,7 @@ mod registry;
 pub use layout::{Backing, Chunk, Layout, LayoutError, Line};
 pub use native::{Order, PoolOptions};
 
+use std::hint::cold_path;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -167,10 +168,17 @@ impl Pool {
     ) -> usize {
         let Some(first) = lines.first() else { return 0 };
         let fresh = self.0.arrived(len, arrival, clock);
-        let write = |chunk: Chunk, pick: &u32| {
-            let line = lines.get(*pick as usize).unwrap_or(first);
+        let data = usize::from(fresh.data);
+        let write = move |chunk: Chunk, pick: &u32| {
+            let line = match lines.get(*pick as usize) {
+                Some(line) => line,
+                None => {
+                    cold_path();
+                    first
+                }
+            };
             // SAFETY: the chunk is the caller's alone and has at least 64 bytes from `data` on (`Layout::check`).
-            unsafe { chunk.as_metadata().cast::<u8>().add(fresh.data.into()).cast::<[u8; 64]>().write_unaligned(line.0) }
+            unsafe { chunk.as_metadata().cast::<u8>().add(data).cast::<[u8; LINE]>().write_unaligned(line.0) }
         };
         self.fill_as(batch, &fresh, picks, write)
     }

@@ -106,7 +106,7 @@ proptest! {
                     exact |= bench.waiting.is_empty();
                 }
                 Operation::SetTrigger(trigger) => {
-                    bench.input.set_trigger(trigger, BATCH, &mut bench.spares);
+                    bench.input.set_trigger(trigger, BATCH, Ticks::ZERO, &mut bench.spares);
                     prop_assert_eq!(bench.input.trigger(), trigger);
                     prop_assert!(trigger > 0 || bench.waiting.is_empty() || bench.input.is_ready(), "eager when lowered to 0");
                     exact = true;
@@ -128,12 +128,12 @@ proptest! {
 #[test]
 fn a_lowered_trigger_releases_at_once_and_cuts_anew() {
     let mut bench = Bench::new();
-    bench.input.set_trigger(16, BATCH, &mut bench.spares);
+    bench.input.set_trigger(16, BATCH, Ticks::ZERO, &mut bench.spares);
     for _ in 0..15 {
         let packet = bench.packet().expect("a chunk");
         assert!(!bench.input.push(packet, Ticks(7), &mut bench.spares));
     }
-    bench.input.set_trigger(4, BATCH, &mut bench.spares);
+    bench.input.set_trigger(4, BATCH, Ticks::ZERO, &mut bench.spares);
     assert_eq!([bench.take(), bench.take(), bench.take(), bench.take()], [Some(4), Some(4), Some(4), None]);
     bench.input.set_hold(Ticks(3));
     assert_eq!(bench.input.due(), Some(Ticks(10)), "the rest is as old as it was");
@@ -142,7 +142,7 @@ fn a_lowered_trigger_releases_at_once_and_cuts_anew() {
 #[test]
 fn a_hold_limit_counts_from_the_oldest_packet() {
     let mut bench = Bench::new();
-    bench.input.set_trigger(8, BATCH, &mut bench.spares);
+    bench.input.set_trigger(8, BATCH, Ticks::ZERO, &mut bench.spares);
     bench.input.set_hold(Ticks(100));
     assert_eq!(bench.input.due(), None);
     for now in [10, 20] {

@@ -1,7 +1,7 @@
 //! Packets that leave: by a port, or into the bin. Delay is accounted to flows here.
 
-use forebay_measure::Clock;
-use forebay_packet::{Batch, Ticks};
+use forebay_measure::{Clock, Sample};
+use forebay_packet::{Batch, Packet, Ticks};
 
 use super::{Mode, Worker};
 use crate::observer::Place;
@@ -19,7 +19,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         let now = self.clock.now();
         (self.desk.now, self.departed) = (now, true);
         if self.accounting {
-            self.account(batch, now, 1);
+            self.account::<false>(batch, now);
         }
         if MODE == Mode::Observed as u8
             && let Some(observer) = &mut self.observer
@@ -37,35 +37,35 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         }
     }
 
-    /// Accounts packets to their flows, `times` over. Runs of packets of one flow that arrived together (one batch of
-    /// one flow: the usual case) cost one update.
+    /// Accounts packets to their flows; with `UNDO`, takes that back. Runs of packets of one flow that arrived together
+    /// (one batch of one flow: the usual case) cost one update.
     #[inline]
-    fn account(&self, batch: &Batch, now: Ticks, times: u64) {
-        let Some(first) = batch.first() else { return };
+    fn account<const UNDO: bool>(&self, batch: &Batch, now: Ticks) {
+        let mut rest: &[Packet] = batch;
+        let Some(first) = rest.first() else { return };
         let (clocks, clock) = (&self.telemetry.worker.arrival_clocks, 1 << first.arrival_clock() as u8);
         if clocks.get() & clock == 0 {
             clocks.set(clocks.get() | clock);
         }
-        let (mut word, mut arrival, mut count) = (first.flow(), first.arrival(), 0);
-        for packet in batch.iter() {
-            if packet.flow() == word && packet.arrival() == arrival {
-                count += 1;
-                continue;
+        let mut arrival = first.arrival();
+        let mut delay = now.since(arrival);
+        let mut sample = Sample::new(delay.0);
+        while let Some(first) = rest.first() {
+            if first.arrival() != arrival {
+                arrival = first.arrival();
+                delay = now.since(arrival);
+                sample = Sample::new(delay.0);
             }
-            self.account_run(word, now.since(arrival), times.wrapping_mul(count));
-            (word, arrival, count) = (packet.flow(), packet.arrival(), 1);
-        }
-        self.account_run(word, now.since(arrival), times.wrapping_mul(count));
-    }
-
-    #[inline]
-    fn account_run(&self, word: u32, delay: Ticks, count: u64) {
-        // A word past the last flow is of a path that does not end at a port.
-        let flow = self.flows.flow.get(word as usize).and_then(|flow| self.telemetry.flows.get(*flow as usize));
-        let Some(flow) = flow else { return };
-        flow.delay.record(delay.0, count);
-        if delay > flow.objective {
-            flow.violations.add(count);
+            let run = Packet::run_alike(rest);
+            rest = &rest[run..];
+            let count = if UNDO { (run as u64).wrapping_neg() } else { run as u64 };
+            // A word past the last flow is of a path that does not end at a port.
+            let flow = self.flows.flow.get(first.flow() as usize);
+            let Some(flow) = flow.and_then(|flow| self.telemetry.flows.get(*flow as usize)) else { continue };
+            flow.delay.record_sample(sample, count);
+            if delay > flow.objective {
+                flow.violations.add(count);
+            }
         }
     }
 
@@ -74,7 +74,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     fn refused<const MODE: u8>(&mut self, port: usize, batch: &mut Batch, now: Ticks) {
         if self.accounting {
             // They were accounted as sent.
-            self.account(batch, now, 1u64.wrapping_neg());
+            self.account::<true>(batch, now);
         }
         self.telemetry.ports[port].refused.add(batch.len() as u64);
         self.observe_drops::<MODE>(Place::Port(port), "refused", batch);

@@ -14,7 +14,7 @@ use crate::input::{Input, Spares};
 use crate::plan::{Plan, Target};
 use crate::port::Ready;
 use crate::scheduler::Scheduler;
-use crate::telemetry::{FlowTelemetry, ModuleTelemetry, PortTelemetry, ReasonCounters, Telemetry, WorkerCounters};
+use crate::telemetry::{FlowTelemetry, ModuleCounters, ModuleTelemetry, PortTelemetry, ReasonCounters, Telemetry, WorkerCounters};
 
 /// How long packets wait for a trigger on a path without a delay objective.
 const DEFAULT_HOLD_SECONDS: f64 = 1e-3;
@@ -134,7 +134,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             telemetry: Arc::new(Telemetry {
                 pipeline: plan.name,
                 frequency,
-                counters: (0..modules).map(|_| crate::telemetry::ModuleCounters::default()).collect(),
+                counters: (0..modules).map(|_| Arc::new(ModuleCounters::default())).collect(),
                 modules: Vec::new(),
                 ports: Vec::new(),
                 flows: found
@@ -163,15 +163,12 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         let mut told = (Vec::with_capacity(modules), Vec::new());
         let mut triggers = Vec::new();
         for module in plan.modules {
-            let targets = gates(&module.gates);
-            worker.nodes.push(Node {
-                function: Some(module.function),
-                edges: worker.edges.len() as u32,
-                gates: targets.len() as u16,
-                splits: targets.len() > 1,
-                input: Input::new(plan.batch),
-            });
-            worker.edges.extend(targets.into_iter().map(|(_, target)| edge(target)));
+            let counters = Arc::clone(&worker.telemetry.counters[worker.nodes.len()]);
+            let (edges, gates) = (worker.edges.len() as u32, module.gates.len() as u16);
+            worker.edges.extend(module.gates.iter().map(|(_, target)| edge(*target)));
+            let only = if gates == 1 { worker.edges.last().copied() } else { None };
+            let input = Input::new(plan.batch);
+            worker.nodes.push(Node { function: Some(module.function), counters, only, input, edges, gates });
             worker.hold_stated.push(module.hold.map(|hold| frequency.ticks(hold)));
             triggers.push(module.trigger.min(plan.batch));
             let creates = ReasonCounters::new(module.creates.iter().map(|reason| reason.name));
@@ -185,7 +182,10 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
                 own: module.counters,
             });
         }
-        let leaving = || Node { function: None, edges: 0, gates: 0, splits: false, input: Input::new(plan.batch) };
+        let leaving = || {
+            let (counters, input) = (Arc::default(), Input::new(plan.batch));
+            Node { function: None, counters, only: None, input, edges: 0, gates: 0 }
+        };
         worker.nodes.resize_with(bin + 1, leaving);
         for port in plan.ports {
             let entry = port.entry.filter(|_| port.open.receives).map(edge);
@@ -200,7 +200,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         let telemetry = Arc::get_mut(&mut worker.telemetry).expect("nobody has seen it yet");
         (telemetry.modules, telemetry.ports) = told;
         for (module, trigger) in triggers.into_iter().enumerate().filter(|(_, trigger)| *trigger > 0) {
-            worker.nodes[module].input.set_trigger(trigger, worker.batch, &mut worker.spares);
+            worker.nodes[module].input.set_trigger(trigger, worker.batch, worker.desk.now, &mut worker.spares);
         }
         worker.derive_holds();
         Ok(worker)

@@ -5,8 +5,7 @@ use std::hint::cold_path;
 use forebay_measure::Clock;
 use forebay_packet::{Batch, Packet, Ticks};
 
-use super::{Mode, Worker};
-use crate::context::Desk;
+use super::{Edge, Mode, Node, Worker};
 use crate::gate::{Decision, Gate};
 use crate::observer::{Place, Visit};
 use crate::scheduler::Scheduler;
@@ -25,102 +24,99 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
                 any = true;
                 left = left.saturating_sub(batch.len());
                 self.run_from::<MODE>(node, &mut batch, &mut last);
-                if left == 0 {
+                if !self.nodes[node].input.is_ready() {
                     break;
                 }
-            }
-            if self.nodes[node].input.is_ready() {
-                self.scheduler.ready(node);
+                if left == 0 {
+                    self.scheduler.ready(node);
+                    break;
+                }
             }
         }
         self.spares.put(batch);
         any
     }
 
-    /// Runs `batch` through `node` and, as long as all of it goes on to a module that nothing else feeds, through
-    /// those that follow. The batch is empty afterwards.
+    /// Runs `batch` through the module `at` and, as long as all of it goes on to a module that nothing else feeds,
+    /// through those that follow. The batch is empty afterwards.
     #[inline]
-    fn run_from<const MODE: u8>(&mut self, mut node: usize, batch: &mut Batch, last: &mut Ticks) {
-        while node < self.modules {
-            let size = batch.len();
+    fn run_from<const MODE: u8>(&mut self, mut at: usize, batch: &mut Batch, last: &mut Ticks) {
+        let (size, class) = (batch.len(), size_class(batch.len()));
+        loop {
             let before = if MODE == Mode::Observed as u8 { Some(frames(batch)) } else { None };
-            self.call(node, batch);
+            let Node { function: Some(function), counters, only, .. } = &mut self.nodes[at] else { break };
+            function.process(batch, &mut self.desk.context(at, size));
             if self.accounting {
-                let counters = &self.telemetry.counters[node];
                 counters.packets.add(size as u64);
-                counters.sizes[size_class(size)].add(1);
+                if let Some(class) = counters.sizes.get(class) {
+                    class.add(1);
+                }
+            }
+            let only = *only;
+            if C::SIMULATED {
+                let cost = self.costs[at];
+                self.clock.spend(Ticks(cost.per_batch + cost.per_packet * size as u64));
             }
             if let Some(before) = before {
-                self.observe_call(node, batch, &before);
+                self.observe_call(at, batch, &before);
             }
-            let straight_on = self.distribute::<MODE>(node, batch);
+            let next = match only {
+                Some(edge) if !self.desk.touched => self.pass_on(edge, batch),
+                _ => self.distribute::<MODE>(at, batch),
+            };
             if MODE == Mode::Timed as u8 {
                 let now = self.clock.now();
-                let counters = &self.telemetry.counters[node];
+                let counters = &self.nodes[at].counters;
                 counters.ticks.add(now.since(*last).0);
                 counters.timed_packets.add(size as u64);
                 counters.timed_batches.add(1);
                 *last = now;
             }
-            match straight_on {
-                Some(next) => node = next,
+            match next {
+                Some(next) => at = next,
                 None => return,
             }
         }
-        self.depart::<MODE>(node, batch);
+        self.depart::<MODE>(at, batch);
         if MODE == Mode::Timed as u8 {
             *last = self.clock.now();
         }
     }
 
-    /// Calls a module's function.
-    #[inline]
-    fn call(&mut self, node: usize, batch: &mut Batch) {
-        let len = batch.len();
-        if let Some(function) = &mut self.nodes[node].function {
-            function.process(batch, &mut self.desk.context(node, len));
-        }
-        if C::SIMULATED {
-            let cost = self.costs[node];
-            self.clock.spend(Ticks(cost.per_batch + cost.per_packet * len as u64));
-        }
+    /// Puts a batch where its function said, and what the function emitted after it. `Some`: all of it is still in
+    /// `batch` and goes on to this node, which nothing else feeds. The desk is clear afterwards.
+    fn distribute<const MODE: u8>(&mut self, node: usize, batch: &mut Batch) -> Option<usize> {
         if self.desk.wake != Ticks::NEVER {
             self.set_timer(node, self.desk.wake);
         }
-    }
-
-    /// Puts a batch where its function said, and what the function emitted after it. `Some`: all of it is still in
-    /// `batch` and goes on to this node, which nothing else feeds.
-    #[inline]
-    fn distribute<const MODE: u8>(&mut self, node: usize, batch: &mut Batch) -> Option<usize> {
-        let straight_on = match self.desk.verdicts.common(batch.len()) {
-            Some(gate) if gate.raw() < usize::from(self.nodes[node].gates) => self.pass_on(node, gate.raw(), batch),
-            _ => {
-                self.scatter::<MODE>(node, batch);
-                None
+        let gates = usize::from(self.nodes[node].gates);
+        let mut straight_on = None;
+        match self.desk.common_gate(batch.len()) {
+            Some(gate) if gate.raw() < gates => {
+                let edge = self.edges[self.nodes[node].edges as usize + gate.raw()];
+                if gates > 1 {
+                    for packet in batch.iter_mut() {
+                        advance(&self.flows.next, packet, gate.raw());
+                    }
+                }
+                straight_on = self.pass_on(edge, batch);
             }
-        };
+            _ => self.scatter::<MODE>(node, batch),
+        }
         if !self.desk.emitted.is_empty() {
             // What follows the batch must not overtake it.
-            if let Some(next) = straight_on {
+            if let Some(next) = straight_on.take() {
                 self.deliver(next, batch);
             }
             self.emit::<MODE>(node);
-            return None;
         }
+        self.desk.clear();
         straight_on
     }
 
-    /// Sends a whole batch through one gate.
+    /// Sends a whole batch along an edge. `Some`: it goes straight on to this node, and is still in `batch`.
     #[inline]
-    fn pass_on(&mut self, node: usize, gate: usize, batch: &mut Batch) -> Option<usize> {
-        let from = &self.nodes[node];
-        let edge = self.edges[from.edges as usize + gate];
-        if from.splits {
-            for packet in batch.iter_mut() {
-                advance(&self.flows.next, packet, gate);
-            }
-        }
+    fn pass_on(&mut self, edge: Edge, batch: &mut Batch) -> Option<usize> {
         let next = edge.node as usize;
         if S::DIRECT && edge.alone && self.nodes[next].input.passes() {
             return Some(next);
@@ -141,11 +137,10 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     #[inline]
     fn scatter<const MODE: u8>(&mut self, node: usize, batch: &mut Batch) {
         let from = &self.nodes[node];
-        let (start, count, splits) = (from.edges as usize, usize::from(from.gates), from.splits);
-        let Self { nodes, edges, scheduler, spares, flows, bin, .. } = self;
-        let Desk { verdicts, shelves, now, .. } = &mut self.desk;
-        let edges = &edges[start..start + count];
-        let gates = verdicts.each(batch.len());
+        let (start, count) = (from.edges as usize, usize::from(from.gates));
+        let Self { nodes, edges, scheduler, spares, flows, bin, desk, .. } = self;
+        let (edges, splits, now) = (&edges[start..start + count], count > 1, desk.now);
+        let (gates, shelves) = desk.each(batch.len());
         let mut all_out = true;
         batch.drain_each(|index, mut packet| {
             let gate = gates.get(index).map_or(0, |gate| gate.raw());
@@ -165,7 +160,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
                 advance(&flows.next, &mut packet, gate);
             }
             let next = edge.node as usize;
-            if nodes[next].input.push(packet, *now, spares) {
+            if nodes[next].input.push(packet, now, spares) {
                 scheduler.ready(next);
             }
         });
@@ -179,7 +174,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     fn end<const MODE: u8>(&mut self, node: usize) {
         self.desk.shelves[node].settle();
         let told = &self.telemetry.modules[node];
-        let gates = self.desk.verdicts.each(self.bin.len());
+        let gates = self.desk.each(self.bin.len()).0;
         for (packet, gate) in self.bin.iter().zip(&*gates) {
             let (reasons, consumed) = match gate.decision() {
                 Decision::Drop(which) => (told.drops.get(which), false),
@@ -209,7 +204,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         for (packet, gate) in emitted.drain(..) {
             // The batch is empty, so there is room.
             let _ = one.push(packet);
-            self.desk.verdicts.set_all(gate);
+            self.desk.put_all(gate);
             self.scatter::<MODE>(node, &mut one);
         }
         self.spares.put(one);
@@ -227,7 +222,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
 
     fn observe_call(&mut self, module: usize, batch: &Batch, before: &[Option<Vec<u8>>]) {
         let Some(observer) = &mut self.observer else { return };
-        let gates = self.desk.verdicts.each(batch.len());
+        let gates = self.desk.each(batch.len()).0;
         for ((packet, before), gate) in batch.iter().zip(before).zip(&*gates) {
             let Some(before) = before else { continue };
             let (after, decision) = (packet.data(), gate.decision());

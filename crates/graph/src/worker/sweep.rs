@@ -46,6 +46,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         } else {
             self.emit::<{ Mode::Plain as u8 }>(module);
         }
+        self.desk.clear();
     }
 
     /// Stops receiving, lets everything that waits through, whatever its trigger, drops what functions still hold

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use super::registry::{self, MAX_POOLS};
 use super::{Chunk, Inner, Order};
 use crate::Packet;
-use crate::metadata::{Metadata, Packed};
+use crate::metadata::{Half, Metadata};
 
 /// The most chunks that a thread keeps of one pool.
 const MOST: usize = 512;
@@ -87,17 +87,19 @@ impl Cache {
         contents: &[T],
         write: impl Fn(Chunk, &T),
     ) -> usize {
-        let (mut filled, fresh, wanted) = (0, fresh.packed(), slots.len().min(contents.len()));
+        let (mut filled, [first, second]) = (0, fresh.halves());
+        let wanted = slots.len().min(contents.len());
         while filled < wanted {
             let chunks = self.take((wanted - filled).min(self.slots.len()));
             if chunks.is_empty() {
                 break;
             }
             let (slots, contents) = (&mut slots[filled..], &contents[filled..]);
-            for ((slot, chunk), content) in slots.iter_mut().zip(chunks).zip(contents) {
+            for ((slot, &chunk), content) in slots.iter_mut().zip(chunks).zip(contents) {
+                let halves = chunk.as_metadata().cast::<Half>();
                 // SAFETY: a chunk that came from the backing or a cache is live, aligned and nobody else's.
-                unsafe { chunk.as_metadata().cast::<Packed>().write(fresh) }
-                write(*chunk, content);
+                unsafe { (halves.write(first), halves.add(1).write(second)) };
+                write(chunk, content);
                 // SAFETY: as above; its metadata was initialised just now, and lies within the pool's checked layout.
                 slot.write(unsafe { Packet::from_chunk(chunk.as_metadata()) });
             }
@@ -194,11 +196,14 @@ fn get(id: u8) -> *mut Cache {
 #[inline]
 pub(crate) unsafe fn put(chunks: &[Chunk]) {
     let mut rest = chunks;
+    // SAFETY: the chunks are live and the caller's.
+    let pool_of = |chunk: &Chunk| unsafe { chunk.as_metadata().as_ref() }.pool;
     while let Some(first) = rest.first() {
-        // SAFETY: the chunks are live and the caller's.
-        let pool_of = |chunk: &Chunk| unsafe { chunk.as_metadata().as_ref() }.pool;
         let id = pool_of(first);
-        let (run, others) = rest.split_at(rest.iter().take_while(|chunk| pool_of(chunk) == id).count());
+        // Mostly all are of one pool, which is seen without a branch for each.
+        let mixed = rest.iter().fold(0, |mixed, chunk| mixed | (pool_of(chunk) ^ id)) != 0;
+        let run = if mixed { rest.iter().take_while(|chunk| pool_of(chunk) == id).count() } else { rest.len() };
+        let (run, others) = rest.split_at(run);
         let cache = get(id);
         if cache.is_null() {
             put_first(id, run);
