@@ -215,15 +215,16 @@ impl Function for IpLookup {
     fn process(&mut self, batch: &mut Batch, context: &mut Context<'_>) {
         let Self { tables, outcome, word, scratch } = self;
         let (outcome, len) = (*outcome, batch.len());
-        let mut others = false;
-        for (packet, address) in batch.iter_mut().zip(&mut scratch.ipv4) {
+        let (mut others, mut all) = (false, 0);
+        for ((packet, address), begun) in batch.iter_mut().zip(&mut scratch.ipv4).zip(&mut scratch.next_hops) {
             let header = packet.ipv4();
             others |= header.is_none();
             // What is not IPv4 is looked up as if it went to 0.0.0.0, and overwritten later.
             *address = header.map_or(0, |header| u32::from_be_bytes(header.destination));
-            tables.ipv4.prefetch(*address);
+            *begun = tables.ipv4.begin(*address);
+            all |= *begun;
         }
-        tables.ipv4.lookup_prefetched(&scratch.ipv4[..len], &mut scratch.next_hops);
+        tables.ipv4.finish(&scratch.ipv4[..len], &mut scratch.next_hops[..len], all);
         let gates = context.each();
         for (gate, &next_hop) in gates.iter_mut().zip(&scratch.next_hops) {
             *gate = outcome.gate(next_hop);

@@ -21,7 +21,6 @@ const TRUNCATED: Gate = Gate::drop(0);
 const DROPS: &[Reason] = &[Reason { name: "truncated", help: "The frame is shorter than an Ethernet header." }];
 
 /// The function: twelve bytes, in the order of the wire.
-#[derive(Clone, Copy)]
 pub struct MacRewrite {
     addresses: [u8; 12],
 }
@@ -55,23 +54,33 @@ impl Declare for MacRewrite {
     }
 }
 
+/// Twelve bytes as the integers in which they are written.
+#[derive(Clone, Copy)]
+struct Words(u64, u32);
+
 impl MacRewrite {
     #[inline]
-    fn rewrite(&self, packet: &mut Packet) -> bool {
-        // The whole header is asked for, so that a frame that ends inside it is not passed on.
-        let Some((header, _)) = packet.data_mut().split_first_chunk_mut::<{ size_of::<Ethernet>() }>() else {
-            return false;
-        };
-        header[..12].copy_from_slice(&self.addresses);
+    fn words(&self) -> Words {
+        let [a, b, c, d, e, f, g, h, i, j, k, l] = self.addresses;
+        Words(u64::from_ne_bytes([a, b, c, d, e, f, g, h]), u32::from_ne_bytes([i, j, k, l]))
+    }
+}
+
+impl Words {
+    /// Writes them; `false` where the frame ends inside the Ethernet header, and is not to be passed on.
+    #[inline]
+    fn write(self, packet: &mut Packet) -> bool {
+        let Some(header) = packet.data_mut().first_chunk_mut::<{ size_of::<Ethernet>() }>() else { return false };
+        header[..8].copy_from_slice(&self.0.to_ne_bytes());
+        header[8..12].copy_from_slice(&self.1.to_ne_bytes());
         true
     }
 }
 
 impl Function for MacRewrite {
     fn process(&mut self, batch: &mut Batch, context: &mut Context<'_>) {
-        // A copy of its own, which no write to a packet can change: it stays in registers.
-        let this = *self;
-        context.filter(batch, |packet| this.rewrite(packet), |_| TRUNCATED);
+        let words = self.words();
+        context.filter(batch, |packet| words.write(packet), |_| TRUNCATED);
     }
 
     fn effect(&self, packet: &mut Packet) -> Option<Effect> {
@@ -93,7 +102,7 @@ impl Function for Folded {
         let Some(last) = self.branches.len().checked_sub(1) else { return };
         let rewrite = |packet: &mut Packet| {
             let branch = (packet.word(self.word) as usize).min(last);
-            self.branches[branch].rewrite(packet)
+            self.branches[branch].words().write(packet)
         };
         context.filter(batch, rewrite, |_| TRUNCATED);
     }

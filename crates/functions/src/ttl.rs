@@ -40,9 +40,10 @@ impl Declare for Ttl {
     }
 }
 
-/// Decrements where the packet is not IPv4 or has expired, or says why not.
+/// Decrements, or says why not.
 fn decrement(packet: &mut Packet) -> Gate {
     match packet.network().0 {
+        Network::Ipv4 if packet.ipv4().is_some_and(Ipv4::decrement_ttl) => Gate::FIRST,
         Network::Ipv4 => EXPIRED,
         Network::Ipv6 => match packet.ipv6() {
             Some(header) if header.hop_limit > 1 => {
@@ -57,7 +58,7 @@ fn decrement(packet: &mut Packet) -> Gate {
 
 impl Function for Ttl {
     fn process(&mut self, batch: &mut Batch, context: &mut Context<'_>) {
-        context.filter(batch, |packet| packet.ipv4().is_some_and(Ipv4::decrement_ttl), decrement);
+        context.filter(batch, |packet| packet.known_ipv4().is_some_and(Ipv4::decrement_ttl), decrement);
     }
 
     fn effect(&self, packet: &mut Packet) -> Option<Effect> {

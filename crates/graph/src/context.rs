@@ -130,9 +130,11 @@ impl Context<'_> {
         usual: impl Fn(&mut Packet) -> bool,
         otherwise: impl Fn(&mut Packet) -> Gate,
     ) {
-        for (index, packet) in batch.iter_mut().enumerate() {
+        let mut packets = batch.iter_mut();
+        while let Some(packet) = packets.next() {
             if !usual(packet) {
-                return self.filter_from(index, batch, usual, otherwise);
+                let first = self.len - 1 - packets.len();
+                return self.filter_from(first, batch, usual, otherwise);
             }
         }
     }

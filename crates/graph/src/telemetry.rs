@@ -158,7 +158,7 @@ pub struct Telemetry {
     /// What a tick is worth.
     pub frequency: Frequency,
     /// By module.
-    pub counters: Vec<Arc<ModuleCounters>>,
+    pub counters: Arc<[ModuleCounters]>,
     /// By module.
     pub modules: Vec<ModuleTelemetry>,
     /// By port.

@@ -57,7 +57,6 @@ pub struct Cost {
 struct Node {
     /// What processes the packets; nothing where they leave.
     function: Option<Box<dyn Function>>,
-    counters: Arc<ModuleCounters>,
     /// Where all packets go, where there is only one gate.
     only: Option<Edge>,
     input: Input,
@@ -115,6 +114,8 @@ pub struct Worker<C: Clock, S: Scheduler> {
     /// Packets on their way back to the pool.
     bin: Batch,
     telemetry: Arc<Telemetry>,
+    /// By module; the telemetry's.
+    counters: Arc<[ModuleCounters]>,
     observer: Option<Box<dyn Observer>>,
     batch: usize,
     /// Packets that a module may process in one turn, so that a turn stays short.

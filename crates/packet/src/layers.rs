@@ -59,11 +59,19 @@ impl Packet {
     /// The IPv4 header, where the frame has one.
     #[inline]
     pub fn ipv4(&mut self) -> Option<&mut Ipv4> {
-        if self.meta().kind != IPV4 {
+        if self.meta().kind == UNKNOWN {
             cold_path();
-            if !self.find_ipv4() {
-                return None;
-            }
+            self.find_network();
+        }
+        self.known_ipv4()
+    }
+
+    /// The IPv4 header, where one has been found already: the same as [`ipv4`](Self::ipv4) after any function has looked
+    /// for the network layer, in fewer instructions.
+    #[inline]
+    pub fn known_ipv4(&mut self) -> Option<&mut Ipv4> {
+        if self.meta().kind != IPV4 {
+            return None;
         }
         let start = usize::from(self.meta().network);
         // SAFETY: `kind` says IPv4 only where `network` is inside the frame and the whole fixed header follows it
@@ -86,15 +94,6 @@ impl Packet {
         let meta = self.meta_mut();
         (meta.network, meta.kind) = (meta.data + size_of::<Ethernet>() as u16, IPV4);
         true
-    }
-
-    /// Looks for the network layer where that has not been done; whether it is IPv4.
-    #[inline]
-    fn find_ipv4(&mut self) -> bool {
-        if self.meta().kind == UNKNOWN {
-            self.find_network();
-        }
-        self.meta().kind == IPV4
     }
 
     /// The IPv6 header, where the frame has one.

@@ -168,17 +168,18 @@ impl<A: Address> Table<A> {
         self.fib.lookup_batch(addresses, next_hops);
     }
 
-    /// Asks the processor for what a lookup of `address` reads first.
+    /// The first step of a lookup, for a caller that comes by addresses one after the other; [`finish`](Self::finish)
+    /// does the rest for all of them.
     #[inline(always)]
-    pub fn prefetch(&self, address: A) {
-        self.fib.prefetch(address);
+    pub fn begin(&self, address: A) -> u32 {
+        self.fib.begin(address)
     }
 
-    /// [`lookup_batch`](Self::lookup_batch) for a caller that has [prefetched](Self::prefetch) each address as it came
-    /// by it.
-    #[inline]
-    pub fn lookup_prefetched(&self, addresses: &[A], next_hops: &mut [u32]) {
-        self.fib.lookup_prefetched(addresses, next_hops);
+    /// Turns what [`begin`](Self::begin) gave for each of `addresses` into next hops or [`NO_ROUTE`]; `all` is the union
+    /// of them, bit by bit.
+    #[inline(always)]
+    pub fn finish(&self, addresses: &[A], begun: &mut [u32], all: u32) {
+        self.fib.finish(addresses, begun, all);
     }
 
     /// The next hop of exactly this prefix.

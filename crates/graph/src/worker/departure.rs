@@ -6,6 +6,7 @@ use forebay_packet::{Batch, Packet, Ticks};
 use super::{Mode, Worker};
 use crate::observer::Place;
 use crate::scheduler::Scheduler;
+use crate::telemetry::FlowTelemetry;
 
 impl<C: Clock, S: Scheduler> Worker<C, S> {
     /// Lets a batch leave by the egress node `node`; it is empty afterwards.
@@ -41,32 +42,37 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     /// (one batch of one flow: the usual case) cost one update.
     #[inline]
     fn account<const UNDO: bool>(&self, batch: &Batch, now: Ticks) {
-        let mut rest: &[Packet] = batch;
-        let Some(first) = rest.first() else { return };
+        let Some(first) = batch.first() else { return };
         let (clocks, clock) = (&self.telemetry.worker.arrival_clocks, 1 << first.arrival_clock() as u8);
         if clocks.get() & clock == 0 {
             clocks.set(clocks.get() | clock);
         }
-        let mut arrival = first.arrival();
-        let mut delay = now.since(arrival);
-        let mut sample = Sample::new(delay.0);
-        while let Some(first) = rest.first() {
-            if first.arrival() != arrival {
-                arrival = first.arrival();
-                delay = now.since(arrival);
-                sample = Sample::new(delay.0);
+        let count = |packets: usize| if UNDO { (packets as u64).wrapping_neg() } else { packets as u64 };
+        let run = Packet::run_alike(batch);
+        let (mut word, mut flow) = (first.flow(), self.flow_of(first.flow()));
+        let (mut arrival, mut delay) = (first.arrival(), Delay::new(now, first.arrival()));
+        let mut since = 0;
+        for (index, packet) in batch.iter().enumerate().skip(run) {
+            if packet.flow() == word && packet.arrival() == arrival {
+                continue;
             }
-            let run = Packet::run_alike(rest);
-            rest = &rest[run..];
-            let count = if UNDO { (run as u64).wrapping_neg() } else { run as u64 };
-            // A word past the last flow is of a path that does not end at a port.
-            let flow = self.flows.flow.get(first.flow() as usize);
-            let Some(flow) = flow.and_then(|flow| self.telemetry.flows.get(*flow as usize)) else { continue };
-            flow.delay.record_sample(sample, count);
-            if delay > flow.objective {
-                flow.violations.add(count);
+            delay.account(flow, count(index - since));
+            since = index;
+            if packet.flow() != word {
+                (word, flow) = (packet.flow(), self.flow_of(packet.flow()));
+            }
+            if packet.arrival() != arrival {
+                (arrival, delay) = (packet.arrival(), Delay::new(now, packet.arrival()));
             }
         }
+        delay.account(flow, count(batch.len() - since));
+    }
+
+    /// The flow of a packet that leaves with this flow word; none where its path does not end at a port.
+    #[inline]
+    fn flow_of(&self, word: u32) -> Option<&FlowTelemetry> {
+        let flow = *self.flows.flow.get(word as usize)?;
+        self.telemetry.flows.get(flow as usize)
     }
 
     /// Drops what a port would not take.
@@ -94,6 +100,28 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             && let Some(observer) = &mut self.observer
         {
             batch.iter().for_each(|packet| observer.dropped(place, reason, packet));
+        }
+    }
+}
+
+/// How long a packet took, with the bucket that it is counted in.
+#[derive(Clone, Copy)]
+struct Delay(Ticks, Sample);
+
+impl Delay {
+    #[inline]
+    fn new(now: Ticks, arrival: Ticks) -> Self {
+        let delay = now.since(arrival);
+        Self(delay, Sample::new(delay.0))
+    }
+
+    /// Accounts it to a flow for `count` packets.
+    #[inline]
+    fn account(self, flow: Option<&FlowTelemetry>, count: u64) {
+        let (Self(delay, sample), Some(flow)) = (self, flow) else { return };
+        flow.delay.record_sample(sample, count);
+        if delay > flow.objective {
+            flow.violations.add(count);
         }
     }
 }

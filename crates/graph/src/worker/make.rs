@@ -115,6 +115,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         entries.chain(all_targets).for_each(|target| feeders[node_of(target)] += 1);
         let edge = |target: Target| Edge { node: node_of(target) as u32, alone: feeders[node_of(target)] == 1 };
 
+        let counters: Arc<[ModuleCounters]> = (0..modules).map(|_| ModuleCounters::default()).collect();
         let mut worker = Self {
             scheduler: S::new(bin + 1),
             nodes: Vec::with_capacity(bin + 1),
@@ -134,7 +135,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             telemetry: Arc::new(Telemetry {
                 pipeline: plan.name,
                 frequency,
-                counters: (0..modules).map(|_| Arc::new(ModuleCounters::default())).collect(),
+                counters: Arc::clone(&counters),
                 modules: Vec::new(),
                 ports: Vec::new(),
                 flows: found
@@ -148,6 +149,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
                     .collect(),
                 worker: WorkerCounters::default(),
             }),
+            counters,
             observer: None,
             batch: plan.batch,
             budget: plan.batch * (plan.ports.len() + 1),
@@ -163,12 +165,11 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         let mut told = (Vec::with_capacity(modules), Vec::new());
         let mut triggers = Vec::new();
         for module in plan.modules {
-            let counters = Arc::clone(&worker.telemetry.counters[worker.nodes.len()]);
             let (edges, gates) = (worker.edges.len() as u32, module.gates.len() as u16);
             worker.edges.extend(module.gates.iter().map(|(_, target)| edge(*target)));
             let only = if gates == 1 { worker.edges.last().copied() } else { None };
             let input = Input::new(plan.batch);
-            worker.nodes.push(Node { function: Some(module.function), counters, only, input, edges, gates });
+            worker.nodes.push(Node { function: Some(module.function), only, input, edges, gates });
             worker.hold_stated.push(module.hold.map(|hold| frequency.ticks(hold)));
             triggers.push(module.trigger.min(plan.batch));
             let creates = ReasonCounters::new(module.creates.iter().map(|reason| reason.name));
@@ -182,10 +183,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
                 own: module.counters,
             });
         }
-        let leaving = || {
-            let (counters, input) = (Arc::default(), Input::new(plan.batch));
-            Node { function: None, counters, only: None, input, edges: 0, gates: 0 }
-        };
+        let leaving =
+            || Node { function: None, only: None, input: Input::new(plan.batch), edges: 0, gates: 0 };
         worker.nodes.resize_with(bin + 1, leaving);
         for port in plan.ports {
             let entry = port.entry.filter(|_| port.open.receives).map(edge);

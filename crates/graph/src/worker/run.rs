@@ -44,15 +44,16 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         let (size, class) = (batch.len(), size_class(batch.len()));
         loop {
             let before = if MODE == Mode::Observed as u8 { Some(frames(batch)) } else { None };
-            let Node { function: Some(function), counters, only, .. } = &mut self.nodes[at] else { break };
+            let Node { function: Some(function), only, .. } = &mut self.nodes[at] else { break };
+            let only = *only;
             function.process(batch, &mut self.desk.context(at, size));
             if self.accounting {
+                let counters = &self.counters[at];
                 counters.packets.add(size as u64);
                 if let Some(class) = counters.sizes.get(class) {
                     class.add(1);
                 }
             }
-            let only = *only;
             if C::SIMULATED {
                 let cost = self.costs[at];
                 self.clock.spend(Ticks(cost.per_batch + cost.per_packet * size as u64));
@@ -66,7 +67,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             };
             if MODE == Mode::Timed as u8 {
                 let now = self.clock.now();
-                let counters = &self.nodes[at].counters;
+                let counters = &self.counters[at];
                 counters.ticks.add(now.since(*last).0);
                 counters.timed_packets.add(size as u64);
                 counters.timed_batches.add(1);
@@ -139,7 +140,9 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         let from = &self.nodes[node];
         let (start, count) = (from.edges as usize, usize::from(from.gates));
         let Self { nodes, edges, scheduler, spares, flows, bin, desk, .. } = self;
-        let (edges, splits, now) = (&edges[start..start + count], count > 1, desk.now);
+        let (edges, nodes, now) = (&edges[start..start + count], &mut nodes[..], desk.now);
+        // With one gate the path does not part here, and flow words stay.
+        let words = if count > 1 { &flows.next[..] } else { &[] };
         let (gates, shelves) = desk.each(batch.len());
         let mut all_out = true;
         batch.drain_each(|index, mut packet| {
@@ -156,9 +159,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
                 }
                 return;
             };
-            if splits {
-                advance(&flows.next, &mut packet, gate);
-            }
+            advance(words, &mut packet, gate);
             let next = edge.node as usize;
             if nodes[next].input.push(packet, now, spares) {
                 scheduler.ready(next);

@@ -1,5 +1,7 @@
 //! The IPv4 header (RFC 791 section 3.1).
 
+use std::hint::cold_path;
+
 use zerocopy::big_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -103,10 +105,13 @@ impl Ipv4 {
         // as much: by 1 where its bytes are swapped.
         let bytes = self.as_mut_bytes();
         let Some((word, _)) = bytes.get_mut(8..).and_then(<[u8]>::split_first_chunk_mut) else { return false };
-        let value = u32::from_le_bytes(*word);
+        let mut value = u32::from_le_bytes(*word);
         // The two checksums that carry: 0xffff becomes 1, and 0xfffe 0, there being no negative zero.
-        let carry = if value >= 0xfffe_0000 { 0x0001_0000 } else { 0 };
-        *word = value.wrapping_add(0x0001_0000 - 1).wrapping_add(carry).to_le_bytes();
+        if value >= 0xfffe_0000 {
+            cold_path();
+            value = value.wrapping_add(0x0001_0000);
+        }
+        *word = value.wrapping_add(0x0001_0000 - 1).to_le_bytes();
         true
     }
 }

@@ -225,24 +225,40 @@ impl<A: Address> Fib<A> {
     /// one by one, which the processor overlaps by itself as long as it predicts how deep they go.
     #[inline]
     pub(super) fn lookup_batch(&self, addresses: &[A], next_hops: &mut [u32]) {
-        addresses.iter().for_each(|address| self.prefetch(*address));
-        self.lookup_prefetched(addresses, next_hops);
-    }
-
-    /// Asks for what a lookup of `address` reads first.
-    #[inline(always)]
-    pub(super) fn prefetch(&self, address: A) {
-        prefetch_read(&*self.root, Self::root_row(address));
-    }
-
-    /// [`lookup_batch`](Self::lookup_batch) of addresses that have been [prefetched](Self::prefetch).
-    #[inline]
-    pub(super) fn lookup_prefetched(&self, addresses: &[A], next_hops: &mut [u32]) {
         let len = addresses.len().min(next_hops.len());
         let (addresses, next_hops) = self.lookup_chunks::<LANES>(&addresses[..len], &mut next_hops[..len]);
         let (addresses, next_hops) = self.lookup_chunks::<FEW_LANES>(addresses, next_hops);
         for (&address, next_hop) in addresses.iter().zip(next_hops) {
             *next_hop = self.lookup(address);
+        }
+    }
+
+    /// The first step of a lookup, and all of it for an address whose route is /24 or shorter, which most are. So short
+    /// that the processor overlaps several, each with the work that got the address.
+    #[inline(always)]
+    pub(super) fn begin(&self, address: A) -> u32 {
+        self.root_entry(address)
+    }
+
+    /// Turns what [`begin`](Self::begin) gave for each of `addresses` into next hops. `all` is the union of them, bit by
+    /// bit.
+    #[inline(always)]
+    pub(super) fn finish(&self, addresses: &[A], begun: &mut [u32], all: u32) {
+        if all & BELOW != 0 {
+            return self.finish_below(addresses, begun);
+        }
+        begun.iter_mut().for_each(|entry| *entry = self.next_hop(*entry));
+    }
+
+    #[inline(never)]
+    fn finish_below(&self, addresses: &[A], begun: &mut [u32]) {
+        for (addresses, begun) in addresses.chunks(LANES).zip(begun.chunks_mut(LANES)) {
+            let (mut lanes, mut entries, mut next_hops) = ([A::ZERO; LANES], [UNCOVERED; LANES], [0; LANES]);
+            lanes[..addresses.len()].copy_from_slice(addresses);
+            entries[..begun.len()].copy_from_slice(begun);
+            next_hops.iter_mut().zip(&entries).for_each(|(next_hop, entry)| *next_hop = self.next_hop(*entry));
+            self.walk(&lanes, &mut entries, &mut next_hops);
+            begun.copy_from_slice(&next_hops[..begun.len()]);
         }
     }
 
@@ -261,10 +277,12 @@ impl<A: Address> Fib<A> {
         (addresses, next_hops)
     }
 
-    /// Two passes after that which asked for the rows, so that the loads of all lanes are in flight together: find the
-    /// runs and ask for them, read. It pays from a few hundred routes on and costs a few hundredths of the time below.
-    #[inline(always)]
+    /// Three passes, so that the loads of all lanes are in flight together: ask for the rows, find the runs and ask for
+    /// them, read. It pays from a few hundred routes on and costs a few hundredths of the time below.
     fn lookup_lanes<const N: usize>(&self, addresses: &[A; N], next_hops: &mut [u32; N]) {
+        for &address in addresses {
+            prefetch_read(&*self.root, Self::root_row(address));
+        }
         // The entries first hold where to find them.
         let mut entries = [0; N];
         for (&address, entry) in addresses.iter().zip(&mut entries) {
