@@ -5,6 +5,8 @@ use forebay_packet::wire::ethernet::{EtherType, Ethernet, VlanTag};
 use forebay_packet::wire::ipv4::Ipv4;
 use forebay_packet::wire::ipv6::Ipv6;
 use forebay_packet::{Batch, Network, Packet};
+use forebay_simd::Level;
+use forebay_simd::ipv4_header::EIGHT;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use zerocopy::FromBytes;
@@ -31,8 +33,10 @@ const DROPS: &[Reason] = &[
     },
 ];
 
-/// The function. It has nothing to remember.
-pub struct IpValidate;
+/// The function. It has nothing to remember but what the processor offers.
+pub struct IpValidate {
+    level: Level,
+}
 
 impl Declare for IpValidate {
     type Params = Params;
@@ -50,7 +54,7 @@ impl Declare for IpValidate {
     const STATE: StateKind = StateKind::None;
 
     fn new(_: Params, _: &mut Setup<'_>) -> Result<Self, SetupError> {
-        Ok(Self)
+        Ok(Self { level: Level::detect() })
     }
 }
 
@@ -100,9 +104,18 @@ fn fault(frame: &[u8]) -> Gate {
 
 impl Function for IpValidate {
     fn process(&mut self, batch: &mut Batch, context: &mut Context<'_>) {
-        context.filter(batch, Packet::is_plain_ipv4, |packet| {
-            if is_sound(packet) { Gate::FIRST } else { fault(packet.data()) }
-        });
+        for (start, packets) in (0..).step_by(EIGHT).zip(batch.chunks_mut(EIGHT)) {
+            if let Ok(eight) = packets.try_into()
+                && Packet::are_plain_ipv4(self.level, eight)
+            {
+                continue;
+            }
+            for (index, packet) in packets.iter_mut().enumerate() {
+                if !packet.is_plain_ipv4() && !is_sound(packet) {
+                    context.put(start + index, fault(packet.data()));
+                }
+            }
+        }
     }
 }
 
