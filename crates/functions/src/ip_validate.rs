@@ -5,8 +5,6 @@ use forebay_packet::wire::ethernet::{EtherType, Ethernet, VlanTag};
 use forebay_packet::wire::ipv4::Ipv4;
 use forebay_packet::wire::ipv6::Ipv6;
 use forebay_packet::{Batch, Network, Packet};
-use forebay_simd::Level;
-use forebay_simd::ipv4_header::EIGHT;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use zerocopy::FromBytes;
@@ -33,10 +31,8 @@ const DROPS: &[Reason] = &[
     },
 ];
 
-/// The function. It has nothing to remember but what the processor offers.
-pub struct IpValidate {
-    level: Level,
-}
+/// The function. It has nothing to remember.
+pub struct IpValidate;
 
 impl Declare for IpValidate {
     type Params = Params;
@@ -54,7 +50,7 @@ impl Declare for IpValidate {
     const STATE: StateKind = StateKind::None;
 
     fn new(_: Params, _: &mut Setup<'_>) -> Result<Self, SetupError> {
-        Ok(Self { level: Level::detect() })
+        Ok(Self)
     }
 }
 
@@ -104,18 +100,9 @@ fn fault(frame: &[u8]) -> Gate {
 
 impl Function for IpValidate {
     fn process(&mut self, batch: &mut Batch, context: &mut Context<'_>) {
-        for (start, packets) in (0..).step_by(EIGHT).zip(batch.chunks_mut(EIGHT)) {
-            if let Ok(eight) = packets.try_into()
-                && Packet::are_plain_ipv4(self.level, eight)
-            {
-                continue;
-            }
-            for (index, packet) in packets.iter_mut().enumerate() {
-                if !packet.is_plain_ipv4() && !is_sound(packet) {
-                    context.put(start + index, fault(packet.data()));
-                }
-            }
-        }
+        context.filter(batch, Packet::is_plain_ipv4, |packet| {
+            if is_sound(packet) { Gate::FIRST } else { fault(packet.data()) }
+        });
     }
 }
 

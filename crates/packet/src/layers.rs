@@ -5,7 +5,6 @@
 
 use std::hint::cold_path;
 
-use forebay_simd::{Level, ipv4_header};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 use crate::Packet;
@@ -92,27 +91,9 @@ impl Packet {
         if frame.ethernet.ether_type.get() != EtherType::IPV4 || !frame.ipv4.is_plain_and_valid(room) {
             return false;
         }
-        self.note_untagged_ipv4();
-        true
-    }
-
-    /// [`is_plain_ipv4`](Self::is_plain_ipv4) of eight packets at once.
-    #[inline]
-    pub fn are_plain_ipv4(level: Level, packets: &mut [Self; ipv4_header::EIGHT]) -> bool {
-        let lengths = packets.each_ref().map(|packet| u32::from(packet.meta().len));
-        let starts = packets.each_ref().map(|packet| packet.data().first_chunk());
-        let [Some(a), Some(b), Some(c), Some(d), Some(e), Some(f), Some(g), Some(h)] = starts else { return false };
-        let all = ipv4_header::are_sound(level, &[a, b, c, d, e, f, g, h], &lengths);
-        if all {
-            packets.iter_mut().for_each(Self::note_untagged_ipv4);
-        }
-        all
-    }
-
-    #[inline]
-    fn note_untagged_ipv4(&mut self) {
         let meta = self.meta_mut();
         (meta.network, meta.kind) = (meta.data + size_of::<Ethernet>() as u16, IPV4);
+        true
     }
 
     /// The IPv6 header, where the frame has one.

@@ -5,7 +5,6 @@
 //! uses what a new one offers and no kernel asks per packet.
 
 pub mod interval_map;
-pub mod ipv4_header;
 pub mod level;
 pub mod prefetch;
 

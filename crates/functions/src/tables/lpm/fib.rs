@@ -233,12 +233,6 @@ impl<A: Address> Fib<A> {
         }
     }
 
-    /// Asks for what a lookup of `address` reads first.
-    #[inline(always)]
-    pub(super) fn prefetch(&self, address: A) {
-        prefetch_read(&*self.root, Self::root_row(address));
-    }
-
     /// The first step of a lookup, and all of it for an address whose route is /24 or shorter, which most are. So short
     /// that the processor overlaps several, each with the work that got the address.
     #[inline(always)]
