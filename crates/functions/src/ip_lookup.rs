@@ -216,11 +216,14 @@ impl Function for IpLookup {
         let Self { tables, outcome, word, scratch } = self;
         let (outcome, len) = (*outcome, batch.len());
         let (mut others, mut all) = (false, 0);
-        for ((packet, address), begun) in batch.iter_mut().zip(&mut scratch.ipv4).zip(&mut scratch.next_hops) {
+        for (packet, address) in batch.iter_mut().zip(&mut scratch.ipv4) {
             let header = packet.ipv4();
             others |= header.is_none();
             // What is not IPv4 is looked up as if it went to 0.0.0.0, and overwritten later.
             *address = header.map_or(0, |header| u32::from_be_bytes(header.destination));
+            tables.ipv4.prefetch(*address);
+        }
+        for (address, begun) in scratch.ipv4[..len].iter().zip(&mut scratch.next_hops) {
             *begun = tables.ipv4.begin(*address);
             all |= *begun;
         }

@@ -90,6 +90,9 @@ impl Input {
     /// Adds a whole batch, which is left empty; whether the module can run now.
     #[inline]
     pub(crate) fn push_all(&mut self, batch: &mut Batch, now: Ticks, spares: &mut Spares) -> bool {
+        if self.filling.len() >= self.limit() {
+            self.complete_filling(spares);
+        }
         let waiting = self.filling.len();
         if waiting + batch.len() > self.limit() {
             return self.push_each(batch, now, spares);
@@ -143,6 +146,12 @@ impl Input {
     #[inline]
     pub(crate) fn is_ready(&self) -> bool {
         self.backlog || (!self.filling.is_empty() && (self.eager || self.filling.len() >= self.limit()))
+    }
+
+    /// Asks the processor for the packets that will run next.
+    #[inline]
+    pub(crate) fn prefetch(&self, offset: usize) {
+        self.filling.prefetch(offset);
     }
 
     /// How many packets wait.

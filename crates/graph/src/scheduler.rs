@@ -21,6 +21,9 @@ pub trait Scheduler: Send {
     /// The node to run next in this turn, no longer ready by that; `None` ends the turn.
     fn next(&mut self) -> Option<usize>;
 
+    /// The node that [`next`](Self::next) would name if nothing else became ready: what it needs can be fetched ahead.
+    fn peek(&self) -> Option<usize>;
+
     /// Whether nothing is ready.
     fn is_idle(&self) -> bool;
 }
@@ -69,6 +72,12 @@ impl Scheduler for RunToCompletion {
             }
             (self.at, self.mask) = (self.at + 1, u64::MAX);
         }
+    }
+
+    #[inline]
+    fn peek(&self) -> Option<usize> {
+        let word = self.ready.get(self.at)? & self.mask;
+        (word != 0).then(|| self.at * 64 + word.trailing_zeros() as usize)
     }
 
     fn is_idle(&self) -> bool {

@@ -85,6 +85,8 @@ struct Gateway {
 
 /// Every this many busy turns, and in every idle one, buffers and timers are looked at.
 const SWEEP_EVERY: u32 = 16;
+/// Every this many busy turns, and in every idle one, the gauges are written.
+const PUBLISH_EVERY: u32 = 16 * SWEEP_EVERY;
 /// One busy turn in this many is timed.
 const TIME_EVERY: u32 = 16;
 
@@ -118,6 +120,8 @@ pub struct Worker<C: Clock, S: Scheduler> {
     counters: Arc<[ModuleCounters]>,
     observer: Option<Box<dyn Observer>>,
     batch: usize,
+    /// Where a fresh frame starts, from its chunk's start.
+    first_byte: usize,
     /// Packets that a module may process in one turn, so that a turn stays short.
     budget: usize,
     /// When this turn began.

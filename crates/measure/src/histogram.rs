@@ -36,19 +36,28 @@ impl Histogram {
     /// Records `value` `n` times. Only the histogram's one writer calls this.
     #[inline]
     pub fn record(&self, value: u64, n: u64) {
-        self.record_sample(Sample::new(value), n);
+        let mut tally = Tally::default();
+        self.count(Sample::new(value), n, &mut tally);
+        self.settle(tally);
     }
 
-    /// The same for a value whose bucket is known: it is the same in every histogram.
+    /// Records a value `n` times in its bucket and in `tally`, which is [settled](Self::settle) after several values.
     #[inline]
-    pub fn record_sample(&self, sample: Sample, n: u64) {
+    pub fn count(&self, sample: Sample, n: u64, tally: &mut Tally) {
         // The bucket function stays below BUCKETS, which the slice's length does not tell the compiler.
         if let Some(bucket) = self.buckets.get(sample.bucket) {
             bucket.add(n);
         }
-        self.sum.add(sample.value.wrapping_mul(n));
-        if sample.value > self.max.get() {
-            self.max.set(sample.value);
+        tally.sum = tally.sum.wrapping_add(sample.value.wrapping_mul(n));
+        tally.max = tally.max.max(sample.value);
+    }
+
+    /// Records the sum and the maximum of the values that were counted.
+    #[inline]
+    pub fn settle(&self, tally: Tally) {
+        self.sum.add(tally.sum);
+        if tally.max > self.max.get() {
+            self.max.set(tally.max);
         }
     }
 
@@ -77,6 +86,20 @@ impl Sample {
     pub fn new(value: u64) -> Self {
         Self { value, bucket: bucket_of(value) }
     }
+
+    /// The value.
+    #[inline]
+    #[must_use]
+    pub fn value(self) -> u64 {
+        self.value
+    }
+}
+
+/// Sum and maximum of values that have been counted in their buckets.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tally {
+    sum: u64,
+    max: u64,
 }
 
 /// Which bucket a value falls into.

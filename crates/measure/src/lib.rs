@@ -8,5 +8,5 @@ pub mod units;
 
 pub use clock::{Clock, Frequency, Simulated, Tsc};
 pub use counter::Counter;
-pub use histogram::{Distribution, Histogram, Sample};
+pub use histogram::{Distribution, Histogram};
 pub use units::{BitRate, Bytes, Nanos, PacketRate};

@@ -69,6 +69,15 @@ impl Batch {
         filled
     }
 
+    /// Asks the processor for what a function first reads of the packets: each one's metadata, and `offset` bytes after
+    /// its start, where a fresh frame's first bytes are.
+    #[inline]
+    pub fn prefetch(&self, offset: usize) {
+        for packet in self.iter() {
+            packet.prefetch(offset);
+        }
+    }
+
     /// Takes the last packet.
     #[inline]
     pub fn pop(&mut self) -> Option<Packet> {

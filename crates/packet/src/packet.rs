@@ -3,6 +3,7 @@
 use std::ptr::NonNull;
 use std::{fmt, slice};
 
+use forebay_simd::prefetch::prefetch_read;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::metadata::{LINE, Metadata};
@@ -44,6 +45,15 @@ impl Packet {
     pub(crate) fn meta_mut(&mut self) -> &mut Metadata {
         // SAFETY: as for `meta`; `&mut self` makes the access exclusive.
         unsafe { self.0.as_mut() }
+    }
+
+    /// Asks the processor for the metadata and for what is `offset` bytes after its start.
+    #[inline]
+    pub(crate) fn prefetch(&self, offset: usize) {
+        // Out of the slice, at a distance that the processor does not look at either.
+        let metadata = slice::from_ref(self.meta());
+        prefetch_read(metadata, 0);
+        prefetch_read(metadata, offset / size_of::<Metadata>());
     }
 
     /// The frame's length in bytes.

@@ -168,6 +168,12 @@ impl<A: Address> Table<A> {
         self.fib.lookup_batch(addresses, next_hops);
     }
 
+    /// Asks the processor for what a lookup of `address` reads first.
+    #[inline(always)]
+    pub fn prefetch(&self, address: A) {
+        self.fib.prefetch(address);
+    }
+
     /// The first step of a lookup, for a caller that comes by addresses one after the other; [`finish`](Self::finish)
     /// does the rest for all of them.
     #[inline(always)]

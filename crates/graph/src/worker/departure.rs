@@ -1,6 +1,7 @@
 //! Packets that leave: by a port, or into the bin. Delay is accounted to flows here.
 
-use forebay_measure::{Clock, Sample};
+use forebay_measure::histogram::{Sample, Tally};
+use forebay_measure::Clock;
 use forebay_packet::{Batch, Packet, Ticks};
 
 use super::{Mode, Worker};
@@ -38,8 +39,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         }
     }
 
-    /// Accounts packets to their flows; with `UNDO`, takes that back. Runs of packets of one flow that arrived together
-    /// (one batch of one flow: the usual case) cost one update.
+    /// Accounts packets to their flows; with `UNDO`, takes that back.
     #[inline]
     fn account<const UNDO: bool>(&self, batch: &Batch, now: Ticks) {
         let Some(first) = batch.first() else { return };
@@ -47,25 +47,46 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         if clocks.get() & clock == 0 {
             clocks.set(clocks.get() | clock);
         }
-        let count = |packets: usize| if UNDO { (packets as u64).wrapping_neg() } else { packets as u64 };
+        // Mostly all are of one flow and arrived together, and cost one update.
         let run = Packet::run_alike(batch);
-        let (mut word, mut flow) = (first.flow(), self.flow_of(first.flow()));
-        let (mut arrival, mut delay) = (first.arrival(), Delay::new(now, first.arrival()));
-        let mut since = 0;
-        for (index, packet) in batch.iter().enumerate().skip(run) {
-            if packet.flow() == word && packet.arrival() == arrival {
-                continue;
-            }
-            delay.account(flow, count(index - since));
-            since = index;
-            if packet.flow() != word {
-                (word, flow) = (packet.flow(), self.flow_of(packet.flow()));
-            }
-            if packet.arrival() != arrival {
-                (arrival, delay) = (packet.arrival(), Delay::new(now, packet.arrival()));
+        if let Some(flow) = self.flow_of(first.flow()) {
+            let (delay, count) = (now.since(first.arrival()), times::<UNDO>(run as u64));
+            flow.delay.record(delay.0, count);
+            if delay > flow.objective {
+                flow.violations.add(count);
             }
         }
-        delay.account(flow, count(batch.len() - since));
+        if run < batch.len() {
+            self.account_each::<UNDO>(&batch[run..], now);
+        }
+    }
+
+    /// The same for packets of several flows or instants: a flow's stretch at a time, so that what is the flow's is
+    /// found and written once.
+    #[inline(never)]
+    fn account_each<const UNDO: bool>(&self, mut packets: &[Packet], now: Ticks) {
+        let mut arrival = Ticks::ZERO;
+        let mut sample = Sample::new(now.0);
+        while let Some(first) = packets.first() {
+            let Some(flow) = self.flow_of(first.flow()) else {
+                packets = &packets[1..];
+                continue;
+            };
+            let (word, objective, mut tally, mut late) = (first.flow(), flow.objective.0, Tally::default(), 0);
+            while let Some(packet) = packets.first().filter(|packet| packet.flow() == word) {
+                if packet.arrival() != arrival {
+                    arrival = packet.arrival();
+                    sample = Sample::new(now.since(arrival).0);
+                }
+                flow.delay.count(sample, times::<UNDO>(1), &mut tally);
+                late += u64::from(sample.value() > objective);
+                packets = &packets[1..];
+            }
+            flow.delay.settle(tally);
+            if late > 0 {
+                flow.violations.add(times::<UNDO>(late));
+            }
+        }
     }
 
     /// The flow of a packet that leaves with this flow word; none where its path does not end at a port.
@@ -104,24 +125,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     }
 }
 
-/// How long a packet took, with the bucket that it is counted in.
-#[derive(Clone, Copy)]
-struct Delay(Ticks, Sample);
-
-impl Delay {
-    #[inline]
-    fn new(now: Ticks, arrival: Ticks) -> Self {
-        let delay = now.since(arrival);
-        Self(delay, Sample::new(delay.0))
-    }
-
-    /// Accounts it to a flow for `count` packets.
-    #[inline]
-    fn account(self, flow: Option<&FlowTelemetry>, count: u64) {
-        let (Self(delay, sample), Some(flow)) = (self, flow) else { return };
-        flow.delay.record_sample(sample, count);
-        if delay > flow.objective {
-            flow.violations.add(count);
-        }
-    }
+/// `n`, or what takes `n` back.
+#[inline]
+fn times<const UNDO: bool>(n: u64) -> u64 {
+    if UNDO { n.wrapping_neg() } else { n }
 }

@@ -92,6 +92,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     pub fn new(plan: Plan, clock: C, costs: Vec<Cost>) -> Result<Self, MakeError> {
         plan.check()?;
         let pool = Pool::new(plan.pool)?;
+        let layout = pool.layout();
         let shape = shape(&plan);
         let (flows, found) = flow::build(&shape, &plan.flows)?;
         let modules = plan.modules.len();
@@ -152,6 +153,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             counters,
             observer: None,
             batch: plan.batch,
+            first_byte: layout.data + layout.headroom,
             budget: plan.batch * (plan.ports.len() + 1),
             began: clock.now(),
             departed: false,

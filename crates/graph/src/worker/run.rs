@@ -19,6 +19,9 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         let mut last = if MODE == Mode::Timed as u8 { self.clock.now() } else { Ticks::ZERO };
         let mut batch = self.spares.get();
         while let Some(node) = self.scheduler.next() {
+            if let Some(next) = self.scheduler.peek() {
+                self.nodes[next].input.prefetch(self.first_byte);
+            }
             let mut left = self.budget;
             while self.nodes[node].input.take(&mut batch, &mut self.spares) {
                 any = true;

@@ -3,7 +3,7 @@
 use forebay_measure::Clock;
 use forebay_packet::{Batch, Ticks};
 
-use super::{Mode, Worker};
+use super::{Mode, PUBLISH_EVERY, Worker};
 use crate::port::Ready;
 use crate::scheduler::Scheduler;
 
@@ -23,7 +23,9 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             let (_, module) = self.timers.swap_remove(at);
             self.wake(module);
         }
-        self.publish();
+        if !self.was_busy || self.turn.is_multiple_of(PUBLISH_EVERY) {
+            self.publish();
+        }
     }
 
     pub(super) fn set_timer(&mut self, module: usize, instant: Ticks) {

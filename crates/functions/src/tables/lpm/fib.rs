@@ -233,6 +233,12 @@ impl<A: Address> Fib<A> {
         }
     }
 
+    /// Asks for what a lookup of `address` reads first.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, address: A) {
+        prefetch_read(&*self.root, Self::root_row(address));
+    }
+
     /// The first step of a lookup, and all of it for an address whose route is /24 or shorter, which most are. So short
     /// that the processor overlaps several, each with the work that got the address.
     #[inline(always)]
@@ -280,9 +286,7 @@ impl<A: Address> Fib<A> {
     /// Three passes, so that the loads of all lanes are in flight together: ask for the rows, find the runs and ask for
     /// them, read. It pays from a few hundred routes on and costs a few hundredths of the time below.
     fn lookup_lanes<const N: usize>(&self, addresses: &[A; N], next_hops: &mut [u32; N]) {
-        for &address in addresses {
-            prefetch_read(&*self.root, Self::root_row(address));
-        }
+        addresses.iter().for_each(|address| self.prefetch(*address));
         // The entries first hold where to find them.
         let mut entries = [0; N];
         for (&address, entry) in addresses.iter().zip(&mut entries) {
