@@ -1,5 +1,7 @@
 //! What the system knows of a packet besides its bytes: one cache line at the head of its chunk.
 
+use std::mem::offset_of;
+
 use crate::Ticks;
 
 /// How many metadata words functions can declare between them in one pipeline.
@@ -76,13 +78,38 @@ impl Metadata {
         // SAFETY: both are 64 bytes, all of the metadata's initialised (it has no padding), and any bytes are integers.
         unsafe { std::mem::transmute(self) }
     }
+
+    /// Whether eight packets are of the same flow as `first` and arrived at the same instant: three instructions each
+    /// where the processor compares half a line in one.
+    #[inline]
+    pub(crate) fn are_alike(first: &Self, eight: &[&Self; 8]) -> bool {
+        #[cfg(all(target_arch = "x86_64", target_feature = "avx2"))]
+        {
+            use std::arch::x86_64::{
+                _mm256_or_si256, _mm256_setr_epi64x, _mm256_setzero_si256, _mm256_testz_si256, _mm256_xor_si256,
+            };
+            // SAFETY: the first half of a line that is initialised and aligned to 64.
+            let half = |metadata: &Self| unsafe { *std::ptr::from_ref(metadata).cast::<Half>() };
+            // SAFETY: the program is compiled for processors that have AVX2.
+            unsafe {
+                let sum = |sum, metadata: &&Self| _mm256_or_si256(sum, _mm256_xor_si256(half(metadata), half(first)));
+                let difference = eight.iter().fold(_mm256_setzero_si256(), sum);
+                // Bytes 8 to 15 are the arrival, 16 to 19 the flow.
+                _mm256_testz_si256(difference, _mm256_setr_epi64x(0, -1, 0xffff_ffff, 0)) == 1
+            }
+        }
+        #[cfg(not(all(target_arch = "x86_64", target_feature = "avx2")))]
+        eight.iter().all(|packet| packet.arrival == first.arrival && packet.flow == first.flow)
+    }
 }
 
+const _: () = assert!(offset_of!(Metadata, arrival) == 8 && offset_of!(Metadata, flow) == 16);
+
 /// Half of a [`Metadata`] as bytes.
-#[cfg(all(target_arch = "x86_64", target_feature = "avx"))]
+#[cfg(all(target_arch = "x86_64", target_feature = "avx2"))]
 pub(crate) type Half = std::arch::x86_64::__m256i;
 /// Half of a [`Metadata`] as bytes.
-#[cfg(not(all(target_arch = "x86_64", target_feature = "avx")))]
+#[cfg(not(all(target_arch = "x86_64", target_feature = "avx2")))]
 pub(crate) type Half = [u128; 2];
 
 /// A cache line, in bytes.

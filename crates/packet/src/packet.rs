@@ -224,20 +224,19 @@ impl Packet {
     #[must_use]
     pub fn run_alike(packets: &[Self]) -> usize {
         let Some(first) = packets.first() else { return 0 };
-        let (flow, arrival) = (first.flow(), first.arrival().0);
-        // Zero where nothing differs: one branch for several packets.
-        let difference = |packet: &Self| (packet.arrival().0 ^ arrival) | u64::from(packet.flow() ^ flow);
+        let alike = |packet: &Self| packet.arrival() == first.arrival() && packet.flow() == first.flow();
         let mut run = 1;
-        if packets.get(1).is_none_or(|second| difference(second) != 0) {
-            return run;
-        }
-        while let Some(several) = packets.get(run..).and_then(<[Self]>::first_chunk::<4>) {
-            if several.iter().fold(0, |sum, packet| sum | difference(packet)) != 0 {
-                break;
+        if packets.get(1).is_some_and(alike) {
+            // One branch for several packets.
+            while let Some(eight) = packets.get(run..).and_then(<[Self]>::first_chunk) {
+                if !Metadata::are_alike(first.meta(), &eight.each_ref().map(Self::meta)) {
+                    break;
+                }
+                run += eight.len();
             }
-            run += several.len();
+            run += packets[run..].iter().take_while(|packet| alike(packet)).count();
         }
-        run + packets[run..].iter().take_while(|packet| difference(packet) == 0).count()
+        run
     }
 
     /// A metadata word.
