@@ -193,8 +193,15 @@ impl Declare for Acl {
     }
 }
 
-/// The key of an IPv4 packet.
+/// The key of an IPv4 packet with TCP or UDP ports and no options; `None` for any other packet.
 #[inline]
+fn plain_key4(packet: &mut Packet) -> Option<Key4> {
+    let (header, from, to) = packet.plain_ipv4_ports()?;
+    let (source, destination) = (u32::from_be_bytes(header.source), u32::from_be_bytes(header.destination));
+    Some(Key::new(source, destination, from, to, header.protocol))
+}
+
+/// The key of an IPv4 packet.
 fn key4(packet: &mut Packet) -> Option<Key4> {
     let ports = packet.ports();
     let header = packet.ipv4()?;
@@ -206,7 +213,6 @@ fn key4(packet: &mut Packet) -> Option<Key4> {
 }
 
 /// The key of an IPv6 packet. Where no upper layer can be found the protocol is what the header says.
-#[inline]
 fn key6(packet: &mut Packet) -> Option<Key6> {
     let (ports, upper) = (packet.ports(), packet.transport());
     let header = packet.ipv6()?;
@@ -231,6 +237,11 @@ impl Scratch {
         let (mut n4, mut n6) = (0, 0);
         for (index, packet) in batch.iter_mut().enumerate() {
             if !which(packet) {
+                continue;
+            }
+            if let Some(key) = plain_key4(packet) {
+                (keys4[n4 % MAX_BATCH], places4[n4 % MAX_BATCH]) = (key, index as u8);
+                n4 += 1;
                 continue;
             }
             match packet.network().0 {
