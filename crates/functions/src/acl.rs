@@ -195,7 +195,7 @@ impl Declare for Acl {
 
 /// The key of an IPv4 packet with TCP or UDP ports and no options; `None` for any other packet.
 #[inline]
-fn plain_key4(packet: &mut Packet) -> Option<Key4> {
+fn plain_key4(packet: &Packet) -> Option<Key4> {
     let (header, from, to) = packet.plain_ipv4_ports()?;
     let (source, destination) = (u32::from_be_bytes(header.source), u32::from_be_bytes(header.destination));
     Some(Key::new(source, destination, from, to, header.protocol))

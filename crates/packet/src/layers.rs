@@ -8,6 +8,7 @@ use std::hint::cold_path;
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 use crate::Packet;
+use crate::metadata::Layers;
 use crate::wire::ethernet::{EtherType, Ethernet, VlanTag};
 use crate::wire::ipv4::Ipv4;
 use crate::wire::ipv6::{self, Ipv6};
@@ -23,8 +24,7 @@ struct Untagged {
     ipv4: Ipv4,
 }
 
-// What `Metadata::kind` says.
-const UNKNOWN: u8 = 0;
+// What `Layers::kind` says.
 const OTHER: u8 = 1;
 const IPV4: u8 = 4;
 const IPV6: u8 = 6;
@@ -44,22 +44,22 @@ impl Packet {
     /// What the frame carries above Ethernet, and where that starts, in bytes into the frame.
     #[inline]
     pub fn network(&mut self) -> (Network, usize) {
-        if self.meta().kind == UNKNOWN {
+        if self.meta().layers == Layers::UNKNOWN {
             self.find_network();
         }
         let meta = self.meta();
-        let kind = match meta.kind {
+        let kind = match meta.layers.kind() {
             IPV4 => Network::Ipv4,
             IPV6 => Network::Ipv6,
             _ => Network::Other,
         };
-        (kind, usize::from(meta.network.saturating_sub(meta.data)))
+        (kind, usize::from(meta.layers.offset().saturating_sub(meta.data)))
     }
 
     /// The IPv4 header, where the frame has one.
     #[inline]
     pub fn ipv4(&mut self) -> Option<&mut Ipv4> {
-        if self.meta().kind == UNKNOWN {
+        if self.meta().layers == Layers::UNKNOWN {
             cold_path();
             self.find_network();
         }
@@ -70,10 +70,11 @@ impl Packet {
     /// for the network layer, in fewer instructions.
     #[inline]
     pub fn known_ipv4(&mut self) -> Option<&mut Ipv4> {
-        if self.meta().kind != IPV4 {
+        let layers = self.meta().layers;
+        if layers.kind() != IPV4 {
             return None;
         }
-        let start = usize::from(self.meta().network);
+        let start = usize::from(layers.offset());
         // SAFETY: `kind` says IPv4 only where `network` is inside the frame and the whole fixed header follows it
         // (set by `find_network` and `is_plain_ipv4`; `strip` and `truncate` forget it where that would end). So the
         // header lies in the chunk, past the metadata, initialised; it has no alignment and any bytes are one;
@@ -92,7 +93,7 @@ impl Packet {
             return false;
         }
         let meta = self.meta_mut();
-        (meta.network, meta.kind) = (meta.data + size_of::<Ethernet>() as u16, IPV4);
+        meta.layers = Layers::network(IPV4, meta.data + size_of::<Ethernet>() as u16);
         true
     }
 
@@ -114,14 +115,14 @@ impl Packet {
             self.find_transport();
         }
         let meta = self.meta();
-        (meta.transport > 1).then(|| (meta.protocol, usize::from(meta.transport.saturating_sub(meta.data))))
+        (meta.transport > 1).then(|| (meta.layers.protocol(), usize::from(meta.transport.saturating_sub(meta.data))))
     }
 
     /// Forgets what is known of the layers and of the session: for who changed what follows what in the frame.
     #[inline]
     pub fn forget_layers(&mut self) {
         let meta = self.meta_mut();
-        (meta.network, meta.transport, meta.kind, meta.session) = (0, 0, UNKNOWN, 0);
+        (meta.layers, meta.transport, meta.session) = (Layers::UNKNOWN, 0, 0);
     }
 
     #[inline]
@@ -132,7 +133,7 @@ impl Packet {
             && ipv4.version_ihl >> 4 == 4
         {
             let meta = self.meta_mut();
-            (meta.network, meta.kind) = (meta.data + size_of::<Ethernet>() as u16, IPV4);
+            meta.layers = Layers::network(IPV4, meta.data + size_of::<Ethernet>() as u16);
             return;
         }
         self.search_network();
@@ -143,8 +144,7 @@ impl Packet {
     fn search_network(&mut self) {
         let (kind, offset) = locate_network(self.data());
         let meta = self.meta_mut();
-        meta.kind = kind;
-        meta.network = meta.data + offset as u16;
+        meta.layers = Layers::network(kind, meta.data + offset as u16);
     }
 
     fn find_transport(&mut self) {
@@ -156,8 +156,8 @@ impl Packet {
         };
         let meta = self.meta_mut();
         // 1 is "looked for and not there": no offset into a chunk can be 1.
-        (meta.protocol, meta.transport) =
-            found.map_or((0, 1), |(protocol, offset)| (protocol, meta.data + offset as u16));
+        let (protocol, transport) = found.map_or((0, 1), |(protocol, offset)| (protocol, meta.data + offset as u16));
+        (meta.layers, meta.transport) = (meta.layers.with_protocol(protocol), transport);
     }
 }
 

@@ -49,11 +49,7 @@ pub enum ArrivalClock {
 pub(crate) struct Metadata {
     pub data: u16,
     pub len: u16,
-    pub network: u16,
-    /// What `network` points at (`layers.rs`).
-    pub kind: u8,
-    /// What `transport` points at: an IP protocol number.
-    pub protocol: u8,
+    pub layers: Layers,
     pub arrival: Ticks,
     pub flow: u32,
     pub session: u32,
@@ -68,6 +64,50 @@ pub(crate) struct Metadata {
     pub clock: ArrivalClock,
     /// 0, or which of the traced packets this is.
     pub mark: u8,
+}
+
+/// Where the network layer starts, what it is (`layers.rs`), and the IP protocol number of what `transport` points at.
+///
+/// One word, written and read as one: a reader of a wider stretch than was written last would wait until the store has
+/// reached the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Layers(u32);
+
+impl Layers {
+    /// Not known yet.
+    pub const UNKNOWN: Self = Self(0);
+
+    /// The network layer is of this kind (below 256) and at this offset; the protocol above it is not known yet.
+    #[inline]
+    pub fn network(kind: u8, offset: u16) -> Self {
+        Self(u32::from(kind) << 16 | u32::from(offset))
+    }
+
+    #[inline]
+    pub fn kind(self) -> u8 {
+        (self.0 >> 16) as u8
+    }
+
+    #[inline]
+    pub fn offset(self) -> u16 {
+        self.0 as u16
+    }
+
+    #[inline]
+    pub fn with_protocol(self, protocol: u8) -> Self {
+        Self(self.0 & 0x00ff_ffff | u32::from(protocol) << 24)
+    }
+
+    #[inline]
+    pub fn protocol(self) -> u8 {
+        (self.0 >> 24) as u8
+    }
+
+    /// The same layers at another offset.
+    #[inline]
+    pub fn at(self, offset: u16) -> Self {
+        Self(self.0 & 0xffff_0000 | u32::from(offset))
+    }
 }
 
 impl Metadata {

@@ -122,7 +122,7 @@ impl Packet {
         let meta = self.meta_mut();
         meta.data += n as u16;
         meta.len -= n as u16;
-        if meta.network < meta.data {
+        if meta.layers.offset() < meta.data {
             self.forget_layers();
         }
         true
@@ -150,7 +150,7 @@ impl Packet {
         let meta = self.meta_mut();
         meta.len = n as u16;
         let end = usize::from(meta.data) + n;
-        if end < usize::from(meta.network) + size_of::<Ipv6>() || end < usize::from(meta.transport) {
+        if end < usize::from(meta.layers.offset()) + size_of::<Ipv6>() || end < usize::from(meta.transport) {
             self.forget_layers();
         }
     }
@@ -279,8 +279,9 @@ impl Packet {
         let moved = |offset: u16| {
             if offset < from.data { offset } else { offset - from.data + data }
         };
-        let (network, transport) = (moved(from.network), moved(from.transport));
-        *to = Metadata { data, len, start, end, pool, network, transport, ..from };
+        let layers = from.layers.at(moved(from.layers.offset()));
+        let transport = moved(from.transport);
+        *to = Metadata { data, len, start, end, pool, layers, transport, ..from };
         true
     }
 }

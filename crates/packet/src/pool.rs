@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use thiserror::Error;
 
-use crate::metadata::{LINE, Metadata};
+use crate::metadata::{LINE, Layers, Metadata};
 use crate::{ArrivalClock, Batch, MAX_BATCH, Packet, Ticks};
 
 /// Why a pool cannot be made.
@@ -96,7 +96,7 @@ impl Pool {
         let fresh_of = |pool| Metadata {
             data: (layout.data + layout.headroom) as u16,
             len: 0,
-            network: 0,
+            layers: Layers::UNKNOWN,
             transport: 0,
             arrival: Ticks::ZERO,
             flow: 0,
@@ -107,8 +107,6 @@ impl Pool {
             start: (layout.data / LINE) as u8,
             clock: ArrivalClock::Poll,
             mark: 0,
-            kind: 0,
-            protocol: 0,
         };
         let make = |id| Inner {
             id,

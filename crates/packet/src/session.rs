@@ -3,6 +3,7 @@
 use zerocopy::big_endian::U16;
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
+use crate::wire::ethernet::{EtherType, Ethernet};
 use crate::wire::ipv4::{Ipv4, TCP, UDP};
 use crate::wire::ipv6::Ipv6;
 use crate::{Network, Packet};
@@ -40,10 +41,11 @@ impl SessionKey {
     }
 }
 
-/// An IPv4 header without options, and the ports that TCP and UDP start with.
+/// An IPv4 header without options straight above Ethernet, and the ports that TCP and UDP start with.
 #[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct WithPorts {
+    ethernet: Ethernet,
     ipv4: Ipv4,
     source: U16,
     destination: U16,
@@ -105,14 +107,14 @@ impl Packet {
         Some((protocol, u16::from_be_bytes([ports[0], ports[1]]), u16::from_be_bytes([ports[2], ports[3]])))
     }
 
-    /// The IPv4 header and both ports of a TCP or UDP packet whose header has no options and which is no later fragment:
-    /// what nearly all are, told in few instructions. `None` says nothing.
+    /// The IPv4 header and both ports of a TCP or UDP packet straight above Ethernet, whose header has no options, and
+    /// which is no later fragment: what nearly all are, told in few instructions. `None` says nothing.
     #[inline]
-    pub fn plain_ipv4_ports(&mut self) -> Option<(&Ipv4, u16, u16)> {
-        self.ipv4()?;
-        let (_, offset) = self.network();
-        let WithPorts { ipv4, source, destination } = self.view(offset)?;
-        let plain = ipv4.version_ihl == 0x45 && ipv4.fragment_offset() == 0 && matches!(ipv4.protocol, TCP | UDP);
+    #[must_use]
+    pub fn plain_ipv4_ports(&self) -> Option<(&Ipv4, u16, u16)> {
+        let WithPorts { ethernet, ipv4, source, destination } = self.view(0)?;
+        let untagged = ethernet.ether_type.get() == EtherType::IPV4;
+        let plain = untagged && ipv4.version_ihl == 0x45 && ipv4.fragment_offset() == 0 && matches!(ipv4.protocol, TCP | UDP);
         plain.then(|| (ipv4, source.get(), destination.get()))
     }
 
