@@ -2,7 +2,7 @@
 //! could. The function is the worked example of CONTRIBUTING.md.
 
 use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
-use forebay_packet::Batch;
+use forebay_packet::Packet;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -35,7 +35,7 @@ impl Declare for LeastSize {
 }
 
 impl Function for LeastSize {
-    fn process(&mut self, batch: &mut Batch, context: &mut Context<'_>) {
+    fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
         for (index, packet) in batch.iter().enumerate() {
             if packet.len() < self.0.bytes {
                 context.put(index, SHORT);

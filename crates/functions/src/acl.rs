@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use forebay_graph::{Context, Declare, Fold, Function, Gate, Reason, Setup, SetupError, StateKind, register};
-use forebay_packet::{Batch, MAX_BATCH, Network, Packet, Word};
+use forebay_packet::{MAX_BATCH, Network, Packet, Word};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -229,7 +229,7 @@ impl Scratch {
     fn classify(
         &mut self,
         list: &mut Counted,
-        batch: &mut Batch,
+        batch: &mut [Packet],
         which: impl Fn(&Packet) -> bool,
         context: &mut Context<'_>,
     ) {
@@ -278,7 +278,7 @@ impl Scratch {
 }
 
 impl Function for Acl {
-    fn process(&mut self, batch: &mut Batch, context: &mut Context<'_>) {
+    fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
         let Self { lists, word, scratch } = self;
         let (Some(word), Some(last)) = (*word, lists.len().checked_sub(1)) else {
             if let Some(only) = lists.first_mut() {

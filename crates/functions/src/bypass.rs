@@ -2,7 +2,7 @@
 
 use forebay_graph::{Context, Declare, Function, Setup, SetupError, StateKind, register};
 use forebay_measure::{Clock, Tsc};
-use forebay_packet::Batch;
+use forebay_packet::Packet;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -50,7 +50,7 @@ impl Bypass {
 }
 
 impl Function for Bypass {
-    fn process(&mut self, batch: &mut Batch, _: &mut Context<'_>) {
+    fn process(&mut self, batch: &mut [Packet], _: &mut Context<'_>) {
         let cost = self.cost(batch.len());
         if cost == 0 {
             return;
@@ -67,6 +67,7 @@ register!(Bypass);
 mod tests {
     use forebay_graph::{Gate, Rig, Surroundings};
     use forebay_measure::Frequency;
+    use forebay_packet::Batch;
     use serde_json::json;
 
     use super::*;

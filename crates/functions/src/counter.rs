@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use forebay_graph::{Context, Declare, Function, Setup, SetupError, StateKind, register};
 use forebay_measure::Counter as Count;
-use forebay_packet::{Batch, Packet};
+use forebay_packet::Packet;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -34,7 +34,7 @@ impl Declare for Counter {
 }
 
 impl Function for Counter {
-    fn process(&mut self, batch: &mut Batch, _: &mut Context<'_>) {
+    fn process(&mut self, batch: &mut [Packet], _: &mut Context<'_>) {
         if let [packets, bytes] = &*self.counts {
             packets.add(batch.len() as u64);
             bytes.add(batch.iter().map(Packet::len).sum::<usize>() as u64);
@@ -47,6 +47,7 @@ register!(Counter);
 #[cfg(test)]
 mod tests {
     use forebay_graph::{Gate, Rig};
+    use forebay_packet::Batch;
     use serde_json::json;
 
     use super::*;

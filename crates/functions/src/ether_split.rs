@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use forebay_graph::{Context, Declare, Function, Gate, Setup, SetupError, StateKind, register};
-use forebay_packet::Batch;
+use forebay_packet::Packet;
 use forebay_packet::wire::ethernet::{EtherType, Ethernet};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de};
@@ -122,7 +122,7 @@ impl EtherSplit {
 }
 
 impl Function for EtherSplit {
-    fn process(&mut self, batch: &mut Batch, context: &mut Context<'_>) {
+    fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
         for (packet, gate) in batch.iter().zip(context.each()) {
             *gate = match packet.data().first_chunk::<{ size_of::<Ethernet>() }>() {
                 Some(header) => self.gates[usize::from(self.pages[usize::from(header[12])])][usize::from(header[13])],

@@ -4,7 +4,7 @@ mod field;
 mod table;
 
 use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
-use forebay_packet::{Batch, Packet};
+use forebay_packet::Packet;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -127,7 +127,7 @@ impl ExactMatch {
 }
 
 impl Function for ExactMatch {
-    fn process(&mut self, batch: &mut Batch, context: &mut Context<'_>) {
+    fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
         for (packet, gate) in batch.iter_mut().zip(context.each()) {
             *gate = self.gate(packet).unwrap_or(self.miss);
         }

@@ -1,7 +1,7 @@
 //! Spreads sessions evenly over gates.
 
 use forebay_graph::{Context, Declare, Function, Gate, Setup, SetupError, StateKind, register};
-use forebay_packet::Batch;
+use forebay_packet::Packet;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -92,7 +92,7 @@ impl Declare for HashSplit {
 }
 
 impl Function for HashSplit {
-    fn process(&mut self, batch: &mut Batch, context: &mut Context<'_>) {
+    fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
         for (packet, gate) in batch.iter_mut().zip(context.each()) {
             *gate = Gate::out(self.spread.place(packet.session_hash(), self.gates) as u16);
         }

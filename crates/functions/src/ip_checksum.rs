@@ -2,7 +2,7 @@
 
 use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
 use forebay_packet::wire::ipv4::Ipv4;
-use forebay_packet::{Batch, Network, Packet};
+use forebay_packet::{Network, Packet};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use zerocopy::FromBytes;
@@ -51,7 +51,7 @@ fn recompute(packet: &mut Packet) -> bool {
 }
 
 impl Function for IpChecksum {
-    fn process(&mut self, batch: &mut Batch, context: &mut Context<'_>) {
+    fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
         context.filter(batch, recompute, |_| BAD_HEADER);
     }
 }

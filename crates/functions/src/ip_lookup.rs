@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use forebay_graph::effect::{Edit, Effect};
 use forebay_graph::{Context, Declare, Function, Gate, MAX_GATES, Reason, Setup, SetupError, StateKind, register};
-use forebay_packet::{Batch, MAX_BATCH, Network, Packet, Word};
+use forebay_packet::{MAX_BATCH, Network, Packet, Word};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -177,7 +177,7 @@ impl Scratch {
 
     /// The packets that are not IPv4: IPv6 is looked up, and the rest has nothing to look up.
     #[inline(never)]
-    fn process_others(&mut self, tables: &RouteTables, outcome: Outcome, batch: &mut Batch, gates: &mut [Gate]) {
+    fn process_others(&mut self, tables: &RouteTables, outcome: Outcome, batch: &mut [Packet], gates: &mut [Gate]) {
         let mut count = 0;
         for (index, (packet, gate)) in batch.iter_mut().zip(&mut *gates).enumerate() {
             match packet.network().0 {
@@ -212,7 +212,7 @@ impl IpLookup {
 }
 
 impl Function for IpLookup {
-    fn process(&mut self, batch: &mut Batch, context: &mut Context<'_>) {
+    fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
         let Self { tables, outcome, word, scratch } = self;
         let (outcome, len) = (*outcome, batch.len());
         let (mut others, mut all) = (false, 0);

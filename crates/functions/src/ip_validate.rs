@@ -4,7 +4,7 @@ use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError,
 use forebay_packet::wire::ethernet::{EtherType, Ethernet, VlanTag};
 use forebay_packet::wire::ipv4::Ipv4;
 use forebay_packet::wire::ipv6::Ipv6;
-use forebay_packet::{Batch, Network, Packet};
+use forebay_packet::{Network, Packet};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use zerocopy::FromBytes;
@@ -99,10 +99,14 @@ fn fault(frame: &[u8]) -> Gate {
 }
 
 impl Function for IpValidate {
-    fn process(&mut self, batch: &mut Batch, context: &mut Context<'_>) {
-        context.filter(batch, Packet::is_plain_ipv4, |packet| {
-            if is_sound(packet) { Gate::FIRST } else { fault(packet.data()) }
-        });
+    fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
+        context.filter(
+            batch,
+            Packet::is_plain_ipv4,
+            |packet| {
+                if is_sound(packet) { Gate::FIRST } else { fault(packet.data()) }
+            },
+        );
     }
 }
 

@@ -3,7 +3,7 @@
 use forebay_graph::effect::{Bytes16, Edit, Effect};
 use forebay_graph::{Context, Declare, Fold, Function, Gate, Reason, Setup, SetupError, StateKind, register};
 use forebay_packet::wire::ethernet::{Ethernet, MacAddress};
-use forebay_packet::{Batch, Packet, Word};
+use forebay_packet::{Packet, Word};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -78,7 +78,7 @@ impl Words {
 }
 
 impl Function for MacRewrite {
-    fn process(&mut self, batch: &mut Batch, context: &mut Context<'_>) {
+    fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
         let words = self.words();
         context.filter(batch, |packet| words.write(packet), |_| TRUNCATED);
     }
@@ -98,7 +98,7 @@ struct Folded {
 }
 
 impl Function for Folded {
-    fn process(&mut self, batch: &mut Batch, context: &mut Context<'_>) {
+    fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
         let Some(last) = self.branches.len().checked_sub(1) else { return };
         let rewrite = |packet: &mut Packet| {
             let branch = (packet.word(self.word) as usize).min(last);
@@ -114,6 +114,7 @@ register!(MacRewrite);
 mod tests {
     use forebay_graph::{Declaration, Rig, Surroundings};
     use forebay_measure::Frequency;
+    use forebay_packet::Batch;
     use serde_json::json;
 
     use super::*;

@@ -1,8 +1,8 @@
 //! Swaps the Ethernet addresses: sends a frame back to where it came from, as reflectors and test beds do.
 
 use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
+use forebay_packet::Packet;
 use forebay_packet::wire::ethernet::Ethernet;
-use forebay_packet::{Batch, Packet};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -32,7 +32,7 @@ impl Declare for MacSwap {
 }
 
 impl Function for MacSwap {
-    fn process(&mut self, batch: &mut Batch, context: &mut Context<'_>) {
+    fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
         context.filter(batch, swap, |_| TRUNCATED);
     }
 }

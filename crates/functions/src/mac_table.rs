@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
-use forebay_packet::Batch;
+use forebay_packet::Packet;
 use forebay_packet::wire::ethernet::{Ethernet, MacAddress};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -142,7 +142,7 @@ impl Declare for MacTable {
 }
 
 impl Function for MacTable {
-    fn process(&mut self, batch: &mut Batch, context: &mut Context<'_>) {
+    fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
         for (packet, gate) in batch.iter().zip(context.each()) {
             *gate = match packet.data().first_chunk::<{ size_of::<Ethernet>() }>() {
                 Some([a, b, c, d, e, f, ..]) => match self.table.get(word([*a, *b, *c, *d, *e, *f])) {

@@ -1,7 +1,7 @@
 //! Spreads packets over gates at random.
 
 use forebay_graph::{Context, Declare, Function, Setup, SetupError, StateKind, register};
-use forebay_packet::Batch;
+use forebay_packet::Packet;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -48,7 +48,7 @@ impl Declare for RandomSplit {
 }
 
 impl Function for RandomSplit {
-    fn process(&mut self, batch: &mut Batch, context: &mut Context<'_>) {
+    fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
         let places = self.places.len();
         for (_, gate) in batch.iter().zip(context.each()) {
             *gate = self.places.gate(scale((self.random.next() >> 32) as u32, places));

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use forebay_graph::effect::{Edit, Effect, rewrite_ipv4_address};
 use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
+use forebay_packet::Packet;
 use forebay_packet::wire::ipv4::ICMP;
-use forebay_packet::{Batch, Packet};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -127,7 +127,7 @@ impl StaticNat {
 }
 
 impl Function for StaticNat {
-    fn process(&mut self, batch: &mut Batch, context: &mut Context<'_>) {
+    fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
         for (index, packet) in batch.iter_mut().enumerate() {
             let gate = self.pass(packet);
             if gate != Gate::FIRST {

@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use forebay_graph::{Context, Declare, Function, Setup, SetupError, StateKind, register};
 use forebay_measure::{Counter, Frequency};
-use forebay_packet::{Batch, Ticks};
+use forebay_packet::{Packet, Ticks};
 use forebay_ports::pcap::{WhenFull, Writer};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -84,7 +84,7 @@ impl Tap {
 }
 
 impl Function for Tap {
-    fn process(&mut self, batch: &mut Batch, context: &mut Context<'_>) {
+    fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
         let most = usize::try_from(self.left).unwrap_or(usize::MAX).min(batch.len());
         if most == 0 {
             return;
@@ -110,6 +110,7 @@ mod tests {
     use std::path::PathBuf;
 
     use forebay_graph::{Gate, Rig, Surroundings};
+    use forebay_packet::Batch;
     use serde_json::{Value, json};
 
     use super::*;

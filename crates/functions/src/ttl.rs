@@ -3,7 +3,7 @@
 use forebay_graph::effect::{Edit, Effect};
 use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
 use forebay_packet::wire::ipv4::Ipv4;
-use forebay_packet::{Batch, Network, Packet};
+use forebay_packet::{Network, Packet};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -57,7 +57,7 @@ fn decrement(packet: &mut Packet) -> Gate {
 }
 
 impl Function for Ttl {
-    fn process(&mut self, batch: &mut Batch, context: &mut Context<'_>) {
+    fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
         context.filter(batch, |packet| packet.known_ipv4().is_some_and(Ipv4::decrement_ttl), decrement);
     }
 

@@ -1,8 +1,8 @@
 //! Takes the outer VLAN tag off.
 
 use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
+use forebay_packet::Packet;
 use forebay_packet::wire::ethernet::EtherType;
-use forebay_packet::{Batch, Packet};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -81,7 +81,7 @@ impl VlanPop {
 }
 
 impl Function for VlanPop {
-    fn process(&mut self, batch: &mut Batch, context: &mut Context<'_>) {
+    fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
         for (index, packet) in batch.iter_mut().enumerate() {
             let gate = self.pop(packet);
             if gate != Gate::FIRST {

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 
 use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
+use forebay_packet::Packet;
 use forebay_packet::wire::ethernet::{EtherType, Ethernet};
-use forebay_packet::{Batch, Packet};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de};
 use serde_json::Value;
@@ -110,7 +110,7 @@ impl VlanPush {
 }
 
 impl Function for VlanPush {
-    fn process(&mut self, batch: &mut Batch, context: &mut Context<'_>) {
+    fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
         for (index, packet) in batch.iter_mut().enumerate() {
             if let Err(drop) = self.push(packet) {
                 context.put(index, drop);
@@ -125,6 +125,7 @@ register!(VlanPush);
 mod tests {
     use etherparse::{LinkExtSlice, PacketBuilder, SlicedPacket};
     use forebay_graph::Rig;
+    use forebay_packet::Batch;
     use forebay_packet::Network;
     use proptest::prelude::*;
     use serde_json::json;

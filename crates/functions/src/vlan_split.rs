@@ -1,7 +1,7 @@
 //! Splits frames by the VLAN identifier of their outer tag.
 
 use forebay_graph::{Context, Declare, Function, Gate, Setup, SetupError, StateKind, register};
-use forebay_packet::Batch;
+use forebay_packet::Packet;
 use forebay_packet::wire::ethernet::EtherType;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -50,7 +50,7 @@ impl Declare for VlanSplit {
 }
 
 impl Function for VlanSplit {
-    fn process(&mut self, batch: &mut Batch, context: &mut Context<'_>) {
+    fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
         for (packet, gate) in batch.iter().zip(context.each()) {
             *gate = match packet.data().first_chunk::<18>() {
                 Some(header) if EtherType::is_vlan(u16::from_be_bytes([header[12], header[13]])) => {

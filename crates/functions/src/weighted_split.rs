@@ -1,7 +1,7 @@
 //! Spreads sessions over gates by weight.
 
 use forebay_graph::{Context, Declare, Function, Gate, Setup, SetupError, StateKind, register};
-use forebay_packet::Batch;
+use forebay_packet::Packet;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -79,7 +79,7 @@ impl Declare for WeightedSplit {
 }
 
 impl Function for WeightedSplit {
-    fn process(&mut self, batch: &mut Batch, context: &mut Context<'_>) {
+    fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
         let places = self.places.len();
         for (packet, gate) in batch.iter_mut().zip(context.each()) {
             *gate = self.places.gate(self.spread.place(packet.session_hash(), places));

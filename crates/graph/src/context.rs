@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use forebay_measure::Counter;
-use forebay_packet::{Batch, MAX_BATCH, Packet, Pool, Ticks};
+use forebay_packet::{MAX_BATCH, Packet, Pool, Ticks};
 
 use crate::gate::Gate;
 use crate::shelf::{Key, Shelf};
@@ -13,12 +13,14 @@ pub(crate) type Emitted = Vec<(Packet, Gate)>;
 
 /// What calls of a worker's functions share.
 pub(crate) struct Desk {
-    /// Whether the function that was called has decided anything. While it has not, all packets go to its first gate, it
-    /// has emitted nothing and does not want to be woken.
+    /// Whether the function that was called has decided anything: set by all that decides, emits or asks to be woken.
+    /// While it is not, all packets go to the function's first gate, and there is nothing else to do after the call.
     pub(crate) touched: bool,
+    /// Whether it has asked for places on its shelf: those that it did not use are taken back.
+    promised: bool,
     /// The gate of the whole batch, while no packet has been decided on its own.
     all: Option<Gate>,
-    /// The time, read once a turn.
+    /// The time, read once a turn and again when packets leave.
     pub(crate) now: Ticks,
     /// When the function wants to be woken.
     pub(crate) wake: Ticks,
@@ -35,6 +37,7 @@ impl Desk {
     pub(crate) fn new(pool: Pool, now: Ticks) -> Self {
         Self {
             touched: false,
+            promised: false,
             all: Some(Gate::FIRST),
             now,
             wake: Ticks::NEVER,
@@ -52,9 +55,12 @@ impl Desk {
         Context { desk: self, module, len }
     }
 
-    /// Forgets what the last function decided.
+    /// Forgets what the function of `module` decided.
     #[inline]
-    pub(crate) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self, module: usize) {
+        if std::mem::take(&mut self.promised) {
+            self.shelves[module].settle();
+        }
         (self.touched, self.all, self.wake) = (false, Some(Gate::FIRST), Ticks::NEVER);
     }
 
@@ -71,6 +77,11 @@ impl Desk {
             let gates = &self.gates[..len.min(MAX_BATCH)];
             if Gate::are_alike(gates) { gates.first().copied() } else { None }
         })
+    }
+
+    /// The gate of the packet at `index` of the batch.
+    pub(crate) fn gate(&self, index: usize) -> Gate {
+        self.all.unwrap_or(self.gates[index % MAX_BATCH])
     }
 
     /// The gates of the batch's packets, one each in order, to be written; and the shelves.
@@ -102,7 +113,7 @@ pub struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// The time, read once for the worker's turn.
+    /// The time: when the worker's turn began, or packets last left in it.
     #[inline]
     #[must_use]
     pub fn now(&self) -> Ticks {
@@ -126,7 +137,7 @@ impl Context<'_> {
     #[inline(always)]
     pub fn filter(
         &mut self,
-        batch: &mut Batch,
+        batch: &mut [Packet],
         usual: impl Fn(&mut Packet) -> bool,
         otherwise: impl Fn(&mut Packet) -> Gate,
     ) {
@@ -145,7 +156,7 @@ impl Context<'_> {
     fn filter_from(
         &mut self,
         first: usize,
-        batch: &mut Batch,
+        batch: &mut [Packet],
         usual: impl Fn(&mut Packet) -> bool,
         otherwise: impl Fn(&mut Packet) -> Gate,
     ) {
@@ -179,6 +190,7 @@ impl Context<'_> {
     /// function [`release`](Self::release)s it by the key given here.
     pub fn hold(&mut self, index: usize) -> Key {
         self.put(index, Gate::HOLD);
+        (self.desk.touched, self.desk.promised) = (true, true);
         self.shelf().reserve(index)
     }
 

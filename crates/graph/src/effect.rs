@@ -102,6 +102,7 @@ impl Edit {
 /// where the packet is not IPv4. Fragments but the first have no transport checksum to put right (RFC 3022 section 4.1
 /// leaves what is in the first as it must be for the whole datagram).
 pub fn rewrite_ipv4_address(packet: &mut Packet, destination: bool, address: [u8; 4]) -> Option<()> {
+    packet.forget_session();
     let header = packet.ipv4()?;
     let field = if destination { &mut header.destination } else { &mut header.source };
     let (old, new) = (u32::from_be_bytes(*field), u32::from_be_bytes(address));

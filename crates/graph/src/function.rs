@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use forebay_packet::{Batch, Packet, Word};
+use forebay_packet::{Packet, Word};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -16,8 +16,9 @@ use crate::setup::{Setup, SetupError};
 
 /// Code that processes batches.
 pub trait Function: Send {
-    /// Processes a batch: changes packets in place, and puts each on a gate through the context.
-    fn process(&mut self, batch: &mut Batch, context: &mut Context<'_>);
+    /// Processes a batch: changes packets in place, and puts each on a gate through the context. A slice, because packets
+    /// come and go through the context alone: so none is lost.
+    fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>);
 
     /// Called at the instant that the function asked for ([`Context::wake_at`]): releases packets that are due, ages
     /// state.

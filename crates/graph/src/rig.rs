@@ -81,7 +81,6 @@ impl Rig {
     /// in the batch (held ones leave it).
     pub fn process(&mut self, batch: &mut Batch) -> Vec<Option<Gate>> {
         let len = batch.len();
-        self.desk.clear();
         self.desk.now = self.now;
         self.function.process(batch, &mut self.desk.context(0, len));
         assert_eq!(batch.len(), len, "a function decides packets, it does not take them out of the batch");
@@ -95,7 +94,7 @@ impl Rig {
             }
         });
         batch.append(&mut rest);
-        shelf.settle();
+        self.desk.clear(0);
         gates.into_iter().map(|gate| (gate != Gate::HOLD).then_some(gate)).collect()
     }
 
@@ -112,10 +111,11 @@ impl Rig {
 
     /// Wakes the function, as the engine does when the time it asked for has come; when it wants to be woken next.
     pub fn wake(&mut self) -> Option<Ticks> {
-        self.desk.clear();
         self.desk.now = self.now;
         self.function.wake(&mut self.desk.context(0, 0));
-        (self.desk.wake != Ticks::NEVER).then_some(self.desk.wake)
+        let wake = self.desk.wake;
+        self.desk.clear(0);
+        (wake != Ticks::NEVER).then_some(wake)
     }
 
     /// How many packets the function holds.

@@ -21,7 +21,8 @@ pub trait Scheduler: Send {
     /// The node to run next in this turn, no longer ready by that; `None` ends the turn.
     fn next(&mut self) -> Option<usize>;
 
-    /// The node that [`next`](Self::next) would name if nothing else became ready: what it needs can be fetched ahead.
+    /// A node that [`next`](Self::next) will name soon, where that is known at little cost: what it needs can be fetched
+    /// ahead.
     fn peek(&self) -> Option<usize>;
 
     /// Whether nothing is ready.

@@ -18,7 +18,7 @@ pub fn size_class(packets: usize) -> usize {
     (usize::BITS - packets.wrapping_sub(1).leading_zeros()) as usize
 }
 
-/// A module's counters. The first cache line is all that an ordinary call writes.
+/// A module's counters. An ordinary call of up to 64 packets writes the first cache line only.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 pub struct ModuleCounters {

@@ -83,9 +83,9 @@ struct Gateway {
     ready: Ready,
 }
 
-/// Every this many busy turns, and in every idle one, buffers and timers are looked at.
+/// Every this many turns, and in every idle one, buffers and timers are looked at.
 const SWEEP_EVERY: u32 = 16;
-/// Every this many busy turns, and in every idle one, the gauges are written.
+/// Every this many turns, and in every idle one, the gauges are written.
 const PUBLISH_EVERY: u32 = 16 * SWEEP_EVERY;
 /// One busy turn in this many is timed.
 const TIME_EVERY: u32 = 16;
@@ -126,7 +126,7 @@ pub struct Worker<C: Clock, S: Scheduler> {
     budget: usize,
     /// When this turn began.
     began: Ticks,
-    /// Whether packets have left in this turn.
+    /// Whether packets have left since a function was last called.
     departed: bool,
     turn: u32,
     /// Turns in which there was something to do: those that are timed are counted among these, because idle ones may
@@ -150,8 +150,9 @@ enum Mode {
 impl<C: Clock, S: Scheduler> Worker<C, S> {
     /// One turn. Says when to call again.
     pub fn turn(&mut self) -> Next {
-        // A turn in which packets left has read the clock at its end, which is this one's beginning.
-        let start = if self.departed { self.desk.now } else { self.clock.now() };
+        // Where packets left last of all in the last turn, the clock was read then, and nothing was done since. Simulated
+        // time passes between turns, too.
+        let start = if self.departed && !C::SIMULATED { self.desk.now } else { self.clock.now() };
         let counters = &self.telemetry.worker;
         counters.turns.add(1);
         // The span since the last turn began belongs to the last turn.

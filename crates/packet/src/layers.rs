@@ -79,7 +79,7 @@ impl Packet {
         // (set by `find_network` and `is_plain_ipv4`; `strip` and `truncate` forget it where that would end). So the
         // header lies in the chunk, past the metadata, initialised; it has no alignment and any bytes are one;
         // `&mut self` makes it exclusive.
-        Some(unsafe { &mut *std::ptr::from_mut(self.meta_mut()).cast::<u8>().add(start).cast::<Ipv4>() })
+        Some(unsafe { &mut *self.chunk().as_ptr().cast::<u8>().add(start).cast::<Ipv4>() })
     }
 
     /// Whether the frame is IPv4 without options straight above Ethernet and its header sound, as
@@ -93,7 +93,10 @@ impl Packet {
             return false;
         }
         let meta = self.meta_mut();
-        meta.layers = Layers::network(IPV4, meta.data + size_of::<Ethernet>() as u16);
+        // What is known already is known better: the protocol above, too.
+        if meta.layers == Layers::UNKNOWN {
+            meta.layers = Layers::network(IPV4, meta.data + size_of::<Ethernet>() as u16);
+        }
         true
     }
 
@@ -188,6 +191,25 @@ fn locate_above_ipv4(frame: &[u8], start: usize) -> Option<(u8, usize)> {
     let header = Ipv4::ref_from_prefix(frame.get(start..)?).ok()?.0;
     let above = start + header.header_len()?;
     (header.fragment_offset() == 0 && above <= frame.len()).then_some((header.protocol, above))
+}
+
+impl Packet {
+    /// One past the last byte of the IP packet, in bytes into the frame: what follows is padding (IEEE 802.3 section
+    /// 3.2.8) and belongs to nobody. A length of zero, as a sender that leaves segmentation to its device writes it, is
+    /// none, and the frame's end is meant.
+    #[inline]
+    pub(crate) fn network_end(&mut self) -> usize {
+        let (network, start) = self.network();
+        let length = match network {
+            Network::Ipv4 => self.view::<Ipv4>(start).map_or(0, |header| header.total_length.get().into()),
+            Network::Ipv6 => self.view::<Ipv6>(start).map_or(0, |header| match header.payload_length.get() {
+                0 => 0,
+                payload => size_of::<Ipv6>() + usize::from(payload),
+            }),
+            Network::Other => 0,
+        };
+        if length == 0 { self.len() } else { self.len().min(start + length) }
+    }
 }
 
 #[cfg(test)]

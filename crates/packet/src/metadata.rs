@@ -77,7 +77,8 @@ impl Layers {
     /// Not known yet.
     pub const UNKNOWN: Self = Self(0);
 
-    /// The network layer is of this kind (below 256) and at this offset; the protocol above it is not known yet.
+    /// The network layer is of this kind and at this offset. The protocol above it is forgotten: for where `transport` is
+    /// not known yet.
     #[inline]
     pub fn network(kind: u8, offset: u16) -> Self {
         Self(u32::from(kind) << 16 | u32::from(offset))

@@ -35,6 +35,12 @@ impl Packet {
         Self(chunk)
     }
 
+    /// The chunk's start: unlike a reference to the metadata, good for all of the chunk.
+    #[inline]
+    pub(crate) fn chunk(&mut self) -> NonNull<Metadata> {
+        self.0
+    }
+
     #[inline]
     pub(crate) fn meta(&self) -> &Metadata {
         // SAFETY: the chunk is live and initialised as long as the packet exists, and nobody else writes it.

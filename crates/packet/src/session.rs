@@ -103,7 +103,8 @@ impl Packet {
         if !matches!(protocol, 6 | 17 | 33 | 132 | 136) {
             return None;
         }
-        let ports = self.data().get(offset..offset + 4)?;
+        let end = self.network_end();
+        let ports = self.data().get(..end)?.get(offset..offset + 4)?;
         Some((protocol, u16::from_be_bytes([ports[0], ports[1]]), u16::from_be_bytes([ports[2], ports[3]])))
     }
 
@@ -114,11 +115,20 @@ impl Packet {
     pub fn plain_ipv4_ports(&self) -> Option<(&Ipv4, u16, u16)> {
         let WithPorts { ethernet, ipv4, source, destination } = self.view(0)?;
         let untagged = ethernet.ether_type.get() == EtherType::IPV4;
-        let plain = untagged && ipv4.version_ihl == 0x45 && ipv4.fragment_offset() == 0 && matches!(ipv4.protocol, TCP | UDP);
+        // The ports are the datagram's, not of the padding behind it.
+        let long_enough = usize::from(ipv4.total_length.get()) >= size_of::<Ipv4>() + 2 * size_of::<U16>();
+        let whole = ipv4.version_ihl == 0x45 && ipv4.fragment_offset() == 0 && long_enough;
+        let plain = untagged && whole && matches!(ipv4.protocol, TCP | UDP);
         plain.then(|| (ipv4, source.get(), destination.get()))
     }
 
-    /// The session's symmetric hash, computed once and kept; never 0.
+    /// Forgets the session's hash: for who rewrites an address or a port.
+    #[inline]
+    pub fn forget_session(&mut self) {
+        self.meta_mut().session = 0;
+    }
+
+    /// The session's symmetric hash, computed once and kept until [forgotten](Self::forget_session); never 0.
     #[inline]
     pub fn session_hash(&mut self) -> u32 {
         if self.meta().session == 0 {

@@ -3,6 +3,7 @@
 use etherparse::PacketBuilder;
 use forebay_graph::{Declaration, Rig, Surroundings};
 use forebay_measure::Frequency;
+use forebay_packet::Batch;
 use proptest::prelude::*;
 use serde_json::json;
 

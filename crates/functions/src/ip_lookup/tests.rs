@@ -5,6 +5,7 @@ use std::path::Path;
 
 use forebay_graph::{Rig, StateDeclaration, Surroundings};
 use forebay_measure::Frequency;
+use forebay_packet::Batch;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::{Value, json};

@@ -15,7 +15,7 @@ use crate::{Context, Cost, Function, Gate, Reason, RunToCompletion, Worker};
 struct Quarter;
 
 impl Function for Quarter {
-    fn process(&mut self, batch: &mut Batch, context: &mut Context<'_>) {
+    fn process(&mut self, batch: &mut [forebay_packet::Packet], context: &mut Context<'_>) {
         (0..batch.len()).step_by(4).for_each(|index| context.put(index, Gate::drop(0)));
     }
 }

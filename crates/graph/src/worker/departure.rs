@@ -1,7 +1,7 @@
 //! Packets that leave: by a port, or into the bin. Delay is accounted to flows here.
 
-use forebay_measure::histogram::{Sample, Tally};
 use forebay_measure::Clock;
+use forebay_measure::histogram::{Sample, Tally};
 use forebay_packet::{Batch, Packet, Ticks};
 
 use super::{Mode, Worker};
@@ -116,7 +116,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         batch.clear();
     }
 
-    fn observe_drops<const MODE: u8>(&mut self, place: Place, reason: &'static str, batch: &Batch) {
+    pub(super) fn observe_drops<const MODE: u8>(&mut self, place: Place, reason: &'static str, batch: &Batch) {
         if MODE == Mode::Observed as u8
             && let Some(observer) = &mut self.observer
         {

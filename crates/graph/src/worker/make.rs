@@ -14,7 +14,9 @@ use crate::input::{Input, Spares};
 use crate::plan::{Plan, Target};
 use crate::port::Ready;
 use crate::scheduler::Scheduler;
-use crate::telemetry::{FlowTelemetry, ModuleCounters, ModuleTelemetry, PortTelemetry, ReasonCounters, Telemetry, WorkerCounters};
+use crate::telemetry::{
+    FlowTelemetry, ModuleCounters, ModuleTelemetry, PortTelemetry, ReasonCounters, Telemetry, WorkerCounters,
+};
 
 /// How long packets wait for a trigger on a path without a delay objective.
 const DEFAULT_HOLD_SECONDS: f64 = 1e-3;
@@ -185,8 +187,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
                 own: module.counters,
             });
         }
-        let leaving =
-            || Node { function: None, only: None, input: Input::new(plan.batch), edges: 0, gates: 0 };
+        let leaving = || Node { function: None, only: None, input: Input::new(plan.batch), edges: 0, gates: 0 };
         worker.nodes.resize_with(bin + 1, leaving);
         for port in plan.ports {
             let entry = port.entry.filter(|_| port.open.receives).map(edge);
@@ -217,7 +218,9 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         }
         let default = (self.clock.frequency().hertz() * DEFAULT_HOLD_SECONDS) as u64;
         for &module in &self.buffered {
-            let shares = self.flows_of[module].iter().map(|&flow| self.telemetry.flows[flow].objective.0 / (2 * buffers_on[flow]));
+            let shares = self.flows_of[module]
+                .iter()
+                .map(|&flow| self.telemetry.flows[flow].objective.0 / (2 * buffers_on[flow]));
             let hold = self.hold_stated[module].unwrap_or_else(|| Ticks(shares.min().unwrap_or(default)));
             self.nodes[module].input.set_hold(hold);
         }

@@ -45,6 +45,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     #[inline]
     fn run_from<const MODE: u8>(&mut self, mut at: usize, batch: &mut Batch, last: &mut Ticks) {
         let (size, class) = (batch.len(), size_class(batch.len()));
+        // What runs now comes after the clock was last read.
+        self.departed = false;
         loop {
             let before = if MODE == Mode::Observed as u8 { Some(frames(batch)) } else { None };
             let Node { function: Some(function), only, .. } = &mut self.nodes[at] else { break };
@@ -114,7 +116,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             }
             self.emit::<MODE>(node);
         }
-        self.desk.clear();
+        self.desk.clear(node);
         straight_on
     }
 
@@ -155,7 +157,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
                 all_out = false;
                 let held = gates[index] == Gate::HOLD;
                 if let Err(packet) = if held { shelves[node].put(index, packet) } else { Err(packet) } {
-                    // The gates of those in the bin come first from here on, in their order.
+                    // The gates of those in the bin come first from here on, in their order. Never ahead of what is
+                    // still to be read: there are at most as many in the bin as have been looked at.
                     gates[bin.len()] = gates[index];
                     // The bin holds the largest batch, and is empty before each.
                     let _ = bin.push(packet);
@@ -176,7 +179,6 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     /// Ends the packets in the bin, for the reasons that the first of the gates say.
     #[inline(never)]
     fn end<const MODE: u8>(&mut self, node: usize) {
-        self.desk.shelves[node].settle();
         let told = &self.telemetry.modules[node];
         let gates = self.desk.each(self.bin.len()).0;
         for (packet, gate) in self.bin.iter().zip(&*gates) {
@@ -226,10 +228,9 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
 
     fn observe_call(&mut self, module: usize, batch: &Batch, before: &[Option<Vec<u8>>]) {
         let Some(observer) = &mut self.observer else { return };
-        let gates = self.desk.each(batch.len()).0;
-        for ((packet, before), gate) in batch.iter().zip(before).zip(&*gates) {
+        for (index, (packet, before)) in batch.iter().zip(before).enumerate() {
             let Some(before) = before else { continue };
-            let (after, decision) = (packet.data(), gate.decision());
+            let (after, decision) = (packet.data(), self.desk.gate(index).decision());
             observer.visited(&Visit { mark: packet.mark(), module, before, after, decision, batch: batch.len() });
         }
     }

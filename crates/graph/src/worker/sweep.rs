@@ -4,6 +4,7 @@ use forebay_measure::Clock;
 use forebay_packet::{Batch, Ticks};
 
 use super::{Mode, PUBLISH_EVERY, Worker};
+use crate::observer::Place;
 use crate::port::Ready;
 use crate::scheduler::Scheduler;
 
@@ -48,7 +49,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         } else {
             self.emit::<{ Mode::Plain as u8 }>(module);
         }
-        self.desk.clear();
+        self.desk.clear(module);
     }
 
     /// Stops receiving, lets everything that waits through, whatever its trigger, drops what functions still hold
@@ -74,10 +75,11 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             self.turn();
         }
         let mut batch = Batch::with_capacity(forebay_packet::MAX_BATCH);
-        for shelf in &mut self.desk.shelves {
-            while shelf.len() > 0 {
-                shelf.empty_into(&mut batch);
+        for module in 0..self.modules {
+            while self.desk.shelves[module].len() > 0 {
+                self.desk.shelves[module].empty_into(&mut batch);
                 self.telemetry.worker.wound_up.add(batch.len() as u64);
+                self.observe_drops::<{ Mode::Observed as u8 }>(Place::Module(module), "wound_up", &batch);
                 batch.clear();
             }
         }

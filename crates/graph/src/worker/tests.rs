@@ -94,6 +94,8 @@ enum Kind {
     End,
     /// Holds every packet for so many ticks.
     Delay(u64),
+    /// Holds every packet for so many ticks, but thinks better of it for every 3rd session.
+    Hesitate(u64),
     /// Sends an empty companion after each packet of every 5th session.
     Create,
     /// Puts every 13th session on a gate that it does not have.
@@ -107,7 +109,7 @@ struct Behaviour {
 }
 
 impl Function for Behaviour {
-    fn process(&mut self, batch: &mut Batch, context: &mut Context<'_>) {
+    fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
         for index in 0..batch.len() {
             let (session, _) = stamp(&batch[index]);
             match self.kind {
@@ -123,6 +125,15 @@ impl Function for Behaviour {
                     let due = context.now() + Ticks(ticks);
                     self.held.push((due, context.hold(index)));
                     context.wake_at(due);
+                }
+                Kind::Hesitate(ticks) => {
+                    let (due, key) = (context.now() + Ticks(ticks), context.hold(index));
+                    if session.is_multiple_of(3) {
+                        context.put(index, Gate::FIRST);
+                    } else {
+                        self.held.push((due, key));
+                        context.wake_at(due);
+                    }
                 }
                 Kind::Create if session.is_multiple_of(5) => {
                     context.create(0, Gate::FIRST, &batch[index]);

@@ -124,3 +124,34 @@ proptest! {
         }
     }
 }
+
+proptest! {
+    #![proptest_config(cases(256))]
+
+    #[test]
+    fn a_batch_handed_over_is_all_there_in_order(room in 1usize..40, size in 0usize..40, capacity in 1usize..40) {
+        let pool = pool();
+        let mut from = batch(&pool, capacity, size, 7);
+        let (before, mut to) = (flows(&from), Batch::with_capacity(room));
+        from.hand_over(&mut to);
+        prop_assert_eq!((flows(&to), from.len()), (before, 0));
+    }
+
+    #[test]
+    fn a_run_is_as_long_as_flow_and_instant_stay_the_same(
+        kinds in proptest::collection::vec((0u32..2, 0u64..2, any::<u8>()), 0..40), long in 0usize..40,
+    ) {
+        let pool = pool();
+        let mut batch = batch(&pool, 80, long + kinds.len(), 0);
+        let kinds: Vec<_> = std::iter::repeat_n((0, 0, 9), long).chain(kinds).collect();
+        for (packet, (flow, arrival, mark)) in batch.iter_mut().zip(&kinds) {
+            packet.set_flow(*flow << 31 | 5);
+            packet.set_arrival(crate::Ticks(*arrival << 63 | 3), crate::ArrivalClock::Poll);
+            // What does not matter.
+            packet.set_mark(*mark);
+            packet.set_word(crate::Word::new(0).expect("the first"), u32::from(*mark));
+        }
+        let alike = |kind: &&(u32, u64, u8)| kinds.first().is_some_and(|first| (first.0, first.1) == (kind.0, kind.1));
+        prop_assert_eq!(Packet::run_alike(&batch), kinds.iter().take_while(alike).count());
+    }
+}

@@ -269,3 +269,33 @@ fn eight_extension_headers_are_looked_through_and_nine_are_not() {
         assert_eq!(found, (extensions <= 8).then_some((17, 54 + 8 * extensions)), "{extensions} extension headers");
     }
 }
+
+/// A check of the header after the transport layer had been found forgot its protocol and kept its place: a later
+/// translation of addresses left the transport checksum as it was.
+#[test]
+fn what_is_known_of_the_transport_layer_survives_a_check_of_the_header() {
+    let pool = pool();
+    let mut frame = Vec::new();
+    let builder = etherparse::PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64);
+    builder.udp(1, 2).write(&mut frame, b"payload!").expect("memory");
+    let mut packet = packet(&pool, &frame);
+    assert_eq!(packet.transport(), Some((17, 34)));
+    assert!(packet.is_plain_ipv4());
+    assert_eq!((packet.transport(), packet.ports()), (Some((17, 34)), Some((17, 1, 2))));
+}
+
+proptest! {
+    #![proptest_config(cases(512))]
+
+    #[test]
+    fn a_plain_header_is_one_that_is_valid_and_has_no_options(frame in any_frame()) {
+        let pool = pool();
+        let (mut one, mut other) = (packet(&pool, &frame), packet(&pool, &frame));
+        let (network, start) = other.network();
+        let untagged = network == Network::Ipv4 && start == 14;
+        let expected = untagged && frame[start] == 0x45 && Ipv4::is_valid(&frame[start..]);
+        prop_assert_eq!(one.is_plain_ipv4(), expected);
+        prop_assert_eq!(one.network(), (network, start), "whether or not it was noted by then");
+        prop_assert_eq!(one.known_ipv4().copied(), other.ipv4().copied());
+    }
+}

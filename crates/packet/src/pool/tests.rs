@@ -252,3 +252,24 @@ fn threads_that_pass_packets_on_lose_none_and_share_none() {
     assert_eq!(weak.strong_count(), 0, "the native pool's last chunk came home");
     assert_eq!((memory.home(), memory.wrong(), Arc::strong_count(&memory)), (48, 0, 1));
 }
+
+#[test]
+fn packets_filled_with_lines_hold_the_lines_picked() {
+    let memory = DriverMemory::new(6, 32, 64);
+    let lines = [1, 2, 3].map(|byte| Line([byte; 64]));
+    for pool in [memory.pool(), pool(6, Order::Lifo), pool(6, Order::Fifo)] {
+        let mut batch = Batch::with_capacity(8);
+        let picks = [2, 0, 1, 9, 0, 0, 0, 0, 0, 0];
+        assert_eq!(pool.fill_lines(&mut batch, &picks, &lines, 60, Ticks(7), ArrivalClock::Intended), 6);
+        // A line that is not there is the first.
+        for (packet, byte) in batch.iter_mut().zip([3, 1, 2, 1, 1, 1]) {
+            assert_eq!(packet.data(), [byte; 60]);
+            assert_eq!((packet.arrival(), packet.arrival_clock()), (Ticks(7), ArrivalClock::Intended));
+        }
+        batch.clear();
+        assert_eq!(pool.fill_lines(&mut batch, &picks, &[], 60, Ticks(7), ArrivalClock::Poll), 0);
+        pool.flush();
+        assert_eq!(pool.out(), 0);
+    }
+    assert_eq!((memory.home(), memory.wrong()), (6, 0));
+}

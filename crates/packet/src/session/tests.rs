@@ -196,3 +196,38 @@ fn behind_extension_headers_the_upper_layers_protocol_is_the_sessions() {
     frame.extend([143, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(packet(&pool(), &frame).session_key().protocol, 58);
 }
+
+/// Bytes behind the datagram were read as its ports.
+#[test]
+fn padding_is_not_read_as_ports() {
+    let pool = pool();
+    let mut frame = vec![0; 60];
+    frame[12..24].copy_from_slice(&[0x08, 0x00, 0x45, 0, 0, 20, 0, 0, 0, 0, 64, 17]);
+    frame[34..38].copy_from_slice(&[0, 22, 0, 22]);
+    let mut bare = packet(&pool, &frame);
+    assert_eq!((bare.plain_ipv4_ports().is_none(), bare.ports()), (true, None));
+    drop(bare);
+    frame[17] = 28;
+    let mut whole = packet(&pool, &frame);
+    assert!(whole.plain_ipv4_ports().is_some_and(|(_, source, destination)| (source, destination) == (22, 22)));
+    assert_eq!(whole.ports(), Some((17, 22, 22)));
+    drop(whole);
+    // A sender that leaves the length to its device: the frame's end counts.
+    frame[17] = 0;
+    assert_eq!(packet(&pool, &frame).ports(), Some((17, 22, 22)));
+}
+
+proptest! {
+    #![proptest_config(cases(512))]
+
+    #[test]
+    fn ports_found_the_short_way_are_those_found_the_long_way(frame in any_frame()) {
+        let pool = pool();
+        let mut packet = packet(&pool, &frame);
+        let short = packet.plain_ipv4_ports().map(|(header, source, destination)| (*header, source, destination));
+        if let Some((header, source, destination)) = short {
+            prop_assert_eq!(packet.ports(), Some((header.protocol, source, destination)));
+            prop_assert_eq!(packet.ipv4().copied(), Some(header));
+        }
+    }
+}

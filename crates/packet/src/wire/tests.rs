@@ -9,7 +9,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::checksum::{add, sum, replace16};
+use super::checksum::{add, replace16, sum};
 use super::ethernet::{Ethernet, MacAddress, VlanTag};
 use super::icmp::Icmp;
 use super::ipv4::Ipv4;

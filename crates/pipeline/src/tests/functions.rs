@@ -7,7 +7,7 @@ use forebay_graph::{
     StateKind, register,
 };
 use forebay_measure::Nanos;
-use forebay_packet::{Batch, Ticks};
+use forebay_packet::{Batch, Packet, Ticks};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -45,7 +45,7 @@ impl Declare for Pass {
 }
 
 impl Function for Pass {
-    fn process(&mut self, _: &mut Batch, _: &mut Context<'_>) {}
+    fn process(&mut self, _: &mut [Packet], _: &mut Context<'_>) {}
 }
 
 register!(Pass);
@@ -97,7 +97,7 @@ impl Declare for Split {
 }
 
 impl Function for Split {
-    fn process(&mut self, _: &mut Batch, _: &mut Context<'_>) {}
+    fn process(&mut self, _: &mut [Packet], _: &mut Context<'_>) {}
 }
 
 register!(Split);

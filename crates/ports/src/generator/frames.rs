@@ -6,12 +6,14 @@
 //! holds the complement of the total length (any value is allowed in a datagram that is not fragmented, RFC 6864
 //! section 4.1), and the first two bytes of a UDP payload, or the lower half of a TCP sequence number, the complement
 //! of all that the transport checksum covers besides the session's own fields.
+//!
+//! Where all frames are of one size of at most 64 bytes and sessions are not many, whole frames are kept ([`Lines`]).
 
+use forebay_graph::Intake;
+use forebay_packet::pool::Line;
 use forebay_packet::wire::checksum;
 use forebay_packet::wire::ethernet::{EtherType, MacAddress};
 use forebay_packet::wire::ipv4;
-use forebay_graph::Intake;
-use forebay_packet::pool::Line;
 use forebay_packet::{ArrivalClock, Batch, Packet, Ticks};
 
 use super::address::{Prefix, spread};
@@ -118,16 +120,12 @@ struct Patch<const N: usize> {
     sum: [u8; 2],
 }
 
-/// A ready-made frame.
-struct Ready {
-    bytes: Vec<u8>,
-}
-
 /// Frames whose sessions differ in `N` bytes from `at` on, and in the checksum at `sum_at`.
 pub(super) struct Shaped<const N: usize> {
     at: usize,
     sum_at: usize,
-    sizes: Vec<Ready>,
+    /// By size: the ready-made frame.
+    sizes: Vec<Vec<u8>>,
     sessions: Vec<Patch<N>>,
 }
 
@@ -140,14 +138,10 @@ fn complement(sum: u16, never_zero: bool) -> [u8; 2] {
 
 impl<const N: usize> Shaped<N> {
     fn new(headers: &Headers, sizes: &[usize], at: usize, sessions: Vec<Patch<N>>) -> Self {
-        let ready = |size: &usize| {
-            let bytes = headers.frame(*size);
-            Ready { bytes }
-        };
         Self {
             at: headers.network() + at,
             sum_at: headers.sum_at(),
-            sizes: sizes.iter().map(ready).collect(),
+            sizes: sizes.iter().map(|size| headers.frame(*size)).collect(),
             sessions,
         }
     }
@@ -177,7 +171,7 @@ impl<const N: usize> Shaped<N> {
                 continue;
             };
             let (arrival, clock) = at(index);
-            if packet.write(&ready.bytes) {
+            if packet.write(ready) {
                 self.patch(packet.data_mut(), patch);
                 packet.set_arrival(arrival, clock);
             }
@@ -187,9 +181,12 @@ impl<const N: usize> Shaped<N> {
     /// Each session's frame ready-made, where all are of one size that a cache line holds.
     fn lines(&self) -> Option<Lines> {
         let [ready] = &self.sizes[..] else { return None };
-        let len = ready.bytes.len();
+        if self.sessions.len() > MOST_LINES {
+            return None;
+        }
+        let len = ready.len();
         let mut line = [0; 64];
-        line.get_mut(..len)?.copy_from_slice(&ready.bytes);
+        line.get_mut(..len)?.copy_from_slice(ready);
         let of = |patch: &Patch<N>| {
             let mut line = line;
             self.patch(&mut line[..len], patch);
@@ -198,6 +195,9 @@ impl<const N: usize> Shaped<N> {
         Some(Lines { len, lines: self.sessions.iter().map(of).collect() })
     }
 }
+
+/// The most sessions whose frames are kept ready-made: a mebibyte, about what the processor has near it.
+const MOST_LINES: usize = 1 << 14;
 
 /// Short frames of one size, ready-made for each session: copying a cache line takes fewer stores than putting a
 /// session's fields into a frame.
@@ -284,7 +284,7 @@ impl Frames {
 
     /// The longest frame, in bytes.
     pub(super) fn longest(&self) -> usize {
-        let of = |sizes: &[Ready]| sizes.iter().map(|ready| ready.bytes.len()).max().unwrap_or(0);
+        let of = |sizes: &[Vec<u8>]| sizes.iter().map(Vec::len).max().unwrap_or(0);
         match self {
             Self::V4(shaped) => of(&shaped.sizes),
             Self::V6(shaped) => of(&shaped.sizes),

@@ -85,3 +85,31 @@ fn draw(count: usize, skew: f64, random: &mut Random) -> Vec<u32> {
     };
     (0..count.max(SHORTEST)).map(one).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn turns_given_back_come_again(
+            count in 1usize..20, burst in 1usize..5, skewed: bool, takes in proptest::collection::vec((0usize..40, 0usize..40), 1..10),
+        ) {
+            let skew = if skewed { 1.0 } else { 0.0 };
+            let mut straight = Sessions::new(count, burst, skew, &mut Random::new(1));
+            let mut back = Sessions::new(count, burst, skew, &mut Random::new(1));
+            for (wanted, given_back) in takes {
+                let (mut out, given_back) = (vec![0; wanted], given_back.min(wanted));
+                back.take(&mut out);
+                if given_back > 0 {
+                    back.give_back(given_back);
+                }
+                let mut expected = vec![0; wanted - given_back];
+                straight.take(&mut expected);
+                prop_assert_eq!(&out[..wanted - given_back], &expected[..]);
+            }
+        }
+    }
+}
