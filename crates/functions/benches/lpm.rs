@@ -61,12 +61,24 @@ fn measure<A: Family>(family: &str, count: usize) {
                 black_box(&next_hops);
             }
         });
+        // As `ip_lookup` does it for IPv4.
+        let mut begun = [0; BATCH];
+        let stepwise = quickest(addresses, |addresses| {
+            for batch in addresses.chunks(BATCH) {
+                let begun = &mut begun[..batch.len()];
+                batch.iter().for_each(|address| table.prefetch(*address));
+                batch.iter().zip(&mut *begun).for_each(|(address, begun)| *begun = table.begin(*address));
+                table.finish(batch, begun);
+                black_box(begun);
+            }
+        });
         let single = quickest(addresses, |addresses| {
             for &address in addresses {
                 black_box(table.lookup(address));
             }
         });
-        println!("  {name}: {:.1} ticks batched, {:.1} single", batched * rate, single * rate);
+        let [batched, stepwise, single] = [batched, stepwise, single].map(|time| time * rate);
+        println!("  {name}: {batched:.1} ticks batched, {stepwise:.1} in steps, {single:.1} single");
     }
     let sizes = [1, 5, 8, 16, 31, 32, 48, 256].map(|size| {
         let mut next_hops = [0; 256];

@@ -215,7 +215,7 @@ impl Function for IpLookup {
     fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
         let Self { tables, outcome, word, scratch } = self;
         let (outcome, len) = (*outcome, batch.len());
-        let (mut others, mut all) = (false, 0);
+        let mut others = false;
         for (packet, address) in batch.iter_mut().zip(&mut scratch.ipv4) {
             let header = packet.ipv4();
             others |= header.is_none();
@@ -225,9 +225,8 @@ impl Function for IpLookup {
         }
         for (address, begun) in scratch.ipv4[..len].iter().zip(&mut scratch.next_hops) {
             *begun = tables.ipv4.begin(*address);
-            all |= *begun;
         }
-        tables.ipv4.finish(&scratch.ipv4[..len], &mut scratch.next_hops[..len], all);
+        tables.ipv4.finish(&scratch.ipv4[..len], &mut scratch.next_hops[..len]);
         let gates = context.each();
         for (gate, &next_hop) in gates.iter_mut().zip(&scratch.next_hops) {
             *gate = outcome.gate(next_hop);

@@ -42,6 +42,10 @@ fn main() -> ExitCode {
     }
     for case in &mut cases {
         let missing = if case.accounting { case.missing() } else { 0 };
+        if case.starved {
+            eprintln!("{}: the source gave less than it was asked for: its figures are worth nothing", case.name);
+            return ExitCode::FAILURE;
+        }
         if missing != 0 {
             eprintln!("{}: {missing} packets are unaccounted for: its figures are worth nothing", case.name);
             return ExitCode::FAILURE;

@@ -20,6 +20,8 @@ pub struct Case {
     batch: usize,
     /// Whether everything is counted, as shipped.
     pub accounting: bool,
+    /// Whether a window had fewer packets than were asked for.
+    pub starved: bool,
     /// Ticks that the generator has taken, and packets it has made, in metered windows.
     meter: Arc<Meter>,
     /// By run: ticks per packet of everything.
@@ -73,7 +75,7 @@ impl Case {
         }
         let mut worker = Worker::new(plan, Tsc, Vec::new())?;
         worker.set_accounting(accounting);
-        Ok(Self { name, worker, batch, accounting, meter, total: Vec::new(), generator: Vec::new() })
+        Ok(Self { name, worker, batch, accounting, starved: false, meter, total: Vec::new(), generator: Vec::new() })
     }
 
     /// One run: windows without the meter for the total, then some with it for the generator's share.
@@ -89,11 +91,19 @@ impl Case {
 
     fn window(&mut self) -> f64 {
         let turns = WINDOW / self.batch;
-        let start = Tsc.now();
+        let (start, before) = (Tsc.now(), self.received());
         for _ in 0..turns {
             self.worker.turn();
         }
-        Tsc.now().since(start).0 as f64 / (turns * self.batch) as f64
+        let (ticks, packets) = (Tsc.now().since(start).0, self.received() - before);
+        // A source that gives less than it is asked for would make every figure look good.
+        self.starved |= packets != (turns * self.batch) as u64;
+        ticks as f64 / packets as f64
+    }
+
+    /// Packets that have entered by the first port.
+    fn received(&self) -> u64 {
+        self.worker.telemetry().ports.first().map_or(0, |port| port.counters.received.get())
     }
 
     fn metered_window(&mut self) -> f64 {

@@ -181,11 +181,11 @@ impl<A: Address> Table<A> {
         self.fib.begin(address)
     }
 
-    /// Turns what [`begin`](Self::begin) gave for each of `addresses` into next hops or [`NO_ROUTE`]; `all` is the union
-    /// of them, bit by bit.
+    /// Turns what [`begin`](Self::begin) gave for each of `addresses`, one by one in order, into next hops or
+    /// [`NO_ROUTE`].
     #[inline(always)]
-    pub fn finish(&self, addresses: &[A], begun: &mut [u32], all: u32) {
-        self.fib.finish(addresses, begun, all);
+    pub fn finish(&self, addresses: &[A], begun: &mut [u32]) {
+        self.fib.finish(addresses, begun);
     }
 
     /// The next hop of exactly this prefix.

@@ -246,11 +246,10 @@ impl<A: Address> Fib<A> {
         self.root_entry(address)
     }
 
-    /// Turns what [`begin`](Self::begin) gave for each of `addresses` into next hops. `all` is the union of them, bit by
-    /// bit.
+    /// Turns what [`begin`](Self::begin) gave for each of `addresses` into next hops.
     #[inline(always)]
-    pub(super) fn finish(&self, addresses: &[A], begun: &mut [u32], all: u32) {
-        if all & BELOW != 0 {
+    pub(super) fn finish(&self, addresses: &[A], begun: &mut [u32]) {
+        if begun.iter().fold(0, |all, entry| all | entry) & BELOW != 0 {
             return self.finish_below(addresses, begun);
         }
         begun.iter_mut().for_each(|entry| *entry = self.next_hop(*entry));

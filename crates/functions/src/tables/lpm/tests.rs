@@ -167,8 +167,7 @@ fn agrees<A: Address + Step>(table: &Table<A>, routes: &BTreeMap<Prefix<A>, u32>
     let mut next_hops = vec![1234; addresses.len()];
     table.lookup_batch(addresses, &mut next_hops);
     let mut begun: Vec<_> = addresses.iter().map(|address| table.begin(*address)).collect();
-    let all = begun.iter().fold(0, |all, entry| all | entry);
-    table.finish(addresses, &mut begun, all);
+    table.finish(addresses, &mut begun);
     assert_eq!(begun, next_hops, "in two steps");
     for (&address, &batched) in addresses.iter().zip(&next_hops) {
         let scan = routes.iter().filter(|(p, _)| p.contains(address)).max_by_key(|(p, _)| p.length());
