@@ -68,8 +68,8 @@ pub(crate) struct Metadata {
 
 /// Where the network layer starts, what it is (`layers.rs`), and the IP protocol number of what `transport` points at.
 ///
-/// One word, written and read as one: a reader of a wider stretch than was written last would wait until the store has
-/// reached the cache.
+/// One word, from its low end: kind, protocol, offset. Written and read as one: a reader of a wider stretch than was
+/// written last would wait until the store has reached the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layers(u32);
 
@@ -81,33 +81,33 @@ impl Layers {
     /// not known yet.
     #[inline]
     pub fn network(kind: u8, offset: u16) -> Self {
-        Self(u32::from(kind) << 16 | u32::from(offset))
+        Self(u32::from(offset) << 16 | u32::from(kind))
     }
 
     #[inline]
     pub fn kind(self) -> u8 {
-        (self.0 >> 16) as u8
+        self.0 as u8
     }
 
     #[inline]
     pub fn offset(self) -> u16 {
-        self.0 as u16
+        (self.0 >> 16) as u16
     }
 
     #[inline]
     pub fn with_protocol(self, protocol: u8) -> Self {
-        Self(self.0 & 0x00ff_ffff | u32::from(protocol) << 24)
+        Self(self.0 & 0xffff_00ff | u32::from(protocol) << 8)
     }
 
     #[inline]
     pub fn protocol(self) -> u8 {
-        (self.0 >> 24) as u8
+        (self.0 >> 8) as u8
     }
 
     /// The same layers at another offset.
     #[inline]
     pub fn at(self, offset: u16) -> Self {
-        Self(self.0 & 0xffff_0000 | u32::from(offset))
+        Self(self.0 & 0x0000_ffff | u32::from(offset) << 16)
     }
 }
 

@@ -6,6 +6,7 @@
 mod cases;
 mod measurement;
 
+use std::collections::BTreeMap;
 use std::process::{Command, ExitCode};
 
 use forebay_measure::machine::{Cpu, allowed_cores, pin_to};
@@ -53,7 +54,8 @@ fn main() -> ExitCode {
     }
     let results = cases::results(&cases);
     let cpu = Cpu::this();
-    let document = json!({ "schema": 1, "cpu": cpu, "commit": commit(), "results": results });
+    let packets: BTreeMap<_, _> = cases.iter().map(|case| (case.name, case.received())).collect();
+    let document = json!({ "schema": 1, "cpu": cpu, "commit": commit(), "packets": packets, "results": results });
     if json_only {
         println!("{document}");
         return ExitCode::SUCCESS;

@@ -102,7 +102,7 @@ impl Case {
     }
 
     /// Packets that have entered by the first port.
-    fn received(&self) -> u64 {
+    pub fn received(&self) -> u64 {
         self.worker.telemetry().ports.first().map_or(0, |port| port.counters.received.get())
     }
 
