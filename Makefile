@@ -6,7 +6,7 @@ export PATH := $(CARGO_HOME)/bin:$(PATH)
 export FUZZ_SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench bench-peers fuzz hostile lint schema rust
+.PHONY: help demo test bench bench-peers fuzz hostile miri lint schema rust
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -32,6 +32,10 @@ fuzz: rust ## every fuzz target for FUZZ_SECONDS (60) each
 
 hostile: rust ## 10 million mutated frames through the gateway and the virtual router
 	FOREBAY_HOSTILE_FRAMES=10000000 cargo test --release -p forebay-cli --test hostile
+
+miri: rust ## the unsafe code of packets and pools under Miri's interpreter (half an hour)
+	@scripts/install-miri
+	MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test -p forebay-packet
 
 lint: rust ## formatting, clippy with warnings as errors, licences and sources of dependencies
 	@scripts/install-cargo-deny

@@ -70,8 +70,8 @@ impl Declare for StaticNat {
     const HELP: &'static str = "\
         Static translation of RFC 3022 (basic NAT, fixed assignment): the prefix is replaced, the host bits stay, so \
         that each inside address has one outside address. On the way out the source is translated, on the way in the \
-        destination; one after the other leave a packet as it was. The checksums of the IPv4 header and of TCP and \
-        UDP are changed by the difference (RFC 1624 equation 3); a UDP checksum of 0, which means none, stays. Every \
+        destination; one after the other leave a packet as it was. The checksums of the IPv4 header and of TCP, \
+        UDP, UDP-Lite and DCCP are changed by the difference (RFC 1624 equation 3); a UDP checksum of 0, which means none, stays. Every \
         fragment is translated; the transport checksum stands in the first. Of ICMP errors but redirects the quoted \
         packet is translated too (RFC 3022 section 4.3); other ICMP messages carry no address. Transports besides TCP \
         and UDP whose checksum covers addresses (DCCP, UDP-Lite) and payloads that name addresses (FTP, SIP) are not \

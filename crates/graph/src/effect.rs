@@ -2,6 +2,7 @@
 
 use forebay_packet::Packet;
 use forebay_packet::wire::checksum;
+use forebay_packet::wire::ipv4::{DCCP, TCP, UDP, UDP_LITE};
 use forebay_packet::{Network, Word};
 
 use crate::gate::Gate;
@@ -98,8 +99,9 @@ impl Edit {
 }
 
 /// Writes an IPv4 address and puts right the checksums that cover it: the header's, and by way of the pseudo header
-/// the TCP's (RFC 9293 section 3.1) or UDP's (RFC 768; zero means none and stays), by RFC 1624 equation 3. `None`
-/// where the packet is not IPv4. Fragments but the first have no transport checksum to put right (RFC 3022 section 4.1
+/// those of TCP (RFC 9293 section 3.1), UDP (RFC 768; zero means none and stays), UDP-Lite (RFC 3828 section 3.1) and
+/// DCCP (RFC 4340 section 9.1), by RFC 1624 equation 3. `None` where the packet is not IPv4. The session's hash, which
+/// covers addresses, is forgotten. Fragments but the first have no transport checksum to put right (RFC 3022 section 4.1
 /// leaves what is in the first as it must be for the whole datagram).
 pub fn rewrite_ipv4_address(packet: &mut Packet, destination: bool, address: [u8; 4]) -> Option<()> {
     packet.forget_session();
@@ -110,18 +112,19 @@ pub fn rewrite_ipv4_address(packet: &mut Packet, destination: bool, address: [u8
     header.checksum.set(checksum::replace32(header.checksum.get(), old, new));
     let Some((protocol, start)) = packet.transport() else { return Some(()) };
     let at = match protocol {
-        6 => start + 16,
-        17 => start + 6,
+        TCP => start + 16,
+        UDP | UDP_LITE | DCCP => start + 6,
         _ => return Some(()),
     };
-    let Some(field) = packet.data_mut().get_mut(at..at + 2) else { return Some(()) };
+    let end = packet.network_end();
+    let Some(field) = packet.data_mut()[..end].get_mut(at..at + 2) else { return Some(()) };
     let before = u16::from_be_bytes([field[0], field[1]]);
-    if protocol == 17 && before == 0 {
+    if protocol == UDP && before == 0 {
         return Some(());
     }
     let after = checksum::replace32(before, old, new);
-    // A UDP checksum that comes out as zero is sent as all ones (RFC 768).
-    let after = if protocol == 17 && after == 0 { 0xffff } else { after };
+    // A UDP or UDP-Lite checksum that comes out as zero is sent as all ones (RFC 768, RFC 3828).
+    let after = if matches!(protocol, UDP | UDP_LITE) && after == 0 { 0xffff } else { after };
     field.copy_from_slice(&after.to_be_bytes());
     Some(())
 }

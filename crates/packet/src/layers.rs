@@ -198,7 +198,7 @@ impl Packet {
     /// 3.2.8) and belongs to nobody. A length of zero, as a sender that leaves segmentation to its device writes it, is
     /// none, and the frame's end is meant.
     #[inline]
-    pub(crate) fn network_end(&mut self) -> usize {
+    pub fn network_end(&mut self) -> usize {
         let (network, start) = self.network();
         let length = match network {
             Network::Ipv4 => self.view::<Ipv4>(start).map_or(0, |header| header.total_length.get().into()),

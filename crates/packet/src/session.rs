@@ -4,7 +4,7 @@ use zerocopy::big_endian::U16;
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 use crate::wire::ethernet::{EtherType, Ethernet};
-use crate::wire::ipv4::{Ipv4, TCP, UDP};
+use crate::wire::ipv4::{DCCP, Ipv4, SCTP, TCP, UDP, UDP_LITE};
 use crate::wire::ipv6::Ipv6;
 use crate::{Network, Packet};
 
@@ -100,7 +100,7 @@ impl Packet {
     #[inline]
     pub fn ports(&mut self) -> Option<(u8, u16, u16)> {
         let (protocol, offset) = self.transport()?;
-        if !matches!(protocol, 6 | 17 | 33 | 132 | 136) {
+        if !matches!(protocol, TCP | UDP | DCCP | SCTP | UDP_LITE) {
             return None;
         }
         let end = self.network_end();

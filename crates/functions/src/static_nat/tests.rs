@@ -230,3 +230,24 @@ proptest! {
         prop_assert_eq!(swapped(&back), frame);
     }
 }
+
+/// The checksums of DCCP and UDP-Lite, which cover the addresses too, were left as they stood.
+#[test]
+fn checksums_of_the_protocols_beside_udp_stay_right() {
+    use forebay_packet::wire::checksum::{add, sum};
+    // The Internet checksum over pseudo header and segment: the coverage of UDP-Lite is all of it here.
+    let right = |frame: &[u8]| {
+        let length = (frame.len() - 34) as u16;
+        let pseudo = [&frame[26..34], &[0, frame[23]], &length.to_be_bytes()].concat();
+        add(sum(&pseudo), sum(&frame[34..]))
+    };
+    for protocol in [33, 136] {
+        let mut frame = udp(INSIDE, PEER, b"some payload");
+        frame[23] = protocol;
+        frame[40..42].fill(0);
+        let sum = !right(&frame);
+        frame[40..42].copy_from_slice(&sum.to_ne_bytes());
+        let (_, translated) = nat("out").run(&frame);
+        assert_eq!((&translated[26..30], right(&translated)), (&OUTSIDE[..], 0xffff), "protocol {protocol}");
+    }
+}

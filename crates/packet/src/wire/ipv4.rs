@@ -13,6 +13,12 @@ pub const ICMP: u8 = 1;
 pub const TCP: u8 = 6;
 /// IP protocol number of UDP.
 pub const UDP: u8 = 17;
+/// IP protocol number of DCCP.
+pub const DCCP: u8 = 33;
+/// IP protocol number of SCTP.
+pub const SCTP: u8 = 132;
+/// IP protocol number of UDP-Lite.
+pub const UDP_LITE: u8 = 136;
 
 /// The fixed 20 bytes; options, where there are any, follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
