@@ -33,7 +33,7 @@ fuzz: rust ## every fuzz target for FUZZ_SECONDS (60) each
 hostile: rust ## 10 million mutated frames through the gateway and the virtual router
 	FOREBAY_HOSTILE_FRAMES=10000000 cargo test --release -p forebay-cli --test hostile
 
-miri: rust ## the unsafe code of packets and pools under Miri's interpreter (half an hour)
+miri: rust ## the unsafe code of packets and pools under the interpreter Miri (ten minutes)
 	@scripts/install-miri
 	MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test -p forebay-packet
 

@@ -69,7 +69,7 @@ pub(crate) fn choose_core(asked: Option<usize>) -> anyhow::Result<usize> {
 pub(crate) struct Outcome {
     /// When it ended, on the worker's clock.
     pub(crate) at: Ticks,
-    /// Ports that failed: name and why.
+    /// Ports and modules that failed: which and why.
     pub(crate) troubles: Vec<(String, String)>,
 }
 

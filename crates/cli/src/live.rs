@@ -2,7 +2,7 @@
 
 mod draw;
 
-use std::io;
+use std::io::{self, IsTerminal};
 use std::time::Duration;
 
 use forebay_graph::report::Report;
@@ -47,7 +47,8 @@ impl Live {
 
     /// Waits up to `patience` for a key and obeys it; whether the user wants to end the run.
     pub(crate) fn handle_keys(&mut self, patience: Duration) -> io::Result<bool> {
-        if !event::poll(patience)? {
+        self.wait(patience)?;
+        if !event::poll(Duration::ZERO)? {
             return Ok(false);
         }
         let quit = match event::read()? {
@@ -60,6 +61,27 @@ impl Live {
         };
         self.draw()?;
         Ok(quit)
+    }
+}
+
+impl Live {
+    /// Waits up to `patience` for a key.
+    ///
+    /// # Errors
+    /// The terminal has hung up: reading it gives nothing for ever, and crossterm would go on reading.
+    fn wait(&self, patience: Duration) -> io::Result<()> {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let keyboard = io::stdin();
+        if !keyboard.is_terminal() {
+            std::thread::sleep(patience);
+            return if io::stdout().is_terminal() { Ok(()) } else { Err(io::ErrorKind::BrokenPipe.into()) };
+        }
+        let mut keyboard = [PollFd::new(&keyboard, PollFlags::IN)];
+        let patience = Timespec { tv_sec: 0, tv_nsec: i64::from(patience.subsec_nanos()) };
+        // A signal that interrupts the wait has done no more than that.
+        let _ = poll(&mut keyboard, Some(&patience));
+        let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
+        if keyboard[0].revents().intersects(gone) { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
     }
 }
 

@@ -26,13 +26,11 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// Runs a pipeline to its end.
 pub(crate) fn run(arguments: &args::Run) -> anyhow::Result<Answer> {
-    // Before anything is opened, so that an early signal ends the run like a late one.
-    let stop = stop_on_signals()?;
     let simulated = arguments.simulated;
     let frequency = Mode::frequency(simulated);
     let mut sets = arguments.set.clone();
     sets.extend(arguments.seed.map(|seed| format!("seed={seed}")));
-    let Loaded { mut plan, core, .. } =
+    let Loaded { mut plan, core, mut files, .. } =
         forebay_pipeline::load(&source(&arguments.pipeline, &sets)?, Conditions { frequency, simulated })?;
     set_triggers(&mut plan, &arguments.trigger)?;
     let mode = if simulated {
@@ -45,14 +43,18 @@ pub(crate) fn run(arguments: &args::Run) -> anyhow::Result<Answer> {
     let tracer = arguments.trace.map(|count| Tracer::new(count, arguments.filter.clone(), stories));
     let (mut drops, mut tally) = (None, None);
     if let Some(path) = &arguments.drops {
+        files.claim("--drops", path, true).map_err(|told| anyhow!("--drops: {told}"))?;
         let (sender, of_sender) = DropSender::create(path, Arc::clone(&names), Mode::now(simulated), frequency)?;
         (drops, tally) = (Some(sender), Some(of_sender));
     }
     let watched = tracer.is_some() || drops.is_some();
     let observer = watched.then(|| Box::new(Watch { tracer, drops }) as Box<dyn Observer>);
     if let Mode::Real { core } = mode {
-        writeln!(io::stderr(), "{}: the worker runs on core {core}", plan.name)?;
+        // Who does not read what is said on the way still gets the result.
+        let _ = writeln!(io::stderr(), "{}: the worker runs on core {core}", plan.name);
     }
+    // From here on a signal ends the run in order; until here, while files are opened, it ends the process.
+    let stop = stop_on_signals()?;
     let engine = Engine::start(plan, mode, arguments.duration, observer, Arc::clone(&stop))?;
     let mut traces = Traces { names, told, to_stdout: !arguments.json };
 
@@ -63,17 +65,16 @@ pub(crate) fn run(arguments: &args::Run) -> anyhow::Result<Answer> {
     }
     let (telemetry, origin, began) = (Arc::clone(&engine.telemetry), engine.origin.clone(), engine.began);
     let outcome = engine.join()?;
-    shown?;
-    traces.tell(&telemetry, began)?;
+    let shown = shown.and_then(|()| Ok(traces.tell(&telemetry, began)?));
     let (first, last) = (Reading::nothing(&telemetry, began), Reading::of(&telemetry, outcome.at));
     let report = Report::between(&telemetry, &first, &last, &origin);
-    if arguments.json {
-        writeln!(io::stdout(), "{}", serde_json::to_string(&report)?)?;
+    let printed = if arguments.json {
+        serde_json::to_string(&report).map_err(io::Error::from).and_then(|text| writeln!(io::stdout(), "{text}"))
     } else {
-        summary::print(&report, &mut io::stdout().lock())?;
-    }
+        summary::print(&report, &mut io::stdout().lock())
+    };
     let mut troubles: Vec<_> =
-        outcome.troubles.into_iter().map(|(port, trouble)| format!("port '{port}': {trouble}")).collect();
+        outcome.troubles.into_iter().map(|(place, trouble)| format!("{place}: {trouble}")).collect();
     troubles.extend(tally.as_deref().and_then(|tally| tell_drops(tally, arguments)));
     if report.packets.missing() != 0 {
         troubles.push(format!("{} packets are unaccounted for: this is a defect of Forebay", report.packets.missing()));
@@ -81,6 +82,9 @@ pub(crate) fn run(arguments: &args::Run) -> anyhow::Result<Answer> {
     if !troubles.is_empty() {
         bail!(troubles.join("\n"));
     }
+    // What went wrong with the run is said before what went wrong with saying so.
+    shown?;
+    printed?;
     let missed = report.flows.iter().any(|flow| flow.kept == Some(false));
     Ok(if arguments.strict && missed { Answer::No } else { Answer::Yes })
 }
@@ -145,11 +149,11 @@ fn show(engine: &Engine, arguments: &args::Run, stop: &AtomicBool, traces: &mut 
     while !engine.is_over() {
         traces.tell(&engine.telemetry, engine.began)?;
         match &mut live {
-            Some(live) => {
-                if live.handle_keys(LOOK)? {
-                    stop.store(true, Ordering::Relaxed);
-                }
-            }
+            Some(watching) => match watching.handle_keys(LOOK) {
+                Ok(quit) => stop.store(quit || stop.load(Ordering::Relaxed), Ordering::Relaxed),
+                // The terminal is gone: the run goes on without a table.
+                Err(_) => live = None,
+            },
             None => std::thread::sleep(LOOK.min(next.saturating_duration_since(Instant::now()))),
         }
         if Instant::now() < next || quiet {
@@ -160,8 +164,13 @@ fn show(engine: &Engine, arguments: &args::Run, stop: &AtomicBool, traces: &mut 
         let recent = Report::between(&engine.telemetry, &last, &now, &engine.origin);
         let whole = Report::between(&engine.telemetry, &first, &now, &engine.origin);
         match &mut live {
-            Some(live) => live.show(recent, whole)?,
-            None => plain::line(&recent, &whole, &mut io::stderr().lock())?,
+            Some(watching) => {
+                if watching.show(recent, whole).is_err() {
+                    live = None;
+                }
+            }
+            // A line that cannot be written is not worth the run.
+            None => drop(plain::line(&recent, &whole, &mut io::stderr().lock())),
         }
         last = now;
     }
@@ -187,7 +196,7 @@ impl Traces {
             if self.to_stdout {
                 writeln!(io::stdout(), "{text}")?;
             } else {
-                writeln!(io::stderr(), "{text}")?;
+                let _ = writeln!(io::stderr(), "{text}");
             }
         }
         Ok(())

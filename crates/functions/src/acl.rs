@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use forebay_graph::files::{MOST_TABLE, read_up_to};
 use forebay_graph::{Context, Declare, Fold, Function, Gate, Reason, Setup, SetupError, StateKind, register};
+use forebay_packet::wire::ipv6;
 use forebay_packet::{MAX_BATCH, Network, Packet, Word};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -108,8 +110,8 @@ impl Params {
             Rules::File(name) => {
                 let path = setup.path(name);
                 let shown = path.display().to_string();
-                let bytes =
-                    std::fs::read(&path).map_err(|error| SetupError::at("rules", format!("{shown}: {error}")))?;
+                let bytes = read_up_to(&path, MOST_TABLE)
+                    .map_err(|error| SetupError::at("rules", format!("{shown}: {error}")))?;
                 classbench::parse(&shown, &bytes).map_err(|errors| SetupError::at("rules", errors.to_string()))?
             }
         };
@@ -212,14 +214,16 @@ fn key4(packet: &mut Packet) -> Option<Key4> {
     })
 }
 
-/// The key of an IPv6 packet. Where no upper layer can be found the protocol is what the header says.
+/// The key of an IPv6 packet. Its protocol is that at the end of the extension headers, of a later fragment too.
 fn key6(packet: &mut Packet) -> Option<Key6> {
-    let (ports, upper) = (packet.ports(), packet.transport());
+    let ports = packet.ports();
+    let (_, start) = packet.network();
+    let upper = ipv6::upper_protocol(packet.data(), start);
     let header = packet.ipv6()?;
     let (source, destination) = (u128::from_be_bytes(header.source), u128::from_be_bytes(header.destination));
     Some(match ports {
         Some((protocol, from, to)) => Key::new(source, destination, from, to, protocol),
-        None => Key::without_ports(source, destination, upper.map_or(header.next_header, |(protocol, _)| protocol)),
+        None => Key::without_ports(source, destination, upper.unwrap_or(header.next_header)),
     })
 }
 

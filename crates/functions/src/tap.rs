@@ -27,7 +27,7 @@ fn whole() -> u16 {
     u16::MAX
 }
 
-/// The function. Dropping it finishes the file.
+/// The function.
 pub struct Tap {
     /// Absent where the tap was only checked.
     writer: Option<Writer>,
@@ -59,7 +59,8 @@ impl Declare for Tap {
             return Err(SetupError::at("snap", "0: allowed are 1 to 65535 bytes"));
         }
         // Creating the file would empty one that is there.
-        let writer = (!setup.checking()).then(|| Writer::create(&setup.path(&params.file), WhenFull::Refuse));
+        let path = setup.claim("file", &params.file, true)?;
+        let writer = (!setup.checking()).then(|| Writer::create(&path, WhenFull::Refuse));
         Ok(Self {
             writer: writer.transpose().map_err(|error| SetupError::at("file", error.to_string()))?,
             snap: params.snap.into(),
@@ -100,6 +101,10 @@ impl Function for Tap {
         for (count, seen) in self.counts.iter().zip([copied, most as u64 - copied]) {
             count.add(seen);
         }
+    }
+
+    fn close(&mut self) -> Result<(), String> {
+        self.writer.as_mut().map_or(Ok(()), Writer::finish).map_err(|error| error.to_string())
     }
 }
 

@@ -26,6 +26,14 @@ pub trait Function: Send {
         let _ = context;
     }
 
+    /// Called once when the worker ends: writes out what is buffered.
+    ///
+    /// # Errors
+    /// What went wrong, now or earlier, in words for the user.
+    fn close(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+
     /// What the function would do to this packet, as a value that can be replayed on later packets of the same
     /// session. `None` where it cannot be said in advance. Implemented where [`Declare::EFFECT`] is set.
     fn effect(&self, packet: &mut Packet) -> Option<Effect> {

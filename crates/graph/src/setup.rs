@@ -11,6 +11,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::files::Files;
 use crate::function::read_params;
 use crate::gate::MAX_GATES;
 
@@ -70,6 +71,8 @@ pub struct Surroundings {
     pub simulated: bool,
     /// Whether functions are made only to be checked, and must leave files that they would write alone.
     pub checking: bool,
+    /// Which files are read and written.
+    pub files: Files,
     /// Metadata words by name.
     pub words: BTreeMap<String, Word>,
     /// Shared state by name.
@@ -90,6 +93,7 @@ impl Surroundings {
             seed: 1,
             simulated: false,
             checking: false,
+            files: Files::default(),
             words,
             state,
             made,
@@ -150,6 +154,21 @@ impl<'a> Setup<'a> {
     #[must_use]
     pub fn path(&self, name: &str) -> PathBuf {
         self.shared.base.join(Path::new(name))
+    }
+
+    /// The path of a file that is to be read (or `written`), which nobody else may write (or use). `parameter` is the one
+    /// that names it.
+    ///
+    /// # Errors
+    /// Somebody else does. (Nobody does while a configuration is only checked.)
+    pub fn claim(&mut self, parameter: &str, name: &str, written: bool) -> Result<PathBuf, SetupError> {
+        let path = self.path(name);
+        if self.shared.checking {
+            return Ok(path);
+        }
+        let who = format!("'{}'", self.name);
+        self.shared.files.claim(&who, &path, written).map_err(|message| SetupError::at(parameter, message))?;
+        Ok(path)
     }
 
     /// The metadata word that functions know as `name`: the same for all that ask for it.

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use forebay_graph::{
-    Declaration, Declared, Fault, Function, Module, Plan, PortDeclaration, PortPlan, Setup, SetupError, SharedState,
-    Step, Surroundings, Target,
+    Declaration, Declared, Fault, Files, Function, Module, Plan, PortDeclaration, PortPlan, Setup, SetupError,
+    SharedState, Step, Surroundings, Target,
 };
 use forebay_measure::Frequency;
 use forebay_packet::{MAX_BATCH, PoolOptions};
@@ -40,6 +40,8 @@ pub struct Loaded {
     pub core: Option<usize>,
     /// What everything random derives from.
     pub seed: u64,
+    /// The files that it reads and writes.
+    pub files: Files,
 }
 
 /// How the pipeline will run.
@@ -103,7 +105,12 @@ pub fn load(source: &Source, conditions: Conditions) -> Result<Loaded, Problems>
     let PoolSection { chunks, frame } = draft.pool;
     let pool = PoolOptions { chunks, frame, ..PoolOptions::default() };
     let (name, batch, modules, flows) = (draft.name, draft.batch, draft.modules, draft.flows);
-    Ok(Loaded { plan: Plan { name, batch, pool, modules, ports, flows }, core: draft.core, seed: draft.seed })
+    Ok(Loaded {
+        plan: Plan { name, batch, pool, modules, ports, flows },
+        core: draft.core,
+        seed: draft.seed,
+        files: surroundings.files,
+    })
 }
 
 /// A pipeline but for its ports, which are not open.

@@ -2,8 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use forebay_graph::files::read_up_to;
+
 use crate::problem::{Findings, Place, Problem, Problems, quote};
-use crate::yaml::{self, Entry, Kind, Map, Node};
+use crate::yaml::{self, Entry, Kind, MAX_TEXT, Map, Node};
 
 /// A configuration that has not been looked at yet.
 #[derive(Clone, Debug)]
@@ -34,7 +36,7 @@ impl Source {
             let shown = if line > 0 { format!("{file}:{line}") } else { file.clone() };
             Problems { all: vec![Problem { place: Place::Line(line, 1), message, shown }] }
         };
-        let bytes = std::fs::read(path).map_err(|error| wrong(0, format!("cannot be read: {error}")))?;
+        let bytes = read_up_to(path, MAX_TEXT as u64).map_err(|error| wrong(0, format!("cannot be read: {error}")))?;
         let text = String::from_utf8(bytes).map_err(|error| {
             let good = error.utf8_error().valid_up_to();
             let lines = error.as_bytes()[..good].iter().filter(|byte| **byte == b'\n').count();

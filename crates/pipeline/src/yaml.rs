@@ -13,7 +13,7 @@ use serde_json::{Number, Value};
 use crate::problem::{Findings, Place, quote};
 
 /// The longest text, in bytes.
-const MAX_TEXT: usize = 16 << 20;
+pub(crate) const MAX_TEXT: usize = 16 << 20;
 /// The deepest nesting of lists and mappings.
 const MAX_DEPTH: usize = 64;
 /// The most values in a text, those that aliases repeat counted again.

@@ -257,12 +257,8 @@ are refused, which counts them, and the end says why.";
             Loops::Times(0) => return Err(SetupError::at("loops", "0: allowed are 1 and more, or `forever`")),
             Loops::Times(times) => times,
         };
-        let (read, write) = (params.read.map(|name| setup.path(&name)), params.write.map(|name| setup.path(&name)));
-        if let (Some(read), Some(write)) = (&read, &write)
-            && same_file(read, write)
-        {
-            return Err(SetupError::at("write", format!("{} is the capture that is read", write.display())));
-        }
+        let read = params.read.map(|name| setup.claim("read", &name, false)).transpose()?;
+        let write = params.write.map(|name| setup.claim("write", &name, true)).transpose()?;
         let in_words = |path: &Path, error: ReadError| SetupError::at("read", format!("{}: {error}", path.display()));
         let playback =
             read.map(|path| Playback::open(&path, rounds).map_err(|error| in_words(&path, error))).transpose()?;
@@ -282,10 +278,6 @@ are refused, which counts them, and the end says why.";
         port.note_read_errors();
         Ok(port)
     }
-}
-
-fn same_file(one: &Path, other: &Path) -> bool {
-    one.canonicalize().is_ok_and(|one| other.canonicalize().is_ok_and(|other| one == other))
 }
 
 register!(port Pcap);

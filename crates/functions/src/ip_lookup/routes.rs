@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use forebay_graph::files::{MOST_TABLE, read_up_to};
 use forebay_graph::{DeclareState, Setup, SetupError};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -66,7 +67,7 @@ impl RouteTables {
     pub(super) fn load(source: &Source, last: u32, setup: &Setup<'_>) -> Result<Self, SetupError> {
         let routes = match source {
             Source::File(name) => {
-                let contents = std::fs::read(setup.path(name))
+                let contents = read_up_to(&setup.path(name), MOST_TABLE)
                     .map_err(|error| SetupError::at(PATH, format!("cannot read '{name}': {error}")))?;
                 parse_routes(name, &contents, last).map_err(|error| {
                     let place = |line| (PATH.to_owned(), format!("{name}:{line}: "));

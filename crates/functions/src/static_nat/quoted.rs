@@ -16,9 +16,10 @@ const HEADER: usize = 8;
 /// address (RFC 3022 section 4.3). Anything but a whole quoted header in an ICMP error stays as it is.
 pub(super) fn translate(packet: &mut Packet, destination: bool, translate: impl Fn(u32) -> Option<u32>) {
     let Some((ICMP, start)) = packet.transport() else { return };
-    let Some((header, quoted)) =
-        packet.data_mut().get_mut(start..).and_then(|message| message.split_first_chunk_mut::<HEADER>())
-    else {
+    // What follows the datagram in the frame is padding, not quoted.
+    let end = packet.network_end();
+    let message = packet.data_mut().get_mut(..end).and_then(|datagram| datagram.get_mut(start..));
+    let Some((header, quoted)) = message.and_then(|message| message.split_first_chunk_mut::<HEADER>()) else {
         return;
     };
     if !ERRORS.contains(&header[0]) {

@@ -53,10 +53,10 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     }
 
     /// Stops receiving, lets everything that waits through, whatever its trigger, drops what functions still hold
-    /// (`wound_up`), and closes the ports. Nothing is queued or held afterwards.
+    /// (`wound_up`), and closes functions and ports. Nothing is queued or held afterwards.
     ///
     /// # Errors
-    /// What the ports say went wrong, each with the port's name.
+    /// What ports and functions say went wrong, each with the port or module that says so.
     pub fn wind_up(&mut self) -> Result<(), Vec<(String, String)>> {
         for gateway in &mut self.gateways {
             gateway.ready = Ready::Never;
@@ -85,9 +85,14 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         }
         self.timers.clear();
         let mut troubles = Vec::new();
+        for (node, told) in self.nodes.iter_mut().zip(&self.telemetry.modules) {
+            if let Some(Err(trouble)) = node.function.as_mut().map(|function| function.close()) {
+                troubles.push((format!("module '{}'", told.name), trouble));
+            }
+        }
         for (gateway, told) in self.gateways.iter_mut().zip(&self.telemetry.ports) {
             if let Err(trouble) = gateway.port.close() {
-                troubles.push((told.name.clone(), trouble));
+                troubles.push((format!("port '{}'", told.name), trouble));
             }
         }
         self.publish();

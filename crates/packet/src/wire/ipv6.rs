@@ -29,31 +29,46 @@ const MOST_EXTENSIONS: usize = 8;
 /// the chain is cut short or too long, or the packet is a fragment other than the first.
 #[must_use]
 pub fn upper_layer(frame: &[u8], start: usize) -> Option<(u8, usize)> {
+    match walk(frame, start)? {
+        (protocol, Some(offset)) => Some((protocol, offset)),
+        (_, None) => None,
+    }
+}
+
+/// The protocol number of the upper layer, whether or not it begins in this packet: that of the last extension header
+/// that could be read, or of the chain's end. `None` where there is no IPv6 header.
+#[must_use]
+pub fn upper_protocol(frame: &[u8], start: usize) -> Option<u8> {
+    walk(frame, start).map(|(protocol, _)| protocol)
+}
+
+/// The last protocol number found, and where the upper layer starts if it does so in this packet.
+fn walk(frame: &[u8], start: usize) -> Option<(u8, Option<usize>)> {
     let mut next = Ipv6::ref_from_prefix(frame.get(start..)?).ok()?.0.next_header;
     let mut offset = start + size_of::<Ipv6>();
     for _ in 0..=MOST_EXTENSIONS {
-        let header = || frame.get(offset..offset + 8);
+        let header = frame.get(offset..offset + 8);
         match next {
             // Hop-by-hop options, routing, destination options: length in 8-byte units beyond the first.
             0 | 43 | 60 => {
-                let header = header()?;
+                let Some(header) = header else { return Some((next, None)) };
                 (next, offset) = (header[0], offset + 8 * (usize::from(header[1]) + 1));
             }
             // Fragment: eight bytes; the offset is the upper 13 bits of bytes 2 and 3.
             44 => {
-                let header = header()?;
+                let Some(header) = header else { return Some((next, None)) };
                 if u16::from_be_bytes([header[2], header[3]]) >> 3 != 0 {
-                    return None;
+                    return Some((header[0], None));
                 }
                 (next, offset) = (header[0], offset + 8);
             }
             // Authentication: length in 4-byte units beyond the first two (RFC 4302 section 2.2).
             51 => {
-                let header = header()?;
+                let Some(header) = header else { return Some((next, None)) };
                 (next, offset) = (header[0], offset + 4 * (usize::from(header[1]) + 2));
             }
-            upper => return (offset <= frame.len()).then_some((upper, offset)),
+            upper => return Some((upper, (offset <= frame.len()).then_some(offset))),
         }
     }
-    None
+    Some((next, None))
 }

@@ -60,12 +60,18 @@ pub(super) struct Spool {
     when_full: WhenFull,
     failed: Arc<AtomicBool>,
     thread: Option<JoinHandle<std::io::Result<()>>>,
+    /// Whether there was no such file before.
+    created: bool,
+    /// How often room was asked for: the first time for the header.
+    uses: u64,
 }
 
 impl Spool {
     pub(super) fn create(path: &Path, when_full: WhenFull) -> Result<Self, WriteError> {
         let create_error = |source| WriteError::Create { path: path.to_owned(), source };
-        let file = File::create(path).map_err(create_error)?;
+        // Emptied when the first buffer is written: a run that is refused before it begins leaves the file alone.
+        let created = !path.exists();
+        let file = File::options().write(true).create(true).truncate(false).open(path).map_err(create_error)?;
         let (full, to_write) = sync_channel(BUFFERS);
         let (written, empty) = sync_channel(BUFFERS);
         for _ in 1..BUFFERS {
@@ -84,6 +90,8 @@ impl Spool {
             when_full,
             failed,
             thread: Some(thread.map_err(create_error)?),
+            created,
+            uses: 0,
         })
     }
 
@@ -94,6 +102,7 @@ impl Spool {
         if self.filling.len() + bytes > BUFFER {
             self.hand_over()?;
         }
+        self.uses += 1;
         Some(&mut self.filling)
     }
 
@@ -129,6 +138,15 @@ impl Spool {
 
 impl Drop for Spool {
     fn drop(&mut self) {
+        if self.uses <= 1 && self.thread.is_some() {
+            // Nothing was written but the header, and nobody has finished the file: the run did not begin.
+            self.filling.clear();
+            let nothing = self.finish();
+            if self.created && nothing.is_ok() {
+                let _ = std::fs::remove_file(&self.path);
+            }
+            return;
+        }
         // Who wants to know of errors calls `finish`.
         let _ = self.finish();
     }
@@ -142,7 +160,14 @@ fn write_all(
     failed: &AtomicBool,
 ) -> std::io::Result<()> {
     let mut result = Ok(());
+    let mut begun = false;
     for mut buffer in to_write {
+        if !begun && !buffer.is_empty() {
+            begun = true;
+            if file.metadata().is_ok_and(|told| told.is_file()) {
+                result = file.set_len(0);
+            }
+        }
         if result.is_ok() {
             result = file.write_all(&buffer);
             failed.store(result.is_err(), Ordering::Relaxed);

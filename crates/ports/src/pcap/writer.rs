@@ -13,7 +13,8 @@ pub(super) const LONGEST: usize = 262_144;
 /// Writes a classic pcap file with nanosecond time stamps (draft-ietf-opsawg-pcap), in this machine's byte order.
 ///
 /// Packets are copied into buffers that a thread writes out; no call makes a system call of its own but to wait for
-/// that thread. Dropping a writer finishes the file.
+/// that thread. A file that is there is replaced when the first of it is written; dropping a writer finishes the file, or
+/// leaves what was there alone where no packet was written and nobody [finished](Self::finish) it.
 pub struct Writer(Spool);
 
 impl Writer {
