@@ -161,7 +161,7 @@ fn function_text(function: &Declaration) -> String {
     let state = serde_json::to_value(function.state).unwrap_or_default();
     text.push_str(&format!("State: {}\n", state.as_str().unwrap_or("n/a")));
     let yes = |it: bool| if it { "yes" } else { "no" };
-    text.push_str(&format!("Equal branches become one (fold): {}\n", yes(function.folds)));
+    text.push_str(&format!("Equal branches can become one (fold; not used yet): {}\n", yes(function.folds)));
     text.push_str(&format!("Decisions can be replayed (effect): {}\n", yes(function.effect)));
     text
 }

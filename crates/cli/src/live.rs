@@ -65,6 +65,12 @@ impl Live {
 }
 
 impl Live {
+    /// Lets go of a terminal that is gone: nothing can be given back to it, and trying would say so on a standard error
+    /// that is mostly gone with it, which ends the process.
+    pub(crate) fn abandon(self) {
+        std::mem::forget(self);
+    }
+
     /// Waits up to `patience` for a key.
     ///
     /// # Errors

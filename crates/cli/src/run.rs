@@ -152,7 +152,7 @@ fn show(engine: &Engine, arguments: &args::Run, stop: &AtomicBool, traces: &mut 
             Some(watching) => match watching.handle_keys(LOOK) {
                 Ok(quit) => stop.store(quit || stop.load(Ordering::Relaxed), Ordering::Relaxed),
                 // The terminal is gone: the run goes on without a table.
-                Err(_) => live = None,
+                Err(_) => live.take().into_iter().for_each(Live::abandon),
             },
             None => std::thread::sleep(LOOK.min(next.saturating_duration_since(Instant::now()))),
         }
@@ -166,7 +166,7 @@ fn show(engine: &Engine, arguments: &args::Run, stop: &AtomicBool, traces: &mut 
         match &mut live {
             Some(watching) => {
                 if watching.show(recent, whole).is_err() {
-                    live = None;
+                    live.take().into_iter().for_each(Live::abandon);
                 }
             }
             // A line that cannot be written is not worth the run.

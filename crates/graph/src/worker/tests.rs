@@ -110,8 +110,8 @@ struct Behaviour {
 
 impl Function for Behaviour {
     fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
-        for index in 0..batch.len() {
-            let (session, _) = stamp(&batch[index]);
+        for (index, packet) in batch.iter().enumerate() {
+            let (session, _) = stamp(packet);
             match self.kind {
                 Kind::Pass => {}
                 Kind::Split => {
@@ -136,7 +136,7 @@ impl Function for Behaviour {
                     }
                 }
                 Kind::Create if session.is_multiple_of(5) => {
-                    context.create(0, Gate::FIRST, &batch[index]);
+                    context.create(0, Gate::FIRST, packet);
                 }
                 Kind::Create => {}
             }
