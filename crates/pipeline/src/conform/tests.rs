@@ -118,6 +118,15 @@ proptest! {
     }
 }
 
+/// 2 and 2.0 were two values.
+#[test]
+fn numbers_of_one_value_are_the_same_item() {
+    let rules = Rules::new(json!({ "uniqueItems": true }));
+    for (list, fits) in [(json!([2, 2.0]), false), (json!([[2], [2.0]]), false), (json!([2, 2.5, "2"]), true)] {
+        assert_eq!(Misfits::against(&rules, &node(&list)).is_empty(), fits, "{list}");
+    }
+}
+
 #[test]
 fn the_language_uses_no_keyword_that_the_walk_does_not_know() {
     fn look(schema: &Value, named: bool, unknown: &mut Vec<String>) {
