@@ -37,8 +37,11 @@ fn malformed(capture: &Path) -> Option<usize> {
     let checks = ["ip", "tcp", "udp"].map(|protocol| format!("{protocol}.check_checksum:TRUE"));
     let wrong = "_ws.malformed || ip.checksum.status == 0 || tcp.checksum.status == 0 || udp.checksum.status == 0";
     let mut tshark = Command::new("tshark");
-    for check in &checks {
-        tshark.args(["-o", check]);
+    // Each packet by itself: what a stream put together from several looks like depends on the order of its directions.
+    let alone = ["tcp.desegment_tcp_streams", "http.desegment_headers", "http.desegment_body"];
+    let alone = alone.map(|option| format!("{option}:FALSE"));
+    for option in checks.iter().chain(&alone) {
+        tshark.args(["-o", option]);
     }
     tshark.arg("-r").arg(capture).args(["-Y", wrong, "-T", "fields", "-e", "frame.number"]);
     let output = tshark.output().ok()?;
