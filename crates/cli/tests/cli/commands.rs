@@ -39,7 +39,7 @@ fn a_function_is_described_with_all_that_it_declares() {
         "destination (text, required)",
         "truncated: The frame",
         "State: none",
-        "(fold): yes",
+        "can become one (fold; not used yet): yes",
         "(effect): yes",
         "modules:",
     ] {
