@@ -478,7 +478,7 @@ fn parameters_that_make_no_sense_are_named() {
     for (params, path, says) in [
         (json!({}), "", "neither"),
         (json!({ "read": missing }), "read", "missing.pcap: cannot open"),
-        (json!({ "read": file, "write": file }), "write", "is the capture that is read"),
+        (json!({ "read": file, "write": file }), "write", "is the file that 'pcap' reads"),
         (json!({ "read": file, "speed": 0 }), "speed", "above 0"),
         (json!({ "read": file, "speed": "slow" }), "speed", "original"),
         (json!({ "read": file, "loops": 0 }), "loops", "forever"),
