@@ -56,7 +56,7 @@ impl Packet {
     /// Asks the processor for the metadata and for what is `offset` bytes after its start.
     #[inline]
     pub(crate) fn prefetch(&self, offset: usize) {
-        // Out of the slice, at a distance that the processor does not look at either.
+        // The second is past the slice's end, where the frame starts: only the address counts, nothing is read.
         let metadata = slice::from_ref(self.meta());
         prefetch_read(metadata, 0);
         prefetch_read(metadata, offset / size_of::<Metadata>());

@@ -1,6 +1,6 @@
 //! Running: the ways a run ends, simulated time, triggers, objectives, failing ports.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write as _};
 use std::process::{Command, Stdio};
 
 use crate::{File, ROUTER, contract, forebay};
@@ -121,7 +121,7 @@ fn a_signal_ends_a_run_with_its_summary() {
 fn a_port_that_fails_is_told_and_the_exit_code_says_so() {
     let full = std::path::Path::new("/dev/full");
     if !full.exists() {
-        println!("skipped: there is no /dev/full");
+        let _ = writeln!(std::io::stderr(), "skipped: there is no /dev/full");
         return;
     }
     let file =

@@ -1,5 +1,6 @@
 //! Traces of packets, and captures of what was dropped.
 
+use std::io::Write as _;
 use std::process::Command;
 
 use crate::{File, ROUTER, contract, forebay};
@@ -69,7 +70,7 @@ fn dropped_packets_are_written_with_their_reasons() {
     let Ok(shown) =
         Command::new("tshark").args(["-r", &drops, "-T", "fields", "-e", "frame.comment", "-e", "ip.ttl"]).output()
     else {
-        println!("skipped: there is no tshark");
+        let _ = writeln!(std::io::stderr(), "skipped: there is no tshark");
         return;
     };
     let shown = String::from_utf8(shown.stdout).expect("UTF-8");

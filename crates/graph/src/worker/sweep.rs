@@ -12,6 +12,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     /// Releases buffers over their hold limit and wakes functions whose time has come.
     #[inline(never)]
     pub(super) fn sweep(&mut self) {
+        // What is done here comes after the clock was last read.
+        self.departed = false;
         for at in 0..self.buffered.len() {
             let module = self.buffered[at];
             let input = &mut self.nodes[module].input;

@@ -256,7 +256,7 @@ proptest! {
 #[test]
 fn comments_show_in_tshark() {
     if Command::new("tshark").arg("--version").output().is_err() {
-        println!("skipped: tshark is not installed");
+        let _ = writeln!(std::io::stderr(), "skipped: tshark is not installed");
         return;
     }
     let folder = Folder::new("tshark");
@@ -400,7 +400,7 @@ fn what_leaves_is_written_on_the_capture_s_own_date() {
 #[test]
 fn a_full_disk_is_counted_and_said_and_nothing_else() {
     if !Path::new("/dev/full").exists() {
-        println!("skipped: this system has no /dev/full");
+        let _ = writeln!(std::io::stderr(), "skipped: this system has no /dev/full");
         return;
     }
     let mut port = open(json!({ "write": "/dev/full" })).expect("it can be opened");
@@ -424,7 +424,7 @@ fn a_slow_disk_refuses_packets_where_it_is_told_to() {
     let folder = Folder::new("slow");
     let pipe = folder.path("pipe");
     if !Command::new("mkfifo").arg(&pipe).status().is_ok_and(|status| status.success()) {
-        println!("skipped: no mkfifo here");
+        let _ = writeln!(std::io::stderr(), "skipped: no mkfifo here");
         return;
     }
     // A pipe that nobody empties until it is told.
@@ -519,7 +519,7 @@ fn real_captures_are_played_whole() {
     for (name, packets) in REAL {
         let path = folder.join(name);
         if !path.exists() {
-            println!("skipped: {name} is not in ../shared/data/pcap");
+            let _ = writeln!(std::io::stderr(), "skipped: {name} is not in ../shared/data/pcap");
             continue;
         }
         let mut port = open(json!({ "read": path.display().to_string(), "speed": "fast" })).expect("a capture");
