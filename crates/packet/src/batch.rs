@@ -124,33 +124,20 @@ impl Batch {
         moved
     }
 
+    /// Takes every packet out, first to last. Those that are not taken go back to their pool.
+    #[inline]
+    pub fn drain(&mut self) -> Drain<'_> {
+        let len = std::mem::take(&mut self.len);
+        Drain { slots: &self.slots[..len], next: 0 }
+    }
+
     /// Takes every packet out, first to last, and hands each with its index to `each`. Should `each` panic, the
     /// packets not yet handed over go back to their pool.
     #[inline]
     pub fn drain_each(&mut self, mut each: impl FnMut(usize, Packet)) {
-        struct Rest<'a> {
-            slots: &'a [MaybeUninit<Packet>],
-            next: usize,
-        }
-        impl Rest<'_> {
-            #[inline]
-            fn take(&mut self) -> Option<(usize, Packet)> {
-                let index = self.next;
-                let slot = self.slots.get(index)?;
-                self.next += 1;
-                // SAFETY: all of `slots` were initialised, the batch has disowned them, and each is read once.
-                Some((index, unsafe { slot.assume_init_read() }))
-            }
-        }
-        impl Drop for Rest<'_> {
-            fn drop(&mut self) {
-                while self.take().is_some() {}
-            }
-        }
-        let len = std::mem::take(&mut self.len);
-        let mut rest = Rest { slots: &self.slots[..len], next: 0 };
-        while let Some((index, packet)) = rest.take() {
-            each(index, packet);
+        let mut drain = self.drain();
+        while let Some(packet) = drain.next() {
+            each(drain.next - 1, packet);
         }
     }
 
@@ -161,6 +148,38 @@ impl Batch {
         // SAFETY: slots below the old length are initialised packets, which are what a chunk is (both are one pointer
         // to metadata), and the length of 0 disowns all of them.
         unsafe { cache::put(&*(ptr::from_ref(&self.slots[..len]) as *const [Chunk])) }
+    }
+}
+
+/// The packets of a batch on their way out of it.
+pub struct Drain<'a> {
+    slots: &'a [MaybeUninit<Packet>],
+    next: usize,
+}
+
+impl Iterator for Drain<'_> {
+    type Item = Packet;
+
+    #[inline]
+    fn next(&mut self) -> Option<Packet> {
+        let slot = self.slots.get(self.next)?;
+        self.next += 1;
+        // SAFETY: all of `slots` were initialised, the batch has disowned them, and each is read once.
+        Some(unsafe { slot.assume_init_read() })
+    }
+
+    #[inline]
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = self.slots.len() - self.next;
+        (left, Some(left))
+    }
+}
+
+impl ExactSizeIterator for Drain<'_> {}
+
+impl Drop for Drain<'_> {
+    fn drop(&mut self) {
+        while self.next().is_some() {}
     }
 }
 
