@@ -87,3 +87,47 @@ pub fn simulate<S: Scheduler>(worker: &mut Worker<Simulated, S>, until: Ticks) -
     }
     Ended::TimeUp
 }
+
+/// The same for the workers of one pipeline: of those that have something to do, the one that is earliest has its turn
+/// next, and of several the first. What a worker sends arrives when it was sent, and is not taken before.
+pub fn simulate_team<S: Scheduler>(workers: &mut [Worker<Simulated, S>], until: Ticks) -> Ended {
+    let mut wants = vec![Next::Now; workers.len()];
+    loop {
+        let mut earliest = None;
+        for (at, (worker, want)) in workers.iter_mut().zip(&wants).enumerate() {
+            let instant = match *want {
+                Next::Now => Some(Ticks::ZERO),
+                Next::At(instant) => Some(instant),
+                Next::OnInput(_, instant) => worker.sent_to().into_iter().chain(instant).min(),
+                Next::Never => None,
+            };
+            let instant = instant.map(|instant| instant.max(worker.clock().now()));
+            if let Some(instant) = instant.filter(|instant| earliest.is_none_or(|(_, least)| *instant < least)) {
+                earliest = Some((at, instant));
+            }
+        }
+        let Some((at, instant)) = earliest else { return Ended::Finished };
+        if instant >= until {
+            workers.iter().for_each(|worker| worker.clock().advance_to(until));
+            return Ended::TimeUp;
+        }
+        workers[at].clock().advance_to(instant);
+        wants[at] = workers[at].turn();
+        if wants[at] == Next::Now {
+            workers[at].clock().spend(TURN);
+        }
+    }
+}
+
+/// [Drains](Worker::drain) and closes simulated workers. What ports and functions say went wrong.
+pub fn wind_up_team<S: Scheduler>(workers: &mut [Worker<Simulated, S>]) -> Vec<(String, String)> {
+    // Whoever is behind may be sent what the others have sent already.
+    let latest = workers.iter().map(|worker| worker.clock().now()).max().unwrap_or_default();
+    workers.iter().for_each(|worker| worker.clock().advance_to(latest));
+    while !workers.iter_mut().fold(true, |done, worker| {
+        let drained = worker.drain();
+        worker.clock().spend(TURN);
+        done && drained && worker.sent_to().is_none()
+    }) {}
+    workers.iter_mut().flat_map(|worker| worker.close().err().unwrap_or_default()).collect()
+}

@@ -136,6 +136,12 @@ impl Input {
         true
     }
 
+    /// Puts a batch that was [taken](Self::take) back where it was; it is left empty.
+    pub(crate) fn put_back(&mut self, batch: &mut Batch, spares: &mut Spares) {
+        self.complete.push_front(std::mem::replace(batch, spares.get()));
+        self.backlog = true;
+    }
+
     /// Whether a batch that comes now may go straight through: there is no trigger, and nothing waits.
     #[inline]
     pub(crate) fn passes(&self) -> bool {

@@ -11,7 +11,9 @@ mod flow;
 mod function;
 mod gate;
 mod input;
+mod links;
 mod observer;
+mod placement;
 mod plan;
 mod port;
 pub mod report;
@@ -22,6 +24,7 @@ mod scheduler;
 mod setup;
 mod shelf;
 mod sync;
+mod team;
 pub mod telemetry;
 mod worker;
 
@@ -33,7 +36,9 @@ pub use flow::FlowError;
 pub use function::{Declaration, Declare, Fold, Function, Reason, StateKind, functions};
 pub use gate::{Decision, Gate, MAX_GATES};
 pub use inventory;
+pub use links::{Links, links};
 pub use observer::{Observer, Place, Visit};
+pub use placement::{Placement, share};
 pub use plan::{FlowPlan, Module, Plan, PortPlan, Step, Target};
 pub use port::{DeclarePort, Intake, OpenPort, Port, PortCounters, PortDeclaration, Ready, ports};
 pub use rig::Rig;
@@ -42,5 +47,6 @@ pub use setup::{
     DeclareState, Declared, Fault, Setup, SetupError, SharedState, StateDeclaration, Surroundings, states,
 };
 pub use shelf::Key;
+pub use team::Team;
 pub use telemetry::Telemetry;
 pub use worker::{ActionError, Census, Cost, MakeError, Next, Worker};

@@ -6,10 +6,11 @@ use forebay_measure::{Counter, Nanos};
 use forebay_packet::PoolOptions;
 
 use crate::function::{Function, Reason};
+use crate::placement::Placement;
 use crate::port::OpenPort;
 
 /// Where an output gate or a port's entry leads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Target {
     /// To a module, by its place in [`Plan::modules`].
     Module(usize),
@@ -25,8 +26,8 @@ pub struct Module {
     pub name: String,
     /// Its function's name.
     pub kind: &'static str,
-    /// Its function.
-    pub function: Box<dyn Function>,
+    /// Its function; `None` where other workers run it, or where a worker that runs already has it.
+    pub function: Option<Box<dyn Function>>,
     /// Output gates in order: name and target.
     pub gates: Vec<(String, Target)>,
     /// Why its function drops, by number.
@@ -49,8 +50,8 @@ pub struct PortPlan {
     pub name: String,
     /// What kind of port it is.
     pub kind: &'static str,
-    /// The open port.
-    pub open: OpenPort,
+    /// The open port; `None` where other workers have it, or where a worker that runs already has it.
+    pub open: Option<OpenPort>,
     /// Where packets that enter go; `None` where none enter.
     pub entry: Option<Target>,
 }
@@ -77,7 +78,8 @@ pub struct FlowPlan {
     pub percentile: f64,
 }
 
-/// A pipeline, ready to run. Modules are in topological order: every gate leads to a later module.
+/// A pipeline, ready to run by one worker. Modules are in topological order: every gate leads to a later module. The plans
+/// of several workers are alike, but for the functions and ports that each has itself.
 pub struct Plan {
     /// The pipeline's name.
     pub name: String,
@@ -91,4 +93,8 @@ pub struct Plan {
     pub ports: Vec<PortPlan>,
     /// Flows as declared; empty: every path is a flow of its own.
     pub flows: Vec<FlowPlan>,
+    /// Which worker's plan this is.
+    pub worker: usize,
+    /// Which workers run what.
+    pub placement: Arc<Placement>,
 }

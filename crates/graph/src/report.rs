@@ -5,15 +5,17 @@
 
 mod reading;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
-use forebay_measure::Distribution;
+use forebay_measure::{Distribution, Frequency};
 use forebay_measure::machine::Cpu;
 use serde::Serialize;
 
+use reading::{FlowReading, ModuleReading, PortReading, WorkerReading};
+
 pub use reading::Reading;
 
-use crate::telemetry::{SIZE_CLASSES, Telemetry};
+use crate::telemetry::SIZE_CLASSES;
 use crate::worker::Census;
 
 /// How figures came to be.
@@ -70,7 +72,7 @@ pub struct Packets {
     pub dropped: BTreeMap<String, u64>,
     /// Ended in functions: `module.reason` and how many.
     pub consumed: BTreeMap<String, u64>,
-    /// Wait in modules' queues now.
+    /// Wait in modules' queues or between workers now.
     pub queued: u64,
     /// Held by functions now.
     pub held: u64,
@@ -113,6 +115,8 @@ pub struct ModuleReport {
     pub name: String,
     /// Its function.
     pub function: &'static str,
+    /// The workers that run it.
+    pub workers: Vec<usize>,
     /// Packets processed.
     pub packets: u64,
     /// Packets processed, a second.
@@ -131,7 +135,7 @@ pub struct ModuleReport {
     pub ticks_per_packet: Option<f64>,
     /// Ticks a call, of the calls that were timed.
     pub ticks_per_batch: Option<f64>,
-    /// Share of the worker's time, estimated from the calls that were timed.
+    /// Share of all workers' time, estimated from the calls that were timed.
     pub share: Option<f64>,
     /// Packets dropped here, for whatever reason.
     pub dropped: u64,
@@ -205,6 +209,12 @@ pub struct WorkerReport {
     pub busy: f64,
     /// Turns.
     pub turns: u64,
+    /// Packets given to other workers.
+    pub handed: u64,
+    /// Packets taken from other workers.
+    pub taken: u64,
+    /// Batches that another worker had no room for: they waited.
+    pub stalls: u64,
 }
 
 /// A port.
@@ -233,99 +243,148 @@ pub struct Origin {
     pub kind: Kind,
     /// The machine; in simulated time the clock's ticks.
     pub cpu: Cpu,
-    /// The core that the worker is bound to.
-    pub core: Option<usize>,
+    /// By worker: the core that it is bound to.
+    pub cores: Vec<Option<usize>>,
 }
 
 impl Report {
-    /// What happened from `earlier` to `later`, two readings of the same worker's `telemetry`.
+    /// What happened from `earlier` to `later`, two readings of the same workers. Modules, flows and ports are those of
+    /// `later`.
     #[must_use]
-    pub fn between(telemetry: &Telemetry, earlier: &Reading, later: &Reading, origin: &Origin) -> Self {
-        let frequency = telemetry.frequency;
+    pub fn between(earlier: &Reading, later: &Reading, origin: &Origin) -> Self {
+        let frequency = later.frequency;
         let duration_s = frequency.seconds(later.at.since(earlier.at));
-        let span = later.all.wrapping_sub(earlier.all);
-        let per_second = |count: u64| if duration_s > 0.0 { count as f64 / duration_s } else { 0.0 };
-        let micros = |ticks: f64| frequency.micros(ticks);
-        let busy = later.busy.wrapping_sub(earlier.busy);
         let clocks = [(1, "poll"), (2, "intended"), (4, "kernel")];
+        let workers = pairs(&earlier.workers, &later.workers, |worker| worker.id);
+        let workers: Vec<_> = workers.map(|(before, now)| worker(before, now, origin)).collect();
+        let before: u64 = earlier.workers.iter().map(|worker| worker.all).sum();
+        let span = later.workers.iter().map(|worker| worker.all).sum::<u64>().saturating_sub(before);
+        let of_module = |(before, now)| module(before, now, (span, duration_s), frequency);
+        let of_flow = |(before, now)| flow(before, now, duration_s, frequency);
         Self {
-            pipeline: telemetry.pipeline.clone(),
+            pipeline: later.pipeline.clone(),
             forebay: env!("CARGO_PKG_VERSION"),
             kind: origin.kind,
             cpu: origin.cpu.clone(),
             duration_s,
-            packets: packets(telemetry, earlier, later),
-            modules: (0..telemetry.modules.len())
-                .map(|module| reading::module(telemetry, module, earlier, later, (span, duration_s)))
-                .collect(),
-            flows: telemetry
-                .flows
-                .iter()
-                .enumerate()
-                .map(|(flow, told)| {
-                    let delays = later.flows[flow].0.since(&earlier.flows[flow].0);
-                    // A port that refuses packets takes back what was counted as sent.
-                    let violations = later.flows[flow].1.saturating_sub(earlier.flows[flow].1);
-                    let packets = delays.samples();
-                    let (slo, percentile) = (told.plan.slo, told.plan.percentile);
-                    // Counted packet by packet: not subject to the histogram's buckets.
-                    let allowed = packets as f64 * (100.0 - percentile) / 100.0;
-                    FlowReport {
-                        name: told.plan.name.clone(),
-                        packets,
-                        rate_pps: per_second(packets),
-                        delay_us: Delay::of(&delays, micros),
-                        slo_us: slo.map(|slo| slo.0 as f64 / 1e3),
-                        percentile: slo.map(|_| percentile),
-                        violations: slo.map(|_| violations),
-                        kept: slo.filter(|_| packets > 0).map(|_| violations as f64 <= allowed),
-                    }
-                })
-                .collect(),
-            workers: vec![WorkerReport {
-                id: 0,
-                core: origin.core,
-                // Read while the worker writes, the two may be a turn apart.
-                busy: if span > 0 { (busy as f64 / span as f64).min(1.0) } else { 0.0 },
-                turns: later.turns - earlier.turns,
-            }],
-            ports: telemetry
-                .ports
-                .iter()
-                .zip(later.ports.iter().zip(&earlier.ports))
-                .map(|(told, (later, earlier))| PortReport {
-                    name: told.name.clone(),
-                    kind: told.kind,
-                    received: later[0] - earlier[0],
-                    sent: later[1] - earlier[1],
-                    dropped: later[2] - earlier[2],
-                    refused: later[3] - earlier[3],
-                    errors: later[4] - earlier[4],
-                })
-                .collect(),
+            packets: packets(earlier, later),
+            modules: pairs(&earlier.modules, &later.modules, |module| module.name.as_str()).map(of_module).collect(),
+            flows: pairs(&earlier.flows, &later.flows, |flow| flow.name.as_str()).map(of_flow).collect(),
+            workers,
+            ports: pairs(&earlier.ports, &later.ports, |port| port.name.as_str()).map(port).collect(),
             arrival_clocks: clocks.iter().filter(|(bit, _)| later.clocks & bit != 0).map(|(_, name)| *name).collect(),
-            pool_exhausted: later.exhausted.wrapping_sub(earlier.exhausted),
+            pool_exhausted: later.exhausted.saturating_sub(earlier.exhausted),
         }
     }
 }
 
+/// Each of `later` with what it was in `earlier`, where it was there.
+fn pairs<'r, T: Clone + Default, K: Eq + std::hash::Hash>(
+    earlier: &'r [T],
+    later: &'r [T],
+    key: impl Fn(&'r T) -> K,
+) -> impl Iterator<Item = (T, &'r T)> {
+    let before: HashMap<K, &T> = earlier.iter().map(|item| (key(item), item)).collect();
+    later.iter().map(move |item| (before.get(&key(item)).map_or_else(T::default, |before| (*before).clone()), item))
+}
+
+fn rate(count: u64, seconds: f64) -> f64 {
+    if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
+}
+
+/// A module between two readings, in which `span` ticks of all workers' time, or `seconds`, passed.
+fn module(
+    before: ModuleReading,
+    now: &ModuleReading,
+    (span, seconds): (u64, f64),
+    frequency: Frequency,
+) -> ModuleReport {
+    let mut sizes = now.sizes;
+    sizes.iter_mut().zip(before.sizes).for_each(|(count, before)| *count -= before);
+    let batches: u64 = sizes.iter().sum();
+    let packets = now.packets - before.packets;
+    let ticks = (now.ticks - before.ticks) as f64;
+    let ratio = |over: u64| (over > 0).then(|| ticks / over as f64);
+    let ticks_per_batch = ratio(now.timed_batches - before.timed_batches);
+    let mut counters = now.own.clone();
+    for (heading, counts) in &mut counters {
+        let earlier = before.own.get(heading);
+        for (name, count) in counts {
+            *count = count.wrapping_sub(earlier.and_then(|earlier| earlier.get(name)).copied().unwrap_or(0));
+        }
+    }
+    ModuleReport {
+        name: now.name.clone(),
+        function: now.kind,
+        workers: now.workers.clone(),
+        packets,
+        rate_pps: rate(packets, seconds),
+        batches,
+        batch_mean: (batches > 0).then(|| packets as f64 / batches as f64),
+        batch_sizes: sizes,
+        trigger: now.trigger,
+        hold_us: (now.trigger > 0).then(|| frequency.micros(now.hold as f64)),
+        ticks_per_packet: ratio(now.timed_packets - before.timed_packets),
+        ticks_per_batch,
+        share: ticks_per_batch.filter(|_| span > 0).map(|ticks| ticks * batches as f64 / span as f64),
+        dropped: now.dropped - before.dropped,
+        counters,
+    }
+}
+
+fn flow(before: FlowReading, now: &FlowReading, seconds: f64, frequency: Frequency) -> FlowReport {
+    let delays = now.delays.since(&before.delays);
+    // A port that refuses packets takes back what was counted as sent.
+    let violations = now.violations.saturating_sub(before.violations);
+    let packets = delays.samples();
+    // Counted packet by packet: not subject to the histogram's buckets.
+    let allowed = packets as f64 * (100.0 - now.percentile) / 100.0;
+    FlowReport {
+        name: now.name.clone(),
+        packets,
+        rate_pps: rate(packets, seconds),
+        delay_us: Delay::of(&delays, |ticks| frequency.micros(ticks)),
+        slo_us: now.slo.map(|slo| slo.0 as f64 / 1e3),
+        percentile: now.slo.map(|_| now.percentile),
+        violations: now.slo.map(|_| violations),
+        kept: now.slo.filter(|_| packets > 0).map(|_| violations as f64 <= allowed),
+    }
+}
+
+fn worker(before: WorkerReading, now: &WorkerReading, origin: &Origin) -> WorkerReport {
+    let (span, busy) = (now.all.saturating_sub(before.all), now.busy.saturating_sub(before.busy));
+    WorkerReport {
+        id: now.id,
+        core: origin.cores.get(now.id).copied().flatten(),
+        // Read while the worker writes, the two may be a turn apart.
+        busy: if span > 0 { (busy as f64 / span as f64).min(1.0) } else { 0.0 },
+        turns: now.turns.saturating_sub(before.turns),
+        handed: now.handed.saturating_sub(before.handed),
+        taken: now.taken.saturating_sub(before.taken),
+        stalls: now.stalls.saturating_sub(before.stalls),
+    }
+}
+
+fn port((before, now): (PortReading, &PortReading)) -> PortReport {
+    let [received, sent, dropped, refused, errors] =
+        std::array::from_fn(|at| now.counts[at].saturating_sub(before.counts[at]));
+    PortReport { name: now.name.clone(), kind: now.kind, received, sent, dropped, refused, errors }
+}
+
 /// Where the packets are. Reasons that nothing happened for are left out.
-fn packets(telemetry: &Telemetry, earlier: &Reading, later: &Reading) -> Packets {
-    let Census { queued, held, in_flight, .. } = later.census;
-    let difference = |later: &[(String, u64)], earlier: &[(String, u64)]| {
-        let counts = later.iter().zip(earlier).map(|((name, count), (_, before))| (name.clone(), count - before));
-        let mut named = BTreeMap::new();
-        counts.filter(|(_, count)| *count > 0).for_each(|(name, count)| *named.entry(name).or_insert(0) += count);
-        named
+fn packets(earlier: &Reading, later: &Reading) -> Packets {
+    let Census { queued, held, in_flight, handed, taken, .. } = later.census;
+    let difference = |later: &BTreeMap<String, u64>, earlier: &BTreeMap<String, u64>| {
+        let counts = later.iter().map(|(name, count)| (name.clone(), count - earlier.get(name).unwrap_or(&0)));
+        counts.filter(|(_, count)| *count > 0).collect()
     };
-    debug_assert_eq!(telemetry.modules.len(), later.modules.len(), "readings are of this telemetry");
     Packets {
         entered: later.census.entered - earlier.census.entered,
         created: difference(&later.created, &earlier.created),
         out: later.census.left.saturating_sub(earlier.census.left),
         dropped: difference(&later.dropped, &earlier.dropped),
         consumed: difference(&later.consumed, &earlier.consumed),
-        queued,
+        queued: queued + handed.saturating_sub(taken),
         held,
         in_flight,
     }

@@ -104,6 +104,12 @@ impl<T: Send> Sender<T> {
         self.shared.slots.len()
     }
 
+    /// Whether a message of so many items can be sent now. What there is room for once, there is until it is sent.
+    #[inline]
+    pub fn has_room(&mut self, items: usize) -> bool {
+        self.reserve(items + WORDS).is_some()
+    }
+
     /// Sends a message of all `items`; `false`, and none of them taken, where there is not room for as many as the
     /// iterator says that it has. Those that it gives beyond are not taken.
     #[inline]

@@ -85,6 +85,8 @@ pub struct ModuleTelemetry {
     pub name: String,
     /// Its function's name.
     pub kind: &'static str,
+    /// Whether this worker runs it.
+    pub here: bool,
     /// Why it dropped packets.
     pub drops: ReasonCounters,
     /// Why it created packets.
@@ -132,6 +134,12 @@ pub struct WorkerCounters {
     pub busy: Counter,
     /// Ticks of all turns.
     pub all: Counter,
+    /// Packets given to other workers.
+    pub handed: Counter,
+    /// Packets taken from other workers.
+    pub taken: Counter,
+    /// Batches that another worker had no room for: they waited.
+    pub stalls: Counter,
     /// Packets in modules' input queues at the last sweep.
     pub queued: Counter,
     /// Packets held by functions at the last sweep.
@@ -153,6 +161,8 @@ pub struct WorkerCounters {
 /// Everything that one worker counts.
 #[derive(Debug)]
 pub struct Telemetry {
+    /// Which worker it is of.
+    pub id: usize,
     /// The pipeline's name.
     pub pipeline: String,
     /// What a tick is worth.

@@ -5,8 +5,10 @@
 //! says; who calls [`Worker::turn`] does the waiting.
 
 mod census;
+mod crossing;
 mod departure;
 mod make;
+mod roads;
 mod run;
 mod sweep;
 
@@ -20,10 +22,14 @@ use crate::context::Desk;
 use crate::flow::FlowTable;
 use crate::function::Function;
 use crate::input::{Input, Spares};
+use crate::links::Links;
 use crate::observer::Observer;
 use crate::port::{Intake, Port, Ready};
 use crate::scheduler::Scheduler;
+use crate::team::Team;
 use crate::telemetry::{ModuleCounters, Telemetry};
+
+use crossing::{Crossroad, Stuck};
 
 pub use census::Census;
 pub use make::MakeError;
@@ -50,7 +56,7 @@ pub struct Cost {
     pub per_packet: u64,
 }
 
-/// A place where packets wait: for a module (by its number), or past the modules for a port or the bin.
+/// A place where packets wait: for a module (by its number), or past the modules for a port, the bin or another worker.
 ///
 /// A wide graph has more of these than the cache holds: what an ordinary call touches is in the first line.
 #[repr(C, align(64))]
@@ -76,7 +82,8 @@ struct Edge {
 
 /// A port's place in the worker.
 struct Gateway {
-    port: Box<dyn Port>,
+    /// `None`: it is other workers'.
+    port: Option<Box<dyn Port>>,
     /// Where packets that enter go.
     entry: Option<Edge>,
     /// Whether it still has packets to give, and when.
@@ -94,12 +101,23 @@ const TIME_EVERY: u32 = 16;
 pub struct Worker<C: Clock, S: Scheduler> {
     clock: C,
     scheduler: S,
-    /// Modules, then ports as places that packets leave by, then the bin.
+    /// Modules, then ports as places that packets leave by, then the bin, then `crossings`.
     nodes: Vec<Node>,
     /// How many of the nodes are modules.
     modules: usize,
     edges: Vec<Edge>,
     gateways: Vec<Gateway>,
+    /// Where packets go that are for other workers.
+    crossings: Vec<Crossroad>,
+    /// The rings to and from other workers.
+    links: Links,
+    /// What could not be given in this turn ([`Stuck`]).
+    stuck: Stuck,
+    /// Which worker this is, of which team.
+    id: usize,
+    team: Arc<Team>,
+    /// Whether nothing new is to be taken from ports, and nothing is to wait for a trigger.
+    draining: bool,
     flows: FlowTable,
     /// Modules that have a trigger.
     buffered: Vec<usize>,
@@ -120,6 +138,8 @@ pub struct Worker<C: Clock, S: Scheduler> {
     counters: Arc<[ModuleCounters]>,
     observer: Option<Box<dyn Observer>>,
     batch: usize,
+    /// How often the pool had nothing to give before this worker had it.
+    exhausted_before: u64,
     /// Where a fresh frame starts, from its chunk's start.
     first_byte: usize,
     /// Packets that a module may process in one turn, so that a turn stays short.
@@ -181,20 +201,24 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         if self.was_busy || !self.scheduler.is_idle() { Next::Now } else { self.when() }
     }
 
-    /// Takes up to a batch from each port that has some; whether any came.
+    /// Takes up to a batch from each port that has some, and from each ring; whether any came.
     #[inline]
     fn receive<const OBSERVED: bool>(&mut self) -> bool {
-        let mut any = false;
+        let mut any = !self.links.ins.is_empty() && self.take_over();
+        // What cannot be given away would only pile up.
+        if self.draining || self.stuck != Stuck::NOTHING {
+            return any;
+        }
         for at in 0..self.gateways.len() {
             let gateway = &mut self.gateways[at];
-            let Some(entry) = gateway.entry else { continue };
+            let (Some(entry), Some(port)) = (gateway.entry, &mut gateway.port) else { continue };
             match gateway.ready {
                 Ready::Never => continue,
                 Ready::At(instant) if instant > self.desk.now => continue,
                 _ => {}
             }
             let intake = Intake { now: self.desk.now, pool: &self.desk.pool, most: self.batch };
-            gateway.ready = gateway.port.receive(&mut self.intake, &intake);
+            gateway.ready = port.receive(&mut self.intake, &intake);
             if self.intake.is_empty() {
                 continue;
             }
@@ -208,6 +232,10 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
                 self.observe_entry(at);
             }
             let node = entry.node as usize;
+            if self.is_spread(node) {
+                self.spread_intake(node);
+                continue;
+            }
             if self.nodes[node].input.push_all(&mut self.intake, self.desk.now, &mut self.spares) {
                 self.scheduler.ready(node);
             }
@@ -216,7 +244,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     }
 
     /// When there may be something to do, nothing being ready now.
-    fn when(&self) -> Next {
+    fn when(&mut self) -> Next {
         let due = self.buffered.iter().filter_map(|&module| self.nodes[module].input.due());
         let timers = self.timers.iter().map(|(instant, _)| *instant);
         let ports = self.gateways.iter().filter(|gateway| gateway.entry.is_some()).map(|gateway| gateway.ready);
@@ -230,11 +258,16 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
                 Ready::Never => {}
             }
         }
-        match (input, earliest) {
-            (true, earliest) => Next::OnInput(1, earliest),
-            (false, Some(instant)) => Next::At(instant),
-            (false, None) => Next::Never,
+        self.team.set_quiet(self.id, self.draining || (!input && earliest.is_none()));
+        if self.links.ins.is_empty() {
+            return match (input, earliest) {
+                (true, earliest) => Next::OnInput(1, earliest),
+                (false, Some(instant)) => Next::At(instant),
+                (false, None) => Next::Never,
+            };
         }
+        // What other workers have sent in simulated time may arrive later than now.
+        Next::OnInput(1, self.sent_to().into_iter().chain(earliest).min())
     }
 
     /// Applies a controller's action. Only between turns.

@@ -1,12 +1,13 @@
-//! The counters at one instant.
+//! The counters at one instant, by name: so that those of several workers, and of the graphs that a worker has run one
+//! after the other, add up.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
 
-use forebay_measure::{Counter, Distribution};
+use forebay_measure::{Counter, Distribution, Frequency, Nanos};
 use forebay_packet::Ticks;
 
-use super::ModuleReport;
-use crate::telemetry::{ReasonCounters, SIZE_CLASSES, Telemetry};
+use crate::telemetry::{PortTelemetry, ReasonCounters, SIZE_CLASSES, Telemetry};
 use crate::worker::Census;
 
 /// What the counters say at one instant. Exact between a worker's turns; taken from another thread, counters of one
@@ -15,32 +16,67 @@ use crate::worker::Census;
 pub struct Reading {
     /// When.
     pub(super) at: Ticks,
+    pub(super) pipeline: String,
+    pub(super) frequency: Frequency,
     pub(super) census: Census,
-    pub(super) created: Vec<(String, u64)>,
-    pub(super) dropped: Vec<(String, u64)>,
-    pub(super) consumed: Vec<(String, u64)>,
+    /// What happened at all, by `module.reason`.
+    pub(super) created: BTreeMap<String, u64>,
+    pub(super) dropped: BTreeMap<String, u64>,
+    pub(super) consumed: BTreeMap<String, u64>,
     pub(super) modules: Vec<ModuleReading>,
-    /// By flow: delays, violations.
-    pub(super) flows: Vec<(Distribution, u64)>,
-    /// By port: received, sent, dropped, refused, errors.
-    pub(super) ports: Vec<[u64; 5]>,
-    pub(super) busy: u64,
-    pub(super) all: u64,
-    pub(super) turns: u64,
+    pub(super) flows: Vec<FlowReading>,
+    pub(super) ports: Vec<PortReading>,
+    pub(super) workers: Vec<WorkerReading>,
     pub(super) clocks: u64,
     pub(super) exhausted: u64,
 }
 
 /// A module's counters.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct ModuleReading {
-    packets: u64,
-    sizes: [u64; SIZE_CLASSES],
-    ticks: u64,
-    timed_packets: u64,
-    timed_batches: u64,
-    dropped: u64,
-    own: Vec<Vec<u64>>,
+    pub(super) name: String,
+    pub(super) kind: &'static str,
+    pub(super) workers: Vec<usize>,
+    pub(super) packets: u64,
+    pub(super) sizes: [u64; SIZE_CLASSES],
+    pub(super) ticks: u64,
+    pub(super) timed_packets: u64,
+    pub(super) timed_batches: u64,
+    pub(super) dropped: u64,
+    pub(super) trigger: u64,
+    pub(super) hold: u64,
+    pub(super) own: BTreeMap<String, BTreeMap<String, u64>>,
+}
+
+/// A flow's counters, and its objective.
+#[derive(Clone, Debug, Default)]
+pub(super) struct FlowReading {
+    pub(super) name: String,
+    pub(super) slo: Option<Nanos>,
+    pub(super) percentile: f64,
+    pub(super) delays: Distribution,
+    pub(super) violations: u64,
+}
+
+/// A port's counters.
+#[derive(Clone, Debug, Default)]
+pub(super) struct PortReading {
+    pub(super) name: String,
+    pub(super) kind: &'static str,
+    /// Received, sent, dropped, refused, errors.
+    pub(super) counts: [u64; 5],
+}
+
+/// A worker's counters.
+#[derive(Clone, Debug, Default)]
+pub(super) struct WorkerReading {
+    pub(super) id: usize,
+    pub(super) busy: u64,
+    pub(super) all: u64,
+    pub(super) turns: u64,
+    pub(super) handed: u64,
+    pub(super) taken: u64,
+    pub(super) stalls: u64,
 }
 
 impl Reading {
@@ -49,63 +85,134 @@ impl Reading {
     pub fn of(telemetry: &Telemetry, at: Ticks) -> Self {
         let named = |of: fn(&crate::telemetry::ModuleTelemetry) -> &ReasonCounters| {
             let modules = telemetry.modules.iter();
-            let named =
-                modules.flat_map(|told| of(told).iter().map(|(name, count)| (format!("{}.{name}", told.name), count)));
-            named.collect::<Vec<_>>()
+            let named = modules.flat_map(|told| of(told).iter().map(move |(name, count)| (told, name, count)));
+            happened(named.map(|(told, name, count)| (format!("{}.{name}", told.name), count)))
         };
         let worker = &telemetry.worker;
         let mut dropped = named(|told| &told.drops);
-        dropped.extend(telemetry.ports.iter().map(|told| (format!("{}.refused", told.name), told.refused.get())));
+        let refused = telemetry.ports.iter().map(|told| (format!("{}.refused", told.name), told.refused.get()));
         let others = [("unwanted", &worker.unwanted), ("no_gate", &worker.no_gate), ("wound_up", &worker.wound_up)];
-        dropped.extend(others.map(|(name, count)| (name.to_owned(), count.get())));
+        let others = others.map(|(name, count)| (name.to_owned(), count.get()));
+        add(&mut dropped, happened(refused.chain(others)));
         Self {
             at,
+            pipeline: telemetry.pipeline.clone(),
+            frequency: telemetry.frequency,
             census: Census::of(telemetry),
             created: named(|told| &told.creates),
             dropped,
             consumed: named(|told| &told.consumes),
             modules: (0..telemetry.modules.len()).map(|module| ModuleReading::of(telemetry, module)).collect(),
-            flows: telemetry.flows.iter().map(|told| (told.delay.read(), told.violations.get())).collect(),
-            ports: telemetry
-                .ports
+            flows: telemetry
+                .flows
                 .iter()
-                .map(|told| {
-                    let own = &told.counters;
-                    [&own.received, &own.sent, &own.dropped, &told.refused, &own.errors].map(Counter::get)
+                .map(|told| FlowReading {
+                    name: told.plan.name.clone(),
+                    slo: told.plan.slo,
+                    percentile: told.plan.percentile,
+                    delays: told.delay.read(),
+                    violations: told.violations.get(),
                 })
                 .collect(),
-            busy: worker.busy.get(),
-            all: worker.all.get(),
-            turns: worker.turns.get(),
+            ports: telemetry.ports.iter().map(PortReading::of).collect(),
+            workers: vec![WorkerReading {
+                id: telemetry.id,
+                busy: worker.busy.get(),
+                all: worker.all.get(),
+                turns: worker.turns.get(),
+                handed: worker.handed.get(),
+                taken: worker.taken.get(),
+                stalls: worker.stalls.get(),
+            }],
             clocks: worker.arrival_clocks.get(),
             exhausted: worker.exhausted.get(),
         }
     }
 
-    /// What was read before anything had happened, at the instant `at`.
+    /// What was read before anything had happened, at the instant `at` of a clock of this `frequency`.
     #[must_use]
-    pub fn nothing(telemetry: &Telemetry, at: Ticks) -> Self {
-        let mut reading = Self::of(telemetry, at);
-        reading.census = Census::default();
-        for counts in [&mut reading.created, &mut reading.dropped, &mut reading.consumed] {
-            counts.iter_mut().for_each(|(_, count)| *count = 0);
+    pub fn nothing(frequency: Frequency, at: Ticks) -> Self {
+        Self {
+            at,
+            pipeline: String::new(),
+            frequency,
+            census: Census::default(),
+            created: BTreeMap::new(),
+            dropped: BTreeMap::new(),
+            consumed: BTreeMap::new(),
+            modules: Vec::new(),
+            flows: Vec::new(),
+            ports: Vec::new(),
+            workers: Vec::new(),
+            clocks: 0,
+            exhausted: 0,
         }
-        for module in &mut reading.modules {
-            let own = module.own.iter().map(|counts| vec![0; counts.len()]).collect();
-            *module = ModuleReading {
-                own,
-                packets: 0,
-                sizes: [0; SIZE_CLASSES],
-                ticks: 0,
-                timed_packets: 0,
-                timed_batches: 0,
-                dropped: 0,
-            };
+    }
+
+    /// Adds what another worker, or an earlier graph, counted: what has the same name is one.
+    pub fn merge(&mut self, other: &Self) {
+        self.at = self.at.max(other.at);
+        self.census.add(&other.census);
+        for (to, from) in [
+            (&mut self.created, &other.created),
+            (&mut self.dropped, &other.dropped),
+            (&mut self.consumed, &other.consumed),
+        ] {
+            add(to, from.clone());
         }
-        reading.flows.iter_mut().for_each(|flow| *flow = (Distribution::default(), 0));
-        reading.ports.iter_mut().for_each(|port| *port = [0; 5]);
-        (reading.busy, reading.all, reading.turns, reading.exhausted) = (0, 0, 0, 0);
-        reading
+        merge(&mut self.modules, &other.modules, |module| module.name.clone(), ModuleReading::add);
+        merge(&mut self.flows, &other.flows, |flow| flow.name.clone(), FlowReading::add);
+        merge(&mut self.ports, &other.ports, |port| port.name.clone(), PortReading::add);
+        merge(&mut self.workers, &other.workers, |worker| worker.id, WorkerReading::add);
+        self.workers.sort_by_key(|worker| worker.id);
+        self.clocks |= other.clocks;
+        self.exhausted += other.exhausted;
+    }
+
+    /// Makes the reading of a graph that has been replaced one of the past: what went on into the next graph is counted
+    /// there. That is what waited or was held, and the own counters of functions and ports that it took over, which
+    /// `kept` names.
+    pub fn retire(&mut self, kept_module: impl Fn(&str) -> bool, kept_port: impl Fn(&str) -> bool) {
+        for module in self.modules.iter_mut().filter(|module| kept_module(&module.name)) {
+            module.own.clear();
+        }
+        let census = &mut self.census;
+        census.left += census.in_flight;
+        (census.queued, census.held, census.in_flight) = (0, 0, 0);
+        for port in self.ports.iter_mut().filter(|port| kept_port(&port.name)) {
+            let refused = port.counts[3];
+            census.entered -= port.counts[0];
+            census.left -= port.counts[1];
+            port.counts = [0, 0, 0, refused, 0];
+        }
+    }
+
+    /// Where every packet is.
+    #[must_use]
+    pub fn census(&self) -> Census {
+        self.census
+    }
+}
+
+/// Counts of what happened at all, by name.
+fn happened(counts: impl Iterator<Item = (String, u64)>) -> BTreeMap<String, u64> {
+    let mut named = BTreeMap::new();
+    counts.filter(|(_, count)| *count > 0).for_each(|(name, count)| *named.entry(name).or_insert(0) += count);
+    named
+}
+
+fn add(to: &mut BTreeMap<String, u64>, from: BTreeMap<String, u64>) {
+    from.into_iter().for_each(|(name, count)| *to.entry(name).or_insert(0) += count);
+}
+
+/// Adds each of `from` to the one of `to` that has the same key, or at the end.
+fn merge<T: Clone, K: Eq + Hash>(to: &mut Vec<T>, from: &[T], key: impl Fn(&T) -> K, add: impl Fn(&mut T, &T)) {
+    let places: HashMap<K, usize> = to.iter().enumerate().map(|(at, item)| (key(item), at)).collect();
+    for item in from {
+        match places.get(&key(item)) {
+            Some(at) => add(&mut to[*at], item),
+            None => to.push(item.clone()),
+        }
     }
 }
 
@@ -114,57 +221,74 @@ impl ModuleReading {
         let (counters, told) = (&telemetry.counters[module], &telemetry.modules[module]);
         let mut sizes = [0; SIZE_CLASSES];
         sizes.iter_mut().zip(&counters.sizes).for_each(|(size, count)| *size = count.get());
+        let mut own: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
+        for (heading, counts, names) in &told.own {
+            let of_heading = own.entry(heading.clone()).or_default();
+            for (name, count) in names.iter().zip(counts.iter()) {
+                *of_heading.entry(name.clone()).or_insert(0) += count.get();
+            }
+        }
         Self {
+            name: told.name.clone(),
+            kind: told.kind,
+            workers: if told.here { vec![telemetry.id] } else { Vec::new() },
             packets: counters.packets.get(),
             sizes,
             ticks: counters.ticks.get(),
             timed_packets: counters.timed_packets.get(),
             timed_batches: counters.timed_batches.get(),
             dropped: told.drops.total(),
-            own: told.own.iter().map(|(_, counts, _)| counts.iter().map(Counter::get).collect()).collect(),
+            trigger: counters.trigger.get(),
+            hold: counters.hold.get(),
+            own,
         }
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.packets += other.packets;
+        self.sizes.iter_mut().zip(other.sizes).for_each(|(size, more)| *size += more);
+        self.ticks += other.ticks;
+        self.timed_packets += other.timed_packets;
+        self.timed_batches += other.timed_batches;
+        self.dropped += other.dropped;
+        for (heading, counts) in &other.own {
+            let of_heading = self.own.entry(heading.clone()).or_default();
+            counts.iter().for_each(|(name, count)| *of_heading.entry(name.clone()).or_insert(0) += count);
+        }
+        self.workers.extend(other.workers.iter().filter(|id| !self.workers.contains(id)).copied().collect::<Vec<_>>());
     }
 }
 
-/// A module between two readings, in which `span` ticks of worker's time or `seconds` passed.
-pub(super) fn module(
-    telemetry: &Telemetry,
-    module: usize,
-    earlier: &Reading,
-    later: &Reading,
-    (span, seconds): (u64, f64),
-) -> ModuleReport {
-    let (told, counters) = (&telemetry.modules[module], &telemetry.counters[module]);
-    let (before, now) = (&earlier.modules[module], &later.modules[module]);
-    let mut sizes = now.sizes;
-    sizes.iter_mut().zip(before.sizes).for_each(|(count, before)| *count -= before);
-    let batches: u64 = sizes.iter().sum();
-    let packets = now.packets - before.packets;
-    let ticks = (now.ticks - before.ticks) as f64;
-    let ratio = |over: u64| (over > 0).then(|| ticks / over as f64);
-    let ticks_per_batch = ratio(now.timed_batches - before.timed_batches);
-    let mut own: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
-    for (at, (heading, _, names)) in told.own.iter().enumerate() {
-        let of_heading = own.entry(heading.clone()).or_default();
-        for (name, (now, before)) in names.iter().zip(now.own[at].iter().zip(&before.own[at])) {
-            *of_heading.entry(name.clone()).or_insert(0) += now.wrapping_sub(*before);
-        }
+impl FlowReading {
+    fn add(&mut self, other: &Self) {
+        self.delays.merge(&other.delays);
+        // A port that refuses packets takes back what was counted as sent.
+        self.violations = self.violations.wrapping_add(other.violations);
     }
-    let trigger = counters.trigger.get();
-    ModuleReport {
-        name: told.name.clone(),
-        function: told.kind,
-        packets,
-        rate_pps: if seconds > 0.0 { packets as f64 / seconds } else { 0.0 },
-        batches,
-        batch_mean: (batches > 0).then(|| packets as f64 / batches as f64),
-        batch_sizes: sizes,
-        trigger,
-        hold_us: (trigger > 0).then(|| telemetry.frequency.micros(counters.hold.get() as f64)),
-        ticks_per_packet: ratio(now.timed_packets - before.timed_packets),
-        ticks_per_batch,
-        share: ticks_per_batch.filter(|_| span > 0).map(|ticks| ticks * batches as f64 / span as f64),
-        dropped: now.dropped - before.dropped,
-        counters: own,
+}
+
+impl PortReading {
+    fn of(told: &PortTelemetry) -> Self {
+        let own = &told.counters;
+        let counts = [&own.received, &own.sent, &own.dropped, &told.refused, &own.errors].map(Counter::get);
+        Self { name: told.name.clone(), kind: told.kind, counts }
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.counts.iter_mut().zip(other.counts).for_each(|(count, more)| *count += more);
+    }
+}
+
+impl WorkerReading {
+    fn add(&mut self, other: &Self) {
+        let pairs = [
+            (&mut self.busy, other.busy),
+            (&mut self.all, other.all),
+            (&mut self.turns, other.turns),
+            (&mut self.handed, other.handed),
+            (&mut self.taken, other.taken),
+            (&mut self.stalls, other.stalls),
+        ];
+        pairs.into_iter().for_each(|(count, more)| *count += more);
     }
 }

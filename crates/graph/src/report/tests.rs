@@ -7,6 +7,7 @@ use forebay_measure::{Clock, Frequency, Nanos, Simulated};
 use forebay_packet::{Batch, PoolOptions, Ticks};
 
 use super::*;
+use crate::placement::Placement;
 use crate::plan::{FlowPlan, Module, Plan, PortPlan, Step, Target};
 use crate::port::{Intake, OpenPort, Port, PortCounters, Ready};
 use crate::{Context, Cost, Function, Gate, Reason, RunToCompletion, Worker};
@@ -43,18 +44,18 @@ fn worker() -> Worker<Simulated, RunToCompletion> {
     let port = |name: &str, left: usize, entry: Option<Target>| PortPlan {
         name: name.to_owned(),
         kind: "line",
-        open: OpenPort {
+        open: Some(OpenPort {
             port: Box::new(Line { left }),
             counters: Arc::new(PortCounters::default()),
             receives: entry.is_some(),
             sends: true,
-        },
+        }),
         entry,
     };
     let module = Module {
         name: "quarter".to_owned(),
         kind: "quarter",
-        function: Box::new(Quarter),
+        function: Some(Box::new(Quarter)),
         gates: vec![("0".to_owned(), Target::Port(1))],
         drops: DROPS,
         creates: &[],
@@ -75,20 +76,22 @@ fn worker() -> Worker<Simulated, RunToCompletion> {
             slo: Some(Nanos(50)),
             percentile: 99.0,
         }],
+        worker: 0,
+        placement: Arc::new(Placement::alone(1, 2)),
     };
     let cost = Cost { per_batch: 100, per_packet: 0 };
     Worker::new(plan, Simulated::new(Frequency::new(1e9)), vec![cost]).expect("a sound plan")
 }
 
 fn origin() -> Origin {
-    Origin { kind: Kind::Simulated, cpu: Cpu { model: "none".to_owned(), tsc_ghz: 1.0 }, core: None }
+    Origin { kind: Kind::Simulated, cpu: Cpu { model: "none".to_owned(), tsc_ghz: 1.0 }, cores: vec![None] }
 }
 
 #[test]
 fn a_run_is_told_whole_and_in_parts() {
     let mut worker = worker();
     let telemetry = worker.telemetry();
-    let nothing = Reading::nothing(&telemetry, worker.clock().now());
+    let nothing = Reading::nothing(telemetry.frequency, worker.clock().now());
     worker.turn();
     worker.turn();
     assert_eq!(worker.census().missing(), 0);
@@ -97,7 +100,7 @@ fn a_run_is_told_whole_and_in_parts() {
     worker.wind_up().expect("nothing can fail");
     let end = Reading::of(&telemetry, worker.clock().now());
 
-    let whole = Report::between(&telemetry, &nothing, &end, &origin());
+    let whole = Report::between(&nothing, &end, &origin());
     assert_eq!((whole.packets.entered, whole.packets.out, whole.packets.missing()), (64, 48, 0));
     assert_eq!(whole.packets.dropped, BTreeMap::from([("quarter.fourth".to_owned(), 16)]));
     let module = &whole.modules[0];
@@ -110,8 +113,8 @@ fn a_run_is_told_whole_and_in_parts() {
     assert_eq!(whole.arrival_clocks, ["kernel"]);
     assert_eq!((whole.ports[0].received, whole.ports[1].sent), (64, 48));
 
-    let first = Report::between(&telemetry, &nothing, &early, &origin());
-    let rest = Report::between(&telemetry, &early, &end, &origin());
+    let first = Report::between(&nothing, &early, &origin());
+    let rest = Report::between(&early, &end, &origin());
     assert_eq!((first.packets.entered, rest.packets.entered), (16, 48));
     assert_eq!(first.modules[0].packets + rest.modules[0].packets, 64);
     assert_eq!(first.flows[0].packets + rest.flows[0].packets, 48);
@@ -122,8 +125,10 @@ fn a_run_is_told_whole_and_in_parts() {
 fn what_did_not_happen_is_not_known() {
     let worker = worker();
     let telemetry = worker.telemetry();
-    let nothing = Reading::nothing(&telemetry, worker.clock().now());
-    let report = Report::between(&telemetry, &nothing, &nothing, &origin());
+    let nothing = Reading::nothing(telemetry.frequency, worker.clock().now());
+    let still = Reading::of(&telemetry, worker.clock().now());
+    let report = Report::between(&nothing, &still, &origin());
+    assert_eq!(report.modules.len(), 1);
     let told = serde_json::to_value(&report).expect("it can be written");
     let module = &told["modules"][0];
     assert!(

@@ -9,13 +9,16 @@ use crate::telemetry::{ReasonCounters, Telemetry};
 
 /// How many packets came to be, and what became of them.
 ///
-/// `entered + created = left + dropped + consumed + queued + held + in_flight`, at any moment between turns.
+/// `entered + created + taken = left + dropped + consumed + queued + held + in_flight + handed`, at any moment between
+/// turns. Over all workers of a pipeline, what was handed over and not taken yet is on its way between two of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Census {
     /// Entered by ports.
     pub entered: u64,
     /// Created by functions.
     pub created: u64,
+    /// Taken from other workers.
+    pub taken: u64,
     /// Left by ports, and the outside has them.
     pub left: u64,
     /// Dropped, for whatever reason.
@@ -28,6 +31,8 @@ pub struct Census {
     pub held: u64,
     /// Given to a kernel or device that has not finished with them.
     pub in_flight: u64,
+    /// Given to other workers.
+    pub handed: u64,
 }
 
 impl Census {
@@ -44,6 +49,7 @@ impl Census {
         Self {
             entered: ports(|counters| counters.received.get()),
             created: modules(|module| &module.creates),
+            taken: worker.taken.get(),
             left: ports(|counters| counters.sent.get()).saturating_sub(worker.in_flight.get()),
             dropped: modules(|module| &module.drops)
                 + worker.unwanted.get()
@@ -54,15 +60,31 @@ impl Census {
             queued: worker.queued.get(),
             held: worker.held.get(),
             in_flight: worker.in_flight.get(),
+            handed: worker.handed.get(),
         }
+    }
+
+    /// Adds another worker's, or an earlier graph's.
+    pub fn add(&mut self, other: &Self) {
+        let Self { entered, created, taken, left, dropped, consumed, queued, held, in_flight, handed } = self;
+        *entered += other.entered;
+        *created += other.created;
+        *taken += other.taken;
+        *left += other.left;
+        *dropped += other.dropped;
+        *consumed += other.consumed;
+        *queued += other.queued;
+        *held += other.held;
+        *in_flight += other.in_flight;
+        *handed += other.handed;
     }
 
     /// How many packets are unaccounted for: 0, or there is a defect.
     #[must_use]
     pub fn missing(&self) -> i128 {
         let sum = |counts: &[u64]| counts.iter().map(|count| i128::from(*count)).sum::<i128>();
-        sum(&[self.entered, self.created])
-            - sum(&[self.left, self.dropped, self.consumed, self.queued, self.held, self.in_flight])
+        let there = [self.left, self.dropped, self.consumed, self.queued, self.held, self.in_flight, self.handed];
+        sum(&[self.entered, self.created, self.taken]) - sum(&there)
     }
 }
 
@@ -79,7 +101,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         let worker = &self.telemetry.worker;
         worker.queued.set(self.nodes.iter().map(|node| node.input.len() as u64).sum());
         worker.held.set(self.desk.shelves.iter().map(|shelf| shelf.len() as u64).sum());
-        worker.in_flight.set(self.gateways.iter().map(|gateway| gateway.port.in_flight() as u64).sum());
-        worker.exhausted.set(self.desk.pool.exhausted());
+        worker.in_flight.set(self.gateways.iter().flat_map(|gateway| &gateway.port).map(|port| port.in_flight() as u64).sum());
+        worker.exhausted.set(self.desk.pool.exhausted() - self.exhausted_before);
     }
 }

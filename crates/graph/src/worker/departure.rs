@@ -15,7 +15,11 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     pub(super) fn depart<const MODE: u8>(&mut self, node: usize, batch: &mut Batch) {
         let port = node - self.modules;
         if port >= self.gateways.len() {
-            self.discard::<MODE>(batch);
+            if port == self.gateways.len() {
+                self.discard::<MODE>(batch);
+            } else {
+                self.cross(node, batch);
+            }
             return;
         }
         let now = self.clock.now();
@@ -32,7 +36,10 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             }
         }
         let given = batch.len();
-        self.gateways[port].port.send(batch, now);
+        // Nothing leads to a port that this worker does not have.
+        if let Some(port) = &mut self.gateways[port].port {
+            port.send(batch, now);
+        }
         self.telemetry.ports[port].counters.sent.add((given - batch.len()) as u64);
         if !batch.is_empty() {
             self.refused::<MODE>(port, batch, now);

@@ -7,13 +7,18 @@ use forebay_packet::pool::PoolError;
 use forebay_packet::{Batch, MAX_BATCH, Pool, Ticks};
 use thiserror::Error;
 
+use super::crossing::Stuck;
+use super::roads::Roads;
 use super::{Cost, Edge, Gateway, Node, Worker};
 use crate::context::Desk;
 use crate::flow::{self, FlowError, Shape};
 use crate::input::{Input, Spares};
+use crate::links::Links;
+use crate::placement::Origin;
 use crate::plan::{Plan, Target};
 use crate::port::Ready;
 use crate::scheduler::Scheduler;
+use crate::team::Team;
 use crate::telemetry::{
     FlowTelemetry, ModuleCounters, ModuleTelemetry, PortTelemetry, ReasonCounters, Telemetry, WorkerCounters,
 };
@@ -87,13 +92,29 @@ fn gates(gates: &[(String, Target)]) -> Vec<(&str, Target)> {
 }
 
 impl<C: Clock, S: Scheduler> Worker<C, S> {
-    /// A worker that runs `plan` by `clock`. In simulated time each module's calls take `costs` (missing: nothing).
+    /// A worker that runs `plan` alone, by `clock`. In simulated time each module's calls take `costs` (missing: nothing).
     ///
     /// # Errors
     /// [`MakeError`].
     pub fn new(plan: Plan, clock: C, costs: Vec<Cost>) -> Result<Self, MakeError> {
         plan.check()?;
         let pool = Pool::new(plan.pool)?;
+        Self::member(plan, clock, costs, pool, Links::default(), Arc::new(Team::new(1)))
+    }
+
+    /// The same as one of a team, with its ends of the rings between them ([`links`](crate::links)) and a pool of its own.
+    ///
+    /// # Errors
+    /// [`MakeError`].
+    pub fn member(
+        plan: Plan,
+        clock: C,
+        costs: Vec<Cost>,
+        pool: Pool,
+        links: Links,
+        team: Arc<Team>,
+    ) -> Result<Self, MakeError> {
+        plan.check()?;
         let layout = pool.layout();
         let shape = shape(&plan);
         let (flows, found) = flow::build(&shape, &plan.flows)?;
@@ -112,19 +133,36 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             Target::Port(port) => modules + port,
             Target::Drop => bin,
         };
-        let mut feeders = vec![0usize; bin + 1];
-        let entries = plan.ports.iter().filter_map(|port| port.entry);
-        let all_targets = plan.modules.iter().flat_map(|module| module.gates.iter().map(|(_, target)| *target));
-        entries.chain(all_targets).for_each(|target| feeders[node_of(target)] += 1);
-        let edge = |target: Target| Edge { node: node_of(target) as u32, alone: feeders[node_of(target)] == 1 };
+        let roads = Roads::find(&plan);
+        let leads_to = |origin: Origin, target: Target| match roads.place(origin, target) {
+            Some(place) => bin + 1 + place,
+            None => node_of(target),
+        };
+        let nodes = bin + 1 + roads.len();
+        let mut feeders = vec![0usize; nodes];
+        let entries = plan.ports.iter().enumerate();
+        let entries = entries.filter_map(|(port, plan)| Some((Origin::Port(port), plan.entry?)));
+        let all_gates = plan.modules.iter().flat_map(|module| &module.gates);
+        let all_gates = all_gates.map(|(_, target)| (Origin::Gate, *target));
+        entries.chain(all_gates).for_each(|(origin, target)| feeders[leads_to(origin, target)] += 1);
+        let edge = |origin: Origin, target: Target| {
+            let node = leads_to(origin, target);
+            Edge { node: node as u32, alone: feeders[node] == 1 }
+        };
 
         let counters: Arc<[ModuleCounters]> = (0..modules).map(|_| ModuleCounters::default()).collect();
         let mut worker = Self {
-            scheduler: S::new(bin + 1),
-            nodes: Vec::with_capacity(bin + 1),
+            scheduler: S::new(nodes),
+            nodes: Vec::with_capacity(nodes),
             modules,
             edges: Vec::new(),
             gateways: Vec::new(),
+            crossings: roads.crossroads(bin + 1, &links, node_of),
+            links,
+            stuck: Stuck::NOTHING,
+            id: plan.worker,
+            team,
+            draining: false,
             flows,
             buffered: Vec::new(),
             hold_stated: Vec::new(),
@@ -136,6 +174,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             intake: Batch::with_capacity(plan.batch),
             bin: Batch::with_capacity(MAX_BATCH),
             telemetry: Arc::new(Telemetry {
+                id: plan.worker,
                 pipeline: plan.name,
                 frequency,
                 counters: Arc::clone(&counters),
@@ -155,6 +194,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             counters,
             observer: None,
             batch: plan.batch,
+            exhausted_before: 0,
             first_byte: layout.data + layout.headroom,
             budget: plan.batch * (plan.ports.len() + 1),
             began: clock.now(),
@@ -170,10 +210,10 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         let mut triggers = Vec::new();
         for module in plan.modules {
             let (edges, gates) = (worker.edges.len() as u32, module.gates.len() as u16);
-            worker.edges.extend(module.gates.iter().map(|(_, target)| edge(*target)));
+            worker.edges.extend(module.gates.iter().map(|(_, target)| edge(Origin::Gate, *target)));
             let only = if gates == 1 { worker.edges.last().copied() } else { None };
             let input = Input::new(plan.batch);
-            worker.nodes.push(Node { function: Some(module.function), only, input, edges, gates });
+            worker.nodes.push(Node { function: module.function, only, input, edges, gates });
             worker.hold_stated.push(module.hold.map(|hold| frequency.ticks(hold)));
             triggers.push(module.trigger.min(plan.batch));
             let creates = ReasonCounters::new(module.creates.iter().map(|reason| reason.name));
@@ -181,6 +221,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             told.0.push(ModuleTelemetry {
                 name: module.name,
                 kind: module.kind,
+                here: plan.placement.modules[told.0.len()].contains(&plan.worker),
                 drops: ReasonCounters::new(module.drops.iter().map(|reason| reason.name)),
                 creates,
                 consumes: ReasonCounters::new(module.consumes.iter().map(|reason| reason.name)),
@@ -188,14 +229,16 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             });
         }
         let leaving = || Node { function: None, only: None, input: Input::new(plan.batch), edges: 0, gates: 0 };
-        worker.nodes.resize_with(bin + 1, leaving);
-        for port in plan.ports {
-            let entry = port.entry.filter(|_| port.open.receives).map(edge);
-            worker.gateways.push(Gateway { port: port.open.port, entry, ready: Ready::Now });
+        worker.nodes.resize_with(nodes, leaving);
+        for (number, port) in plan.ports.into_iter().enumerate() {
+            let receives = port.open.as_ref().is_some_and(|open| open.receives);
+            let entry = port.entry.filter(|_| receives).map(|target| edge(Origin::Port(number), target));
+            let (port_of, counters) = port.open.map(|open| (open.port, open.counters)).unzip();
+            worker.gateways.push(Gateway { port: port_of, entry, ready: Ready::Now });
             told.1.push(PortTelemetry {
                 name: port.name,
                 kind: port.kind,
-                counters: port.open.counters,
+                counters: counters.unwrap_or_default(),
                 refused: Counter::new(),
             });
         }

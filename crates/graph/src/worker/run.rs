@@ -5,6 +5,7 @@ use std::hint::cold_path;
 use forebay_measure::Clock;
 use forebay_packet::{Batch, Packet, Ticks};
 
+use super::crossing::Stuck;
 use super::{Edge, Mode, Node, Worker};
 use crate::gate::{Decision, Gate};
 use crate::observer::{Place, Visit};
@@ -16,6 +17,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     #[inline]
     pub(super) fn run<const MODE: u8>(&mut self) -> bool {
         let mut any = false;
+        self.stuck = Stuck::NOTHING;
         let mut last = if MODE == Mode::Timed as u8 { self.clock.now() } else { Ticks::ZERO };
         let mut batch = self.spares.get();
         while let Some(node) = self.scheduler.next() {
@@ -30,7 +32,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
                 if !self.nodes[node].input.is_ready() {
                     break;
                 }
-                if left == 0 {
+                // What waits for another worker is not tried again at once.
+                if left == 0 || self.stuck != Stuck::NOTHING {
                     self.scheduler.ready(node);
                     break;
                 }

@@ -5,7 +5,6 @@ use forebay_packet::{Batch, Ticks};
 
 use super::{Mode, PUBLISH_EVERY, Worker};
 use crate::observer::Place;
-use crate::port::Ready;
 use crate::scheduler::Scheduler;
 
 impl<C: Clock, S: Scheduler> Worker<C, S> {
@@ -54,28 +53,39 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         self.desk.clear(module);
     }
 
-    /// Stops receiving, lets everything that waits through, whatever its trigger, drops what functions still hold
-    /// (`wound_up`), and closes functions and ports. Nothing is queued or held afterwards.
+    /// Lets nothing new in from ports, and everything that waits through, whatever its trigger: one turn of it. Whether
+    /// nothing waits any more (what functions hold is theirs). Other workers may still send something.
+    pub fn drain(&mut self) -> bool {
+        self.draining = true;
+        for &module in &self.buffered {
+            let input = &mut self.nodes[module].input;
+            input.release(&mut self.spares);
+            if input.is_ready() {
+                self.scheduler.ready(module);
+            }
+        }
+        self.turn();
+        let waits = self.buffered.iter().any(|&module| self.nodes[module].input.len() > 0);
+        let done = !self.was_busy && !waits && self.scheduler.is_idle();
+        self.team.set_quiet(self.id, done);
+        done
+    }
+
+    /// Ends a worker that is alone: [drains](Self::drain) it and [closes](Self::close) it.
+    ///
+    /// # Errors
+    /// As [`close`](Self::close).
+    pub fn wind_up(&mut self) -> Result<(), Vec<(String, String)>> {
+        while !self.drain() {}
+        self.close()
+    }
+
+    /// Drops what functions still hold (`wound_up`), and closes functions and ports. The worker has been drained, and
+    /// nothing is queued or held afterwards.
     ///
     /// # Errors
     /// What ports and functions say went wrong, each with the port or module that says so.
-    pub fn wind_up(&mut self) -> Result<(), Vec<(String, String)>> {
-        for gateway in &mut self.gateways {
-            gateway.ready = Ready::Never;
-        }
-        loop {
-            for &module in &self.buffered {
-                let input = &mut self.nodes[module].input;
-                input.release(&mut self.spares);
-                if input.is_ready() {
-                    self.scheduler.ready(module);
-                }
-            }
-            if self.scheduler.is_idle() {
-                break;
-            }
-            self.turn();
-        }
+    pub fn close(&mut self) -> Result<(), Vec<(String, String)>> {
         let mut batch = Batch::with_capacity(forebay_packet::MAX_BATCH);
         for module in 0..self.modules {
             while self.desk.shelves[module].len() > 0 {
@@ -93,7 +103,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             }
         }
         for (gateway, told) in self.gateways.iter_mut().zip(&self.telemetry.ports) {
-            if let Err(trouble) = gateway.port.close() {
+            if let Some(Err(trouble)) = gateway.port.as_mut().map(|port| port.close()) {
                 troubles.push((format!("port '{}'", told.name), trouble));
             }
         }

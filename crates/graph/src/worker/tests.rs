@@ -7,6 +7,7 @@ use forebay_packet::{ArrivalClock, Packet, PoolOptions};
 use proptest::prelude::*;
 
 use super::*;
+use crate::placement::Placement;
 use crate::plan::{FlowPlan, Module, Plan, PortPlan, Step, Target};
 use crate::port::{OpenPort, PortCounters};
 use crate::shelf::Key;
@@ -14,28 +15,36 @@ use crate::{Context, Gate, Reason, RunToCompletion};
 
 mod cases;
 mod graphs;
+mod teams;
 
-/// Gives packets numbered in their first eight bytes (session, then number), a given count at a time and tick.
+/// Gives numbered packets of several sessions ([`stamp`]), a given count at a time and tick.
 struct Source {
     sessions: u32,
     left: u32,
     sent: u32,
     every: u64,
     burst: usize,
+    /// Of all sessions it gives only those of this share of so many.
+    share: (usize, usize),
 }
 
 impl Port for Source {
     fn receive(&mut self, batch: &mut Batch, intake: &Intake<'_>) -> Ready {
-        let wanted = self.burst.min(intake.most).min(self.left as usize);
-        let got = intake.pool.fill_arrived(batch, wanted, 60, intake.now, ArrivalClock::Poll);
-        for packet in batch.iter_mut() {
-            // A scattered but repeatable order of sessions.
+        let wanted = self.burst.min(intake.most);
+        while batch.len() < wanted && self.left > 0 {
+            let Some(mut packet) = intake.pool.take() else { break };
+            packet.set_arrival(intake.now, ArrivalClock::Poll);
+            // A scattered but repeatable order of sessions. The frame's addresses, which tell its session, are the session.
             let session = self.sent.wrapping_mul(0x9e37_79b9) % self.sessions;
-            packet.data_mut()[..4].copy_from_slice(&session.to_be_bytes());
-            packet.data_mut()[4..8].copy_from_slice(&self.sent.to_be_bytes());
-            self.sent += 1;
+            let mut frame = [0; 60];
+            frame[..4].copy_from_slice(&session.to_be_bytes());
+            frame[14..18].copy_from_slice(&self.sent.to_be_bytes());
+            assert!(packet.write(&frame), "a chunk has room for it");
+            (self.sent, self.left) = (self.sent + 1, self.left - 1);
+            if crate::share(packet.session_hash(), self.share.1) == self.share.0 {
+                batch.push(packet).expect("fewer than there is room for");
+            }
         }
-        self.left -= got as u32;
         match (self.left, self.every) {
             (0, _) => Ready::Never,
             (_, 0) => Ready::Now,
@@ -80,7 +89,7 @@ impl Port for Drain {
 fn stamp(packet: &Packet) -> (u32, u32) {
     let word =
         |at: usize| packet.data().get(at..at + 4).map_or(0, |word| u32::from_be_bytes(word.try_into().expect("four")));
-    (word(0), word(4))
+    (word(0), word(14))
 }
 
 /// What a test module does with a packet, by its session.
@@ -164,7 +173,7 @@ fn module(name: &str, kind: Kind, targets: Vec<Target>, trigger: usize) -> Modul
     Module {
         name: name.to_owned(),
         kind: "test",
-        function: Box::new(Behaviour { kind, gates, held: Vec::new() }),
+        function: Some(Box::new(Behaviour { kind, gates, held: Vec::new() })),
         gates: targets.into_iter().enumerate().map(|(gate, target)| (gate.to_string(), target)).collect(),
         drops: DROPS,
         creates: CREATES,
@@ -186,17 +195,19 @@ fn plan(source: Source, drain: Drain, modules: Vec<Module>, chunks: usize) -> Pl
         name: "test".to_owned(),
         batch: 32,
         pool: PoolOptions { chunks, frame: 64, headroom: 0, ..PoolOptions::default() },
+        placement: Arc::new(Placement::alone(modules.len(), 2)),
+        worker: 0,
         modules,
         ports: vec![
-            PortPlan { name: "in".to_owned(), kind: "source", open: open(Box::new(source), true), entry: Some(entry) },
-            PortPlan { name: "out".to_owned(), kind: "drain", open: open(Box::new(drain), false), entry: None },
+            PortPlan { name: "in".to_owned(), kind: "source", open: Some(open(Box::new(source), true)), entry: Some(entry) },
+            PortPlan { name: "out".to_owned(), kind: "drain", open: Some(open(Box::new(drain), false)), entry: None },
         ],
         flows: Vec::new(),
     }
 }
 
 fn source(count: u32) -> Source {
-    Source { sessions: 64, left: count, sent: 0, every: 0, burst: 32 }
+    Source { sessions: 64, left: count, sent: 0, every: 0, burst: 32, share: (0, 1) }
 }
 
 fn drain(log: &Log) -> Drain {

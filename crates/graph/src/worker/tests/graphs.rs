@@ -3,16 +3,16 @@
 use super::*;
 
 #[derive(Clone, Debug)]
-struct Graph {
+pub(super) struct Graph {
     /// By module: kind, and how far ahead each gate leads (past the last module: to the port).
-    modules: Vec<(Kind, Vec<usize>, usize)>,
-    packets: u32,
-    burst: usize,
-    every: u64,
-    refuse: u32,
-    chunks: usize,
+    pub(super) modules: Vec<(Kind, Vec<usize>, usize)>,
+    pub(super) packets: u32,
+    pub(super) burst: usize,
+    pub(super) every: u64,
+    pub(super) refuse: u32,
+    pub(super) chunks: usize,
     /// After which turn which module's trigger is set to what.
-    changes: Vec<(usize, usize, usize)>,
+    pub(super) changes: Vec<(usize, usize, usize)>,
 }
 
 fn kinds() -> impl Strategy<Value = Kind> {
@@ -28,7 +28,7 @@ fn kinds() -> impl Strategy<Value = Kind> {
     ]
 }
 
-fn graphs() -> impl Strategy<Value = Graph> {
+pub(super) fn graphs() -> impl Strategy<Value = Graph> {
     let trigger = prop_oneof![3 => Just(0usize), 1 => 1..=32usize];
     let module = (kinds(), proptest::collection::vec(1..4usize, 1..5), trigger);
     let traffic = (1..2_000u32, 1..=32usize, prop_oneof![Just(0u64), 1..3_000u64], 0..5u32);
@@ -47,7 +47,7 @@ fn graphs() -> impl Strategy<Value = Graph> {
 }
 
 impl Graph {
-    fn plan(&self, log: &Log) -> Plan {
+    pub(super) fn plan(&self, log: &Log) -> Plan {
         let target = |at: usize, ahead: usize| match at + ahead {
             next if next < self.modules.len() => Target::Module(next),
             next if next == self.modules.len() + 2 => Target::Drop,
@@ -58,18 +58,24 @@ impl Graph {
             let gates = if matches!(kind, Kind::Split) { &ahead[..] } else { &ahead[..1] };
             module(&format!("m{at}"), *kind, gates.iter().map(|ahead| target(at, *ahead)).collect(), *trigger)
         });
-        let source = Source { every: self.every, burst: self.burst, ..source(self.packets) };
         let drain = Drain { refuse: self.refuse, ..drain(log) };
-        let mut plan = plan(source, drain, modules.collect(), self.chunks);
+        let mut plan = plan(self.source(), drain, modules.collect(), self.chunks);
         plan.modules.iter_mut().for_each(|module| module.hold = Some(Nanos(20_000)));
         plan
+    }
+
+    pub(super) fn source(&self) -> Source {
+        Source { every: self.every, burst: self.burst, ..source(self.packets) }
+    }
+
+    pub(super) fn costs(&self) -> Vec<Cost> {
+        (0..self.modules.len() as u64).map(|at| Cost { per_batch: 100 * (at % 3), per_packet: at % 7 }).collect()
     }
 
     /// Runs it to the end; what left, in order.
     fn run(&self) -> Vec<(u32, u32, u64)> {
         let log = Log::default();
-        let costs = (0..self.modules.len() as u64).map(|at| Cost { per_batch: 100 * (at % 3), per_packet: at % 7 });
-        let mut worker = worker(self.plan(&log), costs.collect());
+        let mut worker = worker(self.plan(&log), self.costs());
         let mut turns = 0;
         loop {
             let next = worker.turn();
@@ -98,7 +104,7 @@ impl Graph {
 }
 
 /// Created packets carry no stamp (session and number 0); all others must be in order within their session.
-fn in_order_by_original(log: &Log) {
+pub(super) fn in_order_by_original(log: &Log) {
     let only: Vec<_> = log
         .lock()
         .expect("alive")

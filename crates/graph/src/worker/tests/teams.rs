@@ -1,0 +1,157 @@
+//! Random graphs over random workers: nothing lost, order within sessions, the same every time.
+
+use super::graphs::{Graph, graphs};
+use super::*;
+use crate::drive::{Ended, simulate_team, wind_up_team};
+use crate::links::links;
+use crate::{Team, placement};
+use forebay_packet::Pool;
+
+/// How a graph is placed: where it is cut into stages, and how many workers each stage has.
+#[derive(Clone, Debug)]
+struct Cut {
+    /// Before which modules a new stage begins, in percent of all.
+    at: Vec<usize>,
+    /// By stage.
+    workers: Vec<usize>,
+    /// Which worker has the source, and which the drain.
+    source: usize,
+    drain: usize,
+    /// Whether the source spreads packets itself, being open on all workers of the first stage.
+    spreads: bool,
+}
+
+fn cuts() -> impl Strategy<Value = Cut> {
+    let parts = (proptest::collection::vec(0..100usize, 0..3), proptest::collection::vec(1..4usize, 4));
+    (parts, 0..12usize, 0..12usize, any::<bool>()).prop_map(|((mut at, workers), source, drain, spreads)| {
+        at.sort_unstable();
+        Cut { at, workers, source, drain, spreads }
+    })
+}
+
+impl Cut {
+    fn placement(&self, modules: usize) -> Placement {
+        let (mut first, mut placed) = (0, Vec::new());
+        let mut stages = vec![0];
+        stages.extend(self.at.iter().map(|percent| modules * percent / 100));
+        stages.push(modules);
+        for (stage, ends) in stages.windows(2).enumerate() {
+            let workers: Vec<_> = (first..first + self.workers[stage]).collect();
+            first += workers.len();
+            placed.extend((ends[0]..ends[1]).map(|_| workers.clone()));
+        }
+        let entry = if self.spreads { placed[0].clone() } else { vec![self.source % first] };
+        Placement { workers: first, modules: placed, ports: vec![entry, vec![self.drain % first]] }
+    }
+}
+
+/// The worker's own plan.
+fn part(graph: &Graph, log: &Log, placement: &Arc<Placement>, worker: usize) -> Plan {
+    let mut plan = graph.plan(log);
+    (plan.worker, plan.placement) = (worker, Arc::clone(placement));
+    for (module, workers) in plan.modules.iter_mut().zip(&placement.modules) {
+        if !workers.contains(&worker) {
+            module.function = None;
+        }
+    }
+    for (port, workers) in plan.ports.iter_mut().zip(&placement.ports) {
+        if !workers.contains(&worker) {
+            port.open = None;
+        }
+    }
+    if let Some(shares) = Some(&placement.ports[0]).filter(|workers| workers.len() > 1) {
+        let spread = placement::Origin::Port(0);
+        assert!(placement.leads(shares[0], spread, plan.ports[0].entry.expect("it receives")).is_none());
+        let share = shares.iter().position(|of| *of == worker).map(|share| (share, shares.len()));
+        plan.ports[0].open = share.map(|share| open(Box::new(Source { share, ..graph.source() }), true));
+    }
+    plan
+}
+
+fn team(graph: &Graph, cut: &Cut, log: &Log) -> Vec<Worker<Simulated, RunToCompletion>> {
+    let placement = Arc::new(cut.placement(graph.modules.len()));
+    let shape = graph.plan(log);
+    let team = Arc::new(Team::new(placement.workers));
+    let links = links(&shape, &placement);
+    let make = |(worker, links)| {
+        let plan = part(graph, log, &placement, worker);
+        let pool = Pool::new(plan.pool).expect("memory for a small pool");
+        let clock = Simulated::new(Frequency::new(1e9));
+        Worker::member(plan, clock, graph.costs(), pool, links, Arc::clone(&team)).expect("a sound plan")
+    };
+    links.into_iter().enumerate().map(make).collect()
+}
+
+/// Runs it to the end; what left, in order.
+fn run(graph: &Graph, cut: &Cut) -> Vec<(u32, u32, u64)> {
+    let log = Log::default();
+    let mut workers = team(graph, cut, &log);
+    let mut until = Ticks::ZERO;
+    loop {
+        until = until + Ticks(10_000);
+        let ended = simulate_team(&mut workers, until);
+        let mut all = Census::default();
+        for worker in &mut workers {
+            let census = worker.census();
+            assert_eq!(census.missing(), 0, "{census:?}");
+            all.add(&census);
+        }
+        assert!(all.handed >= all.taken, "{all:?}");
+        for &(_, module, trigger) in graph.changes.iter().filter(|(when, ..)| *when as u64 == until.0 / 10_000) {
+            for worker in &mut workers {
+                let _ = worker.apply(&Action::SetTrigger { module, trigger });
+            }
+        }
+        if ended == Ended::Finished {
+            break;
+        }
+        assert!(until.0 < 1_000_000_000, "it comes to an end");
+    }
+    assert!(wind_up_team(&mut workers).is_empty());
+    let mut all = Census::default();
+    workers.iter_mut().for_each(|worker| all.add(&worker.census()));
+    assert_eq!((all.missing(), all.queued, all.held, all.handed - all.taken), (0, 0, 0, 0), "{all:?}");
+    assert_eq!(all.entered, u64::from(graph.packets));
+    assert!(workers[0].team.is_quiet());
+    graphs::in_order_by_original(&log);
+    drop(workers);
+    Arc::try_unwrap(log).expect("the workers are gone").into_inner().expect("alive")
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nothing_is_lost_or_reordered_however_it_is_placed(graph in graphs(), cut in cuts()) {
+        run(&graph, &cut);
+    }
+
+    #[test]
+    fn several_workers_in_simulated_time_are_the_same_every_time(graph in graphs(), cut in cuts()) {
+        prop_assert_eq!(run(&graph, &cut), run(&graph, &cut));
+    }
+}
+
+/// A worker that cannot give what it has takes nothing new, and goes on when there is room.
+#[test]
+fn a_slow_stage_holds_the_one_before_it_back_and_nothing_is_lost() {
+    let graph = Graph {
+        modules: vec![(Kind::Pass, vec![1], 0), (Kind::Pass, vec![1], 0)],
+        packets: 20_000,
+        burst: 32,
+        every: 0,
+        refuse: 0,
+        chunks: 4_096,
+        changes: vec![],
+    };
+    let cut = Cut { at: vec![50], workers: vec![1, 1], source: 0, drain: 1, spreads: false };
+    let log = Log::default();
+    let mut workers = team(&graph, &cut, &log);
+    workers[1].costs[1] = Cost { per_batch: 0, per_packet: 1_000 };
+    assert_eq!(simulate_team(&mut workers, Ticks(5_000_000)), Ended::TimeUp);
+    let stalls = workers[0].telemetry().worker.stalls.get();
+    let (given, taken) = (workers[0].census(), workers[1].census());
+    assert!(stalls > 0 && given.queued < 200 && given.handed - taken.taken <= 2_048, "{stalls}: {given:?}, {taken:?}");
+    assert_eq!(simulate_team(&mut workers, Ticks(1_000_000_000)), Ended::Finished);
+    assert_eq!(log.lock().expect("alive").len(), 20_000);
+}
