@@ -30,7 +30,7 @@ impl Crossing {
     pub(crate) fn of(origin: Origin, target: Target) -> Self {
         match (origin, target) {
             (Origin::Port(_), Target::Module(_)) => Self::Entry,
-            (Origin::Gate, Target::Module(_)) => Self::Work,
+            (Origin::Gate(_), Target::Module(_)) => Self::Work,
             (_, Target::Port(_) | Target::Drop) => Self::Leave,
         }
     }
@@ -93,8 +93,8 @@ pub fn links(plan: &Plan, placement: &Placement) -> Vec<Links> {
             needed.extend(takers.map(|taker| (*giver, *taker, Crossing::of(origin, target))));
         }
     };
-    for (module, workers) in plan.modules.iter().zip(&placement.modules) {
-        module.gates.iter().for_each(|(_, target)| need(workers, Origin::Gate, *target));
+    for (number, (module, workers)) in plan.modules.iter().zip(&placement.modules).enumerate() {
+        module.gates.iter().for_each(|(_, target)| need(workers, Origin::Gate(number), *target));
     }
     for (number, (port, workers)) in plan.ports.iter().zip(&placement.ports).enumerate() {
         if let Some(target) = port.entry {

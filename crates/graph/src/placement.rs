@@ -17,8 +17,8 @@ pub fn share(hash: u32, shares: usize) -> usize {
 /// Where packets come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// A module's gate.
-    Gate,
+    /// A module, by one of its gates.
+    Gate(usize),
     /// A port.
     Port(usize),
 }
@@ -32,13 +32,16 @@ pub struct Placement {
     pub modules: Vec<Vec<usize>>,
     /// By port: the workers that it is open on, lowest first; never none.
     pub ports: Vec<Vec<usize>>,
+    /// By module: whether it has state of each session, so that it must always run on the session's worker. Other
+    /// modules run where their packets are already.
+    pub keyed: Vec<bool>,
 }
 
 impl Placement {
     /// Everything on one worker.
     #[must_use]
     pub fn alone(modules: usize, ports: usize) -> Self {
-        Self { workers: 1, modules: vec![vec![0]; modules], ports: vec![vec![0]; ports] }
+        Self { workers: 1, modules: vec![vec![0]; modules], ports: vec![vec![0]; ports], keyed: vec![false; modules] }
     }
 
     /// The workers that packets for `target` may go to; none where it is the bin, which is everywhere.
@@ -60,6 +63,10 @@ impl Placement {
             (Origin::Port(port), Target::Module(_)) => {
                 to == [worker] || self.ports[port] == to && to.contains(&worker)
             }
+            // Where the modules run on the same workers, the packets have come to their session's already.
+            (Origin::Gate(from), Target::Module(module)) if self.keyed[module] => {
+                to == [worker] || self.modules[from] == to
+            }
             _ => to.contains(&worker),
         };
         (!stays).then_some(to)
@@ -73,10 +80,10 @@ impl Placement {
         // By worker: to which others it hands packets between modules, and by which edge.
         let mut handed = vec![vec![None; self.workers]; self.workers];
         for &(from, to) in edges {
-            for (&giver, &taker) in self.modules[from].iter().flat_map(|giver| self.modules[to].iter().map(move |taker| (giver, taker))) {
-                // A worker that has both modules keeps what it has.
-                if giver != taker && !self.modules[to].contains(&giver) {
-                    handed[giver][taker].get_or_insert((from, to));
+            for &giver in &self.modules[from] {
+                let takers = self.leads(giver, Origin::Gate(from), Target::Module(to)).unwrap_or_default();
+                for taker in takers.iter().filter(|taker| **taker != giver) {
+                    handed[giver][*taker].get_or_insert((from, to));
                 }
             }
         }
@@ -118,11 +125,15 @@ mod tests {
             workers: 3,
             modules: modules.iter().map(|workers| workers.to_vec()).collect(),
             ports: vec![vec![0]],
+            keyed: vec![false; modules.len()],
         };
         let line = [(0, 1), (1, 2)];
         assert_eq!(place(&[&[0], &[1], &[2]]).circle(&line), None);
         assert_eq!(place(&[&[0], &[0, 1], &[2]]).circle(&line), None);
         assert_eq!(place(&[&[0, 1], &[0, 1], &[2]]).circle(&line), None);
+        assert_eq!(place(&[&[0, 1], &[0], &[0, 1]]).circle(&line), None);
+        let keyed = Placement { keyed: vec![true; 3], ..place(&[&[0, 1], &[0], &[0, 1]]) };
+        assert!(keyed.circle(&line).is_some(), "the last is spread anew");
         assert!(place(&[&[0], &[1], &[0]]).circle(&line).is_some());
         assert!(place(&[&[0], &[1], &[2]]).circle(&[(0, 1), (1, 2), (2, 0)]).is_some());
     }

@@ -84,6 +84,10 @@ pub trait DeclarePort: Port + Sized + 'static {
     const HELP: &'static str;
     /// The parameters of a working example, in YAML.
     const EXAMPLE: &'static str;
+    /// Whether the port can be open on several workers at once, each with its [share](Setup::share) of the sessions that
+    /// enter, as a device with several queues is.
+    const QUEUES: bool = false;
+
     /// Whether packets enter by it, with these parameters.
     fn receives(params: &Self::Params) -> bool;
     /// Whether packets leave by it, with these parameters.
@@ -118,6 +122,8 @@ pub struct PortDeclaration {
     pub help: &'static str,
     /// [`DeclarePort::EXAMPLE`].
     pub example: &'static str,
+    /// [`DeclarePort::QUEUES`].
+    pub queues: bool,
     /// The parameters' JSON Schema.
     pub schema: fn(&mut SchemaGenerator) -> Schema,
     check: fn(&Value) -> Result<(bool, bool), SetupError>,
@@ -133,6 +139,7 @@ impl PortDeclaration {
             summary: P::SUMMARY,
             help: P::HELP,
             example: P::EXAMPLE,
+            queues: P::QUEUES,
             schema: |generator| generator.subschema_for::<P::Params>(),
             check: |params| read_params(params).map(|params| (P::receives(&params), P::sends(&params))),
             open: |params, setup| {

@@ -71,6 +71,8 @@ pub struct Surroundings {
     pub simulated: bool,
     /// Whether functions are made only to be checked, and must leave files that they would write alone.
     pub checking: bool,
+    /// Which share of the sessions what is being made gets, of how many.
+    pub share: (usize, usize),
     /// Which files are read and written.
     pub files: Files,
     /// Metadata words by name.
@@ -93,6 +95,7 @@ impl Surroundings {
             seed: 1,
             simulated: false,
             checking: false,
+            share: (0, 1),
             files: Files::default(),
             words,
             state,
@@ -133,6 +136,13 @@ impl<'a> Setup<'a> {
     #[must_use]
     pub fn simulated(&self) -> bool {
         self.shared.simulated
+    }
+
+    /// Which share of the sessions this module or port gets, of how many ([`share`](crate::share)): the others are other
+    /// workers'. `(0, 1)` where one has them all.
+    #[must_use]
+    pub fn share(&self) -> (usize, usize) {
+        self.shared.share
     }
 
     /// Whether the function is made only to be checked ([`Surroundings::checking`]). One that asks, and leaves a file

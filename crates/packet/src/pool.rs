@@ -51,8 +51,16 @@ pub enum PoolError {
     },
 }
 
-/// A hard-limited set of chunks that packets are made from. The handle is what code allocates through.
-pub struct Pool(Arc<Inner>);
+/// A hard-limited set of chunks that packets are made from. The handle is what code allocates through; all clones of it
+/// are one.
+#[derive(Clone)]
+pub struct Pool {
+    inner: Arc<Inner>,
+    /// Closes the pool with the last clone.
+    _open: Arc<Open>,
+}
+
+struct Open(Arc<Inner>);
 
 pub(crate) struct Inner {
     id: u8,
@@ -119,7 +127,8 @@ impl Pool {
             closed: AtomicBool::new(false),
             exhausted: AtomicU64::new(0),
         };
-        Ok(Self(registry::add(make)?))
+        let inner = registry::add(make)?;
+        Ok(Self { _open: Arc::new(Open(Arc::clone(&inner))), inner })
     }
 
     /// An empty packet, or nothing where the pool is exhausted, which is counted.
@@ -127,9 +136,9 @@ impl Pool {
     #[must_use]
     pub fn take(&self) -> Option<Packet> {
         let mut one = [MaybeUninit::uninit()];
-        let got = cache::with(&self.0, |cache| cache.fill(&mut one, &self.0.fresh, &[()], |_, ()| {}));
+        let got = cache::with(&self.inner, |cache| cache.fill(&mut one, &self.inner.fresh, &[()], |_, ()| {}));
         if got == 0 {
-            self.0.count_exhausted(1);
+            self.inner.count_exhausted(1);
             return None;
         }
         let [packet] = one;
@@ -141,14 +150,14 @@ impl Pool {
     /// those that the pool could not give are counted.
     #[inline]
     pub fn fill(&self, batch: &mut Batch, n: usize) -> usize {
-        self.fill_as(batch, &self.0.fresh, nothings(n), |_, ()| {})
+        self.fill_as(batch, &self.inner.fresh, nothings(n), |_, ()| {})
     }
 
     /// The same with frames of `len` bytes (at most the [`frame_limit`](Self::frame_limit)) that arrived at `arrival`:
     /// one write of the metadata instead of two. Their content is whatever was there.
     #[inline]
     pub fn fill_arrived(&self, batch: &mut Batch, n: usize, len: usize, arrival: Ticks, clock: ArrivalClock) -> usize {
-        self.fill_as(batch, &self.0.arrived(len, arrival, clock), nothings(n), |_, ()| {})
+        self.fill_as(batch, &self.inner.arrived(len, arrival, clock), nothings(n), |_, ()| {})
     }
 
     /// The same with one packet for each of `picks`: its first 64 bytes are those of `lines[pick]` (of the first line
@@ -165,7 +174,7 @@ impl Pool {
         clock: ArrivalClock,
     ) -> usize {
         let Some(first) = lines.first() else { return 0 };
-        let fresh = self.0.arrived(len, arrival, clock);
+        let fresh = self.inner.arrived(len, arrival, clock);
         let data = usize::from(fresh.data);
         let write = move |chunk: Chunk, pick: &u32| {
             let line = match lines.get(*pick as usize) {
@@ -185,11 +194,11 @@ impl Pool {
     fn fill_as<T>(&self, batch: &mut Batch, fresh: &Metadata, contents: &[T], write: impl Fn(Chunk, &T)) -> usize {
         let wanted = contents.len().min(batch.room());
         let fill =
-            |slots: &mut [MaybeUninit<Packet>]| cache::with(&self.0, |cache| cache.fill(slots, fresh, contents, write));
+            |slots: &mut [MaybeUninit<Packet>]| cache::with(&self.inner, |cache| cache.fill(slots, fresh, contents, write));
         // SAFETY: `fill` initialises as many slots from the front as it says.
         let got = unsafe { batch.extend(wanted, fill) };
         if got < wanted {
-            self.0.count_exhausted((wanted - got) as u64);
+            self.inner.count_exhausted((wanted - got) as u64);
         }
         got
     }
@@ -197,41 +206,41 @@ impl Pool {
     /// How many chunks there are at all.
     #[must_use]
     pub fn capacity(&self) -> usize {
-        self.0.capacity
+        self.inner.capacity
     }
 
     /// How many chunks are not at home: in packets, or in some thread's cache.
     #[must_use]
     pub fn out(&self) -> usize {
-        self.0.out.load(Ordering::Relaxed)
+        self.inner.out.load(Ordering::Relaxed)
     }
 
     /// How many packets were asked for and could not be had, so far.
     #[must_use]
     pub fn exhausted(&self) -> u64 {
-        self.0.exhausted.load(Ordering::Relaxed)
+        self.inner.exhausted.load(Ordering::Relaxed)
     }
 
     /// Brings the chunks that rest in this thread's cache home, so that [`out`](Self::out) counts packets alone (of
     /// this thread).
     pub fn flush(&self) {
-        cache::detach(self.0.id);
+        cache::detach(self.inner.id);
     }
 
     /// The longest frame that a fresh packet can hold, in bytes.
     #[must_use]
     pub fn frame_limit(&self) -> usize {
-        usize::from(self.0.fresh.end - self.0.fresh.data)
+        usize::from(self.inner.fresh.end - self.inner.fresh.data)
     }
 
     /// Where chunks lie and how their room is used.
     #[must_use]
     pub fn layout(&self) -> Layout {
-        self.0.backing.layout()
+        self.inner.backing.layout()
     }
 }
 
-impl Drop for Pool {
+impl Drop for Open {
     fn drop(&mut self) {
         self.0.closed.store(true, Ordering::SeqCst);
         cache::detach(self.0.id);
@@ -241,7 +250,7 @@ impl Drop for Pool {
 
 impl std::fmt::Debug for Pool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Pool(id {}, {} of {} chunks out)", self.0.id, self.out(), self.capacity())
+        write!(f, "Pool(id {}, {} of {} chunks out)", self.inner.id, self.out(), self.capacity())
     }
 }
 

@@ -9,6 +9,7 @@ mod frames;
 mod params;
 mod random;
 mod sessions;
+mod share;
 mod sizes;
 
 pub use address::{Prefix, PrefixError, RoutesError, read_routes};
@@ -190,6 +191,7 @@ impl DeclarePort for Generator {
     const SUMMARY: &'static str = "makes packets to order, at a rate or as fast as they are taken";
     const HELP: &'static str = params::HELP;
     const EXAMPLE: &'static str = "{ rate: 1Mpps, arrivals: poisson, size: imix, sessions: 4096, skew: 1.1 }";
+    const QUEUES: bool = true;
 
     fn receives(_: &Params) -> bool {
         true

@@ -32,6 +32,7 @@ impl DeclarePort for Sink {
     const SUMMARY: &'static str = "takes every packet and forgets it";
     const HELP: &'static str = "Packets that leave by it count as sent. None enters by it.";
     const EXAMPLE: &'static str = "{}";
+    const QUEUES: bool = true;
 
     fn receives(_: &Params) -> bool {
         false

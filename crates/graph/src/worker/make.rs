@@ -142,8 +142,9 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         let mut feeders = vec![0usize; nodes];
         let entries = plan.ports.iter().enumerate();
         let entries = entries.filter_map(|(port, plan)| Some((Origin::Port(port), plan.entry?)));
-        let all_gates = plan.modules.iter().flat_map(|module| &module.gates);
-        let all_gates = all_gates.map(|(_, target)| (Origin::Gate, *target));
+        let all_gates = plan.modules.iter().enumerate();
+        let all_gates =
+            all_gates.flat_map(|(module, told)| told.gates.iter().map(move |(_, to)| (Origin::Gate(module), *to)));
         entries.chain(all_gates).for_each(|(origin, target)| feeders[leads_to(origin, target)] += 1);
         let edge = |origin: Origin, target: Target| {
             let node = leads_to(origin, target);
@@ -208,9 +209,9 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         worker.costs.resize(modules, Cost::default());
         let mut told = (Vec::with_capacity(modules), Vec::new());
         let mut triggers = Vec::new();
-        for module in plan.modules {
+        for (number, module) in plan.modules.into_iter().enumerate() {
             let (edges, gates) = (worker.edges.len() as u32, module.gates.len() as u16);
-            worker.edges.extend(module.gates.iter().map(|(_, target)| edge(Origin::Gate, *target)));
+            worker.edges.extend(module.gates.iter().map(|(_, target)| edge(Origin::Gate(number), *target)));
             let only = if gates == 1 { worker.edges.last().copied() } else { None };
             let input = Input::new(plan.batch);
             worker.nodes.push(Node { function: module.function, only, input, edges, gates });

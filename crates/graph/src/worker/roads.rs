@@ -24,9 +24,9 @@ enum Road {
 impl Roads {
     pub(super) fn find(plan: &Plan) -> Self {
         let mut found = Self { worker: plan.worker, placement: Arc::clone(&plan.placement), roads: Vec::new() };
-        let gates = plan.modules.iter().zip(&plan.placement.modules);
-        let gates = gates.filter(|(_, workers)| workers.contains(&plan.worker));
-        let gates = gates.flat_map(|(module, _)| module.gates.iter().map(|(_, target)| (Origin::Gate, *target)));
+        let gates = plan.modules.iter().enumerate();
+        let gates = gates.filter(|(module, _)| plan.placement.modules[*module].contains(&plan.worker));
+        let gates = gates.flat_map(|(module, told)| told.gates.iter().map(move |(_, to)| (Origin::Gate(module), *to)));
         let entries = plan.ports.iter().zip(&plan.placement.ports).enumerate();
         let entries = entries.filter(|(_, (_, workers))| workers.contains(&plan.worker));
         let entries = entries.filter_map(|(port, (plan, _))| Some((Origin::Port(port), plan.entry?)));

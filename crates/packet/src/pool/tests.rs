@@ -150,10 +150,10 @@ fn an_empty_cache_of_a_closed_pool_is_not_taken_for_the_next_pools() {
 fn a_pool_found_done_twice_does_not_take_the_next_one_with_it() {
     let pool = pool(4, Order::Lifo);
     let gone = Inner {
-        id: pool.0.id,
+        id: pool.inner.id,
         backing: Box::new(native::Native::new(PoolOptions { chunks: 1, ..PoolOptions::default() }).expect("memory")),
         capacity: 1,
-        fresh: pool.0.fresh,
+        fresh: pool.inner.fresh,
         order: Order::Lifo,
         out: AtomicUsize::new(0),
         caches: AtomicUsize::new(0),
@@ -161,14 +161,14 @@ fn a_pool_found_done_twice_does_not_take_the_next_one_with_it() {
         exhausted: AtomicU64::new(0),
     };
     gone.release_if_home();
-    assert!(registry::get(pool.0.id).is_some_and(|registered| Arc::ptr_eq(&registered, &pool.0)));
+    assert!(registry::get(pool.inner.id).is_some_and(|registered| Arc::ptr_eq(&registered, &pool.inner)));
 }
 
 /// A thread that lives long kept the memory, and the number, of every pool it had ever touched.
 #[test]
 fn a_thread_lets_go_of_closed_pools_when_it_touches_another() {
     let old = pool(64, Order::Lifo);
-    let memory = Arc::downgrade(&old.0);
+    let memory = Arc::downgrade(&old.inner);
     drop(old.take());
     elsewhere(move || drop(old));
     assert_ne!(memory.strong_count(), 0, "chunks still rest in this thread's cache");
@@ -214,7 +214,7 @@ fn threads_that_pass_packets_on_lose_none_and_share_none() {
     const THREADS: usize = 3;
     let turns = if cfg!(miri) { 40 } else { 20_000 };
     let (native, memory) = (pool(64, Order::Lifo), DriverMemory::new(48, 64, 64));
-    let weak = Arc::downgrade(&native.0);
+    let weak = Arc::downgrade(&native.inner);
     let pools = Arc::new([native, memory.pool()]);
     let (senders, receivers): (Vec<_>, Vec<_>) = (0..THREADS).map(|_| mpsc::channel::<(u64, Packet)>()).unzip();
     let threads: Vec<_> = receivers

@@ -16,6 +16,7 @@ use super::arrivals::{Arrivals, Schedule};
 use super::frames::{Frames, Headers, Transport};
 use super::random::Random;
 use super::sessions::Sessions;
+use super::share::Share;
 use super::sizes::{Size, Sizes};
 use super::{Generator, Queue, Source};
 
@@ -30,7 +31,9 @@ destination ports; of k prefixes the (i mod k)-th, and in it the host whose numb
 of which the lowest bits are taken: distinct until the prefix is used up, and scattered over it. Memory per session is \
 16 bytes for IPv4 and 38 for IPv6; where all frames are of one size up to 64 bytes, which are kept ready, 64 more.
 
-One seed gives the same packets at the same instants after the start.";
+One seed gives the same packets at the same instants after the start. Over several workers each session's packets come \
+to one of them, as from a device that spreads what it receives by a symmetric hash; each worker has its part of the rate \
+and of the count.";
 
 /// Parameters of `generator`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -286,12 +289,18 @@ impl Params {
         let ports = |session| (self.source_port.nth(session), self.destination_port.nth(session));
         let frames = Frames::new(&headers, &lengths, self.sessions, &[source], &destinations, ports);
         let sizes = Sizes::new(&weights, &mut random);
-        let sessions = Sessions::new(self.sessions, self.burst, self.skew, &mut random);
-        let left = self.count.unwrap_or(u64::MAX);
-        let source = match self.rate {
+        let share = Share::of(setup, &frames, self.sessions, self.skew)?;
+        let left = self.count.map_or(u64::MAX, |count| share.count(count));
+        let (sessions, left) = match share.sessions {
+            None => (Sessions::new(self.sessions, self.burst, self.skew, &mut random), left),
+            // No session is this worker's: there is nothing to give.
+            Some(some) if some.is_empty() => (Sessions::new(1, 1, 0.0, &mut random), 0),
+            Some(some) => (Sessions::of(some, self.burst, self.skew, &mut random), left),
+        };
+        let source = match self.rate.filter(|_| left > 0) {
             None => Source::Closed { left, sizes },
             Some(rate) => {
-                let seconds: Vec<f64> = lengths.iter().map(|size| rate.seconds(*size)).collect();
+                let seconds: Vec<f64> = lengths.iter().map(|size| rate.seconds(*size) / share.fraction()).collect();
                 // A packet in three hours: slower ones would leave the range that instants are exact in.
                 allowed("rate", seconds.iter().copied().fold(0.0, f64::max), 0.0, 1e4).map_err(|_| {
                     SetupError::at("rate", "less than one packet in 10000 seconds: allowed are faster ones")

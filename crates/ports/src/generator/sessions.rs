@@ -23,7 +23,14 @@ impl Sessions {
     /// `count` sessions that take turns of `burst` packets each. With `skew` above 0 session `k` (from 0) has its turn
     /// with a probability proportional to 1 / (k + 1) to the power of `skew` (Zipf).
     pub(super) fn new(count: usize, burst: usize, skew: f64, random: &mut Random) -> Self {
-        let order = if skew > 0.0 { draw(count, skew, random) } else { Vec::new() };
+        let order = if skew > 0.0 { draw((0..count as u32).collect(), skew, random) } else { Vec::new() };
+        Self { order, count, burst, turn: 0, left: burst }
+    }
+
+    /// The same for `some` of all sessions, of which there is at least one.
+    pub(super) fn of(some: Vec<u32>, burst: usize, skew: f64, random: &mut Random) -> Self {
+        let count = some.len();
+        let order = if skew > 0.0 { draw(some, skew, random) } else { some };
         Self { order, count, burst, turn: 0, left: burst }
     }
 
@@ -70,20 +77,24 @@ impl Sessions {
     }
 }
 
-/// Draws an order from the Zipf distribution by inverting its cumulative distribution.
-fn draw(count: usize, skew: f64, random: &mut Random) -> Vec<u32> {
+/// How often session `session` has its turn, by comparison with the others.
+pub(super) fn weight(session: u32, skew: f64) -> f64 {
+    f64::from(session + 1).powf(-skew)
+}
+
+/// Draws an order of `sessions` from the Zipf distribution by inverting its cumulative distribution.
+fn draw(sessions: Vec<u32>, skew: f64, random: &mut Random) -> Vec<u32> {
     let mut total = 0.0;
-    let cumulative: Vec<f64> = (1..=count)
-        .map(|rank| {
-            total += (rank as f64).powf(-skew);
-            total
-        })
-        .collect();
+    let mut upto = |session: &u32| {
+        total += weight(*session, skew);
+        total
+    };
+    let cumulative: Vec<f64> = sessions.iter().map(&mut upto).collect();
     let one = |_| {
         let at = random.unit() * total;
-        cumulative.partition_point(|upto| *upto < at).min(count - 1) as u32
+        sessions[cumulative.partition_point(|upto| *upto < at).min(sessions.len() - 1)]
     };
-    (0..count.max(SHORTEST)).map(one).collect()
+    (0..sessions.len().max(SHORTEST)).map(one).collect()
 }
 
 #[cfg(test)]

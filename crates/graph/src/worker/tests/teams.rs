@@ -41,7 +41,7 @@ impl Cut {
             placed.extend((ends[0]..ends[1]).map(|_| workers.clone()));
         }
         let entry = if self.spreads { placed[0].clone() } else { vec![self.source % first] };
-        Placement { workers: first, modules: placed, ports: vec![entry, vec![self.drain % first]] }
+        Placement { workers: first, modules: placed, ports: vec![entry, vec![self.drain % first]], keyed: vec![false; modules] }
     }
 }
 

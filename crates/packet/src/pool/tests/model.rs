@@ -326,7 +326,7 @@ impl World {
             }
         };
         assert_eq!((pool.capacity(), pool.out(), pool.frame_limit()), (capacity, 0, 64));
-        let inner = Arc::downgrade(&pool.0);
+        let inner = Arc::downgrade(&pool.inner);
         self.accounts.push(Account {
             pool: Some(Arc::new(pool)),
             inner,
