@@ -4,17 +4,23 @@
 //! actions, looked at now and then.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use forebay_measure::{Clock, Simulated, Tsc};
 use forebay_packet::Ticks;
 use rtrb::Consumer;
 
 use crate::action::Action;
+use crate::observer::Observer;
 use crate::scheduler::Scheduler;
-use crate::worker::{ActionError, Next, Worker};
+use crate::worker::{ActionError, Exchange, Former, Next, Worker};
 
-/// Between how many turns the stop flag, the time limit and the actions are looked at.
+/// Between how many turns the stop flag and the orders are looked at.
 const LOOK_EVERY: u32 = 64;
+
+/// How long a worker sleeps that has nothing left to do.
+const OVER: Duration = Duration::from_micros(200);
 
 /// What a simulated turn takes by itself, about as much as an empty one does for real: a turn takes time even if no
 /// call in it does, or a saturating source would stop the clock.
@@ -29,30 +35,51 @@ pub enum Ended {
     TimeUp,
     /// Every source is used up and nothing waits.
     Finished,
+    /// Other workers have taken over all that it had.
+    Succeeded,
+}
+
+/// What a running worker is told. It looks between turns.
+pub enum Order<S: Scheduler> {
+    /// To change something.
+    Act(Action),
+    /// To be watched from now on, or no more.
+    Observe(Option<Box<dyn Observer>>),
+    /// To take part in the change to a new graph.
+    Change {
+        /// What it becomes; `None`: it ends.
+        next: Option<Box<Worker<Tsc, S>>>,
+        /// Where workers lay down what those of the new graph take up.
+        exchange: Arc<Exchange>,
+        /// Who gets what it was.
+        former: mpsc::Sender<Former<Tsc, S>>,
+    },
 }
 
 /// What the rest of the process may say to a running worker.
-pub struct Mailbox<'a> {
+pub struct Mailbox<'a, S: Scheduler> {
     /// Set to make the run end.
     pub stop: &'a AtomicBool,
-    /// The instant at which the run ends; `None`: never by itself.
-    pub until: Option<Ticks>,
-    /// Changes to be applied between turns.
-    pub actions: Consumer<Action>,
+    /// Orders, oldest first.
+    pub orders: Consumer<Order<S>>,
 }
 
-/// Runs a worker on the calling thread, which is its own, without ever sleeping. Actions that the worker refuses go to
-/// `refused`.
+/// Runs a worker on the calling thread, which is its own, until it is stopped, or until it is told to end in favour of
+/// others. It sleeps only when nothing can come any more. Actions that the worker refuses go to `refused`.
 pub fn poll<S: Scheduler>(
     worker: &mut Worker<Tsc, S>,
-    mailbox: &mut Mailbox<'_>,
+    mailbox: &mut Mailbox<'_, S>,
     mut refused: impl FnMut(&Action, ActionError),
 ) -> Ended {
+    let mut meeting = 0;
     loop {
         for _ in 0..LOOK_EVERY {
             match worker.turn() {
                 Next::Now => {}
-                Next::Never => return Ended::Finished,
+                Next::Never => {
+                    std::thread::sleep(OVER);
+                    break;
+                }
                 // An instant that is some time away leaves room for looking around.
                 Next::At(_) | Next::OnInput(..) => {
                     std::hint::spin_loop();
@@ -60,16 +87,45 @@ pub fn poll<S: Scheduler>(
                 }
             }
         }
+        while let Ok(order) = mailbox.orders.pop() {
+            match order {
+                Order::Act(action) => worker.apply(&action).unwrap_or_else(|error| refused(&action, error)),
+                Order::Observe(observer) => worker.observe(observer),
+                Order::Change { next, exchange, former } => {
+                    while !worker.lay_down(&exchange) {}
+                    let team = Arc::clone(worker.team());
+                    team.meet(&mut meeting);
+                    let Some(mut next) = next else { return Ended::Succeeded };
+                    exchange.meet(&mut 0);
+                    next.take_up(&exchange);
+                    let old = worker.succeed(*next);
+                    meeting = 0;
+                    // Nobody is there to look at what was: so be it.
+                    let _ = former.send(old);
+                }
+            }
+        }
         if mailbox.stop.load(Ordering::Relaxed) {
             return Ended::Stopped;
         }
-        if mailbox.until.is_some_and(|until| worker.clock().now() >= until) {
-            return Ended::TimeUp;
-        }
-        while let Ok(action) = mailbox.actions.pop() {
-            if let Err(error) = worker.apply(&action) {
-                refused(&action, error);
-            }
+    }
+}
+
+/// Begins a worker that has joined a running pipeline: its thread calls this before it [polls](poll).
+pub fn join<S: Scheduler>(worker: &mut Worker<Tsc, S>, exchange: &Exchange) {
+    exchange.meet(&mut 0);
+    worker.take_up(exchange);
+}
+
+/// Ends a worker whose whole team ends: [drains](Worker::drain) it until nothing waits anywhere, and closes it.
+///
+/// # Errors
+/// As [`Worker::close`].
+pub fn end<S: Scheduler>(worker: &mut Worker<Tsc, S>) -> Result<(), Vec<(String, String)>> {
+    loop {
+        worker.drain();
+        if worker.team().is_quiet() {
+            return worker.close();
         }
     }
 }

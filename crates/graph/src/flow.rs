@@ -5,6 +5,8 @@
 //! port that packets leave by, the word says which flow the packet was of.
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 
 use thiserror::Error;
 
@@ -43,6 +45,15 @@ pub(crate) struct FlowTable {
     pub(crate) next: Vec<u32>,
     /// By flow word: the flow of a packet that leaves; past the last flow where it is of none.
     pub(crate) flow: Vec<u32>,
+    /// By flow word: what it stands for, by names alone, so that the words of one pipeline can be told in another.
+    pub(crate) keys: Arc<[u64]>,
+}
+
+impl FlowTable {
+    /// The words by what they stand for.
+    pub(crate) fn words(&self) -> HashMap<u64, u32> {
+        self.keys.iter().copied().zip(0..).collect()
+    }
 }
 
 /// A pipeline's shape, as flows see it.
@@ -66,6 +77,7 @@ struct Builder<'a> {
     table: FlowTable,
     /// By split module and progress before it: where its gates' words start.
     splits: HashMap<(usize, Progress), u32>,
+    keys: Vec<u64>,
     found: Vec<FlowPlan>,
     known: HashMap<(usize, Progress), u32>,
 }
@@ -80,10 +92,10 @@ pub(crate) fn build(shape: &Shape<'_>, declared: &[FlowPlan]) -> Result<(FlowTab
     }
     let found = declared.to_vec();
     let mut builder =
-        Builder { shape, declared, table: FlowTable::default(), splits: HashMap::new(), found, known: HashMap::new() };
+        Builder { shape, declared, table: FlowTable::default(), splits: HashMap::new(), keys: Vec::new(), found, known: HashMap::new() };
     let start =
         if declared.is_empty() { Progress::Taken(Vec::new()) } else { Progress::Declared(vec![0; declared.len()]) };
-    for (port, (_, entry)) in shape.ports.iter().enumerate() {
+    for (port, (name, entry)) in shape.ports.iter().enumerate() {
         // A port's own place is part of an undeclared path's name, by a number past the modules'.
         let from_here = match &start {
             Progress::Taken(_) => Progress::Taken(vec![(shape.modules.len() + port, 0)]),
@@ -91,12 +103,14 @@ pub(crate) fn build(shape: &Shape<'_>, declared: &[FlowPlan]) -> Result<(FlowTab
         };
         let word = builder.words(1)?;
         builder.table.entry.push(word);
+        builder.keys.push(key_of(&("port", name)));
         if let Some(target) = *entry {
             builder.fill(word, target, from_here)?;
         }
     }
     let none = builder.found.len() as u32;
     builder.table.flow.iter_mut().for_each(|flow| *flow = (*flow).min(none));
+    builder.table.keys = builder.keys.into();
     Ok((builder.table, builder.found))
 }
 
@@ -137,7 +151,9 @@ impl Builder<'_> {
                 }
                 let first = self.words(gates.len())?;
                 self.table.next[word as usize] = first;
-                for (gate, (_, target)) in gates.iter().enumerate() {
+                let before = self.named(&key.1);
+                for (gate, (name, target)) in gates.iter().enumerate() {
+                    self.keys.push(key_of(&(self.shape.modules[module].0, *name, &before)));
                     let mut after = key.1.clone();
                     after.advance(self.declared, module, gate, true);
                     pending.push((first + gate as u32, *target, after));
@@ -147,6 +163,24 @@ impl Builder<'_> {
             }
         }
         Ok(())
+    }
+
+    /// How far a path has come, by names.
+    fn named(&self, progress: &Progress) -> Vec<(String, String)> {
+        let modules = &self.shape.modules;
+        match progress {
+            Progress::Declared(done) => {
+                let flows = self.declared.iter().zip(done);
+                flows.map(|(flow, done)| (flow.name.clone(), done.to_string())).collect()
+            }
+            Progress::Taken(taken) => {
+                let named = taken.iter().map(|&(place, gate)| match modules.get(place) {
+                    Some((module, gates)) => ((*module).to_owned(), gates[gate].0.to_owned()),
+                    None => (self.shape.ports[place - modules.len()].0.to_owned(), String::new()),
+                });
+                named.collect()
+            }
+        }
     }
 
     /// The flow of a path that ends at `port`.
@@ -189,6 +223,12 @@ impl Builder<'_> {
         parts.push(self.shape.ports[port].0.to_owned());
         parts.join(" > ")
     }
+}
+
+fn key_of(what: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    what.hash(&mut hasher);
+    hasher.finish()
 }
 
 fn undeclared(name: String, path: Vec<Step>) -> FlowPlan {

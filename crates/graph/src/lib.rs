@@ -49,4 +49,4 @@ pub use setup::{
 pub use shelf::Key;
 pub use team::Team;
 pub use telemetry::Telemetry;
-pub use worker::{ActionError, Census, Cost, MakeError, Next, Worker};
+pub use worker::{ActionError, Census, Cost, Exchange, Former, MakeError, Next, Worker};

@@ -28,6 +28,8 @@ pub struct Module {
     pub kind: &'static str,
     /// Its function; `None` where other workers run it, or where a worker that runs already has it.
     pub function: Option<Box<dyn Function>>,
+    /// The running worker whose function it takes over.
+    pub from: Option<usize>,
     /// Output gates in order: name and target.
     pub gates: Vec<(String, Target)>,
     /// Why its function drops, by number.
@@ -52,6 +54,8 @@ pub struct PortPlan {
     pub kind: &'static str,
     /// The open port; `None` where other workers have it, or where a worker that runs already has it.
     pub open: Option<OpenPort>,
+    /// The running worker whose open port it takes over.
+    pub from: Option<usize>,
     /// Where packets that enter go; `None` where none enter.
     pub entry: Option<Target>,
 }

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use reading::{FlowReading, ModuleReading, PortReading, WorkerReading};
 
-pub use reading::Reading;
+pub use reading::{Names, Reading};
 
 use crate::telemetry::SIZE_CLASSES;
 use crate::worker::Census;

@@ -72,6 +72,11 @@ impl Shelf {
         Some(packet)
     }
 
+    /// All that is held.
+    pub(crate) fn packets(&mut self) -> impl Iterator<Item = &mut Packet> {
+        self.places.iter_mut().filter_map(|place| place.packet.as_mut())
+    }
+
     /// Takes out as many held packets as fit into `batch`, in no particular order: for winding up.
     pub(crate) fn empty_into(&mut self, batch: &mut Batch) {
         for at in 0..self.places.len() {

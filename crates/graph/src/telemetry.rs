@@ -138,6 +138,8 @@ pub struct WorkerCounters {
     pub handed: Counter,
     /// Packets taken from other workers.
     pub taken: Counter,
+    /// For how many ticks no packet was taken from ports when this graph took over from the one before.
+    pub pause: Counter,
     /// Batches that another worker had no room for: they waited.
     pub stalls: Counter,
     /// Packets in modules' input queues at the last sweep.

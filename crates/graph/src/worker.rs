@@ -10,6 +10,7 @@ mod departure;
 mod make;
 mod roads;
 mod run;
+mod succession;
 mod sweep;
 
 use std::sync::Arc;
@@ -33,6 +34,7 @@ use crossing::{Crossroad, Stuck};
 
 pub use census::Census;
 pub use make::MakeError;
+pub use succession::{Exchange, Former};
 
 /// What a worker wants after a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,6 +120,10 @@ pub struct Worker<C: Clock, S: Scheduler> {
     team: Arc<Team>,
     /// Whether nothing new is to be taken from ports, and nothing is to wait for a trigger.
     draining: bool,
+    /// Since when it is.
+    paused: Ticks,
+    /// What it takes over from the workers of the graph before.
+    heritage: succession::Heritage,
     flows: FlowTable,
     /// Modules that have a trigger.
     buffered: Vec<usize>,

@@ -1,21 +1,23 @@
-//! A configuration's text to a plan: every check there is, and what the engine needs at the end.
+//! A configuration's text, checked whole: every mistake there is, or a draft of what runs.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
 use forebay_graph::{
-    Declaration, Declared, Fault, Files, Function, Module, Plan, PortDeclaration, PortPlan, Setup, SetupError,
-    SharedState, Step, Surroundings, Target,
+    Declaration, Declared, Fault, Function, Placement, PortDeclaration, Setup, SetupError, SharedState, Step,
+    Surroundings, Target,
 };
 use forebay_measure::Frequency;
-use forebay_packet::{MAX_BATCH, PoolOptions};
+use forebay_packet::MAX_BATCH;
 use serde::de::DeserializeOwned;
 
 use crate::conform::Misfits;
-use crate::language::{Buffer, Flow, PoolSection, Worker};
+use crate::identity::Identity;
+use crate::language::{Buffer, Flow, PoolSection};
 use crate::problem::{Findings, Problem, Problems};
 use crate::wiring::{Ends, ModuleEnd, PortEnd, Wiring};
+use crate::workers::Workers;
 use crate::yaml::{Entry, Node};
 use crate::{Source, flows, order};
 
@@ -30,18 +32,6 @@ pub struct Checked {
     pub ports: Vec<(String, &'static str)>,
     /// Declared flows' names.
     pub flows: Vec<String>,
-}
-
-/// A pipeline whose ports are open.
-pub struct Loaded {
-    /// What the engine runs.
-    pub plan: Plan,
-    /// The core to pin the worker to.
-    pub core: Option<usize>,
-    /// What everything random derives from.
-    pub seed: u64,
-    /// The files that it reads and writes.
-    pub files: Files,
 }
 
 /// How the pipeline will run.
@@ -61,7 +51,7 @@ pub struct Conditions {
 pub fn check(source: &Source) -> Result<Checked, Problems> {
     // Nothing runs: any will do, and simulated time waits for nothing.
     let conditions = Conditions { frequency: Frequency::new(1e9), simulated: true };
-    let (draft, _) = compile(source, conditions)?;
+    let (draft, _) = compile(source, conditions, None)?;
     Ok(draft.checked())
 }
 
@@ -73,87 +63,63 @@ pub fn check_str(text: &str, base: &Path) -> Result<Checked, Vec<Problem>> {
     check(&Source::new(text, "text", base)).map_err(|problems| problems.all)
 }
 
-/// Checks a configuration, then opens its ports.
-///
-/// # Errors
-/// Everything that is wrong, with places; ports are opened only where nothing else is.
-pub fn load(source: &Source, conditions: Conditions) -> Result<Loaded, Problems> {
-    let (mut draft, mut surroundings) = compile(source, conditions)?;
-    let mut findings = Findings::default();
-    let mut misfits = Misfits::default();
-    surroundings.checking = false;
-    for (at, kind) in std::mem::take(&mut draft.provisional) {
-        let module = &mut draft.modules[at];
-        let params = draft.root.get("modules").and_then(|modules| modules.get(&module.name)?.get(kind.name));
-        let params = params.map(Node::to_json).unwrap_or_default();
-        let mut setup = Setup::new(&module.name, &mut surroundings);
-        match kind.build(&params, &mut setup) {
-            Ok(function) => (module.function, module.counters) = (function, setup.finish().counters),
-            Err(error) => add_faults(&mut misfits, &draft.root, &["modules", &module.name, kind.name], error),
-        }
-    }
-    let mut ports = Vec::new();
-    for (port, entry) in draft.ports.into_iter().zip(draft.entries) {
-        let mut setup = Setup::new(&port.name, &mut surroundings);
-        match port.kind.open(&port.params, &mut setup) {
-            Ok(open) => ports.push(PortPlan { name: port.name, kind: port.kind.name, open, entry }),
-            Err(error) => add_faults(&mut misfits, &draft.root, &["ports", &port.name, port.kind.name], error),
-        }
-    }
-    misfits.report(&mut findings);
-    findings.finish(&source.file, &source.sets)?;
-    let PoolSection { chunks, frame } = draft.pool;
-    let pool = PoolOptions { chunks, frame, ..PoolOptions::default() };
-    let (name, batch, modules, flows) = (draft.name, draft.batch, draft.modules, draft.flows);
-    Ok(Loaded {
-        plan: Plan { name, batch, pool, modules, ports, flows },
-        core: draft.core,
-        seed: draft.seed,
-        files: surroundings.files,
-    })
-}
-
-/// A pipeline but for its ports, which are not open.
-struct Draft {
-    root: Node,
-    name: String,
-    batch: usize,
-    seed: u64,
-    core: Option<usize>,
-    pool: PoolSection,
-    modules: Vec<Module>,
-    /// Modules whose functions left something undone because they were only checked, by place.
-    provisional: Vec<(usize, &'static Declaration)>,
-    ports: Vec<PortDraft>,
-    entries: Vec<Option<Target>>,
-    flows: Vec<forebay_graph::FlowPlan>,
+/// A pipeline that has been checked: its functions are made once, its ports are not open.
+pub(crate) struct Draft {
+    pub(crate) root: Node,
+    pub(crate) name: String,
+    pub(crate) batch: usize,
+    pub(crate) seed: u64,
+    pub(crate) cores: Vec<Option<usize>>,
+    pub(crate) pool: PoolSection,
+    pub(crate) modules: Vec<ModuleDraft>,
+    pub(crate) ports: Vec<PortDraft>,
+    pub(crate) entries: Vec<Option<Target>>,
+    pub(crate) flows: Vec<forebay_graph::FlowPlan>,
+    pub(crate) placement: Placement,
+    pub(crate) state: BTreeMap<String, (Identity, SharedState)>,
 }
 
 impl Draft {
     fn checked(&self) -> Checked {
         Checked {
             name: self.name.clone(),
-            modules: self.modules.iter().map(|module| (module.name.clone(), module.kind)).collect(),
+            modules: self.modules.iter().map(|module| (module.name.clone(), module.kind.name)).collect(),
             ports: self.ports.iter().map(|port| (port.name.clone(), port.kind.name)).collect(),
             flows: self.flows.iter().map(|flow| flow.name.clone()).collect(),
         }
     }
 }
 
-struct PortDraft {
-    name: String,
-    kind: &'static PortDeclaration,
-    params: serde_json::Value,
+pub(crate) struct PortDraft {
+    pub(crate) name: String,
+    pub(crate) kind: &'static PortDeclaration,
+    pub(crate) params: serde_json::Value,
 }
 
-/// A module as it was made, before its gates lead anywhere.
-struct ModuleDraft {
+/// A module with everything but its workers' functions.
+pub(crate) struct ModuleDraft {
+    pub(crate) name: String,
+    pub(crate) kind: &'static Declaration,
+    pub(crate) params: serde_json::Value,
+    pub(crate) gates: Vec<(String, Target)>,
+    pub(crate) buffer: Buffer,
+    /// The function that was made to check the parameters, and what it said.
+    pub(crate) declared: Option<(Box<dyn Function>, Declared)>,
+}
+
+/// A module's function as it was made, before its gates lead anywhere.
+struct Made {
     kind: &'static Declaration,
+    params: serde_json::Value,
     function: Box<dyn Function>,
     declared: Declared,
 }
 
-fn compile(source: &Source, conditions: Conditions) -> Result<(Draft, Surroundings), Problems> {
+pub(crate) fn compile(
+    source: &Source,
+    conditions: Conditions,
+    running: Option<&crate::load::Made>,
+) -> Result<(Draft, Surroundings), Problems> {
     let mut findings = Findings::default();
     let Some(root) = source.tree(&mut findings) else {
         findings.finish(&source.file, &source.sets)?;
@@ -175,10 +141,12 @@ fn compile(source: &Source, conditions: Conditions) -> Result<(Draft, Surroundin
     surroundings.base.clone_from(&source.base);
     (surroundings.batch, surroundings.seed, surroundings.simulated) = (batch, seed, conditions.simulated);
     surroundings.checking = true;
-    make_state(&root, &mut surroundings, &mut misfits);
-    let (modules, module_ends) = make_modules(&root, &mut surroundings, &mut misfits);
+    let workers = Workers::read(&root, &mut misfits, &mut findings);
+    workers.check_state(&root, &mut findings);
+    let state = make_state(&root, running, &mut surroundings, &mut misfits);
+    let (modules, module_ends) = make_modules(&root, &workers, &mut surroundings, &mut misfits);
     let (ports, port_ends) = check_ports(&root, &mut misfits);
-    unused_state(&root, &mut surroundings, &module_ends, &mut findings);
+    unused_state(&root, &surroundings, running, &module_ends, &mut findings);
 
     let ends = Ends::new(port_ends, module_ends, &mut findings);
     let lines = root.get("pipeline").and_then(Node::as_list).unwrap_or_default();
@@ -189,7 +157,9 @@ fn compile(source: &Source, conditions: Conditions) -> Result<(Draft, Surroundin
     let order = sort(&ends, &wiring, &mut findings);
     let buffers = read_buffers(&root, &ends, batch, &mut misfits, &mut findings);
     let flows = read_flows(&root, &ends, &wiring, &mut misfits, &mut findings);
-    let core = read_workers(&root, &mut misfits, &mut findings);
+    let kinds: Vec<_> = modules.iter().map(|made| made.as_ref().map(|made| made.kind)).collect();
+    let queues: Vec<bool> = ports.iter().map(|port| port.as_ref().is_some_and(|port| port.kind.queues)).collect();
+    let placed = workers.place(&ends, &wiring, &kinds, &queues, &mut findings);
     if let Some(control) = entries(&root, "").find(|entry| entry.key == "control") {
         findings.add(
             control.place,
@@ -203,28 +173,19 @@ fn compile(source: &Source, conditions: Conditions) -> Result<(Draft, Surroundin
     order.iter().enumerate().for_each(|(at, module)| position[*module] = at);
     let moved = |target| if let Target::Module(module) = target { Target::Module(position[module]) } else { target };
     let mut drafts: Vec<_> = modules.into_iter().zip(ends.modules).zip(wiring.gates).zip(buffers).map(Some).collect();
-    let mut provisional = Vec::new();
-    let in_order = order.iter().filter_map(|module| Some((*module, drafts[*module].take()?)));
-    let modules = in_order.filter_map(|(module, (((draft, end), gates), buffer))| {
-        let ModuleDraft { kind, function, declared } = draft?;
-        if declared.provisional {
-            provisional.push((position[module], kind));
-        }
+    let in_order = order.iter().filter_map(|module| drafts[*module].take());
+    let modules = in_order.filter_map(|(((made, end), gates), buffer)| {
+        let Made { kind, params, function, declared } = made?;
         let gates = gates.into_iter().map(|to| to.map_or(Target::Drop, |(to, _)| moved(to)));
-        Some(Module {
-            name: end.name,
-            kind: kind.name,
-            function,
-            gates: declared.gates.into_iter().zip(gates).collect(),
-            drops: kind.drops,
-            creates: kind.creates,
-            consumes: kind.consumes,
-            counters: declared.counters,
-            trigger: buffer.trigger,
-            hold: buffer.hold,
-        })
+        let gates = declared.gates.iter().cloned().zip(gates).collect();
+        Some(ModuleDraft { name: end.name, kind, params, gates, buffer, declared: Some((function, declared)) })
     });
     let modules = modules.collect();
+    let placement = Placement {
+        modules: order.iter().map(|module| placed.modules[*module].clone()).collect(),
+        keyed: order.iter().map(|module| placed.keyed[*module]).collect(),
+        ..placed
+    };
     let step = |step: Step| Step { module: position[step.module], ..step };
     let flows = flows.into_iter().map(|mut flow| {
         flow.path.iter_mut().for_each(|it| *it = step(*it));
@@ -233,23 +194,26 @@ fn compile(source: &Source, conditions: Conditions) -> Result<(Draft, Surroundin
     let flows = flows.collect();
     let entries = wiring.entries.into_iter().map(|entry| entry.map(|(to, _)| moved(to))).collect();
     let ports = ports.into_iter().flatten().collect();
-    Ok((Draft { root, name, batch, seed, core, pool, modules, provisional, ports, entries, flows }, surroundings))
+    let cores = workers.cores;
+    let draft =
+        Draft { root, name, batch, seed, cores, pool, modules, ports, entries, flows, placement, state };
+    Ok((draft, surroundings))
 }
 
 /// The entries of a section, or with an empty name the sections themselves.
-fn entries<'r>(root: &'r Node, section: &str) -> impl Iterator<Item = &'r Entry> {
+pub(crate) fn entries<'r>(root: &'r Node, section: &str) -> impl Iterator<Item = &'r Entry> {
     let node = if section.is_empty() { Some(root) } else { root.get(section) };
     node.and_then(Node::as_map).into_iter().flat_map(|map| map.iter())
 }
 
 /// The one key of a module, port or state: its kind, with the parameters. Nothing where it has not one key.
-fn kind_of(entry: &Entry) -> Option<&Entry> {
+pub(crate) fn kind_of(entry: &Entry) -> Option<&Entry> {
     let mut kinds = entry.value.as_map()?.iter();
     kinds.next().filter(|_| kinds.next().is_none())
 }
 
 /// Reads a value whose keys are fixed. What is wrong is added.
-fn read<T: DeserializeOwned>(misfits: &mut Misfits, root: &Node, path: &[&str], node: &Node) -> Option<T> {
+pub(crate) fn read<T: DeserializeOwned>(misfits: &mut Misfits, root: &Node, path: &[&str], node: &Node) -> Option<T> {
     let value = node.to_json();
     match serde_path_to_error::deserialize(&value) {
         Ok(read) => Some(read),
@@ -262,7 +226,7 @@ fn read<T: DeserializeOwned>(misfits: &mut Misfits, root: &Node, path: &[&str], 
 }
 
 /// Adds what is wrong with parameters at `path`.
-fn add_faults(misfits: &mut Misfits, root: &Node, path: &[&str], error: SetupError) {
+pub(crate) fn add_faults(misfits: &mut Misfits, root: &Node, path: &[&str], error: SetupError) {
     for Fault { path: within, message } in error.faults {
         let parts = within.split(['.', '[']).map(|part| part.trim_end_matches(']')).filter(|part| !part.is_empty());
         let path: Vec<&str> = path.iter().copied().chain(parts).collect();
@@ -270,28 +234,50 @@ fn add_faults(misfits: &mut Misfits, root: &Node, path: &[&str], error: SetupErr
     }
 }
 
-fn make_state(root: &Node, surroundings: &mut Surroundings, misfits: &mut Misfits) {
+/// Makes the state that modules share. What a running pipeline has, made in the same way, is shared with it.
+fn make_state(
+    root: &Node,
+    running: Option<&crate::load::Made>,
+    surroundings: &mut Surroundings,
+    misfits: &mut Misfits,
+) -> BTreeMap<String, (Identity, SharedState)> {
     let known = forebay_graph::states();
+    let mut all = BTreeMap::new();
     for entry in entries(root, "state") {
         let Some(kind) = kind_of(entry) else { continue };
         let Some(declaration) = known.iter().find(|declaration| declaration.name == kind.key) else { continue };
-        let built = declaration.build(&kind.value.to_json(), &mut Setup::new(&entry.key, surroundings));
-        match built {
+        let identity = Identity::of(root, "state", &entry.key, &kind.key, &surroundings.base);
+        let there = running.and_then(|running| running.state.get(&entry.key)).filter(|(other, _)| *other == identity);
+        let made = match there {
+            Some((_, state)) => Ok(Arc::clone(state)),
+            None => declaration.build(&kind.value.to_json(), &mut Setup::new(&entry.key, surroundings)),
+        };
+        match made {
             Ok(state) => {
-                surroundings.state.insert(entry.key.clone(), state);
+                surroundings.state.insert(entry.key.clone(), Arc::clone(&state));
+                all.insert(entry.key.clone(), (identity, state));
             }
             Err(error) => add_faults(misfits, root, &["state", &entry.key, &kind.key], error),
         }
     }
+    all
 }
 
-/// State that no module took a share in. Where a module could not be made, it may have wanted to.
-fn unused_state(root: &Node, surroundings: &mut Surroundings, modules: &[ModuleEnd], findings: &mut Findings) {
-    if modules.iter().any(|end| end.gates.is_none()) {
+/// State that no module took a share in. Where a module could not be made, it may have wanted to; where a running
+/// pipeline has the same, its share is not told from others.
+fn unused_state(
+    root: &Node,
+    surroundings: &Surroundings,
+    running: Option<&crate::load::Made>,
+    modules: &[ModuleEnd],
+    findings: &mut Findings,
+) {
+    if running.is_some() || modules.iter().any(|end| end.gates.is_none()) {
         return;
     }
     for entry in entries(root, "state") {
-        if surroundings.state.get(&entry.key).is_some_and(|state: &SharedState| Arc::strong_count(state) == 1) {
+        // One is the surroundings', one is kept for a successor.
+        if surroundings.state.get(&entry.key).is_some_and(|state: &SharedState| Arc::strong_count(state) == 2) {
             findings.add(entry.place, format!("no module uses the state '{}'", entry.key));
         }
     }
@@ -299,23 +285,26 @@ fn unused_state(root: &Node, surroundings: &mut Surroundings, modules: &[ModuleE
 
 fn make_modules(
     root: &Node,
+    workers: &Workers,
     surroundings: &mut Surroundings,
     misfits: &mut Misfits,
-) -> (Vec<Option<ModuleDraft>>, Vec<ModuleEnd>) {
+) -> (Vec<Option<Made>>, Vec<ModuleEnd>) {
     let known = forebay_graph::functions();
-    let make = |entry: &Entry| {
+    let make = |(entry, on): (&Entry, &Vec<usize>)| {
         let kind = kind_of(entry)?;
         let declaration = known.iter().find(|declaration| declaration.name == kind.key)?;
+        surroundings.share = (0, on.len());
         let mut setup = Setup::new(&entry.key, surroundings);
-        match declaration.build(&kind.value.to_json(), &mut setup) {
-            Ok(function) => Some(ModuleDraft { kind: declaration, function, declared: setup.finish() }),
+        let params = kind.value.to_json();
+        match declaration.build(&params, &mut setup) {
+            Ok(function) => Some(Made { kind: declaration, params, function, declared: setup.finish() }),
             Err(error) => {
                 add_faults(misfits, root, &["modules", &entry.key, &kind.key], error);
                 None
             }
         }
     };
-    let drafts: Vec<_> = entries(root, "modules").map(make).collect();
+    let drafts: Vec<_> = entries(root, "modules").zip(&workers.modules).map(make).collect();
     let ends = entries(root, "modules").zip(&drafts).map(|(entry, draft)| {
         let gates = draft.as_ref().map(|draft| draft.declared.gates.clone());
         ModuleEnd { name: entry.key.clone(), place: entry.place, gates }
@@ -409,16 +398,4 @@ fn read_flows(
         }
     }
     flows::read(ends, wiring, &declared, findings)
-}
-
-fn read_workers(root: &Node, misfits: &mut Misfits, findings: &mut Findings) -> Option<usize> {
-    let workers = root.get("workers").and_then(Node::as_list).unwrap_or_default();
-    if let Some(second) = workers.get(1) {
-        findings.add(second.place, format!("{} workers: this version runs one", workers.len()));
-    }
-    let mut core = None;
-    for (number, node) in workers.iter().enumerate().rev() {
-        core = read::<Worker>(misfits, root, &["workers", &number.to_string()], node).and_then(|worker| worker.core);
-    }
-    core
 }

@@ -65,15 +65,18 @@ pub(crate) enum Path {
     List(Vec<String>),
 }
 
-/// A thread that runs the pipeline.
-#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+/// A thread that runs the pipeline, or a part of it.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Worker {
-    /// The core that it is pinned to; without it, it runs where the system puts it.
+    /// The core that it is bound to; without it, one is chosen.
     #[schemars(range(max = 4_095))]
     pub(crate) core: Option<usize>,
-    /// How packets are spread over workers. With one there is nothing to spread.
-    #[allow(dead_code, reason = "read so that what is written is checked; one worker gets every packet")]
+    /// The modules that it runs. Without it, those that no worker names. Modules that several workers run are replicated:
+    /// each worker gets its share of the sessions.
+    pub(crate) modules: Option<Vec<String>>,
+    /// How packets are spread over the workers that run the same modules: by session, which is the default.
+    #[allow(dead_code, reason = "read so that what is written is checked: there is one way")]
     pub(crate) dispatch: Option<Dispatch>,
 }
 
@@ -81,7 +84,8 @@ pub(crate) struct Worker {
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Dispatch {
-    /// All packets of a session go to one worker.
+    /// All packets of a session, in both directions, go to one worker: by a symmetric hash of the addresses, the protocol
+    /// and the ports.
     Session,
 }
 

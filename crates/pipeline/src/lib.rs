@@ -5,17 +5,21 @@
 mod compile;
 mod conform;
 mod flows;
+mod identity;
 mod language;
 mod line;
+mod load;
 mod order;
 mod problem;
 mod schema;
 mod source;
 mod usecase;
 mod wiring;
+mod workers;
 mod yaml;
 
-pub use compile::{Checked, Conditions, Loaded, check, check_str, load};
+pub use compile::{Checked, Conditions, check, check_str};
+pub use load::{Change, Loaded, Made, load, reload};
 pub use problem::{Place, Problem, Problems, nearest};
 pub use schema::schema;
 pub use source::Source;

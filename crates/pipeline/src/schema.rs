@@ -59,7 +59,7 @@ pub fn schema() -> Value {
             },
             "workers": {
                 "type": "array", "minItems": 1, "items": section::<Worker>(&mut generator),
-                "description": "Threads that run the pipeline: one, in this version.",
+                "description": "Threads that run the pipeline, together or each a part of it. Without any, one.",
             },
             "control": section::<Control>(&mut generator),
         },

@@ -53,6 +53,24 @@ impl Source {
         self
     }
 
+    /// What it is called in messages.
+    #[must_use]
+    pub fn file(&self) -> &str {
+        &self.file
+    }
+
+    /// What names of files in it are relative to.
+    #[must_use]
+    pub fn base(&self) -> &Path {
+        &self.base
+    }
+
+    /// The settings, in the order in which they are applied.
+    #[must_use]
+    pub fn sets(&self) -> &[String] {
+        &self.sets
+    }
+
     /// The text.
     #[must_use]
     pub fn text(&self) -> &str {

@@ -1,7 +1,7 @@
 //! The counters at one instant, by name: so that those of several workers, and of the graphs that a worker has run one
 //! after the other, add up.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::Hash;
 
 use forebay_measure::{Counter, Distribution, Frequency, Nanos};
@@ -29,6 +29,15 @@ pub struct Reading {
     pub(super) workers: Vec<WorkerReading>,
     pub(super) clocks: u64,
     pub(super) exhausted: u64,
+}
+
+/// The names of what a reading tells.
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    modules: HashSet<String>,
+    flows: HashSet<String>,
+    ports: HashSet<String>,
+    workers: HashSet<usize>,
 }
 
 /// A module's counters.
@@ -185,6 +194,25 @@ impl Reading {
             census.left -= port.counts[1];
             port.counts = [0, 0, 0, refused, 0];
         }
+    }
+
+    /// The names of modules, flows and ports.
+    #[must_use]
+    pub fn names(&self) -> Names {
+        Names {
+            modules: self.modules.iter().map(|module| module.name.clone()).collect(),
+            flows: self.flows.iter().map(|flow| flow.name.clone()).collect(),
+            ports: self.ports.iter().map(|port| port.name.clone()).collect(),
+            workers: self.workers.iter().map(|worker| worker.id).collect(),
+        }
+    }
+
+    /// Forgets modules, flows, ports and workers of other names; what became of their packets stays known.
+    pub fn keep(&mut self, names: &Names) {
+        self.modules.retain(|module| names.modules.contains(&module.name));
+        self.flows.retain(|flow| names.flows.contains(&flow.name));
+        self.ports.retain(|port| names.ports.contains(&port.name));
+        self.workers.retain(|worker| names.workers.contains(&worker.id));
     }
 
     /// Where every packet is.

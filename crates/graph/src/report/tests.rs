@@ -50,12 +50,14 @@ fn worker() -> Worker<Simulated, RunToCompletion> {
             receives: entry.is_some(),
             sends: true,
         }),
+        from: None,
         entry,
     };
     let module = Module {
         name: "quarter".to_owned(),
         kind: "quarter",
         function: Some(Box::new(Quarter)),
+        from: None,
         gates: vec![("0".to_owned(), Target::Port(1))],
         drops: DROPS,
         creates: &[],

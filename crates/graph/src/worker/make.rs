@@ -9,6 +9,7 @@ use thiserror::Error;
 
 use super::crossing::Stuck;
 use super::roads::Roads;
+use super::succession::Heritage;
 use super::{Cost, Edge, Gateway, Node, Worker};
 use crate::context::Desk;
 use crate::flow::{self, FlowError, Shape};
@@ -164,6 +165,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             id: plan.worker,
             team,
             draining: false,
+            paused: Ticks::ZERO,
+            heritage: Heritage::default(),
             flows,
             buffered: Vec::new(),
             hold_stated: Vec::new(),
@@ -215,6 +218,9 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             let only = if gates == 1 { worker.edges.last().copied() } else { None };
             let input = Input::new(plan.batch);
             worker.nodes.push(Node { function: module.function, only, input, edges, gates });
+            if let Some(from) = module.from {
+                worker.heritage.modules.push((number, module.name.clone(), from));
+            }
             worker.hold_stated.push(module.hold.map(|hold| frequency.ticks(hold)));
             triggers.push(module.trigger.min(plan.batch));
             let creates = ReasonCounters::new(module.creates.iter().map(|reason| reason.name));
@@ -232,7 +238,10 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         let leaving = || Node { function: None, only: None, input: Input::new(plan.batch), edges: 0, gates: 0 };
         worker.nodes.resize_with(nodes, leaving);
         for (number, port) in plan.ports.into_iter().enumerate() {
-            let receives = port.open.as_ref().is_some_and(|open| open.receives);
+            if let Some(from) = port.from {
+                worker.heritage.ports.push((number, port.name.clone(), from));
+            }
+            let receives = port.open.as_ref().map_or(port.from.is_some(), |open| open.receives);
             let entry = port.entry.filter(|_| receives).map(|target| edge(Origin::Port(number), target));
             let (port_of, counters) = port.open.map(|open| (open.port, open.counters)).unzip();
             worker.gateways.push(Gateway { port: port_of, entry, ready: Ready::Now });

@@ -174,6 +174,7 @@ fn module(name: &str, kind: Kind, targets: Vec<Target>, trigger: usize) -> Modul
         name: name.to_owned(),
         kind: "test",
         function: Some(Box::new(Behaviour { kind, gates, held: Vec::new() })),
+        from: None,
         gates: targets.into_iter().enumerate().map(|(gate, target)| (gate.to_string(), target)).collect(),
         drops: DROPS,
         creates: CREATES,
@@ -199,8 +200,8 @@ fn plan(source: Source, drain: Drain, modules: Vec<Module>, chunks: usize) -> Pl
         worker: 0,
         modules,
         ports: vec![
-            PortPlan { name: "in".to_owned(), kind: "source", open: Some(open(Box::new(source), true)), entry: Some(entry) },
-            PortPlan { name: "out".to_owned(), kind: "drain", open: Some(open(Box::new(drain), false)), entry: None },
+            PortPlan { name: "in".to_owned(), kind: "source", open: Some(open(Box::new(source), true)), from: None, entry: Some(entry) },
+            PortPlan { name: "out".to_owned(), kind: "drain", open: Some(open(Box::new(drain), false)), from: None, entry: None },
         ],
         flows: Vec::new(),
     }

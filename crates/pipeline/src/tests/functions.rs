@@ -50,6 +50,27 @@ impl Function for Pass {
 
 register!(Pass);
 
+/// Has state that every packet may change.
+struct Whole;
+
+impl Declare for Whole {
+    type Params = PassParams;
+    const NAME: &'static str = "test_global";
+    const SUMMARY: &'static str = "passes everything";
+    const HELP: &'static str = "";
+    const EXAMPLE: &'static str = "{}";
+    const STATE: StateKind = StateKind::Global;
+    fn new(_: PassParams, _: &mut Setup<'_>) -> Result<Self, SetupError> {
+        Ok(Self)
+    }
+}
+
+impl Function for Whole {
+    fn process(&mut self, _: &mut [Packet], _: &mut Context<'_>) {}
+}
+
+register!(Whole);
+
 /// Parameters of `test_split`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

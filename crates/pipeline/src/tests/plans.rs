@@ -5,7 +5,7 @@ use forebay_measure::Nanos;
 use proptest::prelude::*;
 
 use super::{load, load_source};
-use crate::Source;
+use crate::{Loaded, Source};
 
 /// In the style of the language's definition, with the flow's path as it is written there.
 const EXAMPLE: &str = "
@@ -48,9 +48,9 @@ fn module(plan: &Plan, name: &str) -> usize {
 fn the_example_is_a_plan() {
     // In a mapping in braces an arrow path with a gate is not YAML's to forbid either.
     let loaded = load(EXAMPLE).unwrap_or_else(|problems| panic!("{problems}"));
-    let plan = &loaded.plan;
+    let plan = &loaded.plans[0];
     assert_eq!((plan.name.as_str(), plan.batch, plan.pool.chunks, plan.pool.frame), ("example", 64, 1024, 1500));
-    assert_eq!((loaded.core, loaded.seed), (Some(2), 7));
+    assert_eq!((&loaded.cores[..], loaded.seed), (&[Some(2)][..], 7));
     let at = |name| Target::Module(module(plan, name));
     let names: Vec<_> = plan.modules.iter().map(|module| module.name.as_str()).collect();
     assert_eq!(names, ["vlans", "fw", "out", "route", "back"]);
@@ -89,7 +89,7 @@ fn settings_override_what_is_written_and_add_what_is_not() {
         .set("buffers.out.trigger=100")
         .set("flows.0.slo=1ms")
         .set("modules.fw.test_pass={ after: 5us }");
-    let plan = load_source(&source).unwrap_or_else(|problems| panic!("{problems}")).plan;
+    let plan = load_source(&source).unwrap_or_else(|problems| panic!("{problems}")).plans.remove(0);
     assert_eq!((plan.batch, plan.modules[module(&plan, "out")].trigger), (128, 100));
     assert_eq!(plan.flows[0].slo, Some(Nanos(1_000_000)));
 }
@@ -148,7 +148,7 @@ proptest! {
     fn random_pipelines_become_plans_in_topological_order(choices in prop::collection::vec((0usize..100, prop::collection::vec(0usize..100, 0..4)), 1..24)) {
         let text = pipeline(&choices);
         let plan = match load(&text) {
-            Ok(loaded) => loaded.plan,
+            Ok(mut loaded) => loaded.plans.remove(0),
             Err(problems) => return Err(TestCaseError::fail(format!("{problems}\n{text}"))),
         };
         prop_assert_eq!(plan.modules.len(), choices.len());
@@ -167,4 +167,58 @@ proptest! {
             }
         }
     }
+}
+
+fn two_workers(text: &str) -> Loaded {
+    load(text).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+#[test]
+fn workers_without_modules_replicate_and_named_modules_are_cut_off() {
+    let text = EXAMPLE.replace("  - { core: 2, dispatch: session }", "  - {}\n  - {}\n  - { modules: [route, back] }");
+    let loaded = two_workers(&text);
+    assert_eq!((loaded.plans.len(), &loaded.cores[..]), (3, &[None; 3][..]));
+    let placement = &loaded.plans[0].placement;
+    let on = |name| placement.modules[module(&loaded.plans[0], name)].clone();
+    assert_eq!([on("vlans"), on("out"), on("route"), on("back")], [vec![0, 1], vec![0, 1], vec![2], vec![2]]);
+    // This kind of port has one queue, which belongs to the first of the workers that its packets go to.
+    assert_eq!(placement.ports, [vec![0], vec![2]]);
+    for plan in &loaded.plans {
+        for (told, on) in plan.modules.iter().zip(&placement.modules) {
+            assert_eq!(told.function.is_some(), on.contains(&plan.worker), "{} on {}", told.name, plan.worker);
+        }
+        for (told, on) in plan.ports.iter().zip(&placement.ports) {
+            assert_eq!(told.open.is_some(), on.contains(&plan.worker), "{} on {}", told.name, plan.worker);
+        }
+    }
+}
+
+#[test]
+fn a_changed_configuration_takes_over_what_is_the_same() {
+    let first = two_workers(EXAMPLE);
+    let conditions = crate::Conditions { frequency: forebay_measure::Frequency::new(1e9), simulated: true };
+    let reload = |text: &str| crate::reload(&Source::new(text, "test.yaml", ""), conditions, &first.made);
+    let changed = EXAMPLE
+        .replace("{ after: 3us }", "{ after: 4us }")
+        .replace("  - { core: 2, dispatch: session }", "  - {}\n  - { modules: [route, back] }");
+    let second = reload(&changed).unwrap_or_else(|problems| panic!("{problems}"));
+    let from = |worker: usize, name| second.plans[worker].modules[module(&second.plans[worker], name)].from;
+    assert_eq!((from(0, "vlans"), from(0, "fw"), from(0, "out"), from(1, "route")), (Some(0), None, Some(0), Some(0)));
+    let fw = &second.plans[0].modules[module(&second.plans[0], "fw")];
+    assert!(fw.function.is_some(), "its parameter has changed");
+    assert!(second.plans[0].modules[0].function.is_none(), "it is taken over");
+    // The port that packets of `back` enter by has moved, and is opened anew.
+    assert_eq!((second.plans[0].ports[0].from, second.plans[1].ports[1].from), (Some(0), None));
+    assert!(second.plans[1].ports[1].open.is_some());
+    // State that another parameter made is another, and so are the modules that use it.
+    let other = reload(&EXAMPLE.replace("size: 3", "size: 4")).unwrap_or_else(|problems| panic!("{problems}"));
+    let of = |name| other.plans[0].modules[module(&other.plans[0], name)].from;
+    assert_eq!((of("out"), of("back"), of("vlans")), (None, None, Some(0)));
+    let fixed = EXAMPLE.replace("batch: 64", "batch: 32").replace("chunks: 1024", "chunks: 2048");
+    let refused = reload(&fixed).err().expect("refused").to_string();
+    assert_eq!(
+        refused,
+        "test.yaml:3: batch: it is 64 and would be 32: it cannot change while packets run\n\
+         test.yaml:5: pool: it cannot change while packets run: leave it as it is, or start anew"
+    );
 }

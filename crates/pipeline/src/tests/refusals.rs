@@ -230,6 +230,38 @@ flows:
 }
 
 #[test]
+fn workers_that_cannot_be() {
+    insta::assert_snapshot!(refused("
+ports: { in: { test_port: } }
+modules:
+  a: { test_pass: }
+  b: { test_pass: }
+  c: { test_pass: }
+pipeline: [in -> a -> b -> c -> in]
+workers:
+  - { core: 1, modules: [a, c, d] }
+  - { core: 1, modules: [b] }
+  - { core: 2 }
+"), @r"
+        test.yaml:8: packets would go in a circle over workers, by way of 'a' -> 'b', and workers could wait for each other for ever: let packets go from earlier workers to later ones only
+        test.yaml:8: workers[0].modules: no module is called 'd'
+        test.yaml:9: worker 1 is bound to core 1, which is worker 0's: each needs one of its own
+        test.yaml:10: worker 2 has nothing to run: every module is another's
+        ");
+    insta::assert_snapshot!(refused("
+ports: { in: { test_port: } }
+modules:
+  a: { test_global: }
+  b: { test_pass: }
+pipeline: [in -> a -> b -> in]
+workers: [{ modules: [a] }, { modules: [a] }]
+"), @r"
+        test.yaml:3: module 'a' is on 2 workers, but test_global has state that every packet may change: name the module in one worker's `modules`
+        test.yaml:4: module 'b' runs on no worker: name it in one's `modules`, or add a worker without `modules`
+        ");
+}
+
+#[test]
 fn state_workers_and_control() {
     insta::assert_snapshot!(refused("
 ports: { in: { test_port: } }
@@ -243,7 +275,6 @@ workers: [{ core: 1 }, { core: 2, dispatch: none }]
 control: { batching: optimal }
 "), @r"
         test.yaml:4: no module uses the state 'unused'
-        test.yaml:8: 2 workers: this version runs one
         test.yaml:8: workers[1].dispatch: 'none' does not fit: allowed is session
         test.yaml:9: control: this version has no controllers: leave the section out and set triggers under `buffers`
         ");

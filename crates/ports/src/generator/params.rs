@@ -291,6 +291,7 @@ impl Params {
         let sizes = Sizes::new(&weights, &mut random);
         let share = Share::of(setup, &frames, self.sessions, self.skew)?;
         let left = self.count.map_or(u64::MAX, |count| share.count(count));
+        let fraction = share.fraction();
         let (sessions, left) = match share.sessions {
             None => (Sessions::new(self.sessions, self.burst, self.skew, &mut random), left),
             // No session is this worker's: there is nothing to give.
@@ -300,7 +301,7 @@ impl Params {
         let source = match self.rate.filter(|_| left > 0) {
             None => Source::Closed { left, sizes },
             Some(rate) => {
-                let seconds: Vec<f64> = lengths.iter().map(|size| rate.seconds(*size) / share.fraction()).collect();
+                let seconds: Vec<f64> = lengths.iter().map(|size| rate.seconds(*size) / fraction).collect();
                 // A packet in three hours: slower ones would leave the range that instants are exact in.
                 allowed("rate", seconds.iter().copied().fold(0.0, f64::max), 0.0, 1e4).map_err(|_| {
                     SetupError::at("rate", "less than one packet in 10000 seconds: allowed are faster ones")

@@ -1,0 +1,240 @@
+//! A worker takes over from the one before: the change of a graph while packets run.
+//!
+//! The new graphs are made aside. Then all workers of the old one drain what waits, each lays down what it has, and once
+//! all have done so each takes up what is its own in the new graph. What is not taken up (functions and ports that are
+//! gone, with the old graph itself) is left to whoever asked for the change: closing files and giving memory back need
+//! not keep packets waiting.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use forebay_measure::Clock;
+use forebay_packet::{Pool, Ticks};
+
+use super::Worker;
+use crate::function::Function;
+use crate::port::{Port, Ready};
+use crate::report::Reading;
+use crate::scheduler::Scheduler;
+use crate::shelf::Shelf;
+use crate::team::Team;
+use crate::telemetry::Telemetry;
+
+/// What goes from one graph into the next.
+struct Part {
+    function: Box<dyn Function>,
+    shelf: Shelf,
+    /// When it asked to be woken.
+    timer: Option<Ticks>,
+    /// What the flow words of the packets on the shelf stand for.
+    flows: Arc<[u64]>,
+}
+
+#[derive(Default)]
+struct Laid {
+    /// By module's name and worker.
+    modules: BTreeMap<(String, usize), Part>,
+    /// By port's name and worker.
+    ports: BTreeMap<(String, usize), (Box<dyn Port>, Ready)>,
+}
+
+/// Where the workers of a graph lay down what those of the next take up.
+pub struct Exchange {
+    laid: Mutex<Laid>,
+    /// The workers of the next graph.
+    next: Team,
+    /// What the next graph takes over: by name and worker.
+    modules: Vec<(String, usize)>,
+    ports: Vec<(String, usize)>,
+    /// Packets that functions hold which are taken over.
+    moved: AtomicU64,
+}
+
+/// What a new graph's worker takes over, by its places in the plan.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Heritage {
+    /// The module, its name, and the worker that has it.
+    pub(crate) modules: Vec<(usize, String, usize)>,
+    /// The port, its name, and the worker that has it.
+    pub(crate) ports: Vec<(usize, String, usize)>,
+}
+
+/// What a worker was before it was succeeded: to be [closed](Former::close), not on the way of packets.
+pub struct Former<C: Clock, S: Scheduler> {
+    worker: Worker<C, S>,
+    /// How long no packet was taken from ports, in ticks.
+    pub pause: Ticks,
+}
+
+impl Exchange {
+    /// An exchange from the running workers to these, which have not begun.
+    #[must_use]
+    pub fn to<C: Clock, S: Scheduler>(next: &[Worker<C, S>]) -> Self {
+        let heirs = || next.iter().map(|worker| &worker.heritage);
+        let modules = heirs().flat_map(|heir| heir.modules.iter().map(|(_, name, from)| (name.clone(), *from)));
+        let ports = heirs().flat_map(|heir| heir.ports.iter().map(|(_, name, from)| (name.clone(), *from)));
+        let (mut modules, mut ports): (Vec<_>, Vec<_>) = (modules.collect(), ports.collect());
+        modules.sort_unstable();
+        ports.sort_unstable();
+        Self { laid: Mutex::default(), next: Team::new(next.len()), modules, ports, moved: AtomicU64::new(0) }
+    }
+
+    /// How many packets were held, and still are, by functions that were taken over.
+    #[must_use]
+    pub fn moved(&self) -> u64 {
+        self.moved.load(Ordering::Relaxed)
+    }
+
+    fn laid(&self) -> MutexGuard<'_, Laid> {
+        self.laid.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<C: Clock, S: Scheduler> Worker<C, S> {
+    /// One step of laying down: drains; once nothing waits in the whole team, lays down what others take up. Whether that
+    /// is done: to be called until it is.
+    pub fn lay_down(&mut self, exchange: &Exchange) -> bool {
+        if !self.draining {
+            self.paused = self.clock.now();
+        }
+        self.drain();
+        if !self.team.is_quiet() {
+            return false;
+        }
+        let mut laid = exchange.laid();
+        for (module, told) in self.telemetry.modules.iter().enumerate() {
+            let key = (told.name.clone(), self.id);
+            if exchange.modules.binary_search(&key).is_ok()
+                && let Some(function) = self.nodes[module].function.take()
+            {
+                let timer = self.timers.iter().find(|(_, of)| *of == module).map(|(at, _)| *at);
+                let shelf = std::mem::take(&mut self.desk.shelves[module]);
+                exchange.moved.fetch_add(shelf.len() as u64, Ordering::Relaxed);
+                let flows = Arc::clone(&self.flows.keys);
+                laid.modules.insert(key, Part { function, shelf, timer, flows });
+            }
+        }
+        for (gateway, told) in self.gateways.iter_mut().zip(&self.telemetry.ports) {
+            let key = (told.name.clone(), self.id);
+            if exchange.ports.binary_search(&key).is_ok()
+                && let Some(port) = gateway.port.take()
+            {
+                laid.ports.insert(key, (port, gateway.ready));
+            }
+        }
+        true
+    }
+
+    /// Takes up what this worker of the new graph has from the old one, whose workers have all laid down theirs.
+    pub fn take_up(&mut self, exchange: &Exchange) {
+        let mut laid = exchange.laid();
+        let heritage = std::mem::take(&mut self.heritage);
+        for (module, name, from) in heritage.modules {
+            let Some(Part { function, mut shelf, timer, flows }) = laid.modules.remove(&(name, from)) else { continue };
+            self.nodes[module].function = Some(function);
+            if shelf.len() > 0 {
+                let words = self.flows.words();
+                for packet in shelf.packets() {
+                    // A path that is not there any more is of no flow.
+                    let key = flows.get(packet.flow() as usize);
+                    packet.set_flow(key.and_then(|key| words.get(key)).copied().unwrap_or(u32::MAX));
+                }
+            }
+            self.desk.shelves[module] = shelf;
+            if let Some(timer) = timer {
+                self.set_timer(module, timer);
+            }
+        }
+        for (port, name, from) in heritage.ports {
+            let Some((open, ready)) = laid.ports.remove(&(name, from)) else { continue };
+            (self.gateways[port].port, self.gateways[port].ready) = (Some(open), ready);
+        }
+        drop(laid);
+        self.desk.now = self.clock.now();
+        self.began = self.desk.now;
+        // The pool was another graph's before.
+        self.exhausted_before = self.desk.pool.exhausted();
+        self.publish();
+    }
+
+    /// Lets the own counters of functions and ports that will be taken over go on: `running` is what the workers of the
+    /// old graph count. For a worker that nobody has seen yet.
+    pub fn inherit_counters(&mut self, running: &[Arc<Telemetry>]) {
+        let Some(telemetry) = Arc::get_mut(&mut self.telemetry) else { return };
+        for (module, name, from) in &self.heritage.modules {
+            let known = running.get(*from).and_then(|told| told.modules.iter().find(|told| told.name == *name));
+            if let Some(known) = known {
+                telemetry.modules[*module].own.clone_from(&known.own);
+            }
+        }
+        for (port, name, from) in &self.heritage.ports {
+            let known = running.get(*from).and_then(|told| told.ports.iter().find(|told| told.name == *name));
+            if let Some(known) = known {
+                telemetry.ports[*port].counters = Arc::clone(&known.counters);
+            }
+        }
+    }
+
+    /// Becomes `next`, which has taken up what is its own.
+    pub fn succeed(&mut self, mut next: Self) -> Former<C, S> {
+        next.observer = self.observer.take();
+        let former = std::mem::replace(self, next);
+        let pause = self.clock.now().since(former.paused);
+        self.telemetry.worker.pause.set(pause.0);
+        Former { worker: former, pause }
+    }
+
+    /// The worker's packets come from here.
+    #[must_use]
+    pub fn pool(&self) -> Pool {
+        self.desk.pool.clone()
+    }
+
+    /// The worker's team.
+    #[must_use]
+    pub fn team(&self) -> &Arc<Team> {
+        &self.team
+    }
+}
+
+impl Exchange {
+    /// Waits until every worker of the new graph has come here once more: none of them takes up anything before all
+    /// that there is has been laid down, and none runs before all have taken up theirs.
+    pub fn meet(&self, meeting: &mut usize) {
+        self.next.meet(meeting);
+    }
+}
+
+impl<C: Clock, S: Scheduler> Former<C, S> {
+    /// Of a worker that has laid down what others take up, and ends.
+    #[must_use]
+    pub fn of(worker: Worker<C, S>) -> Self {
+        let pause = worker.clock.now().since(worker.paused);
+        Self { worker, pause }
+    }
+
+    /// Makes what it counted one of the past: what went on is counted by those that took over.
+    pub fn retire(&self, reading: &mut Reading) {
+        let (modules, ports) = (&self.worker.telemetry.modules, &self.worker.telemetry.ports);
+        let modules = modules.iter().zip(&self.worker.nodes).filter(|(told, node)| told.here && node.function.is_none());
+        let modules: HashSet<_> = modules.map(|(told, _)| told.name.as_str()).collect();
+        let ports = ports.iter().zip(&self.worker.gateways).filter(|(_, gateway)| gateway.port.is_none());
+        let ports: HashSet<_> = ports.map(|(told, _)| told.name.as_str()).collect();
+        reading.retire(|name| modules.contains(name), |name| ports.contains(name));
+    }
+
+    /// Closes functions and ports that were not taken over; packets that they held are dropped (`wound_up`).
+    ///
+    /// # Errors
+    /// As [`Worker::close`].
+    pub fn close(&mut self) -> Result<(), Vec<(String, String)>> {
+        self.worker.close()
+    }
+
+    /// What it counted.
+    #[must_use]
+    pub fn telemetry(&self) -> Arc<Telemetry> {
+        self.worker.telemetry()
+    }
+}

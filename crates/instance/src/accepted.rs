@@ -1,0 +1,83 @@
+//! The last configuration that was accepted, kept in a file: whatever ends the process, the next start begins there.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use forebay_pipeline::Source;
+use serde::{Deserialize, Serialize};
+
+/// A configuration as it was accepted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Accepted {
+    /// Its name in messages.
+    file: String,
+    /// What relative names of files in it are relative to.
+    base: PathBuf,
+    text: String,
+    sets: Vec<String>,
+}
+
+impl Accepted {
+    /// What `source` says now.
+    #[must_use]
+    pub fn of(source: &Source) -> Self {
+        let base = source.base().canonicalize().unwrap_or_else(|_| source.base().to_owned());
+        Self { file: source.file().to_owned(), base, text: source.text().to_owned(), sets: source.sets().to_vec() }
+    }
+
+    /// The configuration.
+    #[must_use]
+    pub fn source(&self) -> Source {
+        let source = Source::new(self.text.clone(), &self.file, &self.base);
+        self.sets.iter().fold(source, |source, setting| source.set(setting))
+    }
+
+    /// Writes it to the file at `path`: there is the old one or the new one, whole, at any moment.
+    ///
+    /// # Errors
+    /// As writing files.
+    pub fn keep(&self, path: &Path) -> io::Result<()> {
+        let beside = path.with_extension("new");
+        let text = serde_json::to_string_pretty(self)?;
+        let mut file = File::create(&beside)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&beside, path)?;
+        // The name, too, must be on the disk.
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        File::open(folder)?.sync_all()
+    }
+
+    /// Reads what was kept; `None` where nothing was.
+    ///
+    /// # Errors
+    /// As reading files; a file that is not of this kind.
+    pub fn read(path: &Path) -> io::Result<Option<Self>> {
+        match fs::read(path) {
+            Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_read_again_and_a_broken_file_is_told() {
+        let folder = tempfile::tempdir().expect("a writable folder for temporary files");
+        let path = folder.path().join("state.json");
+        assert_eq!(Accepted::read(&path).expect("nothing is there"), None);
+        let source = Source::new("batch: 8", "a.yaml", folder.path()).set("seed=3");
+        let accepted = Accepted::of(&source);
+        accepted.keep(&path).expect("a writable folder");
+        let again = Accepted::read(&path).expect("it is there").expect("it is there");
+        assert_eq!(Accepted::of(&again.source()), accepted);
+        fs::write(&path, "{").expect("a writable folder");
+        assert!(Accepted::read(&path).is_err());
+        assert!(accepted.keep(&folder.path().join("not/there")).is_err());
+    }
+}

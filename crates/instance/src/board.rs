@@ -1,0 +1,81 @@
+//! What all workers count together, over all graphs that they have run.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use forebay_graph::report::{Origin, Reading, Report};
+use forebay_graph::{Team, Telemetry};
+use forebay_measure::Frequency;
+use forebay_packet::Ticks;
+
+/// The counters of a running pipeline.
+pub struct Board {
+    frequency: Frequency,
+    /// When it began.
+    began: Ticks,
+    state: Mutex<State>,
+}
+
+pub(crate) struct State {
+    /// By worker, of the present graph.
+    pub(crate) telemetries: Vec<Arc<Telemetry>>,
+    pub(crate) team: Arc<Team>,
+    /// What the graphs before counted.
+    pub(crate) past: Reading,
+    pub(crate) origin: Origin,
+}
+
+impl Board {
+    pub(crate) fn new(began: Ticks, telemetries: Vec<Arc<Telemetry>>, team: Arc<Team>, origin: Origin) -> Self {
+        let frequency = telemetries[0].frequency;
+        let past = Reading::nothing(frequency, began);
+        Self { frequency, began, state: Mutex::new(State { telemetries, team, past, origin }) }
+    }
+
+    /// The counters; while a change is made, whoever asks waits.
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// When the run began.
+    #[must_use]
+    pub fn began(&self) -> Ticks {
+        self.began
+    }
+
+    /// What has been counted since the beginning, at the instant `at`.
+    #[must_use]
+    pub fn read(&self, at: Ticks) -> Reading {
+        let state = self.state();
+        let mut all = Reading::of(&state.telemetries[0], at);
+        state.telemetries[1..].iter().for_each(|told| all.merge(&Reading::of(told, at)));
+        let present = all.names();
+        all.merge(&state.past);
+        // Of what is gone only the packets are told.
+        all.keep(&present);
+        all
+    }
+
+    /// What was counted when nothing had happened.
+    #[must_use]
+    pub fn nothing(&self) -> Reading {
+        Reading::nothing(self.frequency, self.began)
+    }
+
+    /// What happened between two readings.
+    #[must_use]
+    pub fn report(&self, earlier: &Reading, later: &Reading) -> Report {
+        Report::between(earlier, later, &self.state().origin)
+    }
+
+    /// Whether nothing would happen any more if nothing came from outside.
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        self.state().team.is_quiet()
+    }
+
+    /// What the workers of the present graph count.
+    #[must_use]
+    pub fn telemetries(&self) -> Vec<Arc<Telemetry>> {
+        self.state().telemetries.clone()
+    }
+}

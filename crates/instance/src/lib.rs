@@ -1,0 +1,15 @@
+//! A running pipeline: its workers' threads, what they count together, live change, and the local socket.
+
+#![forbid(unsafe_code)]
+
+mod accepted;
+mod board;
+mod cores;
+mod reload;
+mod running;
+
+pub use accepted::Accepted;
+pub use board::Board;
+pub use cores::{CoreError, choose};
+pub use reload::{ReloadError, Reloaded};
+pub use running::{Instance, Outcome, StartError};

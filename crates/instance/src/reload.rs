@@ -1,0 +1,190 @@
+//! A changed configuration takes the place of the running one, whole or not at all, while packets run.
+
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::channel;
+use std::sync::Arc;
+
+use forebay_graph::drive::Order;
+use forebay_graph::report::Reading;
+use forebay_graph::{Census, Exchange, MakeError, Team, Worker, links};
+use forebay_measure::{Clock, Tsc};
+use forebay_packet::Pool;
+use forebay_pipeline::{Conditions, Loaded, Made, Problems, Source};
+use rtrb::PushError;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::cores::{CoreError, choose};
+use crate::running::{Instance, Over, Running, StartError, join, origin};
+
+/// Why a configuration was refused: the old one runs on.
+#[derive(Debug, Error)]
+pub enum ReloadError {
+    /// What is wrong with it.
+    #[error(transparent)]
+    Problems(#[from] Problems),
+    /// Its workers cannot be given cores.
+    #[error(transparent)]
+    Cores(#[from] CoreError),
+    /// It cannot be run.
+    #[error(transparent)]
+    Make(#[from] MakeError),
+    /// A worker cannot be started.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// A worker that runs cannot change its core.
+    #[error("worker {worker} runs on core {core} and would run on {asked}: it cannot change while packets run")]
+    Bound {
+        /// The worker.
+        worker: usize,
+        /// The core it is bound to.
+        core: usize,
+        /// The core asked for.
+        asked: usize,
+    },
+    /// It could not be kept for the next start.
+    #[error("the configuration cannot be kept for the next start: {0}")]
+    Keep(std::io::Error),
+    /// The run is ending.
+    #[error("the run is ending")]
+    Ending,
+}
+
+/// What a change came to.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Reloaded {
+    /// Modules that were taken over with their state.
+    pub kept: usize,
+    /// Modules that were made anew, having changed.
+    pub changed: Vec<String>,
+    /// Modules that were not there before.
+    pub added: Vec<String>,
+    /// Modules that are gone.
+    pub removed: Vec<String>,
+    /// Modules that run on other workers now.
+    pub moved: Vec<String>,
+    /// Ports that were opened anew or for the first time, and those that were closed.
+    pub ports_opened: Vec<String>,
+    /// See there.
+    pub ports_closed: Vec<String>,
+    /// Packets that functions held which are gone: they were dropped.
+    pub dropped: u64,
+    /// Workers now.
+    pub workers: usize,
+    /// From reading the configuration to the last worker's change, in milliseconds.
+    pub took_ms: f64,
+    /// The longest that a worker took no packets from ports, in microseconds.
+    pub pause_us: f64,
+    /// Packets that were unaccounted for in the graph that was replaced: 0, or there is a defect.
+    pub missing: i64,
+}
+
+impl Instance {
+    /// Changes to the configuration `source`. `accept` is called once nothing can be wrong with it any more, just before
+    /// it takes effect.
+    ///
+    /// # Errors
+    /// [`ReloadError`]: nothing has changed then.
+    pub fn reload(
+        &self,
+        source: &Source,
+        accept: impl FnOnce() -> std::io::Result<()>,
+    ) -> Result<Reloaded, ReloadError> {
+        let began = Tsc.now();
+        let frequency = Tsc.frequency();
+        let mut crew = self.crew();
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(ReloadError::Ending);
+        }
+        let conditions = Conditions { frequency, simulated: false };
+        let Loaded { plans, cores, made, .. } = forebay_pipeline::reload(source, conditions, &crew.made)?;
+        // Whoever runs on keeps its core.
+        let bound: Vec<_> = crew.threads.iter().map(|thread| thread.core).take(cores.len()).collect();
+        let asked: Vec<_> = bound.iter().map(|core| Some(*core)).chain(cores[bound.len()..].iter().copied()).collect();
+        if let Some(worker) = (0..bound.len()).find(|at| cores[*at].is_some_and(|core| core != bound[*at])) {
+            return Err(ReloadError::Bound { worker, core: bound[worker], asked: cores[worker].unwrap_or_default() });
+        }
+        let cores = choose(&asked)?;
+        let mut told = difference(&crew.made, &made);
+        told.workers = plans.len();
+
+        let team = Arc::new(Team::new(plans.len()));
+        let rings = links(&plans[0], &plans[0].placement);
+        let running = self.board.telemetries();
+        let mut next: Vec<Running> = Vec::new();
+        for (plan, ring) in plans.into_iter().zip(rings) {
+            let pool = match crew.threads.get(plan.worker) {
+                Some(thread) => thread.pool.clone(),
+                None => Pool::new(plan.pool).map_err(MakeError::from)?,
+            };
+            let mut worker = Worker::member(plan, Tsc, Vec::new(), pool, ring, Arc::clone(&team))?;
+            worker.inherit_counters(&running);
+            next.push(worker);
+        }
+        let exchange = Arc::new(Exchange::to(&next));
+        let telemetries: Vec<_> = next.iter().map(Worker::telemetry).collect();
+        // Workers that join are made to wait first: everything that can fail has been done before anything changes.
+        let mut joining = Vec::new();
+        let joiners = next.split_off(bound.len().min(next.len()));
+        for (worker, core) in joiners.into_iter().zip(&cores[bound.len()..]) {
+            let (pool, number) = (worker.pool(), crew.started);
+            crew.started += 1;
+            joining.push(join(Box::new(worker), pool, *core, number, Arc::clone(&exchange), Arc::clone(&self.stop))?);
+        }
+        accept().map_err(ReloadError::Keep)?;
+
+        // From here on nothing can fail but the machine itself. Whoever reads counters waits.
+        let mut state = self.board.state();
+        let (former, formers) = channel();
+        let mut threads = std::mem::take(&mut crew.threads);
+        let mut heirs = next.into_iter();
+        for thread in &mut threads {
+            let next = heirs.next().map(Box::new);
+            let mut order = Order::Change { next, exchange: Arc::clone(&exchange), former: former.clone() };
+            // Only the crew gives orders: there will be room.
+            while let Err(PushError::Full(back)) = thread.orders.push(order) {
+                order = back;
+                std::thread::yield_now();
+            }
+        }
+        drop(former);
+        let leaving = threads.split_off(bound.len());
+        threads.extend(joining.into_iter().map(|joiner| joiner.go(true)));
+        let mut formers: Vec<_> = formers.iter().collect();
+        for thread in leaving {
+            if let Ok(Over::Succeeded(former)) = thread.handle.join() {
+                formers.push(*former);
+            }
+        }
+        told.took_ms = frequency.seconds(Tsc.now().since(began)) * 1e3;
+        let longest = formers.iter().map(|former| former.pause).max().unwrap_or_default();
+        told.pause_us = frequency.micros(longest.0 as f64);
+        let mut gone = Reading::nothing(frequency, self.board.began());
+        let mut census = Census::default();
+        for mut former in formers {
+            let telemetry = former.telemetry();
+            let before = telemetry.worker.wound_up.get();
+            crew.troubles.extend(former.close().err().unwrap_or_default());
+            told.dropped += telemetry.worker.wound_up.get() - before;
+            let mut reading = Reading::of(&telemetry, Tsc.now());
+            census.add(&reading.census());
+            former.retire(&mut reading);
+            gone.merge(&reading);
+        }
+        told.missing = (census.missing() - i128::from(exchange.moved())) as i64;
+        state.past.merge(&gone);
+        (state.telemetries, state.team, state.origin) = (telemetries, team, origin(&cores));
+        (crew.threads, crew.made) = (threads, made);
+        Ok(told)
+    }
+}
+
+/// What changes from one configuration to the next.
+fn difference(old: &Made, new: &Made) -> Reloaded {
+    let mut told = Reloaded::default();
+    let change = old.change_to(new);
+    (told.kept, told.changed, told.added) = (change.kept, change.changed, change.added);
+    (told.removed, told.moved) = (change.removed, change.moved);
+    (told.ports_opened, told.ports_closed) = (change.ports_opened, change.ports_closed);
+    told
+}

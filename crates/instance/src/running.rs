@@ -1,0 +1,289 @@
+//! The workers' threads: started together, told what to do, ended together.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use forebay_graph::drive::{self, Ended, Mailbox, Order};
+use forebay_graph::report::{Kind, Origin};
+use forebay_graph::{Action, Exchange, Former, Links, MakeError, Observer, Plan, RunToCompletion, Team, Telemetry, Worker, links};
+use forebay_measure::machine::{Cpu, pin_to};
+use forebay_measure::{Clock, Tsc};
+use forebay_packet::{Pool, Ticks};
+use forebay_pipeline::Made;
+use rtrb::{Consumer, Producer, RingBuffer};
+use thiserror::Error;
+
+use crate::board::Board;
+
+/// How workers run.
+pub(crate) type Running = Worker<Tsc, RunToCompletion>;
+
+/// How many orders may wait for a worker.
+const ORDERS: usize = 4_096;
+
+/// Why a pipeline cannot be started.
+#[derive(Debug, Error)]
+pub enum StartError {
+    /// A worker's thread cannot be bound to its core.
+    #[error("the worker cannot be bound to core {core}: {source}")]
+    Core {
+        /// The core.
+        core: usize,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The system gave no thread.
+    #[error("no thread for a worker: {0}")]
+    Thread(#[from] std::io::Error),
+    /// A plan that cannot run.
+    #[error(transparent)]
+    Make(#[from] MakeError),
+    /// A worker's thread panicked.
+    #[error("a worker ended before it began: this is a defect of Forebay")]
+    Ended,
+}
+
+/// What a run came to.
+#[derive(Debug)]
+pub struct Outcome {
+    /// When it ended, on the workers' clock.
+    pub at: Ticks,
+    /// Ports and modules that failed: which and why.
+    pub troubles: Vec<(String, String)>,
+}
+
+/// What a worker's thread ends with.
+pub(crate) enum Over {
+    /// It was stopped: when, and what went wrong.
+    Stopped(Ticks, Vec<(String, String)>),
+    /// Others have taken over.
+    Succeeded(Box<Former<Tsc, RunToCompletion>>),
+    /// It never began.
+    Never,
+}
+
+/// A worker's thread.
+pub(crate) struct Thread {
+    pub(crate) orders: Producer<Order<RunToCompletion>>,
+    pub(crate) handle: JoinHandle<Over>,
+    pub(crate) pool: Pool,
+    pub(crate) core: usize,
+}
+
+/// A running pipeline.
+pub struct Instance {
+    pub(crate) board: Arc<Board>,
+    pub(crate) stop: Arc<AtomicBool>,
+    pub(crate) crew: Mutex<Crew>,
+}
+
+/// The threads, and what they run.
+pub(crate) struct Crew {
+    pub(crate) threads: Vec<Thread>,
+    pub(crate) made: Made,
+    /// What went wrong with functions and ports that have gone.
+    pub(crate) troubles: Vec<(String, String)>,
+    /// Numbers threads.
+    pub(crate) started: usize,
+}
+
+impl Instance {
+    /// Starts a worker for each plan, on these cores; each is watched by its observer, where there is one.
+    ///
+    /// # Errors
+    /// [`StartError`]: nothing runs then.
+    pub fn start(
+        plans: Vec<Plan>,
+        cores: &[usize],
+        made: Made,
+        mut observers: Vec<Option<Box<dyn Observer>>>,
+    ) -> Result<Self, StartError> {
+        let team = Arc::new(Team::new(plans.len()));
+        let rings = links(&plans[0], &plans[0].placement);
+        observers.resize_with(plans.len(), || None);
+        let stop = Arc::new(AtomicBool::new(false));
+        // Whoever has begun waits for all others, so that a start that fails leaves nothing behind.
+        let (mut starting, mut failed) = (Vec::new(), None);
+        for (((plan, ring), core), observer) in plans.into_iter().zip(rings).zip(cores).zip(observers) {
+            let part = Part { plan, links: ring, team: Arc::clone(&team), observer };
+            match begin(part, *core, Arc::clone(&stop)) {
+                Ok(begun) => starting.push(begun),
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        let (mut threads, mut telemetries, mut began) = (Vec::new(), Vec::new(), Tsc.now());
+        for (thread, told) in starting {
+            telemetries.push(told.telemetry);
+            began = began.min(told.began);
+            threads.push(thread);
+        }
+        if let Some(error) = failed {
+            stop.store(true, Ordering::Relaxed);
+            threads.into_iter().for_each(|thread| drop(thread.go(false)));
+            return Err(error);
+        }
+        let origin = origin(cores);
+        let threads = threads.into_iter().map(|thread| thread.go(true)).collect::<Vec<_>>();
+        let started = threads.len();
+        let crew = Crew { threads, made, troubles: Vec::new(), started };
+        Ok(Self { board: Arc::new(Board::new(began, telemetries, team, origin)), stop, crew: Mutex::new(crew) })
+    }
+
+    /// What is counted.
+    #[must_use]
+    pub fn board(&self) -> Arc<Board> {
+        Arc::clone(&self.board)
+    }
+
+    pub(crate) fn crew(&self) -> MutexGuard<'_, Crew> {
+        self.crew.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has an action applied by every worker that it concerns; `false` where one has too many orders waiting.
+    pub fn act(&self, action: &Action) -> bool {
+        let mut crew = self.crew();
+        crew.threads.iter_mut().fold(true, |told, thread| thread.orders.push(Order::Act(action.clone())).is_ok() && told)
+    }
+
+    /// Has each worker watched by an observer that `make` makes for it, or with `None` by none.
+    pub fn observe(&self, mut make: impl FnMut(usize) -> Option<Box<dyn Observer>>) {
+        for (worker, thread) in self.crew().threads.iter_mut().enumerate() {
+            // With thousands of orders before it, a trace is not missed.
+            let _ = thread.orders.push(Order::Observe(make(worker)));
+        }
+    }
+
+    /// Whether a worker has ended by itself, which only a defect can make it do.
+    #[must_use]
+    pub fn has_died(&self) -> bool {
+        self.crew().threads.iter().any(|thread| thread.handle.is_finished())
+    }
+
+    /// Ends the run: nothing stays queued or held, and all is closed.
+    pub fn end(self) -> Outcome {
+        let mut crew = self.crew.into_inner().unwrap_or_else(PoisonError::into_inner);
+        self.stop.store(true, Ordering::Relaxed);
+        let mut outcome = Outcome { at: Tsc.now(), troubles: std::mem::take(&mut crew.troubles) };
+        for thread in crew.threads {
+            match thread.handle.join() {
+                Ok(Over::Stopped(at, troubles)) => {
+                    outcome.at = outcome.at.max(at);
+                    outcome.troubles.extend(troubles);
+                }
+                Ok(Over::Succeeded(_) | Over::Never) => {}
+                Err(_) => outcome
+                    .troubles
+                    .push(("worker".to_owned(), "its thread panicked: this is a defect of Forebay".to_owned())),
+            }
+        }
+        outcome
+    }
+}
+
+pub(crate) fn origin(cores: &[usize]) -> Origin {
+    Origin { kind: Kind::Measured, cpu: Cpu::this(), cores: cores.iter().map(|core| Some(*core)).collect() }
+}
+
+/// What a worker is made of.
+struct Part {
+    plan: Plan,
+    links: Links,
+    team: Arc<Team>,
+    observer: Option<Box<dyn Observer>>,
+}
+
+/// What a worker says once it is made.
+struct Told {
+    telemetry: Arc<Telemetry>,
+    began: Ticks,
+    pool: Pool,
+}
+
+/// A worker that has been made and waits for the word to go.
+pub(crate) struct Waiting {
+    orders: Producer<Order<RunToCompletion>>,
+    handle: JoinHandle<Over>,
+    pool: Pool,
+    core: usize,
+    go: Sender<bool>,
+}
+
+impl Waiting {
+    /// Lets it run, or end.
+    pub(crate) fn go(self, go: bool) -> Thread {
+        // A thread that has died is found by whoever joins it.
+        let _ = self.go.send(go);
+        Thread { orders: self.orders, handle: self.handle, pool: self.pool, core: self.core }
+    }
+}
+
+/// Makes a worker on a thread and core of its own, so that its memory is near them.
+fn begin(part: Part, core: usize, stop: Arc<AtomicBool>) -> Result<(Waiting, Told), StartError> {
+    let (told, tells) = channel();
+    let (go, may_go) = channel();
+    let (orders, taken) = RingBuffer::new(ORDERS);
+    let name = format!("worker-{}", part.plan.worker);
+    let handle = std::thread::Builder::new().name(name).spawn(move || {
+        let made = pin_to(core).map_err(|source| StartError::Core { core, source }).and_then(|()| {
+            let Part { plan, links, team, observer } = part;
+            let pool = Pool::new(plan.pool).map_err(MakeError::from)?;
+            let mut worker = Running::member(plan, Tsc, Vec::new(), pool.clone(), links, team)?;
+            worker.observe(observer);
+            Ok((worker, pool))
+        });
+        let worker = match made {
+            Ok((worker, pool)) => {
+                let answer = Told { telemetry: worker.telemetry(), began: Tsc.now(), pool };
+                // The other side waits for this and nothing else.
+                let _ = told.send(Ok(answer));
+                worker
+            }
+            Err(error) => {
+                let _ = told.send(Err(error));
+                return Over::Never;
+            }
+        };
+        if may_go.recv().is_ok_and(|go| go) { run(worker, taken, &stop) } else { Over::Never }
+    })?;
+    let told = tells.recv().map_err(|_| StartError::Ended)??;
+    Ok((Waiting { orders, handle, pool: told.pool.clone(), core, go }, told))
+}
+
+/// Makes ready a thread for a worker that joins those that run, as soon as it is let go.
+pub(crate) fn join(
+    mut worker: Box<Running>,
+    pool: Pool,
+    core: usize,
+    number: usize,
+    exchange: Arc<Exchange>,
+    stop: Arc<AtomicBool>,
+) -> Result<Waiting, StartError> {
+    let (orders, taken) = RingBuffer::new(ORDERS);
+    let (told, tells) = channel();
+    let (go, may_go) = channel();
+    let handle = std::thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
+        let bound = pin_to(core).map_err(|source| StartError::Core { core, source });
+        let failed = bound.is_err();
+        let _ = told.send(bound);
+        if failed || !may_go.recv().is_ok_and(|go| go) {
+            return Over::Never;
+        }
+        drive::join(&mut worker, &exchange);
+        run(*worker, taken, &stop)
+    })?;
+    tells.recv().map_err(|_| StartError::Ended)??;
+    Ok(Waiting { orders, handle, pool, core, go })
+}
+
+fn run(mut worker: Running, orders: Consumer<Order<RunToCompletion>>, stop: &AtomicBool) -> Over {
+    let mut mailbox = Mailbox { stop, orders };
+    // An action for a module that has just gone is void.
+    if drive::poll(&mut worker, &mut mailbox, |_, _| {}) == Ended::Succeeded {
+        return Over::Succeeded(Box::new(Former::of(worker)));
+    }
+    let troubles = drive::end(&mut worker).err().unwrap_or_default();
+    worker.observe(None);
+    Over::Stopped(worker.clock().now(), troubles)
+}

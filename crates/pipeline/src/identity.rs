@@ -1,0 +1,72 @@
+//! Whether a module, port or state is the same as one that runs: made of the same parameters and the same files.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::yaml::Node;
+
+/// What something is made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    kind: String,
+    params: Value,
+    /// Of each file that the parameters name: its place, length and last change.
+    files: Vec<(u64, u64, u64, i64, i64)>,
+    /// The same of the state that they name.
+    state: Vec<Identity>,
+}
+
+impl Identity {
+    /// Of what stands under `name` in a section of the configuration `root`; names of files are relative to `base`.
+    pub(crate) fn of(root: &Node, section: &str, name: &str, kind: &str, base: &Path) -> Self {
+        let params = root.get(section).and_then(|all| all.get(name)?.get(kind));
+        let params = params.map(Node::to_json).unwrap_or_default();
+        let (mut files, mut state) = (Vec::new(), Vec::new());
+        each_text(&params, &mut |text| {
+            if let Ok(told) = base.join(text).metadata().and_then(|told| if told.is_file() { Ok(told) } else { Err(std::io::ErrorKind::Other.into()) }) {
+                files.push((told.dev(), told.ino(), told.len(), told.mtime(), told.mtime_nsec()));
+            }
+            let of_state = || root.get("state")?.get(text)?.as_map()?.iter().next();
+            if let Some(kind) = of_state().filter(|_| section != "state") {
+                state.push(Self::of(root, "state", text, &kind.key, base));
+            }
+        });
+        Self { kind: kind.to_owned(), params, files, state }
+    }
+}
+
+/// Every text among the parameters: any may be a file's name.
+fn each_text(value: &Value, look: &mut impl FnMut(&str)) {
+    match value {
+        Value::String(text) => look(text),
+        Value::Array(list) => list.iter().for_each(|item| each_text(item, look)),
+        Value::Object(map) => map.values().for_each(|item| each_text(item, look)),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::problem::Findings;
+    use crate::yaml;
+
+    #[test]
+    fn a_changed_parameter_file_or_state_makes_another_identity() {
+        let folder = tempfile::tempdir().expect("a writable folder for temporary files");
+        std::fs::write(folder.path().join("routes"), "10.0.0.0/8 0").expect("a writable folder");
+        let of = |text: &str| {
+            let root = yaml::parse(text, &mut Findings::default()).expect("YAML");
+            Identity::of(&root, "modules", "a", "f", folder.path())
+        };
+        let text = "{ modules: { a: { f: { file: routes, table: s, n: 1 } } }, state: { s: { t: { size: 1 } } } }";
+        let first = of(text);
+        assert_eq!(first, of(text));
+        assert_ne!(first, of(&text.replace("n: 1", "n: 2")));
+        assert_ne!(first, of(&text.replace("size: 1", "size: 2")));
+        std::fs::write(folder.path().join("routes"), "10.0.0.0/8 01").expect("a writable folder");
+        assert_ne!(first, of(text));
+    }
+}

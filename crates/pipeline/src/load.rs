@@ -1,0 +1,265 @@
+//! A configuration that is in order to what runs: functions for every worker, open ports.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use forebay_graph::{Files, Module, Plan, PortPlan, Setup, SharedState, Surroundings};
+use forebay_packet::PoolOptions;
+
+use crate::compile::{Conditions, Draft, ModuleDraft, PortDraft, add_faults, compile};
+use crate::conform::Misfits;
+use crate::identity::Identity;
+use crate::language::PoolSection;
+use crate::problem::{Findings, Problems};
+use crate::Source;
+
+/// A pipeline that is ready to run.
+pub struct Loaded {
+    /// What each worker runs; at least one.
+    pub plans: Vec<Plan>,
+    /// By worker: the core that the configuration binds it to.
+    pub cores: Vec<Option<usize>>,
+    /// What everything random derives from.
+    pub seed: u64,
+    /// The files that it reads and writes.
+    pub files: Files,
+    /// What it is made of: to be compared with its successor.
+    pub made: Made,
+}
+
+/// What a running pipeline is made of, by name: how a changed configuration is told from it.
+#[derive(Clone)]
+pub struct Made {
+    pub(crate) modules: BTreeMap<String, (Identity, Vec<usize>)>,
+    pub(crate) ports: BTreeMap<String, (Identity, Vec<usize>)>,
+    pub(crate) state: BTreeMap<String, (Identity, SharedState)>,
+    batch: usize,
+    pool: (usize, usize),
+}
+
+/// What is different in a changed configuration, by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Change {
+    /// How many modules are taken over with their state.
+    pub kept: usize,
+    /// Modules that are made anew, having changed, or because other sessions come to their workers.
+    pub changed: Vec<String>,
+    /// Modules that were not there before.
+    pub added: Vec<String>,
+    /// Modules that are gone.
+    pub removed: Vec<String>,
+    /// Modules that run on other workers than before.
+    pub moved: Vec<String>,
+    /// Ports that are opened, anew or for the first time.
+    pub ports_opened: Vec<String>,
+    /// Ports that are closed, for good or to be opened anew.
+    pub ports_closed: Vec<String>,
+}
+
+impl Made {
+    /// What is different in `new`.
+    #[must_use]
+    pub fn change_to(&self, new: &Self) -> Change {
+        let mut change = Change::default();
+        for (name, (identity, on)) in &new.modules {
+            match self.modules.get(name) {
+                None => change.added.push(name.clone()),
+                Some((old, there)) => {
+                    if there != on {
+                        change.moved.push(name.clone());
+                    }
+                    if old == identity && on.iter().all(|worker| taken_over(there, on, *worker).is_some()) {
+                        change.kept += 1;
+                    } else {
+                        change.changed.push(name.clone());
+                    }
+                }
+            }
+        }
+        change.removed = self.modules.keys().filter(|name| !new.modules.contains_key(*name)).cloned().collect();
+        let gone = |(name, port): &(&String, &(Identity, Vec<usize>))| new.ports.get(*name) != Some(*port);
+        change.ports_closed = self.ports.iter().filter(gone).map(|(name, _)| name.clone()).collect();
+        let come = |(name, port): &(&String, &(Identity, Vec<usize>))| self.ports.get(*name) != Some(*port);
+        change.ports_opened = new.ports.iter().filter(come).map(|(name, _)| name.clone()).collect();
+        change
+    }
+
+    /// The workers that have this module, where it is there and is made the same way.
+    fn module(&self, name: &str, identity: &Identity) -> Option<&[usize]> {
+        self.modules.get(name).filter(|(other, _)| other == identity).map(|(_, on)| &on[..])
+    }
+}
+
+/// Checks a configuration, then opens its ports.
+///
+/// # Errors
+/// Everything that is wrong, with places; ports are opened only where nothing else is.
+pub fn load(source: &Source, conditions: Conditions) -> Result<Loaded, Problems> {
+    open(source, conditions, None)
+}
+
+/// Checks a configuration that is to follow a running one. What is the same in both is not made or opened anew: the plans
+/// say from which worker it is taken over (`from`).
+///
+/// # Errors
+/// As [`load`]; also what cannot change while packets run: the largest batch and the packet pool.
+pub fn reload(source: &Source, conditions: Conditions, running: &Made) -> Result<Loaded, Problems> {
+    open(source, conditions, Some(running))
+}
+
+fn open(source: &Source, conditions: Conditions, running: Option<&Made>) -> Result<Loaded, Problems> {
+    let (draft, mut surroundings) = compile(source, conditions, running)?;
+    let mut findings = Findings::default();
+    let mut misfits = Misfits::default();
+    surroundings.checking = false;
+    let PoolSection { chunks, frame } = draft.pool;
+    let made = draft.made(&surroundings, (chunks, frame));
+    if let Some(running) = running {
+        draft.refuse_fixed(running, (chunks, frame), &mut findings);
+    }
+    let placement = Arc::new(draft.placement.clone());
+    let mut plans: Vec<Plan> = (0..placement.workers)
+        .map(|worker| Plan {
+            name: draft.name.clone(),
+            batch: draft.batch,
+            pool: PoolOptions { chunks, frame, ..PoolOptions::default() },
+            modules: Vec::new(),
+            ports: Vec::new(),
+            flows: draft.flows.clone(),
+            worker,
+            placement: Arc::clone(&placement),
+        })
+        .collect();
+    let Draft { root, modules, ports, entries, cores, seed, .. } = draft;
+    for (at, mut module) in modules.into_iter().enumerate() {
+        let on = &placement.modules[at];
+        let there = running.and_then(|running| running.module(&module.name, &made.modules[&module.name].0));
+        let mut set_up = module.declared.take();
+        for plan in &mut plans {
+            let mut part = module.part();
+            if let Some(share) = on.iter().position(|worker| *worker == plan.worker) {
+                part.from = there.and_then(|there| taken_over(there, on, plan.worker));
+                if part.from.is_none() {
+                    surroundings.share = (share, on.len());
+                    if let Err(error) = module.make(&mut part, &mut set_up, &mut surroundings, share == 0) {
+                        add_faults(&mut misfits, &root, &["modules", &module.name, module.kind.name], error);
+                    }
+                }
+            }
+            plan.modules.push(part);
+        }
+    }
+    for (at, (port, entry)) in ports.into_iter().zip(entries).enumerate() {
+        let on = &placement.ports[at];
+        let there = running.and_then(|running| running.ports.get(&port.name));
+        let kept = there.is_some_and(|(identity, there)| (identity, there) == (&made.ports[&port.name].0, on));
+        for plan in &mut plans {
+            let share = on.iter().position(|worker| *worker == plan.worker);
+            let from = share.filter(|_| kept).map(|_| plan.worker);
+            let mut part = PortPlan { name: port.name.clone(), kind: port.kind.name, open: None, from, entry };
+            if let Some(share) = share.filter(|_| from.is_none()) {
+                surroundings.share = (share, on.len());
+                match port.open(&mut surroundings) {
+                    Ok(open) => part.open = Some(open),
+                    Err(error) => add_faults(&mut misfits, &root, &["ports", &port.name, port.kind.name], error),
+                }
+            }
+            plan.ports.push(part);
+        }
+    }
+    misfits.report(&mut findings);
+    findings.finish(&source.file, &source.sets)?;
+    Ok(Loaded { plans, cores, seed, files: surroundings.files, made })
+}
+
+/// From which of the workers `there` the module on worker `worker`, one of `on`, is taken over; none where it begins anew.
+///
+/// A worker keeps its own, as long as the same sessions come to it. A module that was alone and stays alone moves.
+fn taken_over(there: &[usize], on: &[usize], worker: usize) -> Option<usize> {
+    match (there, on) {
+        ([old], [_]) => Some(*old),
+        _ => (there == on).then_some(worker),
+    }
+}
+
+impl Draft {
+    fn made(&self, surroundings: &Surroundings, pool: (usize, usize)) -> Made {
+        let identity = |section: &str, name: &str, kind: &str| {
+            Identity::of(&self.root, section, name, kind, &surroundings.base)
+        };
+        let modules = self.modules.iter().zip(&self.placement.modules);
+        let ports = self.ports.iter().zip(&self.placement.ports);
+        Made {
+            modules: modules
+                .map(|(module, on)| {
+                    let identity = identity("modules", &module.name, module.kind.name);
+                    (module.name.clone(), (identity, on.clone()))
+                })
+                .collect(),
+            ports: ports
+                .map(|(port, on)| (port.name.clone(), (identity("ports", &port.name, port.kind.name), on.clone())))
+                .collect(),
+            state: self.state.clone(),
+            batch: self.batch,
+            pool,
+        }
+    }
+
+    /// What cannot change while packets run.
+    fn refuse_fixed(&self, running: &Made, pool: (usize, usize), findings: &mut Findings) {
+        let place = |key| self.root.place_of([key]);
+        if self.batch != running.batch {
+            let (now, new) = (running.batch, self.batch);
+            findings.add(place("batch"), format!("batch: it is {now} and would be {new}: it cannot change while packets run"));
+        }
+        if pool != running.pool {
+            findings.add(place("pool"), "pool: it cannot change while packets run: leave it as it is, or start anew");
+        }
+    }
+}
+
+impl ModuleDraft {
+    /// The module as every worker knows it, without a function.
+    fn part(&self) -> Module {
+        Module {
+            name: self.name.clone(),
+            kind: self.kind.name,
+            function: None,
+            from: None,
+            gates: self.gates.clone(),
+            drops: self.kind.drops,
+            creates: self.kind.creates,
+            consumes: self.kind.consumes,
+            counters: Vec::new(),
+            trigger: self.buffer.trigger,
+            hold: self.buffer.hold,
+        }
+    }
+
+    /// Makes a worker's own function; the `first` worker gets the one that was made while checking, unless it was made
+    /// for that only.
+    fn make(
+        &self,
+        part: &mut Module,
+        checked: &mut Option<(Box<dyn forebay_graph::Function>, forebay_graph::Declared)>,
+        surroundings: &mut Surroundings,
+        first: bool,
+    ) -> Result<(), forebay_graph::SetupError> {
+        let (function, declared) = match checked.take().filter(|(_, declared)| first && !declared.provisional) {
+            Some(made) => made,
+            None => {
+                let mut setup = Setup::new(&self.name, surroundings);
+                let function = self.kind.build(&self.params, &mut setup)?;
+                (function, setup.finish())
+            }
+        };
+        (part.function, part.counters) = (Some(function), declared.counters);
+        Ok(())
+    }
+}
+
+impl PortDraft {
+    fn open(&self, surroundings: &mut Surroundings) -> Result<forebay_graph::OpenPort, forebay_graph::SetupError> {
+        self.kind.open(&self.params, &mut Setup::new(&self.name, surroundings))
+    }
+}

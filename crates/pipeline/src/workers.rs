@@ -1,0 +1,148 @@
+//! The section `workers:`: how many threads there are, on which cores, and which of them run which modules.
+
+use forebay_graph::{Declaration, Placement, StateKind, Target};
+
+use crate::compile::{entries, kind_of, read};
+use crate::conform::Misfits;
+use crate::language::Worker;
+use crate::problem::{Findings, Place, nearest, quote};
+use crate::wiring::{Ends, Wiring};
+use crate::yaml::Node;
+
+/// The most workers: more cores than any machine of today has.
+const MOST: usize = 256;
+
+/// The workers, and by module in order of definition which of them run it, lowest first.
+pub(crate) struct Workers {
+    /// By worker: the core that was asked for.
+    pub(crate) cores: Vec<Option<usize>>,
+    pub(crate) modules: Vec<Vec<usize>>,
+    /// Where each worker stands; none where none is written.
+    places: Vec<Place>,
+}
+
+impl Workers {
+    pub(crate) fn read(root: &Node, misfits: &mut Misfits, findings: &mut Findings) -> Self {
+        let nodes = root.get("workers").and_then(Node::as_list).unwrap_or_default();
+        let names: Vec<&str> = entries(root, "modules").map(|entry| entry.key.as_str()).collect();
+        if let Some(beyond) = nodes.get(MOST) {
+            findings.add(beyond.place, format!("{} workers: allowed are 1 to {MOST}", nodes.len()));
+        }
+        let mut all: Vec<Worker> = Vec::new();
+        for (number, node) in nodes.iter().enumerate().take(MOST) {
+            all.push(read(misfits, root, &["workers", &number.to_string()], node).unwrap_or_default());
+        }
+        let places: Vec<Place> = nodes.iter().take(MOST).map(|node| node.place).collect();
+        if all.is_empty() {
+            all.push(Worker::default());
+        }
+        for (number, worker) in all.iter().enumerate() {
+            if let Some(first) = worker.core.and_then(|core| all[..number].iter().position(|w| w.core == Some(core))) {
+                let core = worker.core.unwrap_or_default();
+                findings.add(places[number], format!("worker {number} is bound to core {core}, which is worker {first}'s: each needs one of its own"));
+            }
+            for name in worker.modules.iter().flatten().filter(|name| !names.contains(&name.as_str())) {
+                let near = nearest(name, names.iter().copied());
+                findings.add(places[number], format!("workers[{number}].modules: no module is called {}{near}", quote(name)));
+            }
+        }
+        let listed = |name: &str| {
+            let of = |worker: &Worker| worker.modules.iter().flatten().any(|module| module == name);
+            (0..all.len()).filter(|at| of(&all[*at])).collect::<Vec<_>>()
+        };
+        let others: Vec<usize> = (0..all.len()).filter(|at| all[*at].modules.is_none()).collect();
+        let mut modules = Vec::new();
+        for entry in entries(root, "modules") {
+            let mut on = listed(&entry.key);
+            if on.is_empty() {
+                on.clone_from(&others);
+            }
+            if on.is_empty() {
+                findings.add(
+                    entry.place,
+                    format!("module '{}' runs on no worker: name it in one's `modules`, or add a worker without `modules`", entry.key),
+                );
+                on.push(0);
+            }
+            modules.push(on);
+        }
+        Self { cores: all.iter().map(|worker| worker.core).collect(), modules, places }
+    }
+
+    /// Modules with state that every packet may change, on several workers.
+    pub(crate) fn check_state(&self, root: &Node, findings: &mut Findings) {
+        let known = forebay_graph::functions();
+        for (entry, on) in entries(root, "modules").zip(&self.modules).filter(|(_, on)| on.len() > 1) {
+            let kind = kind_of(entry).and_then(|kind| known.iter().find(|declaration| declaration.name == kind.key));
+            if let Some(kind) = kind.filter(|kind| kind.state == StateKind::Global) {
+                findings.add(
+                    entry.place,
+                    format!(
+                        "module '{}' is on {} workers, but {} has state that every packet may change: name the module in \
+                         one worker's `modules`",
+                        entry.key,
+                        on.len(),
+                        kind.name
+                    ),
+                );
+            }
+        }
+    }
+
+    /// Places ports, and finds workers that have nothing to do or would wait for each other. `queues` says of each port
+    /// whether it can be open on several workers.
+    pub(crate) fn place(
+        &self,
+        ends: &Ends,
+        wiring: &Wiring,
+        kinds: &[Option<&'static Declaration>],
+        queues: &[bool],
+        findings: &mut Findings,
+    ) -> Placement {
+        let workers = self.cores.len();
+        let leads_to = |port: usize| {
+            let feeding = wiring.edges.iter().filter(|edge| edge.to == Target::Port(port));
+            let mut on: Vec<usize> = feeding.flat_map(|edge| self.modules[edge.from].iter().copied()).collect();
+            on.sort_unstable();
+            on.dedup();
+            on
+        };
+        let ports = (0..ends.ports.len()).map(|port| {
+            let mut on = match wiring.entries[port] {
+                Some((Target::Module(module), _)) => self.modules[module].clone(),
+                Some(_) => vec![0],
+                None => leads_to(port),
+            };
+            if !queues[port] {
+                on.truncate(1);
+            }
+            if on.is_empty() { vec![0] } else { on }
+        });
+        let ports: Vec<Vec<usize>> = ports.collect();
+        let keyed = kinds.iter().map(|kind| kind.is_some_and(|kind| kind.state == StateKind::PerSession)).collect();
+        let placement = Placement { workers, modules: self.modules.clone(), ports, keyed };
+        for (worker, place) in self.places.iter().enumerate() {
+            let idle = |places: &[Vec<usize>]| !places.iter().any(|on| on.contains(&worker));
+            if idle(&placement.modules) && idle(&placement.ports) {
+                findings.add(*place, format!("worker {worker} has nothing to run: every module is another's"));
+            }
+        }
+        let edge = |edge: &crate::wiring::Edge| match edge.to {
+            Target::Module(to) => Some((edge.from, to)),
+            _ => None,
+        };
+        let edges: Vec<_> = wiring.edges.iter().filter_map(edge).collect();
+        if let Some((from, to)) = placement.circle(&edges) {
+            let (from, to) = (&ends.modules[from].name, &ends.modules[to].name);
+            let place = self.places.first().copied().unwrap_or(Place::START);
+            findings.add(
+                place,
+                format!(
+                    "packets would go in a circle over workers, by way of '{from}' -> '{to}', and workers could wait for each \
+                     other for ever: let packets go from earlier workers to later ones only"
+                ),
+            );
+        }
+        placement
+    }
+}
