@@ -6,6 +6,7 @@
 use forebay_packet::Packet;
 
 use crate::gate::Decision;
+use crate::telemetry::Telemetry;
 
 /// Where something happened to a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -35,6 +36,9 @@ pub struct Visit<'a> {
 
 /// Who watches. All calls come from the worker's thread.
 pub trait Observer: Send {
+    /// It watches a worker from now on, or the worker has changed to another graph: this is what the numbers of modules,
+    /// ports and flows stand for.
+    fn graph(&mut self, telemetry: &Telemetry);
     /// A packet has entered by a port: a mark from 1 up if it is to be followed (unique among those under way), else 0.
     fn entered(&mut self, port: usize, packet: &mut Packet) -> u8;
     /// A marked packet has been through a call.

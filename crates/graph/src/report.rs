@@ -5,11 +5,12 @@
 
 mod reading;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
 use forebay_measure::{Distribution, Frequency};
 use forebay_measure::machine::Cpu;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use reading::{FlowReading, ModuleReading, PortReading, WorkerReading};
 
@@ -19,7 +20,7 @@ use crate::telemetry::SIZE_CLASSES;
 use crate::worker::Census;
 
 /// How figures came to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// On this machine's clock.
@@ -29,12 +30,12 @@ pub enum Kind {
 }
 
 /// What happened between two readings. What cannot be told is `None`, never 0.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// The pipeline's name.
     pub pipeline: String,
     /// The version of Forebay.
-    pub forebay: &'static str,
+    pub forebay: Cow<'static, str>,
     /// How the figures came to be.
     pub kind: Kind,
     /// The machine and its clock; in simulated time the clock's ticks.
@@ -52,13 +53,13 @@ pub struct Report {
     /// By port.
     pub ports: Vec<PortReport>,
     /// Clocks that packets' arrival times are of (`poll`, `intended`, `kernel`): they say what delays include.
-    pub arrival_clocks: Vec<&'static str>,
+    pub arrival_clocks: Vec<Cow<'static, str>>,
     /// How often the packet pool had no packet to give.
     pub pool_exhausted: u64,
 }
 
 /// Where every packet is: `in + created = out + dropped + consumed + queued + held + in_flight` over a whole run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Packets {
     /// Entered by ports.
     #[serde(rename = "in")]
@@ -109,12 +110,12 @@ impl Packets {
 }
 
 /// A module.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ModuleReport {
     /// Its name.
     pub name: String,
     /// Its function.
-    pub function: &'static str,
+    pub function: Cow<'static, str>,
     /// The workers that run it.
     pub workers: Vec<usize>,
     /// Packets processed.
@@ -144,7 +145,7 @@ pub struct ModuleReport {
 }
 
 /// A flow.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FlowReport {
     /// Its name.
     pub name: String,
@@ -165,7 +166,7 @@ pub struct FlowReport {
 }
 
 /// A distribution of delays in microseconds. Percentiles are at most 1/16 above the true ones, and never below.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Delay {
     /// The mean.
     pub mean: Option<f64>,
@@ -199,7 +200,7 @@ impl Delay {
 }
 
 /// A worker.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorkerReport {
     /// Its number.
     pub id: usize,
@@ -218,12 +219,12 @@ pub struct WorkerReport {
 }
 
 /// A port.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PortReport {
     /// Its name.
     pub name: String,
     /// What kind of port it is.
-    pub kind: &'static str,
+    pub kind: Cow<'static, str>,
     /// Packets that entered by it.
     pub received: u64,
     /// Packets that left by it.
@@ -263,7 +264,7 @@ impl Report {
         let of_flow = |(before, now)| flow(before, now, duration_s, frequency);
         Self {
             pipeline: later.pipeline.clone(),
-            forebay: env!("CARGO_PKG_VERSION"),
+            forebay: env!("CARGO_PKG_VERSION").into(),
             kind: origin.kind,
             cpu: origin.cpu.clone(),
             duration_s,
@@ -272,7 +273,7 @@ impl Report {
             flows: pairs(&earlier.flows, &later.flows, |flow| flow.name.as_str()).map(of_flow).collect(),
             workers,
             ports: pairs(&earlier.ports, &later.ports, |port| port.name.as_str()).map(port).collect(),
-            arrival_clocks: clocks.iter().filter(|(bit, _)| later.clocks & bit != 0).map(|(_, name)| *name).collect(),
+            arrival_clocks: clocks.iter().filter(|(bit, _)| later.clocks & bit != 0).map(|(_, name)| (*name).into()).collect(),
             pool_exhausted: later.exhausted.saturating_sub(earlier.exhausted),
         }
     }
@@ -315,7 +316,7 @@ fn module(
     }
     ModuleReport {
         name: now.name.clone(),
-        function: now.kind,
+        function: now.kind.into(),
         workers: now.workers.clone(),
         packets,
         rate_pps: rate(packets, seconds),
@@ -368,7 +369,7 @@ fn worker(before: WorkerReading, now: &WorkerReading, origin: &Origin) -> Worker
 fn port((before, now): (PortReading, &PortReading)) -> PortReport {
     let [received, sent, dropped, refused, errors] =
         std::array::from_fn(|at| now.counts[at].saturating_sub(before.counts[at]));
-    PortReport { name: now.name.clone(), kind: now.kind, received, sent, dropped, refused, errors }
+    PortReport { name: now.name.clone(), kind: now.kind.into(), received, sent, dropped, refused, errors }
 }
 
 /// Where the packets are. Reasons that nothing happened for are left out.

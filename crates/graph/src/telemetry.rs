@@ -85,6 +85,8 @@ pub struct ModuleTelemetry {
     pub name: String,
     /// Its function's name.
     pub kind: &'static str,
+    /// Its output gates' names, in order.
+    pub gates: Vec<String>,
     /// Whether this worker runs it.
     pub here: bool,
     /// Why it dropped packets.

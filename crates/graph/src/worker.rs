@@ -311,6 +311,9 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     /// Who watches single packets from the next turn on; `None`: nobody.
     pub fn observe(&mut self, observer: Option<Box<dyn Observer>>) {
         self.observer = observer;
+        if let Some(observer) = &mut self.observer {
+            observer.graph(&self.telemetry);
+        }
     }
 
     /// Counters, histograms and flow accounting on (as shipped) or off. Off is for measuring what they cost; the

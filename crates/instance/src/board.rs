@@ -25,7 +25,9 @@ pub(crate) struct State {
 }
 
 impl Board {
-    pub(crate) fn new(began: Ticks, telemetries: Vec<Arc<Telemetry>>, team: Arc<Team>, origin: Origin) -> Self {
+    /// A board of these workers, one at least, which began at this instant of their clock.
+    #[must_use]
+    pub fn new(began: Ticks, telemetries: Vec<Arc<Telemetry>>, team: Arc<Team>, origin: Origin) -> Self {
         let frequency = telemetries[0].frequency;
         let past = Reading::nothing(frequency, began);
         Self { frequency, began, state: Mutex::new(State { telemetries, team, past, origin }) }

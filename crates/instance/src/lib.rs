@@ -7,9 +7,12 @@ mod board;
 mod cores;
 mod reload;
 mod running;
+mod simulated;
+pub mod socket;
 
 pub use accepted::Accepted;
 pub use board::Board;
 pub use cores::{CoreError, choose};
 pub use reload::{ReloadError, Reloaded};
 pub use running::{Instance, Outcome, StartError};
+pub use simulated::Simulation;

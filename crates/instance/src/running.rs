@@ -161,12 +161,12 @@ impl Instance {
         self.crew().threads.iter().any(|thread| thread.handle.is_finished())
     }
 
-    /// Ends the run: nothing stays queued or held, and all is closed.
-    pub fn end(self) -> Outcome {
-        let mut crew = self.crew.into_inner().unwrap_or_else(PoisonError::into_inner);
+    /// Ends the run: nothing stays queued or held, and all is closed. A second time nothing happens.
+    pub fn end(&self) -> Outcome {
+        let mut crew = self.crew();
         self.stop.store(true, Ordering::Relaxed);
         let mut outcome = Outcome { at: Tsc.now(), troubles: std::mem::take(&mut crew.troubles) };
-        for thread in crew.threads {
+        for thread in std::mem::take(&mut crew.threads) {
             match thread.handle.join() {
                 Ok(Over::Stopped(at, troubles)) => {
                     outcome.at = outcome.at.max(at);

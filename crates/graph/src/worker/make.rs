@@ -228,6 +228,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             told.0.push(ModuleTelemetry {
                 name: module.name,
                 kind: module.kind,
+                gates: module.gates.into_iter().map(|(gate, _)| gate).collect(),
                 here: plan.placement.modules[told.0.len()].contains(&plan.worker),
                 drops: ReasonCounters::new(module.drops.iter().map(|reason| reason.name)),
                 creates,

@@ -178,7 +178,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
 
     /// Becomes `next`, which has taken up what is its own.
     pub fn succeed(&mut self, mut next: Self) -> Former<C, S> {
-        next.observer = self.observer.take();
+        next.observe(self.observer.take());
         let former = std::mem::replace(self, next);
         let pause = self.clock.now().since(former.paused);
         self.telemetry.worker.pause.set(pause.0);

@@ -1,0 +1,127 @@
+//! The local socket of a running pipeline: a line of JSON asks, lines of JSON answer (`docs/socket.md`).
+//!
+//! Who may open the socket may change the pipeline: it is made in a folder that only its owner can enter.
+
+mod client;
+mod place;
+mod server;
+
+pub use client::{Client, ClientError};
+pub use place::{PlaceError, find, place};
+pub use server::{Server, Service, TraceOf};
+
+use forebay_graph::Action;
+use forebay_graph::report::Report;
+use serde::{Deserialize, Serialize};
+
+use crate::reload::Reloaded;
+
+/// The longest line.
+pub const MOST_LINE: usize = 1 << 20;
+
+/// What can be asked.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Request {
+    /// What has happened: since this connection asked last, and since the beginning.
+    Report,
+    /// To change to the configuration in `file` (a path on the server, or `usecase:NAME`); without one, to what stands now in
+    /// the file that the pipeline was started from. Without `set`, the settings stay.
+    Reload {
+        /// Which file.
+        #[serde(default)]
+        file: Option<String>,
+        /// Settings, `key=value`.
+        #[serde(default)]
+        set: Option<Vec<String>>,
+    },
+    /// Which tables can be changed.
+    Tables,
+    /// Entries of a table, from the one after `after`.
+    Entries {
+        /// The module.
+        module: String,
+        /// The table; without it, the module's only one.
+        #[serde(default)]
+        table: Option<String>,
+        /// The last entry that is known already.
+        #[serde(default)]
+        after: Option<String>,
+        /// How many at most.
+        most: usize,
+    },
+    /// To change a table. The changes follow, a line each, and end with an empty line. Answered when all are made.
+    Change {
+        /// The module.
+        module: String,
+        /// The table; without it, the module's only one.
+        #[serde(default)]
+        table: Option<String>,
+    },
+    /// To follow the next `count` packets; answered by a line for each.
+    Trace {
+        /// How many.
+        count: u64,
+        /// Which: `tcp and dst port 443`.
+        #[serde(default)]
+        filter: Option<String>,
+    },
+    /// To have an action applied.
+    Act {
+        /// The module that it is for.
+        module: String,
+        /// The action; its own number of the module is not looked at.
+        action: Action,
+    },
+    /// To end the run.
+    Stop,
+}
+
+/// What is answered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// What has happened.
+    Report {
+        /// Since this connection asked last.
+        recent: Box<Report>,
+        /// Since the beginning.
+        whole: Box<Report>,
+    },
+    /// The configuration has been changed.
+    Reloaded(Reloaded),
+    /// Tables that can be changed.
+    Tables(Vec<TableTold>),
+    /// Entries of a table.
+    Entries(Vec<String>),
+    /// A table has been changed.
+    Changed {
+        /// How many changes were made.
+        made: u64,
+        /// The first of those that were refused: number from 1, and why.
+        refused: Vec<(u64, String)>,
+        /// How many were refused.
+        refusals: u64,
+    },
+    /// A traced packet's way, in words.
+    Story(String),
+    /// There are no more of them.
+    Told,
+    /// Done.
+    Done,
+    /// Not done: why.
+    Error(String),
+}
+
+/// A table that can be changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableTold {
+    /// The module.
+    pub module: String,
+    /// Its name: `routes`.
+    pub table: String,
+    /// How many entries it has.
+    pub entries: usize,
+    /// How changes are written.
+    pub syntax: String,
+}

@@ -1,0 +1,104 @@
+//! Asks a running pipeline.
+
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+use super::{Answer, Request};
+
+/// Why there is no answer.
+#[derive(Debug, Error)]
+pub enum ClientError {
+    /// Nobody listens there.
+    #[error("{}: {source}", .path.display())]
+    Connect {
+        /// Where.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The connection broke.
+    #[error("the connection to the running pipeline broke: {0}")]
+    Broken(#[from] io::Error),
+    /// What came is no answer.
+    #[error("the running pipeline answered what this version does not understand: {0}")]
+    Strange(#[from] serde_json::Error),
+    /// The run has ended.
+    #[error("the pipeline has ended")]
+    Ended,
+    /// The answer is no.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// A connection to a running pipeline.
+pub struct Client {
+    reader: BufReader<UnixStream>,
+    writer: BufWriter<UnixStream>,
+}
+
+impl Client {
+    /// Connects to the socket at `path`.
+    ///
+    /// # Errors
+    /// [`ClientError::Connect`].
+    pub fn connect(path: &Path) -> Result<Self, ClientError> {
+        let failed = |source| ClientError::Connect { path: path.to_owned(), source };
+        let stream = UnixStream::connect(path).map_err(failed)?;
+        let writer = BufWriter::with_capacity(1 << 16, stream.try_clone().map_err(failed)?);
+        Ok(Self { reader: BufReader::new(stream), writer })
+    }
+
+    /// Asks, and gives the answer.
+    ///
+    /// # Errors
+    /// [`ClientError`]; an answer that is an error is one.
+    pub fn ask(&mut self, request: &Request) -> Result<Answer, ClientError> {
+        self.send(request)?;
+        self.answer()
+    }
+
+    /// Changes a table by the lines of `changes`.
+    ///
+    /// # Errors
+    /// As [`ask`](Self::ask).
+    pub fn change(&mut self, request: &Request, changes: &mut dyn Read) -> Result<Answer, ClientError> {
+        self.send(request)?;
+        let mut changes = BufReader::with_capacity(1 << 16, changes);
+        let mut line = Vec::new();
+        while changes.read_until(b'\n', &mut line)? > 0 {
+            // An empty line would end the changes, and says nothing.
+            if !line.trim_ascii().is_empty() {
+                self.writer.write_all(line.trim_ascii_end())?;
+                self.writer.write_all(b"\n")?;
+            }
+            line.clear();
+        }
+        self.writer.write_all(b"\n")?;
+        self.writer.flush()?;
+        self.answer()
+    }
+
+    fn send(&mut self, request: &Request) -> Result<(), ClientError> {
+        serde_json::to_writer(&mut self.writer, request)?;
+        self.writer.write_all(b"\n")?;
+        Ok(self.writer.flush()?)
+    }
+
+    /// The next answer.
+    ///
+    /// # Errors
+    /// As [`ask`](Self::ask).
+    pub fn answer(&mut self) -> Result<Answer, ClientError> {
+        let mut line = String::new();
+        if self.reader.read_line(&mut line)? == 0 {
+            return Err(ClientError::Ended);
+        }
+        match serde_json::from_str(&line)? {
+            Answer::Error(message) => Err(ClientError::Refused(message)),
+            answer => Ok(answer),
+        }
+    }
+}
