@@ -178,19 +178,29 @@ impl Scratch {
     /// The packets that are not IPv4: IPv6 is looked up, and the rest has nothing to look up.
     #[inline(never)]
     fn process_others(&mut self, tables: &RouteTables, outcome: Outcome, batch: &mut [Packet], gates: &mut [Gate]) {
-        let mut count = 0;
+        let (mut count, table) = (0, tables.ipv6.as_ref());
         for (index, (packet, gate)) in batch.iter_mut().zip(&mut *gates).enumerate() {
             match packet.network().0 {
                 Network::Ipv4 => {}
                 Network::Ipv6 => {
-                    self.ipv6[count] = packet.ipv6().map_or(0, |header| u128::from_be_bytes(header.destination));
-                    self.ipv6_at[count] = index as u8;
+                    let address = packet.ipv6().map_or(0, |header| u128::from_be_bytes(header.destination));
+                    if let Some(table) = table {
+                        table.prefetch(address);
+                    }
+                    (self.ipv6[count], self.ipv6_at[count]) = (address, index as u8);
                     count += 1;
                 }
                 Network::Other => *gate = NOT_IP,
             }
         }
-        tables.lookup_ipv6(&self.ipv6[..count], &mut self.ipv6_next_hops[..count]);
+        let (addresses, next_hops) = (&self.ipv6[..count], &mut self.ipv6_next_hops[..count]);
+        match table {
+            Some(table) => {
+                next_hops.iter_mut().zip(addresses).for_each(|(begun, address)| *begun = table.begin(*address));
+                table.finish(addresses, next_hops);
+            }
+            None => next_hops.fill(NO_ROUTE),
+        }
         for (&at, &next_hop) in self.ipv6_at[..count].iter().zip(&self.ipv6_next_hops) {
             self.next_hops[usize::from(at)] = next_hop;
             gates[usize::from(at)] = outcome.gate(next_hop);
@@ -205,9 +215,7 @@ impl IpLookup {
             return Some(self.tables.ipv4.lookup(u32::from_be_bytes(header.destination)));
         }
         let address = u128::from_be_bytes(packet.ipv6()?.destination);
-        let mut next_hop = [NO_ROUTE];
-        self.tables.lookup_ipv6(&[address], &mut next_hop);
-        Some(next_hop[0])
+        Some(self.tables.ipv6.as_ref().map_or(NO_ROUTE, |table| table.lookup(address)))
     }
 }
 

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use crate::tables::lpm::routes_file::{LineError, Routes, RoutesFileError, parse_lines, parse_routes};
 use crate::tables::lpm::synthetic::{self, Family};
-use crate::tables::lpm::{Ipv4Table, Ipv6Table, MAX_NEXT_HOP, NO_ROUTE, Prefix};
+use crate::tables::lpm::{Ipv4Table, Ipv6Table, MAX_NEXT_HOP, Prefix};
 
 /// The parameter that faults of routes name.
 const PATH: &str = "routes";
@@ -54,7 +54,7 @@ pub struct Synthetic {
 pub struct RouteTables {
     pub(super) ipv4: Ipv4Table,
     /// Absent without routes.
-    ipv6: Option<Ipv6Table>,
+    pub(super) ipv6: Option<Ipv6Table>,
     /// One more than the greatest next hop, 0 without routes.
     next_hops: u32,
 }
@@ -104,14 +104,6 @@ impl RouteTables {
     #[must_use]
     pub fn ipv6(&self) -> Option<&Ipv6Table> {
         self.ipv6.as_ref()
-    }
-
-    #[inline]
-    pub(super) fn lookup_ipv6(&self, addresses: &[u128], next_hops: &mut [u32]) {
-        match &self.ipv6 {
-            Some(table) => table.lookup_batch(addresses, next_hops),
-            None => next_hops.fill(NO_ROUTE),
-        }
     }
 }
 

@@ -35,9 +35,13 @@
 //! let mut table = Ipv4Table::new();
 //! table.insert(Prefix::new(0x0a00_0000, 8)?, 1)?; // 10.0.0.0/8
 //! table.insert(Prefix::new(0x0a01_0000, 16)?, 2)?; // 10.1.0.0/16
-//! let mut next_hops = [0; 3];
-//! table.lookup_batch(&[0x0a01_0203, 0x0a02_0203, 0x0b00_0001], &mut next_hops);
+//! // As a batch is looked up: in steps, so that memory is asked for all of them before the first is answered.
+//! let addresses = [0x0a01_0203, 0x0a02_0203, 0x0b00_0001];
+//! addresses.iter().for_each(|address| table.prefetch(*address));
+//! let mut next_hops = addresses.map(|address| table.begin(address));
+//! table.finish(&addresses, &mut next_hops);
 //! assert_eq!(next_hops, [2, 1, NO_ROUTE]);
+//! assert_eq!(table.lookup(addresses[0]), 2); // one by itself
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -157,15 +161,6 @@ impl<A: Address> Table<A> {
     #[inline]
     pub fn lookup(&self, address: A) -> u32 {
         self.fib.lookup(address)
-    }
-
-    /// The next hops for a batch of addresses, [`NO_ROUTE`] where there is none; quicker than one by one, because
-    /// memory is asked for all of them before the first is answered.
-    ///
-    /// Where the slices differ in length the shorter one counts; the rest of `next_hops` stays as it is.
-    #[inline]
-    pub fn lookup_batch(&self, addresses: &[A], next_hops: &mut [u32]) {
-        self.fib.lookup_batch(addresses, next_hops);
     }
 
     /// Asks the processor for what a lookup of `address` reads first.

@@ -32,8 +32,6 @@ pub(super) const ROOT_BITS: u32 = ROOT_ROW_BITS + 6;
 const ROOT_ROWS: usize = 1 << ROOT_ROW_BITS;
 /// Lookups that are in flight together.
 const LANES: usize = u32::BITS as usize;
-/// The same for what is left of a batch.
-const FEW_LANES: usize = 8;
 
 /// Set in an entry that points to a node or a tail.
 const BELOW: u32 = 1 << 31;
@@ -221,18 +219,6 @@ impl<A: Address> Fib<A> {
         self.next_hop(entry)
     }
 
-    /// Looks up as many addresses as both slices hold: in batches of 32, what is left in batches of 8, and the last few
-    /// one by one, which the processor overlaps by itself as long as it predicts how deep they go.
-    #[inline]
-    pub(super) fn lookup_batch(&self, addresses: &[A], next_hops: &mut [u32]) {
-        let len = addresses.len().min(next_hops.len());
-        let (addresses, next_hops) = self.lookup_chunks::<LANES>(&addresses[..len], &mut next_hops[..len]);
-        let (addresses, next_hops) = self.lookup_chunks::<FEW_LANES>(addresses, next_hops);
-        for (&address, next_hop) in addresses.iter().zip(next_hops) {
-            *next_hop = self.lookup(address);
-        }
-    }
-
     /// Asks for what a lookup of `address` reads first.
     #[inline(always)]
     pub(super) fn prefetch(&self, address: A) {
@@ -267,48 +253,12 @@ impl<A: Address> Fib<A> {
         }
     }
 
-    /// Looks up whole chunks of `N` of two slices of one length, and returns what is left.
-    #[inline(always)]
-    fn lookup_chunks<'a, 'n, const N: usize>(
-        &self,
-        addresses: &'a [A],
-        next_hops: &'n mut [u32],
-    ) -> (&'a [A], &'n mut [u32]) {
-        let (address_chunks, addresses) = addresses.as_chunks::<N>();
-        let (chunks, next_hops) = next_hops.as_chunks_mut::<N>();
-        for (addresses, next_hops) in address_chunks.iter().zip(chunks) {
-            self.lookup_lanes(addresses, next_hops);
-        }
-        (addresses, next_hops)
-    }
-
-    /// Three passes, so that the loads of all lanes are in flight together: ask for the rows, find the runs and ask for
-    /// them, read. It pays from a few hundred routes on and costs a few hundredths of the time below.
-    fn lookup_lanes<const N: usize>(&self, addresses: &[A; N], next_hops: &mut [u32; N]) {
-        addresses.iter().for_each(|address| self.prefetch(*address));
-        // The entries first hold where to find them.
-        let mut entries = [0; N];
-        for (&address, entry) in addresses.iter().zip(&mut entries) {
-            *entry = Row::unpack(self.root[Self::root_row(address)]).run(Self::root_slot(address));
-            self.runs.prefetch(*entry);
-        }
-        let mut all = 0;
-        for (entry, next_hop) in entries.iter_mut().zip(&mut *next_hops) {
-            *entry = self.runs.get(*entry);
-            all |= *entry;
-            *next_hop = self.next_hop(*entry);
-        }
-        if all & BELOW != 0 {
-            self.walk(addresses, &mut entries, next_hops);
-        }
-    }
-
     /// Follows the entries that point below the root.
     ///
     /// Level by level, so that the loads of all lanes are in flight together, and with sets instead of branches: how
     /// deep a lane goes cannot be predicted.
     #[inline(never)]
-    fn walk<const N: usize>(&self, addresses: &[A; N], entries: &mut [u32; N], next_hops: &mut [u32; N]) {
+    fn walk(&self, addresses: &[A; LANES], entries: &mut [u32; LANES], next_hops: &mut [u32; LANES]) {
         let mut nodes = Lanes(0);
         let mut tails = Lanes(0);
         for (lane, &entry) in entries.iter().enumerate() {
