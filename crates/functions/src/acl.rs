@@ -205,8 +205,8 @@ fn plain_key4(packet: &Packet) -> Option<Key4> {
 
 /// The key of an IPv4 packet.
 fn key4(packet: &mut Packet) -> Option<Key4> {
+    let header = *packet.ipv4()?;
     let ports = packet.ports();
-    let header = packet.ipv4()?;
     let (source, destination) = (u32::from_be_bytes(header.source), u32::from_be_bytes(header.destination));
     Some(match ports {
         Some((protocol, from, to)) => Key::new(source, destination, from, to, protocol),
@@ -243,18 +243,13 @@ impl Scratch {
             if !which(packet) {
                 continue;
             }
-            if let Some(key) = plain_key4(packet) {
+            if let Some(key) = plain_key4(packet).or_else(|| key4(packet)) {
                 (keys4[n4 % MAX_BATCH], places4[n4 % MAX_BATCH]) = (key, index as u8);
                 n4 += 1;
                 continue;
             }
             match packet.network().0 {
-                Network::Ipv4 => {
-                    if let Some(key) = key4(packet) {
-                        (keys4[n4 % MAX_BATCH], places4[n4 % MAX_BATCH]) = (key, index as u8);
-                        n4 += 1;
-                    }
-                }
+                Network::Ipv4 => {}
                 Network::Ipv6 => {
                     if let Some(key) = key6(packet) {
                         (keys6[n6 % MAX_BATCH], places6[n6 % MAX_BATCH]) = (key, index as u8);
