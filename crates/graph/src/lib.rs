@@ -11,6 +11,7 @@ mod flow;
 mod function;
 mod gate;
 mod input;
+mod live;
 mod observer;
 mod plan;
 mod port;
@@ -19,6 +20,7 @@ mod rig;
 mod scheduler;
 mod setup;
 mod shelf;
+mod table;
 pub mod telemetry;
 mod worker;
 
@@ -30,6 +32,7 @@ pub use flow::FlowError;
 pub use function::{Declaration, Declare, Fold, Function, Reason, StateKind, functions};
 pub use gate::{Decision, Gate, MAX_GATES};
 pub use inventory;
+pub use live::{Live, Read, Reader, Replay};
 pub use observer::{Observer, Place, Visit};
 pub use plan::{FlowPlan, Module, Plan, PortPlan, Step, Target};
 pub use port::{DeclarePort, Intake, OpenPort, Port, PortCounters, PortDeclaration, Ready, ports};
@@ -39,5 +42,6 @@ pub use setup::{
     DeclareState, Declared, Fault, Setup, SetupError, SharedState, StateDeclaration, Surroundings, states,
 };
 pub use shelf::Key;
+pub use table::{NamedTable, Outcome, Refused, Table, Verb};
 pub use telemetry::Telemetry;
 pub use worker::{ActionError, Census, Cost, MakeError, Next, Worker};

@@ -14,6 +14,7 @@ use serde_json::Value;
 use crate::files::Files;
 use crate::function::read_params;
 use crate::gate::MAX_GATES;
+use crate::table::Table;
 
 /// Why a function, port or state cannot be made: one or more faults.
 #[derive(Debug, Default, thiserror::Error)]
@@ -107,6 +108,7 @@ pub struct Setup<'a> {
     name: &'a str,
     gates: Vec<String>,
     counters: Vec<(String, Arc<[Counter]>, Vec<String>)>,
+    tables: Vec<(String, Arc<dyn Table>)>,
     provisional: bool,
 }
 
@@ -114,7 +116,8 @@ impl<'a> Setup<'a> {
     /// The setup of the module or port called `name`.
     #[must_use]
     pub fn new(name: &'a str, shared: &'a mut Surroundings) -> Self {
-        Self { shared, name, gates: vec!["0".to_owned()], counters: Vec::new(), provisional: false }
+        let (counters, tables) = (Vec::new(), Vec::new());
+        Self { shared, name, gates: vec!["0".to_owned()], counters, tables, provisional: false }
     }
 
     /// What a tick is worth.
@@ -248,10 +251,28 @@ impl<'a> Setup<'a> {
         counters
     }
 
-    /// What the function said: its gates' names and its own counters.
+    /// Hands out a table, called `name`, that may be changed while packets run.
+    pub fn table(&mut self, name: &str, table: Arc<dyn Table>) {
+        self.tables.push((name.to_owned(), table));
+    }
+
+    /// What `make` makes, once for all replicas of this module: those that are made under its name, of the same `key`. A
+    /// table that the control plane changes is one, whatever the number of workers.
+    ///
+    /// # Errors
+    /// Those of `make`.
+    pub fn once_a_module<T: Any + Send + Sync>(
+        &mut self,
+        key: &str,
+        make: impl FnOnce(&mut Self) -> Result<T, SetupError>,
+    ) -> Result<Arc<T>, SetupError> {
+        self.once(&format!("module {} {key}", self.name), make)
+    }
+
+    /// What the function said: its gates' names, its own counters and its tables.
     #[must_use]
     pub fn finish(self) -> Declared {
-        Declared { gates: self.gates, counters: self.counters, provisional: self.provisional }
+        Declared { gates: self.gates, counters: self.counters, tables: self.tables, provisional: self.provisional }
     }
 }
 
@@ -261,6 +282,8 @@ pub struct Declared {
     pub gates: Vec<String>,
     /// Its own counters: heading, counters, their names.
     pub counters: Vec<(String, Arc<[Counter]>, Vec<String>)>,
+    /// Its tables that may be changed while packets run, by name.
+    pub tables: Vec<(String, Arc<dyn Table>)>,
     /// Whether it left something undone because it was only checked ([`Setup::checking`]).
     pub provisional: bool,
 }

@@ -88,7 +88,10 @@ pub fn load(source: &Source, conditions: Conditions) -> Result<Loaded, Problems>
         let params = params.map(Node::to_json).unwrap_or_default();
         let mut setup = Setup::new(&module.name, &mut surroundings);
         match kind.build(&params, &mut setup) {
-            Ok(function) => (module.function, module.counters) = (function, setup.finish().counters),
+            Ok(function) => {
+                let declared = setup.finish();
+                (module.function, module.counters, module.tables) = (function, declared.counters, declared.tables);
+            }
             Err(error) => add_faults(&mut misfits, &draft.root, &["modules", &module.name, kind.name], error),
         }
     }
@@ -220,6 +223,7 @@ fn compile(source: &Source, conditions: Conditions) -> Result<(Draft, Surroundin
             creates: kind.creates,
             consumes: kind.consumes,
             counters: declared.counters,
+            tables: declared.tables,
             trigger: buffer.trigger,
             hold: buffer.hold,
         })
