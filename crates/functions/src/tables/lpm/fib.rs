@@ -21,7 +21,9 @@ use std::hint::select_unpredictable;
 
 use forebay_simd::prefetch::prefetch_read;
 
+use super::changes::Changes;
 use super::prefix::{Address, Prefix};
+use super::rib::Rib;
 use super::runs::Runs;
 
 /// Bits of the address that choose the root's row; the 6 that follow choose its slot.
@@ -41,9 +43,9 @@ const TAIL: u32 = 1 << 30;
 /// An entry that no route covers; a next hop h is stored as h + 1.
 pub(super) const UNCOVERED: u32 = 0;
 /// The greatest next hop: two bits of an entry say what it is, and 0 is taken.
-pub(super) const MAX_NEXT_HOP: u32 = TAIL - 2;
+pub const MAX_NEXT_HOP: u32 = TAIL - 2;
 /// The answer where no route matches. One less than `UNCOVERED`, so that no lookup has to tell the two apart.
-pub(super) const NO_ROUTE: u32 = UNCOVERED.wrapping_sub(1);
+pub const NO_ROUTE: u32 = UNCOVERED.wrapping_sub(1);
 
 /// What an entry says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,9 +141,9 @@ impl Iterator for Lanes {
     }
 }
 
-/// The compressed table.
+/// The compressed table: all that lookups read.
 #[derive(Clone)]
-pub(super) struct Fib<A: Address> {
+pub struct Fib<A: Address> {
     pub(super) root: Box<[u128; ROOT_ROWS]>,
     pub(super) nodes: Vec<[u128; 4]>,
     pub(super) free_nodes: Vec<u32>,
@@ -152,8 +154,15 @@ pub(super) struct Fib<A: Address> {
     pub(super) default: u32,
 }
 
+impl<A: Address> Default for Fib<A> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<A: Address> Fib<A> {
-    pub(super) fn new() -> Self {
+    /// A table without routes.
+    pub fn new() -> Self {
         let root: Result<Box<[u128; ROOT_ROWS]>, _> = vec![0; ROOT_ROWS].into_boxed_slice().try_into();
         Self {
             root: root.expect("made with this length"),
@@ -163,6 +172,28 @@ impl<A: Address> Fib<A> {
             free_tails: Vec::new(),
             runs: Runs::new(),
             default: NO_ROUTE,
+        }
+    }
+
+    /// The table of these routes.
+    pub fn of(routes: &Rib<A>) -> Self {
+        let mut fib = Self::new();
+        if let Some(default) = routes.get(Prefix::DEFAULT) {
+            fib.default = default;
+        }
+        let painted: Vec<_> = routes.below(Prefix::DEFAULT).map(|(prefix, next_hop)| (prefix, next_hop + 1)).collect();
+        fib.paint(&painted);
+        fib.shrink_to_fit();
+        fib
+    }
+
+    /// Follows changes of the routes. They rewrite what their prefixes cover and nothing else.
+    pub fn apply(&mut self, changes: &Changes<A>) {
+        for painted in changes.each() {
+            match painted {
+                [(prefix, value)] if *prefix == Prefix::DEFAULT => self.default = value.wrapping_sub(1),
+                _ => self.paint(painted),
+            }
         }
     }
 
@@ -205,8 +236,9 @@ impl<A: Address> Fib<A> {
         select_unpredictable(value == UNCOVERED, self.default, value.wrapping_sub(1))
     }
 
+    /// The next hop for `address`, or [`NO_ROUTE`].
     #[inline]
-    pub(super) fn lookup(&self, address: A) -> u32 {
+    pub fn lookup(&self, address: A) -> u32 {
         let mut entry = self.root_entry(address);
         let mut depth = ROOT_BITS;
         while entry & (BELOW | TAIL) == BELOW && depth < A::BITS {
@@ -219,22 +251,23 @@ impl<A: Address> Fib<A> {
         self.next_hop(entry)
     }
 
-    /// Asks for what a lookup of `address` reads first.
+    /// Asks the processor for what a lookup of `address` reads first.
     #[inline(always)]
-    pub(super) fn prefetch(&self, address: A) {
+    pub fn prefetch(&self, address: A) {
         prefetch_read(&*self.root, Self::root_row(address));
     }
 
-    /// The first step of a lookup, and all of it for an address whose route is /24 or shorter, which most are. So short
-    /// that the processor overlaps several, each with the work that got the address.
+    /// The first step of a lookup, for a caller that comes by addresses one after the other; [`finish`](Self::finish) does
+    /// the rest for all of them. It is all of the work where the route is /24 or shorter, which most are, and so short that
+    /// the processor overlaps several, each with the work that got the address.
     #[inline(always)]
-    pub(super) fn begin(&self, address: A) -> u32 {
+    pub fn begin(&self, address: A) -> u32 {
         self.root_entry(address)
     }
 
-    /// Turns what [`begin`](Self::begin) gave for each of `addresses` into next hops.
+    /// Turns what [`begin`](Self::begin) gave for each of `addresses`, one by one in order, into next hops or [`NO_ROUTE`].
     #[inline(always)]
-    pub(super) fn finish(&self, addresses: &[A], begun: &mut [u32]) {
+    pub fn finish(&self, addresses: &[A], begun: &mut [u32]) {
         if begun.iter().fold(0, |all, entry| all | entry) & BELOW != 0 {
             return self.finish_below(addresses, begun);
         }
@@ -290,7 +323,7 @@ impl<A: Address> Fib<A> {
         }
     }
 
-    pub(super) fn shrink_to_fit(&mut self) {
+    fn shrink_to_fit(&mut self) {
         self.nodes.shrink_to_fit();
         self.tails.shrink_to_fit();
         self.runs.shrink_to_fit();
@@ -306,7 +339,8 @@ impl<A: Address> Fib<A> {
             && self.default == NO_ROUTE
     }
 
-    pub(super) fn memory_bytes(&self) -> usize {
+    /// Bytes taken.
+    pub fn memory_bytes(&self) -> usize {
         size_of_val(&*self.root)
             + self.nodes.capacity() * size_of::<[u128; 4]>()
             + self.tails.capacity() * size_of::<Tail<A>>()
