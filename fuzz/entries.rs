@@ -16,6 +16,7 @@ pub const TARGETS: &[Target] = &[
     ("capture", capture),
     ("yaml", yaml),
     ("filter", forebay_cli::filter::fuzz_filter),
+    ("changes", changes),
 ];
 
 /// Frames through every function's example: each starts with its length in one byte. Every packet gets a gate or is
@@ -80,5 +81,31 @@ pub fn yaml(bytes: &[u8]) {
         && let Err(problems) = forebay_pipeline::check_str(text, &std::env::temp_dir())
     {
         assert!(!problems.is_empty(), "a refusal has a reason");
+    }
+}
+
+/// Changes, one a line, of every table that functions hand out: each is made or refused, and what is there afterwards can be
+/// listed page by page, and taken out line by line.
+pub fn changes(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let lines: Vec<&str> = text.lines().collect();
+    for mut rig in rigs() {
+        for (name, table) in std::mem::take(&mut rig.declared.tables) {
+            let outcome = table.apply(&lines);
+            assert_eq!(outcome.made + outcome.refused.len(), lines.len(), "{name}: each change has an outcome");
+            let (mut all, mut after) = (Vec::<String>::new(), None);
+            loop {
+                let page = table.entries(after.as_deref(), 7).expect("an entry as it was listed");
+                let Some(last) = page.last() else { break };
+                after = Some(last.clone());
+                all.extend(page);
+            }
+            assert_eq!(all.len(), table.len(), "{name}: every entry is listed once");
+            // From the last one on, so that positions stay.
+            let removals: Vec<String> = all.iter().rev().map(|entry| format!("remove {entry}")).collect();
+            let removals: Vec<&str> = removals.iter().map(String::as_str).collect();
+            assert_eq!(table.apply(&removals).refused, [], "{name}: what is listed is there");
+            assert!(table.is_empty(), "{name}");
+        }
     }
 }

@@ -3,13 +3,16 @@
 use std::sync::Arc;
 
 use forebay_graph::files::{MOST_TABLE, read_up_to};
-use forebay_graph::{Context, Declare, Fold, Function, Gate, Reason, Setup, SetupError, StateKind, register};
+use forebay_graph::{Context, Declare, Fold, Function, Gate, Reader, Reason, Setup, SetupError, StateKind, register};
 use forebay_packet::wire::ipv6;
 use forebay_packet::{MAX_BATCH, Network, Packet, Word};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::tables::acl::{Classifier, Decision, Hits, Key, Key4, Key6, Verdict, classbench, synthetic};
+mod rules;
+
+use crate::tables::acl::{Address, Classifier, Decision, Hits, Key, Key4, Key6, Rule, Verdict, classbench, synthetic};
+use rules::{List, RuleTable};
 
 /// Parameters of `acl`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -78,18 +81,10 @@ const DROPS: &[Reason] = &[
     Reason { name: "not_ip", help: "The frame is not IP, and such frames are denied ('other')." },
 ];
 
-/// One rule list, compiled for both families; shared by all modules that have it.
-struct List {
-    v4: Classifier<u32>,
-    v6: Classifier<u128>,
-    /// By family: each rule as it is shown beside its count.
-    names: [Vec<String>; 2],
-    other: Default,
-}
-
 /// A list with one module's counts.
 struct Counted {
-    list: Arc<List>,
+    rules: Reader<List>,
+    other: Default,
     hits4: Hits,
     hits6: Hits,
 }
@@ -115,29 +110,33 @@ impl Params {
                 classbench::parse(&shown, &bytes).map_err(|errors| SetupError::at("rules", errors.to_string()))?
             }
         };
-        let names =
-            [file.v4.iter().map(ToString::to_string).collect(), file.v6.iter().map(ToString::to_string).collect()];
         let refused = |error: crate::tables::acl::BuildError| SetupError::at("rules", error.to_string());
         let (v4, v6) = (file.v4, file.v6);
         Ok(List {
-            v4: Classifier::build(v4, self.default.into()).map_err(refused)?,
-            v6: Classifier::build(v6, self.default.into()).map_err(refused)?,
-            names,
-            other: self.other,
+            v4: Arc::new(Classifier::build(v4, self.default.into()).map_err(refused)?),
+            v6: Arc::new(Classifier::build(v6, self.default.into()).map_err(refused)?),
         })
     }
 
-    fn count(self, setup: &mut Setup<'_>) -> Result<Counted, SetupError> {
+    /// `table` is what the list's table is called.
+    fn count(self, table: &str, setup: &mut Setup<'_>) -> Result<Counted, SetupError> {
         // Equal parameters mean equal rules: files do not change while a pipeline is being made.
         let key = format!("acl {}", serde_json::to_string(&self).unwrap_or_default());
         let list = setup.once(&key, |setup| self.compile(setup))?;
-        let [v4, v6] = &list.names;
-        let numbered =
-            |rules: &[String]| rules.iter().enumerate().map(|(at, rule)| format!("{at}: {rule}")).collect::<Vec<_>>();
-        let hits4 = Hits::over(setup.counters("rules, IPv4", numbered(v4)));
-        let hits6 = Hits::over(setup.counters("rules, IPv6", numbered(v6)));
-        Ok(Counted { list, hits4, hits6 })
+        let rules = setup.once_a_module(&key, |_| Ok(RuleTable::of(Arc::clone(&list))))?;
+        let hits4 = setup.counters("rules, IPv4", numbered(list.v4.rules()));
+        let hits6 = setup.counters("rules, IPv6", numbered(list.v6.rules()));
+        let [added4, added6] = ["IPv4", "IPv6"].map(|family| setup.counters("rules added", [family.to_owned()]));
+        let reader = rules.reader();
+        setup.table(table, rules);
+        let (hits4, hits6) = (Hits::over(hits4, added4), Hits::over(hits6, added6));
+        Ok(Counted { rules: reader, other: self.other, hits4, hits6 })
     }
+}
+
+/// Each rule as it is shown beside its count.
+fn numbered<A: Address>(rules: &[Rule<A>]) -> impl Iterator<Item = String> {
+    rules.iter().enumerate().map(|(at, rule)| format!("{at}: {rule}"))
 }
 
 /// The function: one list, or one of several chosen by a metadata word.
@@ -179,19 +178,20 @@ impl Declare for Acl {
         an action a rule permits; 'count' counts the packet and goes on to the next rule. IPv4 and IPv6 rules may stand \
         in one file. Packets that show no ports (fragments but the first, protocols without ports) match only rules that \
         allow every port. The flags column is read and not matched. Each rule's matches are counted and shown with the \
-        module. Permitted packets leave by the one gate, unchanged.";
+        module; those of rules that were added while packets ran are counted together. Permitted packets leave by the one gate, unchanged.";
     const EXAMPLE: &'static str = "\
         { rules: ['@10.0.0.0/8 0.0.0.0/0 0 : 65535 22 : 22 0x06/0xff deny', \
         '@0.0.0.0/0 0.0.0.0/0 0 : 65535 53 : 53 0x11/0xff count'], default: permit }";
     const DROPS: &'static [Reason] = DROPS;
     const STATE: StateKind = StateKind::SharedReadOnly;
     const FOLD: Option<Fold<Params>> = Some(|branches, word, setup| {
-        let lists = branches.into_iter().map(|params| params.count(setup)).collect::<Result<_, _>>()?;
+        let count = |(branch, params): (usize, Params)| params.count(&format!("rules of branch {branch}"), setup);
+        let lists = branches.into_iter().enumerate().map(count).collect::<Result<_, _>>()?;
         Ok(Box::new(Acl::of(lists, Some(word))))
     });
 
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
-        Ok(Self::of(vec![params.count(setup)?], None))
+        Ok(Self::of(vec![params.count("rules", setup)?], None))
     }
 }
 
@@ -205,8 +205,8 @@ fn plain_key4(packet: &Packet) -> Option<Key4> {
 
 /// The key of an IPv4 packet.
 fn key4(packet: &mut Packet) -> Option<Key4> {
+    let header = *packet.ipv4()?;
     let ports = packet.ports();
-    let header = packet.ipv4()?;
     let (source, destination) = (u32::from_be_bytes(header.source), u32::from_be_bytes(header.destination));
     Some(match ports {
         Some((protocol, from, to)) => Key::new(source, destination, from, to, protocol),
@@ -238,30 +238,28 @@ impl Scratch {
         context: &mut Context<'_>,
     ) {
         let Self { keys4, places4, keys6, places6, verdicts } = self;
+        let Counted { rules, other, hits4, hits6 } = list;
+        let rules = rules.read();
+        let rules: &List = &rules;
         let (mut n4, mut n6) = (0, 0);
         for (index, packet) in batch.iter_mut().enumerate() {
             if !which(packet) {
                 continue;
             }
-            if let Some(key) = plain_key4(packet) {
+            if let Some(key) = plain_key4(packet).or_else(|| key4(packet)) {
                 (keys4[n4 % MAX_BATCH], places4[n4 % MAX_BATCH]) = (key, index as u8);
                 n4 += 1;
                 continue;
             }
             match packet.network().0 {
-                Network::Ipv4 => {
-                    if let Some(key) = key4(packet) {
-                        (keys4[n4 % MAX_BATCH], places4[n4 % MAX_BATCH]) = (key, index as u8);
-                        n4 += 1;
-                    }
-                }
+                Network::Ipv4 => {}
                 Network::Ipv6 => {
                     if let Some(key) = key6(packet) {
                         (keys6[n6 % MAX_BATCH], places6[n6 % MAX_BATCH]) = (key, index as u8);
                         n6 += 1;
                     }
                 }
-                Network::Other if list.list.other == Default::Deny => context.put(index, NOT_IP),
+                Network::Other if *other == Default::Deny => context.put(index, NOT_IP),
                 Network::Other => {}
             }
         }
@@ -271,11 +269,11 @@ impl Scratch {
             }
         };
         if n4 > 0 {
-            list.list.v4.classify_batch(&keys4[..n4], &mut verdicts[..n4], &mut list.hits4);
+            rules.v4.classify_batch(&keys4[..n4], &mut verdicts[..n4], hits4);
             deny(&places4[..n4], &verdicts[..n4]);
         }
         if n6 > 0 {
-            list.list.v6.classify_batch(&keys6[..n6], &mut verdicts[..n6], &mut list.hits6);
+            rules.v6.classify_batch(&keys6[..n6], &mut verdicts[..n6], hits6);
             deny(&places6[..n6], &verdicts[..n6]);
         }
     }

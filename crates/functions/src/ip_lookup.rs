@@ -3,10 +3,10 @@
 //! A batch's IPv4 destinations are collected, looked up at once and turned into gates, each in a loop without branches
 //! that depend on the traffic. Whatever is not IPv4 is seen to afterwards, when there is any.
 
-use std::sync::Arc;
-
 use forebay_graph::effect::{Edit, Effect};
-use forebay_graph::{Context, Declare, Function, Gate, MAX_GATES, Reason, Setup, SetupError, StateKind, register};
+use forebay_graph::{
+    Context, Declare, Function, Gate, MAX_GATES, Reader, Reason, Setup, SetupError, StateKind, register,
+};
 use forebay_packet::{MAX_BATCH, Network, Packet, Word};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -15,8 +15,11 @@ use crate::parameters::{Miss, numbered};
 use crate::tables::lpm::{MAX_NEXT_HOP, NO_ROUTE};
 
 mod routes;
+mod tables;
 
-pub use routes::{RouteTables, Source, Synthetic};
+pub use routes::{Source, Synthetic};
+pub use tables::RouteTables;
+use tables::{Fibs, Loaded, Log};
 
 /// The metadata word that next hops are written to.
 const WORD: &str = "next_hop";
@@ -61,7 +64,7 @@ const DROPS: &[Reason] = &[
 
 /// The function.
 pub struct IpLookup {
-    tables: Arc<RouteTables>,
+    routes: Reader<Fibs, Log>,
     outcome: Outcome,
     word: Option<Word>,
     scratch: Box<Scratch>,
@@ -119,7 +122,11 @@ impl Declare for IpLookup {
         }
         let last = allowed - 1;
         let tables = match (&params.routes, &params.state) {
-            (Some(source), None) => Arc::new(RouteTables::load(source, last, setup)?),
+            (Some(source), None) => {
+                let key = source.key(last, setup);
+                let loaded = setup.once(&key, |setup| Loaded::read(source, last, setup))?;
+                setup.once_a_module(&key, |_| Ok(RouteTables::of(&loaded)))?
+            }
             (None, Some(name)) => setup.state::<RouteTables>("state", name)?,
             _ => return Err(SetupError::new("give either 'routes' or 'state'")),
         };
@@ -147,7 +154,9 @@ impl Declare for IpLookup {
         let gate_mask = if to_gates { u16::MAX } else { 0 };
         let miss_gate = if miss == NO_ROUTE { NO_ROUTE_DROP } else { Gate::out(miss as u16 & gate_mask) };
         let outcome = Outcome { gate_mask, miss, miss_gate };
-        Ok(Self { tables, outcome, word, scratch: Box::new(Scratch::new()) })
+        let routes = tables.reader(if to_gates { next_hops - 1 } else { last });
+        setup.table("routes", tables);
+        Ok(Self { routes, outcome, word, scratch: Box::new(Scratch::new()) })
     }
 }
 
@@ -177,20 +186,30 @@ impl Scratch {
 
     /// The packets that are not IPv4: IPv6 is looked up, and the rest has nothing to look up.
     #[inline(never)]
-    fn process_others(&mut self, tables: &RouteTables, outcome: Outcome, batch: &mut [Packet], gates: &mut [Gate]) {
-        let mut count = 0;
+    fn process_others(&mut self, tables: &Fibs, outcome: Outcome, batch: &mut [Packet], gates: &mut [Gate]) {
+        let (mut count, table) = (0, tables.ipv6.as_ref());
         for (index, (packet, gate)) in batch.iter_mut().zip(&mut *gates).enumerate() {
             match packet.network().0 {
                 Network::Ipv4 => {}
                 Network::Ipv6 => {
-                    self.ipv6[count] = packet.ipv6().map_or(0, |header| u128::from_be_bytes(header.destination));
-                    self.ipv6_at[count] = index as u8;
+                    let address = packet.ipv6().map_or(0, |header| u128::from_be_bytes(header.destination));
+                    if let Some(table) = table {
+                        table.prefetch(address);
+                    }
+                    (self.ipv6[count], self.ipv6_at[count]) = (address, index as u8);
                     count += 1;
                 }
                 Network::Other => *gate = NOT_IP,
             }
         }
-        tables.lookup_ipv6(&self.ipv6[..count], &mut self.ipv6_next_hops[..count]);
+        let (addresses, next_hops) = (&self.ipv6[..count], &mut self.ipv6_next_hops[..count]);
+        match table {
+            Some(table) => {
+                next_hops.iter_mut().zip(addresses).for_each(|(begun, address)| *begun = table.begin(*address));
+                table.finish(addresses, next_hops);
+            }
+            None => next_hops.fill(NO_ROUTE),
+        }
         for (&at, &next_hop) in self.ipv6_at[..count].iter().zip(&self.ipv6_next_hops) {
             self.next_hops[usize::from(at)] = next_hop;
             gates[usize::from(at)] = outcome.gate(next_hop);
@@ -201,19 +220,20 @@ impl Scratch {
 impl IpLookup {
     /// The next hop of one packet, [`NO_ROUTE`] without a route; `None` where it is not IP.
     fn lookup(&self, packet: &mut Packet) -> Option<u32> {
+        let tables = self.routes.live().look();
         if let Some(header) = packet.ipv4() {
-            return Some(self.tables.ipv4.lookup(u32::from_be_bytes(header.destination)));
+            return Some(tables.ipv4.lookup(u32::from_be_bytes(header.destination)));
         }
         let address = u128::from_be_bytes(packet.ipv6()?.destination);
-        let mut next_hop = [NO_ROUTE];
-        self.tables.lookup_ipv6(&[address], &mut next_hop);
-        Some(next_hop[0])
+        Some(tables.ipv6.as_ref().map_or(NO_ROUTE, |table| table.lookup(address)))
     }
 }
 
 impl Function for IpLookup {
     fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
-        let Self { tables, outcome, word, scratch } = self;
+        let Self { routes, outcome, word, scratch } = self;
+        let tables = routes.read();
+        let tables: &Fibs = &tables;
         let (outcome, len) = (*outcome, batch.len());
         let mut others = false;
         for (packet, address) in batch.iter_mut().zip(&mut scratch.ipv4) {
@@ -250,7 +270,6 @@ impl Function for IpLookup {
 }
 
 register!(IpLookup);
-register!(state RouteTables);
 
 #[cfg(test)]
 mod tests;

@@ -2,17 +2,22 @@
 
 mod mappings;
 mod quoted;
+mod side;
+mod table;
 
 use std::sync::Arc;
 
 use forebay_graph::effect::{Edit, Effect, rewrite_ipv4_address};
-use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
+use forebay_graph::{Context, Declare, Function, Gate, Reader, Reason, Setup, SetupError, StateKind, register};
 use forebay_packet::Packet;
 use forebay_packet::wire::ipv4::ICMP;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-pub use mappings::{Mapping, StateParams, StaticMappings};
+pub use mappings::Mapping;
+use mappings::Mappings;
+use table::Step;
+pub use table::{StateParams, StaticMappings};
 
 /// Parameters of `static_nat`. The mappings stand here or in a state, not both.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -58,7 +63,13 @@ const DROPS: &[Reason] = &[Reason {
 
 /// The function.
 pub struct StaticNat {
-    mappings: Arc<StaticMappings>,
+    mappings: Reader<Mappings, Vec<Step>>,
+    way: Way,
+}
+
+/// Which side is translated, and what becomes of what it does not have.
+#[derive(Clone, Copy)]
+struct Way {
     direction: Direction,
     unmatched: Gate,
 }
@@ -83,35 +94,41 @@ impl Declare for StaticNat {
 
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
         let mappings = match (params.mappings, params.state) {
-            (Some(mappings), None) => Arc::new(StaticMappings::of(&mappings)?),
-            (None, Some(name)) => setup.state("state", &name)?,
+            (Some(mappings), None) => {
+                let key = format!("mappings {}", serde_json::to_string(&mappings).unwrap_or_default());
+                setup.once_a_module(&key, |_| StaticMappings::of(&mappings))?
+            }
+            (None, Some(name)) => setup.state::<StaticMappings>("state", &name)?,
             _ => return Err(SetupError::new("give either 'mappings' or the name of a 'state' that has them")),
         };
         let unmatched = if params.unmatched == Unmatched::Drop { UNMATCHED } else { Gate::FIRST };
-        Ok(Self { mappings, direction: params.direction, unmatched })
+        let way = Way { direction: params.direction, unmatched };
+        let reader = mappings.reader();
+        setup.table("mappings", mappings as Arc<dyn forebay_graph::Table>);
+        Ok(Self { mappings: reader, way })
     }
 }
 
-impl StaticNat {
+impl Way {
     #[inline]
-    fn translate(&self, address: u32) -> Option<u32> {
+    fn translate(self, mappings: &Mappings, address: u32) -> Option<u32> {
         match self.direction {
-            Direction::Out => self.mappings.inside.translate(address),
-            Direction::In => self.mappings.outside.translate(address),
+            Direction::Out => mappings.inside.translate(address),
+            Direction::In => mappings.outside.translate(address),
         }
     }
 
     /// The packet's protocol and what its address becomes; `None` for a packet that is not IPv4.
     #[inline]
-    fn look(&self, packet: &mut Packet) -> Option<(u8, Option<[u8; 4]>)> {
+    fn look(self, mappings: &Mappings, packet: &mut Packet) -> Option<(u8, Option<[u8; 4]>)> {
         let header = packet.ipv4()?;
         let address = if self.direction == Direction::Out { header.source } else { header.destination };
-        Some((header.protocol, self.translate(u32::from_be_bytes(address)).map(u32::to_be_bytes)))
+        Some((header.protocol, self.translate(mappings, u32::from_be_bytes(address)).map(u32::to_be_bytes)))
     }
 
     #[inline]
-    fn pass(&self, packet: &mut Packet) -> Gate {
-        let Some((protocol, address)) = self.look(packet) else { return Gate::FIRST };
+    fn pass(self, mappings: &Mappings, packet: &mut Packet) -> Gate {
+        let Some((protocol, address)) = self.look(mappings, packet) else { return Gate::FIRST };
         let gate = match address {
             // It is IPv4, so that the rewriting applies.
             Some(address) => rewrite_ipv4_address(packet, self.direction == Direction::In, address)
@@ -120,7 +137,7 @@ impl StaticNat {
         };
         if protocol == ICMP {
             // An error goes the other way than the packet it quotes.
-            quoted::translate(packet, self.direction == Direction::Out, |address| self.translate(address));
+            quoted::translate(packet, self.direction == Direction::Out, |address| self.translate(mappings, address));
         }
         gate
     }
@@ -128,8 +145,11 @@ impl StaticNat {
 
 impl Function for StaticNat {
     fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
+        let Self { mappings, way } = self;
+        let (mappings, way) = (mappings.read(), *way);
+        let mappings: &Mappings = &mappings;
         for (index, packet) in batch.iter_mut().enumerate() {
-            let gate = self.pass(packet);
+            let gate = way.pass(mappings, packet);
             if gate != Gate::FIRST {
                 context.put(index, gate);
             }
@@ -137,14 +157,16 @@ impl Function for StaticNat {
     }
 
     fn effect(&self, packet: &mut Packet) -> Option<Effect> {
-        let Some((protocol, address)) = self.look(packet) else { return Some(Effect::to(Gate::FIRST)) };
+        let Some((protocol, address)) = self.way.look(&self.mappings.live().look(), packet) else {
+            return Some(Effect::to(Gate::FIRST));
+        };
         // An echo and an error between the same hosts are one session, and the error needs more than its address.
         if protocol == ICMP {
             return None;
         }
-        let Some(address) = address else { return Some(Effect::to(self.unmatched)) };
+        let Some(address) = address else { return Some(Effect::to(self.way.unmatched)) };
         Some(Effect {
-            edits: vec![Edit::Ipv4Address { destination: self.direction == Direction::In, address }],
+            edits: vec![Edit::Ipv4Address { destination: self.way.direction == Direction::In, address }],
             gate: Gate::FIRST,
         })
     }

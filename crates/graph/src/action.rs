@@ -23,3 +23,14 @@ pub enum Action {
         hold: Nanos,
     },
 }
+
+impl Action {
+    /// The same for another module.
+    #[must_use]
+    pub fn of(self, number: usize) -> Self {
+        match self {
+            Self::SetTrigger { trigger, .. } => Self::SetTrigger { module: number, trigger },
+            Self::SetHold { hold, .. } => Self::SetHold { module: number, hold },
+        }
+    }
+}

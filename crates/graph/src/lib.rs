@@ -12,6 +12,7 @@ mod function;
 mod gate;
 mod input;
 mod links;
+mod live;
 mod observer;
 mod placement;
 mod plan;
@@ -24,6 +25,7 @@ mod scheduler;
 mod setup;
 mod shelf;
 mod sync;
+mod table;
 mod team;
 pub mod telemetry;
 mod worker;
@@ -37,6 +39,7 @@ pub use function::{Declaration, Declare, Fold, Function, Reason, StateKind, func
 pub use gate::{Decision, Gate, MAX_GATES};
 pub use inventory;
 pub use links::{Links, links};
+pub use live::{Live, Read, Reader, Replay};
 pub use observer::{Observer, Place, Visit};
 pub use placement::{Placement, share};
 pub use plan::{FlowPlan, Module, Plan, PortPlan, Step, Target};
@@ -44,9 +47,10 @@ pub use port::{DeclarePort, Intake, OpenPort, Port, PortCounters, PortDeclaratio
 pub use rig::Rig;
 pub use scheduler::{RunToCompletion, Scheduler};
 pub use setup::{
-    DeclareState, Declared, Fault, Setup, SetupError, SharedState, StateDeclaration, Surroundings, states,
+    DeclareState, Declared, Fault, ONCE_A_MODULE, Setup, SetupError, SharedState, StateDeclaration, Surroundings, states,
 };
 pub use shelf::Key;
+pub use table::{NamedTable, Outcome, Refused, Table, Verb};
 pub use team::Team;
 pub use telemetry::Telemetry;
 pub use worker::{ActionError, Census, Cost, Exchange, Former, MakeError, Next, Worker};

@@ -8,6 +8,7 @@ use forebay_packet::PoolOptions;
 use crate::function::{Function, Reason};
 use crate::placement::Placement;
 use crate::port::OpenPort;
+use crate::table::{NamedTable, Table};
 
 /// Where an output gate or a port's entry leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -40,6 +41,8 @@ pub struct Module {
     pub consumes: &'static [Reason],
     /// The function's own counters: heading, counters, their names.
     pub counters: Vec<(String, Arc<[Counter]>, Vec<String>)>,
+    /// Tables that may be changed while packets run, by name.
+    pub tables: Vec<(String, Arc<dyn Table>)>,
     /// 0: packets pass at once. Else the module runs on exactly this many packets at a time.
     pub trigger: usize,
     /// The longest that packets wait for the trigger; `None`: derived from the flows' delay objectives.
@@ -101,4 +104,19 @@ pub struct Plan {
     pub worker: usize,
     /// Which workers run what.
     pub placement: Arc<Placement>,
+}
+
+impl Plan {
+    /// The tables that may be changed while the pipeline runs, in the modules' order. To be asked before a worker takes
+    /// the plan; replicas of a module share theirs.
+    #[must_use]
+    pub fn tables(&self) -> Vec<NamedTable> {
+        let tables = self.modules.iter().flat_map(|module| module.tables.iter().map(move |table| (module, table)));
+        let named = |(module, (name, table)): (&Module, &(String, Arc<dyn Table>))| NamedTable {
+            module: module.name.clone(),
+            name: name.clone(),
+            table: Arc::clone(table),
+        };
+        tables.map(named).collect()
+    }
 }

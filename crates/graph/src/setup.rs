@@ -14,6 +14,7 @@ use serde_json::Value;
 use crate::files::Files;
 use crate::function::read_params;
 use crate::gate::MAX_GATES;
+use crate::table::Table;
 
 /// Why a function, port or state cannot be made: one or more faults.
 #[derive(Debug, Default, thiserror::Error)]
@@ -53,6 +54,9 @@ impl SetupError {
         self.faults.extend(other.faults);
     }
 }
+
+/// What the keys of [`Setup::once_a_module`] begin with; the module's name and a space follow.
+pub const ONCE_A_MODULE: &str = "module ";
 
 /// A named object that modules share: both directions' NAT table, say.
 pub type SharedState = Arc<dyn Any + Send + Sync>;
@@ -110,6 +114,7 @@ pub struct Setup<'a> {
     name: &'a str,
     gates: Vec<String>,
     counters: Vec<(String, Arc<[Counter]>, Vec<String>)>,
+    tables: Vec<(String, Arc<dyn Table>)>,
     provisional: bool,
 }
 
@@ -117,7 +122,8 @@ impl<'a> Setup<'a> {
     /// The setup of the module or port called `name`.
     #[must_use]
     pub fn new(name: &'a str, shared: &'a mut Surroundings) -> Self {
-        Self { shared, name, gates: vec!["0".to_owned()], counters: Vec::new(), provisional: false }
+        let (counters, tables) = (Vec::new(), Vec::new());
+        Self { shared, name, gates: vec!["0".to_owned()], counters, tables, provisional: false }
     }
 
     /// What a tick is worth.
@@ -258,10 +264,28 @@ impl<'a> Setup<'a> {
         counters
     }
 
-    /// What the function said: its gates' names and its own counters.
+    /// Hands out a table, called `name`, that may be changed while packets run.
+    pub fn table(&mut self, name: &str, table: Arc<dyn Table>) {
+        self.tables.push((name.to_owned(), table));
+    }
+
+    /// What `make` makes, once for all replicas of this module: those that are made under its name, of the same `key`. A
+    /// table that the control plane changes is one, whatever the number of workers.
+    ///
+    /// # Errors
+    /// Those of `make`.
+    pub fn once_a_module<T: Any + Send + Sync>(
+        &mut self,
+        key: &str,
+        make: impl FnOnce(&mut Self) -> Result<T, SetupError>,
+    ) -> Result<Arc<T>, SetupError> {
+        self.once(&format!("{ONCE_A_MODULE}{} {key}", self.name), make)
+    }
+
+    /// What the function said: its gates' names, its own counters and its tables.
     #[must_use]
     pub fn finish(self) -> Declared {
-        Declared { gates: self.gates, counters: self.counters, provisional: self.provisional }
+        Declared { gates: self.gates, counters: self.counters, tables: self.tables, provisional: self.provisional }
     }
 }
 
@@ -271,6 +295,8 @@ pub struct Declared {
     pub gates: Vec<String>,
     /// Its own counters: heading, counters, their names.
     pub counters: Vec<(String, Arc<[Counter]>, Vec<String>)>,
+    /// Its tables that may be changed while packets run, by name.
+    pub tables: Vec<(String, Arc<dyn Table>)>,
     /// Whether it left something undone because it was only checked ([`Setup::checking`]).
     pub provisional: bool,
 }

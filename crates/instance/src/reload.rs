@@ -1,5 +1,6 @@
 //! A changed configuration takes the place of the running one, whole or not at all, while packets run.
 
+use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::cores::{CoreError, choose};
-use crate::running::{Instance, Over, Running, StartError, join, origin};
+use crate::running::{Instance, Over, Running, StartError, join, origin, tables};
 
 /// Why a configuration was refused: the old one runs on.
 #[derive(Debug, Error)]
@@ -110,6 +111,10 @@ impl Instance {
 
         let team = Arc::new(Team::new(plans.len()));
         let rings = links(&plans[0], &plans[0].placement);
+        // Modules that are taken over keep their tables.
+        let kept: HashSet<_> = plans.iter().flat_map(|plan| plan.modules.iter().filter(|module| module.from.is_some())).map(|module| module.name.clone()).collect();
+        let mut tables = tables(&plans);
+        tables.extend(crew.tables.iter().filter(|table| kept.contains(&table.module)).cloned());
         let running = self.board.telemetries();
         let mut next: Vec<Running> = Vec::new();
         for (plan, ring) in plans.into_iter().zip(rings) {
@@ -174,7 +179,7 @@ impl Instance {
         told.missing = (census.missing() - i128::from(exchange.moved())) as i64;
         state.past.merge(&gone);
         (state.telemetries, state.team, state.origin) = (telemetries, team, origin(&cores));
-        (crew.threads, crew.made) = (threads, made);
+        (crew.threads, crew.made, crew.tables) = (threads, made, tables);
         Ok(told)
     }
 }

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 
 use forebay_graph::drive::{self, Ended, Mailbox, Order};
 use forebay_graph::report::{Kind, Origin};
-use forebay_graph::{Action, Exchange, Former, Links, MakeError, Observer, Plan, RunToCompletion, Team, Telemetry, Worker, links};
+use forebay_graph::{Action, Exchange, Former, Links, MakeError, NamedTable, Observer, Plan, RunToCompletion, Team, Telemetry, Worker, links};
 use forebay_measure::machine::{Cpu, pin_to};
 use forebay_measure::{Clock, Tsc};
 use forebay_packet::{Pool, Ticks};
@@ -83,6 +83,8 @@ pub struct Instance {
 pub(crate) struct Crew {
     pub(crate) threads: Vec<Thread>,
     pub(crate) made: Made,
+    /// The tables that can be changed.
+    pub(crate) tables: Vec<NamedTable>,
     /// What went wrong with functions and ports that have gone.
     pub(crate) troubles: Vec<(String, String)>,
     /// Numbers threads.
@@ -102,6 +104,7 @@ impl Instance {
     ) -> Result<Self, StartError> {
         let team = Arc::new(Team::new(plans.len()));
         let rings = links(&plans[0], &plans[0].placement);
+        let tables = tables(&plans);
         observers.resize_with(plans.len(), || None);
         let stop = Arc::new(AtomicBool::new(false));
         // Whoever has begun waits for all others, so that a start that fails leaves nothing behind.
@@ -127,7 +130,7 @@ impl Instance {
         let origin = origin(cores);
         let threads = threads.into_iter().map(|thread| thread.go(true)).collect::<Vec<_>>();
         let started = threads.len();
-        let crew = Crew { threads, made, troubles: Vec::new(), started };
+        let crew = Crew { threads, made, tables, troubles: Vec::new(), started };
         Ok(Self { board: Arc::new(Board::new(began, telemetries, team, origin)), stop, crew: Mutex::new(crew) })
     }
 
@@ -139,6 +142,12 @@ impl Instance {
 
     pub(crate) fn crew(&self) -> MutexGuard<'_, Crew> {
         self.crew.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The tables that can be changed while packets run.
+    #[must_use]
+    pub fn tables(&self) -> Vec<NamedTable> {
+        self.crew().tables.clone()
     }
 
     /// Has an action applied by every worker that it concerns; `false` where one has too many orders waiting.
@@ -180,6 +189,17 @@ impl Instance {
         }
         outcome
     }
+}
+
+/// The tables of all plans; replicas share theirs.
+pub(crate) fn tables(plans: &[Plan]) -> Vec<NamedTable> {
+    let mut all: Vec<NamedTable> = Vec::new();
+    for table in plans.iter().flat_map(Plan::tables) {
+        if all.iter().all(|known| (&known.module, &known.name) != (&table.module, &table.name)) {
+            all.push(table);
+        }
+    }
+    all
 }
 
 pub(crate) fn origin(cores: &[usize]) -> Origin {

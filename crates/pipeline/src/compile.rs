@@ -141,6 +141,9 @@ pub(crate) fn compile(
     surroundings.base.clone_from(&source.base);
     (surroundings.batch, surroundings.seed, surroundings.simulated) = (batch, seed, conditions.simulated);
     surroundings.checking = true;
+    if let Some(running) = running {
+        surroundings.made = running.tables_of(&root, &source.base);
+    }
     let workers = Workers::read(&root, &mut misfits, &mut findings);
     workers.check_state(&root, &mut findings);
     let state = make_state(&root, running, &mut surroundings, &mut misfits);

@@ -19,6 +19,11 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
+    /// The kind of function, port or state.
+    pub(crate) fn kind(&self) -> &str {
+        &self.kind
+    }
+
     /// Of what stands under `name` in a section of the configuration `root`; names of files are relative to `base`.
     pub(crate) fn of(root: &Node, section: &str, name: &str, kind: &str, base: &Path) -> Self {
         let params = root.get(section).and_then(|all| all.get(name)?.get(kind));

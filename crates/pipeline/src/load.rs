@@ -1,15 +1,17 @@
 //! A configuration that is in order to what runs: functions for every worker, open ports.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
-use forebay_graph::{Files, Module, Plan, PortPlan, Setup, SharedState, Surroundings};
+use forebay_graph::{Files, Module, ONCE_A_MODULE, Plan, PortPlan, Setup, SharedState, Surroundings};
 use forebay_packet::PoolOptions;
 
 use crate::compile::{Conditions, Draft, ModuleDraft, PortDraft, add_faults, compile};
 use crate::conform::Misfits;
 use crate::identity::Identity;
 use crate::language::PoolSection;
+use crate::yaml::Node;
 use crate::problem::{Findings, Problems};
 use crate::Source;
 
@@ -33,6 +35,8 @@ pub struct Made {
     pub(crate) modules: BTreeMap<String, (Identity, Vec<usize>)>,
     pub(crate) ports: BTreeMap<String, (Identity, Vec<usize>)>,
     pub(crate) state: BTreeMap<String, (Identity, SharedState)>,
+    /// What replicas of one module share ([`Setup::once_a_module`]), by its key.
+    tables: BTreeMap<String, SharedState>,
     batch: usize,
     pool: (usize, usize),
 }
@@ -82,6 +86,21 @@ impl Made {
         let come = |(name, port): &(&String, &(Identity, Vec<usize>))| self.ports.get(*name) != Some(*port);
         change.ports_opened = new.ports.iter().filter(come).map(|(name, _)| name.clone()).collect();
         change
+    }
+
+    /// What the replicas of modules share that are made in the same way in `root`: entries that were changed while packets
+    /// ran stay changed, however many workers there will be.
+    pub(crate) fn tables_of(&self, root: &Node, base: &Path) -> BTreeMap<String, SharedState> {
+        let same = |(name, (identity, _)): &(&String, &(Identity, Vec<usize>))| {
+            *identity == Identity::of(root, "modules", name, identity.kind(), base)
+        };
+        let mut tables = BTreeMap::new();
+        for (name, _) in self.modules.iter().filter(same) {
+            let prefix = format!("{ONCE_A_MODULE}{name} ");
+            let of_module = self.tables.range(prefix.clone()..).take_while(|(key, _)| key.starts_with(&prefix));
+            tables.extend(of_module.map(|(key, table)| (key.clone(), Arc::clone(table))));
+        }
+        tables
     }
 
     /// The workers that have this module, where it is there and is made the same way.
@@ -169,6 +188,8 @@ fn open(source: &Source, conditions: Conditions, running: Option<&Made>) -> Resu
     }
     misfits.report(&mut findings);
     findings.finish(&source.file, &source.sets)?;
+    let shared = surroundings.made.into_iter().filter(|(key, _)| key.starts_with(ONCE_A_MODULE));
+    let made = Made { tables: shared.collect(), ..made };
     Ok(Loaded { plans, cores, seed, files: surroundings.files, made })
 }
 
@@ -200,6 +221,7 @@ impl Draft {
                 .map(|(port, on)| (port.name.clone(), (identity("ports", &port.name, port.kind.name), on.clone())))
                 .collect(),
             state: self.state.clone(),
+            tables: BTreeMap::new(),
             batch: self.batch,
             pool,
         }
@@ -231,6 +253,7 @@ impl ModuleDraft {
             creates: self.kind.creates,
             consumes: self.kind.consumes,
             counters: Vec::new(),
+            tables: Vec::new(),
             trigger: self.buffer.trigger,
             hold: self.buffer.hold,
         }
@@ -253,7 +276,7 @@ impl ModuleDraft {
                 (function, setup.finish())
             }
         };
-        (part.function, part.counters) = (Some(function), declared.counters);
+        (part.function, part.counters, part.tables) = (Some(function), declared.counters, declared.tables);
         Ok(())
     }
 }

@@ -8,10 +8,13 @@ use forebay_measure::{Clock, Tsc};
 use forebay_packet::pool::Order;
 use forebay_pipeline::{Conditions, Source, load};
 
+use crate::churn::Churn;
 use crate::measurement::{Case, Figure};
 
 /// Prefixes of the router's table.
 const PREFIXES: usize = 10_000;
+/// Route changes that are made while a case runs, over all of its runs.
+const CHANGES: usize = 1_000_000;
 /// Frames that every case is given, and how many sessions take turns.
 const TRAFFIC: &str = "size: 60, sessions: 4096";
 /// What a router does before packets part.
@@ -24,6 +27,8 @@ struct Recipe {
     /// Chunks that are reused first in, first out; none: as shipped.
     cold: Option<usize>,
     accounting: bool,
+    /// Whether the router's routes change meanwhile.
+    churn: bool,
 }
 
 /// How a case's figure comes out of the runs.
@@ -44,6 +49,7 @@ const FIGURES: &[(&str, &str, Share)] = &[
     ("router_1", "router_1", Share::WithoutGenerator),
     ("router_1_total", "router_1", Share::Total),
     ("router_1_unaccounted", "router_1_unaccounted", Share::WithoutGenerator),
+    ("router_1_changing", "router_1_changing", Share::WithoutGenerator),
     ("router_1_b256", "router_1_b256", Share::WithoutGenerator),
     ("router_1_cold", "router_1_cold", Share::WithoutGenerator),
     ("router_1_pcap", "router_1_pcap", Share::Total),
@@ -59,7 +65,7 @@ const FIGURES: &[(&str, &str, Share)] = &[
 ///
 /// # Errors
 /// A name that is not a figure's, a folder that cannot be written, a pipeline that does not load: in words.
-pub fn all(only: Option<&[&str]>) -> Result<Vec<Case>, String> {
+pub fn all(only: Option<&[&str]>, other_core: Option<usize>, runs: usize) -> Result<Vec<Case>, String> {
     let names = || FIGURES.iter().map(|(name, ..)| *name).collect::<Vec<_>>();
     if let Some(unknown) = only.and_then(|only| only.iter().find(|name| !names().contains(name))) {
         return Err(format!("no figure is called '{unknown}': there are {}", names().join(", ")));
@@ -75,7 +81,11 @@ pub fn all(only: Option<&[&str]>) -> Result<Vec<Case>, String> {
         .collect();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/bench-input");
     let recipes = recipes(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    recipes.into_iter().filter(|recipe| needed.contains(&recipe.name)).map(|recipe| make(recipe, &folder)).collect()
+    let mut cases = Vec::new();
+    for recipe in recipes.into_iter().filter(|recipe| needed.contains(&recipe.name)) {
+        cases.push(make(recipe, &folder, other_core, runs)?);
+    }
+    Ok(cases)
 }
 
 /// The figures that the cases at hand give, in the order of the table.
@@ -94,14 +104,25 @@ pub fn results(cases: &[Case]) -> Vec<Figure> {
     FIGURES.iter().filter_map(figure).collect()
 }
 
-fn make(recipe: Recipe, folder: &Path) -> Result<Case, String> {
+fn make(recipe: Recipe, folder: &Path, other_core: Option<usize>, runs: usize) -> Result<Case, String> {
     let conditions = Conditions { frequency: Tsc.frequency(), simulated: false };
     let source = Source::new(recipe.yaml, recipe.name, folder);
     let mut plan = load(&source, conditions).map_err(|problems| problems.to_string())?.plan;
     if let Some(chunks) = recipe.cold {
         (plan.pool.chunks, plan.pool.order) = (chunks, Order::Fifo);
     }
-    Case::new(recipe.name, plan, recipe.accounting).map_err(|error| format!("{}: {error}", recipe.name))
+    let routes = plan.tables().into_iter().find(|table| recipe.churn && table.name == "routes");
+    let mut case =
+        Case::new(recipe.name, plan, recipe.accounting).map_err(|error| format!("{}: {error}", recipe.name))?;
+    case.churn = routes.map(|routes| Churn {
+        table: routes.table,
+        lines: changes(),
+        core: other_core,
+        share: CHANGES.div_ceil(runs),
+        made: 0,
+        seconds: 0.0,
+    });
+    Ok(case)
 }
 
 fn recipes(folder: &Path) -> std::io::Result<Vec<Recipe>> {
@@ -109,7 +130,7 @@ fn recipes(folder: &Path) -> std::io::Result<Vec<Recipe>> {
     for hops in [1, 16, 64] {
         write_routes(folder, hops)?;
     }
-    let recipe = |name, yaml| Recipe { name, yaml, cold: None, accounting: true };
+    let recipe = |name, yaml| Recipe { name, yaml, cold: None, accounting: true, churn: false };
     let mut all = vec![
         recipe("gen_sink", straight(32, "")),
         recipe("gen_sink_b256", straight(256, "")),
@@ -118,6 +139,7 @@ fn recipes(folder: &Path) -> std::io::Result<Vec<Recipe>> {
         recipe("acl_1000", straight(32, "fw: { acl: { rules: { synthetic: 1000, seed: 1 } } }")),
         recipe("router_1", router(32, 1, 0, TRAFFIC)),
         Recipe { accounting: false, ..recipe("router_1_unaccounted", router(32, 1, 0, TRAFFIC)) },
+        Recipe { churn: true, ..recipe("router_1_changing", router(32, 1, 0, TRAFFIC)) },
         recipe("router_1_b256", router(256, 1, 0, TRAFFIC)),
         Recipe { cold: Some(8_192), ..recipe("router_1_cold", router(32, 1, 0, "size: 60, sessions: 1000000")) },
         recipe("router_16", router(32, 16, 0, TRAFFIC)),
@@ -155,6 +177,13 @@ fn write_routes(folder: &Path, hops: u32) -> std::io::Result<()> {
     }
     std::fs::write(folder.join(format!("routes-{hops}.txt")), table)?;
     std::fs::write(folder.join("destinations.txt"), destinations)
+}
+
+/// Each route of the router with one next hop, removed and added again: it may be gone when a run ends, and is back by the
+/// end of the list.
+fn changes() -> Vec<String> {
+    let routes = synthetic::routes::<u32>(PREFIXES, 1, 7);
+    routes.into_iter().flat_map(|(prefix, hop)| [format!("remove {prefix}"), format!("add {prefix} {hop}")]).collect()
 }
 
 /// Generator, at most one module, sink.

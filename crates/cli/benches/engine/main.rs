@@ -4,6 +4,7 @@
 //! machine meets all of them. A run's figure is the median of its windows; a case's, the median of its runs.
 
 mod cases;
+mod churn;
 mod measurement;
 
 use std::collections::BTreeMap;
@@ -23,12 +24,13 @@ fn main() -> ExitCode {
     let runs = value("--runs").and_then(|runs| runs.parse().ok()).unwrap_or(RUNS);
     let only: Option<Vec<&str>> = value("--only").map(|names| names.split(',').collect());
     let json_only = arguments.iter().any(|word| word == "--json");
-    if let Some(core) = allowed_cores().last()
-        && let Err(error) = pin_to(*core)
+    let mut cores = allowed_cores();
+    if let Some(core) = cores.pop()
+        && let Err(error) = pin_to(core)
     {
         eprintln!("cannot bind to core {core}: {error}");
     }
-    let mut cases = match cases::all(only.as_deref()) {
+    let mut cases = match cases::all(only.as_deref(), cores.last().copied(), runs) {
         Ok(cases) => cases,
         Err(error) => {
             eprintln!("{error}");
@@ -53,9 +55,11 @@ fn main() -> ExitCode {
         }
     }
     let results = cases::results(&cases);
+    let churned = cases.iter().filter_map(|case| Some((case.name, case.churn.as_ref()?)));
+    let changes: BTreeMap<_, _> = churned.map(|(name, churn)| (name, churn.made as f64 / churn.seconds)).collect();
     let cpu = Cpu::this();
     let packets: BTreeMap<_, _> = cases.iter().map(|case| (case.name, case.received())).collect();
-    let document = json!({ "schema": 1, "cpu": cpu, "commit": commit(), "packets": packets, "results": results });
+    let document = json!({ "schema": 1, "cpu": cpu, "commit": commit(), "packets": packets, "changes_per_second": changes, "results": results });
     if json_only {
         println!("{document}");
         return ExitCode::SUCCESS;
@@ -64,6 +68,9 @@ fn main() -> ExitCode {
     println!("{:<22} {:>8} {:>8} {:>8}  ticks per packet: median, least, most", "case", "median", "least", "most");
     for result in &results {
         println!("{:<22} {:>8.2} {:>8.2} {:>8.2}", result.name, result.ticks_per_packet, result.min, result.max);
+    }
+    for (name, rate) in changes {
+        println!("{name}: {rate:.0} changes a second meanwhile");
     }
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/bench.json");
     match std::fs::write(file, format!("{document:#}\n")) {

@@ -8,6 +8,8 @@ use forebay_measure::{Clock, Tsc};
 use forebay_packet::{Batch, Ticks};
 use serde::Serialize;
 
+use crate::churn::Churn;
+
 /// Packets of a window.
 const WINDOW: usize = 100_000;
 /// Windows of a run.
@@ -20,6 +22,8 @@ pub struct Case {
     batch: usize,
     /// Whether everything is counted, as shipped.
     pub accounting: bool,
+    /// Changes that are made meanwhile.
+    pub churn: Option<Churn>,
     /// Whether a window had fewer packets than were asked for.
     pub starved: bool,
     /// Ticks that the generator has taken, and packets it has made, in metered windows.
@@ -75,13 +79,26 @@ impl Case {
         }
         let mut worker = Worker::new(plan, Tsc, Vec::new())?;
         worker.set_accounting(accounting);
-        Ok(Self { name, worker, batch, accounting, starved: false, meter, total: Vec::new(), generator: Vec::new() })
+        let (total, generator) = (Vec::new(), Vec::new());
+        Ok(Self { name, worker, batch, accounting, churn: None, starved: false, meter, total, generator })
     }
 
     /// One run: windows without the meter for the total, then some with it for the generator's share.
     pub fn run(&mut self) {
         self.window();
-        let windows: Vec<f64> = (0..WINDOWS).map(|_| self.window()).collect();
+        let windows: Vec<f64> = match self.churn.take() {
+            None => (0..WINDOWS).map(|_| self.window()).collect(),
+            Some(mut churn) => {
+                let mut windows = Vec::new();
+                churn.beside(|done| {
+                    while !done.load(Ordering::Relaxed) {
+                        windows.push(self.window());
+                    }
+                });
+                self.churn = Some(churn);
+                windows
+            }
+        };
         self.total.push(median(windows));
         self.meter.on.store(1, Ordering::Relaxed);
         let metered: Vec<f64> = (0..WINDOWS).map(|_| self.metered_window()).collect();

@@ -1,15 +1,15 @@
-//! Where routes come from, and the tables that modules share.
+//! Where routes come from: files, lists, or made up.
 
 use std::borrow::Cow;
 
 use forebay_graph::files::{MOST_TABLE, read_up_to};
-use forebay_graph::{DeclareState, Setup, SetupError};
+use forebay_graph::{Setup, SetupError};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
+use crate::tables::lpm::Prefix;
 use crate::tables::lpm::routes_file::{LineError, Routes, RoutesFileError, parse_lines, parse_routes};
 use crate::tables::lpm::synthetic::{self, Family};
-use crate::tables::lpm::{Ipv4Table, Ipv6Table, MAX_NEXT_HOP, NO_ROUTE, Prefix};
 
 /// The parameter that faults of routes name.
 const PATH: &str = "routes";
@@ -21,7 +21,7 @@ const BENCHMARK_IPV6: (u128, u32) = (0x2001_0002 << 96, 48);
 const MOST_SYNTHETIC: u32 = 4_000_000;
 
 /// Where routes come from.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(
     untagged,
     expecting = "expected a file's name, a list such as [\"10.0.0.0/8 3\"], or { synthetic: n, next_hops: k }"
@@ -36,7 +36,7 @@ pub enum Source {
 }
 
 /// Routes made up, in a mix of lengths like the Internet's.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Synthetic {
     /// How many of IPv4. The parts of 198.18.0.0/15 are among them.
@@ -50,68 +50,33 @@ pub struct Synthetic {
     ipv6: u32,
 }
 
-/// The routes of both families: what modules share as a state of the kind `routes`.
-pub struct RouteTables {
-    pub(super) ipv4: Ipv4Table,
-    /// Absent without routes.
-    ipv6: Option<Ipv6Table>,
-    /// One more than the greatest next hop, 0 without routes.
-    next_hops: u32,
-}
-
-impl RouteTables {
+impl Source {
     /// Reads or makes the routes; none may have a next hop above `last`.
     ///
     /// # Errors
     /// A file that cannot be read, and everything wrong with its lines or with the list's, at the parameter `routes`.
-    pub(super) fn load(source: &Source, last: u32, setup: &Setup<'_>) -> Result<Self, SetupError> {
-        let routes = match source {
-            Source::File(name) => {
+    pub(super) fn routes(&self, last: u32, setup: &Setup<'_>) -> Result<Routes, SetupError> {
+        match self {
+            Self::File(name) => {
                 let contents = read_up_to(&setup.path(name), MOST_TABLE)
                     .map_err(|error| SetupError::at(PATH, format!("cannot read '{name}': {error}")))?;
                 parse_routes(name, &contents, last).map_err(|error| {
                     let place = |line| (PATH.to_owned(), format!("{name}:{line}: "));
                     faults(error, place)
-                })?
+                })
             }
-            Source::List(list) => parse_lines(PATH, list.iter().map(String::as_bytes), last).map_err(|error| {
+            Self::List(list) => parse_lines(PATH, list.iter().map(String::as_bytes), last).map_err(|error| {
                 let place = |line| (format!("{PATH}[{}]", line - 1), String::new());
                 faults(error, place)
-            })?,
-            Source::Synthetic(synthetic) => synthetic.routes(last, setup)?,
-        };
-        let greatest = |next_hops: &mut dyn Iterator<Item = u32>| next_hops.max().map_or(0, |most| most + 1);
-        let next_hops = greatest(&mut routes.ipv4.iter().map(|route| route.1))
-            .max(greatest(&mut routes.ipv6.iter().map(|route| route.1)));
-        let built = "next hops were checked against the greatest allowed";
-        let ipv6 = (!routes.ipv6.is_empty()).then(|| Ipv6Table::from_routes(routes.ipv6).expect(built));
-        Ok(Self { ipv4: Ipv4Table::from_routes(routes.ipv4).expect(built), ipv6, next_hops })
-    }
-
-    /// One more than the greatest next hop, 0 without routes.
-    #[must_use]
-    pub fn next_hops(&self) -> u32 {
-        self.next_hops
-    }
-
-    /// The IPv4 routes.
-    #[must_use]
-    pub fn ipv4(&self) -> &Ipv4Table {
-        &self.ipv4
-    }
-
-    /// The IPv6 routes; `None` where there are none, which then take no memory.
-    #[must_use]
-    pub fn ipv6(&self) -> Option<&Ipv6Table> {
-        self.ipv6.as_ref()
-    }
-
-    #[inline]
-    pub(super) fn lookup_ipv6(&self, addresses: &[u128], next_hops: &mut [u32]) {
-        match &self.ipv6 {
-            Some(table) => table.lookup_batch(addresses, next_hops),
-            None => next_hops.fill(NO_ROUTE),
+            }),
+            Self::Synthetic(synthetic) => synthetic.routes(last, setup),
         }
+    }
+
+    /// What the routes depend on besides the files that are named: equal ones are equal routes.
+    pub(super) fn key(&self, last: u32, setup: &Setup<'_>) -> String {
+        let seed = if let Self::Synthetic(Synthetic { seed: None, .. }) = self { setup.seed() } else { 0 };
+        format!("routes to {last} of {} {seed}", serde_json::to_string(self).unwrap_or_default())
     }
 }
 
@@ -182,23 +147,4 @@ fn family<A: Family>(
     let others = synthetic::routes::<A>(count as usize, next_hops, seed).into_iter();
     routes.extend(others.filter(|(prefix, _)| !range.covers(*prefix)).take(count as usize - routes.len()));
     routes
-}
-
-impl DeclareState for RouteTables {
-    type Params = Shared;
-    const NAME: &'static str = "routes";
-    const SUMMARY: &'static str = "IPv4 and IPv6 routes, for modules that look up in the same table";
-    const EXAMPLE: &'static str = r#"{ routes: ["0.0.0.0/0 0", "10.0.0.0/8 1"] }"#;
-
-    fn new(params: Shared, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
-        Self::load(&params.routes, MAX_NEXT_HOP, setup)
-    }
-}
-
-/// Parameters of the state `routes`.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Shared {
-    /// The routes: a file's name, a list such as `["10.0.0.0/8 3"]`, or `{ synthetic: 10000, next_hops: 16 }`.
-    routes: Source,
 }

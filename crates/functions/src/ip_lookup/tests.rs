@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
-use forebay_graph::{Rig, StateDeclaration, Surroundings};
+use forebay_graph::{Rig, StateDeclaration, Surroundings, Table as _};
 use forebay_measure::Frequency;
 use forebay_packet::Batch;
 use proptest::collection::vec;
@@ -251,8 +251,8 @@ fn synthetic_routes_cover_the_benchmark_ranges() {
     for (n, k) in [(1, 1), (3, 2), (700, 16), (5_000, 1_000)] {
         let source: Source = serde_json::from_value(params(n, k)["routes"].clone()).expect("a source");
         let mut around = surroundings();
-        let tables = RouteTables::load(&source, u32::MAX - 1, &Setup::new("a", &mut around)).expect("routes");
-        assert_eq!((tables.ipv4().len(), tables.ipv6().map(|table| table.len())), (n as usize, Some(n as usize)));
+        let routes = source.routes(u32::MAX - 1, &Setup::new("a", &mut around)).expect("routes");
+        assert_eq!((routes.ipv4.len(), routes.ipv6.len()), (n as usize, n as usize));
         let mut rig = rig(params(n, k));
         assert_eq!(rig.declared.gates.len(), k as usize);
         let mut seen = std::collections::HashSet::new();
@@ -277,10 +277,16 @@ fn ipv6_takes_no_memory_without_routes() {
     let mut around = surroundings();
     let load = |source: Value, around: &mut Surroundings| {
         let source: Source = serde_json::from_value(source).expect("a source");
-        RouteTables::load(&source, 9, &Setup::new("a", around)).expect("routes")
+        RouteTables::of(&Loaded::read(&source, 9, &Setup::new("a", around)).expect("routes"))
     };
-    assert!(load(json!(["10.0.0.0/8 1"]), &mut around).ipv6().is_none());
-    assert!(load(json!(["::/0 1"]), &mut around).ipv6().is_some());
+    let has_ipv6 = |tables: &RouteTables| tables.reader(9).read().ipv6.is_some();
+    let without = load(json!(["10.0.0.0/8 1"]), &mut around);
+    assert!(!has_ipv6(&without));
+    assert!(has_ipv6(&load(json!(["::/0 1"]), &mut around)));
+    without.apply(&["add 11.0.0.0/8 1"]);
+    assert!(!has_ipv6(&without));
+    without.apply(&["add ::/0 1"]);
+    assert!(has_ipv6(&without));
 }
 
 /// What a frame is to the function.

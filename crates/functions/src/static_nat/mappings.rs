@@ -3,37 +3,53 @@
 use std::fmt;
 use std::net::Ipv4Addr;
 
-use forebay_graph::{DeclareState, Setup, SetupError, register};
+use forebay_graph::SetupError;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+
+use super::side::Side;
 
 /// A mapping: two prefixes of one length.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Mapping {
     /// The addresses as they are inside, such as `10.0.0.0/24`; without a length it is one address.
-    inside: Prefix,
+    pub(super) inside: Prefix,
     /// The addresses as they are seen outside, such as `192.0.2.0/24`.
-    outside: Prefix,
+    pub(super) outside: Prefix,
 }
 
 /// An IPv4 prefix.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(try_from = "String")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(try_from = "String", into = "String")]
 #[schemars(with = "String")]
-struct Prefix {
-    start: u32,
-    mask: u32,
+pub(super) struct Prefix {
+    pub(super) start: u32,
+    pub(super) mask: u32,
+}
+
+impl From<Prefix> for String {
+    fn from(prefix: Prefix) -> Self {
+        prefix.to_string()
+    }
 }
 
 impl TryFrom<String> for Prefix {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        let (address, length) = text.split_once('/').unwrap_or((&text, "32"));
+        Self::parse(&text)
+    }
+}
+
+impl Prefix {
+    /// The prefix that a text is; without a length, of 32 bits.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let (address, length) = text.split_once('/').unwrap_or((text, "32"));
         let digits = !length.is_empty() && length.bytes().all(|digit| digit.is_ascii_digit());
         let length = length.parse::<u32>().ok().filter(|length| digits && *length <= 32);
         let (Ok(address), Some(length)) = (address.parse::<Ipv4Addr>(), length) else {
+            let text: String = text.chars().take(60).collect();
             return Err(format!(
                 "'{text}' is no IPv4 prefix: write an address and a length from 0 to 32, such as 10.0.0.0/24"
             ));
@@ -51,11 +67,11 @@ impl TryFrom<String> for Prefix {
 }
 
 impl Prefix {
-    fn length(self) -> u32 {
+    pub(super) fn length(self) -> u32 {
         self.mask.count_ones()
     }
 
-    fn last(self) -> u32 {
+    pub(super) fn last(self) -> u32 {
         self.start | !self.mask
     }
 }
@@ -66,73 +82,82 @@ impl fmt::Display for Prefix {
     }
 }
 
-/// One side of the table: prefixes that do not overlap, in order, each with the start of the one it becomes.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Side(Vec<(Prefix, u32)>);
-
-impl Side {
-    fn new(pairs: impl Iterator<Item = (Prefix, Prefix)>, name: &str) -> Result<Self, SetupError> {
-        let mut entries: Vec<_> = pairs.map(|(from, to)| (from, to.start)).collect();
-        entries.sort_unstable_by_key(|(from, _)| from.start);
-        match entries.windows(2).find(|pair| pair[0].0.last() >= pair[1].0.start) {
-            Some(pair) => {
-                Err(SetupError::at("mappings", format!("the {name} prefixes {} and {} overlap", pair[0].0, pair[1].0)))
-            }
-            None => Ok(Self(entries)),
-        }
-    }
-
-    /// What an address becomes: the other prefix, with the host bits kept; `None` where no mapping has it.
-    #[inline]
-    pub(super) fn translate(&self, address: u32) -> Option<u32> {
-        let after = self.0.partition_point(|(prefix, _)| prefix.start <= address);
-        let (prefix, other) = self.0.get(after.checked_sub(1)?)?;
-        (address & prefix.mask == prefix.start).then_some(other | address & !prefix.mask)
-    }
-}
-
 /// The mappings, from either side.
 #[derive(Clone, Debug, Default)]
-pub struct StaticMappings {
+pub(super) struct Mappings {
     pub(super) inside: Side,
     pub(super) outside: Side,
 }
 
-impl StaticMappings {
+impl Mappings {
     pub(super) fn of(mappings: &[Mapping]) -> Result<Self, SetupError> {
-        for (index, Mapping { inside, outside }) in mappings.iter().enumerate() {
-            if inside.mask != outside.mask {
-                let message =
-                    format!("{inside} and {outside} are of different lengths: allowed are prefixes of one length");
-                return Err(SetupError::at(format!("mappings[{index}]"), message));
-            }
+        for (index, mapping) in mappings.iter().enumerate() {
+            mapping.check().map_err(|error| SetupError::at(format!("mappings[{index}]"), error.to_string()))?;
         }
-        let inside = Side::new(mappings.iter().map(|mapping| (mapping.inside, mapping.outside)), "inside")?;
-        let outside = Side::new(mappings.iter().map(|mapping| (mapping.outside, mapping.inside)), "outside")?;
+        let side = |name: &str, pairs: &mut dyn Iterator<Item = (Prefix, Prefix)>| {
+            Side::new(pairs).map_err(|(one, other)| {
+                SetupError::at("mappings", format!("the {name} prefixes {one} and {other} overlap"))
+            })
+        };
+        let inside = side("inside", &mut mappings.iter().map(|mapping| (mapping.inside, mapping.outside)))?;
+        let outside = side("outside", &mut mappings.iter().map(|mapping| (mapping.outside, mapping.inside)))?;
         Ok(Self { inside, outside })
     }
-}
 
-/// Parameters of the state `static_mappings`.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct StateParams {
-    /// The mappings. Prefixes of one side may not overlap.
-    mappings: Vec<Mapping>,
-}
+    /// Adds a mapping: both sides or neither.
+    ///
+    /// # Errors
+    /// One of its prefixes overlaps with another's.
+    pub(super) fn add(&mut self, mapping: &Mapping) -> Result<(), MappingError> {
+        mapping.check()?;
+        let Mapping { inside, outside } = *mapping;
+        if let Some((other, to)) = self.inside.overlapping(inside) {
+            return Err(match other == inside {
+                true => MappingError::Known { inside, outside: Prefix { start: to, ..inside } },
+                false => MappingError::Overlap { side: "inside", prefix: inside, other },
+            });
+        }
+        if let Some((other, _)) = self.outside.overlapping(outside) {
+            return Err(MappingError::Overlap { side: "outside", prefix: outside, other });
+        }
+        self.inside.insert(inside, outside.start);
+        self.outside.insert(outside, inside.start);
+        Ok(())
+    }
 
-impl DeclareState for StaticMappings {
-    type Params = StateParams;
-    const NAME: &'static str = "static_mappings";
-    const SUMMARY: &'static str = "pairs of IPv4 prefixes for the two directions of a static_nat";
-    const EXAMPLE: &'static str = "{ mappings: [{ inside: 10.0.0.0/24, outside: 192.0.2.0/24 }] }";
-
-    fn new(params: StateParams, _: &mut Setup<'_>) -> Result<Self, SetupError> {
-        Self::of(&params.mappings)
+    /// Removes the mapping of an inside prefix; its outside prefix, or nothing where there is none of exactly this
+    /// prefix.
+    pub(super) fn remove(&mut self, inside: Prefix) -> Option<Prefix> {
+        let outside = Prefix { start: self.inside.remove(inside)?, ..inside };
+        self.outside.remove(outside);
+        Some(outside)
     }
 }
 
-register!(state StaticMappings);
+/// Why a mapping cannot be added or removed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum MappingError {
+    #[error("{0} and {1} are of different lengths: allowed are prefixes of one length")]
+    Lengths(Prefix, Prefix),
+    #[error("{inside} is mapped to {outside} already: allowed is 'replace'")]
+    Known { inside: Prefix, outside: Prefix },
+    #[error("the {side} prefix {prefix} overlaps with {other}, which is mapped: allowed are prefixes apart from it")]
+    Overlap { side: &'static str, prefix: Prefix, other: Prefix },
+    #[error("no mapping has the inside prefix {0}: allowed are those that are there, with their lengths")]
+    Unknown(Prefix),
+    #[error("{inside} is mapped to {outside}: allowed is that one, or none at all")]
+    Other { inside: Prefix, outside: Prefix },
+}
+
+impl Mapping {
+    fn check(&self) -> Result<(), MappingError> {
+        if self.inside.mask == self.outside.mask {
+            Ok(())
+        } else {
+            Err(MappingError::Lengths(self.inside, self.outside))
+        }
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -141,11 +166,11 @@ mod tests {
 
     use super::*;
 
-    fn mappings(pairs: &[(&str, &str)]) -> Result<StaticMappings, String> {
+    fn mappings(pairs: &[(&str, &str)]) -> Result<Mappings, String> {
         let list: Vec<_> =
             pairs.iter().map(|(inside, outside)| json!({ "inside": inside, "outside": outside })).collect();
         let list: Vec<Mapping> = serde_json::from_value(json!(list)).map_err(|error| error.to_string())?;
-        StaticMappings::of(&list).map_err(|error| error.to_string())
+        Mappings::of(&list).map_err(|error| error.to_string())
     }
 
     #[test]

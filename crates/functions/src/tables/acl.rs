@@ -125,8 +125,23 @@ impl<A: Address> Classifier<A> {
         Ok(Classifier { rules: rules.into(), default, compiled })
     }
 
+    /// Gives the rules numbers for verdicts and counts to name them by, in place of their places in the list: a rule that
+    /// was there before others came keeps its own. As many as rules, each below 2³¹ - 1.
+    ///
+    /// # Panics
+    /// If there are not as many.
+    #[must_use]
+    pub fn numbered(mut self, numbers: &[u32]) -> Classifier<A> {
+        assert_eq!(numbers.len(), self.rules.len(), "one number a rule");
+        match &mut self.compiled {
+            Compiled::Cross(cross) => cross.renumber(numbers),
+            Compiled::Bits(bits) => bits.renumber(numbers),
+        }
+        self
+    }
+
     /// The verdict on every key, and in `hits` one more for each rule that decided or counted. `hits` should
-    /// come from [`Classifier::hits`]: rules beyond its length are not counted.
+    /// come from [`Classifier::hits`]: rules beyond its length are counted together.
     ///
     /// # Panics
     /// If `keys` and `verdicts` differ in length.
@@ -146,7 +161,7 @@ impl<A: Address> Classifier<A> {
         Hits::new(self.rules.len())
     }
 
-    /// The rules it was compiled from, by the numbers verdicts carry.
+    /// The rules it was compiled from, in order.
     pub fn rules(&self) -> &[Rule<A>] {
         &self.rules
     }

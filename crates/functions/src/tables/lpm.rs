@@ -21,11 +21,10 @@
 //! [`Table::insert`] and [`Table::remove`] rewrite what the prefix covers and nothing else: a few rows for the common
 //! lengths, 2^(18 - length) rows for shorter ones, one word for the default route.
 //!
-//! A table has one writer and, as it stands, no reader beside it. For lookups during updates, a second copy of the
-//! compressed table fits without a change in here: the writer applies a change, which is the short list of prefixes
-//! with values that `Table` hands to `Fib::paint`, to the copy that no reader holds, publishes it, waits for the readers
-//! to leave the other (they take a copy for a batch at a time) and repeats the list there. Readers see a route's old
-//! next hop or its new one, never neither, and pay one load a batch; the route set exists once.
+//! A [`Table`] has one writer and no reader beside it. For lookups during updates, the route set ([`Rib`]) and the
+//! compressed table ([`Fib`]) can be had apart: the route set notes each change as a short list of prefixes to paint
+//! ([`Changes`]), and two compressed tables follow the list one after the other, while readers have the one that is not
+//! being written (`forebay_graph::Live`). The route set exists once.
 //!
 //! # Example
 //!
@@ -35,12 +34,17 @@
 //! let mut table = Ipv4Table::new();
 //! table.insert(Prefix::new(0x0a00_0000, 8)?, 1)?; // 10.0.0.0/8
 //! table.insert(Prefix::new(0x0a01_0000, 16)?, 2)?; // 10.1.0.0/16
-//! let mut next_hops = [0; 3];
-//! table.lookup_batch(&[0x0a01_0203, 0x0a02_0203, 0x0b00_0001], &mut next_hops);
+//! // As a batch is looked up: in steps, so that memory is asked for all of them before the first is answered.
+//! let addresses = [0x0a01_0203, 0x0a02_0203, 0x0b00_0001];
+//! addresses.iter().for_each(|address| table.prefetch(*address));
+//! let mut next_hops = addresses.map(|address| table.begin(address));
+//! table.finish(&addresses, &mut next_hops);
 //! assert_eq!(next_hops, [2, 1, NO_ROUTE]);
+//! assert_eq!(table.lookup(addresses[0]), 2); // one by itself
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod changes;
 mod fib;
 mod paint;
 mod prefix;
@@ -53,21 +57,17 @@ mod tests;
 
 use std::fmt;
 
-use fib::{Fib, UNCOVERED};
-use rib::Rib;
 use thiserror::Error;
 
+pub use changes::Changes;
+pub use fib::{Fib, MAX_NEXT_HOP, NO_ROUTE};
 pub use prefix::{Address, IpPrefix, Prefix, PrefixError};
+pub use rib::Rib;
 
 /// A table of IPv4 routes; addresses are `u32` in host order.
 pub type Ipv4Table = Table<u32>;
 /// A table of IPv6 routes; addresses are `u128` in host order.
 pub type Ipv6Table = Table<u128>;
-
-/// The next hop of addresses that no route contains.
-pub const NO_ROUTE: u32 = fib::NO_ROUTE;
-/// The greatest next hop a route can have, 2^30 - 2.
-pub const MAX_NEXT_HOP: u32 = fib::MAX_NEXT_HOP;
 
 /// A next hop above [`MAX_NEXT_HOP`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -79,8 +79,8 @@ pub struct NextHopError(pub u32);
 pub struct Table<A: Address> {
     rib: Rib<A>,
     fib: Fib<A>,
-    /// What the present change paints; kept for its allocation.
-    painted: Vec<(Prefix<A>, u32)>,
+    /// The present change; kept for its allocation.
+    changes: Changes<A>,
 }
 
 impl<A: Address> Default for Table<A> {
@@ -98,7 +98,7 @@ impl<A: Address> fmt::Debug for Table<A> {
 impl<A: Address> Table<A> {
     /// A table without routes.
     pub fn new() -> Self {
-        Self { rib: Rib::new(Vec::new()), fib: Fib::new(), painted: Vec::new() }
+        Self { rib: Rib::default(), fib: Fib::new(), changes: Changes::default() }
     }
 
     /// A table with these routes, in any order; of several with the same prefix the last one stays.
@@ -106,16 +106,8 @@ impl<A: Address> Table<A> {
     /// # Errors
     /// [`NextHopError`] if a next hop is above [`MAX_NEXT_HOP`].
     pub fn from_routes(routes: Vec<(Prefix<A>, u32)>) -> Result<Self, NextHopError> {
-        for &(_, next_hop) in &routes {
-            check(next_hop)?;
-        }
-        let mut table = Self { rib: Rib::new(routes), ..Self::new() };
-        table.repaint(Prefix::DEFAULT);
-        let painted: Vec<_> =
-            table.rib.below(Prefix::DEFAULT).map(|(prefix, next_hop)| (prefix, next_hop + 1)).collect();
-        table.fib.paint(&painted);
-        table.fib.shrink_to_fit();
-        Ok(table)
+        let rib = Rib::new(routes)?;
+        Ok(Self { fib: Fib::of(&rib), rib, changes: Changes::default() })
     }
 
     /// Adds a route or gives it another next hop; returns the one it had.
@@ -123,49 +115,28 @@ impl<A: Address> Table<A> {
     /// # Errors
     /// [`NextHopError`] if the next hop is above [`MAX_NEXT_HOP`]; the table is as before.
     pub fn insert(&mut self, prefix: Prefix<A>, next_hop: u32) -> Result<Option<u32>, NextHopError> {
-        check(next_hop)?;
-        let previous = self.rib.insert(prefix, next_hop);
-        if previous != Some(next_hop) {
-            self.repaint(prefix);
-        }
+        let previous = self.rib.insert(prefix, next_hop, &mut self.changes)?;
+        self.follow();
         Ok(previous)
     }
 
     /// Removes a route and returns its next hop; its addresses fall back to the covering route.
     pub fn remove(&mut self, prefix: Prefix<A>) -> Option<u32> {
-        let previous = self.rib.remove(prefix)?;
-        self.repaint(prefix);
+        let previous = self.rib.remove(prefix, &mut self.changes)?;
+        self.follow();
         Some(previous)
     }
 
-    /// Brings the compressed table in line with the routes at and below `prefix`.
-    fn repaint(&mut self, prefix: Prefix<A>) {
-        self.painted.clear();
-        if prefix == Prefix::DEFAULT {
-            self.fib.default = self.rib.get(prefix).unwrap_or(NO_ROUTE);
-            return;
-        }
-        let next_hop = self.rib.get(prefix).or_else(|| {
-            self.rib.above(prefix).filter(|(above, _)| *above != Prefix::DEFAULT).map(|(_, next_hop)| next_hop)
-        });
-        self.painted.push((prefix, next_hop.map_or(UNCOVERED, |next_hop| next_hop + 1)));
-        self.painted.extend(self.rib.below(prefix).map(|(prefix, next_hop)| (prefix, next_hop + 1)));
-        self.fib.paint(&self.painted);
+    /// Brings the compressed table in line with the routes.
+    fn follow(&mut self) {
+        self.fib.apply(&self.changes);
+        self.changes.clear();
     }
 
     /// The next hop for `address`, or [`NO_ROUTE`].
     #[inline]
     pub fn lookup(&self, address: A) -> u32 {
         self.fib.lookup(address)
-    }
-
-    /// The next hops for a batch of addresses, [`NO_ROUTE`] where there is none; quicker than one by one, because
-    /// memory is asked for all of them before the first is answered.
-    ///
-    /// Where the slices differ in length the shorter one counts; the rest of `next_hops` stays as it is.
-    #[inline]
-    pub fn lookup_batch(&self, addresses: &[A], next_hops: &mut [u32]) {
-        self.fib.lookup_batch(addresses, next_hops);
     }
 
     /// Asks the processor for what a lookup of `address` reads first.
@@ -217,8 +188,4 @@ impl<A: Address> Table<A> {
     pub fn memory_bytes(&self) -> usize {
         self.fib.memory_bytes() + self.rib.memory_bytes()
     }
-}
-
-fn check(next_hop: u32) -> Result<(), NextHopError> {
-    if next_hop > MAX_NEXT_HOP { Err(NextHopError(next_hop)) } else { Ok(()) }
 }

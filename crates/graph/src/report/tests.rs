@@ -63,6 +63,7 @@ fn worker() -> Worker<Simulated, RunToCompletion> {
         creates: &[],
         consumes: &[],
         counters: Vec::new(),
+        tables: Vec::new(),
         trigger: 0,
         hold: None,
     };

@@ -180,6 +180,7 @@ fn module(name: &str, kind: Kind, targets: Vec<Target>, trigger: usize) -> Modul
         creates: CREATES,
         consumes: CONSUMES,
         counters: Vec::new(),
+        tables: Vec::new(),
         trigger,
         hold: None,
     }

@@ -21,8 +21,8 @@ const STEP: usize = 4;
 #[derive(Clone, Debug)]
 pub struct Bits<A: Address> {
     blocks: Vec<Block<A>>,
-    /// What each rule decides; nothing for `count`.
-    decisions: Box<[Option<Decision>]>,
+    /// Each rule's number, and what it decides; nothing for `count`.
+    rules: Box<[(u32, Option<Decision>)]>,
     default: Verdict,
 }
 
@@ -61,7 +61,7 @@ impl<A: Address> Bits<A> {
     pub fn new(rules: &[Rule<A>], default: Decision) -> Bits<A> {
         let mut bits = Bits {
             blocks: Vec::new(),
-            decisions: rules.iter().map(|rule| rule.action.decision()).collect(),
+            rules: (0..).zip(rules).map(|(number, rule)| (number, rule.action.decision())).collect(),
             default: Verdict::by_default(default),
         };
         for (index, rules) in rules.chunks(BLOCK_RULES).enumerate() {
@@ -91,6 +91,11 @@ impl<A: Address> Bits<A> {
             dst_sets: Vectors::new(&dst.sets),
             service_sets: Vectors::new(&service_sets),
         });
+    }
+
+    /// Gives the rules other numbers than their places.
+    pub fn renumber(&mut self, numbers: &[u32]) {
+        self.rules.iter_mut().zip(numbers).for_each(|((number, _), other)| *number = *other);
     }
 
     /// The verdict on each of at most [`CHUNK`] keys; `count` rules passed on the way are counted.
@@ -139,10 +144,11 @@ impl<A: Address> Bits<A> {
             for (word, mut bits) in common.into_iter().enumerate() {
                 while bits != 0 {
                     let rule = first_rule + (step * STEP + word) * 64 + bits.trailing_zeros() as usize;
-                    if let Some(decision) = self.decisions[rule] {
-                        return Some(Verdict::by_rule(rule as u32, decision));
+                    let (number, decision) = self.rules[rule];
+                    if let Some(decision) = decision {
+                        return Some(Verdict::by_rule(number, decision));
                     }
-                    hits.count_rule(rule as u32);
+                    hits.count_rule(number);
                     bits &= bits - 1;
                 }
             }
@@ -160,6 +166,6 @@ impl<A: Address> Bits<A> {
                 + block.services.memory_bytes()
                 + sets.into_iter().map(|sets| size_of_val(&*sets.vectors)).sum::<usize>()
         };
-        size_of_val(&*self.decisions) + self.blocks.iter().map(block).sum::<usize>()
+        size_of_val(&*self.rules) + self.blocks.iter().map(block).sum::<usize>()
     }
 }

@@ -78,6 +78,30 @@ pub fn parse(file: &str, bytes: &[u8]) -> Result<RuleFile, FileErrors> {
     if errors.errors.is_empty() { Ok(rules) } else { Err(errors) }
 }
 
+/// A rule of either family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnyRule {
+    /// Of IPv4.
+    V4(Rule4),
+    /// Of IPv6.
+    V6(Rule6),
+}
+
+/// Reads one rule, as a line of a file has it.
+///
+/// # Errors
+/// All that is wrong with it.
+pub fn parse_rule(text: &str) -> Result<AnyRule, String> {
+    let (mut rules, mut reader) = (RuleFile::default(), LineReader { problems: Vec::new() });
+    reader.read(text.split('#').next().unwrap_or_default(), 1, &mut rules);
+    match (rules.v4.pop(), rules.v6.pop()) {
+        (Some(rule), _) => Ok(AnyRule::V4(rule)),
+        (None, Some(rule)) => Ok(AnyRule::V6(rule)),
+        (None, None) if reader.problems.is_empty() => Err("there is no rule".to_owned()),
+        (None, None) => Err(reader.problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")),
+    }
+}
+
 /// Reads bytes from anywhere: whatever they are, either rules come out or bounded errors. The entry for fuzzers.
 pub fn fuzz_parse(bytes: &[u8]) {
     match parse("fuzz", bytes) {

@@ -156,6 +156,16 @@ impl<A: Address> Cross<A> {
         (cross.memory_bytes() <= MAX_BYTES).then_some(cross)
     }
 
+    /// Gives the rules other numbers than their places.
+    pub fn renumber(&mut self, numbers: &[u32]) {
+        for verdict in &mut self.verdicts {
+            if let Some(rule) = verdict.rule() {
+                *verdict = Verdict::by_rule(numbers[rule as usize], verdict.decision());
+            }
+        }
+        self.counted.iter_mut().flatten().for_each(|rule| *rule = numbers[*rule as usize]);
+    }
+
     /// The verdict on each of at most [`CHUNK`] keys; `count` rules passed on the way are counted.
     ///
     /// A loop for each table: its bounds and base then stay in registers, and its reads overlap.

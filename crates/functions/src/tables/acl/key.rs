@@ -159,18 +159,20 @@ impl std::fmt::Debug for Verdict {
 #[derive(Debug)]
 pub struct Hits {
     rules: Arc<[Counter]>,
+    /// One counter for all other rules: those that came later.
+    added: Arc<[Counter]>,
     by_default: u64,
 }
 
 impl Hits {
     /// Zeros for `rules` rules.
     pub fn new(rules: usize) -> Hits {
-        Hits::over((0..rules).map(|_| Counter::new()).collect())
+        Hits::over((0..rules).map(|_| Counter::new()).collect(), [Counter::new()].into())
     }
 
-    /// Counts into these counters, one a rule.
-    pub fn over(rules: Arc<[Counter]>) -> Hits {
-        Hits { rules, by_default: 0 }
+    /// Counts into these counters, one a rule, and into the first of `added` for rules with greater numbers.
+    pub fn over(rules: Arc<[Counter]>, added: Arc<[Counter]>) -> Hits {
+        Hits { rules, added, by_default: 0 }
     }
 
     /// Packets each rule has matched, in the rules' order. A packet counts for the rule that decided and for each
@@ -179,15 +181,20 @@ impl Hits {
         self.rules.iter().map(Counter::get).collect()
     }
 
+    /// Packets that rules with greater numbers have matched, all together.
+    pub fn added(&self) -> u64 {
+        self.added.iter().map(Counter::get).sum()
+    }
+
     /// Packets for which no rule decided.
     pub fn by_default(&self) -> u64 {
         self.by_default
     }
 
-    /// One more for `rule`; rules it was not made for are ignored.
+    /// One more for `rule`; rules it was not made for are counted together.
     #[inline]
     pub(super) fn count_rule(&mut self, rule: u32) {
-        if let Some(hits) = self.rules.get(rule as usize) {
+        if let Some(hits) = self.rules.get(rule as usize).or_else(|| self.added.first()) {
             hits.add(1);
         }
     }

@@ -21,7 +21,9 @@ use std::hint::select_unpredictable;
 
 use forebay_simd::prefetch::prefetch_read;
 
+use super::changes::Changes;
 use super::prefix::{Address, Prefix};
+use super::rib::Rib;
 use super::runs::Runs;
 
 /// Bits of the address that choose the root's row; the 6 that follow choose its slot.
@@ -32,8 +34,6 @@ pub(super) const ROOT_BITS: u32 = ROOT_ROW_BITS + 6;
 const ROOT_ROWS: usize = 1 << ROOT_ROW_BITS;
 /// Lookups that are in flight together.
 const LANES: usize = u32::BITS as usize;
-/// The same for what is left of a batch.
-const FEW_LANES: usize = 8;
 
 /// Set in an entry that points to a node or a tail.
 const BELOW: u32 = 1 << 31;
@@ -43,9 +43,9 @@ const TAIL: u32 = 1 << 30;
 /// An entry that no route covers; a next hop h is stored as h + 1.
 pub(super) const UNCOVERED: u32 = 0;
 /// The greatest next hop: two bits of an entry say what it is, and 0 is taken.
-pub(super) const MAX_NEXT_HOP: u32 = TAIL - 2;
+pub const MAX_NEXT_HOP: u32 = TAIL - 2;
 /// The answer where no route matches. One less than `UNCOVERED`, so that no lookup has to tell the two apart.
-pub(super) const NO_ROUTE: u32 = UNCOVERED.wrapping_sub(1);
+pub const NO_ROUTE: u32 = UNCOVERED.wrapping_sub(1);
 
 /// What an entry says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,9 +141,9 @@ impl Iterator for Lanes {
     }
 }
 
-/// The compressed table.
+/// The compressed table: all that lookups read.
 #[derive(Clone)]
-pub(super) struct Fib<A: Address> {
+pub struct Fib<A: Address> {
     pub(super) root: Box<[u128; ROOT_ROWS]>,
     pub(super) nodes: Vec<[u128; 4]>,
     pub(super) free_nodes: Vec<u32>,
@@ -154,8 +154,15 @@ pub(super) struct Fib<A: Address> {
     pub(super) default: u32,
 }
 
+impl<A: Address> Default for Fib<A> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<A: Address> Fib<A> {
-    pub(super) fn new() -> Self {
+    /// A table without routes.
+    pub fn new() -> Self {
         let root: Result<Box<[u128; ROOT_ROWS]>, _> = vec![0; ROOT_ROWS].into_boxed_slice().try_into();
         Self {
             root: root.expect("made with this length"),
@@ -165,6 +172,28 @@ impl<A: Address> Fib<A> {
             free_tails: Vec::new(),
             runs: Runs::new(),
             default: NO_ROUTE,
+        }
+    }
+
+    /// The table of these routes.
+    pub fn of(routes: &Rib<A>) -> Self {
+        let mut fib = Self::new();
+        if let Some(default) = routes.get(Prefix::DEFAULT) {
+            fib.default = default;
+        }
+        let painted: Vec<_> = routes.below(Prefix::DEFAULT).map(|(prefix, next_hop)| (prefix, next_hop + 1)).collect();
+        fib.paint(&painted);
+        fib.shrink_to_fit();
+        fib
+    }
+
+    /// Follows changes of the routes. They rewrite what their prefixes cover and nothing else.
+    pub fn apply(&mut self, changes: &Changes<A>) {
+        for painted in changes.each() {
+            match painted {
+                [(prefix, value)] if *prefix == Prefix::DEFAULT => self.default = value.wrapping_sub(1),
+                _ => self.paint(painted),
+            }
         }
     }
 
@@ -207,8 +236,9 @@ impl<A: Address> Fib<A> {
         select_unpredictable(value == UNCOVERED, self.default, value.wrapping_sub(1))
     }
 
+    /// The next hop for `address`, or [`NO_ROUTE`].
     #[inline]
-    pub(super) fn lookup(&self, address: A) -> u32 {
+    pub fn lookup(&self, address: A) -> u32 {
         let mut entry = self.root_entry(address);
         let mut depth = ROOT_BITS;
         while entry & (BELOW | TAIL) == BELOW && depth < A::BITS {
@@ -221,34 +251,23 @@ impl<A: Address> Fib<A> {
         self.next_hop(entry)
     }
 
-    /// Looks up as many addresses as both slices hold: in batches of 32, what is left in batches of 8, and the last few
-    /// one by one, which the processor overlaps by itself as long as it predicts how deep they go.
-    #[inline]
-    pub(super) fn lookup_batch(&self, addresses: &[A], next_hops: &mut [u32]) {
-        let len = addresses.len().min(next_hops.len());
-        let (addresses, next_hops) = self.lookup_chunks::<LANES>(&addresses[..len], &mut next_hops[..len]);
-        let (addresses, next_hops) = self.lookup_chunks::<FEW_LANES>(addresses, next_hops);
-        for (&address, next_hop) in addresses.iter().zip(next_hops) {
-            *next_hop = self.lookup(address);
-        }
-    }
-
-    /// Asks for what a lookup of `address` reads first.
+    /// Asks the processor for what a lookup of `address` reads first.
     #[inline(always)]
-    pub(super) fn prefetch(&self, address: A) {
+    pub fn prefetch(&self, address: A) {
         prefetch_read(&*self.root, Self::root_row(address));
     }
 
-    /// The first step of a lookup, and all of it for an address whose route is /24 or shorter, which most are. So short
-    /// that the processor overlaps several, each with the work that got the address.
+    /// The first step of a lookup, for a caller that comes by addresses one after the other; [`finish`](Self::finish) does
+    /// the rest for all of them. It is all of the work where the route is /24 or shorter, which most are, and so short that
+    /// the processor overlaps several, each with the work that got the address.
     #[inline(always)]
-    pub(super) fn begin(&self, address: A) -> u32 {
+    pub fn begin(&self, address: A) -> u32 {
         self.root_entry(address)
     }
 
-    /// Turns what [`begin`](Self::begin) gave for each of `addresses` into next hops.
+    /// Turns what [`begin`](Self::begin) gave for each of `addresses`, one by one in order, into next hops or [`NO_ROUTE`].
     #[inline(always)]
-    pub(super) fn finish(&self, addresses: &[A], begun: &mut [u32]) {
+    pub fn finish(&self, addresses: &[A], begun: &mut [u32]) {
         if begun.iter().fold(0, |all, entry| all | entry) & BELOW != 0 {
             return self.finish_below(addresses, begun);
         }
@@ -267,48 +286,12 @@ impl<A: Address> Fib<A> {
         }
     }
 
-    /// Looks up whole chunks of `N` of two slices of one length, and returns what is left.
-    #[inline(always)]
-    fn lookup_chunks<'a, 'n, const N: usize>(
-        &self,
-        addresses: &'a [A],
-        next_hops: &'n mut [u32],
-    ) -> (&'a [A], &'n mut [u32]) {
-        let (address_chunks, addresses) = addresses.as_chunks::<N>();
-        let (chunks, next_hops) = next_hops.as_chunks_mut::<N>();
-        for (addresses, next_hops) in address_chunks.iter().zip(chunks) {
-            self.lookup_lanes(addresses, next_hops);
-        }
-        (addresses, next_hops)
-    }
-
-    /// Three passes, so that the loads of all lanes are in flight together: ask for the rows, find the runs and ask for
-    /// them, read. It pays from a few hundred routes on and costs a few hundredths of the time below.
-    fn lookup_lanes<const N: usize>(&self, addresses: &[A; N], next_hops: &mut [u32; N]) {
-        addresses.iter().for_each(|address| self.prefetch(*address));
-        // The entries first hold where to find them.
-        let mut entries = [0; N];
-        for (&address, entry) in addresses.iter().zip(&mut entries) {
-            *entry = Row::unpack(self.root[Self::root_row(address)]).run(Self::root_slot(address));
-            self.runs.prefetch(*entry);
-        }
-        let mut all = 0;
-        for (entry, next_hop) in entries.iter_mut().zip(&mut *next_hops) {
-            *entry = self.runs.get(*entry);
-            all |= *entry;
-            *next_hop = self.next_hop(*entry);
-        }
-        if all & BELOW != 0 {
-            self.walk(addresses, &mut entries, next_hops);
-        }
-    }
-
     /// Follows the entries that point below the root.
     ///
     /// Level by level, so that the loads of all lanes are in flight together, and with sets instead of branches: how
     /// deep a lane goes cannot be predicted.
     #[inline(never)]
-    fn walk<const N: usize>(&self, addresses: &[A; N], entries: &mut [u32; N], next_hops: &mut [u32; N]) {
+    fn walk(&self, addresses: &[A; LANES], entries: &mut [u32; LANES], next_hops: &mut [u32; LANES]) {
         let mut nodes = Lanes(0);
         let mut tails = Lanes(0);
         for (lane, &entry) in entries.iter().enumerate() {
@@ -340,7 +323,7 @@ impl<A: Address> Fib<A> {
         }
     }
 
-    pub(super) fn shrink_to_fit(&mut self) {
+    fn shrink_to_fit(&mut self) {
         self.nodes.shrink_to_fit();
         self.tails.shrink_to_fit();
         self.runs.shrink_to_fit();
@@ -356,7 +339,8 @@ impl<A: Address> Fib<A> {
             && self.default == NO_ROUTE
     }
 
-    pub(super) fn memory_bytes(&self) -> usize {
+    /// Bytes taken.
+    pub fn memory_bytes(&self) -> usize {
         size_of_val(&*self.root)
             + self.nodes.capacity() * size_of::<[u128; 4]>()
             + self.tails.capacity() * size_of::<Tail<A>>()

@@ -176,6 +176,17 @@ fn merge<A: Address>(
     given.into_iter().map(|given| (given.prefix, given.next_hop)).collect()
 }
 
+/// A prefix and, where one is given, a next hop: what a change of the routes names. The line is all of it.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn parse_entry(text: &str, most_next_hop: u32) -> Result<(IpPrefix, Option<u32>), LineError> {
+    match text.split_ascii_whitespace().nth(1) {
+        None => Ok((clip(text.trim_ascii()).parse()?, None)),
+        Some(_) => words(text, most_next_hop).map(|(prefix, next_hop)| (prefix, Some(next_hop))),
+    }
+}
+
 /// The route in a line, if it has one.
 fn parse_line(line: &[u8], most_next_hop: u32) -> Result<Option<(IpPrefix, u32)>, LineError> {
     let line = line.split(|&byte| byte == b'#').next().unwrap_or_default().trim_ascii();
@@ -185,6 +196,11 @@ fn parse_line(line: &[u8], most_next_hop: u32) -> Result<Option<(IpPrefix, u32)>
     let Ok(line) = str::from_utf8(line) else {
         return Err(LineError::NotText(clip(&String::from_utf8_lossy(line)).into()));
     };
+    words(line, most_next_hop).map(Some)
+}
+
+/// The route that a line's words are.
+fn words(line: &str, most_next_hop: u32) -> Result<(IpPrefix, u32), LineError> {
     let mut words = line.split_ascii_whitespace().map(clip);
     let prefix = words.next().unwrap_or_default();
     let Some(next_hop) = words.next() else {
@@ -197,7 +213,7 @@ fn parse_line(line: &[u8], most_next_hop: u32) -> Result<Option<(IpPrefix, u32)>
     // `u32::from_str` takes a leading plus sign, which no number here has.
     let number = Some(&*next_hop).filter(|text| !text.starts_with('+')).and_then(|text| text.parse().ok());
     match number.filter(|&number| number <= most_next_hop) {
-        Some(number) => Ok(Some((prefix, number))),
+        Some(number) => Ok((prefix, number)),
         None => Err(LineError::NextHop { value: next_hop.into(), most: most_next_hop }),
     }
 }

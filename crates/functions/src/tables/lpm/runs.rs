@@ -5,8 +5,6 @@
 //! next request of its class: constant time, no copying of neighbours, and never more memory than the sum over the
 //! classes of what each needed at its worst.
 
-use forebay_simd::prefetch::prefetch_read;
-
 /// Words per block in each class.
 const CLASSES: [u8; 12] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
 
@@ -42,12 +40,6 @@ impl Runs {
             Some(&entry) => entry,
             None => outside(),
         }
-    }
-
-    /// Asks for the entry at `index`.
-    #[inline(always)]
-    pub(super) fn prefetch(&self, index: u32) {
-        prefetch_read(&self.words, index as usize);
     }
 
     /// Stores `entries` (1 to 64) and returns where the first one is; 0 for a single 0.

@@ -1,0 +1,117 @@
+//! Changes a second of tables that change while packets run: routes, mappings, rules.
+//!
+//! One thread, no readers; text in, as the control plane gets it, in batches of several sizes. Every second change undoes
+//! the one before, so that tables keep their sizes. `cargo bench -p forebay-functions --bench changes`
+
+use std::net::Ipv4Addr;
+use std::time::Instant;
+
+use forebay_functions as _;
+use forebay_functions::tables::acl;
+use forebay_functions::tables::lpm::synthetic;
+use forebay_graph::{Declaration, Setup, Surroundings, functions};
+use forebay_measure::Frequency;
+use serde_json::{Value, json};
+
+/// What is changed: a name, a function with its parameters, and pairs of changes of which the second undoes the first.
+struct Subject {
+    name: String,
+    function: &'static str,
+    params: Value,
+    pairs: Vec<[String; 2]>,
+}
+
+fn routes<A: synthetic::Family>(family: &str, count: u32) -> Subject {
+    let routes = synthetic::routes::<A>(count as usize, 16, 1);
+    let lines: Vec<_> = routes.iter().map(|(prefix, next_hop)| format!("{prefix} {next_hop}")).collect();
+    // Spread over the table, in an order without pattern.
+    let places = (0..lines.len()).map(|at| at * 7_919 % lines.len());
+    let pairs = places.take(100_000).map(|at| [format!("remove {}", routes[at].0), format!("add {}", lines[at])]);
+    Subject {
+        name: format!("routes, {family}, {count}"),
+        function: "ip_lookup",
+        params: json!({ "routes": lines, "next_hops": 16 }),
+        pairs: pairs.collect(),
+    }
+}
+
+fn mappings(count: u32) -> Subject {
+    let pair = |at: u32| (Ipv4Addr::from_bits(0x0a00_0000 + at), Ipv4Addr::from_bits(0xc612_0000 + at));
+    let list: Vec<_> = (0..count)
+        .map(pair)
+        .map(|(inside, outside)| json!({ "inside": inside.to_string(), "outside": outside.to_string() }))
+        .collect();
+    let pairs = (0..100_000u32).map(|at| {
+        let (inside, outside) = pair((u64::from(at) * 7_919 % u64::from(count)) as u32);
+        [format!("remove {inside}"), format!("add {inside} {outside}")]
+    });
+    Subject {
+        name: format!("mappings, {count}"),
+        function: "static_nat",
+        params: json!({ "direction": "out", "mappings": list }),
+        pairs: pairs.collect(),
+    }
+}
+
+fn rules(count: usize) -> Subject {
+    let more = acl::synthetic::rules::<u32>(20_000, 2);
+    let pairs = more
+        .iter()
+        .enumerate()
+        .map(|(at, rule)| [format!("add {} {rule}", at % count), format!("remove {} {rule}", at % count)]);
+    Subject {
+        name: format!("rules, {count}"),
+        function: "acl",
+        params: json!({ "rules": { "synthetic": count, "seed": 1 } }),
+        pairs: pairs.collect(),
+    }
+}
+
+fn measure(subject: &Subject) {
+    let function: &Declaration = functions().into_iter().find(|it| it.name == subject.function).expect("registered");
+    let mut surroundings = Surroundings::new(Frequency::new(1e9));
+    let mut setup = Setup::new("bench", &mut surroundings);
+    let built = function.build(&subject.params, &mut setup).expect("its own parameters");
+    let (_, table) = setup.finish().tables.remove(0);
+    let changes: Vec<&str> = subject.pairs.iter().flatten().map(String::as_str).collect();
+    let first = Instant::now();
+    table.apply(&changes[..2]);
+    table.apply(&changes[..2]);
+    println!("{}: first change in {:.1} ms (copies are made)", subject.name, first.elapsed().as_secs_f64() * 1e3);
+    for size in [2, 100, 10_000] {
+        let start = Instant::now();
+        let (mut made, mut count) = (0, 0);
+        for batch in changes.chunks(size) {
+            made += table.apply(batch).made;
+            count += batch.len();
+            if start.elapsed().as_secs_f64() > 2.0 {
+                break;
+            }
+        }
+        assert_eq!(made, count, "{}: a change was refused", subject.name);
+        println!("  in batches of {size}: {:.0} changes a second", count as f64 / start.elapsed().as_secs_f64());
+    }
+    drop(built);
+}
+
+/// Makes a subject, when its turn comes.
+type Make = fn() -> Subject;
+
+fn main() {
+    let only = std::env::args().nth(1).filter(|word| !word.starts_with('-'));
+    let subjects: [(&str, Make); 8] = [
+        ("routes", || routes::<u32>("IPv4", 10_000)),
+        ("routes", || routes::<u32>("IPv4", 1_000_000)),
+        ("routes", || routes::<u128>("IPv6", 1_000_000)),
+        ("mappings", || mappings(1_000)),
+        ("mappings", || mappings(100_000)),
+        ("rules", || rules(100)),
+        ("rules", || rules(1_000)),
+        ("rules", || rules(10_000)),
+    ];
+    for (name, subject) in subjects {
+        if only.as_deref().is_none_or(|only| only == name) {
+            measure(&subject());
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! The routes of a module, looked up by workers and changed by the control plane at the same time.
+//!
+//! The route set is here once; of the compressed tables there are two (`forebay_graph::Live`), which follow it by its
+//! lists of changes. Modules with equal parameters share both until one of them changes its own.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use forebay_graph::{
+    DeclareState, Live, Outcome, Reader, Replay, Setup, SetupError, Table as ControlTable, Verb, register,
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use thiserror::Error;
+
+use super::routes::Source;
+use crate::tables::lpm::routes_file::{LineError, parse_entry};
+use crate::tables::lpm::{Address, Changes, Fib, IpPrefix, MAX_NEXT_HOP, Prefix, Rib};
+
+/// What changes have to paint, in prefixes, before they are published: enough that publishing costs nothing beside it,
+/// few enough that it is done every few milliseconds and that the list stays small.
+const MOST_PAINTED: usize = 1 << 13;
+
+/// What lookups read.
+#[derive(Clone)]
+pub(super) struct Fibs {
+    pub(super) ipv4: Fib<u32>,
+    /// Absent as long as there have been no routes.
+    pub(super) ipv6: Option<Fib<u128>>,
+}
+
+/// The changes of both families.
+#[derive(Default)]
+pub(super) struct Log {
+    ipv4: Changes<u32>,
+    ipv6: Changes<u128>,
+}
+
+impl Log {
+    fn len(&self) -> usize {
+        self.ipv4.len() + self.ipv6.len()
+    }
+}
+
+impl Fibs {
+    fn apply(&mut self, log: &Log) {
+        self.ipv4.apply(&log.ipv4);
+        if !log.ipv6.is_empty() {
+            self.ipv6.get_or_insert_default().apply(&log.ipv6);
+        }
+    }
+}
+
+impl Replay<Log> for Fibs {
+    fn replay(&mut self, log: &mut Log) {
+        self.apply(log);
+        log.ipv4.clear();
+        log.ipv6.clear();
+    }
+}
+
+/// The route sets.
+#[derive(Clone)]
+struct Ribs {
+    ipv4: Rib<u32>,
+    ipv6: Rib<u128>,
+}
+
+/// Routes as they were read, for all modules that have read the same.
+pub(super) struct Loaded {
+    ribs: Arc<Ribs>,
+    fibs: Arc<Fibs>,
+    next_hops: u32,
+}
+
+impl Loaded {
+    /// Reads or makes the routes; none may have a next hop above `last`.
+    ///
+    /// # Errors
+    /// Those of [`Source::routes`].
+    pub(super) fn read(source: &Source, last: u32, setup: &Setup<'_>) -> Result<Self, SetupError> {
+        let routes = source.routes(last, setup)?;
+        let refused = |error: crate::tables::lpm::NextHopError| SetupError::at("routes", error.to_string());
+        let ribs =
+            Ribs { ipv4: Rib::new(routes.ipv4).map_err(refused)?, ipv6: Rib::new(routes.ipv6).map_err(refused)? };
+        let most = |most: Option<u32>| most.map_or(0, |most| most + 1);
+        let next_hops =
+            most(ribs.ipv4.iter().map(|route| route.1).max()).max(most(ribs.ipv6.iter().map(|route| route.1).max()));
+        let ipv6 = (!ribs.ipv6.is_empty()).then(|| Fib::of(&ribs.ipv6));
+        let fibs = Arc::new(Fibs { ipv4: Fib::of(&ribs.ipv4), ipv6 });
+        Ok(Self { ribs: Arc::new(ribs), fibs, next_hops })
+    }
+}
+
+/// The routes of both families: a module's, or what modules share as a state of the kind `routes`.
+pub struct RouteTables {
+    /// Held by whoever changes them; changed before `live` is.
+    ribs: Mutex<Arc<Ribs>>,
+    live: Arc<Live<Fibs, Log>>,
+    /// One more than the greatest next hop that was read, 0 without routes.
+    next_hops: u32,
+    /// The greatest next hop that all modules with these routes have.
+    last: AtomicU32,
+}
+
+impl RouteTables {
+    pub(super) fn of(loaded: &Loaded) -> Self {
+        Self {
+            ribs: Mutex::new(Arc::clone(&loaded.ribs)),
+            live: Arc::new(Live::new(Arc::clone(&loaded.fibs))),
+            next_hops: loaded.next_hops,
+            last: AtomicU32::new(MAX_NEXT_HOP),
+        }
+    }
+
+    /// One more than the greatest next hop of the routes as they were read, 0 without routes.
+    #[must_use]
+    pub fn next_hops(&self) -> u32 {
+        self.next_hops
+    }
+
+    /// A worker's way to the routes, for a module that has the next hops up to `last`: no change may name another.
+    pub(super) fn reader(&self, last: u32) -> Reader<Fibs, Log> {
+        self.last.fetch_min(last, Ordering::Relaxed);
+        Reader::new(Arc::clone(&self.live))
+    }
+
+    fn ribs(&self) -> MutexGuard<'_, Arc<Ribs>> {
+        // Nothing that holds it panics half way but for want of memory.
+        self.ribs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes one change of the route sets, and notes it.
+    fn change(&self, ribs: &mut Ribs, change: &str, log: &mut Log) -> Result<(), ChangeError> {
+        let (verb, entry) = Verb::split(change, SYNTAX).map_err(ChangeError::Verb)?;
+        let last = self.last.load(Ordering::Relaxed);
+        match parse_entry(entry, last)? {
+            (IpPrefix::V4(prefix), next_hop) => one(&mut ribs.ipv4, verb, prefix, next_hop, &mut log.ipv4, entry),
+            (IpPrefix::V6(prefix), next_hop) => one(&mut ribs.ipv6, verb, prefix, next_hop, &mut log.ipv6, entry),
+        }
+    }
+}
+
+fn one<A: Address>(
+    rib: &mut Rib<A>,
+    verb: Verb,
+    prefix: Prefix<A>,
+    next_hop: Option<u32>,
+    log: &mut Changes<A>,
+    entry: &str,
+) -> Result<(), ChangeError> {
+    match (verb, next_hop) {
+        (Verb::Remove, next_hop) => {
+            if let (Some(next_hop), Some(other)) = (next_hop, rib.get(prefix))
+                && next_hop != other
+            {
+                return Err(ChangeError::Other { prefix: prefix.to_string(), other });
+            }
+            rib.remove(prefix, log).map(drop).ok_or_else(|| ChangeError::Unknown(prefix.to_string()))
+        }
+        (_, None) => Err(LineError::NoNextHop(entry.into()).into()),
+        (Verb::Add, Some(next_hop)) => {
+            if let Some(other) = rib.get(prefix) {
+                return Err(ChangeError::Known { prefix: prefix.to_string(), other });
+            }
+            rib.insert(prefix, next_hop, log)?;
+            Ok(())
+        }
+        (Verb::Replace, Some(next_hop)) => {
+            rib.insert(prefix, next_hop, log)?;
+            Ok(())
+        }
+    }
+}
+
+/// How routes are changed.
+const SYNTAX: &str = "\
+add PREFIX NEXT-HOP       a new route: add 10.0.0.0/8 3
+remove PREFIX [NEXT-HOP]  a route that is there, with this next hop where one is given
+replace PREFIX NEXT-HOP   another next hop for a route, or a new one";
+
+/// Why a change of the routes was refused.
+#[derive(Debug, Error)]
+enum ChangeError {
+    #[error("{0}")]
+    Verb(String),
+    #[error(transparent)]
+    Line(#[from] LineError),
+    #[error(transparent)]
+    NextHop(#[from] crate::tables::lpm::NextHopError),
+    #[error("{prefix} is there already, with next hop {other}: allowed is 'replace'")]
+    Known { prefix: String, other: u32 },
+    #[error("there is no route {0}: allowed are prefixes of routes, with their lengths")]
+    Unknown(String),
+    #[error("{prefix} has next hop {other}: allowed is that one, or none at all")]
+    Other { prefix: String, other: u32 },
+}
+
+impl ControlTable for RouteTables {
+    fn syntax(&self) -> &'static str {
+        SYNTAX
+    }
+
+    fn apply(&self, changes: &[&str]) -> Outcome {
+        let mut outcome = Outcome::default();
+        let mut ribs = self.ribs();
+        // The first change of routes that others have too makes them this module's own.
+        let ribs = if changes.is_empty() { return outcome } else { Arc::make_mut(&mut ribs) };
+        let mut changes = changes.iter().enumerate().peekable();
+        while changes.peek().is_some() {
+            let mut noted = Log::default();
+            for (at, change) in changes.by_ref() {
+                outcome.note(at, self.change(ribs, change, &mut noted));
+                if noted.len() >= MOST_PAINTED {
+                    break;
+                }
+            }
+            if noted.len() > 0 {
+                self.live.change(|fibs, log| {
+                    *log = noted;
+                    fibs.apply(log);
+                });
+            }
+        }
+        outcome
+    }
+
+    fn len(&self) -> usize {
+        let ribs = self.ribs();
+        ribs.ipv4.len() + ribs.ipv6.len()
+    }
+
+    fn entries(&self, after: Option<&str>, most: usize) -> Result<Vec<String>, String> {
+        fn lines<A: Address>(routes: impl Iterator<Item = (Prefix<A>, u32)>, most: usize) -> Vec<String> {
+            routes.take(most).map(|(prefix, next_hop)| format!("{prefix} {next_hop}")).collect()
+        }
+        let ribs = self.ribs();
+        let after = after.map(|line| parse_entry(line, MAX_NEXT_HOP)).transpose().map_err(|error| error.to_string())?;
+        let mut entries = match after {
+            None => lines(ribs.ipv4.iter(), most),
+            Some((IpPrefix::V4(prefix), _)) => lines(ribs.ipv4.after(prefix), most),
+            Some((IpPrefix::V6(prefix), _)) => return Ok(lines(ribs.ipv6.after(prefix), most)),
+        };
+        entries.extend(lines(ribs.ipv6.iter(), most - entries.len()));
+        Ok(entries)
+    }
+}
+
+impl DeclareState for RouteTables {
+    type Params = Shared;
+    const NAME: &'static str = "routes";
+    const SUMMARY: &'static str = "IPv4 and IPv6 routes, for modules that look up in the same table";
+    const EXAMPLE: &'static str = r#"{ routes: ["0.0.0.0/0 0", "10.0.0.0/8 1"] }"#;
+
+    fn new(params: Shared, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
+        Ok(Self::of(&Loaded::read(&params.routes, MAX_NEXT_HOP, setup)?))
+    }
+}
+
+register!(state RouteTables);
+
+/// Parameters of the state `routes`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Shared {
+    /// The routes: a file's name, a list such as `["10.0.0.0/8 3"]`, or `{ synthetic: 10000, next_hops: 16 }`.
+    routes: Source,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,174 @@
+//! One side of the mappings: prefixes that do not overlap, in order, each with what it becomes.
+//!
+//! In blocks, with the first address of each beside them: an address is found by two binary searches, and a prefix comes or
+//! goes by moving a block's worth of others at most, however many there are.
+
+use super::mappings::Prefix;
+
+/// Entries of a block at most; a full one is cut in two.
+const BLOCK: usize = 128;
+/// Entries of a block when many are made at once: with room for more.
+const FILL: usize = BLOCK * 3 / 4;
+
+/// A prefix and the start of the one that it becomes.
+type Entry = (Prefix, u32);
+
+/// The prefixes of one side.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Side {
+    /// The first address of each block.
+    firsts: Vec<u32>,
+    /// Entries in order; no block is empty.
+    blocks: Vec<Vec<Entry>>,
+}
+
+impl Side {
+    /// These pairs of a prefix and what it becomes, in any order; two prefixes that overlap are told instead.
+    pub(super) fn new(pairs: &mut dyn Iterator<Item = (Prefix, Prefix)>) -> Result<Self, (Prefix, Prefix)> {
+        let mut entries: Vec<Entry> = pairs.map(|(from, to)| (from, to.start)).collect();
+        entries.sort_unstable_by_key(|(from, _)| from.start);
+        if let Some(pair) = entries.windows(2).find(|pair| pair[0].0.last() >= pair[1].0.start) {
+            return Err((pair[0].0, pair[1].0));
+        }
+        let blocks: Vec<_> = entries.chunks(FILL).map(<[Entry]>::to_vec).collect();
+        Ok(Self { firsts: blocks.iter().map(|block| block[0].0.start).collect(), blocks })
+    }
+
+    /// The last prefix that starts at or before an address.
+    #[inline]
+    fn at_or_before(&self, address: u32) -> Option<&Entry> {
+        let block = &self.blocks[self.firsts.partition_point(|first| *first <= address).checked_sub(1)?];
+        block.get(block.partition_point(|(prefix, _)| prefix.start <= address).checked_sub(1)?)
+    }
+
+    /// What an address becomes: the other prefix, with the host bits kept; `None` where no mapping has it.
+    #[inline]
+    pub(super) fn translate(&self, address: u32) -> Option<u32> {
+        let (prefix, other) = self.at_or_before(address)?;
+        (address & prefix.mask == prefix.start).then_some(other | address & !prefix.mask)
+    }
+
+    /// How many prefixes there are.
+    pub(super) fn len(&self) -> usize {
+        self.blocks.iter().map(Vec::len).sum()
+    }
+
+    /// The prefixes from the first that starts after `address`, or all; each with the start of what it becomes.
+    pub(super) fn after(&self, address: Option<u32>) -> impl Iterator<Item = &Entry> {
+        let block =
+            address.map_or(0, |address| self.firsts.partition_point(|first| *first <= address).saturating_sub(1));
+        let entries = self.blocks[block.min(self.blocks.len())..].iter().flatten();
+        entries.skip_while(move |(prefix, _)| address.is_some_and(|address| prefix.start <= address))
+    }
+
+    /// A prefix that has addresses in common with this one; itself where it is there.
+    pub(super) fn overlapping(&self, prefix: Prefix) -> Option<Entry> {
+        // None overlaps with another, so that the last of those that start before its end ends last.
+        self.at_or_before(prefix.last()).filter(|(other, _)| other.last() >= prefix.start).copied()
+    }
+
+    /// Adds a prefix that overlaps with none.
+    pub(super) fn insert(&mut self, prefix: Prefix, other: u32) {
+        if self.blocks.is_empty() {
+            self.firsts.push(prefix.start);
+            self.blocks.push(vec![(prefix, other)]);
+            return;
+        }
+        let at = self.firsts.partition_point(|first| *first <= prefix.start).saturating_sub(1);
+        let block = &mut self.blocks[at];
+        block.insert(block.partition_point(|(before, _)| before.start < prefix.start), (prefix, other));
+        self.firsts[at] = block[0].0.start;
+        if block.len() > BLOCK {
+            let second = block.split_off(BLOCK / 2);
+            self.firsts.insert(at + 1, second[0].0.start);
+            self.blocks.insert(at + 1, second);
+        }
+    }
+
+    /// Removes exactly this prefix; the start of what it became.
+    pub(super) fn remove(&mut self, prefix: Prefix) -> Option<u32> {
+        let at = self.firsts.partition_point(|first| *first <= prefix.start).checked_sub(1)?;
+        let block = &mut self.blocks[at];
+        let place = block.binary_search_by_key(&prefix.start, |(there, _)| there.start).ok()?;
+        if block[place].0 != prefix {
+            return None;
+        }
+        let (_, other) = block.remove(place);
+        match block.first() {
+            Some((first, _)) => self.firsts[at] = first.start,
+            None => {
+                self.firsts.remove(at);
+                self.blocks.remove(at);
+                return Some(other);
+            }
+        }
+        // Two that fit into half a block become one, so that a table that shrinks does not keep its blocks.
+        if let Some(next) = self.blocks.get(at + 1)
+            && self.blocks[at].len() + next.len() <= BLOCK / 2
+        {
+            self.firsts.remove(at + 1);
+            let next = self.blocks.remove(at + 1);
+            self.blocks[at].extend(next);
+        }
+        Some(other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn prefix(start: u32, length: u32) -> Prefix {
+        let mask = u32::MAX.checked_shl(32 - length).unwrap_or(0);
+        Prefix { start: start & mask, mask }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+        /// Enough prefixes for many blocks come and go, in runs and at random.
+        #[test]
+        fn it_is_what_a_map_is(
+            first in 0u32..600,
+            steps in prop::collection::vec((any::<bool>(), 0u32..2_000, 1u32..300, 28u32..=32), 1..40),
+        ) {
+            let every = |number: u32| (prefix(number << 4, 30), prefix(number << 8, 30));
+            let mut side = Side::new(&mut (0..first).map(every)).expect("they are apart");
+            let mut model: BTreeMap<u32, Entry> = (0..first).map(every).map(|(from, to)| (from.start, (from, to.start))).collect();
+            for (add, from, count, length) in steps {
+                for number in from..from + count {
+                    let it = prefix(number << 4, length);
+                    let overlaps = model.range(..=it.last()).next_back().map(|(_, entry)| *entry).filter(|(other, _)| other.last() >= it.start);
+                    prop_assert_eq!(side.overlapping(it), overlaps);
+                    if !add {
+                        let there = overlaps.filter(|(other, _)| *other == it);
+                        prop_assert_eq!(side.remove(it), there.map(|(_, to)| to));
+                        if there.is_some() {
+                            model.remove(&it.start);
+                        }
+                    } else if overlaps.is_none() {
+                        side.insert(it, number);
+                        model.insert(it.start, (it, number));
+                    }
+                }
+                prop_assert!(side.after(None).eq(model.values()));
+                prop_assert_eq!(side.len(), model.len());
+                prop_assert!(side.blocks.iter().all(|block| (1..=BLOCK).contains(&block.len())));
+                prop_assert!(side.firsts.iter().eq(side.blocks.iter().map(|block| &block[0].0.start)));
+                for address in (from << 4)..(from << 4) + 40 {
+                    let found = model.range(..=address).next_back().filter(|(_, (prefix, _))| address & prefix.mask == prefix.start);
+                    prop_assert_eq!(side.translate(address), found.map(|(_, (prefix, to))| to | address & !prefix.mask));
+                    prop_assert!(side.after(Some(address)).eq(model.range(address + 1..).map(|(_, entry)| entry)));
+                }
+            }
+            for (it, _) in model.into_values() {
+                prop_assert!(side.remove(it).is_some());
+            }
+            prop_assert!(side.blocks.is_empty() && side.firsts.is_empty());
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! The mappings of a module, used by workers and changed by the control plane at the same time.
+//!
+//! Both sides are in one value that is published as a whole (`forebay_graph::Live`): whatever is seen of the one is seen of
+//! the other, so that what goes out comes back.
+
+use std::sync::Arc;
+
+use forebay_graph::{
+    DeclareState, Live, Outcome, Reader, Replay, Setup, SetupError, Table as ControlTable, Verb, register,
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::mappings::{Mapping, MappingError, Mappings, Prefix};
+
+/// Changes that are published together: enough that publishing costs nothing beside them.
+const CHUNK: usize = 1 << 12;
+
+/// What was done to the mappings.
+pub(super) enum Step {
+    Added(Mapping),
+    Removed(Prefix),
+}
+
+impl Replay<Vec<Step>> for Mappings {
+    fn replay(&mut self, log: &mut Vec<Step>) {
+        for step in log.drain(..) {
+            match step {
+                // It could be done to the other copy, which was the same.
+                Step::Added(mapping) => drop(self.add(&mapping)),
+                Step::Removed(inside) => drop(self.remove(inside)),
+            }
+        }
+    }
+}
+
+/// Pairs of IPv4 prefixes: a module's, or what modules share as a state of the kind `static_mappings`.
+pub struct StaticMappings {
+    live: Arc<Live<Mappings, Vec<Step>>>,
+}
+
+impl StaticMappings {
+    pub(super) fn of(mappings: &[Mapping]) -> Result<Self, SetupError> {
+        Ok(Self { live: Arc::new(Live::new(Arc::new(Mappings::of(mappings)?))) })
+    }
+
+    /// A worker's way to the mappings.
+    pub(super) fn reader(&self) -> Reader<Mappings, Vec<Step>> {
+        Reader::new(Arc::clone(&self.live))
+    }
+}
+
+/// How mappings are changed.
+const SYNTAX: &str = "\
+add INSIDE OUTSIDE        a new mapping: add 10.0.0.0/24 192.0.2.0/24, or of one address each
+remove INSIDE [OUTSIDE]   a mapping that is there, to this outside prefix where one is given
+replace INSIDE OUTSIDE    another outside prefix for an inside one, or a new mapping";
+
+/// Makes one change, and notes it.
+fn change(mappings: &mut Mappings, line: &str, log: &mut Vec<Step>) -> Result<(), String> {
+    let (verb, entry) = Verb::split(line, SYNTAX)?;
+    let mut words = entry.split_ascii_whitespace();
+    let inside = Prefix::parse(words.next().unwrap_or_default())?;
+    let outside = words.next().map(Prefix::parse).transpose()?;
+    if let Some(surplus) = words.next() {
+        let surplus: String = surplus.chars().take(60).collect();
+        return Err(format!("'{surplus}' after the outside prefix: write\n{SYNTAX}"));
+    }
+    if verb == Verb::Remove {
+        return remove(mappings, inside, outside, log).map_err(|error| error.to_string());
+    }
+    let outside = outside.ok_or_else(|| format!("{inside} has no outside prefix: write\n{SYNTAX}"))?;
+    let mapping = Mapping { inside, outside };
+    let before = if verb == Verb::Replace { mappings.remove(inside) } else { None };
+    let added = mappings.add(&mapping).map_err(|error| error.to_string());
+    match (before, &added) {
+        (Some(_), Ok(())) => log.push(Step::Removed(inside)),
+        // Nobody has seen that it was gone.
+        (Some(outside), Err(_)) => mappings.add(&Mapping { inside, outside }).map_err(|error| error.to_string())?,
+        (None, _) => {}
+    }
+    added.map(|()| log.push(Step::Added(mapping)))
+}
+
+fn remove(
+    mappings: &mut Mappings,
+    inside: Prefix,
+    outside: Option<Prefix>,
+    log: &mut Vec<Step>,
+) -> Result<(), MappingError> {
+    let there = mappings.inside.overlapping(inside).filter(|(prefix, _)| *prefix == inside);
+    let there = there.map(|(_, start)| Prefix { start, ..inside }).ok_or(MappingError::Unknown(inside))?;
+    if outside.is_some_and(|outside| outside != there) {
+        return Err(MappingError::Other { inside, outside: there });
+    }
+    mappings.remove(inside);
+    log.push(Step::Removed(inside));
+    Ok(())
+}
+
+impl ControlTable for StaticMappings {
+    fn syntax(&self) -> &'static str {
+        SYNTAX
+    }
+
+    fn apply(&self, changes: &[&str]) -> Outcome {
+        let mut outcome = Outcome::default();
+        for (chunk, lines) in changes.chunks(CHUNK).enumerate() {
+            self.live.change(|mappings, log| {
+                for (at, line) in lines.iter().enumerate() {
+                    outcome.note(chunk * CHUNK + at, change(mappings, line, log));
+                }
+            });
+        }
+        outcome
+    }
+
+    fn len(&self) -> usize {
+        self.live.look().inside.len()
+    }
+
+    fn entries(&self, after: Option<&str>, most: usize) -> Result<Vec<String>, String> {
+        let first = |line: &str| Prefix::parse(line.split_ascii_whitespace().next().unwrap_or_default());
+        let after = after.map(first).transpose()?.map(|prefix| prefix.start);
+        let mappings = self.live.look();
+        let line = |(inside, start): &(Prefix, u32)| format!("{inside} {}", Prefix { start: *start, ..*inside });
+        Ok(mappings.inside.after(after).take(most).map(line).collect())
+    }
+}
+
+/// Parameters of the state `static_mappings`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StateParams {
+    /// The mappings. Prefixes of one side may not overlap.
+    mappings: Vec<Mapping>,
+}
+
+impl DeclareState for StaticMappings {
+    type Params = StateParams;
+    const NAME: &'static str = "static_mappings";
+    const SUMMARY: &'static str = "pairs of IPv4 prefixes for the two directions of a static_nat";
+    const EXAMPLE: &'static str = "{ mappings: [{ inside: 10.0.0.0/24, outside: 192.0.2.0/24 }] }";
+
+    fn new(params: StateParams, _: &mut Setup<'_>) -> Result<Self, SetupError> {
+        Self::of(&params.mappings)
+    }
+}
+
+register!(state StaticMappings);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,176 @@
+//! Values that the control plane changes while workers read them: a reader sees a change whole or not at all, and never
+//! waits.
+//!
+//! There are two copies (left-right: Ramalhete and Correia, "Left-Right: A Concurrency Control Technique with Wait-Free
+//! Population Oblivious Reads", 2015). Workers read the published one. The writer changes the other, which nobody reads,
+//! publishes it with one exchange of a pointer, and makes the same changes on the first when it next has something to
+//! change: by then the readers have left it, for they hold it during one call only. So a change costs two updates,
+//! however large the table is, and readers pay the same whether changes come or not.
+//!
+//! What nobody has ever changed needs none of this: readers hold it as they would any other, for one look at a flag per
+//! batch, and there is one copy of it, which other modules with equal parameters may share. The first change leaves that
+//! copy to them and makes the module's own, the second one its twin.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use arc_swap::{ArcSwap, Guard};
+
+/// A value whose changes can be made once more on a copy, from a log of them.
+pub trait Replay<L>: Clone {
+    /// Makes the changes that `log` has noted, in order, and empties the log.
+    fn replay(&mut self, log: &mut L);
+}
+
+/// How long the writer waits for readers to leave the copy that it needs, before it makes a new one instead. A call
+/// takes microseconds; only a worker that the system has stopped in the middle of one holds a copy longer.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// A value that is read while it is changed. `L` is the log of its changes ([`Replay`]); none is needed where it is only
+/// ever replaced as a whole.
+pub struct Live<T: 'static, L = ()> {
+    published: ArcSwap<T>,
+    /// Whether it has ever been changed. Never unset.
+    changed: AtomicBool,
+    /// The copy that is not published, and what it lacks. None before the second change.
+    spare: Mutex<Option<(Arc<T>, L)>>,
+}
+
+impl<T: 'static, L> Live<T, L> {
+    /// A value that may be shared with others: the first change leaves it to them.
+    #[must_use]
+    pub fn new(value: Arc<T>) -> Self {
+        Self { published: ArcSwap::new(value), changed: AtomicBool::new(false), spare: Mutex::new(None) }
+    }
+
+    /// The value as it is now, for a look or two; workers have a [`Reader`].
+    #[must_use]
+    pub fn look(&self) -> Read<'static, T> {
+        Read::Changed(self.published.load())
+    }
+
+    /// Publishes another value in place of this one. It is complete as it is; what is not published is let go.
+    pub fn publish(&self, value: Arc<T>) {
+        let mut spare = self.lock();
+        *spare = None;
+        self.published.store(value);
+        self.changed.store(true, Ordering::Release);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<(Arc<T>, L)>> {
+        // A change that panicked has taken the spare copy with it: what is published is whole.
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T: Replay<L> + 'static, L: Default> Live<T, L> {
+    /// Changes the value: `change` is given a copy that nobody reads, notes in the log what it does to it, and what it
+    /// has done is published when it returns. Readers may see it before this does.
+    pub fn change<R>(&self, change: impl FnOnce(&mut T, &mut L) -> R) -> R {
+        let mut spare = self.lock();
+        let free = spare.take().and_then(|(mut copy, log)| alone(&mut copy).then_some((copy, log)));
+        let (mut copy, mut log) = free.unwrap_or_else(|| (Arc::new(T::clone(&self.published.load())), L::default()));
+        // It is alone: this does not clone.
+        let value = Arc::make_mut(&mut copy);
+        value.replay(&mut log);
+        let result = change(value, &mut log);
+        let before = self.published.swap(copy);
+        // The first of all is others' too, and readers keep it until they next come by.
+        if self.changed.swap(true, Ordering::AcqRel) {
+            *spare = Some((before, log));
+        }
+        result
+    }
+}
+
+/// Waits until nobody else holds `copy`; false where somebody does not let go.
+fn alone<T>(copy: &mut Arc<T>) -> bool {
+    let mut since = None;
+    for attempt in 0u32.. {
+        if Arc::get_mut(copy).is_some() {
+            return true;
+        }
+        match attempt {
+            0..64 => std::hint::spin_loop(),
+            64..256 => std::thread::yield_now(),
+            _ if since.get_or_insert_with(Instant::now).elapsed() > PATIENCE => return false,
+            _ => std::thread::sleep(Duration::from_micros(50)),
+        }
+    }
+    false
+}
+
+impl<T: 'static, L> fmt::Debug for Live<T, L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Live").field("changed", &self.changed).finish_non_exhaustive()
+    }
+}
+
+/// A worker's way to a [`Live`] value.
+pub struct Reader<T: 'static, L = ()> {
+    live: Arc<Live<T, L>>,
+    /// The value as it was before any change.
+    unchanged: Option<Arc<T>>,
+}
+
+impl<T: 'static, L> Reader<T, L> {
+    /// A reader of `live`.
+    #[must_use]
+    pub fn new(live: Arc<Live<T, L>>) -> Self {
+        let spare = live.lock();
+        // Under the lock, so that it is not the copy that a change is about to publish.
+        let unchanged = (!live.changed.load(Ordering::Acquire)).then(|| live.published.load_full());
+        drop(spare);
+        Self { live, unchanged }
+    }
+
+    /// The value as it is now, for one call: the writer cannot go on for long until this is dropped.
+    #[inline(always)]
+    pub fn read(&mut self) -> Read<'_, T> {
+        if self.live.changed.load(Ordering::Acquire) {
+            return self.read_changed();
+        }
+        match &self.unchanged {
+            Some(value) => Read::Unchanged(value),
+            None => Read::Changed(self.live.published.load()),
+        }
+    }
+
+    #[inline(never)]
+    fn read_changed(&mut self) -> Read<'_, T> {
+        self.unchanged = None;
+        Read::Changed(self.live.published.load())
+    }
+
+    /// The value's owner, for looks that need no haste.
+    #[must_use]
+    pub fn live(&self) -> &Live<T, L> {
+        &self.live
+    }
+}
+
+/// A value for the time of one call.
+pub enum Read<'r, T: 'static> {
+    /// It has never been changed.
+    Unchanged(&'r T),
+    /// It may be replaced at any time; this copy is kept until then.
+    Changed(Guard<Arc<T>>),
+}
+
+impl<T: 'static> Deref for Read<'_, T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        match self {
+            Self::Unchanged(value) => value,
+            Self::Changed(guard) => guard,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
