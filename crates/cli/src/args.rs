@@ -32,6 +32,14 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Run a pipeline
     Run(Box<Run>),
+    /// Watch a running pipeline: the live table
+    Top(Top),
+    /// Show something of a running pipeline
+    Show(Show),
+    /// Change a running pipeline's configuration, whole or not at all, while packets run
+    Reload(Reload),
+    /// Change a table of a running pipeline, entry by entry, while packets run
+    Table(Table),
     /// Check a configuration: everything that is wrong, with the line and what is allowed
     Check(Check),
     /// List what there is
@@ -100,9 +108,21 @@ pub(crate) struct Run {
     /// End after this time, such as 20s or 500ms
     #[arg(long, value_name = "TIME")]
     pub(crate) duration: Option<Nanos>,
-    /// Bind the worker to this core; without it, to the configuration's, else to the last that is allowed
+    /// Run on so many workers, each with its share of the sessions: the same as so many plain entries under `workers:`
+    #[arg(long, value_name = "N", value_parser = workers)]
+    pub(crate) workers: Option<usize>,
+    /// Bind the one worker to this core; without it, to the configuration's, else to one that is chosen
     #[arg(long, value_name = "N")]
     pub(crate) core: Option<usize>,
+    /// Keep the configuration that is accepted last in this file, and start from it when it is there
+    #[arg(long, value_name = "FILE", conflicts_with = "simulated")]
+    pub(crate) state: Option<PathBuf>,
+    /// Listen for `top`, `show`, `reload` and `table` at this path; without it, in the user's own folder
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["simulated", "no_socket"])]
+    pub(crate) socket: Option<PathBuf>,
+    /// Do not listen
+    #[arg(long)]
+    pub(crate) no_socket: bool,
     /// End with one JSON object on standard output, and print nothing else there
     #[arg(long)]
     pub(crate) json: bool,
@@ -134,6 +154,119 @@ pub(crate) struct Run {
     /// What everything random derives from: the same as `--set seed=N`
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
+}
+
+/// Which running pipeline is meant.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Running {
+    /// The socket of the running pipeline; without it, that of the only one that runs
+    #[arg(long, value_name = "PATH")]
+    pub(crate) socket: Option<PathBuf>,
+}
+
+/// `reload`'s arguments.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  forebay reload                          the file that it was started from has been edited
+  forebay reload new.yaml                 another file
+  forebay reload --set workers='[{}, {}]' other settings than at the start
+
+A configuration with anything wrong in it is refused whole, with exit code 2, and the old one runs on. What is the same in \
+both keeps its state; packets that wait are let through first; the answer says what was kept, changed, added and removed, \
+and for how long no packets were taken from ports.")]
+pub(crate) struct Reload {
+    /// A configuration file, or `usecase:NAME`; without it, what the pipeline was started from
+    pub(crate) pipeline: Option<String>,
+    /// Settings in place of those that it runs with
+    #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
+    pub(crate) set: Vec<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) running: Running,
+}
+
+/// `show`'s arguments.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  forebay show modules
+  forebay show drops --json
+  forebay show trace --count 3 --filter 'tcp and dst port 443'
+  forebay show table core                 the entries of module core's table")]
+pub(crate) struct Show {
+    /// Of what
+    pub(crate) what: Shown,
+    /// The module whose table is shown, or `module.table` where it has several
+    #[arg(required_if_eq("what", "table"))]
+    pub(crate) name: Option<String>,
+    /// How many packets are traced
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    pub(crate) count: u64,
+    /// Trace only packets like these
+    #[arg(long, value_name = "EXPR", value_parser = filter)]
+    pub(crate) filter: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) running: Running,
+}
+
+/// What can be shown of a running pipeline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Shown {
+    /// Modules: packets, calls, ticks
+    Modules,
+    /// Flows: rates, delays, objectives
+    Flows,
+    /// Ports: packets in, out and lost
+    Ports,
+    /// Workers: cores, load, packets handed over
+    Workers,
+    /// Why packets were dropped
+    Drops,
+    /// The way of the next packets
+    Trace,
+    /// Tables that can be changed
+    Tables,
+    /// A table's entries
+    Table,
+}
+
+/// `table`'s arguments.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  forebay table core 'add 10.1.0.0/16 3' 'remove 10.2.0.0/16'
+  forebay table core < changes.txt        a change a line
+  forebay show tables                     which tables there are, and how changes are written
+
+Changes are made in order, each wholly or not at all, while packets run. Exit codes: 0 all were made; 1 some were refused, \
+which are told; 2 bad usage.")]
+pub(crate) struct Table {
+    /// The module, or `module.table` where it has several
+    pub(crate) name: String,
+    /// Changes; without any, they are read from standard input, one a line
+    pub(crate) changes: Vec<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) running: Running,
+}
+
+/// `top`'s arguments.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  forebay top --interval 500ms")]
+pub(crate) struct Top {
+    /// How often it is renewed
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+    pub(crate) interval: Nanos,
+    #[command(flatten)]
+    pub(crate) running: Running,
 }
 
 /// `check`'s arguments.
@@ -178,6 +311,15 @@ fn setting(text: &str) -> Result<String, String> {
 fn trigger(text: &str) -> Result<(String, usize), String> {
     let parts = text.rsplit_once('=').and_then(|(module, n)| Some((module.to_owned(), n.parse().ok()?)));
     parts.ok_or_else(|| "write MODULE=N, such as route=16".to_owned())
+}
+
+/// A filter, as the text that it is.
+fn filter(text: &str) -> Result<String, String> {
+    text.parse::<Filter>().map(|_| text.to_owned()).map_err(|error| error.to_string())
+}
+
+fn workers(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|workers| (1..=256).contains(workers)).ok_or_else(|| "allowed are 1 to 256".to_owned())
 }
 
 fn interval(text: &str) -> Result<Nanos, String> {

@@ -38,14 +38,18 @@ impl DropSender {
     /// Creates the file. `start` is the present instant.
     pub(crate) fn create(
         path: &Path,
-        names: Arc<Names>,
         start: Ticks,
         frequency: Frequency,
     ) -> anyhow::Result<(Self, Arc<Tally>)> {
         let writer = NgWriter::create(path, WhenFull::Refuse).map_err(|error| anyhow::anyhow!("--drops: {error}"))?;
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
         let tally = Arc::new(Tally::default());
-        Ok((Self { writer, names, start, wall, frequency, tally: Arc::clone(&tally) }, tally))
+        Ok((Self { writer, names: Arc::default(), start, wall, frequency, tally: Arc::clone(&tally) }, tally))
+    }
+
+    /// What modules and ports are called from now on.
+    pub(crate) fn call(&mut self, names: &Arc<Names>) {
+        self.names = Arc::clone(names);
     }
 
     pub(crate) fn send(&mut self, place: Place, reason: &'static str, packet: &Packet) {

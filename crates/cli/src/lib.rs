@@ -13,6 +13,7 @@ mod format;
 mod list;
 mod live;
 mod plain;
+mod remote;
 mod run;
 mod source;
 mod story;
@@ -58,6 +59,10 @@ pub fn main() -> ExitCode {
 fn answer(command: Command) -> anyhow::Result<Answer> {
     match command {
         Command::Run(run) => return run::run(&run),
+        Command::Top(top) => remote::top(&top)?,
+        Command::Show(show) => remote::show(&show)?,
+        Command::Reload(reload) => remote::reload(&reload)?,
+        Command::Table(table) => return remote::change(&table),
         Command::Check(check) => check::check(&check)?,
         Command::List { what, json } => list::list(what, json)?,
         Command::Describe { name, json } => describe::describe(&name, json)?,

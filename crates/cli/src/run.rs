@@ -3,22 +3,24 @@
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{anyhow, bail};
-use forebay_graph::report::{Reading, Report};
+use anyhow::{Context, anyhow, bail};
 use forebay_graph::{Cost, Observer, Plan};
-use forebay_pipeline::{Conditions, Loaded, nearest};
+use forebay_instance::socket::{Server, Service, place};
+use forebay_instance::{Accepted, Board, Instance, choose};
+use forebay_measure::{Clock, Frequency, Tsc};
+use forebay_packet::Ticks;
+use forebay_pipeline::{Conditions, Loaded, Source, nearest};
 
 use crate::Answer;
 use crate::args;
 use crate::drops::{DropSender, Tally};
-use crate::engine::{Engine, Mode, choose_core};
+use crate::engine::{self, Engine, Mode};
 use crate::live::Live;
 use crate::source::source;
-use crate::story::Names;
-use crate::trace::{Story, Tracer, Watch};
+use crate::trace::{self, Story, Tracer, Watch};
 use crate::{plain, summary};
 
 /// How long the stop flag and the keyboard wait to be looked at.
@@ -27,47 +29,52 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Runs a pipeline to its end.
 pub(crate) fn run(arguments: &args::Run) -> anyhow::Result<Answer> {
     let simulated = arguments.simulated;
-    let frequency = Mode::frequency(simulated);
-    let mut sets = arguments.set.clone();
-    sets.extend(arguments.seed.map(|seed| format!("seed={seed}")));
-    let Loaded { mut plan, core, mut files, .. } =
-        forebay_pipeline::load(&source(&arguments.pipeline, &sets)?, Conditions { frequency, simulated })?;
-    set_triggers(&mut plan, &arguments.trigger)?;
+    let frequency = engine::frequency(simulated);
+    let source = accepted(arguments)?;
+    let conditions = Conditions { frequency, simulated };
+    let Loaded { mut plans, mut cores, mut files, made, .. } = forebay_pipeline::load(&source, conditions)?;
+    set_triggers(&mut plans, &arguments.trigger)?;
+    let name = plans[0].name.clone();
+    if let Some(core) = arguments.core {
+        if cores.len() > 1 {
+            bail!("--core {core}: the pipeline has {} workers: bind each by its `core` in the configuration", cores.len());
+        }
+        cores = vec![Some(core)];
+    }
     let mode = if simulated {
-        Mode::Simulated { costs: costs(&plan, &arguments.cost)? }
+        Mode::Simulated { costs: costs(&plans[0], &arguments.cost)? }
     } else {
-        Mode::Real { core: choose_core(arguments.core.or(core))? }
+        Mode::Real { cores: choose(&cores)?, made: Box::new(made) }
     };
-    let names = Arc::new(Names::of(&plan));
     let (stories, told) = channel();
     let tracer = arguments.trace.map(|count| Tracer::new(count, arguments.filter.clone(), stories));
     let (mut drops, mut tally) = (None, None);
     if let Some(path) = &arguments.drops {
         files.claim("--drops", path, true).map_err(|told| anyhow!("--drops: {told}"))?;
-        let (sender, of_sender) = DropSender::create(path, Arc::clone(&names), Mode::now(simulated), frequency)?;
+        let (sender, of_sender) = DropSender::create(path, engine::now(simulated), frequency)?;
         (drops, tally) = (Some(sender), Some(of_sender));
     }
     let watched = tracer.is_some() || drops.is_some();
     let observer = watched.then(|| Box::new(Watch { tracer, drops }) as Box<dyn Observer>);
-    if let Mode::Real { core } = mode {
-        // Who does not read what is said on the way still gets the result.
-        let _ = writeln!(io::stderr(), "{}: the worker runs on core {core}", plan.name);
-    }
+    let chosen = if let Mode::Real { cores, .. } = &mode { cores.clone() } else { Vec::new() };
     // From here on a signal ends the run in order; until here, while files are opened, it ends the process.
     let stop = stop_on_signals()?;
-    let engine = Engine::start(plan, mode, arguments.duration, observer, Arc::clone(&stop))?;
-    let mut traces = Traces { names, told, to_stdout: !arguments.json };
-
-    let shown = show(&engine, arguments, &stop, &mut traces);
-    // Whatever went wrong with showing, the worker ends well.
-    if shown.is_err() {
-        stop.store(true, Ordering::Relaxed);
+    let engine = Engine::start(plans, mode, arguments.duration, observer, &stop)?;
+    let server = if let Engine::Real { instance, .. } = &engine { serve(arguments, &name, source, instance, &stop)? } else { None };
+    if !chosen.is_empty() {
+        // Who does not read what is said on the way still gets the result.
+        let _ = writeln!(io::stderr(), "{name}: {}", places(&chosen));
     }
-    let (telemetry, origin, began) = (Arc::clone(&engine.telemetry), engine.origin.clone(), engine.began);
-    let outcome = engine.join()?;
-    let shown = shown.and_then(|()| Ok(traces.tell(&telemetry, began)?));
-    let (first, last) = (Reading::nothing(&telemetry, began), Reading::of(&telemetry, outcome.at));
-    let report = Report::between(&telemetry, &first, &last, &origin);
+    if let Some(server) = &server {
+        let _ = writeln!(io::stderr(), "{name}: `forebay top`, `show`, `reload` and `table` reach it by {}", server.path().display());
+    }
+    let traces = Traces { told, to_stdout: !arguments.json, frequency };
+    let board = engine.board();
+    let shown = show(&engine, &board, arguments, &stop, &traces);
+    let outcome = engine.end();
+    drop(server);
+    let shown = shown.and_then(|()| Ok(traces.tell(board.began())?));
+    let report = board.report(&board.nothing(), &board.read(outcome.at));
     let printed = if arguments.json {
         serde_json::to_string(&report).map_err(io::Error::from).and_then(|text| writeln!(io::stdout(), "{text}"))
     } else {
@@ -89,6 +96,75 @@ pub(crate) fn run(arguments: &args::Run) -> anyhow::Result<Answer> {
     Ok(if arguments.strict && missed { Answer::No } else { Answer::Yes })
 }
 
+/// The configuration to run: the one that was accepted last, where such are kept and there is one.
+fn accepted(arguments: &args::Run) -> anyhow::Result<Source> {
+    if let Some(path) = &arguments.state {
+        let kept = Accepted::read(path).with_context(|| format!("--state {}", path.display()))?;
+        if let Some(kept) = kept {
+            let _ = writeln!(
+                io::stderr(),
+                "starting from the configuration that was accepted last, kept in {} (remove it to start from {})",
+                path.display(),
+                arguments.pipeline
+            );
+            return Ok(kept.source());
+        }
+    }
+    let mut sets = arguments.set.clone();
+    sets.extend(arguments.seed.map(|seed| format!("seed={seed}")));
+    sets.extend(arguments.workers.map(|workers| format!("workers=[{}]", vec!["{}"; workers].join(", "))));
+    let source = source(&arguments.pipeline, &sets)?;
+    Ok(source)
+}
+
+/// Opens the socket by which a running pipeline is reached.
+fn serve(
+    arguments: &args::Run,
+    name: &str,
+    source: Source,
+    instance: &Arc<Instance>,
+    stop: &Arc<AtomicBool>,
+) -> anyhow::Result<Option<Server>> {
+    if let Some(path) = &arguments.state {
+        Accepted::of(&source).keep(path).with_context(|| format!("--state {}", path.display()))?;
+    }
+    if arguments.no_socket {
+        return Ok(None);
+    }
+    let path = match &arguments.socket {
+        Some(path) => path.clone(),
+        None => place(name).context("no place for the socket (--socket names one, --no-socket goes without)")?,
+    };
+    let service = Service {
+        instance: Arc::clone(instance),
+        source: Mutex::new(source),
+        origin: origin(&arguments.pipeline),
+        state: arguments.state.clone(),
+        trace: Box::new(trace::follow),
+        stop: Arc::clone(stop),
+    };
+    let server = Server::start(&path, service).with_context(|| format!("the socket {}", path.display()))?;
+    Ok(Some(server))
+}
+
+/// What a pipeline was started from, as it can be found from any folder.
+fn origin(pipeline: &str) -> String {
+    let path = std::path::Path::new(pipeline);
+    if pipeline.starts_with("usecase:") {
+        return pipeline.to_owned();
+    }
+    std::path::absolute(path).map_or_else(|_| pipeline.to_owned(), |path| path.display().to_string())
+}
+
+/// Where the workers run.
+fn places(cores: &[usize]) -> String {
+    if let [core] = cores {
+        return format!("the worker runs on core {core}");
+    }
+    let places = cores.iter().enumerate().map(|(worker, core)| format!("worker {worker} on core {core}"));
+    places.collect::<Vec<_>>().join(", ")
+}
+
 /// A flag that SIGINT and SIGTERM set; a second one ends the process at once.
 fn stop_on_signals() -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
@@ -100,17 +176,19 @@ fn stop_on_signals() -> anyhow::Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-fn set_triggers(plan: &mut Plan, triggers: &[(String, usize)]) -> anyhow::Result<()> {
+fn set_triggers(plans: &mut [Plan], triggers: &[(String, usize)]) -> anyhow::Result<()> {
     for (name, trigger) in triggers {
-        let names = plan.modules.iter().map(|module| module.name.as_str());
-        let near = nearest(name, names);
-        let Some(module) = plan.modules.iter_mut().find(|module| module.name == *name) else {
-            bail!("--trigger {name}={trigger}: no module is called '{name}'{near}");
-        };
-        if *trigger > plan.batch {
-            bail!("--trigger {name}={trigger}: allowed are 0 to {}, the largest batch", plan.batch);
+        for plan in &mut *plans {
+            let names = plan.modules.iter().map(|module| module.name.as_str());
+            let near = nearest(name, names);
+            let Some(module) = plan.modules.iter_mut().find(|module| module.name == *name) else {
+                bail!("--trigger {name}={trigger}: no module is called '{name}'{near}");
+            };
+            if *trigger > plan.batch {
+                bail!("--trigger {name}={trigger}: allowed are 0 to {}, the largest batch", plan.batch);
+            }
+            module.trigger = *trigger;
         }
-        module.trigger = *trigger;
     }
     Ok(())
 }
@@ -134,7 +212,13 @@ fn costs(plan: &Plan, given: &[(String, Cost)]) -> anyhow::Result<Vec<Cost>> {
 }
 
 /// Shows what goes on until the run is over.
-fn show(engine: &Engine, arguments: &args::Run, stop: &AtomicBool, traces: &mut Traces) -> anyhow::Result<()> {
+fn show(
+    engine: &Engine,
+    board: &Board,
+    arguments: &args::Run,
+    stop: &AtomicBool,
+    traces: &Traces,
+) -> anyhow::Result<()> {
     let quiet = arguments.no_live || arguments.simulated;
     // Traces scroll by; a table that stays would be written over.
     let table = !quiet && !arguments.json && arguments.trace.is_none() && io::stdout().is_terminal();
@@ -142,27 +226,24 @@ fn show(engine: &Engine, arguments: &args::Run, stop: &AtomicBool, traces: &mut 
     let mut live = if table { Live::start().ok() } else { None };
     let interval = Duration::from_nanos(arguments.interval.0);
     let mut next = Instant::now() + interval;
-    let clock = forebay_measure::Tsc;
-    let read = || Reading::of(&engine.telemetry, forebay_measure::Clock::now(&clock));
-    let mut last = Reading::nothing(&engine.telemetry, engine.began);
-    let first = last.clone();
-    while !engine.is_over() {
-        traces.tell(&engine.telemetry, engine.began)?;
+    let first = board.nothing();
+    let mut last = first.clone();
+    while !engine.is_over(stop) {
+        traces.tell(board.began())?;
         match &mut live {
-            Some(watching) => match watching.handle_keys(LOOK) {
+            Some(watching) => match watching.handle_keys(engine.patience(LOOK)) {
                 Ok(quit) => stop.store(quit || stop.load(Ordering::Relaxed), Ordering::Relaxed),
                 // The terminal is gone: the run goes on without a table.
                 Err(_) => live.take().into_iter().for_each(Live::abandon),
             },
-            None => std::thread::sleep(LOOK.min(next.saturating_duration_since(Instant::now()))),
+            None => std::thread::sleep(engine.patience(LOOK.min(next.saturating_duration_since(Instant::now())))),
         }
         if Instant::now() < next || quiet {
             continue;
         }
         next += interval;
-        let now = read();
-        let recent = Report::between(&engine.telemetry, &last, &now, &engine.origin);
-        let whole = Report::between(&engine.telemetry, &first, &now, &engine.origin);
+        let now = board.read(Tsc.now());
+        let (recent, whole) = (board.report(&last, &now), board.report(&first, &now));
         match &mut live {
             Some(watching) => {
                 if watching.show(recent, whole).is_err() {
@@ -177,22 +258,18 @@ fn show(engine: &Engine, arguments: &args::Run, stop: &AtomicBool, traces: &mut 
     Ok(())
 }
 
-/// Traces that come from the worker, told as they come.
+/// Traces that come from the workers, told as they come.
 struct Traces {
-    names: Arc<Names>,
     told: Receiver<Story>,
     /// Else to standard error.
     to_stdout: bool,
+    frequency: Frequency,
 }
 
 impl Traces {
-    fn tell(&mut self, telemetry: &forebay_graph::Telemetry, began: forebay_packet::Ticks) -> io::Result<()> {
-        let mut flows = Vec::new();
+    fn tell(&self, began: Ticks) -> io::Result<()> {
         while let Ok(story) = self.told.try_recv() {
-            if flows.is_empty() {
-                flows = telemetry.flows.iter().map(|flow| flow.plan.name.clone()).collect();
-            }
-            let text = self.names.tell(&story, began, telemetry.frequency, &flows);
+            let text = story.names.tell(&story, began, self.frequency);
             if self.to_stdout {
                 writeln!(io::stdout(), "{text}")?;
             } else {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use forebay_graph::{Decision, Place, Plan};
+use forebay_graph::{Decision, Place, Telemetry};
 use forebay_measure::Frequency;
 use forebay_packet::Ticks;
 
@@ -10,11 +10,14 @@ use crate::decode::{changes, fields};
 use crate::trace::{Call, End, Story};
 
 /// What a pipeline's parts are called.
+#[derive(Debug, Default)]
 pub(crate) struct Names {
     modules: Vec<ModuleNames>,
     ports: Vec<String>,
+    flows: Vec<String>,
 }
 
+#[derive(Debug)]
 struct ModuleNames {
     name: String,
     function: &'static str,
@@ -22,14 +25,18 @@ struct ModuleNames {
 }
 
 impl Names {
-    /// The names in a plan.
-    pub(crate) fn of(plan: &Plan) -> Self {
-        let modules = plan.modules.iter().map(|module| ModuleNames {
+    /// The names in a graph.
+    pub(crate) fn of(telemetry: &Telemetry) -> Self {
+        let modules = telemetry.modules.iter().map(|module| ModuleNames {
             name: module.name.clone(),
             function: module.kind,
-            gates: module.gates.iter().map(|(gate, _)| gate.clone()).collect(),
+            gates: module.gates.clone(),
         });
-        Self { modules: modules.collect(), ports: plan.ports.iter().map(|port| port.name.clone()).collect() }
+        Self {
+            modules: modules.collect(),
+            ports: telemetry.ports.iter().map(|port| port.name.clone()).collect(),
+            flows: telemetry.flows.iter().map(|flow| flow.plan.name.clone()).collect(),
+        }
     }
 
     fn module(&self, module: usize) -> &str {
@@ -47,13 +54,13 @@ impl Names {
         }
     }
 
-    /// Tells a story; `start` is when the run began, `flows` the flows' names.
-    pub(crate) fn tell(&self, story: &Story, start: Ticks, frequency: Frequency, flows: &[String]) -> String {
+    /// Tells a story; `start` is when the run began.
+    pub(crate) fn tell(&self, story: &Story, start: Ticks, frequency: Frequency) -> String {
         let mut text = String::new();
         let port = self.ports.get(story.port).map_or("?", String::as_str);
         let micros = frequency.micros(story.arrival.since(start).0 as f64);
         let flow = match story.end {
-            End::Left(_, Some(flow)) => flows.get(flow).map_or("", String::as_str),
+            End::Left(_, Some(flow)) => self.flows.get(flow).map_or("", String::as_str),
             _ => "n/a",
         };
         let _ = writeln!(text, "packet {} from {port} at {micros:.3} us, flow {flow}", story.number);

@@ -21,10 +21,7 @@ pub(crate) fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {
     modules(report, out)?;
     flows(report, out)?;
     ports(report, out)?;
-    for worker in &report.workers {
-        let core = worker.core.map_or(String::new(), |core| format!(" on core {core}"));
-        writeln!(out, "worker {}{core}: {:.1} % busy, {} turns", worker.id, worker.busy * 100.0, whole(worker.turns))?;
-    }
+    workers(report, out)?;
     if report.pool_exhausted > 0 {
         writeln!(
             out,
@@ -39,7 +36,20 @@ pub(crate) fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {
     invariant(report, out)
 }
 
-fn modules(report: &Report, out: &mut impl Write) -> io::Result<()> {
+pub(crate) fn workers(report: &Report, out: &mut impl Write) -> io::Result<()> {
+    for worker in &report.workers {
+        let core = worker.core.map_or(String::new(), |core| format!(" on core {core}"));
+        write!(out, "worker {}{core}: {:.1} % busy, {} turns", worker.id, worker.busy * 100.0, whole(worker.turns))?;
+        if report.workers.len() > 1 {
+            let (handed, taken, stalls) = (whole(worker.handed), whole(worker.taken), whole(worker.stalls));
+            write!(out, ", {handed} packets handed over, {taken} taken, {stalls} stalls")?;
+        }
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+pub(crate) fn modules(report: &Report, out: &mut impl Write) -> io::Result<()> {
     let columns = [
         ("module", Left),
         ("function", Left),
@@ -55,7 +65,7 @@ fn modules(report: &Report, out: &mut impl Write) -> io::Result<()> {
     let rows = report.modules.iter().map(|module| {
         vec![
             module.name.clone(),
-            module.function.to_owned(),
+            module.function.to_string(),
             whole(module.packets),
             whole(module.batches),
             known(module.batch_mean, 2),
@@ -83,7 +93,7 @@ fn is_short(counters: &BTreeMap<String, u64>) -> bool {
     (1..=COUNTERS).contains(&counters.len())
 }
 
-fn flows(report: &Report, out: &mut impl Write) -> io::Result<()> {
+pub(crate) fn flows(report: &Report, out: &mut impl Write) -> io::Result<()> {
     let columns = [
         ("flow", Left),
         ("packets", Right),
@@ -115,7 +125,7 @@ fn flows(report: &Report, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "delays are from arrival (clock: {clocks}) to departure\n")
 }
 
-fn ports(report: &Report, out: &mut impl Write) -> io::Result<()> {
+pub(crate) fn ports(report: &Report, out: &mut impl Write) -> io::Result<()> {
     let columns = [
         ("port", Left),
         ("kind", Left),
@@ -127,12 +137,12 @@ fn ports(report: &Report, out: &mut impl Write) -> io::Result<()> {
     ];
     let rows = report.ports.iter().map(|port| {
         let counts = [port.received, port.sent, port.dropped, port.refused, port.errors].map(whole);
-        [port.name.clone(), port.kind.to_owned()].into_iter().chain(counts).collect()
+        [port.name.clone(), port.kind.to_string()].into_iter().chain(counts).collect()
     });
     writeln!(out, "{}", table(&columns, &rows.collect::<Vec<_>>()))
 }
 
-fn reasons(what: &str, counts: &BTreeMap<String, u64>, out: &mut impl Write) -> io::Result<()> {
+pub(crate) fn reasons(what: &str, counts: &BTreeMap<String, u64>, out: &mut impl Write) -> io::Result<()> {
     if counts.is_empty() {
         return Ok(());
     }
@@ -141,7 +151,7 @@ fn reasons(what: &str, counts: &BTreeMap<String, u64>, out: &mut impl Write) -> 
 }
 
 /// Where every packet is.
-fn invariant(report: &Report, out: &mut impl Write) -> io::Result<()> {
+pub(crate) fn invariant(report: &Report, out: &mut impl Write) -> io::Result<()> {
     let packets = &report.packets;
     let verdict = match packets.missing() {
         0 => "every packet accounted for".to_owned(),

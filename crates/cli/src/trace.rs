@@ -3,17 +3,24 @@
 //! This runs on the worker's thread, so it only copies: the words are found by [`story`](crate::story) on another.
 
 use std::collections::VecDeque;
-use std::sync::mpsc::Sender;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
 
-use forebay_graph::{Decision, Observer, Place, Visit};
+use forebay_graph::{Decision, Observer, Place, Telemetry, Visit};
+use forebay_instance::Instance;
+use forebay_measure::{Clock, Tsc};
 use forebay_packet::{Packet, Ticks};
 
 use crate::drops::DropSender;
+use crate::engine::shared;
 use crate::filter::Filter;
+use crate::story::Names;
 
 /// What happened to one traced packet.
 #[derive(Debug)]
 pub(crate) struct Story {
+    /// What modules, ports and flows are called.
+    pub(crate) names: Arc<Names>,
     /// Which of the traced packets, from 1.
     pub(crate) number: u64,
     /// The port that it entered by.
@@ -52,6 +59,7 @@ pub(crate) enum End {
 /// The packets being traced.
 pub(crate) struct Tracer {
     filter: Option<Filter>,
+    names: Arc<Names>,
     /// How many are still to be chosen.
     left: u64,
     chosen: u64,
@@ -64,7 +72,7 @@ pub(crate) struct Tracer {
 impl Tracer {
     /// Traces the next `count` packets that `filter` means.
     pub(crate) fn new(count: u64, filter: Option<Filter>, stories: Sender<Story>) -> Self {
-        Self { filter, left: count, chosen: 0, next_mark: 1, under_way: VecDeque::new(), stories }
+        Self { filter, names: Arc::default(), left: count, chosen: 0, next_mark: 1, under_way: VecDeque::new(), stories }
     }
 
     fn enter(&mut self, port: usize, packet: &Packet) -> u8 {
@@ -83,6 +91,7 @@ impl Tracer {
         self.left -= 1;
         self.chosen += 1;
         let story = Story {
+            names: Arc::clone(&self.names),
             number: self.chosen,
             port,
             arrival: packet.arrival(),
@@ -132,6 +141,16 @@ pub(crate) struct Watch {
 }
 
 impl Observer for Watch {
+    fn graph(&mut self, telemetry: &Telemetry) {
+        let names = Arc::new(Names::of(telemetry));
+        if let Some(drops) = &mut self.drops {
+            drops.call(&names);
+        }
+        if let Some(tracer) = &mut self.tracer {
+            tracer.names = names;
+        }
+    }
+
     fn entered(&mut self, port: usize, packet: &mut Packet) -> u8 {
         self.tracer.as_mut().map_or(0, |tracer| tracer.enter(port, packet))
     }
@@ -168,3 +187,30 @@ impl Observer for Watch {
         traced && self.drops.is_none()
     }
 }
+
+/// Has the next `count` packets of a running pipeline followed that `filter` means: their ways, in words. For the socket.
+pub(crate) fn follow(instance: &Instance, count: u64, filter: Option<&str>) -> Result<Receiver<String>, String> {
+    if !(1..=MOST).contains(&count) {
+        return Err(format!("{count} packets: allowed are 1 to {MOST}"));
+    }
+    let filter = filter.map(|text| text.parse::<Filter>().map_err(|error| error.to_string())).transpose()?;
+    let (stories, told) = channel();
+    let (lines, out) = channel();
+    let board = instance.board();
+    let (began, frequency) = (board.began(), Tsc.frequency());
+    let tracer = Tracer::new(count, filter, stories);
+    let mut observers = shared(Some(Box::new(Watch { tracer: Some(tracer), drops: None })), instance.workers());
+    instance.observe(|worker| observers.get_mut(worker).and_then(Option::take));
+    std::thread::spawn(move || {
+        // Ends when the tracer has seen enough, or nobody listens.
+        while let Ok(story) = told.recv() {
+            if lines.send(story.names.tell(&story, began, frequency)).is_err() {
+                break;
+            }
+        }
+    });
+    Ok(out)
+}
+
+/// The most packets that are followed at one go.
+const MOST: u64 = 100_000;

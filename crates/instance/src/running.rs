@@ -144,6 +144,12 @@ impl Instance {
         self.crew.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// How many workers there are.
+    #[must_use]
+    pub fn workers(&self) -> usize {
+        self.crew().threads.len()
+    }
+
     /// The tables that can be changed while packets run.
     #[must_use]
     pub fn tables(&self) -> Vec<NamedTable> {

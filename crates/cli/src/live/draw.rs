@@ -78,7 +78,7 @@ fn module(module: &ModuleReport, drops: u64) -> Row<'static> {
     let share = module.share.map_or("n/a".to_owned(), |share| format!("{:.1} %", share * 100.0));
     Row::new(vec![
         Cell::from(module.name.clone()),
-        Cell::from(module.function),
+        Cell::from(module.function.to_string()),
         Cell::from(short(module.rate_pps)),
         Cell::from(known(module.batch_mean, 2)),
         Cell::from(known(module.ticks_per_packet, 1)),

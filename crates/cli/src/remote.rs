@@ -1,0 +1,249 @@
+//! Commands that ask a running pipeline: `top`, `show`, `reload`, `table`.
+
+use std::io::{self, IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use anyhow::{anyhow, bail};
+use forebay_graph::report::Report;
+use forebay_instance::Reloaded;
+use forebay_instance::socket::{self, Client, Request, find};
+
+use crate::args::{self, Running, Shown};
+use crate::format::Align::{Left, Right};
+use crate::format::{table, whole};
+use crate::live::Live;
+use crate::{Answer, plain, summary};
+
+/// How many entries of a table are asked for at a time.
+const PAGE: usize = 10_000;
+/// How long the keyboard waits to be looked at.
+const LOOK: Duration = Duration::from_millis(20);
+
+fn connect(running: &Running) -> anyhow::Result<Client> {
+    Ok(Client::connect(&find(running.socket.as_deref())?)?)
+}
+
+fn strange() -> anyhow::Error {
+    anyhow!("the running pipeline gave an answer to another question: is it of this version?")
+}
+
+fn report(client: &mut Client) -> anyhow::Result<(Report, Report)> {
+    match client.ask(&Request::Report)? {
+        socket::Answer::Report { recent, whole } => Ok((*recent, *whole)),
+        _ => Err(strange()),
+    }
+}
+
+/// `forebay top`.
+pub(crate) fn top(arguments: &args::Top) -> anyhow::Result<()> {
+    let mut client = connect(&arguments.running)?;
+    let interval = Duration::from_nanos(arguments.interval.0);
+    let mut live = if io::stdout().is_terminal() { Live::start().ok() } else { None };
+    // The first report is of the whole run.
+    report(&mut client)?;
+    let mut next = Instant::now() + interval;
+    loop {
+        match &mut live {
+            Some(watching) => match watching.handle_keys(LOOK) {
+                Ok(true) => return Ok(()),
+                Ok(false) => {}
+                Err(_) => {
+                    live.take().into_iter().for_each(Live::abandon);
+                    return Ok(());
+                }
+            },
+            None => std::thread::sleep(next.saturating_duration_since(Instant::now())),
+        }
+        if Instant::now() < next {
+            continue;
+        }
+        next += interval;
+        let (recent, so_far) = match report(&mut client) {
+            Ok(reports) => reports,
+            Err(error) if matches!(error.downcast_ref(), Some(socket::ClientError::Ended)) => {
+                drop(live);
+                writeln!(io::stdout(), "the pipeline has ended")?;
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        match &mut live {
+            Some(watching) => watching.show(recent, so_far)?,
+            None => plain::line(&recent, &so_far, &mut io::stdout().lock())?,
+        }
+    }
+}
+
+/// `forebay show`.
+pub(crate) fn show(arguments: &args::Show) -> anyhow::Result<()> {
+    let mut client = connect(&arguments.running)?;
+    let mut out = io::stdout().lock();
+    match arguments.what {
+        Shown::Trace => return trace(&mut client, arguments, &mut out),
+        Shown::Tables => return tables(&mut client, arguments.json, &mut out),
+        Shown::Table => return entries(&mut client, arguments, &mut out),
+        _ => {}
+    }
+    let (_, report) = report(&mut client)?;
+    if arguments.json {
+        let told = match arguments.what {
+            Shown::Modules => serde_json::to_string(&report.modules),
+            Shown::Flows => serde_json::to_string(&report.flows),
+            Shown::Ports => serde_json::to_string(&report.ports),
+            Shown::Workers => serde_json::to_string(&report.workers),
+            _ => serde_json::to_string(&report.packets),
+        };
+        writeln!(out, "{}", told?)?;
+        return Ok(());
+    }
+    match arguments.what {
+        Shown::Modules => summary::modules(&report, &mut out)?,
+        Shown::Flows => summary::flows(&report, &mut out)?,
+        Shown::Ports => summary::ports(&report, &mut out)?,
+        Shown::Workers => summary::workers(&report, &mut out)?,
+        _ => {
+            summary::reasons("dropped", &report.packets.dropped, &mut out)?;
+            summary::invariant(&report, &mut out)?;
+        }
+    }
+    Ok(())
+}
+
+fn trace(client: &mut Client, arguments: &args::Show, out: &mut impl Write) -> anyhow::Result<()> {
+    let request = Request::Trace { count: arguments.count, filter: arguments.filter.clone() };
+    let mut answer = client.ask(&request)?;
+    while let socket::Answer::Story(story) = answer {
+        if arguments.json {
+            writeln!(out, "{}", serde_json::to_string(&story)?)?;
+        } else {
+            writeln!(out, "{story}")?;
+        }
+        out.flush()?;
+        answer = client.answer()?;
+    }
+    Ok(())
+}
+
+fn tables(client: &mut Client, json: bool, out: &mut impl Write) -> anyhow::Result<()> {
+    let socket::Answer::Tables(tables) = client.ask(&Request::Tables)? else { return Err(strange()) };
+    if json {
+        writeln!(out, "{}", serde_json::to_string(&tables)?)?;
+        return Ok(());
+    }
+    let columns = [("module", Left), ("table", Left), ("entries", Right)];
+    let rows: Vec<_> = tables
+        .iter()
+        .map(|told| vec![told.module.clone(), told.table.clone(), whole(told.entries as u64)])
+        .collect();
+    writeln!(out, "{}", table(&columns, &rows))?;
+    let mut kinds: Vec<_> = tables.iter().map(|told| (&told.table, &told.syntax)).collect();
+    kinds.sort();
+    kinds.dedup();
+    for (name, syntax) in kinds {
+        writeln!(out, "changes of {name}:")?;
+        syntax.lines().try_for_each(|line| writeln!(out, "  {line}"))?;
+    }
+    Ok(())
+}
+
+/// A module, and its table where one is named.
+fn parts(name: &str) -> (String, Option<String>) {
+    match name.split_once('.') {
+        Some((module, table)) => (module.to_owned(), Some(table.to_owned())),
+        None => (name.to_owned(), None),
+    }
+}
+
+fn entries(client: &mut Client, arguments: &args::Show, out: &mut impl Write) -> anyhow::Result<()> {
+    let (module, table) = parts(arguments.name.as_deref().unwrap_or_default());
+    let mut after = None;
+    loop {
+        let request = Request::Entries { module: module.clone(), table: table.clone(), after: after.clone(), most: PAGE };
+        let socket::Answer::Entries(entries) = client.ask(&request)? else { return Err(strange()) };
+        for entry in &entries {
+            if arguments.json {
+                writeln!(out, "{}", serde_json::to_string(entry)?)?;
+            } else {
+                writeln!(out, "{entry}")?;
+            }
+        }
+        match entries.last() {
+            Some(last) if entries.len() == PAGE => after = Some(last.clone()),
+            _ => return Ok(()),
+        }
+    }
+}
+
+/// `forebay reload`.
+pub(crate) fn reload(arguments: &args::Reload) -> anyhow::Result<()> {
+    let mut client = connect(&arguments.running)?;
+    let absolute = |name: &String| match name.strip_prefix("usecase:") {
+        Some(_) => Ok(name.clone()),
+        None => std::path::absolute(name).map(|path| path.display().to_string()),
+    };
+    let file = arguments.pipeline.as_ref().map(absolute).transpose()?;
+    let set = (!arguments.set.is_empty()).then(|| arguments.set.clone());
+    let socket::Answer::Reloaded(told) = client.ask(&Request::Reload { file, set })? else { return Err(strange()) };
+    if arguments.json {
+        writeln!(io::stdout(), "{}", serde_json::to_string(&told)?)?;
+    } else {
+        tell(&told, &mut io::stdout().lock())?;
+    }
+    if told.missing != 0 {
+        bail!("{} packets are unaccounted for: this is a defect of Forebay", told.missing);
+    }
+    Ok(())
+}
+
+fn tell(told: &Reloaded, out: &mut impl Write) -> io::Result<()> {
+    writeln!(
+        out,
+        "changed in {:.1} ms; packets waited for {:.0} us; {} modules kept their state, {} workers",
+        told.took_ms, told.pause_us, told.kept, told.workers
+    )?;
+    let lists = [
+        ("made anew", &told.changed),
+        ("added", &told.added),
+        ("removed", &told.removed),
+        ("moved to other workers", &told.moved),
+        ("ports opened", &told.ports_opened),
+        ("ports closed", &told.ports_closed),
+    ];
+    for (what, names) in lists.into_iter().filter(|(_, names)| !names.is_empty()) {
+        let more = if names.len() > 20 { format!(" and {} more", names.len() - 20) } else { String::new() };
+        writeln!(out, "{what}: {}{more}", names.iter().take(20).cloned().collect::<Vec<_>>().join(", "))?;
+    }
+    if told.dropped > 0 {
+        writeln!(out, "{} packets were held by modules that are gone, and were dropped (wound_up)", whole(told.dropped))?;
+    }
+    Ok(())
+}
+
+/// `forebay table`.
+pub(crate) fn change(arguments: &args::Table) -> anyhow::Result<Answer> {
+    let mut client = connect(&arguments.running)?;
+    let (module, table) = parts(&arguments.name);
+    let request = Request::Change { module, table };
+    let answer = if arguments.changes.is_empty() {
+        client.change(&request, &mut io::stdin().lock())?
+    } else {
+        if let Some(change) = arguments.changes.iter().find(|change| change.contains('\n')) {
+            bail!("{change:?} is more than one line: write each change as an argument of its own");
+        }
+        client.change(&request, &mut arguments.changes.join("\n").as_bytes())?
+    };
+    let socket::Answer::Changed { made, refused, refusals } = &answer else { return Err(strange()) };
+    if arguments.json {
+        writeln!(io::stdout(), "{}", serde_json::to_string(&answer)?)?;
+    } else {
+        writeln!(io::stdout(), "{} changes made, {} refused", whole(*made), whole(*refusals))?;
+        for (number, message) in refused {
+            writeln!(io::stderr(), "change {number}: {message}")?;
+        }
+        let more = refusals - refused.len() as u64;
+        if more > 0 {
+            writeln!(io::stderr(), "and {} more", whole(more))?;
+        }
+    }
+    Ok(if *refusals == 0 { Answer::Yes } else { Answer::No })
+}
