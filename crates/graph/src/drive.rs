@@ -14,7 +14,7 @@ use rtrb::Consumer;
 use crate::action::Action;
 use crate::observer::Observer;
 use crate::scheduler::Scheduler;
-use crate::worker::{ActionError, Exchange, Former, Next, Worker};
+use crate::worker::{ActionError, Census, Exchange, Former, Next, Worker};
 
 /// Between how many turns the stop flag and the orders are looked at.
 const LOOK_EVERY: u32 = 64;
@@ -43,6 +43,8 @@ pub enum Ended {
 pub enum Order<S: Scheduler> {
     /// To change something.
     Act(Action),
+    /// To say where every packet is: exactly, between two turns.
+    Count(mpsc::Sender<Census>),
     /// To be watched from now on, or no more.
     Observe(Option<Box<dyn Observer>>),
     /// To take part in the change to a new graph.
@@ -90,6 +92,8 @@ pub fn poll<S: Scheduler>(
         while let Ok(order) = mailbox.orders.pop() {
             match order {
                 Order::Act(action) => worker.apply(&action).unwrap_or_else(|error| refused(&action, error)),
+                // Who has asked may have gone.
+                Order::Count(answer) => drop(answer.send(worker.census())),
                 Order::Observe(observer) => worker.observe(observer),
                 Order::Change { next, exchange, former } => {
                     while !worker.lay_down(&exchange) {}

@@ -122,6 +122,8 @@ pub struct Worker<C: Clock, S: Scheduler> {
     draining: bool,
     /// Since when it is.
     paused: Ticks,
+    /// What ports had received and sent when they were laid down.
+    laid_ports: Vec<(String, [u64; 2])>,
     /// What it takes over from the workers of the graph before.
     heritage: succession::Heritage,
     flows: FlowTable,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use forebay_graph::drive::Order;
 use forebay_graph::report::Reading;
-use forebay_graph::{Census, Exchange, MakeError, Team, Worker, links};
+use forebay_graph::{Exchange, MakeError, Team, Worker, links};
 use forebay_measure::{Clock, Tsc};
 use forebay_packet::Pool;
 use forebay_pipeline::{Conditions, Loaded, Made, Problems, Source};
@@ -165,13 +165,14 @@ impl Instance {
         let longest = formers.iter().map(|former| former.pause).max().unwrap_or_default();
         told.pause_us = frequency.micros(longest.0 as f64);
         let mut gone = Reading::nothing(frequency, self.board.began());
-        let mut census = Census::default();
+        // Ports and held packets go on from graph to graph: only all of them together must come to nothing.
+        let mut census = state.past.census();
         for mut former in formers {
             let telemetry = former.telemetry();
             let before = telemetry.worker.wound_up.get();
             crew.troubles.extend(former.close().err().unwrap_or_default());
             told.dropped += telemetry.worker.wound_up.get() - before;
-            let mut reading = Reading::of(&telemetry, Tsc.now());
+            let mut reading = former.reading(Tsc.now());
             census.add(&reading.census());
             former.retire(&mut reading);
             gone.merge(&reading);

@@ -4,10 +4,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use forebay_graph::drive::{self, Ended, Mailbox, Order};
 use forebay_graph::report::{Kind, Origin};
-use forebay_graph::{Action, Exchange, Former, Links, MakeError, NamedTable, Observer, Plan, RunToCompletion, Team, Telemetry, Worker, links};
+use forebay_graph::{Action, Census, Exchange, Former, Links, MakeError, NamedTable, Observer, Plan, RunToCompletion, Team, Telemetry, Worker, links};
 use forebay_measure::machine::{Cpu, pin_to};
 use forebay_measure::{Clock, Tsc};
 use forebay_packet::{Pool, Ticks};
@@ -22,6 +23,9 @@ pub(crate) type Running = Worker<Tsc, RunToCompletion>;
 
 /// How many orders may wait for a worker.
 const ORDERS: usize = 4_096;
+
+/// How long a worker may take to answer.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Why a pipeline cannot be started.
 #[derive(Debug, Error)]
@@ -154,6 +158,22 @@ impl Instance {
     #[must_use]
     pub fn tables(&self) -> Vec<NamedTable> {
         self.crew().tables.clone()
+    }
+
+    /// Where every packet is: each worker says so between two of its turns, so that nothing is missing. What has been given
+    /// to another worker and not been taken yet is `handed` and not `taken`. `None` where a worker does not answer.
+    #[must_use]
+    pub fn census(&self) -> Option<Census> {
+        let mut crew = self.crew();
+        let (answer, answers) = channel();
+        for thread in &mut crew.threads {
+            thread.orders.push(Order::Count(answer.clone())).ok()?;
+        }
+        drop(answer);
+        let told: Vec<_> = (0..crew.threads.len()).filter_map(|_| answers.recv_timeout(PATIENCE).ok()).collect();
+        let mut all = self.board.state().past.census();
+        told.iter().for_each(|census| all.add(census));
+        (told.len() == crew.threads.len()).then_some(all)
     }
 
     /// Has an action applied by every worker that it concerns; `false` where one has too many orders waiting.

@@ -19,6 +19,12 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
+    /// Whether it is a function that has state of each session.
+    pub(crate) fn is_keyed(&self) -> bool {
+        let known = forebay_graph::functions();
+        known.iter().any(|known| known.name == self.kind && known.state == forebay_graph::StateKind::PerSession)
+    }
+
     /// The kind of function, port or state.
     pub(crate) fn kind(&self) -> &str {
         &self.kind

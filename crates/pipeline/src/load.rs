@@ -44,7 +44,7 @@ pub struct Made {
 /// What is different in a changed configuration, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Change {
-    /// How many modules are taken over with their state.
+    /// How many modules are taken over with their state, by one worker at least.
     pub kept: usize,
     /// Modules that are made anew, having changed, or because other sessions come to their workers.
     pub changed: Vec<String>,
@@ -72,7 +72,7 @@ impl Made {
                     if there != on {
                         change.moved.push(name.clone());
                     }
-                    if old == identity && on.iter().all(|worker| taken_over(there, on, *worker).is_some()) {
+                    if old == identity && on.iter().any(|worker| taken_over(there, on, *worker, identity.is_keyed()).is_some()) {
                         change.kept += 1;
                     } else {
                         change.changed.push(name.clone());
@@ -157,7 +157,7 @@ fn open(source: &Source, conditions: Conditions, running: Option<&Made>) -> Resu
         for plan in &mut plans {
             let mut part = module.part();
             if let Some(share) = on.iter().position(|worker| *worker == plan.worker) {
-                part.from = there.and_then(|there| taken_over(there, on, plan.worker));
+                part.from = there.and_then(|there| taken_over(there, on, plan.worker, placement.keyed[at]));
                 if part.from.is_none() {
                     surroundings.share = (share, on.len());
                     if let Err(error) = module.make(&mut part, &mut set_up, &mut surroundings, share == 0) {
@@ -195,11 +195,12 @@ fn open(source: &Source, conditions: Conditions, running: Option<&Made>) -> Resu
 
 /// From which of the workers `there` the module on worker `worker`, one of `on`, is taken over; none where it begins anew.
 ///
-/// A worker keeps its own, as long as the same sessions come to it. A module that was alone and stays alone moves.
-fn taken_over(there: &[usize], on: &[usize], worker: usize) -> Option<usize> {
+/// A worker keeps its own; one whose state is `keyed` by sessions only as long as the same sessions come to it. A module that
+/// was alone and stays alone moves.
+fn taken_over(there: &[usize], on: &[usize], worker: usize, keyed: bool) -> Option<usize> {
     match (there, on) {
         ([old], [_]) => Some(*old),
-        _ => (there == on).then_some(worker),
+        _ => (there == on || !keyed && there.contains(&worker)).then_some(worker),
     }
 }
 

@@ -123,7 +123,7 @@ impl Workers {
         let placement = Placement { workers, modules: self.modules.clone(), ports, keyed };
         for (worker, place) in self.places.iter().enumerate() {
             let idle = |places: &[Vec<usize>]| !places.iter().any(|on| on.contains(&worker));
-            if idle(&placement.modules) && idle(&placement.ports) {
+            if !placement.modules.is_empty() && idle(&placement.modules) && idle(&placement.ports) {
                 findings.add(*place, format!("worker {worker} has nothing to run: every module is another's"));
             }
         }

@@ -103,11 +103,16 @@ impl Reading {
         let others = [("unwanted", &worker.unwanted), ("no_gate", &worker.no_gate), ("wound_up", &worker.wound_up)];
         let others = others.map(|(name, count)| (name.to_owned(), count.get()));
         add(&mut dropped, happened(refused.chain(others)));
+        let ports: Vec<_> = telemetry.ports.iter().map(PortReading::of).collect();
+        let mut census = Census::of(telemetry);
+        // The same numbers everywhere, whatever has come and gone between looking twice.
+        census.entered = ports.iter().map(|port| port.counts[0]).sum();
+        census.left = ports.iter().map(|port| port.counts[1]).sum::<u64>().saturating_sub(census.in_flight);
         Self {
             at,
             pipeline: telemetry.pipeline.clone(),
             frequency: telemetry.frequency,
-            census: Census::of(telemetry),
+            census,
             created: named(|told| &told.creates),
             dropped,
             consumed: named(|told| &told.consumes),
@@ -123,7 +128,7 @@ impl Reading {
                     violations: told.violations.get(),
                 })
                 .collect(),
-            ports: telemetry.ports.iter().map(PortReading::of).collect(),
+            ports,
             workers: vec![WorkerReading {
                 id: telemetry.id,
                 busy: worker.busy.get(),
@@ -176,6 +181,17 @@ impl Reading {
         self.workers.sort_by_key(|worker| worker.id);
         self.clocks |= other.clocks;
         self.exhausted += other.exhausted;
+    }
+
+    /// Puts right what ports received and sent which have gone on counting since: what the named ports had counted when
+    /// the graph was replaced.
+    pub fn settle(&mut self, ports: &[(String, [u64; 2])]) {
+        for (name, [received, sent]) in ports {
+            let Some(port) = self.ports.iter_mut().find(|port| port.name == *name) else { continue };
+            self.census.entered -= port.counts[0] - received;
+            self.census.left -= port.counts[1] - sent;
+            (port.counts[0], port.counts[1]) = (*received, *sent);
+        }
     }
 
     /// Makes the reading of a graph that has been replaced one of the past: what went on into the next graph is counted

@@ -166,6 +166,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             team,
             draining: false,
             paused: Ticks::ZERO,
+            laid_ports: Vec::new(),
             heritage: Heritage::default(),
             flows,
             buffered: Vec::new(),

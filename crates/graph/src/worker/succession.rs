@@ -120,6 +120,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             if exchange.ports.binary_search(&key).is_ok()
                 && let Some(port) = gateway.port.take()
             {
+                self.laid_ports.push((told.name.clone(), [told.counters.received.get(), told.counters.sent.get()]));
                 laid.ports.insert(key, (port, gateway.ready));
             }
         }
@@ -212,6 +213,14 @@ impl<C: Clock, S: Scheduler> Former<C, S> {
     pub fn of(worker: Worker<C, S>) -> Self {
         let pause = worker.clock.now().since(worker.paused);
         Self { worker, pause }
+    }
+
+    /// What it counted until it was succeeded.
+    #[must_use]
+    pub fn reading(&self, at: Ticks) -> Reading {
+        let mut reading = Reading::of(&self.worker.telemetry, at);
+        reading.settle(&self.worker.laid_ports);
+        reading
     }
 
     /// Makes what it counted one of the past: what went on is counted by those that took over.

@@ -14,6 +14,7 @@ use crate::shelf::Key;
 use crate::{Context, Gate, Reason, RunToCompletion};
 
 mod cases;
+mod changes;
 mod graphs;
 mod teams;
 

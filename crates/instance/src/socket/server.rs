@@ -181,7 +181,10 @@ fn talk(stream: &UnixStream, service: &Service) -> io::Result<()> {
 fn report(service: &Service, last: &mut Reading) -> Answer {
     let board = service.instance.board();
     let now = board.read(Tsc.now());
-    let (recent, whole) = (board.report(last, &now), board.report(&board.nothing(), &now));
+    let (recent, mut whole) = (board.report(last, &now), board.report(&board.nothing(), &now));
+    if let Some(census) = service.instance.census() {
+        whole.packets.place(&census);
+    }
     *last = now;
     Answer::Report { recent: Box::new(recent), whole: Box::new(whole) }
 }

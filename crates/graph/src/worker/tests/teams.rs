@@ -9,19 +9,19 @@ use forebay_packet::Pool;
 
 /// How a graph is placed: where it is cut into stages, and how many workers each stage has.
 #[derive(Clone, Debug)]
-struct Cut {
+pub(super) struct Cut {
     /// Before which modules a new stage begins, in percent of all.
-    at: Vec<usize>,
+    pub(super) at: Vec<usize>,
     /// By stage.
-    workers: Vec<usize>,
+    pub(super) workers: Vec<usize>,
     /// Which worker has the source, and which the drain.
-    source: usize,
-    drain: usize,
+    pub(super) source: usize,
+    pub(super) drain: usize,
     /// Whether the source spreads packets itself, being open on all workers of the first stage.
-    spreads: bool,
+    pub(super) spreads: bool,
 }
 
-fn cuts() -> impl Strategy<Value = Cut> {
+pub(super) fn cuts() -> impl Strategy<Value = Cut> {
     let parts = (proptest::collection::vec(0..100usize, 0..3), proptest::collection::vec(1..4usize, 4));
     (parts, 0..12usize, 0..12usize, any::<bool>()).prop_map(|((mut at, workers), source, drain, spreads)| {
         at.sort_unstable();
@@ -30,7 +30,7 @@ fn cuts() -> impl Strategy<Value = Cut> {
 }
 
 impl Cut {
-    fn placement(&self, modules: usize) -> Placement {
+    pub(super) fn placement(&self, modules: usize) -> Placement {
         let (mut first, mut placed) = (0, Vec::new());
         let mut stages = vec![0];
         stages.extend(self.at.iter().map(|percent| modules * percent / 100));
@@ -46,7 +46,7 @@ impl Cut {
 }
 
 /// The worker's own plan.
-fn part(graph: &Graph, log: &Log, placement: &Arc<Placement>, worker: usize) -> Plan {
+pub(super) fn part(graph: &Graph, log: &Log, placement: &Arc<Placement>, worker: usize) -> Plan {
     let mut plan = graph.plan(log);
     (plan.worker, plan.placement) = (worker, Arc::clone(placement));
     for (module, workers) in plan.modules.iter_mut().zip(&placement.modules) {

@@ -1,0 +1,218 @@
+//! Random changes of graph and workers while packets run: nothing lost, order kept, state kept or told to be dropped.
+
+use std::collections::BTreeMap;
+
+use forebay_packet::Pool;
+
+use super::graphs::{Graph, graphs};
+use super::teams::{Cut, cuts, part};
+use super::*;
+use crate::drive::{Ended, simulate_team, wind_up_team};
+use crate::links::links;
+use crate::report::Reading;
+use crate::{Exchange, Former, Team};
+
+type Sim = Worker<Simulated, RunToCompletion>;
+
+/// A graph, how it is placed, and for how many slices of time it runs.
+#[derive(Clone, Debug)]
+struct Stage {
+    graph: Graph,
+    cut: Cut,
+    slices: u64,
+}
+
+/// Everything that runs now, and what the graphs before counted.
+struct Pipeline {
+    workers: Vec<Sim>,
+    past: Census,
+    kinds: BTreeMap<String, (Kind, usize)>,
+    placement: Arc<Placement>,
+    log: Log,
+}
+
+fn kinds(graph: &Graph) -> BTreeMap<String, (Kind, usize)> {
+    let modules = graph.modules.iter().enumerate();
+    modules.map(|(at, (kind, gates, _))| (format!("m{at}"), (*kind, gates.len()))).collect()
+}
+
+impl Pipeline {
+    fn start(stage: &Stage) -> Self {
+        let log = Log::default();
+        let placement = Arc::new(stage.cut.placement(stage.graph.modules.len()));
+        let workers = make(&stage.graph, &log, &placement, |_, _| None, &[]);
+        Self { workers, past: Census::default(), kinds: kinds(&stage.graph), placement, log }
+    }
+
+    fn run(&mut self, slices: u64) -> Ended {
+        let mut ended = Ended::TimeUp;
+        for _ in 0..slices {
+            let until = self.workers.iter().map(|worker| worker.clock().now()).max().unwrap_or_default() + Ticks(5_000);
+            ended = simulate_team(&mut self.workers, until);
+            self.check();
+        }
+        ended
+    }
+
+    fn check(&mut self) -> Census {
+        let mut all = self.past;
+        self.workers.iter_mut().for_each(|worker| all.add(&worker.census()));
+        assert_eq!(all.missing(), 0, "{all:?}");
+        all
+    }
+
+    /// Changes to another graph and other workers. What is called and made alike is taken over where it is on one worker
+    /// before and after. How many packets were dropped with functions that are gone.
+    fn change(&mut self, stage: &Stage) -> u64 {
+        let placement = Arc::new(stage.cut.placement(stage.graph.modules.len()));
+        let (old, new) = (self.kinds.clone(), kinds(&stage.graph));
+        let there = Arc::clone(&self.placement);
+        let on = Arc::clone(&placement);
+        let from = move |name: &str, worker: usize| {
+            let at: usize = name[1..].parse().ok()?;
+            let same = old.get(name).zip(new.get(name)).is_some_and(|(old, new)| format!("{old:?}") == format!("{new:?}"));
+            let sole = (there.modules.get(at)?, &on.modules[at]);
+            match sole {
+                _ if !same => None,
+                (there, on) if there.len() == 1 && on.len() == 1 => Some(there[0]),
+                (there, on) => (there == *on).then_some(worker),
+            }
+        };
+        let ports = [self.placement.ports[0][0], self.placement.ports[1][0]];
+        let next = make(&stage.graph, &self.log, &placement, from, &ports);
+        let exchange = Exchange::to(&next);
+        let latest = |workers: &[Sim]| workers.iter().map(|worker| worker.clock().now()).max().unwrap_or_default();
+        let mut turns = 0;
+        let now = latest(&self.workers);
+        self.workers.iter().for_each(|worker| worker.clock().advance_to(now));
+        while !self.workers.iter_mut().fold(true, |done, worker| {
+            let laid = worker.lay_down(&exchange);
+            worker.clock().spend(Ticks(64));
+            done && laid
+        }) {
+            turns += 1;
+            assert!(turns < 100_000, "what waits is let through");
+        }
+        let now = latest(&self.workers);
+        let mut dropped = 0;
+        for worker in std::mem::replace(&mut self.workers, next) {
+            let before = worker.telemetry().worker.wound_up.get();
+            let mut former = Former::of(worker);
+            former.close().expect("no troubles");
+            dropped += former.telemetry().worker.wound_up.get() - before;
+            let mut reading: Reading = former.reading(now);
+            former.retire(&mut reading);
+            self.past.add(&reading.census());
+        }
+        for worker in &mut self.workers {
+            worker.clock().advance_to(now);
+            worker.take_up(&exchange);
+        }
+        (self.kinds, self.placement) = (kinds(&stage.graph), placement);
+        self.check();
+        dropped
+    }
+
+    fn end(mut self, packets: u32) -> Vec<(u32, u32, u64)> {
+        let mut turns = 0;
+        while self.run(1) != Ended::Finished {
+            turns += 1;
+            assert!(turns < 100_000, "it comes to an end");
+        }
+        assert!(wind_up_team(&mut self.workers).is_empty());
+        let all = self.check();
+        assert_eq!((all.queued, all.held, all.handed - all.taken), (0, 0, 0), "{all:?}");
+        assert_eq!(all.entered, u64::from(packets));
+        drop(self.workers);
+        Arc::try_unwrap(self.log).expect("the workers are gone").into_inner().expect("alive")
+    }
+}
+
+/// The workers of a graph. Without ports `from` running workers, its own are opened; else they are taken over.
+fn make(
+    graph: &Graph,
+    log: &Log,
+    placement: &Arc<Placement>,
+    from: impl Fn(&str, usize) -> Option<usize>,
+    ports: &[usize],
+) -> Vec<Sim> {
+    let team = Arc::new(Team::new(placement.workers));
+    let shape = graph.plan(log);
+    let make = |(worker, links)| {
+        let mut plan = part(graph, log, placement, worker);
+        for module in plan.modules.iter_mut().filter(|module| module.function.is_some()) {
+            module.from = from(&module.name, worker);
+            if module.from.is_some() {
+                module.function = None;
+            }
+        }
+        for (port, owner) in plan.ports.iter_mut().zip(ports) {
+            if port.open.take().is_some() {
+                port.from = Some(*owner);
+            }
+        }
+        let pool = Pool::new(plan.pool).expect("memory for a small pool");
+        let clock = Simulated::new(Frequency::new(1e9));
+        Worker::member(plan, clock, graph.costs(), pool, links, Arc::clone(&team)).expect("a sound plan")
+    };
+    links(&shape, placement).into_iter().enumerate().map(make).collect()
+}
+
+fn stages() -> impl Strategy<Value = Vec<Stage>> {
+    // One queue: the source goes on where it was.
+    let stage = (graphs(), cuts(), 1..30u64)
+        .prop_map(|(graph, cut, slices)| Stage { graph, cut: Cut { spreads: false, ..cut }, slices });
+    proptest::collection::vec(stage, 2..6)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_changed_graph_loses_nothing_and_tells_what_it_drops(stages in stages()) {
+        let mut pipeline = Pipeline::start(&stages[0]);
+        pipeline.run(stages[0].slices);
+        for stage in &stages[1..] {
+            let held = pipeline.check().held;
+            let dropped = pipeline.change(stage);
+            prop_assert!(dropped <= held + 600, "what was held, or came to be held while it drained");
+            pipeline.run(stage.slices);
+        }
+        pipeline.end(stages[0].graph.packets);
+    }
+
+    #[test]
+    fn other_workers_leave_the_order_as_it_is_and_keep_what_is_held(stages in stages()) {
+        let graph = Graph { modules: stages[0].graph.modules.clone(), ..stages[0].graph.clone() };
+        // Alone before and after, every module keeps what it holds.
+        let alone = |cut: &Cut| Cut { workers: vec![1; 4], ..cut.clone() };
+        let stages: Vec<_> = stages.iter().map(|stage| Stage { graph: graph.clone(), cut: alone(&stage.cut), ..stage.clone() }).collect();
+        let mut pipeline = Pipeline::start(&stages[0]);
+        pipeline.run(stages[0].slices);
+        for stage in &stages[1..] {
+            prop_assert_eq!(pipeline.change(stage), 0);
+            pipeline.run(stage.slices);
+        }
+        let log = pipeline.end(graph.packets);
+        graphs::in_order_by_original(&Arc::new(Mutex::new(log)));
+    }
+
+    #[test]
+    fn sessions_that_change_workers_stay_in_order(stages in stages()) {
+        // Nothing is held: a packet that waits for its time on one worker could be overtaken on another.
+        let modules = stages[0].graph.modules.iter().map(|(kind, gates, trigger)| {
+            let kind = if matches!(kind, Kind::Delay(_) | Kind::Hesitate(_)) { Kind::Pass } else { *kind };
+            (kind, gates.clone(), *trigger)
+        });
+        let graph = Graph { modules: modules.collect(), ..stages[0].graph.clone() };
+        let stages: Vec<_> = stages.iter().map(|stage| Stage { graph: graph.clone(), ..stage.clone() }).collect();
+        let mut pipeline = Pipeline::start(&stages[0]);
+        pipeline.run(stages[0].slices);
+        for stage in &stages[1..] {
+            prop_assert_eq!(pipeline.change(stage), 0);
+            pipeline.run(stage.slices);
+        }
+        let log = pipeline.end(graph.packets);
+        graphs::in_order_by_original(&Arc::new(Mutex::new(log)));
+    }
+}
