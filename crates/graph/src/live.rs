@@ -25,25 +25,31 @@ pub trait Replay<L>: Clone {
     fn replay(&mut self, log: &mut L);
 }
 
-/// How long the writer waits for readers to leave the copy that it needs, before it makes a new one instead. A call
-/// takes microseconds; only a worker that the system has stopped in the middle of one holds a copy longer.
-const PATIENCE: Duration = Duration::from_millis(100);
-
 /// A value that is read while it is changed. `L` is the log of its changes ([`Replay`]); none is needed where it is only
 /// ever replaced as a whole.
 pub struct Live<T: 'static, L = ()> {
     published: ArcSwap<T>,
     /// Whether it has ever been changed. Never unset.
     changed: AtomicBool,
+    writer: Mutex<Writer<T, L>>,
+}
+
+/// What the one who makes changes has.
+struct Writer<T, L> {
     /// The copy that is not published, and what it lacks. None before the second change.
-    spare: Mutex<Option<(Arc<T>, L)>>,
+    spare: Option<(Arc<T>, L)>,
+    /// How long it took to make a copy: as long it waits for readers to leave the one that it needs, and then makes
+    /// another. So it never takes more than twice as long as it could have. A call takes microseconds; only a worker that
+    /// the system has stopped in the middle of one holds a copy longer.
+    copying: Duration,
 }
 
 impl<T: 'static, L> Live<T, L> {
     /// A value that may be shared with others: the first change leaves it to them.
     #[must_use]
     pub fn new(value: Arc<T>) -> Self {
-        Self { published: ArcSwap::new(value), changed: AtomicBool::new(false), spare: Mutex::new(None) }
+        let writer = Mutex::new(Writer { spare: None, copying: Duration::ZERO });
+        Self { published: ArcSwap::new(value), changed: AtomicBool::new(false), writer }
     }
 
     /// The value as it is now, for a look or two; workers have a [`Reader`].
@@ -54,15 +60,15 @@ impl<T: 'static, L> Live<T, L> {
 
     /// Publishes another value in place of this one. It is complete as it is; what is not published is let go.
     pub fn publish(&self, value: Arc<T>) {
-        let mut spare = self.lock();
-        *spare = None;
+        let mut writer = self.lock();
+        writer.spare = None;
         self.published.store(value);
         self.changed.store(true, Ordering::Release);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<(Arc<T>, L)>> {
+    fn lock(&self) -> MutexGuard<'_, Writer<T, L>> {
         // A change that panicked has taken the spare copy with it: what is published is whole.
-        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -70,9 +76,15 @@ impl<T: Replay<L> + 'static, L: Default> Live<T, L> {
     /// Changes the value: `change` is given a copy that nobody reads, notes in the log what it does to it, and what it
     /// has done is published when it returns. Readers may see it before this does.
     pub fn change<R>(&self, change: impl FnOnce(&mut T, &mut L) -> R) -> R {
-        let mut spare = self.lock();
-        let free = spare.take().and_then(|(mut copy, log)| alone(&mut copy).then_some((copy, log)));
-        let (mut copy, mut log) = free.unwrap_or_else(|| (Arc::new(T::clone(&self.published.load())), L::default()));
+        let mut writer = self.lock();
+        let patience = writer.copying;
+        let free = writer.spare.take().and_then(|(mut copy, log)| alone(&mut copy, patience).then_some((copy, log)));
+        let (mut copy, mut log) = free.unwrap_or_else(|| {
+            let start = Instant::now();
+            let copy = Arc::new(T::clone(&self.published.load()));
+            writer.copying = start.elapsed();
+            (copy, L::default())
+        });
         // It is alone: this does not clone.
         let value = Arc::make_mut(&mut copy);
         value.replay(&mut log);
@@ -80,14 +92,14 @@ impl<T: Replay<L> + 'static, L: Default> Live<T, L> {
         let before = self.published.swap(copy);
         // The first of all is others' too, and readers keep it until they next come by.
         if self.changed.swap(true, Ordering::AcqRel) {
-            *spare = Some((before, log));
+            writer.spare = Some((before, log));
         }
         result
     }
 }
 
-/// Waits until nobody else holds `copy`; false where somebody does not let go.
-fn alone<T>(copy: &mut Arc<T>) -> bool {
+/// Waits until nobody else holds `copy`; false where somebody does not let go for so long.
+fn alone<T>(copy: &mut Arc<T>, patience: Duration) -> bool {
     let mut since = None;
     for attempt in 0u32.. {
         if Arc::get_mut(copy).is_some() {
@@ -95,8 +107,8 @@ fn alone<T>(copy: &mut Arc<T>) -> bool {
         }
         match attempt {
             0..64 => std::hint::spin_loop(),
+            _ if since.get_or_insert_with(Instant::now).elapsed() > patience => return false,
             64..256 => std::thread::yield_now(),
-            _ if since.get_or_insert_with(Instant::now).elapsed() > PATIENCE => return false,
             _ => std::thread::sleep(Duration::from_micros(50)),
         }
     }
@@ -120,10 +132,10 @@ impl<T: 'static, L> Reader<T, L> {
     /// A reader of `live`.
     #[must_use]
     pub fn new(live: Arc<Live<T, L>>) -> Self {
-        let spare = live.lock();
+        let writer = live.lock();
         // Under the lock, so that it is not the copy that a change is about to publish.
         let unchanged = (!live.changed.load(Ordering::Acquire)).then(|| live.published.load_full());
-        drop(spare);
+        drop(writer);
         Self { live, unchanged }
     }
 
