@@ -75,11 +75,14 @@ impl Pipeline {
             match sole {
                 _ if !same => None,
                 (there, on) if there.len() == 1 && on.len() == 1 => Some(there[0]),
-                (there, on) => (there == *on).then_some(worker),
+                (there, on) => (there == on).then_some(worker),
             }
         };
         let ports = [self.placement.ports[0][0], self.placement.ports[1][0]];
-        let next = make(&stage.graph, &self.log, &placement, from, &ports);
+        let mut next = make(&stage.graph, &self.log, &placement, from, &ports);
+        let running: Vec<_> = self.workers.iter().map(Worker::telemetry).collect();
+        next.iter_mut().for_each(|worker| worker.inherit_counters(&running));
+        drop(running);
         let exchange = Exchange::to(&next);
         let latest = |workers: &[Sim]| workers.iter().map(|worker| worker.clock().now()).max().unwrap_or_default();
         let mut turns = 0;
