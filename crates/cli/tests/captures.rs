@@ -62,7 +62,7 @@ fn captures_pass_a_firewall_a_nat_and_a_router_and_what_is_written_is_sound() {
             .set(format!("ports.in.pcap.read={}", capture.canonicalize().expect("it is there").display()))
             .set(format!("ports.out.pcap.write={}", result.display()));
         let frequency = Frequency::new(1e9);
-        let plan = load(&source, Conditions { frequency, simulated: true }).expect("the example loads").plan;
+        let plan = load(&source, Conditions { frequency, simulated: true }).expect("the example loads").plans.remove(0);
         let mut worker: Worker<_, RunToCompletion> =
             Worker::new(plan, Simulated::new(frequency), vec![]).expect("a sound plan");
         let ended = drive::simulate(&mut worker, Ticks(10_000_000_000_000));
@@ -87,14 +87,14 @@ fn captures_pass_the_gateway_use_case() {
     for (capture, packets) in captures() {
         let frequency = Frequency::new(1e9);
         let source = usecase("gw", &["n=16".to_owned()]).expect("a use case");
-        let mut plan = load(&source, Conditions { frequency, simulated: true }).expect("it loads").plan;
+        let mut plan = load(&source, Conditions { frequency, simulated: true }).expect("it loads").plans.remove(0);
         let kind = ports().into_iter().find(|kind| kind.name == "pcap").expect("registered");
         let mut surroundings = Surroundings::new(frequency);
         surroundings.simulated = true;
         let params = json!({ "read": capture.display().to_string(), "speed": "fast" });
         let open = kind.open(&params, &mut Setup::new("in", &mut surroundings)).expect("a capture");
         let entry = plan.ports.iter_mut().find(|port| port.entry.is_some()).expect("a source");
-        entry.open = open;
+        entry.open = Some(open);
         let mut worker: Worker<_, RunToCompletion> =
             Worker::new(plan, Simulated::new(frequency), vec![]).expect("a sound plan");
         assert_eq!(drive::simulate(&mut worker, Ticks(10_000_000_000_000)), drive::Ended::Finished);

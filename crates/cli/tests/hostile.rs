@@ -77,14 +77,14 @@ fn survive(name: &str, sets: &[&str], seed: u64) {
     let frequency = Frequency::new(1e9);
     let sets: Vec<String> = sets.iter().map(ToString::to_string).collect();
     let source = usecase(name, &sets).expect("a use case");
-    let mut plan = load(&source, Conditions { frequency, simulated: true }).expect("it loads").plan;
+    let mut plan = load(&source, Conditions { frequency, simulated: true }).expect("it loads").plans.remove(0);
     let entering = plan.ports.iter().filter(|port| port.entry.is_some()).count() as u64;
     let mut offered = 0;
     for port in plan.ports.iter_mut().filter(|port| port.entry.is_some()) {
         offered += frames / entering;
-        let mutator = Box::new(Mutator::new(sound(port.open.port.as_mut()), frames / entering, seed + offered));
+        let mutator = Box::new(Mutator::new(sound(port.open.as_mut().expect("it is this worker's").port.as_mut()), frames / entering, seed + offered));
         port.open =
-            OpenPort { port: mutator, counters: Arc::new(PortCounters::default()), receives: true, sends: false };
+            Some(OpenPort { port: mutator, counters: Arc::new(PortCounters::default()), receives: true, sends: false });
     }
     let mut worker: Worker<_, RunToCompletion> =
         Worker::new(plan, Simulated::new(frequency), vec![]).expect("a sound plan");

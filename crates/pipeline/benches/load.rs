@@ -12,7 +12,7 @@ fn time(name: &str, source: &Source) {
     let best = (0..5).map(|_| {
         let start = Instant::now();
         let loaded = load(source, conditions).unwrap_or_else(|problems| panic!("{problems}"));
-        let modules = loaded.plan.modules.len();
+        let modules = loaded.plans[0].modules.len();
         (start.elapsed().as_secs_f64() * 1e3, modules)
     });
     let (best, modules) = best.min_by(|a, b| a.0.total_cmp(&b.0)).expect("five runs");

@@ -107,7 +107,7 @@ pub fn results(cases: &[Case]) -> Vec<Figure> {
 fn make(recipe: Recipe, folder: &Path, other_core: Option<usize>, runs: usize) -> Result<Case, String> {
     let conditions = Conditions { frequency: Tsc.frequency(), simulated: false };
     let source = Source::new(recipe.yaml, recipe.name, folder);
-    let mut plan = load(&source, conditions).map_err(|problems| problems.to_string())?.plan;
+    let mut plan = load(&source, conditions).map_err(|problems| problems.to_string())?.plans.remove(0);
     if let Some(chunks) = recipe.cold {
         (plan.pool.chunks, plan.pool.order) = (chunks, Order::Fifo);
     }

@@ -74,8 +74,10 @@ impl Case {
         let batch = plan.batch;
         if let Some(first) = plan.ports.first_mut() {
             let nothing: Box<dyn Port> = Box::new(Nothing);
-            let port = std::mem::replace(&mut first.open.port, nothing);
-            first.open.port = Box::new(Metered { port, meter: Arc::clone(&meter) });
+            if let Some(open) = &mut first.open {
+                let port = std::mem::replace(&mut open.port, nothing);
+                open.port = Box::new(Metered { port, meter: Arc::clone(&meter) });
+            }
         }
         let mut worker = Worker::new(plan, Tsc, Vec::new())?;
         worker.set_accounting(accounting);
