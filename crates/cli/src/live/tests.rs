@@ -11,7 +11,8 @@ use super::*;
 fn report(modules: usize) -> Report {
     let module = |at: usize| ModuleReport {
         name: format!("m{at}"),
-        function: "ttl",
+        function: "ttl".into(),
+        workers: vec![0],
         packets: 1_000,
         rate_pps: 1e6,
         batches: 100,
@@ -28,7 +29,7 @@ fn report(modules: usize) -> Report {
     let delay_us = Delay { p50: Some(10.0), p95: Some(20.0), p99: Some(30.0), samples: 9, ..Delay::default() };
     Report {
         pipeline: "gateway".to_owned(),
-        forebay: "0",
+        forebay: "0".into(),
         kind: Kind::Measured,
         cpu: Cpu { model: "a CPU".to_owned(), tsc_ghz: 2.0 },
         duration_s: 2.0,
@@ -53,17 +54,17 @@ fn report(modules: usize) -> Report {
             violations: Some(1),
             kept: Some(false),
         }],
-        workers: vec![WorkerReport { id: 0, core: Some(1), busy: 0.5, turns: 9 }],
+        workers: vec![WorkerReport { id: 0, core: Some(1), busy: 0.5, turns: 9, handed: 0, taken: 0, stalls: 0 }],
         ports: vec![PortReport {
             name: "in".to_owned(),
-            kind: "generator",
+            kind: "generator".into(),
             received: 9,
             sent: 0,
             dropped: 4,
             refused: 0,
             errors: 0,
         }],
-        arrival_clocks: vec!["poll"],
+        arrival_clocks: vec!["poll".into()],
         pool_exhausted: 0,
     }
 }
