@@ -191,8 +191,9 @@ impl Accounts {
     #[inline]
     fn colour_all(&mut self, kind: impl Algorithm, now: Ticks, costs: &[u64], given: &[Colour], colours: &mut [u8]) {
         let mut account = self.one;
+        kind.refill(&mut account, now);
         for ((cost, given), colour) in costs.iter().zip(given).zip(colours) {
-            *colour = kind.colour(&mut account, now, *cost, *given) as u8;
+            *colour = kind.spend(&mut account, *cost, *given) as u8;
         }
         self.one = account;
     }
@@ -213,7 +214,13 @@ impl Accounts {
         }
         for (((key, cost), given), colour) in keys.iter().zip(costs).zip(given).zip(colours) {
             *colour = match self.table.get(*key) {
-                Some(account) => kind.colour(account, now, *cost, *given) as u8,
+                Some(account) => {
+                    let mut then = *account;
+                    kind.refill(&mut then, now);
+                    let colour = kind.spend(&mut then, *cost, *given);
+                    *account = then;
+                    colour as u8
+                }
                 None => self.colour_new(kind, now, *key, *cost, *given, counts),
             };
         }
@@ -243,7 +250,8 @@ impl Accounts {
                 &mut self.one
             }
         };
-        kind.colour(account, now, cost, given) as u8
+        kind.refill(account, now);
+        kind.spend(account, cost, given) as u8
     }
 }
 
@@ -254,13 +262,12 @@ impl Function for Meter {
         let Scratch { keys, costs, given, colours } = &mut **scratch;
         let (keys, costs, given, colours) =
             (&mut keys[..len], &mut costs[..len], &mut given[..len], &mut colours[..len]);
+        // Chosen once for the batch: each arm is a loop of its own.
         match layer {
-            Layer::Ip => {
-                batch.iter_mut().zip(&mut *costs).for_each(|(packet, cost)| *cost = Layer::Ip.length(packet) as u64)
-            }
-            layer => batch.iter_mut().zip(&mut *costs).for_each(|(packet, cost)| *cost = layer.length(packet) as u64),
+            Layer::Ip => charge(batch, costs, *scale, |packet| Layer::Ip.length(packet)),
+            Layer::Frame => charge(batch, costs, *scale, |packet| Layer::Frame.length(packet)),
+            Layer::Wire => charge(batch, costs, *scale, |packet| Layer::Wire.length(packet)),
         }
-        costs.iter_mut().for_each(|cost| *cost = scale.cost(*cost as usize));
         if !marking.is_blind() {
             batch.iter_mut().zip(&mut *given).for_each(|(packet, given)| *given = marking.read(packet));
         }
@@ -289,6 +296,14 @@ impl Function for Meter {
             }
         }
         decide(colours, counts, context);
+    }
+}
+
+/// Writes what each packet costs.
+#[inline(always)]
+fn charge(batch: &mut [Packet], costs: &mut [u64], scale: Scale, length: impl Fn(&mut Packet) -> usize) {
+    for (packet, cost) in batch.iter_mut().zip(costs) {
+        *cost = scale.cost(length(packet));
     }
 }
 

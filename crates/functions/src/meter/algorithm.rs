@@ -29,11 +29,20 @@ pub(super) trait Algorithm: Copy {
     /// An account with full buckets (both RFCs: "initially, i.e. at time 0").
     fn fresh(self, now: Ticks) -> Account;
 
-    /// The colour of a packet that costs so much and comes with the colour `given` (green, where the meter is blind).
-    fn colour(self, account: &mut Account, now: Ticks, cost: u64, given: Colour) -> Colour;
+    /// Adds what has come in since the account was last looked at.
+    fn refill(self, account: &mut Account, now: Ticks);
+
+    /// The colour of a packet that costs so much and comes with the colour `given` (green, where the meter is blind), the
+    /// account being refilled.
+    fn spend(self, account: &mut Account, cost: u64, given: Colour) -> Colour;
 
     /// Whether the account's buckets are full, so that a fresh one is the same.
-    fn is_full(self, account: &Account, now: Ticks) -> bool;
+    fn is_full(self, account: &Account, now: Ticks) -> bool {
+        let mut then = *account;
+        self.refill(&mut then, now);
+        let fresh = self.fresh(now);
+        (then.first, then.second) == (fresh.first, fresh.second)
+    }
 }
 
 /// Parameters of a single rate three colour marker.
@@ -90,15 +99,6 @@ impl SingleRate {
         let excess = burst("ebs", params.ebs)?;
         Ok(Self { committed, excess, fill: (committed.full + excess).div_ceil(committed.per_tick) })
     }
-
-    /// Both buckets: what the first has no room for goes into the second (section 3).
-    #[inline]
-    fn filled(self, account: &Account, now: Ticks) -> (u64, u64) {
-        // At most three full buckets and a tick's tokens.
-        let sum = account.first + now.since(account.at).0.min(self.fill) * self.committed.per_tick;
-        let first = sum.min(self.committed.full);
-        (first, (account.second + (sum - first)).min(self.excess))
-    }
 }
 
 impl Algorithm for SingleRate {
@@ -106,26 +106,28 @@ impl Algorithm for SingleRate {
         Account { at: now, first: self.committed.full, second: self.excess }
     }
 
+    /// Section 3: what the first bucket has no room for goes into the second.
+    #[inline(always)]
+    fn refill(self, account: &mut Account, now: Ticks) {
+        // At most three full buckets and a tick's tokens.
+        let sum = account.first + now.since(account.at).0.min(self.fill) * self.committed.per_tick;
+        let first = sum.min(self.committed.full);
+        let second = (account.second + (sum - first)).min(self.excess);
+        *account = Account { at: account.at.max(now), first, second };
+    }
+
     /// Section 3: the colour-aware mode, of which the blind one is the case of green packets.
-    #[inline]
-    fn colour(self, account: &mut Account, now: Ticks, cost: u64, given: Colour) -> Colour {
-        let (first, second) = self.filled(account, now);
-        let green = given == Colour::Green && cost <= first;
-        let yellow = !green && given != Colour::Red && cost <= second;
-        *account = Account {
-            at: account.at.max(now),
-            first: first - if green { cost } else { 0 },
-            second: second - if yellow { cost } else { 0 },
-        };
+    #[inline(always)]
+    fn spend(self, account: &mut Account, cost: u64, given: Colour) -> Colour {
+        let green = (given == Colour::Green) & (cost <= account.first);
+        let yellow = !green & (given != Colour::Red) & (cost <= account.second);
+        account.first -= if green { cost } else { 0 };
+        account.second -= if yellow { cost } else { 0 };
         match (green, yellow) {
             (true, _) => Colour::Green,
             (_, true) => Colour::Yellow,
             _ => Colour::Red,
         }
-    }
-
-    fn is_full(self, account: &Account, now: Ticks) -> bool {
-        self.filled(account, now) == (self.committed.full, self.excess)
     }
 }
 
@@ -146,12 +148,6 @@ impl TwoRate {
         let peak = at("pir", Rate::new(params.pir, at("pbs", scale.burst(params.pbs))?))?;
         Ok(Self { committed, peak })
     }
-
-    #[inline]
-    fn filled(self, account: &Account, now: Ticks) -> (u64, u64) {
-        let span = now.since(account.at);
-        (self.committed.after(account.first, span), self.peak.after(account.second, span))
-    }
 }
 
 impl Algorithm for TwoRate {
@@ -159,25 +155,24 @@ impl Algorithm for TwoRate {
         Account { at: now, first: self.committed.full, second: self.peak.full }
     }
 
+    #[inline(always)]
+    fn refill(self, account: &mut Account, now: Ticks) {
+        let span = now.since(account.at);
+        let (first, second) = (self.committed.after(account.first, span), self.peak.after(account.second, span));
+        *account = Account { at: account.at.max(now), first, second };
+    }
+
     /// Section 3: the colour-aware mode, of which the blind one is the case of green packets.
-    #[inline]
-    fn colour(self, account: &mut Account, now: Ticks, cost: u64, given: Colour) -> Colour {
-        let (committed, peak) = self.filled(account, now);
-        let red = given == Colour::Red || cost > peak;
-        let green = !red && given == Colour::Green && cost <= committed;
-        *account = Account {
-            at: account.at.max(now),
-            first: committed - if green { cost } else { 0 },
-            second: peak - if red { 0 } else { cost },
-        };
+    #[inline(always)]
+    fn spend(self, account: &mut Account, cost: u64, given: Colour) -> Colour {
+        let red = (given == Colour::Red) | (cost > account.second);
+        let green = !red & (given == Colour::Green) & (cost <= account.first);
+        account.first -= if green { cost } else { 0 };
+        account.second -= if red { 0 } else { cost };
         match (red, green) {
             (true, _) => Colour::Red,
             (_, true) => Colour::Green,
             _ => Colour::Yellow,
         }
-    }
-
-    fn is_full(self, account: &Account, now: Ticks) -> bool {
-        self.filled(account, now) == (self.committed.full, self.peak.full)
     }
 }

@@ -26,7 +26,9 @@ impl Default for TableKey {
     }
 }
 
+/// Aligned, so that none of up to 32 bytes lies across two cache lines.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(32))]
 struct Place<V> {
     key: u64,
     value: V,

@@ -1,6 +1,6 @@
 //! How many bytes of a packet count.
 
-use forebay_packet::Packet;
+use forebay_packet::{Network, Packet};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -23,7 +23,7 @@ const SHORTEST: usize = 60;
 
 impl Layer {
     /// How many bytes the packet counts.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn length(self, packet: &mut Packet) -> usize {
         match self {
@@ -35,9 +35,20 @@ impl Layer {
 }
 
 /// The IP packet's own length; a header that claims more than there is counts what there is.
-#[inline]
+#[inline(always)]
 fn ip_length(packet: &mut Packet) -> usize {
-    let start = packet.network().1;
+    let (network, start) = packet.network();
+    if network != Network::Ipv4 {
+        return long_length(packet, start);
+    }
+    let room = packet.len().saturating_sub(start);
+    // A length of zero is none (`Packet::network_end`): less one it is the greatest.
+    let claimed = packet.known_ipv4().map_or(0, |header| usize::from(header.total_length.get()));
+    claimed.wrapping_sub(1).min(room.wrapping_sub(1)).wrapping_add(1)
+}
+
+#[inline(never)]
+fn long_length(packet: &mut Packet, start: usize) -> usize {
     packet.network_end().saturating_sub(start)
 }
 
@@ -76,6 +87,8 @@ mod tests {
         frame.resize(60, 0);
         assert_eq!(lengths(&frame), [28, 60, 84]);
         frame[16..18].copy_from_slice(&9_000u16.to_be_bytes());
+        assert_eq!(lengths(&frame), [46, 60, 84]);
+        frame[16..18].fill(0);
         assert_eq!(lengths(&frame), [46, 60, 84]);
     }
 
