@@ -137,7 +137,7 @@ impl Declare for Shaper {
         A key's queue is given to another when it is empty (and, with a rate of its own, its bucket is full); when no \
         queue is to be had, new keys share one (counted as `shared`), which then counts as one key. Tokens are exact, \
         in parts of a byte. What still waits when a run ends is counted as `wound_up`.";
-    const EXAMPLE: &'static str = "{ rate: 10Mbps, burst: 16KiB, key: source, for: all }";
+    const EXAMPLE: &'static str = "{ rate: 10Mbps, burst: 16KiB, key: source, for: all, held: 512 }";
     const DROPS: &'static [Reason] = DROPS;
     // With a session for a key and `for: each` it would be `PerSession`; the constant must be true for all keys.
     const STATE: StateKind = StateKind::Global;
