@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use forebay_graph::{DeclarePort, Intake, Port, PortCounters, Ready, Setup, SetupError, register};
-use forebay_measure::Nanos;
 use forebay_packet::{ArrivalClock, Batch, MAX_BATCH, Ticks};
 
 pub use device::DeviceError;
@@ -156,7 +155,7 @@ host, not for transit. Frames longer than the pool's packets are dropped and cou
         Ok(Self {
             device: Some(device),
             name: params.interface.to_string(),
-            poll: setup.frequency().ticks(Nanos(params.poll.0)),
+            poll: setup.frequency().ticks(params.poll),
             refused: Batch::with_capacity(MAX_BATCH),
             fault: None,
             counters,

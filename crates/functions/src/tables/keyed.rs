@@ -231,11 +231,12 @@ mod tests {
     #[test]
     fn addresses_in_a_row_are_found_in_few_steps() {
         let mut table = Keyed::new(100_000, 1);
+        let address = |n: u64| TableKey::new((1 << 32) + 0x0a00_0000 + n);
         for n in 0..100_000u64 {
-            table.insert(TableKey::new(4 << 32 | 0x0a00_0000 + n), n).expect("room");
+            table.insert(address(n), n).expect("room");
         }
         let steps = |n: u64| {
-            let key = TableKey::new(4 << 32 | 0x0a00_0000 + n).0;
+            let key = address(n).0;
             let (start, mut at) = (table.start(key), table.start(key));
             while table.places[at].key != key {
                 at = table.next(at);

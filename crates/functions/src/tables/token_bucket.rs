@@ -46,7 +46,7 @@ impl Scale {
     /// The largest burst, in whole mebibytes. Three of them and a tick's tokens are less than a word holds.
     #[must_use]
     pub fn most(self) -> Bytes {
-        Bytes((1 << 62) / self.per_byte >> 20 << 20)
+        Bytes(((1 << 62) / self.per_byte) >> 20 << 20)
     }
 
     /// The tokens of a burst.
