@@ -3,4 +3,6 @@
 //! They live apart from the functions so that each can be tested against an oracle and measured alone.
 
 pub mod acl;
+pub mod keyed;
 pub mod lpm;
+pub mod token_bucket;

@@ -49,7 +49,8 @@ impl Declare for Tap {
         Every packet leaves by the one gate, unchanged. A thread of its own writes the file, and packets never wait for \
         it: what finds no room in the buffers in between (2 MiB) is passed without a copy and counted as `lost`, and so \
         is everything once the file cannot be written any more. Time stamps say when a packet passed the tap; packets of \
-        one batch share theirs. In virtual time they count from 1970.";
+        one batch share theirs. In virtual time they count from 1970. (The port of the same name is something else: an \
+        interface of the host.)";
     const EXAMPLE: &'static str = "{ file: tap.pcap, snap: 128, most: 10000 }";
     // There is one file: replicas would overwrite each other's.
     const STATE: StateKind = StateKind::Global;

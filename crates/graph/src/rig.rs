@@ -22,6 +22,8 @@ pub struct Rig {
     pub now: Ticks,
     created: Arc<[Counter]>,
     desk: Desk,
+    /// When the function wants to be woken, as an engine would remember it.
+    wake: Ticks,
 }
 
 impl Rig {
@@ -55,7 +57,7 @@ impl Rig {
         let created: Arc<[Counter]> = (0..reasons).map(|_| Counter::new()).collect();
         let mut desk = Desk::new(pool, Ticks::ZERO);
         desk.add_module(Arc::clone(&created));
-        Self { function, declared, now: Ticks::ZERO, created, desk }
+        Self { function, declared, now: Ticks::ZERO, created, desk, wake: Ticks::NEVER }
     }
 
     /// What the function has created or released since this was last asked, each with its gate.
@@ -96,6 +98,7 @@ impl Rig {
             }
         });
         batch.append(&mut rest);
+        self.wake = self.wake.min(self.desk.wake);
         self.desk.clear(0);
         gates.into_iter().map(|gate| (gate != Gate::HOLD).then_some(gate)).collect()
     }
@@ -115,9 +118,15 @@ impl Rig {
     pub fn wake(&mut self) -> Option<Ticks> {
         self.desk.now = self.now;
         self.function.wake(&mut self.desk.context(0, 0));
-        let wake = self.desk.wake;
+        self.wake = self.desk.wake;
         self.desk.clear(0);
-        (wake != Ticks::NEVER).then_some(wake)
+        self.wakes_at()
+    }
+
+    /// When the function wants to be woken: the earliest instant that it has asked for since it was last woken.
+    #[must_use]
+    pub fn wakes_at(&self) -> Option<Ticks> {
+        (self.wake != Ticks::NEVER).then_some(self.wake)
     }
 
     /// How many packets the function holds.

@@ -2,7 +2,7 @@
 //!
 //! The engine owns the shelf, so that what is held can always be counted and never be lost with its function.
 
-use forebay_packet::{Batch, Packet};
+use forebay_packet::{Batch, MAX_BATCH, Packet};
 
 /// Under what a packet is held. A key is valid until its packet is taken; an old one never finds another packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -22,8 +22,10 @@ struct Place {
 pub(crate) struct Shelf {
     places: Vec<Place>,
     free: Vec<u32>,
-    /// Keys promised during the present call, with the packet's index in the batch.
-    promised: Vec<(usize, Key)>,
+    /// Keys promised during the present call, by the packet's index in the batch; as long as the highest index yet.
+    promised: Vec<Option<Key>>,
+    /// How many of them there are.
+    promises: usize,
     held: usize,
 }
 
@@ -40,14 +42,26 @@ impl Shelf {
             (self.places.len() - 1) as u32
         });
         let key = Key { place, generation: self.places[place as usize].generation };
-        self.promised.push((index, key));
+        if index >= MAX_BATCH {
+            // No batch has such a packet.
+            self.retire(key);
+            return key;
+        }
+        if index >= self.promised.len() {
+            self.promised.resize(index + 1, None);
+        }
+        self.promises += 1;
+        if let Some(before) = self.promised[index].replace(key) {
+            self.promises -= 1;
+            self.retire(before);
+        }
         key
     }
 
     /// Puts the packet that was at `index` of the batch where it was promised; gives it back where no place was.
     pub(crate) fn put(&mut self, index: usize, packet: Packet) -> Result<(), Packet> {
-        let Some(at) = self.promised.iter().position(|(promised, _)| *promised == index) else { return Err(packet) };
-        let (_, key) = self.promised.swap_remove(at);
+        let Some(key) = self.promised.get_mut(index).and_then(Option::take) else { return Err(packet) };
+        self.promises -= 1;
         self.places[key.place as usize].packet = Some(packet);
         self.held += 1;
         Ok(())
@@ -55,8 +69,13 @@ impl Shelf {
 
     /// Withdraws the promises that the call did not keep (it put the packet on another gate after all).
     pub(crate) fn settle(&mut self) {
-        while let Some((_, key)) = self.promised.pop() {
-            self.retire(key);
+        let mut at = 0;
+        while self.promises > 0 {
+            if let Some(key) = self.promised[at].take() {
+                self.promises -= 1;
+                self.retire(key);
+            }
+            at += 1;
         }
     }
 
@@ -95,5 +114,88 @@ impl Shelf {
         let place = &mut self.places[key.place as usize];
         place.generation = place.generation.wrapping_add(1);
         self.free.push(key.place);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use forebay_packet::{Pool, PoolOptions};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What one call does to the packet at a place of its batch.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum Wish {
+        /// It goes on.
+        None,
+        /// It is held.
+        Hold,
+        /// It is held, and asked for twice.
+        Twice,
+        /// A place is asked for, and the packet goes on after all.
+        Break,
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn it_holds_what_it_promised_and_finds_each_by_its_key_alone(
+            calls in prop::collection::vec(
+                (
+                    prop::collection::vec(
+                        prop::sample::select(vec![Wish::None, Wish::Hold, Wish::Twice, Wish::Break]), 0..20),
+                    prop::collection::vec(any::<prop::sample::Index>(), 0..12),
+                    any::<bool>(),
+                ),
+                0..20,
+            ),
+        ) {
+            let pool = Pool::new(PoolOptions { chunks: 1_024, ..PoolOptions::default() }).expect("memory");
+            let (mut shelf, mut model, mut spent) = (Shelf::default(), HashMap::<Key, u8>::new(), Vec::new());
+            let mut next = 0u8;
+            for (wishes, taken, backwards) in calls {
+                let mut promised = vec![None; wishes.len()];
+                let mut order: Vec<usize> = (0..wishes.len()).collect();
+                if backwards {
+                    order.reverse();
+                }
+                for &index in order.iter().filter(|index| wishes[**index] != Wish::None) {
+                    if wishes[index] == Wish::Twice {
+                        spent.push(shelf.reserve(index));
+                    }
+                    promised[index] = Some(shelf.reserve(index));
+                }
+                spent.push(shelf.reserve(MAX_BATCH));
+                for (index, wish) in wishes.iter().enumerate() {
+                    let mut packet = pool.take().expect("a chunk");
+                    packet.write(&[next]);
+                    match wish {
+                        Wish::Hold | Wish::Twice => {
+                            prop_assert!(shelf.put(index, packet).is_ok());
+                            model.insert(promised[index].expect("asked for"), next);
+                            next = next.wrapping_add(1);
+                        }
+                        Wish::None => prop_assert!(shelf.put(index, packet).is_err()),
+                        Wish::Break => spent.extend(promised[index]),
+                    }
+                }
+                shelf.settle();
+                for at in taken {
+                    let Some(key) = model.keys().nth(at.index(model.len().max(1))).copied() else { break };
+                    let packet = shelf.take(key).expect("held");
+                    prop_assert_eq!(Some(packet.data()[0]), model.remove(&key));
+                    spent.push(key);
+                }
+                prop_assert_eq!(shelf.len(), model.len());
+                for (key, byte) in &model {
+                    prop_assert_eq!(shelf.get(*key).map(|packet| packet.data()[0]), Some(*byte));
+                }
+                prop_assert!(spent.iter().all(|key| shelf.get(*key).is_none()), "an old key finds nothing");
+            }
+        }
     }
 }

@@ -1,9 +1,10 @@
-//! Where packets come from and go to: generator, captures, sink.
+//! Where packets come from and go to: generator, captures, TAP devices, sink.
 //!
 //! Every port registers itself under its name; nothing lists them.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod generator;
 pub mod pcap;
 pub mod sink;
+pub mod tap;

@@ -59,6 +59,8 @@ const FIGURES: &[(&str, &str, Share)] = &[
     ("router_64_b256", "router_64_b256", Share::WithoutGenerator),
     ("acl_100", "acl_100", Share::Above("gen_sink")),
     ("acl_1000", "acl_1000", Share::Above("gen_sink")),
+    ("meter", "meter", Share::Above("gen_sink")),
+    ("meter_one", "meter_one", Share::Above("gen_sink")),
 ];
 
 /// Makes the cases that the figures named (all, where none are) come from.
@@ -137,6 +139,8 @@ fn recipes(folder: &Path) -> std::io::Result<Vec<Recipe>> {
         recipe("mac_swap", straight(32, "swap: { mac_swap: }")),
         recipe("acl_100", straight(32, "fw: { acl: { rules: { synthetic: 100, seed: 1 } } }")),
         recipe("acl_1000", straight(32, "fw: { acl: { rules: { synthetic: 1000, seed: 1 } } }")),
+        recipe("meter", metered("source")),
+        recipe("meter_one", metered("none")),
         recipe("router_1", router(32, 1, 0, TRAFFIC)),
         Recipe { accounting: false, ..recipe("router_1_unaccounted", router(32, 1, 0, TRAFFIC)) },
         Recipe { churn: true, ..recipe("router_1_changing", router(32, 1, 0, TRAFFIC)) },
@@ -192,6 +196,19 @@ fn straight(batch: usize, module: &str) -> String {
     let modules = if module.is_empty() { String::new() } else { format!("modules:\n  {module}\n") };
     format!(
         "batch: {batch}\nports:\n  in: {{ generator: {{ {TRAFFIC} }} }}\n  out: {{ sink: }}\n{modules}pipeline:\n  - in -> {path}out\n"
+    )
+}
+
+/// A meter between generator and sink, of packets from 1 024 sources in turn, that keep to their rate.
+fn metered(key: &str) -> String {
+    let yaml = straight(
+        32,
+        &format!("meter: {{ meter: {{ trtcm: {{ cir: 400Gbps, cbs: 1MiB, pir: 500Gbps, pbs: 1MiB }}, key: {key} }} }}"),
+    );
+    let wired = yaml.replace(TRAFFIC, &format!("{TRAFFIC}, source: 198.18.0.0/22"));
+    wired.replace(
+        "  - in -> meter -> out\n",
+        "  - in -> meter\n  - meter[green] -> out\n  - meter[yellow] -> drop\n  - meter[red] -> drop\n",
     )
 }
 

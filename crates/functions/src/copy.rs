@@ -1,0 +1,239 @@
+//! Copies packets to further gates: to a monitor, an analyser, a second path.
+
+use std::sync::Arc;
+
+use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
+use forebay_measure::Counter;
+use forebay_packet::{Packet, WORDS, Word};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::parameters::numbered;
+
+/// Parameters of `copy`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Params {
+    /// How many copies of a packet, each to a gate of its own, 1 to 16; 1 by default.
+    #[serde(default = "one")]
+    copies: u16,
+    /// Of how many packets one is copied: every one (1, the default), or each so-manieth that comes (count-based sampling,
+    /// RFC 5475 section 5.1).
+    #[serde(default = "every")]
+    every: u32,
+    /// How many bytes of a packet its copies have at most, 14 to 65535; all by default.
+    #[serde(default = "whole")]
+    snap: u16,
+}
+
+fn one() -> u16 {
+    1
+}
+
+fn every() -> u32 {
+    1
+}
+
+fn whole() -> u16 {
+    u16::MAX
+}
+
+/// The most copies of a packet.
+const MOST: u16 = 16;
+/// An Ethernet header: nothing can be done with less.
+const SHORTEST: u16 = 14;
+
+const COPIED: usize = 0;
+const CREATES: &[Reason] = &[Reason { name: "copied", help: "A copy of a packet that passed." }];
+
+/// Counters.
+const LOST: usize = 0;
+const CUT: usize = 1;
+
+/// The function.
+pub struct Copy {
+    copies: u16,
+    every: u32,
+    snap: usize,
+    /// How many packets still pass before the next is copied.
+    left: u32,
+    counts: Arc<[Counter]>,
+}
+
+impl Declare for Copy {
+    type Params = Params;
+    const NAME: &'static str = "copy";
+    const SUMMARY: &'static str = "copies packets, or a sample of them, to further gates";
+    const HELP: &'static str = "\
+        Packets leave by gate `0`, unchanged and in order; copies by gates `1`, `2` and so on, after the packets of their \
+        batch. A copy has its packet's flow, arrival time and metadata words; it is counted as created (`copied`). Where \
+        the pool has no packet left, the copy is not made: that is counted as `lost`, and the packet passes all the same. \
+        Copies are never part of a packet trace. A copy that `snap` cuts keeps its headers as they were, lengths and \
+        checksums included. Which packets are copied is a classifier's business: put `acl` or `exact_match` before. To \
+        write packets into a file, `tap` needs no copy.";
+    const EXAMPLE: &'static str = "{ copies: 1, every: 100, snap: 128 }";
+    const CREATES: &'static [Reason] = CREATES;
+    // A sampler's count is nobody's in particular: replicas may each have theirs.
+    const STATE: StateKind = StateKind::None;
+
+    fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
+        if !(1..=MOST).contains(&params.copies) {
+            return Err(SetupError::at("copies", format!("{}: allowed are 1 to {MOST}", params.copies)));
+        }
+        if params.every == 0 {
+            return Err(SetupError::at("every", "0: allowed are 1 (every packet) and more"));
+        }
+        if params.snap < SHORTEST {
+            let message = format!("{}: allowed are {SHORTEST} to {} bytes", params.snap, u16::MAX);
+            return Err(SetupError::at("snap", message));
+        }
+        setup.gates(numbered(1 + params.copies))?;
+        Ok(Self {
+            copies: params.copies,
+            every: params.every,
+            snap: params.snap.into(),
+            left: params.every - 1,
+            counts: setup.counters("copies", ["lost", "cut"].map(str::to_owned)),
+        })
+    }
+}
+
+impl Copy {
+    fn copy(&self, packet: &Packet, context: &mut Context<'_>) {
+        for gate in 1..=self.copies {
+            let Some(copy) = context.create(COPIED, Gate::out(gate), packet) else {
+                self.counts[LOST].add(1);
+                continue;
+            };
+            if packet.len() <= self.snap && copy.copy_from(packet) {
+                // Who traces a packet follows it, not what is made of it.
+                copy.set_mark(0);
+                continue;
+            }
+            // A frame that has grown into its headroom may be longer than a fresh packet can be.
+            let bytes = packet.data();
+            copy.write(&bytes[..bytes.len().min(self.snap).min(copy.tailroom())]);
+            for word in (0..WORDS).filter_map(Word::new) {
+                copy.set_word(word, packet.word(word));
+            }
+            self.counts[CUT].add(1);
+        }
+    }
+}
+
+impl Function for Copy {
+    fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
+        let mut at = self.left as usize;
+        while let Some(packet) = batch.get(at) {
+            self.copy(packet, context);
+            at += self.every as usize;
+        }
+        self.left = (at - batch.len()) as u32;
+    }
+}
+
+register!(Copy);
+
+#[cfg(test)]
+mod tests {
+    use forebay_graph::{Rig, Surroundings};
+    use forebay_measure::Frequency;
+    use forebay_packet::{ArrivalClock, Batch, MAX_BATCH, Ticks};
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn rig(params: &Value) -> Rig {
+        Rig::of::<Copy>(params).expect("parameters")
+    }
+
+    proptest! {
+        #[test]
+        fn each_so_manieth_packet_is_copied_whatever_the_batches(
+            batches in prop::collection::vec(0usize..40, 1..12),
+            copies in 1u16..4,
+            every in 1u32..50,
+            snap in 14u16..100,
+        ) {
+            let mut rig = rig(&json!({ "copies": copies, "every": every, "snap": snap }));
+            let (mut count, mut copied) = (0u32, Vec::new());
+            let mut expected = Vec::new();
+            for len in batches {
+                let mut batch = Batch::with_capacity(MAX_BATCH);
+                for _ in 0..len {
+                    count += 1;
+                    let frame = [&count.to_be_bytes()[..], &[7; 56]].concat();
+                    batch.push(rig.packet(&frame)).expect("room");
+                    if count % every == 0 {
+                        let bytes = frame[..frame.len().min(snap.into())].to_vec();
+                        expected.extend((1..=copies).map(|gate| (Gate::out(gate), bytes.clone())));
+                    }
+                }
+                prop_assert_eq!(rig.process(&mut batch), vec![Some(Gate::FIRST); len], "all pass");
+                copied.extend(rig.emitted().into_iter().map(|(packet, gate)| (gate, packet.data().to_vec())));
+            }
+            prop_assert_eq!(rig.created(), [expected.len() as u64]);
+            prop_assert_eq!(copied, expected);
+        }
+    }
+
+    #[test]
+    fn a_copy_has_what_its_packet_has_but_for_the_trace() {
+        let mut surroundings = Surroundings::new(Frequency::new(1e9));
+        let word = Setup::new("m", &mut surroundings).word("teid").expect("a word");
+        for snap in [20, 9_000] {
+            let mut rig = Rig::within::<Copy>(&json!({ "snap": snap }), &mut surroundings).expect("parameters");
+            let mut packet = rig.packet(&[5; 60]);
+            packet.set_flow(77);
+            packet.set_arrival(Ticks(123), ArrivalClock::Kernel);
+            packet.set_word(word, 0xabcd);
+            packet.set_mark(9);
+            let mut batch = Batch::with_capacity(1);
+            batch.push(packet).expect("room");
+            rig.process(&mut batch);
+            let (copy, gate) = rig.emitted().pop().expect("a copy");
+            assert_eq!((gate, copy.flow(), copy.word(word)), (Gate::out(1), 77, 0xabcd));
+            assert_eq!((copy.arrival(), copy.arrival_clock()), (Ticks(123), ArrivalClock::Kernel));
+            assert_eq!((copy.mark(), batch[0].mark()), (0, 9));
+            assert_eq!(copy.data(), &[5; 60][..snap.min(60)]);
+        }
+    }
+
+    #[test]
+    fn an_exhausted_pool_loses_copies_and_no_packet() {
+        let mut rig = rig(&json!({ "copies": 16 }));
+        let mut batch = Batch::with_capacity(MAX_BATCH);
+        for _ in 0..100 {
+            batch.push(rig.packet(&[1; 60])).expect("room");
+        }
+        // A rig's pool has 1 024 packets, and 1 600 copies are asked for.
+        assert_eq!(rig.process(&mut batch), [Some(Gate::FIRST); 100]);
+        assert_eq!((rig.created()[0], rig.counters("copies")["lost"]), (924, 676));
+        assert_eq!(rig.emitted().len(), 924);
+    }
+
+    #[test]
+    fn a_frame_longer_than_a_fresh_packet_is_cut_and_counted() {
+        let mut rig = rig(&json!({}));
+        let mut packet = rig.packet(&[]);
+        let room = packet.tailroom();
+        packet.append(room).expect("room").fill(3);
+        packet.prepend(10).expect("headroom").fill(2);
+        let mut batch = Batch::with_capacity(1);
+        batch.push(packet).expect("room");
+        rig.process(&mut batch);
+        let copy = rig.emitted().pop().expect("a copy").0;
+        assert_eq!(copy.data(), &batch[0].data()[..room]);
+        assert_eq!(rig.counters("copies")["cut"], 1);
+    }
+
+    #[test]
+    fn what_makes_no_copy_is_named() {
+        let refusal = |params| Rig::of::<Copy>(&params).err().expect("refused").to_string();
+        assert_eq!(refusal(json!({ "copies": 0 })), "copies: 0: allowed are 1 to 16");
+        assert_eq!(refusal(json!({ "copies": 17 })), "copies: 17: allowed are 1 to 16");
+        assert_eq!(refusal(json!({ "every": 0 })), "every: 0: allowed are 1 (every packet) and more");
+        assert_eq!(refusal(json!({ "snap": 13 })), "snap: 13: allowed are 14 to 65535 bytes");
+    }
+}

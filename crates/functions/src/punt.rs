@@ -1,0 +1,195 @@
+//! Sends to the host's own stack what is meant for it: the packets to a router's own addresses, and what its neighbours
+//! ask for them.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use forebay_graph::{Context, Declare, Function, Gate, Setup, SetupError, StateKind, register};
+use forebay_packet::wire::ethernet::EtherType;
+use forebay_packet::wire::ipv6;
+use forebay_packet::{Network, Packet};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// Parameters of `punt`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Params {
+    /// The host's own addresses, such as `[192.0.2.1, "2001:db8::1"]`, up to 4096: packets to them go to the host.
+    addresses: Vec<IpAddr>,
+    /// Whether ARP that asks for one of them, or answers one of them, goes to the host.
+    #[serde(default = "yes")]
+    arp: bool,
+    /// Whether IPv6 neighbour and router discovery goes to the host: what is sent to the solicited-node address of one of
+    /// them, to all nodes, or to all routers.
+    #[serde(default = "yes")]
+    neighbours: bool,
+    /// Whether all multicast of the link goes to the host (224.0.0.0/24, ff02::/16): for routing protocols such as OSPF.
+    #[serde(default)]
+    multicast: bool,
+    /// Whether packets whose time to live or hop limit is 0 or 1 go to the host, which then tells their senders.
+    #[serde(default)]
+    expired: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+const TRANSIT: Gate = Gate::FIRST;
+const HOST: Gate = Gate::out(1);
+
+/// The most addresses.
+const MOST: usize = 4_096;
+
+/// The function.
+pub struct Punt {
+    ipv4: Addresses<u32>,
+    ipv6: Addresses<u128>,
+    /// The lower 24 bits of the IPv6 addresses: those of their solicited-node addresses (RFC 4291 section 2.7.1).
+    solicited: Addresses<u32>,
+    arp: bool,
+    neighbours: bool,
+    multicast: bool,
+    expired: bool,
+}
+
+/// A set of addresses, in order.
+struct Addresses<T>(Box<[T]>);
+
+impl<T: Ord + Copy> Addresses<T> {
+    fn new(addresses: impl Iterator<Item = T>) -> Self {
+        let mut all: Vec<T> = addresses.collect();
+        all.sort_unstable();
+        all.dedup();
+        Self(all.into())
+    }
+
+    #[inline]
+    fn has(&self, address: T) -> bool {
+        // Mostly there are a few, and one after the other is quickest.
+        if self.0.len() <= 4 { self.0.contains(&address) } else { self.0.binary_search(&address).is_ok() }
+    }
+}
+
+impl Declare for Punt {
+    type Params = Params;
+    const NAME: &'static str = "punt";
+    const SUMMARY: &'static str = "sends to the host's stack what is meant for the host itself";
+    const HELP: &'static str = "\
+        Gates are `0`, for what only passes, and `host`. Packets to the listed addresses go to the host, and so do, by \
+        default, ARP (RFC 826) and IPv6 neighbour discovery (RFC 4861) for them; the host's stack then answers pings, \
+        resolves neighbours and runs a routing daemon's sessions. Frames are not changed, and neither are MAC addresses \
+        looked at: the interface on the other side needs the address that neighbours send to. With a port of the kind \
+        `tap` (not the function of that name, which writes captures): `ports: { eth: .., host: { tap: { interface: fb0, \
+        address: 192.0.2.1/24, mac: 02:00:00:00:00:01 } } }` and `pipeline: [eth -> punt, punt[host] -> host, punt[0] -> \
+        route, host -> eth]`.";
+    const EXAMPLE: &'static str = r#"{ addresses: [192.0.2.1, "2001:db8::1"], expired: true }"#;
+    const STATE: StateKind = StateKind::SharedReadOnly;
+
+    fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
+        setup.gates(["0", "host"])?;
+        let addresses = &params.addresses;
+        if addresses.len() > MOST {
+            return Err(SetupError::at("addresses", format!("{} addresses: allowed are 0 to {MOST}", addresses.len())));
+        }
+        for (index, address) in addresses.iter().enumerate() {
+            if address.is_unspecified() || address.is_multicast() {
+                let message =
+                    format!("{address} is no host's own address: neither the unspecified one nor multicast is");
+                return Err(SetupError::at(format!("addresses[{index}]"), message));
+            }
+        }
+        let v4 =
+            addresses.iter().filter_map(|address| if let IpAddr::V4(it) = address { Some(it.to_bits()) } else { None });
+        let v6 = || {
+            addresses.iter().filter_map(|address| if let IpAddr::V6(it) = address { Some(it.to_bits()) } else { None })
+        };
+        Ok(Self {
+            ipv4: Addresses::new(v4),
+            ipv6: Addresses::new(v6()),
+            solicited: Addresses::new(v6().map(|bits| bits as u32 & 0x00ff_ffff)),
+            arp: params.arp,
+            neighbours: params.neighbours,
+            multicast: params.multicast,
+            expired: params.expired,
+        })
+    }
+}
+
+/// Where the target's protocol address stands in an ARP packet of Ethernet and IPv4 (RFC 826).
+const ARP_TARGET: usize = 24;
+/// Hardware Ethernet, protocol IPv4, addresses of six and four bytes.
+const ARP_KIND: [u8; 6] = [0, 1, 8, 0, 6, 4];
+/// `ff02::1:ff00:0/104` (RFC 4291 section 2.7.1).
+const SOLICITED: u128 = 0xff02_0000_0000_0000_0000_0001_ff00_0000;
+const ALL_NODES: u128 = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1).to_bits();
+const ALL_ROUTERS: u128 = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2).to_bits();
+/// IP protocol number of ICMPv6 (RFC 4443).
+const ICMPV6: u8 = 58;
+
+impl Punt {
+    /// Whether the packet is the host's.
+    #[inline]
+    fn is_hosts(&self, packet: &mut Packet) -> bool {
+        if let Some(header) = packet.ipv4() {
+            let destination = u32::from_be_bytes(header.destination);
+            let link = self.multicast && destination >> 8 == 0xe0_0000;
+            return self.ipv4.has(destination) || link || self.expired && header.ttl <= 1;
+        }
+        self.is_hosts_otherwise(packet)
+    }
+
+    #[inline(never)]
+    fn is_hosts_otherwise(&self, packet: &mut Packet) -> bool {
+        let (network, start) = packet.network();
+        let Some(header) = packet.ipv6() else {
+            return network == Network::Other && self.arp && self.is_arp(packet.data(), start);
+        };
+        let (destination, limit) = (u128::from_be_bytes(header.destination), header.hop_limit);
+        if self.ipv6.has(destination) {
+            return true;
+        }
+        if destination >> 112 == 0xff02 {
+            return self.multicast || self.neighbours && self.is_discovery(packet.data(), start, destination, limit);
+        }
+        self.expired && limit <= 1
+    }
+
+    /// Neighbour discovery is ICMPv6 133 to 137 with the hop limit that only the link itself can bring (RFC 4861 section
+    /// 6.1, 7.1, 8.1).
+    fn is_discovery(&self, frame: &[u8], start: usize, destination: u128, limit: u8) -> bool {
+        let for_us = match destination {
+            ALL_NODES | ALL_ROUTERS => true,
+            address => address & !0x00ff_ffff == SOLICITED && self.solicited.has(address as u32 & 0x00ff_ffff),
+        };
+        let upper = ipv6::upper_layer(frame, start).filter(|(protocol, _)| *protocol == ICMPV6);
+        let kind = upper.and_then(|(_, offset)| frame.get(offset));
+        for_us && limit == 255 && kind.is_some_and(|kind| (133..=137).contains(kind))
+    }
+
+    /// Whether it is ARP about one of the addresses: `start` is where what Ethernet and its tags carry begins.
+    fn is_arp(&self, frame: &[u8], start: usize) -> bool {
+        let ether_type = start.checked_sub(2).and_then(|at| frame.get(at..start));
+        let (Some(ether_type), Some(body)) = (ether_type, frame.get(start..)) else { return false };
+        if ether_type != EtherType::ARP.to_be_bytes() || !body.starts_with(&ARP_KIND) {
+            return false;
+        }
+        let target = body.get(ARP_TARGET..).and_then(<[u8]>::first_chunk);
+        target.is_some_and(|target| self.ipv4.has(u32::from_be_bytes(*target)))
+    }
+}
+
+impl Function for Punt {
+    fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
+        context.filter(
+            batch,
+            |packet| !self.is_hosts(packet),
+            |packet| if self.is_hosts(packet) { HOST } else { TRANSIT },
+        );
+    }
+}
+
+register!(Punt);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,182 @@
+//! Token buckets whose arithmetic is exact: what meters and shapers count with.
+//!
+//! A tick adds a rate's bits a second, and a byte costs eight times the ticks a second: both are whole numbers, so nothing
+//! is ever rounded, and a bucket is right to the last part of a byte after any time. One multiplication a packet, no
+//! division. Time beyond what fills a bucket is cut off before it is multiplied: no wait overflows.
+
+use forebay_measure::{BitRate, Bytes, Frequency};
+use forebay_packet::Ticks;
+
+/// The least and the greatest rate, in bits a second.
+const RATES: std::ops::RangeInclusive<f64> = 1e3..=1e12;
+
+/// Why a rate or a burst cannot be had, in words: the value and what is allowed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RateError {
+    /// A rate out of range.
+    #[error("{0}: allowed are 1kbps to 1Tbps")]
+    Rate(String),
+    /// A burst that is nothing, or beyond what is counted.
+    #[error("{0}: allowed are 1B to {1}")]
+    Burst(String, String),
+}
+
+/// How tokens are counted: the same for all buckets on one clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scale {
+    /// Tokens that a byte costs: eight times the ticks a second.
+    per_byte: u64,
+}
+
+impl Scale {
+    /// The scale of a clock, whose frequency counts in whole hertz.
+    #[must_use]
+    pub fn new(frequency: Frequency) -> Self {
+        // A faster clock than any there is would leave no room for bursts.
+        Self { per_byte: 8 * (frequency.hertz().round() as u64).clamp(1, 1 << 36) }
+    }
+
+    /// What so many bytes cost.
+    #[inline]
+    #[must_use]
+    pub fn cost(self, bytes: usize) -> u64 {
+        bytes as u64 * self.per_byte
+    }
+
+    /// The largest burst, in whole mebibytes. Three of them and a tick's tokens are less than a word holds.
+    #[must_use]
+    pub fn most(self) -> Bytes {
+        Bytes(((1 << 62) / self.per_byte) >> 20 << 20)
+    }
+
+    /// The tokens of a burst.
+    ///
+    /// # Errors
+    /// 0, or more than [`most`](Self::most).
+    pub fn burst(self, burst: Bytes) -> Result<u64, RateError> {
+        if burst.0 == 0 || burst > self.most() {
+            return Err(RateError::Burst(burst.to_string(), self.most().to_string()));
+        }
+        Ok(burst.0 * self.per_byte)
+    }
+}
+
+/// How fast a bucket fills, and how far: what all buckets of one kind share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    /// Tokens that a tick adds: bits a second.
+    pub per_tick: u64,
+    /// Tokens of a full bucket.
+    pub full: u64,
+    /// Ticks in which an empty bucket is full.
+    pub fill: u64,
+}
+
+impl Rate {
+    /// So many bits a second into a bucket of `full` tokens.
+    ///
+    /// # Errors
+    /// A rate below 1 kbit/s or above 1 Tbit/s.
+    pub fn new(rate: BitRate, full: u64) -> Result<Self, RateError> {
+        if !RATES.contains(&rate.0) {
+            return Err(RateError::Rate(rate.to_string()));
+        }
+        let per_tick = rate.0.round() as u64;
+        Ok(Self { per_tick, full, fill: full.div_ceil(per_tick) })
+    }
+
+    /// What a bucket with `tokens` has after `span`.
+    #[inline]
+    #[must_use]
+    pub fn after(self, tokens: u64, span: Ticks) -> u64 {
+        // At most a full bucket and a tick's tokens, to which at most a full bucket comes.
+        (tokens + span.0.min(self.fill) * self.per_tick).min(self.full)
+    }
+
+    /// How long a bucket with `tokens` takes to have `wanted`: the whole ticks after which it has. Never, where it cannot
+    /// hold as many.
+    #[inline]
+    #[must_use]
+    pub fn until(self, tokens: u64, wanted: u64) -> Ticks {
+        if wanted > self.full {
+            return Ticks::NEVER;
+        }
+        Ticks(wanted.saturating_sub(tokens).div_ceil(self.per_tick))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn rate(hertz: f64, bits: f64, burst: u64) -> (Scale, Rate) {
+        let scale = Scale::new(Frequency::new(hertz));
+        let full = scale.burst(Bytes(burst)).expect("a burst");
+        (scale, Rate::new(BitRate(bits), full).expect("a rate"))
+    }
+
+    #[test]
+    fn an_hour_in_steps_is_an_hour_at_once_to_the_last_token() {
+        // A clock whose ticks no rate divides: 2.1 GHz and a prime's worth.
+        for bits in [1e3, 64_001.0, 1e9 + 7.0, 400e9] {
+            let (scale, rate) = rate(2_100_000_011.0, bits, 100_000_000);
+            let hour = 3_600 * 2_100_000_011u64;
+            // What a bucket that never fills takes in: by steps of all sizes, tokens spent as they come.
+            let (mut now, mut taken, mut step) = (0u64, 0u128, 1u64);
+            while now < hour {
+                let span = step.min(hour - now).min(rate.fill - 1);
+                taken += u128::from(rate.after(0, Ticks(span)));
+                (now, step) = (now + span, step % 9_973_001 + 104_729);
+            }
+            assert_eq!(taken, u128::from(rate.per_tick) * u128::from(hour), "{bits} bit/s");
+            let bytes = taken / u128::from(scale.cost(1));
+            assert_eq!(bytes, bits as u128 * 3_600 / 8, "{bits} bit/s, in bytes");
+        }
+    }
+
+    #[test]
+    fn years_of_silence_fill_a_bucket_and_no_more() {
+        for (hertz, bits) in [(1e9, 1e12), (5e9, 1e3), (1.0, 1e12), (1e9, 1e3)] {
+            let scale = Scale::new(Frequency::new(hertz));
+            let full = scale.burst(scale.most()).expect("the largest burst");
+            let rate = Rate::new(BitRate(bits), full).expect("a rate");
+            for span in [rate.fill, rate.fill + 1, 1 << 63, u64::MAX] {
+                assert_eq!(rate.after(0, Ticks(span)), full);
+                assert_eq!(rate.after(full, Ticks(span)), full);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_out_of_range_is_refused_with_what_is_allowed() {
+        let scale = Scale::new(Frequency::new(1e9));
+        let told = |bits| Rate::new(BitRate(bits), 1).expect_err("refused").to_string();
+        assert_eq!(told(999.0), "999bps: allowed are 1kbps to 1Tbps");
+        assert_eq!(told(2e12), "2Tbps: allowed are 1kbps to 1Tbps");
+        let told = scale.burst(Bytes(0)).expect_err("refused").to_string();
+        assert_eq!(told, "0B: allowed are 1B to 549MiB");
+        assert!(scale.burst(Bytes(1 << 40)).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn a_wait_is_the_shortest_that_does(
+            hertz in 1_000u64..6_000_000_000,
+            bits in 1_000u64..1_000_000_000_000,
+            burst in 1u64..10_000_000,
+            tokens: u64,
+            wanted: u64,
+        ) {
+            let (_, rate) = rate(hertz as f64, bits as f64, burst);
+            let (tokens, wanted) = (tokens % (rate.full + 1), wanted % (rate.full + 1));
+            let wait = rate.until(tokens, wanted);
+            prop_assert!(rate.after(tokens, wait) >= wanted);
+            if wait > Ticks::ZERO {
+                prop_assert!(rate.after(tokens, Ticks(wait.0 - 1)) < wanted);
+            }
+            prop_assert_eq!(rate.until(tokens, rate.full + 1), Ticks::NEVER);
+        }
+    }
+}

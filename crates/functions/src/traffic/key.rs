@@ -1,0 +1,259 @@
+//! Whose a packet is: the key under which a meter or a shaper keeps its account.
+
+use forebay_graph::{Setup, SetupError};
+use forebay_packet::wire::ethernet::{EtherType, Ethernet, VlanTag};
+use forebay_packet::{Network, Packet, Word};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::dscp;
+use crate::tables::keyed::TableKey;
+
+/// What packets of one account have in common.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum KeyBy {
+    /// Nothing: there is one account for all.
+    #[default]
+    None,
+    /// The source address: IP, or MAC where the frame is not IP.
+    Source,
+    /// The destination address: IP, or MAC where the frame is not IP.
+    Destination,
+    /// The session: addresses, protocol and ports, in both directions; fragments but the first show no ports.
+    Session,
+    /// The outer VLAN tag's identifier; frames without a tag have one account.
+    Vlan,
+    /// The differentiated services code point; frames that are not IP have one account.
+    Dscp,
+    /// A metadata word, such as `{ word: teid }`, that a function before this one writes; it is 0 where none does.
+    Word(String),
+}
+
+/// How a packet's key is found.
+#[derive(Clone, Copy, Debug)]
+pub struct Selector {
+    what: What,
+    /// What longer keys are hashed with: 64 bits, which two keys in 2⁶⁴ share.
+    seed: [u64; 2],
+}
+
+#[derive(Clone, Copy, Debug)]
+enum What {
+    Source,
+    Destination,
+    Session,
+    Vlan,
+    Dscp,
+    Word(Word),
+}
+
+impl Selector {
+    /// The selector of a parameter; `None` where there is one account for all.
+    ///
+    /// # Errors
+    /// More metadata words than a pipeline has.
+    pub fn new(by: &KeyBy, setup: &mut Setup<'_>) -> Result<Option<Self>, SetupError> {
+        let what = match by {
+            KeyBy::None => return Ok(None),
+            KeyBy::Source => What::Source,
+            KeyBy::Destination => What::Destination,
+            KeyBy::Session => What::Session,
+            KeyBy::Vlan => What::Vlan,
+            KeyBy::Dscp => What::Dscp,
+            KeyBy::Word(name) => What::Word(setup.word(name)?),
+        };
+        let seed = setup.seed();
+        Ok(Some(Self { what, seed: [seed, seed.rotate_left(29).wrapping_mul(0x9e37_79b9_7f4a_7c15)] }))
+    }
+
+    /// The keys of a batch's packets. What is looked at is chosen once for all of them.
+    #[inline]
+    pub fn keys(self, batch: &mut [Packet], keys: &mut [TableKey]) {
+        match self.what {
+            What::Source => each(batch, keys, |packet| self.address(packet, true)),
+            What::Destination => each(batch, keys, |packet| self.address(packet, false)),
+            What::Session => each(batch, keys, |packet| self.session(packet)),
+            What::Vlan => each(batch, keys, vlan),
+            What::Dscp => each(batch, keys, |packet| dscp::read(packet).map_or(1 << 16, u64::from)),
+            What::Word(word) => each(batch, keys, |packet| packet.word(word).into()),
+        }
+    }
+
+    /// Two words as one: the two halves of their product (as in wyhash and foldhash), each kept from 0 by the seed.
+    #[inline]
+    fn fold(self, a: u64, b: u64) -> u64 {
+        let product = u128::from(a ^ self.seed[0]) * u128::from(b ^ self.seed[1]);
+        (product >> 64) as u64 ^ product as u64
+    }
+
+    #[inline]
+    fn address(self, packet: &mut Packet, source: bool) -> u64 {
+        if let Some(header) = packet.ipv4() {
+            let address = if source { header.source } else { header.destination };
+            // Not the number of any IPv4 address is one of a MAC address, which is marked likewise.
+            return 1 << 32 | u64::from(u32::from_be_bytes(address));
+        }
+        self.long_address(packet, source)
+    }
+
+    #[inline(never)]
+    fn long_address(self, packet: &mut Packet, source: bool) -> u64 {
+        if let Some(header) = packet.ipv6() {
+            let address = u128::from_be_bytes(if source { header.source } else { header.destination });
+            return self.fold((address >> 64) as u64, address as u64);
+        }
+        let at = if source { 6 } else { 0 };
+        let address = packet.data().get(at..at + 6).unwrap_or_default();
+        address.iter().fold(1 << 8, |number, byte| number << 8 | u64::from(*byte))
+    }
+
+    #[inline]
+    fn session(self, packet: &mut Packet) -> u64 {
+        let Some((header, source, destination)) = packet.plain_ipv4_ports() else { return self.any_session(packet) };
+        let side = |address: [u8; 4], port: u16| u64::from(u32::from_be_bytes(address)) << 16 | u64::from(port);
+        let sides = (side(header.source, source), side(header.destination, destination));
+        self.both(sides.0, sides.1, header.protocol)
+    }
+
+    /// The same of any packet: what is not IPv4 has its longer addresses hashed first.
+    #[inline(never)]
+    fn any_session(self, packet: &mut Packet) -> u64 {
+        let v4 = packet.network().0 == Network::Ipv4;
+        let key = packet.session_key();
+        let side = |address: [u8; 16], port: u16| {
+            let address = u128::from_be_bytes(address);
+            if v4 {
+                return (address >> 96 << 16) as u64 | u64::from(port);
+            }
+            self.fold((address >> 64) as u64, address as u64).wrapping_add(u64::from(port).rotate_right(16))
+        };
+        self.both(side(key.source, key.source_port), side(key.destination, key.destination_port), key.protocol)
+    }
+
+    /// Both directions give the same.
+    #[inline]
+    fn both(self, a: u64, b: u64, protocol: u8) -> u64 {
+        self.fold(a.min(b), a.max(b) ^ u64::from(protocol).rotate_right(8))
+    }
+}
+
+#[inline(always)]
+fn each(batch: &mut [Packet], keys: &mut [TableKey], key: impl Fn(&mut Packet) -> u64) {
+    for (packet, place) in batch.iter_mut().zip(keys) {
+        *place = TableKey::new(key(packet));
+    }
+}
+
+/// The outer tag's identifier; what has none is told apart.
+#[inline]
+fn vlan(packet: &mut Packet) -> u64 {
+    let tag = packet.view::<Ethernet>(0).filter(|header| EtherType::is_vlan(header.ether_type.get()));
+    let tag = tag.and_then(|_| packet.view::<VlanTag>(size_of::<Ethernet>()));
+    tag.map_or(1 << 16, |tag| tag.id().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use etherparse::{PacketBuilder, VlanId};
+    use forebay_graph::Surroundings;
+    use forebay_measure::Frequency;
+    use forebay_packet::{Pool, PoolOptions};
+
+    use super::*;
+
+    fn key(by: &KeyBy, frame: &[u8]) -> TableKey {
+        let mut surroundings = Surroundings::new(Frequency::new(1e9));
+        let selector = Selector::new(by, &mut Setup::new("m", &mut surroundings)).expect("a word").expect("a key");
+        let pool = Pool::new(PoolOptions { chunks: 1, ..PoolOptions::default() }).expect("memory");
+        let mut packet = pool.take().expect("a chunk");
+        assert!(packet.write(frame));
+        let mut keys = [TableKey::default()];
+        selector.keys(std::slice::from_mut(&mut packet), &mut keys);
+        keys[0]
+    }
+
+    fn udp(from: ([u8; 4], u16), to: ([u8; 4], u16)) -> Vec<u8> {
+        let mut frame = Vec::new();
+        let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4(from.0, to.0, 64).udp(from.1, to.1);
+        builder.write(&mut frame, b"abc").expect("memory");
+        frame
+    }
+
+    fn udp6(from: (u8, u16), to: (u8, u16)) -> Vec<u8> {
+        let mut frame = Vec::new();
+        let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv6([from.0; 16], [to.0; 16], 64).udp(from.1, to.1);
+        builder.write(&mut frame, b"abc").expect("memory");
+        frame
+    }
+
+    #[test]
+    fn both_directions_are_one_session_and_others_are_others() {
+        let (a, b) = (([10, 0, 0, 1], 1_000), ([10, 0, 0, 2], 80));
+        let mut seen = HashSet::new();
+        for (there, back) in [
+            (udp(a, b), udp(b, a)),
+            (udp((a.0, 80), (b.0, 1_000)), udp((b.0, 1_000), (a.0, 80))),
+            (udp6((1, 1_000), (2, 80)), udp6((2, 80), (1, 1_000))),
+            (udp6((1, 80), (2, 1_000)), udp6((2, 1_000), (1, 80))),
+        ] {
+            let key_of = |frame: &[u8]| key(&KeyBy::Session, frame);
+            assert_eq!(key_of(&there), key_of(&back));
+            assert!(seen.insert(key_of(&there)), "a session of its own");
+        }
+        // With options the quick way is not taken; the key is the same.
+        let mut options = udp(a, b);
+        options.splice(34..34, [1, 1, 1, 1]);
+        (options[14], options[17]) = (0x46, options[17] + 4);
+        assert_eq!(key(&KeyBy::Session, &options), key(&KeyBy::Session, &udp(a, b)));
+    }
+
+    #[test]
+    fn addresses_are_told_apart_by_side_and_kind() {
+        let frames = [udp(([10, 0, 0, 1], 1), ([10, 0, 0, 2], 1)), udp6((1, 1), (2, 1)), vec![7; 60], vec![]];
+        let keys: HashSet<_> =
+            frames.iter().flat_map(|frame| [key(&KeyBy::Source, frame), key(&KeyBy::Destination, frame)]).collect();
+        assert_eq!(keys.len(), 6, "the last two frames have equal addresses");
+        let other_port = udp(([10, 0, 0, 1], 9), ([10, 0, 0, 9], 9));
+        assert_eq!(key(&KeyBy::Source, &other_port), key(&KeyBy::Source, &frames[0]));
+    }
+
+    #[test]
+    fn tags_and_code_points_have_an_account_each() {
+        let tagged = |id| {
+            let mut frame = Vec::new();
+            let id = VlanId::try_new(id).expect("an identifier");
+            let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).single_vlan(id).ipv4([1; 4], [2; 4], 64).udp(1, 2);
+            builder.write(&mut frame, b"").expect("memory");
+            frame
+        };
+        let untagged = udp(([1; 4], 1), ([2; 4], 2));
+        let mut keys: Vec<_> = (0..4_096).map(|id| key(&KeyBy::Vlan, &tagged(id))).collect();
+        keys.extend([key(&KeyBy::Vlan, &untagged)]);
+        assert_eq!(keys.iter().collect::<HashSet<_>>().len(), 4_097);
+        let marked = |class| {
+            let mut frame = untagged.clone();
+            frame[15] = class;
+            frame
+        };
+        let keys: HashSet<_> = (0..=255).map(|class| key(&KeyBy::Dscp, &marked(class))).collect();
+        assert_eq!(keys.len(), 64, "congestion notification is no part of it");
+        assert!(!keys.contains(&key(&KeyBy::Dscp, &[0xff; 60])));
+    }
+
+    #[test]
+    fn a_word_is_that_of_its_name() {
+        let mut surroundings = Surroundings::new(Frequency::new(1e9));
+        let mut setup = Setup::new("m", &mut surroundings);
+        let word = setup.word("teid").expect("a word");
+        let selector = Selector::new(&KeyBy::Word("teid".to_owned()), &mut setup).expect("a word").expect("a key");
+        let pool = Pool::new(PoolOptions { chunks: 2, ..PoolOptions::default() }).expect("memory");
+        let mut packets = [pool.take().expect("a chunk"), pool.take().expect("a chunk")];
+        packets[1].set_word(word, 77);
+        let mut keys = [TableKey::default(); 2];
+        selector.keys(&mut packets, &mut keys);
+        assert_eq!(keys, [TableKey::new(0), TableKey::new(77)]);
+    }
+}

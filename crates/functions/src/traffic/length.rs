@@ -1,0 +1,100 @@
+//! How many bytes of a packet count.
+
+use forebay_packet::{Network, Packet};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// Which bytes of a packet count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Layer {
+    /// Those of the IP packet, without Ethernet's header and padding (of a frame that is not IP: what it carries).
+    Ip,
+    /// Those of the frame, without its check sequence.
+    Frame,
+    /// What it takes on a wire: the frame with check sequence, preamble and gap, at least 84 bytes.
+    Wire,
+}
+
+/// Check sequence (4), preamble with delimiter (8) and gap (12), IEEE 802.3 sections 3.1.1 and 4.4.2.
+const AROUND: usize = 24;
+/// The shortest frame, without its check sequence.
+const SHORTEST: usize = 60;
+
+impl Layer {
+    /// How many bytes the packet counts.
+    #[inline(always)]
+    #[must_use]
+    pub fn length(self, packet: &mut Packet) -> usize {
+        match self {
+            Self::Ip => ip_length(packet),
+            Self::Frame => packet.len(),
+            Self::Wire => packet.len().max(SHORTEST) + AROUND,
+        }
+    }
+}
+
+/// The IP packet's own length; a header that claims more than there is counts what there is.
+#[inline(always)]
+fn ip_length(packet: &mut Packet) -> usize {
+    let (network, start) = packet.network();
+    if network != Network::Ipv4 {
+        return long_length(packet, start);
+    }
+    let room = packet.len().saturating_sub(start);
+    // A length of zero is none (`Packet::network_end`): less one it is the greatest.
+    let claimed = packet.known_ipv4().map_or(0, |header| usize::from(header.total_length.get()));
+    claimed.wrapping_sub(1).min(room.wrapping_sub(1)).wrapping_add(1)
+}
+
+#[inline(never)]
+fn long_length(packet: &mut Packet, start: usize) -> usize {
+    packet.network_end().saturating_sub(start)
+}
+
+#[cfg(test)]
+mod tests {
+    use etherparse::PacketBuilder;
+    use forebay_packet::{Pool, PoolOptions};
+
+    use super::*;
+
+    fn lengths(frame: &[u8]) -> [usize; 3] {
+        let pool = Pool::new(PoolOptions { chunks: 1, ..PoolOptions::default() }).expect("memory");
+        let mut packet = pool.take().expect("a chunk");
+        assert!(packet.write(frame));
+        [Layer::Ip, Layer::Frame, Layer::Wire].map(|layer| layer.length(&mut packet))
+    }
+
+    #[test]
+    fn an_ip_packet_is_without_ethernet_around_it() {
+        let mut frame = Vec::new();
+        let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4([1; 4], [2; 4], 64).udp(1, 2);
+        builder.write(&mut frame, &[7; 100]).expect("memory");
+        assert_eq!(lengths(&frame), [128, 142, 166]);
+        let mut tagged = Vec::new();
+        let id = etherparse::VlanId::try_new(5).expect("an identifier");
+        let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).single_vlan(id).ipv6([1; 16], [2; 16], 64).udp(1, 2);
+        builder.write(&mut tagged, &[7; 100]).expect("memory");
+        assert_eq!(lengths(&tagged), [148, 166, 190]);
+    }
+
+    #[test]
+    fn padding_is_not_the_packets_and_a_lie_counts_what_there_is() {
+        let mut frame = Vec::new();
+        let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4([1; 4], [2; 4], 64).udp(1, 2);
+        builder.write(&mut frame, &[]).expect("memory");
+        frame.resize(60, 0);
+        assert_eq!(lengths(&frame), [28, 60, 84]);
+        frame[16..18].copy_from_slice(&9_000u16.to_be_bytes());
+        assert_eq!(lengths(&frame), [46, 60, 84]);
+        frame[16..18].fill(0);
+        assert_eq!(lengths(&frame), [46, 60, 84]);
+    }
+
+    #[test]
+    fn what_is_not_ip_counts_whole() {
+        assert_eq!(lengths(&[0xff; 70]), [70 - 14, 70, 94]);
+        assert_eq!(lengths(&[]), [0, 0, 84]);
+    }
+}

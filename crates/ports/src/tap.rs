@@ -1,0 +1,174 @@
+//! A TAP device: the other end is an interface of the host, so that its own stack takes part.
+
+mod device;
+mod params;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use forebay_graph::{DeclarePort, Intake, Port, PortCounters, Ready, Setup, SetupError, register};
+use forebay_packet::{ArrivalClock, Batch, MAX_BATCH, Ticks};
+
+pub use device::DeviceError;
+pub use params::{AddressError, HostAddress, InterfaceName, NameError, Params};
+
+use device::{Device, Got, Wanted};
+
+/// Where `ip netns` keeps namespaces by name.
+const NAMESPACES: &str = "/run/netns";
+/// The longest frame of any pool, less an Ethernet header and two tags.
+const MOST_MTU: u16 = 9_194;
+/// RFC 791: what every network must carry.
+const LEAST_MTU: u16 = 68;
+/// RFC 8200 section 5.
+const LEAST_IPV6_MTU: u16 = 1_280;
+
+/// A port to an interface of the host.
+pub struct Tap {
+    /// Gone once it failed or was closed.
+    device: Option<Device>,
+    name: String,
+    poll: Ticks,
+    /// Frames that the host would not take, while a batch is sent.
+    refused: Batch,
+    /// What went wrong, for [`Port::close`].
+    fault: Option<String>,
+    counters: Arc<PortCounters>,
+}
+
+impl Tap {
+    /// The interface does not work any more.
+    #[cold]
+    fn fail(&mut self, doing: &str, error: &io::Error) {
+        self.counters.errors.add(1);
+        self.device = None;
+        self.fault = Some(format!("the interface '{}' is gone: {doing} it: {error}", self.name));
+    }
+}
+
+impl Port for Tap {
+    fn receive(&mut self, batch: &mut Batch, intake: &Intake<'_>) -> Ready {
+        let Some(device) = &self.device else { return Ready::Never };
+        let most = intake.most.min(batch.room());
+        // Frames that are too long use up turns, too: a flood of them does not hold the worker.
+        for _ in 0..most {
+            let Some(mut packet) = intake.pool.take() else { break };
+            let room = packet.tailroom();
+            let Some(space) = packet.append(room) else { break };
+            match device.read(space) {
+                Ok(Got::Frame(length)) => {
+                    packet.truncate(length);
+                    packet.set_arrival(intake.now, ArrivalClock::Poll);
+                    // There is room, as `most` says.
+                    let _ = batch.push(packet);
+                }
+                Ok(Got::TooLong) => self.counters.dropped.add(1),
+                Ok(Got::Nothing) => return Ready::At(intake.now + self.poll),
+                Err(error) => {
+                    self.fail("reading from", &error);
+                    return Ready::Never;
+                }
+            }
+        }
+        Ready::Now
+    }
+
+    fn send(&mut self, batch: &mut Batch, _: Ticks) {
+        let Some(device) = &self.device else { return };
+        let Self { refused, counters, .. } = self;
+        let mut gone = None;
+        batch.drain_each(|_, packet| {
+            let Err(error) = device.write(packet.data()) else { return };
+            match error.raw_os_error() {
+                // The host is behind, or its interface is down: no more than that the packet is not taken.
+                Some(libc::EAGAIN | libc::ENOBUFS | libc::EIO | libc::ENETDOWN | libc::EINTR) => {}
+                Some(libc::EBADFD | libc::EBADF) => gone = Some(error),
+                // A frame that is none, such as one shorter than an Ethernet header.
+                _ => counters.errors.add(1),
+            }
+            // As many as there were in the batch.
+            let _ = refused.push(packet);
+        });
+        batch.append(refused);
+        if let Some(error) = gone {
+            self.fail("writing to", &error);
+        }
+    }
+
+    fn close(&mut self) -> Result<(), String> {
+        self.device = None;
+        self.fault.take().map_or(Ok(()), Err)
+    }
+}
+
+impl DeclarePort for Tap {
+    type Params = Params;
+    const NAME: &'static str = "tap";
+    const SUMMARY: &'static str = "an interface of the host: its own stack sends and takes packets";
+    const HELP: &'static str = "\
+A TAP device: what leaves by this port comes in at an interface of the host, and what the host sends by that interface \
+enters. With the function `punt` before it the host answers ARP, pings and routing protocols for a router's own addresses. \
+(The function `tap` is something else: it writes captures.) Making the interface takes the right CAP_NET_ADMIN, unless it \
+was prepared for the user (`ip tuntap add dev NAME mode tap user USER`, `ip link set NAME up`).
+
+There is no knowing whether the host has sent anything but by asking: after a batch that was not full the interface is left \
+alone for `poll`, so that a busy worker makes few system calls. One is made for every frame, so this is for the packets of a \
+host, not for transit. Frames longer than the pool's packets are dropped and counted; those that the host does not take \
+(its interface is down, its queue is full) are counted as `refused`.";
+    const EXAMPLE: &'static str = "{ interface: fb0, address: 192.0.2.1/24, mac: 02:00:00:00:00:01 }";
+
+    fn receives(_: &Params) -> bool {
+        true
+    }
+
+    fn sends(_: &Params) -> bool {
+        true
+    }
+
+    fn new(params: Params, setup: &mut Setup<'_>, counters: Arc<PortCounters>) -> Result<Self, SetupError> {
+        if setup.simulated() {
+            return Err(SetupError::new(
+                "a tap port meets a host whose time is real: it cannot be part of a simulated run",
+            ));
+        }
+        if !(1_000..=1_000_000_000).contains(&params.poll.0) {
+            return Err(SetupError::at("poll", format!("{}: allowed are 1us to 1s", params.poll)));
+        }
+        let ipv6 = params.address.is_some_and(|address| address.address.is_ipv6());
+        let least = if ipv6 { LEAST_IPV6_MTU } else { LEAST_MTU };
+        if let Some(mtu) = params.mtu.filter(|mtu| !(least..=MOST_MTU).contains(mtu)) {
+            let of = if ipv6 { " with an IPv6 address" } else { "" };
+            return Err(SetupError::at("mtu", format!("{mtu}: allowed are {least} to {MOST_MTU} bytes{of}")));
+        }
+        let wanted = Wanted {
+            name: params.interface.clone(),
+            address: params.address,
+            mac: params.mac,
+            mtu: params.mtu,
+            namespace: params.namespace.map(|name| namespace(&name)),
+        };
+        let device = Device::open(&wanted).map_err(|error| {
+            let parameter = if matches!(error, DeviceError::Namespace { .. }) { "namespace" } else { "interface" };
+            SetupError::at(parameter, error.to_string())
+        })?;
+        Ok(Self {
+            device: Some(device),
+            name: params.interface.to_string(),
+            poll: setup.frequency().ticks(params.poll),
+            refused: Batch::with_capacity(MAX_BATCH),
+            fault: None,
+            counters,
+        })
+    }
+}
+
+/// Where a namespace is: a name is that of `ip netns`.
+fn namespace(name: &str) -> PathBuf {
+    if name.contains('/') { PathBuf::from(name) } else { Path::new(NAMESPACES).join(name) }
+}
+
+register!(port Tap);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,132 @@
+//! The parameters of a TAP port, each checked as it is read.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use forebay_measure::Nanos;
+use forebay_packet::wire::ethernet::MacAddress;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// Parameters of `tap`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Params {
+    /// The interface's name in the host, up to 15 characters. It is made where it is not there, and goes with the run then.
+    pub(super) interface: InterfaceName,
+    /// The address that the host has on it, such as `192.0.2.1/24` or `2001:db8::1/64`. Without one it has none, or what
+    /// it has been given already.
+    pub(super) address: Option<HostAddress>,
+    /// The host's Ethernet address on it, such as `02:00:00:00:00:01`; without it the kernel chooses one.
+    pub(super) mac: Option<MacAddress>,
+    /// The longest IP packet that the host sends by it, 68 to 9194 bytes; 1500 by default.
+    #[schemars(range(min = 68, max = 9194))]
+    pub(super) mtu: Option<u16>,
+    /// The network namespace that the interface is in: a name as `ip netns` knows it, or a path. Without one it is where
+    /// Forebay is.
+    pub(super) namespace: Option<String>,
+    /// How long the interface is left alone after it had no more frames, 1us to 1s; 50us by default. Looking takes a system
+    /// call.
+    #[serde(default = "poll")]
+    pub(super) poll: Nanos,
+}
+
+fn poll() -> Nanos {
+    Nanos(50_000)
+}
+
+/// An interface's name.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(try_from = "String")]
+#[schemars(with = "String")]
+pub struct InterfaceName(String);
+
+/// Text that cannot name an interface.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "'{0}' is no interface's name: 1 to 15 characters, no space, '/', ':' or '%' among them, and neither '.' nor '..'"
+)]
+pub struct NameError(String);
+
+impl TryFrom<String> for InterfaceName {
+    type Error = NameError;
+
+    /// As the kernel has it (`dev_valid_name`), without the names that it would complete by a number (`tap%d`).
+    fn try_from(name: String) -> Result<Self, NameError> {
+        let right = (1..16).contains(&name.len()) && name != "." && name != "..";
+        let fits = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'/' | b':' | b'%') || !byte.is_ascii();
+        if right && name.bytes().all(fits) { Ok(Self(name)) } else { Err(NameError(name.chars().take(40).collect())) }
+    }
+}
+
+impl InterfaceName {
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}
+
+impl fmt::Display for InterfaceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A host's address and how long its network's prefix is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(try_from = "String")]
+#[schemars(with = "String")]
+pub struct HostAddress {
+    pub(super) address: IpAddr,
+    pub(super) length: u8,
+}
+
+/// Text that is no host's address.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is no host's address with its network: write 192.0.2.1/24 or 2001:db8::1/64")]
+pub struct AddressError(String);
+
+impl TryFrom<String> for HostAddress {
+    type Error = AddressError;
+
+    fn try_from(text: String) -> Result<Self, AddressError> {
+        let read = || {
+            let (address, length) = text.split_once('/')?;
+            let address: IpAddr = address.parse().ok()?;
+            let most = if address.is_ipv4() { 32 } else { 128 };
+            let plain = length.bytes().all(|digit| digit.is_ascii_digit());
+            let length: u8 = length.parse().ok().filter(|length| plain && *length <= most && *length > 0)?;
+            (!address.is_unspecified() && !address.is_multicast()).then_some(Self { address, length })
+        };
+        read().ok_or_else(|| AddressError(text.chars().take(60).collect()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_that_the_kernel_takes() {
+        let read = |name: &str| InterfaceName::try_from(name.to_owned());
+        for name in ["fb0", "a", "123456789012345", "é", "..."] {
+            assert_eq!(read(name).expect(name).to_string(), name);
+        }
+        for name in ["", ".", "..", "1234567890123456", "a b", "a/b", "a:1", "tap%d", "a\n", "a\0"] {
+            let error = read(name).expect_err(name).to_string();
+            assert!(error.contains(&format!("'{name}'")) && error.contains("1 to 15"), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_address_has_its_network() {
+        let read = |text: &str| HostAddress::try_from(text.to_owned());
+        assert_eq!(read("192.0.2.1/24").map(|it| it.length), Ok(24));
+        assert_eq!(read("2001:db8::1/128").map(|it| it.length), Ok(128));
+        for text in
+            ["192.0.2.1", "192.0.2.1/33", "192.0.2.1/+4", "0.0.0.0/8", "224.0.0.1/8", "::1/129", "host/4", "/", ""]
+        {
+            let error = read(text).expect_err(text).to_string();
+            assert!(error.contains(&format!("'{text}'")), "{error}");
+        }
+    }
+}

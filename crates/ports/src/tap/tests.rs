@@ -1,0 +1,225 @@
+//! A TAP port and the kernel at its other end, in a network namespace of the test's own, which goes with its thread.
+
+#![expect(unsafe_code, reason = "a thread leaves for a namespace of its own, which Rust cannot vouch for")]
+
+use std::io::Write as _;
+use std::time::{Duration, Instant};
+
+use etherparse::{ArpOperation, ArpPacket, EtherType as Type, Icmpv4Type, PacketBuilder, SlicedPacket, TransportSlice};
+use forebay_graph::Surroundings;
+use forebay_measure::Frequency;
+use forebay_packet::{Pool, PoolOptions};
+use rustix::thread::UnshareFlags;
+use serde_json::{Value, json};
+
+use super::*;
+
+fn open(params: &Value) -> Result<(Tap, Arc<PortCounters>), SetupError> {
+    let mut surroundings = Surroundings::new(Frequency::new(1e9));
+    let params = serde_json::from_value(params.clone()).map_err(|error| SetupError::new(error.to_string()))?;
+    let counters = Arc::new(PortCounters::default());
+    Ok((Tap::new(params, &mut Setup::new("host", &mut surroundings), Arc::clone(&counters))?, counters))
+}
+
+/// Runs a test on a thread in a network namespace of its own; not where the right for that, or a TAP device, is missing,
+/// which is said.
+fn alone(name: &str, test: impl FnOnce() + Send) {
+    let skip = |why: &str| {
+        // Not `println`, which the test harness keeps to itself.
+        let _ = writeln!(io::stderr(), "skipped: tap::tests::{name}: {why}");
+    };
+    if !Path::new("/dev/net/tun").exists() {
+        return skip("there is no /dev/net/tun");
+    }
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            // SAFETY: only this thread's network namespace changes, and no file descriptor is closed.
+            if let Err(error) = unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) } {
+                return skip(&format!("no network namespace of its own: {error}"));
+            }
+            match open(&json!({ "interface": "probe" })) {
+                Ok(_) => test(),
+                Err(error) => skip(&format!("no TAP device: {error}")),
+            }
+        });
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    });
+}
+
+fn pool(frame: usize) -> Pool {
+    Pool::new(PoolOptions { chunks: 256, frame, ..PoolOptions::default() }).expect("memory")
+}
+
+fn send(port: &mut Tap, pool: &Pool, frame: &[u8]) -> usize {
+    let mut batch = Batch::with_capacity(4);
+    let mut packet = pool.take().expect("a chunk");
+    assert!(packet.write(frame));
+    batch.push(packet).expect("room");
+    port.send(&mut batch, Ticks::ZERO);
+    batch.len()
+}
+
+/// Receives until a frame is what is looked for; `None` after many seconds.
+fn await_frame<T>(port: &mut Tap, pool: &Pool, mut found: impl FnMut(&[u8]) -> Option<T>) -> Option<T> {
+    let (mut batch, start) = (Batch::with_capacity(32), Instant::now());
+    while start.elapsed() < Duration::from_secs(20) {
+        let ready = port.receive(&mut batch, &Intake { now: Ticks(5), pool, most: 32 });
+        assert!(batch.iter().all(|packet| packet.arrival() == Ticks(5)));
+        if let Some(it) = batch.iter().find_map(|packet| found(packet.data())) {
+            return Some(it);
+        }
+        batch.clear();
+        assert!(matches!(ready, Ready::Now) || ready == Ready::At(Ticks(5 + 50_000)), "{ready:?}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    None
+}
+
+const HOST: [u8; 4] = [192, 0, 2, 1];
+const OURS: [u8; 4] = [192, 0, 2, 2];
+const OUR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 9];
+
+fn arp_request() -> Vec<u8> {
+    let kind = etherparse::ArpHardwareId::ETHERNET;
+    let packet = ArpPacket::new(kind, Type::IPV4, ArpOperation::REQUEST, &OUR_MAC, &OURS, &[0; 6], &HOST);
+    let mut frame = Vec::new();
+    let builder = PacketBuilder::ethernet2(OUR_MAC, [0xff; 6]).arp(packet.expect("sizes fit"));
+    builder.write(&mut frame).expect("memory");
+    frame
+}
+
+/// The host's MAC address, by its answer to our question, from which it learns ours.
+fn resolve(port: &mut Tap, pool: &Pool) -> [u8; 6] {
+    assert_eq!(send(port, pool, &arp_request()), 0, "taken");
+    let answer = await_frame(port, pool, |frame| {
+        let reply = frame.get(12..14) == Some(&[8, 6]) && frame.get(20..22) == Some(&[0, 2]);
+        (reply && frame.get(28..32) == Some(&HOST)).then(|| frame[22..28].try_into().expect("six bytes"))
+    });
+    answer.expect("the host answers")
+}
+
+fn ping(to: [u8; 6], payload: &[u8]) -> Vec<u8> {
+    let mut frame = Vec::new();
+    let builder = PacketBuilder::ethernet2(OUR_MAC, to).ipv4(OURS, HOST, 64).icmpv4_echo_request(7, 1);
+    builder.write(&mut frame, payload).expect("memory");
+    frame
+}
+
+fn is_reply(frame: &[u8], payload: &[u8]) -> bool {
+    let Ok(SlicedPacket { transport: Some(TransportSlice::Icmpv4(icmp)), .. }) = SlicedPacket::from_ethernet(frame)
+    else {
+        return false;
+    };
+    matches!(icmp.icmp_type(), Icmpv4Type::EchoReply(_)) && icmp.payload() == payload
+}
+
+#[test]
+fn the_kernel_answers_arp_and_pings() {
+    alone("the_kernel_answers_arp_and_pings", || {
+        let mac = "02:00:00:00:00:aa";
+        let params = json!({ "interface": "fb0", "address": "192.0.2.1/24", "mac": mac, "mtu": 1400 });
+        let (mut port, counters) = open(&params).expect("the probe could be made");
+        let pool = pool(2_048);
+        let host = resolve(&mut port, &pool);
+        assert_eq!(host, [2, 0, 0, 0, 0, 0xaa]);
+        assert_eq!(send(&mut port, &pool, &ping(host, b"anybody there?")), 0);
+        let reply = await_frame(&mut port, &pool, |frame| is_reply(frame, b"anybody there?").then_some(()));
+        assert!(reply.is_some(), "no answer");
+        assert_eq!((counters.errors.get(), counters.dropped.get()), (0, 0));
+        assert_eq!(port.close(), Ok(()));
+        let mut batch = Batch::with_capacity(1);
+        assert_eq!(port.receive(&mut batch, &Intake { now: Ticks(5), pool: &pool, most: 1 }), Ready::Never);
+        assert_eq!(send(&mut port, &pool, &arp_request()), 1, "refused");
+    });
+}
+
+#[test]
+fn a_frame_longer_than_the_pools_is_dropped_and_counted() {
+    alone("a_frame_longer_than_the_pools_is_dropped_and_counted", || {
+        let (mut port, counters) =
+            open(&json!({ "interface": "fb0", "address": "192.0.2.1/24" })).expect("the probe could be made");
+        let (large, small) = (pool(2_048), pool(542));
+        assert_eq!(small.frame_limit(), 542);
+        let host = resolve(&mut port, &large);
+        // 42 bytes of headers: one byte too long, then just right.
+        for payload in [[3; 501].as_slice(), &[3; 500]] {
+            assert_eq!(send(&mut port, &large, &ping(host, payload)), 0);
+        }
+        let reply = await_frame(&mut port, &small, |frame| {
+            assert!(!is_reply(frame, &[3; 501]));
+            is_reply(frame, &[3; 500]).then_some(())
+        });
+        assert!(reply.is_some(), "no answer");
+        assert_eq!(counters.dropped.get(), 1);
+    });
+}
+
+#[test]
+fn an_ipv6_host_asks_for_its_neighbour() {
+    alone("an_ipv6_host_asks_for_its_neighbour", || {
+        let (mut port, _) =
+            open(&json!({ "interface": "fb0", "address": "2001:db8::1/64" })).expect("the probe could be made");
+        let pool = pool(2_048);
+        // Before it uses an address a host asks whether anyone else does (RFC 4862 section 5.4): a solicitation from `::`.
+        let target = [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+        let asked = await_frame(&mut port, &pool, |frame| {
+            (frame.get(12..14) == Some(&[0x86, 0xdd])
+                && frame.get(54) == Some(&135)
+                && frame.get(62..78) == Some(&target))
+            .then_some(())
+        });
+        assert!(asked.is_some(), "no solicitation");
+    });
+}
+
+#[test]
+fn two_ports_cannot_have_one_interface_and_a_closed_one_gives_it_back() {
+    alone("two_ports_cannot_have_one_interface_and_a_closed_one_gives_it_back", || {
+        let params = json!({ "interface": "fb0" });
+        let (mut port, _) = open(&params).expect("the probe could be made");
+        let refusal = open(&params).err().expect("refused").to_string();
+        assert_eq!(refusal, "interface: the interface 'fb0' is in use by another port or program");
+        assert_eq!(port.close(), Ok(()));
+        assert!(open(&params).is_ok());
+        let refusal = open(&json!({ "interface": "lo" })).err().expect("refused").to_string();
+        assert_eq!(refusal, "interface: there is an interface 'lo' already, and it is no TAP device");
+    });
+}
+
+#[test]
+fn an_interface_that_is_taken_away_is_said_and_survived() {
+    alone("an_interface_that_is_taken_away_is_said_and_survived", || {
+        let (mut port, counters) = open(&json!({ "interface": "fb0" })).expect("the probe could be made");
+        let pool = pool(2_048);
+        // A child of this thread is in its namespace.
+        let deleted = std::process::Command::new("ip").args(["link", "del", "fb0"]).status();
+        if !deleted.is_ok_and(|status| status.success()) {
+            let _ = writeln!(io::stderr(), "skipped: the command `ip` cannot delete a link");
+            return;
+        }
+        assert_eq!(send(&mut port, &pool, &arp_request()), 1, "refused");
+        let mut batch = Batch::with_capacity(1);
+        assert_eq!(port.receive(&mut batch, &Intake { now: Ticks(5), pool: &pool, most: 1 }), Ready::Never);
+        assert_eq!(counters.errors.get(), 1);
+        let last = port.close().expect_err("it is gone");
+        assert!(last.starts_with("the interface 'fb0' is gone: "), "{last}");
+    });
+}
+
+#[test]
+fn what_makes_no_tap_is_named() {
+    let refusal = |params: Value| open(&params).err().expect("refused").to_string();
+    assert_eq!(refusal(json!({ "interface": "a", "poll": "10ns" })), "poll: 10ns: allowed are 1us to 1s");
+    assert_eq!(refusal(json!({ "interface": "a", "mtu": 67 })), "mtu: 67: allowed are 68 to 9194 bytes");
+    let mtu = json!({ "interface": "a", "mtu": 1279, "address": "2001:db8::1/64" });
+    assert_eq!(refusal(mtu), "mtu: 1279: allowed are 1280 to 9194 bytes with an IPv6 address");
+    let long = refusal(json!({ "interface": "sixteen-letters-" }));
+    assert!(long.contains("'sixteen-letters-' is no interface's name: 1 to 15 characters"), "{long}");
+    let nowhere = refusal(json!({ "interface": "a", "namespace": "no-such-namespace" }));
+    assert!(nowhere.starts_with("namespace: no network namespace at /run/netns/no-such-namespace: "), "{nowhere}");
+    let mut surroundings = Surroundings::new(Frequency::new(1e9));
+    surroundings.simulated = true;
+    let params = serde_json::from_value(json!({ "interface": "a" })).expect("parameters");
+    let made = Tap::new(params, &mut Setup::new("host", &mut surroundings), Arc::new(PortCounters::default()));
+    assert!(made.err().expect("refused").to_string().contains("simulated"));
+}
