@@ -7,6 +7,7 @@ use forebay_packet::PoolOptions;
 
 use crate::function::{Function, Reason};
 use crate::port::OpenPort;
+use crate::scheduler::{SchedulerKind, Share};
 
 /// Where an output gate or a port's entry leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -41,6 +42,8 @@ pub struct Module {
     pub trigger: usize,
     /// The longest that packets wait for the trigger; `None`: derived from the flows' delay objectives.
     pub hold: Option<Nanos>,
+    /// What it is given where the scheduler shares time out.
+    pub share: Share,
 }
 
 /// A port and where its packets go.
@@ -83,6 +86,8 @@ pub struct Plan {
     pub name: String,
     /// The largest batch.
     pub batch: usize,
+    /// Which scheduler is to run it.
+    pub scheduler: SchedulerKind,
     /// The packet pool's size.
     pub pool: PoolOptions,
     /// Modules, in topological order.

@@ -6,7 +6,7 @@ use forebay_measure::{Counter, Distribution};
 use forebay_packet::Ticks;
 
 use super::ModuleReport;
-use crate::telemetry::{ReasonCounters, SIZE_CLASSES, Telemetry};
+use crate::telemetry::{BACKPRESSURE, ReasonCounters, SIZE_CLASSES, Telemetry};
 use crate::worker::Census;
 
 /// What the counters say at one instant. Exact between a worker's turns; taken from another thread, counters of one
@@ -55,6 +55,10 @@ impl Reading {
         };
         let worker = &telemetry.worker;
         let mut dropped = named(|told| &told.drops);
+        let turned_away = |told: &crate::telemetry::ModuleTelemetry| {
+            (format!("{}.{BACKPRESSURE}", told.name), told.turned_away.get())
+        };
+        dropped.extend(telemetry.modules.iter().map(turned_away));
         dropped.extend(telemetry.ports.iter().map(|told| (format!("{}.refused", told.name), told.refused.get())));
         let others = [("unwanted", &worker.unwanted), ("no_gate", &worker.no_gate), ("wound_up", &worker.wound_up)];
         dropped.extend(others.map(|(name, count)| (name.to_owned(), count.get())));
@@ -120,7 +124,7 @@ impl ModuleReading {
             ticks: counters.ticks.get(),
             timed_packets: counters.timed_packets.get(),
             timed_batches: counters.timed_batches.get(),
-            dropped: told.drops.total(),
+            dropped: told.drops.total() + told.turned_away.get(),
             own: told.own.iter().map(|(_, counts, _)| counts.iter().map(Counter::get).collect()).collect(),
         }
     }
@@ -160,6 +164,7 @@ pub(super) fn module(
         batch_mean: (batches > 0).then(|| packets as f64 / batches as f64),
         batch_sizes: sizes,
         trigger,
+        weight: Some(counters.weight.get()).filter(|weight| *weight > 0),
         hold_us: (trigger > 0).then(|| telemetry.frequency.micros(counters.hold.get() as f64)),
         ticks_per_packet: ratio(now.timed_packets - before.timed_packets),
         ticks_per_batch,

@@ -7,9 +7,10 @@ use forebay_packet::{Batch, Packet, Ticks};
 
 use super::{Edge, Mode, Node, Worker};
 use crate::gate::{Decision, Gate};
-use crate::observer::{Place, Visit};
-use crate::scheduler::Scheduler;
-use crate::telemetry::size_class;
+use crate::input::Input;
+use crate::observer::{Observer, Place, Visit};
+use crate::scheduler::{Scheduler, Took};
+use crate::telemetry::{BACKPRESSURE, Telemetry, size_class};
 
 impl<C: Clock, S: Scheduler> Worker<C, S> {
     /// Runs what is ready until the turn ends; whether anything ran.
@@ -25,12 +26,18 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             let mut left = self.budget;
             while self.nodes[node].input.take(&mut batch, &mut self.spares) {
                 any = true;
+                if S::SHARES {
+                    self.scheduler.take(node, &batch, self.nodes[node].input.len());
+                }
                 left = left.saturating_sub(batch.len());
                 self.run_from::<MODE>(node, &mut batch, &mut last);
+                if S::SHARES {
+                    self.refill::<MODE>(node, &mut last);
+                }
                 if !self.nodes[node].input.is_ready() {
                     break;
                 }
-                if left == 0 {
+                if S::SHARES || left == 0 {
                     self.scheduler.ready(node);
                     break;
                 }
@@ -38,6 +45,28 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         }
         self.spares.put(batch);
         any
+    }
+
+    /// Reads the ports of a module that has run dry while others have not: it is backlogged where its ports have more,
+    /// and they are otherwise read a batch a turn, whatever its weight.
+    #[inline]
+    fn refill<const MODE: u8>(&mut self, node: usize, last: &mut Ticks) {
+        if self.nodes[node].input.is_ready() || !self.scheduler.refills(node) {
+            return;
+        }
+        for port in 0..self.gateways.len() {
+            if self.gateways[port].entry.is_some_and(|entry| entry.node as usize == node) {
+                if MODE == Mode::Observed as u8 {
+                    self.receive_from::<true>(port);
+                } else {
+                    self.receive_from::<false>(port);
+                }
+            }
+        }
+        if MODE == Mode::Timed as u8 {
+            // Reading is no module's doing.
+            *last = self.clock.now();
+        }
     }
 
     /// Runs `batch` through the module `at` and, as long as all of it goes on to a module that nothing else feeds,
@@ -59,9 +88,12 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
                     class.add(1);
                 }
             }
+            let mut took = Took::Unknown;
             if C::SIMULATED {
                 let cost = self.costs[at];
-                self.clock.spend(Ticks(cost.per_batch + cost.per_packet * size as u64));
+                let ticks = Ticks(cost.per_batch + cost.per_packet * size as u64);
+                self.clock.spend(ticks);
+                took = Took::Exactly(ticks);
             }
             if let Some(before) = before {
                 self.observe_call(at, batch, &before);
@@ -76,8 +108,12 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
                 counters.ticks.add(now.since(*last).0);
                 counters.timed_packets.add(size as u64);
                 counters.timed_batches.add(1);
+                if !C::SIMULATED {
+                    took = Took::Sampled(now.since(*last));
+                }
                 *last = now;
             }
+            self.scheduler.charge(at, size, took);
             match next {
                 Some(next) => at = next,
                 None => return,
@@ -124,7 +160,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     #[inline]
     fn pass_on(&mut self, edge: Edge, batch: &mut Batch) -> Option<usize> {
         let next = edge.node as usize;
-        if S::DIRECT && edge.alone && self.nodes[next].input.passes() {
+        if edge.alone && self.nodes[next].input.passes() && self.scheduler.straight_on(next) {
             return Some(next);
         }
         self.deliver(next, batch);
@@ -134,8 +170,13 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     /// Puts a whole batch into a node's queue; it is left empty.
     #[inline]
     pub(super) fn deliver(&mut self, node: usize, batch: &mut Batch) {
-        if self.nodes[node].input.push_all(batch, self.desk.now, &mut self.spares) {
-            self.scheduler.ready(node);
+        if S::SHARES && self.scheduler.refuses(node) {
+            let Self { telemetry, observer, .. } = self;
+            return batch.drain_each(|_, packet| turn_away(node, packet, telemetry, observer));
+        }
+        let input = &mut self.nodes[node].input;
+        if input.push_all(batch, self.desk.now, &mut self.spares) {
+            tell_ready(&mut self.scheduler, node, input);
         }
     }
 
@@ -144,7 +185,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     fn scatter<const MODE: u8>(&mut self, node: usize, batch: &mut Batch) {
         let from = &self.nodes[node];
         let (start, count) = (from.edges as usize, usize::from(from.gates));
-        let Self { nodes, edges, scheduler, spares, flows, bin, desk, .. } = self;
+        let Self { nodes, edges, scheduler, spares, flows, bin, desk, telemetry, observer, .. } = self;
         let (edges, nodes, now) = (&edges[start..start + count], &mut nodes[..], desk.now);
         // With one gate the path does not part here, and flow words stay.
         let words = if count > 1 { &flows.next[..] } else { &[] };
@@ -167,8 +208,12 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             };
             advance(words, &mut packet, gate);
             let next = edge.node as usize;
-            if nodes[next].input.push(packet, now, spares) {
-                scheduler.ready(next);
+            if S::SHARES && scheduler.refuses(next) {
+                return turn_away(next, packet, telemetry, observer);
+            }
+            let input = &mut nodes[next].input;
+            if input.push(packet, now, spares) {
+                tell_ready(scheduler, next, input);
             }
         });
         if !all_out {
@@ -233,6 +278,29 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             let (after, decision) = (packet.data(), self.desk.gate(index).decision());
             observer.visited(&Visit { mark: packet.mark(), module, before, after, decision, batch: batch.len() });
         }
+    }
+}
+
+/// Says that a node can run, and how much waits there where that is more than a batch.
+#[inline]
+pub(super) fn tell_ready<S: Scheduler>(scheduler: &mut S, node: usize, input: &Input) {
+    scheduler.ready(node);
+    if S::SHARES && input.has_backlog() {
+        scheduler.fill(node, input.len());
+    }
+}
+
+/// Drops a packet on its way to a module because one further on is overloaded.
+#[cold]
+pub(super) fn turn_away(
+    module: usize,
+    packet: Packet,
+    telemetry: &Telemetry,
+    observer: &mut Option<Box<dyn Observer>>,
+) {
+    telemetry.modules[module].turned_away.add(1);
+    if let Some(observer) = observer {
+        observer.dropped(Place::Module(module), BACKPRESSURE, &packet);
     }
 }
 

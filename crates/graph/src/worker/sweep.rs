@@ -61,6 +61,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         for gateway in &mut self.gateways {
             gateway.ready = Ready::Never;
         }
+        self.scheduler.lift();
         loop {
             for &module in &self.buffered {
                 let input = &mut self.nodes[module].input;

@@ -10,10 +10,11 @@ use super::*;
 use crate::plan::{FlowPlan, Module, Plan, PortPlan, Step, Target};
 use crate::port::{OpenPort, PortCounters};
 use crate::shelf::Key;
-use crate::{Context, Gate, Reason, RunToCompletion};
+use crate::{Context, Gate, Reason, RunToCompletion, SchedulerKind, Share, WeightedFair};
 
 mod cases;
 mod graphs;
+mod shares;
 
 /// Gives packets numbered in their first eight bytes (session, then number), a given count at a time and tick.
 struct Source {
@@ -172,6 +173,7 @@ fn module(name: &str, kind: Kind, targets: Vec<Target>, trigger: usize) -> Modul
         counters: Vec::new(),
         trigger,
         hold: None,
+        share: Share::default(),
     }
 }
 
@@ -185,6 +187,7 @@ fn plan(source: Source, drain: Drain, modules: Vec<Module>, chunks: usize) -> Pl
     Plan {
         name: "test".to_owned(),
         batch: 32,
+        scheduler: SchedulerKind::default(),
         pool: PoolOptions { chunks, frame: 64, headroom: 0, ..PoolOptions::default() },
         modules,
         ports: vec![
@@ -205,6 +208,10 @@ fn drain(log: &Log) -> Drain {
 
 /// Ticks of a nanosecond.
 fn worker(plan: Plan, costs: Vec<Cost>) -> Worker<Simulated, RunToCompletion> {
+    worker_of(plan, costs)
+}
+
+fn worker_of<S: Scheduler>(plan: Plan, costs: Vec<Cost>) -> Worker<Simulated, S> {
     Worker::new(plan, Simulated::new(Frequency::new(1e9)), costs).expect("a sound plan")
 }
 
