@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use anyhow::{Context, anyhow, bail};
 use forebay_graph::drive::{Mailbox, poll, simulate};
 use forebay_graph::report::{Kind, Origin};
-use forebay_graph::{Cost, Observer, Plan, RunToCompletion, Telemetry, Worker};
+use forebay_graph::{Cost, Observer, Plan, RunToCompletion, Scheduler, SchedulerKind, Telemetry, WeightedFair, Worker};
 use forebay_measure::machine::{Cpu, allowed_cores, pin_to};
 use forebay_measure::{Clock, Frequency, Nanos, Simulated, Tsc};
 use forebay_packet::Ticks;
@@ -94,9 +94,12 @@ impl Engine {
         let origin = mode.origin();
         let (started, starts) = sync_channel(1);
         // The worker is made on its own thread and core, so that its memory is near them.
-        let thread = std::thread::Builder::new().name("worker-0".to_owned()).spawn(move || match mode {
-            Mode::Real { core } => run_real(plan, core, duration, observer, &stop, &started),
-            Mode::Simulated { costs } => run_simulated(plan, costs, duration, observer, &stop, &started),
+        let thread = std::thread::Builder::new().name("worker-0".to_owned()).spawn(move || {
+            let run = match plan.scheduler {
+                SchedulerKind::RunToCompletion => run::<RunToCompletion>,
+                SchedulerKind::WeightedFair => run::<WeightedFair>,
+            };
+            run(plan, mode, duration, observer, &stop, &started)
         })?;
         match starts.recv() {
             Ok(Ok((telemetry, began))) => Ok(Self { telemetry, origin, began, thread }),
@@ -118,14 +121,29 @@ impl Engine {
 
 type Started = SyncSender<anyhow::Result<(Arc<Telemetry>, Ticks)>>;
 
+/// A whole run under one scheduler.
+fn run<S: Scheduler>(
+    plan: Plan,
+    mode: Mode,
+    duration: Option<Nanos>,
+    observer: Option<Box<dyn Observer>>,
+    stop: &AtomicBool,
+    started: &Started,
+) -> Outcome {
+    match mode {
+        Mode::Real { core } => run_real::<S>(plan, core, duration, observer, stop, started),
+        Mode::Simulated { costs } => run_simulated::<S>(plan, costs, duration, observer, stop, started),
+    }
+}
+
 /// Makes a worker and says so; nothing where it could not be made, which is said, too.
-fn make<C: Clock>(
+fn make<C: Clock, S: Scheduler>(
     plan: Plan,
     clock: C,
     costs: Vec<Cost>,
     observer: Option<Box<dyn Observer>>,
     started: &Started,
-) -> Option<(Worker<C, RunToCompletion>, Ticks)> {
+) -> Option<(Worker<C, S>, Ticks)> {
     let (answer, made) = match Worker::new(plan, clock, costs) {
         Ok(mut worker) => {
             worker.observe(observer);
@@ -140,7 +158,7 @@ fn make<C: Clock>(
 }
 
 /// Ends a run: nothing stays queued or held, ports are closed, the observer tells what it has left.
-fn end<C: Clock>(worker: &mut Worker<C, RunToCompletion>) -> Outcome {
+fn end<C: Clock, S: Scheduler>(worker: &mut Worker<C, S>) -> Outcome {
     let troubles = worker.wind_up().err().unwrap_or_default();
     worker.observe(None);
     Outcome { at: worker.clock().now(), troubles }
@@ -151,7 +169,7 @@ fn never() -> Outcome {
     Outcome { at: Ticks::ZERO, troubles: Vec::new() }
 }
 
-fn run_real(
+fn run_real<S: Scheduler>(
     plan: Plan,
     core: usize,
     duration: Option<Nanos>,
@@ -163,7 +181,7 @@ fn run_real(
         let _ = started.send(Err(anyhow!("the worker cannot be bound to core {core}: {error}")));
         return never();
     }
-    let Some((mut worker, began)) = make(plan, Tsc, Vec::new(), observer, started) else { return never() };
+    let Some((mut worker, began)) = make::<_, S>(plan, Tsc, Vec::new(), observer, started) else { return never() };
     let until = duration.map(|duration| began + Tsc.frequency().ticks(duration));
     // Nobody sends actions yet: triggers are set before the start.
     let (_, actions) = rtrb::RingBuffer::new(1);
@@ -171,7 +189,7 @@ fn run_real(
     end(&mut worker)
 }
 
-fn run_simulated(
+fn run_simulated<S: Scheduler>(
     plan: Plan,
     costs: Vec<Cost>,
     duration: Option<Nanos>,
@@ -180,7 +198,7 @@ fn run_simulated(
     started: &Started,
 ) -> Outcome {
     let frequency = Mode::frequency(true);
-    let Some((mut worker, began)) = make(plan, Simulated::new(frequency), costs, observer, started) else {
+    let Some((mut worker, began)) = make::<_, S>(plan, Simulated::new(frequency), costs, observer, started) else {
         return never();
     };
     let until = began + frequency.ticks(duration.unwrap_or(SIMULATED_DURATION));

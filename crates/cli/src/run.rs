@@ -29,6 +29,7 @@ pub(crate) fn run(arguments: &args::Run) -> anyhow::Result<Answer> {
     let simulated = arguments.simulated;
     let frequency = Mode::frequency(simulated);
     let mut sets = arguments.set.clone();
+    sets.extend(arguments.scheduler.iter().map(|scheduler| format!("scheduler={scheduler}")));
     sets.extend(arguments.seed.map(|seed| format!("seed={seed}")));
     let Loaded { mut plan, core, mut files, .. } =
         forebay_pipeline::load(&source(&arguments.pipeline, &sets)?, Conditions { frequency, simulated })?;

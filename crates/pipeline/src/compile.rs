@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use forebay_graph::{
-    Declaration, Declared, Fault, Files, Function, Module, Plan, PortDeclaration, PortPlan, Setup, SetupError,
-    SharedState, Step, Surroundings, Target,
+    Declaration, Declared, Fault, Files, Function, Module, Plan, PortDeclaration, PortPlan, SchedulerKind, Setup,
+    SetupError, SharedState, Step, Surroundings, Target,
 };
 use forebay_measure::Frequency;
 use forebay_packet::{MAX_BATCH, PoolOptions};
@@ -17,7 +17,7 @@ use crate::language::{Buffer, Flow, PoolSection, Worker};
 use crate::problem::{Findings, Problem, Problems};
 use crate::wiring::{Ends, ModuleEnd, PortEnd, Wiring};
 use crate::yaml::{Entry, Node};
-use crate::{Source, flows, order};
+use crate::{Source, flows, order, shares};
 
 /// What a configuration that is in order says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,7 +106,7 @@ pub fn load(source: &Source, conditions: Conditions) -> Result<Loaded, Problems>
     let pool = PoolOptions { chunks, frame, ..PoolOptions::default() };
     let (name, batch, modules, flows) = (draft.name, draft.batch, draft.modules, draft.flows);
     Ok(Loaded {
-        plan: Plan { name, batch, pool, modules, ports, flows },
+        plan: Plan { name, batch, scheduler: draft.scheduler, pool, modules, ports, flows },
         core: draft.core,
         seed: draft.seed,
         files: surroundings.files,
@@ -120,6 +120,7 @@ struct Draft {
     batch: usize,
     seed: u64,
     core: Option<usize>,
+    scheduler: SchedulerKind,
     pool: PoolSection,
     modules: Vec<Module>,
     /// Modules whose functions left something undone because they were only checked, by place.
@@ -188,6 +189,8 @@ fn compile(source: &Source, conditions: Conditions) -> Result<(Draft, Surroundin
     }
     let order = sort(&ends, &wiring, &mut findings);
     let buffers = read_buffers(&root, &ends, batch, &mut misfits, &mut findings);
+    let (scheduler, shares) =
+        (shares::scheduler(&root), shares::read_shares(&root, &ends, &mut misfits, &mut findings));
     let flows = read_flows(&root, &ends, &wiring, &mut misfits, &mut findings);
     let core = read_workers(&root, &mut misfits, &mut findings);
     if let Some(control) = entries(&root, "").find(|entry| entry.key == "control") {
@@ -202,10 +205,16 @@ fn compile(source: &Source, conditions: Conditions) -> Result<(Draft, Surroundin
     let mut position = vec![0; order.len()];
     order.iter().enumerate().for_each(|(at, module)| position[*module] = at);
     let moved = |target| if let Target::Module(module) = target { Target::Module(position[module]) } else { target };
-    let mut drafts: Vec<_> = modules.into_iter().zip(ends.modules).zip(wiring.gates).zip(buffers).map(Some).collect();
+    let mut drafts: Vec<_> = modules
+        .into_iter()
+        .zip(ends.modules)
+        .zip(wiring.gates)
+        .zip(buffers.into_iter().zip(shares))
+        .map(Some)
+        .collect();
     let mut provisional = Vec::new();
     let in_order = order.iter().filter_map(|module| Some((*module, drafts[*module].take()?)));
-    let modules = in_order.filter_map(|(module, (((draft, end), gates), buffer))| {
+    let modules = in_order.filter_map(|(module, (((draft, end), gates), (buffer, share)))| {
         let ModuleDraft { kind, function, declared } = draft?;
         if declared.provisional {
             provisional.push((position[module], kind));
@@ -222,6 +231,7 @@ fn compile(source: &Source, conditions: Conditions) -> Result<(Draft, Surroundin
             counters: declared.counters,
             trigger: buffer.trigger,
             hold: buffer.hold,
+            share,
         })
     });
     let modules = modules.collect();
@@ -233,11 +243,14 @@ fn compile(source: &Source, conditions: Conditions) -> Result<(Draft, Surroundin
     let flows = flows.collect();
     let entries = wiring.entries.into_iter().map(|entry| entry.map(|(to, _)| moved(to))).collect();
     let ports = ports.into_iter().flatten().collect();
-    Ok((Draft { root, name, batch, seed, core, pool, modules, provisional, ports, entries, flows }, surroundings))
+    Ok((
+        Draft { root, name, batch, seed, core, scheduler, pool, modules, provisional, ports, entries, flows },
+        surroundings,
+    ))
 }
 
 /// The entries of a section, or with an empty name the sections themselves.
-fn entries<'r>(root: &'r Node, section: &str) -> impl Iterator<Item = &'r Entry> {
+pub(crate) fn entries<'r>(root: &'r Node, section: &str) -> impl Iterator<Item = &'r Entry> {
     let node = if section.is_empty() { Some(root) } else { root.get(section) };
     node.and_then(Node::as_map).into_iter().flat_map(|map| map.iter())
 }
@@ -249,7 +262,7 @@ fn kind_of(entry: &Entry) -> Option<&Entry> {
 }
 
 /// Reads a value whose keys are fixed. What is wrong is added.
-fn read<T: DeserializeOwned>(misfits: &mut Misfits, root: &Node, path: &[&str], node: &Node) -> Option<T> {
+pub(crate) fn read<T: DeserializeOwned>(misfits: &mut Misfits, root: &Node, path: &[&str], node: &Node) -> Option<T> {
     let value = node.to_json();
     match serde_path_to_error::deserialize(&value) {
         Ok(read) => Some(read),

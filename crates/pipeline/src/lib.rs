@@ -10,6 +10,7 @@ mod line;
 mod order;
 mod problem;
 mod schema;
+mod shares;
 mod source;
 mod usecase;
 mod wiring;
