@@ -95,17 +95,17 @@ pub trait Scheduler: Send {
         let _ = (node, packets, took);
     }
 
+    /// Node `node`, which was chosen, has run, and has more to run on or has not. A module that ports feed may be named by
+    /// [`next`](Self::next) all the same, for its ports to be read.
+    #[inline]
+    fn ran(&mut self, node: usize, more: bool) {
+        let _ = (node, more);
+    }
+
     /// More than a batch waits for node `node`: so many packets.
     #[inline]
     fn fill(&mut self, node: usize, waiting: usize) {
         let _ = (node, waiting);
-    }
-
-    /// Whether the ports of `node`, which has run dry, are to be read before another runs.
-    #[inline]
-    fn refills(&self, node: usize) -> bool {
-        let _ = node;
-        false
     }
 
     /// Whether port `port` is not to be read now.

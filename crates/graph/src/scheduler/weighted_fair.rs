@@ -301,11 +301,11 @@ impl Scheduler for WeightedFair {
             self.leaving.add(node - self.accounts.len());
             return;
         };
-        if std::mem::replace(&mut account.ready, true) {
+        // Whether one that is running has more, it says when it has run.
+        if node == self.running || std::mem::replace(&mut account.ready, true) {
             return;
         }
-        // What has just run and has more keeps its pass, even one that is behind.
-        if account.pass > self.virtual_time || (node == self.running && account.pass < self.virtual_time) {
+        if account.pass > self.virtual_time {
             self.ahead.push(key(account.pass, node));
         } else {
             account.pass = self.virtual_time;
@@ -391,9 +391,20 @@ impl Scheduler for WeightedFair {
     }
 
     #[inline]
-    fn refills(&self, node: usize) -> bool {
-        (self.abreast.count > 0 || !self.ahead.is_empty())
-            && self.accounts.get(node).is_some_and(|account| account.state & ENTRY != 0)
+    fn ran(&mut self, node: usize, more: bool) {
+        let Some(account) = self.accounts.get_mut(node) else {
+            if more {
+                self.ready(node);
+            }
+            return;
+        };
+        // One that ports feed keeps its place although it has run dry: when its turn comes, they may have more. Not so
+        // where nobody else is ready; then all start anew with the next turn, which reads all ports.
+        let again = more || (account.state & ENTRY != 0 && (self.abreast.count > 0 || !self.ahead.is_empty()));
+        if again && !std::mem::replace(&mut account.ready, true) {
+            // With its own pass, even one that is behind.
+            self.ahead.push(key(account.pass, node));
+        }
     }
 
     #[inline]

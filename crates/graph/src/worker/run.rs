@@ -23,6 +23,9 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             if let Some(next) = self.scheduler.peek() {
                 self.nodes[next].input.prefetch(self.first_byte);
             }
+            if S::SHARES && !self.nodes[node].input.is_ready() {
+                self.refill::<MODE>(node, &mut last);
+            }
             let mut left = self.budget;
             while self.nodes[node].input.take(&mut batch, &mut self.spares) {
                 any = true;
@@ -31,13 +34,15 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
                 }
                 left = left.saturating_sub(batch.len());
                 self.run_from::<MODE>(node, &mut batch, &mut last);
+                let more = self.nodes[node].input.is_ready();
                 if S::SHARES {
-                    self.refill::<MODE>(node, &mut last);
-                }
-                if !self.nodes[node].input.is_ready() {
+                    self.scheduler.ran(node, more);
                     break;
                 }
-                if S::SHARES || left == 0 {
+                if !more {
+                    break;
+                }
+                if left == 0 {
                     self.scheduler.ready(node);
                     break;
                 }
@@ -47,13 +52,10 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         any
     }
 
-    /// Reads the ports of a module that has run dry while others have not: it is backlogged where its ports have more,
-    /// and they are otherwise read a batch a turn, whatever its weight.
-    #[inline]
+    /// Reads the ports of a module that has run dry and kept its place: where they have more it is backlogged, and a batch
+    /// a turn would be too little for a large weight.
+    #[inline(never)]
     fn refill<const MODE: u8>(&mut self, node: usize, last: &mut Ticks) {
-        if self.nodes[node].input.is_ready() || !self.scheduler.refills(node) {
-            return;
-        }
         for port in 0..self.gateways.len() {
             if self.gateways[port].entry.is_some_and(|entry| entry.node as usize == node) {
                 if MODE == Mode::Observed as u8 {

@@ -53,7 +53,7 @@ fn a_turn_ends_when_it_has_had_as_many_calls_as_there_are_modules() {
             if node < 3 {
                 calls += 1;
                 scheduler.charge(node, 1, Took::Exactly(Ticks(10)));
-                scheduler.ready(node);
+                scheduler.ran(node, true);
             }
         }
         assert_eq!(calls, 3);
@@ -69,7 +69,7 @@ fn who_comes_back_has_neither_saved_time_up_nor_owes_any() {
         let node = run(scheduler);
         counts[node] += 1;
         scheduler.charge(node, 1, Took::Exactly(Ticks(100)));
-        scheduler.ready(node);
+        scheduler.ran(node, true);
     };
     scheduler.ready(0);
     (0..1_000).for_each(|_| step(&mut scheduler, &mut counts));
@@ -88,7 +88,7 @@ fn straight_on_only_where_nobody_else_would_have_been_chosen() {
     assert!(scheduler.straight_on(1) && scheduler.straight_on(4), "nobody else is ready");
     scheduler.charge(0, 1, Took::Exactly(Ticks(10)));
     scheduler.charge(1, 1, Took::Exactly(Ticks(10)));
-    scheduler.ready(0);
+    scheduler.ran(0, true);
     scheduler.ready(2);
     assert_eq!(scheduler.next(), Some(2), "it is abreast, and 0 has run");
     assert!(!scheduler.straight_on(1), "1 has run too, and its turn is after those that have not");
@@ -110,7 +110,7 @@ impl Model {
         let (pass, _, ready, ahead) = &mut self.modules[node];
         if !std::mem::replace(ready, true) {
             *pass = if again { *pass } else { (*pass).max(time) };
-            *ahead = *pass != time;
+            *ahead = again || *pass != time;
         }
     }
 
@@ -173,8 +173,10 @@ proptest! {
                     if let Some(node) = chosen {
                         scheduler.charge(node, 1, Took::Exactly(Ticks(ticks)));
                         model.charge(node, ticks);
-                        if more {
-                            scheduler.ready(node);
+                        // One that ports feed keeps its place where somebody else is ready.
+                        let others = model.modules.iter().any(|module| module.2);
+                        scheduler.ran(node, more);
+                        if more || others {
                             model.ready(node, true);
                         }
                         // Between turns nobody is running.
@@ -197,7 +199,7 @@ proptest! {
         for ticks in ticks {
             let node = run(&mut scheduler);
             scheduler.charge(node, 1, Took::Exactly(Ticks(ticks)));
-            scheduler.ready(node);
+            scheduler.ran(node, true);
             got[node] += ticks;
             longest[node] = longest[node].max(ticks);
             let of_weight = |ticks: &[u64], node: usize| ticks[node] as f64 / f64::from(weights[node]);
@@ -238,7 +240,7 @@ fn estimated_costs_are_to_nobodys_advantage() {
                 let ticks = fixed / 2 + draw(fixed);
                 let took = if sampled { Took::Sampled(Ticks(ticks)) } else { Took::Unknown };
                 scheduler.charge(node, packets as usize, took);
-                scheduler.ready(node);
+                scheduler.ran(node, true);
                 // The first of each phase, while estimates follow, are not counted.
                 if turn > 2_000 {
                     got[node] += ticks;
