@@ -105,6 +105,9 @@ pub(crate) struct Run {
     /// Set a module's trigger: it runs on exactly N packets at a time (0: on what comes)
     #[arg(long, value_name = "MODULE=N", value_parser = trigger)]
     pub(crate) trigger: Vec<(String, usize)>,
+    /// Which module runs next: everything in order, or modules by their weights; the same as `--set scheduler=NAME`
+    #[arg(long, value_name = "NAME", value_parser = ["run-to-completion", "weighted-fair"])]
+    pub(crate) scheduler: Option<String>,
     /// End after this time, such as 20s or 500ms
     #[arg(long, value_name = "TIME")]
     pub(crate) duration: Option<Nanos>,

@@ -34,7 +34,7 @@ pub(crate) fn now(simulated: bool) -> Ticks {
 /// A running pipeline.
 pub(crate) enum Engine {
     Real {
-        instance: Arc<Instance>,
+        instance: Arc<dyn Instance>,
         /// When the run is to end; `None`: not by itself.
         until: Option<Instant>,
     },
@@ -53,7 +53,7 @@ impl Engine {
         let observers = shared(observer, plans.len());
         Ok(match mode {
             Mode::Real { cores, made } => {
-                let instance = Arc::new(Instance::start(plans, &cores, *made, observers)?);
+                let instance = forebay_instance::start(plans, &cores, *made, observers)?;
                 Self::Real { instance, until: duration.map(|span| Instant::now() + Duration::from_nanos(span.0)) }
             }
             Mode::Simulated { costs } => {

@@ -111,6 +111,7 @@ fn accepted(arguments: &args::Run) -> anyhow::Result<Source> {
         }
     }
     let mut sets = arguments.set.clone();
+    sets.extend(arguments.scheduler.iter().map(|scheduler| format!("scheduler={scheduler}")));
     sets.extend(arguments.seed.map(|seed| format!("seed={seed}")));
     sets.extend(arguments.workers.map(|workers| format!("workers=[{}]", vec!["{}"; workers].join(", "))));
     let source = source(&arguments.pipeline, &sets)?;
@@ -122,7 +123,7 @@ fn serve(
     arguments: &args::Run,
     name: &str,
     source: Source,
-    instance: &Arc<Instance>,
+    instance: &Arc<dyn Instance>,
     stop: &Arc<AtomicBool>,
 ) -> anyhow::Result<Option<Server>> {
     if let Some(path) = &arguments.state {

@@ -189,7 +189,7 @@ impl Observer for Watch {
 }
 
 /// Has the next `count` packets of a running pipeline followed that `filter` means: their ways, in words. For the socket.
-pub(crate) fn follow(instance: &Instance, count: u64, filter: Option<&str>) -> Result<Receiver<String>, String> {
+pub(crate) fn follow(instance: &dyn Instance, count: u64, filter: Option<&str>) -> Result<Receiver<String>, String> {
     if !(1..=MOST).contains(&count) {
         return Err(format!("{count} packets: allowed are 1 to {MOST}"));
     }
@@ -200,7 +200,7 @@ pub(crate) fn follow(instance: &Instance, count: u64, filter: Option<&str>) -> R
     let (began, frequency) = (board.began(), Tsc.frequency());
     let tracer = Tracer::new(count, filter, stories);
     let mut observers = shared(Some(Box::new(Watch { tracer: Some(tracer), drops: None })), instance.workers());
-    instance.observe(|worker| observers.get_mut(worker).and_then(Option::take));
+    instance.observe(&mut |worker| observers.get_mut(worker).and_then(Option::take));
     std::thread::spawn(move || {
         // Ends when the tracer has seen enough, or nobody listens.
         while let Ok(story) = told.recv() {

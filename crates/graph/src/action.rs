@@ -3,6 +3,8 @@
 use forebay_measure::Nanos;
 use serde::{Deserialize, Serialize};
 
+use crate::scheduler::Limit;
+
 /// A change to a running worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -22,6 +24,20 @@ pub enum Action {
         /// How long.
         hold: Nanos,
     },
+    /// The module's weight, where the scheduler shares time out.
+    SetWeight {
+        /// The module, by its place in the plan.
+        module: usize,
+        /// The weight, 1 to [`MAX_WEIGHT`](crate::MAX_WEIGHT).
+        weight: u32,
+    },
+    /// The rate that the module may not exceed, where the scheduler shares time out.
+    SetRate {
+        /// The module, by its place in the plan.
+        module: usize,
+        /// The limit; `None`: there is none.
+        limit: Option<Limit>,
+    },
 }
 
 impl Action {
@@ -31,6 +47,8 @@ impl Action {
         match self {
             Self::SetTrigger { trigger, .. } => Self::SetTrigger { module: number, trigger },
             Self::SetHold { hold, .. } => Self::SetHold { module: number, hold },
+            Self::SetWeight { weight, .. } => Self::SetWeight { module: number, weight },
+            Self::SetRate { limit, .. } => Self::SetRate { module: number, limit },
         }
     }
 }

@@ -48,8 +48,9 @@ pub(crate) struct Input {
     since: Ticks,
     /// The longest that an incomplete batch waits.
     hold: Ticks,
-    /// Batches that are to run before `filling`, oldest first.
+    /// Batches that are to run before `filling`, oldest first, and how many packets they have.
     complete: VecDeque<Batch>,
+    completed: usize,
 }
 
 impl Input {
@@ -63,6 +64,7 @@ impl Input {
             since: Ticks::ZERO,
             hold: Ticks::NEVER,
             complete: VecDeque::new(),
+            completed: 0,
         }
     }
 
@@ -131,6 +133,7 @@ impl Input {
     #[cold]
     fn take_complete(&mut self, batch: &mut Batch, spares: &mut Spares) -> bool {
         let Some(next) = self.complete.pop_front() else { return false };
+        self.completed -= next.len();
         spares.put(std::mem::replace(batch, next));
         self.backlog = !self.complete.is_empty();
         true
@@ -163,7 +166,13 @@ impl Input {
     /// How many packets wait.
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.filling.len() + self.complete.iter().map(|batch| batch.len()).sum::<usize>()
+        self.filling.len() + self.completed
+    }
+
+    /// Whether more waits than the batch that is being filled.
+    #[inline]
+    pub(crate) fn has_backlog(&self) -> bool {
+        self.backlog
     }
 
     /// When the incomplete batch must be released, where there is one with a trigger.
@@ -187,7 +196,7 @@ impl Input {
         self.eager = trigger == 0;
         self.limit = if trigger == 0 { batch } else { trigger.min(batch) } as u32;
         let mut waiting: Vec<Batch> = self.complete.drain(..).collect();
-        self.backlog = false;
+        (self.backlog, self.completed) = (false, 0);
         waiting.push(std::mem::replace(&mut self.filling, spares.get()));
         for mut batch in waiting {
             batch.drain_each(|_, packet| {
@@ -214,6 +223,7 @@ impl Input {
 
     #[cold]
     fn complete_filling(&mut self, spares: &mut Spares) {
+        self.completed += self.filling.len();
         self.complete.push_back(std::mem::replace(&mut self.filling, spares.get()));
         self.backlog = true;
     }

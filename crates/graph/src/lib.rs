@@ -45,7 +45,10 @@ pub use placement::{Placement, share};
 pub use plan::{FlowPlan, Module, Plan, PortPlan, Step, Target};
 pub use port::{DeclarePort, Intake, OpenPort, Port, PortCounters, PortDeclaration, Ready, ports};
 pub use rig::Rig;
-pub use scheduler::{RunToCompletion, Scheduler};
+pub use scheduler::{
+    Limit, MAX_QUEUE, MAX_WEIGHT, Marks, Rate, RunToCompletion, Scheduler, SchedulerKind, Share, ShareError, Took,
+    Topology, WeightedFair, WhenFull,
+};
 pub use setup::{
     DeclareState, Declared, Fault, ONCE_A_MODULE, Setup, SetupError, SharedState, StateDeclaration, Surroundings, states,
 };

@@ -8,6 +8,7 @@ use forebay_packet::PoolOptions;
 use crate::function::{Function, Reason};
 use crate::placement::Placement;
 use crate::port::OpenPort;
+use crate::scheduler::{SchedulerKind, Share};
 use crate::table::{NamedTable, Table};
 
 /// Where an output gate or a port's entry leads.
@@ -47,6 +48,8 @@ pub struct Module {
     pub trigger: usize,
     /// The longest that packets wait for the trigger; `None`: derived from the flows' delay objectives.
     pub hold: Option<Nanos>,
+    /// What it is given where the scheduler shares time out.
+    pub share: Share,
 }
 
 /// A port and where its packets go.
@@ -92,6 +95,8 @@ pub struct Plan {
     pub name: String,
     /// The largest batch.
     pub batch: usize,
+    /// Which scheduler is to run it.
+    pub scheduler: SchedulerKind,
     /// The packet pool's size.
     pub pool: PoolOptions,
     /// Modules, in topological order.

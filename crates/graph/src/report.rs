@@ -68,7 +68,7 @@ pub struct Packets {
     pub created: BTreeMap<String, u64>,
     /// Left by ports.
     pub out: u64,
-    /// Dropped: `module.reason`, `port.refused`, `unwanted` (the configuration sends them nowhere), `no_gate` (a defect
+    /// Dropped: `module.reason`, `module.backpressure` (one further on is overloaded), `port.refused`, `unwanted` (the configuration sends them nowhere), `no_gate` (a defect
     /// of a function), `wound_up` (still held at the end), and how many.
     pub dropped: BTreeMap<String, u64>,
     /// Ended in functions: `module.reason` and how many.
@@ -150,6 +150,8 @@ pub struct ModuleReport {
     pub trigger: u64,
     /// The hold limit now in force, where there is a trigger.
     pub hold_us: Option<f64>,
+    /// The weight now in force, where the scheduler shares time out.
+    pub weight: Option<u64>,
     /// Ticks a packet, of the calls that were timed.
     pub ticks_per_packet: Option<f64>,
     /// Ticks a call, of the calls that were timed.
@@ -342,6 +344,7 @@ fn module(
         batch_mean: (batches > 0).then(|| packets as f64 / batches as f64),
         batch_sizes: sizes,
         trigger: now.trigger,
+        weight: Some(now.weight).filter(|weight| *weight > 0),
         hold_us: (now.trigger > 0).then(|| frequency.micros(now.hold as f64)),
         ticks_per_packet: ratio(now.timed_packets - before.timed_packets),
         ticks_per_batch,

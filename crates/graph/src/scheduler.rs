@@ -1,19 +1,60 @@
-//! In which order modules that can run do so.
+//! Which module runs next, and which may not run yet.
+
+mod run_to_completion;
+pub(crate) mod share;
+mod topology;
+mod weighted_fair;
+
+use forebay_packet::{Batch, Ticks};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use run_to_completion::RunToCompletion;
+pub use share::{Limit, MAX_QUEUE, MAX_WEIGHT, Marks, Rate, Share, ShareError, WhenFull};
+pub use topology::Topology;
+pub use weighted_fair::WeightedFair;
+
+/// The schedulers that there are, by the names that configurations call them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum SchedulerKind {
+    /// Everything that is ready runs, in topological order, once a turn.
+    #[default]
+    RunToCompletion,
+    /// Modules share the worker's time by their weights.
+    WeightedFair,
+}
+
+/// What a call took, as far as the worker knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Took {
+    /// It was not timed.
+    Unknown,
+    /// It was one of the few that are timed.
+    Sampled(Ticks),
+    /// Exactly this, as every call: time is simulated.
+    Exactly(Ticks),
+}
 
 /// Decides which module runs next. Modules do not know which scheduler runs them.
 ///
-/// Nodes are numbered in topological order. Within a turn each call of [`next`](Self::next) names a node that has
-/// been reported [`ready`](Self::ready) since it last ran.
+/// Nodes are numbered in topological order: modules, then the places where packets leave. Within a turn each call of
+/// [`next`](Self::next) names a node that has been reported [`ready`](Self::ready) since it last ran.
+///
+/// What has a body here is for schedulers that share time out ([`SHARES`](Self::SHARES)); the others leave it alone, and
+/// it costs them nothing.
 pub trait Scheduler: Send {
-    /// Whether a module that only one other feeds may run straight after it, without being scheduled: its packets
-    /// are in the cache then. A scheduler that shares time out must see every run.
-    const DIRECT: bool;
+    /// Its name in configurations.
+    const NAME: &'static str;
+    /// Whether it shares time out. Then a module runs one batch each time it is chosen, and the scheduler is told what
+    /// calls take and how full queues are.
+    const SHARES: bool;
 
-    /// A scheduler of `nodes` nodes, none of which is ready.
-    fn new(nodes: usize) -> Self;
+    /// A scheduler for a graph, none of whose nodes is ready.
+    fn new(topology: &Topology) -> Self;
 
     /// A turn begins.
-    fn begin(&mut self);
+    fn begin(&mut self, now: Ticks);
 
     /// Node `node` has something to run on. May be said again.
     fn ready(&mut self, node: usize);
@@ -25,94 +66,78 @@ pub trait Scheduler: Send {
     /// ahead.
     fn peek(&self) -> Option<usize>;
 
-    /// Whether nothing is ready.
+    /// Whether nothing is ready that could run at once.
     fn is_idle(&self) -> bool;
-}
 
-/// Runs everything that is ready, in topological order, once a turn: packets of branches that meet again are together
-/// by the time the next module runs.
-#[derive(Debug)]
-pub struct RunToCompletion {
-    ready: Box<[u64]>,
-    /// The word that is being looked at.
-    at: usize,
-    /// Nodes of that word that may still run in this turn.
-    mask: u64,
-}
-
-impl Scheduler for RunToCompletion {
-    const DIRECT: bool = true;
-
-    fn new(nodes: usize) -> Self {
-        Self { ready: vec![0; nodes.div_ceil(64).max(1)].into(), at: 0, mask: u64::MAX }
-    }
-
+    /// Whether `node`, which only the running node feeds and where nothing waits, may run straight after it without
+    /// being scheduled: its packets are in the cache then.
     #[inline]
-    fn begin(&mut self) {
-        (self.at, self.mask) = (0, u64::MAX);
+    fn straight_on(&mut self, node: usize) -> bool {
+        let _ = node;
+        true
     }
 
+    /// Whether the calls of this turn should be timed.
     #[inline]
-    fn ready(&mut self, node: usize) {
-        if let Some(word) = self.ready.get_mut(node / 64) {
-            *word |= 1 << (node % 64);
-        }
+    fn wants_time(&mut self) -> bool {
+        false
     }
 
+    /// Node `node` is about to run on `batch`; `waiting` packets stay in its queue.
     #[inline]
-    fn next(&mut self) -> Option<usize> {
-        loop {
-            let word = self.ready.get_mut(self.at)?;
-            let may_run = *word & self.mask;
-            if may_run != 0 {
-                let bit = may_run.trailing_zeros();
-                *word &= !(1 << bit);
-                // A node that becomes ready again behind this point waits for the next turn.
-                self.mask = u64::MAX << bit << 1;
-                return Some(self.at * 64 + bit as usize);
-            }
-            (self.at, self.mask) = (self.at + 1, u64::MAX);
-        }
+    fn take(&mut self, node: usize, batch: &Batch, waiting: usize) {
+        let _ = (node, batch, waiting);
     }
 
+    /// Node `node` has run on so many packets, what follows from the call included.
     #[inline]
-    fn peek(&self) -> Option<usize> {
-        let word = self.ready.get(self.at)? & self.mask;
-        (word != 0).then(|| self.at * 64 + word.trailing_zeros() as usize)
+    fn charge(&mut self, node: usize, packets: usize, took: Took) {
+        let _ = (node, packets, took);
     }
 
-    fn is_idle(&self) -> bool {
-        self.ready.iter().all(|word| *word == 0)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ready_nodes_run_in_order_and_once() {
-        let mut scheduler = RunToCompletion::new(200);
-        for node in [130, 3, 63, 64, 3, 199] {
-            scheduler.ready(node);
-        }
-        scheduler.begin();
-        let order: Vec<_> = std::iter::from_fn(|| scheduler.next()).collect();
-        assert_eq!(order, [3, 63, 64, 130, 199]);
-        assert!(scheduler.is_idle());
+    /// Node `node`, which was chosen, has run, and has more to run on or has not. A module that ports feed may be named by
+    /// [`next`](Self::next) all the same, for its ports to be read.
+    #[inline]
+    fn ran(&mut self, node: usize, more: bool) {
+        let _ = (node, more);
     }
 
-    #[test]
-    fn what_becomes_ready_ahead_runs_in_this_turn_and_what_lies_behind_in_the_next() {
-        let mut scheduler = RunToCompletion::new(70);
-        scheduler.ready(5);
-        scheduler.begin();
-        assert_eq!(scheduler.next(), Some(5));
-        for node in [5, 4, 6, 69] {
-            scheduler.ready(node);
-        }
-        assert_eq!([scheduler.next(), scheduler.next(), scheduler.next()], [Some(6), Some(69), None]);
-        scheduler.begin();
-        assert_eq!([scheduler.next(), scheduler.next(), scheduler.next()], [Some(4), Some(5), None]);
+    /// More than a batch waits for node `node`: so many packets.
+    #[inline]
+    fn fill(&mut self, node: usize, waiting: usize) {
+        let _ = (node, waiting);
+    }
+
+    /// Whether port `port` is not to be read now.
+    #[inline]
+    fn holds(&self, port: usize) -> bool {
+        let _ = port;
+        false
+    }
+
+    /// Whether packets for node `node` are to be dropped now.
+    #[inline]
+    fn refuses(&self, node: usize) -> bool {
+        let _ = node;
+        false
+    }
+
+    /// When a node that waits for its rate limit may run, nothing else being ready.
+    #[inline]
+    fn wake(&self) -> Option<Ticks> {
+        None
+    }
+
+    /// The end has come: limits and marks no longer hold anything up.
+    fn lift(&mut self) {}
+
+    /// Sets a module's weight.
+    fn set_weight(&mut self, module: usize, weight: u32) {
+        let _ = (module, weight);
+    }
+
+    /// Sets a module's rate limit, or takes it away.
+    fn set_limit(&mut self, module: usize, limit: Option<Limit>) {
+        let _ = (module, limit);
     }
 }

@@ -8,6 +8,9 @@ use forebay_packet::Ticks;
 use crate::plan::FlowPlan;
 use crate::port::PortCounters;
 
+/// The reason for which packets are dropped where a chain begins that leads to an overloaded module.
+pub const BACKPRESSURE: &str = "backpressure";
+
 /// Batch sizes are counted in classes: 1, 2, 3–4, 5–8, …, 129–256 packets.
 pub const SIZE_CLASSES: usize = 9;
 
@@ -36,6 +39,8 @@ pub struct ModuleCounters {
     pub trigger: Counter,
     /// The hold limit now in force, in ticks.
     pub hold: Counter,
+    /// The weight now in force; 0 where the scheduler does not share time out.
+    pub weight: Counter,
 }
 
 impl ModuleCounters {
@@ -95,6 +100,8 @@ pub struct ModuleTelemetry {
     pub creates: ReasonCounters,
     /// Why packets ended in it.
     pub consumes: ReasonCounters,
+    /// Packets for it that were dropped because a module further on is overloaded.
+    pub turned_away: Counter,
     /// The function's own counters: heading, counters, their names.
     pub own: Vec<(String, Arc<[Counter]>, Vec<String>)>,
 }

@@ -26,7 +26,8 @@ use crate::input::{Input, Spares};
 use crate::links::Links;
 use crate::observer::Observer;
 use crate::port::{Intake, Port, Ready};
-use crate::scheduler::Scheduler;
+use crate::scheduler::share::check_weight;
+use crate::scheduler::{Limit, Scheduler, ShareError};
 use crate::team::Team;
 use crate::telemetry::{ModuleCounters, Telemetry};
 
@@ -115,6 +116,8 @@ pub struct Worker<C: Clock, S: Scheduler> {
     links: Links,
     /// What could not be given in this turn ([`Stuck`]).
     stuck: Stuck,
+    /// Places whose packets could not be given in the last turn.
+    waiting: Vec<usize>,
     /// Which worker this is, of which team.
     id: usize,
     team: Arc<Team>,
@@ -191,12 +194,12 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         }
         (self.began, self.desk.now, self.departed) = (start, start, false);
         self.turn = self.turn.wrapping_add(1);
-        self.scheduler.begin();
+        self.scheduler.begin(start);
         let (received, ran) = if self.observer.is_some() {
             let turn = (self.receive::<true>(), self.run::<{ Mode::Observed as u8 }>());
             self.observer.take_if(|observer| observer.done());
             turn
-        } else if self.busy_turns.is_multiple_of(TIME_EVERY) && self.accounting {
+        } else if self.is_to_be_timed() {
             (self.receive::<false>(), self.run::<{ Mode::Timed as u8 }>())
         } else {
             (self.receive::<false>(), self.run::<{ Mode::Plain as u8 }>())
@@ -209,6 +212,16 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         if self.was_busy || !self.scheduler.is_idle() { Next::Now } else { self.when() }
     }
 
+    /// Whether this turn's calls are to be timed.
+    #[inline]
+    fn is_to_be_timed(&mut self) -> bool {
+        if S::SHARES {
+            self.scheduler.wants_time()
+        } else {
+            self.busy_turns.is_multiple_of(TIME_EVERY) && self.accounting
+        }
+    }
+
     /// Takes up to a batch from each port that has some, and from each ring; whether any came.
     #[inline]
     fn receive<const OBSERVED: bool>(&mut self) -> bool {
@@ -218,45 +231,59 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             return any;
         }
         for at in 0..self.gateways.len() {
-            let gateway = &mut self.gateways[at];
-            let (Some(entry), Some(port)) = (gateway.entry, &mut gateway.port) else { continue };
-            match gateway.ready {
-                Ready::Never => continue,
-                Ready::At(instant) if instant > self.desk.now => continue,
-                _ => {}
-            }
-            let intake = Intake { now: self.desk.now, pool: &self.desk.pool, most: self.batch };
-            gateway.ready = port.receive(&mut self.intake, &intake);
-            if self.intake.is_empty() {
-                continue;
-            }
-            any = true;
-            self.telemetry.ports[at].counters.received.add(self.intake.len() as u64);
-            let word = self.flows.entry[at];
-            if word != 0 {
-                self.intake.iter_mut().for_each(|packet| packet.set_flow(word));
-            }
-            if OBSERVED {
-                self.observe_entry(at);
-            }
-            let node = entry.node as usize;
-            if self.is_spread(node) {
-                self.spread_intake(node);
-                continue;
-            }
-            if self.nodes[node].input.push_all(&mut self.intake, self.desk.now, &mut self.spares) {
-                self.scheduler.ready(node);
-            }
+            any |= self.receive_from::<OBSERVED>(at);
         }
         any
+    }
+
+    /// Takes up to a batch from a port; whether any came.
+    #[inline]
+    fn receive_from<const OBSERVED: bool>(&mut self, at: usize) -> bool {
+        let gateway = &mut self.gateways[at];
+        let (Some(entry), Some(port)) = (gateway.entry, &mut gateway.port) else { return false };
+        if S::SHARES && self.scheduler.holds(at) {
+            return false;
+        }
+        match gateway.ready {
+            Ready::Never => return false,
+            Ready::At(instant) if instant > self.desk.now => return false,
+            _ => {}
+        }
+        let intake = Intake { now: self.desk.now, pool: &self.desk.pool, most: self.batch };
+        gateway.ready = port.receive(&mut self.intake, &intake);
+        if self.intake.is_empty() {
+            return false;
+        }
+        self.telemetry.ports[at].counters.received.add(self.intake.len() as u64);
+        let word = self.flows.entry[at];
+        if word != 0 {
+            self.intake.iter_mut().for_each(|packet| packet.set_flow(word));
+        }
+        if OBSERVED {
+            self.observe_entry(at);
+        }
+        let node = entry.node as usize;
+        if self.is_spread(node) {
+            self.spread_intake(node);
+            return true;
+        }
+        let Self { scheduler, intake, telemetry, observer, .. } = self;
+        let input = &mut self.nodes[node].input;
+        if S::SHARES && scheduler.refuses(node) {
+            intake.drain_each(|_, packet| run::turn_away(node, packet, telemetry, observer));
+        } else if input.push_all(intake, self.desk.now, &mut self.spares) {
+            run::tell_ready(scheduler, node, input);
+        }
+        true
     }
 
     /// When there may be something to do, nothing being ready now.
     fn when(&mut self) -> Next {
         let due = self.buffered.iter().filter_map(|&module| self.nodes[module].input.due());
         let timers = self.timers.iter().map(|(instant, _)| *instant);
-        let ports = self.gateways.iter().filter(|gateway| gateway.entry.is_some()).map(|gateway| gateway.ready);
-        let mut earliest = due.chain(timers).min();
+        let open = |(port, gateway): &(usize, &Gateway)| gateway.entry.is_some() && !self.scheduler.holds(*port);
+        let ports = self.gateways.iter().enumerate().filter(open).map(|(_, gateway)| gateway.ready);
+        let mut earliest = due.chain(timers).chain(self.scheduler.wake()).min();
         let mut input = false;
         for ready in ports {
             match ready {
@@ -281,10 +308,14 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     /// Applies a controller's action. Only between turns.
     ///
     /// # Errors
-    /// A module that does not exist, or a trigger above the largest batch: nothing is changed.
+    /// A module that does not exist, a value that makes no sense, a change that the scheduler has no use for: nothing is
+    /// changed.
     pub fn apply(&mut self, action: &Action) -> Result<(), ActionError> {
         let modules = self.modules;
-        let (Action::SetTrigger { module, .. } | Action::SetHold { module, .. }) = *action;
+        let (Action::SetTrigger { module, .. }
+        | Action::SetHold { module, .. }
+        | Action::SetWeight { module, .. }
+        | Action::SetRate { module, .. }) = *action;
         if module >= modules {
             return Err(ActionError::Module { module, modules });
         }
@@ -296,6 +327,18 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             Action::SetHold { hold, .. } => {
                 self.hold_stated[module] = Some(self.clock.frequency().ticks(hold));
                 self.derive_holds();
+            }
+            Action::SetWeight { .. } | Action::SetRate { .. } if !S::SHARES => {
+                return Err(ActionError::Scheduler { scheduler: S::NAME });
+            }
+            Action::SetWeight { weight, .. } => {
+                check_weight(weight)?;
+                self.scheduler.set_weight(module, weight);
+                self.counters[module].weight.set(weight.into());
+            }
+            Action::SetRate { limit, .. } => {
+                limit.as_ref().map_or(Ok(()), Limit::check)?;
+                self.scheduler.set_limit(module, limit);
             }
         }
         Ok(())
@@ -338,7 +381,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
 }
 
 /// Why an action was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ActionError {
     /// No such module.
     #[error("there is no module {module}: there are {modules}, from 0")]
@@ -355,6 +398,15 @@ pub enum ActionError {
         trigger: usize,
         /// The largest batch.
         batch: usize,
+    },
+    /// A weight or limit that makes no sense.
+    #[error("{}: {_0}", _0.part)]
+    Share(#[from] ShareError),
+    /// A weight or limit where time is not shared out.
+    #[error("the scheduler {scheduler} has no weights and limits: weighted-fair has")]
+    Scheduler {
+        /// The scheduler.
+        scheduler: &'static str,
     },
 }
 

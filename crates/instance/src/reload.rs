@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use forebay_graph::drive::Order;
 use forebay_graph::report::Reading;
-use forebay_graph::{Exchange, MakeError, Team, Worker, links};
+use forebay_graph::{Exchange, MakeError, Scheduler, Team, Worker, links};
 use forebay_measure::{Clock, Tsc};
 use forebay_packet::Pool;
 use forebay_pipeline::{Conditions, Loaded, Made, Problems, Source};
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::cores::{CoreError, choose};
-use crate::running::{Instance, Over, Running, StartError, join, origin, tables};
+use crate::running::{Over, Running, StartError, join, origin, tables};
 
 /// Why a configuration was refused: the old one runs on.
 #[derive(Debug, Error)]
@@ -80,16 +80,11 @@ pub struct Reloaded {
     pub missing: i64,
 }
 
-impl Instance {
-    /// Changes to the configuration `source`. `accept` is called once nothing can be wrong with it any more, just before
-    /// it takes effect.
-    ///
-    /// # Errors
-    /// [`ReloadError`]: nothing has changed then.
-    pub fn reload(
+impl<S: Scheduler + 'static> Running<S> {
+    pub(crate) fn change_to(
         &self,
         source: &Source,
-        accept: impl FnOnce() -> std::io::Result<()>,
+        accept: &mut dyn FnMut() -> std::io::Result<()>,
     ) -> Result<Reloaded, ReloadError> {
         let began = Tsc.now();
         let frequency = Tsc.frequency();
@@ -116,7 +111,7 @@ impl Instance {
         let mut tables = tables(&plans);
         tables.extend(crew.tables.iter().filter(|table| kept.contains(&table.module)).cloned());
         let running = self.board.telemetries();
-        let mut next: Vec<Running> = Vec::new();
+        let mut next: Vec<Worker<Tsc, S>> = Vec::new();
         for (plan, ring) in plans.into_iter().zip(rings) {
             let pool = match crew.threads.get(plan.worker) {
                 Some(thread) => thread.pool.clone(),

@@ -8,18 +8,19 @@ use std::time::Duration;
 
 use forebay_graph::drive::{self, Ended, Mailbox, Order};
 use forebay_graph::report::{Kind, Origin};
-use forebay_graph::{Action, Census, Exchange, Former, Links, MakeError, NamedTable, Observer, Plan, RunToCompletion, Team, Telemetry, Worker, links};
+use forebay_graph::{
+    Action, Census, Exchange, Former, Links, MakeError, NamedTable, Observer, Plan, RunToCompletion, Scheduler,
+    SchedulerKind, Team, Telemetry, WeightedFair, Worker, links,
+};
 use forebay_measure::machine::{Cpu, pin_to};
 use forebay_measure::{Clock, Tsc};
 use forebay_packet::{Pool, Ticks};
-use forebay_pipeline::Made;
+use forebay_pipeline::{Made, Source};
 use rtrb::{Consumer, Producer, RingBuffer};
 use thiserror::Error;
 
 use crate::board::Board;
-
-/// How workers run.
-pub(crate) type Running = Worker<Tsc, RunToCompletion>;
+use crate::reload::{ReloadError, Reloaded};
 
 /// How many orders may wait for a worker.
 const ORDERS: usize = 4_096;
@@ -59,33 +60,87 @@ pub struct Outcome {
 }
 
 /// What a worker's thread ends with.
-pub(crate) enum Over {
+pub(crate) enum Over<S: Scheduler> {
     /// It was stopped: when, and what went wrong.
     Stopped(Ticks, Vec<(String, String)>),
     /// Others have taken over.
-    Succeeded(Box<Former<Tsc, RunToCompletion>>),
+    Succeeded(Box<Former<Tsc, S>>),
     /// It never began.
     Never,
 }
 
 /// A worker's thread.
-pub(crate) struct Thread {
-    pub(crate) orders: Producer<Order<RunToCompletion>>,
-    pub(crate) handle: JoinHandle<Over>,
+pub(crate) struct Thread<S: Scheduler> {
+    pub(crate) orders: Producer<Order<S>>,
+    pub(crate) handle: JoinHandle<Over<S>>,
     pub(crate) pool: Pool,
     pub(crate) core: usize,
 }
 
+/// A running pipeline, whichever scheduler its workers have.
+pub trait Instance: Send + Sync {
+    /// What is counted.
+    fn board(&self) -> Arc<Board>;
+
+    /// How many workers there are.
+    fn workers(&self) -> usize;
+
+    /// The tables that can be changed while packets run.
+    fn tables(&self) -> Vec<NamedTable>;
+
+    /// Where every packet is: each worker says so between two of its turns, so that nothing is missing. What has been given
+    /// to another worker and not been taken yet is `handed` and not `taken`. `None` where a worker does not answer.
+    fn census(&self) -> Option<Census>;
+
+    /// Has an action applied by every worker; `false` where one has too many orders waiting.
+    fn act(&self, action: &Action) -> bool;
+
+    /// Has each worker watched by an observer that `make` makes for it, or with `None` by none.
+    fn observe(&self, make: &mut dyn FnMut(usize) -> Option<Box<dyn Observer>>);
+
+    /// Changes to the configuration `source`. `accept` is called once nothing can be wrong with it any more, just before
+    /// it takes effect.
+    ///
+    /// # Errors
+    /// [`ReloadError`]: nothing has changed then.
+    fn reload(&self, source: &Source, accept: &mut dyn FnMut() -> std::io::Result<()>) -> Result<Reloaded, ReloadError>;
+
+    /// Whether a worker has ended by itself, which only a defect can make it do.
+    fn has_died(&self) -> bool;
+
+    /// Ends the run: nothing stays queued or held, and all is closed. A second time nothing happens.
+    fn end(&self) -> Outcome;
+}
+
+/// Starts a worker for each plan, on these cores, with the scheduler that the plans name; each is watched by its observer,
+/// where there is one.
+///
+/// # Errors
+/// [`StartError`]: nothing runs then.
+pub fn start(
+    plans: Vec<Plan>,
+    cores: &[usize],
+    made: Made,
+    observers: Vec<Option<Box<dyn Observer>>>,
+) -> Result<Arc<dyn Instance>, StartError> {
+    Ok(match plans[0].scheduler {
+        SchedulerKind::RunToCompletion => {
+            Arc::new(Running::<RunToCompletion>::start(plans, cores, made, observers)?)
+        }
+        SchedulerKind::WeightedFair => Arc::new(Running::<WeightedFair>::start(plans, cores, made, observers)?),
+    })
+}
+
 /// A running pipeline.
-pub struct Instance {
+pub(crate) struct Running<S: Scheduler> {
     pub(crate) board: Arc<Board>,
     pub(crate) stop: Arc<AtomicBool>,
-    pub(crate) crew: Mutex<Crew>,
+    crew: Mutex<Crew<S>>,
 }
 
 /// The threads, and what they run.
-pub(crate) struct Crew {
-    pub(crate) threads: Vec<Thread>,
+pub(crate) struct Crew<S: Scheduler> {
+    pub(crate) threads: Vec<Thread<S>>,
     pub(crate) made: Made,
     /// The tables that can be changed.
     pub(crate) tables: Vec<NamedTable>,
@@ -95,12 +150,8 @@ pub(crate) struct Crew {
     pub(crate) started: usize,
 }
 
-impl Instance {
-    /// Starts a worker for each plan, on these cores; each is watched by its observer, where there is one.
-    ///
-    /// # Errors
-    /// [`StartError`]: nothing runs then.
-    pub fn start(
+impl<S: Scheduler + 'static> Running<S> {
+    fn start(
         plans: Vec<Plan>,
         cores: &[usize],
         made: Made,
@@ -115,7 +166,7 @@ impl Instance {
         let (mut starting, mut failed) = (Vec::new(), None);
         for (((plan, ring), core), observer) in plans.into_iter().zip(rings).zip(cores).zip(observers) {
             let part = Part { plan, links: ring, team: Arc::clone(&team), observer };
-            match begin(part, *core, Arc::clone(&stop)) {
+            match begin::<S>(part, *core, Arc::clone(&stop)) {
                 Ok(begun) => starting.push(begun),
                 Err(error) => failed = failed.or(Some(error)),
             }
@@ -127,7 +178,6 @@ impl Instance {
             threads.push(thread);
         }
         if let Some(error) = failed {
-            stop.store(true, Ordering::Relaxed);
             threads.into_iter().for_each(|thread| drop(thread.go(false)));
             return Err(error);
         }
@@ -138,32 +188,25 @@ impl Instance {
         Ok(Self { board: Arc::new(Board::new(began, telemetries, team, origin)), stop, crew: Mutex::new(crew) })
     }
 
-    /// What is counted.
-    #[must_use]
-    pub fn board(&self) -> Arc<Board> {
+    pub(crate) fn crew(&self) -> MutexGuard<'_, Crew<S>> {
+        self.crew.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<S: Scheduler + 'static> Instance for Running<S> {
+    fn board(&self) -> Arc<Board> {
         Arc::clone(&self.board)
     }
 
-    pub(crate) fn crew(&self) -> MutexGuard<'_, Crew> {
-        self.crew.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// How many workers there are.
-    #[must_use]
-    pub fn workers(&self) -> usize {
+    fn workers(&self) -> usize {
         self.crew().threads.len()
     }
 
-    /// The tables that can be changed while packets run.
-    #[must_use]
-    pub fn tables(&self) -> Vec<NamedTable> {
+    fn tables(&self) -> Vec<NamedTable> {
         self.crew().tables.clone()
     }
 
-    /// Where every packet is: each worker says so between two of its turns, so that nothing is missing. What has been given
-    /// to another worker and not been taken yet is `handed` and not `taken`. `None` where a worker does not answer.
-    #[must_use]
-    pub fn census(&self) -> Option<Census> {
+    fn census(&self) -> Option<Census> {
         let mut crew = self.crew();
         let (answer, answers) = channel();
         for thread in &mut crew.threads {
@@ -176,28 +219,27 @@ impl Instance {
         (told.len() == crew.threads.len()).then_some(all)
     }
 
-    /// Has an action applied by every worker that it concerns; `false` where one has too many orders waiting.
-    pub fn act(&self, action: &Action) -> bool {
+    fn act(&self, action: &Action) -> bool {
         let mut crew = self.crew();
         crew.threads.iter_mut().fold(true, |told, thread| thread.orders.push(Order::Act(action.clone())).is_ok() && told)
     }
 
-    /// Has each worker watched by an observer that `make` makes for it, or with `None` by none.
-    pub fn observe(&self, mut make: impl FnMut(usize) -> Option<Box<dyn Observer>>) {
+    fn observe(&self, make: &mut dyn FnMut(usize) -> Option<Box<dyn Observer>>) {
         for (worker, thread) in self.crew().threads.iter_mut().enumerate() {
             // With thousands of orders before it, a trace is not missed.
             let _ = thread.orders.push(Order::Observe(make(worker)));
         }
     }
 
-    /// Whether a worker has ended by itself, which only a defect can make it do.
-    #[must_use]
-    pub fn has_died(&self) -> bool {
+    fn reload(&self, source: &Source, accept: &mut dyn FnMut() -> std::io::Result<()>) -> Result<Reloaded, ReloadError> {
+        self.change_to(source, accept)
+    }
+
+    fn has_died(&self) -> bool {
         self.crew().threads.iter().any(|thread| thread.handle.is_finished())
     }
 
-    /// Ends the run: nothing stays queued or held, and all is closed. A second time nothing happens.
-    pub fn end(&self) -> Outcome {
+    fn end(&self) -> Outcome {
         let mut crew = self.crew();
         self.stop.store(true, Ordering::Relaxed);
         let mut outcome = Outcome { at: Tsc.now(), troubles: std::mem::take(&mut crew.troubles) };
@@ -248,17 +290,17 @@ struct Told {
 }
 
 /// A worker that has been made and waits for the word to go.
-pub(crate) struct Waiting {
-    orders: Producer<Order<RunToCompletion>>,
-    handle: JoinHandle<Over>,
+pub(crate) struct Waiting<S: Scheduler> {
+    orders: Producer<Order<S>>,
+    handle: JoinHandle<Over<S>>,
     pool: Pool,
     core: usize,
     go: Sender<bool>,
 }
 
-impl Waiting {
+impl<S: Scheduler> Waiting<S> {
     /// Lets it run, or end.
-    pub(crate) fn go(self, go: bool) -> Thread {
+    pub(crate) fn go(self, go: bool) -> Thread<S> {
         // A thread that has died is found by whoever joins it.
         let _ = self.go.send(go);
         Thread { orders: self.orders, handle: self.handle, pool: self.pool, core: self.core }
@@ -266,7 +308,11 @@ impl Waiting {
 }
 
 /// Makes a worker on a thread and core of its own, so that its memory is near them.
-fn begin(part: Part, core: usize, stop: Arc<AtomicBool>) -> Result<(Waiting, Told), StartError> {
+fn begin<S: Scheduler + 'static>(
+    part: Part,
+    core: usize,
+    stop: Arc<AtomicBool>,
+) -> Result<(Waiting<S>, Told), StartError> {
     let (told, tells) = channel();
     let (go, may_go) = channel();
     let (orders, taken) = RingBuffer::new(ORDERS);
@@ -275,7 +321,7 @@ fn begin(part: Part, core: usize, stop: Arc<AtomicBool>) -> Result<(Waiting, Tol
         let made = pin_to(core).map_err(|source| StartError::Core { core, source }).and_then(|()| {
             let Part { plan, links, team, observer } = part;
             let pool = Pool::new(plan.pool).map_err(MakeError::from)?;
-            let mut worker = Running::member(plan, Tsc, Vec::new(), pool.clone(), links, team)?;
+            let mut worker = Worker::<Tsc, S>::member(plan, Tsc, Vec::new(), pool.clone(), links, team)?;
             worker.observe(observer);
             Ok((worker, pool))
         });
@@ -298,14 +344,14 @@ fn begin(part: Part, core: usize, stop: Arc<AtomicBool>) -> Result<(Waiting, Tol
 }
 
 /// Makes ready a thread for a worker that joins those that run, as soon as it is let go.
-pub(crate) fn join(
-    mut worker: Box<Running>,
+pub(crate) fn join<S: Scheduler + 'static>(
+    mut worker: Box<Worker<Tsc, S>>,
     pool: Pool,
     core: usize,
     number: usize,
     exchange: Arc<Exchange>,
     stop: Arc<AtomicBool>,
-) -> Result<Waiting, StartError> {
+) -> Result<Waiting<S>, StartError> {
     let (orders, taken) = RingBuffer::new(ORDERS);
     let (told, tells) = channel();
     let (go, may_go) = channel();
@@ -323,7 +369,7 @@ pub(crate) fn join(
     Ok(Waiting { orders, handle, pool, core, go })
 }
 
-fn run(mut worker: Running, orders: Consumer<Order<RunToCompletion>>, stop: &AtomicBool) -> Over {
+fn run<S: Scheduler>(mut worker: Worker<Tsc, S>, orders: Consumer<Order<S>>, stop: &AtomicBool) -> Over<S> {
     let mut mailbox = Mailbox { stop, orders };
     // An action for a module that has just gone is void.
     if drive::poll(&mut worker, &mut mailbox, |_, _| {}) == Ended::Succeeded {

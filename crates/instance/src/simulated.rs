@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 
 use forebay_graph::drive::{Ended, simulate_team, wind_up_team};
 use forebay_graph::report::{Kind, Origin};
-use forebay_graph::{Cost, MakeError, Observer, Plan, RunToCompletion, Team, Worker, links};
+use forebay_graph::{Cost, MakeError, Observer, Plan, RunToCompletion, Scheduler, SchedulerKind, Team, WeightedFair, Worker, links};
 use forebay_measure::machine::Cpu;
 use forebay_measure::{Clock, Frequency, Nanos, Simulated};
 use forebay_packet::{Pool, Ticks};
@@ -41,6 +41,19 @@ impl Simulation {
         plans: Vec<Plan>,
         costs: &[Cost],
         duration: Nanos,
+        observers: Vec<Option<Box<dyn Observer>>>,
+        stop: Arc<AtomicBool>,
+    ) -> Result<Self, StartError> {
+        match plans[0].scheduler {
+            SchedulerKind::RunToCompletion => Self::of::<RunToCompletion>(plans, costs, duration, observers, stop),
+            SchedulerKind::WeightedFair => Self::of::<WeightedFair>(plans, costs, duration, observers, stop),
+        }
+    }
+
+    fn of<S: Scheduler + 'static>(
+        plans: Vec<Plan>,
+        costs: &[Cost],
+        duration: Nanos,
         mut observers: Vec<Option<Box<dyn Observer>>>,
         stop: Arc<AtomicBool>,
     ) -> Result<Self, StartError> {
@@ -48,7 +61,7 @@ impl Simulation {
         let team = Arc::new(Team::new(plans.len()));
         let rings = links(&plans[0], &plans[0].placement);
         observers.resize_with(plans.len(), || None);
-        let mut workers: Vec<Worker<Simulated, RunToCompletion>> = Vec::new();
+        let mut workers: Vec<Worker<Simulated, S>> = Vec::new();
         for ((plan, ring), observer) in plans.into_iter().zip(rings).zip(observers) {
             let pool = Pool::new(plan.pool).map_err(MakeError::from)?;
             let clock = Simulated::new(frequency);

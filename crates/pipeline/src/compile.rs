@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use forebay_graph::{
-    Declaration, Declared, Fault, Function, Placement, PortDeclaration, Setup, SetupError, SharedState, Step,
-    Surroundings, Target,
+    Declaration, Declared, Fault, Function, Placement, PortDeclaration, SchedulerKind, Setup, SetupError, SharedState,
+    Step, Surroundings, Target,
 };
 use forebay_measure::Frequency;
 use forebay_packet::MAX_BATCH;
@@ -19,7 +19,7 @@ use crate::problem::{Findings, Problem, Problems};
 use crate::wiring::{Ends, ModuleEnd, PortEnd, Wiring};
 use crate::workers::Workers;
 use crate::yaml::{Entry, Node};
-use crate::{Source, flows, order};
+use crate::{Source, flows, order, shares};
 
 /// What a configuration that is in order says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,6 +70,7 @@ pub(crate) struct Draft {
     pub(crate) batch: usize,
     pub(crate) seed: u64,
     pub(crate) cores: Vec<Option<usize>>,
+    pub(crate) scheduler: SchedulerKind,
     pub(crate) pool: PoolSection,
     pub(crate) modules: Vec<ModuleDraft>,
     pub(crate) ports: Vec<PortDraft>,
@@ -103,6 +104,7 @@ pub(crate) struct ModuleDraft {
     pub(crate) params: serde_json::Value,
     pub(crate) gates: Vec<(String, Target)>,
     pub(crate) buffer: Buffer,
+    pub(crate) share: forebay_graph::Share,
     /// The function that was made to check the parameters, and what it said.
     pub(crate) declared: Option<(Box<dyn Function>, Declared)>,
 }
@@ -159,6 +161,8 @@ pub(crate) fn compile(
     }
     let order = sort(&ends, &wiring, &mut findings);
     let buffers = read_buffers(&root, &ends, batch, &mut misfits, &mut findings);
+    let (scheduler, shares) =
+        (shares::scheduler(&root), shares::read_shares(&root, &ends, &mut misfits, &mut findings));
     let flows = read_flows(&root, &ends, &wiring, &mut misfits, &mut findings);
     let kinds: Vec<_> = modules.iter().map(|made| made.as_ref().map(|made| made.kind)).collect();
     let queues: Vec<bool> = ports.iter().map(|port| port.as_ref().is_some_and(|port| port.kind.queues)).collect();
@@ -175,13 +179,19 @@ pub(crate) fn compile(
     let mut position = vec![0; order.len()];
     order.iter().enumerate().for_each(|(at, module)| position[*module] = at);
     let moved = |target| if let Target::Module(module) = target { Target::Module(position[module]) } else { target };
-    let mut drafts: Vec<_> = modules.into_iter().zip(ends.modules).zip(wiring.gates).zip(buffers).map(Some).collect();
+    let mut drafts: Vec<_> = modules
+        .into_iter()
+        .zip(ends.modules)
+        .zip(wiring.gates)
+        .zip(buffers.into_iter().zip(shares))
+        .map(Some)
+        .collect();
     let in_order = order.iter().filter_map(|module| drafts[*module].take());
-    let modules = in_order.filter_map(|(((made, end), gates), buffer)| {
+    let modules = in_order.filter_map(|(((made, end), gates), (buffer, share))| {
         let Made { kind, params, function, declared } = made?;
         let gates = gates.into_iter().map(|to| to.map_or(Target::Drop, |(to, _)| moved(to)));
         let gates = declared.gates.iter().cloned().zip(gates).collect();
-        Some(ModuleDraft { name: end.name, kind, params, gates, buffer, declared: Some((function, declared)) })
+        Some(ModuleDraft { name: end.name, kind, params, gates, buffer, share, declared: Some((function, declared)) })
     });
     let modules = modules.collect();
     let placement = Placement {
@@ -199,7 +209,7 @@ pub(crate) fn compile(
     let ports = ports.into_iter().flatten().collect();
     let cores = workers.cores;
     let draft =
-        Draft { root, name, batch, seed, cores, pool, modules, ports, entries, flows, placement, state };
+        Draft { root, name, batch, seed, cores, scheduler, pool, modules, ports, entries, flows, placement, state };
     Ok((draft, surroundings))
 }
 

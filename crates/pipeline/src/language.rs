@@ -3,6 +3,7 @@
 //! The sections that name functions, ports and kinds of state are described in [`schema`](crate::schema), from what is
 //! registered.
 
+use forebay_graph::{Marks, Rate, WhenFull};
 use forebay_measure::Nanos;
 use forebay_packet::PoolOptions;
 use schemars::JsonSchema;
@@ -37,6 +38,46 @@ pub(crate) struct Buffer {
     /// The longest that packets wait for the trigger. Without it, it follows from the flows' delay objectives; without
     /// those it is 1ms.
     pub(crate) hold: Option<Nanos>,
+}
+
+/// What a module is given where modules share the worker's time (`scheduler: weighted-fair`).
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Share {
+    /// Modules that have work get ticks in proportion to their weights; 1 by default.
+    #[schemars(range(min = 1, max = 65_535))]
+    pub(crate) weight: u32,
+    /// The rate that the module does not exceed, of packets (`1Mpps`) or of their bits (`10Gbps`); none by default. What
+    /// comes faster waits.
+    pub(crate) rate: Option<Rate>,
+    /// How long an idle module's unused rate is saved up; 1ms by default.
+    pub(crate) burst: Option<Nanos>,
+    /// How many packets the module's input queue is meant for; 1024 by default.
+    #[schemars(range(min = 1, max = 16_777_216))]
+    pub(crate) queue: u32,
+    /// Percent of `queue` at which the module is overloaded; 80 by default.
+    #[schemars(range(min = 1, max = 100))]
+    pub(crate) high: u32,
+    /// Percent of `queue` at which it no longer is; 60 by default.
+    #[schemars(range(max = 99))]
+    pub(crate) low: u32,
+    /// While it is overloaded: `wait`, the default, does not read the ports whose packets can come to it; `drop` drops
+    /// packets where the chain begins that leads to it and nowhere else.
+    pub(crate) when_full: WhenFull,
+}
+
+impl Default for Share {
+    fn default() -> Self {
+        let forebay_graph::Share { weight, marks: Marks { queue, high, low, when_full }, .. } = Default::default();
+        Self { weight, rate: None, burst: None, queue, high, low, when_full }
+    }
+}
+
+impl Share {
+    /// Its marks.
+    pub(crate) fn marks(&self) -> Marks {
+        Marks { queue: self.queue, high: self.high, low: self.low, when_full: self.when_full }
+    }
 }
 
 /// The packets that take one path, with their delay objective.

@@ -12,6 +12,7 @@ mod load;
 mod order;
 mod problem;
 mod schema;
+mod shares;
 mod source;
 mod usecase;
 mod wiring;

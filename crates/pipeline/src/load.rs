@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use forebay_graph::{Files, Module, ONCE_A_MODULE, Plan, PortPlan, Setup, SharedState, Surroundings};
+use forebay_graph::{Files, Module, ONCE_A_MODULE, Plan, PortPlan, SchedulerKind, Setup, SharedState, Surroundings};
 use forebay_packet::PoolOptions;
 
 use crate::compile::{Conditions, Draft, ModuleDraft, PortDraft, add_faults, compile};
@@ -38,6 +38,7 @@ pub struct Made {
     /// What replicas of one module share ([`Setup::once_a_module`]), by its key.
     tables: BTreeMap<String, SharedState>,
     batch: usize,
+    scheduler: SchedulerKind,
     pool: (usize, usize),
 }
 
@@ -141,6 +142,7 @@ fn open(source: &Source, conditions: Conditions, running: Option<&Made>) -> Resu
         .map(|worker| Plan {
             name: draft.name.clone(),
             batch: draft.batch,
+            scheduler: draft.scheduler,
             pool: PoolOptions { chunks, frame, ..PoolOptions::default() },
             modules: Vec::new(),
             ports: Vec::new(),
@@ -224,6 +226,7 @@ impl Draft {
             state: self.state.clone(),
             tables: BTreeMap::new(),
             batch: self.batch,
+            scheduler: self.scheduler,
             pool,
         }
     }
@@ -234,6 +237,9 @@ impl Draft {
         if self.batch != running.batch {
             let (now, new) = (running.batch, self.batch);
             findings.add(place("batch"), format!("batch: it is {now} and would be {new}: it cannot change while packets run"));
+        }
+        if self.scheduler != running.scheduler {
+            findings.add(place("scheduler"), "scheduler: it cannot change while packets run: leave it as it is, or start anew");
         }
         if pool != running.pool {
             findings.add(place("pool"), "pool: it cannot change while packets run: leave it as it is, or start anew");
@@ -257,6 +263,7 @@ impl ModuleDraft {
             tables: Vec::new(),
             trigger: self.buffer.trigger,
             hold: self.buffer.hold,
+            share: self.share,
         }
     }
 

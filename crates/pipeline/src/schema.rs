@@ -2,13 +2,14 @@
 
 use std::sync::OnceLock;
 
+use forebay_graph::SchedulerKind;
 use forebay_packet::MAX_BATCH;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use crate::conform::Rules;
-use crate::language::{Buffer, Control, Flow, PoolSection, Worker};
+use crate::language::{Buffer, Control, Flow, PoolSection, Share, Worker};
 use crate::problem::Findings;
 use crate::yaml;
 
@@ -48,6 +49,10 @@ pub fn schema() -> Value {
             "state": named("Objects that modules share, by name.", states),
             "modules": named("The pipeline's functions with their input queues, by name.", functions),
             "buffers": named("Input queues that wait for packets, by their module's name.", section::<Buffer>(&mut generator)),
+            "scheduler": section::<SchedulerKind>(&mut generator),
+            "shares": named(
+                "What modules are given where they share the worker's time, by their name.", section::<Share>(&mut generator),
+            ),
             "pipeline": {
                 "type": "array", "minItems": 1,
                 "description": "Where packets go: lines such as `port -> module -> module[gate] -> port`.",

@@ -4,6 +4,7 @@ mod functions;
 mod hostile;
 mod plans;
 mod refusals;
+mod shares;
 
 use crate::{Conditions, Loaded, Problems, Source};
 use forebay_measure::Frequency;

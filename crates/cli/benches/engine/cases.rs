@@ -48,12 +48,16 @@ const FIGURES: &[(&str, &str, Share)] = &[
     ("mac_swap", "mac_swap", Share::Above("gen_sink")),
     ("router_1", "router_1", Share::WithoutGenerator),
     ("router_1_total", "router_1", Share::Total),
+    ("router_1_fair", "router_1_fair", Share::WithoutGenerator),
     ("router_1_unaccounted", "router_1_unaccounted", Share::WithoutGenerator),
     ("router_1_changing", "router_1_changing", Share::WithoutGenerator),
     ("router_1_b256", "router_1_b256", Share::WithoutGenerator),
     ("router_1_cold", "router_1_cold", Share::WithoutGenerator),
     ("router_1_pcap", "router_1_pcap", Share::Total),
     ("router_16", "router_16", Share::WithoutGenerator),
+    ("router_16_fair", "router_16_fair", Share::WithoutGenerator),
+    ("lanes_16", "lanes_16", Share::WithoutGenerator),
+    ("lanes_16_fair", "lanes_16_fair", Share::WithoutGenerator),
     ("router_64", "router_64", Share::WithoutGenerator),
     ("router_64_trigger16", "router_64_trigger16", Share::WithoutGenerator),
     ("router_64_b256", "router_64_b256", Share::WithoutGenerator),
@@ -147,6 +151,10 @@ fn recipes(folder: &Path) -> std::io::Result<Vec<Recipe>> {
         recipe("router_1_b256", router(256, 1, 0, TRAFFIC)),
         Recipe { cold: Some(8_192), ..recipe("router_1_cold", router(32, 1, 0, "size: 60, sessions: 1000000")) },
         recipe("router_16", router(32, 16, 0, TRAFFIC)),
+        recipe("router_1_fair", fair(router(32, 1, 0, TRAFFIC))),
+        recipe("router_16_fair", fair(router(32, 16, 0, TRAFFIC))),
+        recipe("lanes_16", lanes(16)),
+        recipe("lanes_16_fair", fair(lanes(16))),
         recipe("router_64", router(32, 64, 0, TRAFFIC)),
         recipe("router_64_trigger16", router(32, 64, 16, TRAFFIC)),
         recipe("router_64_b256", router(256, 64, 0, TRAFFIC)),
@@ -210,6 +218,23 @@ fn metered(key: &str) -> String {
         "  - in -> meter -> out\n",
         "  - in -> meter\n  - meter[green] -> out\n  - meter[yellow] -> drop\n  - meter[red] -> drop\n",
     )
+}
+
+/// The same pipeline with modules that share time by weights.
+fn fair(yaml: String) -> String {
+    format!("scheduler: weighted-fair\n{yaml}")
+}
+
+/// So many generators, each with a module of its own, all always backlogged: as much choosing as there can be.
+fn lanes(lanes: usize) -> String {
+    let (mut ports, mut modules, mut paths) = (String::new(), String::new(), String::new());
+    for lane in 0..lanes {
+        // Writing into a string cannot fail.
+        let _ = writeln!(ports, "  in{lane}: {{ generator: {{ {TRAFFIC} }} }}");
+        let _ = writeln!(modules, "  valid{lane}: {{ ip_validate: }}");
+        let _ = writeln!(paths, "  - in{lane} -> valid{lane} -> out");
+    }
+    format!("batch: 32\nports:\n{ports}  out: {{ sink: }}\nmodules:\n{modules}pipeline:\n{paths}")
 }
 
 /// A router of so many next hops, each with a chain of three modules whose first has the trigger.

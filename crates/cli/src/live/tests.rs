@@ -20,6 +20,7 @@ fn report(modules: usize) -> Report {
         batch_sizes: [0; 9],
         trigger: 16,
         hold_us: Some(50.0),
+        weight: None,
         ticks_per_packet: Some(12.5),
         ticks_per_batch: Some(125.0),
         share: Some(at as f64 / modules as f64),

@@ -69,6 +69,42 @@ fn triggers_from_the_command_line_hold() {
     assert!(hop["hold_us"].is_number());
 }
 
+/// Both schedulers do the same work; weights are told where they are in force.
+#[test]
+fn the_scheduler_can_be_chosen_on_the_command_line() {
+    let file = File::new(ROUTER);
+    for (scheduler, weight) in [("weighted-fair", Some(1)), ("run-to-completion", None)] {
+        let report = forebay(&["run", file.path(), "--json", "--virtual", "--scheduler", scheduler]).json();
+        contract::check(&report);
+        assert_eq!(report["packets"]["in"].as_u64(), Some(1_000), "{scheduler}");
+        for module in report["modules"].as_array().expect("a list") {
+            assert_eq!(module["weight"].as_u64(), weight, "{scheduler}: {module}");
+        }
+    }
+    let done = forebay(&["run", file.path(), "--scheduler", "fair"]);
+    assert_eq!(done.code, Some(2));
+    assert!(done.err.contains("run-to-completion") && done.err.contains("weighted-fair"), "{}", done.err);
+}
+
+/// A chain that is asked for more than its rate drops the rest where it begins, with the reason counted.
+#[test]
+fn an_overloaded_chain_drops_with_its_reason() {
+    let file = File::new(
+        "scheduler: weighted-fair
+ports: { in: { generator: { count: 100000 } }, out: { sink: } }
+modules: { first: { counter: }, slow: { counter: } }
+shares: { slow: { rate: 1Mpps, burst: 0us, when_full: drop } }
+pipeline: [in -> first -> slow -> out]
+",
+    );
+    let report = forebay(&["run", file.path(), "--json", "--virtual", "--cost", "*=100+1", "--duration", "1s"]).json();
+    let dropped = report["packets"]["dropped"].as_object().expect("reasons");
+    assert_eq!(dropped.keys().collect::<Vec<_>>(), ["first.backpressure"]);
+    let (dropped, out) = (dropped["first.backpressure"].as_u64(), report["packets"]["out"].as_u64());
+    assert!(dropped > Some(0) && out > Some(0), "{}", report["packets"]);
+    assert_eq!(dropped.zip(out).map(|(dropped, out)| dropped + out), Some(100_000));
+}
+
 #[test]
 fn a_missed_objective_is_an_answer_with_strict_alone() {
     let flows = "flows:\n  - { name: all, path: [hop], slo: 1us }\n";

@@ -7,7 +7,7 @@ use std::hash::Hash;
 use forebay_measure::{Counter, Distribution, Frequency, Nanos};
 use forebay_packet::Ticks;
 
-use crate::telemetry::{PortTelemetry, ReasonCounters, SIZE_CLASSES, Telemetry};
+use crate::telemetry::{BACKPRESSURE, PortTelemetry, ReasonCounters, SIZE_CLASSES, Telemetry};
 use crate::worker::Census;
 
 /// What the counters say at one instant. Exact between a worker's turns; taken from another thread, counters of one
@@ -53,6 +53,7 @@ pub(super) struct ModuleReading {
     pub(super) timed_batches: u64,
     pub(super) dropped: u64,
     pub(super) trigger: u64,
+    pub(super) weight: u64,
     pub(super) hold: u64,
     pub(super) own: BTreeMap<String, BTreeMap<String, u64>>,
 }
@@ -100,6 +101,9 @@ impl Reading {
         let worker = &telemetry.worker;
         let mut dropped = named(|told| &told.drops);
         let refused = telemetry.ports.iter().map(|told| (format!("{}.refused", told.name), told.refused.get()));
+        let turned_away = telemetry.modules.iter();
+        let turned_away = turned_away.map(|told| (format!("{}.{BACKPRESSURE}", told.name), told.turned_away.get()));
+        add(&mut dropped, happened(turned_away));
         let others = [("unwanted", &worker.unwanted), ("no_gate", &worker.no_gate), ("wound_up", &worker.wound_up)];
         let others = others.map(|(name, count)| (name.to_owned(), count.get()));
         add(&mut dropped, happened(refused.chain(others)));
@@ -281,8 +285,9 @@ impl ModuleReading {
             ticks: counters.ticks.get(),
             timed_packets: counters.timed_packets.get(),
             timed_batches: counters.timed_batches.get(),
-            dropped: told.drops.total(),
+            dropped: told.drops.total() + told.turned_away.get(),
             trigger: counters.trigger.get(),
+            weight: counters.weight.get(),
             hold: counters.hold.get(),
             own,
         }

@@ -66,10 +66,12 @@ fn worker() -> Worker<Simulated, RunToCompletion> {
         tables: Vec::new(),
         trigger: 0,
         hold: None,
+        share: crate::Share::default(),
     };
     let plan = Plan {
         name: "small".to_owned(),
         batch: 32,
+        scheduler: crate::SchedulerKind::default(),
         pool: PoolOptions { chunks: 64, ..PoolOptions::default() },
         modules: vec![module],
         ports: vec![port("in", 64, Some(Target::Module(0))), port("out", 0, None)],

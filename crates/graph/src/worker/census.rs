@@ -52,6 +52,7 @@ impl Census {
             taken: worker.taken.get(),
             left: ports(|counters| counters.sent.get()).saturating_sub(worker.in_flight.get()),
             dropped: modules(|module| &module.drops)
+                + telemetry.modules.iter().map(|module| module.turned_away.get()).sum::<u64>()
                 + worker.unwanted.get()
                 + worker.no_gate.get()
                 + worker.wound_up.get()

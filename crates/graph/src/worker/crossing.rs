@@ -6,6 +6,7 @@ use forebay_measure::Clock;
 use forebay_packet::{Batch, Ticks};
 
 use super::Worker;
+use super::run::tell_ready;
 use crate::links::Crossing;
 use crate::placement::share;
 use crate::scheduler::Scheduler;
@@ -61,8 +62,9 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
                 (any, left) = (true, left.saturating_sub(count));
                 self.team.taken(self.id, count);
                 self.telemetry.worker.taken.add(count as u64);
-                if self.nodes[node].input.push_all(&mut self.intake, self.desk.now, &mut self.spares) {
-                    self.scheduler.ready(node);
+                let input = &mut self.nodes[node].input;
+                if input.push_all(&mut self.intake, self.desk.now, &mut self.spares) {
+                    tell_ready(&mut self.scheduler, node, input);
                 }
             }
         }
@@ -115,7 +117,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
                     self.stuck.add(out.crossing);
                     self.telemetry.worker.stalls.add(1);
                     self.nodes[node].input.put_back(batch, &mut self.spares);
-                    self.scheduler.ready(node);
+                    // Not in this turn: nothing changes in it.
+                    self.waiting.push(node);
                 }
             }
         }

@@ -18,7 +18,7 @@ use crate::links::Links;
 use crate::placement::Origin;
 use crate::plan::{Plan, Target};
 use crate::port::Ready;
-use crate::scheduler::Scheduler;
+use crate::scheduler::{Scheduler, ShareError, Topology};
 use crate::team::Team;
 use crate::telemetry::{
     FlowTelemetry, ModuleCounters, ModuleTelemetry, PortTelemetry, ReasonCounters, Telemetry, WorkerCounters,
@@ -39,6 +39,14 @@ pub enum MakeError {
     /// A batch that cannot be.
     #[error("batches of {0} packets: allowed are 1 to {MAX_BATCH}")]
     Batch(usize),
+    /// A share that makes no sense.
+    #[error("module '{module}': {}: {error}", error.part)]
+    Share {
+        /// The module.
+        module: String,
+        /// What is wrong with its share.
+        error: ShareError,
+    },
     /// A gate that leads nowhere or backwards.
     #[error("gate '{gate}' of module '{module}' leads {where_to}: gates lead to later modules, ports or the bin")]
     Gate {
@@ -65,6 +73,9 @@ impl Plan {
             return Err(MakeError::Batch(self.batch));
         }
         for (number, module) in self.modules.iter().enumerate() {
+            if let Err(error) = module.share.check() {
+                return Err(MakeError::Share { module: module.name.clone(), error });
+            }
             for (gate, target) in &module.gates {
                 let where_to = match *target {
                     Target::Module(next) if next <= number => "backwards or to itself".to_owned(),
@@ -120,6 +131,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         let shape = shape(&plan);
         let (flows, found) = flow::build(&shape, &plan.flows)?;
         let modules = plan.modules.len();
+        let mut topology = Topology::of(&plan, clock.frequency());
         let mut flows_of = vec![Vec::new(); modules];
         for (flow, declared) in found.iter().enumerate().filter(|(_, flow)| flow.slo.is_some()) {
             flow::modules_of(&shape, declared).into_iter().for_each(|module| flows_of[module].push(flow));
@@ -140,6 +152,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             None => node_of(target),
         };
         let nodes = bin + 1 + roads.len();
+        topology.nodes = nodes;
         let mut feeders = vec![0usize; nodes];
         let entries = plan.ports.iter().enumerate();
         let entries = entries.filter_map(|(port, plan)| Some((Origin::Port(port), plan.entry?)));
@@ -154,7 +167,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
 
         let counters: Arc<[ModuleCounters]> = (0..modules).map(|_| ModuleCounters::default()).collect();
         let mut worker = Self {
-            scheduler: S::new(nodes),
+            scheduler: S::new(&topology),
             nodes: Vec::with_capacity(nodes),
             modules,
             edges: Vec::new(),
@@ -162,6 +175,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             crossings: roads.crossroads(bin + 1, &links, node_of),
             links,
             stuck: Stuck::NOTHING,
+            waiting: Vec::new(),
             id: plan.worker,
             team,
             draining: false,
@@ -234,6 +248,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
                 drops: ReasonCounters::new(module.drops.iter().map(|reason| reason.name)),
                 creates,
                 consumes: ReasonCounters::new(module.consumes.iter().map(|reason| reason.name)),
+                turned_away: Counter::new(),
                 own: module.counters,
             });
         }
@@ -260,6 +275,9 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             worker.nodes[module].input.set_trigger(trigger, worker.batch, worker.desk.now, &mut worker.spares);
         }
         worker.derive_holds();
+        if S::SHARES {
+            worker.counters.iter().zip(&topology.shares).for_each(|(told, share)| told.weight.set(share.weight.into()));
+        }
         Ok(worker)
     }
 

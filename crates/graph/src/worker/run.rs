@@ -8,9 +8,10 @@ use forebay_packet::{Batch, Packet, Ticks};
 use super::crossing::Stuck;
 use super::{Edge, Mode, Node, Worker};
 use crate::gate::{Decision, Gate};
-use crate::observer::{Place, Visit};
-use crate::scheduler::Scheduler;
-use crate::telemetry::size_class;
+use crate::input::Input;
+use crate::observer::{Observer, Place, Visit};
+use crate::scheduler::{Scheduler, Took};
+use crate::telemetry::{BACKPRESSURE, Telemetry, size_class};
 
 impl<C: Clock, S: Scheduler> Worker<C, S> {
     /// Runs what is ready until the turn ends; whether anything ran.
@@ -18,22 +19,36 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     pub(super) fn run<const MODE: u8>(&mut self) -> bool {
         let mut any = false;
         self.stuck = Stuck::NOTHING;
+        // What another worker had no room for is tried once a turn.
+        while let Some(node) = self.waiting.pop() {
+            self.scheduler.ready(node);
+        }
         let mut last = if MODE == Mode::Timed as u8 { self.clock.now() } else { Ticks::ZERO };
         let mut batch = self.spares.get();
         while let Some(node) = self.scheduler.next() {
             if let Some(next) = self.scheduler.peek() {
                 self.nodes[next].input.prefetch(self.first_byte);
             }
+            if S::SHARES && !self.nodes[node].input.is_ready() {
+                self.refill::<MODE>(node, &mut last);
+            }
             let mut left = self.budget;
             while self.nodes[node].input.take(&mut batch, &mut self.spares) {
                 any = true;
+                if S::SHARES {
+                    self.scheduler.take(node, &batch, self.nodes[node].input.len());
+                }
                 left = left.saturating_sub(batch.len());
                 self.run_from::<MODE>(node, &mut batch, &mut last);
-                if !self.nodes[node].input.is_ready() {
+                let more = self.nodes[node].input.is_ready() && self.waiting.last() != Some(&node);
+                if S::SHARES {
+                    self.scheduler.ran(node, more);
                     break;
                 }
-                // What waits for another worker is not tried again at once.
-                if left == 0 || self.stuck != Stuck::NOTHING {
+                if !more {
+                    break;
+                }
+                if left == 0 {
                     self.scheduler.ready(node);
                     break;
                 }
@@ -41,6 +56,28 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         }
         self.spares.put(batch);
         any
+    }
+
+    /// Reads the ports of a module that has run dry and kept its place: where they have more it is backlogged, and a batch
+    /// a turn would be too little for a large weight.
+    #[inline(never)]
+    fn refill<const MODE: u8>(&mut self, node: usize, last: &mut Ticks) {
+        if self.draining || self.stuck != Stuck::NOTHING {
+            return;
+        }
+        for port in 0..self.gateways.len() {
+            if self.gateways[port].entry.is_some_and(|entry| entry.node as usize == node) {
+                if MODE == Mode::Observed as u8 {
+                    self.receive_from::<true>(port);
+                } else {
+                    self.receive_from::<false>(port);
+                }
+            }
+        }
+        if MODE == Mode::Timed as u8 {
+            // Reading is no module's doing.
+            *last = self.clock.now();
+        }
     }
 
     /// Runs `batch` through the module `at` and, as long as all of it goes on to a module that nothing else feeds,
@@ -62,9 +99,12 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
                     class.add(1);
                 }
             }
+            let mut took = Took::Unknown;
             if C::SIMULATED {
                 let cost = self.costs[at];
-                self.clock.spend(Ticks(cost.per_batch + cost.per_packet * size as u64));
+                let ticks = Ticks(cost.per_batch + cost.per_packet * size as u64);
+                self.clock.spend(ticks);
+                took = Took::Exactly(ticks);
             }
             if let Some(before) = before {
                 self.observe_call(at, batch, &before);
@@ -79,8 +119,12 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
                 counters.ticks.add(now.since(*last).0);
                 counters.timed_packets.add(size as u64);
                 counters.timed_batches.add(1);
+                if !C::SIMULATED {
+                    took = Took::Sampled(now.since(*last));
+                }
                 *last = now;
             }
+            self.scheduler.charge(at, size, took);
             match next {
                 Some(next) => at = next,
                 None => return,
@@ -127,7 +171,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     #[inline]
     fn pass_on(&mut self, edge: Edge, batch: &mut Batch) -> Option<usize> {
         let next = edge.node as usize;
-        if S::DIRECT && edge.alone && self.nodes[next].input.passes() {
+        if edge.alone && self.nodes[next].input.passes() && self.scheduler.straight_on(next) {
             return Some(next);
         }
         self.deliver(next, batch);
@@ -137,8 +181,13 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     /// Puts a whole batch into a node's queue; it is left empty.
     #[inline]
     pub(super) fn deliver(&mut self, node: usize, batch: &mut Batch) {
-        if self.nodes[node].input.push_all(batch, self.desk.now, &mut self.spares) {
-            self.scheduler.ready(node);
+        if S::SHARES && self.scheduler.refuses(node) {
+            let Self { telemetry, observer, .. } = self;
+            return batch.drain_each(|_, packet| turn_away(node, packet, telemetry, observer));
+        }
+        let input = &mut self.nodes[node].input;
+        if input.push_all(batch, self.desk.now, &mut self.spares) {
+            tell_ready(&mut self.scheduler, node, input);
         }
     }
 
@@ -147,7 +196,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     fn scatter<const MODE: u8>(&mut self, node: usize, batch: &mut Batch) {
         let from = &self.nodes[node];
         let (start, count) = (from.edges as usize, usize::from(from.gates));
-        let Self { nodes, edges, scheduler, spares, flows, bin, desk, .. } = self;
+        let Self { nodes, edges, scheduler, spares, flows, bin, desk, telemetry, observer, .. } = self;
         let (edges, nodes, now) = (&edges[start..start + count], &mut nodes[..], desk.now);
         // With one gate the path does not part here, and flow words stay.
         let words = if count > 1 { &flows.next[..] } else { &[] };
@@ -170,8 +219,12 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             };
             advance(words, &mut packet, gate);
             let next = edge.node as usize;
-            if nodes[next].input.push(packet, now, spares) {
-                scheduler.ready(next);
+            if S::SHARES && scheduler.refuses(next) {
+                return turn_away(next, packet, telemetry, observer);
+            }
+            let input = &mut nodes[next].input;
+            if input.push(packet, now, spares) {
+                tell_ready(scheduler, next, input);
             }
         });
         if !all_out {
@@ -236,6 +289,29 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             let (after, decision) = (packet.data(), self.desk.gate(index).decision());
             observer.visited(&Visit { mark: packet.mark(), module, before, after, decision, batch: batch.len() });
         }
+    }
+}
+
+/// Says that a node can run, and how much waits there where that is more than a batch.
+#[inline]
+pub(super) fn tell_ready<S: Scheduler>(scheduler: &mut S, node: usize, input: &Input) {
+    scheduler.ready(node);
+    if S::SHARES && input.has_backlog() {
+        scheduler.fill(node, input.len());
+    }
+}
+
+/// Drops a packet on its way to a module because one further on is overloaded.
+#[cold]
+pub(super) fn turn_away(
+    module: usize,
+    packet: Packet,
+    telemetry: &Telemetry,
+    observer: &mut Option<Box<dyn Observer>>,
+) {
+    telemetry.modules[module].turned_away.add(1);
+    if let Some(observer) = observer {
+        observer.dropped(Place::Module(module), BACKPRESSURE, &packet);
     }
 }
 

@@ -56,7 +56,10 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     /// Lets nothing new in from ports, and everything that waits through, whatever its trigger: one turn of it. Whether
     /// nothing waits any more (what functions hold is theirs). Other workers may still send something.
     pub fn drain(&mut self) -> bool {
-        self.draining = true;
+        if !self.draining {
+            self.draining = true;
+            self.scheduler.lift();
+        }
         for &module in &self.buffered {
             let input = &mut self.nodes[module].input;
             input.release(&mut self.spares);

@@ -11,11 +11,12 @@ use crate::placement::Placement;
 use crate::plan::{FlowPlan, Module, Plan, PortPlan, Step, Target};
 use crate::port::{OpenPort, PortCounters};
 use crate::shelf::Key;
-use crate::{Context, Gate, Reason, RunToCompletion};
+use crate::{Context, Gate, Reason, RunToCompletion, SchedulerKind, Share, WeightedFair};
 
 mod cases;
 mod changes;
 mod graphs;
+mod shares;
 mod teams;
 
 /// Gives numbered packets of several sessions ([`stamp`]), a given count at a time and tick.
@@ -184,6 +185,7 @@ fn module(name: &str, kind: Kind, targets: Vec<Target>, trigger: usize) -> Modul
         tables: Vec::new(),
         trigger,
         hold: None,
+        share: Share::default(),
     }
 }
 
@@ -197,6 +199,7 @@ fn plan(source: Source, drain: Drain, modules: Vec<Module>, chunks: usize) -> Pl
     Plan {
         name: "test".to_owned(),
         batch: 32,
+        scheduler: SchedulerKind::default(),
         pool: PoolOptions { chunks, frame: 64, headroom: 0, ..PoolOptions::default() },
         placement: Arc::new(Placement::alone(modules.len(), 2)),
         worker: 0,
@@ -219,6 +222,10 @@ fn drain(log: &Log) -> Drain {
 
 /// Ticks of a nanosecond.
 fn worker(plan: Plan, costs: Vec<Cost>) -> Worker<Simulated, RunToCompletion> {
+    worker_of(plan, costs)
+}
+
+fn worker_of<S: Scheduler>(plan: Plan, costs: Vec<Cost>) -> Worker<Simulated, S> {
     Worker::new(plan, Simulated::new(Frequency::new(1e9)), costs).expect("a sound plan")
 }
 

@@ -28,12 +28,12 @@ const REFUSALS: usize = 100;
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Follows the next packets that a filter means, and tells their ways in words.
-pub type TraceOf = Box<dyn Fn(&Instance, u64, Option<&str>) -> Result<Receiver<String>, String> + Send + Sync>;
+pub type TraceOf = Box<dyn Fn(&dyn Instance, u64, Option<&str>) -> Result<Receiver<String>, String> + Send + Sync>;
 
 /// What is behind the socket.
 pub struct Service {
     /// The running pipeline.
-    pub instance: Arc<Instance>,
+    pub instance: Arc<dyn Instance>,
     /// The configuration that it runs.
     pub source: Mutex<Source>,
     /// What it was started from, to be read again.
@@ -159,7 +159,7 @@ fn talk(stream: &UnixStream, service: &Service) -> io::Result<()> {
                 }
             },
             Ok(Request::Trace { count, filter }) => {
-                match (service.trace)(&service.instance, count, filter.as_deref()) {
+                match (service.trace)(&*service.instance, count, filter.as_deref()) {
                     Ok(stories) => {
                         stories.iter().try_for_each(|story| tell(&mut writer, &Answer::Story(story)))?;
                         Answer::Told
@@ -202,11 +202,11 @@ fn reload(service: &Service, file: Option<String>, set: Option<Vec<String>>) -> 
         Ok(next) => next,
         Err(problems) => return Answer::Error(problems.to_string()),
     };
-    let keep = || match &service.state {
+    let mut keep = || match &service.state {
         Some(path) => Accepted::of(&next).keep(path),
         None => Ok(()),
     };
-    match service.instance.reload(&next, keep) {
+    match service.instance.reload(&next, &mut keep) {
         Ok(reloaded) => {
             *source = next;
             Answer::Reloaded(reloaded)

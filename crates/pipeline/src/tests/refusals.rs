@@ -30,7 +30,7 @@ modules:
 pool: { chunk: 3 }
 "), @r"
         test.yaml:1: `pipeline` is missing (Where packets go: lines such as `port -> module -> module[gate] -> port`)
-        test.yaml:2: unknown key 'modulse' (did you mean 'modules'?): allowed are batch, buffers, control, flows, modules, name, pipeline, pool, ports, seed, state, workers
+        test.yaml:2: unknown key 'modulse' (did you mean 'modules'?): allowed are batch, buffers, control, flows, modules, name, pipeline, pool, ports, scheduler, seed, shares, state, workers
         test.yaml:4: modules.a: there is no function 'test_pas' (did you mean 'test_pass'?): there are …
         test.yaml:5: modules.b.test_pass: unknown key 'afer' (did you mean 'after'?): allowed are after, table
         test.yaml:6: modules.c.test_split: `gates` is missing (The gates' names)
@@ -303,7 +303,7 @@ fn texts_that_are_not_configurations() {
     insta::assert_snapshot!(refused("a: 1\na: 2\n"), @r"
         test.yaml:1: `pipeline` is missing (Where packets go: lines such as `port -> module -> module[gate] -> port`)
         test.yaml:1: `ports` is missing (Where packets enter and leave, by name)
-        test.yaml:1: unknown key 'a': allowed are batch, buffers, control, flows, modules, name, pipeline, pool, ports, seed, state, workers
+        test.yaml:1: unknown key 'a': allowed are batch, buffers, control, flows, modules, name, pipeline, pool, ports, scheduler, seed, shares, state, workers
         test.yaml:2: the key 'a' stands here a second time; the first is in line 1
         ");
 }

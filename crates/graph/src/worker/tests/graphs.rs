@@ -1,11 +1,16 @@
 //! Random graphs under random changes: the invariant after every turn, and order within sessions.
 
+use forebay_measure::{BitRate, PacketRate};
+
 use super::*;
+use crate::{Limit, Marks, Rate, WhenFull};
 
 #[derive(Clone, Debug)]
 pub(super) struct Graph {
     /// By module: kind, and how far ahead each gate leads (past the last module: to the port).
     pub(super) modules: Vec<(Kind, Vec<usize>, usize)>,
+    /// By module.
+    pub(super) shares: Vec<Share>,
     pub(super) packets: u32,
     pub(super) burst: usize,
     pub(super) every: u64,
@@ -28,14 +33,37 @@ fn kinds() -> impl Strategy<Value = Kind> {
     ]
 }
 
+/// Weights, limits that let a run end within its turns, and queues that overflow.
+fn shares() -> impl Strategy<Value = Share> {
+    let rate = prop_oneof![
+        (1_000_000.0..50_000_000.0f64).prop_map(|rate| Rate::Packets(PacketRate(rate))),
+        (1e9..20e9f64).prop_map(|rate| Rate::Bits(BitRate(rate))),
+    ];
+    let limit = (rate, 0..100_000u64).prop_map(|(rate, burst)| Limit { rate, burst: Nanos(burst) });
+    let when_full = prop_oneof![3 => Just(WhenFull::Wait), 1 => Just(WhenFull::Drop)];
+    let marks = (1..400u32, 1..=100u32, 0..100u32, when_full).prop_map(|(queue, high, low, when_full)| Marks {
+        queue,
+        high,
+        low: low * (high - 1) / 100,
+        when_full,
+    });
+    (1..100u32, proptest::option::weighted(0.3, limit), marks).prop_map(|(weight, limit, marks)| Share {
+        weight,
+        limit,
+        marks,
+    })
+}
+
 pub(super) fn graphs() -> impl Strategy<Value = Graph> {
     let trigger = prop_oneof![3 => Just(0usize), 1 => 1..=32usize];
     let module = (kinds(), proptest::collection::vec(1..4usize, 1..5), trigger);
     let traffic = (1..2_000u32, 1..=32usize, prop_oneof![Just(0u64), 1..3_000u64], 0..5u32);
     let changes = proptest::collection::vec((0..80usize, 0..12usize, 0..=32usize), 0..12);
-    (proptest::collection::vec(module, 1..12), traffic, 40..600usize, changes).prop_map(
-        |(modules, (packets, burst, every, refuse), chunks, changes)| Graph {
+    let shares = proptest::collection::vec(shares(), 12);
+    (proptest::collection::vec(module, 1..12), shares, traffic, 40..600usize, changes).prop_map(
+        |(modules, shares, (packets, burst, every, refuse), chunks, changes)| Graph {
             modules,
+            shares,
             packets,
             burst,
             every,
@@ -60,7 +88,9 @@ impl Graph {
         });
         let drain = Drain { refuse: self.refuse, ..drain(log) };
         let mut plan = plan(self.source(), drain, modules.collect(), self.chunks);
-        plan.modules.iter_mut().for_each(|module| module.hold = Some(Nanos(20_000)));
+        for (module, share) in plan.modules.iter_mut().zip(&self.shares) {
+            (module.hold, module.share) = (Some(Nanos(20_000)), *share);
+        }
         plan
     }
 
@@ -73,9 +103,9 @@ impl Graph {
     }
 
     /// Runs it to the end; what left, in order.
-    fn run(&self) -> Vec<(u32, u32, u64)> {
+    fn run<S: Scheduler>(&self) -> Vec<(u32, u32, u64)> {
         let log = Log::default();
-        let mut worker = worker(self.plan(&log), self.costs());
+        let mut worker: Worker<_, S> = worker_of(self.plan(&log), self.costs());
         let mut turns = 0;
         loop {
             let next = worker.turn();
@@ -88,6 +118,9 @@ impl Graph {
             }
             for &(_, module, trigger) in self.changes.iter().filter(|(when, ..)| *when == turns) {
                 let _ = worker.apply(&Action::SetTrigger { module, trigger });
+                // The same numbers, taken as a weight; where there are no weights that is refused.
+                let _ = worker.apply(&Action::SetWeight { module, weight: trigger as u32 });
+                let _ = worker.apply(&Action::SetRate { module, limit: self.shares[trigger % 12].limit });
                 assert_eq!(worker.census().missing(), 0, "setting a trigger loses nothing");
             }
             turns += 1;
@@ -120,11 +153,18 @@ proptest! {
 
     #[test]
     fn nothing_is_lost_or_reordered_whatever_the_graph_and_the_changes(graph in graphs()) {
-        graph.run();
+        graph.run::<RunToCompletion>();
+    }
+
+    /// And nothing stands still: what is limited or held up goes on in the end.
+    #[test]
+    fn nor_where_time_is_shared_out_and_queues_overflow(graph in graphs()) {
+        graph.run::<WeightedFair>();
     }
 
     #[test]
     fn simulated_time_is_the_same_every_time(graph in graphs()) {
-        prop_assert_eq!(graph.run(), graph.run());
+        prop_assert_eq!(graph.run::<RunToCompletion>(), graph.run::<RunToCompletion>());
+        prop_assert_eq!(graph.run::<WeightedFair>(), graph.run::<WeightedFair>());
     }
 }

@@ -68,7 +68,7 @@ pub(super) fn part(graph: &Graph, log: &Log, placement: &Arc<Placement>, worker:
     plan
 }
 
-fn team(graph: &Graph, cut: &Cut, log: &Log) -> Vec<Worker<Simulated, RunToCompletion>> {
+fn team<S: Scheduler>(graph: &Graph, cut: &Cut, log: &Log) -> Vec<Worker<Simulated, S>> {
     let placement = Arc::new(cut.placement(graph.modules.len()));
     let shape = graph.plan(log);
     let team = Arc::new(Team::new(placement.workers));
@@ -83,9 +83,9 @@ fn team(graph: &Graph, cut: &Cut, log: &Log) -> Vec<Worker<Simulated, RunToCompl
 }
 
 /// Runs it to the end; what left, in order.
-fn run(graph: &Graph, cut: &Cut) -> Vec<(u32, u32, u64)> {
+fn run<S: Scheduler>(graph: &Graph, cut: &Cut) -> Vec<(u32, u32, u64)> {
     let log = Log::default();
-    let mut workers = team(graph, cut, &log);
+    let mut workers = team::<S>(graph, cut, &log);
     let mut until = Ticks::ZERO;
     loop {
         until = until + Ticks(10_000);
@@ -123,12 +123,14 @@ proptest! {
 
     #[test]
     fn nothing_is_lost_or_reordered_however_it_is_placed(graph in graphs(), cut in cuts()) {
-        run(&graph, &cut);
+        run::<RunToCompletion>(&graph, &cut);
+        run::<crate::WeightedFair>(&graph, &cut);
     }
 
     #[test]
     fn several_workers_in_simulated_time_are_the_same_every_time(graph in graphs(), cut in cuts()) {
-        prop_assert_eq!(run(&graph, &cut), run(&graph, &cut));
+        prop_assert_eq!(run::<RunToCompletion>(&graph, &cut), run::<RunToCompletion>(&graph, &cut));
+        prop_assert_eq!(run::<crate::WeightedFair>(&graph, &cut), run::<crate::WeightedFair>(&graph, &cut));
     }
 }
 
@@ -137,6 +139,7 @@ proptest! {
 fn a_slow_stage_holds_the_one_before_it_back_and_nothing_is_lost() {
     let graph = Graph {
         modules: vec![(Kind::Pass, vec![1], 0), (Kind::Pass, vec![1], 0)],
+        shares: vec![crate::Share::default(); 2],
         packets: 20_000,
         burst: 32,
         every: 0,
@@ -146,7 +149,7 @@ fn a_slow_stage_holds_the_one_before_it_back_and_nothing_is_lost() {
     };
     let cut = Cut { at: vec![50], workers: vec![1, 1], source: 0, drain: 1, spreads: false };
     let log = Log::default();
-    let mut workers = team(&graph, &cut, &log);
+    let mut workers = team::<RunToCompletion>(&graph, &cut, &log);
     workers[1].costs[1] = Cost { per_batch: 0, per_packet: 1_000 };
     assert_eq!(simulate_team(&mut workers, Ticks(5_000_000)), Ended::TimeUp);
     let stalls = workers[0].telemetry().worker.stalls.get();

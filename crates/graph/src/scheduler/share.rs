@@ -1,0 +1,173 @@
+//! What a module is given by a scheduler that shares time out: its weight, its rate limit, the marks of its queue.
+
+use forebay_measure::{BitRate, Nanos, PacketRate};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// The largest weight.
+pub const MAX_WEIGHT: u32 = 65_535;
+/// The longest queue that marks can be stated for, in packets: what the largest pool has.
+pub const MAX_QUEUE: u32 = 16_777_216;
+/// The longest burst.
+const MAX_BURST: Nanos = Nanos(10_000_000_000);
+
+/// A module's share.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Share {
+    /// Backlogged modules get ticks in proportion to their weights.
+    pub weight: u32,
+    /// The rate that it may not exceed.
+    pub limit: Option<Limit>,
+    /// When its queue is too full.
+    pub marks: Marks,
+}
+
+impl Default for Share {
+    fn default() -> Self {
+        Self { weight: 1, limit: None, marks: Marks::default() }
+    }
+}
+
+/// A token bucket. A module runs while the bucket is not in debt, so that a call may overdraw it by a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Limit {
+    /// How fast tokens come.
+    pub rate: Rate,
+    /// How long an idle module's tokens are saved up.
+    pub burst: Nanos,
+}
+
+/// A rate limit's rate.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Rate {
+    /// Packets a second: `1Mpps`.
+    Packets(PacketRate),
+    /// Bits a second, of frames without what the wire adds: `10Gbps`.
+    Bits(BitRate),
+}
+
+/// High and low water marks of a module's input queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Marks {
+    /// How many packets the queue is meant for.
+    pub queue: u32,
+    /// Percent of it at which the module is overloaded.
+    pub high: u32,
+    /// Percent of it at which it no longer is.
+    pub low: u32,
+    /// What happens in between.
+    pub when_full: WhenFull,
+}
+
+impl Default for Marks {
+    /// NFVnice's 80 % and 60 %.
+    fn default() -> Self {
+        Self { queue: 1_024, high: 80, low: 60, when_full: WhenFull::Wait }
+    }
+}
+
+/// What happens while a module is overloaded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum WhenFull {
+    /// The ports whose packets can come to the module are not read.
+    #[default]
+    Wait,
+    /// Packets are dropped where the chain begins that leads to the module and nowhere else.
+    Drop,
+}
+
+/// A share that makes no sense.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("{value}: allowed are {allowed}")]
+pub struct ShareError {
+    /// Which part of it.
+    pub part: &'static str,
+    /// The value.
+    pub value: String,
+    /// What would be allowed.
+    pub allowed: String,
+}
+
+impl Share {
+    /// Whether it makes sense.
+    ///
+    /// # Errors
+    /// The first part that does not.
+    pub fn check(&self) -> Result<(), ShareError> {
+        check_weight(self.weight)?;
+        self.limit.as_ref().map_or(Ok(()), Limit::check)?;
+        let Marks { queue, high, low, .. } = self.marks;
+        within("queue", queue, 1, MAX_QUEUE)?;
+        within("high", high, 1, 100)?;
+        within("low", low, 0, high - 1)
+    }
+}
+
+impl Limit {
+    /// Whether it makes sense.
+    ///
+    /// # Errors
+    /// The first part that does not.
+    pub fn check(&self) -> Result<(), ShareError> {
+        let (per_second, written) = match self.rate {
+            Rate::Packets(rate) => (rate.0, rate.to_string()),
+            Rate::Bits(rate) => (rate.0 / 8.0, rate.to_string()),
+        };
+        if !(per_second >= 1.0 && per_second <= 1e15) {
+            let allowed = "1pps or more, or 8bps or more".to_owned();
+            return Err(ShareError { part: "rate", value: written, allowed });
+        }
+        if self.burst > MAX_BURST {
+            let allowed = format!("0us to {MAX_BURST}");
+            return Err(ShareError { part: "burst", value: self.burst.to_string(), allowed });
+        }
+        Ok(())
+    }
+}
+
+/// Whether a weight makes sense.
+pub(crate) fn check_weight(weight: u32) -> Result<(), ShareError> {
+    within("weight", weight, 1, MAX_WEIGHT)
+}
+
+fn within(part: &'static str, value: u32, least: u32, most: u32) -> Result<(), ShareError> {
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    Err(ShareError { part, value: value.to_string(), allowed: format!("{least} to {most}") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_makes_no_sense_is_refused_with_the_value_and_what_is_allowed() {
+        let share = Share::default();
+        assert_eq!(share.check(), Ok(()));
+        let limit = |rate, burst| Share { limit: Some(Limit { rate, burst }), ..share };
+        let marks = |queue, high, low| Share { marks: Marks { queue, high, low, ..share.marks }, ..share };
+        let wrong = [
+            (Share { weight: 0, ..share }, "weight", "0: allowed are 1 to 65535"),
+            (Share { weight: 65_536, ..share }, "weight", "65536: allowed are 1 to 65535"),
+            (marks(0, 80, 60), "queue", "0: allowed are 1 to 16777216"),
+            (marks(9, 101, 60), "high", "101: allowed are 1 to 100"),
+            (marks(9, 50, 50), "low", "50: allowed are 0 to 49"),
+            (
+                limit(Rate::Packets(PacketRate(0.5)), Nanos(0)),
+                "rate",
+                "0.5pps: allowed are 1pps or more, or 8bps or more",
+            ),
+            (limit(Rate::Bits(BitRate(1.0)), Nanos(0)), "rate", "1bps: allowed are 1pps or more, or 8bps or more"),
+            (limit(Rate::Bits(BitRate(1e9)), Nanos(u64::MAX)), "burst", "allowed are 0us to 10s"),
+        ];
+        for (share, part, told) in wrong {
+            let error = share.check().expect_err(told);
+            assert_eq!(error.part, part);
+            assert!(error.to_string().ends_with(told), "{error}");
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! What a scheduler is told of the graph: who feeds whom, and what each module's share is.
+
+use forebay_measure::Frequency;
+
+use super::Share;
+use crate::plan::{Plan, Target};
+
+/// A graph as its scheduler sees it.
+#[derive(Clone, Debug)]
+pub struct Topology {
+    /// Modules, places where packets leave, and the bin.
+    pub nodes: usize,
+    /// By module, in topological order: its share.
+    pub shares: Vec<Share>,
+    /// By module: the modules that its gates lead to; as many entries for one as gates; `None`: out.
+    pub gates: Vec<Vec<Option<usize>>>,
+    /// By port: the module where its packets enter.
+    pub entries: Vec<Option<usize>>,
+    /// The largest batch.
+    pub batch: usize,
+    /// What a tick is worth.
+    pub frequency: Frequency,
+}
+
+impl Default for Topology {
+    fn default() -> Self {
+        Self {
+            nodes: 0,
+            shares: Vec::new(),
+            gates: Vec::new(),
+            entries: Vec::new(),
+            batch: 32,
+            frequency: Frequency::new(1e9),
+        }
+    }
+}
+
+impl Topology {
+    /// The topology of a plan whose gates have been checked.
+    pub(crate) fn of(plan: &Plan, frequency: Frequency) -> Self {
+        let module = |target: &Target| if let Target::Module(module) = *target { Some(module) } else { None };
+        let gates = |at: &crate::Module| at.gates.iter().map(|(_, target)| module(target)).collect();
+        Self {
+            nodes: plan.modules.len() + plan.ports.len() + 1,
+            shares: plan.modules.iter().map(|module| module.share).collect(),
+            gates: plan.modules.iter().map(gates).collect(),
+            entries: plan.ports.iter().map(|port| port.entry.as_ref().and_then(module)).collect(),
+            batch: plan.batch,
+            frequency,
+        }
+    }
+
+    /// By module: the ports whose packets can come to it, ascending.
+    pub(super) fn sources(&self) -> Vec<Vec<u32>> {
+        let mut sources = vec![Vec::new(); self.gates.len()];
+        for (port, entry) in self.entries.iter().enumerate() {
+            if let Some(entry) = entry {
+                sources[*entry].push(port as u32);
+            }
+        }
+        // Gates lead forwards only.
+        for module in 0..sources.len() {
+            let own = std::mem::take(&mut sources[module]);
+            for next in self.gates[module].iter().flatten() {
+                sources[*next].extend(&own);
+                sources[*next].sort_unstable();
+                sources[*next].dedup();
+            }
+            sources[module] = own;
+        }
+        sources
+    }
+
+    /// By module: where the chain begins that leads to it and nowhere else. Behind that point a packet that does not end
+    /// on the way comes to the module; before it, it may still go elsewhere.
+    pub(super) fn chain_heads(&self) -> Vec<u32> {
+        let mut feeders = vec![Vec::new(); self.gates.len()];
+        for entry in self.entries.iter().flatten() {
+            feeders[*entry].push(None);
+        }
+        for (module, gates) in self.gates.iter().enumerate() {
+            gates.iter().flatten().for_each(|next| feeders[*next].push(Some(module)));
+        }
+        let mut heads: Vec<u32> = Vec::with_capacity(feeders.len());
+        for (module, fed_by) in feeders.iter().enumerate() {
+            heads.push(match fed_by[..] {
+                [Some(before)] if self.gates[before].len() == 1 => heads[before],
+                _ => module as u32,
+            });
+        }
+        heads
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sources_and_chains_are_found() {
+        // Port 0 → 0, a split → 2 → 3 → out, and → 4 → out; port 1 → 1 → 4.
+        let topology = Topology {
+            gates: vec![vec![Some(2), Some(4)], vec![Some(4)], vec![Some(3)], vec![None], vec![None]],
+            entries: vec![Some(0), Some(1), None],
+            ..Topology::default()
+        };
+        assert_eq!(topology.sources(), [vec![0], vec![1], vec![0], vec![0], vec![0, 1]]);
+        assert_eq!(topology.chain_heads(), [0, 1, 2, 2, 4]);
+    }
+}

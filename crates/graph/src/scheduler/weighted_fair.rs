@@ -1,0 +1,460 @@
+//! Weighted-fair: modules that have work share the worker's ticks by their weights.
+//!
+//! Start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM 1996) over ticks, which is stride scheduling (Waldspurger and
+//! Weihl, 1995) with a rule for who comes back: each module has a *pass*, the virtual time at which its next call starts;
+//! the lowest runs, and a call moves it on by the ticks that it took divided by the weight. Virtual time is the pass of
+//! the module that runs. A module that had nothing to do goes on from there: it neither saves up time nor owes any.
+//!
+//! What a call took is not read from a clock, which would cost as much as some functions do. Each module's costs are
+//! estimated from the calls of one turn in sixteen; a timed call then also stands for those since the last, and charges
+//! what they were charged too little or too much. So over time an estimate cannot be to anybody's advantage.
+
+mod bucket;
+mod estimate;
+mod pressure;
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::hint::cold_path;
+
+use forebay_measure::Frequency;
+use forebay_packet::{Batch, Ticks};
+
+use super::{Limit, Scheduler, Took, Topology};
+use bucket::Bucket;
+use estimate::Estimate;
+use pressure::Pressure;
+
+/// By how much a tick moves on the pass of a module of weight 1. Room for 65 535 weights, each within a tenth of a
+/// percent, and in 128 bits for longer than any machine runs.
+const TICK: u64 = 1 << 28;
+/// For how many untimed calls at the most a timed one stands.
+const STANDS_FOR: u32 = 256;
+/// Bits of a module's number in a key.
+const NUMBER: u32 = 24;
+/// No module.
+const NOBODY: usize = usize::MAX;
+
+/// The module has a rate limit.
+const LIMITED: u8 = 1;
+/// Packets for the module are dropped, because one further on is overloaded.
+const REFUSING: u8 = 2;
+/// The module's queue is above its high mark, and was not below its low one since.
+const OVERLOADED: u8 = 4;
+
+/// Packets come to the module from a port.
+const ENTRY: u8 = 8;
+
+/// A module's account. All that an ordinary call touches, in one cache line.
+#[derive(Clone, Debug)]
+#[repr(C, align(64))]
+struct Account {
+    /// The virtual time at which its next call starts.
+    pass: u128,
+    /// By how much a tick, an untimed call and a packet of such a call move the pass on.
+    per_tick: u64,
+    per_call: u64,
+    per_packet: u64,
+    /// Untimed calls since the last timed one.
+    untimed: u32,
+    /// Whether it is ready, and has not been chosen yet.
+    ready: bool,
+    /// `LIMITED`, `REFUSING`, `OVERLOADED`, `ENTRY`.
+    state: u8,
+}
+
+impl Account {
+    /// Sets what calls move the pass on by.
+    fn price(&mut self, estimate: &Estimate) {
+        let per_tick = self.per_tick as f64;
+        // A call that is free would run for ever. The upper bounds, seconds, keep sums within their words.
+        self.per_call = ((estimate.per_call * per_tick) as u64).clamp(self.per_tick, 1 << 62);
+        self.per_packet = ((estimate.per_packet * per_tick) as u64).min(1 << 53);
+    }
+}
+
+/// A set of nodes, lowest first.
+#[derive(Clone, Debug)]
+struct Set {
+    words: Box<[u64]>,
+    /// No word before this has any.
+    from: usize,
+    count: usize,
+}
+
+impl Set {
+    fn new(nodes: usize) -> Self {
+        Self { words: vec![0; nodes.div_ceil(64)].into(), from: 0, count: 0 }
+    }
+
+    /// Adds a node; one that is there already stays.
+    #[inline]
+    fn add(&mut self, node: usize) {
+        let (at, bit) = (node / 64, 1 << (node % 64));
+        if let Some(word) = self.words.get_mut(at) {
+            self.count += usize::from(*word & bit == 0);
+            *word |= bit;
+            self.from = self.from.min(at);
+        }
+    }
+
+    #[inline]
+    fn first(&self) -> Option<usize> {
+        if self.count == 0 {
+            return None;
+        }
+        let words = self.words.iter().enumerate().skip(self.from);
+        words.filter(|(_, word)| **word != 0).map(|(at, word)| at * 64 + word.trailing_zeros() as usize).next()
+    }
+
+    #[inline]
+    fn pop(&mut self) -> Option<usize> {
+        let node = self.first()?;
+        self.from = node / 64;
+        self.words[self.from] &= self.words[self.from] - 1;
+        self.count -= 1;
+        Some(node)
+    }
+}
+
+/// Shares ticks by weights.
+#[derive(Debug)]
+pub struct WeightedFair {
+    /// By module.
+    accounts: Box<[Account]>,
+    estimates: Box<[Estimate]>,
+    buckets: Box<[Option<Bucket>]>,
+    pressure: Pressure,
+    /// Ready modules whose pass is the virtual time: they run first, in topological order. Without backlogs all are here.
+    abreast: Set,
+    /// Other ready modules: pass and number in one, lowest first.
+    ahead: BinaryHeap<Reverse<u128>>,
+    /// Places where packets leave, by how far past the modules: they run when a turn's modules have run.
+    leaving: Set,
+    /// Modules that wait for their rate limits, and the earliest instant among theirs.
+    waiting: Vec<(Ticks, usize)>,
+    earliest: Ticks,
+    virtual_time: u128,
+    /// The furthest pass of all.
+    furthest: u128,
+    running: usize,
+    /// Calls that this turn still has.
+    left: usize,
+    now: Ticks,
+    frequency: Frequency,
+    /// Busy turns until one is timed, whether this one is, and what makes their distances irregular, so that no pattern of
+    /// calls escapes.
+    until_timed: u32,
+    timing: bool,
+    random: u32,
+    /// Whether limits and marks no longer count.
+    lifted: bool,
+}
+
+#[inline]
+fn key(pass: u128, module: usize) -> Reverse<u128> {
+    Reverse(pass << NUMBER | module as u128)
+}
+
+impl WeightedFair {
+    /// The module to run next, and nothing else: limits are looked at by the caller.
+    #[inline]
+    fn choose(&mut self) -> Option<usize> {
+        let lowest = self.ahead.peek().map(|key| key.0 >> NUMBER);
+        let module = if self.abreast.count > 0 && lowest.is_none_or(|pass| pass >= self.virtual_time) {
+            self.abreast.pop()?
+        } else {
+            let Reverse(key) = self.ahead.pop()?;
+            // Lower than the virtual time only where a timed call has given back what others were charged too much.
+            self.virtual_time = self.virtual_time.max(key >> NUMBER);
+            (key & ((1 << NUMBER) - 1)) as usize
+        };
+        self.accounts[module].ready = false;
+        Some(module)
+    }
+
+    /// Whether a limited module must wait; it is then put aside.
+    #[cold]
+    fn must_wait(&mut self, module: usize) -> bool {
+        let Some(until) = self.buckets[module].as_mut().and_then(|bucket| bucket.not_before(self.now)) else {
+            return false;
+        };
+        self.accounts[module].ready = true;
+        self.waiting.push((until, module));
+        self.earliest = self.earliest.min(until);
+        true
+    }
+
+    /// Makes those ready whose waiting is over.
+    #[cold]
+    fn release(&mut self) {
+        let mut at = 0;
+        while let Some(&(until, module)) = self.waiting.get(at) {
+            if until <= self.now || self.lifted {
+                self.waiting.swap_remove(at);
+                self.accounts[module].ready = false;
+                self.ready(module);
+            } else {
+                at += 1;
+            }
+        }
+        self.earliest = self.waiting.iter().map(|(until, _)| *until).min().unwrap_or(Ticks::NEVER);
+    }
+
+    /// A call was timed: it is charged, and for those since the last that was.
+    #[cold]
+    fn settle(&mut self, module: usize, packets: usize, ticks: Ticks) {
+        let (account, estimate) = (&mut self.accounts[module], &mut self.estimates[module]);
+        let charged = account.per_call as f64 + account.per_packet as f64 * packets as f64;
+        let due = (estimate.learn(packets, ticks.0) * account.per_tick as f64).max(account.per_tick as f64);
+        let amends = (due - charged) * f64::from(account.untimed.min(STANDS_FOR)) + due;
+        account.pass =
+            if amends >= 0.0 { account.pass + amends as u128 } else { account.pass.saturating_sub(-amends as u128) };
+        account.untimed = 0;
+        account.price(estimate);
+    }
+
+    #[cold]
+    fn overload(&mut self, module: usize) {
+        self.accounts[module].state |= OVERLOADED;
+        if let Some(head) = self.pressure.begin(module) {
+            self.accounts[head].state |= REFUSING;
+        }
+    }
+
+    #[cold]
+    fn relieve(&mut self, module: usize) {
+        self.accounts[module].state &= !OVERLOADED;
+        if let Some(head) = self.pressure.end(module) {
+            self.accounts[head].state &= !REFUSING;
+        }
+    }
+}
+
+impl Scheduler for WeightedFair {
+    const NAME: &'static str = "weighted-fair";
+    const SHARES: bool = true;
+
+    fn new(topology: &Topology) -> Self {
+        let modules = topology.shares.len();
+        let account =
+            Account { pass: 0, per_tick: TICK, per_call: 0, per_packet: 0, untimed: 0, ready: false, state: 0 };
+        let mut scheduler = Self {
+            accounts: vec![account; modules].into(),
+            estimates: vec![Estimate::new(); modules].into(),
+            buckets: vec![None; modules].into(),
+            pressure: Pressure::new(topology),
+            abreast: Set::new(modules),
+            ahead: BinaryHeap::with_capacity(modules),
+            leaving: Set::new(topology.nodes.saturating_sub(modules)),
+            waiting: Vec::with_capacity(modules),
+            earliest: Ticks::NEVER,
+            virtual_time: 0,
+            furthest: 0,
+            running: NOBODY,
+            left: modules,
+            now: Ticks::ZERO,
+            frequency: topology.frequency,
+            until_timed: 0,
+            timing: false,
+            random: 1,
+            lifted: false,
+        };
+        for (module, share) in topology.shares.iter().enumerate() {
+            scheduler.set_weight(module, share.weight);
+            scheduler.set_limit(module, share.limit);
+        }
+        for module in topology.entries.iter().flatten() {
+            scheduler.accounts[*module].state |= ENTRY;
+        }
+        scheduler
+    }
+
+    #[inline]
+    fn begin(&mut self, now: Ticks) {
+        self.now = now;
+        if self.left < self.accounts.len() {
+            // The last turn was a busy one.
+            if std::mem::take(&mut self.timing) {
+                self.random = self.random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                // 8 to 23: sixteen turns from one to the next, on average.
+                self.until_timed = 8 + (self.random >> 28);
+            } else {
+                self.until_timed = self.until_timed.saturating_sub(1);
+            }
+        }
+        self.left = self.accounts.len();
+        if now >= self.earliest {
+            self.release();
+        }
+    }
+
+    #[inline]
+    fn wants_time(&mut self) -> bool {
+        self.timing = self.until_timed == 0;
+        self.timing
+    }
+
+    #[inline]
+    fn ready(&mut self, node: usize) {
+        let Some(account) = self.accounts.get_mut(node) else {
+            self.leaving.add(node - self.accounts.len());
+            return;
+        };
+        // Whether one that is running has more, it says when it has run.
+        if node == self.running || std::mem::replace(&mut account.ready, true) {
+            return;
+        }
+        if account.pass > self.virtual_time {
+            self.ahead.push(key(account.pass, node));
+        } else {
+            account.pass = self.virtual_time;
+            self.abreast.add(node);
+        }
+    }
+
+    #[inline]
+    fn next(&mut self) -> Option<usize> {
+        self.running = NOBODY;
+        while self.left > 0 {
+            let Some(module) = self.choose() else { break };
+            if self.accounts[module].state & LIMITED != 0 && self.must_wait(module) {
+                continue;
+            }
+            self.running = module;
+            return Some(module);
+        }
+        if self.abreast.count == 0 && self.ahead.is_empty() {
+            // Nobody waits for anybody: all start anew, abreast.
+            self.virtual_time = self.virtual_time.max(self.furthest);
+        }
+        self.leaving.pop().map(|place| self.accounts.len() + place)
+    }
+
+    #[inline]
+    fn peek(&self) -> Option<usize> {
+        // The lowest of those ahead follows where none is abreast; who does not have it in the cache by then is late
+        // anyway.
+        self.abreast.first()
+    }
+
+    fn is_idle(&self) -> bool {
+        self.abreast.count == 0 && self.ahead.is_empty() && self.leaving.count == 0
+    }
+
+    #[inline]
+    fn straight_on(&mut self, node: usize) -> bool {
+        let Some(account) = self.accounts.get_mut(node) else { return true };
+        // Only what could have been chosen now: nobody who is ready is behind it.
+        let first = account.pass <= self.virtual_time
+            && account.state & !ENTRY == 0
+            && self.left > 1
+            && self.ahead.peek().is_none_or(|key| key.0 >> NUMBER >= self.virtual_time);
+        if first {
+            account.pass = self.virtual_time;
+        }
+        first
+    }
+
+    #[inline]
+    fn take(&mut self, node: usize, batch: &Batch, waiting: usize) {
+        let Some(account) = self.accounts.get(node).filter(|account| account.state & !ENTRY != 0) else { return };
+        cold_path();
+        if account.state & OVERLOADED != 0 && self.pressure.is_low(node, waiting) {
+            self.relieve(node);
+        }
+        if let Some(bucket) = &mut self.buckets[node] {
+            bucket.take(batch);
+        }
+    }
+
+    #[inline]
+    fn charge(&mut self, node: usize, packets: usize, took: Took) {
+        self.left = self.left.saturating_sub(1);
+        let Some(account) = self.accounts.get_mut(node) else { return };
+        match took {
+            Took::Unknown => {
+                account.pass += u128::from(account.per_call + account.per_packet * packets as u64);
+                account.untimed += 1;
+            }
+            Took::Exactly(ticks) => account.pass += u128::from(account.per_tick) * u128::from(ticks.0.max(1)),
+            Took::Sampled(ticks) => self.settle(node, packets, ticks),
+        }
+        self.furthest = self.furthest.max(self.accounts[node].pass);
+    }
+
+    #[inline]
+    fn fill(&mut self, node: usize, waiting: usize) {
+        if self.pressure.is_high(node, waiting) && self.accounts[node].state & OVERLOADED == 0 && !self.lifted {
+            self.overload(node);
+        }
+    }
+
+    #[inline]
+    fn ran(&mut self, node: usize, more: bool) {
+        let Some(account) = self.accounts.get_mut(node) else {
+            if more {
+                self.ready(node);
+            }
+            return;
+        };
+        // One that ports feed keeps its place although it has run dry: when its turn comes, they may have more. Not so
+        // where nobody else is ready; then all start anew with the next turn, which reads all ports.
+        let again = more || (account.state & ENTRY != 0 && (self.abreast.count > 0 || !self.ahead.is_empty()));
+        if again && !std::mem::replace(&mut account.ready, true) {
+            // With its own pass, even one that is behind.
+            self.ahead.push(key(account.pass, node));
+        }
+    }
+
+    #[inline]
+    fn holds(&self, port: usize) -> bool {
+        self.pressure.holds(port)
+    }
+
+    #[inline]
+    fn refuses(&self, node: usize) -> bool {
+        self.accounts.get(node).is_some_and(|account| account.state & REFUSING != 0)
+    }
+
+    fn wake(&self) -> Option<Ticks> {
+        (self.earliest != Ticks::NEVER).then_some(self.earliest)
+    }
+
+    fn lift(&mut self) {
+        self.lifted = true;
+        for module in 0..self.accounts.len() {
+            self.set_limit(module, None);
+            if self.accounts[module].state & OVERLOADED != 0 {
+                self.relieve(module);
+            }
+        }
+        self.release();
+    }
+
+    fn set_weight(&mut self, module: usize, weight: u32) {
+        let account = &mut self.accounts[module];
+        // What it has been charged stands; the new weight counts from its next call on.
+        account.per_tick = TICK / u64::from(weight.max(1));
+        account.price(&self.estimates[module]);
+    }
+
+    fn set_limit(&mut self, module: usize, limit: Option<Limit>) {
+        let (frequency, now) = (self.frequency, self.now);
+        match (limit, &mut self.buckets[module]) {
+            (Some(limit), Some(bucket)) => bucket.change(&limit, frequency, now),
+            (Some(limit), empty) => *empty = Some(Bucket::new(&limit, frequency, now)),
+            (None, bucket) => *bucket = None,
+        }
+        let state = &mut self.accounts[module].state;
+        *state = if limit.is_some() { *state | LIMITED } else { *state & !LIMITED };
+        // One that waits for its limit looks at the new one.
+        for (until, _) in self.waiting.iter_mut().filter(|(_, of)| *of == module) {
+            *until = now;
+            self.earliest = now;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,110 @@
+//! What a module's calls take, learnt from the few that are timed: `T(b) = T0 + T1·b` (Batchy section 3).
+//!
+//! Least squares over decayed sums: older calls count less and less. Where all batches were of one size, nothing tells
+//! the two parts apart; the slope then leans to the one with which half of the cost is by the packet.
+
+/// How much of what was learnt is kept at each further call.
+const KEPT: f64 = 31.0 / 32.0;
+/// How firmly the slope leans, in packets²: a variation of batch sizes beyond this decides.
+const LEAN: f64 = 1.0;
+/// A call that takes this many times as long as expected was interrupted: it counts as this many times and no more.
+const OUTLIER: f64 = 64.0;
+/// What a call is taken to cost before any was timed.
+const UNKNOWN: (f64, f64) = (100.0, 10.0);
+
+/// What a module's calls take.
+#[derive(Clone, Debug)]
+pub(super) struct Estimate {
+    /// Decayed sums over timed calls: of 1, b, b², t, b·t.
+    calls: f64,
+    packets: f64,
+    squares: f64,
+    ticks: f64,
+    products: f64,
+    /// `T0`, in ticks.
+    pub(super) per_call: f64,
+    /// `T1`, in ticks.
+    pub(super) per_packet: f64,
+}
+
+impl Estimate {
+    /// Nothing learnt yet.
+    pub(super) fn new() -> Self {
+        let (per_call, per_packet) = UNKNOWN;
+        Self { calls: 0.0, packets: 0.0, squares: 0.0, ticks: 0.0, products: 0.0, per_call, per_packet }
+    }
+
+    /// What a call on so many packets is expected to take.
+    pub(super) fn of(&self, packets: usize) -> f64 {
+        self.per_call + self.per_packet * packets as f64
+    }
+
+    /// A call on `packets` packets took `ticks`. What it is to be charged for: that, unless it was interrupted.
+    pub(super) fn learn(&mut self, packets: usize, ticks: u64) -> f64 {
+        let (b, mut t) = (packets as f64, ticks as f64);
+        if self.calls > 0.0 {
+            t = t.min(self.of(packets) * OUTLIER);
+        }
+        for (sum, term) in [
+            (&mut self.calls, 1.0),
+            (&mut self.packets, b),
+            (&mut self.squares, b * b),
+            (&mut self.ticks, t),
+            (&mut self.products, b * t),
+        ] {
+            *sum = *sum * KEPT + term;
+        }
+        let covariation = self.products - self.packets * self.ticks / self.calls;
+        let variation = self.squares - self.packets * self.packets / self.calls;
+        let lean = self.ticks / self.packets.max(1.0) / 2.0;
+        let slope = (covariation + LEAN * lean) / (variation + LEAN);
+        // Neither part can be negative.
+        self.per_packet = slope.clamp(0.0, self.ticks / self.packets.max(1.0));
+        self.per_call = ((self.ticks - self.per_packet * self.packets) / self.calls).max(0.0);
+        t
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn an_interrupted_call_counts_for_some_only() {
+        let mut estimate = Estimate::new();
+        estimate.learn(32, 1_000);
+        assert!((estimate.learn(32, 10_000_000) - 64_000.0).abs() < 1e-6);
+        for _ in 0..400 {
+            estimate.learn(32, 1_000);
+        }
+        assert!((estimate.of(32) - 1_000.0).abs() < 1.0, "{estimate:?}");
+    }
+
+    proptest! {
+        /// Whatever the two parts are, they are found from calls on batches of several sizes.
+        #[test]
+        fn both_parts_are_found(per_call in 0u32..100_000, per_packet in 0u32..1_000, step in 1usize..8) {
+            let mut estimate = Estimate::new();
+            for call in 0..400 {
+                let packets = 1 + call * step % 32;
+                let ticks = u64::from(per_call) + u64::from(per_packet) * packets as u64;
+                estimate.learn(packets, ticks);
+            }
+            for packets in [1, 16, 32] {
+                let truth = f64::from(per_call) + f64::from(per_packet) * packets as f64;
+                prop_assert!((estimate.of(packets) - truth).abs() <= truth * 0.02 + 1.0, "{estimate:?}");
+            }
+        }
+
+        /// With one size only, that size is right.
+        #[test]
+        fn one_size_is_right_at_that_size(ticks in 0u64..1_000_000, packets in 1usize..256) {
+            let mut estimate = Estimate::new();
+            for _ in 0..400 {
+                estimate.learn(packets, ticks);
+            }
+            prop_assert!((estimate.of(packets) - ticks as f64).abs() <= ticks as f64 * 1e-3 + 1.0, "{estimate:?}");
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Time shared out by weights, on whole workers in simulated time: who gets what, with unequal costs, over a second.
+
+use forebay_measure::{BitRate, PacketRate};
+use proptest::prelude::*;
+
+use super::*;
+use crate::{Limit, Marks, Rate, WhenFull};
+
+/// A second of simulated time.
+const SECOND: Ticks = Ticks(1_000_000_000);
+
+/// A module that packets of its own port go through: its weight, and what it costs.
+#[derive(Clone, Copy, Debug)]
+struct Lane {
+    weight: u32,
+    cost: Cost,
+    /// Ticks between two batches of its source.
+    every: u64,
+}
+
+/// Lanes side by side, each with a source of its own, and one drain.
+fn lanes(lanes: &[Lane], log: &Log) -> Plan {
+    let port = lanes.len();
+    let modules = (0..port).map(|lane| module(&format!("m{lane}"), Kind::Pass, vec![Target::Port(port)], 0)).collect();
+    let mut plan = plan(source(0), drain(log), modules, 64 * 1_024);
+    plan.ports.clear();
+    for (number, lane) in lanes.iter().enumerate() {
+        plan.modules[number].share.weight = lane.weight;
+        let source = Box::new(Source { every: lane.every, ..source(u32::MAX) });
+        let (name, entry) = (format!("in{number}"), Some(Target::Module(number)));
+        plan.ports.push(PortPlan { name, kind: "source", open: Some(open(source, true)), from: None, entry });
+    }
+    let out = open(Box::new(drain(log)), false);
+    plan.ports.push(PortPlan { name: "out".to_owned(), kind: "drain", open: Some(out), from: None, entry: None });
+    plan
+}
+
+fn fair(plan: Plan, costs: Vec<Cost>) -> Worker<Simulated, WeightedFair> {
+    worker_of(plan, costs)
+}
+
+fn of_lanes(told: &[Lane]) -> Worker<Simulated, WeightedFair> {
+    fair(lanes(told, &Log::default()), told.iter().map(|lane| lane.cost).collect())
+}
+
+/// Runs on until `until`; the ticks that each module got meanwhile.
+fn ticks_until(worker: &mut Worker<Simulated, WeightedFair>, costs: &[Cost], until: Ticks) -> Vec<f64> {
+    let telemetry = worker.telemetry();
+    let read = || {
+        let counted = telemetry.counters.iter().zip(costs);
+        let spent = counted.map(|(told, cost)| told.batches() * cost.per_batch + told.packets.get() * cost.per_packet);
+        spent.collect::<Vec<_>>()
+    };
+    let before = read();
+    crate::drive::simulate(worker, until);
+    read().iter().zip(before).map(|(now, before)| (now - before) as f64).collect()
+}
+
+/// Whether modules got ticks by their weights, within one percent.
+fn by_weights(ticks: &[f64], weights: &[f64]) {
+    let (all, total): (f64, f64) = (ticks.iter().sum(), weights.iter().sum());
+    for (module, (got, weight)) in ticks.iter().zip(weights).enumerate() {
+        let due = all * weight / total;
+        assert!((got / due - 1.0).abs() <= 0.01, "module {module} got {got} where {due} were due: {ticks:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    /// The bar: 2 to 64 modules of unequal cost, a second, one percent.
+    #[test]
+    fn backlogged_modules_share_a_second_by_their_weights(
+        told in proptest::collection::vec((1u32..10, 500u64..10_000, 0u64..100), 2..=64),
+    ) {
+        let told: Vec<_> = told.into_iter().map(|(weight, per_batch, per_packet)| {
+            Lane { weight, cost: Cost { per_batch, per_packet }, every: 0 }
+        }).collect();
+        let costs: Vec<_> = told.iter().map(|lane| lane.cost).collect();
+        let mut plan = lanes(&told, &Log::default());
+        // Short calls: of a long one, a second has not enough for a percent.
+        plan.batch = 4;
+        let mut worker = fair(plan, costs.clone());
+        let ticks = ticks_until(&mut worker, &costs, SECOND);
+        by_weights(&ticks, &told.iter().map(|lane| f64::from(lane.weight)).collect::<Vec<_>>());
+        prop_assert_eq!(worker.census().missing(), 0);
+    }
+}
+
+const EVEN: Lane = Lane { weight: 1, cost: Cost { per_batch: 10_000, per_packet: 200 }, every: 0 };
+
+#[test]
+fn weights_change_while_it_runs() {
+    let told = [EVEN, Lane { weight: 3, cost: Cost { per_batch: 1_000, per_packet: 900 }, every: 0 }];
+    let costs = told.map(|lane| lane.cost);
+    let mut worker = of_lanes(&told);
+    by_weights(&ticks_until(&mut worker, &costs, SECOND), &[1.0, 3.0]);
+    worker.apply(&Action::SetWeight { module: 0, weight: 12 }).expect("a module");
+    assert_eq!(worker.telemetry().counters[0].weight.get(), 12);
+    by_weights(&ticks_until(&mut worker, &costs, Ticks(2 * SECOND.0)), &[12.0, 3.0]);
+}
+
+#[test]
+fn what_an_idle_module_leaves_the_others_share_and_it_saves_nothing_up() {
+    // The third has 32 packets every millisecond, 16 400 ticks' worth; the others are never done.
+    let told = [EVEN, Lane { weight: 2, ..EVEN }, Lane { weight: 100, every: 1_000_000, ..EVEN }];
+    let costs = told.map(|lane| lane.cost);
+    let mut worker = of_lanes(&told);
+    let ticks = ticks_until(&mut worker, &costs, SECOND);
+    by_weights(&ticks[..2], &[1.0, 2.0]);
+    let came = worker.telemetry().ports[2].counters.received.get();
+    assert!(
+        came > 900 * 32 && ticks[2] >= (came / 32 - 1) as f64 * 16_400.0,
+        "all that came for it was done: {ticks:?}"
+    );
+    // Of a module that wakes after a second, the one that never slept feels no more than the weights.
+    let late = [EVEN, Lane { every: SECOND.0, ..EVEN }];
+    let mut worker = of_lanes(&late);
+    ticks_until(&mut worker, &costs, Ticks(SECOND.0 - 1));
+    let meanwhile = ticks_until(&mut worker, &costs, Ticks(SECOND.0 + 1_000_000));
+    assert!(meanwhile[0] > 900_000.0, "{meanwhile:?}");
+}
+
+#[test]
+fn a_module_keeps_its_rate_limit_and_the_clock_moves_to_when_it_may_run() {
+    let (log, lane) = (Log::default(), Lane { cost: Cost { per_batch: 100, per_packet: 1 }, ..EVEN });
+    for (rate, pps) in [(Rate::Packets(PacketRate(1e6)), 1e6), (Rate::Bits(BitRate(60.0 * 8.0 * 250_000.0)), 250_000.0)]
+    {
+        let mut plan = lanes(&[lane], &log);
+        plan.modules[0].share.limit = Some(Limit { rate, burst: Nanos(100_000) });
+        let mut worker = fair(plan, vec![lane.cost]);
+        crate::drive::simulate(&mut worker, Ticks(SECOND.0 / 10));
+        let telemetry = worker.telemetry();
+        let packets = telemetry.counters[0].packets.get() as f64;
+        // The rate, the burst, and a batch.
+        let most = pps / 10.0 + pps * 1e-4 + 32.0;
+        assert!(packets <= most && packets >= pps / 10.0 - 32.0, "{packets} at {rate:?}");
+        let turns = telemetry.worker.turns.get();
+        assert!(turns < 4 * (packets as u64 / 32) + 2_000, "it waits and does not spin: {turns} turns");
+        worker.apply(&Action::SetRate { module: 0, limit: None }).expect("a module");
+        let more = ticks_until(&mut worker, &[lane.cost], Ticks(SECOND.0 / 5))[0] / 132.0 * 32.0;
+        assert!(more > 10.0 * pps / 10.0, "{more} packets once the limit is gone");
+    }
+}
+
+#[test]
+fn an_overloaded_module_stops_the_port_that_feeds_it_between_its_marks() {
+    let slow = Lane { cost: Cost { per_batch: 0, per_packet: 5_000 }, ..EVEN };
+    let mut plan = lanes(&[slow, EVEN], &Log::default());
+    plan.modules[0].share.marks = Marks { queue: 1_000, high: 80, low: 60, when_full: WhenFull::Wait };
+    let mut worker = fair(plan, vec![slow.cost, EVEN.cost]);
+    let (mut most, mut seen_full, mut least_after) = (0, false, usize::MAX);
+    while worker.clock().now() < Ticks(SECOND.0 / 10) {
+        worker.turn();
+        worker.clock().spend(Ticks(64));
+        let waiting = worker.nodes[0].input.len();
+        most = most.max(waiting);
+        seen_full |= waiting >= 800;
+        if seen_full {
+            least_after = least_after.min(waiting);
+        }
+    }
+    assert!((800..832).contains(&most), "the high mark, and less than a batch more: {most}");
+    assert!((568..=600).contains(&least_after), "the low mark, and less than a batch less: {least_after}");
+    let received = |port: usize| worker.telemetry().ports[port].counters.received.get();
+    assert!(received(1) > 8 * received(0), "the other port is read on: {} {}", received(0), received(1));
+    assert_eq!(worker.census().missing(), 0);
+}
+
+/// One source, two branches of which one is a chain of two. Where the chain may drop, the other branch gets its share.
+#[test]
+fn an_overloaded_chain_drops_where_it_begins_and_the_others_go_on() {
+    let log = Log::default();
+    let modules = vec![
+        module("split", Kind::Split, vec![Target::Module(1), Target::Module(3)], 0),
+        module("first", Kind::Pass, vec![Target::Module(2)], 0),
+        module("slow", Kind::Pass, vec![Target::Port(1)], 0),
+        module("other", Kind::Pass, vec![Target::Port(1)], 0),
+    ];
+    let costs = [(100, 1), (10, 1), (0, 30_000), (0, 3_000)];
+    let costs = costs.map(|(per_batch, per_packet)| Cost { per_batch, per_packet }).to_vec();
+    let mut plan = plan(source(u32::MAX), drain(&log), modules, 16 * 1_024);
+    for module in &mut plan.modules[1..] {
+        module.share.marks.when_full = WhenFull::Drop;
+    }
+    let mut worker = fair(plan, costs.clone());
+    let ticks = ticks_until(&mut worker, &costs, SECOND);
+    by_weights(&ticks[2..], &[1.0, 1.0]);
+    let telemetry = worker.telemetry();
+    let turned_away: Vec<_> = telemetry.modules.iter().map(|told| told.turned_away.get()).collect();
+    assert!(turned_away[1] > 0 && turned_away[3] > 0, "{turned_away:?}");
+    assert_eq!((turned_away[0], turned_away[2]), (0, 0), "nothing is dropped that work was done for");
+    let census = worker.census();
+    assert_eq!((census.missing(), census.dropped), (0, turned_away[1] + turned_away[3]), "{census:?}");
+    in_order(&log);
+}
+
+#[test]
+fn winding_up_waits_for_no_limit() {
+    let log = Log::default();
+    let mut plan = lanes(&[Lane { every: 1_000, ..EVEN }], &log);
+    plan.modules[0].share.limit = Some(Limit { rate: Rate::Packets(PacketRate(10.0)), burst: Nanos(0) });
+    let mut worker = fair(plan, vec![EVEN.cost]);
+    crate::drive::simulate(&mut worker, Ticks(100_000));
+    assert!(worker.census().queued > 0);
+    worker.wind_up().expect("no troubles");
+    let census = worker.census();
+    assert_eq!((census.queued, census.dropped, census.missing()), (0, 0, 0), "{census:?}");
+}
+
+#[test]
+fn weights_are_refused_where_nobody_shares_and_where_they_make_no_sense() {
+    let modules = || vec![module("a", Kind::Pass, vec![Target::Port(1)], 0)];
+    let set = |weight| Action::SetWeight { module: 0, weight };
+    let mut alone = worker(plan(source(1), drain(&Log::default()), modules(), 64), vec![]);
+    let told = alone.apply(&set(2)).expect_err("it has no weights").to_string();
+    assert!(told.contains("run-to-completion"), "{told}");
+    let mut worker = fair(plan(source(1), drain(&Log::default()), modules(), 64), vec![]);
+    assert_eq!(worker.apply(&set(0)).expect_err("no weight").to_string(), "weight: 0: allowed are 1 to 65535");
+    let limit = Some(Limit { rate: Rate::Packets(PacketRate(0.0)), burst: Nanos(0) });
+    let told = worker.apply(&Action::SetRate { module: 0, limit }).expect_err("no rate").to_string();
+    assert!(told.starts_with("rate: 0pps: allowed are"), "{told}");
+    assert_eq!(worker.telemetry().counters[0].weight.get(), 1);
+    let mut wrong = modules();
+    wrong[0].share.weight = 0;
+    let made = Worker::<_, WeightedFair>::new(
+        plan(source(1), drain(&Log::default()), wrong, 64),
+        Simulated::new(Frequency::new(1e9)),
+        vec![],
+    );
+    assert!(made.err().expect("refused").to_string().contains("module 'a': weight: 0"));
+}

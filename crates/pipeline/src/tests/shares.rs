@@ -1,0 +1,69 @@
+//! `scheduler:` and `shares:`: what comes of them, and what is refused.
+
+use forebay_graph::{Limit, Marks, Rate, SchedulerKind, Share, WhenFull};
+use forebay_measure::{BitRate, Nanos, PacketRate};
+
+use super::load;
+
+/// A pipeline of three modules with these lines added.
+fn with(lines: &str) -> String {
+    let modules = "modules: { a: { test_pass: }, b: { test_pass: }, c: { test_pass: } }";
+    format!("ports: {{ in: {{ test_port: }} }}\n{modules}\npipeline: [in -> a -> b -> c -> in]\n{lines}")
+}
+
+fn refused(lines: &str) -> String {
+    load(&with(lines)).err().expect("refused").to_string()
+}
+
+#[test]
+fn shares_are_the_modules_own_and_what_is_not_said_is_as_documented() {
+    let shares = "shares:
+  c: { weight: 7, rate: 2Mpps, burst: 10us, queue: 500, high: 90, low: 10, when_full: drop }
+  b: { rate: 1Gbps }
+";
+    let text = with(&format!("scheduler: weighted-fair\n{shares}"));
+    let plan = load(&text).unwrap_or_else(|problems| panic!("{problems}")).plan;
+    assert_eq!(plan.scheduler, SchedulerKind::WeightedFair);
+    let marks = Marks { queue: 500, high: 90, low: 10, when_full: WhenFull::Drop };
+    let limit = |rate, burst| Some(Limit { rate, burst: Nanos(burst) });
+    let told: Vec<_> = plan.modules.iter().map(|module| (module.name.as_str(), module.share)).collect();
+    let b = Share { limit: limit(Rate::Bits(BitRate(1e9)), 1_000_000), ..Share::default() };
+    let c = Share { weight: 7, limit: limit(Rate::Packets(PacketRate(2e6)), 10_000), marks };
+    assert_eq!(told, [("a", Share::default()), ("b", b), ("c", c)]);
+    // Named, the other scheduler leaves them unused.
+    let plan = load(&with(&format!("scheduler: run-to-completion\n{shares}"))).map(|loaded| loaded.plan.scheduler);
+    assert_eq!(plan.ok(), Some(SchedulerKind::RunToCompletion));
+    assert_eq!(load(&with("")).ok().expect("in order").plan.scheduler, SchedulerKind::RunToCompletion);
+}
+
+#[test]
+fn shares_that_make_no_sense_are_refused() {
+    insta::assert_snapshot!(refused("scheduler: fair\n"), @r"test.yaml:4: scheduler: 'fair' does not fit: allowed are run-to-completion, weighted-fair");
+    insta::assert_snapshot!(refused("shares: { a: { weight: 2 } }\n"), @r"test.yaml:4: shares: run-to-completion, which is the default, has none: write `scheduler: weighted-fair` too");
+    insta::assert_snapshot!(refused("scheduler: weighted-fair
+shares:
+  a: { weight: 0, rate: 5, when_full: stop }
+  b: { high: 50, low: 50 }
+  in: { weight: 2 }
+  d: {}
+  c: { wieght: 2 }
+"), @r"
+        test.yaml:6: shares.a.weight: '0' is out of range: allowed is a whole number from 1 to 65535
+        test.yaml:6: shares.a.rate: '5' does not fit: allowed are a number with a unit (pps, kpps, Mpps, Gpps), a number with a unit (bps, kbps, Mbps, Gbps, Tbps)
+        test.yaml:6: shares.a.when_full: 'stop' does not fit: allowed are wait, drop
+        test.yaml:7: shares.b.low: 50: allowed are 0 to 49
+        test.yaml:8: 'in' is a port: shares belong to modules
+        test.yaml:9: no module or port is called 'd': shares belong to modules
+        test.yaml:10: shares.c: unknown key 'wieght' (did you mean 'weight'?): allowed are burst, high, low, queue, rate, weight, when_full
+        ");
+    insta::assert_snapshot!(refused("scheduler: weighted-fair
+shares:
+  a: { rate: 0pps }
+  b: { burst: 1ms }
+  c: { rate: 1Mpps, burst: 11s }
+"), @r"
+        test.yaml:6: shares.a.rate: 0pps: allowed are 1pps or more, or 8bps or more
+        test.yaml:7: shares.b.burst: a burst belongs to a `rate`
+        test.yaml:8: shares.c.burst: 11s: allowed are 0us to 10s
+        ");
+}
