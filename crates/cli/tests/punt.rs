@@ -81,7 +81,7 @@ fn the_hosts_stack_answers_for_the_routers_address() {
     };
     let conditions = Conditions { frequency: Tsc.frequency(), simulated: false };
     let plan = match load(&Source::new(yaml(&client, &host), "punt", "."), conditions) {
-        Ok(loaded) => loaded.plan,
+        Ok(mut loaded) => loaded.plans.remove(0),
         Err(problems) if !std::path::Path::new("/dev/net/tun").exists() => return skip(&problems.to_string()),
         Err(problems) => panic!("{problems}"),
     };

@@ -141,6 +141,7 @@ impl Input {
 
     /// Puts a batch that was [taken](Self::take) back where it was; it is left empty.
     pub(crate) fn put_back(&mut self, batch: &mut Batch, spares: &mut Spares) {
+        self.completed += batch.len();
         self.complete.push_front(std::mem::replace(batch, spares.get()));
         self.backlog = true;
     }

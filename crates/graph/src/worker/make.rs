@@ -36,6 +36,9 @@ pub enum MakeError {
     /// The flows cannot be told apart.
     #[error(transparent)]
     Flow(#[from] FlowError),
+    /// A placement that is not of this plan.
+    #[error("the placement has other modules, ports or workers than the plan")]
+    Placement,
     /// A batch that cannot be.
     #[error("batches of {0} packets: allowed are 1 to {MAX_BATCH}")]
     Batch(usize),

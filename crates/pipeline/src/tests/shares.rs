@@ -22,7 +22,7 @@ fn shares_are_the_modules_own_and_what_is_not_said_is_as_documented() {
   b: { rate: 1Gbps }
 ";
     let text = with(&format!("scheduler: weighted-fair\n{shares}"));
-    let plan = load(&text).unwrap_or_else(|problems| panic!("{problems}")).plan;
+    let plan = load(&text).unwrap_or_else(|problems| panic!("{problems}")).plans.remove(0);
     assert_eq!(plan.scheduler, SchedulerKind::WeightedFair);
     let marks = Marks { queue: 500, high: 90, low: 10, when_full: WhenFull::Drop };
     let limit = |rate, burst| Some(Limit { rate, burst: Nanos(burst) });
@@ -31,9 +31,9 @@ fn shares_are_the_modules_own_and_what_is_not_said_is_as_documented() {
     let c = Share { weight: 7, limit: limit(Rate::Packets(PacketRate(2e6)), 10_000), marks };
     assert_eq!(told, [("a", Share::default()), ("b", b), ("c", c)]);
     // Named, the other scheduler leaves them unused.
-    let plan = load(&with(&format!("scheduler: run-to-completion\n{shares}"))).map(|loaded| loaded.plan.scheduler);
+    let plan = load(&with(&format!("scheduler: run-to-completion\n{shares}"))).map(|loaded| loaded.plans[0].scheduler);
     assert_eq!(plan.ok(), Some(SchedulerKind::RunToCompletion));
-    assert_eq!(load(&with("")).ok().expect("in order").plan.scheduler, SchedulerKind::RunToCompletion);
+    assert_eq!(load(&with("")).ok().expect("in order").plans[0].scheduler, SchedulerKind::RunToCompletion);
 }
 
 #[test]

@@ -32,6 +32,7 @@ fn lanes(lanes: &[Lane], log: &Log) -> Plan {
     }
     let out = open(Box::new(drain(log)), false);
     plan.ports.push(PortPlan { name: "out".to_owned(), kind: "drain", open: Some(out), from: None, entry: None });
+    plan.placement = Arc::new(Placement::alone(port, port + 1));
     plan
 }
 
