@@ -21,7 +21,10 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
                 self.scheduler.ready(module);
             }
         }
-        while let Some(at) = self.timers.iter().position(|(instant, _)| *instant <= self.desk.now) {
+        // Who drains and has become quiet must stay so: what is held stays held.
+        while !self.draining
+            && let Some(at) = self.timers.iter().position(|(instant, _)| *instant <= self.desk.now)
+        {
             let (_, module) = self.timers.swap_remove(at);
             self.wake(module);
         }
