@@ -76,7 +76,7 @@ impl Packet {
         }
         let start = usize::from(layers.offset());
         // SAFETY: `kind` says IPv4 only where `network` is inside the frame and the whole fixed header follows it
-        // (set by `find_network` and `is_plain_ipv4`; `strip` and `truncate` forget it where that would end). So the
+        // (set by `find_network`, `is_plain_ipv4` and `place_ipv4`; `strip` and `truncate` forget it where that would end). So the
         // header lies in the chunk, past the metadata, initialised; it has no alignment and any bytes are one;
         // `&mut self` makes it exclusive.
         Some(unsafe { &mut *self.chunk().as_ptr().cast::<u8>().add(start).cast::<Ipv4>() })
@@ -119,6 +119,19 @@ impl Packet {
         }
         let meta = self.meta();
         (meta.transport > 1).then(|| (meta.layers.protocol(), usize::from(meta.transport.saturating_sub(meta.data))))
+    }
+
+    /// Notes that an IPv4 header of version 4 starts `offset` bytes into the frame, behind the Ethernet header: for who
+    /// has just written it, or taken off what was before it, so that nobody has to look for it. What was known of the
+    /// layers and of the session is forgotten. `false`, and the network layer unknown, where the frame ends before the
+    /// fixed header does.
+    #[inline]
+    pub fn place_ipv4(&mut self, offset: usize) -> bool {
+        let fits = self.len().checked_sub(size_of::<Ipv4>()).is_some_and(|most| offset <= most);
+        let meta = self.meta_mut();
+        meta.layers = if fits { Layers::network(IPV4, meta.data + offset as u16) } else { Layers::UNKNOWN };
+        (meta.transport, meta.session) = (0, 0);
+        fits
     }
 
     /// Forgets what is known of the layers and of the session: for who changed what follows what in the frame.

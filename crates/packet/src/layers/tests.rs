@@ -184,6 +184,25 @@ proptest! {
     }
 
     #[test]
+    fn a_header_that_was_placed_is_the_one_that_is_found(bytes in any_frame(), offset in 0usize..150, asked: bool) {
+        let pool = pool();
+        let mut packet = packet(&pool, &bytes);
+        if asked {
+            let _ = (packet.transport(), packet.session_hash());
+        }
+        let fits = offset + size_of::<Ipv4>() <= bytes.len();
+        prop_assert_eq!(packet.place_ipv4(offset), fits);
+        if fits {
+            let header: &[u8] = zerocopy::IntoBytes::as_bytes(packet.known_ipv4().expect("it was placed"));
+            prop_assert_eq!(header, &bytes[offset..offset + 20]);
+            prop_assert_eq!(packet.network(), (Network::Ipv4, offset));
+        } else {
+            prop_assert!(packet.known_ipv4().is_none());
+        }
+        prop_assert!(!packet.place_ipv4(usize::MAX), "no sum overflows");
+    }
+
+    #[test]
     fn a_copy_knows_the_layers_that_the_original_does(bytes in any_frame(), moved in 0usize..64, asked: bool) {
         let pool = pool();
         let mut from = packet(&pool, &bytes);
