@@ -194,11 +194,13 @@ impl GtpuDecap {
         {
             return false;
         }
-        let Some(headers) = packet.data_mut().first_chunk_mut::<HEADERS>() else { return false };
-        // Addresses, and the type, which is the inner packet's too.
-        headers.copy_within(..ETHERNET, HEADERS - ETHERNET);
-        packet.strip(HEADERS - ETHERNET);
-        packet.place_ipv4(ETHERNET);
+        let Some(addresses) = packet.data().first_chunk::<12>().copied() else { return false };
+        if !packet.unwrap_to_ipv4(HEADERS - ETHERNET, ETHERNET) {
+            return false;
+        }
+        let Some(header) = packet.data_mut().first_chunk_mut::<ETHERNET>() else { return false };
+        header[..12].copy_from_slice(&addresses);
+        header[12..].copy_from_slice(&EtherType::IPV4.to_be_bytes());
         packet.set_word(self.word, teid);
         true
     }

@@ -49,22 +49,23 @@ pub(crate) enum Refusal {
 
 /// Writes outer headers.
 pub(crate) struct Outer {
-    /// The sum of the words of the header that are always the same.
+    /// The sum of the words of the IPv4 header that are always the same.
     sum: u32,
-    source: u32,
-    ttl: u8,
-    flags: u16,
+    /// The first eight bytes of the IPv4 header without traffic class, length and identification, as a number.
+    first: u64,
+    /// The next eight, without the checksum.
+    second: u64,
+    /// The UDP header without source port, and with a length that is less by the whole packet's.
+    third: u64,
     /// What is kept of the inner traffic class, and what is put instead.
     class: (u8, u8),
     /// The source port where it is fixed.
     port: Option<u16>,
-    destination_port: u16,
     checksum: bool,
     /// The longest outer packet.
     most: usize,
-    identification: u16,
-    /// What the identification grows by: nothing where it has no meaning (RFC 6864 section 4.1).
-    step: u16,
+    /// The next identification; none where it has no meaning (RFC 6864 section 4.1), and is 0.
+    identification: Option<u16>,
 }
 
 impl Outer {
@@ -81,22 +82,21 @@ impl Outer {
         let flags = if df { DF } else { 0 };
         let words =
             [0x4500, flags, u16::from(ttl) << 8 | u16::from(ipv4::UDP), (source.0 >> 16) as u16, source.0 as u16];
+        let second = u64::from(ttl) << 56 | u64::from(ipv4::UDP) << 48 | u64::from(source.0);
         Ok(Self {
             sum: words.into_iter().map(u32::from).sum(),
-            source: source.0,
-            ttl,
-            flags,
+            first: 0x4500 << 48 | u64::from(flags),
+            second,
+            third: (u64::from(destination_port) << 32) - ((IPV4 as u64) << 16),
             class: match dscp {
                 Dscp::Copy => (0xff, 0),
                 // The lower two bits are congestion notification, which is always copied (RFC 6040 section 4.1).
                 Dscp::Fixed(dscp) => (0x03, dscp << 2),
             },
             port: if let SourcePort::Fixed(port) = source_port { Some(port) } else { None },
-            destination_port,
             checksum: udp_checksum,
             most: mtu.unwrap_or(u16::MAX).into(),
-            identification: 0,
-            step: u16::from(!df),
+            identification: (!df).then_some(0),
         })
     }
 
@@ -123,25 +123,21 @@ impl Outer {
             return Err(Refusal::TooLong);
         }
         let Some(addresses) = packet.data().first_chunk::<12>().copied() else { return Err(Refusal::NoRoom) };
-        packet.prepend(HEADERS + OPTIONS - cut).ok_or(Refusal::NoRoom)?;
-        let Some((headers, rest)) = packet.data_mut().split_first_chunk_mut::<HEADERS>() else {
-            return Err(Refusal::NoRoom);
-        };
+        let headers = packet.wrap_in_ipv4::<HEADERS>(HEADERS + OPTIONS - cut, ETHERNET).ok_or(Refusal::NoRoom)?;
         let class = shown.class & self.class.0 | self.class.1;
-        let id = self.identification;
-        self.identification = id.wrapping_add(self.step);
-        let sum = self.sum + u32::from(class) + total as u32 + u32::from(id) + (peer >> 16) + (peer & 0xffff);
+        let (wide, peer_sum) = (total as u64, (peer >> 16) + (peer & 0xffff));
+        let mut sum = self.sum + u32::from(class) + total as u32 + peer_sum;
+        let mut first = self.first | u64::from(class) << 48 | wide << 32;
+        if let Some(id) = &mut self.identification {
+            sum += u32::from(*id);
+            first |= u64::from(*id) << 16;
+            *id = id.wrapping_add(1);
+        }
         let sum = (sum & 0xffff) + (sum >> 16);
         let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
-        let first = 0x4500_u64 << 48
-            | u64::from(class) << 48
-            | (total as u64) << 32
-            | u64::from(id) << 16
-            | u64::from(self.flags);
-        let second =
-            u64::from(self.ttl) << 56 | u64::from(ipv4::UDP) << 48 | u64::from(sum) << 32 | u64::from(self.source);
+        let second = self.second | u64::from(sum) << 32;
         let port = self.port.unwrap_or(shown.port);
-        let third = u64::from(port) << 48 | u64::from(self.destination_port) << 32 | (total as u64 - IPV4 as u64) << 16;
+        let third = (u64::from(port) << 48) + self.third + (wide << 16);
         let fourth = tunnel((total - OVERHEAD) as u16);
         headers[..12].copy_from_slice(&addresses);
         headers[12..14].copy_from_slice(&EtherType::IPV4.to_be_bytes());
@@ -151,11 +147,11 @@ impl Outer {
         headers[34..42].copy_from_slice(&third.to_be_bytes());
         headers[42..50].copy_from_slice(&fourth.to_be_bytes());
         if OPTIONS > 0
-            && let (Some(slot), Some(options)) = (rest.get_mut(..OPTIONS), options.get(..OPTIONS))
+            && let (Some(slot), Some(options)) =
+                (packet.data_mut().get_mut(HEADERS..HEADERS + OPTIONS), options.get(..OPTIONS))
         {
             slot.copy_from_slice(options);
         }
-        packet.place_ipv4(ETHERNET);
         if self.checksum {
             fill_checksum(packet);
         }
