@@ -1,8 +1,9 @@
 //! What each fuzz target does with its bytes. The targets here and the test that replays the corpora both include
 //! this file.
 
-use forebay_graph::{Rig, Setup, Surroundings, functions, states};
+use forebay_graph::{Gate, Rig, Setup, Surroundings, functions, states};
 use forebay_measure::Frequency;
+use forebay_packet::wire::{gtpu, vxlan};
 use forebay_packet::{Batch, MAX_BATCH};
 
 /// A target's name, and what it does with its input.
@@ -11,6 +12,7 @@ pub type Target = (&'static str, fn(&[u8]));
 /// Every target: its name, which is its corpus' folder too, and what it does.
 pub const TARGETS: &[Target] = &[
     ("frames", frames),
+    ("tunnels", tunnels),
     ("routes", forebay_functions::tables::lpm::routes_file::fuzz_routes_file),
     ("rules", forebay_functions::tables::acl::classbench::fuzz_parse),
     ("capture", capture),
@@ -67,6 +69,56 @@ fn rigs() -> Vec<Rig> {
         Rig::over(built, setup.finish(), function.creates.len())
     };
     functions().iter().filter(|function| function.name != "tap").map(make).collect()
+}
+
+/// What is in UDP to a tunnel's port, whole and behind right outer headers: the parsers, and the functions that take
+/// packets out. The first byte says which: even, GTP-U; odd, VXLAN.
+pub fn tunnels(bytes: &[u8]) {
+    thread_local! {
+        static RIGS: std::cell::RefCell<Vec<Rig>> = std::cell::RefCell::new(decapsulations());
+    }
+    let Some((which, payload)) = bytes.split_first() else { return };
+    let payload = &payload[..payload.len().min(1_400)];
+    let vxlan = which & 1 == 1;
+    if let Ok(message) = gtpu::Message::parse(payload) {
+        assert_eq!(message.payload, &payload[message.payload_at..][..message.payload.len()]);
+        let _ = gtpu::Signal::parse(&message);
+    }
+    let _ = vxlan::Vxlan::parse(payload);
+    let udp = (payload.len() as u16 + 8).to_be_bytes();
+    let ip = (payload.len() as u16 + 28).to_be_bytes();
+    let port = if vxlan { vxlan::PORT } else { gtpu::PORT }.to_be_bytes();
+    let mut frame =
+        vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, which & 3, ip[0], ip[1], 0, 0, 0, 0, 64, 17, 0, 0];
+    frame.extend([192, 0, 2, 10, 192, 0, 2, 1, 0x9c, 0x40, port[0], port[1], udp[0], udp[1], 0, 0]);
+    frame.extend(payload);
+    RIGS.with_borrow_mut(|rigs| {
+        let rig = &mut rigs[usize::from(vxlan)];
+        let mut batch = Batch::with_capacity(1);
+        batch.push(rig.packet(&frame)).expect("room for one");
+        let gates = rig.process(&mut batch);
+        assert_eq!((gates.len(), batch.len()), (1, 1), "a gate, and the packet");
+        assert!(rig.emitted().len() <= 1, "at most one answer");
+        if gates[0] == Some(Gate::FIRST) {
+            assert!(batch[0].len() <= payload.len() + 14, "what comes out was inside");
+            let known = batch[0].network();
+            batch[0].forget_layers();
+            assert_eq!(known, batch[0].network(), "layers are what would be found");
+        }
+    });
+}
+
+/// The two that take packets out of tunnels, for any tunnel.
+fn decapsulations() -> Vec<Rig> {
+    let make = |name: &str, params: &str| {
+        let mut all = Surroundings::new(Frequency::new(1e9));
+        let function = functions().into_iter().find(|function| function.name == name).expect("it is registered");
+        let mut setup = Setup::new(name, &mut all);
+        let params = serde_saphyr::from_str(params).expect("YAML");
+        let built = function.build(&params, &mut setup).expect("right parameters");
+        Rig::over(built, setup.finish(), function.creates.len())
+    };
+    vec![make("gtpu_decap", "{ teids: 1-65535 }"), make("vxlan_decap", "{}")]
 }
 
 /// A capture file of any format.

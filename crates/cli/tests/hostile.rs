@@ -114,3 +114,9 @@ fn a_gateway_survives_mutated_frames() {
 fn a_virtual_router_survives_mutated_frames() {
     survive("vrf", &["m=4", "n=4", "trigger=8"], 2);
 }
+
+#[test]
+fn a_mobile_gateway_survives_mutated_frames() {
+    survive("mgw", &["m=4", "n=4", "trigger=8"], 3);
+    survive("mgw", &["m=2", "n=2", "tunnel=vxlan"], 4);
+}

@@ -1,7 +1,7 @@
 //! Network functions, one file each, and the tables they share.
 //!
-//! Every file of this folder but `tables`, `parameters` and `traffic` is one function; it registers itself, and nothing
-//! lists them.
+//! Every file of this folder but `tables`, `traffic`, `tunnel` and `parameters` is one function; it registers itself, and
+//! nothing lists them.
 
 #![forbid(unsafe_code)]
 

@@ -76,7 +76,7 @@ impl Packet {
         }
         let start = usize::from(layers.offset());
         // SAFETY: `kind` says IPv4 only where `network` is inside the frame and the whole fixed header follows it
-        // (set by `find_network` and `is_plain_ipv4`; `strip` and `truncate` forget it where that would end). So the
+        // (set by `find_network`, `is_plain_ipv4`, `place_ipv4` and its like; `strip` and `truncate` forget it where that would end). So the
         // header lies in the chunk, past the metadata, initialised; it has no alignment and any bytes are one;
         // `&mut self` makes it exclusive.
         Some(unsafe { &mut *self.chunk().as_ptr().cast::<u8>().add(start).cast::<Ipv4>() })
@@ -119,6 +119,56 @@ impl Packet {
         }
         let meta = self.meta();
         (meta.transport > 1).then(|| (meta.layers.protocol(), usize::from(meta.transport.saturating_sub(meta.data))))
+    }
+
+    /// Notes that an IPv4 header of version 4 starts `offset` bytes into the frame, behind the Ethernet header: for who
+    /// has just written it, or taken off what was before it, so that nobody has to look for it. What was known of the
+    /// layers and of the session is forgotten. `false`, and the network layer unknown, where the frame ends before the
+    /// fixed header does.
+    #[inline]
+    pub fn place_ipv4(&mut self, offset: usize) -> bool {
+        let fits = self.len().checked_sub(size_of::<Ipv4>()).is_some_and(|most| offset <= most);
+        let meta = self.meta_mut();
+        meta.layers = if fits { Layers::network(IPV4, meta.data + offset as u16) } else { Layers::UNKNOWN };
+        (meta.transport, meta.session) = (0, 0);
+        fits
+    }
+
+    /// Grows the frame by `n` bytes at its start, for headers among which IPv4's is to start `offset` bytes into the frame,
+    /// and gives the first `N` bytes, all of which must be written: [`prepend`](Self::prepend) and
+    /// [`place_ipv4`](Self::place_ipv4) in fewer instructions. `None`, and nothing changed, where the headroom is smaller,
+    /// the grown frame shorter, or IPv4's header not among the `N` bytes.
+    #[inline(always)]
+    pub fn wrap_in_ipv4<const N: usize>(&mut self, n: usize, offset: usize) -> Option<&mut [u8; N]> {
+        if n > self.headroom() || self.len() + n < N || offset > N.checked_sub(size_of::<Ipv4>())? {
+            return None;
+        }
+        let meta = self.meta_mut();
+        // Within the chunk, whose offsets are 16 bits: neither wraps.
+        let (data, len) = (meta.data - n as u16, meta.len + n as u16);
+        (meta.data, meta.len) = (data, len);
+        meta.layers = Layers::network(IPV4, data + offset as u16);
+        (meta.transport, meta.session) = (0, 0);
+        // SAFETY: `data..data + len` lies in the chunk, past its metadata, as was just seen of its start, and is
+        // initialised; it has at least `N` bytes. `&mut self` makes it exclusive.
+        Some(unsafe { &mut *self.chunk().as_ptr().cast::<u8>().add(data.into()).cast::<[u8; N]>() })
+    }
+
+    /// Takes `n` bytes off the frame's start, behind which an IPv4 header starts `offset` bytes further:
+    /// [`strip`](Self::strip) and [`place_ipv4`](Self::place_ipv4) in fewer instructions. `false`, and nothing changed,
+    /// where the frame ends before the fixed header does.
+    #[inline(always)]
+    pub fn unwrap_to_ipv4(&mut self, n: usize, offset: usize) -> bool {
+        let fits = self.len().checked_sub(size_of::<Ipv4>()).and_then(|most| most.checked_sub(n));
+        if fits.is_none_or(|most| offset > most) {
+            return false;
+        }
+        let meta = self.meta_mut();
+        let (data, len) = (meta.data + n as u16, meta.len - n as u16);
+        (meta.data, meta.len) = (data, len);
+        meta.layers = Layers::network(IPV4, data + offset as u16);
+        (meta.transport, meta.session) = (0, 0);
+        true
     }
 
     /// Forgets what is known of the layers and of the session: for who changed what follows what in the frame.

@@ -5,11 +5,13 @@
 
 pub mod checksum;
 pub mod ethernet;
+pub mod gtpu;
 pub mod icmp;
 pub mod ipv4;
 pub mod ipv6;
 pub mod tcp;
 pub mod udp;
+pub mod vxlan;
 
 // Not under Miri: nothing here is unsafe, and parsing random frames is what it is slowest at.
 #[cfg(all(test, not(miri)))]

@@ -4,6 +4,7 @@
 //! What they write is read like any other text, so that a use case is also an example to start from.
 
 mod gateway;
+mod mobile;
 mod robot;
 mod router;
 mod text;
@@ -93,6 +94,28 @@ static ALL: &[UseCase] = &[
             SEED,
         ],
         write: vrf::write,
+    },
+    UseCase {
+        name: "mgw",
+        summary: "the gateway of a mobile network: m users of n bearers each, in tunnels on one side",
+        parameters: &[
+            parameter("m", "4", "Users, 1 to 2048; m times n is at most 2048."),
+            parameter("n", "4", "Bearers of each; each is a branch either way."),
+            parameter("tunnel", "gtpu", "What the tunnels are: gtpu or vxlan."),
+            parameter("rate", "1Mpps", RATE),
+            parameter("slo", "", SLO),
+            BATCH,
+            TRIGGER,
+            HOLD,
+            SESSIONS,
+            parameter(
+                "size",
+                "60",
+                "Frame length in bytes outside the tunnels, 60 to 1514; inside them it is as much more as they add.",
+            ),
+            SEED,
+        ],
+        write: mobile::write,
     },
     UseCase {
         name: "rc",

@@ -11,12 +11,14 @@ mod random;
 mod sessions;
 mod share;
 mod sizes;
+mod tunnel;
 
 pub use address::{Prefix, PrefixError, RoutesError, read_routes};
 pub use arrivals::Arrivals;
 pub use frames::Transport;
-pub use params::{Destination, Params, PortRange, Rate};
+pub use params::{Destination, Origin, Params, PortRange, Rate};
 pub use sizes::{Mix, Size, Weighted};
+pub use tunnel::{Gtp, Network, Tunnel};
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -65,6 +65,9 @@ const FIGURES: &[(&str, &str, Share)] = &[
     ("acl_1000", "acl_1000", Share::Above("gen_sink")),
     ("meter", "meter", Share::Above("gen_sink")),
     ("meter_one", "meter_one", Share::Above("gen_sink")),
+    ("gtpu", "gtpu", Share::Above("gen_sink")),
+    ("gtpu_table", "gtpu_table", Share::Above("gen_sink")),
+    ("vxlan", "vxlan", Share::Above("gen_sink")),
 ];
 
 /// Makes the cases that the figures named (all, where none are) come from.
@@ -136,6 +139,12 @@ fn recipes(folder: &Path) -> std::io::Result<Vec<Recipe>> {
     for hops in [1, 16, 64] {
         write_routes(folder, hops)?;
     }
+    let ends = "source: 192.0.2.1, peer: 192.0.2.10";
+    let one = format!("{ends}, teid: 0x1001");
+    // Every user has an address of its own, and a tunnel.
+    let each = format!("{ends}, tunnels: users.txt");
+    let frames = format!("{ends}, vni: 4096");
+    std::fs::write(folder.join("users.txt"), users())?;
     let recipe = |name, yaml| Recipe { name, yaml, cold: None, accounting: true, churn: false };
     let mut all = vec![
         recipe("gen_sink", straight(32, "")),
@@ -145,6 +154,9 @@ fn recipes(folder: &Path) -> std::io::Result<Vec<Recipe>> {
         recipe("acl_1000", straight(32, "fw: { acl: { rules: { synthetic: 1000, seed: 1 } } }")),
         recipe("meter", metered("source")),
         recipe("meter_one", metered("none")),
+        recipe("gtpu", chain(&[("down", "gtpu_encap", &one), ("up", "gtpu_decap", "teids: 0x1000-0x1fff")])),
+        recipe("gtpu_table", chain(&[("down", "gtpu_encap", &each), ("up", "gtpu_decap", "teids: any")])),
+        recipe("vxlan", chain(&[("on", "vxlan_encap", &frames), ("off", "vxlan_decap", "vnis: [4096]")])),
         recipe("router_1", router(32, 1, 0, TRAFFIC)),
         Recipe { accounting: false, ..recipe("router_1_unaccounted", router(32, 1, 0, TRAFFIC)) },
         Recipe { churn: true, ..recipe("router_1_changing", router(32, 1, 0, TRAFFIC)) },
@@ -235,6 +247,24 @@ fn lanes(lanes: usize) -> String {
         let _ = writeln!(paths, "  - in{lane} -> valid{lane} -> out");
     }
     format!("batch: 32\nports:\n{ports}  out: {{ sink: }}\nmodules:\n{modules}pipeline:\n{paths}")
+}
+
+/// Generator, modules in a row (name, function, parameters), sink.
+fn chain(modules: &[(&str, &str, &str)]) -> String {
+    let path: String = modules.iter().map(|(name, ..)| format!("{name}[0] -> ")).collect();
+    let mut text = format!("ports:\n  in: {{ generator: {{ {TRAFFIC} }} }}\n  out: {{ sink: }}\nmodules:\n");
+    for (name, function, params) in modules {
+        // Writing into a string cannot fail.
+        let _ = writeln!(text, "  {name}: {{ {function}: {{ {params} }} }}");
+    }
+    let others = if path.contains("up[") { "  - up[reply] -> out\n  - up[control] -> drop\n" } else { "" };
+    format!("{text}pipeline:\n  - in -> {path}out\n{others}")
+}
+
+/// A tunnel for each address that the generator sends to.
+fn users() -> String {
+    let user = |host: u32| format!("{} {}\n", std::net::Ipv4Addr::from_bits(0xc613_0000 + host), host + 1);
+    (0..1 << 16).map(user).collect()
 }
 
 /// A router of so many next hops, each with a chain of three modules whose first has the trigger.

@@ -184,6 +184,55 @@ proptest! {
     }
 
     #[test]
+    fn a_header_that_was_placed_is_the_one_that_is_found(bytes in any_frame(), offset in 0usize..150, asked: bool) {
+        let pool = pool();
+        let mut packet = packet(&pool, &bytes);
+        if asked {
+            let _ = (packet.transport(), packet.session_hash());
+        }
+        let fits = offset + size_of::<Ipv4>() <= bytes.len();
+        prop_assert_eq!(packet.place_ipv4(offset), fits);
+        if fits {
+            let header: &[u8] = zerocopy::IntoBytes::as_bytes(packet.known_ipv4().expect("it was placed"));
+            prop_assert_eq!(header, &bytes[offset..offset + 20]);
+            prop_assert_eq!(packet.network(), (Network::Ipv4, offset));
+        } else {
+            prop_assert!(packet.known_ipv4().is_none());
+        }
+        prop_assert!(!packet.place_ipv4(usize::MAX), "no sum overflows");
+    }
+
+    #[test]
+    fn wrapping_is_prepending_and_placing(bytes in vec(any::<u8>(), 0..80), n in 0usize..140, offset in 0usize..40) {
+        let pool = pool();
+        let (mut one, mut two) = (packet(&pool, &bytes), packet(&pool, &bytes));
+        let _ = (one.session_hash(), two.session_hash());
+        let fits = n <= two.headroom() && bytes.len() + n >= 50 && offset <= 30;
+        let first = one.wrap_in_ipv4::<50>(n, offset).map(|first| {
+            first[..n.min(50)].fill(0x45);
+            first.to_vec()
+        });
+        prop_assert_eq!(first.is_some(), fits);
+        if let Some(first) = first {
+            two.prepend(n).expect("room")[..n.min(50)].fill(0x45);
+            prop_assert!(two.place_ipv4(offset));
+            prop_assert_eq!(&first[..], &two.data()[..50]);
+        }
+        prop_assert_eq!(one.data(), two.data());
+        prop_assert_eq!(one.headroom(), two.headroom());
+        prop_assert_eq!((one.network(), one.session_hash()), (two.network(), two.session_hash()));
+        // And off again.
+        let fits = n + offset + size_of::<Ipv4>() <= two.len();
+        prop_assert_eq!(one.unwrap_to_ipv4(n, offset), fits);
+        if fits {
+            prop_assert!(two.strip(n) && two.place_ipv4(offset));
+        }
+        prop_assert_eq!(one.data(), two.data());
+        prop_assert_eq!((one.network(), one.session_hash()), (two.network(), two.session_hash()));
+        prop_assert!(!one.unwrap_to_ipv4(usize::MAX, 0) && !one.unwrap_to_ipv4(0, usize::MAX));
+    }
+
+    #[test]
     fn a_copy_knows_the_layers_that_the_original_does(bytes in any_frame(), moved in 0usize..64, asked: bool) {
         let pool = pool();
         let mut from = packet(&pool, &bytes);

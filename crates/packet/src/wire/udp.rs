@@ -3,6 +3,9 @@
 use zerocopy::big_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::checksum;
+use super::ipv4::{self, Ipv4};
+
 /// Eight bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
@@ -15,4 +18,45 @@ pub struct Udp {
     pub length: U16,
     /// Checksum over a pseudo header, this header and the data; 0 in IPv4: none was computed.
     pub checksum: U16,
+}
+
+/// The ones' complement sum, in machine order, of a datagram and of the pseudo header that an IPv4 header stands for
+/// (RFC 768): all ones where the datagram's checksum is right. What to store in a datagram whose checksum is 0 is
+/// [`stored`] of it.
+#[must_use]
+pub fn sum_over_ipv4(header: &Ipv4, datagram: &[u8]) -> u16 {
+    let addresses = checksum::add(checksum::sum(&header.source), checksum::sum(&header.destination));
+    let rest = checksum::add(u16::from(ipv4::UDP).to_be(), (datagram.len() as u16).to_be());
+    checksum::add(checksum::add(addresses, rest), checksum::sum(datagram))
+}
+
+/// The checksum field for a sum: its complement, and where that is 0, which means none, its other form.
+#[must_use]
+pub fn stored(sum: u16) -> U16 {
+    let complement = if sum == 0xffff { 0xffff } else { !sum };
+    U16::from_bytes(complement.to_ne_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use etherparse::{Ipv4Header, UdpHeader};
+    use zerocopy::FromZeros;
+
+    use super::*;
+
+    #[test]
+    fn a_checksum_is_that_of_etherparse() {
+        for payload in [&b""[..], b"odd", b"even", &[0xff; 1_001]] {
+            let ip = Ipv4Header::new(8 + payload.len() as u16, 64, 17.into(), [10, 0, 0, 1], [192, 0, 2, 9]);
+            let udp = UdpHeader::with_ipv4_checksum(7, 2_152, &ip.expect("short"), payload).expect("short");
+            let mut header = Ipv4::new_zeroed();
+            (header.source, header.destination) = ([10, 0, 0, 1], [192, 0, 2, 9]);
+            let right = [&udp.to_bytes()[..], payload].concat();
+            assert_eq!(sum_over_ipv4(&header, &right), 0xffff);
+            let mut empty = right.clone();
+            empty[6..8].fill(0);
+            assert_eq!(stored(sum_over_ipv4(&header, &empty)).get(), udp.checksum);
+        }
+        assert_eq!((stored(0xffff).get(), stored(0).get()), (0xffff, 0xffff), "0 would mean none");
+    }
 }

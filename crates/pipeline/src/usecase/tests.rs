@@ -67,7 +67,7 @@ fn defaults_are_allowed_and_wrong_values_named() {
     let refused = |name: &str, given: &[&str]| usecase(name, &sets(given)).expect_err("refused").to_string();
     assert_eq!(
         refused("gx", &[]),
-        "usecase:gx:1: there is no use case 'gx' (did you mean 'gw'?): there are l2l3, gw, vrf, rc"
+        "usecase:gx:1: there is no use case 'gx' (did you mean 'gw'?): there are l2l3, gw, vrf, mgw, rc"
     );
     assert_eq!(refused("gw", &["n=0"]), "--set n=0: n: '0' is not allowed: allowed is a whole number from 1 to 4096");
     assert_eq!(
@@ -80,4 +80,23 @@ fn defaults_are_allowed_and_wrong_values_named() {
     );
     assert!(refused("gw", &["slo=3"]).starts_with("--set slo=3: slo: '3' is not a span of time"));
     assert!(refused("gw", &["trigger=33"]).contains("from 0 to 32"));
+}
+
+#[test]
+fn a_mobile_gateway_has_a_flow_for_each_bearer_either_way() {
+    for tunnel in ["gtpu", "vxlan"] {
+        for (m, n) in [(1, 1), (4, 4), (16, 2)] {
+            let given = [format!("m={m}"), format!("n={n}"), format!("tunnel={tunnel}"), "slo=1ms".to_owned()];
+            let source = usecase("mgw", &given).unwrap_or_else(|problems| panic!("{problems}"));
+            let checked = crate::check(&source).unwrap_or_else(|problems| panic!("{problems}\n{}", source.text()));
+            assert_eq!(checked.modules.len(), 8 + 2 * n + 9 * m * n, "{tunnel} {m} {n}");
+            assert_eq!(checked.flows.len(), 2 * m * n, "{tunnel} {m} {n}");
+        }
+    }
+    let refused = |given: &[&str]| usecase("mgw", &sets(given)).expect_err("refused").to_string();
+    assert_eq!(refused(&["tunnel=gre"]), "--set tunnel=gre: tunnel: 'gre' is no tunnel: allowed are gtpu and vxlan");
+    assert_eq!(
+        refused(&["m=2048", "n=2"]),
+        "--set n=2: n: 2048 users of 2 bearers are 4096 each way: allowed are up to 2048"
+    );
 }

@@ -13,6 +13,7 @@ pub(super) const ROUTER_MAC: &str = "02:00:00:00:00:02";
 pub(super) struct Text {
     head: String,
     ports: String,
+    state: String,
     modules: String,
     buffers: String,
     lines: String,
@@ -47,6 +48,7 @@ impl Text {
         Ok(Self {
             head: format!("name: {title}\nbatch: {batch}\nseed: {seed}\n"),
             ports: String::new(),
+            state: String::new(),
             modules: String::new(),
             buffers: String::new(),
             lines: String::new(),
@@ -67,21 +69,37 @@ impl Text {
     /// A generator. Its sources lie in one /24, the inside of what use cases translate.
     pub(super) fn generator(&mut self, name: &str, traffic: &Traffic<'_>) {
         let Traffic { destinations, vlan, share } = *traffic;
-        // Whole rounds over the destinations, so that none has a session more than another.
-        let sessions = self.sessions.div_ceil(share).next_multiple_of(destinations.len() as u64);
+        let mut lines = Vec::new();
+        if let Some(vlan) = vlan {
+            lines.push(format!("vlans: [{vlan}]"));
+        }
+        lines.push(format!("source: {INSIDE}"));
+        lines.push(format!("destination: [{}]", destinations.join(", ")));
+        self.generator_of(name, share, destinations.len() as u64, 0, &lines);
+    }
+
+    /// A generator with these parameters besides rate, sessions in whole rounds of `round`, size with `more` bytes, and
+    /// the router's address.
+    pub(super) fn generator_of(&mut self, name: &str, share: u64, round: u64, more: u64, lines: &[String]) {
+        // So that none has a session more than another.
+        let sessions = self.sessions.div_ceil(share).next_multiple_of(round);
         push(&mut self.ports, format_args!("  {name}:\n    generator:"));
         if let Some(PacketRate(rate)) = self.rate {
             push(&mut self.ports, format_args!("      rate: {}", PacketRate(rate / share as f64)));
         }
-        let size = self.size;
+        let size = self.size + more;
         push(
             &mut self.ports,
             format_args!("      sessions: {sessions}\n      size: {size}\n      destination_mac: {ROUTER_MAC}"),
         );
-        if let Some(vlan) = vlan {
-            push(&mut self.ports, format_args!("      vlans: [{vlan}]"));
+        for line in lines {
+            push(&mut self.ports, format_args!("      {line}"));
         }
-        push(&mut self.ports, format_args!("      source: {INSIDE}\n      destination: [{}]", destinations.join(", ")));
+    }
+
+    /// A shared state: its name, kind and parameters.
+    pub(super) fn state(&mut self, line: &str) {
+        push(&mut self.state, format_args!("  {line}"));
     }
 
     /// The port that everything leaves by.
@@ -102,8 +120,21 @@ impl Text {
     /// A branch: it leaves `from`, a module's gate, and goes through `modules` and out; its flow takes `before`, then the
     /// same way.
     pub(super) fn branch(&mut self, name: &str, before: &str, from: &str, modules: &[String], slo: Option<Nanos>) {
+        self.branch_to("out", name, before, from, modules, slo);
+    }
+
+    /// The same with another end than the way out.
+    pub(super) fn branch_to(
+        &mut self,
+        end: &str,
+        name: &str,
+        before: &str,
+        from: &str,
+        modules: &[String],
+        slo: Option<Nanos>,
+    ) {
         let way = format!("{from} -> {}", modules.join(" -> "));
-        self.line(&format!("{way} -> out"));
+        self.line(&format!("{way} -> {end}"));
         push(&mut self.flows, format_args!("  - name: {name}\n    path: {before}{way}"));
         if let Some(slo) = slo {
             push(&mut self.flows, format_args!("    slo: {slo}"));
@@ -115,9 +146,10 @@ impl Text {
     }
 
     pub(super) fn finish(self) -> String {
-        let Self { head, ports, modules, buffers, lines, flows, .. } = self;
+        let Self { head, ports, state, modules, buffers, lines, flows, .. } = self;
         let buffers = if buffers.is_empty() { buffers } else { format!("buffers:\n{buffers}") };
-        format!("{head}ports:\n{ports}modules:\n{modules}{buffers}pipeline:\n{lines}flows:\n{flows}")
+        let state = if state.is_empty() { state } else { format!("state:\n{state}") };
+        format!("{head}ports:\n{ports}{state}modules:\n{modules}{buffers}pipeline:\n{lines}flows:\n{flows}")
     }
 }
 

@@ -18,6 +18,7 @@ use forebay_packet::{ArrivalClock, Batch, Packet, Ticks};
 
 use super::address::{Prefix, spread};
 use super::sessions::Sessions;
+use super::tunnel::{OUTER, Tunnel};
 
 /// Which transport header frames have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, schemars::JsonSchema)]
@@ -38,12 +39,20 @@ pub(super) struct Headers {
     pub vlans: Vec<u16>,
     pub ipv6: bool,
     pub transport: Transport,
+    /// The tunnel that all this is inside of.
+    pub tunnel: Option<Tunnel>,
 }
 
 impl Headers {
-    /// Where the network layer starts.
-    fn network(&self) -> usize {
+    /// Where the outermost network layer starts.
+    fn outermost(&self) -> usize {
         14 + 4 * self.vlans.len()
+    }
+
+    /// Where the network layer starts, inside the tunnel where there is one.
+    fn network(&self) -> usize {
+        let ethernet = |tunnel: &Tunnel| if tunnel.has_ethernet() { 14 } else { 0 };
+        self.outermost() + self.tunnel.as_ref().map_or(0, |tunnel| OUTER + ethernet(tunnel))
     }
 
     /// Where the transport layer starts.
@@ -72,16 +81,24 @@ impl Headers {
             frame.extend(if outer { EtherType::PROVIDER_VLAN } else { EtherType::VLAN }.to_be_bytes());
             frame.extend(vlan.to_be_bytes());
         }
+        if let Some(tunnel) = &self.tunnel {
+            frame.extend(tunnel.headers(size - self.outermost() - OUTER));
+            if tunnel.has_ethernet() {
+                frame.extend(self.destination_mac.0);
+                frame.extend(self.source_mac.0);
+            }
+        }
+        if self.tunnel.as_ref().is_none_or(Tunnel::has_ethernet) {
+            frame.extend(if self.ipv6 { EtherType::IPV6 } else { EtherType::IPV4 }.to_be_bytes());
+        }
         let protocol = if self.transport == Transport::Udp { ipv4::UDP } else { ipv4::TCP };
         let (total, payload) = ((size - self.network()) as u16, (size - self.transport()) as u16);
         if self.ipv6 {
-            frame.extend(EtherType::IPV6.to_be_bytes());
             frame.extend([0x60, 0, 0, 0]);
             frame.extend(payload.to_be_bytes());
             frame.extend([protocol, 64]);
             frame.extend([0; 32]);
         } else {
-            frame.extend(EtherType::IPV4.to_be_bytes());
             frame.extend([0x45, 0]);
             frame.extend(total.to_be_bytes());
             frame.extend((!total).to_be_bytes());
@@ -127,6 +144,8 @@ pub(super) struct Shaped<const N: usize> {
     /// By size: the ready-made frame.
     sizes: Vec<Vec<u8>>,
     sessions: Vec<Patch<N>>,
+    /// Where the tunnel's identifier lies, and each session's; none without a tunnel.
+    identifiers: (usize, Vec<[u8; 4]>),
 }
 
 /// The checksum to store for a sum of what it covers; where `never_zero`, 0 is written as its other form, because it
@@ -138,17 +157,27 @@ fn complement(sum: u16, never_zero: bool) -> [u8; 2] {
 
 impl<const N: usize> Shaped<N> {
     fn new(headers: &Headers, sizes: &[usize], at: usize, sessions: Vec<Patch<N>>) -> Self {
+        let identifiers = headers
+            .tunnel
+            .as_ref()
+            .map_or_else(Vec::new, |tunnel| (0..sessions.len()).map(|session| tunnel.identifier(session)).collect());
         Self {
             at: headers.network() + at,
             sum_at: headers.sum_at(),
             sizes: sizes.iter().map(|size| headers.frame(*size)).collect(),
             sessions,
+            identifiers: (headers.outermost() + OUTER - 4, identifiers),
         }
     }
 
     /// Puts the session's bytes into a frame.
     #[inline]
-    fn patch(&self, frame: &mut [u8], patch: &Patch<N>) {
+    fn patch(&self, frame: &mut [u8], session: usize, patch: &Patch<N>) {
+        if let Some(identifier) = self.identifiers.1.get(session)
+            && let Some(slot) = frame.get_mut(self.identifiers.0..).and_then(<[u8]>::first_chunk_mut)
+        {
+            *slot = *identifier;
+        }
         if let Some(fields) = frame.get_mut(self.at..).and_then(<[u8]>::first_chunk_mut) {
             *fields = patch.fields;
         }
@@ -172,7 +201,7 @@ impl<const N: usize> Shaped<N> {
             };
             let (arrival, clock) = at(index);
             if packet.write(ready) {
-                self.patch(packet.data_mut(), patch);
+                self.patch(packet.data_mut(), *session as usize, patch);
                 packet.set_arrival(arrival, clock);
             }
         }
@@ -187,12 +216,12 @@ impl<const N: usize> Shaped<N> {
         let len = ready.len();
         let mut line = [0; 64];
         line.get_mut(..len)?.copy_from_slice(ready);
-        let of = |patch: &Patch<N>| {
+        let of = |(session, patch): (usize, &Patch<N>)| {
             let mut line = line;
-            self.patch(&mut line[..len], patch);
+            self.patch(&mut line[..len], session, patch);
             Line(line)
         };
-        Some(Lines { len, lines: self.sessions.iter().map(of).collect() })
+        Some(Lines { len, lines: self.sessions.iter().enumerate().map(of).collect() })
     }
 }
 

@@ -18,6 +18,7 @@ use super::random::Random;
 use super::sessions::Sessions;
 use super::share::Share;
 use super::sizes::{Size, Sizes};
+use super::tunnel::Tunnel;
 use super::{Generator, Queue, Source};
 
 pub(super) const HELP: &str = "\
@@ -29,7 +30,7 @@ when they are asked for.
 Frames are complete and their checksums right. Session i has the i-th of the source ports, in a ring, likewise of the \
 destination ports; of k prefixes the (i mod k)-th, and in it the host whose number is (i div k) times an odd constant, \
 of which the lowest bits are taken: distinct until the prefix is used up, and scattered over it. Memory per session is \
-16 bytes for IPv4 and 38 for IPv6; where all frames are of one size up to 64 bytes, which are kept ready, 64 more.
+16 bytes for IPv4 and 38 for IPv6, in a tunnel 4 more; where all frames are of one size up to 64 bytes, which are kept ready, 64 more.
 
 One seed gives the same packets at the same instants after the start. Over several workers each session's packets come \
 to one of them, as from a device that spreads what it receives by a symmetric hash; each worker has its part of the rate \
@@ -67,8 +68,8 @@ pub struct Params {
     pub source_mac: MacAddress,
     /// The destination Ethernet address.
     pub destination_mac: MacAddress,
-    /// Source addresses: a prefix. By default 198.18.0.0/16 (RFC 2544) or 2001:2:0:1::/64 (RFC 5180).
-    pub source: Option<Prefix>,
+    /// Source addresses: a prefix or a list of them. By default 198.18.0.0/16 (RFC 2544) or 2001:2:0:1::/64 (RFC 5180).
+    pub source: Option<Origin>,
     /// Destination addresses: a prefix, a list of them, or `{ routes: FILE }`, a file with a prefix at the start of
     /// each line, taken in an order that the seed decides. Where they are of IPv6, so are the packets. By default
     /// 198.19.0.0/16.
@@ -77,6 +78,10 @@ pub struct Params {
     pub source_port: PortRange,
     /// Destination ports: a number or a range.
     pub destination_port: PortRange,
+    /// A tunnel that frames come in, over IPv4 and with headers as short as can be: `{ gtpu: { source: 192.0.2.10,
+    /// destination: 192.0.2.1, teid: 4097, tunnels: 16 } }`, or `{ vxlan: { source, destination, vni, networks } }`.
+    /// Tags are outside, `size` is that of the whole.
+    pub tunnel: Option<Tunnel>,
     /// What chance starts from; by default it follows from the pipeline's seed and the port's name.
     pub seed: Option<u64>,
 }
@@ -100,6 +105,7 @@ impl Default for Params {
             destination: Destination::default(),
             source_port: PortRange { first: 1024, last: 65535 },
             destination_port: PortRange { first: 5000, last: 5000 },
+            tunnel: None,
             seed: None,
         }
     }
@@ -151,6 +157,16 @@ impl Rate {
             Self::Bits(rate) => ((size + OVERHEAD) * 8) as f64 / rate.0,
         }
     }
+}
+
+/// Where packets come from.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "expected a prefix such as 10.0.0.0/16, or a list of prefixes")]
+pub enum Origin {
+    /// Out of one prefix.
+    One(Prefix),
+    /// Out of several.
+    List(Vec<Prefix>),
 }
 
 /// Where packets go.
@@ -261,9 +277,19 @@ impl Params {
             ));
         }
         let default = if ipv6 { "2001:2:0:1::/64" } else { "198.18.0.0/16" };
-        let source = self.source.unwrap_or_else(|| default.parse().expect("a prefix"));
-        if source.is_ipv6() != ipv6 {
+        let sources = match self.source {
+            None => vec![default.parse().expect("a prefix")],
+            Some(Origin::One(prefix)) => vec![prefix],
+            Some(Origin::List(list)) => list,
+        };
+        if sources.is_empty() {
+            return Err(SetupError::at("source", "no prefix at all: at least one is needed"));
+        }
+        if let Some(source) = sources.iter().find(|source| source.is_ipv6() != ipv6) {
             return Err(SetupError::at("source", format!("{source} is of another IP version than the destinations")));
+        }
+        if let Some(Err((path, message))) = self.tunnel.as_ref().map(Tunnel::check) {
+            return Err(SetupError::at(path, message));
         }
 
         let headers = Headers {
@@ -272,6 +298,7 @@ impl Params {
             vlans: self.vlans,
             ipv6,
             transport: self.transport,
+            tunnel: self.tunnel,
         };
         let shortest = headers.shortest();
         let weighted = self.size.unwrap_or(Size::Fixed(shortest.max(60))).weighted();
@@ -287,7 +314,7 @@ impl Params {
         let weights: Vec<u16> = weighted.iter().map(|entry| entry.weight).collect();
 
         let ports = |session| (self.source_port.nth(session), self.destination_port.nth(session));
-        let frames = Frames::new(&headers, &lengths, self.sessions, &[source], &destinations, ports);
+        let frames = Frames::new(&headers, &lengths, self.sessions, &sources, &destinations, ports);
         let sizes = Sizes::new(&weights, &mut random);
         let share = Share::of(setup, &frames, self.sessions, self.skew)?;
         let left = self.count.map_or(u64::MAX, |count| share.count(count));

@@ -1,0 +1,302 @@
+//! Takes users' packets out of GTP-U tunnels, and answers what a tunnel's end has to answer.
+
+mod answer;
+mod teids;
+
+use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
+use forebay_packet::wire::ethernet::{EtherType, Ethernet};
+use forebay_packet::wire::gtpu::{self, Gtpu, Message, Signal, kind};
+use forebay_packet::wire::ipv4::{self, Ipv4};
+use forebay_packet::wire::udp::Udp;
+use forebay_packet::{Packet, Word};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+
+use crate::tunnel::bucket::Bucket;
+use crate::tunnel::ecn;
+use crate::tunnel::receive::{Datagram, Fault, datagram, unwrap_ip};
+use crate::tunnel::settings::Endpoint;
+use answer::Answer;
+use teids::Teids;
+pub use teids::{File, Part, Source};
+
+/// The metadata word that tunnels are written to.
+const WORD: &str = "teid";
+
+/// Parameters of `gtpu_decap`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Params {
+    /// The tunnels that there are: `any`, a number, a range such as `0x1000-0x1fff`, a list of them, or `{ file: NAME }`
+    /// with one a line.
+    teids: Source,
+    /// The addresses that packets may be sent to, up to 8; without them any.
+    #[serde(default)]
+    local: Vec<Endpoint>,
+    /// How many errors a second are told to senders of packets that are of no tunnel, or have extension headers that
+    /// are not understood; after a pause as many at once; 0 for none.
+    #[serde(default = "errors")]
+    errors_per_second: u32,
+    /// Whether outer UDP checksums, where there are any, are verified: `true` (the default) or `false`.
+    #[serde(default = "yes")]
+    verify: bool,
+}
+
+fn errors() -> u32 {
+    100
+}
+
+fn yes() -> bool {
+    true
+}
+
+const NOT_GTPU: Gate = Gate::drop(0);
+const FRAGMENT: Gate = Gate::drop(1);
+const BAD_LENGTH: Gate = Gate::drop(2);
+const BAD_CHECKSUM: Gate = Gate::drop(3);
+const MALFORMED: Gate = Gate::drop(4);
+const UNKNOWN_TEID: Gate = Gate::drop(5);
+const UNKNOWN_EXTENSION: Gate = Gate::drop(6);
+const UNKNOWN_MESSAGE: Gate = Gate::drop(7);
+const NOT_IP: Gate = Gate::drop(8);
+const CONGESTION: Gate = Gate::drop(9);
+const NO_ANSWER: Gate = Gate::drop(10);
+const DROPS: &[Reason] = &[
+    Reason { name: "not_gtpu", help: "The frame is no IPv4 and UDP to port 2152 of one of the local addresses." },
+    Reason { name: "fragment", help: "The outer packet is a fragment." },
+    Reason { name: "bad_length", help: "A length of the outer headers contradicts another, or what the frame holds." },
+    Reason { name: "bad_checksum", help: "The outer UDP checksum is wrong." },
+    Reason {
+        name: "malformed",
+        help: "The GTP-U header is of another version, or is cut short, or its length or an extension header's is wrong.",
+    },
+    Reason { name: "unknown_teid", help: "The tunnel is none of those that are known." },
+    Reason { name: "unknown_extension", help: "An extension header that must be understood is not." },
+    Reason { name: "unknown_message", help: "The message is of a type that GTP-U does not have." },
+    Reason { name: "not_ip", help: "What the tunnel carries is no whole header of IPv4 or IPv6." },
+    Reason {
+        name: "congestion",
+        help: "The outer packet has met congestion, and the inner one cannot say so (RFC 6040).",
+    },
+    Reason {
+        name: "no_answer",
+        help: "An echo request came from an address that cannot be answered, or has no room for the answer.",
+    },
+];
+
+const REPLY: Gate = Gate::out(1);
+const CONTROL: Gate = Gate::out(2);
+
+/// Positions in [`CREATES`].
+const ERROR_INDICATION: usize = 0;
+const SUPPORTED_EXTENSIONS: usize = 1;
+const CREATES: &[Reason] = &[
+    Reason { name: "error_indication", help: "A packet of a tunnel that does not exist has come." },
+    Reason {
+        name: "supported_extensions",
+        help: "A packet with an extension header that must be understood and is not has come.",
+    },
+];
+
+/// A T-PDU of IPv4 whose headers have no options, straight above Ethernet: what nearly all are.
+#[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct Plain {
+    ethernet: Ethernet,
+    outer: Ipv4,
+    udp: Udp,
+    gtpu: Gtpu,
+    inner: Ipv4,
+}
+
+/// What is before the inner packet.
+const HEADERS: usize = size_of::<Plain>() - size_of::<Ipv4>();
+const ETHERNET: usize = size_of::<Ethernet>();
+
+/// The function.
+pub struct GtpuDecap {
+    teids: Teids,
+    word: Word,
+    /// Empty: any.
+    local: Vec<u32>,
+    bucket: Bucket,
+    verify: bool,
+}
+
+impl Declare for GtpuDecap {
+    type Params = Params;
+    const NAME: &'static str = "gtpu_decap";
+    const SUMMARY: &'static str = "takes IP packets out of GTP-U tunnels over IPv4";
+    const HELP: &'static str = "\
+        Gate `0`: the inner IPv4 or IPv6 packets of T-PDUs (3GPP TS 29.281) behind an Ethernet header that has the outer \
+        addresses; their tunnel is in the metadata word `teid`. Optional fields and extension headers are skipped, a PDU \
+        Session Container among them. Congestion that the outer packet has met is passed on (RFC 6040). Gate `reply`: \
+        echo responses, made of the requests, and errors. Gate `control`: echo responses, error indications, end markers \
+        and notifications from others, as they came. Of a packet of an unknown tunnel its sender is told with an Error \
+        Indication, of an extension header that must be understood with a Supported Extension Headers Notification, \
+        `errors_per_second` together. The outer IPv4 checksum is not looked at (`ip_validate` before does), and \
+        fragments are not put together.";
+    const EXAMPLE: &'static str = r#"{ teids: ["0x1000-0x1fff", 7], local: [192.0.2.1], errors_per_second: 10 }"#;
+    const DROPS: &'static [Reason] = DROPS;
+    const CREATES: &'static [Reason] = CREATES;
+    const WRITES: &'static [&'static str] = &[WORD];
+    // The rate of errors is each replica's own.
+    const STATE: StateKind = StateKind::SharedReadOnly;
+
+    fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
+        const MOST: usize = 8;
+        if params.local.len() > MOST {
+            let message = format!("{} addresses: allowed are up to {MOST}", params.local.len());
+            return Err(SetupError::at("local", message));
+        }
+        setup.gates(["0", "reply", "control"])?;
+        Ok(Self {
+            teids: Teids::load(&params.teids, setup)?,
+            word: setup.word(WORD)?,
+            local: params.local.iter().map(|address| address.0).collect(),
+            bucket: Bucket::new(params.errors_per_second, setup.frequency()),
+            verify: params.verify,
+        })
+    }
+}
+
+impl GtpuDecap {
+    #[inline(always)]
+    fn is_local(&self, address: u32) -> bool {
+        self.local.is_empty() || self.local.contains(&address)
+    }
+
+    /// Takes a plain T-PDU of a known tunnel out; `false`, and nothing changed, for everything else.
+    #[inline(always)]
+    fn usual(&self, packet: &mut Packet) -> bool {
+        let Some(Plain { ethernet, outer, udp, gtpu, inner }) = packet.view(0) else { return false };
+        let total = outer.total_length.get();
+        // No options and no fragment; from here to the inner packet everything is where it is expected, if the lengths
+        // say so, and nothing follows.
+        let shaped = ethernet.ether_type.get() == EtherType::IPV4
+            && outer.version_ihl == 0x45
+            && outer.flags_fragment.get() & 0x3fff == 0
+            && outer.protocol == ipv4::UDP
+            && udp.destination.get() == gtpu::PORT
+            && u16::from_be_bytes([gtpu.flags, gtpu.kind]) == Gtpu::PLAIN_G_PDU
+            && inner.version_ihl >> 4 == 4;
+        let fits = packet.len() == ETHERNET + usize::from(total)
+            && udp.length.get() == total.wrapping_sub(size_of::<Ipv4>() as u16)
+            && gtpu.length.get() == total.wrapping_sub((HEADERS - ETHERNET) as u16);
+        let teid = gtpu.teid.get();
+        if !(shaped
+            && fits
+            && ecn::is_neutral(outer.traffic_class)
+            && (udp.checksum.get() == 0 || !self.verify)
+            && self.is_local(u32::from_be_bytes(outer.destination))
+            && self.teids.contains(teid))
+        {
+            return false;
+        }
+        let Some(addresses) = packet.data().first_chunk::<12>().copied() else { return false };
+        if !packet.unwrap_to_ipv4(HEADERS - ETHERNET, ETHERNET) {
+            return false;
+        }
+        let Some(header) = packet.data_mut().first_chunk_mut::<ETHERNET>() else { return false };
+        header[..12].copy_from_slice(&addresses);
+        header[12..].copy_from_slice(&EtherType::IPV4.to_be_bytes());
+        packet.set_word(self.word, teid);
+        true
+    }
+
+    /// Sees to every other packet.
+    #[cold]
+    #[inline(never)]
+    fn unusual(&mut self, packet: &mut Packet, context: &mut Context<'_>) -> Gate {
+        let datagram = match datagram(packet, gtpu::PORT, self.verify) {
+            Ok(datagram) if self.is_local(datagram.destination) => datagram,
+            Ok(_) | Err(Fault::Other) => return NOT_GTPU,
+            Err(Fault::Fragment) => return FRAGMENT,
+            Err(Fault::Length) => return BAD_LENGTH,
+            Err(Fault::Checksum) => return BAD_CHECKSUM,
+        };
+        let bytes = packet.data().get(datagram.payload..datagram.end).unwrap_or_default();
+        let Ok(message) = Message::parse(bytes) else { return MALFORMED };
+        match message.kind {
+            kind::G_PDU => {
+                let Message { teid, not_understood, payload_at, payload, .. } = message;
+                let start = datagram.payload + payload_at;
+                let end = start + payload.len();
+                if !self.teids.contains(teid) {
+                    let peer = std::net::Ipv4Addr::from_bits(datagram.destination).into();
+                    let signal = Signal::ErrorIndication { teid, peer };
+                    self.tell(packet, &datagram, &signal, ERROR_INDICATION, context);
+                    return UNKNOWN_TEID;
+                }
+                if not_understood.is_some() {
+                    self.tell(packet, &datagram, &Signal::SupportedExtensions, SUPPORTED_EXTENSIONS, context);
+                    return UNKNOWN_EXTENSION;
+                }
+                if !unwrap_ip(packet, start, end) {
+                    return NOT_IP;
+                }
+                packet.set_word(self.word, teid);
+                if ecn::pass_on(packet, datagram.class) { Gate::FIRST } else { CONGESTION }
+            }
+            kind::ECHO_REQUEST => {
+                let sequence = message.sequence.unwrap_or(0);
+                let answer = Answer::to(packet, &datagram, &Signal::EchoResponse, sequence);
+                match answer {
+                    Some(answer) if packet.write(answer.frame()) => REPLY,
+                    _ => NO_ANSWER,
+                }
+            }
+            kind::ECHO_RESPONSE | kind::ERROR_INDICATION | kind::SUPPORTED_EXTENSIONS | kind::END_MARKER => CONTROL,
+            _ => UNKNOWN_MESSAGE,
+        }
+    }
+
+    /// Tells the sender of a packet that it cannot be taken, as long as there are not too many such.
+    fn tell(
+        &mut self,
+        packet: &Packet,
+        datagram: &Datagram,
+        signal: &Signal,
+        reason: usize,
+        context: &mut Context<'_>,
+    ) {
+        let Some(answer) = Answer::to(packet, datagram, signal, 0) else { return };
+        // A chunk that held this frame holds the answer, which may be the longer one.
+        if packet.len() + packet.tailroom() < answer.frame().len() || !self.bucket.take(context.now()) {
+            return;
+        }
+        if let Some(created) = context.create(reason, REPLY, packet) {
+            created.write(answer.frame());
+        }
+    }
+
+    /// The rest of a batch, from the first packet that is not usual on: out of line, so that what it needs does not
+    /// burden the other.
+    #[inline(never)]
+    fn process_from(&mut self, first: usize, batch: &mut [Packet], context: &mut Context<'_>) {
+        for (index, packet) in batch.iter_mut().enumerate().skip(first) {
+            if index == first || !self.usual(packet) {
+                let gate = self.unusual(packet, context);
+                if gate != Gate::FIRST {
+                    context.put(index, gate);
+                }
+            }
+        }
+    }
+}
+
+impl Function for GtpuDecap {
+    fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
+        for index in 0..batch.len() {
+            if !self.usual(&mut batch[index]) {
+                return self.process_from(index, batch, context);
+            }
+        }
+    }
+}
+
+register!(GtpuDecap);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,224 @@
+//! Which tunnels there are: numbers and ranges of them, asked for each packet.
+
+use forebay_graph::files::{MOST_TABLE, read_up_to};
+use forebay_graph::{Setup, SetupError};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::parameters::number;
+
+/// The parameter that faults name.
+const PATH: &str = "teids";
+/// Faults of a file that are told one by one.
+const MOST_FAULTS: usize = 20;
+/// As many ranges are compared one by one.
+const MOST_RANGES: usize = 4;
+/// The most numbers that are kept one by one: a table of 128 MiB.
+const MOST_NUMBERS: u64 = 1 << 24;
+
+/// The tunnels that are known.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(
+    untagged,
+    expecting = "expected a range such as 0x1000-0x1fff, a list of numbers and ranges, or { file: NAME }"
+)]
+pub enum Source {
+    /// One number or range, or `any`.
+    One(Part),
+    /// Several.
+    List(Vec<Part>),
+    /// A file of them.
+    File(File),
+}
+
+/// A number, or a number or range as text.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Part {
+    /// A number.
+    Number(u64),
+    /// A number or range: `0x1001`, `1-4096`.
+    Text(String),
+}
+
+/// A file of numbers and ranges.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct File {
+    /// Its name, relative to the configuration: a number or range a line.
+    file: String,
+}
+
+/// Numbers from 1, first and last.
+type Range = (u32, u32);
+
+/// The set: a few ranges, or every number by itself in a table with open addressing, at most half full, in which 0 is an
+/// empty place.
+#[derive(Debug)]
+pub(super) enum Teids {
+    Ranges([Range; MOST_RANGES]),
+    Each { places: Box<[u32]>, shift: u32 },
+}
+
+impl Teids {
+    #[inline(always)]
+    pub(super) fn contains(&self, teid: u32) -> bool {
+        match self {
+            // Empty ranges end before they start. Only the first is asked nearly always.
+            Self::Ranges(ranges) => ranges.iter().any(|(first, last)| *first <= teid && teid <= *last),
+            Self::Each { places, shift } => {
+                let mut at = start(teid, *shift);
+                loop {
+                    match places.get(at & (places.len() - 1)) {
+                        Some(0) | None => return false,
+                        Some(found) if *found == teid => return true,
+                        Some(_) => at += 1,
+                    }
+                }
+            }
+        }
+    }
+
+    fn of(mut ranges: Vec<Range>) -> Result<Self, SetupError> {
+        ranges.sort_unstable();
+        // Ranges that touch or overlap are one.
+        let mut merged: Vec<Range> = Vec::new();
+        for (first, last) in ranges {
+            match merged.last_mut() {
+                Some((_, end)) if first <= end.saturating_add(1) => *end = last.max(*end),
+                _ => merged.push((first, last)),
+            }
+        }
+        if merged.len() <= MOST_RANGES {
+            let mut ranges = [(1, 0); MOST_RANGES];
+            ranges[..merged.len()].copy_from_slice(&merged);
+            return Ok(Self::Ranges(ranges));
+        }
+        let count: u64 = merged.iter().map(|(first, last)| u64::from(last - first) + 1).sum();
+        if count > MOST_NUMBERS {
+            let message = format!(
+                "{count} numbers in {} ranges: allowed are {MOST_NUMBERS}, or any number in up to {MOST_RANGES} ranges",
+                merged.len()
+            );
+            return Err(SetupError::at(PATH, message));
+        }
+        let length = (count * 2).next_power_of_two() as usize;
+        let shift = 32 - length.trailing_zeros();
+        let mut places = vec![0; length];
+        for teid in merged.into_iter().flat_map(|(first, last)| first..=last) {
+            let mut at = start(teid, shift);
+            while places[at & (length - 1)] != 0 {
+                at += 1;
+            }
+            places[at & (length - 1)] = teid;
+        }
+        Ok(Self::Each { places: places.into(), shift })
+    }
+
+    /// Reads the numbers.
+    pub(super) fn load(source: &Source, setup: &Setup<'_>) -> Result<Self, SetupError> {
+        let mut faults = SetupError::default();
+        let mut ranges = Vec::new();
+        let parts = match source {
+            Source::One(part) => std::slice::from_ref(part),
+            Source::List(list) => list,
+            Source::File(File { file }) => {
+                let bytes = read_up_to(&setup.path(file), MOST_TABLE)
+                    .and_then(|bytes| String::from_utf8(bytes).map_err(std::io::Error::other));
+                let text = bytes.map_err(|error| SetupError::at(PATH, format!("cannot read '{file}': {error}")))?;
+                for (index, line) in text.lines().enumerate() {
+                    let line = line.split('#').next().unwrap_or_default().trim();
+                    match range(line) {
+                        _ if line.is_empty() => {}
+                        Ok(range) => ranges.push(range),
+                        Err(message) if faults.faults.len() < MOST_FAULTS => {
+                            faults.and(SetupError::at(PATH, format!("{file}:{}: {message}", index + 1)));
+                        }
+                        Err(_) => {}
+                    }
+                }
+                &[]
+            }
+        };
+        for (index, part) in parts.iter().enumerate() {
+            let text = match part {
+                Part::Number(number) => number.to_string(),
+                Part::Text(text) => text.clone(),
+            };
+            match range(&text) {
+                Ok(range) => ranges.push(range),
+                Err(message) if matches!(source, Source::One(_)) => faults.and(SetupError::at(PATH, message)),
+                Err(message) => faults.and(SetupError::at(format!("{PATH}[{index}]"), message)),
+            }
+        }
+        if faults.faults.is_empty() { Self::of(ranges) } else { Err(faults) }
+    }
+}
+
+/// Where the search for a number starts: the upper bits of a product (Knuth, volume 3, section 6.4).
+#[inline(always)]
+fn start(teid: u32, shift: u32) -> usize {
+    (teid.wrapping_mul(0x9e37_79b9) >> shift) as usize
+}
+
+/// A number or range, or `any`. 0 is of no tunnel (TS 29.281 section 5.1).
+fn range(text: &str) -> Result<Range, String> {
+    if text == "any" {
+        return Ok((1, u32::MAX));
+    }
+    let short: String = text.chars().take(60).collect();
+    let one = |text: &str| {
+        let teid = number(text.trim()).and_then(|teid| u32::try_from(teid).ok());
+        teid.filter(|teid| *teid > 0).ok_or_else(|| {
+            format!("'{short}' is no tunnel or range: allowed are 1 to 4294967295 (0xffffffff), such as 0x1000-0x1fff, or any")
+        })
+    };
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let (first, last) = (one(first)?, one(last)?);
+    if last < first {
+        return Err(format!("the range '{short}' ends before it starts: allowed are ranges from lower to higher"));
+    }
+    Ok((first, last))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn numbers_and_ranges_are_read() {
+        assert_eq!(range("0x10"), Ok((16, 16)));
+        assert_eq!(range("1 - 0xffffffff"), Ok((1, u32::MAX)));
+        assert_eq!(range("any"), Ok((1, u32::MAX)));
+        for wrong in ["", "0", "0-5", "x", "1-", "-1", "4294967296", "1-2-3"] {
+            let error = range(wrong).expect_err(wrong);
+            assert!(error.contains(&format!("'{wrong}'")) && error.contains("allowed are"), "{error}");
+        }
+        assert!(range("5-4").expect_err("backwards").contains("'5-4' ends before"));
+    }
+
+    #[test]
+    fn too_many_numbers_are_refused_with_their_number() {
+        let ranges = (0..6).map(|n| (1 + n * (1 << 23), 1 + n * (1 << 23) + (1 << 22))).collect();
+        let error = Teids::of(ranges).expect_err("too many").to_string();
+        assert!(error.contains("25165830 numbers in 6 ranges"), "{error}");
+        let ranges = (0..4u32).map(|n| (1 + (n << 30), (n << 30) + (1 << 29))).collect();
+        assert!(matches!(Teids::of(ranges), Ok(Teids::Ranges(_))), "any number of numbers in four ranges");
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_in_a_range_is_in_the_set(
+            ranges in prop::collection::vec((1u32..2_000, 0u32..20), 0..40), far: u32, base in prop::sample::select(vec![0, u32::MAX - 2_100]),
+        ) {
+            let ranges: Vec<_> = ranges.into_iter().map(|(first, more)| (base + first, base + first + more)).collect();
+            let set = Teids::of(ranges.clone()).expect("few");
+            for teid in (0..2_100).map(|teid| base + teid).chain([far, 0]) {
+                let expected = ranges.iter().any(|(first, last)| (*first..=*last).contains(&teid));
+                prop_assert_eq!(set.contains(teid), expected, "{}", teid);
+            }
+        }
+    }
+}

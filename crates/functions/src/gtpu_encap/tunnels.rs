@@ -1,0 +1,264 @@
+//! Tunnels by the user's address, or by a number: read from a configuration, looked up for each packet.
+
+use std::net::IpAddr;
+
+use forebay_graph::files::{MOST_TABLE, read_up_to};
+use forebay_graph::{Setup, SetupError};
+use forebay_simd::prefetch::prefetch_read;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::parameters::number;
+use crate::tunnel::settings::Endpoint;
+
+/// The parameter that faults name.
+const PATH: &str = "tunnels";
+/// Faults of a file that are told one by one.
+const MOST_FAULTS: usize = 20;
+/// A table of more places than this does not stay near the processor: it is asked for ahead.
+const NEAR: usize = 1 << 12;
+
+/// Where tunnels come from.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "expected a file's name, or a list such as [\"10.60.0.1 0x1001 192.0.2.10\"]")]
+pub enum Source {
+    /// A file's name, relative to the configuration: a tunnel a line.
+    File(String),
+    /// The lines of such a file.
+    List(Vec<String>),
+}
+
+/// A tunnel: the peer's number of it, and the peer. The number is never 0, which is of no tunnel (TS 29.281 section
+/// 5.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tunnel {
+    pub(super) teid: u32,
+    pub(super) peer: u32,
+}
+
+/// A hash table filled once: open addressing with linear probing, at most half full, a quarter of a cache line a place.
+pub(super) struct Table {
+    places: Box<[(u64, Tunnel)]>,
+    shift: u32,
+}
+
+impl Table {
+    fn new(entries: usize) -> Self {
+        let places = (entries * 2).next_power_of_two().max(2);
+        Self { places: vec![(0, Tunnel::default()); places].into(), shift: 64 - places.trailing_zeros() }
+    }
+
+    /// Where the search for a key starts: the upper bits of a product (Knuth, volume 3, section 6.4).
+    #[inline(always)]
+    fn start(&self, key: u64) -> usize {
+        (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize
+    }
+
+    /// Adds a key, while fewer are there than the table was made for; `false` where it is there.
+    fn insert(&mut self, key: u64, tunnel: Tunnel) -> bool {
+        let mut at = self.start(key);
+        while self.places[at].1.teid != 0 {
+            if self.places[at].0 == key {
+                return false;
+            }
+            at = (at + 1) & (self.places.len() - 1);
+        }
+        self.places[at] = (key, tunnel);
+        true
+    }
+
+    #[inline(always)]
+    pub(super) fn get(&self, key: u64) -> Option<Tunnel> {
+        let mut at = self.start(key);
+        // Half of the places are empty, so that this ends.
+        loop {
+            let (found, tunnel) = *self.places.get(at & (self.places.len() - 1))?;
+            if tunnel.teid == 0 {
+                return None;
+            }
+            if found == key {
+                return Some(tunnel);
+            }
+            at += 1;
+        }
+    }
+
+    pub(super) fn is_large(&self) -> bool {
+        self.places.len() > NEAR
+    }
+
+    #[inline(always)]
+    pub(super) fn prefetch(&self, key: u64) {
+        prefetch_read(&self.places, self.start(key));
+    }
+}
+
+/// Tunnels by key.
+pub(super) struct Tunnels {
+    /// By address of IPv4, or by number.
+    pub(super) ipv4: Table,
+    /// By prefix of IPv6: its 64 bits are the user's (TS 23.501 section 5.8.2.2.3).
+    pub(super) ipv6: Table,
+}
+
+/// What a line begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Key {
+    Ipv4(u64),
+    Ipv6(u64),
+}
+
+impl Tunnels {
+    /// Reads tunnels, by address or, where `numbered`, by number; `peer` is that of lines without one.
+    pub(super) fn load(
+        source: &Source,
+        numbered: bool,
+        peer: Option<Endpoint>,
+        setup: &Setup<'_>,
+    ) -> Result<Self, SetupError> {
+        let text;
+        let lines: Vec<(String, &str)> = match source {
+            Source::List(list) => {
+                list.iter().enumerate().map(|(index, line)| (format!("{PATH}[{index}]"), line.as_str())).collect()
+            }
+            Source::File(name) => {
+                let bytes = read_up_to(&setup.path(name), MOST_TABLE)
+                    .and_then(|bytes| String::from_utf8(bytes).map_err(std::io::Error::other));
+                text = bytes.map_err(|error| SetupError::at(PATH, format!("cannot read '{name}': {error}")))?;
+                text.lines().enumerate().map(|(index, line)| (format!("{name}:{}", index + 1), line)).collect()
+            }
+        };
+        let of_file = matches!(source, Source::File(_));
+        let (mut faults, mut further) = (SetupError::default(), 0);
+        let mut entries = Vec::with_capacity(lines.len());
+        for (place, line) in &lines {
+            match entry(line, numbered, peer) {
+                Ok(entry) => entries.extend(entry.map(|entry| (place, entry))),
+                Err(_) if faults.faults.len() == MOST_FAULTS => further += 1,
+                Err(message) => faults.and(fault(of_file, place, &message)),
+            }
+        }
+        let ipv4 = entries.iter().filter(|(_, (key, _))| matches!(key, Key::Ipv4(_))).count();
+        let mut tunnels = Self { ipv4: Table::new(ipv4), ipv6: Table::new(entries.len() - ipv4) };
+        for (place, (key, tunnel)) in entries {
+            let new = match key {
+                Key::Ipv4(key) => tunnels.ipv4.insert(key, tunnel),
+                Key::Ipv6(key) => tunnels.ipv6.insert(key, tunnel),
+            };
+            match new {
+                true => {}
+                false if faults.faults.len() == MOST_FAULTS => further += 1,
+                false => faults.and(fault(of_file, place, "a line before it is of the same user or number")),
+            }
+        }
+        if further > 0 {
+            faults.and(SetupError::at(PATH, format!("{further} further errors")));
+        }
+        if faults.faults.is_empty() { Ok(tunnels) } else { Err(faults) }
+    }
+}
+
+fn fault(of_file: bool, place: &str, message: &str) -> SetupError {
+    if of_file { SetupError::at(PATH, format!("{place}: {message}")) } else { SetupError::at(place, message) }
+}
+
+/// A line: user or number, tunnel, peer; nothing where it is empty or a comment.
+fn entry(line: &str, numbered: bool, peer: Option<Endpoint>) -> Result<Option<(Key, Tunnel)>, String> {
+    let mut words = line.split('#').next().unwrap_or_default().split_whitespace();
+    let Some(first) = words.next() else { return Ok(None) };
+    let key = if numbered {
+        let index = number(first).and_then(|index| u32::try_from(index).ok());
+        Key::Ipv4(index.ok_or_else(|| format!("'{first}' is no number: allowed are 0 to 4294967295"))?.into())
+    } else {
+        user(first)?
+    };
+    let teid = words.next().unwrap_or_default();
+    let teid = number(teid).and_then(|teid| u32::try_from(teid).ok()).filter(|teid| *teid > 0).ok_or_else(|| {
+        format!("'{teid}' is no tunnel endpoint identifier: allowed are 1 to 4294967295, or 0x1 to 0xffffffff")
+    })?;
+    let peer = match (words.next(), peer) {
+        (Some(text), _) => Endpoint::try_from(text.to_owned())?,
+        (None, Some(peer)) => peer,
+        (None, None) => return Err("no peer: write its address after the tunnel, or give `peer`".to_owned()),
+    };
+    match words.next() {
+        Some(more) => Err(format!("'{more}' is too much: allowed are user or number, tunnel, peer")),
+        None => Ok(Some((key, Tunnel { teid, peer: peer.0 }))),
+    }
+}
+
+/// A user's address: one of IPv4, or a /64 of IPv6.
+fn user(text: &str) -> Result<Key, String> {
+    let wrong =
+        || format!("'{text}' is no user: allowed are an IPv4 address or an IPv6 /64, such as 2001:db8:0:1::/64");
+    let (address, length) = text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
+    match (address.parse().map_err(|_| wrong())?, length) {
+        (IpAddr::V4(address), None | Some("32")) => Ok(Key::Ipv4(address.to_bits().into())),
+        (IpAddr::V6(address), Some("64")) if address.to_bits() as u64 == 0 => {
+            Ok(Key::Ipv6((address.to_bits() >> 64) as u64))
+        }
+        _ => Err(wrong()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn it_is_a_map(entries in prop::collection::vec((0u64..50, 1u32.., any::<u32>()), 0..200), far: u64) {
+            let mut table = Table::new(entries.len());
+            let mut map = HashMap::new();
+            for (key, teid, peer) in entries {
+                let tunnel = Tunnel { teid, peer };
+                prop_assert_eq!(table.insert(key, tunnel), !map.contains_key(&key));
+                map.entry(key).or_insert(tunnel);
+            }
+            for key in (0..60).chain([far]) {
+                prop_assert_eq!(table.get(key), map.get(&key).copied());
+            }
+        }
+    }
+
+    #[test]
+    fn a_table_of_nothing_has_nothing() {
+        assert_eq!(Table::new(0).get(0), None);
+    }
+
+    #[test]
+    fn lines_are_users_or_numbers_with_tunnels_and_peers() {
+        let tunnel = |teid, peer| Tunnel { teid, peer };
+        let peer = Some(Endpoint(9));
+        assert_eq!(
+            entry("10.0.0.1 0x10 192.0.2.1", false, peer),
+            Ok(Some((Key::Ipv4(0x0a00_0001), tunnel(16, 0xc000_0201))))
+        );
+        assert_eq!(entry(" 10.0.0.1/32\t7 # note", false, peer), Ok(Some((Key::Ipv4(0x0a00_0001), tunnel(7, 9)))));
+        assert_eq!(
+            entry("2001:db8:0:1::/64 7", false, peer),
+            Ok(Some((Key::Ipv6(0x2001_0db8_0000_0001), tunnel(7, 9))))
+        );
+        assert_eq!(entry("3 7", true, peer), Ok(Some((Key::Ipv4(3), tunnel(7, 9)))));
+        assert_eq!(entry("# nothing", false, None), Ok(None));
+        for (line, part) in [
+            ("10.0.0.0/24 7", "'10.0.0.0/24' is no user"),
+            ("2001:db8::1 7", "'2001:db8::1' is no user"),
+            ("2001:db8::1/64 7", "'2001:db8::1/64' is no user"),
+            ("10.0.0.1 0", "'0' is no tunnel"),
+            ("10.0.0.1", "'' is no tunnel"),
+            ("10.0.0.1 0x100000000", "'0x100000000' is no tunnel"),
+            ("10.0.0.1 7 224.0.0.1", "'224.0.0.1' is no address"),
+            ("10.0.0.1 7 192.0.2.1 8", "'8' is too much"),
+        ] {
+            let error = entry(line, false, peer).expect_err(line);
+            assert!(error.contains(part) && error.contains("allowed are"), "{line}: {error}");
+        }
+        assert!(entry("10.0.0.1 7", false, None).expect_err("no peer").contains("no peer"));
+        assert!(entry("10.0.0.1 7", true, peer).expect_err("an address").contains("'10.0.0.1' is no number"));
+    }
+}

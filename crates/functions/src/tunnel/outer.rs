@@ -1,0 +1,171 @@
+//! Writes the outer Ethernet, IPv4 and UDP headers and the eight bytes of the tunnel's own: all that is known before is
+//! worked out before, the rest is put together in registers and written in a few stores.
+//!
+//! Fields are not patched into a template in memory: narrow stores followed by the next function's wider loads would
+//! cost more than the whole header (docs/performance.md).
+
+use forebay_graph::SetupError;
+use forebay_packet::Packet;
+use forebay_packet::wire::ethernet::{EtherType, Ethernet};
+use forebay_packet::wire::ipv4::{self, Ipv4};
+use forebay_packet::wire::udp::{self, Udp};
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::entropy::Shown;
+use super::settings::{Dscp, Endpoint, SourcePort};
+
+const ETHERNET: usize = size_of::<Ethernet>();
+const IPV4: usize = size_of::<Ipv4>();
+const UDP: usize = size_of::<Udp>();
+/// The tunnel's own header without options: both GTP-U's and VXLAN's.
+const TUNNEL: usize = 8;
+/// All of them.
+const HEADERS: usize = ETHERNET + IPV4 + UDP + TUNNEL;
+/// What the outer packet has besides tunnel options and what is inside.
+pub(crate) const OVERHEAD: usize = IPV4 + UDP + TUNNEL;
+/// Don't fragment (RFC 791 section 3.1).
+const DF: u16 = 0x4000;
+
+/// What a configuration says of the outer headers.
+pub(crate) struct OuterSettings {
+    pub(crate) source: Endpoint,
+    pub(crate) source_port: SourcePort,
+    pub(crate) destination_port: u16,
+    pub(crate) udp_checksum: bool,
+    pub(crate) dscp: Dscp,
+    pub(crate) df: bool,
+    pub(crate) ttl: u8,
+    pub(crate) mtu: Option<u16>,
+}
+
+/// Why a packet cannot be put into a tunnel; it is as it was then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// The outer packet would be longer than allowed.
+    TooLong,
+    /// There is no room before the frame, or less frame than is to be cut off.
+    NoRoom,
+}
+
+/// Writes outer headers.
+pub(crate) struct Outer {
+    /// The sum of the words of the IPv4 header that are always the same.
+    sum: u32,
+    /// The first eight bytes of the IPv4 header without traffic class, length and identification, as a number.
+    first: u64,
+    /// The next eight, without the checksum.
+    second: u64,
+    /// The UDP header without source port, and with a length that is less by the whole packet's.
+    third: u64,
+    /// What is kept of the inner traffic class, and what is put instead.
+    class: (u8, u8),
+    /// The source port where it is fixed.
+    port: Option<u16>,
+    checksum: bool,
+    /// The longest outer packet.
+    most: usize,
+    /// The next identification; none where it has no meaning (RFC 6864 section 4.1), and is 0.
+    identification: Option<u16>,
+}
+
+impl Outer {
+    pub(crate) fn new(settings: &OuterSettings) -> Result<Self, SetupError> {
+        let OuterSettings { source, source_port, destination_port, udp_checksum, dscp, df, ttl, mtu } = *settings;
+        if ttl == 0 {
+            return Err(SetupError::at("ttl", "0 would be dropped by the first router: allowed are 1 to 255"));
+        }
+        if let Some(mtu) = mtu
+            && mtu < 68
+        {
+            return Err(SetupError::at("mtu", format!("{mtu}: allowed are 68 (RFC 791) to 65535")));
+        }
+        let flags = if df { DF } else { 0 };
+        let words =
+            [0x4500, flags, u16::from(ttl) << 8 | u16::from(ipv4::UDP), (source.0 >> 16) as u16, source.0 as u16];
+        let second = u64::from(ttl) << 56 | u64::from(ipv4::UDP) << 48 | u64::from(source.0);
+        Ok(Self {
+            sum: words.into_iter().map(u32::from).sum(),
+            first: 0x4500 << 48 | u64::from(flags),
+            second,
+            third: (u64::from(destination_port) << 32) - ((IPV4 as u64) << 16),
+            class: match dscp {
+                Dscp::Copy => (0xff, 0),
+                // The lower two bits are congestion notification, which is always copied (RFC 6040 section 4.1).
+                Dscp::Fixed(dscp) => (0x03, dscp << 2),
+            },
+            port: if let SourcePort::Fixed(port) = source_port { Some(port) } else { None },
+            checksum: udp_checksum,
+            most: mtu.unwrap_or(u16::MAX).into(),
+            identification: (!df).then_some(0),
+        })
+    }
+
+    /// Whether an outer packet of `total` bytes is allowed.
+    pub(crate) fn allows(&self, total: usize) -> bool {
+        total <= self.most
+    }
+
+    /// Puts what is behind the first `cut` bytes of the frame into a tunnel to `peer`. `tunnel` makes the tunnel's
+    /// header, as a number, from how many bytes follow it; of `options` the first `OPTIONS` follow it first. The
+    /// addresses of the outer frame are those of the inner one.
+    #[inline(always)]
+    pub(crate) fn write<const OPTIONS: usize>(
+        &mut self,
+        packet: &mut Packet,
+        cut: usize,
+        shown: Shown,
+        peer: u32,
+        tunnel: impl Fn(u16) -> u64,
+        options: [u8; 8],
+    ) -> Result<(), Refusal> {
+        let total = (packet.len() + (OVERHEAD + OPTIONS)).saturating_sub(cut);
+        if total > self.most {
+            return Err(Refusal::TooLong);
+        }
+        let Some(addresses) = packet.data().first_chunk::<12>().copied() else { return Err(Refusal::NoRoom) };
+        let headers = packet.wrap_in_ipv4::<HEADERS>(HEADERS + OPTIONS - cut, ETHERNET).ok_or(Refusal::NoRoom)?;
+        let class = shown.class & self.class.0 | self.class.1;
+        let (wide, peer_sum) = (total as u64, (peer >> 16) + (peer & 0xffff));
+        let mut sum = self.sum + u32::from(class) + total as u32 + peer_sum;
+        let mut first = self.first | u64::from(class) << 48 | wide << 32;
+        if let Some(id) = &mut self.identification {
+            sum += u32::from(*id);
+            first |= u64::from(*id) << 16;
+            *id = id.wrapping_add(1);
+        }
+        let sum = (sum & 0xffff) + (sum >> 16);
+        let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+        let second = self.second | u64::from(sum) << 32;
+        let port = self.port.unwrap_or(shown.port);
+        let third = (u64::from(port) << 48) + self.third + (wide << 16);
+        let fourth = tunnel((total - OVERHEAD) as u16);
+        headers[..12].copy_from_slice(&addresses);
+        headers[12..14].copy_from_slice(&EtherType::IPV4.to_be_bytes());
+        headers[14..22].copy_from_slice(&first.to_be_bytes());
+        headers[22..30].copy_from_slice(&second.to_be_bytes());
+        headers[30..34].copy_from_slice(&peer.to_be_bytes());
+        headers[34..42].copy_from_slice(&third.to_be_bytes());
+        headers[42..50].copy_from_slice(&fourth.to_be_bytes());
+        if OPTIONS > 0
+            && let (Some(slot), Some(options)) =
+                (packet.data_mut().get_mut(HEADERS..HEADERS + OPTIONS), options.get(..OPTIONS))
+        {
+            slot.copy_from_slice(options);
+        }
+        if self.checksum {
+            fill_checksum(packet);
+        }
+        Ok(())
+    }
+}
+
+/// Computes the UDP checksum of an outer packet straight above Ethernet.
+#[cold]
+fn fill_checksum(packet: &mut Packet) {
+    let Some((_, ip)) = packet.data_mut().split_at_mut_checked(ETHERNET) else { return };
+    let Ok((header, datagram)) = Ipv4::mut_from_prefix(ip) else { return };
+    let sum = udp::stored(udp::sum_over_ipv4(header, datagram));
+    if let Some(slot) = datagram.get_mut(6..8) {
+        slot.copy_from_slice(sum.as_bytes());
+    }
+}

@@ -1,0 +1,169 @@
+//! Parameters that tunnels share: outer addresses, source ports, differentiated services.
+
+use std::borrow::Cow;
+use std::net::Ipv4Addr;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, de};
+use serde_json::Value;
+
+use crate::parameters::number;
+
+/// The address of a tunnel's end: IPv4, of one host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(try_from = "String")]
+#[schemars(with = "String")]
+pub struct Endpoint(pub(crate) u32);
+
+impl TryFrom<String> for Endpoint {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let short: String = text.chars().take(60).collect();
+        if text.parse::<std::net::Ipv6Addr>().is_ok() {
+            return Err(format!("'{short}' is of IPv6: allowed are addresses of IPv4, which is what tunnels run over"));
+        }
+        let address = text.parse::<Ipv4Addr>().ok().map(Ipv4Addr::to_bits);
+        address.filter(|address| is_host(*address)).map(Self).ok_or_else(|| {
+            format!(
+                "'{short}' is no address of a tunnel's end: allowed are IPv4 addresses of one host, such as 192.0.2.1"
+            )
+        })
+    }
+}
+
+/// Whether an IPv4 address may be of a single host (RFC 1122 section 3.2.1.3): not 0.0.0.0/8, 127.0.0.0/8, multicast,
+/// reserved or broadcast.
+pub(crate) fn is_host(address: u32) -> bool {
+    let first = address >> 24;
+    first != 0 && first != 127 && first < 224
+}
+
+/// The outer UDP source port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SourcePort {
+    /// 49152 to 65535, by a hash of the inner addresses and ports.
+    #[default]
+    Session,
+    /// Always this one.
+    Fixed(u16),
+}
+
+impl<'de> Deserialize<'de> for SourcePort {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(deserializer)?;
+        let fixed = value.as_u64().and_then(|number| u16::try_from(number).ok()).filter(|port| *port > 0);
+        match (value.as_str(), fixed) {
+            (Some("session"), _) => Ok(Self::Session),
+            (_, Some(port)) => Ok(Self::Fixed(port)),
+            _ => Err(de::Error::custom(format!("{value} is no source port: allowed are 'session' and 1 to 65535"))),
+        }
+    }
+}
+
+impl JsonSchema for SourcePort {
+    fn schema_name() -> Cow<'static, str> {
+        "TunnelSourcePort".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "anyOf": [{ "const": "session" }, { "type": "integer", "minimum": 1, "maximum": 65535 }] })
+    }
+}
+
+/// The outer differentiated services code point (RFC 2474).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Dscp {
+    /// The inner packet's.
+    #[default]
+    Copy,
+    /// Always this one.
+    Fixed(u8),
+}
+
+impl<'de> Deserialize<'de> for Dscp {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(deserializer)?;
+        let fixed = value.as_u64().filter(|number| *number < 64);
+        match (value.as_str(), fixed) {
+            (Some("copy"), _) => Ok(Self::Copy),
+            (_, Some(dscp)) => Ok(Self::Fixed(dscp as u8)),
+            _ => Err(de::Error::custom(format!("{value} is no code point: allowed are 'copy' and 0 to 63"))),
+        }
+    }
+}
+
+impl JsonSchema for Dscp {
+    fn schema_name() -> Cow<'static, str> {
+        "TunnelDscp".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "anyOf": [{ "const": "copy" }, { "type": "integer", "minimum": 0, "maximum": 63 }] })
+    }
+}
+
+/// A number of a tunnel as a configuration writes it, decimal or hexadecimal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identifier(pub(crate) u32);
+
+impl<'de> Deserialize<'de> for Identifier {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(deserializer)?;
+        let read = value.as_u64().or_else(|| u64::try_from(number(value.as_str()?)?).ok());
+        read.and_then(|read| u32::try_from(read).ok()).map(Self).ok_or_else(|| {
+            de::Error::custom(format!("{value} is no number of 32 bits: allowed are such as 4097 and 0x1001"))
+        })
+    }
+}
+
+impl JsonSchema for Identifier {
+    fn schema_name() -> Cow<'static, str> {
+        "TunnelIdentifier".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "anyOf": [
+            { "type": "integer", "minimum": 0, "maximum": 4_294_967_295_u32 },
+            { "type": "string", "pattern": "^(0x[0-9a-fA-F]{1,8}|[0-9]{1,10})$" },
+        ] })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::de::DeserializeOwned;
+    use serde_json::json;
+
+    use super::*;
+
+    fn read<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
+        serde_json::from_value(value.clone()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn ends_of_tunnels_are_hosts_of_ipv4() {
+        assert_eq!(read(&json!("192.0.2.1")), Ok(Endpoint(0xc000_0201)));
+        for wrong in ["0.0.0.0", "127.0.0.1", "224.0.0.1", "255.255.255.255", "192.0.2", "host", ""] {
+            let error = read::<Endpoint>(&json!(wrong)).expect_err(wrong);
+            assert!(error.contains(&format!("'{wrong}'")) && error.contains("allowed are"), "{error}");
+        }
+        assert!(read::<Endpoint>(&json!("2001:db8::1")).is_err_and(|error| error.contains("'2001:db8::1' is of IPv6")));
+    }
+
+    #[test]
+    fn ports_code_points_and_identifiers() {
+        assert_eq!(read(&json!("session")), Ok(SourcePort::Session));
+        assert_eq!(read(&json!(2152)), Ok(SourcePort::Fixed(2_152)));
+        assert_eq!(read(&json!("copy")), Ok(Dscp::Copy));
+        assert_eq!(read(&json!(46)), Ok(Dscp::Fixed(46)));
+        assert_eq!(read(&json!("0xffffffff")), Ok(Identifier(u32::MAX)));
+        assert_eq!(read(&json!(7)), Ok(Identifier(7)));
+        for wrong in [json!(0), json!(65_536), json!("hash"), json!(-1)] {
+            assert!(read::<SourcePort>(&wrong).is_err_and(|error| error.contains(&wrong.to_string())));
+        }
+        for wrong in [json!(64), json!("keep"), json!(null)] {
+            assert!(read::<Dscp>(&wrong).is_err_and(|error| error.contains(&wrong.to_string())));
+        }
+        for wrong in [json!(1u64 << 32), json!("0x100000000"), json!("x"), json!(-1)] {
+            assert!(read::<Identifier>(&wrong).is_err_and(|error| error.contains(&wrong.to_string())));
+        }
+    }
+}

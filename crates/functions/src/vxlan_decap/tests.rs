@@ -1,0 +1,143 @@
+//! Frames of an independent writer, faults with their reasons, and the way there and back.
+
+use forebay_graph::Rig;
+use forebay_packet::Batch;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::tunnel::testing::{ipv4, ipv6, outer, tagged};
+
+fn rig(params: &Value) -> Rig {
+    Rig::of::<VxlanDecap>(params).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// A frame in a network.
+fn frame(vni: u8, inner: &[u8]) -> Vec<u8> {
+    outer(0, (50_000, 4_789), false, &[&[0x08, 0, 0, 0, 0, 0, vni, 0], inner].concat())
+}
+
+/// Runs a frame: gate, frame, network.
+fn run(rig: &mut Rig, frame: &[u8]) -> (Gate, Vec<u8>, u32) {
+    let mut batch = Batch::with_capacity(1);
+    batch.push(rig.packet(frame)).expect("room");
+    let gate = rig.process(&mut batch)[0].expect("nothing is held");
+    (gate, batch[0].data().to_vec(), batch[0].word(Word::new(0).expect("the first")))
+}
+
+#[test]
+fn inner_frames_come_out_with_their_networks() {
+    let mut rig = rig(&json!({ "vnis": [7, 9] }));
+    for inner in [ipv4(0x2a, b"data"), ipv6(0, &[7; 90]), tagged(&ipv4(0, b"")), vec![0xff; 14], vec![0xff; 60]] {
+        let plain = frame(9, &inner);
+        let summed = outer(0, (1, 4_789), true, &[&[0xff, 1, 2, 3, 0, 0, 9, 5], &inner[..]].concat());
+        for frame in [plain.clone(), summed, tagged(&plain), [&plain[..], &[0; 5]].concat()] {
+            assert_eq!(run(&mut rig, &frame), (Gate::FIRST, inner.clone(), 9), "{frame:02x?}");
+        }
+    }
+}
+
+#[test]
+fn congestion_is_passed_on() {
+    let mut rig = rig(&json!({}));
+    let marked = |inner: &[u8]| outer(3, (1, 4_789), false, &[&[0x08, 0, 0, 0, 0, 0, 9, 0], inner].concat());
+    assert_eq!(run(&mut rig, &marked(&ipv4(0x28 | 2, b"x"))).1, ipv4(0x28 | 3, b"x"));
+    assert_eq!(run(&mut rig, &marked(&ipv4(0x28, b"x"))).0, CONGESTION);
+    assert_eq!(run(&mut rig, &marked(&[0xff; 60])), (Gate::FIRST, vec![0xff; 60], 9), "no IP to tell it to");
+}
+
+#[test]
+fn what_is_not_sound_has_its_reason() {
+    let mut rig = rig(&json!({ "vnis": [9], "local": ["192.0.2.10"] }));
+    let good = frame(9, &ipv4(0, b"data"));
+    let with = |at: usize, value: u8| {
+        let mut frame = good.clone();
+        frame[at] = value;
+        frame
+    };
+    let mut wrong_sum = outer(0, (1, 4_789), true, &[&[0x08, 0, 0, 0, 0, 0, 9, 0], &ipv4(0, b"data")[..]].concat());
+    wrong_sum[40] ^= 1;
+    let cases = [
+        (with(13, 6), NOT_VXLAN, "ARP"),
+        (with(23, 6), NOT_VXLAN, "TCP"),
+        (with(37, 9), NOT_VXLAN, "another port"),
+        (with(33, 11), NOT_VXLAN, "another address"),
+        (with(20, 0x20), FRAGMENT, "the first fragment"),
+        (with(21, 1), FRAGMENT, "a later fragment"),
+        (with(17, 200), BAD_LENGTH, "longer than the frame"),
+        (with(39, 200), BAD_LENGTH, "UDP longer than IP"),
+        (with(39, 7), BAD_LENGTH, "UDP shorter than itself"),
+        (wrong_sum.clone(), BAD_CHECKSUM, "a wrong UDP checksum"),
+        (with(42, 0xf7), NO_VNI, "no network"),
+        (with(48, 8), UNKNOWN_VNI, "another network"),
+        (frame(9, &[0xff; 13]), TRUNCATED, "a cut inner header"),
+        (outer(0, (1, 4_789), false, &[8; 7]), TRUNCATED, "a cut VXLAN header"),
+        (vec![0; 13], NOT_VXLAN, "no Ethernet"),
+    ];
+    for (frame, gate, what) in cases {
+        let (told, after, _) = run(&mut rig, &frame);
+        assert_eq!((told, after), (gate, frame), "{what}");
+    }
+    let mut trusting = super::tests::rig(&json!({ "verify": false }));
+    assert_eq!(run(&mut trusting, &wrong_sum).0, Gate::FIRST);
+}
+
+#[test]
+fn wrong_parameters_are_named() {
+    for (params, path, message) in [
+        (json!({ "vnis": [1, 16_777_216] }), "vnis[1]", "16777216 is no network identifier"),
+        (json!({ "vnis": vec![1; 65] }), "vnis", "65 of them: allowed are up to 64"),
+        (json!({ "local": ["::1"] }), "local[0]", "'::1' is of IPv6"),
+        (json!({ "port": 0 }), "port", "allowed are 1 to 65535"),
+    ] {
+        let error = Rig::of::<VxlanDecap>(&params).err().expect("refused");
+        assert_eq!(error.faults[0].path, path, "{error}");
+        assert!(error.to_string().contains(message), "{error}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1_024, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_was_put_in_comes_out(
+        kind in 0u8..4, class: u8, payload in vec(any::<u8>(), 14..100), vni in 0u32..1 << 24, port in 1u16.., summed: bool,
+    ) {
+        use crate::vxlan_encap::VxlanEncap;
+
+        let inner = match kind {
+            0 => ipv4(class, &payload),
+            1 => ipv6(class, &payload),
+            2 => tagged(&ipv4(class, &payload)),
+            _ => payload,
+        };
+        let params = json!({
+            "source": "192.0.2.1", "peer": "192.0.2.10", "vni": vni, "port": port, "udp_checksum": summed,
+        });
+        let outside = Rig::of::<VxlanEncap>(&params).expect("parameters").run(&inner).1;
+        let mut decap = rig(&json!({ "port": port, "vnis": [vni] }));
+        prop_assert_eq!(run(&mut decap, &outside), (Gate::FIRST, inner.clone(), vni));
+        prop_assert_eq!(run(&mut decap, &tagged(&outside)), (Gate::FIRST, inner, vni), "the long way");
+    }
+
+    #[test]
+    fn whatever_comes_the_short_way_does_what_the_long_one_does(
+        changes in vec((any::<prop::sample::Index>(), any::<u8>()), 0..4), cut in 40usize..120,
+    ) {
+        let mut frame = frame(9, &ipv4(0, b"data"));
+        for (at, value) in changes {
+            let at = at.index(frame.len());
+            frame[at] = value;
+        }
+        frame.truncate(cut);
+        let mut decap = rig(&json!({}));
+        // A third kind of tag hides the rest from both; else the long way is the one behind a tag.
+        let (gate, after, _) = run(&mut decap, &frame);
+        let (long, after_long, _) = run(&mut decap, &tagged(&frame));
+        prop_assert_eq!(gate, long);
+        if gate == Gate::FIRST {
+            prop_assert_eq!(after, after_long);
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Puts frames into a VXLAN: an Ethernet over an IP network.
+
+use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
+use forebay_packet::Packet;
+use forebay_packet::wire::ethernet::Ethernet;
+use forebay_packet::wire::vxlan::{self, Vxlan};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use zerocopy::transmute;
+
+use crate::tunnel::entropy::Shown;
+use crate::tunnel::outer::{Outer, OuterSettings, Refusal};
+use crate::tunnel::settings::{Dscp, Endpoint, SourcePort};
+
+/// Parameters of `vxlan_encap`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Params {
+    /// The outer source address.
+    source: Endpoint,
+    /// The outer destination address: the tunnel endpoint (VTEP) that frames go to.
+    peer: Endpoint,
+    /// The network identifier, 0 to 16777215.
+    vni: u32,
+    /// The outer UDP source port: `session` (the default), one of 49152 to 65535 by a hash of the inner addresses and
+    /// ports, or a number.
+    #[serde(default)]
+    source_port: SourcePort,
+    /// The outer UDP destination port, by default the registered one, 4789.
+    #[serde(default = "port")]
+    port: u16,
+    /// Whether the outer UDP checksum is computed; without it, it is 0: none.
+    #[serde(default)]
+    udp_checksum: bool,
+    /// The outer differentiated services code point: `copy`, the inner one (the default; 0 where the frame is not IP),
+    /// or 0 to 63.
+    #[serde(default)]
+    dscp: Dscp,
+    /// Whether the outer packets may not be fragmented: `true` (the default) or `false`.
+    #[serde(default = "yes")]
+    df: bool,
+    /// The outer time to live, 1 to 255.
+    #[serde(default = "ttl")]
+    ttl: u8,
+    /// The longest outer packet in bytes, from 68; longer ones are dropped. Without it, what IPv4 can say: 65535.
+    mtu: Option<u16>,
+}
+
+fn port() -> u16 {
+    vxlan::PORT
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn ttl() -> u8 {
+    64
+}
+
+const TRUNCATED: Gate = Gate::drop(0);
+const TOO_LONG: Gate = Gate::drop(1);
+const NO_HEADROOM: Gate = Gate::drop(2);
+const DROPS: &[Reason] = &[
+    Reason { name: "truncated", help: "The frame is shorter than an Ethernet header." },
+    Reason { name: "too_long", help: "The outer packet would be longer than `mtu`." },
+    Reason { name: "no_headroom", help: "There is no room before the frame for the outer headers." },
+];
+
+/// The function.
+pub struct VxlanEncap {
+    outer: Outer,
+    peer: u32,
+    /// The VXLAN header as a number.
+    header: u64,
+}
+
+impl Declare for VxlanEncap {
+    type Params = Params;
+    const NAME: &'static str = "vxlan_encap";
+    const SUMMARY: &'static str = "puts frames into a VXLAN over IPv4";
+    const HELP: &'static str = "\
+        The whole frame, as it stands, gets a VXLAN header (RFC 7348) and before it UDP, IPv4 and Ethernet, 50 bytes in \
+        all. The outer Ethernet addresses are the inner ones until `mac_rewrite` writes others. One module is one network \
+        and one peer; which frames belong to it is decided before, with `vlan_split` or `mac_table`, say. An inner VLAN \
+        tag stays: RFC 7348 section 6.1 wants none, and `vlan_pop` takes it off. The identification is 0 where packets \
+        may not be fragmented (RFC 6864) and counts where they may. Congestion notification is copied (RFC 6040).";
+    const EXAMPLE: &'static str = "{ source: 192.0.2.1, peer: 192.0.2.2, vni: 4096, mtu: 1550 }";
+    const DROPS: &'static [Reason] = DROPS;
+    const STATE: StateKind = StateKind::None;
+
+    fn new(params: Params, _: &mut Setup<'_>) -> Result<Self, SetupError> {
+        let Params { vni, port, peer, .. } = params;
+        if vni > vxlan::MAX_VNI {
+            let message = format!("{vni} is no network identifier: allowed are 0 to {}", vxlan::MAX_VNI);
+            return Err(SetupError::at("vni", message));
+        }
+        if port == 0 {
+            return Err(SetupError::at("port", "0 is no port: allowed are 1 to 65535"));
+        }
+        let outer = Outer::new(&OuterSettings {
+            source: params.source,
+            source_port: params.source_port,
+            destination_port: port,
+            udp_checksum: params.udp_checksum,
+            dscp: params.dscp,
+            df: params.df,
+            ttl: params.ttl,
+            mtu: params.mtu,
+        })?;
+        let header: [u8; 8] = transmute!(Vxlan::of(vni));
+        Ok(Self { outer, peer: peer.0, header: u64::from_be_bytes(header) })
+    }
+}
+
+impl VxlanEncap {
+    #[inline(always)]
+    fn put(&mut self, packet: &mut Packet, shown: Shown) -> Result<(), Refusal> {
+        self.outer.write::<0>(packet, 0, shown, self.peer, |_| self.header, [0; 8])
+    }
+
+    /// Does what nearly all frames need, those of IPv4 with ports; `false`, and nothing changed, for the others and for
+    /// those that cannot be sent on.
+    #[inline(always)]
+    fn usual(&mut self, packet: &mut Packet) -> bool {
+        let Some((header, source, destination)) = packet.plain_ipv4_ports() else { return false };
+        let shown = Shown::of_ipv4(header, source, destination);
+        self.put(packet, shown).is_ok()
+    }
+
+    /// Does the same for any frame, or says why not.
+    #[cold]
+    #[inline(never)]
+    fn unusual(&mut self, packet: &mut Packet) -> Gate {
+        if packet.len() < size_of::<Ethernet>() {
+            return TRUNCATED;
+        }
+        let shown = Shown::of(packet);
+        match self.put(packet, shown) {
+            Ok(()) => Gate::FIRST,
+            Err(Refusal::TooLong) => TOO_LONG,
+            Err(Refusal::NoRoom) => NO_HEADROOM,
+        }
+    }
+
+    /// The rest of a batch, from the first packet that is not usual on.
+    #[inline(never)]
+    fn process_from(&mut self, first: usize, batch: &mut [Packet], context: &mut Context<'_>) {
+        for (index, packet) in batch.iter_mut().enumerate().skip(first) {
+            if index == first || !self.usual(packet) {
+                let gate = self.unusual(packet);
+                if gate != Gate::FIRST {
+                    context.put(index, gate);
+                }
+            }
+        }
+    }
+}
+
+impl Function for VxlanEncap {
+    fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
+        for index in 0..batch.len() {
+            if !self.usual(&mut batch[index]) {
+                return self.process_from(index, batch, context);
+            }
+        }
+    }
+}
+
+register!(VxlanEncap);
+
+#[cfg(test)]
+mod tests;

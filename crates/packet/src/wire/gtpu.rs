@@ -1,0 +1,329 @@
+//! The GTP user plane: header, extension headers and the few messages that go without a control plane (3GPP TS 29.281).
+//!
+//! A T-PDU, the user's packet, is what follows the header and its extension headers, as far as the length field says.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use thiserror::Error;
+use zerocopy::big_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// The registered UDP port (section 4.4.2.1): the destination of all but responses.
+pub const PORT: u16 = 2_152;
+
+/// Message types (section 6.1).
+pub mod kind {
+    /// Is the path there?
+    pub const ECHO_REQUEST: u8 = 1;
+    /// It is.
+    pub const ECHO_RESPONSE: u8 = 2;
+    /// The tunnel of a received T-PDU does not exist.
+    pub const ERROR_INDICATION: u8 = 26;
+    /// The extension headers that the sender knows: it was sent one that it does not.
+    pub const SUPPORTED_EXTENSIONS: u8 = 31;
+    /// The last packet of a path that is being switched has been sent.
+    pub const END_MARKER: u8 = 254;
+    /// A T-PDU.
+    pub const G_PDU: u8 = 255;
+}
+
+/// Extension header types (section 5.2.1, figure 5.2.1-3). Of a type whose highest bit is set, the endpoint must
+/// understand it or discard the packet.
+pub mod extension {
+    /// None follows.
+    pub const NONE: u8 = 0;
+    /// A source port of UDP.
+    pub const UDP_PORT: u8 = 0x40;
+    /// PDU Session Container (TS 38.415): the QoS flow of 5G.
+    pub const PDU_SESSION_CONTAINER: u8 = 0x85;
+}
+
+/// The extension headers that are understood here.
+pub const SUPPORTED: [u8; 2] = [extension::UDP_PORT, extension::PDU_SESSION_CONTAINER];
+
+/// Version 1, protocol type GTP (section 5.1): the upper four bits of the flags.
+const VERSION_1: u8 = 0x30;
+/// The upper four bits that count: version and protocol type.
+const VERSION_MASK: u8 = 0xf0;
+/// An extension header follows the optional fields.
+const E: u8 = 0x04;
+/// The sequence number means something.
+const S: u8 = 0x02;
+/// One of E, S, PN: the four bytes of optional fields are there.
+const OPTIONAL: u8 = 0x07;
+
+/// Information elements (section 8.1).
+mod element {
+    pub const RECOVERY: u8 = 14;
+    pub const TEID_DATA_I: u8 = 16;
+    pub const PEER_ADDRESS: u8 = 133;
+    pub const EXTENSION_TYPES: u8 = 141;
+}
+
+/// The mandatory eight bytes (figure 5.1-1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct Gtpu {
+    /// Version (3 bits), protocol type, spare, E, S, PN.
+    pub flags: u8,
+    /// Message type ([`kind`]).
+    pub kind: u8,
+    /// Bytes that follow these eight.
+    pub length: U16,
+    /// Tunnel endpoint identifier: the receiver's name of the tunnel.
+    pub teid: U32,
+}
+
+impl Gtpu {
+    /// Flags and message type of a T-PDU whose header has no optional part, nearly all there is, as one number.
+    pub const PLAIN_G_PDU: u16 = (VERSION_1 as u16) << 8 | kind::G_PDU as u16;
+
+    /// The header of a T-PDU of `length` bytes without optional part.
+    #[inline]
+    #[must_use]
+    pub fn g_pdu(length: u16, teid: u32) -> Self {
+        Self { flags: VERSION_1, kind: kind::G_PDU, length: length.into(), teid: teid.into() }
+    }
+}
+
+/// The optional part of a T-PDU's header, as it stands after the mandatory one: nothing, four bytes or eight.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// The sequence number, for tunnels whose order counts.
+    pub sequence: Option<u16>,
+    /// The QoS flow, 0 to 63, of a downlink PDU Session Container (TS 38.415 section 5.5.2.1).
+    pub qfi: Option<u8>,
+}
+
+impl Options {
+    /// How many bytes they are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self {
+            Self { qfi: Some(_), .. } => 8,
+            Self { sequence: Some(_), .. } => 4,
+            _ => 0,
+        }
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The header's flags, and the bytes, of which [`len`](Self::len) count.
+    #[must_use]
+    pub fn emit(&self) -> (u8, [u8; 8]) {
+        let [high, low] = self.sequence.unwrap_or(0).to_be_bytes();
+        let flags = VERSION_1 | if self.sequence.is_some() { S } else { 0 } | if self.qfi.is_some() { E } else { 0 };
+        let bytes = match self.qfi {
+            // One unit of four bytes: length, PDU type 0 (downlink), QFI, no further header.
+            Some(qfi) => [high, low, 0, extension::PDU_SESSION_CONTAINER, 1, 0, qfi & 0x3f, extension::NONE],
+            None => [high, low, 0, extension::NONE, 0, 0, 0, 0],
+        };
+        (flags, bytes)
+    }
+}
+
+/// Why bytes are no GTP-U message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum GtpuError {
+    /// Fewer than the header.
+    #[error("{0} bytes are no GTP-U header: allowed are 8 and more")]
+    Truncated(usize),
+    /// Another version, or GTP'.
+    #[error("the flags {0:#04x} are of another version or protocol: allowed is version 1 of GTP (0x3.)")]
+    Version(u8),
+    /// The length contradicts what is there, or has no room for the optional fields.
+    #[error("a length of {length} in {available} bytes")]
+    Length {
+        /// What the header says.
+        length: usize,
+        /// What is there behind it.
+        available: usize,
+    },
+    /// An extension header has no length or goes beyond the message.
+    #[error("an extension header of type {0:#04x} that does not end")]
+    Extension(u8),
+}
+
+/// A message, checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Message<'a> {
+    /// Its type.
+    pub kind: u8,
+    /// The tunnel; 0 in messages that are of none.
+    pub teid: u32,
+    /// The sequence number, where there is one.
+    pub sequence: Option<u16>,
+    /// The QoS flow that a PDU Session Container names.
+    pub qfi: Option<u8>,
+    /// The first extension header that must be understood and is not.
+    pub not_understood: Option<u8>,
+    /// Where the payload starts, in bytes from the header's start.
+    pub payload_at: usize,
+    /// T-PDU, or information elements.
+    pub payload: &'a [u8],
+}
+
+impl<'a> Message<'a> {
+    /// Reads a message: `bytes` is the UDP payload; what is after the length that the header gives is not looked at.
+    ///
+    /// # Errors
+    /// [`GtpuError`].
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, GtpuError> {
+        let (header, rest) = Gtpu::ref_from_prefix(bytes).map_err(|_| GtpuError::Truncated(bytes.len()))?;
+        if header.flags & VERSION_MASK != VERSION_1 {
+            return Err(GtpuError::Version(header.flags));
+        }
+        let length = usize::from(header.length.get());
+        let wrong = GtpuError::Length { length, available: rest.len() };
+        let body = rest.get(..length).ok_or(wrong)?;
+        let mut message = Self {
+            kind: header.kind,
+            teid: header.teid.get(),
+            sequence: None,
+            qfi: None,
+            not_understood: None,
+            payload_at: size_of::<Gtpu>(),
+            payload: body,
+        };
+        if header.flags & OPTIONAL == 0 {
+            return Ok(message);
+        }
+        let (optional, mut rest) = body.split_first_chunk::<4>().ok_or(wrong)?;
+        if header.flags & S != 0 {
+            message.sequence = Some(u16::from_be_bytes([optional[0], optional[1]]));
+        }
+        // Without E the type is there and means nothing.
+        let mut next = if header.flags & E != 0 { optional[3] } else { extension::NONE };
+        while next != extension::NONE {
+            // Length in units of four bytes, length and next type included (section 5.2.1).
+            let units = rest.first().map_or(0, |units| usize::from(*units));
+            let this = rest.split_at_checked(4 * units).filter(|(header, _)| !header.is_empty());
+            let (this, after) = this.ok_or(GtpuError::Extension(next))?;
+            message.understand(next, this);
+            (next, rest) = (this[this.len() - 1], after);
+        }
+        (message.payload_at, message.payload) = (bytes.len().min(8 + length) - rest.len(), rest);
+        Ok(message)
+    }
+
+    fn understand(&mut self, kind: u8, header: &[u8]) {
+        if kind == extension::PDU_SESSION_CONTAINER {
+            // In both directions the flow is the lower six bits of the second byte (TS 38.415 section 5.5.2).
+            self.qfi = header.get(2).map(|byte| byte & 0x3f);
+        } else if kind & 0x80 != 0 && self.not_understood.is_none() {
+            self.not_understood = Some(kind);
+        }
+    }
+}
+
+/// The messages that are of no tunnel: path management and tunnel errors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// Section 7.2.1.
+    EchoRequest,
+    /// Section 7.2.2.
+    EchoResponse,
+    /// Section 7.3.1.
+    ErrorIndication {
+        /// The tunnel that does not exist.
+        teid: u32,
+        /// The address that the T-PDU was sent to.
+        peer: IpAddr,
+    },
+    /// Section 7.2.3, with [`SUPPORTED`].
+    SupportedExtensions,
+}
+
+/// The most bytes that a [`Signal`] takes.
+pub const LONGEST_SIGNAL: usize = 36;
+
+impl Signal {
+    /// Reads a message; `None` where it is another, or lacks what it must have.
+    #[must_use]
+    pub fn parse(message: &Message<'_>) -> Option<Self> {
+        let (mut teid, mut peer) = (None, None);
+        let mut rest = message.payload;
+        // Elements come in ascending order; below 128 their lengths are known, not written (section 8.1).
+        while let [this, after @ ..] = rest {
+            let (length, header) = match (*this, after) {
+                (element::RECOVERY, _) => (1, 0),
+                (element::TEID_DATA_I, _) => (4, 0),
+                (element::EXTENSION_TYPES, [length, ..]) => (usize::from(*length), 1),
+                (128.., [high, low, ..]) => (usize::from(u16::from_be_bytes([*high, *low])), 2),
+                _ => break,
+            };
+            let Some((value, next)) = after.get(header..).and_then(|after| after.split_at_checked(length)) else {
+                break;
+            };
+            match *this {
+                element::TEID_DATA_I => teid = value.first_chunk().map(|bytes| u32::from_be_bytes(*bytes)),
+                element::PEER_ADDRESS => {
+                    let v4 = || <[u8; 4]>::try_from(value).ok().map(|bytes| Ipv4Addr::from(bytes).into());
+                    peer = <[u8; 16]>::try_from(value).ok().map(|bytes| Ipv6Addr::from(bytes).into()).or_else(v4);
+                }
+                _ => {}
+            }
+            rest = next;
+        }
+        match message.kind {
+            kind::ECHO_REQUEST => Some(Self::EchoRequest),
+            kind::ECHO_RESPONSE => Some(Self::EchoResponse),
+            kind::ERROR_INDICATION => Some(Self::ErrorIndication { teid: teid?, peer: peer? }),
+            kind::SUPPORTED_EXTENSIONS => Some(Self::SupportedExtensions),
+            _ => None,
+        }
+    }
+
+    /// The message with a sequence number, which all of these have (section 5.1), and how many of the bytes count.
+    #[must_use]
+    pub fn emit(&self, sequence: u16) -> ([u8; LONGEST_SIGNAL], usize) {
+        let mut bytes = [0; LONGEST_SIGNAL];
+        let mut len = 12;
+        let mut put = |part: &[u8]| {
+            // The longest, an error indication with an address of IPv6, is what the array is made for.
+            if let Some(slot) = bytes.get_mut(len..len + part.len()) {
+                slot.copy_from_slice(part);
+                len += part.len();
+            }
+        };
+        let kind = match self {
+            Self::EchoRequest => kind::ECHO_REQUEST,
+            Self::EchoResponse => {
+                // The restart counter is always 0 and never looked at (section 8.2).
+                put(&[element::RECOVERY, 0]);
+                kind::ECHO_RESPONSE
+            }
+            Self::ErrorIndication { teid, peer } => {
+                put(&[element::TEID_DATA_I]);
+                put(&teid.to_be_bytes());
+                match peer {
+                    IpAddr::V4(peer) => {
+                        put(&[element::PEER_ADDRESS, 0, 4]);
+                        put(&peer.octets());
+                    }
+                    IpAddr::V6(peer) => {
+                        put(&[element::PEER_ADDRESS, 0, 16]);
+                        put(&peer.octets());
+                    }
+                }
+                kind::ERROR_INDICATION
+            }
+            Self::SupportedExtensions => {
+                put(&[element::EXTENSION_TYPES, SUPPORTED.len() as u8]);
+                put(&SUPPORTED);
+                kind::SUPPORTED_EXTENSIONS
+            }
+        };
+        let header = Gtpu { flags: VERSION_1 | S, kind, length: ((len - 8) as u16).into(), teid: U32::ZERO };
+        bytes[..8].copy_from_slice(header.as_bytes());
+        bytes[8..10].copy_from_slice(&sequence.to_be_bytes());
+        (bytes, len)
+    }
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests;

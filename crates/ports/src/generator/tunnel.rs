@@ -1,0 +1,129 @@
+//! Tunnels that frames can come in: what a base station or another tunnel endpoint would send.
+
+use std::net::Ipv4Addr;
+
+use forebay_packet::wire::ethernet::EtherType;
+use forebay_packet::wire::gtpu::{self, Gtpu};
+use forebay_packet::wire::ipv4::{self, Ipv4};
+use forebay_packet::wire::udp::Udp;
+use forebay_packet::wire::vxlan::{self, Vxlan};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use zerocopy::{FromZeros, IntoBytes};
+
+/// A tunnel around all frames.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub enum Tunnel {
+    /// GTP-U (3GPP TS 29.281): what is inside is an IP packet.
+    Gtpu(Gtp),
+    /// VXLAN (RFC 7348): what is inside is a frame.
+    Vxlan(Network),
+}
+
+/// A GTP-U tunnel.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Gtp {
+    /// The outer source address.
+    source: Ipv4Addr,
+    /// The outer destination address.
+    destination: Ipv4Addr,
+    /// The tunnel endpoint identifier of session 0.
+    teid: u32,
+    /// How many follow it: session i has the (i mod this)-th.
+    #[serde(default = "one")]
+    tunnels: u32,
+}
+
+/// A VXLAN.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Network {
+    /// The outer source address.
+    source: Ipv4Addr,
+    /// The outer destination address.
+    destination: Ipv4Addr,
+    /// The network identifier of session 0.
+    vni: u32,
+    /// How many follow it: session i has the (i mod this)-th.
+    #[serde(default = "one")]
+    networks: u32,
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// A tunnel's own header, without options, is eight bytes in both.
+const HEADER: usize = 8;
+/// All that is before what is inside, without Ethernet: IPv4, UDP, the tunnel's own.
+pub(super) const OUTER: usize = size_of::<Ipv4>() + size_of::<Udp>() + HEADER;
+
+impl Tunnel {
+    /// First identifier and how many; the greatest that there can be.
+    fn identifiers(&self) -> (u32, u32, u32) {
+        match self {
+            Self::Gtpu(gtp) => (gtp.teid, gtp.tunnels, u32::MAX),
+            Self::Vxlan(network) => (network.vni, network.networks, vxlan::MAX_VNI),
+        }
+    }
+
+    /// Whether what is inside has an Ethernet header of its own.
+    pub(super) fn has_ethernet(&self) -> bool {
+        matches!(self, Self::Vxlan(_))
+    }
+
+    /// What is wrong with it: which parameter, and in words.
+    pub(super) fn check(&self) -> Result<(), (&'static str, String)> {
+        let (first, count, most) = self.identifiers();
+        let (first_name, count_name) = match self {
+            Self::Gtpu(_) => ("tunnel.gtpu.teid", "tunnel.gtpu.tunnels"),
+            Self::Vxlan(_) => ("tunnel.vxlan.vni", "tunnel.vxlan.networks"),
+        };
+        if first > most {
+            return Err((first_name, format!("{first}: allowed are 0 to {most}")));
+        }
+        let room = u64::from(most - first) + 1;
+        if count == 0 || u64::from(count) > room {
+            return Err((count_name, format!("{count}: allowed are 1 to {room}")));
+        }
+        Ok(())
+    }
+
+    /// The headers of a frame whose inner packet or frame has `inside` bytes: type of Ethernet, IPv4, UDP without
+    /// checksum, and the tunnel's own for identifier 0.
+    pub(super) fn headers(&self, inside: usize) -> Vec<u8> {
+        let (source, destination, port) = match self {
+            Self::Gtpu(gtp) => (gtp.source, gtp.destination, gtpu::PORT),
+            Self::Vxlan(network) => (network.source, network.destination, vxlan::PORT),
+        };
+        let mut ip = Ipv4::new_zeroed();
+        (ip.version_ihl, ip.ttl, ip.protocol) = (0x45, 64, ipv4::UDP);
+        ip.total_length = ((OUTER + inside) as u16).into();
+        ip.flags_fragment = 0x4000.into();
+        (ip.source, ip.destination) = (source.octets(), destination.octets());
+        ip.update_checksum(&[]);
+        let length = (OUTER + inside - size_of::<Ipv4>()) as u16;
+        let udp = Udp { source: port.into(), destination: port.into(), length: length.into(), checksum: 0.into() };
+        let mut bytes = EtherType::IPV4.to_be_bytes().to_vec();
+        bytes.extend(ip.as_bytes());
+        bytes.extend(udp.as_bytes());
+        match self {
+            Self::Gtpu(_) => bytes.extend(Gtpu::g_pdu(inside as u16, 0).as_bytes()),
+            Self::Vxlan(_) => bytes.extend(Vxlan::of(0).as_bytes()),
+        }
+        bytes
+    }
+
+    /// The last four bytes of the tunnel's header, for a session.
+    pub(super) fn identifier(&self, session: usize) -> [u8; 4] {
+        let (first, count, _) = self.identifiers();
+        let identifier = first + (session % count as usize) as u32;
+        match self {
+            Self::Gtpu(_) => identifier.to_be_bytes(),
+            // 24 bits and a reserved byte.
+            Self::Vxlan(_) => (identifier << 8).to_be_bytes(),
+        }
+    }
+}
