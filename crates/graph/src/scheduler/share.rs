@@ -116,7 +116,7 @@ impl Limit {
             Rate::Packets(rate) => (rate.0, rate.to_string()),
             Rate::Bits(rate) => (rate.0 / 8.0, rate.to_string()),
         };
-        if !(per_second >= 1.0 && per_second <= 1e15) {
+        if !(1.0..=1e15).contains(&per_second) {
             let allowed = "1pps or more, or 8bps or more".to_owned();
             return Err(ShareError { part: "rate", value: written, allowed });
         }
