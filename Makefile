@@ -6,7 +6,7 @@ export PATH := $(CARGO_HOME)/bin:$(PATH)
 export FUZZ_SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench bench-peers fuzz hostile miri lint schema rust
+.PHONY: help demo test bench bench-peers fuzz hostile miri soak lint schema rust
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -33,9 +33,13 @@ fuzz: rust ## every fuzz target for FUZZ_SECONDS (60) each
 hostile: rust ## 10 million mutated frames through the gateway and the virtual router
 	FOREBAY_HOSTILE_FRAMES=10000000 cargo test --release -p forebay-cli --test hostile
 
-miri: rust ## the unsafe code of packets and pools under the interpreter Miri (ten minutes)
+soak: rust ## ten minutes of reloads, table changes and workers that come and go (`make test`: twenty seconds)
+	FOREBAY_SOAK_SECONDS=600 cargo test --release -p forebay-cli --test soak -- --nocapture
+
+miri: rust ## the unsafe code of packets, pools and rings under the interpreter Miri (ten minutes)
 	@scripts/install-miri
 	MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test -p forebay-packet
+	MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test -p forebay-graph --test ring
 
 lint: rust ## formatting, clippy with warnings as errors, licences and sources of dependencies
 	@scripts/install-cargo-deny

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use forebay_graph::drive::Order;
 use forebay_graph::report::Reading;
-use forebay_graph::{Exchange, MakeError, Scheduler, Team, Worker, links};
+use forebay_graph::{Exchange, MakeError, NamedTable, Scheduler, Team, Worker, links};
 use forebay_measure::{Clock, Tsc};
 use forebay_packet::Pool;
 use forebay_pipeline::{Conditions, Loaded, Made, Problems, Source};
@@ -109,7 +109,13 @@ impl<S: Scheduler + 'static> Running<S> {
         // Modules that are taken over keep their tables.
         let kept: HashSet<_> = plans.iter().flat_map(|plan| plan.modules.iter().filter(|module| module.from.is_some())).map(|module| module.name.clone()).collect();
         let mut tables = tables(&plans);
-        tables.extend(crew.tables.iter().filter(|table| kept.contains(&table.module)).cloned());
+        // Those of a module that has come to further workers are told already.
+        let told_already = |table: &NamedTable| {
+            tables.iter().any(|new: &NamedTable| (&new.module, &new.name) == (&table.module, &table.name))
+        };
+        let others = crew.tables.iter().filter(|table| kept.contains(&table.module) && !told_already(table));
+        let others: Vec<_> = others.cloned().collect();
+        tables.extend(others);
         let running = self.board.telemetries();
         let mut next: Vec<Worker<Tsc, S>> = Vec::new();
         for (plan, ring) in plans.into_iter().zip(rings) {

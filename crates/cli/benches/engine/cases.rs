@@ -113,6 +113,13 @@ pub fn results(cases: &[Case]) -> Vec<Figure> {
     FIGURES.iter().filter_map(figure).collect()
 }
 
+/// The router that is run on one worker and on two.
+pub fn scaled() -> Source {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/bench-input");
+    // The cases, of which this is one, write its files.
+    Source::new(router(32, 1, 0, TRAFFIC), "router", folder)
+}
+
 fn make(recipe: Recipe, folder: &Path, other_core: Option<usize>, runs: usize) -> Result<Case, String> {
     let conditions = Conditions { frequency: Tsc.frequency(), simulated: false };
     let source = Source::new(recipe.yaml, recipe.name, folder);

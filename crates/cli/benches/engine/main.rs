@@ -5,6 +5,7 @@
 
 mod cases;
 mod churn;
+mod cores;
 mod measurement;
 
 use std::collections::BTreeMap;
@@ -13,6 +14,7 @@ use std::process::{Command, ExitCode};
 use forebay_measure::machine::{Cpu, allowed_cores, pin_to};
 use serde_json::json;
 
+use cores::Cores;
 use measurement::Case;
 
 /// Runs of each case, unless said otherwise.
@@ -23,6 +25,10 @@ fn main() -> ExitCode {
     let value = |name: &str| arguments.iter().position(|word| word == name).and_then(|at| arguments.get(at + 1));
     let runs = value("--runs").and_then(|runs| runs.parse().ok()).unwrap_or(RUNS);
     let only: Option<Vec<&str>> = value("--only").map(|names| names.split(',').collect());
+    // What two cores do is measured where there are two, unless other cases are named.
+    let two = only.as_ref().is_none_or(|only| only.contains(&"cores")).then(allowed_cores);
+    let two = two.and_then(|cores| Some([*cores.first()?, *cores.last()?]).filter(|[first, last]| first != last));
+    let only = only.map(|only| only.into_iter().filter(|name| *name != "cores").collect::<Vec<_>>());
     let json_only = arguments.iter().any(|word| word == "--json");
     let mut cores = allowed_cores();
     if let Some(core) = cores.pop()
@@ -43,6 +49,18 @@ fn main() -> ExitCode {
         }
         cases.iter_mut().for_each(Case::run);
     }
+    let mut both = Cores::default();
+    if let Some(two) = two {
+        for run in 0..runs {
+            if !json_only {
+                eprint!("\rtwo cores: run {} of {runs} ", run + 1);
+            }
+            if let Err(error) = both.run(two, &cases::scaled()) {
+                eprintln!("{error}");
+                return ExitCode::FAILURE;
+            }
+        }
+    }
     for case in &mut cases {
         let missing = if case.accounting { case.missing() } else { 0 };
         if case.starved {
@@ -54,12 +72,14 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     }
-    let results = cases::results(&cases);
+    let mut results = cases::results(&cases);
+    let together = two.map(|_| (both.scaling(), both.arithmetic()));
+    results.extend(two.map(|_| both.figures()).unwrap_or_default());
     let churned = cases.iter().filter_map(|case| Some((case.name, case.churn.as_ref()?)));
     let changes: BTreeMap<_, _> = churned.map(|(name, churn)| (name, churn.made as f64 / churn.seconds)).collect();
     let cpu = Cpu::this();
     let packets: BTreeMap<_, _> = cases.iter().map(|case| (case.name, case.received())).collect();
-    let document = json!({ "schema": 1, "cpu": cpu, "commit": commit(), "packets": packets, "changes_per_second": changes, "results": results });
+    let document = json!({ "schema": 1, "cpu": cpu, "commit": commit(), "packets": packets, "changes_per_second": changes, "two_cores": together, "results": results });
     if json_only {
         println!("{document}");
         return ExitCode::SUCCESS;
@@ -68,6 +88,12 @@ fn main() -> ExitCode {
     println!("{:<22} {:>8} {:>8} {:>8}  ticks per packet: median, least, most", "case", "median", "least", "most");
     for result in &results {
         println!("{:<22} {:>8.2} {:>8.2} {:>8.2}", result.name, result.ticks_per_packet, result.min, result.max);
+    }
+    if let Some((scaling, arithmetic)) = together {
+        println!(
+            "two workers gain {:.3} ({:.3} to {:.3}) of what two computing threads gain, which is {:.3}",
+            scaling.ticks_per_packet, scaling.min, scaling.max, arithmetic.ticks_per_packet
+        );
     }
     for (name, rate) in changes {
         println!("{name}: {rate:.0} changes a second meanwhile");

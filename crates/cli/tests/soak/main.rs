@@ -1,0 +1,148 @@
+//! A pipeline under constant change: every second another configuration and thousands of table changes, workers and
+//! modules that come, go and move, sessions that come and go, ports that are closed and opened again.
+//!
+//! At every second all packets are accounted for; every session's packets leave in order; nothing is lost; memory stays
+//! as it is. `FOREBAY_SOAK_SECONDS` says for how long (`make soak`: ten minutes).
+
+mod ports;
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use forebay_instance::socket::{Answer, Client, Request, Server, Service};
+use forebay_instance::{Accepted, Instance, choose, start};
+use forebay_measure::machine::allowed_cores;
+use forebay_measure::{Clock, Tsc};
+use forebay_pipeline::{Conditions, Loaded, Source, load};
+
+/// How many prefixes are added and removed again in a second.
+const CHANGES: usize = 2_000;
+
+/// The configuration of second `second`: what is different each time, and on how many workers.
+fn configuration(second: u64, workers: usize) -> String {
+    let mut text = String::from("name: soak\npool: { chunks: 4096, frame: 256 }\n");
+    // Another parameter: the port is closed, and opened anew.
+    let _ = writeln!(text, "ports:\n  in: {{ soak_source: {{ version: {} }} }}", second / 5);
+    let _ = writeln!(text, "  out: {{ soak_sink: {{ version: {} }} }}", second / 7);
+    text.push_str("modules:\n  valid: { ip_validate: }\n  fw: { acl: { rules: ['@0.0.0.0/0 0.0.0.0/0 0 : 65535 53 : 53 0x11/0xff count'], default: permit } }\n");
+    text.push_str("  route: { ip_lookup: { routes: ['10.0.0.0/8 0', '10.1.0.0/16 1', '10.2.0.0/16 2', '0.0.0.0/0 0'] } }\n");
+    for hop in 0..3 {
+        let _ = writeln!(text, "  ttl{hop}: {{ ttl: }}\n  mac{hop}: {{ mac_rewrite: {{ source: 02:00:00:00:00:02, destination: 02:00:00:00:01:{:02x} }} }}", (second % 3) as usize * 16 + hop);
+    }
+    // A module that comes and goes, and one that changes.
+    let between = if second.is_multiple_of(2) { "extra -> " } else { "" };
+    if !between.is_empty() {
+        let _ = writeln!(text, "  extra: {{ counter: }}");
+    }
+    let _ = writeln!(text, "pipeline:\n  - in -> valid[0] -> {between}fw[0] -> route");
+    for hop in 0..3 {
+        let _ = writeln!(text, "  - route[{hop}] -> ttl{hop}[0] -> mac{hop} -> out");
+    }
+    let stages = match (second % 4, workers) {
+        (_, 1) | (0, _) => "  - {}\n",
+        (1, _) => "  - {}\n  - {}\n",
+        (2, _) => "  - {}\n  - { modules: [route, ttl0, mac0, ttl1, mac1, ttl2, mac2] }\n",
+        _ => "  - {}\n  - { modules: [ttl1, mac1, ttl2, mac2] }\n",
+    };
+    let _ = writeln!(text, "workers:\n{stages}");
+    text
+}
+
+/// What this process keeps in memory, in KiB.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("Linux");
+    line.trim().trim_end_matches("kB").trim().parse().expect("a number")
+}
+
+#[test]
+fn under_constant_change_nothing_is_lost_and_sessions_stay_in_order() {
+    let seconds: u64 = std::env::var("FOREBAY_SOAK_SECONDS").ok().map_or(20, |text| text.parse().expect("a number"));
+    let workers = allowed_cores().len().min(2);
+    if workers < 2 {
+        let _ = writeln!(std::io::stderr(), "one core: workers do not come and go");
+    }
+    let folder = tempfile::tempdir().expect("a writable folder for temporary files");
+    let file = folder.path().join("soak.yaml");
+    std::fs::write(&file, configuration(0, workers)).expect("a writable folder");
+    let source = Source::read(&file).expect("it was written");
+    let conditions = Conditions { frequency: Tsc.frequency(), simulated: false };
+    let Loaded { plans, cores, made, .. } = load(&source, conditions).unwrap_or_else(|problems| panic!("{problems}"));
+    let cores = choose(&cores).expect("a core for each worker");
+    let instance: Arc<dyn Instance> = start(plans, &cores, made, Vec::new()).expect("it starts");
+    let state = folder.path().join("state.json");
+    let service = Service {
+        instance: Arc::clone(&instance),
+        source: Mutex::new(source),
+        origin: file.display().to_string(),
+        state: Some(state.clone()),
+        trace: Box::new(|_, _, _| Err("not here".to_owned())),
+        stop: Arc::new(AtomicBool::new(false)),
+    };
+    let server = Server::start(&folder.path().join("soak.sock"), service).expect("a socket");
+    let mut client = Client::connect(server.path()).expect("it listens");
+
+    let (mut memory, mut pauses, mut before) = (Vec::new(), Vec::new(), 0);
+    let begin = Instant::now();
+    for second in 1..=seconds {
+        std::fs::write(&file, configuration(second, workers)).expect("a writable folder");
+        match client.ask(&Request::Reload { file: None, set: None }) {
+            Ok(Answer::Reloaded(told)) => {
+                assert_eq!((told.missing, told.dropped), (0, 0), "second {second}: {told:?}");
+                pauses.push(told.pause_us);
+            }
+            other => panic!("second {second}: {other:?}"),
+        }
+        let kept = Accepted::read(&state).expect("it can be read").expect("it was kept");
+        assert_eq!(kept.source().text(), configuration(second, workers), "the accepted configuration is on the disk");
+        // A configuration that is wrong changes nothing.
+        std::fs::write(&file, "ports: {").expect("a writable folder");
+        assert!(client.ask(&Request::Reload { file: None, set: None }).is_err());
+        let lines: String = (0..CHANGES)
+            .map(|at| format!("{} 172.16.{}.{}/32 {}\n", if at < CHANGES / 2 { "add" } else { "replace" }, at % (CHANGES / 2) / 250, at % 250, at % 3))
+            .chain((0..CHANGES / 2).map(|at| format!("remove 172.16.{}.{}/32\n", at / 250, at % 250)))
+            .collect();
+        let change = Request::Change { module: "route".to_owned(), table: None };
+        match client.change(&change, &mut lines.as_bytes()) {
+            Ok(Answer::Changed { made, refusals: 0, .. }) => assert_eq!(made, (CHANGES + CHANGES / 2) as u64),
+            other => panic!("second {second}: {other:?}"),
+        }
+        let census = instance.census().expect("every worker answers");
+        assert_eq!(census.missing(), 0, "second {second}: {census:?}");
+        assert_eq!((census.dropped, census.consumed), (0, 0), "second {second}: {census:?}");
+        assert!(census.left > before, "second {second}: packets go on");
+        before = census.left;
+        assert_eq!(ports::overtakings(), 0, "second {second}");
+        memory.push(resident());
+        let next = begin + Duration::from_secs(second);
+        std::thread::sleep(next.saturating_duration_since(Instant::now()));
+    }
+    drop((client, server));
+    let outcome = instance.end();
+    assert!(outcome.troubles.is_empty(), "{:?}", outcome.troubles);
+    let board = instance.board();
+    let report = board.report(&board.nothing(), &board.read(outcome.at));
+    assert_eq!((report.packets.missing(), report.packets.queued, report.packets.held), (0, 0, 0));
+    assert_eq!((report.packets.entered, report.packets.all_dropped()), (report.packets.out, 0));
+    assert_eq!(ports::given(), report.packets.out);
+    assert_eq!(ports::overtakings(), 0);
+
+    let early = memory[memory.len() / 4..memory.len() / 2 + 1].iter().max().expect("some seconds");
+    let late = memory[memory.len() * 3 / 4..].iter().max().expect("some seconds");
+    pauses.sort_by(f64::total_cmp);
+    let _ = writeln!(
+        std::io::stderr(),
+        "soak: {seconds} s, {} packets, {} reloads, {} table changes, pause median {:.0} us, most {:.0} us, memory {early} KiB, at the end {late} KiB",
+        report.packets.out,
+        pauses.len(),
+        seconds * (CHANGES + CHANGES / 2) as u64,
+        pauses[pauses.len() / 2],
+        pauses[pauses.len() - 1],
+    );
+    // A tenth for what the allocator keeps.
+    assert!(*late <= early + early / 10 + 4_096, "memory grows: {memory:?}");
+    assert!(!state.with_extension("new").exists());
+}
