@@ -123,11 +123,10 @@ impl<S: Scheduler + 'static> Running<S> {
                 Some(thread) => thread.pool.clone(),
                 None => Pool::new(plan.pool).map_err(MakeError::from)?,
             };
-            let mut worker = Worker::member(plan, Tsc, Vec::new(), pool, ring, Arc::clone(&team))?;
-            worker.inherit_counters(&running);
-            next.push(worker);
+            next.push(Worker::member(plan, Tsc, Vec::new(), pool, ring, Arc::clone(&team))?);
         }
-        let exchange = Arc::new(Exchange::to(&next));
+        let exchange = Arc::new(Exchange::between(&running, &mut next));
+        drop(running);
         let telemetries: Vec<_> = next.iter().map(Worker::telemetry).collect();
         // Workers that join are made to wait first: everything that can fail has been done before anything changes.
         let mut joining = Vec::new();

@@ -5,7 +5,7 @@
 //! gone, with the old graph itself) is left to whoever asked for the change: closing files and giving memory back need
 //! not keep packets waiting.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -31,33 +31,38 @@ struct Part {
     flows: Arc<[u64]>,
 }
 
+/// What lies on the exchange, by place.
 #[derive(Default)]
 struct Laid {
-    /// By module's name and worker.
-    modules: BTreeMap<(String, usize), Part>,
-    /// By port's name and worker.
-    ports: BTreeMap<(String, usize), (Box<dyn Port>, Ready)>,
+    modules: Vec<Option<Part>>,
+    ports: Vec<Option<(Box<dyn Port>, Ready)>>,
 }
+
+/// Which of a worker's own modules or ports goes where on the exchange.
+type Places = Vec<(usize, usize)>;
 
 /// Where the workers of a graph lay down what those of the next take up.
 pub struct Exchange {
     laid: Mutex<Laid>,
     /// The workers of the next graph.
     next: Team,
-    /// What the next graph takes over: by name and worker.
-    modules: Vec<(String, usize)>,
-    ports: Vec<(String, usize)>,
+    /// By running worker: what it lays down.
+    modules: Vec<Places>,
+    ports: Vec<Places>,
     /// Packets that functions hold which are taken over.
     moved: AtomicU64,
 }
 
-/// What a new graph's worker takes over, by its places in the plan.
+/// What a new graph's worker takes over.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Heritage {
-    /// The module, its name, and the worker that has it.
+    /// The module by its place in the plan, its name, and the worker that has it.
     pub(crate) modules: Vec<(usize, String, usize)>,
-    /// The port, its name, and the worker that has it.
+    /// The port likewise.
     pub(crate) ports: Vec<(usize, String, usize)>,
+    /// The same by places on the exchange.
+    taken_modules: Places,
+    taken_ports: Places,
 }
 
 /// What a worker was before it was succeeded: to be [closed](Former::close), not on the way of packets.
@@ -68,16 +73,48 @@ pub struct Former<C: Clock, S: Scheduler> {
 }
 
 impl Exchange {
-    /// An exchange from the running workers to these, which have not begun.
+    /// An exchange from running workers, which count here, to the next ones, which nobody has seen yet: the own counters of
+    /// functions and ports that will be taken over go on.
     #[must_use]
-    pub fn to<C: Clock, S: Scheduler>(next: &[Worker<C, S>]) -> Self {
-        let heirs = || next.iter().map(|worker| &worker.heritage);
-        let modules = heirs().flat_map(|heir| heir.modules.iter().map(|(_, name, from)| (name.clone(), *from)));
-        let ports = heirs().flat_map(|heir| heir.ports.iter().map(|(_, name, from)| (name.clone(), *from)));
-        let (mut modules, mut ports): (Vec<_>, Vec<_>) = (modules.collect(), ports.collect());
-        modules.sort_unstable();
-        ports.sort_unstable();
-        Self { laid: Mutex::default(), next: Team::new(next.len()), modules, ports, moved: AtomicU64::new(0) }
+    pub fn between<C: Clock, S: Scheduler>(running: &[Arc<Telemetry>], next: &mut [Worker<C, S>]) -> Self {
+        let named = |names: &mut dyn Iterator<Item = &str>| -> HashMap<String, usize> {
+            names.enumerate().map(|(at, name)| (name.to_owned(), at)).collect()
+        };
+        let modules: Vec<_> =
+            running.iter().map(|told| named(&mut told.modules.iter().map(|module| module.name.as_str()))).collect();
+        let ports: Vec<_> =
+            running.iter().map(|told| named(&mut told.ports.iter().map(|port| port.name.as_str()))).collect();
+        let mut exchange = Self {
+            laid: Mutex::default(),
+            next: Team::new(next.len()),
+            modules: vec![Vec::new(); running.len()],
+            ports: vec![Vec::new(); running.len()],
+            moved: AtomicU64::new(0),
+        };
+        let mut places = [0, 0];
+        for worker in next {
+            let Some(telemetry) = Arc::get_mut(&mut worker.telemetry) else { continue };
+            let heritage = &mut worker.heritage;
+            for (module, name, from) in &heritage.modules {
+                let Some(known) = modules.get(*from).and_then(|names| names.get(name)) else { continue };
+                telemetry.modules[*module].own.clone_from(&running[*from].modules[*known].own);
+                exchange.modules[*from].push((*known, places[0]));
+                heritage.taken_modules.push((*module, places[0]));
+                places[0] += 1;
+            }
+            for (port, name, from) in &heritage.ports {
+                let Some(known) = ports.get(*from).and_then(|names| names.get(name)) else { continue };
+                telemetry.ports[*port].counters = Arc::clone(&running[*from].ports[*known].counters);
+                exchange.ports[*from].push((*known, places[1]));
+                heritage.taken_ports.push((*port, places[1]));
+                places[1] += 1;
+            }
+        }
+        let mut laid = exchange.laid();
+        laid.modules.resize_with(places[0], || None);
+        laid.ports.resize_with(places[1], || None);
+        drop(laid);
+        exchange
     }
 
     /// How many packets were held, and still are, by functions that were taken over.
@@ -103,26 +140,19 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             return false;
         }
         let mut laid = exchange.laid();
-        for (module, told) in self.telemetry.modules.iter().enumerate() {
-            let key = (told.name.clone(), self.id);
-            if exchange.modules.binary_search(&key).is_ok()
-                && let Some(function) = self.nodes[module].function.take()
-            {
-                let timer = self.timers.iter().find(|(_, of)| *of == module).map(|(at, _)| *at);
-                let shelf = std::mem::take(&mut self.desk.shelves[module]);
-                exchange.moved.fetch_add(shelf.len() as u64, Ordering::Relaxed);
-                let flows = Arc::clone(&self.flows.keys);
-                laid.modules.insert(key, Part { function, shelf, timer, flows });
-            }
+        for &(module, place) in &exchange.modules[self.id] {
+            let Some(function) = self.nodes[module].function.take() else { continue };
+            let timer = self.timers.iter().find(|(_, of)| *of == module).map(|(at, _)| *at);
+            let shelf = std::mem::take(&mut self.desk.shelves[module]);
+            exchange.moved.fetch_add(shelf.len() as u64, Ordering::Relaxed);
+            let flows = Arc::clone(&self.flows.keys);
+            laid.modules[place] = Some(Part { function, shelf, timer, flows });
         }
-        for (gateway, told) in self.gateways.iter_mut().zip(&self.telemetry.ports) {
-            let key = (told.name.clone(), self.id);
-            if exchange.ports.binary_search(&key).is_ok()
-                && let Some(port) = gateway.port.take()
-            {
-                self.laid_ports.push((told.name.clone(), [told.counters.received.get(), told.counters.sent.get()]));
-                laid.ports.insert(key, (port, gateway.ready));
-            }
+        for &(port, place) in &exchange.ports[self.id] {
+            let (gateway, told) = (&mut self.gateways[port], &self.telemetry.ports[port]);
+            let Some(open) = gateway.port.take() else { continue };
+            self.laid_ports.push((told.name.clone(), [told.counters.received.get(), told.counters.sent.get()]));
+            laid.ports[place] = Some((open, gateway.ready));
         }
         true
     }
@@ -131,8 +161,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     pub fn take_up(&mut self, exchange: &Exchange) {
         let mut laid = exchange.laid();
         let heritage = std::mem::take(&mut self.heritage);
-        for (module, name, from) in heritage.modules {
-            let Some(Part { function, mut shelf, timer, flows }) = laid.modules.remove(&(name, from)) else { continue };
+        for (module, place) in heritage.taken_modules {
+            let Some(Part { function, mut shelf, timer, flows }) = laid.modules[place].take() else { continue };
             self.nodes[module].function = Some(function);
             if shelf.len() > 0 {
                 let words = self.flows.words();
@@ -147,8 +177,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
                 self.set_timer(module, timer);
             }
         }
-        for (port, name, from) in heritage.ports {
-            let Some((open, ready)) = laid.ports.remove(&(name, from)) else { continue };
+        for (port, place) in heritage.taken_ports {
+            let Some((open, ready)) = laid.ports[place].take() else { continue };
             (self.gateways[port].port, self.gateways[port].ready) = (Some(open), ready);
         }
         drop(laid);
@@ -157,24 +187,6 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         // The pool was another graph's before.
         self.exhausted_before = self.desk.pool.exhausted();
         self.publish();
-    }
-
-    /// Lets the own counters of functions and ports that will be taken over go on: `running` is what the workers of the
-    /// old graph count. For a worker that nobody has seen yet.
-    pub fn inherit_counters(&mut self, running: &[Arc<Telemetry>]) {
-        let Some(telemetry) = Arc::get_mut(&mut self.telemetry) else { return };
-        for (module, name, from) in &self.heritage.modules {
-            let known = running.get(*from).and_then(|told| told.modules.iter().find(|told| told.name == *name));
-            if let Some(known) = known {
-                telemetry.modules[*module].own.clone_from(&known.own);
-            }
-        }
-        for (port, name, from) in &self.heritage.ports {
-            let known = running.get(*from).and_then(|told| told.ports.iter().find(|told| told.name == *name));
-            if let Some(known) = known {
-                telemetry.ports[*port].counters = Arc::clone(&known.counters);
-            }
-        }
     }
 
     /// Becomes `next`, which has taken up what is its own.

@@ -81,9 +81,8 @@ impl Pipeline {
         let ports = [self.placement.ports[0][0], self.placement.ports[1][0]];
         let mut next = make(&stage.graph, &self.log, &placement, from, &ports);
         let running: Vec<_> = self.workers.iter().map(Worker::telemetry).collect();
-        next.iter_mut().for_each(|worker| worker.inherit_counters(&running));
+        let exchange = Exchange::between(&running, &mut next);
         drop(running);
-        let exchange = Exchange::to(&next);
         let latest = |workers: &[Sim]| workers.iter().map(|worker| worker.clock().now()).max().unwrap_or_default();
         let mut turns = 0;
         let now = latest(&self.workers);
