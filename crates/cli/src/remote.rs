@@ -28,7 +28,7 @@ fn strange() -> anyhow::Error {
 }
 
 fn report(client: &mut Client) -> anyhow::Result<(Report, Report)> {
-    match client.ask(&Request::Report)? {
+    match client.ask(&Request::Report {})? {
         socket::Answer::Report { recent, whole } => Ok((*recent, *whole)),
         _ => Err(strange()),
     }
@@ -125,7 +125,7 @@ fn trace(client: &mut Client, arguments: &args::Show, out: &mut impl Write) -> a
 }
 
 fn tables(client: &mut Client, json: bool, out: &mut impl Write) -> anyhow::Result<()> {
-    let socket::Answer::Tables(tables) = client.ask(&Request::Tables)? else { return Err(strange()) };
+    let socket::Answer::Tables(tables) = client.ask(&Request::Tables {})? else { return Err(strange()) };
     if json {
         writeln!(out, "{}", serde_json::to_string(&tables)?)?;
         return Ok(());

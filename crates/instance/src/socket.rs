@@ -24,7 +24,7 @@ pub const MOST_LINE: usize = 1 << 20;
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
     /// What has happened: since this connection asked last, and since the beginning.
-    Report,
+    Report {},
     /// To change to the configuration in `file` (a path on the server, or `usecase:NAME`); without one, to what stands now in
     /// the file that the pipeline was started from. Without `set`, the settings stay.
     Reload {
@@ -36,7 +36,7 @@ pub enum Request {
         set: Option<Vec<String>>,
     },
     /// Which tables can be changed.
-    Tables,
+    Tables {},
     /// Entries of a table, from the one after `after`.
     Entries {
         /// The module.
@@ -74,7 +74,7 @@ pub enum Request {
         action: Action,
     },
     /// To end the run.
-    Stop,
+    Stop {},
 }
 
 /// What is answered.

@@ -2,6 +2,7 @@
 
 mod commands;
 mod contract;
+mod live;
 mod run;
 mod watch;
 mod wrong;

@@ -21,7 +21,7 @@ pub enum ClientError {
     },
     /// The connection broke.
     #[error("the connection to the running pipeline broke: {0}")]
-    Broken(#[from] io::Error),
+    Broken(io::Error),
     /// What came is no answer.
     #[error("the running pipeline answered what this version does not understand: {0}")]
     Strange(#[from] serde_json::Error),
@@ -31,6 +31,15 @@ pub enum ClientError {
     /// The answer is no.
     #[error("{0}")]
     Refused(String),
+}
+
+impl From<io::Error> for ClientError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof => Self::Ended,
+            _ => Self::Broken(error),
+        }
+    }
 }
 
 /// A connection to a running pipeline.
@@ -82,8 +91,9 @@ impl Client {
     }
 
     fn send(&mut self, request: &Request) -> Result<(), ClientError> {
-        serde_json::to_writer(&mut self.writer, request)?;
-        self.writer.write_all(b"\n")?;
+        let mut line = serde_json::to_vec(request)?;
+        line.push(b'\n');
+        self.writer.write_all(&line)?;
         Ok(self.writer.flush()?)
     }
 

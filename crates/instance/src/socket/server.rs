@@ -145,9 +145,9 @@ fn talk(stream: &UnixStream, service: &Service) -> io::Result<()> {
     while read_line(&mut reader, &mut line)? {
         let answer = match serde_json::from_slice(&line) {
             Err(error) => Answer::Error(format!("not a request: {error}")),
-            Ok(Request::Report) => report(service, &mut last),
+            Ok(Request::Report {}) => report(service, &mut last),
             Ok(Request::Reload { file, set }) => reload(service, file, set),
-            Ok(Request::Tables) => Answer::Tables(service.instance.tables().iter().map(told).collect()),
+            Ok(Request::Tables {}) => Answer::Tables(service.instance.tables().iter().map(told).collect()),
             Ok(Request::Entries { module, table, after, most }) => find(service, &module, table.as_deref())
                 .and_then(|found| found.table.entries(after.as_deref(), most))
                 .map_or_else(Answer::Error, Answer::Entries),
@@ -168,7 +168,7 @@ fn talk(stream: &UnixStream, service: &Service) -> io::Result<()> {
                 }
             }
             Ok(Request::Act { module, action }) => act(service, &module, action),
-            Ok(Request::Stop) => {
+            Ok(Request::Stop {}) => {
                 service.stop.store(true, Ordering::Relaxed);
                 Answer::Done
             }

@@ -1,0 +1,252 @@
+//! A running pipeline as others meet it: `top`, `show`, `reload`, `table`, and what is left when it is killed.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Command, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::{Done, forebay};
+
+/// A running pipeline, which is ended when this is dropped.
+struct Running {
+    process: Child,
+    stderr: BufReader<ChildStderr>,
+    folder: TempDir,
+}
+
+const PIPELINE: &str = "
+ports:
+  in:  { generator: { rate: 100kpps, destination: 10.0.0.0/16 } }
+  out: { sink: }
+modules:
+  route: { ip_lookup: { routes: ['0.0.0.0/0 0', '10.0.0.0/8 1'] } }
+  a: { counter: }
+  b: { counter: }
+pipeline:
+  - in -> route
+  - route[0] -> a -> out
+  - route[1] -> b -> out
+";
+
+impl Running {
+    fn start(folder: TempDir) -> Self {
+        let file = folder.path().join("pipeline.yaml");
+        if !file.exists() {
+            std::fs::write(&file, PIPELINE).expect("a writable folder");
+        }
+        let mut process = Command::new(env!("CARGO_BIN_EXE_forebay"))
+            .args(["run", "--no-live", "--duration", "60s", "--json"])
+            .args(["--socket", folder.path().join("s").to_str().expect("UTF-8")])
+            .args(["--state", folder.path().join("state").to_str().expect("UTF-8")])
+            .arg(&file)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the command can be started");
+        let mut stderr = BufReader::new(process.stderr.take().expect("piped"));
+        let mut line = String::new();
+        // It says where it listens once it does.
+        while !line.contains("reach it by") {
+            line.clear();
+            assert!(stderr.read_line(&mut line).expect("UTF-8") > 0, "it ended before it listened");
+        }
+        Self { process, stderr, folder }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn ask(&self, arguments: &[&str]) -> Done {
+        let socket = self.path("s");
+        let mut all = arguments.to_vec();
+        all.extend(["--socket", socket.to_str().expect("UTF-8")]);
+        forebay(&all)
+    }
+
+    fn write(&self, text: &str) {
+        std::fs::write(self.path("pipeline.yaml"), text).expect("a writable folder");
+    }
+
+    /// Ends the run in order; its report.
+    fn end(mut self) -> Value {
+        let id = i32::try_from(self.process.id()).expect("a process number");
+        let id = rustix::process::Pid::from_raw(id).expect("not 0");
+        rustix::process::kill_process(id, rustix::process::Signal::TERM).expect("it runs");
+        let output = self.process.stdout.take().expect("piped");
+        let line = BufReader::new(output).lines().last().expect("a report").expect("UTF-8");
+        assert!(self.process.wait().expect("it ends").success(), "{:?}", self.stderr.by_ref().lines().last());
+        serde_json::from_str(&line).expect("JSON")
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It has mostly ended.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn temporary() -> TempDir {
+    tempfile::tempdir().expect("a writable folder for temporary files")
+}
+
+fn json(done: &Done) -> Value {
+    assert_eq!(done.code, Some(0), "{}", done.err);
+    serde_json::from_str(done.out.trim()).expect("JSON")
+}
+
+fn packets(modules: &Value, name: &str) -> u64 {
+    let modules = modules.as_array().expect("a list");
+    let module = modules.iter().find(|module| module["name"] == name).expect(name);
+    module["packets"].as_u64().expect("a number")
+}
+
+#[test]
+fn a_running_pipeline_is_shown_changed_and_told_to_the_packet() {
+    let running = Running::start(temporary());
+    let modules = json(&running.ask(&["show", "modules", "--json"]));
+    assert!(packets(&modules, "route") > 0);
+    assert_eq!(packets(&modules, "a"), 0, "everything matches the longer prefix");
+    assert!(running.ask(&["show", "drops"]).out.contains("every packet accounted for"));
+    for what in ["flows", "ports", "workers", "tables"] {
+        let done = running.ask(&["show", what]);
+        assert!(done.code == Some(0) && !done.out.is_empty(), "{what}: {}", done.err);
+        json(&running.ask(&["show", what, "--json"]));
+    }
+    let story = running.ask(&["show", "trace", "--count", "2"]);
+    assert!(story.out.contains("packet 1 from in") && story.out.contains("left by out"), "{}", story.out);
+
+    // The table is changed, and survives a change of everything else.
+    let done = running.ask(&["table", "route", "replace 10.0.0.0/8 0", "add 192.0.2.0/24 1"]);
+    assert_eq!((done.code, done.out.as_str()), (Some(0), "2 changes made, 0 refused\n"), "{}", done.err);
+    let refused = running.ask(&["table", "route", "remove 203.0.113.0/24"]);
+    assert_eq!(refused.code, Some(1));
+    assert!(refused.err.contains("203.0.113.0/24"), "{}", refused.err);
+    running.write(&PIPELINE.replace("b: { counter: }", "b: { counter: }\n  c: { mac_swap: }").replace("-> b -> out", "-> b -> c -> out"));
+    let told = json(&running.ask(&["reload", "--json"]));
+    assert_eq!((told["kept"].as_u64(), told["missing"].as_i64()), (Some(3), Some(0)), "{told}");
+    assert_eq!(told["added"], serde_json::json!(["c"]));
+    let entries = running.ask(&["show", "table", "route"]).out;
+    assert!(entries.contains("192.0.2.0/24 1") && entries.contains("10.0.0.0/8 0"), "{entries}");
+    let modules = json(&running.ask(&["show", "modules", "--json"]));
+    assert!(packets(&modules, "a") > 0, "the changed route is followed");
+
+    // A configuration that is wrong changes nothing, whatever is wrong with it.
+    for wrong in ["ports: {", "", "batch: 7", &PIPELINE.replace("counter", "count"), &format!("batch: 8\n{PIPELINE}")] {
+        running.write(wrong);
+        let done = running.ask(&["reload"]);
+        assert_eq!(done.code, Some(2), "{wrong}");
+        assert!(done.err.starts_with("error: "), "{}", done.err);
+    }
+    assert!(running.ask(&["show", "modules"]).out.contains("mac_swap"));
+    let missing = running.ask(&["reload", "not-there.yaml"]);
+    assert!(missing.code == Some(2) && missing.err.contains("not-there.yaml"), "{}", missing.err);
+
+    let report = running.end();
+    assert_eq!(report["packets"]["in"], report["packets"]["out"]);
+    assert_eq!(report["packets"]["dropped"], serde_json::json!({}));
+}
+
+#[test]
+fn what_cannot_be_asked_is_refused_with_what_can() {
+    let running = Running::start(temporary());
+    for (arguments, told) in [
+        (&["table", "a", "add x"][..], "no module 'a' has a table"),
+        (&["table", "route.rules", "add x"], "no table 'rules'"),
+        (&["show", "table", "nothing"], "routes of route"),
+        (&["show", "trace", "--filter", "foo"], "foo"),
+        (&["table", "route", "remove\n10.0.0.0/8"], "more than one line"),
+    ] {
+        let done = running.ask(arguments);
+        assert!(done.code == Some(2) && done.err.contains(told), "{arguments:?}: {}", done.err);
+    }
+    let nobody = forebay(&["top", "--socket", "/nowhere/at/all"]);
+    assert!(nobody.code == Some(2) && nobody.err.contains("/nowhere/at/all"), "{}", nobody.err);
+    // Whatever is said on the socket, it answers, and goes on.
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+    for nonsense in [&b"\n"[..], b"{}\n", b"{\"do\":\"dance\"}\n", b"\xff\xfe\n", &[b'x'; 3 << 20], b"{\"do\":\"report\",\"more\":1}\n"] {
+        let mut stream = UnixStream::connect(running.path("s")).expect("it listens");
+        // One that is too long is cut off while it is being said.
+        let _ = stream.write_all(nonsense);
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        let mut answer = String::new();
+        let _ = stream.read_to_string(&mut answer);
+        assert!(answer.is_empty() || answer.starts_with("{\"error\""), "{answer}");
+    }
+    assert!(running.ask(&["show", "drops"]).out.contains("every packet accounted for"));
+    let occupied = forebay(&["run", "usecase:rc", "--no-live", "--socket", running.path("s").to_str().expect("UTF-8")]);
+    assert!(occupied.code == Some(2) && occupied.err.contains("another pipeline listens there"), "{}", occupied.err);
+}
+
+/// Killed at any moment of a change, the next start finds a whole configuration: the last or the one before.
+#[test]
+fn a_pipeline_that_is_killed_starts_again_from_what_was_accepted_last() {
+    let mut folder = temporary();
+    let file = |folder: &TempDir| folder.path().join("pipeline.yaml");
+    let name_of = |done: &Done| json(done)["pipeline"].as_str().map(str::to_owned);
+    let mut accepted = 0;
+    for round in 0..4u64 {
+        let mut running = Running::start(folder);
+        let report = name_of(&shown(&running));
+        // The first start has nothing but the file.
+        assert!(round == 0 || report == Some(format!("v{accepted}")) || report == Some(format!("v{}", accepted + 1)), "{report:?} after {accepted}");
+        if let Some(version) = report.and_then(|name| name.strip_prefix('v').and_then(|number| number.parse().ok())) {
+            accepted = version;
+        }
+        let socket = running.path("s");
+        for _ in 0..3 {
+            running.write(&format!("name: v{}\n{PIPELINE}", accepted + 1));
+            json(&running.ask(&["reload", "--json"]));
+            accepted += 1;
+        }
+        // One more is under way when the end comes.
+        running.write(&format!("name: v{}\n{PIPELINE}", accepted + 1));
+        let mut last = Command::new(env!("CARGO_BIN_EXE_forebay"))
+            .args(["reload", "--socket", socket.to_str().expect("UTF-8")])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the command can be started");
+        std::thread::sleep(std::time::Duration::from_millis(5 * round));
+        running.process.kill().expect("it runs");
+        last.wait().expect("it ends");
+        // What stands in the file now is not what was accepted.
+        running.write("this is no configuration");
+        folder = std::mem::replace(&mut running.folder, temporary());
+        assert!(Path::new(&file(&folder)).exists());
+    }
+}
+
+fn shown(running: &Running) -> Done {
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+    let mut stream = UnixStream::connect(running.path("s")).expect("it listens");
+    stream.write_all(b"{\"do\":\"report\"}\n").expect("it listens");
+    let mut answer = String::new();
+    BufReader::new(stream).read_line(&mut answer).expect("it answers");
+    let answer: Value = serde_json::from_str(&answer).expect("JSON");
+    Done { code: Some(0), out: answer["report"]["whole"].to_string(), err: String::new() }
+}
+
+#[test]
+fn top_without_a_terminal_is_lines_and_ends_with_the_pipeline() {
+    let running = Running::start(temporary());
+    let socket = running.path("s");
+    let mut top = Command::new(env!("CARGO_BIN_EXE_forebay"))
+        .args(["top", "--interval", "100ms", "--socket", socket.to_str().expect("UTF-8")])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the command can be started");
+    let mut lines = BufReader::new(top.stdout.take().expect("piped")).lines();
+    let first = lines.next().expect("a line").expect("UTF-8");
+    assert!(first.contains("pps"), "{first}");
+    running.end();
+    let last = lines.map(|line| line.expect("UTF-8")).last().expect("a line");
+    assert_eq!(last, "the pipeline has ended");
+    assert!(top.wait().expect("it ends").success());
+}
