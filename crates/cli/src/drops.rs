@@ -36,11 +36,7 @@ pub(crate) struct DropSender {
 
 impl DropSender {
     /// Creates the file. `start` is the present instant.
-    pub(crate) fn create(
-        path: &Path,
-        start: Ticks,
-        frequency: Frequency,
-    ) -> anyhow::Result<(Self, Arc<Tally>)> {
+    pub(crate) fn create(path: &Path, start: Ticks, frequency: Frequency) -> anyhow::Result<(Self, Arc<Tally>)> {
         let writer = NgWriter::create(path, WhenFull::Refuse).map_err(|error| anyhow::anyhow!("--drops: {error}"))?;
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
         let tally = Arc::new(Tally::default());

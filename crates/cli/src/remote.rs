@@ -131,10 +131,8 @@ fn tables(client: &mut Client, json: bool, out: &mut impl Write) -> anyhow::Resu
         return Ok(());
     }
     let columns = [("module", Left), ("table", Left), ("entries", Right)];
-    let rows: Vec<_> = tables
-        .iter()
-        .map(|told| vec![told.module.clone(), told.table.clone(), whole(told.entries as u64)])
-        .collect();
+    let rows: Vec<_> =
+        tables.iter().map(|told| vec![told.module.clone(), told.table.clone(), whole(told.entries as u64)]).collect();
     writeln!(out, "{}", table(&columns, &rows))?;
     let mut kinds: Vec<_> = tables.iter().map(|told| (&told.table, &told.syntax)).collect();
     kinds.sort();
@@ -158,7 +156,8 @@ fn entries(client: &mut Client, arguments: &args::Show, out: &mut impl Write) ->
     let (module, table) = parts(arguments.name.as_deref().unwrap_or_default());
     let mut after = None;
     loop {
-        let request = Request::Entries { module: module.clone(), table: table.clone(), after: after.clone(), most: PAGE };
+        let request =
+            Request::Entries { module: module.clone(), table: table.clone(), after: after.clone(), most: PAGE };
         let socket::Answer::Entries(entries) = client.ask(&request)? else { return Err(strange()) };
         for entry in &entries {
             if arguments.json {
@@ -214,7 +213,11 @@ fn tell(told: &Reloaded, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "{what}: {}{more}", names.iter().take(20).cloned().collect::<Vec<_>>().join(", "))?;
     }
     if told.dropped > 0 {
-        writeln!(out, "{} packets were held by modules that are gone, and were dropped (wound_up)", whole(told.dropped))?;
+        writeln!(
+            out,
+            "{} packets were held by modules that are gone, and were dropped (wound_up)",
+            whole(told.dropped)
+        )?;
     }
     Ok(())
 }

@@ -37,7 +37,10 @@ pub(crate) fn run(arguments: &args::Run) -> anyhow::Result<Answer> {
     let name = plans[0].name.clone();
     if let Some(core) = arguments.core {
         if cores.len() > 1 {
-            bail!("--core {core}: the pipeline has {} workers: bind each by its `core` in the configuration", cores.len());
+            bail!(
+                "--core {core}: the pipeline has {} workers: bind each by its `core` in the configuration",
+                cores.len()
+            );
         }
         cores = vec![Some(core)];
     }
@@ -60,13 +63,21 @@ pub(crate) fn run(arguments: &args::Run) -> anyhow::Result<Answer> {
     // From here on a signal ends the run in order; until here, while files are opened, it ends the process.
     let stop = stop_on_signals()?;
     let engine = Engine::start(plans, mode, arguments.duration, observer, &stop)?;
-    let server = if let Engine::Real { instance, .. } = &engine { serve(arguments, &name, source, instance, &stop)? } else { None };
+    let server = if let Engine::Real { instance, .. } = &engine {
+        serve(arguments, &name, source, instance, &stop)?
+    } else {
+        None
+    };
     if !chosen.is_empty() {
         // Who does not read what is said on the way still gets the result.
         let _ = writeln!(io::stderr(), "{name}: {}", places(&chosen));
     }
     if let Some(server) = &server {
-        let _ = writeln!(io::stderr(), "{name}: `forebay top`, `show`, `reload` and `table` reach it by {}", server.path().display());
+        let _ = writeln!(
+            io::stderr(),
+            "{name}: `forebay top`, `show`, `reload` and `table` reach it by {}",
+            server.path().display()
+        );
     }
     let traces = Traces { told, to_stdout: !arguments.json, frequency };
     let board = engine.board();

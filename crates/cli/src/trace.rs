@@ -72,7 +72,15 @@ pub(crate) struct Tracer {
 impl Tracer {
     /// Traces the next `count` packets that `filter` means.
     pub(crate) fn new(count: u64, filter: Option<Filter>, stories: Sender<Story>) -> Self {
-        Self { filter, names: Arc::default(), left: count, chosen: 0, next_mark: 1, under_way: VecDeque::new(), stories }
+        Self {
+            filter,
+            names: Arc::default(),
+            left: count,
+            chosen: 0,
+            next_mark: 1,
+            under_way: VecDeque::new(),
+            stories,
+        }
     }
 
     fn enter(&mut self, port: usize, packet: &Packet) -> u8 {

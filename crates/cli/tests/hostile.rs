@@ -82,7 +82,11 @@ fn survive(name: &str, sets: &[&str], seed: u64) {
     let mut offered = 0;
     for port in plan.ports.iter_mut().filter(|port| port.entry.is_some()) {
         offered += frames / entering;
-        let mutator = Box::new(Mutator::new(sound(port.open.as_mut().expect("it is this worker's").port.as_mut()), frames / entering, seed + offered));
+        let mutator = Box::new(Mutator::new(
+            sound(port.open.as_mut().expect("it is this worker's").port.as_mut()),
+            frames / entering,
+            seed + offered,
+        ));
         port.open =
             Some(OpenPort { port: mutator, counters: Arc::new(PortCounters::default()), receives: true, sends: false });
     }

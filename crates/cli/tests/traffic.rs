@@ -13,8 +13,10 @@ const MILLISECOND: u64 = 1_000_000;
 
 fn worker(yaml: &str) -> Worker<Simulated, RunToCompletion> {
     let conditions = Conditions { frequency: Frequency::new(1e9), simulated: true };
-    let plan =
-        load(&Source::new(yaml, "traffic", "."), conditions).unwrap_or_else(|problems| panic!("{problems}")).plans.remove(0);
+    let plan = load(&Source::new(yaml, "traffic", "."), conditions)
+        .unwrap_or_else(|problems| panic!("{problems}"))
+        .plans
+        .remove(0);
     Worker::new(plan, Simulated::new(conditions.frequency), Vec::new()).expect("a plan")
 }
 

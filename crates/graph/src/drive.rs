@@ -41,8 +41,8 @@ pub enum Ended {
 
 /// What a running worker is told. It looks between turns.
 pub enum Order<S: Scheduler> {
-    /// To change something.
-    Act(Action),
+    /// To apply an action, and to say whether it could.
+    Act(Action, mpsc::Sender<Result<(), ActionError>>),
     /// To say where every packet is: exactly, between two turns.
     Count(mpsc::Sender<Census>),
     /// To be watched from now on, or no more.
@@ -67,12 +67,8 @@ pub struct Mailbox<'a, S: Scheduler> {
 }
 
 /// Runs a worker on the calling thread, which is its own, until it is stopped, or until it is told to end in favour of
-/// others. It sleeps only when nothing can come any more. Actions that the worker refuses go to `refused`.
-pub fn poll<S: Scheduler>(
-    worker: &mut Worker<Tsc, S>,
-    mailbox: &mut Mailbox<'_, S>,
-    mut refused: impl FnMut(&Action, ActionError),
-) -> Ended {
+/// others. It sleeps only when nothing can come any more.
+pub fn poll<S: Scheduler>(worker: &mut Worker<Tsc, S>, mailbox: &mut Mailbox<'_, S>) -> Ended {
     let mut meeting = 0;
     loop {
         for _ in 0..LOOK_EVERY {
@@ -91,8 +87,8 @@ pub fn poll<S: Scheduler>(
         }
         while let Ok(order) = mailbox.orders.pop() {
             match order {
-                Order::Act(action) => worker.apply(&action).unwrap_or_else(|error| refused(&action, error)),
-                // Who has asked may have gone.
+                // Who has asked may have gone: here and below.
+                Order::Act(action, answer) => drop(answer.send(worker.apply(&action))),
                 Order::Count(answer) => drop(answer.send(worker.census())),
                 Order::Observe(observer) => worker.observe(observer),
                 Order::Change { next, exchange, former } => {

@@ -91,8 +91,15 @@ pub(crate) fn build(shape: &Shape<'_>, declared: &[FlowPlan]) -> Result<(FlowTab
         }
     }
     let found = declared.to_vec();
-    let mut builder =
-        Builder { shape, declared, table: FlowTable::default(), splits: HashMap::new(), keys: Vec::new(), found, known: HashMap::new() };
+    let mut builder = Builder {
+        shape,
+        declared,
+        table: FlowTable::default(),
+        splits: HashMap::new(),
+        keys: Vec::new(),
+        found,
+        known: HashMap::new(),
+    };
     let start =
         if declared.is_empty() { Progress::Taken(Vec::new()) } else { Progress::Declared(vec![0; declared.len()]) };
     for (port, (name, entry)) in shape.ports.iter().enumerate() {

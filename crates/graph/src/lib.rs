@@ -50,7 +50,8 @@ pub use scheduler::{
     Topology, WeightedFair, WhenFull,
 };
 pub use setup::{
-    DeclareState, Declared, Fault, ONCE_A_MODULE, Setup, SetupError, SharedState, StateDeclaration, Surroundings, states,
+    DeclareState, Declared, Fault, ONCE_A_MODULE, Setup, SetupError, SharedState, StateDeclaration, Surroundings,
+    states,
 };
 pub use shelf::Key;
 pub use table::{NamedTable, Outcome, Refused, Table, Verb};

@@ -60,9 +60,7 @@ impl Placement {
         let stays = match (origin, target) {
             (_, Target::Drop) => true,
             // A port that is open on all workers that its packets go to spreads them itself.
-            (Origin::Port(port), Target::Module(_)) => {
-                to == [worker] || self.ports[port] == to && to.contains(&worker)
-            }
+            (Origin::Port(port), Target::Module(_)) => to == [worker] || self.ports[port] == to && to.contains(&worker),
             // Where the modules run on the same workers, the packets have come to their session's already.
             (Origin::Gate(from), Target::Module(module)) if self.keyed[module] => {
                 to == [worker] || self.modules[from] == to

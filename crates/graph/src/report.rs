@@ -8,8 +8,8 @@ mod reading;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
-use forebay_measure::{Distribution, Frequency};
 use forebay_measure::machine::Cpu;
+use forebay_measure::{Distribution, Frequency};
 use serde::{Deserialize, Serialize};
 
 use reading::{FlowReading, ModuleReading, PortReading, WorkerReading};
@@ -293,7 +293,11 @@ impl Report {
             flows: pairs(&earlier.flows, &later.flows, |flow| flow.name.as_str()).map(of_flow).collect(),
             workers,
             ports: pairs(&earlier.ports, &later.ports, |port| port.name.as_str()).map(port).collect(),
-            arrival_clocks: clocks.iter().filter(|(bit, _)| later.clocks & bit != 0).map(|(_, name)| (*name).into()).collect(),
+            arrival_clocks: clocks
+                .iter()
+                .filter(|(bit, _)| later.clocks & bit != 0)
+                .map(|(_, name)| (*name).into())
+                .collect(),
             pool_exhausted: later.exhausted.saturating_sub(earlier.exhausted),
         }
     }

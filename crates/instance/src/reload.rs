@@ -1,9 +1,9 @@
 //! A changed configuration takes the place of the running one, whole or not at all, while packets run.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
-use std::sync::Arc;
 
 use forebay_graph::drive::Order;
 use forebay_graph::report::Reading;
@@ -107,7 +107,11 @@ impl<S: Scheduler + 'static> Running<S> {
         let team = Arc::new(Team::new(plans.len()));
         let rings = links(&plans[0], &plans[0].placement);
         // Modules that are taken over keep their tables.
-        let kept: HashSet<_> = plans.iter().flat_map(|plan| plan.modules.iter().filter(|module| module.from.is_some())).map(|module| module.name.clone()).collect();
+        let kept: HashSet<_> = plans
+            .iter()
+            .flat_map(|plan| plan.modules.iter().filter(|module| module.from.is_some()))
+            .map(|module| module.name.clone())
+            .collect();
         let mut tables = tables(&plans);
         // Those of a module that has come to further workers are told already.
         let told_already = |table: &NamedTable| {

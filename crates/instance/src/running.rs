@@ -92,8 +92,11 @@ pub trait Instance: Send + Sync {
     /// to another worker and not been taken yet is `handed` and not `taken`. `None` where a worker does not answer.
     fn census(&self) -> Option<Census>;
 
-    /// Has an action applied by every worker; `false` where one has too many orders waiting.
-    fn act(&self, action: &Action) -> bool;
+    /// Has an action applied by every worker.
+    ///
+    /// # Errors
+    /// A worker refuses it, or does not answer: in words.
+    fn act(&self, action: &Action) -> Result<(), String>;
 
     /// Has each worker watched by an observer that `make` makes for it, or with `None` by none.
     fn observe(&self, make: &mut dyn FnMut(usize) -> Option<Box<dyn Observer>>);
@@ -103,7 +106,8 @@ pub trait Instance: Send + Sync {
     ///
     /// # Errors
     /// [`ReloadError`]: nothing has changed then.
-    fn reload(&self, source: &Source, accept: &mut dyn FnMut() -> std::io::Result<()>) -> Result<Reloaded, ReloadError>;
+    fn reload(&self, source: &Source, accept: &mut dyn FnMut() -> std::io::Result<()>)
+    -> Result<Reloaded, ReloadError>;
 
     /// Whether a worker has ended by itself, which only a defect can make it do.
     fn has_died(&self) -> bool;
@@ -124,9 +128,7 @@ pub fn start(
     observers: Vec<Option<Box<dyn Observer>>>,
 ) -> Result<Arc<dyn Instance>, StartError> {
     Ok(match plans[0].scheduler {
-        SchedulerKind::RunToCompletion => {
-            Arc::new(Running::<RunToCompletion>::start(plans, cores, made, observers)?)
-        }
+        SchedulerKind::RunToCompletion => Arc::new(Running::<RunToCompletion>::start(plans, cores, made, observers)?),
         SchedulerKind::WeightedFair => Arc::new(Running::<WeightedFair>::start(plans, cores, made, observers)?),
     })
 }
@@ -219,9 +221,18 @@ impl<S: Scheduler + 'static> Instance for Running<S> {
         (told.len() == crew.threads.len()).then_some(all)
     }
 
-    fn act(&self, action: &Action) -> bool {
+    fn act(&self, action: &Action) -> Result<(), String> {
         let mut crew = self.crew();
-        crew.threads.iter_mut().fold(true, |told, thread| thread.orders.push(Order::Act(action.clone())).is_ok() && told)
+        let (answer, answers) = channel();
+        for thread in &mut crew.threads {
+            let order = Order::Act(action.clone(), answer.clone());
+            thread.orders.push(order).map_err(|_| "a worker has too many orders waiting".to_owned())?;
+        }
+        for _ in 0..crew.threads.len() {
+            let told = answers.recv_timeout(PATIENCE).map_err(|_| "a worker does not answer".to_owned())?;
+            told.map_err(|error| error.to_string())?;
+        }
+        Ok(())
     }
 
     fn observe(&self, make: &mut dyn FnMut(usize) -> Option<Box<dyn Observer>>) {
@@ -231,7 +242,11 @@ impl<S: Scheduler + 'static> Instance for Running<S> {
         }
     }
 
-    fn reload(&self, source: &Source, accept: &mut dyn FnMut() -> std::io::Result<()>) -> Result<Reloaded, ReloadError> {
+    fn reload(
+        &self,
+        source: &Source,
+        accept: &mut dyn FnMut() -> std::io::Result<()>,
+    ) -> Result<Reloaded, ReloadError> {
         self.change_to(source, accept)
     }
 
@@ -371,8 +386,7 @@ pub(crate) fn join<S: Scheduler + 'static>(
 
 fn run<S: Scheduler>(mut worker: Worker<Tsc, S>, orders: Consumer<Order<S>>, stop: &AtomicBool) -> Over<S> {
     let mut mailbox = Mailbox { stop, orders };
-    // An action for a module that has just gone is void.
-    if drive::poll(&mut worker, &mut mailbox, |_, _| {}) == Ended::Succeeded {
+    if drive::poll(&mut worker, &mut mailbox) == Ended::Succeeded {
         return Over::Succeeded(Box::new(Former::of(worker)));
     }
     let troubles = drive::end(&mut worker).err().unwrap_or_default();

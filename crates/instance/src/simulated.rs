@@ -6,7 +6,9 @@ use std::thread::JoinHandle;
 
 use forebay_graph::drive::{Ended, simulate_team, wind_up_team};
 use forebay_graph::report::{Kind, Origin};
-use forebay_graph::{Cost, MakeError, Observer, Plan, RunToCompletion, Scheduler, SchedulerKind, Team, WeightedFair, Worker, links};
+use forebay_graph::{
+    Cost, MakeError, Observer, Plan, RunToCompletion, Scheduler, SchedulerKind, Team, WeightedFair, Worker, links,
+};
 use forebay_measure::machine::Cpu;
 use forebay_measure::{Clock, Frequency, Nanos, Simulated};
 use forebay_packet::{Pool, Ticks};

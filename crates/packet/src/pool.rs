@@ -193,8 +193,9 @@ impl Pool {
     #[inline]
     fn fill_as<T>(&self, batch: &mut Batch, fresh: &Metadata, contents: &[T], write: impl Fn(Chunk, &T)) -> usize {
         let wanted = contents.len().min(batch.room());
-        let fill =
-            |slots: &mut [MaybeUninit<Packet>]| cache::with(&self.inner, |cache| cache.fill(slots, fresh, contents, write));
+        let fill = |slots: &mut [MaybeUninit<Packet>]| {
+            cache::with(&self.inner, |cache| cache.fill(slots, fresh, contents, write))
+        };
         // SAFETY: `fill` initialises as many slots from the front as it says.
         let got = unsafe { batch.extend(wanted, fill) };
         if got < wanted {

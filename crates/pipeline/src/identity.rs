@@ -36,7 +36,11 @@ impl Identity {
         let params = params.map(Node::to_json).unwrap_or_default();
         let (mut files, mut state) = (Vec::new(), Vec::new());
         each_text(&params, &mut |text| {
-            if let Ok(told) = base.join(text).metadata().and_then(|told| if told.is_file() { Ok(told) } else { Err(std::io::ErrorKind::Other.into()) }) {
+            if let Ok(told) = base
+                .join(text)
+                .metadata()
+                .and_then(|told| if told.is_file() { Ok(told) } else { Err(std::io::ErrorKind::Other.into()) })
+            {
                 files.push((told.dev(), told.ino(), told.len(), told.mtime(), told.mtime_nsec()));
             }
             let of_state = || root.get("state")?.get(text)?.as_map()?.iter().next();

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use forebay_graph::{Files, Module, ONCE_A_MODULE, Plan, PortPlan, SchedulerKind, Setup, SharedState, Surroundings};
 use forebay_packet::PoolOptions;
 
+use crate::Source;
 use crate::compile::{Conditions, Draft, ModuleDraft, PortDraft, add_faults, compile};
 use crate::conform::Misfits;
 use crate::identity::Identity;
 use crate::language::PoolSection;
-use crate::yaml::Node;
 use crate::problem::{Findings, Problems};
-use crate::Source;
+use crate::yaml::Node;
 
 /// A pipeline that is ready to run.
 pub struct Loaded {
@@ -73,7 +73,9 @@ impl Made {
                     if there != on {
                         change.moved.push(name.clone());
                     }
-                    if old == identity && on.iter().any(|worker| taken_over(there, on, *worker, identity.is_keyed()).is_some()) {
+                    if old == identity
+                        && on.iter().any(|worker| taken_over(there, on, *worker, identity.is_keyed()).is_some())
+                    {
                         change.kept += 1;
                     } else {
                         change.changed.push(name.clone());
@@ -208,9 +210,8 @@ fn taken_over(there: &[usize], on: &[usize], worker: usize, keyed: bool) -> Opti
 
 impl Draft {
     fn made(&self, surroundings: &Surroundings, pool: (usize, usize)) -> Made {
-        let identity = |section: &str, name: &str, kind: &str| {
-            Identity::of(&self.root, section, name, kind, &surroundings.base)
-        };
+        let identity =
+            |section: &str, name: &str, kind: &str| Identity::of(&self.root, section, name, kind, &surroundings.base);
         let modules = self.modules.iter().zip(&self.placement.modules);
         let ports = self.ports.iter().zip(&self.placement.ports);
         Made {
@@ -236,10 +237,16 @@ impl Draft {
         let place = |key| self.root.place_of([key]);
         if self.batch != running.batch {
             let (now, new) = (running.batch, self.batch);
-            findings.add(place("batch"), format!("batch: it is {now} and would be {new}: it cannot change while packets run"));
+            findings.add(
+                place("batch"),
+                format!("batch: it is {now} and would be {new}: it cannot change while packets run"),
+            );
         }
         if self.scheduler != running.scheduler {
-            findings.add(place("scheduler"), "scheduler: it cannot change while packets run: leave it as it is, or start anew");
+            findings.add(
+                place("scheduler"),
+                "scheduler: it cannot change while packets run: leave it as it is, or start anew",
+            );
         }
         if pool != running.pool {
             findings.add(place("pool"), "pool: it cannot change while packets run: leave it as it is, or start anew");

@@ -39,11 +39,19 @@ impl Workers {
         for (number, worker) in all.iter().enumerate() {
             if let Some(first) = worker.core.and_then(|core| all[..number].iter().position(|w| w.core == Some(core))) {
                 let core = worker.core.unwrap_or_default();
-                findings.add(places[number], format!("worker {number} is bound to core {core}, which is worker {first}'s: each needs one of its own"));
+                findings.add(
+                    places[number],
+                    format!(
+                        "worker {number} is bound to core {core}, which is worker {first}'s: each needs one of its own"
+                    ),
+                );
             }
             for name in worker.modules.iter().flatten().filter(|name| !names.contains(&name.as_str())) {
                 let near = nearest(name, names.iter().copied());
-                findings.add(places[number], format!("workers[{number}].modules: no module is called {}{near}", quote(name)));
+                findings.add(
+                    places[number],
+                    format!("workers[{number}].modules: no module is called {}{near}", quote(name)),
+                );
             }
         }
         let listed = |name: &str| {
@@ -60,7 +68,10 @@ impl Workers {
             if on.is_empty() {
                 findings.add(
                     entry.place,
-                    format!("module '{}' runs on no worker: name it in one's `modules`, or add a worker without `modules`", entry.key),
+                    format!(
+                        "module '{}' runs on no worker: name it in one's `modules`, or add a worker without `modules`",
+                        entry.key
+                    ),
                 );
                 on.push(0);
             }

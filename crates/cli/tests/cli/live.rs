@@ -126,7 +126,11 @@ fn a_running_pipeline_is_shown_changed_and_told_to_the_packet() {
     let refused = running.ask(&["table", "route", "remove 203.0.113.0/24"]);
     assert_eq!(refused.code, Some(1));
     assert!(refused.err.contains("203.0.113.0/24"), "{}", refused.err);
-    running.write(&PIPELINE.replace("b: { counter: }", "b: { counter: }\n  c: { mac_swap: }").replace("-> b -> out", "-> b -> c -> out"));
+    running.write(
+        &PIPELINE
+            .replace("b: { counter: }", "b: { counter: }\n  c: { mac_swap: }")
+            .replace("-> b -> out", "-> b -> c -> out"),
+    );
     let told = json(&running.ask(&["reload", "--json"]));
     assert_eq!((told["kept"].as_u64(), told["missing"].as_i64()), (Some(3), Some(0)), "{told}");
     assert_eq!(told["added"], serde_json::json!(["c"]));
@@ -169,7 +173,14 @@ fn what_cannot_be_asked_is_refused_with_what_can() {
     // Whatever is said on the socket, it answers, and goes on.
     use std::io::Write;
     use std::os::unix::net::UnixStream;
-    for nonsense in [&b"\n"[..], b"{}\n", b"{\"do\":\"dance\"}\n", b"\xff\xfe\n", &[b'x'; 3 << 20], b"{\"do\":\"report\",\"more\":1}\n"] {
+    for nonsense in [
+        &b"\n"[..],
+        b"{}\n",
+        b"{\"do\":\"dance\"}\n",
+        b"\xff\xfe\n",
+        &[b'x'; 3 << 20],
+        b"{\"do\":\"report\",\"more\":1}\n",
+    ] {
         let mut stream = UnixStream::connect(running.path("s")).expect("it listens");
         // One that is too long is cut off while it is being said.
         let _ = stream.write_all(nonsense);
@@ -194,7 +205,10 @@ fn a_pipeline_that_is_killed_starts_again_from_what_was_accepted_last() {
         let mut running = Running::start(folder);
         let report = name_of(&shown(&running));
         // The first start has nothing but the file.
-        assert!(round == 0 || report == Some(format!("v{accepted}")) || report == Some(format!("v{}", accepted + 1)), "{report:?} after {accepted}");
+        assert!(
+            round == 0 || report == Some(format!("v{accepted}")) || report == Some(format!("v{}", accepted + 1)),
+            "{report:?} after {accepted}"
+        );
         if let Some(version) = report.and_then(|name| name.strip_prefix('v').and_then(|number| number.parse().ok())) {
             accepted = version;
         }

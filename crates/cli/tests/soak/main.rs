@@ -28,9 +28,15 @@ fn configuration(second: u64, workers: usize) -> String {
     let _ = writeln!(text, "ports:\n  in: {{ soak_source: {{ version: {} }} }}", second / 5);
     let _ = writeln!(text, "  out: {{ soak_sink: {{ version: {} }} }}", second / 7);
     text.push_str("modules:\n  valid: { ip_validate: }\n  fw: { acl: { rules: ['@0.0.0.0/0 0.0.0.0/0 0 : 65535 53 : 53 0x11/0xff count'], default: permit } }\n");
-    text.push_str("  route: { ip_lookup: { routes: ['10.0.0.0/8 0', '10.1.0.0/16 1', '10.2.0.0/16 2', '0.0.0.0/0 0'] } }\n");
+    text.push_str(
+        "  route: { ip_lookup: { routes: ['10.0.0.0/8 0', '10.1.0.0/16 1', '10.2.0.0/16 2', '0.0.0.0/0 0'] } }\n",
+    );
     for hop in 0..3 {
-        let _ = writeln!(text, "  ttl{hop}: {{ ttl: }}\n  mac{hop}: {{ mac_rewrite: {{ source: 02:00:00:00:00:02, destination: 02:00:00:00:01:{:02x} }} }}", (second % 3) as usize * 16 + hop);
+        let _ = writeln!(
+            text,
+            "  ttl{hop}: {{ ttl: }}\n  mac{hop}: {{ mac_rewrite: {{ source: 02:00:00:00:00:02, destination: 02:00:00:00:01:{:02x} }} }}",
+            (second % 3) as usize * 16 + hop
+        );
     }
     // A module that comes and goes, and one that changes.
     let between = if second.is_multiple_of(2) { "extra -> " } else { "" };
@@ -102,7 +108,15 @@ fn under_constant_change_nothing_is_lost_and_sessions_stay_in_order() {
         std::fs::write(&file, "ports: {").expect("a writable folder");
         assert!(client.ask(&Request::Reload { file: None, set: None }).is_err());
         let lines: String = (0..CHANGES)
-            .map(|at| format!("{} 172.16.{}.{}/32 {}\n", if at < CHANGES / 2 { "add" } else { "replace" }, at % (CHANGES / 2) / 250, at % 250, at % 3))
+            .map(|at| {
+                format!(
+                    "{} 172.16.{}.{}/32 {}\n",
+                    if at < CHANGES / 2 { "add" } else { "replace" },
+                    at % (CHANGES / 2) / 250,
+                    at % 250,
+                    at % 3
+                )
+            })
             .chain((0..CHANGES / 2).map(|at| format!("remove 172.16.{}.{}/32\n", at / 250, at % 250)))
             .collect();
         let change = Request::Change { module: "route".to_owned(), table: None };

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use forebay_graph::{DeclarePort, Intake, Port, PortCounters, Ready, Setup, SetupError, register, share};
-use forebay_packet::{ArrivalClock, Batch, Packet, Pool, PoolOptions, Ticks};
 use forebay_packet::wire::checksum;
+use forebay_packet::{ArrivalClock, Batch, Packet, Pool, PoolOptions, Ticks};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -140,7 +140,9 @@ impl Port for SoakSink {
             };
             let (place, number) = (word(42), word(46));
             // Only one that follows another session's may come before its last has left.
-            if let Some(before) = left.insert(place, number).filter(|before| *before >= number && before / LENGTH == number / LENGTH) {
+            if let Some(before) =
+                left.insert(place, number).filter(|before| *before >= number && before / LENGTH == number / LENGTH)
+            {
                 OVERTAKINGS.fetch_add(1, Ordering::Relaxed);
                 left.insert(place, before);
             }

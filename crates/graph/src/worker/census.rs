@@ -102,7 +102,9 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         let worker = &self.telemetry.worker;
         worker.queued.set(self.nodes.iter().map(|node| node.input.len() as u64).sum());
         worker.held.set(self.desk.shelves.iter().map(|shelf| shelf.len() as u64).sum());
-        worker.in_flight.set(self.gateways.iter().flat_map(|gateway| &gateway.port).map(|port| port.in_flight() as u64).sum());
+        worker
+            .in_flight
+            .set(self.gateways.iter().flat_map(|gateway| &gateway.port).map(|port| port.in_flight() as u64).sum());
         worker.exhausted.set(self.desk.pool.exhausted() - self.exhausted_before);
     }
 }

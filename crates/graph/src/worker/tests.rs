@@ -205,8 +205,20 @@ fn plan(source: Source, drain: Drain, modules: Vec<Module>, chunks: usize) -> Pl
         worker: 0,
         modules,
         ports: vec![
-            PortPlan { name: "in".to_owned(), kind: "source", open: Some(open(Box::new(source), true)), from: None, entry: Some(entry) },
-            PortPlan { name: "out".to_owned(), kind: "drain", open: Some(open(Box::new(drain), false)), from: None, entry: None },
+            PortPlan {
+                name: "in".to_owned(),
+                kind: "source",
+                open: Some(open(Box::new(source), true)),
+                from: None,
+                entry: Some(entry),
+            },
+            PortPlan {
+                name: "out".to_owned(),
+                kind: "drain",
+                open: Some(open(Box::new(drain), false)),
+                from: None,
+                entry: None,
+            },
         ],
         flows: Vec::new(),
     }

@@ -23,7 +23,9 @@ pub enum PlaceError {
 fn folder() -> PathBuf {
     match std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| Path::new(folder).is_dir()) {
         Some(folder) => PathBuf::from(folder).join("forebay"),
-        None => std::env::temp_dir().join(format!("forebay-{}", fs::metadata("/proc/self").map_or(0, |told| told.uid()))),
+        None => {
+            std::env::temp_dir().join(format!("forebay-{}", fs::metadata("/proc/self").map_or(0, |told| told.uid())))
+        }
     }
 }
 

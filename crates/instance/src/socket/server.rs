@@ -71,7 +71,8 @@ impl Server {
         let over = Arc::new(AtomicBool::new(false));
         let ends = Arc::clone(&over);
         let service = Arc::new(service);
-        let thread = std::thread::Builder::new().name("socket".to_owned()).spawn(move || listen(&listener, &service, &ends))?;
+        let thread =
+            std::thread::Builder::new().name("socket".to_owned()).spawn(move || listen(&listener, &service, &ends))?;
         Ok(Self { path: path.to_owned(), over, thread: Some(thread) })
     }
 
@@ -239,7 +240,10 @@ fn find(service: &Service, module: &str, table: Option<&str>) -> Result<NamedTab
     Err(match table {
         Some(name) => format!("module '{module}' has no table '{name}': there are {}", listed(&of_module)),
         None if of_module.is_empty() => {
-            format!("no module '{module}' has a table that can be changed: there are {}", listed(&all.iter().collect::<Vec<_>>()))
+            format!(
+                "no module '{module}' has a table that can be changed: there are {}",
+                listed(&all.iter().collect::<Vec<_>>())
+            )
         }
         None => format!("module '{module}' has several tables: name one of {}", listed(&of_module)),
     })
@@ -281,9 +285,8 @@ fn act(service: &Service, module: &str, action: Action) -> Answer {
     let Some(number) = telemetries[0].modules.iter().position(|told| told.name == module) else {
         return Answer::Error(format!("no module is called '{module}'"));
     };
-    if service.instance.act(&action.of(number)) {
-        Answer::Done
-    } else {
-        Answer::Error("a worker has too many orders waiting".to_owned())
+    match service.instance.act(&action.of(number)) {
+        Ok(()) => Answer::Done,
+        Err(message) => Answer::Error(message),
     }
 }

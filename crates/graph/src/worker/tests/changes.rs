@@ -70,7 +70,8 @@ impl Pipeline {
         let on = Arc::clone(&placement);
         let from = move |name: &str, worker: usize| {
             let at: usize = name[1..].parse().ok()?;
-            let same = old.get(name).zip(new.get(name)).is_some_and(|(old, new)| format!("{old:?}") == format!("{new:?}"));
+            let same =
+                old.get(name).zip(new.get(name)).is_some_and(|(old, new)| format!("{old:?}") == format!("{new:?}"));
             let sole = (there.modules.get(at)?, &on.modules[at]);
             match sole {
                 _ if !same => None,
@@ -162,8 +163,11 @@ fn make(
 
 fn stages() -> impl Strategy<Value = Vec<Stage>> {
     // One queue: the source goes on where it was.
-    let stage = (graphs(), cuts(), 1..30u64)
-        .prop_map(|(graph, cut, slices)| Stage { graph, cut: Cut { spreads: false, ..cut }, slices });
+    let stage = (graphs(), cuts(), 1..30u64).prop_map(|(graph, cut, slices)| Stage {
+        graph,
+        cut: Cut { spreads: false, ..cut },
+        slices,
+    });
     proptest::collection::vec(stage, 2..6)
 }
 

@@ -41,7 +41,12 @@ impl Cut {
             placed.extend((ends[0]..ends[1]).map(|_| workers.clone()));
         }
         let entry = if self.spreads { placed[0].clone() } else { vec![self.source % first] };
-        Placement { workers: first, modules: placed, ports: vec![entry, vec![self.drain % first]], keyed: vec![false; modules] }
+        Placement {
+            workers: first,
+            modules: placed,
+            ports: vec![entry, vec![self.drain % first]],
+            keyed: vec![false; modules],
+        }
     }
 }
 
@@ -88,7 +93,7 @@ fn run<S: Scheduler>(graph: &Graph, cut: &Cut) -> Vec<(u32, u32, u64)> {
     let mut workers = team::<S>(graph, cut, &log);
     let mut until = Ticks::ZERO;
     loop {
-        until = until + Ticks(10_000);
+        until = Ticks(until.0 + 10_000);
         let ended = simulate_team(&mut workers, until);
         let mut all = Census::default();
         for worker in &mut workers {
