@@ -8,7 +8,7 @@ use forebay_graph::report::{Kind, Report};
 use crate::format::Align::{Left, Right};
 use crate::format::{known, short, span, table, whole};
 
-/// Own counters of a heading are shown where they are few; `--json` has all.
+/// Own counters of a heading are shown where they are few, and anything was counted; `--json` has all.
 const COUNTERS: usize = 8;
 
 /// Prints a run's summary.
@@ -90,7 +90,7 @@ pub(crate) fn modules(report: &Report, out: &mut impl Write) -> io::Result<()> {
 }
 
 fn is_short(counters: &BTreeMap<String, u64>) -> bool {
-    (1..=COUNTERS).contains(&counters.len())
+    (1..=COUNTERS).contains(&counters.len()) && counters.values().any(|count| *count > 0)
 }
 
 pub(crate) fn flows(report: &Report, out: &mut impl Write) -> io::Result<()> {

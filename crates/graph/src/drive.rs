@@ -125,7 +125,12 @@ pub fn end<S: Scheduler>(worker: &mut Worker<Tsc, S>) -> Result<(), Vec<(String,
     loop {
         worker.drain();
         if worker.team().is_quiet() {
-            return worker.close();
+            let closed = worker.close();
+            // A ring between two ports is empty once both are closed.
+            let team = Arc::clone(worker.team());
+            team.meet(&mut 0);
+            let _ = worker.census();
+            return closed;
         }
     }
 }
@@ -185,5 +190,9 @@ pub fn wind_up_team<S: Scheduler>(workers: &mut [Worker<Simulated, S>]) -> Vec<(
         worker.clock().spend(TURN);
         done && drained && worker.sent_to().is_none()
     }) {}
-    workers.iter_mut().flat_map(|worker| worker.close().err().unwrap_or_default()).collect()
+    let troubles = workers.iter_mut().flat_map(|worker| worker.close().err().unwrap_or_default()).collect();
+    for worker in workers {
+        let _ = worker.census();
+    }
+    troubles
 }

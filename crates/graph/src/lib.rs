@@ -41,7 +41,7 @@ pub use inventory;
 pub use links::{Links, links};
 pub use live::{Live, Read, Reader, Replay};
 pub use observer::{Observer, Place, Visit};
-pub use placement::{Placement, share};
+pub use placement::{Placement, port_that_comes_back, share};
 pub use plan::{FlowPlan, Module, Plan, PortPlan, Step, Target};
 pub use port::{DeclarePort, Intake, OpenPort, Port, PortCounters, PortDeclaration, Ready, ports};
 pub use rig::Rig;
@@ -50,8 +50,8 @@ pub use scheduler::{
     Topology, WeightedFair, WhenFull,
 };
 pub use setup::{
-    DeclareState, Declared, Fault, ONCE_A_MODULE, Setup, SetupError, SharedState, StateDeclaration, Surroundings,
-    states,
+    DeclareState, Declared, Fault, LASTING, ONCE_A_MODULE, Setup, SetupError, SharedState, StateDeclaration,
+    Surroundings, states,
 };
 pub use shelf::Key;
 pub use table::{NamedTable, Outcome, Refused, Table, Verb};

@@ -58,6 +58,9 @@ impl SetupError {
 /// What the keys of [`Setup::once_a_module`] begin with; the module's name and a space follow.
 pub const ONCE_A_MODULE: &str = "module ";
 
+/// What the keys of [`Setup::lasting`] begin with.
+pub const LASTING: &str = "lasting ";
+
 /// A named object that modules share: both directions' NAT table, say.
 pub type SharedState = Arc<dyn Any + Send + Sync>;
 
@@ -262,6 +265,18 @@ impl<'a> Setup<'a> {
         let counters: Arc<[Counter]> = names.iter().map(|_| Counter::new()).collect();
         self.counters.push((kind.to_owned(), Arc::clone(&counters), names));
         counters
+    }
+
+    /// What `make` makes, once for as long as the pipeline runs: a changed configuration finds it as it is.
+    ///
+    /// # Errors
+    /// Those of `make`.
+    pub fn lasting<T: Any + Send + Sync>(
+        &mut self,
+        key: &str,
+        make: impl FnOnce(&mut Self) -> Result<T, SetupError>,
+    ) -> Result<Arc<T>, SetupError> {
+        self.once(&format!("{LASTING}{key}"), make)
     }
 
     /// Hands out a table, called `name`, that may be changed while packets run.

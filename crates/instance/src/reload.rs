@@ -171,11 +171,13 @@ impl<S: Scheduler + 'static> Running<S> {
         let mut gone = Reading::nothing(frequency, self.board.began());
         // Ports and held packets go on from graph to graph: only all of them together must come to nothing.
         let mut census = state.past.census();
-        for mut former in formers {
+        for former in &mut formers {
             let telemetry = former.telemetry();
             let before = telemetry.worker.wound_up.get();
             crew.troubles.extend(former.close().err().unwrap_or_default());
             told.dropped += telemetry.worker.wound_up.get() - before;
+        }
+        for former in formers {
             let mut reading = former.reading(Tsc.now());
             census.add(&reading.census());
             former.retire(&mut reading);

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use forebay_graph::{Files, Module, ONCE_A_MODULE, Plan, PortPlan, SchedulerKind, Setup, SharedState, Surroundings};
+use forebay_graph::{
+    Files, LASTING, Module, ONCE_A_MODULE, Plan, PortPlan, SchedulerKind, Setup, SharedState, Surroundings,
+};
 use forebay_packet::PoolOptions;
 
 use crate::Source;
@@ -35,7 +37,7 @@ pub struct Made {
     pub(crate) modules: BTreeMap<String, (Identity, Vec<usize>)>,
     pub(crate) ports: BTreeMap<String, (Identity, Vec<usize>)>,
     pub(crate) state: BTreeMap<String, (Identity, SharedState)>,
-    /// What replicas of one module share ([`Setup::once_a_module`]), by its key.
+    /// What replicas of one module share ([`Setup::once_a_module`]), and what [lasts](Setup::lasting), by key.
     tables: BTreeMap<String, SharedState>,
     batch: usize,
     scheduler: SchedulerKind,
@@ -91,13 +93,14 @@ impl Made {
         change
     }
 
-    /// What the replicas of modules share that are made in the same way in `root`: entries that were changed while packets
+    /// What lasts, and what the replicas of modules share that are made in the same way in `root`: entries that were changed while packets
     /// ran stay changed, however many workers there will be.
     pub(crate) fn tables_of(&self, root: &Node, base: &Path) -> BTreeMap<String, SharedState> {
         let same = |(name, (identity, _)): &(&String, &(Identity, Vec<usize>))| {
             *identity == Identity::of(root, "modules", name, identity.kind(), base)
         };
-        let mut tables = BTreeMap::new();
+        let lasting = self.tables.iter().filter(|(key, _)| key.starts_with(LASTING));
+        let mut tables: BTreeMap<_, _> = lasting.map(|(key, what)| (key.clone(), Arc::clone(what))).collect();
         for (name, _) in self.modules.iter().filter(same) {
             let prefix = format!("{ONCE_A_MODULE}{name} ");
             let of_module = self.tables.range(prefix.clone()..).take_while(|(key, _)| key.starts_with(&prefix));
@@ -192,7 +195,8 @@ fn open(source: &Source, conditions: Conditions, running: Option<&Made>) -> Resu
     }
     misfits.report(&mut findings);
     findings.finish(&source.file, &source.sets)?;
-    let shared = surroundings.made.into_iter().filter(|(key, _)| key.starts_with(ONCE_A_MODULE));
+    let lasts = |key: &str| key.starts_with(ONCE_A_MODULE) || key.starts_with(LASTING);
+    let shared = surroundings.made.into_iter().filter(|(key, _)| lasts(key));
     let made = Made { tables: shared.collect(), ..made };
     Ok(Loaded { plans, cores, seed, files: surroundings.files, made })
 }

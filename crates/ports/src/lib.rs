@@ -6,5 +6,6 @@
 
 pub mod generator;
 pub mod pcap;
-pub mod sink;
+pub mod ring;
+mod sink;
 pub mod tap;

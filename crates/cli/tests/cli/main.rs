@@ -5,6 +5,7 @@ mod contract;
 mod live;
 mod run;
 mod watch;
+mod workers;
 mod wrong;
 
 use std::path::PathBuf;

@@ -230,6 +230,7 @@ impl<C: Clock, S: Scheduler> Former<C, S> {
     /// What it counted until it was succeeded.
     #[must_use]
     pub fn reading(&self, at: Ticks) -> Reading {
+        self.worker.publish();
         let mut reading = Reading::of(&self.worker.telemetry, at);
         reading.settle(&self.worker.laid_ports);
         reading

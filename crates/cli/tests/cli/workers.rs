@@ -1,0 +1,98 @@
+//! Several workers on the command line.
+
+use serde_json::Value;
+
+use super::forebay;
+
+const RINGS: &str = "
+ports:
+  in:   { generator: { rate: 200kpps } }
+  away: { ring: { to: inner } }
+  here: { ring: { from: inner } }
+  back: { ring: { to: outer } }
+  home: { ring: { from: outer } }
+  out:  { sink: }
+modules:
+  first: { counter: }
+  second: { mac_swap: }
+  third: { counter: }
+pipeline:
+  - in -> first -> away
+  - here -> second -> back
+  - home -> third -> out
+workers:
+  - {}
+  - { modules: [second] }
+";
+
+fn simulated(arguments: &[&str]) -> (String, String) {
+    let mut all = vec!["run", "--virtual", "--no-live", "--duration", "5ms"];
+    all.extend(arguments);
+    let done = forebay(&all);
+    assert_eq!(done.code, Some(0), "{}", done.err);
+    (done.out, done.err)
+}
+
+#[test]
+fn several_workers_in_simulated_time_tell_the_same_traces_to_the_byte() {
+    let arguments = [
+        "usecase:gw",
+        "--set",
+        "n=4",
+        "--set",
+        "ports.in.generator.arrivals=poisson",
+        "--workers",
+        "3",
+        "--trace",
+        "50",
+        "--cost",
+        "*=100+10",
+    ];
+    let first = simulated(&arguments);
+    assert!(first.0.contains("packet 50 from in") && first.0.contains("worker 2"), "{}", first.0);
+    assert!(first == simulated(&arguments), "the same seed, another trace");
+    let other = simulated(&[&arguments[..], &["--seed", "2"]].concat());
+    assert!(first.0 != other.0, "another seed, the same trace");
+}
+
+#[test]
+fn packets_that_go_through_rings_are_all_accounted_for() {
+    let folder = tempfile::tempdir().expect("a writable folder for temporary files");
+    let file = folder.path().join("rings.yaml");
+    std::fs::write(&file, RINGS).expect("a writable folder");
+    let file = file.to_str().expect("UTF-8");
+    let check = |done: super::Done| {
+        assert_eq!(done.code, Some(0), "{}", done.err);
+        let report: Value = serde_json::from_str(done.out.lines().last().expect("a report")).expect("JSON");
+        let module = |at: usize| report["modules"][at]["packets"].as_u64().expect("a number");
+        assert!(module(2) > 500 && module(0) >= module(1) && module(1) >= module(2), "{report}");
+        assert_eq!(report["packets"]["in_flight"], 0);
+        let ports = report["ports"].as_array().expect("a list").iter().filter(|port| port["kind"] == "ring");
+        let lost: u64 = ports.map(|port| port["dropped"].as_u64().expect("a number")).sum();
+        assert!(lost <= 2_048, "what was in the rings at the end: {lost}");
+    };
+    check(forebay(&["run", file, "--virtual", "--duration", "20ms", "--json"]));
+    // On a machine with one core there is no second worker.
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    if cores > 1 {
+        check(forebay(&["run", file, "--duration", "300ms", "--no-live", "--no-socket", "--json"]));
+    }
+    for (from, to, told) in [
+        ("{ to: outer }", "{ to: inner }", "another port leads into the ring 'inner'"),
+        ("{ to: inner }", "{ to: inner, size: 0 }", "allowed are 1 to 1048576"),
+    ] {
+        std::fs::write(file, RINGS.replace(from, to)).expect("a writable folder");
+        let done = forebay(&["run", file, "--virtual"]);
+        assert!(done.code == Some(2) && done.err.contains(told), "{told}: {}", done.err);
+    }
+}
+
+#[test]
+fn workers_that_cannot_be_had_are_refused() {
+    let many = forebay(&["run", "usecase:gw", "--workers", "200", "--duration", "1ms"]);
+    assert!(many.code == Some(2) && many.err.contains("200 workers need a core each"), "{}", many.err);
+    let none = forebay(&["run", "usecase:gw", "--workers", "0"]);
+    assert!(none.code == Some(2) && none.err.contains("1 to 256"), "{}", none.err);
+    let core = forebay(&["run", "usecase:gw", "--workers", "2", "--core", "0"]);
+    assert!(core.code == Some(2) && core.err.contains("2 workers"), "{}", core.err);
+}
