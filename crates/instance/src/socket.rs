@@ -1,4 +1,4 @@
-//! The local socket of a running pipeline: a line of JSON asks, lines of JSON answer (`docs/socket.md`).
+//! The local socket of a running pipeline: a line of JSON asks, lines of JSON answer (`docs/live.md`).
 //!
 //! Who may open the socket may change the pipeline: it is made in a folder that only its owner can enter.
 
