@@ -152,7 +152,11 @@ fn serve(
         source: Mutex::new(source),
         origin: origin(&arguments.pipeline),
         state: arguments.state.clone(),
-        trace: Box::new(trace::follow),
+        trace: if arguments.trace.is_some() || arguments.drops.is_some() {
+            Box::new(|_, _, _| Err("the run is watched already: it was started with --trace or --drops".to_owned()))
+        } else {
+            Box::new(trace::follow)
+        },
         stop: Arc::clone(stop),
     };
     let server = Server::start(&path, service).with_context(|| format!("the socket {}", path.display()))?;

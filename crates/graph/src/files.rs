@@ -36,6 +36,11 @@ impl Files {
         self.0.push(Use { who: who.to_owned(), file, written });
         Ok(())
     }
+
+    /// Forgets the files of all but those that `keeps` names.
+    pub fn retain(&mut self, keeps: impl Fn(&str) -> bool) {
+        self.0.retain(|kept| keeps(kept.who.trim_matches('\'')));
+    }
 }
 
 /// The same for all names of one file, whether or not it is there yet.

@@ -32,12 +32,12 @@ const PATIENCE: Duration = Duration::from_secs(2);
 #[derive(Debug, Error)]
 pub enum StartError {
     /// A worker's thread cannot be bound to its core.
-    #[error("the worker cannot be bound to core {core}: {source}")]
+    #[error("the worker cannot be bound to core {core}: {error}")]
     Core {
         /// The core.
         core: usize,
         /// What the system said.
-        source: std::io::Error,
+        error: std::io::Error,
     },
     /// The system gave no thread.
     #[error("no thread for a worker: {0}")]
@@ -333,7 +333,7 @@ fn begin<S: Scheduler + 'static>(
     let (orders, taken) = RingBuffer::new(ORDERS);
     let name = format!("worker-{}", part.plan.worker);
     let handle = std::thread::Builder::new().name(name).spawn(move || {
-        let made = pin_to(core).map_err(|source| StartError::Core { core, source }).and_then(|()| {
+        let made = pin_to(core).map_err(|error| StartError::Core { core, error }).and_then(|()| {
             let Part { plan, links, team, observer } = part;
             let pool = Pool::new(plan.pool).map_err(MakeError::from)?;
             let mut worker = Worker::<Tsc, S>::member(plan, Tsc, Vec::new(), pool.clone(), links, team)?;
@@ -371,7 +371,7 @@ pub(crate) fn join<S: Scheduler + 'static>(
     let (told, tells) = channel();
     let (go, may_go) = channel();
     let handle = std::thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
-        let bound = pin_to(core).map_err(|source| StartError::Core { core, source });
+        let bound = pin_to(core).map_err(|error| StartError::Core { core, error });
         let failed = bound.is_err();
         let _ = told.send(bound);
         if failed || !may_go.recv().is_ok_and(|go| go) {

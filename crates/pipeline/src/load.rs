@@ -39,7 +39,10 @@ pub struct Made {
     pub(crate) state: BTreeMap<String, (Identity, SharedState)>,
     /// What replicas of one module share ([`Setup::once_a_module`]), and what [lasts](Setup::lasting), by key.
     tables: BTreeMap<String, SharedState>,
+    /// Who reads and writes which files.
+    files: Files,
     batch: usize,
+    seed: u64,
     scheduler: SchedulerKind,
     pool: (usize, usize),
 }
@@ -86,10 +89,14 @@ impl Made {
             }
         }
         change.removed = self.modules.keys().filter(|name| !new.modules.contains_key(*name)).cloned().collect();
-        let gone = |(name, port): &(&String, &(Identity, Vec<usize>))| new.ports.get(*name) != Some(*port);
-        change.ports_closed = self.ports.iter().filter(gone).map(|(name, _)| name.clone()).collect();
-        let come = |(name, port): &(&String, &(Identity, Vec<usize>))| self.ports.get(*name) != Some(*port);
-        change.ports_opened = new.ports.iter().filter(come).map(|(name, _)| name.clone()).collect();
+        let goes_on = |old: &Self, new: &Self, name: &String| match (old.ports.get(name), new.ports.get(name)) {
+            (Some((old, there)), Some((new, on))) => old == new && taken_over(there, on, on[0], true).is_some(),
+            _ => false,
+        };
+        let not_on = |ports: &BTreeMap<String, (Identity, Vec<usize>)>| {
+            ports.keys().filter(|name| !goes_on(self, new, name)).cloned().collect()
+        };
+        (change.ports_closed, change.ports_opened) = (not_on(&self.ports), not_on(&new.ports));
         change
     }
 
@@ -127,7 +134,7 @@ pub fn load(source: &Source, conditions: Conditions) -> Result<Loaded, Problems>
 /// say from which worker it is taken over (`from`).
 ///
 /// # Errors
-/// As [`load`]; also what cannot change while packets run: the largest batch and the packet pool.
+/// As [`load`]; also what cannot change while packets run: the largest batch, the seed, the scheduler and the packet pool.
 pub fn reload(source: &Source, conditions: Conditions, running: &Made) -> Result<Loaded, Problems> {
     open(source, conditions, Some(running))
 }
@@ -140,6 +147,8 @@ fn open(source: &Source, conditions: Conditions, running: Option<&Made>) -> Resu
     let PoolSection { chunks, frame } = draft.pool;
     let made = draft.made(&surroundings, (chunks, frame));
     if let Some(running) = running {
+        // What runs reads and writes on until it is replaced.
+        surroundings.files = running.files.clone();
         draft.refuse_fixed(running, (chunks, frame), &mut findings);
     }
     let placement = Arc::new(draft.placement.clone());
@@ -164,6 +173,7 @@ fn open(source: &Source, conditions: Conditions, running: Option<&Made>) -> Resu
         for plan in &mut plans {
             let mut part = module.part();
             if let Some(share) = on.iter().position(|worker| *worker == plan.worker) {
+                part.share = module.share.of(on.len());
                 part.from = there.and_then(|there| taken_over(there, on, plan.worker, placement.keyed[at]));
                 if part.from.is_none() {
                     surroundings.share = (share, on.len());
@@ -178,10 +188,11 @@ fn open(source: &Source, conditions: Conditions, running: Option<&Made>) -> Resu
     for (at, (port, entry)) in ports.into_iter().zip(entries).enumerate() {
         let on = &placement.ports[at];
         let there = running.and_then(|running| running.ports.get(&port.name));
-        let kept = there.is_some_and(|(identity, there)| (identity, there) == (&made.ports[&port.name].0, on));
+        let there = there.filter(|(identity, _)| *identity == made.ports[&port.name].0).map(|(_, there)| &there[..]);
         for plan in &mut plans {
             let share = on.iter().position(|worker| *worker == plan.worker);
-            let from = share.filter(|_| kept).map(|_| plan.worker);
+            // With other shares it must be opened anew.
+            let from = share.and_then(|_| taken_over(there?, on, plan.worker, true));
             let mut part = PortPlan { name: port.name.clone(), kind: port.kind.name, open: None, from, entry };
             if let Some(share) = share.filter(|_| from.is_none()) {
                 surroundings.share = (share, on.len());
@@ -197,8 +208,10 @@ fn open(source: &Source, conditions: Conditions, running: Option<&Made>) -> Resu
     findings.finish(&source.file, &source.sets)?;
     let lasts = |key: &str| key.starts_with(ONCE_A_MODULE) || key.starts_with(LASTING);
     let shared = surroundings.made.into_iter().filter(|(key, _)| lasts(key));
-    let made = Made { tables: shared.collect(), ..made };
-    Ok(Loaded { plans, cores, seed, files: surroundings.files, made })
+    let mut files = surroundings.files;
+    files.retain(|who| made.modules.contains_key(who) || made.ports.contains_key(who));
+    let made = Made { tables: shared.collect(), files: files.clone(), ..made };
+    Ok(Loaded { plans, cores, seed, files, made })
 }
 
 /// From which of the workers `there` the module on worker `worker`, one of `on`, is taken over; none where it begins anew.
@@ -230,7 +243,9 @@ impl Draft {
                 .collect(),
             state: self.state.clone(),
             tables: BTreeMap::new(),
+            files: Files::default(),
             batch: self.batch,
+            seed: self.seed,
             scheduler: self.scheduler,
             pool,
         }
@@ -244,6 +259,13 @@ impl Draft {
             findings.add(
                 place("batch"),
                 format!("batch: it is {now} and would be {new}: it cannot change while packets run"),
+            );
+        }
+        if self.seed != running.seed {
+            let (now, new) = (running.seed, self.seed);
+            findings.add(
+                place("seed"),
+                format!("seed: it is {now} and would be {new}: it cannot change while packets run"),
             );
         }
         if self.scheduler != running.scheduler {

@@ -7,5 +7,5 @@
 pub mod generator;
 pub mod pcap;
 pub mod ring;
-mod sink;
+pub mod sink;
 pub mod tap;

@@ -92,6 +92,22 @@ pub struct ShareError {
 }
 
 impl Share {
+    /// The same for each of so many workers that run the module: together they keep to its rate.
+    #[must_use]
+    pub fn of(self, workers: usize) -> Self {
+        let part = |rate: f64| rate / workers as f64;
+        let limit = self.limit.map(|limit| Limit {
+            rate: match limit.rate {
+                Rate::Packets(PacketRate(rate)) => Rate::Packets(PacketRate(part(rate))),
+                Rate::Bits(BitRate(rate)) => Rate::Bits(BitRate(part(rate))),
+            },
+            ..limit
+        });
+        Self { limit, ..self }
+    }
+}
+
+impl Share {
     /// Whether it makes sense.
     ///
     /// # Errors

@@ -12,12 +12,12 @@ use super::{Answer, Request};
 #[derive(Debug, Error)]
 pub enum ClientError {
     /// Nobody listens there.
-    #[error("{}: {source}", .path.display())]
+    #[error("{}: {error}", .path.display())]
     Connect {
         /// Where.
         path: PathBuf,
         /// What the system said.
-        source: io::Error,
+        error: io::Error,
     },
     /// The connection broke.
     #[error("the connection to the running pipeline broke: {0}")]
@@ -54,7 +54,7 @@ impl Client {
     /// # Errors
     /// [`ClientError::Connect`].
     pub fn connect(path: &Path) -> Result<Self, ClientError> {
-        let failed = |source| ClientError::Connect { path: path.to_owned(), source };
+        let failed = |error| ClientError::Connect { path: path.to_owned(), error };
         let stream = UnixStream::connect(path).map_err(failed)?;
         let writer = BufWriter::with_capacity(1 << 16, stream.try_clone().map_err(failed)?);
         Ok(Self { reader: BufReader::new(stream), writer })

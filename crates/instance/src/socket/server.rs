@@ -4,7 +4,7 @@ use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -162,7 +162,12 @@ fn talk(stream: &UnixStream, service: &Service) -> io::Result<()> {
             Ok(Request::Trace { count, filter }) => {
                 match (service.trace)(&*service.instance, count, filter.as_deref()) {
                     Ok(stories) => {
-                        stories.iter().try_for_each(|story| tell(&mut writer, &Answer::Story(story)))?;
+                        let told = trace(&stories, &mut reader, &mut writer);
+                        if !told.as_ref().is_ok_and(|whole| *whole) {
+                            // Nobody listens any more: the workers need not watch.
+                            service.instance.observe(&mut |_| None);
+                        }
+                        told?;
                         Answer::Told
                     }
                     Err(message) => Answer::Error(message),
@@ -177,6 +182,29 @@ fn talk(stream: &UnixStream, service: &Service) -> io::Result<()> {
         tell(&mut writer, &answer)?;
     }
     Ok(())
+}
+
+/// Tells stories as they come, to their end or until the client goes away: whether they came to their end.
+fn trace(
+    stories: &Receiver<String>,
+    reader: &mut BufReader<&UnixStream>,
+    writer: &mut impl Write,
+) -> io::Result<bool> {
+    loop {
+        match stories.recv_timeout(LOOK) {
+            Ok(story) => tell(writer, &Answer::Story(story))?,
+            Err(RecvTimeoutError::Disconnected) => return Ok(true),
+            Err(RecvTimeoutError::Timeout) => {
+                reader.get_ref().set_read_timeout(Some(Duration::from_millis(1)))?;
+                // Nothing to read is a client that waits; the end of all is one that has gone.
+                let gone = reader.fill_buf().is_ok_and(<[u8]>::is_empty);
+                reader.get_ref().set_read_timeout(None)?;
+                if gone {
+                    return Ok(false);
+                }
+            }
+        }
+    }
 }
 
 fn report(service: &Service, last: &mut Reading) -> Answer {
