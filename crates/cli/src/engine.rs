@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use forebay_graph::{Cost, Observer, Place, Plan, Telemetry, Visit};
-use forebay_instance::{Board, Instance, Outcome, Simulation};
+use forebay_instance::{Board, Instance, Outcome, Simulation, Watch};
 use forebay_measure::{Clock, Frequency, Nanos, Tsc};
 use forebay_packet::{Packet, Ticks};
 use forebay_pipeline::Made;
@@ -50,15 +50,15 @@ impl Engine {
         observer: Option<Box<dyn Observer>>,
         stop: &Arc<AtomicBool>,
     ) -> anyhow::Result<Self> {
-        let observers = shared(observer, plans.len());
+        let watch = shared(observer);
         Ok(match mode {
             Mode::Real { cores, made } => {
-                let instance = forebay_instance::start(plans, &cores, *made, observers)?;
+                let instance = forebay_instance::start(plans, &cores, *made, watch)?;
                 Self::Real { instance, until: duration.map(|span| Instant::now() + Duration::from_nanos(span.0)) }
             }
             Mode::Simulated { costs } => {
                 let duration = duration.unwrap_or(SIMULATED_DURATION);
-                Self::Simulated(Simulation::start(plans, &costs, duration, observers, Arc::clone(stop))?)
+                Self::Simulated(Simulation::start(plans, &costs, duration, watch, Arc::clone(stop))?)
             }
         })
     }
@@ -101,15 +101,10 @@ impl Engine {
     }
 }
 
-/// One observer for all workers.
-pub(crate) fn shared(observer: Option<Box<dyn Observer>>, workers: usize) -> Vec<Option<Box<dyn Observer>>> {
-    match observer {
-        Some(observer) if workers > 1 => {
-            let all = Shared(Arc::new(Mutex::new(observer)));
-            (0..workers).map(|_| Some(Box::new(all.clone()) as Box<dyn Observer>)).collect()
-        }
-        one => vec![one],
-    }
+/// One observer for all workers, also those that will join.
+pub(crate) fn shared(observer: Option<Box<dyn Observer>>) -> Watch {
+    let all = observer.map(|observer| Shared(Arc::new(Mutex::new(observer))));
+    Box::new(move |_| all.clone().map(|all| Box::new(all) as Box<dyn Observer>))
 }
 
 /// Workers that are watched are slow, and may well wait for each other.

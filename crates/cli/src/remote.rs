@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, bail};
+use forebay_graph::Census;
 use forebay_graph::report::Report;
 use forebay_instance::Reloaded;
 use forebay_instance::socket::{self, Client, Request, find};
@@ -27,9 +28,9 @@ fn strange() -> anyhow::Error {
     anyhow!("the running pipeline gave an answer to another question: is it of this version?")
 }
 
-fn report(client: &mut Client) -> anyhow::Result<(Report, Report)> {
+fn report(client: &mut Client) -> anyhow::Result<(Report, Report, Option<Census>)> {
     match client.ask(&Request::Report {})? {
-        socket::Answer::Report { recent, whole } => Ok((*recent, *whole)),
+        socket::Answer::Report { recent, whole, census } => Ok((*recent, *whole, census)),
         _ => Err(strange()),
     }
 }
@@ -58,7 +59,7 @@ pub(crate) fn top(arguments: &args::Top) -> anyhow::Result<()> {
             continue;
         }
         next += interval;
-        let (recent, so_far) = match report(&mut client) {
+        let (recent, so_far, _) = match report(&mut client) {
             Ok(reports) => reports,
             Err(error) if matches!(error.downcast_ref(), Some(socket::ClientError::Ended)) => {
                 drop(live);
@@ -84,7 +85,7 @@ pub(crate) fn show(arguments: &args::Show) -> anyhow::Result<()> {
         Shown::Table => return entries(&mut client, arguments, &mut out),
         _ => {}
     }
-    let (_, report) = report(&mut client)?;
+    let (_, report, census) = report(&mut client)?;
     if arguments.json {
         let told = match arguments.what {
             Shown::Modules => serde_json::to_string(&report.modules),
@@ -103,7 +104,10 @@ pub(crate) fn show(arguments: &args::Show) -> anyhow::Result<()> {
         Shown::Workers => summary::workers(&report, &mut out)?,
         _ => {
             summary::reasons("dropped", &report.packets.dropped, &mut out)?;
-            summary::invariant(&report, &mut out)?;
+            match census {
+                Some(census) => writeln!(out, "{}", summary::whereabouts(&census))?,
+                None => writeln!(out, "a worker does not answer")?,
+            }
         }
     }
     Ok(())
@@ -197,8 +201,8 @@ pub(crate) fn reload(arguments: &args::Reload) -> anyhow::Result<()> {
 fn tell(told: &Reloaded, out: &mut impl Write) -> io::Result<()> {
     writeln!(
         out,
-        "changed in {:.1} ms; packets waited for {:.0} us; {} modules kept their state, {} workers",
-        told.took_ms, told.pause_us, told.kept, told.workers
+        "changed in {:.1} ms; packets waited for {:.0} us; {} modules kept their state",
+        told.took_ms, told.pause_us, told.kept
     )?;
     let lists = [
         ("made anew", &told.changed),
@@ -212,6 +216,9 @@ fn tell(told: &Reloaded, out: &mut impl Write) -> io::Result<()> {
         let more = if names.len() > 20 { format!(" and {} more", names.len() - 20) } else { String::new() };
         writeln!(out, "{what}: {}{more}", names.iter().take(20).cloned().collect::<Vec<_>>().join(", "))?;
     }
+    let cores: Vec<_> =
+        told.cores.iter().enumerate().map(|(worker, core)| format!("{worker} on core {core}")).collect();
+    writeln!(out, "workers: {}", cores.join(", "))?;
     if told.dropped > 0 {
         writeln!(
             out,

@@ -32,7 +32,7 @@ pub(crate) fn run(arguments: &args::Run) -> anyhow::Result<Answer> {
     let frequency = engine::frequency(simulated);
     let source = accepted(arguments)?;
     let conditions = Conditions { frequency, simulated };
-    let Loaded { mut plans, mut cores, mut files, made, .. } = forebay_pipeline::load(&source, conditions)?;
+    let Loaded { mut plans, mut cores, mut made, .. } = forebay_pipeline::load(&source, conditions)?;
     set_triggers(&mut plans, &arguments.trigger)?;
     let name = plans[0].name.clone();
     if let Some(core) = arguments.core {
@@ -44,19 +44,19 @@ pub(crate) fn run(arguments: &args::Run) -> anyhow::Result<Answer> {
         }
         cores = vec![Some(core)];
     }
+    let (stories, told) = channel();
+    let tracer = arguments.trace.map(|count| Tracer::new(count, arguments.filter.clone(), stories));
+    let (mut drops, mut tally) = (None, None);
+    if let Some(path) = &arguments.drops {
+        made.claim("--drops", path, true).map_err(|told| anyhow!("--drops: {told}"))?;
+        let (sender, of_sender) = DropSender::create(path, engine::now(simulated), frequency)?;
+        (drops, tally) = (Some(sender), Some(of_sender));
+    }
     let mode = if simulated {
         Mode::Simulated { costs: costs(&plans[0], &arguments.cost)? }
     } else {
         Mode::Real { cores: choose(&cores)?, made: Box::new(made) }
     };
-    let (stories, told) = channel();
-    let tracer = arguments.trace.map(|count| Tracer::new(count, arguments.filter.clone(), stories));
-    let (mut drops, mut tally) = (None, None);
-    if let Some(path) = &arguments.drops {
-        files.claim("--drops", path, true).map_err(|told| anyhow!("--drops: {told}"))?;
-        let (sender, of_sender) = DropSender::create(path, engine::now(simulated), frequency)?;
-        (drops, tally) = (Some(sender), Some(of_sender));
-    }
     let watched = tracer.is_some() || drops.is_some();
     let observer = watched.then(|| Box::new(Watch { tracer, drops }) as Box<dyn Observer>);
     let chosen = if let Mode::Real { cores, .. } = &mode { cores.clone() } else { Vec::new() };
@@ -64,7 +64,14 @@ pub(crate) fn run(arguments: &args::Run) -> anyhow::Result<Answer> {
     let stop = stop_on_signals()?;
     let engine = Engine::start(plans, mode, arguments.duration, observer, &stop)?;
     let server = if let Engine::Real { instance, .. } = &engine {
-        serve(arguments, &name, source, instance, &stop)?
+        match serve(arguments, &name, source, instance, &stop) {
+            Ok(server) => server,
+            Err(error) => {
+                // What runs already ends well.
+                engine.end();
+                return Err(error);
+            }
+        }
     } else {
         None
     };

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+use forebay_graph::Census;
 use forebay_graph::report::{Kind, Report};
 
 use crate::format::Align::{Left, Right};
@@ -153,20 +154,37 @@ pub(crate) fn reasons(what: &str, counts: &BTreeMap<String, u64>, out: &mut impl
 /// Where every packet is.
 pub(crate) fn invariant(report: &Report, out: &mut impl Write) -> io::Result<()> {
     let packets = &report.packets;
-    let verdict = match packets.missing() {
+    let census = Census {
+        entered: packets.entered,
+        created: packets.all_created(),
+        taken: 0,
+        left: packets.out,
+        dropped: packets.all_dropped(),
+        consumed: packets.all_consumed(),
+        queued: packets.queued,
+        held: packets.held,
+        in_flight: packets.in_flight,
+        handed: 0,
+    };
+    writeln!(out, "{}", whereabouts(&census))
+}
+
+/// Where every packet is, in words.
+pub(crate) fn whereabouts(census: &Census) -> String {
+    let verdict = match census.missing() {
         0 => "every packet accounted for".to_owned(),
         missing => format!("{missing} UNACCOUNTED FOR"),
     };
-    writeln!(
-        out,
+    format!(
         "in {} + created {} = out {} + dropped {} + consumed {} + queued {} + held {} + in flight {}: {verdict}",
-        whole(packets.entered),
-        whole(packets.all_created()),
-        whole(packets.out),
-        whole(packets.all_dropped()),
-        whole(packets.all_consumed()),
-        whole(packets.queued),
-        whole(packets.held),
-        whole(packets.in_flight),
+        whole(census.entered),
+        whole(census.created),
+        whole(census.left),
+        whole(census.dropped),
+        whole(census.consumed),
+        // What is on its way between workers waits, too.
+        whole(census.queued + census.handed.saturating_sub(census.taken)),
+        whole(census.held),
+        whole(census.in_flight),
     )
 }

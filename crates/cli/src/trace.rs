@@ -207,8 +207,7 @@ pub(crate) fn follow(instance: &dyn Instance, count: u64, filter: Option<&str>) 
     let board = instance.board();
     let (began, frequency) = (board.began(), Tsc.frequency());
     let tracer = Tracer::new(count, filter, stories);
-    let mut observers = shared(Some(Box::new(Watch { tracer: Some(tracer), drops: None })), instance.workers());
-    instance.observe(&mut |worker| observers.get_mut(worker).and_then(Option::take));
+    instance.observe(shared(Some(Box::new(Watch { tracer: Some(tracer), drops: None }))));
     std::thread::spawn(move || {
         // Ends when the tracer has seen enough, or nobody listens.
         while let Ok(story) = told.recv() {

@@ -140,6 +140,10 @@ impl Declare for GtpuEncap {
             ttl: params.ttl,
             mtu: params.mtu,
         })?;
+        if params.sequence && setup.share().1 > 1 {
+            let message = "on several workers numbers would come twice: name the module in one worker's `modules`";
+            return Err(SetupError::at("sequence", message));
+        }
         if params.sequence && params.teid.is_none() {
             let message = "packets are numbered tunnel by tunnel: allowed only with one `teid`";
             return Err(SetupError::at("sequence", message));

@@ -69,7 +69,6 @@ pub struct Mailbox<'a, S: Scheduler> {
 /// Runs a worker on the calling thread, which is its own, until it is stopped, or until it is told to end in favour of
 /// others. It sleeps only when nothing can come any more.
 pub fn poll<S: Scheduler>(worker: &mut Worker<Tsc, S>, mailbox: &mut Mailbox<'_, S>) -> Ended {
-    let mut meeting = 0;
     loop {
         for _ in 0..LOOK_EVERY {
             match worker.turn() {
@@ -94,12 +93,11 @@ pub fn poll<S: Scheduler>(worker: &mut Worker<Tsc, S>, mailbox: &mut Mailbox<'_,
                 Order::Change { next, exchange, former } => {
                     while !worker.lay_down(&exchange) {}
                     let team = Arc::clone(worker.team());
-                    team.meet(&mut meeting);
+                    team.meet();
                     let Some(mut next) = next else { return Ended::Succeeded };
-                    exchange.meet(&mut 0);
+                    exchange.meet();
                     next.take_up(&exchange);
                     let old = worker.succeed(*next);
-                    meeting = 0;
                     // Nobody is there to look at what was: so be it.
                     let _ = former.send(old);
                 }
@@ -113,7 +111,7 @@ pub fn poll<S: Scheduler>(worker: &mut Worker<Tsc, S>, mailbox: &mut Mailbox<'_,
 
 /// Begins a worker that has joined a running pipeline: its thread calls this before it [polls](poll).
 pub fn join<S: Scheduler>(worker: &mut Worker<Tsc, S>, exchange: &Exchange) {
-    exchange.meet(&mut 0);
+    exchange.meet();
     worker.take_up(exchange);
 }
 
@@ -128,7 +126,7 @@ pub fn end<S: Scheduler>(worker: &mut Worker<Tsc, S>) -> Result<(), Vec<(String,
             let closed = worker.close();
             // A ring between two ports is empty once both are closed.
             let team = Arc::clone(worker.team());
-            team.meet(&mut 0);
+            team.meet();
             let _ = worker.census();
             return closed;
         }

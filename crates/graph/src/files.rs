@@ -37,6 +37,12 @@ impl Files {
         Ok(())
     }
 
+    /// Whether somebody writes the file at `path`.
+    #[must_use]
+    pub fn is_written(&self, path: &Path) -> bool {
+        self.0.iter().any(|known| known.written && known.file == identity(path))
+    }
+
     /// Forgets the files of all but those that `keeps` names.
     pub fn retain(&mut self, keeps: impl Fn(&str) -> bool) {
         self.0.retain(|kept| keeps(kept.who.trim_matches('\'')));

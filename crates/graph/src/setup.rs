@@ -1,7 +1,8 @@
 //! What a function or port is given when it is made.
 
 use std::any::Any;
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -86,6 +87,8 @@ pub struct Surroundings {
     pub words: BTreeMap<String, Word>,
     /// Shared state by name.
     pub state: BTreeMap<String, SharedState>,
+    /// The names of shared state that somebody has asked for.
+    pub asked: RefCell<BTreeSet<String>>,
     /// Tables that modules with equal parameters share, by what they were made from ([`Setup::once`]).
     pub made: BTreeMap<String, SharedState>,
 }
@@ -106,6 +109,7 @@ impl Surroundings {
             files: Files::default(),
             words,
             state,
+            asked: RefCell::default(),
             made,
         }
     }
@@ -218,6 +222,7 @@ impl<'a> Setup<'a> {
                 if known.is_empty() { "none is defined".to_owned() } else { format!("defined: {}", known.join(", ")) };
             return Err(SetupError::at(path, format!("no state is called '{name}' ({known})")));
         };
+        self.shared.asked.borrow_mut().insert(name.to_owned());
         let found = Arc::clone(state).downcast::<T>();
         found
             .map_err(|_| SetupError::at(path, format!("the state '{name}' is of another kind than this function uses")))

@@ -18,7 +18,7 @@ struct Member {
 #[derive(Debug)]
 pub struct Team {
     members: Box<[Member]>,
-    /// How often a worker has come to a meeting.
+    /// How many workers have come to the meeting.
     arrived: AtomicUsize,
 }
 
@@ -62,11 +62,10 @@ impl Team {
         first.is_some() && first == look()
     }
 
-    /// Waits until every worker has come here once more. `meeting` counts this worker's meetings.
-    pub fn meet(&self, meeting: &mut usize) {
-        *meeting += 1;
+    /// Waits until every worker has come here: a team meets once, when it ends.
+    pub fn meet(&self) {
         self.arrived.fetch_add(1, Ordering::AcqRel);
-        while self.arrived.load(Ordering::Acquire) < *meeting * self.len() {
+        while self.arrived.load(Ordering::Acquire) < self.len() {
             std::hint::spin_loop();
             std::thread::yield_now();
         }

@@ -151,6 +151,8 @@ pub struct Worker<C: Clock, S: Scheduler> {
     batch: usize,
     /// How often the pool had nothing to give before this worker had it.
     exhausted_before: u64,
+    /// The same when the next graph took over.
+    exhausted_after: Option<u64>,
     /// Where a fresh frame starts, from its chunk's start.
     first_byte: usize,
     /// Packets that a module may process in one turn, so that a turn stays short.

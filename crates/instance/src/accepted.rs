@@ -38,7 +38,8 @@ impl Accepted {
     /// # Errors
     /// As writing files.
     pub fn keep(&self, path: &Path) -> io::Result<()> {
-        let beside = path.with_extension("new");
+        let mut beside = path.as_os_str().to_owned();
+        beside.push(format!(".{}.new", std::process::id()));
         let text = serde_json::to_string_pretty(self)?;
         let mut file = File::create(&beside)?;
         file.write_all(text.as_bytes())?;

@@ -14,5 +14,5 @@ pub use accepted::Accepted;
 pub use board::Board;
 pub use cores::{CoreError, choose};
 pub use reload::{ReloadError, Reloaded};
-pub use running::{Instance, Outcome, StartError, start};
+pub use running::{Instance, Outcome, StartError, Watch, start};
 pub use simulated::Simulation;

@@ -1,9 +1,9 @@
 //! A changed configuration takes the place of the running one, whole or not at all, while packets run.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
+use std::sync::{Arc, PoisonError};
 
 use forebay_graph::drive::Order;
 use forebay_graph::report::Reading;
@@ -70,8 +70,8 @@ pub struct Reloaded {
     pub ports_closed: Vec<String>,
     /// Packets that functions held which are gone: they were dropped.
     pub dropped: u64,
-    /// Workers now.
-    pub workers: usize,
+    /// By worker: its core.
+    pub cores: Vec<usize>,
     /// From reading the configuration to the last worker's change, in milliseconds.
     pub took_ms: f64,
     /// The longest that a worker took no packets from ports, in microseconds.
@@ -88,12 +88,15 @@ impl<S: Scheduler + 'static> Running<S> {
     ) -> Result<Reloaded, ReloadError> {
         let began = Tsc.now();
         let frequency = Tsc.frequency();
+        // One change after the other; whoever asks for something else waits for the switch alone.
+        let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let conditions = Conditions { frequency, simulated: false };
+        let running = self.crew().made.clone();
+        let Loaded { plans, cores, made, .. } = forebay_pipeline::reload(source, conditions, &running)?;
         let mut crew = self.crew();
-        if self.stop.load(Ordering::Relaxed) {
+        if self.stop.load(Ordering::Relaxed) || crew.threads.iter().any(|thread| thread.handle.is_finished()) {
             return Err(ReloadError::Ending);
         }
-        let conditions = Conditions { frequency, simulated: false };
-        let Loaded { plans, cores, made, .. } = forebay_pipeline::reload(source, conditions, &crew.made)?;
         // Whoever runs on keeps its core.
         let bound: Vec<_> = crew.threads.iter().map(|thread| thread.core).take(cores.len()).collect();
         let asked: Vec<_> = bound.iter().map(|core| Some(*core)).chain(cores[bound.len()..].iter().copied()).collect();
@@ -102,7 +105,6 @@ impl<S: Scheduler + 'static> Running<S> {
         }
         let cores = choose(&asked)?;
         let mut told = difference(&crew.made, &made);
-        told.workers = plans.len();
 
         let team = Arc::new(Team::new(plans.len()));
         let rings = links(&plans[0], &plans[0].placement);
@@ -136,6 +138,8 @@ impl<S: Scheduler + 'static> Running<S> {
         let mut joining = Vec::new();
         let joiners = next.split_off(bound.len().min(next.len()));
         for (worker, core) in joiners.into_iter().zip(&cores[bound.len()..]) {
+            let mut worker = worker;
+            worker.observe((crew.watch)(bound.len() + joining.len()));
             let (pool, number) = (worker.pool(), crew.started);
             crew.started += 1;
             joining.push(join(Box::new(worker), pool, *core, number, Arc::clone(&exchange), Arc::clone(&self.stop))?);
@@ -185,6 +189,13 @@ impl<S: Scheduler + 'static> Running<S> {
         }
         told.missing = (census.missing() - i128::from(exchange.moved())) as i64;
         state.past.merge(&gone);
+        // Of what is gone only the packets are told.
+        let present = telemetries.iter().fold(Reading::nothing(frequency, self.board.began()), |mut all, told| {
+            all.merge(&Reading::of(told, Tsc.now()));
+            all
+        });
+        state.past.keep(&present.names());
+        told.cores.clone_from(&cores);
         (state.telemetries, state.team, state.origin) = (telemetries, team, origin(&cores));
         (crew.threads, crew.made, crew.tables) = (threads, made, tables);
         Ok(told)

@@ -77,6 +77,9 @@ pub(crate) struct Thread<S: Scheduler> {
     pub(crate) core: usize,
 }
 
+/// Makes each worker's observer, where it is to have one.
+pub type Watch = Box<dyn FnMut(usize) -> Option<Box<dyn Observer>> + Send>;
+
 /// A running pipeline, whichever scheduler its workers have.
 pub trait Instance: Send + Sync {
     /// What is counted.
@@ -98,8 +101,9 @@ pub trait Instance: Send + Sync {
     /// A worker refuses it, or does not answer: in words.
     fn act(&self, action: &Action) -> Result<(), String>;
 
-    /// Has each worker watched by an observer that `make` makes for it, or with `None` by none.
-    fn observe(&self, make: &mut dyn FnMut(usize) -> Option<Box<dyn Observer>>);
+    /// Has each worker, those that will join included, watched by an observer that `watch` makes for it, or with `None` by
+    /// none.
+    fn observe(&self, watch: Watch);
 
     /// Changes to the configuration `source`. `accept` is called once nothing can be wrong with it any more, just before
     /// it takes effect.
@@ -116,20 +120,15 @@ pub trait Instance: Send + Sync {
     fn end(&self) -> Outcome;
 }
 
-/// Starts a worker for each plan, on these cores, with the scheduler that the plans name; each is watched by its observer,
-/// where there is one.
+/// Starts a worker for each plan, on these cores, with the scheduler that the plans name; `watch` makes each
+/// one's observer.
 ///
 /// # Errors
 /// [`StartError`]: nothing runs then.
-pub fn start(
-    plans: Vec<Plan>,
-    cores: &[usize],
-    made: Made,
-    observers: Vec<Option<Box<dyn Observer>>>,
-) -> Result<Arc<dyn Instance>, StartError> {
+pub fn start(plans: Vec<Plan>, cores: &[usize], made: Made, watch: Watch) -> Result<Arc<dyn Instance>, StartError> {
     Ok(match plans[0].scheduler {
-        SchedulerKind::RunToCompletion => Arc::new(Running::<RunToCompletion>::start(plans, cores, made, observers)?),
-        SchedulerKind::WeightedFair => Arc::new(Running::<WeightedFair>::start(plans, cores, made, observers)?),
+        SchedulerKind::RunToCompletion => Arc::new(Running::<RunToCompletion>::start(plans, cores, made, watch)?),
+        SchedulerKind::WeightedFair => Arc::new(Running::<WeightedFair>::start(plans, cores, made, watch)?),
     })
 }
 
@@ -138,6 +137,8 @@ pub(crate) struct Running<S: Scheduler> {
     pub(crate) board: Arc<Board>,
     pub(crate) stop: Arc<AtomicBool>,
     crew: Mutex<Crew<S>>,
+    /// Held while a change is made.
+    pub(crate) changing: Mutex<()>,
 }
 
 /// The threads, and what they run.
@@ -146,6 +147,8 @@ pub(crate) struct Crew<S: Scheduler> {
     pub(crate) made: Made,
     /// The tables that can be changed.
     pub(crate) tables: Vec<NamedTable>,
+    /// Who watches workers.
+    pub(crate) watch: Watch,
     /// What went wrong with functions and ports that have gone.
     pub(crate) troubles: Vec<(String, String)>,
     /// Numbers threads.
@@ -153,20 +156,15 @@ pub(crate) struct Crew<S: Scheduler> {
 }
 
 impl<S: Scheduler + 'static> Running<S> {
-    fn start(
-        plans: Vec<Plan>,
-        cores: &[usize],
-        made: Made,
-        mut observers: Vec<Option<Box<dyn Observer>>>,
-    ) -> Result<Self, StartError> {
+    fn start(plans: Vec<Plan>, cores: &[usize], made: Made, mut watch: Watch) -> Result<Self, StartError> {
         let team = Arc::new(Team::new(plans.len()));
         let rings = links(&plans[0], &plans[0].placement);
         let tables = tables(&plans);
-        observers.resize_with(plans.len(), || None);
         let stop = Arc::new(AtomicBool::new(false));
         // Whoever has begun waits for all others, so that a start that fails leaves nothing behind.
         let (mut starting, mut failed) = (Vec::new(), None);
-        for (((plan, ring), core), observer) in plans.into_iter().zip(rings).zip(cores).zip(observers) {
+        for ((plan, ring), core) in plans.into_iter().zip(rings).zip(cores) {
+            let observer = watch(plan.worker);
             let part = Part { plan, links: ring, team: Arc::clone(&team), observer };
             match begin::<S>(part, *core, Arc::clone(&stop)) {
                 Ok(begun) => starting.push(begun),
@@ -186,8 +184,13 @@ impl<S: Scheduler + 'static> Running<S> {
         let origin = origin(cores);
         let threads = threads.into_iter().map(|thread| thread.go(true)).collect::<Vec<_>>();
         let started = threads.len();
-        let crew = Crew { threads, made, tables, troubles: Vec::new(), started };
-        Ok(Self { board: Arc::new(Board::new(began, telemetries, team, origin)), stop, crew: Mutex::new(crew) })
+        let crew = Crew { threads, made, tables, watch, troubles: Vec::new(), started };
+        Ok(Self {
+            board: Arc::new(Board::new(began, telemetries, team, origin)),
+            stop,
+            crew: Mutex::new(crew),
+            changing: Mutex::new(()),
+        })
     }
 
     pub(crate) fn crew(&self) -> MutexGuard<'_, Crew<S>> {
@@ -235,11 +238,13 @@ impl<S: Scheduler + 'static> Instance for Running<S> {
         Ok(())
     }
 
-    fn observe(&self, make: &mut dyn FnMut(usize) -> Option<Box<dyn Observer>>) {
-        for (worker, thread) in self.crew().threads.iter_mut().enumerate() {
+    fn observe(&self, mut watch: Watch) {
+        let mut crew = self.crew();
+        for (worker, thread) in crew.threads.iter_mut().enumerate() {
             // With thousands of orders before it, a trace is not missed.
-            let _ = thread.orders.push(Order::Observe(make(worker)));
+            let _ = thread.orders.push(Order::Observe(watch(worker)));
         }
+        crew.watch = watch;
     }
 
     fn reload(

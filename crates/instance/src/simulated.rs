@@ -7,14 +7,14 @@ use std::thread::JoinHandle;
 use forebay_graph::drive::{Ended, simulate_team, wind_up_team};
 use forebay_graph::report::{Kind, Origin};
 use forebay_graph::{
-    Cost, MakeError, Observer, Plan, RunToCompletion, Scheduler, SchedulerKind, Team, WeightedFair, Worker, links,
+    Cost, MakeError, Plan, RunToCompletion, Scheduler, SchedulerKind, Team, WeightedFair, Worker, links,
 };
 use forebay_measure::machine::Cpu;
 use forebay_measure::{Clock, Frequency, Nanos, Simulated};
 use forebay_packet::{Pool, Ticks};
 
 use crate::board::Board;
-use crate::running::{Outcome, StartError};
+use crate::running::{Outcome, StartError, Watch};
 
 /// A tick of simulated time is a nanosecond.
 const HERTZ: f64 = 1e9;
@@ -43,12 +43,12 @@ impl Simulation {
         plans: Vec<Plan>,
         costs: &[Cost],
         duration: Nanos,
-        observers: Vec<Option<Box<dyn Observer>>>,
+        watch: Watch,
         stop: Arc<AtomicBool>,
     ) -> Result<Self, StartError> {
         match plans[0].scheduler {
-            SchedulerKind::RunToCompletion => Self::of::<RunToCompletion>(plans, costs, duration, observers, stop),
-            SchedulerKind::WeightedFair => Self::of::<WeightedFair>(plans, costs, duration, observers, stop),
+            SchedulerKind::RunToCompletion => Self::of::<RunToCompletion>(plans, costs, duration, watch, stop),
+            SchedulerKind::WeightedFair => Self::of::<WeightedFair>(plans, costs, duration, watch, stop),
         }
     }
 
@@ -56,15 +56,15 @@ impl Simulation {
         plans: Vec<Plan>,
         costs: &[Cost],
         duration: Nanos,
-        mut observers: Vec<Option<Box<dyn Observer>>>,
+        mut watch: Watch,
         stop: Arc<AtomicBool>,
     ) -> Result<Self, StartError> {
         let frequency = Self::frequency();
         let team = Arc::new(Team::new(plans.len()));
         let rings = links(&plans[0], &plans[0].placement);
-        observers.resize_with(plans.len(), || None);
         let mut workers: Vec<Worker<Simulated, S>> = Vec::new();
-        for ((plan, ring), observer) in plans.into_iter().zip(rings).zip(observers) {
+        for (plan, ring) in plans.into_iter().zip(rings) {
+            let observer = watch(plan.worker);
             let pool = Pool::new(plan.pool).map_err(MakeError::from)?;
             let clock = Simulated::new(frequency);
             let mut worker = Worker::member(plan, clock, costs.to_vec(), pool, ring, Arc::clone(&team))?;

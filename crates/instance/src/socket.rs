@@ -10,8 +10,8 @@ pub use client::{Client, ClientError};
 pub use place::{PlaceError, find, place};
 pub use server::{Server, Service, TraceOf};
 
-use forebay_graph::Action;
 use forebay_graph::report::Report;
+use forebay_graph::{Action, Census};
 use serde::{Deserialize, Serialize};
 
 use crate::reload::Reloaded;
@@ -87,6 +87,9 @@ pub enum Answer {
         recent: Box<Report>,
         /// Since the beginning.
         whole: Box<Report>,
+        /// Where every packet is, to the packet: each worker has said so between two turns, a moment after the rest was
+        /// read. `None` where one did not answer.
+        census: Option<Census>,
     },
     /// The configuration has been changed.
     Reloaded(Reloaded),

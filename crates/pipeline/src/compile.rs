@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use forebay_graph::{
-    Declaration, Declared, Fault, Function, Placement, PortDeclaration, SchedulerKind, Setup, SetupError, SharedState,
-    Step, Surroundings, Target,
+    Declaration, Declared, Fault, Files, Function, Placement, PortDeclaration, SchedulerKind, Setup, SetupError,
+    SharedState, Step, Surroundings, Target,
 };
 use forebay_measure::Frequency;
 use forebay_packet::MAX_BATCH;
@@ -145,13 +145,15 @@ pub(crate) fn compile(
     surroundings.checking = true;
     if let Some(running) = running {
         surroundings.made = running.tables_of(&root, &source.base);
+        // Functions that are taken over know them by these numbers.
+        surroundings.words.clone_from(&running.words);
     }
     let workers = Workers::read(&root, &mut misfits, &mut findings);
     workers.check_state(&root, &mut findings);
     let state = make_state(&root, running, &mut surroundings, &mut misfits);
     let (modules, module_ends) = make_modules(&root, &workers, &mut surroundings, &mut misfits);
     let (ports, port_ends) = check_ports(&root, &mut misfits);
-    unused_state(&root, &surroundings, running, &module_ends, &mut findings);
+    unused_state(&root, &surroundings, &module_ends, &mut findings);
 
     let ends = Ends::new(port_ends, module_ends, &mut findings);
     let lines = root.get("pipeline").and_then(Node::as_list).unwrap_or_default();
@@ -259,7 +261,7 @@ fn make_state(
     for entry in entries(root, "state") {
         let Some(kind) = kind_of(entry) else { continue };
         let Some(declaration) = known.iter().find(|declaration| declaration.name == kind.key) else { continue };
-        let identity = Identity::of(root, "state", &entry.key, &kind.key, &surroundings.base);
+        let identity = Identity::of(root, "state", &entry.key, &kind.key, &surroundings.base, &Files::default());
         let there = running.and_then(|running| running.state.get(&entry.key)).filter(|(other, _)| *other == identity);
         let made = match there {
             Some((_, state)) => Ok(Arc::clone(state)),
@@ -276,21 +278,14 @@ fn make_state(
     all
 }
 
-/// State that no module took a share in. Where a module could not be made, it may have wanted to; where a running
-/// pipeline has the same, its share is not told from others.
-fn unused_state(
-    root: &Node,
-    surroundings: &Surroundings,
-    running: Option<&crate::load::Made>,
-    modules: &[ModuleEnd],
-    findings: &mut Findings,
-) {
-    if running.is_some() || modules.iter().any(|end| end.gates.is_none()) {
+/// State that no module has asked for. Where a module could not be made, it may have wanted to.
+fn unused_state(root: &Node, surroundings: &Surroundings, modules: &[ModuleEnd], findings: &mut Findings) {
+    if modules.iter().any(|end| end.gates.is_none()) {
         return;
     }
-    for entry in entries(root, "state") {
-        // One is the surroundings', one is kept for a successor.
-        if surroundings.state.get(&entry.key).is_some_and(|state: &SharedState| Arc::strong_count(state) == 2) {
+    let asked = surroundings.asked.borrow();
+    for entry in entries(root, "state").filter(|entry| surroundings.state.contains_key(&entry.key)) {
+        if !asked.contains(&entry.key) {
             findings.add(entry.place, format!("no module uses the state '{}'", entry.key));
         }
     }

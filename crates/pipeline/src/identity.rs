@@ -3,6 +3,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use forebay_graph::Files;
 use serde_json::Value;
 
 use crate::yaml::Node;
@@ -30,22 +31,20 @@ impl Identity {
         &self.kind
     }
 
-    /// Of what stands under `name` in a section of the configuration `root`; names of files are relative to `base`.
-    pub(crate) fn of(root: &Node, section: &str, name: &str, kind: &str, base: &Path) -> Self {
+    /// Of what stands under `name` in a section of the configuration `root`; names of files are relative to `base`. Files
+    /// that are written change all the time, and are not part of it.
+    pub(crate) fn of(root: &Node, section: &str, name: &str, kind: &str, base: &Path, used: &Files) -> Self {
         let params = root.get(section).and_then(|all| all.get(name)?.get(kind));
         let params = params.map(Node::to_json).unwrap_or_default();
         let (mut files, mut state) = (Vec::new(), Vec::new());
         each_text(&params, &mut |text| {
-            if let Ok(told) = base
-                .join(text)
-                .metadata()
-                .and_then(|told| if told.is_file() { Ok(told) } else { Err(std::io::ErrorKind::Other.into()) })
-            {
+            let path = base.join(text);
+            if let Some(told) = path.metadata().ok().filter(|told| told.is_file() && !used.is_written(&path)) {
                 files.push((told.dev(), told.ino(), told.len(), told.mtime(), told.mtime_nsec()));
             }
             let of_state = || root.get("state")?.get(text)?.as_map()?.iter().next();
             if let Some(kind) = of_state().filter(|_| section != "state") {
-                state.push(Self::of(root, "state", text, &kind.key, base));
+                state.push(Self::of(root, "state", text, &kind.key, base, used));
             }
         });
         Self { kind: kind.to_owned(), params, files, state }
@@ -74,7 +73,7 @@ mod tests {
         std::fs::write(folder.path().join("routes"), "10.0.0.0/8 0").expect("a writable folder");
         let of = |text: &str| {
             let root = yaml::parse(text, &mut Findings::default()).expect("YAML");
-            Identity::of(&root, "modules", "a", "f", folder.path())
+            Identity::of(&root, "modules", "a", "f", folder.path(), &Files::default())
         };
         let text = "{ modules: { a: { f: { file: routes, table: s, n: 1 } } }, state: { s: { t: { size: 1 } } } }";
         let first = of(text);

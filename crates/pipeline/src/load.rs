@@ -7,7 +7,7 @@ use std::sync::Arc;
 use forebay_graph::{
     Files, LASTING, Module, ONCE_A_MODULE, Plan, PortPlan, SchedulerKind, Setup, SharedState, Surroundings,
 };
-use forebay_packet::PoolOptions;
+use forebay_packet::{PoolOptions, Word};
 
 use crate::Source;
 use crate::compile::{Conditions, Draft, ModuleDraft, PortDraft, add_faults, compile};
@@ -41,6 +41,8 @@ pub struct Made {
     tables: BTreeMap<String, SharedState>,
     /// Who reads and writes which files.
     files: Files,
+    /// What functions that are taken over know metadata words by.
+    pub(crate) words: BTreeMap<String, Word>,
     batch: usize,
     seed: u64,
     scheduler: SchedulerKind,
@@ -100,11 +102,30 @@ impl Made {
         change
     }
 
+    /// Notes that the command line uses files, too.
+    ///
+    /// # Errors
+    /// In words: the pipeline uses the file.
+    pub fn claim(&mut self, who: &str, path: &Path, written: bool) -> Result<(), String> {
+        self.files.claim(who, path, written)
+    }
+
+    /// Takes files out of what things are made of that they write: they are known once all are open.
+    fn without_outputs(&mut self, root: &Node, base: &Path) {
+        let files = &self.files;
+        for (name, (identity, _)) in &mut self.modules {
+            *identity = Identity::of(root, "modules", name, identity.kind(), base, files);
+        }
+        for (name, (identity, _)) in &mut self.ports {
+            *identity = Identity::of(root, "ports", name, identity.kind(), base, files);
+        }
+    }
+
     /// What lasts, and what the replicas of modules share that are made in the same way in `root`: entries that were changed while packets
     /// ran stay changed, however many workers there will be.
     pub(crate) fn tables_of(&self, root: &Node, base: &Path) -> BTreeMap<String, SharedState> {
         let same = |(name, (identity, _)): &(&String, &(Identity, Vec<usize>))| {
-            *identity == Identity::of(root, "modules", name, identity.kind(), base)
+            *identity == Identity::of(root, "modules", name, identity.kind(), base, &self.files)
         };
         let lasting = self.tables.iter().filter(|(key, _)| key.starts_with(LASTING));
         let mut tables: BTreeMap<_, _> = lasting.map(|(key, what)| (key.clone(), Arc::clone(what))).collect();
@@ -145,10 +166,12 @@ fn open(source: &Source, conditions: Conditions, running: Option<&Made>) -> Resu
     let mut misfits = Misfits::default();
     surroundings.checking = false;
     let PoolSection { chunks, frame } = draft.pool;
-    let made = draft.made(&surroundings, (chunks, frame));
     if let Some(running) = running {
         // What runs reads and writes on until it is replaced.
         surroundings.files = running.files.clone();
+    }
+    let made = draft.made(&surroundings, (chunks, frame));
+    if let Some(running) = running {
         draft.refuse_fixed(running, (chunks, frame), &mut findings);
     }
     let placement = Arc::new(draft.placement.clone());
@@ -209,8 +232,10 @@ fn open(source: &Source, conditions: Conditions, running: Option<&Made>) -> Resu
     let lasts = |key: &str| key.starts_with(ONCE_A_MODULE) || key.starts_with(LASTING);
     let shared = surroundings.made.into_iter().filter(|(key, _)| lasts(key));
     let mut files = surroundings.files;
-    files.retain(|who| made.modules.contains_key(who) || made.ports.contains_key(who));
-    let made = Made { tables: shared.collect(), files: files.clone(), ..made };
+    let option = |who: &str| who.starts_with("--");
+    files.retain(|who| option(who) || made.modules.contains_key(who) || made.ports.contains_key(who));
+    let mut made = Made { tables: shared.collect(), words: surroundings.words, files: files.clone(), ..made };
+    made.without_outputs(&root, &surroundings.base);
     Ok(Loaded { plans, cores, seed, files, made })
 }
 
@@ -227,8 +252,9 @@ fn taken_over(there: &[usize], on: &[usize], worker: usize, keyed: bool) -> Opti
 
 impl Draft {
     fn made(&self, surroundings: &Surroundings, pool: (usize, usize)) -> Made {
-        let identity =
-            |section: &str, name: &str, kind: &str| Identity::of(&self.root, section, name, kind, &surroundings.base);
+        let identity = |section: &str, name: &str, kind: &str| {
+            Identity::of(&self.root, section, name, kind, &surroundings.base, &surroundings.files)
+        };
         let modules = self.modules.iter().zip(&self.placement.modules);
         let ports = self.ports.iter().zip(&self.placement.ports);
         Made {
@@ -244,6 +270,7 @@ impl Draft {
             state: self.state.clone(),
             tables: BTreeMap::new(),
             files: Files::default(),
+            words: BTreeMap::new(),
             batch: self.batch,
             seed: self.seed,
             scheduler: self.scheduler,

@@ -71,14 +71,20 @@ impl Running {
     }
 
     /// Ends the run in order; its report.
-    fn end(mut self) -> Value {
+    fn end(self) -> Value {
+        self.end_keeping().0
+    }
+
+    /// The same, with the folder.
+    fn end_keeping(mut self) -> (Value, TempDir) {
         let id = i32::try_from(self.process.id()).expect("a process number");
         let id = rustix::process::Pid::from_raw(id).expect("not 0");
         rustix::process::kill_process(id, rustix::process::Signal::TERM).expect("it runs");
         let output = self.process.stdout.take().expect("piped");
         let line = BufReader::new(output).lines().last().expect("a report").expect("UTF-8");
         assert!(self.process.wait().expect("it ends").success(), "{:?}", self.stderr.by_ref().lines().last());
-        serde_json::from_str(&line).expect("JSON")
+        let folder = std::mem::replace(&mut self.folder, temporary());
+        (serde_json::from_str(&line).expect("JSON"), folder)
     }
 }
 
@@ -263,4 +269,47 @@ fn top_without_a_terminal_is_lines_and_ends_with_the_pipeline() {
     let last = lines.map(|line| line.expect("UTF-8")).last().expect("a line");
     assert_eq!(last, "the pipeline has ended");
     assert!(top.wait().expect("it ends").success());
+}
+
+/// A capture that is written lost all that was in it at every change, because the file had changed meanwhile.
+#[test]
+fn what_is_written_goes_on_over_changes() {
+    let folder = temporary();
+    let file = folder.path().join("out.pcap");
+    let writes = PIPELINE.replace("out: { sink: }", &format!("out: {{ pcap: {{ write: '{}' }} }}", file.display()));
+    std::fs::write(folder.path().join("pipeline.yaml"), &writes).expect("a writable folder");
+    let running = Running::start(folder);
+    for change in ["a: { counter: }", "a: { mac_swap: }", "a: { counter: }"] {
+        running.write(&writes.replace("a: { counter: }", change));
+        let told = json(&running.ask(&["reload", "--json"]));
+        assert_eq!(told["ports_opened"], serde_json::json!([]), "{told}");
+    }
+    // Nobody else may write it, or write it anew.
+    for wrong in [
+        writes.replace("write:", "when_full: wait, write:"),
+        writes
+            .replace("pipeline:", "  t: { tap: { file: FILE } }\npipeline:")
+            .replace("-> a -> out", "-> a -> t -> out")
+            .replace("FILE", &file.display().to_string()),
+    ] {
+        running.write(&wrong);
+        let done = running.ask(&["reload"]);
+        assert!(done.code == Some(2) && done.err.contains("out.pcap"), "{} {}", done.out, done.err);
+    }
+    let (report, _folder) = running.end_keeping();
+    let frames = report["packets"]["out"].as_u64().expect("a number");
+    let length = std::fs::metadata(&file).expect("it is there").len();
+    assert_eq!(length, 24 + frames * (16 + 60), "each packet that has left is in the capture");
+}
+
+/// A file that was no socket was taken away by whoever wanted to listen there.
+#[test]
+fn a_file_that_is_no_socket_is_left_alone() {
+    let folder = temporary();
+    let file = folder.path().join("precious");
+    std::fs::write(&file, "x").expect("a writable folder");
+    let done =
+        forebay(&["run", "usecase:rc", "--no-live", "--duration", "1s", "--socket", file.to_str().expect("UTF-8")]);
+    assert!(done.code == Some(2) && done.err.contains("no socket"), "{}", done.err);
+    assert_eq!(std::fs::read(&file).expect("it is there"), b"x");
 }

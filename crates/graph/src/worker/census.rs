@@ -1,6 +1,7 @@
 //! Where every packet is: the invariant of the whole engine, checked at a turn's end.
 
 use forebay_measure::Clock;
+use serde::{Deserialize, Serialize};
 
 use super::Worker;
 use crate::port::PortCounters;
@@ -11,7 +12,7 @@ use crate::telemetry::{ReasonCounters, Telemetry};
 ///
 /// `entered + created + taken = left + dropped + consumed + queued + held + in_flight + handed`, at any moment between
 /// turns. Over all workers of a pipeline, what was handed over and not taken yet is on its way between two of them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Census {
     /// Entered by ports.
     pub entered: u64,
@@ -105,6 +106,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         worker
             .in_flight
             .set(self.gateways.iter().flat_map(|gateway| &gateway.port).map(|port| port.in_flight() as u64).sum());
-        worker.exhausted.set(self.desk.pool.exhausted() - self.exhausted_before);
+        let until = self.exhausted_after.unwrap_or_else(|| self.desk.pool.exhausted());
+        worker.exhausted.set(until - self.exhausted_before);
     }
 }

@@ -217,6 +217,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             observer: None,
             batch: plan.batch,
             exhausted_before: 0,
+            exhausted_after: None,
             first_byte: layout.data + layout.headroom,
             budget: plan.batch * (plan.ports.len() + 1),
             began: clock.now(),

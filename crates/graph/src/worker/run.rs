@@ -34,13 +34,15 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             }
             let mut left = self.budget;
             while self.nodes[node].input.take(&mut batch, &mut self.spares) {
-                any = true;
                 if S::SHARES {
                     self.scheduler.take(node, &batch, self.nodes[node].input.len());
                 }
                 left = left.saturating_sub(batch.len());
                 self.run_from::<MODE>(node, &mut batch, &mut last);
-                let more = self.nodes[node].input.is_ready() && self.waiting.last() != Some(&node);
+                // A batch that went nowhere is no work.
+                let waits = self.waiting.last() == Some(&node);
+                any |= !waits;
+                let more = self.nodes[node].input.is_ready() && !waits;
                 if S::SHARES {
                     self.scheduler.ran(node, more);
                     break;

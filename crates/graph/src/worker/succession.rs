@@ -93,7 +93,7 @@ impl Exchange {
         };
         let mut places = [0, 0];
         for worker in next {
-            let Some(telemetry) = Arc::get_mut(&mut worker.telemetry) else { continue };
+            let telemetry = Arc::get_mut(&mut worker.telemetry).expect("nobody has seen the next workers yet");
             let heritage = &mut worker.heritage;
             for (module, name, from) in &heritage.modules {
                 let Some(known) = modules.get(*from).and_then(|names| names.get(name)) else { continue };
@@ -139,6 +139,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         if !self.team.is_quiet() {
             return false;
         }
+        self.exhausted_after = Some(self.desk.pool.exhausted());
         let mut laid = exchange.laid();
         for &(module, place) in &exchange.modules[self.id] {
             let Some(function) = self.nodes[module].function.take() else { continue };
@@ -212,10 +213,10 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
 }
 
 impl Exchange {
-    /// Waits until every worker of the new graph has come here once more: none of them takes up anything before all
-    /// that there is has been laid down, and none runs before all have taken up theirs.
-    pub fn meet(&self, meeting: &mut usize) {
-        self.next.meet(meeting);
+    /// Waits until every worker of the new graph has come here, which those that run do when all have laid down theirs: none
+    /// takes up anything before.
+    pub fn meet(&self) {
+        self.next.meet();
     }
 }
 

@@ -1,6 +1,7 @@
 //! Answers whoever asks: a thread for the socket, and one for each connection.
 
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -22,6 +23,8 @@ use crate::running::Instance;
 const MOST_CONNECTIONS: usize = 64;
 /// How many changes are made together: a table is put in force once for all of them.
 const CHANGES: usize = 4_096;
+/// How many entries of a table an answer has at the most.
+const MOST_ENTRIES: usize = 100_000;
 /// How many refused changes are told one by one.
 const REFUSALS: usize = 100;
 /// How often the listener looks whether it is to end.
@@ -49,6 +52,8 @@ pub struct Service {
 /// The socket; dropping it takes it away.
 pub struct Server {
     path: PathBuf,
+    /// The socket's own device and number: another file of its name is left alone.
+    place: (u64, u64),
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -59,21 +64,26 @@ impl Server {
     /// # Errors
     /// As making sockets; also a path where another one listens already.
     pub fn start(path: &Path, service: Service) -> io::Result<Self> {
-        if path.exists() {
-            if UnixStream::connect(path).is_ok() {
-                return Err(io::Error::new(io::ErrorKind::AddrInUse, "another pipeline listens there"));
+        if let Ok(told) = path.symlink_metadata() {
+            if !told.file_type().is_socket() {
+                return Err(io::Error::new(io::ErrorKind::AlreadyExists, "a file that is no socket is there"));
             }
-            // It was left by a process that was killed.
-            std::fs::remove_file(path)?;
+            match UnixStream::connect(path) {
+                Ok(_) => return Err(io::Error::new(io::ErrorKind::AddrInUse, "another pipeline listens there")),
+                // It was left by a process that was killed.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path)?,
+                Err(error) => return Err(error),
+            }
         }
         let listener = UnixListener::bind(path)?;
         listener.set_nonblocking(true)?;
+        let place = path.symlink_metadata().map(|told| (told.dev(), told.ino()))?;
         let over = Arc::new(AtomicBool::new(false));
         let ends = Arc::clone(&over);
         let service = Arc::new(service);
         let thread =
             std::thread::Builder::new().name("socket".to_owned()).spawn(move || listen(&listener, &service, &ends))?;
-        Ok(Self { path: path.to_owned(), over, thread: Some(thread) })
+        Ok(Self { path: path.to_owned(), place, over, thread: Some(thread) })
     }
 
     /// Where it listens.
@@ -89,7 +99,9 @@ impl Drop for Server {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-        let _ = std::fs::remove_file(&self.path);
+        if self.path.symlink_metadata().is_ok_and(|told| (told.dev(), told.ino()) == self.place) {
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 }
 
@@ -150,7 +162,7 @@ fn talk(stream: &UnixStream, service: &Service) -> io::Result<()> {
             Ok(Request::Reload { file, set }) => reload(service, file, set),
             Ok(Request::Tables {}) => Answer::Tables(service.instance.tables().iter().map(told).collect()),
             Ok(Request::Entries { module, table, after, most }) => find(service, &module, table.as_deref())
-                .and_then(|found| found.table.entries(after.as_deref(), most))
+                .and_then(|found| found.table.entries(after.as_deref(), most.min(MOST_ENTRIES)))
                 .map_or_else(Answer::Error, Answer::Entries),
             Ok(Request::Change { module, table }) => match find(service, &module, table.as_deref()) {
                 Ok(found) => change(&found, &mut reader)?,
@@ -165,7 +177,7 @@ fn talk(stream: &UnixStream, service: &Service) -> io::Result<()> {
                         let told = trace(&stories, &mut reader, &mut writer);
                         if !told.as_ref().is_ok_and(|whole| *whole) {
                             // Nobody listens any more: the workers need not watch.
-                            service.instance.observe(&mut |_| None);
+                            service.instance.observe(Box::new(|_| None));
                         }
                         told?;
                         Answer::Told
@@ -185,11 +197,7 @@ fn talk(stream: &UnixStream, service: &Service) -> io::Result<()> {
 }
 
 /// Tells stories as they come, to their end or until the client goes away: whether they came to their end.
-fn trace(
-    stories: &Receiver<String>,
-    reader: &mut BufReader<&UnixStream>,
-    writer: &mut impl Write,
-) -> io::Result<bool> {
+fn trace(stories: &Receiver<String>, reader: &mut BufReader<&UnixStream>, writer: &mut impl Write) -> io::Result<bool> {
     loop {
         match stories.recv_timeout(LOOK) {
             Ok(story) => tell(writer, &Answer::Story(story))?,
@@ -210,12 +218,9 @@ fn trace(
 fn report(service: &Service, last: &mut Reading) -> Answer {
     let board = service.instance.board();
     let now = board.read(Tsc.now());
-    let (recent, mut whole) = (board.report(last, &now), board.report(&board.nothing(), &now));
-    if let Some(census) = service.instance.census() {
-        whole.packets.place(&census);
-    }
+    let (recent, whole) = (board.report(last, &now), board.report(&board.nothing(), &now));
     *last = now;
-    Answer::Report { recent: Box::new(recent), whole: Box::new(whole) }
+    Answer::Report { recent: Box::new(recent), whole: Box::new(whole), census: service.instance.census() }
 }
 
 fn reload(service: &Service, file: Option<String>, set: Option<Vec<String>>) -> Answer {
@@ -280,13 +285,15 @@ fn find(service: &Service, module: &str, table: Option<&str>) -> Result<NamedTab
 /// Makes the changes that follow, many at a time.
 fn change(found: &NamedTable, reader: &mut impl BufRead) -> io::Result<Answer> {
     let (mut made, mut refused, mut refusals, mut seen) = (0, Vec::new(), 0, 0);
-    let (mut lines, mut line, mut more) = (Vec::new(), Vec::new(), true);
+    let (mut lines, mut line, mut bytes, mut more) = (Vec::new(), Vec::new(), 0, true);
     while more {
         more = read_line(reader, &mut line)? && !line.is_empty();
         if more {
             lines.push(String::from_utf8_lossy(&line).into_owned());
         }
-        if lines.len() == CHANGES || !more {
+        bytes += line.len();
+        if lines.len() == CHANGES || bytes >= MOST_LINE || !more {
+            bytes = 0;
             let changes: Vec<&str> = lines.iter().map(String::as_str).collect();
             let outcome = found.table.apply(&changes);
             made += outcome.made as u64;

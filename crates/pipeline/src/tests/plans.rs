@@ -210,6 +210,10 @@ fn a_changed_configuration_takes_over_what_is_the_same() {
     // The port that packets of `back` enter by has moved, and is opened anew.
     assert_eq!((second.plans[0].ports[0].from, second.plans[1].ports[1].from), (Some(0), None));
     assert!(second.plans[1].ports[1].open.is_some());
+    // A configuration with a mistake that a start would refuse is refused here, too.
+    let unused = EXAMPLE.replace("  nat1:", "  idle:   { test_table: { size: 1 } }\n  nat1:");
+    let told = reload(&unused).err().expect("refused").to_string();
+    assert!(told.contains("no module uses the state 'idle'"), "{told}");
     // State that another parameter made is another, and so are the modules that use it.
     let other = reload(&EXAMPLE.replace("size: 3", "size: 4")).unwrap_or_else(|problems| panic!("{problems}"));
     let of = |name| other.plans[0].modules[module(&other.plans[0], name)].from;
@@ -221,4 +225,26 @@ fn a_changed_configuration_takes_over_what_is_the_same() {
         "test.yaml:3: batch: it is 64 and would be 32: it cannot change while packets run\n\
          test.yaml:5: pool: it cannot change while packets run: leave it as it is, or start anew"
     );
+}
+
+/// A function that was taken over wrote to one word, and those made after the change read another.
+#[test]
+fn metadata_words_keep_their_numbers_over_a_change() {
+    let module = "  route: { ip_lookup: { routes: ['0.0.0.0/0 1'], to: word } }\n";
+    let text = |modules: &str, path: &str| {
+        format!(
+            "ports:\n  in: {{ generator: {{}} }}\n  out: {{ sink: }}\nmodules:\n{modules}{module}pipeline:\n  - in -> {path}route -> out\n"
+        )
+    };
+    let first = two_workers(&text("", ""));
+    let meter = "  m: { meter: { srtcm: { cir: 1Mbps, cbs: 2KiB, ebs: 2KiB }, key: none, word: true } }\n";
+    let conditions = crate::Conditions { frequency: forebay_measure::Frequency::new(1e9), simulated: true };
+    let changed = text(meter, "m[green] -> ") + "  - in2 -> m\n  - m[yellow] -> drop\n  - m[red] -> drop\n";
+    let changed = changed.replace("in -> m[green] -> route", "m[green] -> route").replace("in2 -> m", "in -> m");
+    let second = crate::reload(&Source::new(changed, "test.yaml", ""), conditions, &first.made)
+        .unwrap_or_else(|problems| panic!("{problems}"));
+    let (old, new) = (&first.made.words, &second.made.words);
+    assert_eq!(old.keys().collect::<Vec<_>>(), ["next_hop"]);
+    assert_eq!(old["next_hop"], new["next_hop"]);
+    assert!(new.len() == 2 && new["colour"] != new["next_hop"], "{new:?}");
 }
