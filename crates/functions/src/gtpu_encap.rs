@@ -219,6 +219,7 @@ impl Headers {
     #[inline(always)]
     fn usual<const OPTIONS: usize, const PLAIN: bool>(
         &mut self,
+        header: u64,
         packet: &mut Packet,
         found: impl Fn(&Packet, &Inner) -> Option<Tunnel>,
     ) -> bool {
@@ -227,19 +228,21 @@ impl Headers {
         let Some(tunnel) = found(packet, inner) else { return false };
         let shown = inner.shown();
         let Some(start) = Start::of(packet) else { return false };
-        self.put::<OPTIONS, PLAIN>(packet, start, shown, tunnel).is_ok()
+        self.put::<OPTIONS, PLAIN>(header, packet, start, shown, tunnel).is_ok()
     }
 
-    /// Puts the packet behind the Ethernet header into a tunnel.
+    /// Puts the packet behind the Ethernet header into a tunnel. `header` is the field of that name, by value: in a loop it
+    /// is read once.
     #[inline(always)]
     fn put<const OPTIONS: usize, const PLAIN: bool>(
         &mut self,
+        header: u64,
         packet: &mut Packet,
         start: Start,
         shown: Shown,
         tunnel: Tunnel,
     ) -> Result<(), Refusal> {
-        let header = self.header | u64::from(tunnel.teid);
+        let header = header | u64::from(tunnel.teid);
         let tunnel_header = |length: u64| header + (length << 32);
         let Self { outer, optional, .. } = self;
         outer.write::<OPTIONS, PLAIN>(packet, ETHERNET, start, shown, tunnel.peer, tunnel_header, *optional)?;
@@ -280,7 +283,7 @@ impl Headers {
         packet.data_mut().copy_within(..12, start - ETHERNET);
         packet.strip(start - ETHERNET);
         let Some(start) = Start::of(packet) else { return TRUNCATED };
-        match self.put::<OPTIONS, false>(packet, start.with_ipv4(), shown, tunnel) {
+        match self.put::<OPTIONS, false>(self.header, packet, start.with_ipv4(), shown, tunnel) {
             Ok(()) => Gate::FIRST,
             Err(Refusal::TooLong) => TOO_LONG,
             Err(Refusal::NoRoom) => NO_HEADROOM,
@@ -294,16 +297,18 @@ impl Headers {
             Which::ByDestination(tunnels) => tunnels.ipv4.get(inner.destination().into()),
             Which::ByWord(tunnels, word) => tunnels.ipv4.get(packet.word(*word).into()),
         };
+        let header = self.header;
         // A loop of its own for one tunnel, of which all is known before, and for tunnels of users.
         let first = match (self.outer.is_plain(), which) {
-            (true, Which::One(tunnel)) => {
-                first_unusual(batch, |packet| self.usual::<OPTIONS, true>(packet, |_, _| Some(*tunnel)))
+            // By value: what follows from it is worked out once.
+            (true, &Which::One(tunnel)) => {
+                first_unusual(batch, |packet| self.usual::<OPTIONS, true>(header, packet, move |_, _| Some(tunnel)))
             }
             (true, Which::ByDestination(tunnels)) => {
                 let by_destination = |_: &Packet, inner: &Inner| tunnels.ipv4.get(inner.destination().into());
-                first_unusual(batch, |packet| self.usual::<OPTIONS, true>(packet, by_destination))
+                first_unusual(batch, |packet| self.usual::<OPTIONS, true>(header, packet, by_destination))
             }
-            _ => first_unusual(batch, |packet| self.usual::<OPTIONS, false>(packet, any)),
+            _ => first_unusual(batch, |packet| self.usual::<OPTIONS, false>(header, packet, any)),
         };
         if let Some(first) = first {
             self.run_from::<OPTIONS>(first, which, any, batch, context);
@@ -320,8 +325,9 @@ impl Headers {
         batch: &mut [Packet],
         context: &mut Context<'_>,
     ) {
+        let header = self.header;
         for (index, packet) in batch.iter_mut().enumerate().skip(first) {
-            if index == first || !self.usual::<OPTIONS, false>(packet, &any) {
+            if index == first || !self.usual::<OPTIONS, false>(header, packet, &any) {
                 let gate = self.unusual::<OPTIONS>(packet, which);
                 if gate != Gate::FIRST {
                     context.put(index, gate);

@@ -23,6 +23,7 @@ fn main() -> ExitCode {
     let value = |name: &str| arguments.iter().position(|word| word == name).and_then(|at| arguments.get(at + 1));
     let runs = value("--runs").and_then(|runs| runs.parse().ok()).unwrap_or(RUNS);
     let only: Option<Vec<&str>> = value("--only").map(|names| names.split(',').collect());
+    let alone = arguments.iter().any(|word| word == "--alone");
     let json_only = arguments.iter().any(|word| word == "--json");
     let mut cores = allowed_cores();
     if let Some(core) = cores.pop()
@@ -30,7 +31,7 @@ fn main() -> ExitCode {
     {
         eprintln!("cannot bind to core {core}: {error}");
     }
-    let mut cases = match cases::all(only.as_deref(), cores.last().copied(), runs) {
+    let mut cases = match cases::all(only.as_deref(), alone, cores.last().copied(), runs) {
         Ok(cases) => cases,
         Err(error) => {
             eprintln!("{error}");
