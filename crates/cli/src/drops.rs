@@ -38,7 +38,9 @@ impl DropSender {
     /// Creates the file. `start` is the present instant.
     pub(crate) fn create(path: &Path, start: Ticks, frequency: Frequency) -> anyhow::Result<(Self, Arc<Tally>)> {
         let writer = NgWriter::create(path, WhenFull::Refuse).map_err(|error| anyhow::anyhow!("--drops: {error}"))?;
-        let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+        // Simulated time begins in 1970, so that every run of one seed is the same.
+        let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+        let wall = if start == Ticks::ZERO { 0 } else { now() };
         let tally = Arc::new(Tally::default());
         Ok((Self { writer, names: Arc::default(), start, wall, frequency, tally: Arc::clone(&tally) }, tally))
     }

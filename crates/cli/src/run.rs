@@ -47,6 +47,13 @@ pub(crate) fn run(arguments: &args::Run) -> anyhow::Result<Answer> {
     let (stories, told) = channel();
     let tracer = arguments.trace.map(|count| Tracer::new(count, arguments.filter.clone(), stories));
     let (mut drops, mut tally) = (None, None);
+    if !arguments.pipeline.starts_with("usecase:") {
+        let path = std::path::Path::new(&arguments.pipeline);
+        made.claim("the configuration", path, false).map_err(|told| anyhow!("{told}"))?;
+    }
+    if let Some(path) = &arguments.state {
+        made.claim("--state", path, true).map_err(|told| anyhow!("--state: {told}"))?;
+    }
     if let Some(path) = &arguments.drops {
         made.claim("--drops", path, true).map_err(|told| anyhow!("--drops: {told}"))?;
         let (sender, of_sender) = DropSender::create(path, engine::now(simulated), frequency)?;

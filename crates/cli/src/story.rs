@@ -72,7 +72,7 @@ impl Names {
             End::Left(port, _) => format!("left by {}", self.ports.get(port).map_or("?", String::as_str)),
             End::Dropped(place, reason) => format!("dropped: {}", self.reason(place, reason)),
             End::Consumed(module, reason) => format!("consumed: {}.{reason}", self.module(module)),
-            End::Unfinished => "still under way when the run ended".to_owned(),
+            End::Unfinished => "still under way when watching ended, or the pipeline changed".to_owned(),
         };
         let _ = writeln!(text, "  {end}");
         text

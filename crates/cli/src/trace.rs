@@ -118,6 +118,12 @@ impl Tracer {
         }
     }
 
+    fn tell_under_way(&mut self) {
+        for (_, story) in self.under_way.drain(..) {
+            let _ = self.stories.send(story);
+        }
+    }
+
     fn end(&mut self, mark: u8, end: End) {
         if let Some(at) = self.under_way.iter().position(|(of, _)| mark != 0 && *of == mark)
             && let Some((_, story)) = self.under_way.remove(at)
@@ -136,9 +142,7 @@ fn after(mark: u8) -> u8 {
 /// Those that the run's end found under way are told as far as they came.
 impl Drop for Tracer {
     fn drop(&mut self) {
-        for (_, story) in self.under_way.drain(..) {
-            let _ = self.stories.send(story);
-        }
+        self.tell_under_way();
     }
 }
 
@@ -155,6 +159,9 @@ impl Observer for Watch {
             drops.call(&names);
         }
         if let Some(tracer) = &mut self.tracer {
+            // What was held by a function that is gone has no end that is told here: those under way are told as far as
+            // they came.
+            tracer.tell_under_way();
             tracer.names = names;
         }
     }

@@ -7,14 +7,16 @@ use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError,
 use forebay_packet::wire::ethernet::{EtherType, Ethernet};
 use forebay_packet::wire::gtpu::{self, Gtpu, Message, Signal, kind};
 use forebay_packet::wire::ipv4::{self, Ipv4};
-use forebay_packet::wire::udp::Udp;
 use forebay_packet::{Packet, Word};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 use crate::tunnel::bucket::Bucket;
 use crate::tunnel::ecn;
+use crate::tunnel::first_unusual;
+use crate::tunnel::outer::Start;
 use crate::tunnel::receive::{Datagram, Fault, datagram, unwrap_ip};
 use crate::tunnel::settings::Endpoint;
 use answer::Answer;
@@ -99,16 +101,35 @@ const CREATES: &[Reason] = &[
     },
 ];
 
-/// A T-PDU of IPv4 whose headers have no options, straight above Ethernet: what nearly all are.
+/// A T-PDU of IPv4 whose headers have no options, straight above Ethernet: what nearly all are. Fields that are compared
+/// together are one number.
 #[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct Plain {
-    ethernet: Ethernet,
-    outer: Ipv4,
-    udp: Udp,
-    gtpu: Gtpu,
+    addresses: [u8; 12],
+    /// Ethernet's type; of the outer IPv4 header version and length, traffic class.
+    start: U32,
+    total_length: U16,
+    identification: U16,
+    /// Flags and fragment offset, time to live, protocol.
+    middle: U32,
+    checksum: U16,
+    source: U32,
+    destination: U32,
+    source_port: U16,
+    destination_port: U16,
+    /// UDP's length and checksum; GTP-U's flags and message type, and length.
+    end: U64,
+    teid: U32,
     inner: Ipv4,
 }
+
+/// What of [`Plain::start`] must be as expected: of the traffic class the bit that [`ecn::is_neutral`] asks for.
+const START: u32 = 0xffff_ff01;
+/// What of [`Plain::middle`] must be: more fragments, offset, protocol.
+const MIDDLE: u32 = 0x3fff_00ff;
+/// Where the UDP checksum is in [`Plain::end`].
+const END_CHECKSUM: u64 = 0xffff << 32;
 
 /// What is before the inner packet.
 const HEADERS: usize = size_of::<Plain>() - size_of::<Ipv4>();
@@ -167,42 +188,42 @@ impl GtpuDecap {
         self.local.is_empty() || self.local.contains(&address)
     }
 
-    /// Takes a plain T-PDU of a known tunnel out; `false`, and nothing changed, for everything else.
+    /// Takes a plain T-PDU out whose destination and tunnel are `known`; `false`, and nothing changed, for everything
+    /// else.
     #[inline(always)]
-    fn usual(&self, packet: &mut Packet) -> bool {
-        let Some(Plain { ethernet, outer, udp, gtpu, inner }) = packet.view(0) else { return false };
-        let total = outer.total_length.get();
-        // No options and no fragment; from here to the inner packet everything is where it is expected, if the lengths
-        // say so, and nothing follows.
-        let shaped = ethernet.ether_type.get() == EtherType::IPV4
-            && outer.version_ihl == 0x45
-            && outer.flags_fragment.get() & 0x3fff == 0
-            && outer.protocol == ipv4::UDP
-            && udp.destination.get() == gtpu::PORT
-            && u16::from_be_bytes([gtpu.flags, gtpu.kind]) == Gtpu::PLAIN_G_PDU
-            && inner.version_ihl >> 4 == 4;
-        let fits = packet.len() == ETHERNET + usize::from(total)
-            && udp.length.get() == total.wrapping_sub(size_of::<Ipv4>() as u16)
-            && gtpu.length.get() == total.wrapping_sub((HEADERS - ETHERNET) as u16);
-        let teid = gtpu.teid.get();
-        if !(shaped
-            && fits
-            && ecn::is_neutral(outer.traffic_class)
-            && (udp.checksum.get() == 0 || !self.verify)
-            && self.is_local(u32::from_be_bytes(outer.destination))
-            && self.teids.contains(teid))
+    fn usual(&self, packet: &mut Packet, known: impl Fn(u32, u32) -> bool) -> bool {
+        let Some(plain) = packet.view::<Plain>(0) else { return false };
+        let len = packet.len() as u64;
+        // No options and no fragment; everything is where it is expected, and each length says that nothing follows.
+        let (udp, inner) = (len - (ETHERNET + size_of::<Ipv4>()) as u64, len - HEADERS as u64);
+        let end = (udp << 48 | u64::from(Gtpu::PLAIN_G_PDU) << 16) + inner;
+        // A checksum counts as right where it is not verified.
+        let compared = if self.verify { u64::MAX } else { !END_CHECKSUM };
+        let teid = plain.teid.get();
+        if plain.start.get() & START != u32::from(EtherType::IPV4) << 16 | 0x4500
+            || u64::from(plain.total_length.get()) + ETHERNET as u64 != len
+            || plain.middle.get() & MIDDLE != u32::from(ipv4::UDP)
+            || plain.destination_port.get() != gtpu::PORT
+            || plain.end.get() & compared != end
+            || plain.inner.version_ihl != 0x45
+            || !known(plain.destination.get(), teid)
         {
             return false;
         }
-        let Some(addresses) = packet.data().first_chunk::<12>().copied() else { return false };
+        // With the type: it is the inner packet's too.
+        let Some(ethernet) = Start::of(packet) else { return false };
         if !packet.unwrap_to_ipv4(HEADERS - ETHERNET, ETHERNET) {
             return false;
         }
-        let Some(header) = packet.data_mut().first_chunk_mut::<ETHERNET>() else { return false };
-        header[..12].copy_from_slice(&addresses);
-        header[12..].copy_from_slice(&EtherType::IPV4.to_be_bytes());
+        ethernet.put(packet.data_mut());
         packet.set_word(self.word, teid);
         true
+    }
+
+    /// The same with whatever tunnels are known.
+    #[inline(always)]
+    fn usual_of_any(&self, packet: &mut Packet) -> bool {
+        self.usual(packet, |destination, teid| self.is_local(destination) && self.teids.contains(teid))
     }
 
     /// Sees to every other packet.
@@ -276,7 +297,7 @@ impl GtpuDecap {
     #[inline(never)]
     fn process_from(&mut self, first: usize, batch: &mut [Packet], context: &mut Context<'_>) {
         for (index, packet) in batch.iter_mut().enumerate().skip(first) {
-            if index == first || !self.usual(packet) {
+            if index == first || !self.usual_of_any(packet) {
                 let gate = self.unusual(packet, context);
                 if gate != Gate::FIRST {
                     context.put(index, gate);
@@ -288,10 +309,15 @@ impl GtpuDecap {
 
 impl Function for GtpuDecap {
     fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
-        for index in 0..batch.len() {
-            if !self.usual(&mut batch[index]) {
-                return self.process_from(index, batch, context);
+        // Nearly all gateways know one range of tunnels: nothing is asked for each packet but whether it is in it.
+        let first = match self.teids.only_range() {
+            Some(range) if self.local.is_empty() => {
+                first_unusual(batch, |packet| self.usual(packet, |_, teid| range.contains(teid)))
             }
+            _ => first_unusual(batch, |packet| self.usual_of_any(packet)),
+        };
+        if let Some(first) = first {
+            self.process_from(first, batch, context);
         }
     }
 }

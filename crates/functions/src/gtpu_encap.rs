@@ -10,8 +10,9 @@ use forebay_packet::{Network, Packet, Word};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::tunnel::entropy::Shown;
-use crate::tunnel::outer::{OVERHEAD, Outer, OuterSettings, Refusal};
+use crate::tunnel::entropy::{Inner, Shown};
+use crate::tunnel::first_unusual;
+use crate::tunnel::outer::{OVERHEAD, Outer, OuterSettings, Refusal, Start};
 use crate::tunnel::settings::{Dscp, Endpoint, Identifier, SourcePort};
 pub use tunnels::Source;
 use tunnels::{Tunnel, Tunnels};
@@ -94,8 +95,13 @@ const DROPS: &[Reason] = &[
 
 /// The function.
 pub struct GtpuEncap {
-    outer: Outer,
     which: Which,
+    headers: Headers,
+}
+
+/// Puts headers before packets.
+struct Headers {
+    outer: Outer,
     /// Flags and message type, as the upper bits of the header.
     header: u64,
     options: Options,
@@ -173,43 +179,77 @@ impl Declare for GtpuEncap {
         let options = Options { sequence: params.sequence.then_some(0), qfi: params.qfi };
         let (flags, optional) = options.emit();
         let header = u64::from(Gtpu::PLAIN_G_PDU) << 48 | u64::from(flags) << 56;
-        Ok(Self { outer, which, header, options, optional })
+        Ok(Self { which, headers: Headers { outer, header, options, optional } })
     }
 }
 
-impl GtpuEncap {
-    /// Does what nearly all packets need, IPv4 with ports straight above Ethernet; `false`, and nothing changed, for the
-    /// others and for those that cannot be sent on.
-    #[inline(always)]
-    fn usual<const OPTIONS: usize>(&mut self, packet: &mut Packet) -> bool {
-        let Some((header, source, destination)) = packet.plain_ipv4_ports() else { return false };
-        // Padding is cut off elsewhere.
-        if packet.len() != ETHERNET + usize::from(header.total_length.get()) {
-            return false;
+impl Which {
+    /// The tunnel of any packet.
+    fn of(&self, packet: &mut Packet) -> Option<Tunnel> {
+        match self {
+            Self::One(tunnel) => Some(*tunnel),
+            Self::ByDestination(tunnels) => match packet.ipv4() {
+                Some(header) => tunnels.ipv4.get(u32::from_be_bytes(header.destination).into()),
+                None => {
+                    let destination = u128::from_be_bytes(packet.ipv6()?.destination);
+                    tunnels.ipv6.get((destination >> 64) as u64)
+                }
+            },
+            Self::ByWord(tunnels, word) => tunnels.ipv4.get(packet.word(*word).into()),
         }
-        let tunnel = match &self.which {
-            Which::One(tunnel) => *tunnel,
-            Which::ByDestination(tunnels) => {
-                let Some(tunnel) = tunnels.ipv4.get(u32::from_be_bytes(header.destination).into()) else {
-                    return false;
-                };
-                tunnel
-            }
-            Which::ByWord(tunnels, word) => {
-                let Some(tunnel) = tunnels.ipv4.get(packet.word(*word).into()) else { return false };
-                tunnel
-            }
-        };
-        let shown = Shown::of_ipv4(header, source, destination);
-        self.put::<OPTIONS>(packet, shown, tunnel).is_ok()
     }
 
-    /// Puts the packet behind the Ethernet header into a tunnel.
+    /// Asks for the places of a large table that the batch's packets will be looked up in.
+    fn prefetch(&self, batch: &mut [Packet]) {
+        match self {
+            Self::ByDestination(tunnels) if tunnels.ipv4.is_large() => {
+                for packet in batch {
+                    if let Some(header) = packet.ipv4() {
+                        tunnels.ipv4.prefetch(u32::from_be_bytes(header.destination).into());
+                    }
+                }
+            }
+            Self::ByWord(tunnels, word) if tunnels.ipv4.is_large() => {
+                batch.iter().for_each(|packet| tunnels.ipv4.prefetch(packet.word(*word).into()));
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Headers {
+    /// Does what nearly all packets need, IPv4 with ports straight above Ethernet whose tunnel is `found`; `false`, and
+    /// nothing changed, for the others and for those that cannot be sent on.
     #[inline(always)]
-    fn put<const OPTIONS: usize>(&mut self, packet: &mut Packet, shown: Shown, tunnel: Tunnel) -> Result<(), Refusal> {
-        let header = self.header | u64::from(tunnel.teid);
-        let tunnel_header = |length: u16| header | u64::from(length) << 32;
-        self.outer.write::<OPTIONS>(packet, ETHERNET, shown, tunnel.peer, tunnel_header, self.optional)?;
+    fn usual<const OPTIONS: usize, const PLAIN: bool>(
+        &mut self,
+        header: u64,
+        packet: &mut Packet,
+        found: impl Fn(&Packet, &Inner) -> Option<Tunnel>,
+    ) -> bool {
+        // Padding is cut off elsewhere.
+        let Some(inner) = Inner::of(packet, true) else { return false };
+        let Some(tunnel) = found(packet, inner) else { return false };
+        let shown = inner.shown();
+        let Some(start) = Start::of(packet) else { return false };
+        self.put::<OPTIONS, PLAIN>(header, packet, start, shown, tunnel).is_ok()
+    }
+
+    /// Puts the packet behind the Ethernet header into a tunnel. `header` is the field of that name, by value: in a loop it
+    /// is read once.
+    #[inline(always)]
+    fn put<const OPTIONS: usize, const PLAIN: bool>(
+        &mut self,
+        header: u64,
+        packet: &mut Packet,
+        start: Start,
+        shown: Shown,
+        tunnel: Tunnel,
+    ) -> Result<(), Refusal> {
+        let header = header | u64::from(tunnel.teid);
+        let tunnel_header = |length: u64| header + (length << 32);
+        let Self { outer, optional, .. } = self;
+        outer.write::<OPTIONS, PLAIN>(packet, ETHERNET, start, shown, tunnel.peer, tunnel_header, *optional)?;
         if OPTIONS > 0
             && let Some(sequence) = &mut self.options.sequence
         {
@@ -219,24 +259,10 @@ impl GtpuEncap {
         Ok(())
     }
 
-    fn tunnel(&self, packet: &mut Packet) -> Option<Tunnel> {
-        match &self.which {
-            Which::One(tunnel) => Some(*tunnel),
-            Which::ByDestination(tunnels) => match packet.ipv4() {
-                Some(header) => tunnels.ipv4.get(u32::from_be_bytes(header.destination).into()),
-                None => {
-                    let destination = u128::from_be_bytes(packet.ipv6()?.destination);
-                    tunnels.ipv6.get((destination >> 64) as u64)
-                }
-            },
-            Which::ByWord(tunnels, word) => tunnels.ipv4.get(packet.word(*word).into()),
-        }
-    }
-
     /// Does the same for any packet, or says why not.
     #[cold]
     #[inline(never)]
-    fn unusual<const OPTIONS: usize>(&mut self, packet: &mut Packet) -> Gate {
+    fn unusual<const OPTIONS: usize>(&mut self, packet: &mut Packet, which: &Which) -> Gate {
         let (network, start) = packet.network();
         let length = match network {
             Network::Ipv4 => packet.ipv4().map_or(0, |header| usize::from(header.total_length.get())),
@@ -251,7 +277,7 @@ impl GtpuEncap {
         if length < fixed || length > packet.len() - start {
             return TRUNCATED;
         }
-        let Some(tunnel) = self.tunnel(packet) else { return NO_TUNNEL };
+        let Some(tunnel) = which.of(packet) else { return NO_TUNNEL };
         if !self.outer.allows(length + OVERHEAD + OPTIONS) {
             return TOO_LONG;
         }
@@ -260,7 +286,8 @@ impl GtpuEncap {
         // Tags go; the addresses move to where they end.
         packet.data_mut().copy_within(..12, start - ETHERNET);
         packet.strip(start - ETHERNET);
-        match self.put::<OPTIONS>(packet, shown, tunnel) {
+        let Some(start) = Start::of(packet) else { return TRUNCATED };
+        match self.put::<OPTIONS, false>(self.header, packet, start.with_ipv4(), shown, tunnel) {
             Ok(()) => Gate::FIRST,
             Err(Refusal::TooLong) => TOO_LONG,
             Err(Refusal::NoRoom) => NO_HEADROOM,
@@ -268,41 +295,48 @@ impl GtpuEncap {
     }
 
     #[inline(always)]
-    fn run<const OPTIONS: usize>(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
-        for index in 0..batch.len() {
-            if !self.usual::<OPTIONS>(&mut batch[index]) {
-                return self.run_from::<OPTIONS>(index, batch, context);
+    fn run<const OPTIONS: usize>(&mut self, which: &Which, batch: &mut [Packet], context: &mut Context<'_>) {
+        let any = |packet: &Packet, inner: &Inner| match which {
+            Which::One(tunnel) => Some(*tunnel),
+            Which::ByDestination(tunnels) => tunnels.ipv4.get(inner.destination().into()),
+            Which::ByWord(tunnels, word) => tunnels.ipv4.get(packet.word(*word).into()),
+        };
+        let header = self.header;
+        // A loop of its own for one tunnel, of which all is known before, and for tunnels of users.
+        let first = match (self.outer.is_plain(), which) {
+            // By value: what follows from it is worked out once.
+            (true, &Which::One(tunnel)) => {
+                first_unusual(batch, |packet| self.usual::<OPTIONS, true>(header, packet, move |_, _| Some(tunnel)))
             }
+            (true, Which::ByDestination(tunnels)) => {
+                let by_destination = |_: &Packet, inner: &Inner| tunnels.ipv4.get(inner.destination().into());
+                first_unusual(batch, |packet| self.usual::<OPTIONS, true>(header, packet, by_destination))
+            }
+            _ => first_unusual(batch, |packet| self.usual::<OPTIONS, false>(header, packet, any)),
+        };
+        if let Some(first) = first {
+            self.run_from::<OPTIONS>(first, which, any, batch, context);
         }
     }
 
     /// The rest of a batch, from the first packet that is not usual on.
     #[inline(never)]
-    fn run_from<const OPTIONS: usize>(&mut self, first: usize, batch: &mut [Packet], context: &mut Context<'_>) {
+    fn run_from<const OPTIONS: usize>(
+        &mut self,
+        first: usize,
+        which: &Which,
+        any: impl Fn(&Packet, &Inner) -> Option<Tunnel>,
+        batch: &mut [Packet],
+        context: &mut Context<'_>,
+    ) {
+        let header = self.header;
         for (index, packet) in batch.iter_mut().enumerate().skip(first) {
-            if index == first || !self.usual::<OPTIONS>(packet) {
-                let gate = self.unusual::<OPTIONS>(packet);
+            if index == first || !self.usual::<OPTIONS, false>(header, packet, &any) {
+                let gate = self.unusual::<OPTIONS>(packet, which);
                 if gate != Gate::FIRST {
                     context.put(index, gate);
                 }
             }
-        }
-    }
-
-    /// Asks for the places of a large table that the batch's packets will be looked up in.
-    fn prefetch(&self, batch: &mut [Packet]) {
-        match &self.which {
-            Which::ByDestination(tunnels) if tunnels.ipv4.is_large() => {
-                for packet in batch {
-                    if let Some(header) = packet.ipv4() {
-                        tunnels.ipv4.prefetch(u32::from_be_bytes(header.destination).into());
-                    }
-                }
-            }
-            Which::ByWord(tunnels, word) if tunnels.ipv4.is_large() => {
-                batch.iter().for_each(|packet| tunnels.ipv4.prefetch(packet.word(*word).into()));
-            }
-            _ => {}
         }
     }
 }
@@ -311,11 +345,12 @@ const ETHERNET: usize = size_of::<forebay_packet::wire::ethernet::Ethernet>();
 
 impl Function for GtpuEncap {
     fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
-        self.prefetch(batch);
-        match self.options.len() {
-            0 => self.run::<0>(batch, context),
-            4 => self.run::<4>(batch, context),
-            _ => self.run::<8>(batch, context),
+        let Self { which, headers } = self;
+        which.prefetch(batch);
+        match headers.options.len() {
+            0 => headers.run::<0>(which, batch, context),
+            4 => headers.run::<4>(which, batch, context),
+            _ => headers.run::<8>(which, batch, context),
         }
     }
 }

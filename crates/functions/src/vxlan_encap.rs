@@ -2,14 +2,14 @@
 
 use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
 use forebay_packet::Packet;
-use forebay_packet::wire::ethernet::Ethernet;
 use forebay_packet::wire::vxlan::{self, Vxlan};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use zerocopy::transmute;
 
-use crate::tunnel::entropy::Shown;
-use crate::tunnel::outer::{Outer, OuterSettings, Refusal};
+use crate::tunnel::entropy::{Inner, Shown};
+use crate::tunnel::first_unusual;
+use crate::tunnel::outer::{Outer, OuterSettings, Refusal, Start};
 use crate::tunnel::settings::{Dscp, Endpoint, SourcePort};
 
 /// Parameters of `vxlan_encap`.
@@ -115,28 +115,27 @@ impl Declare for VxlanEncap {
 
 impl VxlanEncap {
     #[inline(always)]
-    fn put(&mut self, packet: &mut Packet, shown: Shown) -> Result<(), Refusal> {
-        self.outer.write::<0>(packet, 0, shown, self.peer, |_| self.header, [0; 8])
+    fn put<const PLAIN: bool>(&mut self, packet: &mut Packet, start: Start, shown: Shown) -> Result<(), Refusal> {
+        self.outer.write::<0, PLAIN>(packet, 0, start, shown, self.peer, |_| self.header, [0; 8])
     }
 
     /// Does what nearly all frames need, those of IPv4 with ports; `false`, and nothing changed, for the others and for
     /// those that cannot be sent on.
     #[inline(always)]
-    fn usual(&mut self, packet: &mut Packet) -> bool {
-        let Some((header, source, destination)) = packet.plain_ipv4_ports() else { return false };
-        let shown = Shown::of_ipv4(header, source, destination);
-        self.put(packet, shown).is_ok()
+    fn usual<const PLAIN: bool>(&mut self, packet: &mut Packet) -> bool {
+        let Some(inner) = Inner::of(packet, false) else { return false };
+        let shown = inner.shown();
+        let Some(start) = Start::of(packet) else { return false };
+        self.put::<PLAIN>(packet, start, shown).is_ok()
     }
 
     /// Does the same for any frame, or says why not.
     #[cold]
     #[inline(never)]
     fn unusual(&mut self, packet: &mut Packet) -> Gate {
-        if packet.len() < size_of::<Ethernet>() {
-            return TRUNCATED;
-        }
+        let Some(start) = Start::of(packet) else { return TRUNCATED };
         let shown = Shown::of(packet);
-        match self.put(packet, shown) {
+        match self.put::<false>(packet, start.with_ipv4(), shown) {
             Ok(()) => Gate::FIRST,
             Err(Refusal::TooLong) => TOO_LONG,
             Err(Refusal::NoRoom) => NO_HEADROOM,
@@ -147,7 +146,7 @@ impl VxlanEncap {
     #[inline(never)]
     fn process_from(&mut self, first: usize, batch: &mut [Packet], context: &mut Context<'_>) {
         for (index, packet) in batch.iter_mut().enumerate().skip(first) {
-            if index == first || !self.usual(packet) {
+            if index == first || !self.usual::<false>(packet) {
                 let gate = self.unusual(packet);
                 if gate != Gate::FIRST {
                     context.put(index, gate);
@@ -159,10 +158,13 @@ impl VxlanEncap {
 
 impl Function for VxlanEncap {
     fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
-        for index in 0..batch.len() {
-            if !self.usual(&mut batch[index]) {
-                return self.process_from(index, batch, context);
-            }
+        let first = if self.outer.is_plain() {
+            first_unusual(batch, |packet| self.usual::<true>(packet))
+        } else {
+            first_unusual(batch, |packet| self.usual::<false>(packet))
+        };
+        if let Some(first) = first {
+            self.process_from(first, batch, context);
         }
     }
 }

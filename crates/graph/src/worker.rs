@@ -211,7 +211,9 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         if !self.was_busy || self.turn.is_multiple_of(SWEEP_EVERY) {
             self.sweep();
         }
-        if self.was_busy || !self.scheduler.is_idle() { Next::Now } else { self.when() }
+        // What waits for another worker is tried again, though nothing else is to be done.
+        let waits = !self.scheduler.is_idle() || !self.waiting.is_empty();
+        if self.was_busy || waits { Next::Now } else { self.when() }
     }
 
     /// Whether this turn's calls are to be timed.

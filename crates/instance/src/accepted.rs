@@ -4,8 +4,12 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use forebay_graph::files::read_up_to;
 use forebay_pipeline::Source;
 use serde::{Deserialize, Serialize};
+
+/// The longest such file, in bytes: more than the longest configuration, with its settings, takes.
+const MOST: u64 = 64 << 20;
 
 /// A configuration as it was accepted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,7 +26,9 @@ impl Accepted {
     /// What `source` says now.
     #[must_use]
     pub fn of(source: &Source) -> Self {
-        let base = source.base().canonicalize().unwrap_or_else(|_| source.base().to_owned());
+        // The folder in which a file is that was named without one.
+        let base = if source.base().as_os_str().is_empty() { Path::new(".") } else { source.base() };
+        let base = base.canonicalize().unwrap_or_else(|_| base.to_owned());
         Self { file: source.file().to_owned(), base, text: source.text().to_owned(), sets: source.sets().to_vec() }
     }
 
@@ -55,8 +61,12 @@ impl Accepted {
     /// # Errors
     /// As reading files; a file that is not of this kind.
     pub fn read(path: &Path) -> io::Result<Option<Self>> {
-        match fs::read(path) {
-            Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
+        match read_up_to(path, MOST) {
+            Ok(bytes) => {
+                let told =
+                    |error| format!("it is no file of an accepted configuration ({error}): remove it to do without");
+                Ok(Some(serde_json::from_slice(&bytes).map_err(|error| io::Error::other(told(error)))?))
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }

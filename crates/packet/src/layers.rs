@@ -8,7 +8,7 @@ use std::hint::cold_path;
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 use crate::Packet;
-use crate::metadata::Layers;
+use crate::metadata::{LINE, Layers};
 use crate::wire::ethernet::{EtherType, Ethernet, VlanTag};
 use crate::wire::ipv4::Ipv4;
 use crate::wire::ipv6::{self, Ipv6};
@@ -140,18 +140,20 @@ impl Packet {
     /// the grown frame shorter, or IPv4's header not among the `N` bytes.
     #[inline(always)]
     pub fn wrap_in_ipv4<const N: usize>(&mut self, n: usize, offset: usize) -> Option<&mut [u8; N]> {
-        if n > self.headroom() || self.len() + n < N || offset > N.checked_sub(size_of::<Ipv4>())? {
+        let (data, len) = (usize::from(self.meta().data), self.len().saturating_add(n));
+        let least = usize::from(self.meta().start) * LINE;
+        if data < least.saturating_add(n) || len < N || offset > N.checked_sub(size_of::<Ipv4>())? {
             return None;
         }
+        // Within the chunk, whose offsets are 16 bits: none wraps.
+        let data = data - n;
         let meta = self.meta_mut();
-        // Within the chunk, whose offsets are 16 bits: neither wraps.
-        let (data, len) = (meta.data - n as u16, meta.len + n as u16);
-        (meta.data, meta.len) = (data, len);
-        meta.layers = Layers::network(IPV4, data + offset as u16);
+        (meta.data, meta.len) = (data as u16, len as u16);
+        meta.layers = Layers::network(IPV4, (data + offset) as u16);
         (meta.transport, meta.session) = (0, 0);
         // SAFETY: `data..data + len` lies in the chunk, past its metadata, as was just seen of its start, and is
         // initialised; it has at least `N` bytes. `&mut self` makes it exclusive.
-        Some(unsafe { &mut *self.chunk().as_ptr().cast::<u8>().add(data.into()).cast::<[u8; N]>() })
+        Some(unsafe { &mut *self.chunk().as_ptr().cast::<u8>().add(data).cast::<[u8; N]>() })
     }
 
     /// Takes `n` bytes off the frame's start, behind which an IPv4 header starts `offset` bytes further:

@@ -232,8 +232,9 @@ fn open(source: &Source, conditions: Conditions, running: Option<&Made>) -> Resu
     let lasts = |key: &str| key.starts_with(ONCE_A_MODULE) || key.starts_with(LASTING);
     let shared = surroundings.made.into_iter().filter(|(key, _)| lasts(key));
     let mut files = surroundings.files;
-    let option = |who: &str| who.starts_with("--");
-    files.retain(|who| option(who) || made.modules.contains_key(who) || made.ports.contains_key(who));
+    // What the command line uses stays used.
+    let named = |who: &str| who.starts_with("--") || who.contains(' ');
+    files.retain(|who| named(who) || made.modules.contains_key(who) || made.ports.contains_key(who));
     let mut made = Made { tables: shared.collect(), words: surroundings.words, files: files.clone(), ..made };
     made.without_outputs(&root, &surroundings.base);
     Ok(Loaded { plans, cores, seed, files, made })

@@ -30,10 +30,13 @@ const SIZE: usize = 1_024;
 /// The most that it can hold.
 const MOST: usize = 1 << 20;
 
+/// The ends of a ring that no port has.
+type Ends = (Option<Sender<Packet>>, Option<Receiver<Packet>>);
+
 /// A ring with those of its ends that no port has now: a port that is opened anew, while packets run, takes the end that
 /// the port before it lets go.
 struct Shared {
-    ends: Mutex<(Option<Sender<Packet>>, Option<Receiver<Packet>>)>,
+    ends: Mutex<Ends>,
     /// Packets that were given, and that were taken.
     given: AtomicU64,
     taken: AtomicU64,
@@ -51,7 +54,7 @@ pub struct Ring {
 }
 
 impl Shared {
-    fn ends(&self) -> MutexGuard<'_, (Option<Sender<Packet>>, Option<Receiver<Packet>>)> {
+    fn ends(&self) -> MutexGuard<'_, Ends> {
         self.ends.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -70,11 +70,12 @@ const FIGURES: &[(&str, &str, Share)] = &[
     ("vxlan", "vxlan", Share::Above("gen_sink")),
 ];
 
-/// Makes the cases that the figures named (all, where none are) come from.
+/// Makes the cases that the figures named (all, where none are) come from; `alone` without those that they are compared
+/// with, so that such figures are not there.
 ///
 /// # Errors
 /// A name that is not a figure's, a folder that cannot be written, a pipeline that does not load: in words.
-pub fn all(only: Option<&[&str]>, other_core: Option<usize>, runs: usize) -> Result<Vec<Case>, String> {
+pub fn all(only: Option<&[&str]>, alone: bool, other_core: Option<usize>, runs: usize) -> Result<Vec<Case>, String> {
     let names = || FIGURES.iter().map(|(name, ..)| *name).collect::<Vec<_>>();
     if let Some(unknown) = only.and_then(|only| only.iter().find(|name| !names().contains(name))) {
         return Err(format!("no figure is called '{unknown}': there are {}", names().join(", ")));
@@ -84,7 +85,7 @@ pub fn all(only: Option<&[&str]>, other_core: Option<usize>, runs: usize) -> Res
         .iter()
         .filter(|(name, ..)| wanted(name))
         .flat_map(|(_, case, share)| match share {
-            Share::Above(base) => vec![*case, base],
+            Share::Above(base) if !alone => vec![*case, base],
             _ => vec![*case],
         })
         .collect();

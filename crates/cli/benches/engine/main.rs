@@ -29,6 +29,7 @@ fn main() -> ExitCode {
     let two = only.as_ref().is_none_or(|only| only.contains(&"cores")).then(allowed_cores);
     let two = two.and_then(|cores| Some([*cores.first()?, *cores.last()?]).filter(|[first, last]| first != last));
     let only = only.map(|only| only.into_iter().filter(|name| *name != "cores").collect::<Vec<_>>());
+    let alone = arguments.iter().any(|word| word == "--alone");
     let json_only = arguments.iter().any(|word| word == "--json");
     let mut cores = allowed_cores();
     if let Some(core) = cores.pop()
@@ -36,7 +37,7 @@ fn main() -> ExitCode {
     {
         eprintln!("cannot bind to core {core}: {error}");
     }
-    let mut cases = match cases::all(only.as_deref(), cores.last().copied(), runs) {
+    let mut cases = match cases::all(only.as_deref(), alone, cores.last().copied(), runs) {
         Ok(cases) => cases,
         Err(error) => {
             eprintln!("{error}");

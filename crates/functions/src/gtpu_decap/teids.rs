@@ -52,6 +52,21 @@ pub struct File {
 /// Numbers from 1, first and last.
 type Range = (u32, u32);
 
+/// A range, to be asked in one comparison.
+#[derive(Clone, Copy)]
+pub(super) struct OnlyRange {
+    first: u32,
+    /// How many follow the first.
+    span: u32,
+}
+
+impl OnlyRange {
+    #[inline(always)]
+    pub(super) fn contains(self, teid: u32) -> bool {
+        teid.wrapping_sub(self.first) <= self.span
+    }
+}
+
 /// The set: a few ranges, or every number by itself in a table with open addressing, at most half full, in which 0 is an
 /// empty place.
 #[derive(Debug)]
@@ -76,6 +91,19 @@ impl Teids {
                     }
                 }
             }
+        }
+    }
+
+    /// The range, where all that are known are in one.
+    #[inline(always)]
+    pub(super) fn only_range(&self) -> Option<OnlyRange> {
+        match self {
+            Self::Ranges([(first, last), others @ ..])
+                if first <= last && others.iter().all(|(first, last)| first > last) =>
+            {
+                Some(OnlyRange { first: *first, span: last - first })
+            }
+            _ => None,
         }
     }
 
@@ -208,16 +236,27 @@ mod tests {
         assert!(matches!(Teids::of(ranges), Ok(Teids::Ranges(_))), "any number of numbers in four ranges");
     }
 
+    #[test]
+    fn one_range_is_known_as_such() {
+        assert!(Teids::of(vec![(1, u32::MAX)]).expect("any").only_range().is_some());
+        assert!(Teids::of(vec![(5, 9), (10, 12)]).expect("they touch").only_range().is_some());
+        assert!(Teids::of(vec![(5, 9), (11, 12)]).expect("two").only_range().is_none());
+        assert!(Teids::of(vec![]).expect("none").only_range().is_none());
+    }
+
     proptest! {
         #[test]
         fn what_is_in_a_range_is_in_the_set(
-            ranges in prop::collection::vec((1u32..2_000, 0u32..20), 0..40), far: u32, base in prop::sample::select(vec![0, u32::MAX - 2_100]),
+            ranges in prop::collection::vec((1u32..2_000, 0u32..20), 0..40).prop_union(prop::collection::vec((1u32..2_000, 0u32..20), 1..2)), far: u32, base in prop::sample::select(vec![0, u32::MAX - 2_100]),
         ) {
             let ranges: Vec<_> = ranges.into_iter().map(|(first, more)| (base + first, base + first + more)).collect();
             let set = Teids::of(ranges.clone()).expect("few");
             for teid in (0..2_100).map(|teid| base + teid).chain([far, 0]) {
                 let expected = ranges.iter().any(|(first, last)| (*first..=*last).contains(&teid));
                 prop_assert_eq!(set.contains(teid), expected, "{}", teid);
+                if let Some(range) = set.only_range() {
+                    prop_assert_eq!(range.contains(teid), expected, "{}", teid);
+                }
             }
         }
     }

@@ -2,39 +2,89 @@
 //! that routers that spread load over equal paths keep sessions together and tunnels apart (RFC 7348 section 5,
 //! TS 29.281 section 4.4.2.3).
 
-use forebay_packet::wire::ipv4::Ipv4;
+use forebay_packet::wire::ethernet::{EtherType, Ethernet};
+use forebay_packet::wire::ipv4;
 use forebay_packet::{Network, Packet, SessionKey};
+use zerocopy::big_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
-/// The first of the dynamic ports (RFC 6335 section 6), which RFC 7348 asks for; 14 bits are free in them.
-const DYNAMIC: u16 = 0xc000;
+/// The bits of a port that a session chooses: 14 are free in the dynamic ports (RFC 6335 section 6), which RFC 7348 asks
+/// for.
+pub(crate) const CHOSEN: u16 = 0x3fff;
+
+const ETHERNET: usize = size_of::<Ethernet>();
 
 /// What of an inner packet shows outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shown {
     /// Its traffic class; 0 where it is not IP.
     pub(crate) class: u8,
-    /// A port for its session.
-    pub(crate) port: u16,
+    /// A number of its session: the upper bits are to be used.
+    pub(crate) session: u64,
 }
 
-/// A port for a session: two multiplications whose upper bits depend on all that goes in.
+/// A number whose upper bits depend on all bits of addresses and ports: both halves of one product (Yi, *wyhash*, 2019).
 #[inline(always)]
-fn port(source: u32, destination: u32, ports: u32, protocol: u8) -> u16 {
-    let addresses = u64::from(source) << 32 | u64::from(destination);
-    let mixed = (addresses ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = mixed ^ mixed >> 32 ^ u64::from(ports) ^ u64::from(protocol) << 32;
-    DYNAMIC | (mixed.wrapping_mul(0x94d0_49bb_1331_11eb) >> 50) as u16
+fn mix(addresses: u64, ports: u32) -> u64 {
+    let (one, other) = (addresses ^ 0x9e37_79b9_7f4a_7c15, u64::from(ports) ^ 0xbf58_476d_1ce4_e5b9);
+    let product = u128::from(one) * u128::from(other);
+    product as u64 ^ (product >> 64) as u64
+}
+
+/// Both addresses of IPv4, as they stand in a header, as a number: in whichever order of bytes is the cheapest.
+#[inline(always)]
+fn addresses(bytes: [u8; 8]) -> u64 {
+    u64::from_le_bytes(bytes)
+}
+
+/// A packet of IPv4 without options and with ports, straight above Ethernet. Fields that are compared together are one
+/// number.
+#[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub(crate) struct Inner {
+    macs: [u8; 12],
+    /// Ethernet's type; version and length, traffic class.
+    start: U32,
+    total_length: U16,
+    identification: U16,
+    /// Flags and fragment offset, time to live, protocol.
+    middle: U32,
+    checksum: U16,
+    addresses: [u8; 8],
+    ports: [u8; 4],
+}
+
+impl Inner {
+    /// Of a packet that nearly all packets are like, TCP or UDP and no later fragment; where `unpadded`, nothing may follow
+    /// it in the frame. `None` says nothing.
+    #[inline(always)]
+    pub(crate) fn of(packet: &Packet, unpadded: bool) -> Option<&Self> {
+        const MIDDLE: u32 = 0x1fff_00ff;
+        let inner: &Self = packet.view(0)?;
+        let total = usize::from(inner.total_length.get());
+        // Either way at least the ports are the packet's: where nothing follows it, the frame has as many bytes.
+        let fits = if unpadded { packet.len() == ETHERNET + total } else { total >= size_of::<Self>() - ETHERNET };
+        let protocol = inner.middle.get() & MIDDLE;
+        let plain = inner.start.get() & 0xffff_ff00 == u32::from(EtherType::IPV4) << 16 | 0x4500
+            && (protocol == u32::from(ipv4::UDP) || protocol == u32::from(ipv4::TCP));
+        (plain && fits).then_some(inner)
+    }
+
+    #[inline(always)]
+    pub(crate) fn destination(&self) -> u32 {
+        let [.., a, b, c, d] = self.addresses;
+        u32::from_be_bytes([a, b, c, d])
+    }
+
+    /// What shows of it: the same as [`Shown::of`].
+    #[inline(always)]
+    pub(crate) fn shown(&self) -> Shown {
+        let session = mix(addresses(self.addresses), u32::from_le_bytes(self.ports));
+        Shown { class: self.start.get() as u8, session }
+    }
 }
 
 impl Shown {
-    /// Of a packet of IPv4 with ports: the same as [`of`](Self::of).
-    #[inline(always)]
-    pub(crate) fn of_ipv4(header: &Ipv4, source_port: u16, destination_port: u16) -> Self {
-        let [source, destination] = [header.source, header.destination].map(u32::from_be_bytes);
-        let ports = u32::from(source_port) << 16 | u32::from(destination_port);
-        Self { class: header.traffic_class, port: port(source, destination, ports, header.protocol) }
-    }
-
     /// Of any frame.
     pub(crate) fn of(packet: &mut Packet) -> Self {
         let class = match packet.network().0 {
@@ -42,19 +92,21 @@ impl Shown {
             Network::Ipv6 => packet.ipv6().map_or(0, |header| (header.version_class_label.get() >> 20) as u8),
             Network::Other => 0,
         };
-        let SessionKey { source, destination, source_port, destination_port, protocol } = packet.session_key();
+        let SessionKey { source, destination, source_port, destination_port, .. } = packet.session_key();
         // Addresses of IPv4 are the first word alone.
-        let fold = |address: [u8; 16]| {
-            address.chunks_exact(4).fold(0u32, |folded, word| {
-                folded.rotate_left(7) ^ word.iter().fold(0, |word, byte| word << 8 | u32::from(*byte))
-            })
-        };
-        let of_ipv4 = |address: [u8; 16]| u32::from_be_bytes([address[0], address[1], address[2], address[3]]);
         let is_ipv4 = packet.network().0 == Network::Ipv4;
-        let [source, destination] =
-            [source, destination].map(|address| if is_ipv4 { of_ipv4(address) } else { fold(address) });
+        let word = |address: [u8; 16]| {
+            let mut words =
+                address.chunks_exact(4).map(|word| u32::from_be_bytes([word[0], word[1], word[2], word[3]]));
+            if is_ipv4 {
+                words.next().unwrap_or(0)
+            } else {
+                words.fold(0u32, |folded, word| folded.rotate_left(7) ^ word)
+            }
+        };
+        let both = u64::from(word(source)) << 32 | u64::from(word(destination));
         let ports = u32::from(source_port) << 16 | u32::from(destination_port);
-        Self { class, port: port(source, destination, ports, protocol) }
+        Self { class, session: mix(addresses(both.to_be_bytes()), u32::from_le_bytes(ports.to_be_bytes())) }
     }
 }
 
@@ -72,7 +124,8 @@ mod tests {
         let pool = Pool::new(PoolOptions { chunks: 1, ..PoolOptions::default() }).expect("a small pool");
         let mut packet = pool.take().expect("one");
         assert!(packet.write(frame));
-        let plain = packet.plain_ipv4_ports().map(|(header, source, to)| Shown::of_ipv4(header, source, to));
+        let plain = Inner::of(&packet, true).map(Inner::shown);
+        assert_eq!(plain, Inner::of(&packet, false).map(Inner::shown), "no frame here has padding");
         (Shown::of(&mut packet), plain)
     }
 
@@ -83,9 +136,7 @@ mod tests {
             let mut frame = Vec::new();
             let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv6([1; 16], [2; 16], 64).udp(session, 53);
             builder.write(&mut frame, b"").expect("memory");
-            let port = shown(&frame).0.port;
-            assert!(port >= DYNAMIC);
-            ports.insert(port);
+            ports.insert(shown(&frame).0.session >> 50);
         }
         // 1 000 balls in 16 384 urns meet 30 times.
         assert!(ports.len() > 900, "{} ports", ports.len());

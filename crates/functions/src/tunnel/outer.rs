@@ -11,7 +11,7 @@ use forebay_packet::wire::ipv4::{self, Ipv4};
 use forebay_packet::wire::udp::{self, Udp};
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::entropy::Shown;
+use super::entropy::{CHOSEN, Shown};
 use super::settings::{Dscp, Endpoint, SourcePort};
 
 const ETHERNET: usize = size_of::<Ethernet>();
@@ -47,20 +47,54 @@ pub(crate) enum Refusal {
     NoRoom,
 }
 
+/// The Ethernet header that a frame starts with, as two numbers of eight bytes that overlap: an array of its length would
+/// be copied through the stack, in pieces that the processor cannot forward.
+#[derive(Clone, Copy)]
+pub(crate) struct Start(u64, u64);
+
+impl Start {
+    /// A frame's own.
+    #[inline(always)]
+    pub(crate) fn of(packet: &Packet) -> Option<Self> {
+        let header: &[u8; ETHERNET] = packet.data().first_chunk()?;
+        let (first, last) = (header.first_chunk()?, header.last_chunk()?);
+        Some(Self(u64::from_ne_bytes(*first), u64::from_ne_bytes(*last)))
+    }
+
+    /// The same with the type of IPv4.
+    pub(crate) fn with_ipv4(self) -> Self {
+        let mut last = self.1.to_ne_bytes();
+        last[6..].copy_from_slice(&EtherType::IPV4.to_be_bytes());
+        Self(self.0, u64::from_ne_bytes(last))
+    }
+
+    /// Writes it.
+    #[inline(always)]
+    pub(crate) fn put(self, frame: &mut [u8]) {
+        if let Some(header) = frame.first_chunk_mut::<ETHERNET>() {
+            header[..8].copy_from_slice(&self.0.to_ne_bytes());
+            header[6..].copy_from_slice(&self.1.to_ne_bytes());
+        }
+    }
+}
+
 /// Writes outer headers.
+///
+/// Numbers have the bytes of a header in network order; a field that depends on the packet is added to them.
 pub(crate) struct Outer {
-    /// The sum of the words of the IPv4 header that are always the same.
+    /// The sum of the words of the IPv4 header that are always the same; not the first two, to which the packet adds.
     sum: u32,
-    /// The first eight bytes of the IPv4 header without traffic class, length and identification, as a number.
+    /// The first eight bytes of the IPv4 header without the inner traffic class, length and identification.
     first: u64,
-    /// The next eight, without the checksum.
+    /// The next eight, with ones for the checksum.
     second: u64,
-    /// The UDP header without source port, and with a length that is less by the whole packet's.
+    /// The UDP header without what a session chooses of the source port, and with a length that is less by the whole
+    /// packet's.
     third: u64,
-    /// What is kept of the inner traffic class, and what is put instead.
-    class: (u8, u8),
-    /// The source port where it is fixed.
-    port: Option<u16>,
+    /// What is kept of the inner traffic class.
+    class: u8,
+    /// What of the source port a session chooses, in its place.
+    chosen: u64,
     checksum: bool,
     /// The longest outer packet.
     most: usize,
@@ -80,24 +114,33 @@ impl Outer {
             return Err(SetupError::at("mtu", format!("{mtu}: allowed are 68 (RFC 791) to 65535")));
         }
         let flags = if df { DF } else { 0 };
-        let words =
-            [0x4500, flags, u16::from(ttl) << 8 | u16::from(ipv4::UDP), (source.0 >> 16) as u16, source.0 as u16];
+        let (kept, class) = match dscp {
+            Dscp::Copy => (0xff, 0),
+            // The lower two bits are congestion notification, which is always copied (RFC 6040 section 4.1).
+            Dscp::Fixed(dscp) => (0x03, dscp << 2),
+        };
+        let (port, chosen) = match source_port {
+            SourcePort::Fixed(port) => (port, 0),
+            SourcePort::Session => (!CHOSEN, CHOSEN),
+        };
+        let first = 0x4500 << 48 | u64::from(class) << 48 | u64::from(flags);
         let second = u64::from(ttl) << 56 | u64::from(ipv4::UDP) << 48 | u64::from(source.0);
         Ok(Self {
-            sum: words.into_iter().map(u32::from).sum(),
-            first: 0x4500 << 48 | u64::from(flags),
-            second,
-            third: (u64::from(destination_port) << 32) - ((IPV4 as u64) << 16),
-            class: match dscp {
-                Dscp::Copy => (0xff, 0),
-                // The lower two bits are congestion notification, which is always copied (RFC 6040 section 4.1).
-                Dscp::Fixed(dscp) => (0x03, dscp << 2),
-            },
-            port: if let SourcePort::Fixed(port) = source_port { Some(port) } else { None },
+            sum: sum_of(first & 0xffff_ffff) + sum_of(second),
+            first,
+            second: second | 0xffff << 32,
+            third: (u64::from(port) << 48 | u64::from(destination_port) << 32) - ((IPV4 as u64) << 16),
+            class: kept,
+            chosen: u64::from(chosen) << 48,
             checksum: udp_checksum,
             most: mtu.unwrap_or(u16::MAX).into(),
             identification: (!df).then_some(0),
         })
+    }
+
+    /// Whether packets are neither numbered nor summed up, and can be [written](Self::write) as `PLAIN`.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.identification.is_none() && !self.checksum
     }
 
     /// Whether an outer packet of `total` bytes is allowed.
@@ -107,40 +150,41 @@ impl Outer {
 
     /// Puts what is behind the first `cut` bytes of the frame into a tunnel to `peer`. `tunnel` makes the tunnel's
     /// header, as a number, from how many bytes follow it; of `options` the first `OPTIONS` follow it first. The
-    /// addresses of the outer frame are those of the inner one.
+    /// outer frame starts with `start`. `PLAIN` is allowed where it [is so](Self::is_plain).
     #[inline(always)]
-    pub(crate) fn write<const OPTIONS: usize>(
+    #[expect(clippy::too_many_arguments, reason = "all are values in registers")]
+    pub(crate) fn write<const OPTIONS: usize, const PLAIN: bool>(
         &mut self,
         packet: &mut Packet,
         cut: usize,
+        start: Start,
         shown: Shown,
         peer: u32,
-        tunnel: impl Fn(u16) -> u64,
+        tunnel: impl Fn(u64) -> u64,
         options: [u8; 8],
     ) -> Result<(), Refusal> {
         let total = (packet.len() + (OVERHEAD + OPTIONS)).saturating_sub(cut);
         if total > self.most {
             return Err(Refusal::TooLong);
         }
-        let Some(addresses) = packet.data().first_chunk::<12>().copied() else { return Err(Refusal::NoRoom) };
         let headers = packet.wrap_in_ipv4::<HEADERS>(HEADERS + OPTIONS - cut, ETHERNET).ok_or(Refusal::NoRoom)?;
-        let class = shown.class & self.class.0 | self.class.1;
-        let (wide, peer_sum) = (total as u64, (peer >> 16) + (peer & 0xffff));
-        let mut sum = self.sum + u32::from(class) + total as u32 + peer_sum;
-        let mut first = self.first | u64::from(class) << 48 | wide << 32;
-        if let Some(id) = &mut self.identification {
-            sum += u32::from(*id);
+        let wide = total as u64;
+        let mut first = self.first + (u64::from(shown.class & self.class) << 48) + (wide << 32);
+        let mut sum = self.sum + (peer >> 16) + (peer & 0xffff);
+        if !PLAIN && let Some(id) = &mut self.identification {
             first |= u64::from(*id) << 16;
+            sum += u32::from(*id);
             *id = id.wrapping_add(1);
         }
-        let sum = (sum & 0xffff) + (sum >> 16);
-        let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
-        let second = self.second | u64::from(sum) << 32;
-        let port = self.port.unwrap_or(shown.port);
-        let third = (u64::from(port) << 48) + self.third + (wide << 16);
-        let fourth = tunnel((total - OVERHEAD) as u16);
-        headers[..12].copy_from_slice(&addresses);
-        headers[12..14].copy_from_slice(&EtherType::IPV4.to_be_bytes());
+        // Turned by half and added to itself, a number has the ones' complement sum of its halves in the upper one
+        // (RFC 1071 section 2).
+        let sum = (first >> 32) as u32 + sum;
+        let sum = sum.wrapping_add(sum.rotate_left(16)) & 0xffff_0000;
+        // Inverted by the ones in its place.
+        let second = self.second ^ u64::from(sum) << 16;
+        let third = self.third + (shown.session & self.chosen) + (wide << 16);
+        let fourth = tunnel(wide - OVERHEAD as u64);
+        start.put(headers);
         headers[14..22].copy_from_slice(&first.to_be_bytes());
         headers[22..30].copy_from_slice(&second.to_be_bytes());
         headers[30..34].copy_from_slice(&peer.to_be_bytes());
@@ -152,11 +196,16 @@ impl Outer {
         {
             slot.copy_from_slice(options);
         }
-        if self.checksum {
+        if !PLAIN && self.checksum {
             fill_checksum(packet);
         }
         Ok(())
     }
+}
+
+/// The sum of the four words of a number.
+fn sum_of(number: u64) -> u32 {
+    (0..4).map(|word| (number >> (16 * word)) as u16).map(u32::from).sum()
 }
 
 /// Computes the UDP checksum of an outer packet straight above Ethernet.

@@ -192,7 +192,10 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
 
     /// Becomes `next`, which has taken up what is its own.
     pub fn succeed(&mut self, mut next: Self) -> Former<C, S> {
-        next.observe(self.observer.take());
+        // One that joins has been given its own.
+        if let Some(observer) = self.observer.take() {
+            next.observe(Some(observer));
+        }
         let former = std::mem::replace(self, next);
         let pause = self.clock.now().since(former.paused);
         self.telemetry.worker.pause.set(pause.0);

@@ -72,7 +72,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         }
         self.turn();
         let waits = self.buffered.iter().any(|&module| self.nodes[module].input.len() > 0);
-        let done = !self.was_busy && !waits && self.scheduler.is_idle();
+        let done = !self.was_busy && !waits && self.waiting.is_empty() && self.scheduler.is_idle();
         self.team.set_quiet(self.id, done);
         done
     }

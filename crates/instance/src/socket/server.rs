@@ -121,7 +121,10 @@ fn listen(listener: &UnixListener, service: &Arc<Service>, over: &AtomicBool) {
         let (service, counted) = (Arc::clone(service), Arc::clone(&connections));
         let talk = move || {
             // Who goes away in the middle of a sentence has said nothing.
-            let _ = stream.set_nonblocking(false).and_then(|()| talk(&stream, &service));
+            let ended = stream.set_nonblocking(false).and_then(|()| talk(&stream, &service));
+            if let Err(error) = ended.as_ref().map_err(|error| error.to_string()) {
+                let _ = tell(&mut BufWriter::new(&stream), &Answer::Error(error.clone()));
+            }
             counted.fetch_sub(1, Ordering::Relaxed);
         };
         if std::thread::Builder::new().name("connection".to_owned()).spawn(talk).is_err() {
@@ -136,17 +139,18 @@ fn tell(writer: &mut impl Write, answer: &Answer) -> io::Result<()> {
     writer.flush()
 }
 
-/// Reads a line, without its end, into `line`; `false` at the end of all.
+/// Reads a line, without its end, into `line`; `false` at the end of all. A line that was cut off has not been said.
 fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
     line.clear();
     let read = reader.by_ref().take(MOST_LINE as u64 + 1).read_until(b'\n', line)?;
     if read > MOST_LINE {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "a line that is too long"));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("a line is longer than {MOST_LINE} bytes")));
     }
-    while line.last().is_some_and(|byte| matches!(byte, b'\n' | b'\r')) {
-        line.pop();
+    if line.pop() != Some(b'\n') {
+        return Ok(false);
     }
-    Ok(read > 0)
+    line.pop_if(|byte| *byte == b'\r');
+    Ok(true)
 }
 
 /// One connection, to its end.

@@ -207,9 +207,9 @@ fn a_changed_configuration_takes_over_what_is_the_same() {
     let fw = &second.plans[0].modules[module(&second.plans[0], "fw")];
     assert!(fw.function.is_some(), "its parameter has changed");
     assert!(second.plans[0].modules[0].function.is_none(), "it is taken over");
-    // The port that packets of `back` enter by has moved, and is opened anew.
-    assert_eq!((second.plans[0].ports[0].from, second.plans[1].ports[1].from), (Some(0), None));
-    assert!(second.plans[1].ports[1].open.is_some());
+    // The port that packets of `back` enter by moves with it.
+    assert_eq!((second.plans[0].ports[0].from, second.plans[1].ports[1].from), (Some(0), Some(0)));
+    assert!(second.plans[1].ports[1].open.is_none());
     // A configuration with a mistake that a start would refuse is refused here, too.
     let unused = EXAMPLE.replace("  nat1:", "  idle:   { test_table: { size: 1 } }\n  nat1:");
     let told = reload(&unused).err().expect("refused").to_string();
