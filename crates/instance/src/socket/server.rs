@@ -178,11 +178,9 @@ fn talk(stream: &UnixStream, service: &Service) -> io::Result<()> {
             Ok(Request::Trace { count, filter }) => {
                 match (service.trace)(&*service.instance, count, filter.as_deref()) {
                     Ok(stories) => {
-                        let told = trace(&stories, &mut reader, &mut writer);
-                        if !told.as_ref().is_ok_and(|whole| *whole) {
-                            // Nobody listens any more: the workers need not watch.
-                            service.instance.observe(Box::new(|_| None));
-                        }
+                        let told = trace(count, &stories, &mut reader, &mut writer);
+                        // All is told, or nobody listens any more: the workers need not watch.
+                        service.instance.observe(Box::new(|_| None));
                         told?;
                         Answer::Told
                     }
@@ -200,23 +198,33 @@ fn talk(stream: &UnixStream, service: &Service) -> io::Result<()> {
     Ok(())
 }
 
-/// Tells stories as they come, to their end or until the client goes away: whether they came to their end.
-fn trace(stories: &Receiver<String>, reader: &mut BufReader<&UnixStream>, writer: &mut impl Write) -> io::Result<bool> {
-    loop {
+/// Tells `count` stories as they come, or as many as there are before the client goes away.
+fn trace(
+    count: u64,
+    stories: &Receiver<String>,
+    reader: &mut BufReader<&UnixStream>,
+    writer: &mut impl Write,
+) -> io::Result<()> {
+    let mut told = 0;
+    while told < count {
         match stories.recv_timeout(LOOK) {
-            Ok(story) => tell(writer, &Answer::Story(story))?,
-            Err(RecvTimeoutError::Disconnected) => return Ok(true),
+            Ok(story) => {
+                tell(writer, &Answer::Story(story))?;
+                told += 1;
+            }
+            Err(RecvTimeoutError::Disconnected) => return Ok(()),
             Err(RecvTimeoutError::Timeout) => {
                 reader.get_ref().set_read_timeout(Some(Duration::from_millis(1)))?;
                 // Nothing to read is a client that waits; the end of all is one that has gone.
                 let gone = reader.fill_buf().is_ok_and(<[u8]>::is_empty);
                 reader.get_ref().set_read_timeout(None)?;
                 if gone {
-                    return Ok(false);
+                    return Ok(());
                 }
             }
         }
     }
+    Ok(())
 }
 
 fn report(service: &Service, last: &mut Reading) -> Answer {
