@@ -202,15 +202,15 @@ fn tell(told: &Reloaded, out: &mut impl Write) -> io::Result<()> {
     writeln!(
         out,
         "changed in {:.1} ms; packets waited for {:.0} us; {} modules kept their state",
-        told.took_ms, told.pause_us, told.kept
+        told.took_ms, told.pause_us, told.change.kept
     )?;
     let lists = [
-        ("made anew", &told.changed),
-        ("added", &told.added),
-        ("removed", &told.removed),
-        ("moved to other workers", &told.moved),
-        ("ports opened", &told.ports_opened),
-        ("ports closed", &told.ports_closed),
+        ("made anew", &told.change.changed),
+        ("added", &told.change.added),
+        ("removed", &told.change.removed),
+        ("moved to other workers", &told.change.moved),
+        ("ports opened", &told.change.ports_opened),
+        ("ports closed", &told.change.ports_closed),
     ];
     for (what, names) in lists.into_iter().filter(|(_, names)| !names.is_empty()) {
         let more = if names.len() > 20 { format!(" and {} more", names.len() - 20) } else { String::new() };

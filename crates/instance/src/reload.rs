@@ -10,7 +10,7 @@ use forebay_graph::report::Reading;
 use forebay_graph::{Exchange, MakeError, NamedTable, Scheduler, Team, Worker, links};
 use forebay_measure::{Clock, Tsc};
 use forebay_packet::Pool;
-use forebay_pipeline::{Conditions, Loaded, Made, Problems, Source};
+use forebay_pipeline::{Change, Conditions, Loaded, Problems, Source};
 use rtrb::PushError;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -54,20 +54,9 @@ pub enum ReloadError {
 /// What a change came to.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reloaded {
-    /// Modules that were taken over with their state.
-    pub kept: usize,
-    /// Modules that were made anew, having changed.
-    pub changed: Vec<String>,
-    /// Modules that were not there before.
-    pub added: Vec<String>,
-    /// Modules that are gone.
-    pub removed: Vec<String>,
-    /// Modules that run on other workers now.
-    pub moved: Vec<String>,
-    /// Ports that were opened anew or for the first time, and those that were closed.
-    pub ports_opened: Vec<String>,
-    /// See there.
-    pub ports_closed: Vec<String>,
+    /// What is different.
+    #[serde(flatten)]
+    pub change: Change,
     /// Packets that functions held which are gone: they were dropped.
     pub dropped: u64,
     /// By worker: its core.
@@ -104,7 +93,7 @@ impl<S: Scheduler + 'static> Running<S> {
             return Err(ReloadError::Bound { worker, core: bound[worker], asked: cores[worker].unwrap_or_default() });
         }
         let cores = choose(&asked)?;
-        let mut told = difference(&crew.made, &made);
+        let mut told = Reloaded { change: crew.made.change_to(&made), ..Reloaded::default() };
 
         let team = Arc::new(Team::new(plans.len()));
         let rings = links(&plans[0], &plans[0].placement);
@@ -200,14 +189,4 @@ impl<S: Scheduler + 'static> Running<S> {
         (crew.threads, crew.made, crew.tables) = (threads, made, tables);
         Ok(told)
     }
-}
-
-/// What changes from one configuration to the next.
-fn difference(old: &Made, new: &Made) -> Reloaded {
-    let mut told = Reloaded::default();
-    let change = old.change_to(new);
-    (told.kept, told.changed, told.added) = (change.kept, change.changed, change.added);
-    (told.removed, told.moved) = (change.removed, change.moved);
-    (told.ports_opened, told.ports_closed) = (change.ports_opened, change.ports_closed);
-    told
 }

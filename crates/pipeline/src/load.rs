@@ -8,6 +8,7 @@ use forebay_graph::{
     Files, LASTING, Module, ONCE_A_MODULE, Plan, PortPlan, SchedulerKind, Setup, SharedState, Surroundings,
 };
 use forebay_packet::{PoolOptions, Word};
+use serde::{Deserialize, Serialize};
 
 use crate::Source;
 use crate::compile::{Conditions, Draft, ModuleDraft, PortDraft, add_faults, compile};
@@ -50,7 +51,7 @@ pub struct Made {
 }
 
 /// What is different in a changed configuration, by name.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
     /// How many modules are taken over with their state, by one worker at least.
     pub kept: usize,
