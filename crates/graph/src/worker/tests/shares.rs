@@ -69,7 +69,7 @@ fn by_weights(ticks: &[f64], weights: &[f64]) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
-    /// The bar: 2 to 64 modules of unequal cost, a second, one percent.
+    /// 2 to 64 modules of unequal cost, a second, one percent.
     #[test]
     fn backlogged_modules_share_a_second_by_their_weights(
         told in proptest::collection::vec((1u32..10, 500u64..10_000, 0u64..100), 2..=64),
