@@ -63,6 +63,12 @@ impl<T> Shared<T> {
         &self.slots[position & (self.slots.len() - 1)]
     }
 
+    /// The slots of `items` items of one message, whose first is at `position`: they are in one piece.
+    #[inline]
+    fn items(&self, position: usize, items: usize) -> &[UnsafeCell<Slot<T>>] {
+        &self.slots[position & (self.slots.len() - 1)..][..items]
+    }
+
     /// How many slots lie between `position` and the ring's end.
     fn before_end(&self, position: usize) -> usize {
         self.slots.len() - (position & (self.slots.len() - 1))
@@ -116,20 +122,17 @@ impl<T: Send> Sender<T> {
     pub fn send(&mut self, head: Head, items: &mut impl ExactSizeIterator<Item = T>) -> bool {
         let most = items.len();
         let Some(start) = self.reserve(most + WORDS) else { return false };
-        let mut at = start + WORDS;
-        for item in items.by_ref().take(most) {
-            let put = |slot: *mut Slot<T>| {
-                // SAFETY: the slot is between `written` and the ring's length past `read`: the sender's alone.
-                unsafe { (*slot).item = ManuallyDrop::new(item) }
-            };
-            self.shared.slot(at).with_mut(put);
-            at += 1;
+        let mut count = 0;
+        // In this order no item is taken for which there is no slot.
+        for (slot, item) in self.shared.items(start + WORDS, most).iter().zip(items.by_ref()) {
+            // SAFETY: the slot is between `written` and the ring's length past `read`: the sender's alone.
+            slot.with_mut(|slot| unsafe { (*slot).item = ManuallyDrop::new(item) });
+            count += 1;
         }
-        let count = (at - start - WORDS) as u64;
-        self.write_word(start, u64::from(head.tag.min(Head::MOST)) | count << 32);
+        self.write_word(start, u64::from(head.tag.min(Head::MOST)) | (count as u64) << 32);
         self.write_word(start + 1, head.at);
-        self.written = at;
-        self.shared.written.0.store(at, Ordering::Release);
+        self.written = start + WORDS + count;
+        self.shared.written.0.store(self.written, Ordering::Release);
         true
     }
 
@@ -175,8 +178,9 @@ impl<T: Send> Receiver<T> {
     pub fn receive(&mut self, mut each: impl FnMut(T)) -> Option<Head> {
         let (word, position) = self.next()?;
         let head = Head { tag: word as u32, at: self.read_word(position + 1) };
-        let next = position + WORDS;
-        let mut rest = Rest { receiver: self, next, end: next + (word >> 32) as usize };
+        let (first, count) = (position + WORDS, (word >> 32) as usize);
+        let Self { shared, read, .. } = self;
+        let mut rest = Rest { slots: shared.items(first, count).iter(), shared, read, end: first + count };
         while let Some(item) = rest.take() {
             each(item);
         }
@@ -212,33 +216,28 @@ impl<T: Send> Receiver<T> {
 }
 
 /// The items of a message that have not been taken yet. Gives the message's slots back at the end.
-struct Rest<'a, T: Send> {
-    receiver: &'a mut Receiver<T>,
-    next: usize,
+struct Rest<'a, T> {
+    slots: std::slice::Iter<'a, UnsafeCell<Slot<T>>>,
+    shared: &'a Shared<T>,
+    read: &'a mut usize,
     end: usize,
 }
 
-impl<T: Send> Rest<'_, T> {
+impl<T> Rest<'_, T> {
     #[inline]
     fn take(&mut self) -> Option<T> {
-        if self.next == self.end {
-            return None;
-        }
-        let item = self.receiver.shared.slot(self.next).with(|slot| {
-            // SAFETY: as in `read_word`; the slot holds an item, which is read once, because `next` moves on.
-            unsafe { std::ptr::read(&raw const (*slot).item) }
-        });
-        self.next += 1;
+        // SAFETY: as in `read_word`; the slot holds an item, which is read once, because the iterator moves on.
+        let item = self.slots.next()?.with(|slot| unsafe { std::ptr::read(&raw const (*slot).item) });
         Some(ManuallyDrop::into_inner(item))
     }
 }
 
-impl<T: Send> Drop for Rest<'_, T> {
+impl<T> Drop for Rest<'_, T> {
     #[inline]
     fn drop(&mut self) {
         while self.take().is_some() {}
-        self.receiver.read = self.end;
-        self.receiver.shared.read.0.store(self.end, Ordering::Release);
+        *self.read = self.end;
+        self.shared.read.0.store(self.end, Ordering::Release);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use forebay_graph::ring::{Head, ring};
@@ -10,8 +10,9 @@ use forebay_instance::start;
 use forebay_measure::machine::pin_to;
 use forebay_measure::{Clock, Tsc};
 use forebay_pipeline::{Conditions, Loaded, Source, load};
+use serde::Serialize;
 
-use crate::measurement::Figure;
+use crate::measurement::{Figure, Spread};
 
 /// Items that are handed over at a time.
 const BATCH: usize = 32;
@@ -19,6 +20,8 @@ const BATCH: usize = 32;
 const ITEMS: usize = 8_000_000;
 /// Slots that a ring of a pipeline has, about.
 const ROOM: usize = 1_024;
+/// Times that a cache line goes there and back.
+const ROUND_TRIPS: u64 = 50_000;
 /// How long a pipeline or a computation runs.
 const SPAN: Duration = Duration::from_millis(400);
 
@@ -27,6 +30,9 @@ const SPAN: Duration = Duration::from_millis(400);
 pub struct Cores {
     /// Ticks an item that goes from one core to the other, in messages of 32.
     handover: Vec<f64>,
+    /// Ticks that one cache line takes from one core to the other and back, beside the hand-over. On a virtual machine
+    /// it says where the host has put the two cores, which may be another place from one second to the next.
+    round_trip: Vec<f64>,
     /// Ticks a packet of a router on one worker, and on two.
     one: Vec<f64>,
     two: Vec<f64>,
@@ -37,7 +43,9 @@ pub struct Cores {
 impl Cores {
     /// One run of everything, on these two cores.
     pub fn run(&mut self, cores: [usize; 2], router: &Source) -> Result<(), String> {
-        self.handover.push(hand_over(cores));
+        let (before, handover, after) = (round_trip(cores), hand_over(cores), round_trip(cores));
+        self.handover.push(handover);
+        self.round_trip.push(f64::midpoint(before, after));
         // One and two take turns, so that a noisy stretch meets both.
         let (one, two) = (route(&cores[..1], router)?, route(&cores, router)?);
         self.one.push(one);
@@ -55,16 +63,62 @@ impl Cores {
         ]
     }
 
-    /// By run: what two workers gain over one, as a part of what two computing threads gain.
-    pub fn scaling(&self) -> Figure {
+    /// What the figures are to be compared with, taken in the same runs.
+    pub fn compared(&self) -> Compared {
         let gains = self.one.iter().zip(&self.two).zip(&self.arithmetic);
-        Figure::of("scaling", gains.map(|((one, two), arithmetic)| one / two / arithmetic).collect())
+        let parts = self.handover.iter().zip(&self.round_trip);
+        Compared {
+            scaling: Spread::of(gains.map(|((one, two), arithmetic)| one / two / arithmetic)),
+            arithmetic: Spread::of(self.arithmetic.iter().copied()),
+            round_trip: Spread::of(self.round_trip.iter().copied()),
+            handover_in_round_trips: Spread::of(parts.map(|(handover, round_trip)| handover / round_trip)),
+        }
     }
+}
 
+/// Two cores' figures as parts of what the machine does.
+#[derive(Serialize)]
+pub struct Compared {
+    /// By run: what two workers gain over one, as a part of what two computing threads gain.
+    pub scaling: Spread,
     /// By run: what two computing threads gain over one.
-    pub fn arithmetic(&self) -> Figure {
-        Figure::of("arithmetic", self.arithmetic.clone())
-    }
+    pub arithmetic: Spread,
+    /// By run: ticks of a cache line from one core to the other and back.
+    pub round_trip: Spread,
+    /// By run: what an item that is handed over takes, as a part of that.
+    pub handover_in_round_trips: Spread,
+}
+
+/// Ticks of one cache line from one core to another and back.
+fn round_trip([there, here]: [usize; 2]) -> f64 {
+    let line = AtomicU64::new(0);
+    let line = &line;
+    let answer = move || {
+        for turn in 0..ROUND_TRIPS {
+            while line.load(Ordering::Acquire) != 2 * turn + 1 {
+                std::hint::spin_loop();
+            }
+            line.store(2 * turn + 2, Ordering::Release);
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            bind(there);
+            answer();
+        });
+        bind(here);
+        // The other thread has begun, once it answers.
+        line.store(1, Ordering::Release);
+        while line.load(Ordering::Acquire) != 2 {}
+        let start = Tsc.now();
+        for turn in 1..ROUND_TRIPS {
+            line.store(2 * turn + 1, Ordering::Release);
+            while line.load(Ordering::Acquire) != 2 * turn + 2 {
+                std::hint::spin_loop();
+            }
+        }
+        Tsc.now().since(start).0 as f64 / (ROUND_TRIPS - 1) as f64
+    })
 }
 
 /// Ticks an item from one core to another.

@@ -74,7 +74,7 @@ fn main() -> ExitCode {
         }
     }
     let mut results = cases::results(&cases);
-    let together = two.map(|_| (both.scaling(), both.arithmetic()));
+    let together = two.map(|_| both.compared());
     results.extend(two.map(|_| both.figures()).unwrap_or_default());
     let churned = cases.iter().filter_map(|case| Some((case.name, case.churn.as_ref()?)));
     let changes: BTreeMap<_, _> = churned.map(|(name, churn)| (name, churn.made as f64 / churn.seconds)).collect();
@@ -90,10 +90,10 @@ fn main() -> ExitCode {
     for result in &results {
         println!("{:<22} {:>8.2} {:>8.2} {:>8.2}", result.name, result.ticks_per_packet, result.min, result.max);
     }
-    if let Some((scaling, arithmetic)) = together {
+    if let Some(cores::Compared { scaling, arithmetic, round_trip, handover_in_round_trips }) = &together {
+        println!("two workers gain {scaling:.3} of what two computing threads gain, which is {arithmetic:.3}");
         println!(
-            "two workers gain {:.3} ({:.3} to {:.3}) of what two computing threads gain, which is {:.3}",
-            scaling.ticks_per_packet, scaling.min, scaling.max, arithmetic.ticks_per_packet
+            "a hand-over takes {handover_in_round_trips:.4} of a cache line's way there and back, {round_trip:.0} ticks"
         );
     }
     for (name, rate) in changes {

@@ -1,5 +1,6 @@
 //! One case: a pipeline, run for a while, timed by windows.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -211,17 +212,37 @@ pub struct Figure {
 impl Figure {
     /// The median, least and most of one value a run.
     pub fn of(name: &str, values: Vec<f64>) -> Self {
-        let rounded = |value: f64| (value * 1e3).round() / 1e3;
-        let (min, max) =
-            values.iter().fold((f64::MAX, f64::MIN), |(min, max), value| (min.min(*value), max.max(*value)));
-        let runs = values.len();
-        Self {
-            name: name.to_owned(),
-            ticks_per_packet: rounded(median(values)),
-            min: rounded(min),
-            max: rounded(max),
-            runs,
+        let (runs, Spread { median, min, max }) = (values.len(), Spread::of(values));
+        Self { name: name.to_owned(), ticks_per_packet: median, min, max, runs }
+    }
+}
+
+/// One value a run.
+#[derive(Serialize)]
+pub struct Spread {
+    pub median: f64,
+    pub min: f64,
+    pub max: f64,
+}
+
+impl Spread {
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
+        let rounded = |value: f64| (value * 1e4).round() / 1e4;
+        let mut values: Vec<_> = values.into_iter().map(rounded).collect();
+        values.sort_by(f64::total_cmp);
+        let at = |place: usize| values.get(place).copied().unwrap_or(f64::NAN);
+        Self { median: at(values.len() / 2), min: at(0), max: at(values.len().wrapping_sub(1)) }
+    }
+}
+
+/// The median, and in brackets the least and the most.
+impl fmt::Display for Spread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (value, after) in [(self.median, " ("), (self.min, " to "), (self.max, ")")] {
+            value.fmt(f)?;
+            f.write_str(after)?;
         }
+        Ok(())
     }
 }
 
