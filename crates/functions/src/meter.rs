@@ -19,7 +19,7 @@ use marking::{Aware, Marking, Remark, WORD};
 
 use crate::tables::keyed::{Keyed, TableKey};
 use crate::tables::token_bucket::Scale;
-use crate::traffic::{KeyBy, Layer, Selector};
+use crate::traffic::{KeyBy, Layer, Seen, Selector};
 
 /// Parameters of `meter`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -118,10 +118,16 @@ struct Accounts {
     when_full: WhenFull,
 }
 
+/// What is asked of an account, and of whose.
+#[derive(Clone, Copy, Default)]
+struct Asked {
+    key: TableKey,
+    cost: u64,
+}
+
 /// What a batch is worked on in: written anew for each.
 struct Scratch {
-    keys: [TableKey; MAX_BATCH],
-    costs: [u64; MAX_BATCH],
+    asked: [Asked; MAX_BATCH],
     given: [Colour; MAX_BATCH],
     colours: [u8; MAX_BATCH],
 }
@@ -177,8 +183,7 @@ impl Declare for Meter {
             scale,
             counts: setup.counters("metered", names.map(str::to_owned)),
             scratch: Box::new(Scratch {
-                keys: [TableKey::default(); MAX_BATCH],
-                costs: [0; MAX_BATCH],
+                asked: [Asked::default(); MAX_BATCH],
                 given: [Colour::Green; MAX_BATCH],
                 colours: [0; MAX_BATCH],
             }),
@@ -187,42 +192,64 @@ impl Declare for Meter {
 }
 
 impl Accounts {
-    /// Colours a batch by one account.
-    #[inline]
-    fn colour_all(&mut self, kind: impl Algorithm, now: Ticks, costs: &[u64], given: &[Colour], colours: &mut [u8]) {
-        let mut account = self.one;
-        kind.refill(&mut account, now);
-        for ((cost, given), colour) in costs.iter().zip(given).zip(colours) {
-            *colour = kind.spend(&mut account, *cost, *given) as u8;
-        }
-        self.one = account;
+    /// Finds whose the packets are and what they cost, and asks the processor for their accounts.
+    #[inline(always)]
+    fn ask(
+        &mut self,
+        batch: &mut [Packet],
+        selector: Option<&Selector>,
+        asked: &mut [Asked],
+        cost: impl Fn(&mut Packet, Option<Seen>) -> u64,
+    ) {
+        let Some(selector) = selector else {
+            for (packet, asked) in batch.iter_mut().zip(asked) {
+                let seen = Seen::of(packet);
+                asked.cost = cost(packet, seen);
+            }
+            return;
+        };
+        let entries = self.table.entries();
+        selector.keys(batch, asked, cost, |key, cost| {
+            entries.prefetch(key);
+            Asked { key, cost }
+        });
     }
 
-    /// Colours a batch, each packet by its key's account.
-    #[inline]
-    fn colour_each(
+    /// Colours a batch, each packet by its key's account, or all by one.
+    #[inline(always)]
+    fn colour(
         &mut self,
         kind: impl Algorithm,
         now: Ticks,
-        keys: &[TableKey],
-        costs: &[u64],
-        given: &[Colour],
+        keyed: bool,
+        asked: &[Asked],
+        given: impl Fn(usize) -> Colour,
         (colours, counts): (&mut [u8], &[Counter]),
     ) {
-        for key in keys {
-            self.table.prefetch(*key);
+        let asked = &asked[..colours.len()];
+        if !keyed {
+            let mut account = self.one;
+            kind.refill(&mut account, now);
+            for (place, (colour, asked)) in colours.iter_mut().zip(asked).enumerate() {
+                *colour = kind.spend(&mut account, asked.cost, given(place)) as u8;
+            }
+            self.one = account;
+            return;
         }
-        for (((key, cost), given), colour) in keys.iter().zip(costs).zip(given).zip(colours) {
-            *colour = match self.table.get(*key) {
-                Some(account) => {
-                    let mut then = *account;
-                    kind.refill(&mut then, now);
-                    let colour = kind.spend(&mut then, *cost, *given);
-                    *account = then;
-                    colour as u8
-                }
-                None => self.colour_new(kind, now, *key, *cost, *given, counts),
-            };
+        let mut place = 0;
+        loop {
+            let mut entries = self.table.entries();
+            for (colour, Asked { key, cost }) in colours[place..].iter_mut().zip(&asked[place..]) {
+                let Some(account) = entries.get(*key) else { break };
+                let mut then = *account;
+                kind.refill(&mut then, now);
+                *colour = kind.spend(&mut then, *cost, given(place)) as u8;
+                *account = then;
+                place += 1;
+            }
+            let Some(new) = asked.get(place) else { return };
+            colours[place] = self.colour_new(kind, now, *new, given(place), counts);
+            place += 1;
         }
     }
 
@@ -233,8 +260,7 @@ impl Accounts {
         &mut self,
         kind: impl Algorithm,
         now: Ticks,
-        key: TableKey,
-        cost: u64,
+        Asked { key, cost }: Asked,
         given: Colour,
         counts: &[Counter],
     ) -> u8 {
@@ -259,31 +285,31 @@ impl Function for Meter {
     fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
         let Self { kind, accounts, selector, marking, layer, scale, counts, scratch } = self;
         let (now, len) = (context.now(), batch.len().min(MAX_BATCH));
-        let Scratch { keys, costs, given, colours } = &mut **scratch;
-        let (keys, costs, given, colours) =
-            (&mut keys[..len], &mut costs[..len], &mut given[..len], &mut colours[..len]);
-        // Chosen once for the batch: each arm is a loop of its own.
-        match layer {
-            Layer::Ip => charge(batch, costs, *scale, |packet| Layer::Ip.length(packet)),
-            Layer::Frame => charge(batch, costs, *scale, |packet| Layer::Frame.length(packet)),
-            Layer::Wire => charge(batch, costs, *scale, |packet| Layer::Wire.length(packet)),
-        }
+        let (asked, given, colours) =
+            (&mut scratch.asked[..len], &mut scratch.given[..len], &mut scratch.colours[..len]);
         if !marking.is_blind() {
             batch.iter_mut().zip(&mut *given).for_each(|(packet, given)| *given = marking.read(packet));
         }
-        match selector {
-            None => match *kind {
-                Kind::Single(kind) => accounts.colour_all(kind, now, costs, given, colours),
-                Kind::Two(kind) => accounts.colour_all(kind, now, costs, given, colours),
-            },
-            Some(selector) => {
-                selector.keys(batch, keys);
-                let out = (&mut *colours, &**counts);
-                match *kind {
-                    Kind::Single(kind) => accounts.colour_each(kind, now, keys, costs, given, out),
-                    Kind::Two(kind) => accounts.colour_each(kind, now, keys, costs, given, out),
-                }
+        // Chosen once for the batch: each arm is a loop of its own.
+        let (selector, scale) = (selector.as_ref(), *scale);
+        match layer {
+            Layer::Ip => {
+                accounts.ask(batch, selector, asked, |packet, seen| scale.cost(Layer::Ip.length_of(packet, seen)))
             }
+            Layer::Frame => {
+                accounts.ask(batch, selector, asked, |packet, seen| scale.cost(Layer::Frame.length_of(packet, seen)))
+            }
+            Layer::Wire => {
+                accounts.ask(batch, selector, asked, |packet, seen| scale.cost(Layer::Wire.length_of(packet, seen)))
+            }
+        }
+        let keyed = selector.is_some();
+        let out = (&mut *colours, &**counts);
+        match (*kind, marking.is_blind()) {
+            (Kind::Single(kind), true) => accounts.colour(kind, now, keyed, asked, |_| Colour::Green, out),
+            (Kind::Single(kind), false) => accounts.colour(kind, now, keyed, asked, |place| given[place], out),
+            (Kind::Two(kind), true) => accounts.colour(kind, now, keyed, asked, |_| Colour::Green, out),
+            (Kind::Two(kind), false) => accounts.colour(kind, now, keyed, asked, |place| given[place], out),
         }
         if marking.writes() {
             for (packet, colour) in batch.iter_mut().zip(&*colours) {
@@ -296,14 +322,6 @@ impl Function for Meter {
             }
         }
         decide(colours, counts, context);
-    }
-}
-
-/// Writes what each packet costs.
-#[inline(always)]
-fn charge(batch: &mut [Packet], costs: &mut [u64], scale: Scale, length: impl Fn(&mut Packet) -> usize) {
-    for (packet, cost) in batch.iter_mut().zip(costs) {
-        *cost = scale.cost(length(packet));
     }
 }
 

@@ -264,7 +264,7 @@ impl Shaper {
 
     /// The queue of a key.
     fn queue_of(&mut self, key: TableKey, now: Ticks) -> u32 {
-        if let Some(queue) = self.table.get(key) {
+        if let Some(queue) = self.table.entries().get(key) {
             return *queue;
         }
         let Self { rate, share, table, spare, queues, call, .. } = self;
@@ -333,8 +333,8 @@ impl Function for Shaper {
         let now = context.now();
         self.call += 1;
         self.release(context, now);
-        if let Some(selector) = self.selector {
-            selector.keys(batch, &mut self.keys[..]);
+        if let Some(selector) = &self.selector {
+            selector.keys(batch, &mut self.keys[..], |_, _| (), |key, ()| key);
         }
         let mut passed = 0;
         for (index, packet) in batch.iter_mut().enumerate() {

@@ -3,6 +3,8 @@
 pub mod dscp;
 pub mod key;
 pub mod length;
+pub mod seen;
 
 pub use key::{KeyBy, Selector};
 pub use length::Layer;
+pub use seen::Seen;

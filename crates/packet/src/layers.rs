@@ -82,6 +82,18 @@ impl Packet {
         Some(unsafe { &mut *self.chunk().as_ptr().cast::<u8>().add(start).cast::<Ipv4>() })
     }
 
+    /// The IPv4 header, where the frame has one, and how many bytes the frame has from there on: at least the fixed header.
+    #[inline]
+    pub fn ipv4_and_room(&mut self) -> Option<(&mut Ipv4, usize)> {
+        if self.meta().layers == Layers::UNKNOWN {
+            self.find_network();
+        }
+        let meta = self.meta();
+        let end = usize::from(meta.data) + usize::from(meta.len);
+        let room = end.wrapping_sub(usize::from(meta.layers.offset()));
+        Some((self.known_ipv4()?, room))
+    }
+
     /// Whether the frame is IPv4 without options straight above Ethernet and its header sound, as
     /// [`Ipv4::is_valid`] says: what nearly all frames are, told in few instructions. `false` says nothing; layers
     /// that were not known then are known only after `true`.

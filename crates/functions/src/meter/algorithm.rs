@@ -1,5 +1,7 @@
 //! The two meters of the IETF: buckets in, colour out.
 
+use std::hint::cold_path;
+
 use forebay_measure::{BitRate, Bytes};
 use forebay_packet::Ticks;
 use schemars::JsonSchema;
@@ -22,6 +24,18 @@ pub(super) struct Account {
     at: Ticks,
     first: u64,
     second: u64,
+}
+
+impl Account {
+    /// How long ago the account was last looked at; `None` where that was later, on another worker's clock.
+    #[inline(always)]
+    fn span(&self, now: Ticks) -> Option<Ticks> {
+        if self.at > now {
+            cold_path();
+            return None;
+        }
+        Some(Ticks(now.0 - self.at.0))
+    }
 }
 
 /// How packets are coloured.
@@ -109,11 +123,12 @@ impl Algorithm for SingleRate {
     /// Section 3: what the first bucket has no room for goes into the second.
     #[inline(always)]
     fn refill(self, account: &mut Account, now: Ticks) {
+        let Some(span) = account.span(now) else { return };
         // At most three full buckets and a tick's tokens.
-        let sum = account.first + now.since(account.at).0.min(self.fill) * self.committed.per_tick;
+        let sum = account.first + span.0.min(self.fill) * self.committed.per_tick;
         let first = sum.min(self.committed.full);
         let second = (account.second + (sum - first)).min(self.excess);
-        *account = Account { at: account.at.max(now), first, second };
+        *account = Account { at: now, first, second };
     }
 
     /// Section 3: the colour-aware mode, of which the blind one is the case of green packets.
@@ -157,9 +172,9 @@ impl Algorithm for TwoRate {
 
     #[inline(always)]
     fn refill(self, account: &mut Account, now: Ticks) {
-        let span = now.since(account.at);
+        let Some(span) = account.span(now) else { return };
         let (first, second) = (self.committed.after(account.first, span), self.peak.after(account.second, span));
-        *account = Account { at: account.at.max(now), first, second };
+        *account = Account { at: now, first, second };
     }
 
     /// Section 3: the colour-aware mode, of which the blind one is the case of green packets.

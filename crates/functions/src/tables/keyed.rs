@@ -43,12 +43,53 @@ const LOOK: usize = 16;
 #[derive(Debug)]
 pub struct Keyed<V> {
     places: Box<[Place<V>]>,
-    /// What a key is multiplied with: odd.
-    multiplier: u64,
-    shift: u32,
+    start: Start,
     len: usize,
     most: usize,
     hand: usize,
+}
+
+/// Where the search for a key starts: multiplicative hashing, universal for an odd multiplier drawn at random
+/// (Dietzfelbinger, Hagerup, Katajainen and Penttonen, Journal of Algorithms, 1997).
+#[derive(Clone, Copy, Debug)]
+struct Start {
+    multiplier: u64,
+    shift: u32,
+}
+
+impl Start {
+    #[inline(always)]
+    fn of(self, key: u64) -> usize {
+        (key.wrapping_mul(self.multiplier) >> self.shift) as usize
+    }
+}
+
+/// The entries of a [`Keyed`] table.
+pub struct Entries<'a, V> {
+    places: &'a mut [Place<V>],
+    start: Start,
+}
+
+impl<V> Entries<'_, V> {
+    /// Asks the processor for where the key would be.
+    #[inline(always)]
+    pub fn prefetch(&self, key: TableKey) {
+        prefetch_read(self.places, self.start.of(key.0));
+    }
+
+    /// The value of a key.
+    #[inline(always)]
+    pub fn get(&mut self, key: TableKey) -> Option<&mut V> {
+        let mut at = self.start.of(key.0);
+        // Half of the places are free, so that this ends.
+        while self.places[at].key != key.0 {
+            if self.places[at].key == FREE {
+                return None;
+            }
+            at = (at + 1) & (self.places.len() - 1);
+        }
+        Some(&mut self.places[at].value)
+    }
 }
 
 impl<V: Copy + Default> Keyed<V> {
@@ -58,7 +99,8 @@ impl<V: Copy + Default> Keyed<V> {
         let places = (most.max(1) * 2).next_power_of_two();
         let multiplier = (seed ^ 0x9e37_79b9_7f4a_7c15) | 1;
         let places = vec![Place { key: FREE, value: V::default() }; places].into_boxed_slice();
-        Self { shift: 64 - places.len().trailing_zeros(), places, multiplier, len: 0, most, hand: 0 }
+        let start = Start { multiplier, shift: 64 - places.len().trailing_zeros() };
+        Self { places, start, len: 0, most, hand: 0 }
     }
 
     /// How many entries there are.
@@ -80,35 +122,15 @@ impl<V: Copy + Default> Keyed<V> {
         self.len >= self.most
     }
 
-    /// Where the search for a key starts. Both halves of the key reach the upper bits of the product.
-    #[inline]
-    fn start(&self, key: u64) -> usize {
-        ((key ^ key >> 32).wrapping_mul(self.multiplier) >> self.shift) as usize
-    }
-
     #[inline]
     fn next(&self, at: usize) -> usize {
         (at + 1) & (self.places.len() - 1)
     }
 
-    /// Asks the processor for where the key would be.
+    /// The entries alone, for a loop that adds none: what a search needs stays in registers.
     #[inline]
-    pub fn prefetch(&self, key: TableKey) {
-        prefetch_read(&self.places, self.start(key.0));
-    }
-
-    /// The value of a key.
-    #[inline]
-    pub fn get(&mut self, key: TableKey) -> Option<&mut V> {
-        let mut at = self.start(key.0);
-        // Half of the places are free, so that this ends.
-        while self.places[at].key != key.0 {
-            if self.places[at].key == FREE {
-                return None;
-            }
-            at = self.next(at);
-        }
-        Some(&mut self.places[at].value)
+    pub fn entries(&mut self) -> Entries<'_, V> {
+        Entries { places: &mut self.places, start: self.start }
     }
 
     /// Adds the value of a key that is not there; nothing where the table is full.
@@ -116,7 +138,7 @@ impl<V: Copy + Default> Keyed<V> {
         if self.is_full() {
             return None;
         }
-        let mut at = self.start(key.0);
+        let mut at = self.start.of(key.0);
         while self.places[at].key != FREE {
             at = self.next(at);
         }
@@ -151,7 +173,7 @@ impl<V: Copy + Default> Keyed<V> {
                 break;
             }
             // Whether its search passes the hole: it starts no nearer to it than the hole lies.
-            if at.wrapping_sub(self.start(key)) & mask >= at.wrapping_sub(hole) & mask {
+            if at.wrapping_sub(self.start.of(key)) & mask >= at.wrapping_sub(hole) & mask {
                 self.places[hole] = self.places[at];
                 hole = at;
             }
@@ -195,7 +217,7 @@ mod tests {
             for step in steps {
                 match step {
                     Step::Get(key) => {
-                        prop_assert_eq!(table.get(TableKey::new(key)).copied(), map.get(&TableKey::new(key).0).copied());
+                        prop_assert_eq!(table.entries().get(TableKey::new(key)).copied(), map.get(&TableKey::new(key).0).copied());
                     }
                     Step::Insert(key, value) if !map.contains_key(&TableKey::new(key).0) => {
                         let added = table.insert(TableKey::new(key), value).is_some();
@@ -214,7 +236,7 @@ mod tests {
                         if let Some(value) = forgotten {
                             prop_assert!(value % of == 0);
                             let gone: Vec<_> =
-                                map.keys().copied().filter(|key| table.get(TableKey(*key)).is_none()).collect();
+                                map.keys().copied().filter(|key| table.entries().get(TableKey(*key)).is_none()).collect();
                             prop_assert_eq!(gone.len(), 1, "one and no other");
                             prop_assert_eq!(map.remove(&gone[0]), Some(value));
                         }
@@ -222,7 +244,7 @@ mod tests {
                 }
                 prop_assert_eq!((table.len(), table.is_full()), (map.len(), map.len() >= most));
                 for (key, value) in &map {
-                    prop_assert_eq!(table.get(TableKey(*key)).copied(), Some(*value));
+                    prop_assert_eq!(table.entries().get(TableKey(*key)).copied(), Some(*value));
                 }
             }
         }
@@ -237,7 +259,7 @@ mod tests {
         }
         let steps = |n: u64| {
             let key = address(n).0;
-            let (start, mut at) = (table.start(key), table.start(key));
+            let (start, mut at) = (table.start.of(key), table.start.of(key));
             while table.places[at].key != key {
                 at = table.next(at);
             }

@@ -6,7 +6,7 @@ use forebay_packet::{Network, Packet, Word};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::dscp;
+use super::{Seen, dscp};
 use crate::tables::keyed::TableKey;
 
 /// What packets of one account have in common.
@@ -67,38 +67,46 @@ impl Selector {
         Ok(Some(Self { what, seed: [seed, seed.rotate_left(29).wrapping_mul(0x9e37_79b9_7f4a_7c15)] }))
     }
 
-    /// The keys of a batch's packets. What is looked at is chosen once for all of them.
-    #[inline]
-    pub fn keys(self, batch: &mut [Packet], keys: &mut [TableKey]) {
+    /// Writes what `make` makes of each packet's key and of what `look` sees in the packet, in order. Where keys are is
+    /// chosen once for all packets: each choice is a loop of its own.
+    #[inline(always)]
+    pub fn keys<L, K>(
+        &self,
+        batch: &mut [Packet],
+        made: &mut [K],
+        look: impl Fn(&mut Packet, Option<Seen>) -> L,
+        make: impl Fn(TableKey, L) -> K,
+    ) {
+        let of = (batch, made);
         match self.what {
-            What::Source => each(batch, keys, |packet| self.address(packet, true)),
-            What::Destination => each(batch, keys, |packet| self.address(packet, false)),
-            What::Session => each(batch, keys, |packet| self.session(packet)),
-            What::Vlan => each(batch, keys, vlan),
-            What::Dscp => each(batch, keys, |packet| dscp::read(packet).map_or(1 << 16, u64::from)),
-            What::Word(word) => each(batch, keys, |packet| packet.word(word).into()),
+            What::Source => each(of, look, |packet, seen| self.address(packet, seen, true), make),
+            What::Destination => each(of, look, |packet, seen| self.address(packet, seen, false), make),
+            What::Session => each(of, look, |packet, _| TableKey::new(self.session(packet)), make),
+            What::Vlan => each(of, look, |packet, _| TableKey::new(vlan(packet)), make),
+            What::Dscp => each(of, look, |packet, _| code_point(packet), make),
+            What::Word(word) => each(of, look, |packet, _| TableKey::new(packet.word(word).into()), make),
         }
     }
 
     /// Two words as one: the two halves of their product (as in wyhash and foldhash), each kept from 0 by the seed.
     #[inline]
-    fn fold(self, a: u64, b: u64) -> u64 {
+    fn fold(&self, a: u64, b: u64) -> u64 {
         let product = u128::from(a ^ self.seed[0]) * u128::from(b ^ self.seed[1]);
         (product >> 64) as u64 ^ product as u64
     }
 
     #[inline]
-    fn address(self, packet: &mut Packet, source: bool) -> u64 {
-        if let Some(header) = packet.ipv4() {
-            let address = if source { header.source } else { header.destination };
+    fn address(&self, packet: &mut Packet, seen: Option<Seen>, source: bool) -> TableKey {
+        if let Some(seen) = seen {
+            let address = if source { seen.source } else { seen.destination };
             // Not the number of any IPv4 address is one of a MAC address, which is marked likewise.
-            return 1 << 32 | u64::from(u32::from_be_bytes(address));
+            return TableKey::new(1 << 32 | u64::from(address));
         }
-        self.long_address(packet, source)
+        TableKey::new(self.long_address(packet, source))
     }
 
     #[inline(never)]
-    fn long_address(self, packet: &mut Packet, source: bool) -> u64 {
+    fn long_address(&self, packet: &mut Packet, source: bool) -> u64 {
         if let Some(header) = packet.ipv6() {
             let address = u128::from_be_bytes(if source { header.source } else { header.destination });
             return self.fold((address >> 64) as u64, address as u64);
@@ -109,7 +117,7 @@ impl Selector {
     }
 
     #[inline]
-    fn session(self, packet: &mut Packet) -> u64 {
+    fn session(&self, packet: &mut Packet) -> u64 {
         let Some((header, source, destination)) = packet.plain_ipv4_ports() else { return self.any_session(packet) };
         let side = |address: [u8; 4], port: u16| u64::from(u32::from_be_bytes(address)) << 16 | u64::from(port);
         let sides = (side(header.source, source), side(header.destination, destination));
@@ -118,7 +126,7 @@ impl Selector {
 
     /// The same of any packet: what is not IPv4 has its longer addresses hashed first.
     #[inline(never)]
-    fn any_session(self, packet: &mut Packet) -> u64 {
+    fn any_session(&self, packet: &mut Packet) -> u64 {
         let v4 = packet.network().0 == Network::Ipv4;
         let key = packet.session_key();
         let side = |address: [u8; 16], port: u16| {
@@ -133,16 +141,29 @@ impl Selector {
 
     /// Both directions give the same.
     #[inline]
-    fn both(self, a: u64, b: u64, protocol: u8) -> u64 {
+    fn both(&self, a: u64, b: u64, protocol: u8) -> u64 {
         self.fold(a.min(b), a.max(b) ^ u64::from(protocol).rotate_right(8))
     }
 }
 
 #[inline(always)]
-fn each(batch: &mut [Packet], keys: &mut [TableKey], key: impl Fn(&mut Packet) -> u64) {
-    for (packet, place) in batch.iter_mut().zip(keys) {
-        *place = TableKey::new(key(packet));
+fn each<L, K>(
+    (batch, made): (&mut [Packet], &mut [K]),
+    look: impl Fn(&mut Packet, Option<Seen>) -> L,
+    key: impl Fn(&mut Packet, Option<Seen>) -> TableKey,
+    make: impl Fn(TableKey, L) -> K,
+) {
+    for (packet, made) in batch.iter_mut().zip(made) {
+        let seen = Seen::of(packet);
+        let looked = look(packet, seen);
+        *made = make(key(packet, seen), looked);
     }
+}
+
+/// The differentiated services code point; what has none is told apart.
+#[inline]
+fn code_point(packet: &mut Packet) -> TableKey {
+    TableKey::new(dscp::read(packet).map_or(1 << 16, u64::from))
 }
 
 /// The outer tag's identifier; what has none is told apart.
@@ -171,7 +192,7 @@ mod tests {
         let mut packet = pool.take().expect("a chunk");
         assert!(packet.write(frame));
         let mut keys = [TableKey::default()];
-        selector.keys(std::slice::from_mut(&mut packet), &mut keys);
+        selector.keys(std::slice::from_mut(&mut packet), &mut keys, |_, _| (), |key, ()| key);
         keys[0]
     }
 
@@ -253,7 +274,7 @@ mod tests {
         let mut packets = [pool.take().expect("a chunk"), pool.take().expect("a chunk")];
         packets[1].set_word(word, 77);
         let mut keys = [TableKey::default(); 2];
-        selector.keys(&mut packets, &mut keys);
+        selector.keys(&mut packets, &mut keys, |_, _| (), |key, ()| key);
         assert_eq!(keys, [TableKey::new(0), TableKey::new(77)]);
     }
 }

@@ -1,8 +1,10 @@
 //! How many bytes of a packet count.
 
-use forebay_packet::{Network, Packet};
+use forebay_packet::Packet;
 use schemars::JsonSchema;
 use serde::Deserialize;
+
+use super::Seen;
 
 /// Which bytes of a packet count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -26,29 +28,25 @@ impl Layer {
     #[inline(always)]
     #[must_use]
     pub fn length(self, packet: &mut Packet) -> usize {
+        let seen = Seen::of(packet);
+        self.length_of(packet, seen)
+    }
+
+    /// The same, where the packet's IPv4 header has been looked at.
+    #[inline(always)]
+    #[must_use]
+    pub fn length_of(self, packet: &mut Packet, seen: Option<Seen>) -> usize {
         match self {
-            Self::Ip => ip_length(packet),
+            Self::Ip => seen.map_or_else(|| long_length(packet), Seen::length),
             Self::Frame => packet.len(),
             Self::Wire => packet.len().max(SHORTEST) + AROUND,
         }
     }
 }
 
-/// The IP packet's own length; a header that claims more than there is counts what there is.
-#[inline(always)]
-fn ip_length(packet: &mut Packet) -> usize {
-    let (network, start) = packet.network();
-    if network != Network::Ipv4 {
-        return long_length(packet, start);
-    }
-    let room = packet.len().saturating_sub(start);
-    // A length of zero is none (`Packet::network_end`): less one it is the greatest.
-    let claimed = packet.known_ipv4().map_or(0, |header| usize::from(header.total_length.get()));
-    claimed.wrapping_sub(1).min(room.wrapping_sub(1)).wrapping_add(1)
-}
-
 #[inline(never)]
-fn long_length(packet: &mut Packet, start: usize) -> usize {
+fn long_length(packet: &mut Packet) -> usize {
+    let (_, start) = packet.network();
     packet.network_end().saturating_sub(start)
 }
 
