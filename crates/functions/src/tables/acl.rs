@@ -5,7 +5,9 @@
 //! batch of packets at a time so that their table lookups overlap. The first rule that permits or denies wins;
 //! `count` rules count what passes them.
 //!
-//! How a list is compiled is chosen by what the result costs ([`Backend`]); [`oracle`] says what every one must answer.
+//! How a list is compiled is chosen by what the result costs ([`Backend`]). Compiling takes up to seconds, so a list that
+//! is being changed is kept in [`Tuples`] instead, where a change takes a microsecond and a packet longer. [`oracle`] says
+//! what every one of them must answer.
 
 mod bits;
 pub mod classbench;
@@ -14,15 +16,19 @@ mod fields;
 mod grid;
 mod key;
 pub mod oracle;
+mod order;
 mod rule;
 mod services;
 mod sets;
 pub mod synthetic;
 #[cfg(test)]
 mod tests;
+mod tuples;
 
 pub use key::{Decision, Hits, Key, Key4, Key6, Verdict};
+pub use order::{Order, Place, labels};
 pub use rule::{Action, Address, PortRange, Prefix, ProtocolMatch, Rule, Rule4, Rule6};
+pub use tuples::{Label, Step, Tuples};
 
 use key::CHUNK;
 
@@ -77,6 +83,8 @@ impl std::fmt::Display for Backend {
 #[derive(Clone, Debug)]
 pub struct Classifier<A: Address> {
     rules: Box<[Rule<A>]>,
+    /// What they are counted under; absent where that is their places.
+    numbers: Option<Box<[u32]>>,
     default: Decision,
     compiled: Compiled<A>,
 }
@@ -122,7 +130,7 @@ impl<A: Address> Classifier<A> {
             },
             Backend::Bits => Compiled::Bits(bits::Bits::new(&rules, default)),
         };
-        Ok(Classifier { rules: rules.into(), default, compiled })
+        Ok(Classifier { rules: rules.into(), numbers: None, default, compiled })
     }
 
     /// Gives the rules numbers for verdicts and counts to name them by, in place of their places in the list: a rule that
@@ -137,7 +145,14 @@ impl<A: Address> Classifier<A> {
             Compiled::Cross(cross) => cross.renumber(numbers),
             Compiled::Bits(bits) => bits.renumber(numbers),
         }
+        self.numbers = Some(numbers.into());
         self
+    }
+
+    /// What the rules are counted under, in order.
+    pub fn numbers(&self) -> impl Iterator<Item = u32> {
+        let given = self.numbers.as_deref();
+        (0..self.rules.len()).map(move |place| given.map_or(place as u32, |numbers| numbers[place]))
     }
 
     /// The verdict on every key, and in `hits` one more for each rule that decided or counted. `hits` should

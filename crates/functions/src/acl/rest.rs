@@ -1,0 +1,112 @@
+//! Compiles lists that have come to rest after changes.
+//!
+//! A thread of the control side waits for it: made by the first change, gone when the list is compiled. Workers only come
+//! upon the compiled list instead of the tuples. Verdicts are the same before and after, so nothing depends on the time.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::list::Change;
+use super::rules::{Lists, Rules, Shared};
+use crate::tables::acl::{Address, Classifier, Decision, Rule};
+
+/// For how long there must be no change: who changes rules one by one rarely pauses for longer, and who pauses does not
+/// notice a second.
+pub(super) const QUIET: Duration = Duration::from_secs(1);
+
+/// How much longer than it takes to compile the list there must be no change, so that one list's compilation takes no
+/// more than a small share of a core however changes come.
+const SHARE: u32 = 10;
+
+/// One list is compiled at a time: there may be more modules than cores.
+static COMPILING: Mutex<()> = Mutex::new(());
+
+/// Has the list compiled once it has not been changed for so long. False where the system has no thread to give: then the
+/// list stays as it is until the next change.
+pub(super) fn wait(shared: &Arc<Shared>, quiet: Duration) -> bool {
+    let shared = Arc::clone(shared);
+    let waiting = move || {
+        let mut wait = quiet;
+        let mut state = shared.lock();
+        loop {
+            let changes = state.changes;
+            state = shared
+                .going
+                .wait_timeout_while(state, wait, |state| !state.gone)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+            if state.gone {
+                return;
+            }
+            if state.changes != changes {
+                continue;
+            }
+            drop(state);
+            let start = Instant::now();
+            if shared.compile() {
+                return;
+            }
+            wait = quiet.max(start.elapsed() * SHARE);
+            state = shared.lock();
+        }
+    };
+    thread::Builder::new().name("rules".to_owned()).spawn(waiting).is_ok()
+}
+
+/// The rules of a family, taken out to be compiled.
+struct Taken<A> {
+    rules: Vec<Rule<A>>,
+    numbers: Vec<u32>,
+    default: Decision,
+}
+
+impl<A: Address> Taken<A> {
+    fn of(rules: &Rules<A>, default: Decision) -> Self {
+        let (rules, numbers) = rules.order.from(0).map(|place| (place.rule, place.number)).unzip();
+        Self { rules, numbers, default }
+    }
+
+    fn compile(self) -> Arc<Classifier<A>> {
+        let built = Classifier::build(self.rules, self.default).expect("no rule is added to a list that is full");
+        Arc::new(built.numbered(&self.numbers))
+    }
+}
+
+impl Shared {
+    /// Compiles the list and has packets judged by that; false where it was changed meanwhile, or nobody wants it any more.
+    pub(super) fn compile(&self) -> bool {
+        let _turn = COMPILING.lock().unwrap_or_else(PoisonError::into_inner);
+        let (changes, v4, v6) = {
+            let state = self.lock();
+            let Some(Lists { v4, v6 }) = &state.lists else { return true };
+            let list = self.live.look();
+            (
+                state.changes,
+                list.v4.changing_default().map(|default| Taken::of(v4, default)),
+                list.v6.changing_default().map(|default| Taken::of(v6, default)),
+            )
+        };
+        let (v4, v6) = (v4.map(Taken::compile), v6.map(Taken::compile));
+        let mut state = self.lock();
+        if state.changes != changes || state.gone {
+            return false;
+        }
+        state.awaited = false;
+        let Some(lists) = &mut state.lists else { return true };
+        self.live.change(|list, log| {
+            if let Some(v4) = v4 {
+                // A compiled list has no labels: further changes find those of a list that nobody has changed.
+                lists.v4.order.relabel();
+                list.v4.change(Change::Compiled(v4), &mut log.v4);
+            }
+            if let Some(v6) = v6 {
+                lists.v6.order.relabel();
+                list.v6.change(Change::Compiled(v6), &mut log.v6);
+            }
+        });
+        // Once more, so that the other copy lets its tuples go too.
+        self.live.change(|_, _| ());
+        true
+    }
+}
