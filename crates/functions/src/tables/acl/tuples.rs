@@ -1,11 +1,12 @@
 //! A rule list that takes changes one by one, and answers from them at once.
 //!
-//! Tuple space search (Srinivasan, Suri and Varghese, "Packet Classification using Tuple Space Search", SIGCOMM 1999, with
-//! the pruning of section 4; Open vSwitch does the like: Pfaff et al., "The Design and Implementation of Open vSwitch",
-//! NSDI 2015, section 3.2). Rules are kept by their pair of source and destination prefix, pairs of the same two lengths
-//! being a tuple. A packet first asks which prefixes hold its addresses, one probe for each length that rules use, and then
-//! only for pairs of those, of tuples that there are: most packets are held by few prefixes, so it is a handful of probes
-//! where the plain scheme probes every tuple. However packets are chosen, they are no more than lengths and tuples.
+//! Tuple space search with pruning (Srinivasan, Suri and Varghese, "Packet Classification using Tuple Space Search",
+//! SIGCOMM 1999; Open vSwitch searches tuples too: Pfaff et al., "The Design and Implementation of Open vSwitch", NSDI
+//! 2015). Rules are kept by their pair of source and destination prefix; pairs of the same two lengths are a tuple. A packet
+//! first asks which prefixes hold its addresses, for each length that rules use. Each of them knows with which lengths of
+//! the other field it stands in rules, so of all tuples only those are probed in which both of the packet's prefixes are.
+//! Most packets are held by few prefixes: it is a handful of probes where the plain scheme probes every tuple. However
+//! packets are chosen, they are no more than there are lengths and tuples.
 //!
 //! A change touches one pair. Where rules stand in the list is a label that leaves room for others (`Order`), so none is
 //! renumbered. Rules that count are kept apart from those that decide: they are asked for once it is known which rule does.
@@ -18,7 +19,8 @@ mod prefixes;
 use fold::Seeded;
 pub use groups::Label;
 use groups::{Entry, Groups, Pair};
-use prefixes::{Holding, Prefixes};
+use lengths::{LENGTHS, Lengths};
+use prefixes::{Holding, Kind, Prefixes};
 
 use super::key::{CHUNK, Decision, Hits, Key, Verdict};
 use super::rule::{Address, Rule};
@@ -91,33 +93,36 @@ impl<A: Address> Tuples<A> {
         self.default.decision()
     }
 
-    fn groups(&mut self, rule: &Rule<A>) -> &mut Groups {
-        if rule.action.decision().is_some() { &mut self.deciding } else { &mut self.counting }
+    fn groups(&mut self, kind: Kind) -> &mut Groups {
+        match kind {
+            Kind::Decides => &mut self.deciding,
+            Kind::Counts => &mut self.counting,
+        }
     }
 
     /// The pair of a rule that is there.
     fn pair(&self, rule: &Rule<A>) -> Option<Pair> {
-        let numbers = (self.sources.number(rule.src)?, self.destinations.number(rule.dst)?);
-        Some(Pair { lengths: (rule.src.length(), rule.dst.length()), numbers })
+        Some((self.sources.number(rule.src)?, self.destinations.number(rule.dst)?))
     }
 
     /// Makes a change. What is removed or relabelled is there.
     pub fn apply(&mut self, step: &Step<A>) {
         match *step {
             Step::Insert { rule, label, number } => {
-                let numbers = (self.sources.add(rule.src), self.destinations.add(rule.dst));
-                let pair = Pair { lengths: (rule.src.length(), rule.dst.length()), numbers };
-                self.groups(&rule).insert(pair, Entry::new(&rule, label, number));
+                let (src, dst, kind) = (rule.src, rule.dst, kind(&rule));
+                let pair = (self.sources.add(src, dst.length(), kind), self.destinations.add(dst, src.length(), kind));
+                self.groups(kind).insert(pair, Entry::new(&rule, label, number));
             }
             Step::Remove { rule, label } => {
                 let Some(pair) = self.pair(&rule) else { return };
-                self.groups(&rule).remove(pair, &Entry::new(&rule, label, 0));
-                self.sources.remove(rule.src);
-                self.destinations.remove(rule.dst);
+                let (src, dst, kind) = (rule.src, rule.dst, kind(&rule));
+                self.groups(kind).remove(pair, &Entry::new(&rule, label, 0));
+                self.sources.remove(src, dst.length(), kind);
+                self.destinations.remove(dst, src.length(), kind);
             }
             Step::Relabel { rule, from, to } => {
                 let Some(pair) = self.pair(&rule) else { return };
-                self.groups(&rule).relabel(pair, &Entry::new(&rule, from, 0), to);
+                self.groups(kind(&rule)).relabel(pair, &Entry::new(&rule, from, 0), to);
             }
         }
     }
@@ -125,8 +130,11 @@ impl<A: Address> Tuples<A> {
     /// The label of the first rule that is equal to this one.
     pub fn find(&self, rule: &Rule<A>) -> Option<Label> {
         let pair = self.pair(rule)?;
-        let groups = if rule.action.decision().is_some() { &self.deciding } else { &self.counting };
-        groups.find(pair.numbers, &Entry::new(rule, 0, 0))
+        let groups = match kind(rule) {
+            Kind::Decides => &self.deciding,
+            Kind::Counts => &self.counting,
+        };
+        groups.find(pair, &Entry::new(rule, 0, 0))
     }
 
     /// The verdict on every key, and in `hits` one more for each rule that decided or counted.
@@ -135,55 +143,65 @@ impl<A: Address> Tuples<A> {
     /// If `keys` and `verdicts` differ in length.
     pub fn classify_batch(&self, keys: &[Key<A>], verdicts: &mut [Verdict], hits: &mut Hits) {
         assert_eq!(keys.len(), verdicts.len(), "one verdict per key");
-        let (mut sources, mut destinations) = (Holding::NONE, Holding::NONE);
+        let mut held = Held { sources: Holding::NONE, destinations: Holding::NONE, numbers: [0; LENGTHS] };
         for (keys, verdicts) in keys.chunks(CHUNK).zip(verdicts.chunks_mut(CHUNK)) {
-            self.classify(keys, verdicts, hits, (&mut sources, &mut destinations));
+            for (key, verdict) in keys.iter().zip(verdicts.iter_mut()) {
+                *verdict = self.classify(key, hits, &mut held);
+            }
             hits.count_verdicts(verdicts);
         }
     }
 
-    fn classify(
-        &self,
-        keys: &[Key<A>],
-        verdicts: &mut [Verdict],
-        hits: &mut Hits,
-        (sources, destinations): (&mut Holding, &mut Holding),
-    ) {
-        for (key, verdict) in keys.iter().zip(verdicts) {
-            self.sources.holding(key.src(), sources);
-            self.destinations.holding(key.dst(), destinations);
-            let (mut first, mut decided) = (Label::MAX, self.default);
-            candidates(&self.deciding, sources, destinations, |group| {
-                if let Some(entry) = group.first(key, first)
-                    && let Some(decision) = entry.action.decision()
-                {
-                    (first, decided) = (entry.label, Verdict::by_rule(entry.number, decision));
+    /// The verdict on a key; `count` rules passed on the way are counted.
+    #[inline]
+    fn classify(&self, key: &Key<A>, hits: &mut Hits, held: &mut Held) -> Verdict {
+        self.sources.holding(key.src(), &mut held.sources);
+        self.destinations.holding(key.dst(), &mut held.destinations);
+        let (mut first, mut decided) = (Label::MAX, self.default);
+        self.candidates(held, Kind::Decides, |pair| {
+            if let Some(entry) = self.deciding.get(pair).and_then(|group| group.first(key, first))
+                && let Some(decision) = entry.action.decision()
+            {
+                (first, decided) = (entry.label, Verdict::by_rule(entry.number, decision));
+            }
+        });
+        if self.counting.rules() > 0 {
+            self.candidates(held, Kind::Counts, |pair| {
+                let group = self.counting.get(pair);
+                group.into_iter().flat_map(|group| group.all(key, first)).for_each(|it| hits.count_rule(it.number));
+            });
+        }
+        decided
+    }
+
+    /// Calls `ask` with every pair of prefixes that hold a packet's addresses and may stand in one rule of this kind.
+    #[inline]
+    fn candidates(&self, held: &mut Held, kind: Kind, mut ask: impl FnMut(Pair)) {
+        let Held { sources, destinations, numbers } = held;
+        let mut lengths = Lengths::NONE;
+        for &(length, number) in destinations.each() {
+            lengths.insert(length);
+            numbers[usize::from(length)] = number;
+        }
+        for &(source_length, source) in sources.each() {
+            self.sources.partners(source, kind).common(lengths).for_each(|length| {
+                let destination = numbers[usize::from(length)];
+                if self.destinations.partners(destination, kind).contains(source_length) {
+                    ask((source, destination));
                 }
             });
-            if self.counting.rules() > 0 {
-                candidates(&self.counting, sources, destinations, |group| {
-                    group.all(key, first).for_each(|entry| hits.count_rule(entry.number));
-                });
-            }
-            *verdict = decided;
         }
     }
 }
 
-/// Calls `ask` with every group whose two prefixes hold a packet's addresses.
-#[inline]
-fn candidates<'g>(
-    groups: &'g Groups,
-    sources: &Holding,
-    destinations: &Holding,
-    mut ask: impl FnMut(&'g groups::Group),
-) {
-    for source in sources.lengths.each() {
-        for destination in groups.destinations(source).common(destinations.lengths).each() {
-            let numbers = (sources.numbers[usize::from(source)], destinations.numbers[usize::from(destination)]);
-            if let Some(group) = groups.get(numbers.0, numbers.1) {
-                ask(group);
-            }
-        }
-    }
+fn kind<A: Address>(rule: &Rule<A>) -> Kind {
+    if rule.action.decision().is_some() { Kind::Decides } else { Kind::Counts }
+}
+
+/// Which prefixes hold a packet's addresses.
+struct Held {
+    sources: Holding,
+    destinations: Holding,
+    /// The numbers of the latter by their lengths.
+    numbers: [u32; LENGTHS],
 }

@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use super::super::key::{Key, NO_PORTS};
 use super::super::rule::{Action, Address, Rule};
 use super::fold::Seeded;
-use super::lengths::{LENGTHS, Lengths};
 
 /// Rules of one pair of prefixes that are walked one by one; where there are more, those of one protocol and one
 /// destination port are found by these.
@@ -66,24 +65,75 @@ fn service(protocol: u16, dport: u16) -> u32 {
     u32::from(protocol) << 16 | u32::from(dport)
 }
 
-/// The rules of one pair of prefixes, each list in the rules' order.
+/// Rules in their order. Most lists are of one, which takes no further look at memory.
+#[derive(Clone, Debug)]
+enum Entries {
+    One(Entry),
+    Many(Vec<Entry>),
+}
+
+impl Default for Entries {
+    fn default() -> Entries {
+        Entries::Many(Vec::new())
+    }
+}
+
+impl Entries {
+    #[inline]
+    fn all(&self) -> &[Entry] {
+        match self {
+            Entries::One(entry) => std::slice::from_ref(entry),
+            Entries::Many(entries) => entries,
+        }
+    }
+
+    fn insert(&mut self, entry: Entry) {
+        match self {
+            Entries::Many(entries) if entries.is_empty() => *self = Entries::One(entry),
+            Entries::Many(entries) => {
+                let at = entries.partition_point(|other| other.label < entry.label);
+                entries.insert(at, entry);
+            }
+            Entries::One(other) => {
+                let mut entries = vec![*other, entry];
+                entries.sort_unstable_by_key(|entry| entry.label);
+                *self = Entries::Many(entries);
+            }
+        }
+    }
+
+    fn at(&self, label: Label) -> Option<usize> {
+        self.all().binary_search_by_key(&label, |entry| entry.label).ok()
+    }
+
+    fn remove(&mut self, label: Label) {
+        match (self.at(label), &mut *self) {
+            (None, _) => {}
+            (Some(_), Entries::One(_)) => *self = Entries::default(),
+            (Some(at), Entries::Many(entries)) => _ = entries.remove(at),
+        }
+    }
+
+    fn relabel(&mut self, from: Label, to: Label) {
+        match (self.at(from), self) {
+            (None, _) => {}
+            (Some(_), Entries::One(entry)) => entry.label = to,
+            (Some(at), Entries::Many(entries)) => entries[at].label = to,
+        }
+    }
+}
+
+/// The rules of one pair of prefixes.
 #[derive(Clone, Debug, Default)]
 pub struct Group {
     /// All of them; where there are many, those of more than one service.
-    walked: Vec<Entry>,
-    services: Option<Box<HashMap<u32, Vec<Entry>, Seeded>>>,
+    walked: Entries,
+    services: Option<Box<HashMap<u32, Entries, Seeded>>>,
 }
 
 impl Group {
     /// The list that an entry is in or belongs into.
-    fn list(&self, entry: &Entry) -> &[Entry] {
-        match (&self.services, entry.service()) {
-            (Some(services), Some(service)) => services.get(&service).map_or(&[], Vec::as_slice),
-            _ => &self.walked,
-        }
-    }
-
-    fn list_mut(&mut self, entry: &Entry) -> &mut Vec<Entry> {
+    fn list(&mut self, entry: &Entry) -> &mut Entries {
         match (&mut self.services, entry.service()) {
             (Some(services), Some(service)) => services.entry(service).or_default(),
             _ => &mut self.walked,
@@ -91,32 +141,28 @@ impl Group {
     }
 
     fn insert(&mut self, entry: Entry, seed: Seeded) {
-        if self.services.is_none() && self.walked.len() == WALKED {
-            let mut services: HashMap<u32, Vec<Entry>, Seeded> = HashMap::with_hasher(seed);
-            self.walked.retain(|entry| {
-                let Some(service) = entry.service() else { return true };
-                services.entry(service).or_default().push(*entry);
-                false
-            });
-            self.services = Some(Box::new(services));
+        if self.services.is_none() && self.walked.all().len() == WALKED {
+            let mut services: HashMap<u32, Entries, Seeded> = HashMap::with_hasher(seed);
+            let mut walked = Entries::default();
+            for entry in self.walked.all() {
+                let list = entry.service().map_or(&mut walked, |service| services.entry(service).or_default());
+                list.insert(*entry);
+            }
+            (self.walked, self.services) = (walked, Some(Box::new(services)));
         }
-        let list = self.list_mut(&entry);
-        let at = list.partition_point(|other| other.label < entry.label);
-        list.insert(at, entry);
+        self.list(&entry).insert(entry);
     }
 
     fn remove(&mut self, entry: &Entry) {
-        let list = self.list_mut(entry);
-        if let Ok(at) = list.binary_search_by_key(&entry.label, |other| other.label) {
-            list.remove(at);
-        }
-        if let (true, Some(service), Some(services)) = (list.is_empty(), entry.service(), &mut self.services) {
+        let list = self.list(entry);
+        list.remove(entry.label);
+        if let (true, Some(service), Some(services)) = (list.all().is_empty(), entry.service(), &mut self.services) {
             services.remove(&service);
         }
     }
 
     fn is_empty(&self) -> bool {
-        self.walked.is_empty() && self.services.as_ref().is_none_or(|services| services.is_empty())
+        self.walked.all().is_empty() && self.services.as_ref().is_none_or(|services| services.is_empty())
     }
 
     /// The lists that rules for the key can be in.
@@ -124,7 +170,7 @@ impl Group {
     fn lists<A: Address>(&self, key: &Key<A>) -> [&[Entry]; 2] {
         let services = self.services.as_ref();
         let of_service = services.and_then(|services| services.get(&service(key.protocol_word(), key.dport())));
-        [&self.walked, of_service.map_or(&[], Vec::as_slice)]
+        [self.walked.all(), of_service.map_or(&[], Entries::all)]
     }
 
     /// The first rule that matches, if it comes before the one labelled so.
@@ -149,52 +195,28 @@ impl Group {
 
     /// The first rule that is equal to this one.
     fn find(&self, entry: &Entry) -> Option<Label> {
-        self.list(entry).iter().find(|other| other.equals(entry)).map(|other| other.label)
+        let list = match (&self.services, entry.service()) {
+            (Some(services), Some(service)) => services.get(&service)?,
+            _ => &self.walked,
+        };
+        list.all().iter().find(|other| other.equals(entry)).map(|other| other.label)
     }
 }
 
-/// The lengths of a rule's two prefixes, and the numbers of these.
-#[derive(Clone, Copy, Debug)]
-pub struct Pair {
-    pub lengths: (u8, u8),
-    pub numbers: (u32, u32),
-}
-
-impl Pair {
-    fn key(self) -> u64 {
-        key(self.numbers.0, self.numbers.1)
-    }
-
-    fn tuple(self) -> usize {
-        usize::from(self.lengths.0) * LENGTHS + usize::from(self.lengths.1)
-    }
-}
-
-#[inline]
-fn key(source: u32, destination: u32) -> u64 {
-    u64::from(source) << 32 | u64::from(destination)
-}
+/// The numbers of a rule's two prefixes.
+pub type Pair = (u32, u32);
 
 /// Groups by pairs of prefixes.
 #[derive(Clone, Debug)]
 pub struct Groups {
     groups: HashMap<u64, Group, Seeded>,
-    /// For each length of sources: with which lengths of destinations there are groups.
-    tuples: Box<[Lengths]>,
-    /// How many groups there are of each two lengths.
-    of_tuple: Box<[u32]>,
     rules: usize,
 }
 
 impl Groups {
     /// None, with room for so many.
     pub fn new(room: usize, seed: Seeded) -> Groups {
-        Groups {
-            groups: HashMap::with_capacity_and_hasher(room, seed),
-            tuples: vec![Lengths::NONE; LENGTHS].into(),
-            of_tuple: vec![0; LENGTHS * LENGTHS].into(),
-            rules: 0,
-        }
+        Groups { groups: HashMap::with_capacity_and_hasher(room, seed), rules: 0 }
     }
 
     /// How many rules there are.
@@ -204,55 +226,40 @@ impl Groups {
 
     /// Adds a rule of this pair.
     pub fn insert(&mut self, pair: Pair, entry: Entry) {
-        let (seed, of_tuple, tuples) = (*self.groups.hasher(), &mut self.of_tuple, &mut self.tuples);
-        let group = self.groups.entry(pair.key()).or_insert_with(|| {
-            of_tuple[pair.tuple()] += 1;
-            tuples[usize::from(pair.lengths.0)].insert(pair.lengths.1);
-            Group::default()
-        });
-        group.insert(entry, seed);
+        let seed = *self.groups.hasher();
+        self.groups.entry(key(pair)).or_default().insert(entry, seed);
         self.rules += 1;
     }
 
     /// Takes a rule of this pair out.
     pub fn remove(&mut self, pair: Pair, entry: &Entry) {
-        let Some(group) = self.groups.get_mut(&pair.key()) else { return };
+        let Some(group) = self.groups.get_mut(&key(pair)) else { return };
         group.remove(entry);
         self.rules -= 1;
-        if !group.is_empty() {
-            return;
-        }
-        self.groups.remove(&pair.key());
-        let of_tuple = &mut self.of_tuple[pair.tuple()];
-        *of_tuple -= 1;
-        if *of_tuple == 0 {
-            self.tuples[usize::from(pair.lengths.0)].remove(pair.lengths.1);
+        if group.is_empty() {
+            self.groups.remove(&key(pair));
         }
     }
 
     /// Gives a rule of this pair another label, between the same neighbours.
     pub fn relabel(&mut self, pair: Pair, entry: &Entry, label: Label) {
-        let Some(group) = self.groups.get_mut(&pair.key()) else { return };
-        let list = group.list_mut(entry);
-        if let Ok(at) = list.binary_search_by_key(&entry.label, |other| other.label) {
-            list[at].label = label;
-        }
+        let Some(group) = self.groups.get_mut(&key(pair)) else { return };
+        group.list(entry).relabel(entry.label, label);
     }
 
     /// The first rule of this pair that is equal to this one.
-    pub fn find(&self, numbers: (u32, u32), entry: &Entry) -> Option<Label> {
-        self.groups.get(&key(numbers.0, numbers.1))?.find(entry)
+    pub fn find(&self, pair: Pair, entry: &Entry) -> Option<Label> {
+        self.get(pair)?.find(entry)
     }
 
     /// The group of two prefixes.
     #[inline]
-    pub fn get(&self, source: u32, destination: u32) -> Option<&Group> {
-        self.groups.get(&key(source, destination))
+    pub fn get(&self, pair: Pair) -> Option<&Group> {
+        self.groups.get(&key(pair))
     }
+}
 
-    /// With which lengths of destinations there are groups, for a length of sources.
-    #[inline]
-    pub fn destinations(&self, source: u8) -> Lengths {
-        self.tuples[usize::from(source)]
-    }
+#[inline]
+fn key((source, destination): Pair) -> u64 {
+    u64::from(source) << 32 | u64::from(destination)
 }

@@ -30,16 +30,21 @@ impl Lengths {
         Lengths(std::array::from_fn(|word| self.0[word] & other.0[word]))
     }
 
-    /// The members, ascending.
+    /// Whether a length is in.
     #[inline]
-    pub fn each(self) -> impl Iterator<Item = u8> {
-        (0u8..).zip(self.0).flat_map(|(word, mut bits)| {
-            std::iter::from_fn(move || {
-                let bit = (bits != 0).then(|| bits.trailing_zeros() as u8)?;
+    pub fn contains(self, length: u8) -> bool {
+        self.0[usize::from(length / 64)] >> (length % 64) & 1 != 0
+    }
+
+    /// Calls `with` for the members, ascending.
+    #[inline]
+    pub fn for_each(self, mut with: impl FnMut(u8)) {
+        for (word, mut bits) in (0u8..).zip(self.0) {
+            while bits != 0 {
+                with(word * 64 + bits.trailing_zeros() as u8);
                 bits &= bits - 1;
-                Some(word * 64 + bit)
-            })
-        })
+            }
+        }
     }
 }
 
@@ -65,10 +70,16 @@ mod tests {
                     model.remove(&length);
                 }
             }
-            prop_assert!(lengths.each().eq(model.iter().copied()));
+            let members = |lengths: Lengths| {
+                let mut members = Vec::new();
+                lengths.for_each(|length| members.push(length));
+                members
+            };
+            prop_assert!(members(lengths).iter().eq(model.iter()));
+            prop_assert!((0..LENGTHS as u8).all(|length| lengths.contains(length) == model.contains(&length)));
             let mut others = Lengths::NONE;
             other.iter().for_each(|length| others.insert(*length));
-            prop_assert!(lengths.common(others).each().eq(model.intersection(&other).copied()));
+            prop_assert!(members(lengths.common(others)).iter().eq(model.intersection(&other)));
         }
     }
 }
