@@ -1,13 +1,13 @@
 //! A rule list as packets are judged by it: compiled, or as tuples while it is being changed.
 //!
 //! Both answer alike. The first change makes tuples of what is compiled; a list that has been left alone for a while is
-//! compiled again ([`super::rest`]).
+//! compiled again ([`super::rest`]), and keeps its tuples for the next change, which then need not be made anew.
 
 use std::sync::Arc;
 
 use forebay_graph::Replay;
 
-use crate::tables::acl::{Address, Classifier, Decision, Hits, Key, Label, Rule, Step, Tuples, Verdict, labels};
+use crate::tables::acl::{Address, Classifier, Hits, Key, Label, Rule, Step, Tuples, Verdict, labels};
 
 /// One rule list, for both families.
 #[derive(Clone)]
@@ -19,24 +19,18 @@ pub(super) struct List {
 impl List {
     /// A list that is compiled. The seed is that of its tuples' hashes.
     pub(super) fn compiled(v4: Classifier<u32>, v6: Classifier<u128>, seed: u64) -> Self {
-        let (v4, v6) = (Arc::new(v4), Arc::new(v6));
-        Self { v4: Form { seed, rules: Rules::Compiled(v4) }, v6: Form { seed, rules: Rules::Compiled(v6) } }
+        Self { v4: Form::compiled(v4, seed), v6: Form::compiled(v6, seed) }
     }
 }
 
-/// The rules of one family, in one of two forms.
+/// The rules of one family, in one or both of two forms.
 #[derive(Clone)]
 pub(super) struct Form<A: Address> {
+    /// The form that is faster to ask: present where these are the rules as they are.
+    compiled: Option<Arc<Classifier<A>>>,
+    /// The form that changes. Empty until there has been a change.
+    tuples: Option<Box<Tuples<A>>>,
     seed: u64,
-    rules: Rules<A>,
-}
-
-#[derive(Clone)]
-enum Rules<A: Address> {
-    /// As they are when nobody changes them: the faster one to ask.
-    Compiled(Arc<Classifier<A>>),
-    /// As they are while they change.
-    Changing(Box<Tuples<A>>),
 }
 
 /// What is done to the rules of one family.
@@ -55,48 +49,43 @@ pub(super) struct Log {
 }
 
 impl<A: Address> Form<A> {
+    fn compiled(classifier: Classifier<A>, seed: u64) -> Self {
+        Self { compiled: Some(Arc::new(classifier)), tuples: None, seed }
+    }
+
     /// The verdict on every key, and in `hits` one more for each rule that decided or counted.
     #[inline]
     pub(super) fn classify_batch(&self, keys: &[Key<A>], verdicts: &mut [Verdict], hits: &mut Hits) {
-        match &self.rules {
-            Rules::Compiled(classifier) => classifier.classify_batch(keys, verdicts, hits),
-            Rules::Changing(tuples) => tuples.classify_batch(keys, verdicts, hits),
+        if let Some(classifier) = &self.compiled {
+            classifier.classify_batch(keys, verdicts, hits);
+        } else if let Some(tuples) = &self.tuples {
+            tuples.classify_batch(keys, verdicts, hits);
         }
     }
 
     /// How many rules there are.
     pub(super) fn len(&self) -> usize {
-        match &self.rules {
-            Rules::Compiled(classifier) => classifier.rules().len(),
-            Rules::Changing(tuples) => tuples.len(),
-        }
+        let compiled = self.compiled.as_ref().map(|classifier| classifier.rules().len());
+        compiled.or(self.tuples.as_ref().map(|tuples| tuples.len())).unwrap_or(0)
     }
 
-    /// What is compiled, where it is.
+    /// What is compiled, where that is the rules as they are.
     pub(super) fn classifier(&self) -> Option<&Arc<Classifier<A>>> {
-        match &self.rules {
-            Rules::Compiled(classifier) => Some(classifier),
-            Rules::Changing(_) => None,
-        }
+        self.compiled.as_ref()
     }
 
-    /// What happens to packets that no rule decides about, of a list that is being changed.
-    pub(super) fn changing_default(&self) -> Option<Decision> {
-        match &self.rules {
-            Rules::Compiled(_) => None,
-            Rules::Changing(tuples) => Some(tuples.default_decision()),
-        }
+    /// The tuples, where the rules have changed since they were compiled.
+    pub(super) fn changing(&self) -> Option<&Tuples<A>> {
+        self.tuples.as_deref().filter(|_| self.compiled.is_none())
     }
 
     /// The label of the first rule that is equal to this one.
     pub(super) fn find(&self, rule: &Rule<A>) -> Option<Label> {
-        match &self.rules {
-            Rules::Changing(tuples) => tuples.find(rule),
-            Rules::Compiled(classifier) => {
-                let rules = classifier.rules();
-                labels(rules.len()).zip(rules).find(|(_, there)| *there == rule).map(|(label, _)| label)
-            }
+        if let Some(tuples) = &self.tuples {
+            return tuples.find(rule);
         }
+        let rules = self.compiled.as_ref()?.rules();
+        labels(rules.len()).zip(rules).find(|(_, there)| *there == rule).map(|(label, _)| label)
     }
 
     /// Makes a change and notes it.
@@ -106,23 +95,26 @@ impl<A: Address> Form<A> {
     }
 
     fn apply(&mut self, change: &Change<A>) {
-        match (change, &mut self.rules) {
-            (Change::Compiled(classifier), rules) => *rules = Rules::Compiled(Arc::clone(classifier)),
-            (Change::Step(step), Rules::Changing(tuples)) => tuples.apply(step),
-            (Change::Step(step), Rules::Compiled(classifier)) => {
-                let mut tuples = Box::new(tuples(classifier, self.seed));
-                tuples.apply(step);
-                self.rules = Rules::Changing(tuples);
+        match change {
+            Change::Compiled(classifier) => self.compiled = Some(Arc::clone(classifier)),
+            Change::Step(step) => {
+                let compiled = self.compiled.take();
+                if let (None, Some(classifier)) = (&self.tuples, compiled) {
+                    self.tuples = Some(Box::new(tuples(&classifier, self.seed)));
+                }
+                if let Some(tuples) = &mut self.tuples {
+                    tuples.apply(step);
+                }
             }
         }
     }
 }
 
-/// The tuples of a compiled list. Labels are those that [`Order`](crate::tables::acl::Order) gives such a list too.
+/// The tuples of a list that nobody has changed. Labels are those that [`Order`](crate::tables::acl::Order) gives it too.
 fn tuples<A: Address>(classifier: &Classifier<A>, seed: u64) -> Tuples<A> {
     let rules = classifier.rules();
     let mut tuples = Tuples::new(rules.len(), classifier.default_decision(), seed);
-    for ((rule, number), label) in rules.iter().zip(classifier.numbers()).zip(labels(rules.len())) {
+    for ((rule, number), label) in rules.iter().zip(0..).zip(labels(rules.len())) {
         tuples.apply(&Step::Insert { rule: *rule, label, number });
     }
     tuples

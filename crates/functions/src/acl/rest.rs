@@ -11,12 +11,12 @@ use super::list::Change;
 use super::rules::{Lists, Rules, Shared};
 use crate::tables::acl::{Address, Classifier, Decision, Rule};
 
-/// For how long there must be no change: who changes rules one by one rarely pauses for longer, and who pauses does not
-/// notice a second.
+/// For how long there must be no change where it is not known how long the list takes to compile: who changes rules one by
+/// one rarely pauses for longer, and who pauses does not notice a second.
 pub(super) const QUIET: Duration = Duration::from_secs(1);
 
-/// How much longer than it takes to compile the list there must be no change, so that one list's compilation takes no
-/// more than a small share of a core however changes come.
+/// How much longer than it took to compile the list there must be no change, so that one list's compilation takes no more
+/// than a small share of a core however changes come.
 const SHARE: u32 = 10;
 
 /// One list is compiled at a time: there may be more modules than cores.
@@ -27,8 +27,10 @@ static COMPILING: Mutex<()> = Mutex::new(());
 pub(super) fn wait(shared: &Arc<Shared>, quiet: Duration) -> bool {
     let shared = Arc::clone(shared);
     let waiting = move || {
-        let mut wait = quiet;
+        // What compiles in no time need not wait long for it either.
+        let pause = |compiling: Option<Duration>| compiling.map_or(quiet, |time| (time * SHARE).max(quiet / 20));
         let mut state = shared.lock();
+        let mut wait = pause(state.compiling);
         loop {
             let changes = state.changes;
             state = shared
@@ -47,7 +49,7 @@ pub(super) fn wait(shared: &Arc<Shared>, quiet: Duration) -> bool {
             if shared.compile() {
                 return;
             }
-            wait = quiet.max(start.elapsed() * SHARE);
+            wait = pause(Some(start.elapsed()));
             state = shared.lock();
         }
     };
@@ -83,29 +85,30 @@ impl Shared {
             let list = self.live.look();
             (
                 state.changes,
-                list.v4.changing_default().map(|default| Taken::of(v4, default)),
-                list.v6.changing_default().map(|default| Taken::of(v6, default)),
+                list.v4.changing().map(|tuples| Taken::of(v4, tuples.default_decision())),
+                list.v6.changing().map(|tuples| Taken::of(v6, tuples.default_decision())),
             )
         };
+        let start = Instant::now();
         let (v4, v6) = (v4.map(Taken::compile), v6.map(Taken::compile));
         let mut state = self.lock();
         if state.changes != changes || state.gone {
             return false;
         }
         state.awaited = false;
-        let Some(lists) = &mut state.lists else { return true };
+        if v4.is_none() && v6.is_none() {
+            return true;
+        }
+        state.compiling = Some(start.elapsed());
         self.live.change(|list, log| {
             if let Some(v4) = v4 {
-                // A compiled list has no labels: further changes find those of a list that nobody has changed.
-                lists.v4.order.relabel();
                 list.v4.change(Change::Compiled(v4), &mut log.v4);
             }
             if let Some(v6) = v6 {
-                lists.v6.order.relabel();
                 list.v6.change(Change::Compiled(v6), &mut log.v6);
             }
         });
-        // Once more, so that the other copy lets its tuples go too.
+        // Once more, so that the other copy follows and lets go of what was compiled before.
         self.live.change(|_, _| ());
         true
     }

@@ -24,7 +24,7 @@ pub(super) struct Rules<A> {
 impl<A: Address> Rules<A> {
     fn of(form: &Form<A>) -> Self {
         let compiled = form.classifier().expect("from the first change on the rules are kept in order too");
-        let order = Order::of(compiled.rules(), compiled.numbers());
+        let order = Order::of(compiled.rules());
         Self { added: order.len() as u32, order }
     }
 
@@ -96,6 +96,8 @@ pub(super) struct State {
     pub(super) lists: Option<Lists>,
     /// How often there were changes.
     pub(super) changes: u64,
+    /// How long it last took to compile the list.
+    pub(super) compiling: Option<Duration>,
     /// Whether somebody waits for the list to come to rest.
     pub(super) awaited: bool,
     /// Whether nobody can change it any more.
@@ -127,7 +129,7 @@ impl Shared {
 /// A module's rules.
 pub(super) struct RuleTable {
     pub(super) shared: Arc<Shared>,
-    /// For how long there must be no change before the list is compiled.
+    /// For how long there must be no change before the list is compiled for the first time.
     quiet: Duration,
 }
 
@@ -137,7 +139,7 @@ impl RuleTable {
     }
 
     pub(super) fn compiled_after(quiet: Duration, list: Arc<List>) -> Self {
-        let state = Mutex::new(State { lists: None, changes: 0, awaited: false, gone: false });
+        let state = Mutex::new(State { lists: None, changes: 0, compiling: None, awaited: false, gone: false });
         let shared = Shared { state, live: Arc::new(Live::new(list)), going: Condvar::new() };
         Self { shared: Arc::new(shared), quiet }
     }

@@ -83,8 +83,6 @@ impl std::fmt::Display for Backend {
 #[derive(Clone, Debug)]
 pub struct Classifier<A: Address> {
     rules: Box<[Rule<A>]>,
-    /// What they are counted under; absent where that is their places.
-    numbers: Option<Box<[u32]>>,
     default: Decision,
     compiled: Compiled<A>,
 }
@@ -130,7 +128,7 @@ impl<A: Address> Classifier<A> {
             },
             Backend::Bits => Compiled::Bits(bits::Bits::new(&rules, default)),
         };
-        Ok(Classifier { rules: rules.into(), numbers: None, default, compiled })
+        Ok(Classifier { rules: rules.into(), default, compiled })
     }
 
     /// Gives the rules numbers for verdicts and counts to name them by, in place of their places in the list: a rule that
@@ -145,14 +143,7 @@ impl<A: Address> Classifier<A> {
             Compiled::Cross(cross) => cross.renumber(numbers),
             Compiled::Bits(bits) => bits.renumber(numbers),
         }
-        self.numbers = Some(numbers.into());
         self
-    }
-
-    /// What the rules are counted under, in order.
-    pub fn numbers(&self) -> impl Iterator<Item = u32> {
-        let given = self.numbers.as_deref();
-        (0..self.rules.len()).map(move |place| given.map_or(place as u32, |numbers| numbers[place]))
     }
 
     /// The verdict on every key, and in `hits` one more for each rule that decided or counted. `hits` should

@@ -48,10 +48,10 @@ pub fn labels(len: usize) -> impl Iterator<Item = Label> {
 }
 
 impl<A: Address> Order<A> {
-    /// Rules with what they are counted under, in order.
-    pub fn of(rules: &[Rule<A>], numbers: impl Iterator<Item = u32>) -> Order<A> {
+    /// Rules in order, counted under their places.
+    pub fn of(rules: &[Rule<A>]) -> Order<A> {
         let places: Vec<_> = labels(rules.len())
-            .zip(rules.iter().zip(numbers))
+            .zip(rules.iter().zip(0..))
             .map(|(label, (rule, number))| Place { label, rule: *rule, number })
             .collect();
         Order { len: places.len(), pieces: places.chunks(PIECE / 2).map(<[_]>::to_vec).collect() }
@@ -60,6 +60,11 @@ impl<A: Address> Order<A> {
     /// How many there are.
     pub fn len(&self) -> usize {
         self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
     }
 
     /// The piece and the place in it of a position below the length.
@@ -153,13 +158,6 @@ impl<A: Address> Order<A> {
             self.pieces[piece].extend(next);
         }
         place
-    }
-
-    /// Gives all of them the labels of a list that nobody has changed.
-    pub fn relabel(&mut self) {
-        for (place, label) in self.pieces.iter_mut().flatten().zip(labels(self.len)) {
-            place.label = label;
-        }
     }
 
     /// Spreads the labels around a position.

@@ -128,24 +128,29 @@ impl Entries {
 pub struct Group {
     /// All of them; where there are many, those of more than one service.
     walked: Entries,
-    services: Option<Box<HashMap<u32, Entries, Seeded>>>,
+    /// Apart, so that groups without are small.
+    services: Option<Box<Services>>,
 }
+
+/// Rules of one service each.
+#[derive(Clone, Debug)]
+struct Services(HashMap<u32, Entries, Seeded>);
 
 impl Group {
     /// The list that an entry is in or belongs into.
     fn list(&mut self, entry: &Entry) -> &mut Entries {
         match (&mut self.services, entry.service()) {
-            (Some(services), Some(service)) => services.entry(service).or_default(),
+            (Some(services), Some(service)) => services.0.entry(service).or_default(),
             _ => &mut self.walked,
         }
     }
 
     fn insert(&mut self, entry: Entry, seed: Seeded) {
         if self.services.is_none() && self.walked.all().len() == WALKED {
-            let mut services: HashMap<u32, Entries, Seeded> = HashMap::with_hasher(seed);
+            let mut services = Services(HashMap::with_hasher(seed));
             let mut walked = Entries::default();
             for entry in self.walked.all() {
-                let list = entry.service().map_or(&mut walked, |service| services.entry(service).or_default());
+                let list = entry.service().map_or(&mut walked, |service| services.0.entry(service).or_default());
                 list.insert(*entry);
             }
             (self.walked, self.services) = (walked, Some(Box::new(services)));
@@ -157,19 +162,19 @@ impl Group {
         let list = self.list(entry);
         list.remove(entry.label);
         if let (true, Some(service), Some(services)) = (list.all().is_empty(), entry.service(), &mut self.services) {
-            services.remove(&service);
+            services.0.remove(&service);
         }
     }
 
     fn is_empty(&self) -> bool {
-        self.walked.all().is_empty() && self.services.as_ref().is_none_or(|services| services.is_empty())
+        self.walked.all().is_empty() && self.services.as_ref().is_none_or(|services| services.0.is_empty())
     }
 
     /// The lists that rules for the key can be in.
     #[inline]
     fn lists<A: Address>(&self, key: &Key<A>) -> [&[Entry]; 2] {
         let services = self.services.as_ref();
-        let of_service = services.and_then(|services| services.get(&service(key.protocol_word(), key.dport())));
+        let of_service = services.and_then(|services| services.0.get(&service(key.protocol_word(), key.dport())));
         [self.walked.all(), of_service.map_or(&[], Entries::all)]
     }
 
@@ -196,7 +201,7 @@ impl Group {
     /// The first rule that is equal to this one.
     fn find(&self, entry: &Entry) -> Option<Label> {
         let list = match (&self.services, entry.service()) {
-            (Some(services), Some(service)) => services.get(&service)?,
+            (Some(services), Some(service)) => services.0.get(&service)?,
             _ => &self.walked,
         };
         list.all().iter().find(|other| other.equals(entry)).map(|other| other.label)
