@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::list::Change;
 use super::rules::{Lists, Rules, Shared};
-use crate::tables::acl::{Address, Classifier, Decision, Rule};
+use crate::tables::acl::{Address, Classifier, Decision, Rule, Tuples};
 
 /// For how long there must be no change where it is not known how long the list takes to compile: who changes rules one by
 /// one rarely pauses for longer, and who pauses does not notice a second.
@@ -75,22 +75,52 @@ impl<A: Address> Taken<A> {
     }
 }
 
+/// A list as it was after so many changes, of the families that have changed since they were compiled.
+pub(super) struct Snapshot {
+    changes: u64,
+    v4: Option<Taken<u32>>,
+    v6: Option<Taken<u128>>,
+}
+
+/// The same, compiled, and how long that took.
+pub(super) struct Compiled {
+    changes: u64,
+    v4: Option<Arc<Classifier<u32>>>,
+    v6: Option<Arc<Classifier<u128>>>,
+    took: Duration,
+}
+
+impl Snapshot {
+    pub(super) fn compile(self) -> Compiled {
+        let _turn = COMPILING.lock().unwrap_or_else(PoisonError::into_inner);
+        let start = Instant::now();
+        let (v4, v6) = (self.v4.map(Taken::compile), self.v6.map(Taken::compile));
+        Compiled { changes: self.changes, v4, v6, took: start.elapsed() }
+    }
+}
+
 impl Shared {
     /// Compiles the list and has packets judged by that; false where it was changed meanwhile, or nobody wants it any more.
     pub(super) fn compile(&self) -> bool {
-        let _turn = COMPILING.lock().unwrap_or_else(PoisonError::into_inner);
-        let (changes, v4, v6) = {
-            let state = self.lock();
-            let Some(Lists { v4, v6 }) = &state.lists else { return true };
-            let list = self.live.look();
-            (
-                state.changes,
-                list.v4.changing().map(|tuples| Taken::of(v4, tuples.default_decision())),
-                list.v6.changing().map(|tuples| Taken::of(v6, tuples.default_decision())),
-            )
-        };
-        let start = Instant::now();
-        let (v4, v6) = (v4.map(Taken::compile), v6.map(Taken::compile));
+        let snapshot = self.snapshot();
+        self.put(snapshot.compile())
+    }
+
+    pub(super) fn snapshot(&self) -> Snapshot {
+        let state = self.lock();
+        let list = self.live.look();
+        let rules = state.lists.as_ref();
+        let default4 = list.v4.changing().map(Tuples::default_decision);
+        let default6 = list.v6.changing().map(Tuples::default_decision);
+        Snapshot {
+            changes: state.changes,
+            v4: rules.zip(default4).map(|(Lists { v4, .. }, default)| Taken::of(v4, default)),
+            v6: rules.zip(default6).map(|(Lists { v6, .. }, default)| Taken::of(v6, default)),
+        }
+    }
+
+    pub(super) fn put(&self, compiled: Compiled) -> bool {
+        let Compiled { changes, v4, v6, took } = compiled;
         let mut state = self.lock();
         if state.changes != changes || state.gone {
             return false;
@@ -99,7 +129,7 @@ impl Shared {
         if v4.is_none() && v6.is_none() {
             return true;
         }
-        state.compiling = Some(start.elapsed());
+        state.compiling = Some(took);
         self.live.change(|list, log| {
             if let Some(v4) = v4 {
                 list.v4.change(Change::Compiled(v4), &mut log.v4);
