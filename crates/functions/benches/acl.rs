@@ -1,11 +1,13 @@
-//! Ticks of the time-stamp counter per key for each way to compile a rule list.
+//! Ticks of the time-stamp counter per key for each way to compile a rule list, and for a list that is being changed.
 //!
 //! 4 096 sessions in an order without pattern, batches of 32, median of several passes: what a worker pays beyond
 //! reading the key out of the packet. `cargo bench -p forebay-functions --bench acl`
 
 use std::hint::black_box;
 
-use forebay_functions::tables::acl::{Address, Backend, Classifier, Decision, Verdict, synthetic};
+use forebay_functions::tables::acl::{
+    Address, Backend, Classifier, Decision, Hits, Key, Step, Tuples, Verdict, labels, synthetic,
+};
 use forebay_measure::clock::{Clock, Tsc};
 
 const SESSIONS: usize = 4096;
@@ -37,25 +39,36 @@ fn family<A: Address>(name: &str, count: usize, hit_share: f64) {
             continue;
         };
         let mut hits = classifier.hits();
-        let mut verdicts = [Verdict::default(); BATCH];
-        let mut ticks: Vec<f64> = (0..PASSES)
-            .map(|_| {
-                let start = Tsc.now();
-                for keys in keys.chunks_exact(BATCH) {
-                    classifier.classify_batch(black_box(keys), &mut verdicts, &mut hits);
-                    black_box(&verdicts);
-                }
-                Tsc.now().since(start).0 as f64 / keys.len() as f64
-            })
-            .collect();
-        ticks.sort_by(f64::total_cmp);
-        println!(
-            "{name:>4} {count:>7} {hit_share:>6} {backend:>8} {:>7.1} {:>7.1} {:>10} {:>9}",
-            ticks[ticks.len() / 2],
-            ticks[0],
-            classifier.memory_bytes(),
-            if chosen == Ok(backend) { format!("{build_ms:.1}") } else { String::new() },
-            backend = backend.to_string(),
-        );
+        let [median, least] = ticks(&keys, |keys, verdicts| classifier.classify_batch(keys, verdicts, &mut hits));
+        let bytes = classifier.memory_bytes();
+        let build = if chosen == Ok(backend) { format!("{build_ms:.1}") } else { String::new() };
+        let way = backend.to_string();
+        println!("{name:>4} {count:>7} {hit_share:>6} {way:>8} {median:>7.1} {least:>7.1} {bytes:>10} {build:>9}");
     }
+    let start = Tsc.now();
+    let mut tuples = Tuples::new(count, Decision::Permit, 1);
+    for ((rule, label), number) in rules.iter().zip(labels(count)).zip(0..) {
+        tuples.apply(&Step::Insert { rule: *rule, label, number });
+    }
+    let build = Tsc.frequency().seconds(Tsc.now().since(start)) * 1e3;
+    let mut hits = Hits::new(count);
+    let [median, least] = ticks(&keys, |keys, verdicts| tuples.classify_batch(keys, verdicts, &mut hits));
+    println!("{name:>4} {count:>7} {hit_share:>6}   tuples {median:>7.1} {least:>7.1} {:>10} {build:>9.1}", "");
+}
+
+/// Median and least ticks a key.
+fn ticks<A: Address>(keys: &[Key<A>], mut classify: impl FnMut(&[Key<A>], &mut [Verdict])) -> [f64; 2] {
+    let mut verdicts = [Verdict::default(); BATCH];
+    let mut ticks: Vec<f64> = (0..PASSES)
+        .map(|_| {
+            let start = Tsc.now();
+            for keys in keys.chunks_exact(BATCH) {
+                classify(black_box(keys), &mut verdicts);
+                black_box(&verdicts);
+            }
+            Tsc.now().since(start).0 as f64 / keys.len() as f64
+        })
+        .collect();
+    ticks.sort_by(f64::total_cmp);
+    [ticks[ticks.len() / 2], ticks[0]]
 }

@@ -9,10 +9,13 @@ use forebay_packet::{MAX_BATCH, Network, Packet, Word};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+mod list;
+mod rest;
 mod rules;
 
-use crate::tables::acl::{Address, Classifier, Decision, Hits, Key, Key4, Key6, Rule, Verdict, classbench, synthetic};
-use rules::{List, RuleTable};
+use crate::tables::acl::{Address, Classifier, Decision, Hits, Key, Key4, Key6, Verdict, classbench, synthetic};
+use list::{Form, List, Log};
+use rules::RuleTable;
 
 /// Parameters of `acl`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -83,7 +86,7 @@ const DROPS: &[Reason] = &[
 
 /// A list with one module's counts.
 struct Counted {
-    rules: Reader<List>,
+    rules: Reader<List, Log>,
     other: Default,
     hits4: Hits,
     hits6: Hits,
@@ -112,10 +115,9 @@ impl Params {
         };
         let refused = |error: crate::tables::acl::BuildError| SetupError::at("rules", error.to_string());
         let (v4, v6) = (file.v4, file.v6);
-        Ok(List {
-            v4: Arc::new(Classifier::build(v4, self.default.into()).map_err(refused)?),
-            v6: Arc::new(Classifier::build(v6, self.default.into()).map_err(refused)?),
-        })
+        let v4 = Classifier::build(v4, self.default.into()).map_err(refused)?;
+        let v6 = Classifier::build(v6, self.default.into()).map_err(refused)?;
+        Ok(List::compiled(v4, v6, setup.seed()))
     }
 
     /// `table` is what the list's table is called.
@@ -124,8 +126,8 @@ impl Params {
         let key = format!("acl {}", serde_json::to_string(&self).unwrap_or_default());
         let list = setup.once(&key, |setup| self.compile(setup))?;
         let rules = setup.once_a_module(&key, |_| Ok(RuleTable::of(Arc::clone(&list))))?;
-        let hits4 = setup.counters("rules, IPv4", numbered(list.v4.rules()));
-        let hits6 = setup.counters("rules, IPv6", numbered(list.v6.rules()));
+        let hits4 = setup.counters("rules, IPv4", numbered(&list.v4));
+        let hits6 = setup.counters("rules, IPv6", numbered(&list.v6));
         let [added4, added6] = ["IPv4", "IPv6"].map(|family| setup.counters("rules added", [family.to_owned()]));
         let reader = rules.reader();
         setup.table(table, rules);
@@ -135,7 +137,8 @@ impl Params {
 }
 
 /// Each rule as it is shown beside its count.
-fn numbered<A: Address>(rules: &[Rule<A>]) -> impl Iterator<Item = String> {
+fn numbered<A: Address>(list: &Form<A>) -> impl Iterator<Item = String> {
+    let rules = list.classifier().map_or(&[][..], |compiled| compiled.rules());
     rules.iter().enumerate().map(|(at, rule)| format!("{at}: {rule}"))
 }
 

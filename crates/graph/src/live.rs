@@ -25,9 +25,8 @@ pub trait Replay<L>: Clone {
     fn replay(&mut self, log: &mut L);
 }
 
-/// A value that is read while it is changed. `L` is the log of its changes ([`Replay`]); none is needed where it is only
-/// ever replaced as a whole.
-pub struct Live<T: 'static, L = ()> {
+/// A value that is read while it is changed. `L` is the log of its changes ([`Replay`]).
+pub struct Live<T: 'static, L> {
     published: ArcSwap<T>,
     /// Whether it has ever been changed. Never unset.
     changed: AtomicBool,
@@ -56,14 +55,6 @@ impl<T: 'static, L> Live<T, L> {
     #[must_use]
     pub fn look(&self) -> Read<'static, T> {
         Read::Changed(self.published.load())
-    }
-
-    /// Publishes another value in place of this one. It is complete as it is; what is not published is let go.
-    pub fn publish(&self, value: Arc<T>) {
-        let mut writer = self.lock();
-        writer.spare = None;
-        self.published.store(value);
-        self.changed.store(true, Ordering::Release);
     }
 
     fn lock(&self) -> MutexGuard<'_, Writer<T, L>> {
@@ -122,7 +113,7 @@ impl<T: 'static, L> fmt::Debug for Live<T, L> {
 }
 
 /// A worker's way to a [`Live`] value.
-pub struct Reader<T: 'static, L = ()> {
+pub struct Reader<T: 'static, L> {
     live: Arc<Live<T, L>>,
     /// The value as it was before any change.
     unchanged: Option<Arc<T>>,

@@ -1,83 +1,79 @@
 //! The rules of a module, asked by workers and changed by the control plane at the same time.
 //!
-//! A list is compiled as a whole, once for all changes that come together; packets are judged by the former list until the
-//! new one is published. A rule keeps the number under which it is counted wherever it moves.
+//! Their order is here once; of what packets are judged by there are two ([`Live`]), which follow it step by step. A rule
+//! keeps the number under which it is counted wherever it moves.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use forebay_graph::{Live, Outcome, Reader, Table as ControlTable, Verb};
 use thiserror::Error;
 
+use super::list::{Change, Form, List, Log};
+use super::rest;
 use crate::tables::acl::classbench::{AnyRule, parse_rule};
-use crate::tables::acl::{Address, Classifier, Decision, MAX_RULES, Rule};
-
-/// One rule list, compiled for both families.
-pub(super) struct List {
-    pub(super) v4: Arc<Classifier<u32>>,
-    pub(super) v6: Arc<Classifier<u128>>,
-}
-
-/// A rule and the number that it is counted under.
-#[derive(Clone, Copy)]
-struct Numbered<A> {
-    rule: Rule<A>,
-    number: u32,
-}
+use crate::tables::acl::{Address, MAX_RULES, Order, Rule, Step};
 
 /// One family's rules, in order.
-struct Rules<A> {
-    list: Vec<Numbered<A>>,
+pub(super) struct Rules<A> {
+    pub(super) order: Order<A>,
     /// The number of rules that were not there at first.
     added: u32,
-    /// Whether they are others than those that are compiled.
-    stale: bool,
 }
 
 impl<A: Address> Rules<A> {
-    fn of(compiled: &Classifier<A>) -> Self {
-        let list: Vec<_> = (0..).zip(compiled.rules()).map(|(number, rule)| Numbered { rule: *rule, number }).collect();
-        Self { added: list.len() as u32, list, stale: false }
+    fn of(form: &Form<A>) -> Self {
+        let compiled = form.classifier().expect("from the first change on the rules are kept in order too");
+        let order = Order::of(compiled.rules());
+        Self { added: order.len() as u32, order }
     }
 
-    fn change(&mut self, verb: Verb, position: Option<usize>, rule: Rule<A>) -> Result<(), ChangeError> {
-        let (len, new) = (self.list.len(), Numbered { rule, number: self.added });
+    /// Makes a change, and makes it in `form` too and notes it in `log`.
+    fn change(
+        &mut self,
+        (verb, position, rule): (Verb, Option<usize>, Rule<A>),
+        form: &mut Form<A>,
+        log: &mut Vec<Change<A>>,
+    ) -> Result<(), ChangeError> {
+        let (len, number) = (self.order.len(), self.added);
+        let mut step = |step| form.change(Change::Step(step), log);
+        let there = |position| self.order.get(position).copied().ok_or_else(|| beyond(position, len));
         match (verb, position) {
             (Verb::Add, _) if len == MAX_RULES => return Err(ChangeError::Full),
             (Verb::Add, Some(position)) if position > len => {
                 return Err(ChangeError::Position { position, allowed: len });
             }
-            (Verb::Add, position) => self.list.insert(position.unwrap_or(len), new),
-            (Verb::Replace, Some(position)) => *self.list.get_mut(position).ok_or_else(|| beyond(position, len))? = new,
+            (Verb::Add, position) => {
+                let label = self.order.insert(position.unwrap_or(len), rule, number, &mut step);
+                step(Step::Insert { rule, label, number });
+            }
+            (Verb::Replace, Some(position)) => {
+                let place = there(position)?;
+                self.order.set(position, rule, number);
+                step(Step::Remove { rule: place.rule, label: place.label });
+                step(Step::Insert { rule, label: place.label, number });
+            }
             (Verb::Replace, None) => return Err(ChangeError::NoPosition),
             (Verb::Remove, Some(position)) => {
-                let there = self.list.get(position).ok_or_else(|| beyond(position, len))?;
-                if there.rule != rule {
-                    return Err(ChangeError::Other { position, there: there.rule.to_string() });
+                let place = there(position)?;
+                if place.rule != rule {
+                    return Err(ChangeError::Other { position, there: place.rule.to_string() });
                 }
-                self.list.remove(position);
+                self.order.remove(position);
+                step(Step::Remove { rule, label: place.label });
             }
             (Verb::Remove, None) => {
-                let position = self.list.iter().position(|there| there.rule == rule);
-                self.list.remove(position.ok_or_else(|| ChangeError::Unknown(rule.to_string()))?);
+                let label = form.find(&rule).ok_or_else(|| ChangeError::Unknown(rule.to_string()))?;
+                self.order.remove_labelled(label);
+                form.change(Change::Step(Step::Remove { rule, label }), log);
             }
         }
-        self.stale = true;
         Ok(())
-    }
-
-    /// Compiles them where they have changed.
-    fn compile(&mut self, compiled: &Arc<Classifier<A>>, default: Decision) -> Arc<Classifier<A>> {
-        if !std::mem::take(&mut self.stale) {
-            return Arc::clone(compiled);
-        }
-        let (rules, numbers): (Vec<_>, Vec<_>) = self.list.iter().map(|it| (it.rule, it.number)).unzip();
-        let built = Classifier::build(rules, default).expect("no rule is added to a list that is full");
-        Arc::new(built.numbered(&numbers))
     }
 
     /// The lines from a position on.
     fn lines(&self, from: usize) -> impl Iterator<Item = String> {
-        self.list.iter().enumerate().skip(from).map(|(position, it)| format!("{position} {}", it.rule))
+        (from..).zip(self.order.from(from)).map(|(position, it)| format!("{position} {}", it.rule))
     }
 }
 
@@ -88,34 +84,76 @@ fn beyond(position: usize, len: usize) -> ChangeError {
     }
 }
 
-/// The lists that changes are made on; compiled afterwards.
-struct Lists {
-    v4: Rules<u32>,
-    v6: Rules<u128>,
+/// The lists that changes are made on.
+pub(super) struct Lists {
+    pub(super) v4: Rules<u32>,
+    pub(super) v6: Rules<u128>,
+}
+
+/// What those who change a list hold.
+pub(super) struct State {
+    /// None before the first change: then the rules are those that are compiled.
+    pub(super) lists: Option<Lists>,
+    /// How often there were changes.
+    pub(super) changes: u64,
+    /// How long it last took to compile the list.
+    pub(super) compiling: Option<Duration>,
+    /// Whether somebody waits for the list to come to rest.
+    pub(super) awaited: bool,
+    /// Whether nobody can change it any more.
+    pub(super) gone: bool,
+}
+
+/// A module's rules, for all who change them.
+pub(super) struct Shared {
+    state: Mutex<State>,
+    pub(super) live: Arc<Live<List, Log>>,
+    /// Told when nobody can change the rules any more.
+    pub(super) going: Condvar,
+}
+
+impl Shared {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing that holds it panics half way but for want of memory.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn with_lists<R>(&self, state: &mut State, then: impl FnOnce(&mut Lists) -> R) -> R {
+        then(state.lists.get_or_insert_with(|| {
+            let list = self.live.look();
+            Lists { v4: Rules::of(&list.v4), v6: Rules::of(&list.v6) }
+        }))
+    }
 }
 
 /// A module's rules.
 pub(super) struct RuleTable {
-    /// Held by whoever changes them. None before the first change: then the rules are those that are compiled.
-    lists: Mutex<Option<Lists>>,
-    live: Arc<Live<List>>,
+    pub(super) shared: Arc<Shared>,
+    /// For how long there must be no change before the list is compiled for the first time.
+    quiet: Duration,
 }
 
 impl RuleTable {
     pub(super) fn of(list: Arc<List>) -> Self {
-        Self { lists: Mutex::new(None), live: Arc::new(Live::new(list)) }
+        Self::compiled_after(rest::QUIET, list)
+    }
+
+    pub(super) fn compiled_after(quiet: Duration, list: Arc<List>) -> Self {
+        let state = Mutex::new(State { lists: None, changes: 0, compiling: None, awaited: false, gone: false });
+        let shared = Shared { state, live: Arc::new(Live::new(list)), going: Condvar::new() };
+        Self { shared: Arc::new(shared), quiet }
     }
 
     /// A worker's way to the rules.
-    pub(super) fn reader(&self) -> Reader<List> {
-        Reader::new(Arc::clone(&self.live))
+    pub(super) fn reader(&self) -> Reader<List, Log> {
+        Reader::new(Arc::clone(&self.shared.live))
     }
+}
 
-    fn with_lists<R>(&self, then: impl FnOnce(&mut Lists) -> R) -> R {
-        // Nothing that holds them panics half way but for want of memory.
-        let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
-        let compiled = self.live.look();
-        then(lists.get_or_insert_with(|| Lists { v4: Rules::of(&compiled.v4), v6: Rules::of(&compiled.v6) }))
+impl Drop for RuleTable {
+    fn drop(&mut self) {
+        self.shared.lock().gone = true;
+        self.shared.going.notify_all();
     }
 }
 
@@ -162,11 +200,11 @@ fn parse(entry: &str) -> Result<(Option<usize>, AnyRule), ChangeError> {
     Ok((position, parse_rule(rule).map_err(ChangeError::Rule)?))
 }
 
-fn change(lists: &mut Lists, line: &str) -> Result<(), ChangeError> {
+fn change(lists: &mut Lists, list: &mut List, log: &mut Log, line: &str) -> Result<(), ChangeError> {
     let (verb, entry) = Verb::split(line, SYNTAX).map_err(ChangeError::Verb)?;
     match parse(entry)? {
-        (position, AnyRule::V4(rule)) => lists.v4.change(verb, position, rule),
-        (position, AnyRule::V6(rule)) => lists.v6.change(verb, position, rule),
+        (position, AnyRule::V4(rule)) => lists.v4.change((verb, position, rule), &mut list.v4, &mut log.v4),
+        (position, AnyRule::V6(rule)) => lists.v6.change((verb, position, rule), &mut list.v6, &mut log.v6),
     }
 }
 
@@ -176,30 +214,32 @@ impl ControlTable for RuleTable {
     }
 
     fn apply(&self, changes: &[&str]) -> Outcome {
-        self.with_lists(|lists| {
-            let mut outcome = Outcome::default();
-            for (at, line) in changes.iter().enumerate() {
-                outcome.note(at, change(lists, line));
-            }
-            if outcome.made > 0 {
-                let before = self.live.look();
-                let v4 = lists.v4.compile(&before.v4, before.v4.default_decision());
-                let v6 = lists.v6.compile(&before.v6, before.v6.default_decision());
-                self.live.publish(Arc::new(List { v4, v6 }));
-            }
-            outcome
-        })
+        let mut state = self.shared.lock();
+        let outcome = self.shared.with_lists(&mut state, |lists| {
+            self.shared.live.change(|list, log| {
+                let mut outcome = Outcome::default();
+                for (at, line) in changes.iter().enumerate() {
+                    outcome.note(at, change(lists, list, log, line));
+                }
+                outcome
+            })
+        });
+        if outcome.made > 0 {
+            state.changes += 1;
+            state.awaited = state.awaited || rest::wait(&self.shared, self.quiet);
+        }
+        outcome
     }
 
     fn len(&self) -> usize {
-        let list = self.live.look();
-        list.v4.rules().len() + list.v6.rules().len()
+        let list = self.shared.live.look();
+        list.v4.len() + list.v6.len()
     }
 
     fn entries(&self, after: Option<&str>, most: usize) -> Result<Vec<String>, String> {
         let after = after.map(parse).transpose().map_err(|error| error.to_string())?;
         let next = |position: Option<usize>| position.map_or(0, |position| position.saturating_add(1));
-        self.with_lists(|lists| {
+        self.shared.with_lists(&mut self.shared.lock(), |lists| {
             Ok(match after {
                 Some((position, AnyRule::V6(_))) => lists.v6.lines(next(position)).take(most).collect(),
                 Some((position, AnyRule::V4(_))) => {

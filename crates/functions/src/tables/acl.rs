@@ -5,7 +5,9 @@
 //! batch of packets at a time so that their table lookups overlap. The first rule that permits or denies wins;
 //! `count` rules count what passes them.
 //!
-//! How a list is compiled is chosen by what the result costs ([`Backend`]); [`oracle`] says what every one must answer.
+//! How a list is compiled is chosen by what the result costs ([`Backend`]). Compiling takes up to seconds, so a list that
+//! is being changed is kept in [`Tuples`] instead, where a change takes a microsecond and a packet longer. [`oracle`] says
+//! what every one of them must answer.
 
 mod bits;
 pub mod classbench;
@@ -14,15 +16,19 @@ mod fields;
 mod grid;
 mod key;
 pub mod oracle;
+mod order;
 mod rule;
 mod services;
 mod sets;
 pub mod synthetic;
 #[cfg(test)]
 mod tests;
+mod tuples;
 
 pub use key::{Decision, Hits, Key, Key4, Key6, Verdict};
+pub use order::{Order, Place, labels};
 pub use rule::{Action, Address, PortRange, Prefix, ProtocolMatch, Rule, Rule4, Rule6};
+pub use tuples::{Label, Step, Tuples};
 
 use key::CHUNK;
 

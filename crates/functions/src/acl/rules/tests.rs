@@ -1,23 +1,30 @@
-//! Changes one by one against a plain list that is scanned, and a reader beside them.
+//! Changes one by one against a plain list that is scanned, in both forms, and a reader beside them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Instant;
 
 use proptest::prelude::*;
 
 use super::*;
-use crate::tables::acl::{Hits, Key, Verdict, classbench, oracle, synthetic};
+use crate::tables::acl::{Action, Classifier, Decision, Hits, Key, Prefix, Rule4, Rule6, Verdict};
+use crate::tables::acl::{classbench, oracle, synthetic};
 
-fn compiled<A: Address>(rules: Vec<Rule<A>>) -> Arc<Classifier<A>> {
-    Arc::new(Classifier::build(rules, Decision::Permit).expect("few rules"))
+fn table_of(v4: Vec<Rule4>, v6: Vec<Rule6>, quiet: Duration) -> RuleTable {
+    let v4 = Classifier::build(v4, Decision::Permit).expect("few rules");
+    let v6 = Classifier::build(v6, Decision::Permit).expect("few rules");
+    RuleTable::compiled_after(quiet, Arc::new(List::compiled(v4, v6, 1)))
 }
+
+/// So long that only the test says when a list is compiled.
+const NEVER: Duration = Duration::from_secs(3600);
 
 fn table(lines: &[&str]) -> RuleTable {
     let file = classbench::parse("line", lines.join("\n").as_bytes()).expect("rules");
-    RuleTable::of(Arc::new(List { v4: compiled(file.v4), v6: compiled(file.v6) }))
+    table_of(file.v4, file.v6, NEVER)
 }
 
-fn verdicts<A: Address>(classifier: &Classifier<A>, keys: &[Key<A>], hits: &mut Hits) -> Vec<Verdict> {
+fn verdicts<A: Address>(classifier: &Form<A>, keys: &[Key<A>], hits: &mut Hits) -> Vec<Verdict> {
     let mut verdicts = vec![Verdict::default(); keys.len()];
     classifier.classify_batch(keys, &mut verdicts, hits);
     verdicts
@@ -112,6 +119,9 @@ fn rules_keep_their_counts_wherever_they_move() {
         assert_eq!(outcome.refused, []);
         verdicts(&reader.read().v4, &[key, Key::new(0x0a00_0001, 1, 1024, 80, 6)], &mut hits);
         assert_eq!((&hits.rules()[..2], hits.added()), ([2, 2].as_slice(), 3), "{filler}");
+        assert!(table.shared.compile());
+        verdicts(&reader.read().v4, &[key, Key::new(0x0a00_0001, 1, 1024, 80, 6)], &mut hits);
+        assert_eq!((&hits.rules()[..2], hits.added()), ([3, 3].as_slice(), 6), "{filler}");
     }
 }
 
@@ -140,63 +150,271 @@ fn a_reader_sees_the_old_list_or_the_new() {
     });
 }
 
-/// Changes in any batches: positions that may not exist, rules of a small set so that they meet.
-fn changes() -> impl Strategy<Value = Vec<Vec<(u8, Option<usize>, usize)>>> {
-    let change = (0u8..3, prop::option::of(0usize..12), 0usize..20);
-    prop::collection::vec(prop::collection::vec(change, 0..8), 1..8)
+/// A rule that is replaced again and again is there in one wording or the other, whatever form the list has: packets that
+/// it is about never come to the rule below, those of one call meet one wording, and the rule above stays as it is.
+#[test]
+fn a_reader_sees_one_wording_or_the_other() {
+    let (permit, above) = (SSH.replace("deny", "permit"), ALL.replace("0/0 permit", "0x11/0xff deny"));
+    let table = table(&[&above, SSH, ALL]);
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let (mut reader, done) = (table.reader(), &done);
+        let reader = scope.spawn(move || {
+            let ssh = |host: u32| Key::new(0x0a00_0000 + host, 1, 1024, 22, 6);
+            let keys = [ssh(1), Key::new(1, 1, 1, 1, 17), ssh(2), Key::new(1, 1, 1, 1, 6), ssh(3)];
+            let (mut seen, mut calls) = ([false; 2], 0u64);
+            loop {
+                let told = verdicts(&reader.read().v4, &keys, &mut Hits::new(4));
+                assert_eq!((told[1].rule(), told[1].denies()), (Some(0), true), "the rule above");
+                assert_eq!((told[3].rule(), told[3].denies()), (Some(2), false), "the rule below");
+                // The wording of the start has number 1, those that follow 3.
+                assert!(matches!(told[0].rule(), Some(1 | 3)), "{:?} after {calls} calls", told[0]);
+                assert!(told[0] == told[2] && told[0] == told[4], "{told:?} in one call");
+                seen[usize::from(told[0].denies())] = true;
+                calls += 1;
+                if done.load(Ordering::Relaxed) && seen == [true; 2] {
+                    break;
+                }
+                if done.load(Ordering::Relaxed) {
+                    // The wording that it was left in is not the only one: it began with the other.
+                    assert!(seen[0], "permitted at last");
+                    break;
+                }
+            }
+        });
+        for round in 0..600 {
+            let wording = if round % 2 == 0 { permit.as_str() } else { SSH };
+            assert_eq!(table.apply(&[&format!("replace 1 {wording}")]).made, 1);
+            if round % 40 == 0 {
+                assert!(table.shared.compile());
+            }
+        }
+        assert_eq!(table.apply(&[&format!("replace 1 {permit}")]).made, 1);
+        done.store(true, Ordering::Relaxed);
+        reader.join().expect("it saw nothing wrong");
+    });
 }
 
-fn lists_agree<A: Address>(
-    seed: u64,
-    batches: Vec<Vec<(u8, Option<usize>, usize)>>,
-    table: impl Fn(Vec<Rule<A>>) -> RuleTable,
-    of: impl Fn(&List) -> &Classifier<A>,
-) {
-    let pool = synthetic::rules::<A>(20, seed);
-    let keys = synthetic::keys(&pool, 64, 0.9, seed);
-    let mut model = pool[..8].to_vec();
-    let table = table(model.clone());
-    let mut reader = table.reader();
-    for batch in batches {
+/// Waits for something that comes about in its own time.
+fn comes_about(what: impl Fn() -> bool) -> bool {
+    let start = Instant::now();
+    while !what() {
+        if start.elapsed() > Duration::from_secs(120) {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    true
+}
+
+#[test]
+fn a_list_that_is_left_alone_is_compiled_again() {
+    let file = classbench::parse("line", [ALL, SIX].join("\n").as_bytes()).expect("rules");
+    let table = table_of(file.v4, file.v6, Duration::from_millis(2));
+    let compiled = || {
+        let list = table.shared.live.look();
+        (list.v4.classifier().is_some(), list.v6.classifier().is_some())
+    };
+    for round in 0..3 {
+        assert_eq!(table.apply(&[&format!("add 0 {SSH}"), &format!("add {SSH}")]).made, 2);
+        assert!(compiled().1, "nobody has changed the rules of the other family");
+        assert!(comes_about(|| compiled().0), "round {round}");
+        assert_eq!(table.len(), 4 + 2 * round);
+    }
+    assert_eq!(table.apply(&[&format!("remove {SIX}")]).made, 1);
+    assert!(comes_about(|| compiled() == (true, true)));
+    assert_eq!(table.len(), 7);
+}
+
+#[test]
+fn whoever_waits_for_rest_ends_with_the_table() {
+    let table = table(&[ALL]);
+    assert_eq!(table.apply(&[&format!("add {SSH}")]).made, 1);
+    let shared = Arc::downgrade(&table.shared);
+    assert!(shared.strong_count() == 2, "one waits");
+    drop(table);
+    assert!(comes_about(|| shared.strong_count() == 0));
+}
+
+#[test]
+fn a_list_that_has_changed_meanwhile_is_not_replaced_by_what_it_was() {
+    let table = table(&[ALL]);
+    assert_eq!(table.apply(&[&format!("add 0 {SSH}")]).made, 1);
+    let denied = || {
+        let key = Key::new(0x0a00_0001, 1, 1024, 22, 6);
+        verdicts(&table.shared.live.look().v4, &[key], &mut Hits::new(1))[0].denies()
+    };
+    let stale = table.shared.snapshot().compile();
+    assert!(denied());
+    assert_eq!(table.apply(&[&format!("remove 0 {SSH}")]).made, 1);
+    assert!(!table.shared.put(stale), "what was compiled is of before the change");
+    assert!(!denied());
+    assert!(table.shared.live.look().v4.classifier().is_none());
+    // Of as many rules as before, so that it is not their number that tells.
+    let stale = table.shared.snapshot().compile();
+    assert_eq!(table.apply(&[&format!("replace 0 {SSH}")]).made, 1);
+    assert!(!table.shared.put(stale));
+    assert!(denied());
+    assert!(table.shared.compile());
+    assert!(denied() && table.shared.live.look().v4.classifier().is_some());
+}
+
+/// One family's side of a table that is tested.
+trait Side: Address {
+    fn table(rules: Vec<Rule<Self>>) -> RuleTable;
+    fn form(list: &List) -> &Form<Self>;
+}
+
+impl Side for u32 {
+    fn table(rules: Vec<Rule4>) -> RuleTable {
+        table_of(rules, Vec::new(), NEVER)
+    }
+    fn form(list: &List) -> &Form<u32> {
+        &list.v4
+    }
+}
+
+impl Side for u128 {
+    fn table(rules: Vec<Rule6>) -> RuleTable {
+        table_of(Vec::new(), rules, NEVER)
+    }
+    fn form(list: &List) -> &Form<u128> {
+        &list.v6
+    }
+}
+
+/// A table, and the plain list that it is to be the same as: rules with what they are counted under.
+struct Model<A: Address> {
+    table: RuleTable,
+    reader: Reader<List, Log>,
+    plain: Vec<(Rule<A>, usize)>,
+    at_first: usize,
+    hits: Hits,
+    counted: Vec<u64>,
+}
+
+impl<A: Side> Model<A> {
+    fn of(rules: Vec<Rule<A>>) -> Self {
+        let table = A::table(rules.clone());
+        let (reader, at_first) = (table.reader(), rules.len());
+        let plain = rules.into_iter().zip(0..).collect();
+        Self { table, reader, plain, at_first, hits: Hits::new(at_first), counted: vec![0; at_first + 1] }
+    }
+
+    /// Makes changes on both.
+    fn change(&mut self, changes: &[(Verb, Option<usize>, Rule<A>)]) {
         let (mut lines, mut refused) = (Vec::new(), Vec::new());
-        for (at, (verb, position, which)) in batch.into_iter().enumerate() {
-            let rule = pool[which];
+        for (at, (verb, position, rule)) in changes.iter().enumerate() {
+            let word = format!("{verb:?}").to_lowercase();
             let place = position.map_or(String::new(), |position| format!("{position} "));
-            let word = ["add", "remove", "replace"][usize::from(verb)];
             lines.push(format!("{word} {place}{rule}"));
-            let found = position.or_else(|| model.iter().position(|it| *it == rule));
+            let len = self.plain.len();
+            let found = position.or_else(|| self.plain.iter().position(|(it, _)| it == rule));
+            let new = (*rule, self.at_first);
             match verb {
-                0 if position.unwrap_or(model.len()) <= model.len() => {
-                    model.insert(position.unwrap_or(model.len()), rule)
+                Verb::Add if position.unwrap_or(len) <= len => self.plain.insert(position.unwrap_or(len), new),
+                Verb::Remove if found.is_some_and(|found| self.plain.get(found).is_some_and(|(it, _)| it == rule)) => {
+                    self.plain.remove(found.unwrap_or(0));
                 }
-                1 if found.is_some_and(|found| model.get(found) == Some(&rule)) => _ = model.remove(found.unwrap_or(0)),
-                2 if position.is_some_and(|position| position < model.len()) => model[position.unwrap_or(0)] = rule,
+                Verb::Replace if position.is_some_and(|position| position < len) => {
+                    self.plain[position.unwrap_or(0)] = new;
+                }
                 _ => refused.push(at),
             }
         }
         let lines: Vec<_> = lines.iter().map(String::as_str).collect();
-        let outcome = table.apply(&lines);
+        let outcome = self.table.apply(&lines);
         assert_eq!(outcome.refused.iter().map(|refused| refused.change).collect::<Vec<_>>(), refused);
-        let list = reader.read();
-        assert_eq!(of(&list).rules(), model);
-        let answers = verdicts(of(&list), &keys, &mut Hits::new(0));
+        assert_eq!(outcome.made, lines.len() - refused.len());
+    }
+
+    /// Both answer and count alike for the keys, and hold the same rules.
+    fn check(&mut self, keys: &[Key<A>]) {
+        let list = self.reader.read();
+        assert_eq!(A::form(&list).len(), self.plain.len());
+        let answers = verdicts(A::form(&list), keys, &mut self.hits);
+        let rules: Vec<_> = self.plain.iter().map(|(rule, _)| *rule).collect();
+        let mut hits = Hits::new(rules.len());
         for (key, answer) in keys.iter().zip(answers) {
-            let scan = oracle::classify(&model, Decision::Permit, key, &mut Hits::new(0));
-            assert_eq!(answer.decision(), scan.decision());
+            let scan = oracle::classify(&rules, Decision::Permit, key, &mut hits);
+            let number = scan.rule().map(|at| self.plain[at as usize].1 as u32);
+            assert_eq!((answer.decision(), answer.rule()), (scan.decision(), number), "{key:?}");
         }
-        let entries: Vec<_> = model.iter().enumerate().map(|(position, rule)| format!("{position} {rule}")).collect();
-        assert_eq!(table.entries(None, 99).expect("all"), entries);
+        for ((_, number), hits) in self.plain.iter().zip(hits.rules()) {
+            self.counted[*number] += hits;
+        }
+        let (added, at_first) = self.counted.split_last().expect("one for those that were added");
+        assert_eq!((self.hits.rules().as_slice(), self.hits.added()), (at_first, *added));
+        let entries: Vec<_> = rules.iter().enumerate().map(|(position, rule)| format!("{position} {rule}")).collect();
+        assert_eq!(self.table.entries(None, usize::MAX).expect("all"), entries);
+    }
+}
+
+/// Changes in any batches: a verb, a position that may not exist, a rule of a small set so that they meet. After some
+/// batches the list is compiled.
+type Batches = Vec<(Vec<(Verb, Option<usize>, usize)>, bool)>;
+
+fn batches(rules: usize) -> impl Strategy<Value = Batches> {
+    let verb = prop::sample::select(vec![Verb::Add, Verb::Add, Verb::Remove, Verb::Remove, Verb::Replace]);
+    let change = (verb, prop::option::of(0usize..14), 0..rules);
+    prop::collection::vec((prop::collection::vec(change, 0..20), prop::bool::weighted(0.25)), 1..10)
+}
+
+fn lists_agree<A: Side>(mut pool: Vec<Rule<A>>, seed: u64, batches: &Batches) {
+    // Some for everybody, so that there are many of one pair of prefixes.
+    for rule in pool.iter_mut().skip(1).step_by(3) {
+        (rule.src, rule.dst) = (Prefix::ANY, Prefix::ANY);
+    }
+    let keys = synthetic::keys(&pool, 64, 0.9, seed);
+    let mut model = Model::of(pool[..8].to_vec());
+    model.check(&keys);
+    for (batch, compile) in batches {
+        let changes: Vec<_> = batch.iter().map(|(verb, position, which)| (*verb, *position, pool[*which])).collect();
+        model.change(&changes);
+        model.check(&keys);
+        if *compile {
+            assert!(model.table.shared.compile());
+            assert!(A::form(&model.reader.read()).classifier().is_some());
+            model.check(&keys);
+        }
     }
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn lists_are_what_a_scan_says(seed: u64, batches in changes()) {
-        let none4 = || compiled::<u32>(Vec::new());
-        let none6 = || compiled::<u128>(Vec::new());
-        lists_agree::<u32>(seed, batches.clone(), |rules| RuleTable::of(Arc::new(List { v4: compiled(rules), v6: none6() })), |list| &list.v4);
-        lists_agree::<u128>(seed, batches, |rules| RuleTable::of(Arc::new(List { v4: none4(), v6: compiled(rules) })), |list| &list.v6);
+    fn lists_are_what_a_scan_says(seed: u64, batches in batches(40)) {
+        lists_agree(synthetic::rules::<u32>(40, seed), seed, &batches);
+        lists_agree(synthetic::rules::<u128>(40, seed), seed, &batches);
     }
+}
+
+/// So many rules come in one place that there is no room for labels between two of them, again and again.
+fn crowds<A: Side>() {
+    let pool = synthetic::rules::<A>(400, 5);
+    let keys = synthetic::keys(&pool, 300, 0.9, 6);
+    let mut model = Model::of(pool[..100].to_vec());
+    for round in 0..6 {
+        let changes: Vec<_> = (0..300).map(|at| (Verb::Add, Some(50 - round), pool[(at * 7 + round) % 400])).collect();
+        model.change(&changes);
+        model.check(&keys);
+        if round == 3 {
+            assert!(model.table.shared.compile());
+        }
+    }
+    let changes: Vec<_> = model.plain.iter().rev().map(|(rule, _)| (Verb::Remove, None, *rule)).collect();
+    model.change(&changes[..1_700]);
+    model.check(&keys);
+    model.change(&changes[1_700..]);
+    model.check(&keys);
+    assert_eq!(model.table.len(), 0);
+    model.change(&[(Verb::Add, None, Rule::any(Action::Deny))]);
+    model.check(&keys);
+}
+
+#[test]
+fn rules_that_crowd_in_one_place_are_in_order() {
+    crowds::<u32>();
+    crowds::<u128>();
 }

@@ -1,5 +1,7 @@
 //! Every back end against the oracle, over random and synthetic lists.
 
+use std::collections::BTreeMap;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -25,6 +27,19 @@ fn agree<A: Address>(rules: &[Rule<A>], default: Decision, keys: &[Key<A>]) {
             classifier.backend()
         );
     }
+    let (mut verdicts, mut hits) = (vec![Verdict::default(); keys.len()], Hits::new(rules.len()));
+    tuples_of(rules, default).classify_batch(keys, &mut verdicts, &mut hits);
+    assert_eq!(verdicts, expected, "tuples");
+    assert_eq!((hits.rules(), hits.by_default()), (expected_hits.rules(), expected_hits.by_default()), "tuples");
+}
+
+/// The tuples of a list.
+fn tuples_of<A: Address>(rules: &[Rule<A>], default: Decision) -> Tuples<A> {
+    let mut tuples = Tuples::new(0, default, 1);
+    for ((rule, label), number) in rules.iter().zip(labels(rules.len())).zip(0..) {
+        tuples.apply(&Step::Insert { rule: *rule, label, number });
+    }
+    tuples
 }
 
 /// Prefixes that overlap: few networks, all lengths.
@@ -93,6 +108,58 @@ fn keys<A: Address>(rules: &[Rule<A>], draws: &[(u128, u128, u16, u16, u8, u8)])
         .collect()
 }
 
+/// Rules that differ in ports and protocols alone, so that they are all of one pair of prefixes.
+fn services<A: Address>() -> impl Strategy<Value = Rule<A>> {
+    let dport = prop_oneof![
+        2 => (0..6u16).prop_map(|port| PortRange::new(port, port)),
+        1 => ports(),
+    ];
+    (rule(), dport).prop_map(|(rule, dport)| Rule { src: Prefix::ANY, dst: Prefix::ANY, dport, ..rule })
+}
+
+/// What becomes of a list while rules come (of the pool, labelled so), go and get other labels.
+fn tuples_follow<A: Address>(pool: &[Rule<A>], steps: &[(usize, u16, u8)], draws: &[(u128, u128, u16, u16, u8, u8)]) {
+    let mut list: BTreeMap<Label, Rule<A>> = BTreeMap::new();
+    let mut tuples = Tuples::new(0, Decision::Deny, 3);
+    let keys = keys(pool, draws);
+    for (at, (which, label, what)) in steps.iter().enumerate() {
+        let rule = pool[which % pool.len()];
+        // Room for labels between, to move to.
+        let label = (1 << 40) + u64::from(*label) * 8;
+        let there = list.range(label..).next().map(|(label, rule)| (*label, *rule));
+        match (what % 4, there) {
+            (0 | 1, _) if !list.contains_key(&label) => {
+                list.insert(label, rule);
+                tuples.apply(&Step::Insert { rule, label, number: (label & 0xfff) as u32 });
+            }
+            (2, Some((label, rule))) => {
+                list.remove(&label);
+                tuples.apply(&Step::Remove { rule, label });
+            }
+            (3, Some((from, rule))) if !list.contains_key(&(from + 1)) => {
+                list.remove(&from);
+                list.insert(from + 1, rule);
+                tuples.apply(&Step::Relabel { rule, from, to: from + 1 });
+            }
+            _ => {}
+        }
+        if at % 16 != 0 && at + 1 < steps.len() {
+            continue;
+        }
+        assert_eq!((tuples.len(), tuples.is_empty()), (list.len(), list.is_empty()));
+        for rule in pool {
+            assert_eq!(tuples.find(rule), list.iter().find(|(_, there)| *there == rule).map(|(label, _)| *label));
+        }
+        let rules: Vec<_> = list.values().copied().collect();
+        let mut verdicts = vec![Verdict::default(); keys.len()];
+        tuples.classify_batch(&keys, &mut verdicts, &mut Hits::new(0));
+        for (key, verdict) in keys.iter().zip(verdicts) {
+            let scan = oracle::classify(&rules, Decision::Deny, key, &mut Hits::new(0));
+            assert_eq!(verdict.decision(), scan.decision(), "{key:?} of {rules:?}");
+        }
+    }
+}
+
 fn default_decision() -> impl Strategy<Value = Decision> {
     prop::sample::select(vec![Decision::Permit, Decision::Deny])
 }
@@ -112,6 +179,23 @@ proptest! {
             draws in prop::collection::vec(any::<(u128, u128, u16, u16, u8, u8)>(), 0..100),
             default in default_decision()) {
         agree(&rules, default, &keys(&rules, &draws));
+    }
+
+    #[test]
+    fn lists_of_services_equal_the_oracle(rules in prop::collection::vec(services::<u32>(), 0..60),
+            draws in prop::collection::vec(any::<(u128, u128, u16, u16, u8, u8)>(), 0..100),
+            default in default_decision()) {
+        agree(&rules, default, &keys(&rules, &draws));
+    }
+
+    #[test]
+    fn tuples_follow_rules_that_come_and_go(
+            pool in prop::collection::vec(prop_oneof![rule::<u32>(), services::<u32>()], 1..24),
+            pool6 in prop::collection::vec(prop_oneof![rule::<u128>(), services::<u128>()], 1..24),
+            steps in prop::collection::vec((0..24usize, 0..400u16, any::<u8>()), 0..120),
+            draws in prop::collection::vec(any::<(u128, u128, u16, u16, u8, u8)>(), 0..40)) {
+        tuples_follow(&pool, &steps, &draws);
+        tuples_follow(&pool6, &steps, &draws);
     }
 
     #[test]
