@@ -5,10 +5,12 @@
 mod client;
 mod place;
 mod server;
+mod service;
 
 pub use client::{Client, ClientError};
 pub use place::{PlaceError, find, place};
-pub use server::{Server, Service, TraceOf};
+pub use server::Server;
+pub use service::{Service, TraceOf};
 
 use forebay_graph::report::Report;
 use forebay_graph::{Action, Census};

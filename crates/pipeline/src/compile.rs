@@ -120,7 +120,7 @@ struct Made {
 pub(crate) fn compile(
     source: &Source,
     conditions: Conditions,
-    running: Option<&crate::load::Made>,
+    running: Option<&crate::made::Made>,
 ) -> Result<(Draft, Surroundings), Problems> {
     let mut findings = Findings::default();
     let Some(root) = source.tree(&mut findings) else {
@@ -252,7 +252,7 @@ pub(crate) fn add_faults(misfits: &mut Misfits, root: &Node, path: &[&str], erro
 /// Makes the state that modules share. What a running pipeline has, made in the same way, is shared with it.
 fn make_state(
     root: &Node,
-    running: Option<&crate::load::Made>,
+    running: Option<&crate::made::Made>,
     surroundings: &mut Surroundings,
     misfits: &mut Misfits,
 ) -> BTreeMap<String, (Identity, SharedState)> {
