@@ -100,9 +100,13 @@ impl<S: Scheduler + 'static> Running<S> {
         let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let conditions = Conditions { frequency, simulated: false };
         let running = self.crew().made.clone();
-        let loaded = forebay_pipeline::reload(source, conditions, &running)?;
+        let checked = forebay_pipeline::prepare(source, conditions, Some(&running))?;
+        // What can be refused without asking anybody else is, before files are made and ports opened: from here on
+        // everything is undone by being dropped.
+        let cores = self.choose_beside(checked.cores())?;
+        let loaded = checked.open()?;
         let mut crew = self.crew();
-        let prepared = self.prepare(&mut crew, loaded)?;
+        let prepared = self.prepare(&mut crew, loaded, cores)?;
         accept().map_err(ReloadError::Keep)?;
 
         // From here on nothing can fail but the machine itself. Whoever reads counters waits.
@@ -117,13 +121,28 @@ impl<S: Scheduler + 'static> Running<S> {
         Ok(told)
     }
 
-    /// Makes workers of the plans, threads for those that join, and what is between them and those that run.
-    fn prepare(&self, crew: &mut Crew<S>, loaded: Loaded) -> Result<Prepared<S>, ReloadError> {
-        if self.stop.load(Ordering::Relaxed) || crew.threads.iter().any(|thread| thread.handle.is_finished()) {
-            return Err(ReloadError::Ending);
+    fn refuse_ending(&self, crew: &Crew<S>) -> Result<(), ReloadError> {
+        let ending = self.stop.load(Ordering::Relaxed) || crew.threads.iter().any(|thread| thread.handle.is_finished());
+        if ending { Err(ReloadError::Ending) } else { Ok(()) }
+    }
+
+    /// A core for each worker: whoever runs on keeps its own.
+    fn choose_beside(&self, cores: &[Option<usize>]) -> Result<Vec<usize>, ReloadError> {
+        let crew = self.crew();
+        self.refuse_ending(&crew)?;
+        let bound: Vec<_> = crew.threads.iter().map(|thread| thread.core).take(cores.len()).collect();
+        let other = |at: usize| Some((at, cores[at].filter(|core| *core != bound[at])?));
+        if let Some((worker, asked)) = (0..bound.len()).find_map(other) {
+            return Err(ReloadError::Bound { worker, core: bound[worker], asked });
         }
-        let Loaded { plans, cores, made, .. } = loaded;
-        let cores = choose_beside(crew, &cores)?;
+        let asked: Vec<_> = bound.iter().map(|core| Some(*core)).chain(cores[bound.len()..].iter().copied()).collect();
+        Ok(choose(&asked)?)
+    }
+
+    /// Makes workers of the plans, threads for those that join, and what is between them and those that run.
+    fn prepare(&self, crew: &mut Crew<S>, loaded: Loaded, cores: Vec<usize>) -> Result<Prepared<S>, ReloadError> {
+        self.refuse_ending(crew)?;
+        let Loaded { plans, made, .. } = loaded;
         let change = crew.made.change_to(&made);
         let tables = tables_over(crew, &plans);
         let (team, rings) = (Arc::new(Team::new(plans.len())), links(&plans[0], &plans[0].placement));
@@ -182,17 +201,6 @@ impl<S: Scheduler + 'static> Running<S> {
         state.telemetries.iter().for_each(|told| present.merge(&Reading::of(told, Tsc.now())));
         state.past.keep(&present.names());
     }
-}
-
-/// A core for each worker: whoever runs on keeps its own.
-fn choose_beside<S: Scheduler>(crew: &Crew<S>, cores: &[Option<usize>]) -> Result<Vec<usize>, ReloadError> {
-    let bound: Vec<_> = crew.threads.iter().map(|thread| thread.core).take(cores.len()).collect();
-    if let Some((worker, asked)) = (0..bound.len()).find_map(|at| Some((at, cores[at].filter(|it| *it != bound[at])?)))
-    {
-        return Err(ReloadError::Bound { worker, core: bound[worker], asked });
-    }
-    let asked: Vec<_> = bound.iter().map(|core| Some(*core)).chain(cores[bound.len()..].iter().copied()).collect();
-    Ok(choose(&asked)?)
 }
 
 /// The tables that can be changed once `plans` are in force: modules that are taken over keep theirs.

@@ -21,7 +21,7 @@ mod workers;
 mod yaml;
 
 pub use compile::{Checked, Conditions, check, check_str};
-pub use load::{Loaded, load, reload};
+pub use load::{Loaded, Prepared, load, prepare};
 pub use made::{Change, Made};
 pub use problem::{Place, Problem, Problems, nearest};
 pub use schema::schema;

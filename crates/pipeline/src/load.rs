@@ -7,7 +7,7 @@ use forebay_graph::{Files, LASTING, Module, ONCE_A_MODULE, Plan, PortPlan, Setup
 use forebay_packet::PoolOptions;
 
 use crate::Source;
-use crate::compile::{Conditions, Draft, ModuleDraft, PortDraft, add_faults, compile};
+use crate::compile::{Conditions, Draft, ModuleDraft, PortDraft, Read, add_faults, compile, reads_of};
 use crate::conform::Misfits;
 use crate::identity::Identity;
 use crate::language::PoolSection;
@@ -33,100 +33,176 @@ pub struct Loaded {
 /// # Errors
 /// Everything that is wrong, with places; ports are opened only where nothing else is.
 pub fn load(source: &Source, conditions: Conditions) -> Result<Loaded, Problems> {
-    open(source, conditions, None)
+    prepare(source, conditions, None)?.open()
 }
 
-/// Checks a configuration that is to follow a running one. What is the same in both is not made or opened anew: the plans
-/// say from which worker it is taken over (`from`).
+/// A configuration that is in order; nothing outside of it knows of it yet.
+pub struct Prepared {
+    source: Source,
+    draft: Draft,
+    surroundings: Surroundings,
+    made: Made,
+    /// What it is to follow.
+    running: Option<Made>,
+    /// How many uses of files are the running pipeline's.
+    used: usize,
+}
+
+/// Checks a configuration, which may be to follow a running one: what is the same in both will not be made or opened anew.
+/// Files are read, but none is made, and no port is opened.
 ///
 /// # Errors
-/// As [`load`]; also what cannot change while packets run: the largest batch, the seed, the scheduler and the packet pool.
-pub fn reload(source: &Source, conditions: Conditions, running: &Made) -> Result<Loaded, Problems> {
-    open(source, conditions, Some(running))
-}
-
-fn open(source: &Source, conditions: Conditions, running: Option<&Made>) -> Result<Loaded, Problems> {
-    let (draft, mut surroundings) = compile(source, conditions, running)?;
-    let mut findings = Findings::default();
-    let mut misfits = Misfits::default();
+/// Everything that is wrong, with places; also what cannot change while packets run: the largest batch, the seed, the
+/// scheduler and the packet pool.
+pub fn prepare(source: &Source, conditions: Conditions, running: Option<&Made>) -> Result<Prepared, Problems> {
+    let (mut draft, mut surroundings) = compile(source, conditions, running)?;
+    let (mut findings, mut misfits) = (Findings::default(), Misfits::default());
     surroundings.checking = false;
-    let PoolSection { chunks, frame } = draft.pool;
     if let Some(running) = running {
         // What runs reads and writes on until it is replaced.
         surroundings.files = running.files.clone();
+        draft.refuse_fixed(running, &mut findings);
     }
-    let made = draft.made(&surroundings, (chunks, frame));
-    if let Some(running) = running {
-        draft.refuse_fixed(running, (chunks, frame), &mut findings);
-    }
-    let placement = Arc::new(draft.placement.clone());
-    let mut plans: Vec<Plan> = (0..placement.workers)
-        .map(|worker| Plan {
-            name: draft.name.clone(),
-            batch: draft.batch,
-            scheduler: draft.scheduler,
-            pool: PoolOptions { chunks, frame, ..PoolOptions::default() },
-            modules: Vec::new(),
-            ports: Vec::new(),
-            flows: draft.flows.clone(),
-            worker,
-            placement: Arc::clone(&placement),
-        })
-        .collect();
-    let Draft { root, modules, ports, entries, cores, seed, .. } = draft;
-    for (at, mut module) in modules.into_iter().enumerate() {
-        let on = &placement.modules[at];
-        let there = running.and_then(|running| running.module(&module.name, &made.modules[&module.name].0));
-        let mut set_up = module.declared.take();
-        for plan in &mut plans {
-            let mut part = module.part();
-            if let Some(share) = on.iter().position(|worker| *worker == plan.worker) {
-                part.share = module.share.of(on.len());
-                part.from = there.and_then(|there| taken_over(there, on, plan.worker, placement.keyed[at]));
-                if part.from.is_none() {
-                    surroundings.share = (share, on.len());
-                    if let Err(error) = module.make(&mut part, &mut set_up, &mut surroundings, share == 0) {
-                        add_faults(&mut misfits, &root, &["modules", &module.name, module.kind.name], error);
-                    }
-                }
-            }
-            plan.modules.push(part);
-        }
-    }
-    for (at, (port, entry)) in ports.into_iter().zip(entries).enumerate() {
-        let on = &placement.ports[at];
-        let there = running.and_then(|running| running.ports.get(&port.name));
-        let there = there.filter(|(identity, _)| *identity == made.ports[&port.name].0).map(|(_, there)| &there[..]);
-        for plan in &mut plans {
-            let share = on.iter().position(|worker| *worker == plan.worker);
-            // With other shares it must be opened anew.
-            let from = share.and_then(|_| taken_over(there?, on, plan.worker, true));
-            let mut part = PortPlan { name: port.name.clone(), kind: port.kind.name, open: None, from, entry };
-            if let Some(share) = share.filter(|_| from.is_none()) {
-                surroundings.share = (share, on.len());
-                match port.open(&mut surroundings) {
-                    Ok(open) => part.open = Some(open),
-                    Err(error) => add_faults(&mut misfits, &root, &["ports", &port.name, port.kind.name], error),
-                }
-            }
-            plan.ports.push(part);
-        }
-    }
+    let used = surroundings.files.count();
+    let reads = std::mem::take(&mut draft.reads);
+    claim_reads(reads, &draft, &mut surroundings, &mut misfits);
     misfits.report(&mut findings);
     findings.finish(&source.file, &source.sets)?;
-    let lasts = |key: &str| key.starts_with(ONCE_A_MODULE) || key.starts_with(LASTING);
-    let shared = surroundings.made.into_iter().filter(|(key, _)| lasts(key));
-    let mut files = surroundings.files;
-    // What the command line uses stays used.
-    let named = |who: &str| who.starts_with("--") || who.contains(' ');
-    files.retain(|who| named(who) || made.modules.contains_key(who) || made.ports.contains_key(who));
-    let mut made = Made { tables: shared.collect(), words: surroundings.words, files: files.clone(), ..made };
-    made.without_outputs(&root, &surroundings.base);
-    Ok(Loaded { plans, cores, seed, files, made })
+    let made = draft.made(&surroundings);
+    Ok(Prepared { source: source.clone(), draft, surroundings, made, running: running.cloned(), used })
+}
+
+impl Prepared {
+    /// By worker: the core that the configuration binds it to.
+    #[must_use]
+    pub fn cores(&self) -> &[Option<usize>] {
+        &self.draft.cores
+    }
+
+    /// Makes every worker's functions, and opens ports: whoever drops them unused leaves everything as it was. The plans say
+    /// from which worker a thing is taken over (`from`).
+    ///
+    /// # Errors
+    /// What cannot be had, with places.
+    pub fn open(mut self) -> Result<Loaded, Problems> {
+        let mut plans = self.draft.plans();
+        self.in_order(&mut plans, Self::make_modules)?;
+        self.in_order(&mut plans, Self::open_ports)?;
+        let Self { draft, surroundings, made, running, used, .. } = self;
+        let lasts = |key: &str| key.starts_with(ONCE_A_MODULE) || key.starts_with(LASTING);
+        let shared = surroundings.made.into_iter().filter(|(key, _)| lasts(key));
+        let mut files = surroundings.files;
+        files.settle(used, |who| goes_on(who, &plans, running.as_ref(), &made));
+        let mut made = Made { tables: shared.collect(), words: surroundings.words, files: files.clone(), ..made };
+        made.without_outputs(&draft.root, &surroundings.base);
+        Ok(Loaded { plans, cores: draft.cores, seed: draft.seed, files, made })
+    }
+
+    /// One step of opening; what is wrong with it is said before the next one.
+    fn in_order(
+        &mut self,
+        plans: &mut [Plan],
+        step: impl FnOnce(&mut Self, &mut [Plan], &mut Misfits),
+    ) -> Result<(), Problems> {
+        let (mut findings, mut misfits) = (Findings::default(), Misfits::default());
+        step(self, plans, &mut misfits);
+        misfits.report(&mut findings);
+        findings.finish(&self.source.file, &self.source.sets)
+    }
+
+    fn make_modules(&mut self, plans: &mut [Plan], misfits: &mut Misfits) {
+        let Self { draft, surroundings, made, running, .. } = self;
+        for (at, module) in draft.modules.iter_mut().enumerate() {
+            let on = &draft.placement.modules[at];
+            let there =
+                running.as_ref().and_then(|running| running.module(&module.name, &made.modules[&module.name].0));
+            let mut set_up = module.declared.take();
+            for plan in &mut *plans {
+                let mut part = module.part();
+                if let Some(share) = on.iter().position(|worker| *worker == plan.worker) {
+                    part.share = module.share.of(on.len());
+                    part.from = there.and_then(|there| taken_over(there, on, plan.worker, draft.placement.keyed[at]));
+                    if part.from.is_none() {
+                        surroundings.share = (share, on.len());
+                        if let Err(error) = module.make(&mut part, &mut set_up, surroundings, share == 0) {
+                            add_faults(misfits, &draft.root, &["modules", &module.name, module.kind.name], error);
+                        }
+                    }
+                }
+                plan.modules.push(part);
+            }
+        }
+        // They have read what was read while they were checked.
+        drop(surroundings.reads.take());
+    }
+
+    fn open_ports(&mut self, plans: &mut [Plan], misfits: &mut Misfits) {
+        let Self { draft, surroundings, made, running, .. } = self;
+        for (at, (port, entry)) in draft.ports.iter().zip(&draft.entries).enumerate() {
+            let on = &draft.placement.ports[at];
+            let there = running.as_ref().and_then(|running| running.ports.get(&port.name));
+            let there = there.filter(|(identity, _)| *identity == made.ports[&port.name].0);
+            for plan in &mut *plans {
+                let share = on.iter().position(|worker| *worker == plan.worker);
+                // With other shares it must be opened anew.
+                let from = share.and_then(|_| taken_over(&there?.1, on, plan.worker, true));
+                let (name, kind) = (port.name.clone(), port.kind.name);
+                let mut part = PortPlan { name, kind, open: None, from, entry: *entry };
+                if let Some(share) = share.filter(|_| from.is_none()) {
+                    surroundings.share = (share, on.len());
+                    match port.open(surroundings) {
+                        Ok(open) => part.open = Some(open),
+                        Err(error) => add_faults(misfits, &draft.root, &["ports", &port.name, kind], error),
+                    }
+                }
+                plan.ports.push(part);
+            }
+            claim_reads(reads_of("ports", surroundings), draft, surroundings, misfits);
+        }
+    }
+}
+
+/// Notes what has been read: somebody may write it.
+fn claim_reads(reads: Vec<Read>, draft: &Draft, surroundings: &mut Surroundings, misfits: &mut Misfits) {
+    for Read { section, name, path } in reads {
+        let who = if section == "state" { format!("state '{name}'") } else { format!("'{name}'") };
+        if let Err(told) = surroundings.files.claim(&who, &path, false) {
+            misfits.add(&draft.root, &[section, &name], &told);
+        }
+    }
+}
+
+/// Whether what `who` of the running pipeline uses is used on: what the command line names, and what is taken over.
+fn goes_on(who: &str, plans: &[Plan], running: Option<&Made>, made: &Made) -> bool {
+    if let Some(name) = who.strip_prefix("state '").and_then(|name| name.strip_suffix('\'')) {
+        let of = |made: &Made| Some(Arc::as_ptr(&made.state.get(name)?.1).cast::<()>());
+        return running.and_then(of).is_some_and(|old| of(made) == Some(old));
+    }
+    let Some(name) = who.strip_prefix('\'').and_then(|name| name.strip_suffix('\'')) else { return true };
+    let modules = |plan: &Plan| plan.modules.iter().any(|module| module.name == name && module.from.is_some());
+    plans.iter().any(|plan| modules(plan) || plan.ports.iter().any(|port| port.name == name && port.from.is_some()))
 }
 
 impl Draft {
-    fn made(&self, surroundings: &Surroundings, pool: (usize, usize)) -> Made {
+    /// Each worker's plan, without modules and ports.
+    fn plans(&self) -> Vec<Plan> {
+        let PoolSection { chunks, frame } = self.pool;
+        let placement = Arc::new(self.placement.clone());
+        let plan = |worker| Plan {
+            name: self.name.clone(),
+            batch: self.batch,
+            scheduler: self.scheduler,
+            pool: PoolOptions { chunks, frame, ..PoolOptions::default() },
+            modules: Vec::new(),
+            ports: Vec::new(),
+            flows: self.flows.clone(),
+            worker,
+            placement: Arc::clone(&placement),
+        };
+        (0..placement.workers).map(plan).collect()
+    }
+
+    fn made(&self, surroundings: &Surroundings) -> Made {
         let identity = |section: &str, name: &str, kind: &str| {
             Identity::of(&self.root, section, name, kind, &surroundings.base, &surroundings.files)
         };
@@ -149,7 +225,7 @@ impl Draft {
             batch: self.batch,
             seed: self.seed,
             scheduler: self.scheduler,
-            pool,
+            pool: (self.pool.chunks, self.pool.frame),
         }
     }
 }

@@ -138,7 +138,7 @@ pub(crate) fn taken_over(there: &[usize], on: &[usize], worker: usize, keyed: bo
 
 impl Draft {
     /// What cannot change while packets run.
-    pub(crate) fn refuse_fixed(&self, running: &Made, pool: (usize, usize), findings: &mut Findings) {
+    pub(crate) fn refuse_fixed(&self, running: &Made, findings: &mut Findings) {
         let place = |key| self.root.place_of([key]);
         if self.batch != running.batch {
             let (now, new) = (running.batch, self.batch);
@@ -160,7 +160,7 @@ impl Draft {
                 "scheduler: it cannot change while packets run: leave it as it is, or start anew",
             );
         }
-        if pool != running.pool {
+        if (self.pool.chunks, self.pool.frame) != running.pool {
             findings.add(place("pool"), "pool: it cannot change while packets run: leave it as it is, or start anew");
         }
     }
