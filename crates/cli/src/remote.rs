@@ -180,11 +180,11 @@ fn entries(client: &mut Client, arguments: &args::Show, out: &mut impl Write) ->
 /// `forebay reload`.
 pub(crate) fn reload(arguments: &args::Reload) -> anyhow::Result<()> {
     let mut client = connect(&arguments.running)?;
-    let absolute = |name: &String| match name.strip_prefix("usecase:") {
-        Some(_) => Ok(name.clone()),
-        None => std::path::absolute(name).map(|path| path.display().to_string()),
+    let named = |name: &String| {
+        let told = "the running pipeline reads it itself, and cannot read what is open here: name a file";
+        crate::source::origin(name).ok_or_else(|| anyhow!("{name}: {told}"))
     };
-    let file = arguments.pipeline.as_ref().map(absolute).transpose()?;
+    let file = arguments.pipeline.as_ref().map(named).transpose()?;
     let set = (!arguments.set.is_empty()).then(|| arguments.set.clone());
     let socket::Answer::Reloaded(told) = client.ask(&Request::Reload { file, set })? else { return Err(strange()) };
     if arguments.json {

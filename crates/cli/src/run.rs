@@ -47,9 +47,9 @@ pub(crate) fn run(arguments: &args::Run) -> anyhow::Result<Answer> {
     let (stories, told) = channel();
     let tracer = arguments.trace.map(|count| Tracer::new(count, arguments.filter.clone(), stories));
     let (mut drops, mut tally) = (None, None);
-    if !arguments.pipeline.starts_with("usecase:") {
-        let path = std::path::Path::new(&arguments.pipeline);
-        made.claim("the configuration", path, false).map_err(|told| anyhow!("{told}"))?;
+    // Also where it is not what runs, but what was accepted last is: a reload reads it.
+    if let Some(path) = crate::source::origin(&arguments.pipeline).filter(|origin| !origin.starts_with("usecase:")) {
+        made.claim("the configuration", path.as_ref(), false).map_err(|told| anyhow!("{told}"))?;
     }
     if let Some(path) = &arguments.state {
         made.claim("--state", path, true).map_err(|told| anyhow!("--state: {told}"))?;
@@ -164,7 +164,7 @@ fn serve(
     let service = Service {
         instance: Arc::clone(instance),
         source: Mutex::new(source),
-        origin: origin(&arguments.pipeline),
+        origin: crate::source::origin(&arguments.pipeline),
         state: arguments.state.clone(),
         trace: if arguments.trace.is_some() || arguments.drops.is_some() {
             Box::new(|_, _, _| Err("the run is watched already: it was started with --trace or --drops".to_owned()))
@@ -175,15 +175,6 @@ fn serve(
     };
     let server = Server::start(&path, service).with_context(|| format!("the socket {}", path.display()))?;
     Ok(Some(server))
-}
-
-/// What a pipeline was started from, as it can be found from any folder.
-fn origin(pipeline: &str) -> String {
-    let path = std::path::Path::new(pipeline);
-    if pipeline.starts_with("usecase:") {
-        return pipeline.to_owned();
-    }
-    std::path::absolute(path).map_or_else(|_| pipeline.to_owned(), |path| path.display().to_string())
 }
 
 /// Where the workers run.

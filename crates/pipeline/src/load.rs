@@ -12,7 +12,7 @@ use crate::conform::Misfits;
 use crate::identity::Identity;
 use crate::language::PoolSection;
 use crate::made::{Made, taken_over};
-use crate::problem::{Findings, Problems};
+use crate::problem::{Findings, Place, Problems};
 
 /// A pipeline that is ready to run.
 pub struct Loaded {
@@ -64,6 +64,10 @@ pub fn prepare(source: &Source, conditions: Conditions, running: Option<&Made>) 
         draft.refuse_fixed(running, &mut findings);
     }
     let used = surroundings.files.count();
+    if let Some(Err(told)) = source.path.as_ref().map(|path| surroundings.files.claim("the configuration", path, false))
+    {
+        findings.add(Place::START, told);
+    }
     let reads = std::mem::take(&mut draft.reads);
     claim_reads(reads, &draft, &mut surroundings, &mut misfits);
     misfits.report(&mut findings);

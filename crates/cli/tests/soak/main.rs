@@ -83,7 +83,7 @@ fn under_constant_change_nothing_is_lost_and_sessions_stay_in_order() {
     let service = Service {
         instance: Arc::clone(&instance),
         source: Mutex::new(source),
-        origin: file.display().to_string(),
+        origin: Some(file.display().to_string()),
         state: Some(state.clone()),
         trace: Box::new(|_, _, _| Err("not here".to_owned())),
         stop: Arc::new(AtomicBool::new(false)),

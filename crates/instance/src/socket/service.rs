@@ -32,8 +32,8 @@ pub struct Service {
     pub instance: Arc<dyn Instance>,
     /// The configuration that it runs.
     pub source: Mutex<Source>,
-    /// What it was started from, to be read again.
-    pub origin: String,
+    /// What it was started from, to be read again; `None` where that cannot be.
+    pub origin: Option<String>,
     /// Where accepted configurations are kept.
     pub state: Option<PathBuf>,
     /// How packets are traced.
@@ -54,7 +54,10 @@ pub(super) fn reload(service: &Service, file: Option<String>, set: Option<Vec<St
     // One change after the other.
     let mut source = service.source.lock().unwrap_or_else(PoisonError::into_inner);
     let sets = set.unwrap_or_else(|| source.sets().to_vec());
-    let origin = file.unwrap_or_else(|| service.origin.clone());
+    let Some(origin) = file.or_else(|| service.origin.clone()) else {
+        let told = "the pipeline was started from standard input, which cannot be read again: name a file";
+        return Answer::Error(told.to_owned());
+    };
     let read = match origin.strip_prefix("usecase:") {
         Some(name) => usecase(name, &sets),
         None => Source::read(Path::new(&origin)).map(|read| sets.iter().fold(read, Source::set)),
