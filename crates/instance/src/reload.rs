@@ -184,6 +184,8 @@ impl<S: Scheduler + 'static> Running<S> {
         let mut census = state.past.census();
         for former in &mut formers {
             let telemetry = former.telemetry();
+            // What is dropped now is seen as what was dropped before.
+            former.observe((crew.watch)(telemetry.id));
             let before = telemetry.worker.wound_up.get();
             crew.troubles.extend(former.close().err().unwrap_or_default());
             told.dropped += telemetry.worker.wound_up.get() - before;

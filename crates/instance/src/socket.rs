@@ -10,7 +10,7 @@ mod service;
 pub use client::{Client, ClientError};
 pub use place::{PlaceError, find, place};
 pub use server::Server;
-pub use service::{Service, TraceOf};
+pub use service::{Service, Stories, TraceOf};
 
 use forebay_graph::report::Report;
 use forebay_graph::{Action, Census};

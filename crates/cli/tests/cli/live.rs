@@ -32,6 +32,10 @@ pipeline:
 
 impl Running {
     fn start(folder: TempDir) -> Self {
+        Self::start_with(folder, &[])
+    }
+
+    fn start_with(folder: TempDir, more: &[&str]) -> Self {
         let file = folder.path().join("pipeline.yaml");
         if !file.exists() {
             std::fs::write(&file, PIPELINE).expect("a writable folder");
@@ -40,6 +44,7 @@ impl Running {
             .args(["run", "--no-live", "--duration", "60s", "--json"])
             .args(["--socket", folder.path().join("s").to_str().expect("UTF-8")])
             .args(["--state", folder.path().join("state").to_str().expect("UTF-8")])
+            .args(more)
             .arg(&file)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -398,4 +403,70 @@ fn nothing_is_written_over_what_is_read() {
     json(&running.ask(&["reload", "--json"]));
     let (_, folder) = running.end_keeping();
     assert!(std::fs::read(folder.path().join("routes")).expect("it is there").starts_with(&[0x4d, 0x3c, 0xb2, 0xa1]));
+}
+
+/// The second watch ended the first one's without a word, and so did a reload; a run that wrote what was dropped could not be
+/// watched at all.
+#[test]
+fn everybody_who_watches_gets_what_was_asked_for() {
+    let folder = temporary();
+    let drops = folder.path().join("drops.pcapng").display().to_string();
+    let running = Running::start_with(folder, &["--drops", &drops]);
+    let socket = running.path("s");
+    let mut first = Command::new(env!("CARGO_BIN_EXE_forebay"))
+        .args(["show", "trace", "--count", "2", "--filter", "host 192.0.2.1", "--socket"])
+        .arg(&socket)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the command can be started");
+    // Nothing of what there is yet is for the first.
+    for _ in 0..3 {
+        let second = running.ask(&["show", "trace", "--count", "2"]);
+        assert!(second.out.contains("packet 1 from in") && second.out.contains("packet 2 from in"), "{}", second.out);
+    }
+    assert!(first.try_wait().expect("a child").is_none(), "it waits");
+    running.write(&PIPELINE.replace("destination: 10.0.0.0/16", "destination: 192.0.2.1"));
+    json(&running.ask(&["reload", "--json"]));
+    let mut told = String::new();
+    first.stdout.take().expect("piped").read_to_string(&mut told).expect("UTF-8");
+    assert!(first.wait().expect("it ends").success());
+    assert_eq!(told.matches("left by out").count(), 2, "{told}");
+    // One that goes away before it has seen all leaves the others alone, and nothing watched.
+    let mut gone = Command::new(env!("CARGO_BIN_EXE_forebay"))
+        .args(["show", "trace", "--filter", "arp", "--socket"])
+        .arg(&socket)
+        .spawn()
+        .expect("the command can be started");
+    assert!(running.ask(&["show", "trace"]).out.contains("left by out"));
+    gone.kill().expect("it runs");
+    gone.wait().expect("it ends");
+    assert!(running.ask(&["show", "trace"]).out.contains("left by out"));
+    running.end();
+}
+
+/// Packets that a shaper held, which a change took away, were counted and seen by nobody.
+#[test]
+fn held_packets_that_are_dropped_at_a_change_are_seen() {
+    let folder = temporary();
+    let drops = folder.path().join("drops.pcapng");
+    let shaped = PIPELINE
+        .replace("  b: { counter: }", "  b: { shaper: { rate: 8kbps, burst: 2KiB, queue: 100 } }")
+        .replace("rate: 100kpps", "rate: 100kpps, count: 100");
+    std::fs::write(folder.path().join("pipeline.yaml"), &shaped).expect("a writable folder");
+    let more = ["--drops", &drops.display().to_string(), "--trace", "100"];
+    let running = Running::start_with(folder, &more);
+    // All have come, and most wait for seconds.
+    let entered = |shown: &Value| shown["in"].as_u64().expect("a number");
+    while entered(&json(&running.ask(&["show", "drops", "--json"]))) < 100 {}
+    running.write(&shaped.replace("b: { shaper: { rate: 8kbps, burst: 2KiB, queue: 100 } }", "b: { counter: }"));
+    let told = json(&running.ask(&["reload", "--json"]));
+    let dropped = told["dropped"].as_u64().expect("a number");
+    assert!(dropped > 0, "{told}");
+    let (report, folder) = running.end_keeping();
+    assert_eq!(report["packets"]["dropped"]["wound_up"].as_u64(), Some(dropped));
+    let written = std::fs::read(drops).expect("it is there");
+    let comment = b"b.wound_up";
+    let seen = written.windows(comment.len()).filter(|window| window == comment).count();
+    assert_eq!(seen as u64, dropped);
+    drop(folder);
 }

@@ -147,10 +147,7 @@ fn talk(stream: &UnixStream, service: &Service) -> io::Result<()> {
             Ok(Request::Trace { count, filter }) => {
                 match (service.trace)(&*service.instance, count, filter.as_deref()) {
                     Ok(stories) => {
-                        let told = trace(count, &stories, &mut reader, &mut writer);
-                        // All is told, or nobody listens any more: the workers need not watch.
-                        service.instance.observe(Box::new(|_| None));
-                        told?;
+                        trace(count, &stories.told, &mut reader, &mut writer)?;
                         Answer::Told
                     }
                     Err(message) => Answer::Error(message),

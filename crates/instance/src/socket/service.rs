@@ -1,5 +1,6 @@
 //! What is behind the socket: each request's answer.
 
+use std::any::Any;
 use std::io::{self, BufRead};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -24,7 +25,15 @@ const MOST_ENTRIES: usize = 100_000;
 const REFUSALS: usize = 100;
 
 /// Follows the next packets that a filter means, and tells their ways in words.
-pub type TraceOf = Box<dyn Fn(&dyn Instance, u64, Option<&str>) -> Result<Receiver<String>, String> + Send + Sync>;
+pub type TraceOf = Box<dyn Fn(&dyn Instance, u64, Option<&str>) -> Result<Stories, String> + Send + Sync>;
+
+/// The ways of packets, as they are told.
+pub struct Stories {
+    /// A text for each packet.
+    pub told: Receiver<String>,
+    /// The watching ends when this is dropped.
+    pub watching: Box<dyn Any + Send>,
+}
 
 /// What is behind the socket.
 pub struct Service {
