@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
 use forebay_graph::{Cost, Plan};
-use forebay_instance::socket::{Server, Service, place};
+use forebay_instance::socket::{Patience, Server, Service, place};
 use forebay_instance::{Accepted, Board, Instance, choose};
 use forebay_measure::{Clock, Frequency, Tsc};
 use forebay_packet::Ticks;
@@ -176,6 +176,7 @@ fn serve(
             let hub = hub.clone();
             Box::new(move |instance, count, filter| hub.follow(instance, count, filter))
         },
+        patience: Patience::default(),
         stop: Arc::clone(stop),
     };
     let server = Server::start(&path, service).with_context(|| format!("the socket {}", path.display()))?;

@@ -80,21 +80,29 @@ impl Client {
         while changes.read_until(b'\n', &mut line)? > 0 {
             // An empty line would end the changes, and says nothing.
             if !line.trim_ascii().is_empty() {
-                self.writer.write_all(line.trim_ascii_end())?;
-                self.writer.write_all(b"\n")?;
+                let said = [line.trim_ascii_end(), b"\n"].concat();
+                self.writer.write_all(&said).map_err(|error| self.why_not(error))?;
             }
             line.clear();
         }
-        self.writer.write_all(b"\n")?;
-        self.writer.flush()?;
+        let said = self.writer.write_all(b"\n").and_then(|()| self.writer.flush());
+        said.map_err(|error| self.why_not(error))?;
         self.answer()
     }
 
     fn send(&mut self, request: &Request) -> Result<(), ClientError> {
         let mut line = serde_json::to_vec(request)?;
         line.push(b'\n');
-        self.writer.write_all(&line)?;
-        Ok(self.writer.flush()?)
+        let sent = self.writer.write_all(&line).and_then(|()| self.writer.flush());
+        sent.map_err(|error| self.why_not(error))
+    }
+
+    /// Why the other side takes nothing any more: it may have said so.
+    fn why_not(&mut self, error: io::Error) -> ClientError {
+        match self.answer() {
+            Err(refused @ ClientError::Refused(_)) => refused,
+            _ => error.into(),
+        }
     }
 
     /// The next answer.

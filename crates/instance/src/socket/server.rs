@@ -1,20 +1,21 @@
 //! Answers whoever asks: a thread for the socket, and one for each connection.
 
-use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
+use std::io::{self, BufWriter, Write};
+use std::net::Shutdown;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use super::connections::{Connection, Connections, MOST_CONNECTIONS};
+use super::lines::Lines;
 use super::service::{self, Service};
-use super::{Answer, MOST_LINE, Request};
+use super::{Answer, Request};
 
-/// How many connections there may be at once.
-const MOST_CONNECTIONS: usize = 64;
 /// How often the listener looks whether it is to end.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -75,29 +76,39 @@ impl Drop for Server {
 }
 
 fn listen(listener: &UnixListener, service: &Arc<Service>, over: &AtomicBool) {
-    let connections = Arc::new(AtomicUsize::new(0));
+    let connections = Arc::new(Connections::default());
     while !over.load(Ordering::Relaxed) {
         let Ok((stream, _)) = listener.accept() else {
             std::thread::sleep(LOOK);
             continue;
         };
-        if connections.load(Ordering::Relaxed) >= MOST_CONNECTIONS {
-            let message = format!("{MOST_CONNECTIONS} connections are open, which is as many as there may be");
-            let _ = tell(&mut BufWriter::new(&stream), &Answer::Error(message));
+        // What cannot be set up is dropped, which its client sees.
+        let Ok(theirs) = stream.set_nonblocking(false).and_then(|()| stream.try_clone()) else { continue };
+        let Some(connection) = connections.enter(theirs, service.patience) else {
+            let told = format!("{MOST_CONNECTIONS} connections are open and at work, which is as many as there may be");
+            let _ = tell(&mut BufWriter::new(&stream), &Answer::Error(told));
             continue;
-        }
-        connections.fetch_add(1, Ordering::Relaxed);
-        let (service, counted) = (Arc::clone(service), Arc::clone(&connections));
+        };
+        let (service, all, own) = (Arc::clone(service), Arc::clone(&connections), Arc::clone(&connection));
         let talk = move || {
             // Who goes away in the middle of a sentence has said nothing.
-            let ended = stream.set_nonblocking(false).and_then(|()| talk(&stream, &service));
-            if let Err(error) = ended.as_ref().map_err(|error| error.to_string()) {
-                let _ = tell(&mut BufWriter::new(&stream), &Answer::Error(error.clone()));
+            let ended = talk(&own, &service);
+            let why = match ended {
+                Err(error) => Some(error.to_string()),
+                Ok(()) if own.is_displaced() => {
+                    Some("others needed the connection, which had asked nothing for a while: connect again".to_owned())
+                }
+                Ok(()) => None,
+            };
+            if let Some(why) = why {
+                let _ = tell(&mut BufWriter::new(own.stream()), &Answer::Error(why));
             }
-            counted.fetch_sub(1, Ordering::Relaxed);
+            // Clones of the stream may be there for a moment yet.
+            let _ = own.stream().shutdown(Shutdown::Both);
+            all.leave(&own);
         };
         if std::thread::Builder::new().name("connection".to_owned()).spawn(talk).is_err() {
-            connections.fetch_sub(1, Ordering::Relaxed);
+            connections.leave(&connection);
         }
     }
 }
@@ -108,27 +119,17 @@ fn tell(writer: &mut impl Write, answer: &Answer) -> io::Result<()> {
     writer.flush()
 }
 
-/// Reads a line, without its end, into `line`; `false` at the end of all. A line that was cut off has not been said.
-pub(super) fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
-    line.clear();
-    let read = reader.by_ref().take(MOST_LINE as u64 + 1).read_until(b'\n', line)?;
-    if read > MOST_LINE {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("a line is longer than {MOST_LINE} bytes")));
-    }
-    if line.pop() != Some(b'\n') {
-        return Ok(false);
-    }
-    line.pop_if(|byte| *byte == b'\r');
-    Ok(true)
-}
-
 /// One connection, to its end.
-fn talk(stream: &UnixStream, service: &Service) -> io::Result<()> {
-    let (mut reader, mut writer) = (BufReader::with_capacity(1 << 16, stream), BufWriter::new(stream));
+fn talk(connection: &Connection, service: &Service) -> io::Result<()> {
+    let stream = connection.stream();
+    // One that takes no answers is waited for no longer than one that ends no line.
+    stream.set_write_timeout(Some(service.patience.line))?;
+    let (mut lines, mut writer) = (Lines::new(stream, connection, service.patience), BufWriter::new(stream));
     let board = service.instance.board();
     let mut last = board.nothing();
     let mut line = Vec::new();
-    while read_line(&mut reader, &mut line)? {
+    while lines.next(&mut line)? {
+        connection.note_asked();
         let answer = match serde_json::from_slice(&line) {
             Err(error) => Answer::Error(format!("not a request: {error}")),
             Ok(Request::Report {}) => service::report(service, &mut last),
@@ -138,16 +139,16 @@ fn talk(stream: &UnixStream, service: &Service) -> io::Result<()> {
                 service::entries(service, &module, table.as_deref(), after.as_deref(), most)
             }
             Ok(Request::Change { module, table }) => match service::find(service, &module, table.as_deref()) {
-                Ok(found) => service::change(&found, &mut reader)?,
+                Ok(found) => service::change(&found, &mut lines)?,
                 Err(message) => {
-                    service::skip(&mut reader)?;
+                    service::skip(&mut lines)?;
                     Answer::Error(message)
                 }
             },
             Ok(Request::Trace { count, filter }) => {
                 match (service.trace)(&*service.instance, count, filter.as_deref()) {
                     Ok(stories) => {
-                        trace(count, &stories.told, &mut reader, &mut writer)?;
+                        trace(count, &stories.told, &mut lines, &mut writer)?;
                         Answer::Told
                     }
                     Err(message) => Answer::Error(message),
@@ -165,12 +166,7 @@ fn talk(stream: &UnixStream, service: &Service) -> io::Result<()> {
 }
 
 /// Tells `count` stories as they come, or as many as there are before the client goes away.
-fn trace(
-    count: u64,
-    stories: &Receiver<String>,
-    reader: &mut BufReader<&UnixStream>,
-    writer: &mut impl Write,
-) -> io::Result<()> {
+fn trace(count: u64, stories: &Receiver<String>, lines: &mut Lines<'_>, writer: &mut impl Write) -> io::Result<()> {
     let mut told = 0;
     while told < count {
         match stories.recv_timeout(LOOK) {
@@ -179,15 +175,8 @@ fn trace(
                 told += 1;
             }
             Err(RecvTimeoutError::Disconnected) => return Ok(()),
-            Err(RecvTimeoutError::Timeout) => {
-                reader.get_ref().set_read_timeout(Some(Duration::from_millis(1)))?;
-                // Nothing to read is a client that waits; the end of all is one that has gone.
-                let gone = reader.fill_buf().is_ok_and(<[u8]>::is_empty);
-                reader.get_ref().set_read_timeout(None)?;
-                if gone {
-                    return Ok(());
-                }
-            }
+            Err(RecvTimeoutError::Timeout) if lines.is_over()? => return Ok(()),
+            Err(RecvTimeoutError::Timeout) => {}
         }
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! What is behind the socket: each request's answer.
 
 use std::any::Any;
-use std::io::{self, BufRead};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::Receiver;
@@ -12,7 +12,7 @@ use forebay_graph::{Action, NamedTable};
 use forebay_measure::{Clock, Tsc};
 use forebay_pipeline::{Source, usecase};
 
-use super::server::read_line;
+use super::lines::{Lines, Patience};
 use super::{Answer, MOST_LINE, TableTold};
 use crate::accepted::Accepted;
 use crate::running::Instance;
@@ -47,6 +47,8 @@ pub struct Service {
     pub state: Option<PathBuf>,
     /// How packets are traced.
     pub trace: TraceOf,
+    /// How long clients are waited for.
+    pub patience: Patience,
     /// Set to end the run.
     pub stop: Arc<AtomicBool>,
 }
@@ -138,35 +140,35 @@ pub(super) fn find(service: &Service, module: &str, table: Option<&str>) -> Resu
 }
 
 /// Makes the changes that follow, many at a time.
-pub(super) fn change(found: &NamedTable, reader: &mut impl BufRead) -> io::Result<Answer> {
+pub(super) fn change(found: &NamedTable, lines: &mut Lines<'_>) -> io::Result<Answer> {
     let (mut made, mut refused, mut refusals, mut seen) = (0, Vec::new(), 0, 0);
-    let (mut lines, mut line, mut bytes, mut more) = (Vec::new(), Vec::new(), 0, true);
+    let (mut changes, mut line, mut bytes, mut more) = (Vec::new(), Vec::new(), 0, true);
     while more {
-        more = read_line(reader, &mut line)? && !line.is_empty();
+        more = lines.next(&mut line)? && !line.is_empty();
         if more {
-            lines.push(String::from_utf8_lossy(&line).into_owned());
+            changes.push(String::from_utf8_lossy(&line).into_owned());
         }
         bytes += line.len();
-        if lines.len() == CHANGES || bytes >= MOST_LINE || !more {
+        if changes.len() == CHANGES || bytes >= MOST_LINE || !more {
             bytes = 0;
-            let changes: Vec<&str> = lines.iter().map(String::as_str).collect();
-            let outcome = found.table.apply(&changes);
+            let all: Vec<&str> = changes.iter().map(String::as_str).collect();
+            let outcome = found.table.apply(&all);
             made += outcome.made as u64;
             refusals += outcome.refused.len() as u64;
             for no in outcome.refused.into_iter().take(REFUSALS - refused.len()) {
                 refused.push((seen + no.change as u64 + 1, no.message));
             }
-            seen += lines.len() as u64;
-            lines.clear();
+            seen += changes.len() as u64;
+            changes.clear();
         }
     }
     Ok(Answer::Changed { made, refused, refusals })
 }
 
 /// Passes over the changes that follow.
-pub(super) fn skip(reader: &mut impl BufRead) -> io::Result<()> {
+pub(super) fn skip(lines: &mut Lines<'_>) -> io::Result<()> {
     let mut line = Vec::new();
-    while read_line(reader, &mut line)? && !line.is_empty() {}
+    while lines.next(&mut line)? && !line.is_empty() {}
     Ok(())
 }
 
