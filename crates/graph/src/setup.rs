@@ -136,6 +136,12 @@ impl<'a> Setup<'a> {
         Self { shared, name, gates: vec!["0".to_owned()], counters, tables, provisional: false }
     }
 
+    /// What the module or port is called.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.name
+    }
+
     /// What a tick is worth.
     #[must_use]
     pub fn frequency(&self) -> Frequency {

@@ -470,3 +470,53 @@ fn held_packets_that_are_dropped_at_a_change_are_seen() {
     assert_eq!(seen as u64, dropped);
     drop(folder);
 }
+
+/// Another address for a `tap` port made the kernel say that the interface was in use, and the reload was refused.
+#[test]
+fn a_tap_port_changes_and_keeps_its_interface() {
+    use std::io::Write;
+    let folder = temporary();
+    let interface = format!("fbl{}", std::process::id());
+    let with = |more: &str| {
+        PIPELINE
+            .replace(
+                "out: { sink: }",
+                &format!("out: {{ sink: }}\n  host: {{ tap: {{ interface: {interface}, {more} }} }}"),
+            )
+            .replace("pipeline:", "pipeline:\n  - host -> drop")
+    };
+    let file = folder.path().join("pipeline.yaml");
+    std::fs::write(&file, with("mtu: 1400")).expect("a writable folder");
+    let probe = forebay(&["run", file.to_str().expect("UTF-8"), "--no-live", "--no-socket", "--duration", "10ms"]);
+    if probe.code == Some(2) && ["CAP_NET_ADMIN", "/dev/net/tun"].iter().any(|why| probe.err.contains(why)) {
+        let _ = writeln!(std::io::stderr(), "skipped: a_tap_port_changes_and_keeps_its_interface: {}", probe.err);
+        return;
+    }
+    let of = |what: &str| {
+        std::fs::read_to_string(format!("/sys/class/net/{interface}/{what}")).map(|told| told.trim().to_owned())
+    };
+    let running = Running::start(folder);
+    let number = of("ifindex").expect("it is there");
+    assert_eq!(of("mtu").expect("it is there"), "1400");
+    running.write(&with("mtu: 1300, poll: 1ms"));
+    let told = json(&running.ask(&["reload", "--json"]));
+    assert_eq!(told["ports_opened"], serde_json::json!(["host"]), "{told}");
+    assert_eq!(
+        (of("ifindex").expect("it is there"), of("mtu").expect("it is there")),
+        (number.clone(), "1300".to_owned())
+    );
+    // Refused for whatever reason, it is as it was.
+    for wrong in [with("mtu: 1200") + "  - in -> nowhere\n", with("mtu: 1200, mac: '03:00:00:00:00:01'")] {
+        running.write(&wrong);
+        assert_eq!(running.ask(&["reload"]).code, Some(2));
+        assert_eq!(
+            (of("ifindex").expect("it is there"), of("mtu").expect("it is there")),
+            (number.clone(), "1300".to_owned())
+        );
+    }
+    running.write(&with("mtu: 1200").replace("host:", "other:").replace("host ->", "other ->"));
+    let done = running.ask(&["reload"]);
+    assert!(done.code == Some(2) && done.err.contains("in use by the port 'host'"), "{}", done.err);
+    running.end();
+    assert!(of("mtu").is_err(), "it has gone");
+}
