@@ -174,14 +174,16 @@ Examples:
   forebay reload                          the file that it was started from has been edited
   forebay reload new.yaml                 another file
   forebay reload --set workers='[{}, {}]' other settings than at the start
+  forebay reload --json | jq .changed     what was made anew
 
-A configuration with anything wrong in it is refused whole, with exit code 2, and the old one runs on. What is the same in \
-both keeps its state; packets that wait are let through first; the answer says what was kept, changed, added and removed, \
+A configuration with anything wrong in it is refused whole, with exit code 2 and everything that is wrong, and the old one \
+runs on as if nothing had been asked. It cannot change `batch`, `pool`, `seed`, `scheduler` and the core of a worker. What is \
+the same in both keeps its state; packets that wait are let through first; the answer says what was kept, changed, added and removed, \
 and for how long no packets were taken from ports.")]
 pub(crate) struct Reload {
     /// A configuration file of the machine that it runs on, or `usecase:NAME`; without it, what it was started from
     pub(crate) pipeline: Option<String>,
-    /// Settings in place of those that it runs with
+    /// Settings in place of all that it runs with; without any they stay
     #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
     pub(crate) set: Vec<String>,
     /// Print JSON

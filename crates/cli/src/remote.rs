@@ -20,6 +20,15 @@ const PAGE: usize = 10_000;
 /// How long the keyboard waits to be looked at.
 const LOOK: Duration = Duration::from_millis(20);
 
+/// What came of a command; where JSON is wanted, what went wrong is told so, too.
+pub(crate) fn told<T>(json: bool, done: anyhow::Result<T>) -> anyhow::Result<T> {
+    if let (true, Err(error)) = (json, &done) {
+        // Whoever does not read it is told by the exit code.
+        let _ = writeln!(io::stdout(), "{}", serde_json::json!({ "error": format!("{error:#}") }));
+    }
+    done
+}
+
 fn connect(running: &Running) -> anyhow::Result<Client> {
     Ok(Client::connect(&find(running.socket.as_deref())?)?)
 }

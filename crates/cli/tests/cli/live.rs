@@ -180,7 +180,15 @@ fn what_cannot_be_asked_is_refused_with_what_can() {
         assert!(done.code == Some(2) && done.err.contains(told), "{arguments:?}: {}", done.err);
     }
     let nobody = forebay(&["top", "--socket", "/nowhere/at/all"]);
-    assert!(nobody.code == Some(2) && nobody.err.contains("/nowhere/at/all"), "{}", nobody.err);
+    assert!(nobody.code == Some(2) && nobody.err.contains("/nowhere/at/all: no socket is there"), "{}", nobody.err);
+    let file = running.path("pipeline.yaml");
+    let none = forebay(&["show", "modules", "--json", "--socket", file.to_str().expect("UTF-8")]);
+    assert!(none.code == Some(2) && none.err.contains("that is no socket"), "{}", none.err);
+    let error: Value = serde_json::from_str(none.out.trim()).expect("JSON");
+    assert_eq!(error, serde_json::json!({ "error": format!("{}: that is no socket", file.display()) }));
+    let refused = running.ask(&["reload", "--json", "--set", "batch=7"]);
+    let error: Value = serde_json::from_str(refused.out.trim()).expect("JSON");
+    assert!(error["error"].as_str().is_some_and(|told| told.contains("batch: it is 32")), "{error}");
     // Whatever is said on the socket, it answers, and goes on.
     use std::io::Write;
     use std::os::unix::net::UnixStream;
@@ -239,9 +247,12 @@ fn a_pipeline_that_is_killed_starts_again_from_what_was_accepted_last() {
             .expect("the command can be started");
         std::thread::sleep(std::time::Duration::from_millis(5 * round));
         running.process.kill().expect("it runs");
+        running.process.wait().expect("it ends");
         last.wait().expect("it ends");
         // What stands in the file now is not what was accepted.
         running.write("this is no configuration");
+        let stale = running.ask(&["show", "modules"]);
+        assert!(stale.code == Some(2) && stale.err.contains("nobody listens there any more"), "{}", stale.err);
         folder = std::mem::replace(&mut running.folder, temporary());
         assert!(Path::new(&file(&folder)).exists());
     }

@@ -1,6 +1,7 @@
 //! Asks a running pipeline.
 
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
@@ -12,7 +13,7 @@ use super::{Answer, Request};
 #[derive(Debug, Error)]
 pub enum ClientError {
     /// Nobody listens there.
-    #[error("{}: {error}", .path.display())]
+    #[error("{}: {}", .path.display(), why(.path, .error))]
     Connect {
         /// Where.
         path: PathBuf,
@@ -31,6 +32,19 @@ pub enum ClientError {
     /// The answer is no.
     #[error("{0}")]
     Refused(String),
+}
+
+/// Why nobody listens at a path, for who thought that somebody did.
+fn why(path: &Path, error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "no socket is there: is the pipeline running, with that --socket?".to_owned(),
+        io::ErrorKind::ConnectionRefused if path.metadata().is_ok_and(|told| !told.file_type().is_socket()) => {
+            "that is no socket".to_owned()
+        }
+        io::ErrorKind::ConnectionRefused => "nobody listens there any more: the pipeline was killed".to_owned(),
+        io::ErrorKind::PermissionDenied => "it is another user's: who may not open the socket cannot ask".to_owned(),
+        _ => error.to_string(),
+    }
 }
 
 impl From<io::Error> for ClientError {
