@@ -97,7 +97,7 @@ The run ends when every source is used up, after --duration, or by Ctrl-C (on th
 in every case. Exit codes: 0 done; 1 with --strict, where a flow missed its delay objective; 2 bad usage or input, or a \
 port failed (its disk full, say).")]
 pub(crate) struct Run {
-    /// A configuration file, or `usecase:NAME`
+    /// A configuration file, `usecase:NAME`, or `-` for standard input
     pub(crate) pipeline: String,
     /// Set a use case's parameter or override a part of the configuration: `n=16`, `ports.in.generator.rate=2Mpps`
     #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
@@ -174,14 +174,16 @@ Examples:
   forebay reload                          the file that it was started from has been edited
   forebay reload new.yaml                 another file
   forebay reload --set workers='[{}, {}]' other settings than at the start
+  forebay reload --json | jq .changed     what was made anew
 
-A configuration with anything wrong in it is refused whole, with exit code 2, and the old one runs on. What is the same in \
-both keeps its state; packets that wait are let through first; the answer says what was kept, changed, added and removed, \
+A configuration with anything wrong in it is refused whole, with exit code 2 and everything that is wrong, and the old one \
+runs on as if nothing had been asked. It cannot change `batch`, `pool`, `seed`, `scheduler` and the core of a worker. What is \
+the same in both keeps its state; packets that wait are let through first; the answer says what was kept, changed, added and removed, \
 and for how long no packets were taken from ports.")]
 pub(crate) struct Reload {
-    /// A configuration file, or `usecase:NAME`; without it, what the pipeline was started from
+    /// A configuration file of the machine that it runs on, or `usecase:NAME`; without it, what it was started from
     pub(crate) pipeline: Option<String>,
-    /// Settings in place of those that it runs with
+    /// Settings in place of all that it runs with; without any they stay
     #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
     pub(crate) set: Vec<String>,
     /// Print JSON
@@ -279,7 +281,7 @@ Examples:
   forebay check gateway.yaml
   forebay check usecase:gw --set n=16 --json")]
 pub(crate) struct Check {
-    /// A configuration file, or `usecase:NAME`
+    /// A configuration file, `usecase:NAME`, or `-` for standard input
     pub(crate) pipeline: String,
     /// Set a use case's parameter or override a part of the configuration
     #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]

@@ -26,7 +26,6 @@ pub(crate) struct Tally {
 /// Writes dropped packets; belongs to the worker's thread. Dropping it finishes the file.
 pub(crate) struct DropSender {
     writer: NgWriter,
-    names: Arc<Names>,
     /// The instant that is at `wall` nanoseconds after 1970.
     start: Ticks,
     wall: u64,
@@ -42,17 +41,13 @@ impl DropSender {
         let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
         let wall = if start == Ticks::ZERO { 0 } else { now() };
         let tally = Arc::new(Tally::default());
-        Ok((Self { writer, names: Arc::default(), start, wall, frequency, tally: Arc::clone(&tally) }, tally))
+        Ok((Self { writer, start, wall, frequency, tally: Arc::clone(&tally) }, tally))
     }
 
-    /// What modules and ports are called from now on.
-    pub(crate) fn call(&mut self, names: &Arc<Names>) {
-        self.names = Arc::clone(names);
-    }
-
-    pub(crate) fn send(&mut self, place: Place, reason: &'static str, packet: &Packet) {
+    /// Writes a packet that was dropped where things are called by these names.
+    pub(crate) fn send(&mut self, names: &Names, place: Place, reason: &'static str, packet: &Packet) {
         let since = self.frequency.seconds(packet.arrival().since(self.start)) * 1e9;
-        let comment = self.names.reason(place, reason);
+        let comment = names.reason(place, reason);
         let written = self.writer.write(self.wall.saturating_add(since as u64), packet.len(), packet.data(), &comment);
         let count = if written { &self.tally.written } else { &self.tally.lost };
         count.fetch_add(1, Ordering::Relaxed);

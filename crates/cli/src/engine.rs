@@ -1,13 +1,13 @@
 //! A pipeline that runs: for real on threads of its own, or in simulated time.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use forebay_graph::{Cost, Observer, Place, Plan, Telemetry, Visit};
+use forebay_graph::{Cost, Plan};
 use forebay_instance::{Board, Instance, Outcome, Simulation, Watch};
 use forebay_measure::{Clock, Frequency, Nanos, Tsc};
-use forebay_packet::{Packet, Ticks};
+use forebay_packet::Ticks;
 use forebay_pipeline::Made;
 
 /// How long a simulated run takes when nothing is said.
@@ -47,10 +47,9 @@ impl Engine {
         plans: Vec<Plan>,
         mode: Mode,
         duration: Option<Nanos>,
-        observer: Option<Box<dyn Observer>>,
+        watch: Watch,
         stop: &Arc<AtomicBool>,
     ) -> anyhow::Result<Self> {
-        let watch = shared(observer);
         Ok(match mode {
             Mode::Real { cores, made } => {
                 let instance = forebay_instance::start(plans, &cores, *made, watch)?;
@@ -98,51 +97,5 @@ impl Engine {
             Self::Real { instance, .. } => instance.end(),
             Self::Simulated(simulation) => simulation.join(),
         }
-    }
-}
-
-/// One observer for all workers, also those that will join.
-pub(crate) fn shared(observer: Option<Box<dyn Observer>>) -> Watch {
-    let all = observer.map(|observer| Shared(Arc::new(Mutex::new(observer))));
-    Box::new(move |_| all.clone().map(|all| Box::new(all) as Box<dyn Observer>))
-}
-
-/// Workers that are watched are slow, and may well wait for each other.
-#[derive(Clone)]
-struct Shared(Arc<Mutex<Box<dyn Observer>>>);
-
-impl Shared {
-    fn with<R>(&self, tell: impl FnOnce(&mut dyn Observer) -> R) -> R {
-        tell(&mut **self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-impl Observer for Shared {
-    fn graph(&mut self, telemetry: &Telemetry) {
-        self.with(|observer| observer.graph(telemetry));
-    }
-
-    fn entered(&mut self, port: usize, packet: &mut Packet) -> u8 {
-        self.with(|observer| observer.entered(port, packet))
-    }
-
-    fn visited(&mut self, visit: &Visit<'_>) {
-        self.with(|observer| observer.visited(visit));
-    }
-
-    fn dropped(&mut self, place: Place, reason: &'static str, packet: &Packet) {
-        self.with(|observer| observer.dropped(place, reason, packet));
-    }
-
-    fn left(&mut self, port: usize, flow: Option<usize>, packet: &Packet) {
-        self.with(|observer| observer.left(port, flow, packet));
-    }
-
-    fn consumed(&mut self, module: usize, reason: &'static str, packet: &Packet) {
-        self.with(|observer| observer.consumed(module, reason, packet));
-    }
-
-    fn done(&self) -> bool {
-        self.with(|observer| observer.done())
     }
 }

@@ -60,9 +60,9 @@ fn answer(command: Command) -> anyhow::Result<Answer> {
     match command {
         Command::Run(run) => return run::run(&run),
         Command::Top(top) => remote::top(&top)?,
-        Command::Show(show) => remote::show(&show)?,
-        Command::Reload(reload) => remote::reload(&reload)?,
-        Command::Table(table) => return remote::change(&table),
+        Command::Show(show) => remote::told(show.json, remote::show(&show))?,
+        Command::Reload(reload) => remote::told(reload.json, remote::reload(&reload))?,
+        Command::Table(table) => return remote::told(table.json, remote::change(&table)),
         Command::Check(check) => check::check(&check)?,
         Command::List { what, json } => list::list(what, json)?,
         Command::Describe { name, json } => describe::describe(&name, json)?,

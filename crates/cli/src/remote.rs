@@ -20,6 +20,15 @@ const PAGE: usize = 10_000;
 /// How long the keyboard waits to be looked at.
 const LOOK: Duration = Duration::from_millis(20);
 
+/// What came of a command; where JSON is wanted, what went wrong is told so, too.
+pub(crate) fn told<T>(json: bool, done: anyhow::Result<T>) -> anyhow::Result<T> {
+    if let (true, Err(error)) = (json, &done) {
+        // Whoever does not read it is told by the exit code.
+        let _ = writeln!(io::stdout(), "{}", serde_json::json!({ "error": format!("{error:#}") }));
+    }
+    done
+}
+
 fn connect(running: &Running) -> anyhow::Result<Client> {
     Ok(Client::connect(&find(running.socket.as_deref())?)?)
 }
@@ -180,11 +189,11 @@ fn entries(client: &mut Client, arguments: &args::Show, out: &mut impl Write) ->
 /// `forebay reload`.
 pub(crate) fn reload(arguments: &args::Reload) -> anyhow::Result<()> {
     let mut client = connect(&arguments.running)?;
-    let absolute = |name: &String| match name.strip_prefix("usecase:") {
-        Some(_) => Ok(name.clone()),
-        None => std::path::absolute(name).map(|path| path.display().to_string()),
+    let named = |name: &String| {
+        let told = "the running pipeline reads it itself, and cannot read what is open here: name a file";
+        crate::source::origin(name).ok_or_else(|| anyhow!("{name}: {told}"))
     };
-    let file = arguments.pipeline.as_ref().map(absolute).transpose()?;
+    let file = arguments.pipeline.as_ref().map(named).transpose()?;
     let set = (!arguments.set.is_empty()).then(|| arguments.set.clone());
     let socket::Answer::Reloaded(told) = client.ask(&Request::Reload { file, set })? else { return Err(strange()) };
     if arguments.json {

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
-use forebay_graph::{Cost, Observer, Plan};
-use forebay_instance::socket::{Server, Service, place};
+use forebay_graph::{Cost, Plan};
+use forebay_instance::socket::{Patience, Server, Service, place};
 use forebay_instance::{Accepted, Board, Instance, choose};
 use forebay_measure::{Clock, Frequency, Tsc};
 use forebay_packet::Ticks;
@@ -20,7 +20,7 @@ use crate::drops::{DropSender, Tally};
 use crate::engine::{self, Engine, Mode};
 use crate::live::Live;
 use crate::source::source;
-use crate::trace::{self, Story, Tracer, Watch};
+use crate::trace::{Hub, Story, Tracer};
 use crate::{plain, summary};
 
 /// How long the stop flag and the keyboard wait to be looked at.
@@ -45,11 +45,14 @@ pub(crate) fn run(arguments: &args::Run) -> anyhow::Result<Answer> {
         cores = vec![Some(core)];
     }
     let (stories, told) = channel();
-    let tracer = arguments.trace.map(|count| Tracer::new(count, arguments.filter.clone(), stories));
-    let (mut drops, mut tally) = (None, None);
-    if !arguments.pipeline.starts_with("usecase:") {
-        let path = std::path::Path::new(&arguments.pipeline);
-        made.claim("the configuration", path, false).map_err(|told| anyhow!("{told}"))?;
+    let hub = Hub::default();
+    if let Some(count) = arguments.trace {
+        hub.add(Tracer::new(count, arguments.filter.clone(), stories));
+    }
+    let mut tally = None;
+    // Also where it is not what runs, but what was accepted last is: a reload reads it.
+    if let Some(path) = crate::source::origin(&arguments.pipeline).filter(|origin| !origin.starts_with("usecase:")) {
+        made.claim("the configuration", path.as_ref(), false).map_err(|told| anyhow!("{told}"))?;
     }
     if let Some(path) = &arguments.state {
         made.claim("--state", path, true).map_err(|told| anyhow!("--state: {told}"))?;
@@ -57,21 +60,22 @@ pub(crate) fn run(arguments: &args::Run) -> anyhow::Result<Answer> {
     if let Some(path) = &arguments.drops {
         made.claim("--drops", path, true).map_err(|told| anyhow!("--drops: {told}"))?;
         let (sender, of_sender) = DropSender::create(path, engine::now(simulated), frequency)?;
-        (drops, tally) = (Some(sender), Some(of_sender));
+        hub.write_drops(sender);
+        tally = Some(of_sender);
     }
     let mode = if simulated {
         Mode::Simulated { costs: costs(&plans[0], &arguments.cost)? }
     } else {
         Mode::Real { cores: choose(&cores)?, made: Box::new(made) }
     };
-    let watched = tracer.is_some() || drops.is_some();
-    let observer = watched.then(|| Box::new(Watch { tracer, drops }) as Box<dyn Observer>);
+    let watched = arguments.trace.is_some() || arguments.drops.is_some();
+    let watch = if watched { hub.observers() } else { Box::new(|_| None) };
     let chosen = if let Mode::Real { cores, .. } = &mode { cores.clone() } else { Vec::new() };
     // From here on a signal ends the run in order; until here, while files are opened, it ends the process.
     let stop = stop_on_signals()?;
-    let engine = Engine::start(plans, mode, arguments.duration, observer, &stop)?;
+    let engine = Engine::start(plans, mode, arguments.duration, watch, &stop)?;
     let server = if let Engine::Real { instance, .. } = &engine {
-        match serve(arguments, &name, source, instance, &stop) {
+        match serve(arguments, &name, source, instance, &hub, &stop) {
             Ok(server) => server,
             Err(error) => {
                 // What runs already ends well.
@@ -98,6 +102,7 @@ pub(crate) fn run(arguments: &args::Run) -> anyhow::Result<Answer> {
     let shown = show(&engine, &board, arguments, &stop, &traces);
     let outcome = engine.end();
     drop(server);
+    hub.finish();
     let shown = shown.and_then(|()| Ok(traces.tell(board.began())?));
     let report = board.report(&board.nothing(), &board.read(outcome.at));
     let printed = if arguments.json {
@@ -149,6 +154,7 @@ fn serve(
     name: &str,
     source: Source,
     instance: &Arc<dyn Instance>,
+    hub: &Hub,
     stop: &Arc<AtomicBool>,
 ) -> anyhow::Result<Option<Server>> {
     if let Some(path) = &arguments.state {
@@ -164,26 +170,17 @@ fn serve(
     let service = Service {
         instance: Arc::clone(instance),
         source: Mutex::new(source),
-        origin: origin(&arguments.pipeline),
+        origin: crate::source::origin(&arguments.pipeline),
         state: arguments.state.clone(),
-        trace: if arguments.trace.is_some() || arguments.drops.is_some() {
-            Box::new(|_, _, _| Err("the run is watched already: it was started with --trace or --drops".to_owned()))
-        } else {
-            Box::new(trace::follow)
+        trace: {
+            let hub = hub.clone();
+            Box::new(move |instance, count, filter| hub.follow(instance, count, filter))
         },
+        patience: Patience::default(),
         stop: Arc::clone(stop),
     };
     let server = Server::start(&path, service).with_context(|| format!("the socket {}", path.display()))?;
     Ok(Some(server))
-}
-
-/// What a pipeline was started from, as it can be found from any folder.
-fn origin(pipeline: &str) -> String {
-    let path = std::path::Path::new(pipeline);
-    if pipeline.starts_with("usecase:") {
-        return pipeline.to_owned();
-    }
-    std::path::absolute(path).map_or_else(|_| pipeline.to_owned(), |path| path.display().to_string())
 }
 
 /// Where the workers run.
@@ -299,7 +296,7 @@ struct Traces {
 impl Traces {
     fn tell(&self, began: Ticks) -> io::Result<()> {
         while let Ok(story) = self.told.try_recv() {
-            let text = story.names.tell(&story, began, self.frequency);
+            let text = story.tell(began, self.frequency);
             if self.to_stdout {
                 writeln!(io::stdout(), "{text}")?;
             } else {

@@ -53,36 +53,40 @@ impl Names {
             Place::Port(port) => self.ports.get(port).map_or(reason.to_owned(), |name| format!("{name}.{reason}")),
         }
     }
+}
 
-    /// Tells a story; `start` is when the run began.
-    pub(crate) fn tell(&self, story: &Story, start: Ticks, frequency: Frequency) -> String {
+impl Story {
+    /// The story in words; `start` is when the run began.
+    pub(crate) fn tell(&self, start: Ticks, frequency: Frequency) -> String {
         let mut text = String::new();
-        let port = self.ports.get(story.port).map_or("?", String::as_str);
-        let micros = frequency.micros(story.arrival.since(start).0 as f64);
-        let flow = match story.end {
-            End::Left(_, Some(flow)) => self.flows.get(flow).map_or("", String::as_str),
+        let port = self.names.ports.get(self.port).map_or("?", String::as_str);
+        let micros = frequency.micros(self.arrival.since(start).0 as f64);
+        let (names, end) = &self.end;
+        let flow = match *end {
+            End::Left(_, Some(flow)) => names.flows.get(flow).map_or("", String::as_str),
             _ => "n/a",
         };
-        let _ = writeln!(text, "packet {} from {port} at {micros:.3} us, flow {flow}", story.number);
-        let _ = writeln!(text, "  {}", summary(&story.frame));
-        for call in &story.calls {
-            self.tell_call(call, &mut text);
-        }
-        let end = match story.end {
-            End::Left(port, _) => format!("left by {}", self.ports.get(port).map_or("?", String::as_str)),
-            End::Dropped(place, reason) => format!("dropped: {}", self.reason(place, reason)),
-            End::Consumed(module, reason) => format!("consumed: {}.{reason}", self.module(module)),
-            End::Unfinished => "still under way when watching ended, or the pipeline changed".to_owned(),
+        let _ = writeln!(text, "packet {} from {port} at {micros:.3} us, flow {flow}", self.number);
+        let _ = writeln!(text, "  {}", summary(&self.frame));
+        self.calls.iter().for_each(|call| call.tell(&mut text));
+        let end = match *end {
+            End::Left(port, _) => format!("left by {}", names.ports.get(port).map_or("?", String::as_str)),
+            End::Dropped(place, reason) => format!("dropped: {}", names.reason(place, reason)),
+            End::Consumed(module, reason) => format!("consumed: {}.{reason}", names.module(module)),
+            End::Unfinished => "still under way when watching ended".to_owned(),
         };
         let _ = writeln!(text, "  {end}");
         text
     }
+}
 
-    fn tell_call(&self, call: &Call, text: &mut String) {
-        let function = self.modules.get(call.module).map_or("?", |names| names.function);
-        let gate = match call.decision {
+impl Call {
+    fn tell(&self, text: &mut String) {
+        let known = self.names.modules.get(self.module);
+        let function = known.map_or("?", |names| names.function);
+        let gate = match self.decision {
             Decision::Out(gate) => {
-                let gates = self.modules.get(call.module).map_or(&[][..], |names| &names.gates);
+                let gates = known.map_or(&[][..], |names| &names.gates);
                 // A single gate says nothing.
                 if gates.len() == 1 {
                     String::new()
@@ -94,8 +98,9 @@ impl Names {
             Decision::Drop(_) => " → dropped".to_owned(),
             Decision::Consume(_) => " → consumed".to_owned(),
         };
-        let _ = writeln!(text, "  {} ({function}), {} in the batch{gate}", self.module(call.module), call.batch);
-        for change in changes(&call.before, &call.after) {
+        let name = self.names.module(self.module);
+        let _ = writeln!(text, "  {name} ({function}), {} in the batch{gate}", self.batch);
+        for change in changes(&self.before, &self.after) {
             let _ = writeln!(text, "      {change}");
         }
     }

@@ -19,7 +19,7 @@ mod tables;
 
 pub use routes::{Source, Synthetic};
 pub use tables::RouteTables;
-use tables::{Fibs, Loaded, Log};
+use tables::{Fibs, Limit, Loaded, Log};
 
 /// The metadata word that next hops are written to.
 const WORD: &str = "next_hop";
@@ -68,6 +68,7 @@ pub struct IpLookup {
     outcome: Outcome,
     word: Option<Word>,
     scratch: Box<Scratch>,
+    _limit: Limit,
 }
 
 /// What a next hop becomes.
@@ -131,11 +132,13 @@ impl Declare for IpLookup {
             _ => return Err(SetupError::new("give either 'routes' or 'state'")),
         };
         let mut next_hops = params.next_hops.unwrap_or_else(|| tables.next_hops().max(1));
-        // Only shared routes can have been read without knowing what is allowed here.
+        // Only shared routes can have been read, or changed, without knowing what is allowed here.
+        let name = params.state.unwrap_or_default();
+        let beyond = |greatest: u32, last: u32| {
+            SetupError::at("state", format!("the state '{name}' has next hop {greatest}: allowed are 0 to {last}"))
+        };
         if tables.next_hops() > allowed {
-            let (name, greatest) = (params.state.unwrap_or_default(), tables.next_hops() - 1);
-            let message = format!("the state '{name}' has next hop {greatest}: allowed are 0 to {last}");
-            return Err(SetupError::at("state", message));
+            return Err(beyond(tables.next_hops() - 1, last));
         }
         let miss = match params.miss {
             Miss::Drop => NO_ROUTE,
@@ -154,9 +157,10 @@ impl Declare for IpLookup {
         let gate_mask = if to_gates { u16::MAX } else { 0 };
         let miss_gate = if miss == NO_ROUTE { NO_ROUTE_DROP } else { Gate::out(miss as u16 & gate_mask) };
         let outcome = Outcome { gate_mask, miss, miss_gate };
-        let routes = tables.reader(if to_gates { next_hops - 1 } else { last });
+        let last = if to_gates { next_hops - 1 } else { last };
+        let (routes, limit) = tables.reader(last).map_err(|greatest| beyond(greatest, last))?;
         setup.table("routes", tables);
-        Ok(Self { routes, outcome, word, scratch: Box::new(Scratch::new()) })
+        Ok(Self { routes, outcome, word, scratch: Box::new(Scratch::new()), _limit: limit })
     }
 }
 
@@ -231,7 +235,7 @@ impl IpLookup {
 
 impl Function for IpLookup {
     fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
-        let Self { routes, outcome, word, scratch } = self;
+        let Self { routes, outcome, word, scratch, .. } = self;
         let tables = routes.read();
         let tables: &Fibs = &tables;
         let (outcome, len) = (*outcome, batch.len());

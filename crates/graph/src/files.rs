@@ -1,7 +1,8 @@
 //! The files that a pipeline reads and writes: no two writers of one, and none that is read elsewhere.
 
-use std::fs::File;
+use std::fs::{File, FileType};
 use std::io::{self, Read};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// The longest table of routes or rules, in bytes: ten times what the Internet's takes.
@@ -11,10 +12,10 @@ pub const MOST_TABLE: u64 = 1 << 30;
 #[derive(Clone, Debug, Default)]
 pub struct Files(Vec<Use>);
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Use {
     who: String,
-    file: PathBuf,
+    place: PathBuf,
     written: bool,
 }
 
@@ -28,29 +29,40 @@ impl Files {
         if path.metadata().is_ok_and(|told| !told.is_file()) {
             return Ok(());
         }
-        let file = identity(path);
-        if let Some(other) = self.0.iter().find(|other| other.file == file && (other.written || written)) {
+        let place = place(path);
+        let mut others = self.0.iter().filter(|other| other.written || written);
+        if let Some(other) = others.find(|other| is_same(&other.place, &place)) {
             let does = if other.written { "writes" } else { "reads" };
             return Err(format!("{} is the file that {} {does}: allowed is one of its own", path.display(), other.who));
         }
-        self.0.push(Use { who: who.to_owned(), file, written });
+        self.0.push(Use { who: who.to_owned(), place, written });
         Ok(())
     }
 
     /// Whether somebody writes the file at `path`.
     #[must_use]
     pub fn is_written(&self, path: &Path) -> bool {
-        self.0.iter().any(|known| known.written && known.file == identity(path))
+        let place = place(path);
+        self.0.iter().any(|known| known.written && is_same(&known.place, &place))
     }
 
-    /// Forgets the files of all but those that `keeps` names.
-    pub fn retain(&mut self, keeps: impl Fn(&str) -> bool) {
-        self.0.retain(|kept| keeps(kept.who.trim_matches('\'')));
+    /// How many uses have been noted.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Of the first `count` uses, forgets those of all but whom `keeps` names.
+    pub fn settle(&mut self, count: usize, keeps: impl Fn(&str) -> bool) {
+        let mut later = self.0.split_off(count.min(self.0.len()));
+        self.0.retain(|kept| keeps(&kept.who));
+        later.retain(|new| !self.0.contains(new));
+        self.0.append(&mut later);
     }
 }
 
-/// The same for all names of one file, whether or not it is there yet.
-fn identity(path: &Path) -> PathBuf {
+/// The same for all names of one place, whether or not a file is there yet.
+fn place(path: &Path) -> PathBuf {
     if let Ok(there) = path.canonicalize() {
         return there;
     }
@@ -61,13 +73,57 @@ fn identity(path: &Path) -> PathBuf {
     }
 }
 
-/// Reads a whole file of up to `most` bytes.
+/// Whether there is one file at both places now: a hard link is another name of it.
+fn is_same(one: &Path, other: &Path) -> bool {
+    let inode = |path: &Path| path.metadata().ok().map(|told| (told.dev(), told.ino()));
+    one == other || inode(one).is_some_and(|one| Some(one) == inode(other))
+}
+
+/// Opens a regular file for reading. Whatever else has a name may keep its reader waiting for ever, a pipe already while it
+/// is being opened.
 ///
 /// # Errors
-/// As reading; and a file that is longer, of which no more is read: a device, or the wrong file.
+/// As opening; and what is no regular file.
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    let check = |kind: FileType| match refusal(kind) {
+        Some(what) => {
+            Err(io::Error::new(io::ErrorKind::InvalidInput, format!("it is {what}: allowed are regular files")))
+        }
+        None => Ok(()),
+    };
+    check(path.metadata()?.file_type())?;
+    let file = File::open(path)?;
+    // It may have become another meanwhile.
+    check(file.metadata()?.file_type())?;
+    Ok(file)
+}
+
+/// What a file is that is not a regular one.
+fn refusal(kind: FileType) -> Option<&'static str> {
+    Some(match kind {
+        kind if kind.is_file() => return None,
+        kind if kind.is_dir() => "a folder",
+        kind if kind.is_fifo() => "a pipe",
+        kind if kind.is_socket() => "a socket",
+        _ => "a device",
+    })
+}
+
+/// Reads a whole regular file of up to `most` bytes.
+///
+/// # Errors
+/// As [opening](open_regular) and reading; and a file that is longer, of which no more is read: the wrong one.
 pub fn read_up_to(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    read_all(open_regular(path)?, most)
+}
+
+/// Reads up to `most` bytes to the end.
+///
+/// # Errors
+/// As reading; and where there are more, of which none is read.
+pub fn read_all(from: impl Read, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(most + 1).read_to_end(&mut bytes)?;
+    from.take(most + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it is longer than {} MiB", most >> 20)));
     }
@@ -101,6 +157,51 @@ mod tests {
         }
         assert_eq!(read_up_to(&there, 1).expect("it is there"), b"x");
         assert!(read_up_to(&there, 0).is_err());
+        std::fs::remove_dir_all(&folder).expect("made above");
+    }
+
+    /// A capture was written over a file by another of its names, which the other had been given by `ln`.
+    #[test]
+    fn a_hard_link_is_the_same_file_also_one_that_is_made_later() {
+        let folder = std::env::temp_dir().join(format!("forebay-links-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a writable folder for temporary files");
+        let [there, link, new, later] = ["there", "link", "new", "later"].map(|name| folder.join(name));
+        std::fs::write(&there, "x").expect("a writable folder");
+        std::fs::hard_link(&there, &link).expect("links");
+        let mut files = Files::default();
+        assert_eq!(files.claim("'a'", &there, false), Ok(()));
+        assert!(files.claim("'b'", &link, true).is_err_and(|told| told.contains("'a' reads")));
+        assert_eq!(files.claim("'b'", &new, true), Ok(()));
+        std::fs::write(&new, "").expect("a writable folder");
+        std::fs::hard_link(&new, &later).expect("links");
+        assert!(files.is_written(&later));
+        assert!(files.claim("'c'", &later, false).is_err_and(|told| told.contains("'b' writes")));
+        files.settle(1, |_| false);
+        assert_eq!(files.count(), 1);
+        assert_eq!(files.claim("'c'", &link, true), Ok(()));
+        std::fs::remove_dir_all(&folder).expect("made above");
+    }
+
+    /// Opening a named pipe kept a reload, and all after it, waiting for somebody to write into it.
+    #[test]
+    fn what_is_no_regular_file_is_refused_unopened() {
+        let folder = std::env::temp_dir().join(format!("forebay-pipe-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a writable folder for temporary files");
+        let pipe = folder.join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status().expect("the command mkfifo");
+        assert!(made.success());
+        let socket = folder.join("socket");
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).expect("a socket");
+        for (path, what) in [
+            (pipe.as_path(), "it is a pipe: allowed are regular files"),
+            (&folder, "it is a folder: allowed are regular files"),
+            (&socket, "it is a socket: allowed are regular files"),
+            (Path::new("/dev/zero"), "it is a device: allowed are regular files"),
+        ] {
+            assert_eq!(read_up_to(path, 9).expect_err("no regular file").to_string(), what);
+        }
+        assert_eq!(read_all(&b"abc"[..], 3).expect("it fits"), b"abc");
+        assert!(read_all(&b"abcd"[..], 3).is_err());
         std::fs::remove_dir_all(&folder).expect("made above");
     }
 }

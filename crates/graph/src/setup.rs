@@ -83,6 +83,8 @@ pub struct Surroundings {
     pub share: (usize, usize),
     /// Which files are read and written.
     pub files: Files,
+    /// Files that have been read while functions and the like were made: by whom, and where.
+    pub reads: RefCell<Vec<(String, PathBuf)>>,
     /// Metadata words by name.
     pub words: BTreeMap<String, Word>,
     /// Shared state by name.
@@ -107,6 +109,7 @@ impl Surroundings {
             checking: false,
             share: (0, 1),
             files: Files::default(),
+            reads: RefCell::default(),
             words,
             state,
             asked: RefCell::default(),
@@ -131,6 +134,12 @@ impl<'a> Setup<'a> {
     pub fn new(name: &'a str, shared: &'a mut Surroundings) -> Self {
         let (counters, tables) = (Vec::new(), Vec::new());
         Self { shared, name, gates: vec!["0".to_owned()], counters, tables, provisional: false }
+    }
+
+    /// What the module or port is called.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.name
     }
 
     /// What a tick is worth.
@@ -173,10 +182,13 @@ impl<'a> Setup<'a> {
         self.name.as_bytes().iter().fold(0xcbf2_9ce4_8422_2325 ^ self.shared.seed, step)
     }
 
-    /// A file named in the configuration: relative names are relative to the configuration's own folder.
+    /// A file named in the configuration that is read while this is made: nobody may write it. Relative names are relative
+    /// to the configuration's own folder.
     #[must_use]
     pub fn path(&self, name: &str) -> PathBuf {
-        self.shared.base.join(Path::new(name))
+        let path = self.shared.base.join(Path::new(name));
+        self.shared.reads.borrow_mut().push((self.name.to_owned(), path.clone()));
+        path
     }
 
     /// The path of a file that is to be read (or `written`), which nobody else may write (or use). `parameter` is the one
@@ -185,7 +197,7 @@ impl<'a> Setup<'a> {
     /// # Errors
     /// Somebody else does. (Nobody does while a configuration is only checked.)
     pub fn claim(&mut self, parameter: &str, name: &str, written: bool) -> Result<PathBuf, SetupError> {
-        let path = self.path(name);
+        let path = self.shared.base.join(Path::new(name));
         if self.shared.checking {
             return Ok(path);
         }

@@ -9,10 +9,12 @@ mod reload;
 mod running;
 mod simulated;
 pub mod socket;
+mod threads;
 
 pub use accepted::Accepted;
 pub use board::Board;
 pub use cores::{CoreError, choose};
 pub use reload::{ReloadError, Reloaded};
-pub use running::{Instance, Outcome, StartError, Watch, start};
+pub use running::{Instance, Outcome, Watch, start};
 pub use simulated::Simulation;
+pub use threads::StartError;

@@ -7,16 +7,18 @@ use std::sync::{Arc, PoisonError};
 
 use forebay_graph::drive::Order;
 use forebay_graph::report::Reading;
-use forebay_graph::{Exchange, MakeError, NamedTable, Scheduler, Team, Worker, links};
+use forebay_graph::{Exchange, Former, MakeError, NamedTable, Plan, Scheduler, Team, Telemetry, Worker, links};
 use forebay_measure::{Clock, Tsc};
 use forebay_packet::Pool;
-use forebay_pipeline::{Change, Conditions, Loaded, Problems, Source};
+use forebay_pipeline::{Change, Conditions, Loaded, Made, Problems, Source};
 use rtrb::PushError;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::board::State;
 use crate::cores::{CoreError, choose};
-use crate::running::{Over, Running, StartError, join, origin, tables};
+use crate::running::{Crew, Running, origin, tables};
+use crate::threads::{Over, StartError, Waiting, join};
 
 /// Why a configuration was refused: the old one runs on.
 #[derive(Debug, Error)]
@@ -69,7 +71,24 @@ pub struct Reloaded {
     pub missing: i64,
 }
 
+/// A configuration with all that it needs to take over, and nothing of it in force.
+struct Prepared<S: Scheduler> {
+    change: Change,
+    made: Made,
+    tables: Vec<NamedTable>,
+    /// By worker.
+    cores: Vec<usize>,
+    team: Arc<Team>,
+    telemetries: Vec<Arc<Telemetry>>,
+    exchange: Arc<Exchange>,
+    /// What workers that run on become.
+    heirs: Vec<Worker<Tsc, S>>,
+    /// Workers that join.
+    joining: Vec<Waiting<S>>,
+}
+
 impl<S: Scheduler + 'static> Running<S> {
+    /// Changes to another configuration. Everything that can fail is done before anything changes.
     pub(crate) fn change_to(
         &self,
         source: &Source,
@@ -81,37 +100,52 @@ impl<S: Scheduler + 'static> Running<S> {
         let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let conditions = Conditions { frequency, simulated: false };
         let running = self.crew().made.clone();
-        let Loaded { plans, cores, made, .. } = forebay_pipeline::reload(source, conditions, &running)?;
+        let checked = forebay_pipeline::prepare(source, conditions, Some(&running))?;
+        // What can be refused without asking anybody else is, before files are made and ports opened: from here on
+        // everything is undone by being dropped.
+        let cores = self.choose_beside(checked.cores())?;
+        let loaded = checked.open()?;
         let mut crew = self.crew();
-        if self.stop.load(Ordering::Relaxed) || crew.threads.iter().any(|thread| thread.handle.is_finished()) {
-            return Err(ReloadError::Ending);
-        }
-        // Whoever runs on keeps its core.
-        let bound: Vec<_> = crew.threads.iter().map(|thread| thread.core).take(cores.len()).collect();
-        let asked: Vec<_> = bound.iter().map(|core| Some(*core)).chain(cores[bound.len()..].iter().copied()).collect();
-        if let Some(worker) = (0..bound.len()).find(|at| cores[*at].is_some_and(|core| core != bound[*at])) {
-            return Err(ReloadError::Bound { worker, core: bound[worker], asked: cores[worker].unwrap_or_default() });
-        }
-        let cores = choose(&asked)?;
-        let mut told = Reloaded { change: crew.made.change_to(&made), ..Reloaded::default() };
+        let prepared = self.prepare(&mut crew, loaded, cores)?;
+        accept().map_err(ReloadError::Keep)?;
 
-        let team = Arc::new(Team::new(plans.len()));
-        let rings = links(&plans[0], &plans[0].placement);
-        // Modules that are taken over keep their tables.
-        let kept: HashSet<_> = plans
-            .iter()
-            .flat_map(|plan| plan.modules.iter().filter(|module| module.from.is_some()))
-            .map(|module| module.name.clone())
-            .collect();
-        let mut tables = tables(&plans);
-        // Those of a module that has come to further workers are told already.
-        let told_already = |table: &NamedTable| {
-            tables.iter().any(|new: &NamedTable| (&new.module, &new.name) == (&table.module, &table.name))
-        };
-        let others = crew.tables.iter().filter(|table| kept.contains(&table.module) && !told_already(table));
-        let others: Vec<_> = others.cloned().collect();
-        tables.extend(others);
-        let running = self.board.telemetries();
+        // From here on nothing can fail but the machine itself. Whoever reads counters waits.
+        let mut state = self.board.state();
+        let Prepared { change, made, tables, cores, team, telemetries, exchange, heirs, joining } = prepared;
+        let formers = switch(&mut crew, heirs, joining, &exchange);
+        let mut told = Reloaded { change, ..Reloaded::default() };
+        told.took_ms = frequency.seconds(Tsc.now().since(began)) * 1e3;
+        (state.telemetries, state.team, state.origin) = (telemetries, team, origin(&cores));
+        (crew.made, crew.tables, told.cores) = (made, tables, cores);
+        self.settle(&mut crew, &mut state, formers, &exchange, &mut told);
+        Ok(told)
+    }
+
+    fn refuse_ending(&self, crew: &Crew<S>) -> Result<(), ReloadError> {
+        let ending = self.stop.load(Ordering::Relaxed) || crew.threads.iter().any(|thread| thread.handle.is_finished());
+        if ending { Err(ReloadError::Ending) } else { Ok(()) }
+    }
+
+    /// A core for each worker: whoever runs on keeps its own.
+    fn choose_beside(&self, cores: &[Option<usize>]) -> Result<Vec<usize>, ReloadError> {
+        let crew = self.crew();
+        self.refuse_ending(&crew)?;
+        let bound: Vec<_> = crew.threads.iter().map(|thread| thread.core).take(cores.len()).collect();
+        let other = |at: usize| Some((at, cores[at].filter(|core| *core != bound[at])?));
+        if let Some((worker, asked)) = (0..bound.len()).find_map(other) {
+            return Err(ReloadError::Bound { worker, core: bound[worker], asked });
+        }
+        let asked: Vec<_> = bound.iter().map(|core| Some(*core)).chain(cores[bound.len()..].iter().copied()).collect();
+        Ok(choose(&asked)?)
+    }
+
+    /// Makes workers of the plans, threads for those that join, and what is between them and those that run.
+    fn prepare(&self, crew: &mut Crew<S>, loaded: Loaded, cores: Vec<usize>) -> Result<Prepared<S>, ReloadError> {
+        self.refuse_ending(crew)?;
+        let Loaded { plans, made, .. } = loaded;
+        let change = crew.made.change_to(&made);
+        let tables = tables_over(crew, &plans);
+        let (team, rings) = (Arc::new(Team::new(plans.len())), links(&plans[0], &plans[0].placement));
         let mut next: Vec<Worker<Tsc, S>> = Vec::new();
         for (plan, ring) in plans.into_iter().zip(rings) {
             let pool = match crew.threads.get(plan.worker) {
@@ -120,45 +154,29 @@ impl<S: Scheduler + 'static> Running<S> {
             };
             next.push(Worker::member(plan, Tsc, Vec::new(), pool, ring, Arc::clone(&team))?);
         }
-        let exchange = Arc::new(Exchange::between(&running, &mut next));
-        drop(running);
-        let telemetries: Vec<_> = next.iter().map(Worker::telemetry).collect();
-        // Workers that join are made to wait first: everything that can fail has been done before anything changes.
+        let exchange = Arc::new(Exchange::between(&self.board.telemetries(), &mut next));
+        let telemetries = next.iter().map(Worker::telemetry).collect();
+        let stay = crew.threads.len().min(next.len());
         let mut joining = Vec::new();
-        let joiners = next.split_off(bound.len().min(next.len()));
-        for (worker, core) in joiners.into_iter().zip(&cores[bound.len()..]) {
-            let mut worker = worker;
-            worker.observe((crew.watch)(bound.len() + joining.len()));
+        for (mut worker, core) in next.split_off(stay).into_iter().zip(&cores[stay..]) {
+            worker.observe((crew.watch)(stay + joining.len()));
             let (pool, number) = (worker.pool(), crew.started);
             crew.started += 1;
             joining.push(join(Box::new(worker), pool, *core, number, Arc::clone(&exchange), Arc::clone(&self.stop))?);
         }
-        accept().map_err(ReloadError::Keep)?;
+        Ok(Prepared { change, made, tables, cores, team, telemetries, exchange, heirs: next, joining })
+    }
 
-        // From here on nothing can fail but the machine itself. Whoever reads counters waits.
-        let mut state = self.board.state();
-        let (former, formers) = channel();
-        let mut threads = std::mem::take(&mut crew.threads);
-        let mut heirs = next.into_iter();
-        for thread in &mut threads {
-            let next = heirs.next().map(Box::new);
-            let mut order = Order::Change { next, exchange: Arc::clone(&exchange), former: former.clone() };
-            // Only the crew gives orders: there will be room.
-            while let Err(PushError::Full(back)) = thread.orders.push(order) {
-                order = back;
-                std::thread::yield_now();
-            }
-        }
-        drop(former);
-        let leaving = threads.split_off(bound.len());
-        threads.extend(joining.into_iter().map(|joiner| joiner.go(true)));
-        let mut formers: Vec<_> = formers.iter().collect();
-        for thread in leaving {
-            if let Ok(Over::Succeeded(former)) = thread.handle.join() {
-                formers.push(*former);
-            }
-        }
-        told.took_ms = frequency.seconds(Tsc.now().since(began)) * 1e3;
+    /// Closes what was not taken over, and makes what the old graph counted part of the past.
+    fn settle(
+        &self,
+        crew: &mut Crew<S>,
+        state: &mut State,
+        mut formers: Vec<Former<Tsc, S>>,
+        exchange: &Exchange,
+        told: &mut Reloaded,
+    ) {
+        let frequency = Tsc.frequency();
         let longest = formers.iter().map(|former| former.pause).max().unwrap_or_default();
         told.pause_us = frequency.micros(longest.0 as f64);
         let mut gone = Reading::nothing(frequency, self.board.began());
@@ -166,6 +184,8 @@ impl<S: Scheduler + 'static> Running<S> {
         let mut census = state.past.census();
         for former in &mut formers {
             let telemetry = former.telemetry();
+            // What is dropped now is seen as what was dropped before.
+            former.observe((crew.watch)(telemetry.id));
             let before = telemetry.worker.wound_up.get();
             crew.troubles.extend(former.close().err().unwrap_or_default());
             told.dropped += telemetry.worker.wound_up.get() - before;
@@ -179,14 +199,52 @@ impl<S: Scheduler + 'static> Running<S> {
         told.missing = (census.missing() - i128::from(exchange.moved())) as i64;
         state.past.merge(&gone);
         // Of what is gone only the packets are told.
-        let present = telemetries.iter().fold(Reading::nothing(frequency, self.board.began()), |mut all, told| {
-            all.merge(&Reading::of(told, Tsc.now()));
-            all
-        });
+        let mut present = Reading::nothing(frequency, self.board.began());
+        state.telemetries.iter().for_each(|told| present.merge(&Reading::of(told, Tsc.now())));
         state.past.keep(&present.names());
-        told.cores.clone_from(&cores);
-        (state.telemetries, state.team, state.origin) = (telemetries, team, origin(&cores));
-        (crew.threads, crew.made, crew.tables) = (threads, made, tables);
-        Ok(told)
     }
+}
+
+/// The tables that can be changed once `plans` are in force: modules that are taken over keep theirs.
+fn tables_over<S: Scheduler>(crew: &Crew<S>, plans: &[Plan]) -> Vec<NamedTable> {
+    let modules = plans.iter().flat_map(|plan| &plan.modules);
+    let kept: HashSet<_> = modules.filter(|module| module.from.is_some()).map(|module| &module.name).collect();
+    let mut all = tables(plans);
+    // Those of a module that has come to further workers are told already.
+    let told = |table: &NamedTable| all.iter().any(|new| (&new.module, &new.name) == (&table.module, &table.name));
+    let others = crew.tables.iter().filter(|table| kept.contains(&table.module) && !told(table));
+    let others: Vec<_> = others.cloned().collect();
+    all.extend(others);
+    all
+}
+
+/// Has all workers change together; what they were.
+fn switch<S: Scheduler + 'static>(
+    crew: &mut Crew<S>,
+    heirs: Vec<Worker<Tsc, S>>,
+    joining: Vec<Waiting<S>>,
+    exchange: &Arc<Exchange>,
+) -> Vec<Former<Tsc, S>> {
+    let (former, formers) = channel();
+    let stay = heirs.len();
+    let mut heirs = heirs.into_iter();
+    for thread in &mut crew.threads {
+        let next = heirs.next().map(Box::new);
+        let mut order = Order::Change { next, exchange: Arc::clone(exchange), former: former.clone() };
+        // Only the crew gives orders: there will be room.
+        while let Err(PushError::Full(back)) = thread.orders.push(order) {
+            order = back;
+            std::thread::yield_now();
+        }
+    }
+    drop(former);
+    let leaving = crew.threads.split_off(stay);
+    crew.threads.extend(joining.into_iter().map(|joiner| joiner.go(true)));
+    let mut formers: Vec<_> = formers.iter().collect();
+    for thread in leaving {
+        if let Ok(Over::Succeeded(former)) = thread.handle.join() {
+            formers.push(*former);
+        }
+    }
+    formers
 }

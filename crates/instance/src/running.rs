@@ -1,54 +1,26 @@
-//! The workers' threads: started together, told what to do, ended together.
+//! A running pipeline: its workers are started together, told what to do, ended together.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
-use forebay_graph::drive::{self, Ended, Mailbox, Order};
+use forebay_graph::drive::Order;
 use forebay_graph::report::{Kind, Origin};
 use forebay_graph::{
-    Action, Census, Exchange, Former, Links, MakeError, NamedTable, Observer, Plan, RunToCompletion, Scheduler,
-    SchedulerKind, Team, Telemetry, WeightedFair, Worker, links,
+    Action, Census, NamedTable, Observer, Plan, RunToCompletion, Scheduler, SchedulerKind, Team, WeightedFair, links,
 };
-use forebay_measure::machine::{Cpu, pin_to};
+use forebay_measure::machine::Cpu;
 use forebay_measure::{Clock, Tsc};
-use forebay_packet::{Pool, Ticks};
+use forebay_packet::Ticks;
 use forebay_pipeline::{Made, Source};
-use rtrb::{Consumer, Producer, RingBuffer};
-use thiserror::Error;
 
 use crate::board::Board;
 use crate::reload::{ReloadError, Reloaded};
-
-/// How many orders may wait for a worker.
-const ORDERS: usize = 4_096;
+use crate::threads::{Over, Part, StartError, Thread, begin};
 
 /// How long a worker may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
-
-/// Why a pipeline cannot be started.
-#[derive(Debug, Error)]
-pub enum StartError {
-    /// A worker's thread cannot be bound to its core.
-    #[error("the worker cannot be bound to core {core}: {error}")]
-    Core {
-        /// The core.
-        core: usize,
-        /// What the system said.
-        error: std::io::Error,
-    },
-    /// The system gave no thread.
-    #[error("no thread for a worker: {0}")]
-    Thread(#[from] std::io::Error),
-    /// A plan that cannot run.
-    #[error(transparent)]
-    Make(#[from] MakeError),
-    /// A worker's thread panicked.
-    #[error("a worker ended before it began: this is a defect of Forebay")]
-    Ended,
-}
 
 /// What a run came to.
 #[derive(Debug)]
@@ -57,24 +29,6 @@ pub struct Outcome {
     pub at: Ticks,
     /// Ports and modules that failed: which and why.
     pub troubles: Vec<(String, String)>,
-}
-
-/// What a worker's thread ends with.
-pub(crate) enum Over<S: Scheduler> {
-    /// It was stopped: when, and what went wrong.
-    Stopped(Ticks, Vec<(String, String)>),
-    /// Others have taken over.
-    Succeeded(Box<Former<Tsc, S>>),
-    /// It never began.
-    Never,
-}
-
-/// A worker's thread.
-pub(crate) struct Thread<S: Scheduler> {
-    pub(crate) orders: Producer<Order<S>>,
-    pub(crate) handle: JoinHandle<Over<S>>,
-    pub(crate) pool: Pool,
-    pub(crate) core: usize,
 }
 
 /// Makes each worker's observer, where it is to have one.
@@ -292,109 +246,4 @@ pub(crate) fn tables(plans: &[Plan]) -> Vec<NamedTable> {
 
 pub(crate) fn origin(cores: &[usize]) -> Origin {
     Origin { kind: Kind::Measured, cpu: Cpu::this(), cores: cores.iter().map(|core| Some(*core)).collect() }
-}
-
-/// What a worker is made of.
-struct Part {
-    plan: Plan,
-    links: Links,
-    team: Arc<Team>,
-    observer: Option<Box<dyn Observer>>,
-}
-
-/// What a worker says once it is made.
-struct Told {
-    telemetry: Arc<Telemetry>,
-    began: Ticks,
-    pool: Pool,
-}
-
-/// A worker that has been made and waits for the word to go.
-pub(crate) struct Waiting<S: Scheduler> {
-    orders: Producer<Order<S>>,
-    handle: JoinHandle<Over<S>>,
-    pool: Pool,
-    core: usize,
-    go: Sender<bool>,
-}
-
-impl<S: Scheduler> Waiting<S> {
-    /// Lets it run, or end.
-    pub(crate) fn go(self, go: bool) -> Thread<S> {
-        // A thread that has died is found by whoever joins it.
-        let _ = self.go.send(go);
-        Thread { orders: self.orders, handle: self.handle, pool: self.pool, core: self.core }
-    }
-}
-
-/// Makes a worker on a thread and core of its own, so that its memory is near them.
-fn begin<S: Scheduler + 'static>(
-    part: Part,
-    core: usize,
-    stop: Arc<AtomicBool>,
-) -> Result<(Waiting<S>, Told), StartError> {
-    let (told, tells) = channel();
-    let (go, may_go) = channel();
-    let (orders, taken) = RingBuffer::new(ORDERS);
-    let name = format!("worker-{}", part.plan.worker);
-    let handle = std::thread::Builder::new().name(name).spawn(move || {
-        let made = pin_to(core).map_err(|error| StartError::Core { core, error }).and_then(|()| {
-            let Part { plan, links, team, observer } = part;
-            let pool = Pool::new(plan.pool).map_err(MakeError::from)?;
-            let mut worker = Worker::<Tsc, S>::member(plan, Tsc, Vec::new(), pool.clone(), links, team)?;
-            worker.observe(observer);
-            Ok((worker, pool))
-        });
-        let worker = match made {
-            Ok((worker, pool)) => {
-                let answer = Told { telemetry: worker.telemetry(), began: Tsc.now(), pool };
-                // The other side waits for this and nothing else.
-                let _ = told.send(Ok(answer));
-                worker
-            }
-            Err(error) => {
-                let _ = told.send(Err(error));
-                return Over::Never;
-            }
-        };
-        if may_go.recv().is_ok_and(|go| go) { run(worker, taken, &stop) } else { Over::Never }
-    })?;
-    let told = tells.recv().map_err(|_| StartError::Ended)??;
-    Ok((Waiting { orders, handle, pool: told.pool.clone(), core, go }, told))
-}
-
-/// Makes ready a thread for a worker that joins those that run, as soon as it is let go.
-pub(crate) fn join<S: Scheduler + 'static>(
-    mut worker: Box<Worker<Tsc, S>>,
-    pool: Pool,
-    core: usize,
-    number: usize,
-    exchange: Arc<Exchange>,
-    stop: Arc<AtomicBool>,
-) -> Result<Waiting<S>, StartError> {
-    let (orders, taken) = RingBuffer::new(ORDERS);
-    let (told, tells) = channel();
-    let (go, may_go) = channel();
-    let handle = std::thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
-        let bound = pin_to(core).map_err(|error| StartError::Core { core, error });
-        let failed = bound.is_err();
-        let _ = told.send(bound);
-        if failed || !may_go.recv().is_ok_and(|go| go) {
-            return Over::Never;
-        }
-        drive::join(&mut worker, &exchange);
-        run(*worker, taken, &stop)
-    })?;
-    tells.recv().map_err(|_| StartError::Ended)??;
-    Ok(Waiting { orders, handle, pool, core, go })
-}
-
-fn run<S: Scheduler>(mut worker: Worker<Tsc, S>, orders: Consumer<Order<S>>, stop: &AtomicBool) -> Over<S> {
-    let mut mailbox = Mailbox { stop, orders };
-    if drive::poll(&mut worker, &mut mailbox) == Ended::Succeeded {
-        return Over::Succeeded(Box::new(Former::of(worker)));
-    }
-    let troubles = drive::end(&mut worker).err().unwrap_or_default();
-    worker.observe(None);
-    Over::Stopped(worker.clock().now(), troubles)
 }

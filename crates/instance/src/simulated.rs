@@ -14,7 +14,8 @@ use forebay_measure::{Clock, Frequency, Nanos, Simulated};
 use forebay_packet::{Pool, Ticks};
 
 use crate::board::Board;
-use crate::running::{Outcome, StartError, Watch};
+use crate::running::{Outcome, Watch};
+use crate::threads::StartError;
 
 /// A tick of simulated time is a nanosecond.
 const HERTZ: f64 = 1e9;

@@ -3,12 +3,17 @@
 //! Who may open the socket may change the pipeline: it is made in a folder that only its owner can enter.
 
 mod client;
+mod connections;
+mod lines;
 mod place;
 mod server;
+mod service;
 
 pub use client::{Client, ClientError};
+pub use lines::Patience;
 pub use place::{PlaceError, find, place};
-pub use server::{Server, Service, TraceOf};
+pub use server::Server;
+pub use service::{Service, Stories, TraceOf};
 
 use forebay_graph::report::Report;
 use forebay_graph::{Action, Census};

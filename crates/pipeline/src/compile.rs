@@ -1,7 +1,7 @@
 //! A configuration's text, checked whole: every mistake there is, or a draft of what runs.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use forebay_graph::{
@@ -78,6 +78,15 @@ pub(crate) struct Draft {
     pub(crate) flows: Vec<forebay_graph::FlowPlan>,
     pub(crate) placement: Placement,
     pub(crate) state: BTreeMap<String, (Identity, SharedState)>,
+    pub(crate) reads: Vec<Read>,
+}
+
+/// A file that was read while the configuration was checked.
+pub(crate) struct Read {
+    /// Where its reader is defined.
+    pub(crate) section: &'static str,
+    pub(crate) name: String,
+    pub(crate) path: PathBuf,
 }
 
 impl Draft {
@@ -120,7 +129,7 @@ struct Made {
 pub(crate) fn compile(
     source: &Source,
     conditions: Conditions,
-    running: Option<&crate::load::Made>,
+    running: Option<&crate::made::Made>,
 ) -> Result<(Draft, Surroundings), Problems> {
     let mut findings = Findings::default();
     let Some(root) = source.tree(&mut findings) else {
@@ -151,7 +160,9 @@ pub(crate) fn compile(
     let workers = Workers::read(&root, &mut misfits, &mut findings);
     workers.check_state(&root, &mut findings);
     let state = make_state(&root, running, &mut surroundings, &mut misfits);
+    let mut reads = reads_of("state", &surroundings);
     let (modules, module_ends) = make_modules(&root, &workers, &mut surroundings, &mut misfits);
+    reads.append(&mut reads_of("modules", &surroundings));
     let (ports, port_ends) = check_ports(&root, &mut misfits);
     unused_state(&root, &surroundings, &module_ends, &mut findings);
 
@@ -210,9 +221,29 @@ pub(crate) fn compile(
     let entries = wiring.entries.into_iter().map(|entry| entry.map(|(to, _)| moved(to))).collect();
     let ports = ports.into_iter().flatten().collect();
     let cores = workers.cores;
-    let draft =
-        Draft { root, name, batch, seed, cores, scheduler, pool, modules, ports, entries, flows, placement, state };
+    let draft = Draft {
+        root,
+        name,
+        batch,
+        seed,
+        cores,
+        scheduler,
+        pool,
+        modules,
+        ports,
+        entries,
+        flows,
+        placement,
+        state,
+        reads,
+    };
     Ok((draft, surroundings))
+}
+
+/// What those of a section have read since this was asked last.
+pub(crate) fn reads_of(section: &'static str, surroundings: &Surroundings) -> Vec<Read> {
+    let reads = surroundings.reads.take();
+    reads.into_iter().map(|(name, path)| Read { section, name, path }).collect()
 }
 
 /// The entries of a section, or with an empty name the sections themselves.
@@ -252,7 +283,7 @@ pub(crate) fn add_faults(misfits: &mut Misfits, root: &Node, path: &[&str], erro
 /// Makes the state that modules share. What a running pipeline has, made in the same way, is shared with it.
 fn make_state(
     root: &Node,
-    running: Option<&crate::load::Made>,
+    running: Option<&crate::made::Made>,
     surroundings: &mut Surroundings,
     misfits: &mut Misfits,
 ) -> BTreeMap<String, (Identity, SharedState)> {

@@ -9,6 +9,7 @@ mod identity;
 mod language;
 mod line;
 mod load;
+mod made;
 mod order;
 mod problem;
 mod schema;
@@ -20,7 +21,8 @@ mod workers;
 mod yaml;
 
 pub use compile::{Checked, Conditions, check, check_str};
-pub use load::{Change, Loaded, Made, load, reload};
+pub use load::{Loaded, Prepared, load, prepare};
+pub use made::{Change, Made};
 pub use problem::{Place, Problem, Problems, nearest};
 pub use schema::schema;
 pub use source::Source;

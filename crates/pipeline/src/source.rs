@@ -1,8 +1,9 @@
 //! A configuration's text, where it came from, and the settings that override parts of it.
 
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use forebay_graph::files::read_up_to;
+use forebay_graph::files::{read_all, read_up_to};
 
 use crate::problem::{Findings, Place, Problem, Problems, quote};
 use crate::yaml::{self, Entry, Kind, MAX_TEXT, Map, Node};
@@ -13,6 +14,8 @@ pub struct Source {
     /// What it is called in messages: the file's name as it was given.
     pub(crate) file: String,
     pub(crate) text: String,
+    /// The file that it was read from.
+    pub(crate) path: Option<PathBuf>,
     /// What names of files in it are relative to.
     pub(crate) base: PathBuf,
     /// Settings, `key=value`, applied in order.
@@ -23,27 +26,42 @@ impl Source {
     /// A text that is called `file` in messages; names of files in it are relative to `base`.
     #[must_use]
     pub fn new(text: impl Into<String>, file: impl Into<String>, base: impl Into<PathBuf>) -> Self {
-        Self { file: file.into(), text: text.into(), base: base.into(), sets: Vec::new() }
+        Self { file: file.into(), text: text.into(), path: None, base: base.into(), sets: Vec::new() }
     }
 
-    /// The file at `path`.
+    /// The regular file at `path`.
     ///
     /// # Errors
     /// It cannot be read, or is not UTF-8.
     pub fn read(path: &Path) -> Result<Self, Problems> {
-        let file = path.display().to_string();
+        let bytes = read_up_to(path, MAX_TEXT as u64);
+        let mut source = Self::of(bytes, path.display().to_string(), path.parent().unwrap_or(Path::new("")))?;
+        source.path = Some(path.to_owned());
+        Ok(source)
+    }
+
+    /// What comes from a stream, to its end: it is called `file`, and names of files in it are relative to the present
+    /// folder.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_from(stream: impl Read, file: &str) -> Result<Self, Problems> {
+        Self::of(read_all(stream, MAX_TEXT as u64), file.to_owned(), Path::new(""))
+    }
+
+    fn of(bytes: io::Result<Vec<u8>>, file: String, base: &Path) -> Result<Self, Problems> {
         let wrong = |line, message| {
             let shown = if line > 0 { format!("{file}:{line}") } else { file.clone() };
             Problems { all: vec![Problem { place: Place::Line(line, 1), message, shown }] }
         };
-        let bytes = read_up_to(path, MAX_TEXT as u64).map_err(|error| wrong(0, format!("cannot be read: {error}")))?;
+        let bytes = bytes.map_err(|error| wrong(0, format!("cannot be read: {error}")))?;
         let text = String::from_utf8(bytes).map_err(|error| {
             let good = error.utf8_error().valid_up_to();
             let lines = error.as_bytes()[..good].iter().filter(|byte| **byte == b'\n').count();
             let byte = error.as_bytes()[good];
             wrong(u32::try_from(lines + 1).unwrap_or(u32::MAX), format!("byte {byte:#04x} is not UTF-8 text"))
         })?;
-        Ok(Self::new(text, &file, path.parent().unwrap_or(Path::new(""))))
+        Ok(Self::new(text, file, base))
     }
 
     /// Overrides a part: `batch=64`, `ports.access.generator.rate=1Mpps`, `flows.0.slo=100us`. The value is YAML.

@@ -5,7 +5,7 @@ mod params;
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use forebay_graph::{DeclarePort, Intake, Port, PortCounters, Ready, Setup, SetupError, register};
 use forebay_packet::{ArrivalClock, Batch, MAX_BATCH, Ticks};
@@ -13,7 +13,7 @@ use forebay_packet::{ArrivalClock, Batch, MAX_BATCH, Ticks};
 pub use device::DeviceError;
 pub use params::{AddressError, HostAddress, InterfaceName, NameError, Params};
 
-use device::{Device, Got, Wanted};
+use device::{Before, Device, Got, Wanted};
 
 /// Where `ip netns` keeps namespaces by name.
 const NAMESPACES: &str = "/run/netns";
@@ -27,7 +27,10 @@ const LEAST_IPV6_MTU: u16 = 1_280;
 /// A port to an interface of the host.
 pub struct Tap {
     /// Gone once it failed or was closed.
-    device: Option<Device>,
+    device: Option<Arc<Device>>,
+    /// What the interface was set to before, until a packet is asked for or sent: a port that was only made, and never
+    /// ran, leaves it as it was.
+    before: Option<Before>,
     name: String,
     poll: Ticks,
     /// Frames that the host would not take, while a batch is sent.
@@ -49,6 +52,7 @@ impl Tap {
 
 impl Port for Tap {
     fn receive(&mut self, batch: &mut Batch, intake: &Intake<'_>) -> Ready {
+        self.before = None;
         let Some(device) = &self.device else { return Ready::Never };
         let most = intake.most.min(batch.room());
         // Frames that are too long use up turns, too: a flood of them does not hold the worker.
@@ -75,6 +79,7 @@ impl Port for Tap {
     }
 
     fn send(&mut self, batch: &mut Batch, _: Ticks) {
+        self.before = None;
         let Some(device) = &self.device else { return };
         let Self { refused, counters, .. } = self;
         let mut gone = None;
@@ -102,6 +107,37 @@ impl Port for Tap {
     }
 }
 
+impl Drop for Tap {
+    fn drop(&mut self) {
+        if let (Some(before), Some(device)) = (self.before.take(), &self.device) {
+            device.undo(&before);
+        }
+    }
+}
+
+/// An interface with the port that has it: a port that is opened anew, while packets run, shares the device with the port
+/// before it until that one is closed.
+#[derive(Default)]
+struct Slot(Mutex<(String, Weak<Device>)>);
+
+impl Slot {
+    /// The interface for the port of this name, and what it was set to before.
+    fn take(&self, port: &str, wanted: &Wanted) -> Result<(Arc<Device>, Before), DeviceError> {
+        let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (owner, there) = &*slot;
+        match there.upgrade() {
+            Some(device) if owner == port => device.set(wanted).map(|before| (device, before)),
+            Some(_) => Err(DeviceError::Taken { name: wanted.name.to_string(), port: owner.clone() }),
+            None => {
+                let (device, before) = Device::open(wanted)?;
+                let device = Arc::new(device);
+                *slot = (port.to_owned(), Arc::downgrade(&device));
+                Ok((device, before))
+            }
+        }
+    }
+}
+
 impl DeclarePort for Tap {
     type Params = Params;
     const NAME: &'static str = "tap";
@@ -115,7 +151,9 @@ was prepared for the user (`ip tuntap add dev NAME mode tap user USER`, `ip link
 There is no knowing whether the host has sent anything but by asking: after a batch that was not full the interface is left \
 alone for `poll`, so that a busy worker makes few system calls. One is made for every frame, so this is for the packets of a \
 host, not for transit. Frames longer than the pool's packets are dropped and counted; those that the host does not take \
-(its interface is down, its queue is full) are counted as `refused`.";
+(its interface is down, its queue is full) are counted as `refused`. \
+Where other parameters change while packets run, the interface stays, with what waits in it; its settings change just before \
+the pipeline does.";
     const EXAMPLE: &'static str = "{ interface: fb0, address: 192.0.2.1/24, mac: 02:00:00:00:00:01 }";
 
     fn receives(_: &Params) -> bool {
@@ -148,12 +186,15 @@ host, not for transit. Frames longer than the pool's packets are dropped and cou
             mtu: params.mtu,
             namespace: params.namespace.map(|name| namespace(&name)),
         };
-        let device = Device::open(&wanted).map_err(|error| {
+        let key = format!("tap {:?} {}", wanted.namespace, wanted.name);
+        let slot = setup.lasting(&key, |_| Ok(Slot::default()))?;
+        let (device, before) = slot.take(setup.name(), &wanted).map_err(|error| {
             let parameter = if matches!(error, DeviceError::Namespace { .. }) { "namespace" } else { "interface" };
             SetupError::at(parameter, error.to_string())
         })?;
         Ok(Self {
             device: Some(device),
+            before: Some(before),
             name: params.interface.to_string(),
             poll: setup.frequency().ticks(params.poll),
             refused: Batch::with_capacity(MAX_BATCH),

@@ -32,6 +32,10 @@ pipeline:
 
 impl Running {
     fn start(folder: TempDir) -> Self {
+        Self::start_with(folder, &[])
+    }
+
+    fn start_with(folder: TempDir, more: &[&str]) -> Self {
         let file = folder.path().join("pipeline.yaml");
         if !file.exists() {
             std::fs::write(&file, PIPELINE).expect("a writable folder");
@@ -40,6 +44,7 @@ impl Running {
             .args(["run", "--no-live", "--duration", "60s", "--json"])
             .args(["--socket", folder.path().join("s").to_str().expect("UTF-8")])
             .args(["--state", folder.path().join("state").to_str().expect("UTF-8")])
+            .args(more)
             .arg(&file)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -175,7 +180,15 @@ fn what_cannot_be_asked_is_refused_with_what_can() {
         assert!(done.code == Some(2) && done.err.contains(told), "{arguments:?}: {}", done.err);
     }
     let nobody = forebay(&["top", "--socket", "/nowhere/at/all"]);
-    assert!(nobody.code == Some(2) && nobody.err.contains("/nowhere/at/all"), "{}", nobody.err);
+    assert!(nobody.code == Some(2) && nobody.err.contains("/nowhere/at/all: no socket is there"), "{}", nobody.err);
+    let file = running.path("pipeline.yaml");
+    let none = forebay(&["show", "modules", "--json", "--socket", file.to_str().expect("UTF-8")]);
+    assert!(none.code == Some(2) && none.err.contains("that is no socket"), "{}", none.err);
+    let error: Value = serde_json::from_str(none.out.trim()).expect("JSON");
+    assert_eq!(error, serde_json::json!({ "error": format!("{}: that is no socket", file.display()) }));
+    let refused = running.ask(&["reload", "--json", "--set", "batch=7"]);
+    let error: Value = serde_json::from_str(refused.out.trim()).expect("JSON");
+    assert!(error["error"].as_str().is_some_and(|told| told.contains("batch: it is 32")), "{error}");
     // Whatever is said on the socket, it answers, and goes on.
     use std::io::Write;
     use std::os::unix::net::UnixStream;
@@ -234,9 +247,12 @@ fn a_pipeline_that_is_killed_starts_again_from_what_was_accepted_last() {
             .expect("the command can be started");
         std::thread::sleep(std::time::Duration::from_millis(5 * round));
         running.process.kill().expect("it runs");
+        running.process.wait().expect("it ends");
         last.wait().expect("it ends");
         // What stands in the file now is not what was accepted.
         running.write("this is no configuration");
+        let stale = running.ask(&["show", "modules"]);
+        assert!(stale.code == Some(2) && stale.err.contains("nobody listens there any more"), "{}", stale.err);
         folder = std::mem::replace(&mut running.folder, temporary());
         assert!(Path::new(&file(&folder)).exists());
     }
@@ -312,4 +328,206 @@ fn a_file_that_is_no_socket_is_left_alone() {
         forebay(&["run", "usecase:rc", "--no-live", "--duration", "1s", "--socket", file.to_str().expect("UTF-8")]);
     assert!(done.code == Some(2) && done.err.contains("no socket"), "{}", done.err);
     assert_eq!(std::fs::read(&file).expect("it is there"), b"x");
+}
+
+/// Whatever may never come to an end kept a reload waiting, and all that came after it.
+#[test]
+fn what_is_no_regular_file_is_refused_and_holds_nothing_up() {
+    let running = Running::start(temporary());
+    let pipe = running.path("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("the command mkfifo").success());
+    let name = pipe.to_str().expect("UTF-8");
+    let refused = |done: Done| {
+        assert!(done.code == Some(2) && done.err.contains("it is a pipe: allowed are regular files"), "{}", done.err);
+    };
+    refused(running.ask(&["reload", name]));
+    for (from, to) in [
+        ("routes: ['0.0.0.0/0 0', '10.0.0.0/8 1']", format!("routes: '{name}', next_hops: 2")),
+        ("generator: { rate: 100kpps, destination: 10.0.0.0/16 }", format!("pcap: {{ read: '{name}' }}")),
+        ("destination: 10.0.0.0/16", format!("destination: {{ routes: '{name}' }}")),
+    ] {
+        assert!(PIPELINE.contains(from), "{from}");
+        running.write(&PIPELINE.replace(from, &to));
+        refused(running.ask(&["reload"]));
+    }
+    refused(forebay(&["run", name, "--no-live"]));
+    refused(forebay(&["check", name]));
+    for word in ["-", "/dev/stdin"] {
+        let done = running.ask(&["reload", word]);
+        assert!(done.code == Some(2), "{}", done.out);
+    }
+    running.write(PIPELINE);
+    json(&running.ask(&["reload", "--json"]));
+}
+
+#[test]
+fn a_configuration_comes_by_standard_input_too() {
+    let run = |name: &str, text: &str| {
+        let mut command = assert_cmd::Command::new(env!("CARGO_BIN_EXE_forebay"));
+        let output = command.args(["run", name, "--no-live", "--json", "--no-socket"]).write_stdin(text).output();
+        let output = output.expect("the command can be started");
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    for name in ["-", "/dev/stdin", "/dev/fd/0"] {
+        let text = PIPELINE.replace("rate: 100kpps", "rate: 100kpps, count: 10");
+        let (code, told) = run(name, &text);
+        assert_eq!(code, Some(0), "{name}: {told}");
+        let (code, told) = run(name, "batch: 7000");
+        assert!(code == Some(2) && told.contains("stdin:1: batch: '7000' is out of range"), "{name}: {told}");
+    }
+}
+
+/// A capture was written over the routes that the pipeline had read, and over its own configuration.
+#[test]
+fn nothing_is_written_over_what_is_read() {
+    let folder = temporary();
+    let routes = folder.path().join("routes");
+    std::fs::write(&routes, "0.0.0.0/0 0\n10.0.0.0/8 1\n").expect("a writable folder");
+    std::fs::hard_link(&routes, folder.path().join("link")).expect("links");
+    let reads = PIPELINE.replace("routes: ['0.0.0.0/0 0', '10.0.0.0/8 1']", "routes: routes");
+    std::fs::write(folder.path().join("pipeline.yaml"), &reads).expect("a writable folder");
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let (pipeline, short) = (file("pipeline.yaml"), ["--no-live", "--no-socket", "--duration", "100ms"]);
+    let refused = |done: Done, reader: &str| {
+        let told = format!("is the file that {reader} reads: allowed is one of its own");
+        assert!(done.code == Some(2) && done.err.contains(&told), "{} {}", done.out, done.err);
+    };
+    for name in ["routes", "link"] {
+        refused(forebay(&[&["run", &pipeline, "--drops", &file(name)], &short[..]].concat()), "'route'");
+    }
+    let writes = |name: &str| reads.replace("out: { sink: }", &format!("out: {{ pcap: {{ write: '{name}' }} }}"));
+    for (name, reader) in [("routes", "'route'"), ("link", "'route'"), ("pipeline.yaml", "the configuration")] {
+        std::fs::write(&pipeline, writes(name)).expect("a writable folder");
+        refused(forebay(&[&["run", &pipeline], &short[..]].concat()), reader);
+    }
+    assert_eq!(std::fs::read(&routes).expect("it is there"), b"0.0.0.0/0 0\n10.0.0.0/8 1\n");
+    std::fs::write(&pipeline, &reads).expect("a writable folder");
+    let running = Running::start(folder);
+    for (name, reader) in [("routes", "'route'"), ("link", "'route'"), ("pipeline.yaml", "the configuration")] {
+        running.write(&writes(name));
+        refused(running.ask(&["reload"]), reader);
+    }
+    // What is read no more may be written.
+    running.write(PIPELINE);
+    json(&running.ask(&["reload", "--json"]));
+    running.write(&PIPELINE.replace("out: { sink: }", "out: { pcap: { write: link } }"));
+    json(&running.ask(&["reload", "--json"]));
+    let (_, folder) = running.end_keeping();
+    assert!(std::fs::read(folder.path().join("routes")).expect("it is there").starts_with(&[0x4d, 0x3c, 0xb2, 0xa1]));
+}
+
+/// The second watch ended the first one's without a word, and so did a reload; a run that wrote what was dropped could not be
+/// watched at all.
+#[test]
+fn everybody_who_watches_gets_what_was_asked_for() {
+    let folder = temporary();
+    let drops = folder.path().join("drops.pcapng").display().to_string();
+    let running = Running::start_with(folder, &["--drops", &drops]);
+    let socket = running.path("s");
+    let mut first = Command::new(env!("CARGO_BIN_EXE_forebay"))
+        .args(["show", "trace", "--count", "2", "--filter", "host 192.0.2.1", "--socket"])
+        .arg(&socket)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the command can be started");
+    // Nothing of what there is yet is for the first.
+    for _ in 0..3 {
+        let second = running.ask(&["show", "trace", "--count", "2"]);
+        assert!(second.out.contains("packet 1 from in") && second.out.contains("packet 2 from in"), "{}", second.out);
+    }
+    assert!(first.try_wait().expect("a child").is_none(), "it waits");
+    running.write(&PIPELINE.replace("destination: 10.0.0.0/16", "destination: 192.0.2.1"));
+    json(&running.ask(&["reload", "--json"]));
+    let mut told = String::new();
+    first.stdout.take().expect("piped").read_to_string(&mut told).expect("UTF-8");
+    assert!(first.wait().expect("it ends").success());
+    assert_eq!(told.matches("left by out").count(), 2, "{told}");
+    // One that goes away before it has seen all leaves the others alone, and nothing watched.
+    let mut gone = Command::new(env!("CARGO_BIN_EXE_forebay"))
+        .args(["show", "trace", "--filter", "arp", "--socket"])
+        .arg(&socket)
+        .spawn()
+        .expect("the command can be started");
+    assert!(running.ask(&["show", "trace"]).out.contains("left by out"));
+    gone.kill().expect("it runs");
+    gone.wait().expect("it ends");
+    assert!(running.ask(&["show", "trace"]).out.contains("left by out"));
+    running.end();
+}
+
+/// Packets that a shaper held, which a change took away, were counted and seen by nobody.
+#[test]
+fn held_packets_that_are_dropped_at_a_change_are_seen() {
+    let folder = temporary();
+    let drops = folder.path().join("drops.pcapng");
+    let shaped = PIPELINE
+        .replace("  b: { counter: }", "  b: { shaper: { rate: 8kbps, burst: 2KiB, queue: 100 } }")
+        .replace("rate: 100kpps", "rate: 100kpps, count: 100");
+    std::fs::write(folder.path().join("pipeline.yaml"), &shaped).expect("a writable folder");
+    let more = ["--drops", &drops.display().to_string(), "--trace", "100"];
+    let running = Running::start_with(folder, &more);
+    // All have come, and most wait for seconds.
+    let entered = |shown: &Value| shown["in"].as_u64().expect("a number");
+    while entered(&json(&running.ask(&["show", "drops", "--json"]))) < 100 {}
+    running.write(&shaped.replace("b: { shaper: { rate: 8kbps, burst: 2KiB, queue: 100 } }", "b: { counter: }"));
+    let told = json(&running.ask(&["reload", "--json"]));
+    let dropped = told["dropped"].as_u64().expect("a number");
+    assert!(dropped > 0, "{told}");
+    let (report, folder) = running.end_keeping();
+    assert_eq!(report["packets"]["dropped"]["wound_up"].as_u64(), Some(dropped));
+    let written = std::fs::read(drops).expect("it is there");
+    let comment = b"b.wound_up";
+    let seen = written.windows(comment.len()).filter(|window| window == comment).count();
+    assert_eq!(seen as u64, dropped);
+    drop(folder);
+}
+
+/// Another address for a `tap` port made the kernel say that the interface was in use, and the reload was refused.
+#[test]
+fn a_tap_port_changes_and_keeps_its_interface() {
+    use std::io::Write;
+    let folder = temporary();
+    let interface = format!("fbl{}", std::process::id());
+    let with = |more: &str| {
+        PIPELINE
+            .replace(
+                "out: { sink: }",
+                &format!("out: {{ sink: }}\n  host: {{ tap: {{ interface: {interface}, {more} }} }}"),
+            )
+            .replace("pipeline:", "pipeline:\n  - host -> drop")
+    };
+    let file = folder.path().join("pipeline.yaml");
+    std::fs::write(&file, with("mtu: 1400")).expect("a writable folder");
+    let probe = forebay(&["run", file.to_str().expect("UTF-8"), "--no-live", "--no-socket", "--duration", "10ms"]);
+    if probe.code == Some(2) && ["CAP_NET_ADMIN", "/dev/net/tun"].iter().any(|why| probe.err.contains(why)) {
+        let _ = writeln!(std::io::stderr(), "skipped: a_tap_port_changes_and_keeps_its_interface: {}", probe.err);
+        return;
+    }
+    let of = |what: &str| {
+        std::fs::read_to_string(format!("/sys/class/net/{interface}/{what}")).map(|told| told.trim().to_owned())
+    };
+    let running = Running::start(folder);
+    let number = of("ifindex").expect("it is there");
+    assert_eq!(of("mtu").expect("it is there"), "1400");
+    running.write(&with("mtu: 1300, poll: 1ms"));
+    let told = json(&running.ask(&["reload", "--json"]));
+    assert_eq!(told["ports_opened"], serde_json::json!(["host"]), "{told}");
+    assert_eq!(
+        (of("ifindex").expect("it is there"), of("mtu").expect("it is there")),
+        (number.clone(), "1300".to_owned())
+    );
+    // Refused for whatever reason, it is as it was.
+    for wrong in [with("mtu: 1200") + "  - in -> nowhere\n", with("mtu: 1200, mac: '03:00:00:00:00:01'")] {
+        running.write(&wrong);
+        assert_eq!(running.ask(&["reload"]).code, Some(2));
+        assert_eq!(
+            (of("ifindex").expect("it is there"), of("mtu").expect("it is there")),
+            (number.clone(), "1300".to_owned())
+        );
+    }
+    running.write(&with("mtu: 1200").replace("host:", "other:").replace("host ->", "other ->"));
+    let done = running.ask(&["reload"]);
+    assert!(done.code == Some(2) && done.err.contains("in use by the port 'host'"), "{}", done.err);
+    running.end();
+    assert!(of("mtu").is_err(), "it has gone");
 }

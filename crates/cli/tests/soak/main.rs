@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use forebay_instance::socket::{Answer, Client, Request, Server, Service};
+use forebay_instance::socket::{Answer, Client, Patience, Request, Server, Service};
 use forebay_instance::{Accepted, Instance, choose, start};
 use forebay_measure::machine::allowed_cores;
 use forebay_measure::{Clock, Tsc};
@@ -83,9 +83,10 @@ fn under_constant_change_nothing_is_lost_and_sessions_stay_in_order() {
     let service = Service {
         instance: Arc::clone(&instance),
         source: Mutex::new(source),
-        origin: file.display().to_string(),
+        origin: Some(file.display().to_string()),
         state: Some(state.clone()),
         trace: Box::new(|_, _, _| Err("not here".to_owned())),
+        patience: Patience::default(),
         stop: Arc::new(AtomicBool::new(false)),
     };
     let server = Server::start(&folder.path().join("soak.sock"), service).expect("a socket");

@@ -3,8 +3,7 @@
 //! The route set is here once; of the compressed tables there are two (`forebay_graph::Live`), which follow it by its
 //! lists of changes. Modules with equal parameters share both until one of them changes its own.
 
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use forebay_graph::{
     DeclareState, Live, Outcome, Reader, Replay, Setup, SetupError, Table as ControlTable, Verb, register,
@@ -95,50 +94,91 @@ impl Loaded {
 /// The routes of both families: a module's, or what modules share as a state of the kind `routes`.
 pub struct RouteTables {
     /// Held by whoever changes them; changed before `live` is.
-    ribs: Mutex<Arc<Ribs>>,
+    set: Mutex<RouteSet>,
     live: Arc<Live<Fibs, Log>>,
     /// One more than the greatest next hop that was read, 0 without routes.
     next_hops: u32,
-    /// The greatest next hop that all modules with these routes have.
-    last: AtomicU32,
 }
+
+/// The routes, and which next hops they may have.
+struct RouteSet {
+    ribs: Arc<Ribs>,
+    /// No route has a next hop as great as this one.
+    bound: u32,
+    /// The greatest next hop of each module with these routes, as long as the module is there.
+    limits: Vec<Weak<u32>>,
+}
+
+/// Holds the routes to the next hops that a module has. It goes with the module: one that was only checked, or was refused
+/// with its whole configuration, limits nobody any more.
+pub(super) struct Limit(#[expect(dead_code, reason = "that it is there is its use")] Arc<u32>);
 
 impl RouteTables {
     pub(super) fn of(loaded: &Loaded) -> Self {
         Self {
-            ribs: Mutex::new(Arc::clone(&loaded.ribs)),
+            set: Mutex::new(RouteSet { ribs: Arc::clone(&loaded.ribs), bound: loaded.next_hops, limits: Vec::new() }),
             live: Arc::new(Live::new(Arc::clone(&loaded.fibs))),
             next_hops: loaded.next_hops,
-            last: AtomicU32::new(MAX_NEXT_HOP),
         }
     }
 
-    /// One more than the greatest next hop of the routes as they were read, 0 without routes.
+    /// One more than the greatest next hop of the routes, as they were read or as they are now; 0 without routes.
     #[must_use]
     pub fn next_hops(&self) -> u32 {
-        self.next_hops
+        self.set().next_hops(self.next_hops).max(self.next_hops)
     }
 
-    /// A worker's way to the routes, for a module that has the next hops up to `last`: no change may name another.
-    pub(super) fn reader(&self, last: u32) -> Reader<Fibs, Log> {
-        self.last.fetch_min(last, Ordering::Relaxed);
-        Reader::new(Arc::clone(&self.live))
-    }
-
-    fn ribs(&self) -> MutexGuard<'_, Arc<Ribs>> {
-        // Nothing that holds it panics half way but for want of memory.
-        self.ribs.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Makes one change of the route sets, and notes it.
-    fn change(&self, ribs: &mut Ribs, change: &str, log: &mut Log) -> Result<(), ChangeError> {
-        let (verb, entry) = Verb::split(change, SYNTAX).map_err(ChangeError::Verb)?;
-        let last = self.last.load(Ordering::Relaxed);
-        match parse_entry(entry, last)? {
-            (IpPrefix::V4(prefix), next_hop) => one(&mut ribs.ipv4, verb, prefix, next_hop, &mut log.ipv4, entry),
-            (IpPrefix::V6(prefix), next_hop) => one(&mut ribs.ipv6, verb, prefix, next_hop, &mut log.ipv6, entry),
+    /// A worker's way to the routes, for a module that has the next hops up to `last`: no change may name another as long
+    /// as the limit is there.
+    ///
+    /// # Errors
+    /// The greatest next hop that routes have now, which the module has not.
+    pub(super) fn reader(&self, last: u32) -> Result<(Reader<Fibs, Log>, Limit), u32> {
+        let mut set = self.set();
+        let allowed = last.saturating_add(1);
+        let next_hops = set.next_hops(allowed);
+        if next_hops > allowed {
+            return Err(next_hops - 1);
         }
+        let limit = Arc::new(last);
+        set.limits.retain(|limit| limit.strong_count() > 0);
+        set.limits.push(Arc::downgrade(&limit));
+        Ok((Reader::new(Arc::clone(&self.live)), Limit(limit)))
     }
+
+    fn set(&self) -> MutexGuard<'_, RouteSet> {
+        // Nothing that holds it panics half way but for want of memory.
+        self.set.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl RouteSet {
+    /// One more than the greatest next hop of all routes, 0 without routes; looked for only where it may be above `least`,
+    /// because a million routes are many.
+    fn next_hops(&mut self, least: u32) -> u32 {
+        if self.bound > least {
+            let ipv4 = self.ribs.ipv4.iter().map(|route| route.1);
+            let all = ipv4.chain(self.ribs.ipv6.iter().map(|route| route.1));
+            self.bound = all.max().map_or(0, |most| most + 1);
+        }
+        self.bound
+    }
+
+    /// The greatest next hop that all modules with these routes have.
+    fn last(&self) -> u32 {
+        self.limits.iter().filter_map(Weak::upgrade).map(|limit| *limit).min().unwrap_or(MAX_NEXT_HOP)
+    }
+}
+
+/// Makes one change of the route sets, and notes it; no next hop may be above `last`. The next hop that it names.
+fn change(ribs: &mut Ribs, change: &str, last: u32, log: &mut Log) -> Result<Option<u32>, ChangeError> {
+    let (verb, entry) = Verb::split(change, SYNTAX).map_err(ChangeError::Verb)?;
+    let (prefix, next_hop) = parse_entry(entry, last)?;
+    match prefix {
+        IpPrefix::V4(prefix) => one(&mut ribs.ipv4, verb, prefix, next_hop, &mut log.ipv4, entry)?,
+        IpPrefix::V6(prefix) => one(&mut ribs.ipv6, verb, prefix, next_hop, &mut log.ipv6, entry)?,
+    }
+    Ok(next_hop)
 }
 
 fn one<A: Address>(
@@ -203,14 +243,19 @@ impl ControlTable for RouteTables {
 
     fn apply(&self, changes: &[&str]) -> Outcome {
         let mut outcome = Outcome::default();
-        let mut ribs = self.ribs();
+        let mut set = self.set();
+        let (last, RouteSet { ribs, bound, .. }) = (set.last(), &mut *set);
         // The first change of routes that others have too makes them this module's own.
-        let ribs = if changes.is_empty() { return outcome } else { Arc::make_mut(&mut ribs) };
+        let ribs = if changes.is_empty() { return outcome } else { Arc::make_mut(ribs) };
         let mut changes = changes.iter().enumerate().peekable();
         while changes.peek().is_some() {
             let mut noted = Log::default();
             for (at, change) in changes.by_ref() {
-                outcome.note(at, self.change(ribs, change, &mut noted));
+                let made = self::change(ribs, change, last, &mut noted);
+                outcome.note(
+                    at,
+                    made.map(|next_hop| *bound = next_hop.map_or(*bound, |next_hop| (*bound).max(next_hop + 1))),
+                );
                 if noted.len() >= MOST_PAINTED {
                     break;
                 }
@@ -226,15 +271,16 @@ impl ControlTable for RouteTables {
     }
 
     fn len(&self) -> usize {
-        let ribs = self.ribs();
-        ribs.ipv4.len() + ribs.ipv6.len()
+        let set = self.set();
+        set.ribs.ipv4.len() + set.ribs.ipv6.len()
     }
 
     fn entries(&self, after: Option<&str>, most: usize) -> Result<Vec<String>, String> {
         fn lines<A: Address>(routes: impl Iterator<Item = (Prefix<A>, u32)>, most: usize) -> Vec<String> {
             routes.take(most).map(|(prefix, next_hop)| format!("{prefix} {next_hop}")).collect()
         }
-        let ribs = self.ribs();
+        let set = self.set();
+        let ribs = &set.ribs;
         let after = after.map(|line| parse_entry(line, MAX_NEXT_HOP)).transpose().map_err(|error| error.to_string())?;
         let mut entries = match after {
             None => lines(ribs.ipv4.iter(), most),

@@ -279,7 +279,7 @@ fn ipv6_takes_no_memory_without_routes() {
         let source: Source = serde_json::from_value(source).expect("a source");
         RouteTables::of(&Loaded::read(&source, 9, &Setup::new("a", around)).expect("routes"))
     };
-    let has_ipv6 = |tables: &RouteTables| tables.reader(9).read().ipv6.is_some();
+    let has_ipv6 = |tables: &RouteTables| tables.reader(9).expect("next hops").0.read().ipv6.is_some();
     let without = load(json!(["10.0.0.0/8 1"]), &mut around);
     assert!(!has_ipv6(&without));
     assert!(has_ipv6(&load(json!(["::/0 1"]), &mut around)));

@@ -14,6 +14,7 @@ use forebay_packet::{Pool, Ticks};
 
 use super::Worker;
 use crate::function::Function;
+use crate::observer::Observer;
 use crate::port::{Port, Ready};
 use crate::report::Reading;
 use crate::scheduler::Scheduler;
@@ -257,6 +258,11 @@ impl<C: Clock, S: Scheduler> Former<C, S> {
     /// As [`Worker::close`].
     pub fn close(&mut self) -> Result<(), Vec<(String, String)>> {
         self.worker.close()
+    }
+
+    /// Who watches what becomes of the packets that it still holds.
+    pub fn observe(&mut self, observer: Option<Box<dyn Observer>>) {
+        self.worker.observe(observer);
     }
 
     /// What it counted.

@@ -1,6 +1,7 @@
 //! Asks a running pipeline.
 
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
@@ -12,7 +13,7 @@ use super::{Answer, Request};
 #[derive(Debug, Error)]
 pub enum ClientError {
     /// Nobody listens there.
-    #[error("{}: {error}", .path.display())]
+    #[error("{}: {}", .path.display(), why(.path, .error))]
     Connect {
         /// Where.
         path: PathBuf,
@@ -31,6 +32,19 @@ pub enum ClientError {
     /// The answer is no.
     #[error("{0}")]
     Refused(String),
+}
+
+/// Why nobody listens at a path, for who thought that somebody did.
+fn why(path: &Path, error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "no socket is there: is the pipeline running, with that --socket?".to_owned(),
+        io::ErrorKind::ConnectionRefused if path.metadata().is_ok_and(|told| !told.file_type().is_socket()) => {
+            "that is no socket".to_owned()
+        }
+        io::ErrorKind::ConnectionRefused => "nobody listens there any more: the pipeline was killed".to_owned(),
+        io::ErrorKind::PermissionDenied => "it is another user's: who may not open the socket cannot ask".to_owned(),
+        _ => error.to_string(),
+    }
 }
 
 impl From<io::Error> for ClientError {
@@ -80,21 +94,29 @@ impl Client {
         while changes.read_until(b'\n', &mut line)? > 0 {
             // An empty line would end the changes, and says nothing.
             if !line.trim_ascii().is_empty() {
-                self.writer.write_all(line.trim_ascii_end())?;
-                self.writer.write_all(b"\n")?;
+                let said = [line.trim_ascii_end(), b"\n"].concat();
+                self.writer.write_all(&said).map_err(|error| self.why_not(error))?;
             }
             line.clear();
         }
-        self.writer.write_all(b"\n")?;
-        self.writer.flush()?;
+        let said = self.writer.write_all(b"\n").and_then(|()| self.writer.flush());
+        said.map_err(|error| self.why_not(error))?;
         self.answer()
     }
 
     fn send(&mut self, request: &Request) -> Result<(), ClientError> {
         let mut line = serde_json::to_vec(request)?;
         line.push(b'\n');
-        self.writer.write_all(&line)?;
-        Ok(self.writer.flush()?)
+        let sent = self.writer.write_all(&line).and_then(|()| self.writer.flush());
+        sent.map_err(|error| self.why_not(error))
+    }
+
+    /// Why the other side takes nothing any more: it may have said so.
+    fn why_not(&mut self, error: io::Error) -> ClientError {
+        match self.answer() {
+            Err(refused @ ClientError::Refused(_)) => refused,
+            _ => error.into(),
+        }
     }
 
     /// The next answer.

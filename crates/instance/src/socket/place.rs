@@ -15,8 +15,13 @@ pub enum PlaceError {
     #[error("no pipeline is running here (looked in {}): start one with `forebay run`, or name its socket with --socket", .0.display())]
     None(PathBuf),
     /// Several run.
-    #[error("several pipelines are running: name one's socket with --socket: {}", .0.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", "))]
+    #[error("several pipelines are running: name the socket of one{}", options(.0))]
     Several(Vec<PathBuf>),
+}
+
+/// Each path as the option that names it, a line each: to be copied.
+fn options(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| format!("\n  --socket {}", path.display())).collect()
 }
 
 /// The user's own folder for sockets.
@@ -44,9 +49,27 @@ pub fn place(pipeline: &str) -> io::Result<PathBuf> {
         let why = format!("{} is not a folder that only this user can enter", folder.display());
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
     }
+    sweep(&folder);
     let plain = |letter: char| if letter.is_ascii_alphanumeric() || "-_.".contains(letter) { letter } else { '_' };
     let name: String = pipeline.chars().map(plain).take(40).collect();
     Ok(folder.join(format!("{name}-{}.sock", std::process::id())))
+}
+
+/// Takes away what processes left that are not there any more: they were killed.
+fn sweep(folder: &Path) {
+    for path in fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()) {
+        let process = path.file_name().and_then(|name| name.to_str()?.strip_suffix(".sock")?.rsplit_once('-'));
+        let gone = |(_, process): (&str, &str)| {
+            process.parse::<u32>().is_ok_and(|process| !Path::new(&format!("/proc/{process}")).exists())
+        };
+        // One of another container has a number that means nothing here, and listens.
+        let refuses =
+            || UnixStream::connect(&path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
+        if process.is_some_and(gone) && refuses() {
+            // Another may have been faster.
+            let _ = fs::remove_file(&path);
+        }
+    }
 }
 
 /// The socket that is meant: the one that was named, else that of the only pipeline that runs.
@@ -67,5 +90,30 @@ pub fn find(named: Option<&Path>) -> Result<PathBuf, PlaceError> {
         0 => Err(PlaceError::None(folder)),
         1 => Ok(alive.remove(0)),
         _ => Err(PlaceError::Several(alive)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sockets_of_processes_that_are_gone_are_taken_away() {
+        let folder = tempfile::tempdir().expect("a writable folder for temporary files");
+        let file = |name: &str| folder.path().join(name);
+        let own = format!("a-b-{}.sock", std::process::id());
+        // No process has the greatest number: there are 2^22 at the most.
+        for name in [own.as_str(), "gw-4294967295.sock", "gw-x.sock", "notes"] {
+            fs::write(file(name), "").expect("a writable folder");
+        }
+        sweep(folder.path());
+        let left = [own.as_str(), "gw-4294967295.sock", "gw-x.sock", "notes"].map(|name| file(name).exists());
+        assert_eq!(left, [true, false, true, true]);
+    }
+
+    #[test]
+    fn several_are_told_as_options() {
+        let told = PlaceError::Several(vec!["/a".into(), "/b c".into()]).to_string();
+        assert_eq!(told, "several pipelines are running: name the socket of one\n  --socket /a\n  --socket /b c");
     }
 }

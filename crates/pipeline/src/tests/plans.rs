@@ -197,7 +197,8 @@ fn workers_without_modules_replicate_and_named_modules_are_cut_off() {
 fn a_changed_configuration_takes_over_what_is_the_same() {
     let first = two_workers(EXAMPLE);
     let conditions = crate::Conditions { frequency: forebay_measure::Frequency::new(1e9), simulated: true };
-    let reload = |text: &str| crate::reload(&Source::new(text, "test.yaml", ""), conditions, &first.made);
+    let reload =
+        |text: &str| crate::prepare(&Source::new(text, "test.yaml", ""), conditions, Some(&first.made))?.open();
     let changed = EXAMPLE
         .replace("{ after: 3us }", "{ after: 4us }")
         .replace("  - { core: 2, dispatch: session }", "  - {}\n  - { modules: [route, back] }");
@@ -241,7 +242,8 @@ fn metadata_words_keep_their_numbers_over_a_change() {
     let conditions = crate::Conditions { frequency: forebay_measure::Frequency::new(1e9), simulated: true };
     let changed = text(meter, "m[green] -> ") + "  - in2 -> m\n  - m[yellow] -> drop\n  - m[red] -> drop\n";
     let changed = changed.replace("in -> m[green] -> route", "m[green] -> route").replace("in2 -> m", "in -> m");
-    let second = crate::reload(&Source::new(changed, "test.yaml", ""), conditions, &first.made)
+    let second = crate::prepare(&Source::new(changed, "test.yaml", ""), conditions, Some(&first.made))
+        .and_then(crate::Prepared::open)
         .unwrap_or_else(|problems| panic!("{problems}"));
     let (old, new) = (&first.made.words, &second.made.words);
     assert_eq!(old.keys().collect::<Vec<_>>(), ["next_hop"]);

@@ -4,11 +4,11 @@
 //! refuses truncated packets (longer on the wire than the capture's limit) and takes every pcapng time stamp for
 //! nanoseconds.
 
-use std::fs::File;
 use std::io::{BufReader, Cursor, Read};
 use std::path::Path;
 
 use flate2::bufread::MultiGzDecoder;
+use forebay_graph::files::open_regular;
 use pcap_file::pcapng::blocks::interface_description::{InterfaceDescriptionBlock, InterfaceDescriptionOption};
 use pcap_file::pcapng::blocks::{ENHANCED_PACKET_BLOCK, PACKET_BLOCK, SIMPLE_PACKET_BLOCK};
 use pcap_file::{DataLink, Endianness, PcapError, TsResolution, pcap, pcapng};
@@ -93,12 +93,12 @@ fn peek<'a>(mut stream: Stream<'a>) -> Result<(Vec<u8>, Stream<'a>), ReadError> 
 }
 
 impl Reader<'static> {
-    /// Opens a file.
+    /// Opens a regular file.
     ///
     /// # Errors
     /// [`ReadError`]: it cannot be opened, or as for [`new`](Reader::new).
     pub fn open(path: &Path) -> Result<Self, ReadError> {
-        Self::new(File::open(path).map_err(ReadError::Open)?)
+        Self::new(open_regular(path).map_err(ReadError::Open)?)
     }
 }
 

@@ -419,6 +419,17 @@ fn a_full_disk_is_counted_and_said_and_nothing_else() {
     assert_eq!(port.port.close(), Ok(()), "it is said once");
 }
 
+/// Opens a port that writes into a pipe as soon as its reader has come.
+fn open_once_read(params: &Value) -> OpenPort {
+    loop {
+        match open(params.clone()) {
+            Ok(port) => return port,
+            Err(error) => assert!(error.to_string().contains("nobody reads"), "{error}"),
+        }
+        std::thread::yield_now();
+    }
+}
+
 #[test]
 fn a_slow_disk_refuses_packets_where_it_is_told_to() {
     let folder = Folder::new("slow");
@@ -439,8 +450,7 @@ fn a_slow_disk_refuses_packets_where_it_is_told_to() {
             bytes
         }
     });
-    let mut port =
-        open(json!({ "write": pipe.display().to_string(), "when_full": "refuse" })).expect("it can be opened");
+    let mut port = open_once_read(&json!({ "write": pipe.display().to_string(), "when_full": "refuse" }));
     let (pool, mut batch) = (pool(2048), Batch::with_capacity(32));
     let (mut sent, mut number) = (Vec::new(), 0_u32);
     let left = loop {
@@ -529,4 +539,27 @@ fn real_captures_are_played_whole() {
         assert_eq!(port.counters.errors.get(), 0, "{name}");
         println!("{name}: {} played, {dropped} longer than a chunk", played.len());
     }
+}
+
+/// Opening a pipe waited for its other end, and with it whoever had asked for the port: a reload, and all after it.
+#[test]
+fn a_pipe_is_read_by_nobody_and_written_only_while_somebody_reads_it() {
+    let folder = Folder::new("pipe");
+    let pipe = folder.0.join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().expect("the command mkfifo").success());
+    let refused = |params: Value| open(params).err().expect("refused").to_string();
+    let told = refused(json!({ "read": pipe }));
+    assert!(told.contains("it is a pipe: allowed are regular files"), "{told}");
+    let told = refused(json!({ "write": pipe }));
+    assert!(told.contains("nobody reads: start its reader first"), "{told}");
+    let reader = std::thread::spawn({
+        let pipe = pipe.clone();
+        move || std::fs::read(pipe).expect("it is there")
+    });
+    let mut port = open_once_read(&json!({ "write": pipe }));
+    let (pool, mut batch) = (pool(2048), Batch::with_capacity(4));
+    pool.fill_arrived(&mut batch, 2, 60, Ticks::ZERO, ArrivalClock::Poll);
+    port.port.send(&mut batch, Ticks(1));
+    assert_eq!((batch.len(), port.port.close()), (0, Ok(())));
+    assert_eq!(reader.join().expect("it read").len(), 24 + 2 * (16 + 60));
 }

@@ -6,10 +6,11 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSliceMut, Read, Write};
 use std::mem;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use forebay_packet::wire::ethernet::MacAddress;
 use rustix::fd::AsFd;
@@ -35,6 +36,16 @@ pub enum DeviceError {
     /// Somebody else has it.
     #[error("the interface '{0}' is in use by another port or program")]
     Busy(String),
+    /// Another port has it.
+    #[error(
+        "the interface '{name}' is in use by the port '{port}': while packets run only a port of that name takes it over"
+    )]
+    Taken {
+        /// The interface.
+        name: String,
+        /// The port.
+        port: String,
+    },
     /// There is one that is something else.
     #[error("there is an interface '{0}' already, and it is no TAP device")]
     Other(String),
@@ -73,6 +84,13 @@ pub struct Wanted {
     pub namespace: Option<PathBuf>,
 }
 
+impl Wanted {
+    /// The same interface, as it is by itself.
+    fn bare(&self) -> Self {
+        Self { address: None, mac: None, mtu: None, ..self.clone() }
+    }
+}
+
 /// A frame that was read.
 pub enum Got {
     /// It is so long.
@@ -84,33 +102,39 @@ pub enum Got {
 }
 
 /// A TAP device. It goes with the value, unless it was there before.
-pub struct Device(File);
+pub struct Device {
+    file: File,
+    /// What the interface had of its own before anything was set.
+    own: Own,
+    /// How often it has been set, and to what.
+    set: Mutex<(u64, Wanted)>,
+}
+
+/// What an interface was set to before it was set the last time.
+#[derive(Debug)]
+pub struct Before {
+    time: u64,
+    wanted: Wanted,
+}
+
+/// What an interface has where nothing is wanted.
+#[derive(Clone, Copy, Debug)]
+struct Own {
+    mac: libc::sockaddr,
+    mtu: libc::c_int,
+}
 
 impl Device {
     /// Makes the device and brings it up.
     ///
     /// # Errors
     /// [`DeviceError`].
-    pub fn open(wanted: &Wanted) -> Result<Self, DeviceError> {
-        let Some(path) = &wanted.namespace else { return Self::open_here(wanted) };
-        // A device is made where its maker is: a thread goes there and ends, so that no other call finds itself there.
-        std::thread::scope(|scope| {
-            let there = scope.spawn(|| {
-                enter(path).map_err(|source| match source.raw_os_error() {
-                    Some(libc::EPERM) => {
-                        DeviceError::Right(wanted.name.to_string(), "be made in another network namespace")
-                    }
-                    _ => DeviceError::Namespace { path: path.clone(), source },
-                })?;
-                Self::open_here(wanted)
-            });
-            there.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
+    pub fn open(wanted: &Wanted) -> Result<(Self, Before), DeviceError> {
+        within(wanted, || Self::open_here(wanted))
     }
 
-    fn open_here(wanted: &Wanted) -> Result<Self, DeviceError> {
+    fn open_here(wanted: &Wanted) -> Result<(Self, Before), DeviceError> {
         let name = &wanted.name;
-        let told = |doing| move |source: io::Error| tell(name, doing, source);
         let flags = libc::O_NONBLOCK | libc::O_CLOEXEC;
         let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(CONTROL);
         let file = file.map_err(|source| match source.raw_os_error() {
@@ -124,8 +148,38 @@ impl Device {
             Some(libc::EINVAL) => DeviceError::Other(name.to_string()),
             _ => tell(name, "be made", source),
         })?;
-        configure(wanted).map_err(|(doing, source)| told(doing)(source))?;
-        Ok(Self(file))
+        let own = own(name).map_err(|(doing, source)| tell(name, doing, source))?;
+        let device = Self { file, own, set: Mutex::new((0, wanted.bare())) };
+        let before = device.configure(wanted)?;
+        bring_up(name).map_err(|(doing, source)| tell(name, doing, source))?;
+        Ok((device, before))
+    }
+
+    /// Sets the interface to what is wanted now. On failure everything is as it was.
+    ///
+    /// # Errors
+    /// [`DeviceError`].
+    pub fn set(&self, wanted: &Wanted) -> Result<Before, DeviceError> {
+        within(wanted, || self.configure(wanted))
+    }
+
+    /// Sets it to what it was before, as far as that can be, unless it has been set again.
+    pub fn undo(&self, before: &Before) {
+        if self.set.lock().unwrap_or_else(PoisonError::into_inner).0 == before.time {
+            let _ = self.set(&before.wanted);
+        }
+    }
+
+    fn configure(&self, wanted: &Wanted) -> Result<Before, DeviceError> {
+        let mut set = self.set.lock().unwrap_or_else(PoisonError::into_inner);
+        let (time, now) = &mut *set;
+        if let Err((doing, source)) = configure(&self.own, now, wanted) {
+            // Whatever was done before that can be undone.
+            let _ = configure(&self.own, wanted, now);
+            return Err(tell(&wanted.name, doing, source));
+        }
+        *time += 1;
+        Ok(Before { time: *time, wanted: std::mem::replace(now, wanted.clone()) })
     }
 
     /// Reads a frame into `room`.
@@ -136,7 +190,7 @@ impl Device {
     pub fn read(&self, room: &mut [u8]) -> io::Result<Got> {
         // One byte more than there is room for: the kernel cuts what is longer, and does not say so.
         let (limit, mut beyond) = (room.len(), [0]);
-        match (&self.0).read_vectored(&mut [IoSliceMut::new(room), IoSliceMut::new(&mut beyond)]) {
+        match (&self.file).read_vectored(&mut [IoSliceMut::new(room), IoSliceMut::new(&mut beyond)]) {
             Ok(0) => Ok(Got::Nothing),
             Ok(length) if length > limit => Ok(Got::TooLong),
             Ok(length) => Ok(Got::Frame(length)),
@@ -153,8 +207,26 @@ impl Device {
     /// It would not take it.
     #[inline]
     pub fn write(&self, frame: &[u8]) -> io::Result<()> {
-        (&self.0).write(frame).map(drop)
+        (&self.file).write(frame).map(drop)
     }
+}
+
+/// Does what is to be done with an interface where it is: a thread goes there and ends, so that no other call finds itself
+/// there. A device is made where its maker is.
+fn within<T: Send>(wanted: &Wanted, act: impl FnOnce() -> Result<T, DeviceError> + Send) -> Result<T, DeviceError> {
+    let Some(path) = &wanted.namespace else { return act() };
+    std::thread::scope(|scope| {
+        let there = scope.spawn(|| {
+            enter(path).map_err(|source| match source.raw_os_error() {
+                Some(libc::EPERM) => {
+                    DeviceError::Right(wanted.name.to_string(), "be made in another network namespace")
+                }
+                _ => DeviceError::Namespace { path: path.clone(), source },
+            })?;
+            act()
+        });
+        there.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
 }
 
 /// Takes the calling thread to another network namespace.
@@ -170,20 +242,64 @@ fn tell(name: &InterfaceName, doing: &'static str, source: io::Error) -> DeviceE
     }
 }
 
-/// Gives the interface its addresses and sizes, and brings it up; on failure what could not be done.
-fn configure(wanted: &Wanted) -> Result<(), (&'static str, io::Error)> {
-    let name = &wanted.name;
-    let control = socket(libc::AF_INET).map_err(|error| ("open a socket for the settings", error))?;
-    if let Some(MacAddress(bytes)) = wanted.mac {
+/// What could not be done, and what the system said.
+type Failure = (&'static str, io::Error);
+
+/// What the interface has by itself.
+fn own(name: &InterfaceName) -> Result<Own, Failure> {
+    let control = control()?;
+    let (mut mac, mut mtu) = (Request::new(name), Request::new(name));
+    mac.submit(&control, libc::SIOCGIFHWADDR).map_err(|error| ("read the MAC address", error))?;
+    mtu.submit(&control, libc::SIOCGIFMTU).map_err(|error| ("read the MTU", error))?;
+    // SAFETY: all of the unions was initialised, and these calls fill in the address and the length.
+    Ok(unsafe { Own { mac: mac.0.ifr_ifru.ifru_hwaddr, mtu: mtu.0.ifr_ifru.ifru_mtu } })
+}
+
+/// Sets what is different in `to` from what was set.
+fn configure(own: &Own, from: &Wanted, to: &Wanted) -> Result<(), Failure> {
+    let (name, control) = (&to.name, control()?);
+    if from.mac != to.mac {
         let mut request = Request::new(name);
-        request.0.ifr_ifru.ifru_hwaddr = hardware(bytes);
+        request.0.ifr_ifru.ifru_hwaddr = to.mac.map_or(own.mac, |MacAddress(bytes)| hardware(bytes));
         request.submit(&control, libc::SIOCSIFHWADDR).map_err(|error| ("set the MAC address", error))?;
     }
-    if let Some(mtu) = wanted.mtu {
+    if from.mtu != to.mtu {
         let mut request = Request::new(name);
-        request.0.ifr_ifru.ifru_mtu = mtu.into();
+        request.0.ifr_ifru.ifru_mtu = to.mtu.map_or(own.mtu, libc::c_int::from);
         request.submit(&control, libc::SIOCSIFMTU).map_err(|error| ("set the MTU", error))?;
     }
+    if from.address == to.address {
+        return Ok(());
+    }
+    match (from.address.map(|it| it.address), to.address.map(|it| it.address)) {
+        // The new one takes its place.
+        (Some(IpAddr::V4(_)), Some(IpAddr::V4(_))) | (None, _) => {}
+        (Some(IpAddr::V4(_)), _) => set_ipv4(name, &control, 0, None)?,
+        (Some(IpAddr::V6(address)), _) => {
+            let length = from.address.map_or(0, |it| it.length);
+            // It may have been taken away.
+            let _ = submit_ipv6(name, &control, address, length, libc::SIOCDIFADDR as _);
+        }
+    }
+    match to.address.map(|it| (it.address, it.length)) {
+        None => Ok(()),
+        Some((IpAddr::V4(address), length)) => set_ipv4(name, &control, address.to_bits(), Some(length)),
+        Some((IpAddr::V6(address), length)) => {
+            match submit_ipv6(name, &control, address, length, libc::SIOCSIFADDR as _) {
+                // It has the address already.
+                Err((_, error)) if error.raw_os_error() == Some(libc::EEXIST) => Ok(()),
+                outcome => outcome,
+            }
+        }
+    }
+}
+
+fn control() -> Result<OwnedFd, Failure> {
+    socket(libc::AF_INET).map_err(|error| ("open a socket for the settings", error))
+}
+
+fn bring_up(name: &InterfaceName) -> Result<(), Failure> {
+    let control = control()?;
     let mut flags = Request::new(name);
     flags.submit(&control, libc::SIOCGIFFLAGS).map_err(|error| ("read the flags", error))?;
     // SAFETY: all of the union was initialised, and this call fills in the flags.
@@ -193,36 +309,41 @@ fn configure(wanted: &Wanted) -> Result<(), (&'static str, io::Error)> {
         flags.0.ifr_ifru.ifru_flags = up;
         flags.submit(&control, libc::SIOCSIFFLAGS).map_err(|error| ("be brought up", error))?;
     }
-    match wanted.address.map(|address| (address.address, address.length)) {
-        None => Ok(()),
-        Some((IpAddr::V4(address), length)) => {
-            let mask = u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0);
-            for (bits, call) in [(address.to_bits(), libc::SIOCSIFADDR), (mask, libc::SIOCSIFNETMASK)] {
-                let mut request = Request::new(name);
-                request.0.ifr_ifru.ifru_addr = internet(bits);
-                request.submit(&control, call).map_err(|error| ("set the address", error))?;
-            }
-            Ok(())
-        }
-        Some((IpAddr::V6(address), length)) => {
-            let mut index = Request::new(name);
-            index.submit(&control, libc::SIOCGIFINDEX).map_err(|error| ("find the number", error))?;
-            let mut request = libc::in6_ifreq {
-                ifr6_addr: libc::in6_addr { s6_addr: address.octets() },
-                ifr6_prefixlen: length.into(),
-                // SAFETY: all of the union was initialised, and this call fills in the index.
-                ifr6_ifindex: unsafe { index.0.ifr_ifru.ifru_ifindex },
-            };
-            let control = socket(libc::AF_INET6).map_err(|error| ("open an IPv6 socket for the settings", error))?;
-            // SAFETY: on an IPv6 socket this call takes an `in6_ifreq`, which lives until it returns.
-            let outcome = unsafe { libc::ioctl(control.as_raw_fd(), libc::SIOCSIFADDR as _, &raw mut request) };
-            match check(outcome) {
-                // It has the address already.
-                Err(error) if error.raw_os_error() == Some(libc::EEXIST) => Ok(()),
-                outcome => outcome.map_err(|error| ("set the address", error)),
-            }
-        }
+    Ok(())
+}
+
+/// Sets the IPv4 address; 0.0.0.0 takes it away.
+fn set_ipv4(name: &InterfaceName, control: &OwnedFd, bits: u32, length: Option<u8>) -> Result<(), Failure> {
+    let mask = length.map(|length| u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0));
+    let calls = [(Some(bits), libc::SIOCSIFADDR), (mask, libc::SIOCSIFNETMASK)];
+    for (bits, call) in calls.into_iter().filter_map(|(bits, call)| Some((bits?, call))) {
+        let mut request = Request::new(name);
+        request.0.ifr_ifru.ifru_addr = internet(bits);
+        request.submit(control, call).map_err(|error| ("set the address", error))?;
     }
+    Ok(())
+}
+
+/// Adds an IPv6 address, or takes it away, as `call` says.
+fn submit_ipv6(
+    name: &InterfaceName,
+    control: &OwnedFd,
+    address: Ipv6Addr,
+    length: u8,
+    call: libc::Ioctl,
+) -> Result<(), Failure> {
+    let mut index = Request::new(name);
+    index.submit(control, libc::SIOCGIFINDEX).map_err(|error| ("find the number", error))?;
+    let mut request = libc::in6_ifreq {
+        ifr6_addr: libc::in6_addr { s6_addr: address.octets() },
+        ifr6_prefixlen: length.into(),
+        // SAFETY: all of the union was initialised, and this call fills in the index.
+        ifr6_ifindex: unsafe { index.0.ifr_ifru.ifru_ifindex },
+    };
+    let control = socket(libc::AF_INET6).map_err(|error| ("open an IPv6 socket for the settings", error))?;
+    // SAFETY: on an IPv6 socket these calls take an `in6_ifreq`, which lives until they return.
+    let outcome = unsafe { libc::ioctl(control.as_raw_fd(), call, &raw mut request) };
+    check(outcome).map_err(|error| ("set the address", error))
 }
 
 fn check(outcome: libc::c_int) -> io::Result<()> {

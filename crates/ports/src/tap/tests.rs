@@ -15,10 +15,17 @@ use serde_json::{Value, json};
 use super::*;
 
 fn open(params: &Value) -> Result<(Tap, Arc<PortCounters>), SetupError> {
-    let mut surroundings = Surroundings::new(Frequency::new(1e9));
+    open_in(&mut Surroundings::new(Frequency::new(1e9)), "host", params)
+}
+
+fn open_in(
+    surroundings: &mut Surroundings,
+    name: &str,
+    params: &Value,
+) -> Result<(Tap, Arc<PortCounters>), SetupError> {
     let params = serde_json::from_value(params.clone()).map_err(|error| SetupError::new(error.to_string()))?;
     let counters = Arc::new(PortCounters::default());
-    Ok((Tap::new(params, &mut Setup::new("host", &mut surroundings), Arc::clone(&counters))?, counters))
+    Ok((Tap::new(params, &mut Setup::new(name, surroundings), Arc::clone(&counters))?, counters))
 }
 
 /// Runs a test on a thread in a network namespace of its own; not where the right for that, or a TAP device, is missing,
@@ -60,7 +67,12 @@ fn send(port: &mut Tap, pool: &Pool, frame: &[u8]) -> usize {
 }
 
 /// Receives until a frame is what is looked for; `None` after many seconds.
-fn await_frame<T>(port: &mut Tap, pool: &Pool, mut found: impl FnMut(&[u8]) -> Option<T>) -> Option<T> {
+fn await_frame<T>(port: &mut Tap, pool: &Pool, found: impl FnMut(&[u8]) -> Option<T>) -> Option<T> {
+    await_frame_with(port, pool, 50_000, found)
+}
+
+/// The same of a port that leaves the interface alone for `poll` nanoseconds.
+fn await_frame_with<T>(port: &mut Tap, pool: &Pool, poll: u64, mut found: impl FnMut(&[u8]) -> Option<T>) -> Option<T> {
     let (mut batch, start) = (Batch::with_capacity(32), Instant::now());
     while start.elapsed() < Duration::from_secs(20) {
         let ready = port.receive(&mut batch, &Intake { now: Ticks(5), pool, most: 32 });
@@ -69,7 +81,7 @@ fn await_frame<T>(port: &mut Tap, pool: &Pool, mut found: impl FnMut(&[u8]) -> O
             return Some(it);
         }
         batch.clear();
-        assert!(matches!(ready, Ready::Now) || ready == Ready::At(Ticks(5 + 50_000)), "{ready:?}");
+        assert!(matches!(ready, Ready::Now) || ready == Ready::At(Ticks(5 + poll)), "{ready:?}");
         std::thread::sleep(Duration::from_millis(1));
     }
     None
@@ -90,8 +102,12 @@ fn arp_request() -> Vec<u8> {
 
 /// The host's MAC address, by its answer to our question, from which it learns ours.
 fn resolve(port: &mut Tap, pool: &Pool) -> [u8; 6] {
+    resolve_with(port, pool, 50_000)
+}
+
+fn resolve_with(port: &mut Tap, pool: &Pool, poll: u64) -> [u8; 6] {
     assert_eq!(send(port, pool, &arp_request()), 0, "taken");
-    let answer = await_frame(port, pool, |frame| {
+    let answer = await_frame_with(port, pool, poll, |frame| {
         let reply = frame.get(12..14) == Some(&[8, 6]) && frame.get(20..22) == Some(&[0, 2]);
         (reply && frame.get(28..32) == Some(&HOST)).then(|| frame[22..28].try_into().expect("six bytes"))
     });
@@ -222,4 +238,65 @@ fn what_makes_no_tap_is_named() {
     let params = serde_json::from_value(json!({ "interface": "a" })).expect("parameters");
     let made = Tap::new(params, &mut Setup::new("host", &mut surroundings), Arc::new(PortCounters::default()));
     assert!(made.err().expect("refused").to_string().contains("simulated"));
+}
+
+/// What the interface is set to, as `ip` tells it: addresses, MTU and Ethernet address.
+fn settings() -> String {
+    let ip = |what: &str| {
+        let told = std::process::Command::new("ip").args(["-o", what, "show", "dev", "fb0"]).output();
+        String::from_utf8(told.expect("the command ip").stdout).expect("UTF-8")
+    };
+    let after = |text: &str, word: &str| {
+        let mut words = text.split_whitespace().skip_while(|it| *it != word).skip(1);
+        words.next().unwrap_or("none").to_owned()
+    };
+    let (link, addresses) = (ip("link"), ip("addr"));
+    let global = addresses.lines().filter(|line| !line.contains("scope link"));
+    let global: Vec<_> =
+        global.map(|line| after(line, if line.contains("inet6") { "inet6" } else { "inet" })).collect();
+    format!("{} {} {}", global.join(" "), after(&link, "mtu"), after(&link, "link/ether"))
+}
+
+/// Another address for a port that ran made the kernel say that the interface was in use, by the port itself, and the whole
+/// change was refused.
+#[test]
+fn a_port_takes_the_interface_over_from_the_one_before_it() {
+    alone("a_port_takes_the_interface_over_from_the_one_before_it", || {
+        let mut around = Surroundings::new(Frequency::new(1e9));
+        let old = json!({ "interface": "fb0", "address": "192.0.2.7/24", "mac": "02:00:00:00:00:aa", "mtu": 1400 });
+        let new = json!({ "interface": "fb0", "address": "192.0.2.1/25", "mac": "02:00:00:00:00:bb", "poll": "1ms" });
+        let (mut first, _) = open_in(&mut around, "host", &old).expect("the probe could be made");
+        let pool = pool(2_048);
+        let mut batch = Batch::with_capacity(32);
+        first.receive(&mut batch, &Intake { now: Ticks(5), pool: &pool, most: 32 });
+        assert_eq!(settings(), "192.0.2.7/24 1400 02:00:00:00:00:aa");
+        let taken = open_in(&mut around, "other", &new).err().expect("refused").to_string();
+        assert!(taken.starts_with("interface: the interface 'fb0' is in use by the port 'host'"), "{taken}");
+        // A change that is refused after all leaves it as it was.
+        let (unused, _) = open_in(&mut around, "host", &new).expect("it is taken over");
+        assert_eq!(settings(), "192.0.2.1/25 1500 02:00:00:00:00:bb");
+        drop(unused);
+        assert_eq!(settings(), "192.0.2.7/24 1400 02:00:00:00:00:aa");
+        // So does one that cannot be: the kernel takes no group address for an interface's own.
+        let group = json!({ "interface": "fb0", "address": "2001:db8::1/64", "mac": "03:00:00:00:00:bb" });
+        assert!(open_in(&mut around, "host", &group).is_err());
+        assert_eq!(settings(), "192.0.2.7/24 1400 02:00:00:00:00:aa");
+
+        let (mut second, _) = open_in(&mut around, "host", &new).expect("it is taken over");
+        second.receive(&mut batch, &Intake { now: Ticks(5), pool: &pool, most: 32 });
+        assert_eq!(first.close(), Ok(()));
+        drop(first);
+        assert_eq!(settings(), "192.0.2.1/25 1500 02:00:00:00:00:bb");
+        assert_eq!(resolve_with(&mut second, &pool, 1_000_000), [2, 0, 0, 0, 0, 0xbb]);
+        let ipv6 = json!({ "interface": "fb0", "address": "2001:db8::1/64" });
+        let (third, _) = open_in(&mut around, "host", &ipv6).expect("it is taken over");
+        assert!(settings().starts_with("2001:db8::1/64 1500 "), "{}", settings());
+        // A port that was never asked for a packet undoes nothing that came after it.
+        let (fourth, _) = open_in(&mut around, "host", &old).expect("it is taken over");
+        drop(third);
+        assert_eq!(settings(), "192.0.2.7/24 1400 02:00:00:00:00:aa");
+        drop((second, fourth));
+        // Nobody has it any more.
+        assert!(open_in(&mut around, "other", &new).is_ok());
+    });
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use forebay_graph::Surroundings;
@@ -18,7 +18,8 @@ fn tables(routes: &[&str]) -> RouteTables {
     let mut surroundings = Surroundings::new(Frequency::new(1e9));
     let loaded = Loaded::read(&source, 7, &Setup::new("a", &mut surroundings)).expect("routes");
     let tables = RouteTables::of(&loaded);
-    tables.last.store(7, Ordering::Relaxed);
+    // A module that stays.
+    std::mem::forget(tables.reader(7).expect("next hops up to 7").1);
     tables
 }
 
@@ -36,7 +37,7 @@ fn ip(text: &str) -> IpAddr {
 #[test]
 fn changes_are_made_in_order_and_seen_at_once() {
     let tables = tables(&["10.0.0.0/8 1"]);
-    let mut reader = tables.reader(7);
+    let mut reader = tables.reader(7).expect("next hops").0;
     let mut seen = |address| look_up(&reader.read(), ip(address));
     assert_eq!(seen("10.1.0.1"), 1);
     let outcome =
@@ -103,12 +104,12 @@ fn modules_with_equal_routes_part_when_one_changes() {
     let mut surroundings = Surroundings::new(Frequency::new(1e9));
     let loaded = Loaded::read(&source, 7, &Setup::new("a", &mut surroundings)).expect("routes");
     let [one, other] = [(); 2].map(|()| RouteTables::of(&loaded));
-    assert!(Arc::ptr_eq(&one.ribs(), &other.ribs()), "one set for both");
+    assert!(Arc::ptr_eq(&one.set().ribs, &other.set().ribs), "one set for both");
     one.apply(&["replace 10.0.0.0/8 2"]);
     one.apply(&["add 11.0.0.0/8 3"]);
     assert_eq!(other.entries(None, 9), Ok(vec!["10.0.0.0/8 1".to_owned()]));
-    assert_eq!(look_up(&other.reader(7).read(), ip("10.0.0.1")), 1);
-    assert_eq!(look_up(&one.reader(7).read(), ip("10.0.0.1")), 2);
+    assert_eq!(look_up(&other.reader(7).expect("next hops").0.read(), ip("10.0.0.1")), 1);
+    assert_eq!(look_up(&one.reader(7).expect("next hops").0.read(), ip("10.0.0.1")), 2);
 }
 
 #[test]
@@ -120,6 +121,23 @@ fn what_all_modules_can_do_is_allowed() {
     assert_eq!(refused[0].to_string(), "change 2: next hop \"4\" is not allowed; allowed is 0 to 3");
 }
 
+/// A module that had only been checked, in a configuration that was refused, held all others to the next hops that it
+/// would have had, for ever.
+#[test]
+fn a_module_that_is_gone_limits_nobody() {
+    let tables = tables(&["10.0.0.0/8 1"]);
+    let refused = tables.reader(3).expect("next hops");
+    assert_eq!(tables.apply(&["add 11.0.0.0/8 4"]).made, 0);
+    drop(refused);
+    assert_eq!(tables.apply(&["add 11.0.0.0/8 4"]).made, 1);
+    // What routes have now counts, not what was read: a module with fewer next hops would be sent beyond its gates.
+    assert_eq!(tables.next_hops(), 5);
+    assert_eq!(tables.reader(3).err(), Some(4));
+    assert_eq!(tables.apply(&["remove 11.0.0.0/8"]).made, 1);
+    assert_eq!(tables.next_hops(), 2);
+    assert!(tables.reader(3).is_ok());
+}
+
 /// A look-up beside changes finds a route's old next hop or its new one: never none, and never the one of the route that
 /// covers it.
 #[test]
@@ -128,7 +146,7 @@ fn a_reader_sees_the_old_or_the_new_and_never_neither() {
     let done = AtomicBool::new(false);
     let seen = thread::scope(|scope| {
         let readers = [(); 2].map(|()| {
-            let (mut reader, done) = (tables.reader(7), &done);
+            let (mut reader, done) = (tables.reader(7).expect("next hops").0, &done);
             scope.spawn(move || {
                 let mut seen = [[0u64; 8]; 4];
                 loop {
@@ -215,7 +233,7 @@ proptest! {
         batches in prop::collection::vec(prop::collection::vec((0u8..3, any::<prop::sample::Index>(), 0u32..10), 0..12), 1..12),
     ) {
         let tables = tables(&[]);
-        let mut reader = tables.reader(7);
+        let mut reader = tables.reader(7).expect("next hops").0;
         let mut model = BTreeMap::new();
         for batch in batches {
             let (mut lines, mut expected) = (Vec::new(), Vec::new());

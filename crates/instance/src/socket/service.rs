@@ -1,0 +1,184 @@
+//! What is behind the socket: each request's answer.
+
+use std::any::Any;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use forebay_graph::report::Reading;
+use forebay_graph::{Action, NamedTable};
+use forebay_measure::{Clock, Tsc};
+use forebay_pipeline::{Source, usecase};
+
+use super::lines::{Lines, Patience};
+use super::{Answer, MOST_LINE, TableTold};
+use crate::accepted::Accepted;
+use crate::running::Instance;
+
+/// How many changes are made together: a table is put in force once for all of them.
+const CHANGES: usize = 4_096;
+/// How many entries of a table an answer has at the most.
+const MOST_ENTRIES: usize = 100_000;
+/// How many refused changes are told one by one.
+const REFUSALS: usize = 100;
+
+/// Follows the next packets that a filter means, and tells their ways in words.
+pub type TraceOf = Box<dyn Fn(&dyn Instance, u64, Option<&str>) -> Result<Stories, String> + Send + Sync>;
+
+/// The ways of packets, as they are told.
+pub struct Stories {
+    /// A text for each packet.
+    pub told: Receiver<String>,
+    /// The watching ends when this is dropped.
+    pub watching: Box<dyn Any + Send>,
+}
+
+/// What is behind the socket.
+pub struct Service {
+    /// The running pipeline.
+    pub instance: Arc<dyn Instance>,
+    /// The configuration that it runs.
+    pub source: Mutex<Source>,
+    /// What it was started from, to be read again; `None` where that cannot be.
+    pub origin: Option<String>,
+    /// Where accepted configurations are kept.
+    pub state: Option<PathBuf>,
+    /// How packets are traced.
+    pub trace: TraceOf,
+    /// How long clients are waited for.
+    pub patience: Patience,
+    /// Set to end the run.
+    pub stop: Arc<AtomicBool>,
+}
+
+pub(super) fn report(service: &Service, last: &mut Reading) -> Answer {
+    let board = service.instance.board();
+    let now = board.read(Tsc.now());
+    let (recent, whole) = (board.report(last, &now), board.report(&board.nothing(), &now));
+    *last = now;
+    Answer::Report { recent: Box::new(recent), whole: Box::new(whole), census: service.instance.census() }
+}
+
+pub(super) fn reload(service: &Service, file: Option<String>, set: Option<Vec<String>>) -> Answer {
+    // One change after the other.
+    let mut source = service.source.lock().unwrap_or_else(PoisonError::into_inner);
+    let sets = set.unwrap_or_else(|| source.sets().to_vec());
+    let Some(origin) = file.or_else(|| service.origin.clone()) else {
+        let told = "the pipeline was started from standard input, which cannot be read again: name a file";
+        return Answer::Error(told.to_owned());
+    };
+    let read = match origin.strip_prefix("usecase:") {
+        Some(name) => usecase(name, &sets),
+        None => Source::read(Path::new(&origin)).map(|read| sets.iter().fold(read, Source::set)),
+    };
+    let next = match read {
+        Ok(next) => next,
+        Err(problems) => return Answer::Error(problems.to_string()),
+    };
+    let mut keep = || match &service.state {
+        Some(path) => Accepted::of(&next).keep(path),
+        None => Ok(()),
+    };
+    match service.instance.reload(&next, &mut keep) {
+        Ok(reloaded) => {
+            *source = next;
+            Answer::Reloaded(reloaded)
+        }
+        Err(error) => Answer::Error(error.to_string()),
+    }
+}
+
+pub(super) fn tables(service: &Service) -> Answer {
+    Answer::Tables(service.instance.tables().iter().map(told).collect())
+}
+
+pub(super) fn entries(
+    service: &Service,
+    module: &str,
+    table: Option<&str>,
+    after: Option<&str>,
+    most: usize,
+) -> Answer {
+    find(service, module, table)
+        .and_then(|found| found.table.entries(after, most.min(MOST_ENTRIES)))
+        .map_or_else(Answer::Error, Answer::Entries)
+}
+
+fn told(table: &NamedTable) -> TableTold {
+    TableTold {
+        module: table.module.clone(),
+        table: table.name.clone(),
+        entries: table.table.len(),
+        syntax: table.table.syntax().to_owned(),
+    }
+}
+
+/// The table that is meant.
+pub(super) fn find(service: &Service, module: &str, table: Option<&str>) -> Result<NamedTable, String> {
+    let all = service.instance.tables();
+    let of_module: Vec<_> = all.iter().filter(|known| known.module == module).collect();
+    let meant = of_module.iter().find(|known| table.is_none_or(|name| known.name == name));
+    if let (Some(meant), true) = (meant, table.is_some() || of_module.len() == 1) {
+        return Ok((*meant).clone());
+    }
+    let listed = |known: &[&NamedTable]| {
+        let names: Vec<_> = known.iter().take(20).map(|known| format!("{} of {}", known.name, known.module)).collect();
+        if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+    };
+    Err(match table {
+        Some(name) => format!("module '{module}' has no table '{name}': there are {}", listed(&of_module)),
+        None if of_module.is_empty() => {
+            format!(
+                "no module '{module}' has a table that can be changed: there are {}",
+                listed(&all.iter().collect::<Vec<_>>())
+            )
+        }
+        None => format!("module '{module}' has several tables: name one of {}", listed(&of_module)),
+    })
+}
+
+/// Makes the changes that follow, many at a time.
+pub(super) fn change(found: &NamedTable, lines: &mut Lines<'_>) -> io::Result<Answer> {
+    let (mut made, mut refused, mut refusals, mut seen) = (0, Vec::new(), 0, 0);
+    let (mut changes, mut line, mut bytes, mut more) = (Vec::new(), Vec::new(), 0, true);
+    while more {
+        more = lines.next(&mut line)? && !line.is_empty();
+        if more {
+            changes.push(String::from_utf8_lossy(&line).into_owned());
+        }
+        bytes += line.len();
+        if changes.len() == CHANGES || bytes >= MOST_LINE || !more {
+            bytes = 0;
+            let all: Vec<&str> = changes.iter().map(String::as_str).collect();
+            let outcome = found.table.apply(&all);
+            made += outcome.made as u64;
+            refusals += outcome.refused.len() as u64;
+            for no in outcome.refused.into_iter().take(REFUSALS - refused.len()) {
+                refused.push((seen + no.change as u64 + 1, no.message));
+            }
+            seen += changes.len() as u64;
+            changes.clear();
+        }
+    }
+    Ok(Answer::Changed { made, refused, refusals })
+}
+
+/// Passes over the changes that follow.
+pub(super) fn skip(lines: &mut Lines<'_>) -> io::Result<()> {
+    let mut line = Vec::new();
+    while lines.next(&mut line)? && !line.is_empty() {}
+    Ok(())
+}
+
+pub(super) fn act(service: &Service, module: &str, action: Action) -> Answer {
+    let telemetries = service.instance.board().telemetries();
+    let Some(number) = telemetries[0].modules.iter().position(|told| told.name == module) else {
+        return Answer::Error(format!("no module is called '{module}'"));
+    };
+    match service.instance.act(&action.of(number)) {
+        Ok(()) => Answer::Done,
+        Err(message) => Answer::Error(message),
+    }
+}

@@ -1,0 +1,162 @@
+//! A worker's thread: made on its own core, told to go or not, run to its end.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
+
+use forebay_graph::drive::{self, Ended, Mailbox, Order};
+use forebay_graph::{Exchange, Former, Links, MakeError, Observer, Plan, Scheduler, Team, Telemetry, Worker};
+use forebay_measure::machine::pin_to;
+use forebay_measure::{Clock, Tsc};
+use forebay_packet::{Pool, Ticks};
+use rtrb::{Consumer, Producer, RingBuffer};
+use thiserror::Error;
+
+/// How many orders may wait for a worker.
+const ORDERS: usize = 4_096;
+
+/// Why a pipeline cannot be started.
+#[derive(Debug, Error)]
+pub enum StartError {
+    /// A worker's thread cannot be bound to its core.
+    #[error("the worker cannot be bound to core {core}: {error}")]
+    Core {
+        /// The core.
+        core: usize,
+        /// What the system said.
+        error: std::io::Error,
+    },
+    /// The system gave no thread.
+    #[error("no thread for a worker: {0}")]
+    Thread(#[from] std::io::Error),
+    /// A plan that cannot run.
+    #[error(transparent)]
+    Make(#[from] MakeError),
+    /// A worker's thread panicked.
+    #[error("a worker ended before it began: this is a defect of Forebay")]
+    Ended,
+}
+
+/// What a worker's thread ends with.
+pub(crate) enum Over<S: Scheduler> {
+    /// It was stopped: when, and what went wrong.
+    Stopped(Ticks, Vec<(String, String)>),
+    /// Others have taken over.
+    Succeeded(Box<Former<Tsc, S>>),
+    /// It never began.
+    Never,
+}
+
+/// A worker's thread.
+pub(crate) struct Thread<S: Scheduler> {
+    pub(crate) orders: Producer<Order<S>>,
+    pub(crate) handle: JoinHandle<Over<S>>,
+    pub(crate) pool: Pool,
+    pub(crate) core: usize,
+}
+
+/// What a worker is made of.
+pub(crate) struct Part {
+    pub(crate) plan: Plan,
+    pub(crate) links: Links,
+    pub(crate) team: Arc<Team>,
+    pub(crate) observer: Option<Box<dyn Observer>>,
+}
+
+/// What a worker says once it is made.
+pub(crate) struct Told {
+    pub(crate) telemetry: Arc<Telemetry>,
+    pub(crate) began: Ticks,
+    pool: Pool,
+}
+
+/// A worker that has been made and waits for the word to go.
+pub(crate) struct Waiting<S: Scheduler> {
+    orders: Producer<Order<S>>,
+    handle: JoinHandle<Over<S>>,
+    pool: Pool,
+    core: usize,
+    go: Sender<bool>,
+}
+
+impl<S: Scheduler> Waiting<S> {
+    /// Lets it run, or end.
+    pub(crate) fn go(self, go: bool) -> Thread<S> {
+        // A thread that has died is found by whoever joins it.
+        let _ = self.go.send(go);
+        Thread { orders: self.orders, handle: self.handle, pool: self.pool, core: self.core }
+    }
+}
+
+/// Makes a worker on a thread and core of its own, so that its memory is near them.
+pub(crate) fn begin<S: Scheduler + 'static>(
+    part: Part,
+    core: usize,
+    stop: Arc<AtomicBool>,
+) -> Result<(Waiting<S>, Told), StartError> {
+    let (told, tells) = channel();
+    let (go, may_go) = channel();
+    let (orders, taken) = RingBuffer::new(ORDERS);
+    let name = format!("worker-{}", part.plan.worker);
+    let handle = std::thread::Builder::new().name(name).spawn(move || {
+        let made = pin_to(core).map_err(|error| StartError::Core { core, error }).and_then(|()| {
+            let Part { plan, links, team, observer } = part;
+            let pool = Pool::new(plan.pool).map_err(MakeError::from)?;
+            let mut worker = Worker::<Tsc, S>::member(plan, Tsc, Vec::new(), pool.clone(), links, team)?;
+            worker.observe(observer);
+            Ok((worker, pool))
+        });
+        let worker = match made {
+            Ok((worker, pool)) => {
+                let answer = Told { telemetry: worker.telemetry(), began: Tsc.now(), pool };
+                // The other side waits for this and nothing else.
+                let _ = told.send(Ok(answer));
+                worker
+            }
+            Err(error) => {
+                let _ = told.send(Err(error));
+                return Over::Never;
+            }
+        };
+        if may_go.recv().is_ok_and(|go| go) { run(worker, taken, &stop) } else { Over::Never }
+    })?;
+    let told = tells.recv().map_err(|_| StartError::Ended)??;
+    Ok((Waiting { orders, handle, pool: told.pool.clone(), core, go }, told))
+}
+
+/// Makes ready a thread for a worker that joins those that run, as soon as it is let go.
+pub(crate) fn join<S: Scheduler + 'static>(
+    mut worker: Box<Worker<Tsc, S>>,
+    pool: Pool,
+    core: usize,
+    number: usize,
+    exchange: Arc<Exchange>,
+    stop: Arc<AtomicBool>,
+) -> Result<Waiting<S>, StartError> {
+    let (orders, taken) = RingBuffer::new(ORDERS);
+    let (told, tells) = channel();
+    let (go, may_go) = channel();
+    let handle = std::thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
+        let bound = pin_to(core).map_err(|error| StartError::Core { core, error });
+        let failed = bound.is_err();
+        let _ = told.send(bound);
+        if failed || !may_go.recv().is_ok_and(|go| go) {
+            return Over::Never;
+        }
+        drive::join(&mut worker, &exchange);
+        run(*worker, taken, &stop)
+    })?;
+    tells.recv().map_err(|_| StartError::Ended)??;
+    Ok(Waiting { orders, handle, pool, core, go })
+}
+
+fn run<S: Scheduler>(mut worker: Worker<Tsc, S>, orders: Consumer<Order<S>>, stop: &AtomicBool) -> Over<S> {
+    let mut mailbox = Mailbox { stop, orders };
+    if drive::poll(&mut worker, &mut mailbox) == Ended::Succeeded {
+        return Over::Succeeded(Box::new(Former::of(worker)));
+    }
+    let troubles = drive::end(&mut worker).err().unwrap_or_default();
+    worker.observe(None);
+    Over::Stopped(worker.clock().now(), troubles)
+}

@@ -1,0 +1,167 @@
+//! What a running pipeline is made of, and what is different in a configuration that is to follow it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use forebay_graph::{Files, LASTING, ONCE_A_MODULE, SchedulerKind, SharedState};
+use forebay_packet::Word;
+use serde::{Deserialize, Serialize};
+
+use crate::compile::Draft;
+use crate::identity::Identity;
+use crate::problem::Findings;
+use crate::yaml::Node;
+
+/// What a running pipeline is made of, by name: how a changed configuration is told from it.
+#[derive(Clone)]
+pub struct Made {
+    pub(crate) modules: BTreeMap<String, (Identity, Vec<usize>)>,
+    pub(crate) ports: BTreeMap<String, (Identity, Vec<usize>)>,
+    pub(crate) state: BTreeMap<String, (Identity, SharedState)>,
+    /// What replicas of one module share ([`Setup::once_a_module`]), and what [lasts](Setup::lasting), by key.
+    pub(crate) tables: BTreeMap<String, SharedState>,
+    /// Who reads and writes which files.
+    pub(crate) files: Files,
+    /// What functions that are taken over know metadata words by.
+    pub(crate) words: BTreeMap<String, Word>,
+    pub(crate) batch: usize,
+    pub(crate) seed: u64,
+    pub(crate) scheduler: SchedulerKind,
+    pub(crate) pool: (usize, usize),
+}
+
+/// What is different in a changed configuration, by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change {
+    /// How many modules are taken over with their state, by one worker at least.
+    pub kept: usize,
+    /// Modules that are made anew, having changed, or because other sessions come to their workers.
+    pub changed: Vec<String>,
+    /// Modules that were not there before.
+    pub added: Vec<String>,
+    /// Modules that are gone.
+    pub removed: Vec<String>,
+    /// Modules that run on other workers than before.
+    pub moved: Vec<String>,
+    /// Ports that are opened, anew or for the first time.
+    pub ports_opened: Vec<String>,
+    /// Ports that are closed, for good or to be opened anew.
+    pub ports_closed: Vec<String>,
+}
+
+impl Made {
+    /// What is different in `new`.
+    #[must_use]
+    pub fn change_to(&self, new: &Self) -> Change {
+        let mut change = Change::default();
+        for (name, (identity, on)) in &new.modules {
+            match self.modules.get(name) {
+                None => change.added.push(name.clone()),
+                Some((old, there)) => {
+                    if there != on {
+                        change.moved.push(name.clone());
+                    }
+                    if old == identity
+                        && on.iter().any(|worker| taken_over(there, on, *worker, identity.is_keyed()).is_some())
+                    {
+                        change.kept += 1;
+                    } else {
+                        change.changed.push(name.clone());
+                    }
+                }
+            }
+        }
+        change.removed = self.modules.keys().filter(|name| !new.modules.contains_key(*name)).cloned().collect();
+        let goes_on = |old: &Self, new: &Self, name: &String| match (old.ports.get(name), new.ports.get(name)) {
+            (Some((old, there)), Some((new, on))) => old == new && taken_over(there, on, on[0], true).is_some(),
+            _ => false,
+        };
+        let not_on = |ports: &BTreeMap<String, (Identity, Vec<usize>)>| {
+            ports.keys().filter(|name| !goes_on(self, new, name)).cloned().collect()
+        };
+        (change.ports_closed, change.ports_opened) = (not_on(&self.ports), not_on(&new.ports));
+        change
+    }
+
+    /// Notes that the command line uses files, too.
+    ///
+    /// # Errors
+    /// In words: the pipeline uses the file.
+    pub fn claim(&mut self, who: &str, path: &Path, written: bool) -> Result<(), String> {
+        self.files.claim(who, path, written)
+    }
+
+    /// Takes files out of what things are made of that they write: they are known once all are open.
+    pub(crate) fn without_outputs(&mut self, root: &Node, base: &Path) {
+        let files = &self.files;
+        for (name, (identity, _)) in &mut self.modules {
+            *identity = Identity::of(root, "modules", name, identity.kind(), base, files);
+        }
+        for (name, (identity, _)) in &mut self.ports {
+            *identity = Identity::of(root, "ports", name, identity.kind(), base, files);
+        }
+    }
+
+    /// What lasts, and what the replicas of modules share that are made in the same way in `root`: entries that were changed while packets
+    /// ran stay changed, however many workers there will be.
+    pub(crate) fn tables_of(&self, root: &Node, base: &Path) -> BTreeMap<String, SharedState> {
+        let same = |(name, (identity, _)): &(&String, &(Identity, Vec<usize>))| {
+            *identity == Identity::of(root, "modules", name, identity.kind(), base, &self.files)
+        };
+        let lasting = self.tables.iter().filter(|(key, _)| key.starts_with(LASTING));
+        let mut tables: BTreeMap<_, _> = lasting.map(|(key, what)| (key.clone(), Arc::clone(what))).collect();
+        for (name, _) in self.modules.iter().filter(same) {
+            let prefix = format!("{ONCE_A_MODULE}{name} ");
+            let of_module = self.tables.range(prefix.clone()..).take_while(|(key, _)| key.starts_with(&prefix));
+            tables.extend(of_module.map(|(key, table)| (key.clone(), Arc::clone(table))));
+        }
+        tables
+    }
+
+    /// The workers that have this module, where it is there and is made the same way.
+    pub(crate) fn module(&self, name: &str, identity: &Identity) -> Option<&[usize]> {
+        self.modules.get(name).filter(|(other, _)| other == identity).map(|(_, on)| &on[..])
+    }
+}
+
+/// From which of the workers `there` the module on worker `worker`, one of `on`, is taken over; none where it begins anew.
+///
+/// A worker keeps its own; one whose state is `keyed` by sessions only as long as the same sessions come to it. A module that
+/// was alone and stays alone moves.
+pub(crate) fn taken_over(there: &[usize], on: &[usize], worker: usize, keyed: bool) -> Option<usize> {
+    match (there, on) {
+        ([old], [_]) => Some(*old),
+        _ => (there == on || !keyed && there.contains(&worker)).then_some(worker),
+    }
+}
+
+impl Draft {
+    /// What cannot change while packets run.
+    pub(crate) fn refuse_fixed(&self, running: &Made, findings: &mut Findings) {
+        let place = |key| self.root.place_of([key]);
+        if self.batch != running.batch {
+            let (now, new) = (running.batch, self.batch);
+            findings.add(
+                place("batch"),
+                format!("batch: it is {now} and would be {new}: it cannot change while packets run"),
+            );
+        }
+        if self.seed != running.seed {
+            let (now, new) = (running.seed, self.seed);
+            findings.add(
+                place("seed"),
+                format!("seed: it is {now} and would be {new}: it cannot change while packets run"),
+            );
+        }
+        if self.scheduler != running.scheduler {
+            findings.add(
+                place("scheduler"),
+                "scheduler: it cannot change while packets run: leave it as it is, or start anew",
+            );
+        }
+        if (self.pool.chunks, self.pool.frame) != running.pool {
+            findings.add(place("pool"), "pool: it cannot change while packets run: leave it as it is, or start anew");
+        }
+    }
+}
