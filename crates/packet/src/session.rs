@@ -41,11 +41,11 @@ impl SessionKey {
     #[must_use]
     pub fn symmetric_hash(&self) -> u32 {
         let side = |address: &[u8; 16], port: u16| {
-            let (high, low) = address.split_at(8);
-            let word = |half: &[u8]| half.iter().fold(0u64, |word, byte| word << 8 | u64::from(*byte));
+            let both = u128::from_be_bytes(*address);
+            let (high, low) = ((both >> 64) as u64, both as u64);
             // The port is spread over the whole word (by the golden ratio's bits, Knuth 6.4): merely put beside the
             // address, it would cancel out against an interface identifier counted in the same bits.
-            mix(mix(word(high)) ^ word(low) ^ u64::from(port).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+            mix(mix(high) ^ low ^ u64::from(port).wrapping_mul(0x9e37_79b9_7f4a_7c15))
         };
         // A sum forgets which side was which; mixing each side first keeps sides that differ little apart.
         let both = side(&self.source, self.source_port).wrapping_add(side(&self.destination, self.destination_port));
@@ -128,6 +128,20 @@ impl Packet {
     /// makes no other session of it. What the tunnel carries and is no IP packet is of the tunnel
     /// ([`TUNNEL`](Self::TUNNEL)), and so is an end marker; other messages are of the two gateways.
     pub fn session_key(&mut self) -> SessionKey {
+        // What nearly all packets are, without looking for their layers.
+        if let Some((header, source_port, destination_port)) = self.plain_session() {
+            let protocol = header.protocol;
+            let (mut source, mut destination) = ([0; 16], [0; 16]);
+            source[..4].copy_from_slice(&header.source);
+            destination[..4].copy_from_slice(&header.destination);
+            return SessionKey { source, destination, source_port, destination_port, protocol };
+        }
+        self.any_key()
+    }
+
+    /// The session's key, of any packet.
+    #[inline(never)]
+    fn any_key(&mut self) -> SessionKey {
         let key = self.outermost_key();
         if key.destination_port == gtpu::PORT && key.protocol == UDP { self.tunnelled_key(key) } else { key }
     }
@@ -141,7 +155,6 @@ impl Packet {
     }
 
     /// What a datagram of these two ends, to GTP-U's port, is a part of.
-    #[inline(never)]
     fn tunnelled_key(&mut self, outermost: SessionKey) -> SessionKey {
         let (transport, end) = (self.transport(), self.network_end());
         let start = transport.map_or(end, |(_, offset)| offset + size_of::<Udp>());
@@ -162,11 +175,26 @@ impl Packet {
     #[inline]
     #[must_use]
     pub fn plain_ipv4_ports(&self) -> Option<(&Ipv4, u16, u16)> {
+        const OFFSET: u16 = 0x1fff;
+        self.plain_ports(OFFSET)
+    }
+
+    /// The same of a packet whose session these are, fragments and what is for a tunnel's end excluded.
+    #[inline]
+    #[must_use]
+    pub fn plain_session(&self) -> Option<(&Ipv4, u16, u16)> {
+        const MORE_OR_OFFSET: u16 = 0x3fff;
+        self.plain_ports(MORE_OR_OFFSET).filter(|(_, _, destination)| *destination != gtpu::PORT)
+    }
+
+    /// The header and ports of a plain packet none of whose `flags` of fragmentation is set.
+    #[inline(always)]
+    fn plain_ports(&self, flags: u16) -> Option<(&Ipv4, u16, u16)> {
         let WithPorts { ethernet, ipv4, source, destination } = self.view(0)?;
         let untagged = ethernet.ether_type.get() == EtherType::IPV4;
         // The ports are the datagram's, not of the padding behind it.
         let long_enough = usize::from(ipv4.total_length.get()) >= size_of::<Ipv4>() + 2 * size_of::<U16>();
-        let whole = ipv4.version_ihl == 0x45 && ipv4.fragment_offset() == 0 && long_enough;
+        let whole = ipv4.version_ihl == 0x45 && ipv4.flags_fragment.get() & flags == 0 && long_enough;
         let plain = untagged && whole && matches!(ipv4.protocol, TCP | UDP);
         plain.then(|| (ipv4, source.get(), destination.get()))
     }

@@ -2,7 +2,6 @@
 
 use forebay_graph::{Setup, SetupError};
 use forebay_packet::wire::ethernet::{EtherType, Ethernet, VlanTag};
-use forebay_packet::wire::gtpu;
 use forebay_packet::{Packet, Word};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -112,9 +111,7 @@ impl Selector {
 
     #[inline]
     fn session(self, packet: &mut Packet) -> u64 {
-        let shown = packet.plain_ipv4_ports();
-        let plain = shown.filter(|(header, _, to)| !header.is_fragment() && *to != gtpu::PORT);
-        let Some((header, source, destination)) = plain else { return self.any_session(packet) };
+        let Some((header, source, destination)) = packet.plain_session() else { return self.any_session(packet) };
         let side = |address: [u8; 4], port: u16| u64::from(u32::from_be_bytes(address)) << 16 | u64::from(port);
         let sides = (side(header.source, source), side(header.destination, destination));
         self.both(sides.0, sides.1, header.protocol)
