@@ -115,8 +115,9 @@ struct Headers {
     /// Flags and message type, as the upper bits of the header.
     header: u64,
     options: Options,
-    /// The optional part of the header, of which as many bytes count as `options` have.
+    /// The optional part of the header, and how many bytes of it count.
     optional: [u8; 8],
+    length: usize,
 }
 
 /// How a packet's tunnel is found.
@@ -190,7 +191,7 @@ impl Declare for GtpuEncap {
         let headers = match params.source.0 {
             IpAddr::V4(source) => {
                 let outer = params.over_ipv4(Endpoint(source.to_bits()), setup)?;
-                Over::Ipv4(Headers { outer, header, options, optional })
+                Over::Ipv4(Headers { outer, header, options, optional, length: options.len() })
             }
             IpAddr::V6(source) => {
                 let outer = params.over_ipv6(source.octets())?;
@@ -435,7 +436,7 @@ impl Function for GtpuEncap {
         let Self { which, headers } = self;
         which.prefetch(batch);
         match headers {
-            Over::Ipv4(headers) => match headers.options.len() {
+            Over::Ipv4(headers) => match headers.length {
                 0 => headers.run::<0>(which, batch, context),
                 4 => headers.run::<4>(which, batch, context),
                 _ => headers.run::<8>(which, batch, context),

@@ -65,6 +65,8 @@ impl Headers {
         }
     }
 
+    // Out of line, so that what it needs does not burden the loops for IPv4.
+    #[inline(never)]
     pub(super) fn run(&mut self, which: &Which, batch: &mut [Packet], context: &mut Context<'_>) {
         for (index, packet) in batch.iter_mut().enumerate() {
             if !self.usual(packet, which) {

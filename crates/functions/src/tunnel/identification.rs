@@ -24,6 +24,7 @@ impl Identifications {
     }
 
     /// Draws as many as a batch can need; what has not been taken of those before is skipped.
+    #[inline(never)]
     pub(crate) fn draw(&mut self, count: usize) {
         self.mine = self.next.fetch_add(count as u16, Ordering::Relaxed);
     }

@@ -101,6 +101,8 @@ pub(crate) struct Outer {
     most: usize,
     /// Identifications; none where they have no meaning (RFC 6864 section 4.1), and are 0.
     identifications: Option<Identifications>,
+    /// Whether packets are neither numbered nor summed up.
+    plain: bool,
 }
 
 impl Outer {
@@ -135,13 +137,14 @@ impl Outer {
             chosen: u64::from(chosen) << 48,
             checksum: udp_checksum,
             most: mtu.unwrap_or(u16::MAX).into(),
+            plain: df && !udp_checksum,
             identifications: (!df).then(|| Identifications::of(source.0, setup)).transpose()?,
         })
     }
 
     /// Whether packets are neither numbered nor summed up, and can be [written](Self::write) as `PLAIN`.
     pub(crate) fn is_plain(&self) -> bool {
-        self.identifications.is_none() && !self.checksum
+        self.plain
     }
 
     /// Gets ready for a batch of `count` packets; needed where packets are not written as `PLAIN`.
