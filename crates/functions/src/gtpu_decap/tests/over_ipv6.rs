@@ -80,7 +80,7 @@ fn what_is_not_sound_has_its_reason() {
         (with(&[(60, good[60] ^ 1)]), BAD_CHECKSUM, "a wrong UDP checksum"),
         (with(&[(60, 0), (61, 0)]), BAD_CHECKSUM, "none"),
         (good[..56].to_vec(), BAD_LENGTH, "a cut header"),
-        (extended(&good, 60, &[17, 9, 1, 4, 0, 0, 0, 0]), NOT_GTPU, "options that do not end"),
+        (extended(&good, 60, &[17, 9, 1, 4, 0, 0, 0, 0]), BAD_LENGTH, "options that do not end"),
         (frame(0x30, 255, 1, &inner[14..]), UNKNOWN_TEID, "a tunnel that is not"),
         (frame(0x30, 255, TEID, &inner[14..33]), NOT_IP, "a cut inner header"),
         (outer_ipv6(0, 0, (1, 2_152), &[0x30; 7]), MALFORMED, "seven bytes"),
