@@ -4,7 +4,7 @@
 use forebay_graph::{Gate, Rig, Setup, Surroundings, functions, states};
 use forebay_measure::Frequency;
 use forebay_packet::wire::{gtpu, vxlan};
-use forebay_packet::{Batch, MAX_BATCH};
+use forebay_packet::{Batch, MAX_BATCH, SessionKey};
 
 /// A target's name, and what it does with its input.
 pub type Target = (&'static str, fn(&[u8]));
@@ -71,8 +71,8 @@ fn rigs() -> Vec<Rig> {
     functions().iter().filter(|function| function.name != "tap").map(make).collect()
 }
 
-/// What is in UDP to a tunnel's port, whole and behind right outer headers: the parsers, and the functions that take
-/// packets out. The first byte says which: even, GTP-U; odd, VXLAN.
+/// What is in UDP to a tunnel's port, whole and behind right outer headers: the parsers, the functions that take packets
+/// out, and what session it is of. The first byte says which: even, GTP-U, and with bit 2 over IPv6; odd, VXLAN.
 pub fn tunnels(bytes: &[u8]) {
     thread_local! {
         static RIGS: std::cell::RefCell<Vec<Rig>> = std::cell::RefCell::new(decapsulations());
@@ -88,14 +88,28 @@ pub fn tunnels(bytes: &[u8]) {
     let udp = (payload.len() as u16 + 8).to_be_bytes();
     let ip = (payload.len() as u16 + 28).to_be_bytes();
     let port = if vxlan { vxlan::PORT } else { gtpu::PORT }.to_be_bytes();
-    let mut frame =
-        vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, which & 3, ip[0], ip[1], 0, 0, 0, 0, 64, 17, 0, 0];
-    frame.extend([192, 0, 2, 10, 192, 0, 2, 1, 0x9c, 0x40, port[0], port[1], udp[0], udp[1], 0, 0]);
+    let six = !vxlan && which & 4 == 4;
+    let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
+    if six {
+        frame.extend([0x86, 0xdd, 0x60, which << 4 & 0x30, 0, 0, udp[0], udp[1], 17, 64]);
+        frame.extend([0xfd; 32]);
+    } else {
+        frame.extend([8, 0, 0x45, which & 3, ip[0], ip[1], 0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 10, 192, 0, 2, 1]);
+    }
+    let start = frame.len();
+    frame.extend([0x9c, 0x40, port[0], port[1], udp[0], udp[1], 0, 0]);
     frame.extend(payload);
+    if six {
+        let sum = udp6_checksum(&frame[22..54], &frame[start..]);
+        frame[start + 6..start + 8].copy_from_slice(&sum.to_be_bytes());
+    }
     RIGS.with_borrow_mut(|rigs| {
         let rig = &mut rigs[usize::from(vxlan)];
         let mut batch = Batch::with_capacity(1);
-        batch.push(rig.packet(&frame)).expect("room for one");
+        let mut packet = rig.packet(&frame);
+        let session = packet.session_key();
+        assert_ne!(session.symmetric_hash(), 0);
+        batch.push(packet).expect("room for one");
         let gates = rig.process(&mut batch);
         assert_eq!((gates.len(), batch.len()), (1, 1), "a gate, and the packet");
         assert!(rig.emitted().len() <= 1, "at most one answer");
@@ -104,8 +118,32 @@ pub fn tunnels(bytes: &[u8]) {
             let known = batch[0].network();
             batch[0].forget_layers();
             assert_eq!(known, batch[0].network(), "layers are what would be found");
+            let whole = batch[0].network_end() == batch[0].len();
+            if !vxlan && whole && session.protocol != SessionKey::TUNNEL && !is_tunnel(&session) {
+                assert_eq!(session, batch[0].session_key(), "a packet's session is the same in its tunnel");
+            }
         }
     });
+}
+
+/// Whether packets of a session are for a tunnel's end: there are more tunnels in each other than are looked through.
+fn is_tunnel(session: &SessionKey) -> bool {
+    session.protocol == 17 && session.destination_port == gtpu::PORT
+}
+
+/// UDP's checksum over IPv6 (RFC 8200 section 8.1), word by word.
+fn udp6_checksum(addresses: &[u8], datagram: &[u8]) -> u16 {
+    let words = |bytes: &[u8]| -> u32 {
+        bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0))).sum()
+    };
+    let mut sum = words(addresses) + words(datagram) + datagram.len() as u32 + 17;
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    match !(sum as u16) {
+        0 => 0xffff,
+        sum => sum,
+    }
 }
 
 /// The two that take packets out of tunnels, for any tunnel.

@@ -3,6 +3,8 @@
 mod answer;
 mod teids;
 
+use std::net::IpAddr;
+
 use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
 use forebay_packet::wire::ethernet::{EtherType, Ethernet};
 use forebay_packet::wire::gtpu::{self, Gtpu, Message, Signal, kind};
@@ -18,7 +20,7 @@ use crate::tunnel::ecn;
 use crate::tunnel::first_unusual;
 use crate::tunnel::outer::Start;
 use crate::tunnel::receive::{Datagram, Fault, datagram, unwrap_ip};
-use crate::tunnel::settings::Endpoint;
+use crate::tunnel::settings::AnyEndpoint;
 use answer::Answer;
 use teids::Teids;
 pub use teids::{File, Part, Source};
@@ -33,14 +35,15 @@ pub struct Params {
     /// The tunnels that there are: `any`, a number, a range such as `0x1000-0x1fff`, a list of them, or `{ file: NAME }`
     /// with one a line.
     teids: Source,
-    /// The addresses that packets may be sent to, up to 8; without them any.
+    /// The addresses that packets may be sent to, of IPv4 and IPv6, up to 8; without them any.
     #[serde(default)]
-    local: Vec<Endpoint>,
+    local: Vec<AnyEndpoint>,
     /// How many errors a second are told to senders of packets that are of no tunnel, or have extension headers that
     /// are not understood; after a pause as many at once; 0 for none.
     #[serde(default = "errors")]
     errors_per_second: u32,
-    /// Whether outer UDP checksums, where there are any, are verified: `true` (the default) or `false`.
+    /// Whether outer UDP checksums, where there are any, are verified, and over IPv6, that there is one: `true` (the
+    /// default) or `false`.
     #[serde(default = "yes")]
     verify: bool,
 }
@@ -65,10 +68,10 @@ const NOT_IP: Gate = Gate::drop(8);
 const CONGESTION: Gate = Gate::drop(9);
 const NO_ANSWER: Gate = Gate::drop(10);
 const DROPS: &[Reason] = &[
-    Reason { name: "not_gtpu", help: "The frame is no IPv4 and UDP to port 2152 of one of the local addresses." },
+    Reason { name: "not_gtpu", help: "The frame is no IP and UDP to port 2152 of one of the local addresses." },
     Reason { name: "fragment", help: "The outer packet is a fragment." },
     Reason { name: "bad_length", help: "A length of the outer headers contradicts another, or what the frame holds." },
-    Reason { name: "bad_checksum", help: "The outer UDP checksum is wrong." },
+    Reason { name: "bad_checksum", help: "The outer UDP checksum is wrong, or over IPv6 there is none." },
     Reason {
         name: "malformed",
         help: "The GTP-U header is of another version, or is cut short, or its length or an extension header's is wrong.",
@@ -139,16 +142,48 @@ const ETHERNET: usize = size_of::<Ethernet>();
 pub struct GtpuDecap {
     teids: Teids,
     word: Word,
-    /// Empty: any.
-    local: Vec<u32>,
+    local: Local,
     bucket: Bucket,
     verify: bool,
+}
+
+/// The addresses that packets may be sent to.
+struct Local {
+    /// All may be: none is listed.
+    any: bool,
+    ipv4: Vec<u32>,
+    ipv6: Vec<[u8; 16]>,
+}
+
+impl Local {
+    fn of(listed: &[AnyEndpoint]) -> Self {
+        let mut local = Self { any: listed.is_empty(), ipv4: Vec::new(), ipv6: Vec::new() };
+        for AnyEndpoint(address) in listed {
+            match address {
+                IpAddr::V4(address) => local.ipv4.push(address.to_bits()),
+                IpAddr::V6(address) => local.ipv6.push(address.octets()),
+            }
+        }
+        local
+    }
+
+    #[inline(always)]
+    fn has_ipv4(&self, address: u32) -> bool {
+        self.any || self.ipv4.contains(&address)
+    }
+
+    fn has(&self, address: IpAddr) -> bool {
+        match address {
+            IpAddr::V4(address) => self.has_ipv4(address.to_bits()),
+            IpAddr::V6(address) => self.any || self.ipv6.contains(&address.octets()),
+        }
+    }
 }
 
 impl Declare for GtpuDecap {
     type Params = Params;
     const NAME: &'static str = "gtpu_decap";
-    const SUMMARY: &'static str = "takes IP packets out of GTP-U tunnels over IPv4";
+    const SUMMARY: &'static str = "takes IP packets out of GTP-U tunnels over IPv4 and IPv6";
     const HELP: &'static str = "\
         Gate `0`: the inner IPv4 or IPv6 packets of T-PDUs (3GPP TS 29.281) behind an Ethernet header that has the outer \
         addresses; their tunnel is in the metadata word `teid`. Optional fields and extension headers are skipped, a PDU \
@@ -158,7 +193,8 @@ impl Declare for GtpuDecap {
         Indication, of an extension header that must be understood with a Supported Extension Headers Notification, \
         `errors_per_second` together. The outer IPv4 checksum is not looked at (`ip_validate` before does), and \
         fragments are not put together.";
-    const EXAMPLE: &'static str = r#"{ teids: ["0x1000-0x1fff", 7], local: [192.0.2.1], errors_per_second: 10 }"#;
+    const EXAMPLE: &'static str =
+        r#"{ teids: ["0x1000-0x1fff", 7], local: [192.0.2.1, "2001:db8::1"], errors_per_second: 10 }"#;
     const DROPS: &'static [Reason] = DROPS;
     const CREATES: &'static [Reason] = CREATES;
     const WRITES: &'static [&'static str] = &[WORD];
@@ -175,7 +211,7 @@ impl Declare for GtpuDecap {
         Ok(Self {
             teids: Teids::load(&params.teids, setup)?,
             word: setup.word(WORD)?,
-            local: params.local.iter().map(|address| address.0).collect(),
+            local: Local::of(&params.local),
             bucket: Bucket::new(params.errors_per_second, setup.frequency()),
             verify: params.verify,
         })
@@ -183,11 +219,6 @@ impl Declare for GtpuDecap {
 }
 
 impl GtpuDecap {
-    #[inline(always)]
-    fn is_local(&self, address: u32) -> bool {
-        self.local.is_empty() || self.local.contains(&address)
-    }
-
     /// Takes a plain T-PDU out whose destination and tunnel are `known`; `false`, and nothing changed, for everything
     /// else.
     #[inline(always)]
@@ -223,7 +254,7 @@ impl GtpuDecap {
     /// The same with whatever tunnels are known.
     #[inline(always)]
     fn usual_of_any(&self, packet: &mut Packet) -> bool {
-        self.usual(packet, |destination, teid| self.is_local(destination) && self.teids.contains(teid))
+        self.usual(packet, |destination, teid| self.local.has_ipv4(destination) && self.teids.contains(teid))
     }
 
     /// Sees to every other packet.
@@ -231,7 +262,7 @@ impl GtpuDecap {
     #[inline(never)]
     fn unusual(&mut self, packet: &mut Packet, context: &mut Context<'_>) -> Gate {
         let datagram = match datagram(packet, gtpu::PORT, self.verify) {
-            Ok(datagram) if self.is_local(datagram.destination) => datagram,
+            Ok(datagram) if self.local.has(datagram.destination) => datagram,
             Ok(_) | Err(Fault::Other) => return NOT_GTPU,
             Err(Fault::Fragment) => return FRAGMENT,
             Err(Fault::Length) => return BAD_LENGTH,
@@ -245,8 +276,7 @@ impl GtpuDecap {
                 let start = datagram.payload + payload_at;
                 let end = start + payload.len();
                 if !self.teids.contains(teid) {
-                    let peer = std::net::Ipv4Addr::from_bits(datagram.destination).into();
-                    let signal = Signal::ErrorIndication { teid, peer };
+                    let signal = Signal::ErrorIndication { teid, peer: datagram.destination };
                     self.tell(packet, &datagram, &signal, ERROR_INDICATION, context);
                     return UNKNOWN_TEID;
                 }
@@ -311,7 +341,7 @@ impl Function for GtpuDecap {
     fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
         // Nearly all gateways know one range of tunnels: nothing is asked for each packet but whether it is in it.
         let first = match self.teids.only_range() {
-            Some(range) if self.local.is_empty() => {
+            Some(range) if self.local.any => {
                 first_unusual(batch, |packet| self.usual(packet, |_, teid| range.contains(teid)))
             }
             _ => first_unusual(batch, |packet| self.usual_of_any(packet)),

@@ -1,6 +1,9 @@
 //! Puts users' packets into GTP-U tunnels: the way down to a mobile network's base stations.
 
+mod over_ipv6;
 mod tunnels;
+
+use std::net::IpAddr;
 
 use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
 use forebay_packet::wire::gtpu::{self, Gtpu, Options};
@@ -13,18 +16,19 @@ use serde::Deserialize;
 use crate::tunnel::entropy::{Inner, Shown};
 use crate::tunnel::first_unusual;
 use crate::tunnel::outer::{OVERHEAD, Outer, OuterSettings, Refusal, Start};
-use crate::tunnel::settings::{Dscp, Endpoint, Identifier, SourcePort};
+use crate::tunnel::outer_ipv6::{OuterIpv6, OuterIpv6Settings};
+use crate::tunnel::settings::{AnyEndpoint, Dscp, Endpoint, Identifier, SourcePort};
 pub use tunnels::Source;
-use tunnels::{Tunnel, Tunnels};
+use tunnels::{Peers, Tunnel, Tunnels, check_kind};
 
 /// Parameters of `gtpu_encap`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Params {
-    /// The outer source address.
-    source: Endpoint,
+    /// The outer source address, of IPv4 or IPv6: it decides what tunnels run over.
+    source: AnyEndpoint,
     /// The outer destination address: all packets', or that of `tunnels` without one of their own.
-    peer: Option<Endpoint>,
+    peer: Option<AnyEndpoint>,
     /// The tunnel endpoint identifier of all packets, from 1; written in decimal or hexadecimal.
     teid: Option<Identifier>,
     /// Instead of `teid`: a file's name or a list of tunnels, `USER TEID PEER`, where USER is an IPv4 address or an IPv6
@@ -38,19 +42,19 @@ pub struct Params {
     /// ports, or a number, such as 2152.
     #[serde(default)]
     source_port: SourcePort,
-    /// Whether the outer UDP checksum is computed; without it, it is 0: none.
-    #[serde(default)]
-    udp_checksum: bool,
+    /// Whether the outer UDP checksum is computed: over IPv4 by default not, so that it is 0, none; over IPv6 always.
+    udp_checksum: Option<bool>,
     /// The outer differentiated services code point: `copy`, the inner one (the default), or 0 to 63.
     #[serde(default)]
     dscp: Dscp,
-    /// Whether the outer packets may not be fragmented: `true` (the default) or `false`.
+    /// Whether the outer packets may not be fragmented: `true` (the default) or `false`; over IPv6 none may.
     #[serde(default = "yes")]
     df: bool,
-    /// The outer time to live, 1 to 255.
+    /// The outer time to live or hop limit, 1 to 255.
     #[serde(default = "ttl")]
     ttl: u8,
-    /// The longest outer packet in bytes, from 68; longer ones are dropped. Without it, what IPv4 can say: 65535.
+    /// The longest outer packet in bytes, from 68, over IPv6 from 1280; longer ones are dropped. Without it, what the
+    /// header can say.
     mtu: Option<u16>,
     /// Whether packets are numbered; only with one `teid`.
     #[serde(default)]
@@ -96,22 +100,30 @@ const DROPS: &[Reason] = &[
 /// The function.
 pub struct GtpuEncap {
     which: Which,
-    headers: Headers,
+    headers: Over,
 }
 
-/// Puts headers before packets.
+/// Puts headers before packets: those of IPv4 or those of IPv6.
+enum Over {
+    Ipv4(Headers),
+    Ipv6(over_ipv6::Headers),
+}
+
+/// Puts headers of IPv4 before packets.
 struct Headers {
     outer: Outer,
     /// Flags and message type, as the upper bits of the header.
     header: u64,
     options: Options,
-    /// The optional part of the header, of which as many bytes count as `options` have.
+    /// The optional part of the header, and how many bytes of it count.
     optional: [u8; 8],
+    length: usize,
 }
 
 /// How a packet's tunnel is found.
 enum Which {
-    One(Tunnel),
+    /// With its peer, where that is of IPv6.
+    One(Tunnel, Peers),
     ByDestination(Tunnels),
     ByWord(Tunnels, Word),
 }
@@ -119,16 +131,17 @@ enum Which {
 impl Declare for GtpuEncap {
     type Params = Params;
     const NAME: &'static str = "gtpu_encap";
-    const SUMMARY: &'static str = "puts IP packets into GTP-U tunnels over IPv4";
+    const SUMMARY: &'static str = "puts IP packets into GTP-U tunnels over IPv4 or IPv6";
     const HELP: &'static str = "\
         The IP packet becomes a T-PDU (3GPP TS 29.281): its Ethernet header, VLAN tags and padding are taken off; \
-        Ethernet, IPv4, UDP (to port 2152) and GTP-U headers are put before it. The outer Ethernet addresses are the \
+        Ethernet, IP, UDP (to port 2152) and GTP-U headers are put before it. The outer Ethernet addresses are the \
         inner ones until `mac_rewrite` writes others. Either all packets go into one tunnel (`peer` and `teid`), or \
         each into that of its user (`tunnels`). In the second case an IPv6 user has a /64. For routes behind users let \
-        `ip_lookup` with `to: word` find a number and take `by: next_hop`. The identification is 0 where packets may \
-        not be fragmented (RFC 6864) and counts where they may. Congestion notification is copied (RFC 6040). Packets \
-        that become too long are dropped; no ICMP message is made. The outer headers are 36 bytes, 4 more with \
-        `sequence`, 8 more with `qfi`.";
+        `ip_lookup` with `to: word` find a number and take `by: next_hop`. Over IPv4 the identification \
+        is 0 where packets may not be fragmented (RFC 6864) and counts where they may, by one counter for all modules of \
+        one `source`. Over IPv6 the flow label follows from the session too (RFC 6438). Congestion notification is copied \
+        (RFC 6040). Packets that become too long are dropped; no ICMP message is made. The outer headers are 36 bytes over \
+        IPv4 and 56 over IPv6, 4 more with `sequence`, 8 more with `qfi`.";
     const EXAMPLE: &'static str = r#"{ source: 192.0.2.1, tunnels: ["10.60.0.1 0x1001 192.0.2.10", "2001:db8:60:1::/64 0x1002 192.0.2.11"], qfi: 9, mtu: 1500 }"#;
     const DROPS: &'static [Reason] = DROPS;
     const READS: &'static [&'static str] = &["tunnel", "next_hop"];
@@ -136,16 +149,6 @@ impl Declare for GtpuEncap {
     const STATE: StateKind = StateKind::SharedReadOnly;
 
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
-        let outer = Outer::new(&OuterSettings {
-            source: params.source,
-            source_port: params.source_port,
-            destination_port: gtpu::PORT,
-            udp_checksum: params.udp_checksum,
-            dscp: params.dscp,
-            df: params.df,
-            ttl: params.ttl,
-            mtu: params.mtu,
-        })?;
         if params.sequence && setup.share().1 > 1 {
             let message = "on several workers numbers would come twice: name the module in one worker's `modules`";
             return Err(SetupError::at("sequence", message));
@@ -157,6 +160,9 @@ impl Declare for GtpuEncap {
         if let Some(qfi) = params.qfi.filter(|qfi| *qfi > 63) {
             return Err(SetupError::at("qfi", format!("{qfi} is no QoS flow: allowed are 0 to 63")));
         }
+        if let Some(peer) = params.peer {
+            check_kind(params.source, peer).map_err(|message| SetupError::at("peer", message))?;
+        }
         let which = match (params.teid, &params.tunnels, params.peer) {
             (Some(Identifier(0)), ..) => {
                 return Err(SetupError::at("teid", "0 is of no tunnel: allowed are 1 to 4294967295"));
@@ -164,10 +170,13 @@ impl Declare for GtpuEncap {
             (Some(_), None, _) if params.by != By::Destination => {
                 return Err(SetupError::at("by", "there is nothing to look up with one `teid`: give `tunnels`"));
             }
-            (Some(Identifier(teid)), None, Some(Endpoint(peer))) => Which::One(Tunnel { teid, peer }),
+            (Some(Identifier(teid)), None, Some(AnyEndpoint(peer))) => {
+                let mut peers = Peers::default();
+                Which::One(Tunnel { teid, peer: peers.name(peer) }, peers)
+            }
             (Some(_), None, None) => return Err(SetupError::at("peer", "a `teid` needs a `peer`")),
             (None, Some(source), peer) => {
-                let tunnels = Tunnels::load(source, params.by != By::Destination, peer, setup)?;
+                let tunnels = Tunnels::load(source, params.by != By::Destination, params.source, peer, setup)?;
                 match params.by {
                     By::Destination => Which::ByDestination(tunnels),
                     By::Tunnel => Which::ByWord(tunnels, setup.word("tunnel")?),
@@ -179,15 +188,81 @@ impl Declare for GtpuEncap {
         let options = Options { sequence: params.sequence.then_some(0), qfi: params.qfi };
         let (flags, optional) = options.emit();
         let header = u64::from(Gtpu::PLAIN_G_PDU) << 48 | u64::from(flags) << 56;
-        Ok(Self { which, headers: Headers { outer, header, options, optional } })
+        let headers = match params.source.0 {
+            IpAddr::V4(source) => {
+                let outer = params.over_ipv4(Endpoint(source.to_bits()), setup)?;
+                Over::Ipv4(Headers { outer, header, options, optional, length: options.len() })
+            }
+            IpAddr::V6(source) => {
+                let outer = params.over_ipv6(source.octets())?;
+                Over::Ipv6(over_ipv6::Headers { outer, header, options, optional })
+            }
+        };
+        Ok(Self { which, headers })
+    }
+}
+
+impl Params {
+    /// What writes outer headers of IPv4.
+    fn over_ipv4(&self, source: Endpoint, setup: &mut Setup<'_>) -> Result<Outer, SetupError> {
+        let settings = OuterSettings {
+            source,
+            source_port: self.source_port,
+            destination_port: gtpu::PORT,
+            udp_checksum: self.udp_checksum.unwrap_or(false),
+            dscp: self.dscp,
+            df: self.df,
+            ttl: self.ttl,
+            mtu: self.mtu,
+        };
+        Outer::new(&settings, setup)
+    }
+
+    /// What writes those of IPv6.
+    fn over_ipv6(&self, source: [u8; 16]) -> Result<OuterIpv6, SetupError> {
+        if self.udp_checksum == Some(false) {
+            let message = "over IPv6 UDP must have one (RFC 8200 section 8.1): allowed is true";
+            return Err(SetupError::at("udp_checksum", message));
+        }
+        if !self.df {
+            let message = "over IPv6 packets are not fragmented on the way (RFC 8200 section 5): allowed is true";
+            return Err(SetupError::at("df", message));
+        }
+        OuterIpv6::new(OuterIpv6Settings {
+            source,
+            source_port: self.source_port,
+            destination_port: gtpu::PORT,
+            dscp: self.dscp,
+            hop_limit: self.ttl,
+            mtu: self.mtu,
+        })
     }
 }
 
 impl Which {
+    /// The address of a tunnel's peer over IPv6.
+    #[inline]
+    fn peer(&self, tunnel: Tunnel) -> Option<&[u8; 16]> {
+        match self {
+            Self::One(_, peers) => peers.address(tunnel.peer),
+            Self::ByDestination(tunnels) | Self::ByWord(tunnels, _) => tunnels.peers.address(tunnel.peer),
+        }
+    }
+
+    /// The tunnel of a packet that nearly all packets are like.
+    #[inline(always)]
+    fn of_usual(&self, packet: &Packet, inner: &Inner) -> Option<Tunnel> {
+        match self {
+            Self::One(tunnel, _) => Some(*tunnel),
+            Self::ByDestination(tunnels) => tunnels.ipv4.get(inner.destination().into()),
+            Self::ByWord(tunnels, word) => tunnels.ipv4.get(packet.word(*word).into()),
+        }
+    }
+
     /// The tunnel of any packet.
     fn of(&self, packet: &mut Packet) -> Option<Tunnel> {
         match self {
-            Self::One(tunnel) => Some(*tunnel),
+            Self::One(tunnel, _) => Some(*tunnel),
             Self::ByDestination(tunnels) => match packet.ipv4() {
                 Some(header) => tunnels.ipv4.get(u32::from_be_bytes(header.destination).into()),
                 None => {
@@ -263,29 +338,16 @@ impl Headers {
     #[cold]
     #[inline(never)]
     fn unusual<const OPTIONS: usize>(&mut self, packet: &mut Packet, which: &Which) -> Gate {
-        let (network, start) = packet.network();
-        let length = match network {
-            Network::Ipv4 => packet.ipv4().map_or(0, |header| usize::from(header.total_length.get())),
-            Network::Ipv6 => match packet.ipv6().map_or(0, |header| usize::from(header.payload_length.get())) {
-                // What `Packet::network_end` takes it for.
-                0 => packet.len() - start,
-                payload => size_of::<Ipv6>() + payload,
-            },
-            Network::Other => return NOT_IP,
+        let (start, length) = match place_of(packet) {
+            Ok(found) => found,
+            Err(gate) => return gate,
         };
-        let fixed = if network == Network::Ipv4 { size_of::<Ipv4>() } else { size_of::<Ipv6>() };
-        if length < fixed || length > packet.len() - start {
-            return TRUNCATED;
-        }
         let Some(tunnel) = which.of(packet) else { return NO_TUNNEL };
         if !self.outer.allows(length + OVERHEAD + OPTIONS) {
             return TOO_LONG;
         }
         let shown = Shown::of(packet);
-        packet.truncate(start + length);
-        // Tags go; the addresses move to where they end.
-        packet.data_mut().copy_within(..12, start - ETHERNET);
-        packet.strip(start - ETHERNET);
+        bare(packet, start, length);
         let Some(start) = Start::of(packet) else { return TRUNCATED };
         match self.put::<OPTIONS, false>(self.header, packet, start.with_ipv4(), shown, tunnel) {
             Ok(()) => Gate::FIRST,
@@ -296,23 +358,22 @@ impl Headers {
 
     #[inline(always)]
     fn run<const OPTIONS: usize>(&mut self, which: &Which, batch: &mut [Packet], context: &mut Context<'_>) {
-        let any = |packet: &Packet, inner: &Inner| match which {
-            Which::One(tunnel) => Some(*tunnel),
-            Which::ByDestination(tunnels) => tunnels.ipv4.get(inner.destination().into()),
-            Which::ByWord(tunnels, word) => tunnels.ipv4.get(packet.word(*word).into()),
-        };
+        let any = |packet: &Packet, inner: &Inner| which.of_usual(packet, inner);
         let header = self.header;
         // A loop of its own for one tunnel, of which all is known before, and for tunnels of users.
         let first = match (self.outer.is_plain(), which) {
             // By value: what follows from it is worked out once.
-            (true, &Which::One(tunnel)) => {
+            (true, &Which::One(tunnel, _)) => {
                 first_unusual(batch, |packet| self.usual::<OPTIONS, true>(header, packet, move |_, _| Some(tunnel)))
             }
             (true, Which::ByDestination(tunnels)) => {
                 let by_destination = |_: &Packet, inner: &Inner| tunnels.ipv4.get(inner.destination().into());
                 first_unusual(batch, |packet| self.usual::<OPTIONS, true>(header, packet, by_destination))
             }
-            _ => first_unusual(batch, |packet| self.usual::<OPTIONS, false>(header, packet, any)),
+            _ => {
+                self.outer.begin(batch.len());
+                first_unusual(batch, |packet| self.usual::<OPTIONS, false>(header, packet, any))
+            }
         };
         if let Some(first) = first {
             self.run_from::<OPTIONS>(first, which, any, batch, context);
@@ -341,16 +402,46 @@ impl Headers {
     }
 }
 
+/// Where a packet's IP header starts and how long the packet is, or why it cannot be put into a tunnel.
+fn place_of(packet: &mut Packet) -> Result<(usize, usize), Gate> {
+    let (network, start) = packet.network();
+    let length = match network {
+        Network::Ipv4 => packet.ipv4().map_or(0, |header| usize::from(header.total_length.get())),
+        Network::Ipv6 => match packet.ipv6().map_or(0, |header| usize::from(header.payload_length.get())) {
+            // What `Packet::network_end` takes it for.
+            0 => packet.len() - start,
+            payload => size_of::<Ipv6>() + payload,
+        },
+        Network::Other => return Err(NOT_IP),
+    };
+    let fixed = if network == Network::Ipv4 { size_of::<Ipv4>() } else { size_of::<Ipv6>() };
+    if length < fixed || length > packet.len() - start {
+        return Err(TRUNCATED);
+    }
+    Ok((start, length))
+}
+
+/// Leaves an IP packet of this place and length behind an Ethernet header whose type means nothing: tags and padding go.
+fn bare(packet: &mut Packet, start: usize, length: usize) {
+    packet.truncate(start + length);
+    // The addresses move to where tags end.
+    packet.data_mut().copy_within(..12, start - ETHERNET);
+    packet.strip(start - ETHERNET);
+}
+
 const ETHERNET: usize = size_of::<forebay_packet::wire::ethernet::Ethernet>();
 
 impl Function for GtpuEncap {
     fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
         let Self { which, headers } = self;
         which.prefetch(batch);
-        match headers.options.len() {
-            0 => headers.run::<0>(which, batch, context),
-            4 => headers.run::<4>(which, batch, context),
-            _ => headers.run::<8>(which, batch, context),
+        match headers {
+            Over::Ipv4(headers) => match headers.length {
+                0 => headers.run::<0>(which, batch, context),
+                4 => headers.run::<4>(which, batch, context),
+                _ => headers.run::<8>(which, batch, context),
+            },
+            Over::Ipv6(headers) => headers.run(which, batch, context),
         }
     }
 }

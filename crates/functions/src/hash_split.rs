@@ -80,8 +80,8 @@ impl Declare for HashSplit {
     const HELP: &'static str = "\
         Gates are named by their numbers. All packets of a session, in both directions, leave by the same gate: it \
         follows from a symmetric hash of addresses, ports and protocol (of the MAC addresses where a frame is not \
-        IP). Fragments but the first show no ports: they go by addresses and protocol, and may leave by another gate \
-        than the first one.";
+        IP). Fragments, the first too, go by addresses and protocol alone, so that all of a datagram leave by one gate. \
+        Packets in GTP-U tunnels go by the packets inside.";
     const EXAMPLE: &'static str = "{ gates: 4 }";
     const STATE: StateKind = StateKind::None;
 

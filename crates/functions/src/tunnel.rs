@@ -6,7 +6,9 @@ use forebay_packet::Packet;
 pub(crate) mod bucket;
 pub(crate) mod ecn;
 pub(crate) mod entropy;
+pub(crate) mod identification;
 pub(crate) mod outer;
+pub(crate) mod outer_ipv6;
 pub(crate) mod receive;
 pub mod settings;
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Takes frames out of a VXLAN.
 
+use std::net::IpAddr;
+
 use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
 use forebay_packet::wire::ethernet::{EtherType, Ethernet};
 use forebay_packet::wire::ipv4::{self, Ipv4};
@@ -172,7 +174,7 @@ impl VxlanDecap {
     #[inline(never)]
     fn unusual(&self, packet: &mut Packet) -> Gate {
         let datagram = match datagram(packet, self.port, self.verify) {
-            Ok(datagram) if self.is_local(datagram.destination) => datagram,
+            Ok(datagram) if matches!(datagram.destination, IpAddr::V4(to) if self.is_local(to.to_bits())) => datagram,
             Ok(_) | Err(Fault::Other) => return NOT_VXLAN,
             Err(Fault::Fragment) => return FRAGMENT,
             Err(Fault::Length) => return BAD_LENGTH,

@@ -84,12 +84,13 @@ impl Declare for VxlanEncap {
         all. The outer Ethernet addresses are the inner ones until `mac_rewrite` writes others. One module is one network \
         and one peer; which frames belong to it is decided before, with `vlan_split` or `mac_table`, say. An inner VLAN \
         tag stays: RFC 7348 section 6.1 wants none, and `vlan_pop` takes it off. The identification is 0 where packets \
-        may not be fragmented (RFC 6864) and counts where they may. Congestion notification is copied (RFC 6040).";
+        may not be fragmented (RFC 6864) and counts where they may, by one counter for all modules of one `source`. \
+        Congestion notification is copied (RFC 6040).";
     const EXAMPLE: &'static str = "{ source: 192.0.2.1, peer: 192.0.2.2, vni: 4096, mtu: 1550 }";
     const DROPS: &'static [Reason] = DROPS;
     const STATE: StateKind = StateKind::None;
 
-    fn new(params: Params, _: &mut Setup<'_>) -> Result<Self, SetupError> {
+    fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
         let Params { vni, port, peer, .. } = params;
         if vni > vxlan::MAX_VNI {
             let message = format!("{vni} is no network identifier: allowed are 0 to {}", vxlan::MAX_VNI);
@@ -98,16 +99,19 @@ impl Declare for VxlanEncap {
         if port == 0 {
             return Err(SetupError::at("port", "0 is no port: allowed are 1 to 65535"));
         }
-        let outer = Outer::new(&OuterSettings {
-            source: params.source,
-            source_port: params.source_port,
-            destination_port: port,
-            udp_checksum: params.udp_checksum,
-            dscp: params.dscp,
-            df: params.df,
-            ttl: params.ttl,
-            mtu: params.mtu,
-        })?;
+        let outer = Outer::new(
+            &OuterSettings {
+                source: params.source,
+                source_port: params.source_port,
+                destination_port: port,
+                udp_checksum: params.udp_checksum,
+                dscp: params.dscp,
+                df: params.df,
+                ttl: params.ttl,
+                mtu: params.mtu,
+            },
+            setup,
+        )?;
         let header: [u8; 8] = transmute!(Vxlan::of(vni));
         Ok(Self { outer, peer: peer.0, header: u64::from_be_bytes(header) })
     }
@@ -161,6 +165,7 @@ impl Function for VxlanEncap {
         let first = if self.outer.is_plain() {
             first_unusual(batch, |packet| self.usual::<true>(packet))
         } else {
+            self.outer.begin(batch.len());
             first_unusual(batch, |packet| self.usual::<false>(packet))
         };
         if let Some(first) = first {

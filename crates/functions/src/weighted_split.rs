@@ -67,8 +67,7 @@ impl Declare for WeightedSplit {
     const HELP: &'static str = "\
         Gates are named by their numbers. A session's gate follows from its hash, as in `hash_split`: all its \
         packets, in both directions, leave by the same one and keep their order. It is sessions that are shared out \
-        by weight, not packets: shares of packets are as uneven as the sessions are. Fragments but the first go by \
-        addresses and protocol.";
+        by weight, not packets: shares of packets are as uneven as the sessions are.";
     const EXAMPLE: &'static str = "{ weights: [3, 1] }";
     const STATE: StateKind = StateKind::None;
 

@@ -251,7 +251,8 @@ fn locate_network(frame: &[u8]) -> (u8, usize) {
     (kind, frame.len() - rest.len())
 }
 
-fn locate_above_ipv4(frame: &[u8], start: usize) -> Option<(u8, usize)> {
+/// The protocol above an IPv4 header and where it starts, in a frame whose header starts at `start`.
+pub(crate) fn locate_above_ipv4(frame: &[u8], start: usize) -> Option<(u8, usize)> {
     let header = Ipv4::ref_from_prefix(frame.get(start..)?).ok()?.0;
     let above = start + header.header_len()?;
     (header.fragment_offset() == 0 && above <= frame.len()).then_some((header.protocol, above))

@@ -1,15 +1,22 @@
 //! Which session a packet belongs to: its 5-tuple, and a hash of it that both directions share.
+//!
+//! Of a packet in a GTP-U tunnel the 5-tuple is the inner one's (`session/tunnelled.rs`).
+
+mod tunnelled;
 
 use zerocopy::big_endian::U16;
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 use crate::wire::ethernet::{EtherType, Ethernet};
+use crate::wire::gtpu;
 use crate::wire::ipv4::{DCCP, Ipv4, SCTP, TCP, UDP, UDP_LITE};
-use crate::wire::ipv6::Ipv6;
+use crate::wire::ipv6::{self, Ipv6};
+use crate::wire::udp::Udp;
 use crate::{Network, Packet};
 
 /// A 5-tuple as seen in one packet. Addresses are in network order; an IPv4 address fills the first four bytes.
-/// Ports are 0 where the packet shows none (other protocols, fragments but the first).
+/// Ports are 0 where the packet shows none (other protocols), and in fragments: the first shows them, but then it would
+/// be of another session than the others of its datagram, and of another worker, where nobody could put them together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SessionKey {
     /// Source address.
@@ -25,19 +32,65 @@ pub struct SessionKey {
 }
 
 impl SessionKey {
+    /// The `protocol` of a tunnel itself, whose key has the outer addresses, and its number's upper half in place of the
+    /// source port and its lower half in place of the destination port: a protocol number that is reserved (RFC 3692
+    /// section 2.1 and the list of them at IANA), so that no packet's own can be the same.
+    pub const TUNNEL: u8 = 255;
+
     /// A hash that is the same for both directions of the session and never 0.
     #[must_use]
     pub fn symmetric_hash(&self) -> u32 {
         let side = |address: &[u8; 16], port: u16| {
-            let (high, low) = address.split_at(8);
-            let word = |half: &[u8]| half.iter().fold(0u64, |word, byte| word << 8 | u64::from(*byte));
+            let both = u128::from_be_bytes(*address);
+            let (high, low) = ((both >> 64) as u64, both as u64);
             // The port is spread over the whole word (by the golden ratio's bits, Knuth 6.4): merely put beside the
             // address, it would cancel out against an interface identifier counted in the same bits.
-            mix(mix(word(high)) ^ word(low) ^ u64::from(port).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+            mix(mix(high) ^ low ^ u64::from(port).wrapping_mul(0x9e37_79b9_7f4a_7c15))
         };
         // A sum forgets which side was which; mixing each side first keeps sides that differ little apart.
         let both = side(&self.source, self.source_port).wrapping_add(side(&self.destination, self.destination_port));
         ((mix(both ^ u64::from(self.protocol)) >> 32) as u32).max(1)
+    }
+
+    /// What the headers of a frame show: its network layer, at `start`, its upper layer's protocol and where that begins,
+    /// and where the network layer's packet ends.
+    #[inline]
+    fn of(frame: &[u8], network: Network, start: usize, transport: Option<(u8, usize)>, end: usize) -> Self {
+        let mut key = Self { source: [0; 16], destination: [0; 16], source_port: 0, destination_port: 0, protocol: 0 };
+        let header = frame.get(start..).unwrap_or_default();
+        let fragment = match network {
+            Network::Ipv4 => {
+                let Ok((header, _)) = Ipv4::ref_from_prefix(header) else { return key };
+                key.source[..4].copy_from_slice(&header.source);
+                key.destination[..4].copy_from_slice(&header.destination);
+                key.protocol = header.protocol;
+                header.is_fragment()
+            }
+            Network::Ipv6 => {
+                let Ok((header, _)) = Ipv6::ref_from_prefix(header) else { return key };
+                (key.source, key.destination) = (header.source, header.destination);
+                // Behind extension headers the upper layer's protocol is the session's.
+                key.protocol = transport.map_or(header.next_header, |(protocol, _)| protocol);
+                let plain = transport.is_some_and(|(protocol, _)| protocol == header.next_header);
+                let fragment = if plain { None } else { ipv6::fragment(frame, start) };
+                // Which says the same in all of a datagram's fragments.
+                key.protocol = fragment.unwrap_or(key.protocol);
+                fragment.is_some()
+            }
+            Network::Other => {
+                if let Some(macs) = frame.get(..12) {
+                    key.destination[..6].copy_from_slice(&macs[..6]);
+                    key.source[..6].copy_from_slice(&macs[6..]);
+                }
+                return key;
+            }
+        };
+        if let (false, Some((protocol, offset))) = (fragment, transport)
+            && let Some((source, destination)) = ports_at(frame, protocol, offset, end)
+        {
+            (key.source_port, key.destination_port) = (source, destination);
+        }
+        key
     }
 }
 
@@ -51,6 +104,16 @@ struct WithPorts {
     destination: U16,
 }
 
+/// The two ports that protocols with ports start with, `offset` bytes into a frame whose IP packet ends at `end`.
+#[inline]
+fn ports_at(frame: &[u8], protocol: u8, offset: usize, end: usize) -> Option<(u16, u16)> {
+    if !matches!(protocol, TCP | UDP | DCCP | SCTP | UDP_LITE) {
+        return None;
+    }
+    let ports = frame.get(..end)?.get(offset..offset + 4)?;
+    Some((u16::from_be_bytes([ports[0], ports[1]]), u16::from_be_bytes([ports[2], ports[3]])))
+}
+
 /// The finalising multiply-and-shift steps of SplitMix64 (Steele, Lea, Flood 2014): every bit reaches every bit.
 fn mix(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -59,53 +122,52 @@ fn mix(mut x: u64) -> u64 {
 }
 
 impl Packet {
-    /// The packet's 5-tuple; for a frame that is not IP its MAC addresses stand in.
+    /// The packet's 5-tuple; for a frame that is not IP its MAC addresses stand in. Of a packet in a GTP-U tunnel it is that
+    /// of the packet inside, as devices of mobile networks spread them: two gateways have one pair of addresses and one
+    /// port on both sides for all that they send each other. Taking a packet out of its tunnel, or putting it into one,
+    /// makes no other session of it. What the tunnel carries and is no IP packet is of the tunnel
+    /// ([`TUNNEL`](Self::TUNNEL)), and so is an end marker; other messages are of the two gateways.
     pub fn session_key(&mut self) -> SessionKey {
-        let mut key =
-            SessionKey { source: [0; 16], destination: [0; 16], source_port: 0, destination_port: 0, protocol: 0 };
-        let (network, offset) = self.network();
-        match network {
-            Network::Ipv4 => {
-                if let Some(header) = self.view::<Ipv4>(offset) {
-                    key.source[..4].copy_from_slice(&header.source);
-                    key.destination[..4].copy_from_slice(&header.destination);
-                    key.protocol = header.protocol;
-                }
-            }
-            Network::Ipv6 => {
-                if let Some(header) = self.view::<Ipv6>(offset) {
-                    (key.source, key.destination) = (header.source, header.destination);
-                    key.protocol = header.next_header;
-                }
-            }
-            Network::Other => {
-                if let Some(macs) = self.data().get(..12) {
-                    key.destination[..6].copy_from_slice(&macs[..6]);
-                    key.source[..6].copy_from_slice(&macs[6..]);
-                }
-                return key;
-            }
+        // What nearly all packets are, without looking for their layers.
+        if let Some((header, source_port, destination_port)) = self.plain_session() {
+            let protocol = header.protocol;
+            let (mut source, mut destination) = ([0; 16], [0; 16]);
+            source[..4].copy_from_slice(&header.source);
+            destination[..4].copy_from_slice(&header.destination);
+            return SessionKey { source, destination, source_port, destination_port, protocol };
         }
-        // Behind IPv6 extension headers the upper layer's protocol is the session's.
-        if let Some((protocol, _)) = self.transport() {
-            key.protocol = protocol;
-        }
-        if let Some((_, source, destination)) = self.ports() {
-            (key.source_port, key.destination_port) = (source, destination);
-        }
-        key
+        self.any_key()
+    }
+
+    /// The session's key, of any packet.
+    #[inline(never)]
+    fn any_key(&mut self) -> SessionKey {
+        let key = self.outermost_key();
+        if key.destination_port == gtpu::PORT && key.protocol == UDP { self.tunnelled_key(key) } else { key }
+    }
+
+    /// The 5-tuple that the outermost headers show, whatever they carry.
+    #[inline]
+    pub fn outermost_key(&mut self) -> SessionKey {
+        let (network, start) = self.network();
+        let (transport, end) = (self.transport(), self.network_end());
+        SessionKey::of(self.data(), network, start, transport, end)
+    }
+
+    /// What a datagram of these two ends, to GTP-U's port, is a part of.
+    fn tunnelled_key(&mut self, outermost: SessionKey) -> SessionKey {
+        let (transport, end) = (self.transport(), self.network_end());
+        let start = transport.map_or(end, |(_, offset)| offset + size_of::<Udp>());
+        tunnelled::key(outermost, self.data().get(start..end).unwrap_or_default())
     }
 
     /// Protocol, source and destination port of TCP, UDP, UDP-Lite, SCTP and DCCP, which all start with the two ports.
     #[inline]
     pub fn ports(&mut self) -> Option<(u8, u16, u16)> {
         let (protocol, offset) = self.transport()?;
-        if !matches!(protocol, TCP | UDP | DCCP | SCTP | UDP_LITE) {
-            return None;
-        }
         let end = self.network_end();
-        let ports = self.data().get(..end)?.get(offset..offset + 4)?;
-        Some((protocol, u16::from_be_bytes([ports[0], ports[1]]), u16::from_be_bytes([ports[2], ports[3]])))
+        let (source, destination) = ports_at(self.data(), protocol, offset, end)?;
+        Some((protocol, source, destination))
     }
 
     /// The IPv4 header and both ports of a TCP or UDP packet straight above Ethernet, whose header has no options, and
@@ -113,11 +175,26 @@ impl Packet {
     #[inline]
     #[must_use]
     pub fn plain_ipv4_ports(&self) -> Option<(&Ipv4, u16, u16)> {
+        const OFFSET: u16 = 0x1fff;
+        self.plain_ports(OFFSET)
+    }
+
+    /// The same of a packet whose session these are, fragments and what is for a tunnel's end excluded.
+    #[inline]
+    #[must_use]
+    pub fn plain_session(&self) -> Option<(&Ipv4, u16, u16)> {
+        const MORE_OR_OFFSET: u16 = 0x3fff;
+        self.plain_ports(MORE_OR_OFFSET).filter(|(_, _, destination)| *destination != gtpu::PORT)
+    }
+
+    /// The header and ports of a plain packet none of whose `flags` of fragmentation is set.
+    #[inline(always)]
+    fn plain_ports(&self, flags: u16) -> Option<(&Ipv4, u16, u16)> {
         let WithPorts { ethernet, ipv4, source, destination } = self.view(0)?;
         let untagged = ethernet.ether_type.get() == EtherType::IPV4;
         // The ports are the datagram's, not of the padding behind it.
         let long_enough = usize::from(ipv4.total_length.get()) >= size_of::<Ipv4>() + 2 * size_of::<U16>();
-        let whole = ipv4.version_ihl == 0x45 && ipv4.fragment_offset() == 0 && long_enough;
+        let whole = ipv4.version_ihl == 0x45 && ipv4.flags_fragment.get() & flags == 0 && long_enough;
         let plain = untagged && whole && matches!(ipv4.protocol, TCP | UDP);
         plain.then(|| (ipv4, source.get(), destination.get()))
     }

@@ -1,16 +1,19 @@
 //! What a tunnel's end sends back of its own: echo responses and errors (TS 29.281 sections 7.2 and 7.3).
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
 use forebay_packet::Packet;
 use forebay_packet::wire::gtpu::{LONGEST_SIGNAL, PORT, Signal};
 use forebay_packet::wire::ipv4::{self, Ipv4};
+use forebay_packet::wire::ipv6::Ipv6;
 use forebay_packet::wire::udp::{self, Udp};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::tunnel::receive::Datagram;
-use crate::tunnel::settings::is_host;
+use crate::tunnel::settings::is_any_host;
 
-/// Ethernet with two tags, IPv4, UDP, message.
-const LONGEST: usize = 22 + size_of::<Ipv4>() + size_of::<Udp>() + LONGEST_SIGNAL;
+/// Ethernet with two tags, IPv6, UDP, message.
+const LONGEST: usize = 22 + size_of::<Ipv6>() + size_of::<Udp>() + LONGEST_SIGNAL;
 
 /// A whole frame.
 pub(super) struct Answer {
@@ -19,41 +22,49 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// The answer to a frame that came as `datagram`: Ethernet and IPv4 addresses are exchanged, tags stay. A response
-    /// goes to the port that the request came from, other messages to the registered one (section 4.4.2). `None` where
-    /// the frame came from an address that nobody has, or that many have.
+    /// The answer to a frame that came as `datagram`: Ethernet and IP addresses are exchanged, tags stay. A response goes to
+    /// the port that the request came from, other messages to the registered one (section 4.4.2). `None` where the frame
+    /// came from an address that nobody has, or that many have.
     pub(super) fn to(packet: &Packet, datagram: &Datagram, signal: &Signal, sequence: u16) -> Option<Self> {
         let link = packet.data().get(..datagram.ip).filter(|link| (14..=22).contains(&link.len()))?;
         // An Ethernet source with the group bit is none either.
-        if !is_host(datagram.source) || link[6] & 1 == 1 {
+        if !is_any_host(datagram.source) || link[6] & 1 == 1 {
             return None;
         }
-        let response = *signal == Signal::EchoResponse;
         let (message, message_len) = signal.emit(sequence);
-        let udp_len = size_of::<Udp>() + message_len;
-        let mut ip = Ipv4::new_zeroed();
-        ip.version_ihl = 0x45;
-        ip.traffic_class = datagram.class & !0x03;
-        ip.total_length = ((size_of::<Ipv4>() + udp_len) as u16).into();
-        // Not to be fragmented, so that the identification means nothing (RFC 6864 section 4.1).
-        ip.flags_fragment = 0x4000.into();
-        (ip.ttl, ip.protocol) = (64, ipv4::UDP);
-        (ip.source, ip.destination) = (datagram.destination.to_be_bytes(), datagram.source.to_be_bytes());
-        ip.update_checksum(&[]);
-        let to = if response { datagram.source_port } else { PORT };
-        let header =
-            Udp { source: PORT.into(), destination: to.into(), length: (udp_len as u16).into(), checksum: 0.into() };
+        let message = &message[..message_len];
+        let to = if *signal == Signal::EchoResponse { datagram.source_port } else { PORT };
+        let length = ((size_of::<Udp>() + message_len) as u16).into();
+        let header = Udp { source: PORT.into(), destination: to.into(), length, checksum: 0.into() };
         let mut answer = Self { bytes: [0; LONGEST], len: 0 };
         answer.put(&link[6..12]);
         answer.put(&link[..6]);
         answer.put(&link[12..]);
-        answer.put(ip.as_bytes());
-        let at = answer.len;
-        answer.put(header.as_bytes());
-        answer.put(&message[..message_len]);
-        let sum = udp::stored(udp::sum_over_ipv4(&ip, &answer.bytes[at..answer.len]));
-        answer.bytes[at + 6..at + 8].copy_from_slice(sum.as_bytes());
+        let class = datagram.class & !0x03;
+        match (datagram.source, datagram.destination) {
+            (IpAddr::V4(peer), IpAddr::V4(here)) => {
+                let ip = ipv4_header(here, peer, class, header.length.get());
+                answer.put(ip.as_bytes());
+                answer.put_datagram(header, message, |datagram| udp::sum_over_ipv4(&ip, datagram));
+            }
+            (IpAddr::V6(peer), IpAddr::V6(here)) => {
+                let ip = ipv6_header(here, peer, class, header.length.get());
+                answer.put(ip.as_bytes());
+                answer.put_datagram(header, message, |datagram| udp::sum_over_ipv6(&ip, datagram));
+            }
+            // A packet has both of one kind.
+            _ => return None,
+        }
         Some(answer)
+    }
+
+    /// Adds header and payload of UDP, whose sum with the pseudo header `sum` tells.
+    fn put_datagram(&mut self, header: Udp, payload: &[u8], sum: impl Fn(&[u8]) -> u16) {
+        let at = self.len;
+        self.put(header.as_bytes());
+        self.put(payload);
+        let sum = udp::stored(sum(&self.bytes[at..self.len]));
+        self.bytes[at + 6..at + 8].copy_from_slice(sum.as_bytes());
     }
 
     fn put(&mut self, part: &[u8]) {
@@ -67,4 +78,25 @@ impl Answer {
     pub(super) fn frame(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
+}
+
+fn ipv4_header(source: Ipv4Addr, destination: Ipv4Addr, class: u8, payload: u16) -> Ipv4 {
+    let mut ip = Ipv4::new_zeroed();
+    (ip.version_ihl, ip.traffic_class) = (0x45, class);
+    ip.total_length = (size_of::<Ipv4>() as u16 + payload).into();
+    // Not to be fragmented, so that the identification means nothing (RFC 6864 section 4.1).
+    ip.flags_fragment = 0x4000.into();
+    (ip.ttl, ip.protocol) = (64, ipv4::UDP);
+    (ip.source, ip.destination) = (source.octets(), destination.octets());
+    ip.update_checksum(&[]);
+    ip
+}
+
+fn ipv6_header(source: Ipv6Addr, destination: Ipv6Addr, class: u8, payload: u16) -> Ipv6 {
+    let mut ip = Ipv6::new_zeroed();
+    ip.version_class_label = (6 << 28 | u32::from(class) << 20).into();
+    ip.payload_length = payload.into();
+    (ip.next_header, ip.hop_limit) = (ipv4::UDP, 64);
+    (ip.source, ip.destination) = (source.octets(), destination.octets());
+    ip
 }

@@ -5,6 +5,7 @@ use forebay_graph::{Setup, SetupError};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::hash_split::Random;
 use crate::parameters::number;
 
 /// The parameter that faults name.
@@ -72,7 +73,12 @@ impl OnlyRange {
 #[derive(Debug)]
 pub(super) enum Teids {
     Ranges([Range; MOST_RANGES]),
-    Each { places: Box<[u32]>, shift: u32 },
+    Each {
+        places: Box<[u32]>,
+        shift: u32,
+        /// Odd, and by chance: anyone can send any number, and whoever knew it could choose such as take long to look for.
+        multiplier: u32,
+    },
 }
 
 impl Teids {
@@ -81,8 +87,8 @@ impl Teids {
         match self {
             // Empty ranges end before they start. Only the first is asked nearly always.
             Self::Ranges(ranges) => ranges.iter().any(|(first, last)| *first <= teid && teid <= *last),
-            Self::Each { places, shift } => {
-                let mut at = start(teid, *shift);
+            Self::Each { places, shift, multiplier } => {
+                let mut at = start(teid, *multiplier, *shift);
                 loop {
                     match places.get(at & (places.len() - 1)) {
                         Some(0) | None => return false,
@@ -107,7 +113,7 @@ impl Teids {
         }
     }
 
-    fn of(mut ranges: Vec<Range>) -> Result<Self, SetupError> {
+    fn of(mut ranges: Vec<Range>, seed: u64) -> Result<Self, SetupError> {
         ranges.sort_unstable();
         // Ranges that touch or overlap are one.
         let mut merged: Vec<Range> = Vec::new();
@@ -132,15 +138,16 @@ impl Teids {
         }
         let length = (count * 2).next_power_of_two() as usize;
         let shift = 32 - length.trailing_zeros();
+        let multiplier = Random::new(seed).next() as u32 | 1;
         let mut places = vec![0; length];
         for teid in merged.into_iter().flat_map(|(first, last)| first..=last) {
-            let mut at = start(teid, shift);
+            let mut at = start(teid, multiplier, shift);
             while places[at & (length - 1)] != 0 {
                 at += 1;
             }
             places[at & (length - 1)] = teid;
         }
-        Ok(Self::Each { places: places.into(), shift })
+        Ok(Self::Each { places: places.into(), shift, multiplier })
     }
 
     /// Reads the numbers.
@@ -179,14 +186,15 @@ impl Teids {
                 Err(message) => faults.and(SetupError::at(format!("{PATH}[{index}]"), message)),
             }
         }
-        if faults.faults.is_empty() { Self::of(ranges) } else { Err(faults) }
+        if faults.faults.is_empty() { Self::of(ranges, setup.seed()) } else { Err(faults) }
     }
 }
 
-/// Where the search for a number starts: the upper bits of a product (Knuth, volume 3, section 6.4).
+/// Where the search for a number starts: the upper bits of a product, which with a random odd factor is universal
+/// (Dietzfelbinger and others 1997).
 #[inline(always)]
-fn start(teid: u32, shift: u32) -> usize {
-    (teid.wrapping_mul(0x9e37_79b9) >> shift) as usize
+fn start(teid: u32, multiplier: u32, shift: u32) -> usize {
+    (teid.wrapping_mul(multiplier) >> shift) as usize
 }
 
 /// A number or range, or `any`. 0 is of no tunnel (TS 29.281 section 5.1).
@@ -230,27 +238,43 @@ mod tests {
     #[test]
     fn too_many_numbers_are_refused_with_their_number() {
         let ranges = (0..6).map(|n| (1 + n * (1 << 23), 1 + n * (1 << 23) + (1 << 22))).collect();
-        let error = Teids::of(ranges).expect_err("too many").to_string();
+        let error = Teids::of(ranges, 7).expect_err("too many").to_string();
         assert!(error.contains("25165830 numbers in 6 ranges"), "{error}");
         let ranges = (0..4u32).map(|n| (1 + (n << 30), (n << 30) + (1 << 29))).collect();
-        assert!(matches!(Teids::of(ranges), Ok(Teids::Ranges(_))), "any number of numbers in four ranges");
+        assert!(matches!(Teids::of(ranges, 7), Ok(Teids::Ranges(_))), "any number of numbers in four ranges");
     }
 
     #[test]
     fn one_range_is_known_as_such() {
-        assert!(Teids::of(vec![(1, u32::MAX)]).expect("any").only_range().is_some());
-        assert!(Teids::of(vec![(5, 9), (10, 12)]).expect("they touch").only_range().is_some());
-        assert!(Teids::of(vec![(5, 9), (11, 12)]).expect("two").only_range().is_none());
-        assert!(Teids::of(vec![]).expect("none").only_range().is_none());
+        assert!(Teids::of(vec![(1, u32::MAX)], 7).expect("any").only_range().is_some());
+        assert!(Teids::of(vec![(5, 9), (10, 12)], 7).expect("they touch").only_range().is_some());
+        assert!(Teids::of(vec![(5, 9), (11, 12)], 7).expect("two").only_range().is_none());
+        assert!(Teids::of(vec![], 7).expect("none").only_range().is_none());
+    }
+
+    #[test]
+    fn numbers_that_lie_together_by_one_seed_do_not_by_another() {
+        let by = |seed| Teids::of((0..50).map(|n| (2 * n + 1, 2 * n + 1)).collect(), seed).expect("few");
+        let place = |set: &Teids, teid| match set {
+            Teids::Each { shift, multiplier, .. } => start(teid, *multiplier, *shift),
+            Teids::Ranges(_) => panic!("more than four"),
+        };
+        let known = by(1);
+        let together: Vec<u32> = (1..).filter(|teid| place(&known, *teid) == 5).take(200).collect();
+        for seed in 2..10 {
+            let set = by(seed);
+            let places: std::collections::HashSet<_> = together.iter().map(|teid| place(&set, *teid)).collect();
+            assert!(places.len() > 50, "{} of 128 places for 200 numbers", places.len());
+        }
     }
 
     proptest! {
         #[test]
         fn what_is_in_a_range_is_in_the_set(
-            ranges in prop::collection::vec((1u32..2_000, 0u32..20), 0..40).prop_union(prop::collection::vec((1u32..2_000, 0u32..20), 1..2)), far: u32, base in prop::sample::select(vec![0, u32::MAX - 2_100]),
+            ranges in prop::collection::vec((1u32..2_000, 0u32..20), 0..40).prop_union(prop::collection::vec((1u32..2_000, 0u32..20), 1..2)), far: u32, seed: u64, base in prop::sample::select(vec![0, u32::MAX - 2_100]),
         ) {
             let ranges: Vec<_> = ranges.into_iter().map(|(first, more)| (base + first, base + first + more)).collect();
-            let set = Teids::of(ranges.clone()).expect("few");
+            let set = Teids::of(ranges.clone(), seed).expect("few");
             for teid in (0..2_100).map(|teid| base + teid).chain([far, 0]) {
                 let expected = ranges.iter().any(|(first, last)| (*first..=*last).contains(&teid));
                 prop_assert_eq!(set.contains(teid), expected, "{}", teid);

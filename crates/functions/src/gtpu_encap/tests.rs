@@ -155,7 +155,12 @@ fn wrong_parameters_are_named() {
         (json!({ "source": "192.0.2.1" }), "", "either 'teid' and 'peer', or 'tunnels'"),
         (json!({ "source": "192.0.2.1", "teid": 1 }), "peer", "needs a `peer`"),
         (json!({ "source": "192.0.2.1", "peer": "192.0.2.2" }), "", "either"),
-        (json!({ "source": "2001:db8::1", "teid": 1, "peer": "192.0.2.2" }), "source", "'2001:db8::1' is of IPv6"),
+        (
+            json!({ "source": "2001:db8::1", "teid": 1, "peer": "192.0.2.2" }),
+            "peer",
+            "'192.0.2.2' is of IPv4 and `source` of IPv6: allowed are peers of IPv6",
+        ),
+        (json!({ "source": "ff02::1", "teid": 1, "peer": "2001:db8::2" }), "source", "'ff02::1' is no address"),
         (json!({ "source": "192.0.2.1", "tunnels": ["10.0.0.1 1 192.0.2.2", "x"] }), "tunnels[1]", "'x' is no user"),
         (
             json!({ "source": "192.0.2.1", "peer": "192.0.2.2", "tunnels": ["10.0.0.1 1", "10.0.0.1 2"] }),
@@ -286,6 +291,34 @@ proptest! {
             let (_, frame) = rig.run(&ipv4(0, b"data"));
             prop_assert_eq!(u16::from_be_bytes([frame[18], frame[19]]), number);
             prop_assert_eq!(forebay_packet::wire::checksum::sum(&frame[14..34]), 0xffff);
+        }
+    }
+
+    #[test]
+    fn replicas_never_give_one_number_to_two_packets(turns in prop::collection::vec((0usize..3, 1usize..40), 1..100)) {
+        let mut surroundings = Surroundings::new(Frequency::new(1e9));
+        // Two workers' replicas of one module, and another tunnel to the same peer.
+        let mut rigs: Vec<Rig> = [(0, 2, 1), (1, 2, 1), (0, 1, 2)].into_iter().map(|(mine, shares, teid)| {
+            surroundings.share = (mine, shares);
+            let params = fixed(&[("df", json!(false)), ("teid", json!(teid))]);
+            Rig::within::<GtpuEncap>(&params, &mut surroundings).expect("parameters")
+        }).collect();
+        let mut seen = std::collections::HashSet::new();
+        for (which, count) in turns {
+            let rig = &mut rigs[which];
+            let mut batch = Batch::with_capacity(count);
+            for number in 0..count {
+                // Some are dropped, and some go the long way.
+                let frames = [ipv4(0, b"data"), tagged(&ipv4(0, b"data")), vec![0xff; 60]];
+                batch.push(rig.packet(&frames[number % 3])).expect("room");
+            }
+            let gates = rig.process(&mut batch);
+            for (packet, gate) in batch.iter().zip(gates) {
+                if gate == Some(Gate::FIRST) {
+                    let data = packet.data();
+                    prop_assert!(seen.insert(u16::from_be_bytes([data[18], data[19]])), "twice");
+                }
+            }
         }
     }
 }

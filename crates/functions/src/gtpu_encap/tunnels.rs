@@ -1,5 +1,6 @@
 //! Tunnels by the user's address, or by a number: read from a configuration, looked up for each packet.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 
 use forebay_graph::files::{MOST_TABLE, read_up_to};
@@ -8,8 +9,9 @@ use forebay_simd::prefetch::prefetch_read;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::hash_split::Random;
 use crate::parameters::number;
-use crate::tunnel::settings::Endpoint;
+use crate::tunnel::settings::{AnyEndpoint, kind_of};
 
 /// The parameter that faults name.
 const PATH: &str = "tunnels";
@@ -28,8 +30,8 @@ pub enum Source {
     List(Vec<String>),
 }
 
-/// A tunnel: the peer's number of it, and the peer. The number is never 0, which is of no tunnel (TS 29.281 section
-/// 5.1).
+/// A tunnel: the peer's number of it, and the peer: its address of IPv4, or which of the [peers](Tunnels::peers) of IPv6 it
+/// is. The number is never 0, which is of no tunnel (TS 29.281 section 5.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tunnel {
     pub(super) teid: u32,
@@ -40,18 +42,22 @@ pub(super) struct Tunnel {
 pub(super) struct Table {
     places: Box<[(u64, Tunnel)]>,
     shift: u32,
+    /// Odd, and by chance: users choose what they send to, and whoever knew it could choose keys that lie together.
+    multiplier: u64,
 }
 
 impl Table {
-    fn new(entries: usize) -> Self {
+    fn new(entries: usize, seed: u64) -> Self {
         let places = (entries * 2).next_power_of_two().max(2);
-        Self { places: vec![(0, Tunnel::default()); places].into(), shift: 64 - places.trailing_zeros() }
+        let multiplier = Random::new(seed).next() | 1;
+        Self { places: vec![(0, Tunnel::default()); places].into(), shift: 64 - places.trailing_zeros(), multiplier }
     }
 
-    /// Where the search for a key starts: the upper bits of a product (Knuth, volume 3, section 6.4).
+    /// Where the search for a key starts: the upper bits of a product, which with a random odd factor is universal
+    /// (Dietzfelbinger and others 1997).
     #[inline(always)]
     fn start(&self, key: u64) -> usize {
-        (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize
+        (key.wrapping_mul(self.multiplier) >> self.shift) as usize
     }
 
     /// Adds a key, while fewer are there than the table was made for; `false` where it is there.
@@ -99,6 +105,34 @@ pub(super) struct Tunnels {
     pub(super) ipv4: Table,
     /// By prefix of IPv6: its 64 bits are the user's (TS 23.501 section 5.8.2.2.3).
     pub(super) ipv6: Table,
+    /// Peers over IPv6, each once.
+    pub(super) peers: Peers,
+}
+
+/// Peers over IPv6 by number.
+#[derive(Default)]
+pub(super) struct Peers {
+    addresses: Vec<[u8; 16]>,
+    known: HashMap<[u8; 16], u32>,
+}
+
+impl Peers {
+    /// How a [`Tunnel`] names a peer of either kind.
+    pub(super) fn name(&mut self, peer: IpAddr) -> u32 {
+        match peer {
+            IpAddr::V4(peer) => peer.to_bits(),
+            IpAddr::V6(peer) => *self.known.entry(peer.octets()).or_insert_with(|| {
+                self.addresses.push(peer.octets());
+                self.addresses.len() as u32 - 1
+            }),
+        }
+    }
+
+    /// The address of one of IPv6.
+    #[inline]
+    pub(super) fn address(&self, name: u32) -> Option<&[u8; 16]> {
+        self.addresses.get(name as usize)
+    }
 }
 
 /// What a line begins with.
@@ -109,11 +143,12 @@ enum Key {
 }
 
 impl Tunnels {
-    /// Reads tunnels, by address or, where `numbered`, by number; `peer` is that of lines without one.
+    /// Reads tunnels from `local`, by address or, where `numbered`, by number; `peer` is that of lines without one.
     pub(super) fn load(
         source: &Source,
         numbered: bool,
-        peer: Option<Endpoint>,
+        local: AnyEndpoint,
+        peer: Option<AnyEndpoint>,
         setup: &Setup<'_>,
     ) -> Result<Self, SetupError> {
         let text;
@@ -132,15 +167,17 @@ impl Tunnels {
         let (mut faults, mut further) = (SetupError::default(), 0);
         let mut entries = Vec::with_capacity(lines.len());
         for (place, line) in &lines {
-            match entry(line, numbered, peer) {
+            match entry(line, numbered, local, peer) {
                 Ok(entry) => entries.extend(entry.map(|entry| (place, entry))),
                 Err(_) if faults.faults.len() == MOST_FAULTS => further += 1,
                 Err(message) => faults.and(fault(of_file, place, &message)),
             }
         }
-        let ipv4 = entries.iter().filter(|(_, (key, _))| matches!(key, Key::Ipv4(_))).count();
-        let mut tunnels = Self { ipv4: Table::new(ipv4), ipv6: Table::new(entries.len() - ipv4) };
-        for (place, (key, tunnel)) in entries {
+        let ipv4 = entries.iter().filter(|(_, (key, ..))| matches!(key, Key::Ipv4(_))).count();
+        let table = |entries| Table::new(entries, setup.seed());
+        let mut tunnels = Self { ipv4: table(ipv4), ipv6: table(entries.len() - ipv4), peers: Peers::default() };
+        for (place, (key, teid, peer)) in entries {
+            let tunnel = Tunnel { teid, peer: tunnels.peers.name(peer) };
             let new = match key {
                 Key::Ipv4(key) => tunnels.ipv4.insert(key, tunnel),
                 Key::Ipv6(key) => tunnels.ipv6.insert(key, tunnel),
@@ -163,7 +200,12 @@ fn fault(of_file: bool, place: &str, message: &str) -> SetupError {
 }
 
 /// A line: user or number, tunnel, peer; nothing where it is empty or a comment.
-fn entry(line: &str, numbered: bool, peer: Option<Endpoint>) -> Result<Option<(Key, Tunnel)>, String> {
+fn entry(
+    line: &str,
+    numbered: bool,
+    local: AnyEndpoint,
+    peer: Option<AnyEndpoint>,
+) -> Result<Option<(Key, u32, IpAddr)>, String> {
     let mut words = line.split('#').next().unwrap_or_default().split_whitespace();
     let Some(first) = words.next() else { return Ok(None) };
     let key = if numbered {
@@ -177,14 +219,24 @@ fn entry(line: &str, numbered: bool, peer: Option<Endpoint>) -> Result<Option<(K
         format!("'{teid}' is no tunnel endpoint identifier: allowed are 1 to 4294967295, or 0x1 to 0xffffffff")
     })?;
     let peer = match (words.next(), peer) {
-        (Some(text), _) => Endpoint::try_from(text.to_owned())?,
+        (Some(text), _) => AnyEndpoint::try_from(text.to_owned())?,
         (None, Some(peer)) => peer,
         (None, None) => return Err("no peer: write its address after the tunnel, or give `peer`".to_owned()),
     };
+    check_kind(local, peer)?;
     match words.next() {
         Some(more) => Err(format!("'{more}' is too much: allowed are user or number, tunnel, peer")),
-        None => Ok(Some((key, Tunnel { teid, peer: peer.0 }))),
+        None => Ok(Some((key, teid, peer.0))),
     }
+}
+
+/// Both ends of a tunnel are of one kind.
+pub(super) fn check_kind(local: AnyEndpoint, peer: AnyEndpoint) -> Result<(), String> {
+    let (here, there) = (kind_of(local.0), kind_of(peer.0));
+    if here == there {
+        return Ok(());
+    }
+    Err(format!("'{}' is of {there} and `source` of {here}: allowed are peers of {here}", peer.0))
 }
 
 /// A user's address: one of IPv4, or a /64 of IPv6.
@@ -211,8 +263,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_a_map(entries in prop::collection::vec((0u64..50, 1u32.., any::<u32>()), 0..200), far: u64) {
-            let mut table = Table::new(entries.len());
+        fn it_is_a_map(entries in prop::collection::vec((0u64..50, 1u32.., any::<u32>()), 0..200), far: u64, seed: u64) {
+            let mut table = Table::new(entries.len(), seed);
             let mut map = HashMap::new();
             for (key, teid, peer) in entries {
                 let tunnel = Tunnel { teid, peer };
@@ -227,24 +279,20 @@ mod tests {
 
     #[test]
     fn a_table_of_nothing_has_nothing() {
-        assert_eq!(Table::new(0).get(0), None);
+        assert_eq!(Table::new(0, 7).get(0), None);
     }
 
     #[test]
     fn lines_are_users_or_numbers_with_tunnels_and_peers() {
-        let tunnel = |teid, peer| Tunnel { teid, peer };
-        let peer = Some(Endpoint(9));
-        assert_eq!(
-            entry("10.0.0.1 0x10 192.0.2.1", false, peer),
-            Ok(Some((Key::Ipv4(0x0a00_0001), tunnel(16, 0xc000_0201))))
-        );
-        assert_eq!(entry(" 10.0.0.1/32\t7 # note", false, peer), Ok(Some((Key::Ipv4(0x0a00_0001), tunnel(7, 9)))));
-        assert_eq!(
-            entry("2001:db8:0:1::/64 7", false, peer),
-            Ok(Some((Key::Ipv6(0x2001_0db8_0000_0001), tunnel(7, 9))))
-        );
-        assert_eq!(entry("3 7", true, peer), Ok(Some((Key::Ipv4(3), tunnel(7, 9)))));
-        assert_eq!(entry("# nothing", false, None), Ok(None));
+        let end = |text: &str| AnyEndpoint::try_from(text.to_owned()).expect("an address");
+        let (local, peer) = (end("192.0.2.1"), Some(end("192.0.2.9")));
+        let read = |line: &str, numbered: bool, peer: Option<AnyEndpoint>| entry(line, numbered, local, peer);
+        let (ten, nine) = (end("192.0.2.10").0, end("192.0.2.9").0);
+        assert_eq!(read("10.0.0.1 0x10 192.0.2.10", false, peer), Ok(Some((Key::Ipv4(0x0a00_0001), 16, ten))));
+        assert_eq!(read(" 10.0.0.1/32\t7 # note", false, peer), Ok(Some((Key::Ipv4(0x0a00_0001), 7, nine))));
+        assert_eq!(read("2001:db8:0:1::/64 7", false, peer), Ok(Some((Key::Ipv6(0x2001_0db8_0000_0001), 7, nine))));
+        assert_eq!(read("3 7", true, peer), Ok(Some((Key::Ipv4(3), 7, nine))));
+        assert_eq!(read("# nothing", false, None), Ok(None));
         for (line, part) in [
             ("10.0.0.0/24 7", "'10.0.0.0/24' is no user"),
             ("2001:db8::1 7", "'2001:db8::1' is no user"),
@@ -254,11 +302,36 @@ mod tests {
             ("10.0.0.1 0x100000000", "'0x100000000' is no tunnel"),
             ("10.0.0.1 7 224.0.0.1", "'224.0.0.1' is no address"),
             ("10.0.0.1 7 192.0.2.1 8", "'8' is too much"),
+            ("10.0.0.1 7 2001:db8::2", "'2001:db8::2' is of IPv6 and `source` of IPv4"),
         ] {
-            let error = entry(line, false, peer).expect_err(line);
+            let error = read(line, false, peer).expect_err(line);
             assert!(error.contains(part) && error.contains("allowed are"), "{line}: {error}");
         }
-        assert!(entry("10.0.0.1 7", false, None).expect_err("no peer").contains("no peer"));
-        assert!(entry("10.0.0.1 7", true, peer).expect_err("an address").contains("'10.0.0.1' is no number"));
+        assert!(read("10.0.0.1 7", false, None).expect_err("no peer").contains("no peer"));
+        assert!(read("10.0.0.1 7", true, peer).expect_err("an address").contains("'10.0.0.1' is no number"));
+        let local = end("2001:db8::1");
+        assert_eq!(entry("3 7 2001:db8::2", true, local, None), Ok(Some((Key::Ipv4(3), 7, end("2001:db8::2").0))));
+        assert!(entry("3 7", true, local, peer).expect_err("a mixture").contains("'192.0.2.9' is of IPv4"));
+    }
+
+    #[test]
+    fn keys_that_lie_together_by_one_seed_do_not_by_another() {
+        let by = |seed| Table::new(4_096, seed);
+        // By the first seed all of these start at one place.
+        let (known, place) = (by(1), by(1).start(77));
+        let keys: Vec<u64> = (0..).filter(|key| known.start(*key) == place).take(200).collect();
+        let places = |seed| keys.iter().map(|key| by(seed).start(*key)).collect::<std::collections::HashSet<_>>().len();
+        assert_eq!(places(1), 1);
+        assert!((2..10).all(|seed| places(seed) > 100), "{:?}", (2..10).map(places).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn peers_of_ipv6_are_kept_once() {
+        let mut peers = Peers::default();
+        let names = ["2001:db8::1", "2001:db8::2", "2001:db8::1"].map(|text| peers.name(text.parse().expect("one")));
+        assert_eq!(names, [0, 1, 0]);
+        assert_eq!(peers.address(1).map(|address| address[15]), Some(2));
+        assert_eq!(peers.address(2), None);
+        assert_eq!(peers.name("192.0.2.1".parse().expect("one")), 0xc000_0201);
     }
 }

@@ -2,7 +2,7 @@
 
 use forebay_graph::{Setup, SetupError};
 use forebay_packet::wire::ethernet::{EtherType, Ethernet, VlanTag};
-use forebay_packet::{Network, Packet, Word};
+use forebay_packet::{Packet, Word};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -20,7 +20,8 @@ pub enum KeyBy {
     Source,
     /// The destination address: IP, or MAC where the frame is not IP.
     Destination,
-    /// The session: addresses, protocol and ports, in both directions; fragments but the first show no ports.
+    /// The session: addresses, protocol and ports, in both directions; fragments show no ports. Of a packet in a GTP-U
+    /// tunnel those of the packet inside.
     Session,
     /// The outer VLAN tag's identifier; frames without a tag have one account.
     Vlan,
@@ -118,7 +119,7 @@ impl Selector {
 
     #[inline]
     fn session(&self, packet: &mut Packet) -> u64 {
-        let Some((header, source, destination)) = packet.plain_ipv4_ports() else { return self.any_session(packet) };
+        let Some((header, source, destination)) = packet.plain_session() else { return self.any_session(packet) };
         let side = |address: [u8; 4], port: u16| u64::from(u32::from_be_bytes(address)) << 16 | u64::from(port);
         let sides = (side(header.source, source), side(header.destination, destination));
         self.both(sides.0, sides.1, header.protocol)
@@ -127,8 +128,10 @@ impl Selector {
     /// The same of any packet: what is not IPv4 has its longer addresses hashed first.
     #[inline(never)]
     fn any_session(&self, packet: &mut Packet) -> u64 {
-        let v4 = packet.network().0 == Network::Ipv4;
         let key = packet.session_key();
+        // Inside a tunnel the network layer is another: what fills the first four bytes alone is taken for IPv4.
+        let short = |address: &[u8; 16]| address[4..] == [0; 12];
+        let v4 = short(&key.source) && short(&key.destination);
         let side = |address: [u8; 16], port: u16| {
             let address = u128::from_be_bytes(address);
             if v4 {
@@ -229,6 +232,28 @@ mod tests {
         options.splice(34..34, [1, 1, 1, 1]);
         (options[14], options[17]) = (0x46, options[17] + 4);
         assert_eq!(key(&KeyBy::Session, &options), key(&KeyBy::Session, &udp(a, b)));
+    }
+
+    #[test]
+    fn a_packet_in_a_tunnel_is_of_the_session_that_it_is_of_outside() {
+        for inner in [udp(([10, 60, 0, 1], 5_000), ([10, 0, 0, 2], 53)), udp6((1, 5_000), (2, 53))] {
+            let t_pdu = [&[0x30, 0xff, 0, (inner.len() - 14) as u8, 0, 0, 0, 7], &inner[14..]].concat();
+            let mut tunnelled = Vec::new();
+            let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4([192, 0, 2, 1], [192, 0, 2, 2], 64);
+            builder.udp(2_152, 2_152).write(&mut tunnelled, &t_pdu).expect("memory");
+            assert_eq!(key(&KeyBy::Session, &tunnelled), key(&KeyBy::Session, &inner));
+            assert_ne!(key(&KeyBy::Source, &tunnelled), key(&KeyBy::Source, &inner), "addresses are the outer ones");
+        }
+    }
+
+    #[test]
+    fn all_fragments_of_a_datagram_have_one_account() {
+        let mut frame = udp(([10, 0, 0, 1], 1_000), ([10, 0, 0, 2], 80));
+        let keys = [(0x20, 0), (0x20, 9), (0, 18)].map(|(flags, offset)| {
+            (frame[20], frame[21]) = (flags, offset);
+            key(&KeyBy::Session, &frame)
+        });
+        assert!(keys.iter().all(|key| *key == keys[0]), "{keys:?}");
     }
 
     #[test]

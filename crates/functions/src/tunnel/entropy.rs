@@ -55,11 +55,11 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    /// Of a packet that nearly all packets are like, TCP or UDP and no later fragment; where `unpadded`, nothing may follow
+    /// Of a packet that nearly all packets are like, TCP or UDP and no fragment; where `unpadded`, nothing may follow
     /// it in the frame. `None` says nothing.
     #[inline(always)]
     pub(crate) fn of(packet: &Packet, unpadded: bool) -> Option<&Self> {
-        const MIDDLE: u32 = 0x1fff_00ff;
+        const MIDDLE: u32 = 0x3fff_00ff;
         let inner: &Self = packet.view(0)?;
         let total = usize::from(inner.total_length.get());
         // Either way at least the ports are the packet's: where nothing follows it, the frame has as many bytes.
@@ -85,14 +85,14 @@ impl Inner {
 }
 
 impl Shown {
-    /// Of any frame.
+    /// Of any frame: what its outermost headers show, be it a tunnel's.
     pub(crate) fn of(packet: &mut Packet) -> Self {
         let class = match packet.network().0 {
             Network::Ipv4 => packet.ipv4().map_or(0, |header| header.traffic_class),
             Network::Ipv6 => packet.ipv6().map_or(0, |header| (header.version_class_label.get() >> 20) as u8),
             Network::Other => 0,
         };
-        let SessionKey { source, destination, source_port, destination_port, .. } = packet.session_key();
+        let SessionKey { source, destination, source_port, destination_port, .. } = packet.outermost_key();
         // Addresses of IPv4 are the first word alone.
         let is_ipv4 = packet.network().0 == Network::Ipv4;
         let word = |address: [u8; 16]| {

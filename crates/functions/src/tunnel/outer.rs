@@ -4,7 +4,7 @@
 //! Fields are not patched into a template in memory: narrow stores followed by the next function's wider loads would
 //! cost more than the whole header (docs/performance.md).
 
-use forebay_graph::SetupError;
+use forebay_graph::{Setup, SetupError};
 use forebay_packet::Packet;
 use forebay_packet::wire::ethernet::{EtherType, Ethernet};
 use forebay_packet::wire::ipv4::{self, Ipv4};
@@ -12,6 +12,7 @@ use forebay_packet::wire::udp::{self, Udp};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::entropy::{CHOSEN, Shown};
+use super::identification::Identifications;
 use super::settings::{Dscp, Endpoint, SourcePort};
 
 const ETHERNET: usize = size_of::<Ethernet>();
@@ -98,12 +99,14 @@ pub(crate) struct Outer {
     checksum: bool,
     /// The longest outer packet.
     most: usize,
-    /// The next identification; none where it has no meaning (RFC 6864 section 4.1), and is 0.
-    identification: Option<u16>,
+    /// Identifications; none where they have no meaning (RFC 6864 section 4.1), and are 0.
+    identifications: Option<Identifications>,
+    /// Whether packets are neither numbered nor summed up.
+    plain: bool,
 }
 
 impl Outer {
-    pub(crate) fn new(settings: &OuterSettings) -> Result<Self, SetupError> {
+    pub(crate) fn new(settings: &OuterSettings, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
         let OuterSettings { source, source_port, destination_port, udp_checksum, dscp, df, ttl, mtu } = *settings;
         if ttl == 0 {
             return Err(SetupError::at("ttl", "0 would be dropped by the first router: allowed are 1 to 255"));
@@ -134,13 +137,22 @@ impl Outer {
             chosen: u64::from(chosen) << 48,
             checksum: udp_checksum,
             most: mtu.unwrap_or(u16::MAX).into(),
-            identification: (!df).then_some(0),
+            plain: df && !udp_checksum,
+            identifications: (!df).then(|| Identifications::of(source.0, setup)).transpose()?,
         })
     }
 
     /// Whether packets are neither numbered nor summed up, and can be [written](Self::write) as `PLAIN`.
     pub(crate) fn is_plain(&self) -> bool {
-        self.identification.is_none() && !self.checksum
+        self.plain
+    }
+
+    /// Gets ready for a batch of `count` packets; needed where packets are not written as `PLAIN`.
+    #[inline]
+    pub(crate) fn begin(&mut self, count: usize) {
+        if let Some(identifications) = &mut self.identifications {
+            identifications.draw(count);
+        }
     }
 
     /// Whether an outer packet of `total` bytes is allowed.
@@ -171,10 +183,10 @@ impl Outer {
         let wide = total as u64;
         let mut first = self.first + (u64::from(shown.class & self.class) << 48) + (wide << 32);
         let mut sum = self.sum + (peer >> 16) + (peer & 0xffff);
-        if !PLAIN && let Some(id) = &mut self.identification {
-            first |= u64::from(*id) << 16;
-            sum += u32::from(*id);
-            *id = id.wrapping_add(1);
+        if !PLAIN && let Some(identifications) = &mut self.identifications {
+            let id = identifications.take();
+            first |= u64::from(id) << 16;
+            sum += u32::from(id);
         }
         // Turned by half and added to itself, a number has the ones' complement sum of its halves in the upper one
         // (RFC 1071 section 2).

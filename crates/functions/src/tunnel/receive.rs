@@ -2,9 +2,11 @@
 //!
 //! The short way for what nearly all packets are is the functions' own; here is the long one, which knows the reasons.
 
+use std::net::IpAddr;
+
 use forebay_packet::wire::ethernet::{EtherType, Ethernet};
 use forebay_packet::wire::ipv4::{self, Ipv4};
-use forebay_packet::wire::ipv6::Ipv6;
+use forebay_packet::wire::ipv6::{self, Ipv6};
 use forebay_packet::wire::udp::{self, Udp};
 use forebay_packet::{Network, Packet};
 use zerocopy::FromBytes;
@@ -12,7 +14,7 @@ use zerocopy::FromBytes;
 /// Why a frame is no datagram of the tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// Not IPv4, not UDP, or to another port.
+    /// Not IP, not UDP, or to another port.
     Other,
     /// Part of a datagram.
     Fragment,
@@ -25,7 +27,7 @@ pub(crate) enum Fault {
 /// Where the parts of a datagram are, in bytes into the frame.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Datagram {
-    /// The IPv4 header.
+    /// The IP header.
     pub(crate) ip: usize,
     /// What UDP carries.
     pub(crate) payload: usize,
@@ -34,50 +36,77 @@ pub(crate) struct Datagram {
     /// The outer traffic class.
     pub(crate) class: u8,
     /// The address that it was sent from.
-    pub(crate) source: u32,
+    pub(crate) source: IpAddr,
     /// The address that it was sent to.
-    pub(crate) destination: u32,
+    pub(crate) destination: IpAddr,
     /// The port that it was sent from.
     pub(crate) source_port: u16,
 }
 
 /// Finds the datagram to `port` in a frame; a checksum that is there is `verified` where so asked (RFC 1122 section
-/// 4.1.3.4).
+/// 4.1.3.4), and over IPv6, that it is there (RFC 8200 section 8.1).
 pub(crate) fn datagram(packet: &mut Packet, port: u16, verified: bool) -> Result<Datagram, Fault> {
-    let (Network::Ipv4, ip) = packet.network() else { return Err(Fault::Other) };
-    let bytes = packet.data().get(ip..).ok_or(Fault::Length)?;
-    let (header, _) = Ipv4::ref_from_prefix(bytes).map_err(|_| Fault::Length)?;
-    if header.protocol != ipv4::UDP {
-        return Err(Fault::Other);
-    }
-    // More fragments, or an offset (RFC 791 section 3.1): the tunnel's header is in the first alone, and what it says
-    // of lengths in none.
-    if header.flags_fragment.get() & 0x3fff != 0 {
-        return Err(Fault::Fragment);
-    }
-    let total = usize::from(header.total_length.get());
-    let header_len = header.header_len().ok_or(Fault::Length)?;
-    let segment = bytes.get(header_len..total).ok_or(Fault::Length)?;
+    let (network, ip) = packet.network();
+    let (bytes, six) = match network {
+        Network::Ipv4 => (packet.data().get(ip..).ok_or(Fault::Length)?, false),
+        Network::Ipv6 => (packet.data().get(ip..).ok_or(Fault::Length)?, true),
+        Network::Other => return Err(Fault::Other),
+    };
+    let (segment_at, segment) = if six { segment_of_ipv6(bytes)? } else { segment_of_ipv4(bytes)? };
     let (datagram, _) = Udp::ref_from_prefix(segment).map_err(|_| Fault::Length)?;
     if datagram.destination.get() != port {
         return Err(Fault::Other);
     }
     let length = usize::from(datagram.length.get());
-    if length < size_of::<Udp>() || length > segment.len() {
+    if length < size_of::<Udp>() {
         return Err(Fault::Length);
     }
-    if verified && datagram.checksum.get() != 0 && udp::sum_over_ipv4(header, &segment[..length]) != 0xffff {
+    let summed = segment.get(..length).ok_or(Fault::Length)?;
+    let none = datagram.checksum.get() == 0;
+    let (class, source, destination, right) = if six {
+        let (header, _) = Ipv6::ref_from_prefix(bytes).map_err(|_| Fault::Length)?;
+        let class = (header.version_class_label.get() >> 20) as u8;
+        let right = || !none && udp::sum_over_ipv6(header, summed) == 0xffff;
+        (class, IpAddr::from(header.source), IpAddr::from(header.destination), !verified || right())
+    } else {
+        let (header, _) = Ipv4::ref_from_prefix(bytes).map_err(|_| Fault::Length)?;
+        let right = || none || udp::sum_over_ipv4(header, summed) == 0xffff;
+        (header.traffic_class, IpAddr::from(header.source), IpAddr::from(header.destination), !verified || right())
+    };
+    if !right {
         return Err(Fault::Checksum);
     }
-    Ok(Datagram {
-        ip,
-        payload: ip + header_len + size_of::<Udp>(),
-        end: ip + header_len + length,
-        class: header.traffic_class,
-        source: u32::from_be_bytes(header.source),
-        destination: u32::from_be_bytes(header.destination),
-        source_port: datagram.source.get(),
-    })
+    let (payload, end) = (ip + segment_at + size_of::<Udp>(), ip + segment_at + length);
+    Ok(Datagram { ip, payload, end, class, source, destination, source_port: datagram.source.get() })
+}
+
+/// What an IPv4 packet carries, if it is UDP and whole, and where that begins. `bytes` begins with its header.
+fn segment_of_ipv4(bytes: &[u8]) -> Result<(usize, &[u8]), Fault> {
+    let (header, _) = Ipv4::ref_from_prefix(bytes).map_err(|_| Fault::Length)?;
+    if header.protocol != ipv4::UDP {
+        return Err(Fault::Other);
+    }
+    // The tunnel's header is in the first fragment alone, and what it says of lengths in none.
+    if header.is_fragment() {
+        return Err(Fault::Fragment);
+    }
+    let total = usize::from(header.total_length.get());
+    let header_len = header.header_len().ok_or(Fault::Length)?;
+    Ok((header_len, bytes.get(header_len..total).ok_or(Fault::Length)?))
+}
+
+/// The same of an IPv6 packet, whose extension headers are skipped.
+fn segment_of_ipv6(bytes: &[u8]) -> Result<(usize, &[u8]), Fault> {
+    if ipv6::upper_protocol(bytes, 0) != Some(ipv4::UDP) {
+        return Err(Fault::Other);
+    }
+    if ipv6::fragment(bytes, 0).is_some() {
+        return Err(Fault::Fragment);
+    }
+    let (header, _) = Ipv6::ref_from_prefix(bytes).map_err(|_| Fault::Length)?;
+    let end = size_of::<Ipv6>() + usize::from(header.payload_length.get());
+    let (_, start) = ipv6::upper_layer(bytes, 0).ok_or(Fault::Length)?;
+    Ok((start, bytes.get(start..end).ok_or(Fault::Length)?))
 }
 
 /// Leaves of the frame what is from `start` to `end`, an IP packet, behind an Ethernet header with the addresses that

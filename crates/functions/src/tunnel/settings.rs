@@ -1,7 +1,7 @@
 //! Parameters that tunnels share: outer addresses, source ports, differentiated services.
 
 use std::borrow::Cow;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de};
@@ -21,7 +21,9 @@ impl TryFrom<String> for Endpoint {
     fn try_from(text: String) -> Result<Self, String> {
         let short: String = text.chars().take(60).collect();
         if text.parse::<std::net::Ipv6Addr>().is_ok() {
-            return Err(format!("'{short}' is of IPv6: allowed are addresses of IPv4, which is what tunnels run over"));
+            return Err(format!(
+                "'{short}' is of IPv6: allowed are addresses of IPv4, which is what this tunnel runs over"
+            ));
         }
         let address = text.parse::<Ipv4Addr>().ok().map(Ipv4Addr::to_bits);
         address.filter(|address| is_host(*address)).map(Self).ok_or_else(|| {
@@ -30,6 +32,44 @@ impl TryFrom<String> for Endpoint {
             )
         })
     }
+}
+
+/// The address of a tunnel's end: IPv4 or IPv6, of one host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(try_from = "String")]
+#[schemars(with = "String")]
+pub struct AnyEndpoint(pub(crate) IpAddr);
+
+impl TryFrom<String> for AnyEndpoint {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let short: String = text.chars().take(60).collect();
+        text.parse().ok().filter(|address| is_any_host(*address)).map(Self).ok_or_else(|| {
+            format!(
+                "'{short}' is no address of a tunnel's end: allowed are addresses of one host, such as 192.0.2.1 and 2001:db8::1"
+            )
+        })
+    }
+}
+
+/// What addresses of a kind are called.
+pub(crate) fn kind_of(address: IpAddr) -> &'static str {
+    if address.is_ipv4() { "IPv4" } else { "IPv6" }
+}
+
+/// Whether an address may be of a single host.
+pub(crate) fn is_any_host(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => is_host(address.to_bits()),
+        IpAddr::V6(address) => is_host_of_ipv6(address),
+    }
+}
+
+/// Whether an IPv6 address may be of a single host (RFC 4291 section 2.4): neither unspecified nor loopback nor multicast,
+/// nor IPv4's in disguise.
+fn is_host_of_ipv6(address: Ipv6Addr) -> bool {
+    !address.is_unspecified() && !address.is_loopback() && !address.is_multicast() && address.to_ipv4_mapped().is_none()
 }
 
 /// Whether an IPv4 address may be of a single host (RFC 1122 section 3.2.1.3): not 0.0.0.0/8, 127.0.0.0/8, multicast,
@@ -146,6 +186,16 @@ mod tests {
             assert!(error.contains(&format!("'{wrong}'")) && error.contains("allowed are"), "{error}");
         }
         assert!(read::<Endpoint>(&json!("2001:db8::1")).is_err_and(|error| error.contains("'2001:db8::1' is of IPv6")));
+    }
+
+    #[test]
+    fn ends_of_tunnels_over_either_are_hosts() {
+        assert_eq!(read(&json!("192.0.2.1")), Ok(AnyEndpoint(Ipv4Addr::new(192, 0, 2, 1).into())));
+        assert_eq!(read::<AnyEndpoint>(&json!("2001:db8::1")).map(|end| kind_of(end.0)), Ok("IPv6"));
+        for wrong in ["127.0.0.1", "::", "::1", "ff02::1", "::ffff:192.0.2.1", "2001:db8::/64", "host", ""] {
+            let error = read::<AnyEndpoint>(&json!(wrong)).expect_err(wrong);
+            assert!(error.contains(&format!("'{wrong}'")) && error.contains("allowed are"), "{error}");
+        }
     }
 
     #[test]

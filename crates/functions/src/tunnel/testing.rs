@@ -7,6 +7,9 @@ use etherparse::PacketBuilder;
 /// Where tunnels of tests begin and end.
 pub(crate) const HERE: [u8; 4] = [192, 0, 2, 1];
 pub(crate) const THERE: [u8; 4] = [192, 0, 2, 10];
+/// The same over IPv6: 2001:db8::1 and 2001:db8::10.
+pub(crate) const HERE_6: [u8; 16] = [0x20, 0x01, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+pub(crate) const THERE_6: [u8; 16] = [0x20, 0x01, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x10];
 /// Ethernet addresses of inner frames.
 pub(crate) const TO: [u8; 6] = [2, 0, 0, 0, 0, 2];
 pub(crate) const FROM: [u8; 6] = [2, 0, 0, 0, 0, 1];
@@ -48,6 +51,22 @@ pub(crate) fn outer(class: u8, ports: (u16, u16), summed: bool, payload: &[u8]) 
     if !summed {
         frame[40..42].fill(0);
     }
+    frame
+}
+
+/// Ethernet, IPv6 with a traffic class and flow label and UDP around `payload`; the UDP checksum is always there.
+pub(crate) fn outer_ipv6(class: u8, label: u32, ports: (u16, u16), payload: &[u8]) -> Vec<u8> {
+    let mut frame = Vec::new();
+    let header = etherparse::Ipv6Header {
+        traffic_class: class,
+        flow_label: label.try_into().expect("20 bits"),
+        hop_limit: 64,
+        source: HERE_6,
+        destination: THERE_6,
+        ..Default::default()
+    };
+    let ip = etherparse::IpHeaders::Ipv6(header, etherparse::Ipv6Extensions::default());
+    PacketBuilder::ethernet2(FROM, TO).ip(ip).udp(ports.0, ports.1).write(&mut frame, payload).expect("memory");
     frame
 }
 

@@ -229,5 +229,8 @@ proptest! {
             prop_assert_eq!(packet.ports(), Some((header.protocol, source, destination)));
             prop_assert_eq!(packet.ipv4().copied(), Some(header));
         }
+        if packet.ports().is_none_or(|(_, _, destination)| destination != gtpu::PORT) {
+            prop_assert_eq!(packet.session_key(), packet.outermost_key());
+        }
     }
 }

@@ -62,6 +62,13 @@ impl Ipv4 {
         self.flags_fragment.get() & 0x1fff
     }
 
+    /// Whether the packet is part of a datagram: more fragments follow, or this one has an offset.
+    #[inline]
+    #[must_use]
+    pub fn is_fragment(&self) -> bool {
+        self.flags_fragment.get() & 0x3fff != 0
+    }
+
     /// Whether the header is sound by itself: version 4, no options or options that fit `available` bytes, a total
     /// length that holds the header and is at most `available`, and a right checksum. `bytes` starts at the header.
     #[inline]

@@ -29,46 +29,70 @@ const MOST_EXTENSIONS: usize = 8;
 /// the chain is cut short or too long, or the packet is a fragment other than the first.
 #[must_use]
 pub fn upper_layer(frame: &[u8], start: usize) -> Option<(u8, usize)> {
-    match walk(frame, start)? {
-        (protocol, Some(offset)) => Some((protocol, offset)),
-        (_, None) => None,
-    }
+    let Walked { protocol, offset, .. } = walk(frame, start)?;
+    offset.map(|offset| (protocol, offset))
+}
+
+/// Of a part of a datagram what its fragment header says that follows, which is the same in all its parts (RFC 8200
+/// section 4.5). `None` where the packet is whole, as one with a fragment header that says so is too (RFC 6946), or the
+/// header lies behind what can be read.
+#[must_use]
+pub fn fragment(frame: &[u8], start: usize) -> Option<u8> {
+    walk(frame, start)?.fragment
 }
 
 /// The protocol number of the upper layer, whether or not it begins in this packet: that of the last extension header
 /// that could be read, or of the chain's end. `None` where there is no IPv6 header.
 #[must_use]
 pub fn upper_protocol(frame: &[u8], start: usize) -> Option<u8> {
-    walk(frame, start).map(|(protocol, _)| protocol)
+    walk(frame, start).map(|walked| walked.protocol)
 }
 
-/// The last protocol number found, and where the upper layer starts if it does so in this packet.
-fn walk(frame: &[u8], start: usize) -> Option<(u8, Option<usize>)> {
+/// What a walk along the headers finds.
+struct Walked {
+    /// The last protocol number.
+    protocol: u8,
+    /// Where the upper layer starts, if it does so in this packet.
+    offset: Option<usize>,
+    /// What follows the fragment header, in a part of a datagram.
+    fragment: Option<u8>,
+}
+
+fn walk(frame: &[u8], start: usize) -> Option<Walked> {
     let mut next = Ipv6::ref_from_prefix(frame.get(start..)?).ok()?.0.next_header;
     let mut offset = start + size_of::<Ipv6>();
+    let mut fragment = None;
     for _ in 0..=MOST_EXTENSIONS {
         let header = frame.get(offset..offset + 8);
+        let cut = Some(Walked { protocol: next, offset: None, fragment });
         match next {
             // Hop-by-hop options, routing, destination options: length in 8-byte units beyond the first.
             0 | 43 | 60 => {
-                let Some(header) = header else { return Some((next, None)) };
+                let Some(header) = header else { return cut };
                 (next, offset) = (header[0], offset + 8 * (usize::from(header[1]) + 1));
             }
-            // Fragment: eight bytes; the offset is the upper 13 bits of bytes 2 and 3.
+            // Fragment: eight bytes; the offset is the upper 13 bits of bytes 2 and 3, the last bit says that more follow.
             44 => {
-                let Some(header) = header else { return Some((next, None)) };
-                if u16::from_be_bytes([header[2], header[3]]) >> 3 != 0 {
-                    return Some((header[0], None));
+                let Some(header) = header else { return cut };
+                let place = u16::from_be_bytes([header[2], header[3]]);
+                if place & 0xfff9 != 0 {
+                    fragment = fragment.or(Some(header[0]));
+                }
+                if place >> 3 != 0 {
+                    return Some(Walked { protocol: header[0], offset: None, fragment });
                 }
                 (next, offset) = (header[0], offset + 8);
             }
             // Authentication: length in 4-byte units beyond the first two (RFC 4302 section 2.2).
             51 => {
-                let Some(header) = header else { return Some((next, None)) };
+                let Some(header) = header else { return cut };
                 (next, offset) = (header[0], offset + 4 * (usize::from(header[1]) + 2));
             }
-            upper => return Some((upper, (offset <= frame.len()).then_some(offset))),
+            upper => {
+                let offset = (offset <= frame.len()).then_some(offset);
+                return Some(Walked { protocol: upper, offset, fragment });
+            }
         }
     }
-    Some((next, None))
+    Some(Walked { protocol: next, offset: None, fragment })
 }

@@ -5,6 +5,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::checksum;
 use super::ipv4::{self, Ipv4};
+use super::ipv6::Ipv6;
 
 /// Eight bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -27,6 +28,16 @@ pub struct Udp {
 pub fn sum_over_ipv4(header: &Ipv4, datagram: &[u8]) -> u16 {
     let addresses = checksum::add(checksum::sum(&header.source), checksum::sum(&header.destination));
     let rest = checksum::add(u16::from(ipv4::UDP).to_be(), (datagram.len() as u16).to_be());
+    checksum::add(checksum::add(addresses, rest), checksum::sum(datagram))
+}
+
+/// The same over IPv6, whose pseudo header has the datagram's length in 32 bits (RFC 8200 section 8.1). `header`'s
+/// destination is the last one: where there is a routing header, that after all of it.
+#[must_use]
+pub fn sum_over_ipv6(header: &Ipv6, datagram: &[u8]) -> u16 {
+    let addresses = checksum::add(checksum::sum(&header.source), checksum::sum(&header.destination));
+    let length = checksum::sum(&(datagram.len() as u32).to_be_bytes());
+    let rest = checksum::add(u16::from(ipv4::UDP).to_be(), length);
     checksum::add(checksum::add(addresses, rest), checksum::sum(datagram))
 }
 
@@ -56,6 +67,18 @@ mod tests {
             let mut empty = right.clone();
             empty[6..8].fill(0);
             assert_eq!(stored(sum_over_ipv4(&header, &empty)).get(), udp.checksum);
+        }
+        for payload in [&b""[..], b"odd", b"even", &[0xff; 1_001]] {
+            let (source, destination) = ([0xfd; 16], std::array::from_fn(|at| at as u8));
+            let ip = etherparse::Ipv6Header { source, destination, ..Default::default() };
+            let udp = UdpHeader::with_ipv6_checksum(7, 2_152, &ip, payload).expect("short");
+            let mut header = Ipv6::new_zeroed();
+            (header.source, header.destination) = (source, destination);
+            let right = [&udp.to_bytes()[..], payload].concat();
+            assert_eq!(sum_over_ipv6(&header, &right), 0xffff);
+            let mut empty = right.clone();
+            empty[6..8].fill(0);
+            assert_eq!(stored(sum_over_ipv6(&header, &empty)).get(), udp.checksum);
         }
         assert_eq!((stored(0xffff).get(), stored(0).get()), (0xffff, 0xffff), "0 would mean none");
     }
