@@ -117,7 +117,7 @@ impl Params {
         let (v4, v6) = (file.v4, file.v6);
         let v4 = Classifier::build(v4, self.default.into()).map_err(refused)?;
         let v6 = Classifier::build(v6, self.default.into()).map_err(refused)?;
-        Ok(List::compiled(v4, v6, setup.seed()))
+        Ok(List::compiled(v4, v6, setup.secret()))
     }
 
     /// `table` is what the list's table is called.

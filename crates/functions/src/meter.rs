@@ -167,7 +167,7 @@ impl Declare for Meter {
         }
         let selector = Selector::new(&params.key, setup)?;
         let marking = Marking::new(params.aware, params.remark, params.word, setup)?;
-        let table = Keyed::new(if selector.is_some() { params.capacity } else { 1 }, setup.seed());
+        let table = Keyed::new(if selector.is_some() { params.capacity } else { 1 }, setup.secret());
         // Full before the first packet: the clock's origin is long ago, or it is what a fresh account has.
         let one = match kind {
             Kind::Single(kind) => kind.fresh(Ticks::ZERO),
@@ -203,8 +203,7 @@ impl Accounts {
     ) {
         let Some(selector) = selector else {
             for (packet, asked) in batch.iter_mut().zip(asked) {
-                let seen = Seen::of(packet);
-                asked.cost = cost(packet, seen);
+                asked.cost = cost(packet, None);
             }
             return;
         };

@@ -167,7 +167,7 @@ impl Declare for Shaper {
             layer: params.layer,
             share: params.share,
             limit: (params.queue, params.queue_bytes.map_or(u64::MAX, |bytes| bytes.0)),
-            table: Keyed::new(keys.max(1), setup.seed()),
+            table: Keyed::new(keys.max(1), setup.secret()),
             spare: (SHARED + 1..=keys as u32).rev().collect(),
             queues: Queues::new(1 + keys, params.held, full),
             // As many as there can ever be, so that none allocates later.

@@ -7,7 +7,7 @@ use forebay_packet::wire::ethernet::{EtherType, Ethernet};
 use forebay_packet::wire::ipv4::{self, Ipv4};
 use forebay_packet::wire::udp::Udp;
 use forebay_packet::wire::vxlan::{self, Vxlan, VxlanError};
-use forebay_packet::{Packet, Word};
+use forebay_packet::{Network, Packet, Word};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
@@ -173,6 +173,9 @@ impl VxlanDecap {
     #[cold]
     #[inline(never)]
     fn unusual(&self, packet: &mut Packet) -> Gate {
+        if packet.network().0 == Network::Ipv6 {
+            return NOT_VXLAN;
+        }
         let datagram = match datagram(packet, self.port, self.verify) {
             Ok(datagram) if matches!(datagram.destination, IpAddr::V4(to) if self.is_local(to.to_bits())) => datagram,
             Ok(_) | Err(Fault::Other) => return NOT_VXLAN,

@@ -41,13 +41,16 @@ struct Writer<T, L> {
     /// another. So it never takes more than twice as long as it could have. A call takes microseconds; only a worker that
     /// the system has stopped in the middle of one holds a copy longer.
     copying: Duration,
+    /// Values that are published no more and that workers may still hold. They end when a later change finds that nobody
+    /// does, or with all of this: not on a worker, between two packets.
+    retired: Vec<Arc<T>>,
 }
 
 impl<T: 'static, L> Live<T, L> {
     /// A value that may be shared with others: the first change leaves it to them.
     #[must_use]
     pub fn new(value: Arc<T>) -> Self {
-        let writer = Mutex::new(Writer { spare: None, copying: Duration::ZERO });
+        let writer = Mutex::new(Writer { spare: None, copying: Duration::ZERO, retired: Vec::new() });
         Self { published: ArcSwap::new(value), changed: AtomicBool::new(false), writer }
     }
 
@@ -68,8 +71,15 @@ impl<T: Replay<L> + 'static, L: Default> Live<T, L> {
     /// has done is published when it returns. Readers may see it before this does.
     pub fn change<R>(&self, change: impl FnOnce(&mut T, &mut L) -> R) -> R {
         let mut writer = self.lock();
+        writer.retired.retain(|value| Arc::strong_count(value) > 1);
         let patience = writer.copying;
-        let free = writer.spare.take().and_then(|(mut copy, log)| alone(&mut copy, patience).then_some((copy, log)));
+        let free = writer.spare.take().and_then(|(mut copy, log)| {
+            if alone(&mut copy, patience) {
+                return Some((copy, log));
+            }
+            writer.retired.push(copy);
+            None
+        });
         let (mut copy, mut log) = free.unwrap_or_else(|| {
             let start = Instant::now();
             let copy = Arc::new(T::clone(&self.published.load()));
@@ -84,6 +94,8 @@ impl<T: Replay<L> + 'static, L: Default> Live<T, L> {
         // The first of all is others' too, and readers keep it until they next come by.
         if self.changed.swap(true, Ordering::AcqRel) {
             writer.spare = Some((before, log));
+        } else {
+            writer.retired.push(before);
         }
         result
     }

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -75,6 +76,8 @@ pub struct Surroundings {
     pub batch: usize,
     /// The pipeline's seed: everything random derives from it and the module's name.
     pub seed: u64,
+    /// What nobody outside knows, where time is real; [`Setup::secret`] derives from it and the module's name.
+    pub secret: u64,
     /// Whether time is simulated: calls are charged given costs, and nothing may wait for a real clock.
     pub simulated: bool,
     /// Whether functions are made only to be checked, and must leave files that they would write alone.
@@ -105,6 +108,7 @@ impl Surroundings {
             frequency,
             batch: 32,
             seed: 1,
+            secret: RandomState::new().build_hasher().finish(),
             simulated: false,
             checking: false,
             share: (0, 1),
@@ -178,8 +182,19 @@ impl<'a> Setup<'a> {
     /// The module's own seed, from the pipeline's seed and the module's name (FNV-1a).
     #[must_use]
     pub fn seed(&self) -> u64 {
+        self.named(self.shared.seed)
+    }
+
+    /// What tables that outsiders fill are hashed with: the module's own, drawn by the system where time is real, so that
+    /// nobody who sends packets can aim at one place. Where time is simulated it is the seed.
+    #[must_use]
+    pub fn secret(&self) -> u64 {
+        self.named(if self.shared.simulated { self.shared.seed } else { self.shared.secret })
+    }
+
+    fn named(&self, seed: u64) -> u64 {
         let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-        self.name.as_bytes().iter().fold(0xcbf2_9ce4_8422_2325 ^ self.shared.seed, step)
+        self.name.as_bytes().iter().fold(0xcbf2_9ce4_8422_2325 ^ seed, step)
     }
 
     /// A file named in the configuration that is read while this is made: nobody may write it. Relative names are relative

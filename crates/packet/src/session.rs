@@ -33,8 +33,8 @@ pub struct SessionKey {
 
 impl SessionKey {
     /// The `protocol` of a tunnel itself, whose key has the outer addresses, and its number's upper half in place of the
-    /// source port and its lower half in place of the destination port: a protocol number that is reserved (RFC 3692
-    /// section 2.1 and the list of them at IANA), so that no packet's own can be the same.
+    /// source port and its lower half in place of the destination port: a protocol number that is reserved (IANA's list of
+    /// them), which only a packet that breaks the rules has of its own.
     pub const TUNNEL: u8 = 255;
 
     /// A hash that is the same for both directions of the session and never 0.

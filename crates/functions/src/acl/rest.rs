@@ -45,11 +45,10 @@ pub(super) fn wait(shared: &Arc<Shared>, quiet: Duration) -> bool {
                 continue;
             }
             drop(state);
-            let start = Instant::now();
-            if shared.compile() {
-                return;
+            match shared.compile() {
+                Ok(()) => return,
+                Err(took) => wait = pause(Some(took)),
             }
-            wait = pause(Some(start.elapsed()));
             state = shared.lock();
         }
     };
@@ -100,10 +99,14 @@ impl Snapshot {
 }
 
 impl Shared {
-    /// Compiles the list and has packets judged by that; false where it was changed meanwhile, or nobody wants it any more.
-    pub(super) fn compile(&self) -> bool {
-        let snapshot = self.snapshot();
-        self.put(snapshot.compile())
+    /// Compiles the list and has packets judged by that.
+    ///
+    /// # Errors
+    /// It was changed meanwhile, or nobody wants it any more: how long compiling took.
+    pub(super) fn compile(&self) -> Result<(), Duration> {
+        let compiled = self.snapshot().compile();
+        let took = compiled.took;
+        if self.put(compiled) { Ok(()) } else { Err(took) }
     }
 
     pub(super) fn snapshot(&self) -> Snapshot {
@@ -119,6 +122,7 @@ impl Shared {
         }
     }
 
+    /// Has packets judged by what was compiled; false where the list was changed meanwhile, or nobody wants it any more.
     pub(super) fn put(&self, compiled: Compiled) -> bool {
         let Compiled { changes, v4, v6, took } = compiled;
         let mut state = self.lock();

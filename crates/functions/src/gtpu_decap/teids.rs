@@ -186,7 +186,7 @@ impl Teids {
                 Err(message) => faults.and(SetupError::at(format!("{PATH}[{index}]"), message)),
             }
         }
-        if faults.faults.is_empty() { Self::of(ranges, setup.seed()) } else { Err(faults) }
+        if faults.faults.is_empty() { Self::of(ranges, setup.secret()) } else { Err(faults) }
     }
 }
 

@@ -174,7 +174,7 @@ impl Tunnels {
             }
         }
         let ipv4 = entries.iter().filter(|(_, (key, ..))| matches!(key, Key::Ipv4(_))).count();
-        let table = |entries| Table::new(entries, setup.seed());
+        let table = |entries| Table::new(entries, setup.secret());
         let mut tunnels = Self { ipv4: table(ipv4), ipv6: table(entries.len() - ipv4), peers: Peers::default() };
         for (place, (key, teid, peer)) in entries {
             let tunnel = Tunnel { teid, peer: tunnels.peers.name(peer) };

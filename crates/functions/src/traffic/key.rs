@@ -64,12 +64,13 @@ impl Selector {
             KeyBy::Dscp => What::Dscp,
             KeyBy::Word(name) => What::Word(setup.word(name)?),
         };
-        let seed = setup.seed();
+        let seed = setup.secret();
         Ok(Some(Self { what, seed: [seed, seed.rotate_left(29).wrapping_mul(0x9e37_79b9_7f4a_7c15)] }))
     }
 
-    /// Writes what `make` makes of each packet's key and of what `look` sees in the packet, in order. Where keys are is
-    /// chosen once for all packets: each choice is a loop of its own.
+    /// Writes what `make` makes of each packet's key and of what `look` says of the packet, in order; `look` is told of
+    /// the IPv4 header, where the key needed it. Where keys are is chosen once for all packets: each choice is a loop of
+    /// its own.
     #[inline(always)]
     pub fn keys<L, K>(
         &self,
@@ -80,12 +81,12 @@ impl Selector {
     ) {
         let of = (batch, made);
         match self.what {
-            What::Source => each(of, look, |packet, seen| self.address(packet, seen, true), make),
-            What::Destination => each(of, look, |packet, seen| self.address(packet, seen, false), make),
-            What::Session => each(of, look, |packet, _| TableKey::new(self.session(packet)), make),
-            What::Vlan => each(of, look, |packet, _| TableKey::new(vlan(packet)), make),
-            What::Dscp => each(of, look, |packet, _| code_point(packet), make),
-            What::Word(word) => each(of, look, |packet, _| TableKey::new(packet.word(word).into()), make),
+            What::Source => each(of, Seen::of, look, |packet, seen| self.address(packet, seen, true), make),
+            What::Destination => each(of, Seen::of, look, |packet, seen| self.address(packet, seen, false), make),
+            What::Session => each(of, |_| None, look, |packet, _| TableKey::new(self.session(packet)), make),
+            What::Vlan => each(of, |_| None, look, |packet, _| TableKey::new(vlan(packet)), make),
+            What::Dscp => each(of, |_| None, look, |packet, _| code_point(packet), make),
+            What::Word(word) => each(of, |_| None, look, |packet, _| TableKey::new(packet.word(word).into()), make),
         }
     }
 
@@ -152,12 +153,13 @@ impl Selector {
 #[inline(always)]
 fn each<L, K>(
     (batch, made): (&mut [Packet], &mut [K]),
+    see: impl Fn(&mut Packet) -> Option<Seen>,
     look: impl Fn(&mut Packet, Option<Seen>) -> L,
     key: impl Fn(&mut Packet, Option<Seen>) -> TableKey,
     make: impl Fn(TableKey, L) -> K,
 ) {
     for (packet, made) in batch.iter_mut().zip(made) {
-        let seen = Seen::of(packet);
+        let seen = see(packet);
         let looked = look(packet, seen);
         *made = make(key(packet, seen), looked);
     }
@@ -189,7 +191,8 @@ mod tests {
     use super::*;
 
     fn key(by: &KeyBy, frame: &[u8]) -> TableKey {
-        let mut surroundings = Surroundings::new(Frequency::new(1e9));
+        // In simulated time the same hashes every time.
+        let mut surroundings = Surroundings { simulated: true, ..Surroundings::new(Frequency::new(1e9)) };
         let selector = Selector::new(by, &mut Setup::new("m", &mut surroundings)).expect("a word").expect("a key");
         let pool = Pool::new(PoolOptions { chunks: 1, ..PoolOptions::default() }).expect("memory");
         let mut packet = pool.take().expect("a chunk");

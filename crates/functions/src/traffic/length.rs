@@ -28,16 +28,15 @@ impl Layer {
     #[inline(always)]
     #[must_use]
     pub fn length(self, packet: &mut Packet) -> usize {
-        let seen = Seen::of(packet);
-        self.length_of(packet, seen)
+        self.length_of(packet, None)
     }
 
-    /// The same, where the packet's IPv4 header has been looked at.
+    /// The same, where the packet's IPv4 header may have been looked at.
     #[inline(always)]
     #[must_use]
     pub fn length_of(self, packet: &mut Packet, seen: Option<Seen>) -> usize {
         match self {
-            Self::Ip => seen.map_or_else(|| long_length(packet), Seen::length),
+            Self::Ip => seen.or_else(|| Seen::of(packet)).map_or_else(|| long_length(packet), Seen::length),
             Self::Frame => packet.len(),
             Self::Wire => packet.len().max(SHORTEST) + AROUND,
         }

@@ -1,5 +1,6 @@
 //! Frames of an independent writer, faults with their reasons, and the way there and back.
 
+use etherparse::PacketBuilder;
 use forebay_graph::Rig;
 use forebay_packet::Batch;
 use proptest::collection::vec;
@@ -47,6 +48,18 @@ fn congestion_is_passed_on() {
     assert_eq!(run(&mut rig, &marked(&[0xff; 60])), (Gate::FIRST, vec![0xff; 60], 9), "no IP to tell it to");
 }
 
+/// A frame to the port over IPv6, whose payload is a checked datagram's or that of another header.
+fn over_ipv6(next_header: Option<u8>) -> Vec<u8> {
+    let mut frame = Vec::new();
+    let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv6([1; 16], [2; 16], 64).udp(1, 4_789);
+    builder.write(&mut frame, &[0x08, 0, 0, 0, 0, 0, 9, 0]).expect("memory");
+    match next_header {
+        Some(header) => frame[20] = header,
+        None => frame[60..62].fill(0),
+    }
+    frame
+}
+
 #[test]
 fn what_is_not_sound_has_its_reason() {
     let mut rig = rig(&json!({ "vnis": [9], "local": ["192.0.2.10"] }));
@@ -63,6 +76,8 @@ fn what_is_not_sound_has_its_reason() {
         (with(23, 6), NOT_VXLAN, "TCP"),
         (with(37, 9), NOT_VXLAN, "another port"),
         (with(33, 11), NOT_VXLAN, "another address"),
+        (over_ipv6(None), NOT_VXLAN, "IPv6 without a checksum"),
+        (over_ipv6(Some(44)), NOT_VXLAN, "a fragment of IPv6"),
         (with(20, 0x20), FRAGMENT, "the first fragment"),
         (with(21, 1), FRAGMENT, "a later fragment"),
         (with(17, 200), BAD_LENGTH, "longer than the frame"),

@@ -84,6 +84,33 @@ fn a_reader_that_is_stopped_in_a_call_keeps_its_copy_and_the_writer_takes_anothe
     assert_eq!(live.look().copies(), 3);
 }
 
+/// Says on which thread it ended.
+#[derive(Clone)]
+struct Mortal(Arc<Mutex<Vec<thread::ThreadId>>>);
+
+impl Drop for Mortal {
+    fn drop(&mut self) {
+        self.0.lock().expect("nobody panics").push(thread::current().id());
+    }
+}
+
+impl Replay<()> for Mortal {
+    fn replay(&mut self, (): &mut ()) {}
+}
+
+#[test]
+fn what_workers_let_go_ends_with_the_writer() {
+    let ends = Arc::new(Mutex::new(Vec::new()));
+    let live = Arc::new(Live::<Mortal, ()>::new(Arc::new(Mortal(Arc::clone(&ends)))));
+    let mut reader = Reader::new(Arc::clone(&live));
+    live.change(|_, ()| {});
+    // The worker was the last to hold the value of the start.
+    thread::spawn(move || drop(reader.read())).join().expect("reading does not panic");
+    assert!(ends.lock().expect("nobody panics").is_empty());
+    live.change(|_, ()| {});
+    assert_eq!(*ends.lock().expect("nobody panics"), [thread::current().id()]);
+}
+
 #[test]
 fn a_change_that_panics_leaves_what_is_published() {
     let live: Arc<LiveList> = Arc::new(Live::new(Arc::default()));

@@ -6,7 +6,8 @@
 //! first asks which prefixes hold its addresses, for each length that rules use. Each of them knows with which lengths of
 //! the other field it stands in rules, so of all tuples only those are probed in which both of the packet's prefixes are.
 //! Most packets are held by few prefixes: it is a handful of probes where the plain scheme probes every tuple. However
-//! packets are chosen, they are no more than there are lengths and tuples.
+//! packets are chosen, the probes are no more than there are lengths and tuples. Within a pair the rules that differ neither in
+//! protocol nor in an exact destination port are walked.
 //!
 //! A change touches one pair. Where rules stand in the list is a label that leaves room for others (`Order`), so none is
 //! renumbered. Rules that count are kept apart from those that decide: they are asked for once it is known which rule does.

@@ -133,7 +133,7 @@ fn small_pieces_are_put_together() {
 }
 
 #[test]
-fn the_longest_list_takes_labels_from_everybody_once_at_most() {
+fn what_crowds_in_the_longest_list_relabels_a_neighbourhood() {
     let mut model = Model::of(super::super::MAX_RULES as u32 - 200);
     for number in 0..200 {
         model.insert(60_000, number);
