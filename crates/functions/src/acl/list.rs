@@ -1,7 +1,8 @@
 //! A rule list as packets are judged by it: compiled, or as tuples while it is being changed.
 //!
 //! Both answer alike. The first change makes tuples of what is compiled; a list that has been left alone for a while is
-//! compiled again ([`super::rest`]), and keeps its tuples for the next change, which then need not be made anew.
+//! compiled again ([`super::rest`]), and keeps its tuples for the next change, which then need not be made anew. A list that
+//! is so long that tuples are faster is judged by them from the start, and stays so.
 
 use std::sync::Arc;
 
@@ -26,9 +27,9 @@ impl List {
 /// The rules of one family, in one or both of two forms.
 #[derive(Clone)]
 pub(super) struct Form<A: Address> {
-    /// The form that is faster to ask: present where these are the rules as they are.
+    /// Present where these are the rules as they are. Of all but long lists it is the form that is faster to ask.
     compiled: Option<Arc<Classifier<A>>>,
-    /// The form that changes. Empty until there has been a change.
+    /// The form that changes. Of lists that are fast when compiled there is none until there has been a change.
     tuples: Option<Box<Tuples<A>>>,
     seed: u64,
 }
@@ -50,16 +51,18 @@ pub(super) struct Log {
 
 impl<A: Address> Form<A> {
     fn compiled(classifier: Classifier<A>, seed: u64) -> Self {
-        Self { compiled: Some(Arc::new(classifier)), tuples: None, seed }
+        let tuples = (!classifier.is_quick()).then(|| Box::new(tuples(&classifier, seed)));
+        Self { compiled: Some(Arc::new(classifier)), tuples, seed }
     }
 
     /// The verdict on every key, and in `hits` one more for each rule that decided or counted.
     #[inline]
     pub(super) fn classify_batch(&self, keys: &[Key<A>], verdicts: &mut [Verdict], hits: &mut Hits) {
-        if let Some(classifier) = &self.compiled {
-            classifier.classify_batch(keys, verdicts, hits);
-        } else if let Some(tuples) = &self.tuples {
-            tuples.classify_batch(keys, verdicts, hits);
+        match (&self.compiled, &self.tuples) {
+            (Some(classifier), None) => classifier.classify_batch(keys, verdicts, hits),
+            (Some(classifier), _) if classifier.is_quick() => classifier.classify_batch(keys, verdicts, hits),
+            (_, Some(tuples)) => tuples.classify_batch(keys, verdicts, hits),
+            (None, None) => {}
         }
     }
 

@@ -68,9 +68,10 @@ impl<A: Address> Taken<A> {
         Self { rules, numbers, default }
     }
 
-    fn compile(self) -> Arc<Classifier<A>> {
+    /// Nothing, where tuples are faster.
+    fn compile(self) -> Option<Arc<Classifier<A>>> {
         let built = Classifier::build(self.rules, self.default).expect("no rule is added to a list that is full");
-        Arc::new(built.numbered(&self.numbers))
+        built.is_quick().then(|| Arc::new(built.numbered(&self.numbers)))
     }
 }
 
@@ -93,7 +94,7 @@ impl Snapshot {
     pub(super) fn compile(self) -> Compiled {
         let _turn = COMPILING.lock().unwrap_or_else(PoisonError::into_inner);
         let start = Instant::now();
-        let (v4, v6) = (self.v4.map(Taken::compile), self.v6.map(Taken::compile));
+        let (v4, v6) = (self.v4.and_then(Taken::compile), self.v6.and_then(Taken::compile));
         Compiled { changes: self.changes, v4, v6, took: start.elapsed() }
     }
 }
@@ -129,11 +130,10 @@ impl Shared {
         if state.changes != changes || state.gone {
             return false;
         }
-        state.awaited = false;
+        (state.awaited, state.compiling) = (false, Some(took));
         if v4.is_none() && v6.is_none() {
             return true;
         }
-        state.compiling = Some(took);
         self.live.change(|list, log| {
             if let Some(v4) = v4 {
                 list.v4.change(Change::Compiled(v4), &mut log.v4);

@@ -222,6 +222,29 @@ fn a_list_that_is_left_alone_is_compiled_again() {
 }
 
 #[test]
+fn a_long_list_is_judged_by_tuples_before_and_after_changes() {
+    let rules: Vec<Rule4> = synthetic::rules(10_300, 1);
+    let table = table_of(rules.clone(), Vec::new(), NEVER);
+    let slow = |list: &List| list.v4.classifier().is_none_or(|classifier| !classifier.is_quick());
+    let keys = synthetic::keys(&rules, 200, 0.8, 2);
+    let oracle = |key| oracle::classify(&rules, Decision::Permit, key, &mut Hits::new(rules.len())).rule();
+    let expected: Vec<_> = keys.iter().map(oracle).collect();
+    let told = |list: &List| {
+        let all = verdicts(&list.v4, &keys, &mut Hits::new(rules.len()));
+        all.iter().map(|verdict| verdict.rule()).collect::<Vec<_>>()
+    };
+    let list = table.shared.live.look();
+    assert!(slow(&list));
+    assert_eq!(told(&list), expected);
+    drop(list);
+    assert_eq!(table.apply(&[&format!("add 0 {SSH}"), &format!("remove 0 {SSH}")]).made, 2);
+    assert!(table.shared.compile().is_ok());
+    let list = table.shared.live.look();
+    assert!(slow(&list) && list.v4.changing().is_some(), "what would be slower is not put in place");
+    assert_eq!(told(&list), expected);
+}
+
+#[test]
 fn whoever_waits_for_rest_ends_with_the_table() {
     let table = table(&[ALL]);
     assert_eq!(table.apply(&[&format!("add {SSH}")]).made, 1);
