@@ -100,6 +100,24 @@ impl Packets {
         self.consumed.values().sum()
     }
 
+    /// Puts the totals right by an exact count that was taken after the rest; what came to be or to its end in between, and
+    /// is under no reason yet, is under `since`.
+    pub fn place(&mut self, census: &Census) {
+        (self.entered, self.out) = (census.entered, census.left);
+        self.queued = census.queued + census.handed.saturating_sub(census.taken);
+        (self.held, self.in_flight) = (census.held, census.in_flight);
+        for (reasons, exact) in [
+            (&mut self.created, census.created),
+            (&mut self.dropped, census.dropped),
+            (&mut self.consumed, census.consumed),
+        ] {
+            let more = exact.saturating_sub(reasons.values().sum());
+            if more > 0 {
+                *reasons.entry("since".to_owned()).or_insert(0) += more;
+            }
+        }
+    }
+
     /// How many packets are unaccounted for: 0 over a whole run, or there is a defect.
     #[must_use]
     pub fn missing(&self) -> i128 {

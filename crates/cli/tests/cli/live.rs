@@ -117,6 +117,28 @@ fn packets(modules: &Value, name: &str) -> u64 {
 }
 
 #[test]
+fn every_answer_adds_up_while_packets_run_and_are_dropped() {
+    let folder = tempfile::tempdir().expect("a folder");
+    // Half of the packets have no route.
+    let dropping = PIPELINE.replace("100kpps", "2Mpps").replace("'0.0.0.0/0 0', '10.0.0.0/8 1'", "'10.0.0.0/17 1'");
+    std::fs::write(folder.path().join("pipeline.yaml"), dropping).expect("a writable folder");
+    let running = Running::start(folder);
+    let sum = |reasons: &Value| reasons.as_object().expect("reasons").values().filter_map(Value::as_u64).sum::<u64>();
+    for _ in 0..30 {
+        let told: Value = serde_json::from_str(&running.ask(&["show", "drops", "--json"]).out).expect("JSON");
+        let count = |key: &str| told[key].as_u64().expect("a number");
+        let waiting = count("queued") + count("held") + count("in_flight");
+        let ended = count("out") + sum(&told["dropped"]) + sum(&told["consumed"]) + waiting;
+        assert_eq!(count("in") + sum(&told["created"]), ended, "{told}");
+    }
+    let told = running.end();
+    assert!(
+        told["packets"]["dropped"]["route.no_route"].as_u64() > Some(0)
+            && told["packets"]["dropped"]["since"].is_null()
+    );
+}
+
+#[test]
 fn a_running_pipeline_is_shown_changed_and_told_to_the_packet() {
     let running = Running::start(temporary());
     let modules = json(&running.ask(&["show", "modules", "--json"]));

@@ -56,9 +56,13 @@ pub struct Service {
 pub(super) fn report(service: &Service, last: &mut Reading) -> Answer {
     let board = service.instance.board();
     let now = board.read(Tsc.now());
-    let (recent, whole) = (board.report(last, &now), board.report(&board.nothing(), &now));
+    let (recent, mut whole) = (board.report(last, &now), board.report(&board.nothing(), &now));
     *last = now;
-    Answer::Report { recent: Box::new(recent), whole: Box::new(whole), census: service.instance.census() }
+    let census = service.instance.census();
+    if let Some(census) = &census {
+        whole.packets.place(census);
+    }
+    Answer::Report { recent: Box::new(recent), whole: Box::new(whole), census }
 }
 
 pub(super) fn reload(service: &Service, file: Option<String>, set: Option<Vec<String>>) -> Answer {
