@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use reading::{FlowReading, ModuleReading, PortReading, WorkerReading};
 
-pub use reading::{Names, Reading};
+pub use reading::Reading;
 
 use crate::telemetry::SIZE_CLASSES;
 use crate::worker::Census;

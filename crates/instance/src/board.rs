@@ -50,10 +50,8 @@ impl Board {
         let state = self.state();
         let mut all = Reading::of(&state.telemetries[0], at);
         state.telemetries[1..].iter().for_each(|told| all.merge(&Reading::of(told, at)));
-        let present = all.names();
+        // Of what is gone only the packets are told: the past has nothing else.
         all.merge(&state.past);
-        // Of what is gone only the packets are told.
-        all.keep(&present);
         all
     }
 

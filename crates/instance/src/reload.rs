@@ -201,7 +201,7 @@ impl<S: Scheduler + 'static> Running<S> {
         // Of what is gone only the packets are told.
         let mut present = Reading::nothing(frequency, self.board.began());
         state.telemetries.iter().for_each(|told| present.merge(&Reading::of(told, Tsc.now())));
-        state.past.keep(&present.names());
+        state.past.keep(&present);
     }
 }
 

@@ -116,6 +116,25 @@ fn packets(modules: &Value, name: &str) -> u64 {
     module["packets"].as_u64().expect("a number")
 }
 
+/// Rows of rules that were gone stayed, so that each reload of a changed list made all answers longer.
+#[test]
+fn counters_of_rules_that_are_gone_are_listed_no_more() {
+    let running = Running::start(tempfile::tempdir().expect("a folder"));
+    let with = |rule: &str| {
+        let rule = format!("  fw: {{ acl: {{ rules: ['@{rule} 0.0.0.0/0 0 : 65535 0 : 65535 0/0 permit'] }} }}\n");
+        PIPELINE.replace("modules:\n", &format!("modules:\n{rule}")).replace("in -> route", "in -> fw -> route")
+    };
+    for rule in ["10.0.0.0/8", "172.16.0.0/12", "0.0.0.0/0"] {
+        running.write(&with(rule));
+        assert_eq!(running.ask(&["reload"]).code, Some(0));
+    }
+    let told: Value = serde_json::from_str(&running.ask(&["show", "modules", "--json"]).out).expect("JSON");
+    let fw = told.as_array().expect("modules").iter().find(|module| module["name"] == "fw").expect("it is there");
+    let rules = fw["counters"]["rules, IPv4"].as_object().expect("counters");
+    assert_eq!(rules.keys().collect::<Vec<_>>().len(), 1, "{fw}");
+    running.end();
+}
+
 #[test]
 fn every_answer_adds_up_while_packets_run_and_are_dropped() {
     let folder = tempfile::tempdir().expect("a folder");

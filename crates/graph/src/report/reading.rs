@@ -31,15 +31,6 @@ pub struct Reading {
     pub(super) exhausted: u64,
 }
 
-/// The names of what a reading tells.
-#[derive(Clone, Debug, Default)]
-pub struct Names {
-    modules: HashSet<String>,
-    flows: HashSet<String>,
-    ports: HashSet<String>,
-    workers: HashSet<usize>,
-}
-
 /// A module's counters.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ModuleReading {
@@ -216,23 +207,22 @@ impl Reading {
         }
     }
 
-    /// The names of modules, flows and ports.
-    #[must_use]
-    pub fn names(&self) -> Names {
-        Names {
-            modules: self.modules.iter().map(|module| module.name.clone()).collect(),
-            flows: self.flows.iter().map(|flow| flow.name.clone()).collect(),
-            ports: self.ports.iter().map(|port| port.name.clone()).collect(),
-            workers: self.workers.iter().map(|worker| worker.id).collect(),
-        }
-    }
-
-    /// Forgets modules, flows, ports and workers of other names; what became of their packets stays known.
-    pub fn keep(&mut self, names: &Names) {
-        self.modules.retain(|module| names.modules.contains(&module.name));
-        self.flows.retain(|flow| names.flows.contains(&flow.name));
-        self.ports.retain(|port| names.ports.contains(&port.name));
-        self.workers.retain(|worker| names.workers.contains(&worker.id));
+    /// Forgets the modules, flows, ports and workers that `present` does not have, and functions' own counters likewise;
+    /// what became of their packets stays known.
+    pub fn keep(&mut self, present: &Self) {
+        let modules: HashMap<_, _> = present.modules.iter().map(|module| (&module.name, &module.own)).collect();
+        self.modules.retain_mut(|module| {
+            let Some(own) = modules.get(&module.name) else { return false };
+            module.own.retain(|heading, rows| {
+                let there = own.get(heading);
+                rows.retain(|row, _| there.is_some_and(|there| there.contains_key(row)));
+                there.is_some()
+            });
+            true
+        });
+        keep(&mut self.flows, &present.flows, |flow| &flow.name);
+        keep(&mut self.ports, &present.ports, |port| &port.name);
+        keep(&mut self.workers, &present.workers, |worker| &worker.id);
     }
 
     /// Where every packet is.
@@ -262,6 +252,12 @@ fn merge<T: Clone, K: Eq + Hash>(to: &mut Vec<T>, from: &[T], key: impl Fn(&T) -
             None => to.push(item.clone()),
         }
     }
+}
+
+/// Keeps those of `from` whose keys are among those of `present`.
+fn keep<T, K: Eq + Hash>(from: &mut Vec<T>, present: &[T], key: impl Fn(&T) -> &K) {
+    let keys: HashSet<&K> = present.iter().map(&key).collect();
+    from.retain(|item| keys.contains(key(item)));
 }
 
 impl ModuleReading {

@@ -58,7 +58,14 @@ fn seen_by_etherparse(frame: &[u8]) -> ((Network, usize), Option<Transport>) {
             Err(_) => other,
         },
         Type::IPV6 => match Ipv6HeaderSlice::from_slice(rest) {
-            Ok(header) => ((Network::Ipv6, start), above_ipv6(header.next_header(), frame, start + 40)),
+            Ok(header) => {
+                // What follows the packet in the frame is none of it.
+                let end = match usize::from(header.payload_length()) {
+                    0 => frame.len(),
+                    length => frame.len().min(start + 40 + length),
+                };
+                ((Network::Ipv6, start), above_ipv6(header.next_header(), &frame[..end], start + 40))
+            }
             Err(_) => other,
         },
         _ => other,
@@ -289,6 +296,20 @@ fn a_frame_cut_before_a_layer_no_longer_has_it() {
     assert_eq!((packet.network(), packet.transport()), ((Network::Other, 14), None));
     packet.truncate(10);
     assert_eq!((packet.network(), packet.transport()), ((Network::Other, 0), None));
+}
+
+/// Extension headers were read from the padding behind the packet, so that padding decided about rules and sessions.
+#[test]
+fn extension_headers_end_with_the_packet() {
+    let mut frame = vec![0; 14 + 40 + 4 + 20];
+    (frame[12], frame[13], frame[14]) = (0x86, 0xdd, 0x60);
+    // Four bytes of destination options, which are eight at least; what would complete them says UDP.
+    (frame[19], frame[20]) = (4, 60);
+    frame[54..58].copy_from_slice(&[17, 0, 1, 4]);
+    let pool = pool();
+    assert_eq!(packet(&pool, &frame).transport(), None);
+    frame[19] = 24;
+    assert_eq!(packet(&pool, &frame).transport(), Some((17, 62)));
 }
 
 /// Seven extension headers were looked through instead of the eight promised.

@@ -59,8 +59,16 @@ struct Walked {
 }
 
 fn walk(frame: &[u8], start: usize) -> Option<Walked> {
-    let mut next = Ipv6::ref_from_prefix(frame.get(start..)?).ok()?.0.next_header;
+    let header = Ipv6::ref_from_prefix(frame.get(start..)?).ok()?.0;
+    let mut next = header.next_header;
     let mut offset = start + size_of::<Ipv6>();
+    // Padding of the frame is none of the packet's. A length of zero is none: the packet is a jumbogram (RFC 2675) or its
+    // device segments it.
+    let end = match usize::from(header.payload_length.get()) {
+        0 => frame.len(),
+        length => frame.len().min(offset + length),
+    };
+    let frame = &frame[..end];
     let mut fragment = None;
     for _ in 0..=MOST_EXTENSIONS {
         let header = frame.get(offset..offset + 8);
