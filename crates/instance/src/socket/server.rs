@@ -126,6 +126,7 @@ impl Drop for Leaving<'_> {
         if std::thread::panicking() {
             self.tell("there is no answer: this is a defect of Forebay".to_owned());
         }
+        // Clones of the stream may be there for a moment yet.
         let _ = self.own.stream().shutdown(Shutdown::Both);
         self.all.leave(self.own);
     }

@@ -152,16 +152,11 @@ pub(super) fn change(found: &NamedTable, lines: &mut Lines<'_>) -> io::Result<An
             told => told,
         };
         next.map_err(|why| {
-            let kind = why.kind();
-            io::Error::new(
-                kind,
-                match seen {
-                    0 => format!("{why} (no change was made)"),
-                    _ => {
-                        format!("{why} (of the first {seen} changes {made} were made, and none of those that followed)")
-                    }
-                },
-            )
+            let made = match seen {
+                0 => "no change was made".to_owned(),
+                _ => format!("of the first {seen} changes {made} were made, and none of those that followed"),
+            };
+            io::Error::new(why.kind(), format!("{why} ({made})"))
         })?;
         more = !line.is_empty();
         if more {
