@@ -250,7 +250,9 @@ fn what_is_set_again_is_never_put_back() {
         let device = Arc::clone(first.device.as_ref().expect("open"));
         let wanted = |mtu: u16| {
             let name = "fb0".to_owned().try_into().expect("a name");
-            Wanted { name, address: None, mac: None, mtu: Some(mtu), namespace: None }
+            // The same namespace as a name for another: a thread goes there, between the look and the undoing at that time.
+            let namespace = Some(PathBuf::from("/proc/thread-self/ns/net"));
+            Wanted { name, address: None, mac: None, mtu: Some(mtu), namespace }
         };
         for round in 0..500u16 {
             let before = device.change(&wanted(1_300)).expect("it is there");
