@@ -258,19 +258,21 @@ impl Hub {
             return Err(format!("{count} packets: allowed are 1 to {MOST}"));
         }
         let filter = filter.map(|text| text.parse::<Filter>().map_err(|error| error.to_string())).transpose()?;
-        let (stories, told) = channel();
+        let (stories, told) = channel::<Story>();
         let (lines, out) = channel();
         let (began, frequency) = (instance.board().began(), Tsc.frequency());
-        let following = Following { hub: self.clone(), number: self.add(Tracer::new(count, filter, stories)) };
-        instance.observe(self.observers());
-        std::thread::spawn(move || {
+        let tell = move || {
             // Ends with the tracer, or when nobody listens.
             while let Ok(story) = told.recv() {
                 if lines.send(story.tell(began, frequency)).is_err() {
                     break;
                 }
             }
-        });
+        };
+        let teller = std::thread::Builder::new().name("trace".to_owned()).spawn(tell);
+        teller.map_err(|error| format!("no thread to tell the packets' ways: {error}"))?;
+        let following = Following { hub: self.clone(), number: self.add(Tracer::new(count, filter, stories)) };
+        instance.observe(self.observers());
         Ok(Stories { told: out, watching: Box::new(following) })
     }
 }

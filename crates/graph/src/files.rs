@@ -2,8 +2,10 @@
 
 use std::fs::{File, FileType};
 use std::io::{self, Read};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
 
 /// The longest table of routes or rules, in bytes: ten times what the Internet's takes.
 pub const MOST_TABLE: u64 = 1 << 30;
@@ -17,6 +19,8 @@ struct Use {
     who: String,
     place: PathBuf,
     written: bool,
+    /// For as long as the run lasts.
+    lasts: bool,
 }
 
 impl Files {
@@ -26,6 +30,18 @@ impl Files {
     /// In words: it is written by somebody, or is to be written and is used by somebody. Devices and pipes (`/dev/null`)
     /// are nobody's.
     pub fn claim(&mut self, who: &str, path: &Path, written: bool) -> Result<(), String> {
+        self.note(who, path, written, false)
+    }
+
+    /// Notes the same of who uses it whatever the configuration: no other [takes its place](Self::settle).
+    ///
+    /// # Errors
+    /// As [`claim`](Self::claim).
+    pub fn claim_for_good(&mut self, who: &str, path: &Path, written: bool) -> Result<(), String> {
+        self.note(who, path, written, true)
+    }
+
+    fn note(&mut self, who: &str, path: &Path, written: bool, lasts: bool) -> Result<(), String> {
         if path.metadata().is_ok_and(|told| !told.is_file()) {
             return Ok(());
         }
@@ -35,7 +51,7 @@ impl Files {
             let does = if other.written { "writes" } else { "reads" };
             return Err(format!("{} is the file that {} {does}: allowed is one of its own", path.display(), other.who));
         }
-        self.0.push(Use { who: who.to_owned(), place, written });
+        self.0.push(Use { who: who.to_owned(), place, written, lasts });
         Ok(())
     }
 
@@ -52,10 +68,10 @@ impl Files {
         self.0.len()
     }
 
-    /// Of the first `count` uses, forgets those of all but whom `keeps` names.
+    /// Of the first `count` uses, forgets those that are not for good and whose user `keeps` does not mean.
     pub fn settle(&mut self, count: usize, keeps: impl Fn(&str) -> bool) {
         let mut later = self.0.split_off(count.min(self.0.len()));
-        self.0.retain(|kept| keeps(&kept.who));
+        self.0.retain(|kept| kept.lasts || keeps(&kept.who));
         later.retain(|new| !self.0.contains(new));
         self.0.append(&mut later);
     }
@@ -85,17 +101,25 @@ fn is_same(one: &Path, other: &Path) -> bool {
 /// # Errors
 /// As opening; and what is no regular file.
 pub fn open_regular(path: &Path) -> io::Result<File> {
-    let check = |kind: FileType| match refusal(kind) {
+    // Some devices do something when they are opened.
+    check(path.metadata()?.file_type())?;
+    open_if_regular(path)
+}
+
+/// The same of what has become another thing since it was looked at: a pipe is opened without a wait, and then refused.
+fn open_if_regular(path: &Path) -> io::Result<File> {
+    let file = File::options().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
+    check(file.metadata()?.file_type())?;
+    Ok(file)
+}
+
+fn check(kind: FileType) -> io::Result<()> {
+    match refusal(kind) {
         Some(what) => {
             Err(io::Error::new(io::ErrorKind::InvalidInput, format!("it is {what}: allowed are regular files")))
         }
         None => Ok(()),
-    };
-    check(path.metadata()?.file_type())?;
-    let file = File::open(path)?;
-    // It may have become another meanwhile.
-    check(file.metadata()?.file_type())?;
-    Ok(file)
+    }
 }
 
 /// What a file is that is not a regular one.
@@ -182,6 +206,23 @@ mod tests {
         std::fs::remove_dir_all(&folder).expect("made above");
     }
 
+    #[test]
+    fn what_is_claimed_for_good_outlasts_its_configuration() {
+        let folder = std::env::temp_dir().join(format!("forebay-lasting-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a writable folder for temporary files");
+        let [first, second] = ["first", "second"].map(|name| folder.join(name));
+        let mut files = Files::default();
+        assert_eq!(files.claim_for_good("the configuration", &first, false), Ok(()));
+        for path in [&first, &second] {
+            assert_eq!(files.claim("the configuration", path, false), Ok(()));
+        }
+        files.settle(files.count(), |_| false);
+        assert_eq!(files.count(), 1);
+        assert!(files.claim("'a'", &first, true).is_err());
+        assert_eq!(files.claim("'a'", &second, true), Ok(()));
+        std::fs::remove_dir_all(&folder).expect("made above");
+    }
+
     /// Opening a named pipe kept a reload, and all after it, waiting for somebody to write into it.
     #[test]
     fn what_is_no_regular_file_is_refused_unopened() {
@@ -190,6 +231,9 @@ mod tests {
         let pipe = folder.join("pipe");
         let made = std::process::Command::new("mkfifo").arg(&pipe).status().expect("the command mkfifo");
         assert!(made.success());
+        // Also one that takes a file's place between the look at it and the opening.
+        let told = open_if_regular(&pipe).expect_err("no regular file").to_string();
+        assert_eq!(told, "it is a pipe: allowed are regular files");
         let socket = folder.join("socket");
         let _listener = std::os::unix::net::UnixListener::bind(&socket).expect("a socket");
         for (path, what) in [

@@ -102,7 +102,7 @@ impl<S: Scheduler + 'static> Running<S> {
         let running = self.crew().made.clone();
         let checked = forebay_pipeline::prepare(source, conditions, Some(&running))?;
         // What can be refused without asking anybody else is, before files are made and ports opened: from here on
-        // everything is undone by being dropped.
+        // everything is undone by being dropped, before the refusal is told: threads that were to join are waited for.
         let cores = self.choose_beside(checked.cores())?;
         let loaded = checked.open()?;
         let mut crew = self.crew();
@@ -239,7 +239,7 @@ fn switch<S: Scheduler + 'static>(
     }
     drop(former);
     let leaving = crew.threads.split_off(stay);
-    crew.threads.extend(joining.into_iter().map(|joiner| joiner.go(true)));
+    crew.threads.extend(joining.into_iter().filter_map(Waiting::go));
     let mut formers: Vec<_> = formers.iter().collect();
     for thread in leaving {
         if let Ok(Over::Succeeded(former)) = thread.handle.join() {

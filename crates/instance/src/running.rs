@@ -17,7 +17,7 @@ use forebay_pipeline::{Made, Source};
 
 use crate::board::Board;
 use crate::reload::{ReloadError, Reloaded};
-use crate::threads::{Over, Part, StartError, Thread, begin};
+use crate::threads::{Over, Part, StartError, Thread, Waiting, begin};
 
 /// How long a worker may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -132,11 +132,10 @@ impl<S: Scheduler + 'static> Running<S> {
             threads.push(thread);
         }
         if let Some(error) = failed {
-            threads.into_iter().for_each(|thread| drop(thread.go(false)));
             return Err(error);
         }
         let origin = origin(cores);
-        let threads = threads.into_iter().map(|thread| thread.go(true)).collect::<Vec<_>>();
+        let threads = threads.into_iter().filter_map(Waiting::go).collect::<Vec<_>>();
         let started = threads.len();
         let crew = Crew { threads, made, tables, watch, troubles: Vec::new(), started };
         Ok(Self {

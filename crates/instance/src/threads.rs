@@ -71,21 +71,31 @@ pub(crate) struct Told {
     pool: Pool,
 }
 
-/// A worker that has been made and waits for the word to go.
-pub(crate) struct Waiting<S: Scheduler> {
-    orders: Producer<Order<S>>,
-    handle: JoinHandle<Over<S>>,
-    pool: Pool,
-    core: usize,
-    go: Sender<bool>,
-}
+/// A worker that has been made and waits for the word to go. One that is dropped instead is gone when that is done, with
+/// its ports closed: who asked for it may try again at once.
+pub(crate) struct Waiting<S: Scheduler>(Option<(Thread<S>, Sender<()>)>);
 
 impl<S: Scheduler> Waiting<S> {
-    /// Lets it run, or end.
-    pub(crate) fn go(self, go: bool) -> Thread<S> {
+    fn new(thread: Thread<S>, go: Sender<()>) -> Self {
+        Self(Some((thread, go)))
+    }
+
+    /// Lets it run.
+    pub(crate) fn go(mut self) -> Option<Thread<S>> {
+        let (thread, go) = self.0.take()?;
         // A thread that has died is found by whoever joins it.
-        let _ = self.go.send(go);
-        Thread { orders: self.orders, handle: self.handle, pool: self.pool, core: self.core }
+        let _ = go.send(());
+        Some(thread)
+    }
+}
+
+impl<S: Scheduler> Drop for Waiting<S> {
+    fn drop(&mut self) {
+        if let Some((thread, go)) = self.0.take() {
+            drop(go);
+            // If it panicked, it has let go of everything too.
+            let _ = thread.handle.join();
+        }
     }
 }
 
@@ -119,10 +129,15 @@ pub(crate) fn begin<S: Scheduler + 'static>(
                 return Over::Never;
             }
         };
-        if may_go.recv().is_ok_and(|go| go) { run(worker, taken, &stop) } else { Over::Never }
+        if may_go.recv().is_ok() { run(worker, taken, &stop) } else { Over::Never }
     })?;
-    let told = tells.recv().map_err(|_| StartError::Ended)??;
-    Ok((Waiting { orders, handle, pool: told.pool.clone(), core, go }, told))
+    match tells.recv().map_err(|_| StartError::Ended).flatten() {
+        Ok(told) => Ok((Waiting::new(Thread { orders, handle, pool: told.pool.clone(), core }, go), told)),
+        Err(error) => {
+            let _ = handle.join();
+            Err(error)
+        }
+    }
 }
 
 /// Makes ready a thread for a worker that joins those that run, as soon as it is let go.
@@ -141,14 +156,15 @@ pub(crate) fn join<S: Scheduler + 'static>(
         let bound = pin_to(core).map_err(|error| StartError::Core { core, error });
         let failed = bound.is_err();
         let _ = told.send(bound);
-        if failed || !may_go.recv().is_ok_and(|go| go) {
+        if failed || may_go.recv().is_err() {
             return Over::Never;
         }
         drive::join(&mut worker, &exchange);
         run(*worker, taken, &stop)
     })?;
+    let waiting = Waiting::new(Thread { orders, handle, pool, core }, go);
     tells.recv().map_err(|_| StartError::Ended)??;
-    Ok(Waiting { orders, handle, pool, core, go })
+    Ok(waiting)
 }
 
 fn run<S: Scheduler>(mut worker: Worker<Tsc, S>, orders: Consumer<Order<S>>, stop: &AtomicBool) -> Over<S> {

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use forebay_instance::socket::{Answer, Client, Patience, Request, Server, Service};
+use forebay_instance::socket::{Answer, Client, MOST_LINE, Patience, Request, Server, Service};
 use forebay_instance::{Instance, choose, start};
 use forebay_measure::{Clock, Tsc};
 use forebay_pipeline::{Conditions, Loaded, Source, load};
@@ -22,6 +22,11 @@ pipeline: [ in -> route -> out ]
 const LONG: Duration = Duration::from_secs(3600);
 const NO_HURRY: Patience = Patience { request: LONG, line: LONG, asked: LONG, silent: LONG };
 
+/// The beginning of changes.
+const CHANGE: &[u8] = b"{\"do\":\"change\",\"module\":\"route\"}\n";
+/// To trace so many packets has the server panic.
+const DEFECT: u64 = 13;
+
 fn with_server(patience: Patience, test: impl FnOnce(&Path)) {
     let source = Source::new(PIPELINE, "test.yaml", Path::new(""));
     let conditions = Conditions { frequency: Tsc.frequency(), simulated: false };
@@ -33,7 +38,10 @@ fn with_server(patience: Patience, test: impl FnOnce(&Path)) {
         source: Mutex::new(source),
         origin: None,
         state: None,
-        trace: Box::new(|_, _, _| Err("not here".to_owned())),
+        trace: Box::new(|_, count, _| {
+            assert_ne!(count, DEFECT, "as a defect would");
+            Err("not here".to_owned())
+        }),
         patience,
         stop: Arc::new(AtomicBool::new(false)),
     };
@@ -93,15 +101,95 @@ fn clients_that_say_nothing_keep_nobody_out() {
 fn a_client_is_waited_for_so_long_and_no_longer() {
     let short = Duration::from_millis(20);
     with_server(Patience { line: short, ..NO_HURRY }, |path| {
-        for said in ["{\"do\":", "{\"do\":\"change\",\"module\":\"route\"}\nadd 10.1.0.0/16 0\nadd 10.2."] {
-            assert_eq!(told(path, said.as_bytes()), "{\"error\":\"a line was not ended in 0.02 s\"}\n");
-        }
+        assert_eq!(told(path, b"{\"do\":"), "{\"error\":\"a line was not ended in 0.02 s\"}\n");
+        let change = told(path, &[CHANGE, b"add 10.1.0.0/16 0\nadd 10.2."].concat());
+        assert_eq!(change, "{\"error\":\"a line was not ended in 0.02 s (no change was made)\"}\n");
         assert!(ask(path).is_ok());
     });
     with_server(Patience { request: short, ..NO_HURRY }, |path| {
-        for said in ["", "{\"do\":\"change\",\"module\":\"route\"}\nadd 10.1.0.0/16 0\n"] {
-            assert_eq!(told(path, said.as_bytes()), "{\"error\":\"nothing was asked in 0.02 s\"}\n");
+        assert_eq!(told(path, b""), "{\"error\":\"nothing was asked in 0.02 s\"}\n");
+        let change = told(path, &[CHANGE, b"add 10.1.0.0/16 0\n"].concat());
+        assert_eq!(change, "{\"error\":\"nothing was asked in 0.02 s (no change was made)\"}\n");
+    });
+}
+
+/// Of changes that were cut off nobody said which had been made: whole blocks were, and the rest was not, or was if the end
+/// had been forced.
+#[test]
+fn changes_that_come_to_no_end_are_told_how_far_they_came() {
+    with_server(NO_HURRY, |path| {
+        let lines = |of: u8| (0..4_100u16).map(move |it| format!("add {of}.{}.{}.0/24 0\n", it >> 8, it & 0xff));
+        let said = |of, rest: &[u8]| [CHANGE, lines(of).collect::<String>().as_bytes(), rest].concat();
+        let made = "(of the first 4096 changes 4096 were made, and none of those that followed)";
+        let long = told(path, &said(20, &[b'x'; MOST_LINE + 1]));
+        assert_eq!(long, format!("{{\"error\":\"a line is longer than {MOST_LINE} bytes {made}\"}}\n"));
+        let mut stream = UnixStream::connect(path).expect("it listens");
+        stream.write_all(&said(30, b"")).expect("it listens");
+        stream.shutdown(std::net::Shutdown::Write).expect("it listens");
+        let mut told = String::new();
+        stream.read_to_string(&mut told).expect("UTF-8");
+        let why = "the end came before the empty line that ends the changes";
+        assert_eq!(told, format!("{{\"error\":\"{why} {made}\"}}\n"));
+        let mut client = Client::connect(path).expect("it listens");
+        let Ok(Answer::Tables(tables)) = client.ask(&Request::Tables {}) else { panic!("no tables") };
+        assert_eq!(tables[0].entries, 1 + 2 * 4_096);
+    });
+}
+
+/// Changes, and in the middle of them others that need the connection.
+struct Interrupted<'a> {
+    path: &'a Path,
+    others: Vec<UnixStream>,
+    blocks: u32,
+}
+
+impl Read for Interrupted<'_> {
+    fn read(&mut self, room: &mut [u8]) -> std::io::Result<usize> {
+        if self.blocks == 1 {
+            // The first 63 fill up what room there is. The next has this one's, which alone may be sent away.
+            self.others.extend((0..100).map(|_| UnixStream::connect(self.path).expect("it listens")));
+            // They are let in one after the other, and the last is refused.
+            let _ = self.others[99].read_to_string(&mut String::new());
         }
+        self.blocks += 1;
+        let line = b"replace 10.0.0.0/8 0\n";
+        let length = room.len() / line.len() * line.len();
+        room[..length].chunks_mut(line.len()).for_each(|to| to.copy_from_slice(line));
+        Ok(if self.blocks > 8 { 0 } else { length })
+    }
+}
+
+/// It was told that so many changes had been made, as if these were all, or that the pipeline had ended.
+#[test]
+fn one_that_makes_room_in_the_middle_of_changes_is_told_so() {
+    with_server(Patience { asked: Duration::ZERO, ..NO_HURRY }, |path| {
+        let mut client = ask(path).expect("there is room");
+        let request = Request::Change { module: "route".to_owned(), table: None };
+        let mut changes = Interrupted { path, others: Vec::new(), blocks: 0 };
+        let told = client.change(&request, &mut changes).expect_err("it was cut off").to_string();
+        assert!(told.starts_with("others needed the connection"), "{told}");
+        assert!(
+            told.ends_with(" were made, and none of those that followed)") || told.ends_with("(no change was made)")
+        );
+    });
+}
+
+/// A thread that panicked kept its connection's place for ever, and its client waiting.
+#[test]
+fn a_defect_costs_its_own_connection_alone() {
+    with_server(NO_HURRY, |path| {
+        let request = format!("{{\"do\":\"trace\",\"count\":{DEFECT}}}\n");
+        for _ in 0..2 {
+            // More than half of the places each time.
+            let mut asking: Vec<_> = (0..40).map(|_| UnixStream::connect(path).expect("it listens")).collect();
+            asking.iter_mut().for_each(|stream| stream.write_all(request.as_bytes()).expect("it listens"));
+            for mut stream in asking {
+                let mut told = String::new();
+                stream.read_to_string(&mut told).expect("UTF-8");
+                assert_eq!(told, "{\"error\":\"there is no answer: this is a defect of Forebay\"}\n");
+            }
+        }
+        assert!(ask(path).is_ok());
     });
 }
 

@@ -176,13 +176,14 @@ fn claim_reads(reads: Vec<Read>, draft: &Draft, surroundings: &mut Surroundings,
     }
 }
 
-/// Whether what `who` of the running pipeline uses is used on: what the command line names, and what is taken over.
+/// Whether what `who` of the running pipeline uses is used on, because it is taken over. The configuration is not: the next
+/// has a file of its own.
 fn goes_on(who: &str, plans: &[Plan], running: Option<&Made>, made: &Made) -> bool {
     if let Some(name) = who.strip_prefix("state '").and_then(|name| name.strip_suffix('\'')) {
         let of = |made: &Made| Some(Arc::as_ptr(&made.state.get(name)?.1).cast::<()>());
         return running.and_then(of).is_some_and(|old| of(made) == Some(old));
     }
-    let Some(name) = who.strip_prefix('\'').and_then(|name| name.strip_suffix('\'')) else { return true };
+    let Some(name) = who.strip_prefix('\'').and_then(|name| name.strip_suffix('\'')) else { return false };
     let modules = |plan: &Plan| plan.modules.iter().any(|module| module.name == name && module.from.is_some());
     plans.iter().any(|plan| modules(plan) || plan.ports.iter().any(|port| port.name == name && port.from.is_some()))
 }

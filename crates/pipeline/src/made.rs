@@ -84,12 +84,12 @@ impl Made {
         change
     }
 
-    /// Notes that the command line uses files, too.
+    /// Notes that the command line uses files, too: as long as the run lasts, whatever the configuration.
     ///
     /// # Errors
     /// In words: the pipeline uses the file.
     pub fn claim(&mut self, who: &str, path: &Path, written: bool) -> Result<(), String> {
-        self.files.claim(who, path, written)
+        self.files.claim_for_good(who, path, written)
     }
 
     /// Takes files out of what things are made of that they write: they are known once all are open.

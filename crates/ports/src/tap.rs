@@ -126,7 +126,7 @@ impl Slot {
         let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (owner, there) = &*slot;
         match there.upgrade() {
-            Some(device) if owner == port => device.set(wanted).map(|before| (device, before)),
+            Some(device) if owner == port => device.change(wanted).map(|before| (device, before)),
             Some(_) => Err(DeviceError::Taken { name: wanted.name.to_string(), port: owner.clone() }),
             None => {
                 let (device, before) = Device::open(wanted)?;

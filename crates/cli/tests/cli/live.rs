@@ -448,7 +448,18 @@ fn nothing_is_written_over_what_is_read() {
         running.write(&writes(name));
         refused(running.ask(&["reload"]), reader);
     }
-    // What is read no more may be written.
+    // What is read no more may be written, a configuration that ran meanwhile too. The one of the start is read again.
+    let (once, then) = (running.path("once.yaml"), running.path("then.yaml"));
+    for file in [&once, &then] {
+        std::fs::write(file, PIPELINE).expect("a writable folder");
+        json(&running.ask(&["reload", file.to_str().expect("UTF-8"), "--json"]));
+    }
+    for (name, reader) in [("pipeline.yaml", "the configuration"), ("then.yaml", "the configuration")] {
+        std::fs::write(running.path("next.yaml"), writes(name)).expect("a writable folder");
+        refused(running.ask(&["reload", running.path("next.yaml").to_str().expect("UTF-8")]), reader);
+    }
+    std::fs::write(running.path("next.yaml"), writes("once.yaml")).expect("a writable folder");
+    json(&running.ask(&["reload", running.path("next.yaml").to_str().expect("UTF-8"), "--json"]));
     running.write(PIPELINE);
     json(&running.ask(&["reload", "--json"]));
     running.write(&PIPELINE.replace("out: { sink: }", "out: { pcap: { write: link } }"));
@@ -483,7 +494,7 @@ fn everybody_who_watches_gets_what_was_asked_for() {
     first.stdout.take().expect("piped").read_to_string(&mut told).expect("UTF-8");
     assert!(first.wait().expect("it ends").success());
     assert_eq!(told.matches("left by out").count(), 2, "{told}");
-    // One that goes away before it has seen all leaves the others alone, and nothing watched.
+    // One that goes away before it has seen all leaves the others alone.
     let mut gone = Command::new(env!("CARGO_BIN_EXE_forebay"))
         .args(["show", "trace", "--filter", "arp", "--socket"])
         .arg(&socket)

@@ -113,9 +113,13 @@ impl Client {
 
     /// Why the other side takes nothing any more: it may have said so.
     fn why_not(&mut self, error: io::Error) -> ClientError {
-        match self.answer() {
-            Err(refused @ ClientError::Refused(_)) => refused,
-            _ => error.into(),
+        loop {
+            match self.answer() {
+                Err(refused @ ClientError::Refused(_)) => return refused,
+                // Answers to what was asked before.
+                Ok(_) => {}
+                Err(_) => return error.into(),
+            }
         }
     }
 

@@ -74,7 +74,9 @@ impl Connection {
         self.asked.store(true, Ordering::Relaxed);
     }
 
-    pub(super) fn is_displaced(&self) -> bool {
-        self.displaced.load(Ordering::Relaxed)
+    /// Why nothing more comes from it, where that is not the client's doing.
+    pub(super) fn why_over(&self) -> Option<&'static str> {
+        let displaced = self.displaced.load(Ordering::Relaxed);
+        displaced.then_some("others needed the connection, which had asked nothing for a while: connect again")
     }
 }

@@ -68,6 +68,11 @@ impl<'a> Lines<'a> {
         }
     }
 
+    /// Why there are no more, for who has not said all.
+    pub(super) fn why_over(&self) -> &'static str {
+        self.connection.why_over().unwrap_or("the end came before the empty line that ends the changes")
+    }
+
     /// Waits for more of a line that has `begun` then, or for the next one; whether there is any.
     fn wait(&mut self, begun: Option<Instant>) -> io::Result<bool> {
         let patience = match begun {

@@ -91,25 +91,44 @@ fn listen(listener: &UnixListener, service: &Arc<Service>, over: &AtomicBool) {
         };
         let (service, all, own) = (Arc::clone(service), Arc::clone(&connections), Arc::clone(&connection));
         let talk = move || {
+            let leaving = Leaving { all: &all, own: &own };
             // Who goes away in the middle of a sentence has said nothing.
-            let ended = talk(&own, &service);
-            let why = match ended {
+            let why = match talk(&own, &service) {
                 Err(error) => Some(error.to_string()),
-                Ok(()) if own.is_displaced() => {
-                    Some("others needed the connection, which had asked nothing for a while: connect again".to_owned())
-                }
-                Ok(()) => None,
+                Ok(()) => own.why_over().map(str::to_owned),
             };
             if let Some(why) = why {
-                let _ = tell(&mut BufWriter::new(own.stream()), &Answer::Error(why));
+                leaving.tell(why);
             }
-            // Clones of the stream may be there for a moment yet.
-            let _ = own.stream().shutdown(Shutdown::Both);
-            all.leave(&own);
         };
         if std::thread::Builder::new().name("connection".to_owned()).spawn(talk).is_err() {
             connections.leave(&connection);
         }
+    }
+}
+
+/// Ends a connection when it is dropped, also where its thread panics: its place is another's then, and its client waits no
+/// longer.
+struct Leaving<'a> {
+    all: &'a Connections,
+    own: &'a Arc<Connection>,
+}
+
+impl Leaving<'_> {
+    /// Says why, to whoever still listens.
+    fn tell(&self, why: String) {
+        let _ = tell(&mut BufWriter::new(self.own.stream()), &Answer::Error(why));
+    }
+}
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.tell("there is no answer: this is a defect of Forebay".to_owned());
+        }
+        // Clones of the stream may be there for a moment yet.
+        let _ = self.own.stream().shutdown(Shutdown::Both);
+        self.all.leave(self.own);
     }
 }
 

@@ -143,12 +143,26 @@ pub(super) fn find(service: &Service, module: &str, table: Option<&str>) -> Resu
     })
 }
 
-/// Makes the changes that follow, many at a time.
+/// Makes the changes that follow, many at a time. Where they come to no end, those that were not made yet are not made.
+///
+/// # Errors
+/// As reading lines; also where the empty line is missing. Each says what was made.
 pub(super) fn change(found: &NamedTable, lines: &mut Lines<'_>) -> io::Result<Answer> {
     let (mut made, mut refused, mut refusals, mut seen) = (0, Vec::new(), 0, 0);
     let (mut changes, mut line, mut bytes, mut more) = (Vec::new(), Vec::new(), 0, true);
     while more {
-        more = lines.next(&mut line)? && !line.is_empty();
+        let next = match lines.next(&mut line) {
+            Ok(false) => Err(io::Error::new(io::ErrorKind::UnexpectedEof, lines.why_over())),
+            told => told,
+        };
+        next.map_err(|why| {
+            let made = match seen {
+                0 => "no change was made".to_owned(),
+                _ => format!("of the first {seen} changes {made} were made, and none of those that followed"),
+            };
+            io::Error::new(why.kind(), format!("{why} ({made})"))
+        })?;
+        more = !line.is_empty();
         if more {
             changes.push(String::from_utf8_lossy(&line).into_owned());
         }

@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use forebay_packet::wire::ethernet::MacAddress;
 use rustix::fd::AsFd;
@@ -114,7 +114,7 @@ pub struct Device {
 #[derive(Debug)]
 pub struct Before {
     time: u64,
-    wanted: Wanted,
+    pub(super) wanted: Wanted,
 }
 
 /// What an interface has where nothing is wanted.
@@ -150,8 +150,12 @@ impl Device {
         })?;
         let own = own(name).map_err(|(doing, source)| tell(name, doing, source))?;
         let device = Self { file, own, set: Mutex::new((0, wanted.bare())) };
-        let before = device.configure(wanted)?;
-        bring_up(name).map_err(|(doing, source)| tell(name, doing, source))?;
+        let before = device.configure(&mut device.set(), wanted)?;
+        if let Err((doing, source)) = bring_up(name) {
+            // An interface that was there before stays, as it was.
+            let _ = device.configure(&mut device.set(), &before.wanted);
+            return Err(tell(name, doing, source));
+        }
         Ok((device, before))
     }
 
@@ -159,20 +163,24 @@ impl Device {
     ///
     /// # Errors
     /// [`DeviceError`].
-    pub fn set(&self, wanted: &Wanted) -> Result<Before, DeviceError> {
-        within(wanted, || self.configure(wanted))
+    pub fn change(&self, wanted: &Wanted) -> Result<Before, DeviceError> {
+        within(wanted, || self.configure(&mut self.set(), wanted))
     }
 
     /// Sets it to what it was before, as far as that can be, unless it has been set again.
     pub fn undo(&self, before: &Before) {
-        if self.set.lock().unwrap_or_else(PoisonError::into_inner).0 == before.time {
-            let _ = self.set(&before.wanted);
-        }
+        let _ = within(&before.wanted, || {
+            // Nobody sets it again between the look and the undoing.
+            let mut set = self.set();
+            if set.0 == before.time { self.configure(&mut set, &before.wanted).map(drop) } else { Ok(()) }
+        });
     }
 
-    fn configure(&self, wanted: &Wanted) -> Result<Before, DeviceError> {
-        let mut set = self.set.lock().unwrap_or_else(PoisonError::into_inner);
-        let (time, now) = &mut *set;
+    fn set(&self) -> MutexGuard<'_, (u64, Wanted)> {
+        self.set.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn configure(&self, (time, now): &mut (u64, Wanted), wanted: &Wanted) -> Result<Before, DeviceError> {
         if let Err((doing, source)) = configure(&self.own, now, wanted) {
             // Whatever was done before that can be undone.
             let _ = configure(&self.own, wanted, now);

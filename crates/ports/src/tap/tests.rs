@@ -240,6 +240,32 @@ fn what_makes_no_tap_is_named() {
     assert!(made.err().expect("refused").to_string().contains("simulated"));
 }
 
+/// Two at once could put an interface back after it had been set again, under a lock each for the look and for the undoing.
+#[test]
+fn what_is_set_again_is_never_put_back() {
+    alone("what_is_set_again_is_never_put_back", || {
+        let mut around = Surroundings::new(Frequency::new(1e9));
+        let mtu = |mtu: u16| json!({ "interface": "fb0", "mtu": mtu });
+        let (first, _) = open_in(&mut around, "host", &mtu(1_400)).expect("the probe could be made");
+        let device = Arc::clone(first.device.as_ref().expect("open"));
+        let wanted = |mtu: u16| {
+            let name = "fb0".to_owned().try_into().expect("a name");
+            // The same namespace as a name for another: a thread goes there, between the look and the undoing at that time.
+            let namespace = Some(PathBuf::from("/proc/thread-self/ns/net"));
+            Wanted { name, address: None, mac: None, mtu: Some(mtu), namespace }
+        };
+        for round in 0..500u16 {
+            let before = device.change(&wanted(1_300)).expect("it is there");
+            std::thread::scope(|scope| {
+                scope.spawn(|| device.undo(&before));
+                device.change(&wanted(2_000 + round)).expect("it is there");
+            });
+            let now = device.change(&wanted(1_300)).expect("it is there").wanted;
+            assert_eq!(now.mtu, Some(2_000 + round));
+        }
+    });
+}
+
 /// What the interface is set to, as `ip` tells it: addresses, MTU and Ethernet address.
 fn settings() -> String {
     let ip = |what: &str| {
@@ -262,6 +288,10 @@ fn settings() -> String {
 #[test]
 fn a_port_takes_the_interface_over_from_the_one_before_it() {
     alone("a_port_takes_the_interface_over_from_the_one_before_it", || {
+        if std::process::Command::new("ip").arg("-V").output().is_err() {
+            let _ = writeln!(io::stderr(), "skipped: the command `ip` is missing, which tells the settings");
+            return;
+        }
         let mut around = Surroundings::new(Frequency::new(1e9));
         let old = json!({ "interface": "fb0", "address": "192.0.2.7/24", "mac": "02:00:00:00:00:aa", "mtu": 1400 });
         let new = json!({ "interface": "fb0", "address": "192.0.2.1/25", "mac": "02:00:00:00:00:bb", "poll": "1ms" });
