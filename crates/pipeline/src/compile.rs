@@ -13,7 +13,7 @@ use forebay_packet::MAX_BATCH;
 use serde::de::DeserializeOwned;
 
 use crate::conform::Misfits;
-use crate::identity::Identity;
+use crate::identity::{Identity, Stamps};
 use crate::language::{Buffer, Flow, PoolSection};
 use crate::problem::{Findings, Problem, Problems};
 use crate::wiring::{Ends, ModuleEnd, PortEnd, Wiring};
@@ -79,6 +79,7 @@ pub(crate) struct Draft {
     pub(crate) placement: Placement,
     pub(crate) state: BTreeMap<String, (Identity, SharedState)>,
     pub(crate) reads: Vec<Read>,
+    pub(crate) stamps: Stamps,
 }
 
 /// A file that was read while the configuration was checked.
@@ -136,6 +137,7 @@ pub(crate) fn compile(
         findings.finish(&source.file, &source.sets)?;
         unreachable!("a text without a tree has a problem")
     };
+    let stamps = Stamps::of(&root, &source.base);
     let mut misfits = Misfits::find(&root);
     let whole = |key: &str| root.get(key).and_then(|node| node.to_json().as_u64());
     let batch = whole("batch").map_or(32, |batch| {
@@ -153,13 +155,13 @@ pub(crate) fn compile(
     (surroundings.batch, surroundings.seed, surroundings.simulated) = (batch, seed, conditions.simulated);
     surroundings.checking = true;
     if let Some(running) = running {
-        surroundings.made = running.tables_of(&root, &source.base);
+        surroundings.made = running.tables_of(&root, &stamps);
         // Functions that are taken over know them by these numbers.
         surroundings.words.clone_from(&running.words);
     }
     let workers = Workers::read(&root, &mut misfits, &mut findings);
     workers.check_state(&root, &mut findings);
-    let state = make_state(&root, running, &mut surroundings, &mut misfits);
+    let state = make_state(&root, &stamps, running, &mut surroundings, &mut misfits);
     let mut reads = reads_of("state", &surroundings);
     let (modules, module_ends) = make_modules(&root, &workers, &mut surroundings, &mut misfits);
     reads.append(&mut reads_of("modules", &surroundings));
@@ -236,6 +238,7 @@ pub(crate) fn compile(
         placement,
         state,
         reads,
+        stamps,
     };
     Ok((draft, surroundings))
 }
@@ -283,6 +286,7 @@ pub(crate) fn add_faults(misfits: &mut Misfits, root: &Node, path: &[&str], erro
 /// Makes the state that modules share. What a running pipeline has, made in the same way, is shared with it.
 fn make_state(
     root: &Node,
+    stamps: &Stamps,
     running: Option<&crate::made::Made>,
     surroundings: &mut Surroundings,
     misfits: &mut Misfits,
@@ -292,7 +296,7 @@ fn make_state(
     for entry in entries(root, "state") {
         let Some(kind) = kind_of(entry) else { continue };
         let Some(declaration) = known.iter().find(|declaration| declaration.name == kind.key) else { continue };
-        let identity = Identity::of(root, "state", &entry.key, &kind.key, &surroundings.base, &Files::default());
+        let identity = Identity::of(root, "state", &entry.key, &kind.key, stamps, &Files::default());
         let there = running.and_then(|running| running.state.get(&entry.key)).filter(|(other, _)| *other == identity);
         let made = match there {
             Some((_, state)) => Ok(Arc::clone(state)),

@@ -98,7 +98,7 @@ impl Prepared {
         let mut files = surroundings.files;
         files.settle(used, |who| goes_on(who, &plans, running.as_ref(), &made));
         let mut made = Made { tables: shared.collect(), words: surroundings.words, files: files.clone(), ..made };
-        made.without_outputs(&draft.root, &surroundings.base);
+        made.without_outputs(&draft.root, &draft.stamps);
         Ok(Loaded { plans, cores: draft.cores, seed: draft.seed, files, made })
     }
 
@@ -209,7 +209,7 @@ impl Draft {
 
     fn made(&self, surroundings: &Surroundings) -> Made {
         let identity = |section: &str, name: &str, kind: &str| {
-            Identity::of(&self.root, section, name, kind, &surroundings.base, &surroundings.files)
+            Identity::of(&self.root, section, name, kind, &self.stamps, &surroundings.files)
         };
         let modules = self.modules.iter().zip(&self.placement.modules);
         let ports = self.ports.iter().zip(&self.placement.ports);

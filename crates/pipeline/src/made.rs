@@ -9,7 +9,7 @@ use forebay_packet::Word;
 use serde::{Deserialize, Serialize};
 
 use crate::compile::Draft;
-use crate::identity::Identity;
+use crate::identity::{Identity, Stamps};
 use crate::problem::Findings;
 use crate::yaml::Node;
 
@@ -93,21 +93,21 @@ impl Made {
     }
 
     /// Takes files out of what things are made of that they write: they are known once all are open.
-    pub(crate) fn without_outputs(&mut self, root: &Node, base: &Path) {
+    pub(crate) fn without_outputs(&mut self, root: &Node, stamps: &Stamps) {
         let files = &self.files;
         for (name, (identity, _)) in &mut self.modules {
-            *identity = Identity::of(root, "modules", name, identity.kind(), base, files);
+            *identity = Identity::of(root, "modules", name, identity.kind(), stamps, files);
         }
         for (name, (identity, _)) in &mut self.ports {
-            *identity = Identity::of(root, "ports", name, identity.kind(), base, files);
+            *identity = Identity::of(root, "ports", name, identity.kind(), stamps, files);
         }
     }
 
     /// What lasts, and what the replicas of modules share that are made in the same way in `root`: entries that were changed while packets
     /// ran stay changed, however many workers there will be.
-    pub(crate) fn tables_of(&self, root: &Node, base: &Path) -> BTreeMap<String, SharedState> {
+    pub(crate) fn tables_of(&self, root: &Node, stamps: &Stamps) -> BTreeMap<String, SharedState> {
         let same = |(name, (identity, _)): &(&String, &(Identity, Vec<usize>))| {
-            *identity == Identity::of(root, "modules", name, identity.kind(), base, &self.files)
+            *identity == Identity::of(root, "modules", name, identity.kind(), stamps, &self.files)
         };
         let lasting = self.tables.iter().filter(|(key, _)| key.starts_with(LASTING));
         let mut tables: BTreeMap<_, _> = lasting.map(|(key, what)| (key.clone(), Arc::clone(what))).collect();
