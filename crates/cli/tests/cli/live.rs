@@ -1,6 +1,7 @@
 //! A running pipeline as others meet it: `top`, `show`, `reload`, `table`, and what is left when it is killed.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};
 
@@ -132,6 +133,30 @@ fn counters_of_rules_that_are_gone_are_listed_no_more() {
     let fw = told.as_array().expect("modules").iter().find(|module| module["name"] == "fw").expect("it is there");
     let rules = fw["counters"]["rules, IPv4"].as_object().expect("counters");
     assert_eq!(rules.keys().collect::<Vec<_>>().len(), 1, "{fw}");
+    running.end();
+}
+
+/// They were answered as made, and were nowhere.
+#[test]
+fn changes_that_a_reload_overtakes_are_not_told_as_made() {
+    let running = Running::start(tempfile::tempdir().expect("a folder"));
+    let mut stream = UnixStream::connect(running.path("s")).expect("it listens");
+    let block: String = (0..4_096).map(|at| format!("add 11.0.{}.{}/32 1\n", at / 256, at % 256)).collect();
+    write!(stream, "{{\"do\":\"change\",\"module\":\"route\"}}\n{block}").expect("it listens");
+    let entries = || {
+        let told: Value = serde_json::from_str(&running.ask(&["show", "tables", "--json"]).out).expect("JSON");
+        told[0]["entries"].as_u64().expect("a number")
+    };
+    while entries() < 4_096 {
+        std::thread::yield_now();
+    }
+    running.write(&PIPELINE.replace("10.0.0.0/8 1", "10.0.0.0/9 1"));
+    assert_eq!(running.ask(&["reload"]).code, Some(0));
+    write!(stream, "add 12.0.0.0/8 1\nadd 13.0.0.0/8 1\n\n").expect("it listens");
+    let mut answer = String::new();
+    BufReader::new(stream).read_line(&mut answer).expect("an answer");
+    assert!(answer.contains("a reload has replaced the table 'routes' of module 'route' meanwhile"), "{answer}");
+    assert_eq!(entries(), 2);
     running.end();
 }
 

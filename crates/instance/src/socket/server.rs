@@ -158,7 +158,7 @@ fn talk(connection: &Connection, service: &Service) -> io::Result<()> {
                 service::entries(service, &module, table.as_deref(), after.as_deref(), most)
             }
             Ok(Request::Change { module, table }) => match service::find(service, &module, table.as_deref()) {
-                Ok(found) => service::change(&found, &mut lines)?,
+                Ok(found) => service::change(service, &found, &mut lines)?,
                 Err(message) => {
                     service::skip(&mut lines)?;
                     Answer::Error(message)

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::ptr;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -143,11 +144,12 @@ pub(super) fn find(service: &Service, module: &str, table: Option<&str>) -> Resu
     })
 }
 
-/// Makes the changes that follow, many at a time. Where they come to no end, those that were not made yet are not made.
+/// Makes the changes that follow, many at a time. Where they come to no end, those that were not made yet are not made; nor
+/// are any more once a reload has put another table in place of this one.
 ///
 /// # Errors
 /// As reading lines; also where the empty line is missing. Each says what was made.
-pub(super) fn change(found: &NamedTable, lines: &mut Lines<'_>) -> io::Result<Answer> {
+pub(super) fn change(service: &Service, found: &NamedTable, lines: &mut Lines<'_>) -> io::Result<Answer> {
     let (mut made, mut refused, mut refusals, mut seen) = (0, Vec::new(), 0, 0);
     let (mut changes, mut line, mut bytes, mut more) = (Vec::new(), Vec::new(), 0, true);
     while more {
@@ -171,6 +173,17 @@ pub(super) fn change(found: &NamedTable, lines: &mut Lines<'_>) -> io::Result<An
             bytes = 0;
             let all: Vec<&str> = changes.iter().map(String::as_str).collect();
             let outcome = found.table.apply(&all);
+            // Looked at afterwards: what was made before is in force, or it is told here.
+            if !is_in_force(service, found) {
+                if more {
+                    skip(lines)?;
+                }
+                let NamedTable { module, name, .. } = found;
+                return Ok(Answer::Error(format!(
+                    "a reload has replaced the table '{name}' of module '{module}' meanwhile: none of these changes is in \
+                     force; make them again"
+                )));
+            }
             made += outcome.made as u64;
             refusals += outcome.refused.len() as u64;
             for no in outcome.refused.into_iter().take(REFUSALS - refused.len()) {
@@ -181,6 +194,12 @@ pub(super) fn change(found: &NamedTable, lines: &mut Lines<'_>) -> io::Result<An
         }
     }
     Ok(Answer::Changed { made, refused, refusals })
+}
+
+/// Whether packets still meet this table.
+fn is_in_force(service: &Service, found: &NamedTable) -> bool {
+    let same = |known: &NamedTable| ptr::addr_eq(Arc::as_ptr(&known.table), Arc::as_ptr(&found.table));
+    service.instance.tables().iter().any(same)
 }
 
 /// Passes over the changes that follow.
