@@ -133,7 +133,6 @@ fn what_comes_from_outside_does_not_reach_the_terminal_as_it_is() {
         &["table", "route", "add \u{1b}[31mfoo 1"],
         &["show", "table", "\u{1b}[31mx"],
         &["show", "modules", "\u{1b}[31mx"],
-        &["show", "\u{1b}[31mx"],
         &["reload", "/\u{1b}[31mx"],
         &["reload", "--set", "\u{1b}[31mx=1"],
     ] {

@@ -50,6 +50,7 @@ fn names_with_control_characters_are_shown_and_not_obeyed() {
         &["check", "\u{1b}[31mx"],
         &["check", file.path(), "--\u{1b}[31mx"],
         &["describe", "\u{1b}[31mx"],
+        &["show", "\u{1b}]0;t\u{7}\u{9b}x"],
         &["usecase", "\u{1b}[31mx"],
         &["run", "usecase:gw", "--set", "\u{1b}[31mx=1"],
         &["run", file.path(), "--trigger", "\u{1b}[31mx"],
