@@ -124,7 +124,7 @@ impl Verb {
 
     /// How a change of this verb is written, by a table's `syntax`: the beginning of its line.
     #[must_use]
-    pub fn form<'s>(self, syntax: &'s str) -> &'s str {
+    pub fn form(self, syntax: &str) -> &str {
         let verb = self.to_string();
         let line = syntax.lines().find(|line| line.split(' ').next() == Some(&verb)).unwrap_or(syntax);
         line.split("  ").next().unwrap_or(line).trim_ascii_end()
