@@ -87,7 +87,7 @@ pub(crate) enum Command {
 #[command(after_help = "\
 Examples:
   forebay run usecase:gw --set n=16 --duration 20s
-  forebay run gateway.yaml --set ports.in.generator.rate=2Mpps --trigger route=16
+  forebay run gateway.yaml --set ports.red.generator.rate=2Mpps --trigger route=16
   forebay run gateway.yaml --duration 5s --json | tail -n 1 | jq .packets
   forebay run gateway.yaml --trace 3 --filter 'tcp and dst port 443'
   forebay run capture.yaml --drops dropped.pcapng
@@ -99,7 +99,7 @@ port failed (its disk full, say).")]
 pub(crate) struct Run {
     /// A configuration file, `usecase:NAME`, or `-` for standard input
     pub(crate) pipeline: String,
-    /// Set a use case's parameter or override a part of the configuration: `n=16`, `ports.in.generator.rate=2Mpps`
+    /// Set a use case's parameter or override a part of the configuration: `n=16`, `ports.red.generator.rate=2Mpps`
     #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
     pub(crate) set: Vec<String>,
     /// Set a module's trigger: it runs on exactly N packets at a time (0: on what comes)
@@ -198,19 +198,21 @@ pub(crate) struct Reload {
 #[command(after_help = "\
 Examples:
   forebay show modules
+  forebay show flows video                one of them
   forebay show drops --json
   forebay show trace --count 3 --filter 'tcp and dst port 443'
   forebay show table core                 the entries of module core's table")]
 pub(crate) struct Show {
     /// Of what
     pub(crate) what: Shown,
-    /// The module whose table is shown, or `module.table` where it has several
+    /// With `modules`, `flows` and `ports`: the only one that is shown; with `table`: the module whose table it is, or
+    /// `module.table` where it has several
     #[arg(required_if_eq("what", "table"))]
     pub(crate) name: Option<String>,
-    /// How many packets are traced
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=100_000))]
-    pub(crate) count: u64,
-    /// Trace only packets like these
+    /// With `trace`: how many packets; without it one
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    pub(crate) count: Option<u64>,
+    /// With `trace`: only packets like these
     #[arg(long, value_name = "EXPR", value_parser = filter)]
     pub(crate) filter: Option<String>,
     /// Print JSON

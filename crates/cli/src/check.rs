@@ -1,24 +1,26 @@
 //! `forebay check`: whether a configuration is in order.
 
-use std::io::{self, Write};
+use std::io::Write;
 
 use forebay_pipeline::{Checked, Problems};
 use serde_json::json;
 
-use crate::args;
+use crate::format::counted;
+use crate::{args, printed};
 
 /// Checks a configuration. Problems are the command's error, and with `--json` also its output.
 pub(crate) fn check(arguments: &args::Check) -> anyhow::Result<()> {
     let checked =
         crate::source::source(&arguments.pipeline, &arguments.set).and_then(|source| forebay_pipeline::check(&source));
     if arguments.json {
-        writeln!(io::stdout(), "{}", as_json(&checked))?;
+        writeln!(printed::out(), "{}", as_json(&checked))?;
     }
     let checked = checked?;
     if !arguments.json {
         let Checked { name, modules, ports, flows } = checked;
-        let flows = if flows.is_empty() { "every path a flow".to_owned() } else { format!("{} flows", flows.len()) };
-        writeln!(io::stdout(), "{name}: in order ({} modules, {} ports, {flows})", modules.len(), ports.len())?;
+        let (modules, ports) = (counted(modules.len() as u64, "module"), counted(ports.len() as u64, "port"));
+        let flows = if flows.is_empty() { "every path a flow".to_owned() } else { counted(flows.len() as u64, "flow") };
+        writeln!(printed::out(), "{name}: in order ({modules}, {ports}, {flows})")?;
     }
     Ok(())
 }

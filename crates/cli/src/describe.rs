@@ -2,13 +2,14 @@
 
 mod parameters;
 
-use std::io::{self, Write};
+use std::io::Write;
 
 use anyhow::bail;
 use forebay_graph::{Declaration, PortDeclaration, Reason, StateDeclaration, functions, ports, states};
 use forebay_pipeline::{UseCase, nearest, usecases};
 use serde_json::{Value, json};
 
+use crate::printed;
 use parameters::{Parameter, parameters};
 
 /// Something that can be described.
@@ -28,7 +29,7 @@ pub(crate) fn describe(name: &str, as_json: bool) -> anyhow::Result<()> {
         let near = nearest(name, things.iter().map(Thing::name));
         bail!("nothing is called '{name}'{near}: see `forebay list functions`, `ports`, `usecases`, `state`");
     }
-    let mut out = io::stdout().lock();
+    let mut out = printed::out();
     for (number, thing) in found.into_iter().enumerate() {
         if as_json {
             writeln!(out, "{}", thing.to_json())?;

@@ -47,6 +47,11 @@ pub(crate) fn whole(value: u64) -> String {
     text
 }
 
+/// So many of a thing: `1 module`, `12 000 modules`.
+pub(crate) fn counted(number: u64, thing: &str) -> String {
+    format!("{} {thing}{}", whole(number), if number == 1 { "" } else { "s" })
+}
+
 /// Which side of its column a text stands at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Align {
@@ -94,6 +99,7 @@ mod tests {
             ["12.35 us", "1.234 ms", "2.000 s", "n/a"]
         );
         assert_eq!([0, 999, 1000, 1_234_567].map(whole), ["0", "999", "1 000", "1 234 567"]);
+        assert_eq!([0, 1, 2_000].map(|number| counted(number, "flow")), ["0 flows", "1 flow", "2 000 flows"]);
         assert_eq!((known(None, 1), known(Some(1.25), 1)), ("n/a".to_owned(), "1.2".to_owned()));
     }
 

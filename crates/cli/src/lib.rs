@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod changes;
 mod check;
 pub mod decode;
 mod describe;
@@ -13,6 +14,7 @@ mod format;
 mod list;
 mod live;
 mod plain;
+mod printed;
 mod remote;
 mod run;
 mod source;
@@ -40,7 +42,11 @@ enum Answer {
 /// Runs the command line of this process.
 #[must_use]
 pub fn main() -> ExitCode {
-    match answer(Args::parse().command) {
+    let arguments = match Args::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return refuse(&error),
+    };
+    match answer(arguments.command) {
         Ok(Answer::Yes) => ExitCode::SUCCESS,
         Ok(Answer::No) => ExitCode::from(1),
         // Who reads a pipe may leave (`| head`): nothing is wrong.
@@ -50,10 +56,20 @@ pub fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => {
-            let _ = writeln!(io::stderr(), "error: {error:#}");
+            let _ = writeln!(printed::err(), "error: {error:#}");
             ExitCode::from(2)
         }
     }
+}
+
+/// Says what is wrong with the arguments, or what was asked of them: help, the version.
+fn refuse(error: &clap::Error) -> ExitCode {
+    // In colours where there are any, unless an argument would bring its own.
+    if std::env::args_os().any(|argument| argument.to_string_lossy().contains(printed::is_acting)) {
+        let _ = write!(printed::err(), "{error}");
+        return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+    }
+    error.exit()
 }
 
 fn answer(command: Command) -> anyhow::Result<Answer> {
@@ -67,7 +83,7 @@ fn answer(command: Command) -> anyhow::Result<Answer> {
         Command::List { what, json } => list::list(what, json)?,
         Command::Describe { name, json } => describe::describe(&name, json)?,
         Command::Usecase { name, set } => usecase::print(&name, &set)?,
-        Command::Schema => writeln!(io::stdout(), "{:#}", forebay_pipeline::schema())?,
+        Command::Schema => writeln!(printed::out(), "{:#}", forebay_pipeline::schema())?,
         Command::Completions { shell } => {
             // Into memory first: the generator panics where it cannot write.
             let mut script = Vec::new();

@@ -1,11 +1,12 @@
 //! `forebay list`: what there is.
 
-use std::io::{self, Write};
+use std::io::Write;
 
 use serde_json::{Value, json};
 
 use crate::args::What;
 use crate::format::{Align, table};
+use crate::printed;
 
 /// What is said where there are none.
 const NO_CONTROLLERS: &str =
@@ -20,7 +21,7 @@ pub(crate) fn list(what: What, as_json: bool) -> anyhow::Result<()> {
         What::Usecases => forebay_pipeline::usecases().iter().map(|it| (it.name, it.summary)).collect(),
         What::Controllers => Vec::new(),
     };
-    let mut out = io::stdout().lock();
+    let mut out = printed::out();
     if as_json {
         let listed: Vec<Value> =
             listed.iter().map(|(name, summary)| json!({ "name": name, "summary": summary })).collect();

@@ -24,12 +24,14 @@ struct View {
     by_load: bool,
     /// The first row that is shown, of modules and of flows alike.
     scroll: usize,
+    /// What `q` does, in a word: the run ends, or its watcher leaves.
+    quit: &'static str,
 }
 
 impl Live {
-    /// Takes the terminal; it is given back when this is dropped, or on a panic.
-    pub(crate) fn start() -> io::Result<Self> {
-        let mut live = Self { terminal: ratatui::try_init()?, view: View { by_load: true, ..View::default() } };
+    /// Takes the terminal, and says that `q` means `quit`; it is given back when this is dropped, or on a panic.
+    pub(crate) fn start(quit: &'static str) -> io::Result<Self> {
+        let mut live = Self { terminal: ratatui::try_init()?, view: View { by_load: true, quit, ..View::default() } };
         live.draw()?;
         Ok(live)
     }
@@ -45,7 +47,7 @@ impl Live {
         Ok(())
     }
 
-    /// Waits up to `patience` for a key and obeys it; whether the user wants to end the run.
+    /// Waits up to `patience` for a key and obeys it; whether the user wants no more of it.
     pub(crate) fn handle_keys(&mut self, patience: Duration) -> io::Result<bool> {
         self.wait(patience)?;
         if !event::poll(Duration::ZERO)? {

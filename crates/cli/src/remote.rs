@@ -1,19 +1,23 @@
 //! Commands that ask a running pipeline: `top`, `show`, `reload`, `table`.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, BufRead, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, bail};
-use forebay_graph::Census;
+use clap::ValueEnum;
 use forebay_graph::report::Report;
+use forebay_graph::{Census, NO_CHANGE};
 use forebay_instance::Reloaded;
-use forebay_instance::socket::{self, Client, Request, find};
+use forebay_instance::socket::{self, Client, Request, TableTold, find};
+
+use forebay_pipeline::nearest;
 
 use crate::args::{self, Running, Shown};
+use crate::changes::Changes;
 use crate::format::Align::{Left, Right};
-use crate::format::{table, whole};
+use crate::format::{counted, table, whole};
 use crate::live::Live;
-use crate::{Answer, plain, summary};
+use crate::{Answer, plain, printed, summary};
 
 /// How many entries of a table are asked for at a time.
 const PAGE: usize = 10_000;
@@ -24,7 +28,7 @@ const LOOK: Duration = Duration::from_millis(20);
 pub(crate) fn told<T>(json: bool, done: anyhow::Result<T>) -> anyhow::Result<T> {
     if let (true, Err(error)) = (json, &done) {
         // Whoever does not read it is told by the exit code.
-        let _ = writeln!(io::stdout(), "{}", serde_json::json!({ "error": format!("{error:#}") }));
+        let _ = writeln!(printed::out(), "{}", serde_json::json!({ "error": format!("{error:#}") }));
     }
     done
 }
@@ -48,7 +52,7 @@ fn report(client: &mut Client) -> anyhow::Result<(Report, Report, Option<Census>
 pub(crate) fn top(arguments: &args::Top) -> anyhow::Result<()> {
     let mut client = connect(&arguments.running)?;
     let interval = Duration::from_nanos(arguments.interval.0);
-    let mut live = if io::stdout().is_terminal() { Live::start().ok() } else { None };
+    let mut live = if io::stdout().is_terminal() { Live::start("leave").ok() } else { None };
     // The first report is of the whole run.
     report(&mut client)?;
     let mut next = Instant::now() + interval;
@@ -72,29 +76,37 @@ pub(crate) fn top(arguments: &args::Top) -> anyhow::Result<()> {
             Ok(reports) => reports,
             Err(error) if matches!(error.downcast_ref(), Some(socket::ClientError::Ended)) => {
                 drop(live);
-                writeln!(io::stdout(), "the pipeline has ended")?;
+                writeln!(printed::out(), "the pipeline has ended")?;
                 return Ok(());
             }
             Err(error) => return Err(error),
         };
         match &mut live {
             Some(watching) => watching.show(recent, so_far)?,
-            None => plain::line(&recent, &so_far, &mut io::stdout().lock())?,
+            None => plain::line(&recent, &so_far, &mut printed::out())?,
         }
     }
 }
 
 /// `forebay show`.
 pub(crate) fn show(arguments: &args::Show) -> anyhow::Result<()> {
+    surplus(arguments)?;
     let mut client = connect(&arguments.running)?;
-    let mut out = io::stdout().lock();
+    let mut out = printed::out();
     match arguments.what {
         Shown::Trace => return trace(&mut client, arguments, &mut out),
         Shown::Tables => return tables(&mut client, arguments.json, &mut out),
         Shown::Table => return entries(&mut client, arguments, &mut out),
         _ => {}
     }
-    let (_, report, census) = report(&mut client)?;
+    let (_, mut report, census) = report(&mut client)?;
+    if let Some(name) = &arguments.name {
+        match arguments.what {
+            Shown::Modules => only(&mut report.modules, "module", name, |module| &module.name)?,
+            Shown::Flows => only(&mut report.flows, "flow", name, |flow| &flow.name)?,
+            _ => only(&mut report.ports, "port", name, |port| &port.name)?,
+        }
+    }
     if arguments.json {
         let told = match arguments.what {
             Shown::Modules => serde_json::to_string(&report.modules),
@@ -122,8 +134,36 @@ pub(crate) fn show(arguments: &args::Show) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Refuses arguments that mean nothing for what is shown.
+fn surplus(arguments: &args::Show) -> anyhow::Result<()> {
+    let what = arguments.what.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
+    if arguments.what != Shown::Trace {
+        for (flag, given) in [("--count", arguments.count.is_some()), ("--filter", arguments.filter.is_some())] {
+            if given {
+                bail!("{flag} means nothing with `show {what}`: allowed is it with `show trace`");
+            }
+        }
+    }
+    let named = matches!(arguments.what, Shown::Modules | Shown::Flows | Shown::Ports | Shown::Table);
+    match &arguments.name {
+        Some(name) if !named => {
+            bail!("'{name}' means nothing with `show {what}`: names are allowed with modules, flows, ports and table")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Leaves only what is called `name` of all modules, flows or ports.
+fn only<T>(all: &mut Vec<T>, kind: &str, name: &str, name_of: impl Fn(&T) -> &String) -> anyhow::Result<()> {
+    if !all.iter().any(|one| name_of(one) == name) {
+        bail!("no {kind} is called '{name}'{}", nearest(name, all.iter().map(|one| name_of(one).as_str())));
+    }
+    all.retain(|one| name_of(one) == name);
+    Ok(())
+}
+
 fn trace(client: &mut Client, arguments: &args::Show, out: &mut impl Write) -> anyhow::Result<()> {
-    let request = Request::Trace { count: arguments.count, filter: arguments.filter.clone() };
+    let request = Request::Trace { count: arguments.count.unwrap_or(1), filter: arguments.filter.clone() };
     let mut answer = client.ask(&request)?;
     while let socket::Answer::Story(story) = answer {
         if arguments.json {
@@ -197,9 +237,9 @@ pub(crate) fn reload(arguments: &args::Reload) -> anyhow::Result<()> {
     let set = (!arguments.set.is_empty()).then(|| arguments.set.clone());
     let socket::Answer::Reloaded(told) = client.ask(&Request::Reload { file, set })? else { return Err(strange()) };
     if arguments.json {
-        writeln!(io::stdout(), "{}", serde_json::to_string(&told)?)?;
+        writeln!(printed::out(), "{}", serde_json::to_string(&told)?)?;
     } else {
-        tell(&told, &mut io::stdout().lock())?;
+        tell(&told, &mut printed::out())?;
     }
     if told.missing != 0 {
         bail!("{} packets are unaccounted for: this is a defect of Forebay", told.missing);
@@ -210,8 +250,11 @@ pub(crate) fn reload(arguments: &args::Reload) -> anyhow::Result<()> {
 fn tell(told: &Reloaded, out: &mut impl Write) -> io::Result<()> {
     writeln!(
         out,
-        "changed in {:.1} ms; packets waited for {:.0} us; {} modules kept their state",
-        told.took_ms, told.pause_us, told.change.kept
+        "changed in {:.1} ms; packets waited for {:.0} us; {} kept {} state",
+        told.took_ms,
+        told.pause_us,
+        counted(told.change.kept as u64, "module"),
+        if told.change.kept == 1 { "its" } else { "their" }
     )?;
     let lists = [
         ("made anew", &told.change.changed),
@@ -242,27 +285,52 @@ fn tell(told: &Reloaded, out: &mut impl Write) -> io::Result<()> {
 pub(crate) fn change(arguments: &args::Table) -> anyhow::Result<Answer> {
     let mut client = connect(&arguments.running)?;
     let (module, table) = parts(&arguments.name);
-    let request = Request::Change { module, table };
-    let answer = if arguments.changes.is_empty() {
-        client.change(&request, &mut io::stdin().lock())?
+    let request = Request::Change { module: module.clone(), table: table.clone() };
+    if let Some(change) = arguments.changes.iter().find(|change| change.contains('\n')) {
+        bail!("{change:?} is more than one line: write each change as an argument of its own");
+    }
+    let (answer, place) = if arguments.changes.is_empty() {
+        (make(&mut client, &request, io::stdin().lock())?, "line")
     } else {
-        if let Some(change) = arguments.changes.iter().find(|change| change.contains('\n')) {
-            bail!("{change:?} is more than one line: write each change as an argument of its own");
-        }
-        client.change(&request, &mut arguments.changes.join("\n").as_bytes())?
+        (make(&mut client, &request, arguments.changes.join("\n").as_bytes())?, "change")
     };
     let socket::Answer::Changed { made, refused, refusals } = &answer else { return Err(strange()) };
     if arguments.json {
-        writeln!(io::stdout(), "{}", serde_json::to_string(&answer)?)?;
+        writeln!(printed::out(), "{}", serde_json::to_string(&answer)?)?;
     } else {
-        writeln!(io::stdout(), "{} changes made, {} refused", whole(*made), whole(*refusals))?;
+        writeln!(printed::out(), "{} made, {} refused", counted(*made, "change"), whole(*refusals))?;
         for (number, message) in refused {
-            writeln!(io::stderr(), "change {number}: {message}")?;
+            writeln!(printed::err(), "{place} {number}: {message}")?;
         }
         let more = refusals - refused.len() as u64;
         if more > 0 {
-            writeln!(io::stderr(), "and {} more", whole(more))?;
+            writeln!(printed::err(), "and {} more", whole(more))?;
+        }
+        if refused.iter().any(|(_, message)| message.contains(NO_CHANGE)) {
+            teach(&mut client, &module, table.as_deref())?;
         }
     }
     Ok(if *refusals == 0 { Answer::Yes } else { Answer::No })
+}
+
+/// Has changes made; those that are refused are told by their lines in the input.
+fn make(client: &mut Client, request: &Request, input: impl BufRead) -> anyhow::Result<socket::Answer> {
+    let mut changes = Changes::new(input);
+    let mut answer = client.change(request, &mut changes)?;
+    if let socket::Answer::Changed { refused, .. } = &mut answer {
+        refused.iter_mut().for_each(|(number, _)| *number = changes.line_of(*number));
+    }
+    Ok(answer)
+}
+
+/// Says how changes of a table are written.
+fn teach(client: &mut Client, module: &str, table: Option<&str>) -> anyhow::Result<()> {
+    let socket::Answer::Tables(tables) = client.ask(&Request::Tables {})? else { return Err(strange()) };
+    let meant = |told: &&TableTold| told.module == module && table.is_none_or(|name| name == told.table);
+    if let Some(told) = tables.iter().find(meant) {
+        let mut err = printed::err();
+        writeln!(err, "changes of {} are written:", told.table)?;
+        told.syntax.lines().try_for_each(|line| writeln!(err, "  {line}"))?;
+    }
+    Ok(())
 }

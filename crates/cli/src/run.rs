@@ -21,7 +21,7 @@ use crate::engine::{self, Engine, Mode};
 use crate::live::Live;
 use crate::source::source;
 use crate::trace::{Hub, Story, Tracer};
-use crate::{plain, summary};
+use crate::{plain, printed, summary};
 
 /// How long the stop flag and the keyboard wait to be looked at.
 const LOOK: Duration = Duration::from_millis(20);
@@ -88,11 +88,11 @@ pub(crate) fn run(arguments: &args::Run) -> anyhow::Result<Answer> {
     };
     if !chosen.is_empty() {
         // Who does not read what is said on the way still gets the result.
-        let _ = writeln!(io::stderr(), "{name}: {}", places(&chosen));
+        let _ = writeln!(printed::err(), "{name}: {}", places(&chosen));
     }
     if let Some(server) = &server {
         let _ = writeln!(
-            io::stderr(),
+            printed::err(),
             "{name}: `forebay top`, `show`, `reload` and `table` reach it by {}",
             server.path().display()
         );
@@ -106,9 +106,9 @@ pub(crate) fn run(arguments: &args::Run) -> anyhow::Result<Answer> {
     let shown = shown.and_then(|()| Ok(traces.tell(board.began())?));
     let report = board.report(&board.nothing(), &board.read(outcome.at));
     let printed = if arguments.json {
-        serde_json::to_string(&report).map_err(io::Error::from).and_then(|text| writeln!(io::stdout(), "{text}"))
+        serde_json::to_string(&report).map_err(io::Error::from).and_then(|text| writeln!(printed::out(), "{text}"))
     } else {
-        summary::print(&report, &mut io::stdout().lock())
+        summary::print(&report, &mut printed::out())
     };
     let mut troubles: Vec<_> =
         outcome.troubles.into_iter().map(|(place, trouble)| format!("{place}: {trouble}")).collect();
@@ -131,21 +131,33 @@ fn accepted(arguments: &args::Run) -> anyhow::Result<Source> {
     if let Some(path) = &arguments.state {
         let kept = Accepted::read(path).with_context(|| format!("--state {}", path.display()))?;
         if let Some(kept) = kept {
+            let ignored: Vec<_> = settings(arguments).map(|(flag, _)| flag).collect();
+            let ignored = match ignored.join(", ") {
+                none if none.is_empty() => none,
+                flags => format!("; not used, as it has settings of its own: {flags}"),
+            };
             let _ = writeln!(
-                io::stderr(),
-                "starting from the configuration that was accepted last, kept in {} (remove it to start from {})",
+                printed::err(),
+                "starting from the configuration that was accepted last, kept in {} (remove it to start from {}){ignored}",
                 path.display(),
                 arguments.pipeline
             );
             return Ok(kept.source());
         }
     }
-    let mut sets = arguments.set.clone();
-    sets.extend(arguments.scheduler.iter().map(|scheduler| format!("scheduler={scheduler}")));
-    sets.extend(arguments.seed.map(|seed| format!("seed={seed}")));
-    sets.extend(arguments.workers.map(|workers| format!("workers=[{}]", vec!["{}"; workers].join(", "))));
-    let source = source(&arguments.pipeline, &sets)?;
-    Ok(source)
+    let sets: Vec<_> = settings(arguments).map(|(_, setting)| setting).collect();
+    Ok(source(&arguments.pipeline, &sets)?)
+}
+
+/// What the command line sets of the configuration: each as it was written there, and as a setting.
+fn settings(arguments: &args::Run) -> impl Iterator<Item = (String, String)> {
+    let set = arguments.set.iter().map(|set| (format!("--set {set}"), set.clone()));
+    let scheduler = arguments.scheduler.iter().map(|name| (format!("--scheduler {name}"), format!("scheduler={name}")));
+    let seed = arguments.seed.map(|seed| (format!("--seed {seed}"), format!("seed={seed}")));
+    let workers = arguments
+        .workers
+        .map(|workers| (format!("--workers {workers}"), format!("workers=[{}]", vec!["{}"; workers].join(", "))));
+    set.chain(scheduler).chain(seed).chain(workers)
 }
 
 /// Opens the socket by which a running pipeline is reached.
@@ -250,7 +262,7 @@ fn show(
     // Traces scroll by; a table that stays would be written over.
     let table = !quiet && !arguments.json && arguments.trace.is_none() && io::stdout().is_terminal();
     // A terminal that cannot be had, or drawn on, gets lines.
-    let mut live = if table { Live::start().ok() } else { None };
+    let mut live = if table { Live::start("end").ok() } else { None };
     let interval = Duration::from_nanos(arguments.interval.0);
     let mut next = Instant::now() + interval;
     let first = board.nothing();
@@ -278,7 +290,7 @@ fn show(
                 }
             }
             // A line that cannot be written is not worth the run.
-            None => drop(plain::line(&recent, &whole, &mut io::stderr().lock())),
+            None => drop(plain::line(&recent, &whole, &mut printed::err())),
         }
         last = now;
     }
@@ -298,9 +310,9 @@ impl Traces {
         while let Ok(story) = self.told.try_recv() {
             let text = story.tell(began, self.frequency);
             if self.to_stdout {
-                writeln!(io::stdout(), "{text}")?;
+                writeln!(printed::out(), "{text}")?;
             } else {
-                let _ = writeln!(io::stderr(), "{text}");
+                let _ = writeln!(printed::err(), "{text}");
             }
         }
         Ok(())
@@ -312,6 +324,6 @@ fn tell_drops(tally: &Tally, arguments: &args::Run) -> Option<String> {
     let (written, lost) = (tally.written.load(Ordering::Relaxed), tally.lost.load(Ordering::Relaxed));
     let path = arguments.drops.as_deref().unwrap_or(std::path::Path::new("")).display();
     let missed = if lost > 0 { format!("; {lost} more came faster than they could be written") } else { String::new() };
-    let _ = writeln!(io::stderr(), "{written} dropped packets written to {path}{missed}");
+    let _ = writeln!(printed::err(), "{written} dropped packets written to {path}{missed}");
     tally.trouble.lock().unwrap_or_else(PoisonError::into_inner).take()
 }

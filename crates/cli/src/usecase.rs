@@ -1,6 +1,8 @@
 //! `forebay usecase`: a use case's configuration as text.
 
-use std::io::{self, Write};
+use std::io::Write;
+
+use crate::printed;
 
 /// Prints the configuration of use case `name`.
 pub(crate) fn print(name: &str, sets: &[String]) -> anyhow::Result<()> {
@@ -17,5 +19,5 @@ pub(crate) fn print(name: &str, sets: &[String]) -> anyhow::Result<()> {
             anyhow::bail!("usecase:{name} has no parameter '{key}'{near}: it has {}", names.join(", "));
         }
     }
-    Ok(write!(io::stdout(), "{}", source.text())?)
+    Ok(write!(printed::out(), "{}", source.text())?)
 }

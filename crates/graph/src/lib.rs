@@ -54,7 +54,7 @@ pub use setup::{
     Surroundings, states,
 };
 pub use shelf::Key;
-pub use table::{NamedTable, Outcome, Refused, Table, Verb};
+pub use table::{NO_CHANGE, NamedTable, Outcome, Refused, Table, Verb};
 pub use team::Team;
 pub use telemetry::Telemetry;
 pub use worker::{ActionError, Census, Cost, Exchange, Former, MakeError, Next, Worker};

@@ -4,6 +4,7 @@
 //! it by the module's and the table's name. A change is a line of text: a verb and an entry as the table's own file has
 //! it. Lines, because that is what files, sockets and people have; and they are read faster than tables change.
 
+use std::fmt;
 use std::sync::Arc;
 
 /// A table that can be changed while packets run.
@@ -84,11 +85,24 @@ pub enum Verb {
     Replace,
 }
 
+impl fmt::Display for Verb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Add => "add",
+            Self::Remove => "remove",
+            Self::Replace => "replace",
+        })
+    }
+}
+
+/// What is said of a line that begins with no verb: who shows such refusals may want to add how changes are written, once.
+pub const NO_CHANGE: &str = "is no change";
+
 impl Verb {
     /// The verb that a change begins with, and the rest of the line.
     ///
     /// # Errors
-    /// It begins with something else; `syntax` is repeated to say what is allowed.
+    /// It begins with something else, or says nothing more: what is allowed, on one line. `syntax` is the table's.
     pub fn split<'c>(change: &'c str, syntax: &str) -> Result<(Self, &'c str), String> {
         let change = change.trim_ascii();
         let (verb, entry) = change.split_once(|byte: char| byte.is_ascii_whitespace()).unwrap_or((change, ""));
@@ -97,11 +111,36 @@ impl Verb {
             "remove" => Self::Remove,
             "replace" => Self::Replace,
             other => {
+                let near = Self::near(other).map_or_else(String::new, |verb| format!(" (did you mean '{verb}'?)"));
                 let other: String = other.chars().take(60).collect();
-                return Err(format!("'{other}' is no change: write\n{syntax}"));
+                return Err(format!("'{other}' {NO_CHANGE}{near}: allowed are add, remove and replace"));
             }
         };
-        Ok((verb, entry.trim_ascii_start()))
+        match entry.trim_ascii_start() {
+            "" => Err(format!("'{verb}' of what is missing: write {}", verb.form(syntax))),
+            entry => Ok((verb, entry)),
+        }
+    }
+
+    /// How a change of this verb is written, by a table's `syntax`: the beginning of its line.
+    #[must_use]
+    pub fn form(self, syntax: &str) -> &str {
+        let verb = self.to_string();
+        let line = syntax.lines().find(|line| line.split(' ').next() == Some(&verb)).unwrap_or(syntax);
+        line.split("  ").next().unwrap_or(line).trim_ascii_end()
+    }
+
+    /// The verb that is probably meant: it begins alike and is about as long.
+    fn near(word: &str) -> Option<Self> {
+        let alike = |verb: &Self| {
+            let verb = verb.to_string();
+            let common = verb.bytes().zip(word.bytes()).take_while(|(a, b)| a.eq_ignore_ascii_case(b)).count();
+            common >= 2.max(verb.len() / 2) && word.len().abs_diff(verb.len()) <= 3
+        };
+        match word.to_ascii_lowercase().as_str() {
+            "del" | "delete" | "rm" => Some(Self::Remove),
+            _ => [Self::Add, Self::Remove, Self::Replace].into_iter().find(alike),
+        }
     }
 }
 
@@ -114,10 +153,30 @@ mod tests {
         let split = |change| Verb::split(change, "add IT");
         assert_eq!(split("add 10.0.0.0/8 3"), Ok((Verb::Add, "10.0.0.0/8 3")));
         assert_eq!(split(" \tremove\t  x  y \r\n"), Ok((Verb::Remove, "x  y")));
-        assert_eq!(split("replace"), Ok((Verb::Replace, "")));
-        assert_eq!(split(""), Err("'' is no change: write\nadd IT".to_owned()));
-        assert_eq!(split("adds x"), Err("'adds' is no change: write\nadd IT".to_owned()));
+        assert_eq!(split("replace x"), Ok((Verb::Replace, "x")));
+        assert_eq!(split(""), Err("'' is no change: allowed are add, remove and replace".to_owned()));
+        let near = |word, verb| {
+            Err(format!("'{word}' is no change (did you mean '{verb}'?): allowed are add, remove and replace"))
+        };
+        for (word, verb) in [
+            ("adds", "add"),
+            ("ADD", "add"),
+            ("rem", "remove"),
+            ("remvoe", "remove"),
+            ("delete", "remove"),
+            ("repalce", "replace"),
+        ] {
+            assert_eq!(split(word), near(word, verb));
+        }
+        assert!(split("insert x").is_err_and(|message| !message.contains("mean")));
         assert!(split(&"x".repeat(1 << 20)).is_err_and(|message| message.len() < 200));
+    }
+
+    #[test]
+    fn a_verb_alone_is_told_what_is_missing() {
+        const SYNTAX: &str = "add IT [WHERE]   something new\nremove IT        something\nwhere IT is a word";
+        assert_eq!(Verb::split("add", SYNTAX), Err("'add' of what is missing: write add IT [WHERE]".to_owned()));
+        assert_eq!(Verb::split(" remove ", SYNTAX), Err("'remove' of what is missing: write remove IT".to_owned()));
     }
 
     #[test]

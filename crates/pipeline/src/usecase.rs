@@ -173,9 +173,15 @@ pub fn usecase(name: &str, sets: &[String]) -> Result<Source, Problems> {
         let value = set.split_once('=').and_then(|(key, value)| Some((given.get_mut(key.trim())?, value)));
         match value {
             Some((slot, value)) => *slot = (value.trim().to_owned(), Some(number)),
-            None => rest.push(set.clone()),
+            None => {
+                if let Some(message) = stray(case, set) {
+                    findings.add(Place::Set(number), message);
+                }
+                rest.push(set.clone());
+            }
         }
     }
+    std::mem::take(&mut findings).finish(&file, sets)?;
     let values = Values { given };
     match (case.write)(&values) {
         Ok(text) => {
@@ -191,6 +197,25 @@ pub fn usecase(name: &str, sets: &[String]) -> Result<Source, Problems> {
             Err(findings.finish(&file, sets).expect_err("a finding was added"))
         }
     }
+}
+
+/// What is wrong with a setting that is of neither a use case's parameter nor a part of its configuration.
+fn stray(case: &UseCase, set: &str) -> Option<String> {
+    let (key, _) = set.split_once('=')?;
+    let part = key.split('.').next().unwrap_or_default().trim();
+    let parts = crate::schema::rules().parts();
+    if parts.contains(&part) {
+        return None;
+    }
+    let names = || case.parameters.iter().map(|parameter| parameter.name);
+    Some(format!(
+        "usecase:{} has no parameter {}{}: it has {}; parts of its configuration are {}",
+        case.name,
+        quote(part),
+        nearest(part, names().chain(parts.iter().copied())),
+        listed(names()),
+        listed(parts.iter().copied())
+    ))
 }
 
 /// Parameters as text.

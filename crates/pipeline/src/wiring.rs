@@ -259,6 +259,12 @@ impl Wiring {
             };
             sources += usize::from(receives);
             match entry {
+                // One that a setting has made is mostly another, misspelt.
+                None if matches!(end.place, Place::Set(_)) && (receives || !self.exits[port]) => {
+                    let own = ends.ports.iter().filter(|end| !matches!(end.place, Place::Set(_)));
+                    let own = listed(own.map(|end| end.name.as_str()));
+                    findings.add(end.place, format!("the setting makes a new port '{name}', which no line begins with: the configuration's own ports are {own}"));
+                }
                 None if !receives && !self.exits[port] => findings.add(end.place, format!("port '{name}' is not used: no line ends with it")),
                 None if receives => findings.add(end.place, format!("packets that enter by port '{name}' lead nowhere: write a line that starts with it, such as `{name} -> drop`")),
                 Some((_, place)) if !receives => findings.add(place, format!("no packet enters by port '{name}': it only sends")),

@@ -13,7 +13,8 @@ use crate::format::{known, short, span, whole};
 impl View {
     pub(super) fn draw(&self, frame: &mut Frame<'_>) {
         let (Some(recent), Some(so_far)) = (&self.recent, &self.whole) else {
-            frame.render_widget(Paragraph::new("running; figures come after the first interval. q ends"), frame.area());
+            let told = format!("running; figures come after the first interval. q {}s", self.quit);
+            frame.render_widget(Paragraph::new(told), frame.area());
             return;
         };
         // Flows get what they need of up to half of the height.
@@ -32,7 +33,7 @@ impl View {
         self.modules(recent, so_far, frame, modules);
         self.flows(recent, frame, flows);
         let order = if self.by_load { "as packets pass" } else { "by load" };
-        let keys = format!("q end   s modules {order}   ↑ ↓ PgUp PgDn scroll");
+        let keys = format!("q {}   s modules {order}   ↑ ↓ PgUp PgDn scroll", self.quit);
         frame.render_widget(Paragraph::new(keys).style(Style::new().add_modifier(Modifier::DIM)), foot);
     }
 

@@ -71,7 +71,7 @@ fn report(modules: usize) -> Report {
 }
 
 fn view(modules: usize) -> View {
-    View { recent: Some(report(modules)), whole: Some(report(modules)), by_load: true, scroll: 0 }
+    View { recent: Some(report(modules)), whole: Some(report(modules)), by_load: true, scroll: 0, quit: "end" }
 }
 
 /// What is on a screen of that size.
@@ -104,6 +104,15 @@ fn hundreds_of_modules_are_scrolled_and_sorted() {
     assert!(screen(&view, 120, 30).contains("m354"));
     view.obey(KeyCode::Down, false, 10);
     assert_eq!(view.scroll, 354, "no further than the last");
+}
+
+/// Who watches with `top` leaves a pipeline that runs on.
+#[test]
+fn what_q_does_is_said() {
+    for (quit, said) in [("end", "q ends"), ("leave", "q leaves")] {
+        assert!(screen(&View { quit, ..View::default() }, 120, 30).contains(said));
+        assert!(screen(&View { quit, ..view(3) }, 120, 30).contains(&format!("q {quit}   s ")));
+    }
 }
 
 #[test]

@@ -14,6 +14,39 @@ fn every_command_has_help_with_an_example() {
     assert!(forebay(&["--version"]).well().starts_with("forebay "));
 }
 
+/// What the help of `run` says of the example that comes with Forebay is true of it.
+#[test]
+fn examples_of_settings_fit_the_example() {
+    let help = forebay(&["run", "--help"]).well();
+    let line = help.lines().find(|line| line.contains("run gateway.yaml --set")).expect("an example of a setting");
+    let setting = line.split("--set ").nth(1).and_then(|rest| rest.split(' ').next()).expect("a setting");
+    let trigger = line.split("--trigger ").nth(1).and_then(|rest| rest.split(' ').next()).expect("a trigger");
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/gateway.yaml");
+    forebay(&["check", file, "--set", setting]).well();
+    forebay(&["run", file, "--virtual", "--duration", "1ms", "--set", setting, "--trigger", trigger]).well();
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
+    let text = std::fs::read_to_string(page).expect("the page is part of the repository");
+    let line = text.lines().find(|line| line.starts_with("forebay run gateway.yaml --set batch")).expect("an example");
+    let settings: Vec<&str> = line.split(' ').filter(|word| word.contains('=')).collect();
+    let arguments: Vec<&str> = settings.iter().flat_map(|setting| ["--set", setting]).collect();
+    forebay(&[&["check", file], &arguments[..]].concat()).well();
+}
+
+#[test]
+fn what_a_kept_configuration_does_not_use_is_named() {
+    let file = File::new(ROUTER);
+    let state = file.beside("state");
+    let first = forebay(&["run", file.path(), "--no-socket", "--state", &state, "--json"]);
+    assert!(first.code == Some(0) && !first.err.contains("not used"), "{}", first.err);
+    let again = forebay(&["run", file.path(), "--no-socket", "--state", &state, "--json"]);
+    assert!(again.err.contains("accepted last") && !again.err.contains("not used"), "{}", again.err);
+    let more = ["--set", "batch=8", "--workers", "1", "--seed", "3", "--scheduler", "weighted-fair"];
+    let again = forebay(&[&["run", file.path(), "--no-socket", "--state", &state, "--json"], &more[..]].concat());
+    let said =
+        "not used, as it has settings of its own: --set batch=8, --scheduler weighted-fair, --seed 3, --workers 1\n";
+    assert!(again.code == Some(0) && again.err.contains(said), "{}", again.err);
+}
+
 /// All that is called `name`, as JSON.
 fn described(name: &str) -> Vec<Value> {
     let text = forebay(&["describe", name, "--json"]).well();

@@ -4,6 +4,7 @@ mod commands;
 mod contract;
 mod live;
 mod run;
+mod tables;
 mod watch;
 mod workers;
 mod wrong;

@@ -42,6 +42,35 @@ fn files() {
 }
 
 #[test]
+fn names_with_control_characters_are_shown_and_not_obeyed() {
+    let file = File::new("\"name\\e[31m\": 1\nports: { \"in\\e[2J\": { sink: } }\npipeline: [\"a\\e]0;t\\a -> b\"]\n");
+    for arguments in [
+        &["check", file.path()][..],
+        &["run", file.path()],
+        &["check", "\u{1b}[31mx"],
+        &["check", file.path(), "--\u{1b}[31mx"],
+        &["describe", "\u{1b}[31mx"],
+        &["show", "\u{1b}]0;t\u{7}\u{9b}x"],
+        &["usecase", "\u{1b}[31mx"],
+        &["run", "usecase:gw", "--set", "\u{1b}[31mx=1"],
+        &["run", file.path(), "--trigger", "\u{1b}[31mx"],
+    ] {
+        let err = refused(arguments);
+        assert!(!err.chars().any(|character| character.is_control() && character != '\n'), "{arguments:?}: {err:?}");
+    }
+}
+
+#[test]
+fn settings_of_what_is_not_there() {
+    says(&["run", "usecase:gw", "--set", "nn=3"], &["--set nn=3", "no parameter 'nn'", "it has n, rate, slo"]);
+    let file = File::new(ROUTER);
+    says(
+        &["run", file.path(), "--set", "ports.inn.generator.rate=2Mpps"],
+        &["--set ports.inn", "new port 'inn'", "own ports are in, out"],
+    );
+}
+
+#[test]
 fn settings_triggers_and_costs() {
     let file = File::new(ROUTER);
     let run = |more: &[&'static str], all: &[&str]| says(&[&["run", file.path()], more].concat(), all);

@@ -164,12 +164,14 @@ remove [POSITION] RULE    a rule that is there, the first of its kind or the one
 replace POSITION RULE     another rule in the place of the one that has this position
 where RULE is as in a file of rules: @10.0.0.0/8 0.0.0.0/0 0 : 65535 22 : 22 0x06/0xff deny";
 
+const EXAMPLE: &str = "@10.0.0.0/8 0.0.0.0/0 0 : 65535 22 : 22 0x06/0xff deny";
+
 /// Why a change of the rules was refused.
 #[derive(Debug, Error)]
 enum ChangeError {
     #[error("{0}")]
     Verb(String),
-    #[error("{0}: write\n{SYNTAX}")]
+    #[error("{0}: write a rule such as {EXAMPLE}")]
     Rule(String),
     #[error("'{0}' is no position: allowed are whole numbers from 0")]
     NoNumber(String),

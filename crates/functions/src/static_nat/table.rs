@@ -64,12 +64,12 @@ fn change(mappings: &mut Mappings, line: &str, log: &mut Vec<Step>) -> Result<()
     let outside = words.next().map(Prefix::parse).transpose()?;
     if let Some(surplus) = words.next() {
         let surplus: String = surplus.chars().take(60).collect();
-        return Err(format!("'{surplus}' after the outside prefix: write\n{SYNTAX}"));
+        return Err(format!("'{surplus}' after the outside prefix: write {}", verb.form(SYNTAX)));
     }
     if verb == Verb::Remove {
         return remove(mappings, inside, outside, log).map_err(|error| error.to_string());
     }
-    let outside = outside.ok_or_else(|| format!("{inside} has no outside prefix: write\n{SYNTAX}"))?;
+    let outside = outside.ok_or_else(|| format!("{inside} has no outside prefix: write {}", verb.form(SYNTAX)))?;
     let mapping = Mapping { inside, outside };
     let before = if verb == Verb::Replace { mappings.remove(inside) } else { None };
     let added = mappings.add(&mapping).map_err(|error| error.to_string());

@@ -41,6 +41,11 @@ impl Rules {
         Self { schema, patterns }
     }
 
+    /// The keys that a whole configuration may have.
+    pub(crate) fn parts(&self) -> Vec<&str> {
+        self.schema["properties"].as_object().into_iter().flatten().map(|(name, _)| name.as_str()).collect()
+    }
+
     pub(super) fn walk(&self, root: &Node) -> Vec<Wrong> {
         let mut walk = Walk { rules: self, path: Vec::new(), found: Vec::new() };
         walk.value(&self.schema, root);

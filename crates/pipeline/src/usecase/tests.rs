@@ -78,6 +78,15 @@ fn defaults_are_allowed_and_wrong_values_named() {
         refused("vrf", &["m=1000", "n=5"]),
         "--set n=5: n: 1000 routers of 5 next hops are 5000 branches: allowed are up to 4096"
     );
+    assert_eq!(
+        refused("gw", &["nn=3", "batsh=4", "batch=8", "pool.chunks=9000"]),
+        "--set nn=3: usecase:gw has no parameter 'nn' (did you mean 'n'?): it has n, rate, slo, batch, trigger, hold, sessions, \
+         size, seed; parts of its configuration are batch, buffers, control, flows, modules, name, pipeline, pool, ports, \
+         scheduler, seed, shares, state, workers\n\
+         --set batsh=4: usecase:gw has no parameter 'batsh' (did you mean 'batch'?): it has n, rate, slo, batch, trigger, hold, \
+         sessions, size, seed; parts of its configuration are batch, buffers, control, flows, modules, name, pipeline, pool, \
+         ports, scheduler, seed, shares, state, workers"
+    );
     assert!(refused("gw", &["slo=3"]).starts_with("--set slo=3: slo: '3' is not a span of time"));
     assert!(refused("gw", &["trigger=33"]).contains("from 0 to 32"));
 }

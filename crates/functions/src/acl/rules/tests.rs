@@ -84,8 +84,8 @@ fn what_cannot_be_done_is_refused_and_the_rest_is_done() {
         (format!("remove 0 {SIX}"), "no rule has a position: this family has no rules"),
         (format!("add -1 {SSH}"), "'-1' is no position: allowed are whole numbers from 0"),
         ("add 0 @10.0.0.0/33 0.0.0.0/0 0 : 1 0 : 1 0/0".to_owned(), "10.0.0.0/33"),
-        ("add".to_owned(), "there is no rule: write\nadd [POSITION] RULE"),
-        (format!("insert {SSH}"), "'insert' is no change: write\nadd [POSITION] RULE"),
+        ("add".to_owned(), "'add' of what is missing: write add [POSITION] RULE"),
+        (format!("insert {SSH}"), "'insert' is no change: allowed are add, remove and replace"),
     ];
     let mut lines: Vec<&str> = wrong.iter().map(|(line, _)| line.as_str()).collect();
     let good = format!("add 0 {SSH}");
@@ -93,7 +93,7 @@ fn what_cannot_be_done_is_refused_and_the_rest_is_done() {
     let outcome = table.apply(&lines);
     assert_eq!((outcome.made, outcome.refused.len()), (1, wrong.len()));
     for ((line, told), refused) in wrong.iter().zip(&outcome.refused) {
-        assert!(refused.message.contains(told), "{line}: {refused}");
+        assert!(refused.message.contains(told) && !refused.message.contains('\n'), "{line}: {refused}");
     }
     assert_eq!(table.entries(None, 9).expect("all"), [entry(0, SSH), entry(1, ALL)]);
 }

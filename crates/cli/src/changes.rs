@@ -1,0 +1,100 @@
+//! Changes of a table as people write them in files: with empty lines, and with comments.
+
+use std::io::{self, BufRead, Read};
+
+/// The lines of an input that are changes, without those that are empty or begin with `#`; it remembers where those were.
+pub(crate) struct Changes<R> {
+    input: R,
+    /// The line that is being read, from `at`.
+    line: Vec<u8>,
+    at: usize,
+    /// How many changes there were so far.
+    changes: u64,
+    /// How many lines that are no changes there were so far, after so many changes; in order.
+    passed: Vec<(u64, u64)>,
+}
+
+impl<R: BufRead> Changes<R> {
+    pub(crate) fn new(input: R) -> Self {
+        Self { input, line: Vec::new(), at: 0, changes: 0, passed: Vec::new() }
+    }
+
+    /// The line of the input in which a change stands; both are counted from 1.
+    pub(crate) fn line_of(&self, change: u64) -> u64 {
+        let before = self.passed.partition_point(|(changes, _)| *changes < change);
+        change + before.checked_sub(1).and_then(|last| self.passed.get(last)).map_or(0, |(_, lines)| *lines)
+    }
+
+    /// Reads the next change; whether there is one.
+    fn advance(&mut self) -> io::Result<bool> {
+        loop {
+            self.line.clear();
+            self.at = 0;
+            if self.input.read_until(b'\n', &mut self.line)? == 0 {
+                return Ok(false);
+            }
+            let said = self.line.trim_ascii_start();
+            if !said.is_empty() && !said.starts_with(b"#") {
+                self.changes += 1;
+                return Ok(true);
+            }
+            match self.passed.last_mut() {
+                Some((changes, lines)) if *changes == self.changes => *lines += 1,
+                last => {
+                    let lines = last.map_or(0, |(_, lines)| *lines) + 1;
+                    self.passed.push((self.changes, lines));
+                }
+            }
+        }
+    }
+}
+
+impl<R: BufRead> Read for Changes<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if self.at == self.line.len() && !self.advance()? {
+            return Ok(0);
+        }
+        let read = (&self.line[self.at..]).read(into)?;
+        self.at += read;
+        Ok(read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn changes_keep_the_numbers_of_their_lines() {
+        let mut changes = Changes::new("# routes\n\nadd a\n \t\n  # more\nadd b\nadd c".as_bytes());
+        let mut text = String::new();
+        changes.read_to_string(&mut text).expect("memory");
+        assert_eq!(text, "add a\nadd b\nadd c");
+        assert_eq!([1, 2, 3].map(|change| changes.line_of(change)), [3, 6, 7]);
+    }
+
+    proptest! {
+        #[test]
+        fn every_change_is_found_where_it_stands(lines in prop::collection::vec("|#x| #|add [a-z]|  remove", 0..50), room in 1usize..9) {
+            let input = lines.join("\n");
+            let mut changes = Changes::new(input.as_bytes());
+            let (mut text, mut part) = (Vec::new(), vec![0; room]);
+            loop {
+                let read = changes.read(&mut part).expect("memory");
+                if read == 0 {
+                    break;
+                }
+                text.extend_from_slice(&part[..read]);
+            }
+            let text = String::from_utf8(text).expect("UTF-8");
+            let is_change = |line: &&String| !line.trim().is_empty() && !line.trim().starts_with('#');
+            let wanted: Vec<_> = lines.iter().filter(is_change).collect();
+            prop_assert_eq!(text.lines().collect::<Vec<_>>(), wanted.clone());
+            for (number, change) in (1..).zip(wanted) {
+                prop_assert_eq!(&lines[changes.line_of(number) as usize - 1], change);
+            }
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! What the command prints: as it is, but for characters that would act on a terminal instead of being shown.
+//!
+//! Names in configurations, lines of changes and arguments come from outside and are repeated in messages and tables. They
+//! are escaped here, where everything passes, so that nobody who writes a message has to think of it.
+
+use std::io::{self, StderrLock, StdoutLock, Write};
+
+/// Standard output.
+pub(crate) fn out() -> Printed<StdoutLock<'static>> {
+    Printed(io::stdout().lock())
+}
+
+/// Standard error.
+pub(crate) fn err() -> Printed<StderrLock<'static>> {
+    Printed(io::stderr().lock())
+}
+
+/// Writes text with the characters escaped that are not to reach a terminal.
+pub(crate) struct Printed<W>(W);
+
+impl<W: Write> Write for Printed<W> {
+    /// Takes all of `bytes`, which are whole characters: they come from formatted text.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // Nothing that is escaped is of other bytes than these; most text has none of them.
+        if bytes.iter().any(|&byte| is_acting(byte.into()) || matches!(byte, 0xc2 | 0xd8 | 0xe2)) {
+            self.0.write_all(escaped(&String::from_utf8_lossy(bytes)).as_bytes())?;
+        } else {
+            self.0.write_all(bytes)?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+/// Whether a character is an instruction to a terminal: control characters but for the end of a line and the tabulator,
+/// and those that turn the direction in which text is read.
+pub(crate) fn is_acting(character: char) -> bool {
+    match character {
+        '\n' | '\t' => false,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => true,
+        _ => character.is_control(),
+    }
+}
+
+/// `text` with such characters as JSON escapes them, which leaves JSON what it is.
+fn escaped(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len() + 16);
+    for character in text.chars() {
+        if is_acting(character) {
+            // None of them is beyond 16 bits.
+            safe.push_str(&format!("\\u{:04x}", u32::from(character)));
+        } else {
+            safe.push(character);
+        }
+    }
+    safe
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn printed(text: &str) -> String {
+        let mut printed = Printed(Vec::new());
+        write!(printed, "{text}").expect("memory");
+        String::from_utf8(printed.0).expect("UTF-8")
+    }
+
+    #[test]
+    fn what_acts_on_a_terminal_is_escaped_and_nothing_else() {
+        assert_eq!(printed("a\tb\nc → µs 'é'"), "a\tb\nc → µs 'é'");
+        assert_eq!(printed("\u{1b}[31mx\0\r\u{7f}"), "\\u001b[31mx\\u0000\\u000d\\u007f");
+        assert_eq!(printed("\u{9b}2J \u{202e}abc\u{61c}"), "\\u009b2J \\u202eabc\\u061c");
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_acts_and_json_stays_what_it_is(text in "(\\PC|\\p{Cc}|[\u{61c}\u{200e}\u{202e}\u{2066}])*") {
+            prop_assert!(!printed(&text).contains(is_acting));
+            let json = serde_json::to_string(&text).expect("a string");
+            let again: String = serde_json::from_str(&printed(&json)).expect("JSON");
+            prop_assert_eq!(again, text);
+        }
+    }
+}
