@@ -275,9 +275,10 @@ fn show(
                 // The terminal is gone: the run goes on without a table.
                 Err(_) => live.take().into_iter().for_each(Live::abandon),
             },
+            None if quiet => std::thread::sleep(engine.patience(LOOK)),
             None => std::thread::sleep(engine.patience(LOOK.min(next.saturating_duration_since(Instant::now())))),
         }
-        if Instant::now() < next || quiet {
+        if quiet || Instant::now() < next {
             continue;
         }
         next += interval;

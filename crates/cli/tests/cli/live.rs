@@ -160,6 +160,24 @@ fn changes_that_a_reload_overtakes_are_not_told_as_made() {
     running.end();
 }
 
+/// After its first second a run without a live table looked again and again without a pause: a core was lost to it.
+#[test]
+fn a_run_that_shows_nothing_takes_no_core_of_its_own() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let running = Running::start_with(folder, &["--interval", "100ms"]);
+    let thread = format!("/proc/{0}/task/{0}/schedstat", running.process.id());
+    let processor = || {
+        let told = std::fs::read_to_string(&thread).expect("Linux says so");
+        told.split(' ').next().and_then(|nanos| nanos.parse::<u64>().ok()).expect("a number")
+    };
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    let (before, start) = (processor(), std::time::Instant::now());
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let (took, of) = (processor() - before, start.elapsed().as_nanos() as u64);
+    assert!(took * 10 < of, "{took} ns of {of}");
+    running.end();
+}
+
 #[test]
 fn every_answer_adds_up_while_packets_run_and_are_dropped() {
     let folder = tempfile::tempdir().expect("a folder");
