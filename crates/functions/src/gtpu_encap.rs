@@ -1,25 +1,25 @@
 //! Puts users' packets into GTP-U tunnels: the way down to a mobile network's base stations.
 
+mod bare;
+mod over_ipv4;
 mod over_ipv6;
 mod tunnels;
+mod which;
 
 use std::net::IpAddr;
 
 use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
+use forebay_packet::Packet;
 use forebay_packet::wire::gtpu::{self, Gtpu, Options};
-use forebay_packet::wire::ipv4::Ipv4;
-use forebay_packet::wire::ipv6::Ipv6;
-use forebay_packet::{Network, Packet, Word};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::tunnel::entropy::{Inner, Shown};
-use crate::tunnel::first_unusual;
-use crate::tunnel::outer::{OVERHEAD, Outer, OuterSettings, Refusal, Start};
+use crate::tunnel::outer::{Outer, OuterSettings};
 use crate::tunnel::outer_ipv6::{OuterIpv6, OuterIpv6Settings};
 use crate::tunnel::settings::{AnyEndpoint, Dscp, Endpoint, Identifier, SourcePort};
 pub use tunnels::Source;
 use tunnels::{Peers, Tunnel, Tunnels, check_kind};
+use which::Which;
 
 /// Parameters of `gtpu_encap`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -105,27 +105,8 @@ pub struct GtpuEncap {
 
 /// Puts headers before packets: those of IPv4 or those of IPv6.
 enum Over {
-    Ipv4(Headers),
+    Ipv4(over_ipv4::Headers),
     Ipv6(over_ipv6::Headers),
-}
-
-/// Puts headers of IPv4 before packets.
-struct Headers {
-    outer: Outer,
-    /// Flags and message type, as the upper bits of the header.
-    header: u64,
-    options: Options,
-    /// The optional part of the header, and how many bytes of it count.
-    optional: [u8; 8],
-    length: usize,
-}
-
-/// How a packet's tunnel is found.
-enum Which {
-    /// With its peer, where that is of IPv6.
-    One(Tunnel, Peers),
-    ByDestination(Tunnels),
-    ByWord(Tunnels, Word),
 }
 
 impl Declare for GtpuEncap {
@@ -191,7 +172,7 @@ impl Declare for GtpuEncap {
         let headers = match params.source.0 {
             IpAddr::V4(source) => {
                 let outer = params.over_ipv4(Endpoint(source.to_bits()), setup)?;
-                Over::Ipv4(Headers { outer, header, options, optional, length: options.len() })
+                Over::Ipv4(over_ipv4::Headers { outer, header, options, optional, length: options.len() })
             }
             IpAddr::V6(source) => {
                 let outer = params.over_ipv6(source.octets())?;
@@ -239,208 +220,12 @@ impl Params {
     }
 }
 
-impl Which {
-    /// The address of a tunnel's peer over IPv6.
-    #[inline]
-    fn peer(&self, tunnel: Tunnel) -> Option<&[u8; 16]> {
-        match self {
-            Self::One(_, peers) => peers.address(tunnel.peer),
-            Self::ByDestination(tunnels) | Self::ByWord(tunnels, _) => tunnels.peers.address(tunnel.peer),
-        }
-    }
-
-    /// The tunnel of a packet that nearly all packets are like.
-    #[inline(always)]
-    fn of_usual(&self, packet: &Packet, inner: &Inner) -> Option<Tunnel> {
-        match self {
-            Self::One(tunnel, _) => Some(*tunnel),
-            Self::ByDestination(tunnels) => tunnels.ipv4.get(inner.destination().into()),
-            Self::ByWord(tunnels, word) => tunnels.ipv4.get(packet.word(*word).into()),
-        }
-    }
-
-    /// The tunnel of any packet.
-    fn of(&self, packet: &mut Packet) -> Option<Tunnel> {
-        match self {
-            Self::One(tunnel, _) => Some(*tunnel),
-            Self::ByDestination(tunnels) => match packet.ipv4() {
-                Some(header) => tunnels.ipv4.get(u32::from_be_bytes(header.destination).into()),
-                None => {
-                    let destination = u128::from_be_bytes(packet.ipv6()?.destination);
-                    tunnels.ipv6.get((destination >> 64) as u64)
-                }
-            },
-            Self::ByWord(tunnels, word) => tunnels.ipv4.get(packet.word(*word).into()),
-        }
-    }
-
-    /// Asks for the places of a large table that the batch's packets will be looked up in.
-    fn prefetch(&self, batch: &mut [Packet]) {
-        match self {
-            Self::ByDestination(tunnels) if tunnels.ipv4.is_large() => {
-                for packet in batch {
-                    if let Some(header) = packet.ipv4() {
-                        tunnels.ipv4.prefetch(u32::from_be_bytes(header.destination).into());
-                    }
-                }
-            }
-            Self::ByWord(tunnels, word) if tunnels.ipv4.is_large() => {
-                batch.iter().for_each(|packet| tunnels.ipv4.prefetch(packet.word(*word).into()));
-            }
-            _ => {}
-        }
-    }
-}
-
-impl Headers {
-    /// Does what nearly all packets need, IPv4 with ports straight above Ethernet whose tunnel is `found`; `false`, and
-    /// nothing changed, for the others and for those that cannot be sent on.
-    #[inline(always)]
-    fn usual<const OPTIONS: usize, const PLAIN: bool>(
-        &mut self,
-        header: u64,
-        packet: &mut Packet,
-        found: impl Fn(&Packet, &Inner) -> Option<Tunnel>,
-    ) -> bool {
-        // Padding is cut off elsewhere.
-        let Some(inner) = Inner::of(packet, true) else { return false };
-        let Some(tunnel) = found(packet, inner) else { return false };
-        let shown = inner.shown();
-        let Some(start) = Start::of(packet) else { return false };
-        self.put::<OPTIONS, PLAIN>(header, packet, start, shown, tunnel).is_ok()
-    }
-
-    /// Puts the packet behind the Ethernet header into a tunnel. `header` is the field of that name, by value: in a loop it
-    /// is read once.
-    #[inline(always)]
-    fn put<const OPTIONS: usize, const PLAIN: bool>(
-        &mut self,
-        header: u64,
-        packet: &mut Packet,
-        start: Start,
-        shown: Shown,
-        tunnel: Tunnel,
-    ) -> Result<(), Refusal> {
-        let header = header | u64::from(tunnel.teid);
-        let tunnel_header = |length: u64| header + (length << 32);
-        let Self { outer, optional, .. } = self;
-        outer.write::<OPTIONS, PLAIN>(packet, ETHERNET, start, shown, tunnel.peer, tunnel_header, *optional)?;
-        if OPTIONS > 0
-            && let Some(sequence) = &mut self.options.sequence
-        {
-            *sequence = sequence.wrapping_add(1);
-            self.optional = self.options.emit().1;
-        }
-        Ok(())
-    }
-
-    /// Does the same for any packet, or says why not.
-    #[cold]
-    #[inline(never)]
-    fn unusual<const OPTIONS: usize>(&mut self, packet: &mut Packet, which: &Which) -> Gate {
-        let (start, length) = match place_of(packet) {
-            Ok(found) => found,
-            Err(gate) => return gate,
-        };
-        let Some(tunnel) = which.of(packet) else { return NO_TUNNEL };
-        if !self.outer.allows(length + OVERHEAD + OPTIONS) {
-            return TOO_LONG;
-        }
-        let shown = Shown::of(packet);
-        bare(packet, start, length);
-        let Some(start) = Start::of(packet) else { return TRUNCATED };
-        match self.put::<OPTIONS, false>(self.header, packet, start.with_ipv4(), shown, tunnel) {
-            Ok(()) => Gate::FIRST,
-            Err(Refusal::TooLong) => TOO_LONG,
-            Err(Refusal::NoRoom) => NO_HEADROOM,
-        }
-    }
-
-    #[inline(always)]
-    fn run<const OPTIONS: usize>(&mut self, which: &Which, batch: &mut [Packet], context: &mut Context<'_>) {
-        let any = |packet: &Packet, inner: &Inner| which.of_usual(packet, inner);
-        let header = self.header;
-        // A loop of its own for one tunnel, of which all is known before, and for tunnels of users.
-        let first = match (self.outer.is_plain(), which) {
-            // By value: what follows from it is worked out once.
-            (true, &Which::One(tunnel, _)) => {
-                first_unusual(batch, |packet| self.usual::<OPTIONS, true>(header, packet, move |_, _| Some(tunnel)))
-            }
-            (true, Which::ByDestination(tunnels)) => {
-                let by_destination = |_: &Packet, inner: &Inner| tunnels.ipv4.get(inner.destination().into());
-                first_unusual(batch, |packet| self.usual::<OPTIONS, true>(header, packet, by_destination))
-            }
-            _ => {
-                self.outer.begin(batch.len());
-                first_unusual(batch, |packet| self.usual::<OPTIONS, false>(header, packet, any))
-            }
-        };
-        if let Some(first) = first {
-            self.run_from::<OPTIONS>(first, which, any, batch, context);
-        }
-    }
-
-    /// The rest of a batch, from the first packet that is not usual on.
-    #[inline(never)]
-    fn run_from<const OPTIONS: usize>(
-        &mut self,
-        first: usize,
-        which: &Which,
-        any: impl Fn(&Packet, &Inner) -> Option<Tunnel>,
-        batch: &mut [Packet],
-        context: &mut Context<'_>,
-    ) {
-        let header = self.header;
-        for (index, packet) in batch.iter_mut().enumerate().skip(first) {
-            if index == first || !self.usual::<OPTIONS, false>(header, packet, &any) {
-                let gate = self.unusual::<OPTIONS>(packet, which);
-                if gate != Gate::FIRST {
-                    context.put(index, gate);
-                }
-            }
-        }
-    }
-}
-
-/// Where a packet's IP header starts and how long the packet is, or why it cannot be put into a tunnel.
-fn place_of(packet: &mut Packet) -> Result<(usize, usize), Gate> {
-    let (network, start) = packet.network();
-    let length = match network {
-        Network::Ipv4 => packet.ipv4().map_or(0, |header| usize::from(header.total_length.get())),
-        Network::Ipv6 => match packet.ipv6().map_or(0, |header| usize::from(header.payload_length.get())) {
-            // What `Packet::network_end` takes it for.
-            0 => packet.len() - start,
-            payload => size_of::<Ipv6>() + payload,
-        },
-        Network::Other => return Err(NOT_IP),
-    };
-    let fixed = if network == Network::Ipv4 { size_of::<Ipv4>() } else { size_of::<Ipv6>() };
-    if length < fixed || length > packet.len() - start {
-        return Err(TRUNCATED);
-    }
-    Ok((start, length))
-}
-
-/// Leaves an IP packet of this place and length behind an Ethernet header whose type means nothing: tags and padding go.
-fn bare(packet: &mut Packet, start: usize, length: usize) {
-    packet.truncate(start + length);
-    // The addresses move to where tags end.
-    packet.data_mut().copy_within(..12, start - ETHERNET);
-    packet.strip(start - ETHERNET);
-}
-
-const ETHERNET: usize = size_of::<forebay_packet::wire::ethernet::Ethernet>();
-
 impl Function for GtpuEncap {
     fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
         let Self { which, headers } = self;
         which.prefetch(batch);
         match headers {
-            Over::Ipv4(headers) => match headers.length {
-                0 => headers.run::<0>(which, batch, context),
-                4 => headers.run::<4>(which, batch, context),
-                _ => headers.run::<8>(which, batch, context),
-            },
+            Over::Ipv4(headers) => headers.run(which, batch, context),
             Over::Ipv6(headers) => headers.run(which, batch, context),
         }
     }

@@ -4,8 +4,10 @@ use forebay_graph::{Context, Gate};
 use forebay_packet::Packet;
 use forebay_packet::wire::gtpu::Options;
 
+use super::NO_TUNNEL;
+use super::bare::{gate_of, lay_bare};
 use super::tunnels::Tunnel;
-use super::{NO_HEADROOM, NO_TUNNEL, TOO_LONG, Which, bare, place_of};
+use super::which::Which;
 use crate::tunnel::entropy::{Inner, Shown};
 use crate::tunnel::outer::Refusal;
 use crate::tunnel::outer_ipv6::{OVERHEAD, OuterIpv6};
@@ -47,22 +49,13 @@ impl Headers {
     /// Does the same for any packet, or says why not.
     #[inline(never)]
     fn unusual(&mut self, packet: &mut Packet, which: &Which) -> Gate {
-        let (start, length) = match place_of(packet) {
+        let more = OVERHEAD + self.options.len();
+        let (shown, tunnel) = match lay_bare(packet, which, |length| self.outer.allows(length + more)) {
             Ok(found) => found,
             Err(gate) => return gate,
         };
-        let Some(tunnel) = which.of(packet) else { return NO_TUNNEL };
         let Some(peer) = which.peer(tunnel) else { return NO_TUNNEL };
-        if !self.outer.allows(length + OVERHEAD + self.options.len()) {
-            return TOO_LONG;
-        }
-        let shown = Shown::of(packet);
-        bare(packet, start, length);
-        match self.put(packet, shown, tunnel, peer) {
-            Ok(()) => Gate::FIRST,
-            Err(Refusal::TooLong) => TOO_LONG,
-            Err(Refusal::NoRoom) => NO_HEADROOM,
-        }
+        gate_of(self.put(packet, shown, tunnel, peer))
     }
 
     // Out of line, so that what it needs does not burden the loops for IPv4.

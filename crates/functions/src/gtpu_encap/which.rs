@@ -1,0 +1,67 @@
+//! Which tunnel a packet goes into.
+
+use forebay_packet::{Packet, Word};
+
+use super::tunnels::{Peers, Tunnel, Tunnels};
+use crate::tunnel::entropy::Inner;
+
+/// How a packet's tunnel is found.
+pub(super) enum Which {
+    /// With its peer, where that is of IPv6.
+    One(Tunnel, Peers),
+    ByDestination(Tunnels),
+    ByWord(Tunnels, Word),
+}
+
+impl Which {
+    /// The address of a tunnel's peer over IPv6.
+    #[inline]
+    pub(super) fn peer(&self, tunnel: Tunnel) -> Option<&[u8; 16]> {
+        match self {
+            Self::One(_, peers) => peers.address(tunnel.peer),
+            Self::ByDestination(tunnels) | Self::ByWord(tunnels, _) => tunnels.peers.address(tunnel.peer),
+        }
+    }
+
+    /// The tunnel of a packet that nearly all packets are like.
+    #[inline(always)]
+    pub(super) fn of_usual(&self, packet: &Packet, inner: &Inner) -> Option<Tunnel> {
+        match self {
+            Self::One(tunnel, _) => Some(*tunnel),
+            Self::ByDestination(tunnels) => tunnels.ipv4.get(inner.destination().into()),
+            Self::ByWord(tunnels, word) => tunnels.ipv4.get(packet.word(*word).into()),
+        }
+    }
+
+    /// The tunnel of any packet.
+    pub(super) fn of(&self, packet: &mut Packet) -> Option<Tunnel> {
+        match self {
+            Self::One(tunnel, _) => Some(*tunnel),
+            Self::ByDestination(tunnels) => match packet.ipv4() {
+                Some(header) => tunnels.ipv4.get(u32::from_be_bytes(header.destination).into()),
+                None => {
+                    let destination = u128::from_be_bytes(packet.ipv6()?.destination);
+                    tunnels.ipv6.get((destination >> 64) as u64)
+                }
+            },
+            Self::ByWord(tunnels, word) => tunnels.ipv4.get(packet.word(*word).into()),
+        }
+    }
+
+    /// Asks for the places of a large table that the batch's packets will be looked up in.
+    pub(super) fn prefetch(&self, batch: &mut [Packet]) {
+        match self {
+            Self::ByDestination(tunnels) if tunnels.ipv4.is_large() => {
+                for packet in batch {
+                    if let Some(header) = packet.ipv4() {
+                        tunnels.ipv4.prefetch(u32::from_be_bytes(header.destination).into());
+                    }
+                }
+            }
+            Self::ByWord(tunnels, word) if tunnels.ipv4.is_large() => {
+                batch.iter().for_each(|packet| tunnels.ipv4.prefetch(packet.word(*word).into()));
+            }
+            _ => {}
+        }
+    }
+}
