@@ -6,7 +6,7 @@
 //! the module that runs. A module that had nothing to do goes on from there: it neither saves up time nor owes any.
 //!
 //! What a call took is not read from a clock, which would cost as much as some functions do. Each module's costs are
-//! estimated from the calls of one turn in sixteen; a timed call then also stands for those since the last, and charges
+//! estimated from the calls of one turn in thirty-two; a timed call then also stands for those since the last, and charges
 //! what they were charged too little or too much. So over time an estimate cannot be to anybody's advantage.
 
 mod bucket;
@@ -25,13 +25,17 @@ use bucket::Bucket;
 use estimate::Estimate;
 use pressure::Pressure;
 
-/// By how much a tick moves on the pass of a module of weight 1. Room for 65 535 weights, each within a tenth of a
-/// percent, and in 128 bits for longer than any machine runs.
-const TICK: u64 = 1 << 28;
+/// By how much a tick moves on the pass of a module of weight 1: enough for a call of a hundred ticks to be charged within
+/// a tenth of a percent at the largest weight.
+const TICK: f64 = (1u64 << 20) as f64;
+/// The most that a call moves a pass on: two seconds at weight 1.
+const MOST: f64 = (1u64 << 52) as f64;
+/// Where virtual time is set back, minutes after it was last, so that passes stay within their words.
+const LATE: u64 = 1 << 60;
+/// To what it is set back: nobody has been given back more than that.
+const EARLY: u64 = 1 << 56;
 /// For how many untimed calls at the most a timed one stands.
 const STANDS_FOR: u32 = 256;
-/// Bits of a module's number in a key.
-const NUMBER: u32 = 24;
 /// No module.
 const NOBODY: usize = usize::MAX;
 
@@ -50,9 +54,9 @@ const ENTRY: u8 = 8;
 #[repr(C, align(64))]
 struct Account {
     /// The virtual time at which its next call starts.
-    pass: u128,
+    pass: u64,
     /// By how much a tick, an untimed call and a packet of such a call move the pass on.
-    per_tick: u64,
+    per_tick: f64,
     per_call: u64,
     per_packet: u64,
     /// Untimed calls since the last timed one.
@@ -66,10 +70,9 @@ struct Account {
 impl Account {
     /// Sets what calls move the pass on by.
     fn price(&mut self, estimate: &Estimate) {
-        let per_tick = self.per_tick as f64;
-        // A call that is free would run for ever. The upper bounds, seconds, keep sums within their words.
-        self.per_call = ((estimate.per_call * per_tick) as u64).clamp(self.per_tick, 1 << 62);
-        self.per_packet = ((estimate.per_packet * per_tick) as u64).min(1 << 53);
+        // A call that is free would run for ever.
+        self.per_call = (estimate.per_call * self.per_tick).clamp(self.per_tick, MOST) as u64;
+        self.per_packet = (estimate.per_packet * self.per_tick).min(MOST / 256.0) as u64;
     }
 }
 
@@ -103,17 +106,28 @@ impl Set {
         if self.count == 0 {
             return None;
         }
-        let words = self.words.iter().enumerate().skip(self.from);
-        words.filter(|(_, word)| **word != 0).map(|(at, word)| at * 64 + word.trailing_zeros() as usize).next()
+        let mut at = self.from;
+        while self.words[at] == 0 {
+            at += 1;
+        }
+        Some(at * 64 + self.words[at].trailing_zeros() as usize)
     }
 
     #[inline]
     fn pop(&mut self) -> Option<usize> {
-        let node = self.first()?;
-        self.from = node / 64;
-        self.words[self.from] &= self.words[self.from] - 1;
+        if self.count == 0 {
+            return None;
+        }
         self.count -= 1;
-        Some(node)
+        while let Some(word) = self.words.get_mut(self.from) {
+            if *word != 0 {
+                let bit = word.trailing_zeros() as usize;
+                *word &= *word - 1;
+                return Some(self.from * 64 + bit);
+            }
+            self.from += 1;
+        }
+        None
     }
 }
 
@@ -127,16 +141,17 @@ pub struct WeightedFair {
     pressure: Pressure,
     /// Ready modules whose pass is the virtual time: they run first, in topological order. Without backlogs all are here.
     abreast: Set,
-    /// Other ready modules: pass and number in one, lowest first.
+    /// Other ready modules: pass and number in one, lowest first; and the lowest pass, `u64::MAX` where there is none.
     ahead: BinaryHeap<Reverse<u128>>,
+    lowest: u64,
     /// Places where packets leave, by how far past the modules: they run when a turn's modules have run.
     leaving: Set,
     /// Modules that wait for their rate limits, and the earliest instant among theirs.
     waiting: Vec<(Ticks, usize)>,
     earliest: Ticks,
-    virtual_time: u128,
+    virtual_time: u64,
     /// The furthest pass of all.
-    furthest: u128,
+    furthest: u64,
     running: usize,
     /// Calls that this turn still has.
     left: usize,
@@ -151,30 +166,65 @@ pub struct WeightedFair {
     lifted: bool,
 }
 
-#[inline]
-fn key(pass: u128, module: usize) -> Reverse<u128> {
-    Reverse(pass << NUMBER | module as u128)
-}
-
 impl WeightedFair {
     /// The module to run next, and nothing else: limits are looked at by the caller.
     #[inline]
     fn choose(&mut self) -> Option<usize> {
-        let lowest = self.ahead.peek().map(|key| key.0 >> NUMBER);
-        let module = if self.abreast.count > 0 && lowest.is_none_or(|pass| pass >= self.virtual_time) {
-            self.abreast.pop()?
-        } else {
-            let Reverse(key) = self.ahead.pop()?;
-            // Lower than the virtual time only where a timed call has given back what others were charged too much.
-            self.virtual_time = self.virtual_time.max(key >> NUMBER);
-            (key & ((1 << NUMBER) - 1)) as usize
-        };
+        let abreast = if self.lowest >= self.virtual_time { self.abreast.pop() } else { None };
+        let module = abreast.or_else(|| self.choose_ahead())?;
         self.accounts[module].ready = false;
         Some(module)
     }
 
-    /// Whether a limited module must wait; it is then put aside.
+    /// The first of those ahead.
+    #[inline(never)]
+    fn choose_ahead(&mut self) -> Option<usize> {
+        let Reverse(key) = self.ahead.pop()?;
+        // Lower than the virtual time only where a timed call has given back what others were charged too much.
+        self.virtual_time = self.virtual_time.max(self.lowest);
+        self.lowest = self.ahead.peek().map_or(u64::MAX, |Reverse(key)| (key >> 64) as u64);
+        Some(key as u32 as usize)
+    }
+
+    /// Whether a module is ready.
+    #[inline]
+    fn has_some(&self) -> bool {
+        self.abreast.count > 0 || self.lowest < u64::MAX
+    }
+
+    /// Puts a ready module among those ahead, with its own pass.
+    #[inline]
+    fn queue(&mut self, module: usize) {
+        let pass = self.accounts[module].pass;
+        self.lowest = self.lowest.min(pass);
+        self.ahead.push(Reverse(u128::from(pass) << 64 | module as u128));
+    }
+
+    /// Sets virtual time back, and all passes with it: who is before whom, and by how much, stays.
     #[cold]
+    fn set_back(&mut self) {
+        let by = self.virtual_time - EARLY;
+        for account in &mut self.accounts {
+            account.pass = account.pass.saturating_sub(by);
+        }
+        (self.virtual_time, self.furthest) = (EARLY, self.furthest.saturating_sub(by).max(EARLY));
+        let ahead: Vec<_> = self.ahead.drain().map(|Reverse(key)| key as u32 as usize).collect();
+        self.lowest = u64::MAX;
+        ahead.into_iter().for_each(|module| self.queue(module));
+    }
+
+    /// The node to run next where `module` was chosen, which has a limit.
+    #[cold]
+    fn next_permitted(&mut self, mut module: usize) -> Option<usize> {
+        while self.accounts[module].state & LIMITED != 0 && self.must_wait(module) {
+            let Some(other) = self.choose() else { return self.next() };
+            module = other;
+        }
+        self.running = module;
+        Some(module)
+    }
+
+    /// Whether a limited module must wait; it is then put aside.
     fn must_wait(&mut self, module: usize) -> bool {
         let Some(until) = self.buckets[module].as_mut().and_then(|bucket| bucket.not_before(self.now)) else {
             return false;
@@ -206,10 +256,9 @@ impl WeightedFair {
     fn settle(&mut self, module: usize, packets: usize, ticks: Ticks) {
         let (account, estimate) = (&mut self.accounts[module], &mut self.estimates[module]);
         let charged = account.per_call as f64 + account.per_packet as f64 * packets as f64;
-        let due = (estimate.learn(packets, ticks.0) * account.per_tick as f64).max(account.per_tick as f64);
+        let due = (estimate.learn(packets, ticks.0) * account.per_tick).max(account.per_tick);
         let amends = (due - charged) * f64::from(account.untimed.min(STANDS_FOR)) + due;
-        account.pass =
-            if amends >= 0.0 { account.pass + amends as u128 } else { account.pass.saturating_sub(-amends as u128) };
+        account.pass = account.pass.saturating_add_signed(amends.clamp(-MOST, MOST) as i64);
         account.untimed = 0;
         account.price(estimate);
     }
@@ -246,6 +295,7 @@ impl Scheduler for WeightedFair {
             pressure: Pressure::new(topology),
             abreast: Set::new(modules),
             ahead: BinaryHeap::with_capacity(modules),
+            lowest: u64::MAX,
             leaving: Set::new(topology.nodes.saturating_sub(modules)),
             waiting: Vec::with_capacity(modules),
             earliest: Ticks::NEVER,
@@ -277,13 +327,16 @@ impl Scheduler for WeightedFair {
             // The last turn was a busy one.
             if std::mem::take(&mut self.timing) {
                 self.random = self.random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                // 8 to 23: sixteen turns from one to the next, on average.
-                self.until_timed = 8 + (self.random >> 28);
+                // 16 to 47: thirty-two turns from one to the next, on average.
+                self.until_timed = 16 + (self.random >> 27);
             } else {
                 self.until_timed = self.until_timed.saturating_sub(1);
             }
         }
         self.left = self.accounts.len();
+        if self.virtual_time >= LATE {
+            self.set_back();
+        }
         if now >= self.earliest {
             self.release();
         }
@@ -306,7 +359,7 @@ impl Scheduler for WeightedFair {
             return;
         }
         if account.pass > self.virtual_time {
-            self.ahead.push(key(account.pass, node));
+            self.queue(node);
         } else {
             account.pass = self.virtual_time;
             self.abreast.add(node);
@@ -316,17 +369,17 @@ impl Scheduler for WeightedFair {
     #[inline]
     fn next(&mut self) -> Option<usize> {
         self.running = NOBODY;
-        while self.left > 0 {
-            let Some(module) = self.choose() else { break };
-            if self.accounts[module].state & LIMITED != 0 && self.must_wait(module) {
-                continue;
+        if !self.has_some() {
+            // Nobody waits for anybody: all start anew, abreast.
+            self.virtual_time = self.virtual_time.max(self.furthest);
+        } else if self.left > 0
+            && let Some(module) = self.choose()
+        {
+            if self.accounts[module].state & LIMITED != 0 {
+                return self.next_permitted(module);
             }
             self.running = module;
             return Some(module);
-        }
-        if self.abreast.count == 0 && self.ahead.is_empty() {
-            // Nobody waits for anybody: all start anew, abreast.
-            self.virtual_time = self.virtual_time.max(self.furthest);
         }
         self.leaving.pop().map(|place| self.accounts.len() + place)
     }
@@ -339,7 +392,7 @@ impl Scheduler for WeightedFair {
     }
 
     fn is_idle(&self) -> bool {
-        self.abreast.count == 0 && self.ahead.is_empty() && self.leaving.count == 0
+        !self.has_some() && self.leaving.count == 0
     }
 
     #[inline]
@@ -349,7 +402,7 @@ impl Scheduler for WeightedFair {
         let first = account.pass <= self.virtual_time
             && account.state & !ENTRY == 0
             && self.left > 1
-            && self.ahead.peek().is_none_or(|key| key.0 >> NUMBER >= self.virtual_time);
+            && self.lowest >= self.virtual_time;
         if first {
             account.pass = self.virtual_time;
         }
@@ -370,14 +423,16 @@ impl Scheduler for WeightedFair {
 
     #[inline]
     fn charge(&mut self, node: usize, packets: usize, took: Took) {
-        self.left = self.left.saturating_sub(1);
         let Some(account) = self.accounts.get_mut(node) else { return };
+        self.left -= 1;
         match took {
             Took::Unknown => {
-                account.pass += u128::from(account.per_call + account.per_packet * packets as u64);
+                account.pass += account.per_call + account.per_packet * packets as u64;
                 account.untimed += 1;
             }
-            Took::Exactly(ticks) => account.pass += u128::from(account.per_tick) * u128::from(ticks.0.max(1)),
+            Took::Exactly(ticks) => {
+                account.pass += (ticks.0 as f64 * account.per_tick).clamp(account.per_tick, MOST) as u64;
+            }
             Took::Sampled(ticks) => self.settle(node, packets, ticks),
         }
         self.furthest = self.furthest.max(self.accounts[node].pass);
@@ -400,10 +455,10 @@ impl Scheduler for WeightedFair {
         };
         // One that ports feed keeps its place although it has run dry: when its turn comes, they may have more. Not so
         // where nobody else is ready; then all start anew with the next turn, which reads all ports.
-        let again = more || (account.state & ENTRY != 0 && (self.abreast.count > 0 || !self.ahead.is_empty()));
+        let again = more || (account.state & ENTRY != 0 && (self.abreast.count > 0 || self.lowest < u64::MAX));
         if again && !std::mem::replace(&mut account.ready, true) {
             // With its own pass, even one that is behind.
-            self.ahead.push(key(account.pass, node));
+            self.queue(node);
         }
     }
 
@@ -435,7 +490,7 @@ impl Scheduler for WeightedFair {
     fn set_weight(&mut self, module: usize, weight: u32) {
         let account = &mut self.accounts[module];
         // What it has been charged stands; the new weight counts from its next call on.
-        account.per_tick = TICK / u64::from(weight.max(1));
+        account.per_tick = TICK / f64::from(weight.max(1));
         account.price(&self.estimates[module]);
     }
 

@@ -54,13 +54,15 @@ impl Estimate {
         ] {
             *sum = *sum * KEPT + term;
         }
-        let covariation = self.products - self.packets * self.ticks / self.calls;
-        let variation = self.squares - self.packets * self.packets / self.calls;
-        let lean = self.ticks / self.packets.max(1.0) / 2.0;
-        let slope = (covariation + LEAN * lean) / (variation + LEAN);
+        let mean = self.packets / self.calls;
+        let covariation = self.products - mean * self.ticks;
+        let variation = self.squares - mean * self.packets;
+        // Where all of the cost is by the packet.
+        let steepest = self.ticks / self.packets.max(1.0);
+        let slope = (covariation + LEAN * steepest / 2.0) / (variation + LEAN);
         // Neither part can be negative.
-        self.per_packet = slope.clamp(0.0, self.ticks / self.packets.max(1.0));
-        self.per_call = ((self.ticks - self.per_packet * self.packets) / self.calls).max(0.0);
+        self.per_packet = slope.clamp(0.0, steepest);
+        self.per_call = (self.ticks / self.calls - self.per_packet * mean).max(0.0);
         t
     }
 }
