@@ -28,6 +28,8 @@ struct Untagged {
 const OTHER: u8 = 1;
 const IPV4: u8 = 4;
 const IPV6: u8 = 6;
+/// A protocol number that no packet has (IANA, *Assigned Internet Protocol Numbers*).
+const RESERVED: u8 = 255;
 
 /// What a frame carries above Ethernet and its tags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,7 +128,7 @@ impl Packet {
     /// (RFC 791 section 3.2, RFC 8200 section 4.5).
     #[inline]
     pub fn transport(&mut self) -> Option<(u8, usize)> {
-        if self.meta().transport == 0 {
+        if self.meta().layers.protocol() == 0 {
             self.find_transport();
         }
         let meta = self.meta();
@@ -142,7 +144,7 @@ impl Packet {
         let fits = self.len().checked_sub(size_of::<Ipv4>()).is_some_and(|most| offset <= most);
         let meta = self.meta_mut();
         meta.layers = if fits { Layers::network(IPV4, meta.data + offset as u16) } else { Layers::UNKNOWN };
-        (meta.transport, meta.session) = (0, 0);
+        meta.session = 0;
         fits
     }
 
@@ -162,7 +164,7 @@ impl Packet {
         let meta = self.meta_mut();
         (meta.data, meta.len) = (data as u16, len as u16);
         meta.layers = Layers::network(IPV4, (data + offset) as u16);
-        (meta.transport, meta.session) = (0, 0);
+        meta.session = 0;
         // SAFETY: `data..data + len` lies in the chunk, past its metadata, as was just seen of its start, and is
         // initialised; it has at least `N` bytes. `&mut self` makes it exclusive.
         Some(unsafe { &mut *self.chunk().as_ptr().cast::<u8>().add(data).cast::<[u8; N]>() })
@@ -181,7 +183,7 @@ impl Packet {
         let (data, len) = (meta.data + n as u16, meta.len - n as u16);
         (meta.data, meta.len) = (data, len);
         meta.layers = Layers::network(IPV4, data + offset as u16);
-        (meta.transport, meta.session) = (0, 0);
+        meta.session = 0;
         true
     }
 
@@ -189,7 +191,7 @@ impl Packet {
     #[inline]
     pub fn forget_layers(&mut self) {
         let meta = self.meta_mut();
-        (meta.layers, meta.transport, meta.session) = (Layers::UNKNOWN, 0, 0);
+        (meta.layers, meta.session) = (Layers::UNKNOWN, 0);
     }
 
     #[inline]
@@ -222,8 +224,10 @@ impl Packet {
             Network::Other => None,
         };
         let meta = self.meta_mut();
-        // 1 is "looked for and not there": no offset into a chunk can be 1.
-        let (protocol, transport) = found.map_or((0, 1), |(protocol, offset)| (protocol, meta.data + offset as u16));
+        // An offset of 1, which none into a chunk can be, is "not there". What is above IPv4 by the number 0 is looked for
+        // each time.
+        let (protocol, transport) =
+            found.map_or((RESERVED, 1), |(protocol, offset)| (protocol, meta.data + offset as u16));
         (meta.layers, meta.transport) = (meta.layers.with_protocol(protocol), transport);
     }
 }

@@ -54,6 +54,7 @@ pub(crate) struct Metadata {
     pub flow: u32,
     pub session: u32,
     pub words: [u32; WORDS],
+    /// Where the transport layer starts; says nothing while `layers` has no protocol.
     pub transport: u16,
     /// One past the last byte of the chunk that data may use.
     pub end: u16,
@@ -77,8 +78,8 @@ impl Layers {
     /// Not known yet.
     pub const UNKNOWN: Self = Self(0);
 
-    /// The network layer is of this kind and at this offset. The protocol above it is forgotten: for where `transport` is
-    /// not known yet.
+    /// The network layer is of this kind and at this offset. The protocol above it is not known yet, and with it where
+    /// it starts.
     #[inline]
     pub fn network(kind: u8, offset: u16) -> Self {
         Self(u32::from(offset) << 16 | u32::from(kind))

@@ -340,6 +340,23 @@ fn eight_extension_headers_are_looked_through_and_nine_are_not() {
     }
 }
 
+/// The numbers by which "not known yet" and "not there" are told are protocols', too.
+#[test]
+fn every_protocol_number_is_found_again_and_again() {
+    let pool = pool();
+    for protocol in 0..=255 {
+        let mut packet = packet(&pool, &ipv4(protocol, &[0; 8]));
+        for _ in 0..2 {
+            assert_eq!(packet.transport(), Some((protocol, 34)));
+        }
+        packet.data_mut()[14 + 6..][..2].copy_from_slice(&[0, 1]);
+        packet.forget_layers();
+        for _ in 0..2 {
+            assert_eq!(packet.transport(), None, "a later fragment of {protocol}");
+        }
+    }
+}
+
 /// A check of the header after the transport layer had been found forgot its protocol and kept its place: a later
 /// translation of addresses left the transport checksum as it was.
 #[test]
