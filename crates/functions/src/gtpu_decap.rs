@@ -110,10 +110,8 @@ const CREATES: &[Reason] = &[
 #[repr(C)]
 struct Plain {
     addresses: [u8; 12],
-    /// Ethernet's type; of the outer IPv4 header version and length, traffic class.
-    start: U32,
-    total_length: U16,
-    identification: U16,
+    /// Ethernet's type; of the outer IPv4 header version and length, traffic class, total length, identification.
+    start: U64,
     /// Flags and fragment offset, time to live, protocol.
     middle: U32,
     checksum: U16,
@@ -128,7 +126,7 @@ struct Plain {
 }
 
 /// What of [`Plain::start`] must be as expected: of the traffic class the bit that [`ecn::is_neutral`] asks for.
-const START: u32 = 0xffff_ff01;
+const START: u64 = 0xffff_ff01_ffff_0000;
 /// What of [`Plain::middle`] must be: more fragments, offset, protocol.
 const MIDDLE: u32 = 0x3fff_00ff;
 /// Where the UDP checksum is in [`Plain::end`].
@@ -226,13 +224,13 @@ impl GtpuDecap {
         let Some(plain) = packet.view::<Plain>(0) else { return false };
         let len = packet.len() as u64;
         // No options and no fragment; everything is where it is expected, and each length says that nothing follows.
-        let (udp, inner) = (len - (ETHERNET + size_of::<Ipv4>()) as u64, len - HEADERS as u64);
+        let [ip, udp, inner] = [ETHERNET, ETHERNET + size_of::<Ipv4>(), HEADERS].map(|before| len - before as u64);
         let end = (udp << 48 | u64::from(Gtpu::PLAIN_G_PDU) << 16) + inner;
         // A checksum counts as right where it is not verified.
         let compared = if self.verify { u64::MAX } else { !END_CHECKSUM };
         let teid = plain.teid.get();
-        if plain.start.get() & START != u32::from(EtherType::IPV4) << 16 | 0x4500
-            || u64::from(plain.total_length.get()) + ETHERNET as u64 != len
+        let start = (u64::from(EtherType::IPV4) << 48 | 0x4500 << 32) + (ip << 16);
+        if plain.start.get() & START != start
             || plain.middle.get() & MIDDLE != u32::from(ipv4::UDP)
             || plain.destination_port.get() != gtpu::PORT
             || plain.end.get() & compared != end

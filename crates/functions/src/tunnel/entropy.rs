@@ -5,7 +5,7 @@
 use forebay_packet::wire::ethernet::{EtherType, Ethernet};
 use forebay_packet::wire::ipv4;
 use forebay_packet::{Network, Packet, SessionKey};
-use zerocopy::big_endian::{U16, U32};
+use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 /// The bits of a port that a session chooses: 14 are free in the dynamic ports (RFC 6335 section 6), which RFC 7348 asks
@@ -43,10 +43,8 @@ fn addresses(bytes: [u8; 8]) -> u64 {
 #[repr(C)]
 pub(crate) struct Inner {
     macs: [u8; 12],
-    /// Ethernet's type; version and length, traffic class.
-    start: U32,
-    total_length: U16,
-    identification: U16,
+    /// Ethernet's type; version and length, traffic class, total length, identification.
+    start: U64,
     /// Flags and fragment offset, time to live, protocol.
     middle: U32,
     checksum: U16,
@@ -61,12 +59,16 @@ impl Inner {
     pub(crate) fn of(packet: &Packet, unpadded: bool) -> Option<&Self> {
         const MIDDLE: u32 = 0x3fff_00ff;
         let inner: &Self = packet.view(0)?;
-        let total = usize::from(inner.total_length.get());
+        let (start, expected) = (inner.start.get(), u64::from(EtherType::IPV4) << 48 | 0x4500 << 32);
         // Either way at least the ports are the packet's: where nothing follows it, the frame has as many bytes.
-        let fits = if unpadded { packet.len() == ETHERNET + total } else { total >= size_of::<Self>() - ETHERNET };
+        let fits = if unpadded {
+            start & 0xffff_ff00_ffff_0000 == expected + ((packet.len() - ETHERNET) << 16) as u64
+        } else {
+            let total = usize::from((start >> 16) as u16);
+            start & 0xffff_ff00 << 32 == expected && total >= size_of::<Self>() - ETHERNET
+        };
         let protocol = inner.middle.get() & MIDDLE;
-        let plain = inner.start.get() & 0xffff_ff00 == u32::from(EtherType::IPV4) << 16 | 0x4500
-            && (protocol == u32::from(ipv4::UDP) || protocol == u32::from(ipv4::TCP));
+        let plain = protocol == u32::from(ipv4::UDP) || protocol == u32::from(ipv4::TCP);
         (plain && fits).then_some(inner)
     }
 
@@ -80,7 +82,7 @@ impl Inner {
     #[inline(always)]
     pub(crate) fn shown(&self) -> Shown {
         let session = mix(addresses(self.addresses), u32::from_le_bytes(self.ports));
-        Shown { class: self.start.get() as u8, session }
+        Shown { class: (self.start.get() >> 32) as u8, session }
     }
 }
 
