@@ -159,9 +159,17 @@ fn each<L, K>(
     make: impl Fn(TableKey, L) -> K,
 ) {
     for (packet, made) in batch.iter_mut().zip(made) {
-        let seen = see(packet);
-        let looked = look(packet, seen);
-        *made = make(key(packet, seen), looked);
+        // Written twice, so that what was seen stays in registers.
+        *made = match see(packet) {
+            seen @ Some(_) => {
+                let looked = look(packet, seen);
+                make(key(packet, seen), looked)
+            }
+            None => {
+                let looked = look(packet, None);
+                make(key(packet, None), looked)
+            }
+        };
     }
 }
 

@@ -36,7 +36,7 @@ impl Layer {
     #[must_use]
     pub fn length_of(self, packet: &mut Packet, seen: Option<Seen>) -> usize {
         match self {
-            Self::Ip => seen.or_else(|| Seen::of(packet)).map_or_else(|| long_length(packet), Seen::length),
+            Self::Ip => seen.or_else(|| Seen::of(packet)).map_or_else(|| long_length(packet), |seen| seen.length),
             Self::Frame => packet.len(),
             Self::Wire => packet.len().max(SHORTEST) + AROUND,
         }
