@@ -19,7 +19,7 @@ fn main() {
         "{:>4} {:>7} {:>6} {:>8} {:>7} {:>7} {:>10} {:>9}",
         "", "rules", "hits", "way", "median", "min", "bytes", "build ms"
     );
-    for rules in [16, 100, 1_000, 10_000] {
+    for rules in [16, 100, 1_000, 10_000, 30_000] {
         for hit_share in [0.05, 0.95] {
             family::<u32>("v4", rules, hit_share);
             family::<u128>("v6", rules, hit_share);
