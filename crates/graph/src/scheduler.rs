@@ -115,6 +115,14 @@ pub trait Scheduler: Send {
         false
     }
 
+    /// Whether port `port`, which feeds node `node`, is to be read when that runs and not before: what was read earlier
+    /// would only wait, in colder and colder memory.
+    #[inline]
+    fn waits(&self, port: usize, node: usize) -> bool {
+        let _ = (port, node);
+        false
+    }
+
     /// Whether packets for node `node` are to be dropped now.
     #[inline]
     fn refuses(&self, node: usize) -> bool {

@@ -110,6 +110,8 @@ pub struct Worker<C: Clock, S: Scheduler> {
     modules: usize,
     edges: Vec<Edge>,
     gateways: Vec<Gateway>,
+    /// By module: the ports whose packets enter there.
+    sources: Box<[Vec<u32>]>,
     /// Where packets go that are for other workers.
     crossings: Vec<Crossroad>,
     /// The rings to and from other workers.
@@ -243,11 +245,11 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     /// Takes up to a batch from a port; whether any came.
     #[inline]
     fn receive_from<const OBSERVED: bool>(&mut self, at: usize) -> bool {
-        let gateway = &mut self.gateways[at];
-        let (Some(entry), Some(port)) = (gateway.entry, &mut gateway.port) else { return false };
-        if S::SHARES && self.scheduler.holds(at) {
+        if S::SHARES && self.is_held(at) {
             return false;
         }
+        let gateway = &mut self.gateways[at];
+        let (Some(entry), Some(port)) = (gateway.entry, &mut gateway.port) else { return false };
         match gateway.ready {
             Ready::Never => return false,
             Ready::At(instant) if instant > self.desk.now => return false,
@@ -281,11 +283,18 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         true
     }
 
+    /// Whether a port is not to be read now.
+    #[inline]
+    fn is_held(&self, port: usize) -> bool {
+        let waits = |entry: Edge| self.scheduler.waits(port, entry.node as usize);
+        self.scheduler.holds(port) || self.gateways[port].entry.is_some_and(waits)
+    }
+
     /// When there may be something to do, nothing being ready now.
     fn when(&mut self) -> Next {
         let due = self.buffered.iter().filter_map(|&module| self.nodes[module].input.due());
         let timers = self.timers.iter().map(|(instant, _)| *instant);
-        let open = |(port, gateway): &(usize, &Gateway)| gateway.entry.is_some() && !self.scheduler.holds(*port);
+        let open = |(port, gateway): &(usize, &Gateway)| gateway.entry.is_some() && !self.is_held(*port);
         let ports = self.gateways.iter().enumerate().filter(open).map(|(_, gateway)| gateway.ready);
         let mut earliest = due.chain(timers).chain(self.scheduler.wake()).min();
         let mut input = false;

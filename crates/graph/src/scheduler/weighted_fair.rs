@@ -468,6 +468,11 @@ impl Scheduler for WeightedFair {
     }
 
     #[inline]
+    fn waits(&self, port: usize, node: usize) -> bool {
+        self.accounts.get(node).is_some_and(|account| account.ready) && self.pressure.waits(port)
+    }
+
+    #[inline]
     fn refuses(&self, node: usize) -> bool {
         self.accounts.get(node).is_some_and(|account| account.state & REFUSING != 0)
     }

@@ -175,6 +175,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             modules,
             edges: Vec::new(),
             gateways: Vec::new(),
+            sources: vec![Vec::new(); modules].into(),
             crossings: roads.crossroads(bin + 1, &links, node_of),
             links,
             stuck: Stuck::NOTHING,
@@ -264,6 +265,9 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             }
             let receives = port.open.as_ref().map_or(port.from.is_some(), |open| open.receives);
             let entry = port.entry.filter(|_| receives).map(|target| edge(Origin::Port(number), target));
+            if let Some(sources) = entry.and_then(|entry| worker.sources.get_mut(entry.node as usize)) {
+                sources.push(number as u32);
+            }
             let (port_of, counters) = port.open.map(|open| (open.port, open.counters)).unzip();
             worker.gateways.push(Gateway { port: port_of, entry, ready: Ready::Now });
             told.1.push(PortTelemetry {

@@ -67,13 +67,13 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         if self.draining || self.stuck != Stuck::NOTHING {
             return;
         }
-        for port in 0..self.gateways.len() {
-            if self.gateways[port].entry.is_some_and(|entry| entry.node as usize == node) {
-                if MODE == Mode::Observed as u8 {
-                    self.receive_from::<true>(port);
-                } else {
-                    self.receive_from::<false>(port);
-                }
+        let sources = self.sources.get(node).map_or(0, Vec::len);
+        for at in 0..sources {
+            let port = self.sources[node][at] as usize;
+            if MODE == Mode::Observed as u8 {
+                self.receive_from::<true>(port);
+            } else {
+                self.receive_from::<false>(port);
             }
         }
         if MODE == Mode::Timed as u8 {

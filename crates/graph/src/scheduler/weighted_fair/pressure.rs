@@ -22,6 +22,8 @@ pub(super) struct Pressure {
     sources: Vec<Vec<u32>>,
     /// By module: where the chain begins that leads to it only.
     heads: Vec<u32>,
+    /// By port: whether the module where its packets enter drops none of them when it is overloaded.
+    waits: Box<[bool]>,
     /// By port: how many overloaded modules hold it.
     holding: Box<[u32]>,
     /// By module: for how many overloaded modules it refuses packets.
@@ -38,7 +40,10 @@ impl Pressure {
             let low = of(share.marks.low).max(batch);
             Mark { high: of(share.marks.high).max(low + batch), low, when_full: share.marks.when_full }
         });
+        let waits =
+            |entry: &Option<usize>| entry.is_some_and(|entry| topology.shares[entry].marks.when_full == WhenFull::Wait);
         Self {
+            waits: topology.entries.iter().map(waits).collect(),
             marks: marks.collect(),
             sources: topology.sources(),
             heads: topology.chain_heads(),
@@ -85,6 +90,12 @@ impl Pressure {
                 (self.refusing[head] == 0).then_some(head)
             }
         }
+    }
+
+    /// Whether what a port has can wait there.
+    #[inline]
+    pub(super) fn waits(&self, port: usize) -> bool {
+        self.waits.get(port).is_some_and(|waits| *waits)
     }
 
     /// Whether a port is not to be read.

@@ -146,15 +146,18 @@ fn a_module_keeps_its_rate_limit_and_the_clock_moves_to_when_it_may_run() {
 
 #[test]
 fn an_overloaded_module_stops_the_port_that_feeds_it_between_its_marks() {
-    let slow = Lane { cost: Cost { per_batch: 0, per_packet: 5_000 }, ..EVEN };
-    let mut plan = lanes(&[slow, EVEN], &Log::default());
-    plan.modules[0].share.marks = Marks { queue: 1_000, high: 80, low: 60, when_full: WhenFull::Wait };
-    let mut worker = fair(plan, vec![slow.cost, EVEN.cost]);
+    let (quick, slow) = (Cost { per_batch: 0, per_packet: 10 }, Cost { per_batch: 0, per_packet: 5_000 });
+    let mut plan = lanes(&[EVEN, EVEN], &Log::default());
+    plan.modules.push(module("slow", Kind::Pass, vec![Target::Port(2)], 0));
+    plan.modules[0].gates = vec![("0".to_owned(), Target::Module(2))];
+    plan.modules[2].share.marks = Marks { queue: 1_000, high: 80, low: 60, when_full: WhenFull::Wait };
+    plan.placement = Arc::new(Placement::alone(3, 3));
+    let mut worker = fair(plan, vec![quick, EVEN.cost, slow]);
     let (mut most, mut seen_full, mut least_after) = (0, false, usize::MAX);
     while worker.clock().now() < Ticks(SECOND.0 / 10) {
         worker.turn();
         worker.clock().spend(Ticks(64));
-        let waiting = worker.nodes[0].input.len();
+        let waiting = worker.nodes[2].input.len();
         most = most.max(waiting);
         seen_full |= waiting >= 800;
         if seen_full {
@@ -166,6 +169,26 @@ fn an_overloaded_module_stops_the_port_that_feeds_it_between_its_marks() {
     let received = |port: usize| worker.telemetry().ports[port].counters.received.get();
     assert!(received(1) > 8 * received(0), "the other port is read on: {} {}", received(0), received(1));
     assert_eq!(worker.census().missing(), 0);
+}
+
+/// Ports were read whether or not their modules had got to what was read before: queues grew to their marks, out of the
+/// cache, and everything took half as long again.
+#[test]
+fn what_a_backlogged_module_cannot_run_on_yet_waits_in_its_port() {
+    for (when_full, allowed) in [(WhenFull::Wait, 0..=32), (WhenFull::Drop, 512..=1_024)] {
+        let mut plan = lanes(&[EVEN; 4], &Log::default());
+        plan.modules.iter_mut().for_each(|module| module.share.marks.when_full = when_full);
+        plan.modules[0].share.weight = 9;
+        let mut worker = fair(plan, vec![EVEN.cost; 4]);
+        let mut most = 0;
+        for _ in 0..1_000 {
+            worker.turn();
+            worker.clock().spend(Ticks(64));
+            most = most.max(worker.nodes[1..4].iter().map(|node| node.input.len()).max().unwrap_or(0));
+        }
+        assert!(allowed.contains(&most), "{when_full:?}: {most} packets waited");
+        assert_eq!(worker.census().missing(), 0);
+    }
 }
 
 /// One source, two branches of which one is a chain of two. Where the chain may drop, the other branch gets its share.
