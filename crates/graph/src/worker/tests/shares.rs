@@ -191,6 +191,35 @@ fn what_a_backlogged_module_cannot_run_on_yet_waits_in_its_port() {
     }
 }
 
+/// A module that a port and another module feed never ran dry, so that its port was never read.
+#[test]
+fn a_port_has_its_share_of_a_module_that_others_feed_too() {
+    let (quick, slow) = (Cost { per_batch: 100, per_packet: 1 }, Cost { per_batch: 0, per_packet: 1_000 });
+    let mut plan = lanes(&[EVEN, EVEN], &Log::default());
+    plan.modules[0].gates = vec![("0".to_owned(), Target::Module(1))];
+    let mut worker = fair(plan, vec![quick, slow]);
+    crate::drive::simulate(&mut worker, SECOND);
+    let received = |port: usize| worker.telemetry().ports[port].counters.received.get();
+    let (through, own) = (received(0), received(1));
+    assert!(own > through / 4 && through > own / 4, "{through} by the other module, {own} by the port");
+    assert_eq!(worker.census().missing(), 0);
+}
+
+/// The first port that had made a module ready in a turn was the only one that was read.
+#[test]
+fn several_ports_of_a_module_are_read_alike() {
+    // Alone, and beside a module that always has work.
+    for lanes_beside in [&[EVEN, EVEN][..], &[EVEN; 3]] {
+        let mut plan = lanes(lanes_beside, &Log::default());
+        plan.ports[1].entry = Some(Target::Module(0));
+        let mut worker = fair(plan, vec![EVEN.cost; 3]);
+        crate::drive::simulate(&mut worker, Ticks(SECOND.0 / 10));
+        let received = |port: usize| worker.telemetry().ports[port].counters.received.get();
+        assert!(received(0).abs_diff(received(1)) <= 64 && received(0) > 1_000, "{} {}", received(0), received(1));
+        assert_eq!(worker.census().missing(), 0);
+    }
+}
+
 /// One source, two branches of which one is a chain of two. Where the chain may drop, the other branch gets its share.
 #[test]
 fn an_overloaded_chain_drops_where_it_begins_and_the_others_go_on() {
