@@ -205,6 +205,23 @@ fn a_port_has_its_share_of_a_module_that_others_feed_too() {
     assert_eq!(worker.census().missing(), 0);
 }
 
+#[test]
+fn a_module_is_fed_otherwise_by_gates_and_by_other_workers_ports() {
+    let fed = |entry: usize, first: usize, worker: usize| {
+        let mut plan = lanes(&[EVEN; 3], &Log::default());
+        plan.modules[0].gates = vec![("0".to_owned(), Target::Module(1))];
+        plan.ports[1].entry = Some(Target::Module(entry));
+        let ports = vec![vec![first], vec![0], vec![1], vec![0]];
+        let modules = vec![vec![0], vec![0], vec![1]];
+        plan.placement = Arc::new(Placement { workers: 2, modules, ports, keyed: vec![false; 3] });
+        plan.worker = worker;
+        crate::scheduler::Topology::of(&plan, Frequency::new(1e9)).fed_otherwise
+    };
+    assert_eq!(fed(1, 0, 0), [false, true, false]);
+    assert_eq!(fed(1, 1, 0), [true, true, false], "by the other worker's port");
+    assert_eq!((fed(2, 0, 0), fed(2, 0, 1)), (vec![false, true, false], vec![false, true, true]));
+}
+
 /// The first port that had made a module ready in a turn was the only one that was read.
 #[test]
 fn several_ports_of_a_module_are_read_alike() {
