@@ -45,7 +45,6 @@ const LIMITED: u8 = 1;
 const REFUSING: u8 = 2;
 /// The module's queue is above its high mark, and was not below its low one since.
 const OVERLOADED: u8 = 4;
-
 /// Packets come to the module from a port.
 const ENTRY: u8 = 8;
 
@@ -63,7 +62,7 @@ struct Account {
     untimed: u32,
     /// Whether it is ready, and has not been chosen yet.
     ready: bool,
-    /// The turn in which it was last said to be.
+    /// The turn in which it last became so by packets that came.
     since: u32,
     /// `LIMITED`, `REFUSING`, `OVERLOADED`, `ENTRY`.
     state: u8,
