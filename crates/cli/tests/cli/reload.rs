@@ -23,10 +23,14 @@ fn changes_that_a_reload_overtakes_are_not_told_as_made() {
     }
     running.write(&PIPELINE.replace("10.0.0.0/8 1", "10.0.0.0/9 1"));
     assert_eq!(running.ask(&["reload"]).code, Some(0));
-    write!(stream, "add 12.0.0.0/8 1\nadd 13.0.0.0/8 1\n\n").expect("it listens");
-    let mut answer = String::new();
-    BufReader::new(stream).read_line(&mut answer).expect("an answer");
+    // More than are made at a time: the rest is passed over, and the next request heard.
+    let more: String = (0..4_200).map(|at| format!("add 12.0.{}.{}/32 1\n", at / 256, at % 256)).collect();
+    write!(stream, "{more}\n{{\"do\":\"tables\"}}\n").expect("it listens");
+    let mut answers = BufReader::new(stream).lines().map(|line| line.expect("UTF-8"));
+    let answer = answers.next().expect("an answer");
     assert!(answer.contains("a reload has replaced the table 'routes' of module 'route' meanwhile"), "{answer}");
+    let answer = answers.next().expect("an answer");
+    assert!(answer.starts_with("{\"tables\""), "{answer}");
     assert_eq!(entries(), 2);
     running.end();
 }
@@ -43,10 +47,19 @@ fn counters_of_rules_that_are_gone_are_listed_no_more() {
         running.write(&with(rule));
         assert_eq!(running.ask(&["reload"]).code, Some(0));
     }
-    let told = json(&running.ask(&["show", "modules", "--json"]));
-    let fw = told.as_array().expect("modules").iter().find(|module| module["name"] == "fw").expect("it is there");
-    let rules = fw["counters"]["rules, IPv4"].as_object().expect("counters");
-    assert_eq!(rules.len(), 1, "{fw}");
+    let counters = || {
+        let told = json(&running.ask(&["show", "modules", "--json"]));
+        let fw = told.as_array().expect("modules").iter().find(|module| module["name"] == "fw").expect("it is there");
+        fw["counters"].clone()
+    };
+    let told = counters();
+    assert_eq!(told["rules, IPv4"].as_object().expect("counters").len(), 1, "{told}");
+    // A function of the same name that has no rules.
+    let other = PIPELINE.replace("modules:\n", "modules:\n  fw: { counter: }\n");
+    running.write(&other.replace("in -> route", "in -> fw -> route"));
+    assert_eq!(running.ask(&["reload"]).code, Some(0));
+    let told = counters();
+    assert!(told["rules, IPv4"].is_null(), "{told}");
     running.end();
 }
 
