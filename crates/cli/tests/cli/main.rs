@@ -2,8 +2,11 @@
 
 mod commands;
 mod contract;
+mod files;
 mod live;
+mod reload;
 mod run;
+mod running;
 mod tables;
 mod watch;
 mod workers;
