@@ -9,6 +9,7 @@ mod reload;
 mod running;
 mod simulated;
 pub mod socket;
+mod sole;
 mod threads;
 
 pub use accepted::Accepted;
@@ -17,4 +18,5 @@ pub use cores::{CoreError, choose};
 pub use reload::{ReloadError, Reloaded};
 pub use running::{Instance, Outcome, Watch, start};
 pub use simulated::Simulation;
+pub use sole::{Sole, SoleError};
 pub use threads::StartError;

@@ -69,6 +69,8 @@ pub struct Reloaded {
     pub pause_us: f64,
     /// Packets that were unaccounted for in the graph that was replaced: 0, or there is a defect.
     pub missing: i64,
+    /// The settings that are in force: those of the start and of all reloads.
+    pub sets: Vec<String>,
 }
 
 /// A configuration with all that it needs to take over, and nothing of it in force.
@@ -113,7 +115,7 @@ impl<S: Scheduler + 'static> Running<S> {
         let mut state = self.board.state();
         let Prepared { change, made, tables, cores, team, telemetries, exchange, heirs, joining } = prepared;
         let formers = switch(&mut crew, heirs, joining, &exchange);
-        let mut told = Reloaded { change, ..Reloaded::default() };
+        let mut told = Reloaded { change, sets: source.given().to_vec(), ..Reloaded::default() };
         told.took_ms = frequency.seconds(Tsc.now().since(began)) * 1e3;
         (state.telemetries, state.team, state.origin) = (telemetries, team, origin(&cores));
         (crew.made, crew.tables, told.cores) = (made, tables, cores);
