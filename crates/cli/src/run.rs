@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow, bail};
 use forebay_graph::{Cost, Plan};
 use forebay_instance::socket::{Bound, Patience, Server, Service, place};
-use forebay_instance::{Accepted, Board, Instance, Sole, SoleError, choose};
+use forebay_instance::{Accepted, Board, Cores, Instance, Sole, SoleError, choose};
 use forebay_measure::{Clock, Frequency, Tsc};
 use forebay_packet::Ticks;
 use forebay_pipeline::{Conditions, Loaded, Source, nearest};
@@ -74,7 +74,7 @@ pub(crate) fn run(arguments: &args::Run) -> anyhow::Result<Answer> {
     };
     let watched = arguments.trace.is_some() || arguments.drops.is_some();
     let watch = if watched { hub.observers() } else { Box::new(|_| None) };
-    let chosen = if let Mode::Real { cores, .. } = &mode { cores.clone() } else { Vec::new() };
+    let places = if let Mode::Real { cores, .. } = &mode { places(cores) } else { String::new() };
     // From here on a signal ends the run in order; until here, while files are opened, it ends the process.
     let stop = stop_on_signals()?;
     let engine = Engine::start(plans, mode, arguments.duration, watch, &stop)?;
@@ -90,9 +90,9 @@ pub(crate) fn run(arguments: &args::Run) -> anyhow::Result<Answer> {
     } else {
         None
     };
-    if !chosen.is_empty() {
+    if !places.is_empty() {
         // Who does not read what is said on the way still gets the result.
-        let _ = writeln!(printed::err(), "{name}: {}", places(&chosen));
+        let _ = writeln!(printed::err(), "{name}: {places}");
     }
     if let Some(server) = &server {
         let _ = writeln!(
@@ -217,11 +217,15 @@ fn serve(
 }
 
 /// Where the workers run.
-fn places(cores: &[usize]) -> String {
-    if let [core] = cores {
-        return format!("the worker runs on core {core}");
+fn places(cores: &Cores) -> String {
+    let place = |core: usize| {
+        let shared = if cores.is_shared(core) { ", which another pipeline has, too" } else { "" };
+        format!("on core {core}{shared}")
+    };
+    if let [core] = cores[..] {
+        return format!("the worker runs {}", place(core));
     }
-    let places = cores.iter().enumerate().map(|(worker, core)| format!("worker {worker} on core {core}"));
+    let places = cores.iter().enumerate().map(|(worker, core)| format!("worker {worker} {}", place(*core)));
     places.collect::<Vec<_>>().join(", ")
 }
 

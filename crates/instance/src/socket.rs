@@ -11,6 +11,7 @@ mod service;
 
 pub use client::{Client, ClientError};
 pub use lines::Patience;
+pub(crate) use place::own_folder;
 pub use place::{PlaceError, find, place};
 pub use server::{Bound, Server};
 pub use service::{Service, Stories, TraceOf};
