@@ -44,7 +44,7 @@ mod tests {
     #[test]
     fn losses_are_told_where_there_are_any_and_workers_one_by_one() {
         let mut recent = report(1);
-        let lossy = "dropped 1.000 pps  lost at in 2 pps  busy 50 %  p99 ";
+        let lossy = "dropped 1 pps  lost at in 2 pps  busy 50 %  p99 ";
         assert!(told(&recent).contains(lossy), "{}", told(&recent));
         recent.pool_exhausted = 3_000;
         let more = recent.ports[0].clone();
