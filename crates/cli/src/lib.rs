@@ -19,6 +19,7 @@ mod remote;
 mod run;
 mod source;
 mod story;
+mod strain;
 mod summary;
 mod trace;
 mod usecase;

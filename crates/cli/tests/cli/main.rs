@@ -7,6 +7,7 @@ mod live;
 mod reload;
 mod run;
 mod running;
+mod state;
 mod tables;
 mod watch;
 mod workers;

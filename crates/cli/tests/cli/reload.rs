@@ -164,18 +164,10 @@ fn a_pipeline_that_is_killed_starts_again_from_what_was_accepted_last() {
         assert!(stale.code == Some(2) && stale.err.contains("nobody listens there any more"), "{}", stale.err);
         // What stands in the file now is not what was accepted.
         running = Running::in_folder(running.into_folder(), "this is no configuration", &[]);
-        let name = name_of(&running);
+        let name = running.name();
         if name == format!("v{}", accepted + 1) {
             accepted += 1;
         }
         assert_eq!(name, format!("v{accepted}"));
     }
-}
-
-/// What the configuration that runs is called.
-fn name_of(running: &Running) -> String {
-    let mut answer = String::new();
-    BufReader::new(running.say(b"{\"do\":\"report\"}\n")).read_line(&mut answer).expect("it answers");
-    let answer: Value = serde_json::from_str(&answer).expect("JSON");
-    answer["report"]["whole"]["pipeline"].as_str().expect("a name").to_owned()
 }

@@ -94,6 +94,14 @@ impl Running {
         stream
     }
 
+    /// The name of the pipeline that runs.
+    pub(crate) fn name(&self) -> String {
+        let mut answer = String::new();
+        BufReader::new(self.say(b"{\"do\":\"report\"}\n")).read_line(&mut answer).expect("it answers");
+        let answer: Value = serde_json::from_str(&answer).expect("JSON");
+        answer["report"]["whole"]["pipeline"].as_str().expect("a name").to_owned()
+    }
+
     /// Writes another configuration, which it does not read by itself.
     pub(crate) fn write(&self, text: &str) {
         std::fs::write(self.path("pipeline.yaml"), text).expect("a writable folder");
