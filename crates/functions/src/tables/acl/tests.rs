@@ -298,6 +298,51 @@ fn memory_grows_with_the_rules_and_not_with_their_square() {
 }
 
 #[test]
+fn what_takes_too_much_to_compile_is_given_up() {
+    let few = synthetic::costly::<u32>(600);
+    agree(&few, Decision::Deny, &synthetic::hitting_keys(&few, 500, 1));
+    let rules = synthetic::costly::<u32>(10_000);
+    let mut budget = Budget::new();
+    let built = Classifier::build_within(rules.clone().into(), Decision::Deny, Backend::Bits, &mut budget);
+    let refused = BuildError::DoesNotFit { rules: 10_000, backend: Backend::Bits };
+    assert_eq!(built.map(|_| ()), Err(refused.clone()));
+    assert!(budget.is_spent());
+    assert_eq!(Classifier::build(rules, Decision::Deny).map(|_| ()), Err(refused));
+    let rules = synthetic::costly::<u128>(10_000);
+    assert!(Classifier::build(rules, Decision::Deny).is_err());
+}
+
+/// What compiling takes of a budget, and that it is at least what it comes to.
+fn taken<A: Address>(rules: Vec<Rule<A>>) -> (Backend, u64, u64) {
+    let backend = Classifier::build(rules.clone(), Decision::Deny).expect("within the budget").backend();
+    let mut budget = Budget::new();
+    let built = Classifier::build_within(rules.into(), Decision::Deny, backend, &mut budget).expect("as before");
+    let (work, bytes) = budget.taken();
+    assert!(bytes >= built.memory_bytes() as u64, "{bytes} counted, {} taken", built.memory_bytes());
+    (backend, work, bytes)
+}
+
+#[test]
+fn usual_lists_take_a_part_of_the_budget() {
+    for (count, backend) in [(100, Backend::Cross), (1_000, Backend::Cross), (10_000, Backend::Bits)] {
+        for seed in 1..4 {
+            let (chosen, work, bytes) = taken(synthetic::rules::<u32>(count, seed));
+            assert_eq!(chosen, backend, "{count} rules of seed {seed}");
+            assert!(work * 3 < budget::WORK && bytes * 3 < budget::BYTES, "{count} rules: {work} and {bytes}");
+        }
+    }
+    let (_, work, bytes) = taken(synthetic::rules::<u128>(10_000, 1));
+    assert!(work * 3 < budget::WORK && bytes * 3 < budget::BYTES, "{work} and {bytes}");
+    assert_eq!(taken(synthetic::costly::<u32>(1_000)).0, Backend::Bits);
+}
+
+#[test]
+fn long_lists_are_not_compiled_to_something_slower() {
+    let built = Classifier::build(synthetic::rules::<u32>(10_241, 1), Decision::Deny);
+    assert_eq!(built.map(|_| ()), Err(BuildError::Slower { rules: 10_241 }));
+}
+
+#[test]
 fn errors_name_the_place_the_value_and_what_is_allowed() {
     let text = "# a comment\n\
         @10.0.0.0/8 0.0.0.0/0 0 : 65535 80 : 80 0x06/0xFF 0x1000/0x1000 deny # why\n\
