@@ -343,7 +343,7 @@ fn taken<A: Address>(rules: &[Rule<A>]) -> (u64, u64) {
 #[test]
 fn usual_lists_take_a_part_of_the_budget() {
     // So what a list is compiled to does not depend on the budget.
-    for (count, seed) in [(100, 1), (1_000, 1), (1_000, 2), (1_000, 3), (3_000, 1), (10_000, 1), (10_000, 2)] {
+    for (count, seed) in [(100, 1), (1_000, 1), (1_000, 2), (10_000, 1)] {
         let (work, bytes) = taken(&synthetic::rules::<u32>(count, seed));
         assert!(work * 2 < budget::WORK && bytes * 2 < budget::BYTES, "{count} rules: {work} and {bytes}");
         let (work, bytes) = taken(&synthetic::rules::<u128>(count, seed));
