@@ -140,7 +140,7 @@ impl<A: Address> Classifier<A> {
         default: Decision,
         backend: Backend,
     ) -> Result<Classifier<A>, BuildError> {
-        Classifier::build_within(rules.into(), default, backend, &mut Budget::new())
+        Classifier::build_within(rules.into(), default, backend, &mut Budget::whole())
     }
 
     fn build_within(

@@ -19,7 +19,7 @@ pub struct Budget {
 
 impl Budget {
     /// For one back end and one list.
-    pub fn new() -> Budget {
+    pub fn whole() -> Budget {
         Budget { work: WORK, bytes: BYTES }
     }
 
@@ -60,12 +60,12 @@ mod tests {
 
     #[test]
     fn what_is_refused_once_stays_refused() {
-        let mut budget = Budget::new();
+        let mut budget = Budget::whole();
         assert_eq!(budget.work(WORK as usize - 1), Some(()));
         assert_eq!((budget.is_spent(), budget.taken()), (false, (WORK - 1, 0)));
         assert_eq!((budget.work(2), budget.work(1)), (None, None));
         assert!(budget.is_spent());
-        let mut budget = Budget::new();
+        let mut budget = Budget::whole();
         assert_eq!((budget.bytes(BYTES as usize + 1), budget.work(1)), (None, Some(())));
         assert!(budget.is_spent());
     }

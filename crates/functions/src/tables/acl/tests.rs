@@ -315,7 +315,7 @@ fn what_takes_too_much_to_compile_is_given_up() {
     let few = synthetic::costly::<u32>(600);
     agree(&few, Decision::Deny, &synthetic::hitting_keys(&few, 500, 1));
     let rules = synthetic::costly::<u32>(10_000);
-    let mut budget = Budget::new();
+    let mut budget = Budget::whole();
     let built = Classifier::build_within(rules.clone().into(), Decision::Deny, Backend::Bits, &mut budget);
     let refused = BuildError::DoesNotFit { rules: 10_000, backend: Backend::Bits };
     assert_eq!(built.map(|_| ()), Err(refused.clone()));
@@ -329,7 +329,7 @@ fn what_takes_too_much_to_compile_is_given_up() {
 fn taken<A: Address>(rules: &[Rule<A>]) -> (u64, u64) {
     let mut most = (0, 0);
     for backend in Backend::ALL {
-        let mut budget = Budget::new();
+        let mut budget = Budget::whole();
         let built = Classifier::build_within(rules.into(), Decision::Deny, backend, &mut budget);
         let (work, bytes) = budget.taken();
         if let Ok(built) = built {
