@@ -26,9 +26,14 @@ pub struct Services {
 
 impl Services {
     /// The services that `rules` tell apart and the rules of each; none when their table would have more than
-    /// [`MAX_ENTRIES`] entries, or the budget is spent. What follows the first rule of `last` in a set can never be reached and is cut off,
-    /// which makes more sets equal.
-    pub fn new<A: Address>(rules: &[Rule<A>], words: usize, last: &[u64], budget: &mut Budget) -> Option<(Services, RuleSets)> {
+    /// [`MAX_ENTRIES`] entries, or the budget is spent. What follows the first rule of `last` in a set can never be reached
+    /// and is cut off, which makes more sets equal.
+    pub fn new<A: Address>(
+        rules: &[Rule<A>],
+        words: usize,
+        last: &[u64],
+        budget: &mut Budget,
+    ) -> Option<(Services, RuleSets)> {
         let sport = partition_ports(rules.iter().map(|rule| rule.sport), words, budget)?;
         let dport = partition_ports(rules.iter().map(|rule| rule.dport), words, budget)?;
         let (protocol, protocol_sets) = protocol_classes(rules, words, budget)?;
