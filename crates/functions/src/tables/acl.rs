@@ -57,7 +57,8 @@ pub enum BuildError {
     #[error(
         "{rules} rules do not fit the {backend} back end: allowed are {} steps and {} bytes to compile a list, and 4 MiB of \
          crossed tables",
-        budget::WORK, budget::BYTES
+        budget::WORK,
+        budget::BYTES
     )]
     DoesNotFit {
         /// Rules given.
@@ -153,9 +154,7 @@ impl<A: Address> Classifier<A> {
             return Err(BuildError::TooManyRules { rules: rules.len() });
         }
         let compiled = match backend {
-            Backend::Cross => {
-                cross::Cross::new(&rules, default, budget).map(|cross| Compiled::Cross(Box::new(cross)))
-            }
+            Backend::Cross => cross::Cross::new(&rules, default, budget).map(|cross| Compiled::Cross(Box::new(cross))),
             Backend::Bits => bits::Bits::new(&rules, default, budget).map(Compiled::Bits),
         };
         match compiled {
