@@ -237,6 +237,19 @@ fn several_ports_of_a_module_are_read_alike() {
     }
 }
 
+/// Ports were read in the same order every turn: where some filled the module's queue, those after them were never read.
+#[test]
+fn ports_take_turns_to_be_read_first() {
+    let mut plan = lanes(&[EVEN; 5], &Log::default());
+    plan.modules[0].share.marks = Marks { queue: 1, high: 1, low: 0, when_full: WhenFull::Wait };
+    plan.ports[..5].iter_mut().for_each(|port| port.entry = Some(Target::Module(0)));
+    let mut worker = fair(plan, vec![EVEN.cost; 5]);
+    crate::drive::simulate(&mut worker, Ticks(SECOND.0 / 10));
+    let received: Vec<_> = worker.telemetry().ports[..5].iter().map(|port| port.counters.received.get()).collect();
+    let (least, most) = (received.iter().min().expect("five"), received.iter().max().expect("five"));
+    assert!(*least > 1_000 && most < &(least * 2), "{received:?}");
+}
+
 /// One source, two branches of which one is a chain of two. Where the chain may drop, the other branch gets its share.
 #[test]
 fn an_overloaded_chain_drops_where_it_begins_and_the_others_go_on() {
