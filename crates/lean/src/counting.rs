@@ -7,9 +7,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use forebay_graph::drive::simulate_team;
+use forebay_graph::drive::simulate_team_by;
 use forebay_graph::{
-    Function, MakeError, Plan, RunToCompletion, Scheduler, SchedulerKind, Team, WeightedFair, Worker, links,
+    Function, MakeError, Next, Plan, RunToCompletion, Scheduler, SchedulerKind, Team, WeightedFair, Worker, links,
 };
 use forebay_instance::Simulation;
 use forebay_measure::{Nanos, Simulated};
@@ -23,7 +23,7 @@ use crate::named::{NAMES, Named, SYMBOLS};
 const SLICE: Nanos = Nanos(10_000);
 /// Slices after which a pipeline that gets hardly any packets is taken as it is.
 const PATIENCE: usize = 100_000;
-/// What of the callgrind profile counts: see [`counted`].
+/// What counts: [`counted`].
 const INSIDE: &str = "*::counting::counted*";
 
 /// What is counted.
@@ -169,35 +169,33 @@ fn serve_with<S: Scheduler>(plans: Vec<Plan>, extent: Extent) -> Result<Served, 
         workers.push(Worker::member(plan, clock, Vec::new(), pool, ring, Arc::clone(&team))?);
     }
     let mut until = Ticks::ZERO;
-    let slices = Slices { slice: Simulation::frequency().ticks(SLICE) };
-    slices.until_entered(&mut workers, &mut until, extent.before);
+    run(&mut workers, &mut until, extent.before, Worker::turn);
     let before = Tally::of(&workers);
-    counted(&slices, &mut workers, &mut until, extent.before + extent.packets);
+    run(&mut workers, &mut until, extent.before + extent.packets, counted);
     Ok(Tally::of(&workers).since(&before))
 }
 
-/// Simulated time, a slice at a time.
-struct Slices {
-    slice: Ticks,
-}
-
-impl Slices {
-    /// Runs until so many packets have entered since the start, or nothing comes any more.
-    fn until_entered<S: Scheduler>(&self, workers: &mut [Worker<Simulated, S>], until: &mut Ticks, packets: u64) {
-        for _ in 0..PATIENCE {
-            if entered(workers) >= packets {
-                return;
-            }
-            *until = *until + self.slice;
-            simulate_team(workers, *until);
+/// Runs until so many packets have entered since the start, or nothing comes any more.
+fn run<S: Scheduler>(
+    workers: &mut [Worker<Simulated, S>],
+    until: &mut Ticks,
+    packets: u64,
+    turn: impl Fn(&mut Worker<Simulated, S>) -> Next + Copy,
+) {
+    let slice = Simulation::frequency().ticks(SLICE);
+    for _ in 0..PATIENCE {
+        if entered(workers) >= packets {
+            return;
         }
+        *until = *until + slice;
+        simulate_team_by(workers, *until, turn);
     }
 }
 
-/// What is counted, and nothing else. Its symbol is looked for by [`INSIDE`].
+/// A turn that is counted: [`INSIDE`] is its symbol. What calls turns in simulated time, and asks for memory, is outside.
 #[inline(never)]
-fn counted<S: Scheduler>(slices: &Slices, workers: &mut [Worker<Simulated, S>], until: &mut Ticks, packets: u64) {
-    slices.until_entered(workers, until, packets);
+fn counted<S: Scheduler>(worker: &mut Worker<Simulated, S>) -> Next {
+    worker.turn()
 }
 
 fn entered<S: Scheduler>(workers: &[Worker<Simulated, S>]) -> u64 {
