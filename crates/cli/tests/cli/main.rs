@@ -3,6 +3,7 @@
 mod commands;
 mod contract;
 mod live;
+mod measure;
 mod run;
 mod tables;
 mod watch;
