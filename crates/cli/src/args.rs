@@ -217,7 +217,8 @@ pub(crate) struct Running {
 Examples:
   forebay reload                          the file that it was started from has been edited
   forebay reload new.yaml                 another file
-  forebay reload --set workers='[{}, {}]' other settings than at the start
+  forebay reload --set workers='[{}, {}]' a further setting: the others stay
+  forebay reload --forget                 what stands in the file, without any setting
   forebay reload --json | jq .changed     what was made anew
 
 A configuration with anything wrong in it is refused whole, with exit code 2 and everything that is wrong, and the old one \
@@ -227,9 +228,12 @@ and for how long no packets were taken from ports.")]
 pub(crate) struct Reload {
     /// A configuration file of the machine that it runs on, or `usecase:NAME`; without it, what it was started from
     pub(crate) pipeline: Option<String>,
-    /// Settings in place of all that it runs with; without any they stay
+    /// A further setting, in place of the one that it has for this key; all others that it was given stay
     #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
     pub(crate) set: Vec<String>,
+    /// Leave out the settings of the start and of earlier reloads: those of --set are all
+    #[arg(long)]
+    pub(crate) forget: bool,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use forebay_graph::{Cost, Plan};
-use forebay_instance::{Board, Instance, Outcome, Simulation, Watch};
+use forebay_instance::{Board, Cores, Instance, Outcome, Simulation, Watch};
 use forebay_measure::{Clock, Frequency, Nanos, Tsc};
 use forebay_packet::Ticks;
 use forebay_pipeline::Made;
@@ -16,7 +16,7 @@ const SIMULATED_DURATION: Nanos = Nanos(100_000_000);
 /// How workers run.
 pub(crate) enum Mode {
     /// By this machine's clock, each bound to its core.
-    Real { cores: Vec<usize>, made: Box<Made> },
+    Real { cores: Cores, made: Box<Made> },
     /// In simulated time; each module's calls take what is given here.
     Simulated { costs: Vec<Cost> },
 }

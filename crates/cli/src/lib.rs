@@ -20,6 +20,7 @@ mod remote;
 mod run;
 mod source;
 mod story;
+mod strain;
 mod summary;
 mod trace;
 mod usecase;

@@ -121,4 +121,4 @@ impl View {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use forebay_graph::report::Report;
 
 use crate::format::{short, span};
+use crate::strain;
 
 /// One line of the last interval; `whole` is the run so far.
 pub(crate) fn line(recent: &Report, whole: &Report, out: &mut impl Write) -> io::Result<()> {
@@ -16,14 +17,44 @@ pub(crate) fn line(recent: &Report, whole: &Report, out: &mut impl Write) -> io:
     let missed = recent.flows.iter().filter(|flow| flow.kept == Some(false)).count();
     let with_slo = recent.flows.iter().filter(|flow| flow.slo_us.is_some()).count();
     let slo = if with_slo > 0 { format!("  SLO missed by {missed} of {with_slo} flows") } else { String::new() };
-    let busy = recent.workers.iter().map(|worker| worker.busy).sum::<f64>() / recent.workers.len().max(1) as f64;
+    let busy = strain::busy(&recent.workers, 0);
+    let losses = strain::losses(recent).map_or(String::new(), |losses| format!("  {losses}"));
     writeln!(
         out,
-        "{:8.1} s  in {} pps  out {} pps  dropped {} pps  busy {:.0} %  p99 {delay}{slo}",
+        "{:8.1} s  in {} pps  out {} pps  dropped {} pps{losses}  busy {busy}  p99 {delay}{slo}",
         whole.duration_s,
         short(per_second(recent.packets.entered)),
         short(per_second(sent)),
         short(per_second(recent.packets.all_dropped())),
-        busy * 100.0,
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::live::tests::report;
+
+    fn told(recent: &Report) -> String {
+        let mut out = Vec::new();
+        line(recent, recent, &mut out).expect("memory");
+        String::from_utf8(out).expect("UTF-8")
+    }
+
+    /// A worker that starved was not seen beside one that did not, and what ports lost was in the JSON alone.
+    #[test]
+    fn losses_are_told_where_there_are_any_and_workers_one_by_one() {
+        let mut recent = report(1);
+        let lossy = "dropped 1 pps  lost at in 2 pps  busy 50 %  p99 ";
+        assert!(told(&recent).contains(lossy), "{}", told(&recent));
+        recent.pool_exhausted = 3_000;
+        let more = recent.ports[0].clone();
+        recent.ports.push(forebay_graph::report::PortReport { name: "dry".to_owned(), dropped: 0, ..more });
+        let worker = recent.workers[0].clone();
+        recent.workers.push(forebay_graph::report::WorkerReport { id: 1, busy: 0.0, ..worker });
+        let lossy = "  lost at in 2 pps  pool lacked 1.500k pps  busy 50/0 %  p99 ";
+        assert!(told(&recent).contains(lossy), "{}", told(&recent));
+        recent.pool_exhausted = 0;
+        recent.ports[0].dropped = 0;
+        assert!(told(&recent).contains("dropped 1 pps  busy 50/0 %  p99 "), "{}", told(&recent));
+    }
 }

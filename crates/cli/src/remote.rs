@@ -235,7 +235,8 @@ pub(crate) fn reload(arguments: &args::Reload) -> anyhow::Result<()> {
     };
     let file = arguments.pipeline.as_ref().map(named).transpose()?;
     let set = (!arguments.set.is_empty()).then(|| arguments.set.clone());
-    let socket::Answer::Reloaded(told) = client.ask(&Request::Reload { file, set })? else { return Err(strange()) };
+    let request = Request::Reload { file, set, forget: arguments.forget };
+    let socket::Answer::Reloaded(told) = client.ask(&request)? else { return Err(strange()) };
     if arguments.json {
         writeln!(printed::out(), "{}", serde_json::to_string(&told)?)?;
     } else {
@@ -271,6 +272,10 @@ fn tell(told: &Reloaded, out: &mut impl Write) -> io::Result<()> {
     let cores: Vec<_> =
         told.cores.iter().enumerate().map(|(worker, core)| format!("{worker} on core {core}")).collect();
     writeln!(out, "workers: {}", cores.join(", "))?;
+    if !told.sets.is_empty() {
+        let sets: Vec<_> = told.sets.iter().map(|set| format!("--set {set}")).collect();
+        writeln!(out, "settings in force: {}", sets.join(" "))?;
+    }
     if told.dropped > 0 {
         writeln!(
             out,

@@ -1,6 +1,7 @@
 //! `forebay run`: a pipeline runs and is watched; at the end there is a summary.
 
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
 use forebay_graph::{Cost, Plan};
-use forebay_instance::socket::{Patience, Server, Service, place};
-use forebay_instance::{Accepted, Board, Instance, choose};
+use forebay_instance::socket::{Bound, Patience, Server, Service, place};
+use forebay_instance::{Accepted, Board, Cores, Instance, Sole, SoleError, choose};
 use forebay_measure::{Clock, Frequency, Tsc};
 use forebay_packet::Ticks;
 use forebay_pipeline::{Conditions, Loaded, Source, nearest};
@@ -30,6 +31,9 @@ const LOOK: Duration = Duration::from_millis(20);
 pub(crate) fn run(arguments: &args::Run) -> anyhow::Result<Answer> {
     let simulated = arguments.simulated;
     let frequency = engine::frequency(simulated);
+    // What another run has is refused before anything is read or made.
+    let _sole = arguments.state.as_deref().map(keep_alone).transpose()?;
+    let bound = arguments.socket.as_deref().map(bind).transpose()?;
     let source = accepted(arguments)?;
     let conditions = Conditions { frequency, simulated };
     let Loaded { mut plans, mut cores, mut made, .. } = forebay_pipeline::load(&source, conditions)?;
@@ -70,12 +74,12 @@ pub(crate) fn run(arguments: &args::Run) -> anyhow::Result<Answer> {
     };
     let watched = arguments.trace.is_some() || arguments.drops.is_some();
     let watch = if watched { hub.observers() } else { Box::new(|_| None) };
-    let chosen = if let Mode::Real { cores, .. } = &mode { cores.clone() } else { Vec::new() };
+    let places = if let Mode::Real { cores, .. } = &mode { places(cores) } else { String::new() };
     // From here on a signal ends the run in order; until here, while files are opened, it ends the process.
     let stop = stop_on_signals()?;
     let engine = Engine::start(plans, mode, arguments.duration, watch, &stop)?;
     let server = if let Engine::Real { instance, .. } = &engine {
-        match serve(arguments, &name, source, instance, &hub, &stop) {
+        match serve(arguments, &name, source, bound, instance, &hub, &stop) {
             Ok(server) => server,
             Err(error) => {
                 // What runs already ends well.
@@ -86,9 +90,9 @@ pub(crate) fn run(arguments: &args::Run) -> anyhow::Result<Answer> {
     } else {
         None
     };
-    if !chosen.is_empty() {
+    if !places.is_empty() {
         // Who does not read what is said on the way still gets the result.
-        let _ = writeln!(printed::err(), "{name}: {}", places(&chosen));
+        let _ = writeln!(printed::err(), "{name}: {places}");
     }
     if let Some(server) = &server {
         let _ = writeln!(
@@ -160,11 +164,29 @@ fn settings(arguments: &args::Run) -> impl Iterator<Item = (String, String)> {
     set.chain(scheduler).chain(seed).chain(workers)
 }
 
-/// Opens the socket by which a running pipeline is reached.
+/// Has the file of accepted configurations for this run alone: another one's would be lost in it.
+fn keep_alone(path: &Path) -> anyhow::Result<Sole> {
+    let told = |error| match error {
+        SoleError::Taken(_) => {
+            let why = "it runs, and keeps its configuration there: end it, or give this run a file of its own";
+            anyhow!("--state {}: {error}: {why}", path.display())
+        }
+        SoleError::Lock { .. } => anyhow!("--state {}: it cannot be had alone: {error}", path.display()),
+    };
+    Sole::of(path).map_err(told)
+}
+
+/// Makes the socket at `path`.
+fn bind(path: &Path) -> anyhow::Result<Bound> {
+    Bound::at(path).with_context(|| format!("the socket {}", path.display()))
+}
+
+/// Answers by the socket by which a running pipeline is reached; one that has not been made yet is.
 fn serve(
     arguments: &args::Run,
     name: &str,
     source: Source,
+    bound: Option<Bound>,
     instance: &Arc<dyn Instance>,
     hub: &Hub,
     stop: &Arc<AtomicBool>,
@@ -175,9 +197,9 @@ fn serve(
     if arguments.no_socket {
         return Ok(None);
     }
-    let path = match &arguments.socket {
-        Some(path) => path.clone(),
-        None => place(name).context("no place for the socket (--socket names one, --no-socket goes without)")?,
+    let bound = match bound {
+        Some(bound) => bound,
+        None => bind(&place(name).context("no place for the socket (--socket names one, --no-socket goes without)")?)?,
     };
     let service = Service {
         instance: Arc::clone(instance),
@@ -191,16 +213,19 @@ fn serve(
         patience: Patience::default(),
         stop: Arc::clone(stop),
     };
-    let server = Server::start(&path, service).with_context(|| format!("the socket {}", path.display()))?;
-    Ok(Some(server))
+    Ok(Some(Server::start(bound, service).context("no thread for the socket")?))
 }
 
 /// Where the workers run.
-fn places(cores: &[usize]) -> String {
-    if let [core] = cores {
-        return format!("the worker runs on core {core}");
+fn places(cores: &Cores) -> String {
+    let place = |core: usize| {
+        let shared = if cores.is_shared(core) { ", which another pipeline has, too" } else { "" };
+        format!("on core {core}{shared}")
+    };
+    if let [core] = cores[..] {
+        return format!("the worker runs {}", place(core));
     }
-    let places = cores.iter().enumerate().map(|(worker, core)| format!("worker {worker} on core {core}"));
+    let places = cores.iter().enumerate().map(|(worker, core)| format!("worker {worker} {}", place(*core)));
     places.collect::<Vec<_>>().join(", ")
 }
 
@@ -323,7 +348,7 @@ impl Traces {
 /// Says what became of the dropped packets; what went wrong, if anything.
 fn tell_drops(tally: &Tally, arguments: &args::Run) -> Option<String> {
     let (written, lost) = (tally.written.load(Ordering::Relaxed), tally.lost.load(Ordering::Relaxed));
-    let path = arguments.drops.as_deref().unwrap_or(std::path::Path::new("")).display();
+    let path = arguments.drops.as_deref().unwrap_or(Path::new("")).display();
     let missed = if lost > 0 { format!("; {lost} more came faster than they could be written") } else { String::new() };
     let _ = writeln!(printed::err(), "{written} dropped packets written to {path}{missed}");
     tally.trouble.lock().unwrap_or_else(PoisonError::into_inner).take()

@@ -1,12 +1,13 @@
 //! Ticks of the time-stamp counter per key for each way to compile a rule list, and for a list that is being changed.
 //!
 //! 4 096 sessions in an order without pattern, batches of 32, median of several passes: what a worker pays beyond
-//! reading the key out of the packet. `cargo bench -p forebay-functions --bench acl`
+//! reading the key out of the packet. `cargo bench -p forebay-functions --bench acl`;
+//! with `-- compiling` how long lists take to compile that are as usual, and such that are made to take long.
 
 use std::hint::black_box;
 
 use forebay_functions::tables::acl::{
-    Address, Backend, Classifier, Decision, Hits, Key, Step, Tuples, Verdict, labels, synthetic,
+    Address, Backend, Classifier, Decision, Hits, Key, Rule, Step, Tuples, Verdict, labels, synthetic,
 };
 use forebay_measure::clock::{Clock, Tsc};
 
@@ -14,7 +15,29 @@ const SESSIONS: usize = 4096;
 const BATCH: usize = 32;
 const PASSES: usize = 41;
 
+/// What compiling takes at worst.
+fn compiling() {
+    println!("{:>8} {:>7} {:>9} {:>9} {:>12}", "list", "rules", "back end", "build ms", "table bytes");
+    let told = |name: &str, rules: Vec<Rule<u32>>| {
+        for backend in Backend::ALL {
+            let start = Tsc.now();
+            let built = Classifier::build_with(rules.clone(), Decision::Permit, backend);
+            let ms = Tsc.frequency().seconds(Tsc.now().since(start)) * 1e3;
+            let bytes = built.map(|built| built.memory_bytes().to_string());
+            let bytes = bytes.unwrap_or_else(|_| "given up".to_owned());
+            println!("{name:>8} {:>7} {:>9} {ms:>9.1} {bytes:>12}", rules.len(), backend.to_string());
+        }
+    };
+    for count in [1_000, 4_096, 10_000, 100_000] {
+        told("usual", synthetic::rules(count, 1));
+        told("costly", synthetic::costly(count));
+    }
+}
+
 fn main() {
+    if std::env::args().any(|word| word == "compiling") {
+        return compiling();
+    }
     println!(
         "{:>4} {:>7} {:>6} {:>8} {:>7} {:>7} {:>10} {:>9}",
         "", "rules", "hits", "way", "median", "min", "bytes", "build ms"

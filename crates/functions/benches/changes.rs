@@ -68,6 +68,29 @@ fn rules<A: acl::Address>(family: &str, count: usize) -> Subject {
     }
 }
 
+/// Rules of one pair of prefixes, that are equal or differ in source ports alone.
+fn rules_alike(name: &str, count: usize, sport: impl Fn(usize) -> usize) -> Subject {
+    let rule = |at: usize| {
+        let port = sport(at);
+        format!("@10.0.0.0/8 0.0.0.0/0 {port} : {port} 22 : 22 0x06/0xff deny")
+    };
+    let list: Vec<_> = (0..count).map(rule).collect();
+    // Of places all over the list, by position and by what they are.
+    let pairs = (0..20_000).map(|turn| {
+        let at = turn * 7_919 % count;
+        match turn % 2 {
+            0 => [format!("add {at} {}", rule(at)), format!("remove {at} {}", rule(at))],
+            _ => [format!("remove {}", rule(at)), format!("add {at} {}", rule(at))],
+        }
+    });
+    Subject {
+        name: format!("rules, {name}, {count}"),
+        function: "acl",
+        params: json!({ "rules": list }),
+        pairs: pairs.collect(),
+    }
+}
+
 /// Seconds that this thread has had a processor for; a busy machine does not add to them. NaN where Linux does not say.
 fn processor_seconds() -> f64 {
     let told = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
@@ -119,7 +142,7 @@ type Make = fn() -> Subject;
 
 fn main() {
     let only = std::env::args().nth(1).filter(|word| !word.starts_with('-'));
-    let subjects: [(&str, Make); 10] = [
+    let subjects: [(&str, Make); 12] = [
         ("routes", || routes::<u32>("IPv4", 10_000)),
         ("routes", || routes::<u32>("IPv4", 1_000_000)),
         ("routes", || routes::<u128>("IPv6", 1_000_000)),
@@ -130,9 +153,11 @@ fn main() {
         ("rules", || rules::<u32>("IPv4", 10_000)),
         ("rules", || rules::<u32>("IPv4", 100_000)),
         ("rules", || rules::<u128>("IPv6", 10_000)),
+        ("rules, alike", || rules_alike("equal", 100_000, |_| 7)),
+        ("rules, alike", || rules_alike("of other source ports", 60_000, |at| at)),
     ];
     for (name, subject) in subjects {
-        if only.as_deref().is_none_or(|only| only == name) {
+        if only.as_deref().is_none_or(|only| name.starts_with(only)) {
             measure(&subject());
         }
     }

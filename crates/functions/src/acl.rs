@@ -13,7 +13,7 @@ mod list;
 mod rest;
 mod rules;
 
-use crate::tables::acl::{Address, Classifier, Decision, Hits, Key, Key4, Key6, Verdict, classbench, synthetic};
+use crate::tables::acl::{Address, Decision, Hits, Key, Key4, Key6, Verdict, classbench, synthetic};
 use list::{Form, List, Log};
 use rules::RuleTable;
 
@@ -114,10 +114,7 @@ impl Params {
             }
         };
         let refused = |error: crate::tables::acl::BuildError| SetupError::at("rules", error.to_string());
-        let (v4, v6) = (file.v4, file.v6);
-        let v4 = Classifier::build(v4, self.default.into()).map_err(refused)?;
-        let v6 = Classifier::build(v6, self.default.into()).map_err(refused)?;
-        Ok(List::compiled(v4, v6, setup.secret()))
+        List::of(file.v4, file.v6, self.default.into(), setup.secret()).map_err(refused)
     }
 
     /// `table` is what the list's table is called.
@@ -125,7 +122,10 @@ impl Params {
         // Equal parameters mean equal rules: files do not change while a pipeline is being made.
         let key = format!("acl {}", serde_json::to_string(&self).unwrap_or_default());
         let list = setup.once(&key, |setup| self.compile(setup))?;
-        let rules = setup.once_a_module(&key, |_| Ok(RuleTable::of(Arc::clone(&list))))?;
+        let rules = setup.once_a_module(&key, |setup| {
+            let given_up = setup.counters("compiling given up", ["IPv4", "IPv6"].map(str::to_owned));
+            Ok(RuleTable::of(Arc::clone(&list), given_up))
+        })?;
         let hits4 = setup.counters("rules, IPv4", numbered(&list.v4));
         let hits6 = setup.counters("rules, IPv6", numbered(&list.v6));
         let [added4, added6] = ["IPv4", "IPv6"].map(|family| setup.counters("rules added", [family.to_owned()]));
@@ -138,7 +138,7 @@ impl Params {
 
 /// Each rule as it is shown beside its count.
 fn numbered<A: Address>(list: &Form<A>) -> impl Iterator<Item = String> {
-    let rules = list.classifier().map_or(&[][..], |compiled| compiled.rules());
+    let rules = list.rules().unwrap_or_default();
     rules.iter().enumerate().map(|(at, rule)| format!("{at}: {rule}"))
 }
 

@@ -116,7 +116,7 @@ pub trait Scheduler: Send {
     }
 
     /// Whether port `port`, which feeds node `node`, is to be read when that runs and not before: what was read earlier
-    /// would only wait, in colder and colder memory.
+    /// would only wait, in colder and colder memory. All ports of a node are read in the same turns.
     #[inline]
     fn waits(&self, port: usize, node: usize) -> bool {
         let _ = (port, node);

@@ -110,6 +110,8 @@ pub struct Worker<C: Clock, S: Scheduler> {
     modules: usize,
     edges: Vec<Edge>,
     gateways: Vec<Gateway>,
+    /// The port that is read first in a turn.
+    first_port: usize,
     /// By module: the ports whose packets enter there.
     sources: Box<[Vec<u32>]>,
     /// Where packets go that are for other workers.
@@ -236,7 +238,16 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         if self.draining || self.stuck != Stuck::NOTHING {
             return any;
         }
-        for at in 0..self.gateways.len() {
+        let ports = self.gateways.len();
+        if !S::SHARES {
+            for at in 0..ports {
+                any |= self.receive_from::<OBSERVED>(at);
+            }
+            return any;
+        }
+        // Another port first each time: one may fill a queue so that those after it must not be read.
+        self.first_port = if self.first_port + 1 < ports { self.first_port + 1 } else { 0 };
+        for at in (self.first_port..ports).chain(0..self.first_port) {
             any |= self.receive_from::<OBSERVED>(at);
         }
         any

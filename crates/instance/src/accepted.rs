@@ -20,6 +20,9 @@ pub struct Accepted {
     base: PathBuf,
     text: String,
     sets: Vec<String>,
+    /// What it was asked for by, where that is more: a use case's parameters are in the text already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    given: Option<Vec<String>>,
 }
 
 impl Accepted {
@@ -29,14 +32,20 @@ impl Accepted {
         // The folder in which a file is that was named without one.
         let base = if source.base().as_os_str().is_empty() { Path::new(".") } else { source.base() };
         let base = base.canonicalize().unwrap_or_else(|_| base.to_owned());
-        Self { file: source.file().to_owned(), base, text: source.text().to_owned(), sets: source.sets().to_vec() }
+        let (file, text, sets) = (source.file().to_owned(), source.text().to_owned(), source.sets().to_vec());
+        let given = (source.given() != sets).then(|| source.given().to_vec());
+        Self { file, base, text, sets, given }
     }
 
     /// The configuration.
     #[must_use]
     pub fn source(&self) -> Source {
         let source = Source::new(self.text.clone(), &self.file, &self.base);
-        self.sets.iter().fold(source, |source, setting| source.set(setting))
+        let source = self.sets.iter().fold(source, |source, setting| source.set(setting));
+        match &self.given {
+            Some(given) => source.given_as(given.clone()),
+            None => source,
+        }
     }
 
     /// Writes it to the file at `path`: there is the old one or the new one, whole, at any moment.

@@ -9,12 +9,14 @@ mod reload;
 mod running;
 mod simulated;
 pub mod socket;
+mod sole;
 mod threads;
 
 pub use accepted::Accepted;
 pub use board::Board;
-pub use cores::{CoreError, choose};
+pub use cores::{CoreError, Cores, choose};
 pub use reload::{ReloadError, Reloaded};
 pub use running::{Instance, Outcome, Watch, start};
 pub use simulated::Simulation;
+pub use sole::{Sole, SoleError};
 pub use threads::StartError;

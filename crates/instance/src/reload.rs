@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::board::State;
-use crate::cores::{CoreError, choose};
+use crate::cores::{CoreError, Cores};
 use crate::running::{Crew, Running, origin, tables};
 use crate::threads::{Over, StartError, Waiting, join};
 
@@ -69,6 +69,8 @@ pub struct Reloaded {
     pub pause_us: f64,
     /// Packets that were unaccounted for in the graph that was replaced: 0, or there is a defect.
     pub missing: i64,
+    /// The settings that are in force: those of the start and of all reloads.
+    pub sets: Vec<String>,
 }
 
 /// A configuration with all that it needs to take over, and nothing of it in force.
@@ -76,8 +78,7 @@ struct Prepared<S: Scheduler> {
     change: Change,
     made: Made,
     tables: Vec<NamedTable>,
-    /// By worker.
-    cores: Vec<usize>,
+    cores: Cores,
     team: Arc<Team>,
     telemetries: Vec<Arc<Telemetry>>,
     exchange: Arc<Exchange>,
@@ -113,10 +114,11 @@ impl<S: Scheduler + 'static> Running<S> {
         let mut state = self.board.state();
         let Prepared { change, made, tables, cores, team, telemetries, exchange, heirs, joining } = prepared;
         let formers = switch(&mut crew, heirs, joining, &exchange);
-        let mut told = Reloaded { change, ..Reloaded::default() };
+        let mut told = Reloaded { change, sets: source.given().to_vec(), ..Reloaded::default() };
         told.took_ms = frequency.seconds(Tsc.now().since(began)) * 1e3;
         (state.telemetries, state.team, state.origin) = (telemetries, team, origin(&cores));
-        (crew.made, crew.tables, told.cores) = (made, tables, cores);
+        told.cores = cores.to_vec();
+        (crew.made, crew.tables, crew.cores) = (made, tables, cores);
         self.settle(&mut crew, &mut state, formers, &exchange, &mut told);
         Ok(told)
     }
@@ -127,7 +129,7 @@ impl<S: Scheduler + 'static> Running<S> {
     }
 
     /// A core for each worker: whoever runs on keeps its own.
-    fn choose_beside(&self, cores: &[Option<usize>]) -> Result<Vec<usize>, ReloadError> {
+    fn choose_beside(&self, cores: &[Option<usize>]) -> Result<Cores, ReloadError> {
         let crew = self.crew();
         self.refuse_ending(&crew)?;
         let bound: Vec<_> = crew.threads.iter().map(|thread| thread.core).take(cores.len()).collect();
@@ -136,11 +138,11 @@ impl<S: Scheduler + 'static> Running<S> {
             return Err(ReloadError::Bound { worker, core: bound[worker], asked });
         }
         let asked: Vec<_> = bound.iter().map(|core| Some(*core)).chain(cores[bound.len()..].iter().copied()).collect();
-        Ok(choose(&asked)?)
+        Ok(crew.cores.choose_next(&asked)?)
     }
 
     /// Makes workers of the plans, threads for those that join, and what is between them and those that run.
-    fn prepare(&self, crew: &mut Crew<S>, loaded: Loaded, cores: Vec<usize>) -> Result<Prepared<S>, ReloadError> {
+    fn prepare(&self, crew: &mut Crew<S>, loaded: Loaded, cores: Cores) -> Result<Prepared<S>, ReloadError> {
         self.refuse_ending(crew)?;
         let Loaded { plans, made, .. } = loaded;
         let change = crew.made.change_to(&made);

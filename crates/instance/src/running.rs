@@ -16,6 +16,7 @@ use forebay_packet::Ticks;
 use forebay_pipeline::{Made, Source};
 
 use crate::board::Board;
+use crate::cores::Cores;
 use crate::reload::{ReloadError, Reloaded};
 use crate::threads::{Over, Part, StartError, Thread, Waiting, begin};
 
@@ -79,7 +80,13 @@ pub trait Instance: Send + Sync {
 ///
 /// # Errors
 /// [`StartError`]: nothing runs then.
-pub fn start(plans: Vec<Plan>, cores: &[usize], made: Made, watch: Watch) -> Result<Arc<dyn Instance>, StartError> {
+pub fn start(
+    plans: Vec<Plan>,
+    cores: impl Into<Cores>,
+    made: Made,
+    watch: Watch,
+) -> Result<Arc<dyn Instance>, StartError> {
+    let cores = cores.into();
     Ok(match plans[0].scheduler {
         SchedulerKind::RunToCompletion => Arc::new(Running::<RunToCompletion>::start(plans, cores, made, watch)?),
         SchedulerKind::WeightedFair => Arc::new(Running::<WeightedFair>::start(plans, cores, made, watch)?),
@@ -98,6 +105,7 @@ pub(crate) struct Running<S: Scheduler> {
 /// The threads, and what they run.
 pub(crate) struct Crew<S: Scheduler> {
     pub(crate) threads: Vec<Thread<S>>,
+    pub(crate) cores: Cores,
     pub(crate) made: Made,
     /// The tables that can be changed.
     pub(crate) tables: Vec<NamedTable>,
@@ -110,14 +118,14 @@ pub(crate) struct Crew<S: Scheduler> {
 }
 
 impl<S: Scheduler + 'static> Running<S> {
-    fn start(plans: Vec<Plan>, cores: &[usize], made: Made, mut watch: Watch) -> Result<Self, StartError> {
+    fn start(plans: Vec<Plan>, cores: Cores, made: Made, mut watch: Watch) -> Result<Self, StartError> {
         let team = Arc::new(Team::new(plans.len()));
         let rings = links(&plans[0], &plans[0].placement);
         let tables = tables(&plans);
         let stop = Arc::new(AtomicBool::new(false));
         // Whoever has begun waits for all others, so that a start that fails leaves nothing behind.
         let (mut starting, mut failed) = (Vec::new(), None);
-        for ((plan, ring), core) in plans.into_iter().zip(rings).zip(cores) {
+        for ((plan, ring), core) in plans.into_iter().zip(rings).zip(&*cores) {
             let observer = watch(plan.worker);
             let part = Part { plan, links: ring, team: Arc::clone(&team), observer };
             match begin::<S>(part, *core, Arc::clone(&stop)) {
@@ -134,10 +142,10 @@ impl<S: Scheduler + 'static> Running<S> {
         if let Some(error) = failed {
             return Err(error);
         }
-        let origin = origin(cores);
+        let origin = origin(&cores);
         let threads = threads.into_iter().filter_map(Waiting::go).collect::<Vec<_>>();
         let started = threads.len();
-        let crew = Crew { threads, made, tables, watch, troubles: Vec::new(), started };
+        let crew = Crew { threads, cores, made, tables, watch, troubles: Vec::new(), started };
         Ok(Self {
             board: Arc::new(Board::new(began, telemetries, team, origin)),
             stop,

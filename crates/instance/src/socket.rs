@@ -11,8 +11,9 @@ mod service;
 
 pub use client::{Client, ClientError};
 pub use lines::Patience;
+pub(crate) use place::own_folder;
 pub use place::{PlaceError, find, place};
-pub use server::Server;
+pub use server::{Bound, Server};
 pub use service::{Service, Stories, TraceOf};
 
 use forebay_graph::report::Report;
@@ -31,14 +32,17 @@ pub enum Request {
     /// What has happened: since this connection asked last, and since the beginning.
     Report {},
     /// To change to the configuration in `file` (a path on the server, or `usecase:NAME`); without one, to what stands now in
-    /// the file that the pipeline was started from. Without `set`, the settings stay.
+    /// the file that the pipeline was started from. Settings of the start and of earlier reloads stay, unless `forget`.
     Reload {
         /// Which file.
         #[serde(default)]
         file: Option<String>,
-        /// Settings, `key=value`.
+        /// Further settings, `key=value`, each in place of those of its key.
         #[serde(default)]
         set: Option<Vec<String>>,
+        /// Whether the settings before are left out.
+        #[serde(default)]
+        forget: bool,
     },
     /// Which tables can be changed.
     Tables {},

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use forebay_instance::socket::{Answer, Client, MOST_LINE, Patience, Request, Server, Service};
+use forebay_instance::socket::{Answer, Bound, Client, MOST_LINE, Patience, Request, Server, Service};
 use forebay_instance::{Instance, choose, start};
 use forebay_measure::{Clock, Tsc};
 use forebay_pipeline::{Conditions, Loaded, Source, load};
@@ -46,7 +46,7 @@ fn with_server(patience: Patience, test: impl FnOnce(&Path)) {
         stop: Arc::new(AtomicBool::new(false)),
     };
     let folder = tempfile::tempdir().expect("a writable folder for temporary files");
-    let server = Server::start(&folder.path().join("s"), service).expect("a socket");
+    let server = Server::start(Bound::at(&folder.path().join("s")).expect("a socket"), service).expect("a socket");
     test(server.path());
     drop(server);
     assert!(instance.end().troubles.is_empty());

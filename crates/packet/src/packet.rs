@@ -286,7 +286,8 @@ impl Packet {
             if offset < from.data { offset } else { offset - from.data + data }
         };
         let layers = from.layers.at(moved(from.layers.offset()));
-        let transport = moved(from.transport);
+        // Without its protocol it may be that of another frame, out of range.
+        let transport = if from.layers.protocol() == 0 { 0 } else { moved(from.transport) };
         *to = Metadata { data, len, start, end, pool, layers, transport, ..from };
         true
     }

@@ -25,7 +25,7 @@ pub use load::{Loaded, Prepared, load, prepare};
 pub use made::{Change, Made};
 pub use problem::{Place, Problem, Problems, nearest};
 pub use schema::schema;
-pub use source::Source;
+pub use source::{Source, with_settings};
 pub use usecase::{Parameter, UseCase, usecase, usecases};
 
 // Functions and ports make themselves known by being linked.

@@ -20,13 +20,22 @@ pub struct Source {
     pub(crate) base: PathBuf,
     /// Settings, `key=value`, applied in order.
     pub(crate) sets: Vec<String>,
+    /// All settings that were asked for, also those that are in the text of a use case already.
+    pub(crate) given: Vec<String>,
 }
 
 impl Source {
     /// A text that is called `file` in messages; names of files in it are relative to `base`.
     #[must_use]
     pub fn new(text: impl Into<String>, file: impl Into<String>, base: impl Into<PathBuf>) -> Self {
-        Self { file: file.into(), text: text.into(), path: None, base: base.into(), sets: Vec::new() }
+        Self {
+            file: file.into(),
+            text: text.into(),
+            path: None,
+            base: base.into(),
+            sets: Vec::new(),
+            given: Vec::new(),
+        }
     }
 
     /// The regular file at `path`.
@@ -67,8 +76,16 @@ impl Source {
     /// Overrides a part: `batch=64`, `ports.access.generator.rate=1Mpps`, `flows.0.slo=100us`. The value is YAML.
     #[must_use]
     pub fn set(mut self, setting: impl Into<String>) -> Self {
-        self.sets.push(setting.into());
+        let setting = setting.into();
+        self.given.push(setting.clone());
+        self.sets.push(setting);
         self
+    }
+
+    /// The same text with the same settings, for which these were asked.
+    #[must_use]
+    pub fn given_as(self, given: Vec<String>) -> Self {
+        Self { given, ..self }
     }
 
     /// What it is called in messages.
@@ -87,6 +104,13 @@ impl Source {
     #[must_use]
     pub fn sets(&self) -> &[String] {
         &self.sets
+    }
+
+    /// All settings that were asked for, in their order: beside [those of the text](Self::sets) the parameters of the use case
+    /// that it is of.
+    #[must_use]
+    pub fn given(&self) -> &[String] {
+        &self.given
     }
 
     /// The text.
@@ -132,6 +156,21 @@ impl Source {
         }
         root
     }
+}
+
+/// Settings with further ones, which come last: those before that would be overridden wholly are left out.
+#[must_use]
+pub fn with_settings(sets: &[String], more: &[String]) -> Vec<String> {
+    let key = |set: &String| set.split_once('=').map_or(set.as_str(), |(key, _)| key).trim().to_owned();
+    let all: Vec<_> = sets.iter().chain(more).collect();
+    let is_within = |inner: &str, outer: &str| {
+        inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    let kept = all.iter().enumerate().filter(|(at, set)| {
+        // What is given together now stays as it was written.
+        *at >= sets.len() || more.iter().all(|later| !is_within(&key(set), &key(later)))
+    });
+    kept.map(|(_, set)| (*set).clone()).collect()
 }
 
 impl Node {
@@ -186,4 +225,63 @@ fn put(root: &mut Node, key: &str, value: Node, place: Place) -> Result<(), Stri
     }
     *node = value;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn texts(texts: &[&str]) -> Vec<String> {
+        texts.iter().map(|text| (*text).to_owned()).collect()
+    }
+
+    #[test]
+    fn what_comes_last_takes_the_place_of_its_like_and_leaves_the_others() {
+        let sets =
+            texts(&["batch=8", "ports.in.generator.rate=1Mpps", "ports.inner=1", "ports.in . sink=", "batch=16"]);
+        let with = |more: &[&str]| with_settings(&sets, &texts(more));
+        assert_eq!(with(&[]), sets);
+        assert_eq!(with(&["seed=3"]), [sets.clone(), texts(&["seed=3"])].concat());
+        assert_eq!(with(&[" batch =32"])[..], [&sets[1..4], &texts(&[" batch =32"])].concat());
+        assert_eq!(
+            with(&["ports.in={}", "ports.in.sink="]),
+            texts(&["batch=8", "ports.inner=1", "ports.in . sink=", "batch=16", "ports.in={}", "ports.in.sink="])
+        );
+    }
+
+    proptest! {
+        /// The same comes of them as of all, one after the other.
+        #[test]
+        fn what_is_left_out_makes_no_difference(
+            sets in prop::collection::vec("[ab](\\.[ab]){0,2}=[12]", 0..8),
+            more in prop::collection::vec("[ab](\\.[ab]){0,2}=(\\{\\}|[12])", 0..4),
+        ) {
+            let tree = |sets: &[String]| {
+                let source = sets.iter().fold(Source::new("{}", "test.yaml", ""), Source::set);
+                let mut findings = Findings::default();
+                let tree = source.tree(&mut findings).map(|tree| shown(&tree));
+                findings.is_empty().then_some(tree)
+            };
+            // What is wrong only with what was left out is wrong no more.
+            if let Some(all) = tree(&[&sets[..], &more[..]].concat()) {
+                prop_assert_eq!(tree(&with_settings(&sets, &more)), Some(all));
+            }
+        }
+    }
+
+    /// A tree without its places.
+    fn shown(node: &Node) -> String {
+        match &node.kind {
+            Kind::Map(map) => {
+                // A setting that was left out may have made a key earlier.
+                let mut entries: Vec<_> =
+                    map.iter().map(|entry| format!("{}: {}", entry.key, shown(&entry.value))).collect();
+                entries.sort();
+                format!("{{{}}}", entries.join(", "))
+            }
+            kind => format!("{kind:?}"),
+        }
+    }
 }

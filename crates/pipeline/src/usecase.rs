@@ -187,7 +187,7 @@ pub fn usecase(name: &str, sets: &[String]) -> Result<Source, Problems> {
         Ok(text) => {
             let mut source = Source::new(text, file, "");
             source.sets = rest;
-            Ok(source)
+            Ok(source.given_as(sets.to_vec()))
         }
         Err((parameter, message)) => {
             // A default is always allowed, unless two parameters together are not.

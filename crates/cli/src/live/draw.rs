@@ -9,6 +9,7 @@ use ratatui::widgets::{Block, Cell, Paragraph, Row, Table};
 
 use super::View;
 use crate::format::{known, short, span, whole};
+use crate::strain;
 
 impl View {
     pub(super) fn draw(&self, frame: &mut Frame<'_>) {
@@ -106,17 +107,22 @@ fn flow(flow: &FlowReport) -> Row<'static> {
 fn totals(recent: &Report, so_far: &Report) -> Vec<Line<'static>> {
     let per_second = |count: u64| short(if recent.duration_s > 0.0 { count as f64 / recent.duration_s } else { 0.0 });
     let packets = &so_far.packets;
-    let worker = recent.workers.first();
-    let core = worker.and_then(|worker| worker.core).map_or(String::new(), |core| format!(" on core {core}"));
+    let cores: Vec<_> = recent.workers.iter().filter_map(|worker| worker.core).map(|core| core.to_string()).collect();
+    let cores = match &cores[..] {
+        [] => String::new(),
+        [core] => format!(" on core {core}"),
+        several => format!(" on cores {}", several.join(", ")),
+    };
     let lost: u64 = so_far.ports.iter().map(|port| port.dropped).sum();
-    vec![
-        Line::from(format!("{}  {:.1} s{core}", so_far.pipeline, so_far.duration_s)).style(Modifier::BOLD),
+    let losses = strain::losses(recent).map(|losses| Line::from(losses).style(Style::new().fg(Color::Yellow)));
+    let mut lines = vec![
+        Line::from(format!("{}  {:.1} s{cores}", so_far.pipeline, so_far.duration_s)).style(Modifier::BOLD),
         Line::from(format!(
-            "in {} pps   out {} pps   dropped {} pps   busy {:.1} %",
+            "in {} pps   out {} pps   dropped {} pps   busy {}",
             per_second(recent.packets.entered),
             per_second(recent.packets.out),
             per_second(recent.packets.all_dropped()),
-            worker.map_or(0.0, |worker| worker.busy) * 100.0,
+            strain::busy(&recent.workers, 1),
         )),
         Line::from(format!(
             "in {}   out {}   dropped {}   queued {}   held {}   lost at ports {}",
@@ -127,5 +133,7 @@ fn totals(recent: &Report, so_far: &Report) -> Vec<Line<'static>> {
             whole(packets.held),
             whole(lost),
         )),
-    ]
+    ];
+    lines.extend(losses);
+    lines
 }

@@ -8,7 +8,7 @@ use ratatui::backend::TestBackend;
 use super::*;
 
 /// A report of so many modules, the last of which takes most of the time, and one flow.
-fn report(modules: usize) -> Report {
+pub(crate) fn report(modules: usize) -> Report {
     let module = |at: usize| ModuleReport {
         name: format!("m{at}"),
         function: "ttl".into(),
@@ -89,6 +89,22 @@ fn modules_flows_and_totals_are_shown() {
     {
         assert!(shown.contains(said), "'{said}' is not in\n{shown}");
     }
+}
+
+/// Only the first worker was shown of several, and what ports lost only as a total that grew.
+#[test]
+fn losses_of_the_interval_and_every_worker_are_shown() {
+    let mut view = view(1);
+    assert!(screen(&view, 120, 30).contains("lost at in 2 pps"), "{}", screen(&view, 120, 30));
+    let recent = view.recent.as_mut().expect("a report");
+    let first = recent.workers[0].clone();
+    recent.workers.push(WorkerReport { id: 1, core: Some(0), busy: 0.015, ..first });
+    recent.ports[0].dropped = 0;
+    let shown = screen(&view, 120, 30);
+    for said in ["gateway  2.0 s on cores 1, 0 ", "busy 50.0/1.5 %", "lost at ports 4"] {
+        assert!(shown.contains(said), "'{said}' is not in\n{shown}");
+    }
+    assert!(!shown.contains("lost at in"), "{shown}");
 }
 
 #[test]

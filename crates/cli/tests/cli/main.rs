@@ -2,9 +2,13 @@
 
 mod commands;
 mod contract;
+mod files;
 mod live;
 mod measure;
+mod reload;
 mod run;
+mod running;
+mod state;
 mod tables;
 mod watch;
 mod workers;

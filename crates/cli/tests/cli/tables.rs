@@ -1,75 +1,20 @@
 //! What people write to a running pipeline's tables, and what they are told of it; what `show` takes.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
-
 use serde_json::Value;
-use tempfile::TempDir;
 
-use crate::{Done, forebay};
+use crate::Done;
+use crate::running::Running;
 
-/// A running pipeline with a table of routes, which is killed when this is dropped.
-struct Pipeline {
-    process: Child,
-    folder: TempDir,
-}
-
-const TEXT: &str = "
-ports:
-  in:  { generator: { rate: 1kpps, destination: 10.0.0.0/16 } }
-  out: { sink: }
-modules:
-  route: { ip_lookup: { routes: ['0.0.0.0/0 0', '10.0.0.0/8 1'] } }
-  a: { counter: }
-pipeline:
-  - in -> route
-  - route[0] -> a -> out
-  - route[1] -> out
-";
-
-impl Pipeline {
-    fn start() -> Self {
-        let folder = tempfile::tempdir().expect("a writable folder for temporary files");
-        let file = folder.path().join("pipeline.yaml");
-        std::fs::write(&file, TEXT).expect("a writable folder");
-        let mut process = Command::new(env!("CARGO_BIN_EXE_forebay"))
-            .args(["run", "--no-live", "--duration", "60s", "--json", "--socket"])
-            .args([&folder.path().join("s"), &file])
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the command can be started");
-        let told = BufReader::new(process.stderr.take().expect("piped"));
-        let listens = told.lines().map(|line| line.expect("UTF-8")).any(|line| line.contains("reach it by"));
-        assert!(listens, "it ended before it listened");
-        Self { process, folder }
-    }
-
-    fn ask(&self, arguments: &[&str]) -> Done {
-        let socket = self.folder.path().join("s");
-        forebay(&[arguments, &["--socket", socket.to_str().expect("UTF-8")]].concat())
-    }
-
-    /// Changes of the routes by standard input.
-    fn change(&self, input: impl Into<Vec<u8>>, more: &[&str]) -> Done {
-        let output = assert_cmd::Command::new(env!("CARGO_BIN_EXE_forebay"))
-            .args(["table", "route", "--socket"])
-            .arg(self.folder.path().join("s"))
-            .args(more)
-            .write_stdin(input)
-            .output()
-            .expect("the command can be started");
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
-        Done { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
-    }
-}
-
-impl Drop for Pipeline {
-    fn drop(&mut self) {
-        // It may have ended.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
+/// Changes of the routes by standard input.
+fn change(pipeline: &Running, input: impl Into<Vec<u8>>, more: &[&str]) -> Done {
+    let output = assert_cmd::Command::new(env!("CARGO_BIN_EXE_forebay"))
+        .args(["table", "route", "--socket", &pipeline.socket()])
+        .args(more)
+        .write_stdin(input)
+        .output()
+        .expect("the command can be started");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
+    Done { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
 }
 
 fn acts(text: &str) -> bool {
@@ -78,18 +23,18 @@ fn acts(text: &str) -> bool {
 
 #[test]
 fn changes_with_comments_are_refused_by_the_lines_that_they_stand_in() {
-    let pipeline = Pipeline::start();
+    let pipeline = Running::start();
     // More than are sent or made at a time.
     let mut lines: Vec<String> = (0..65_536).map(|n| format!("add 11.{}.{}.0/24 1", n / 256, n % 256)).collect();
     for (line, text) in [(21, ""), (22, "# a comment"), (501, "add 12.0.0.0/8 9"), (502, "  # more")] {
         lines[line - 1] = text.to_owned();
     }
     lines.push("addd x".to_owned());
-    let done = pipeline.change(lines.join("\n"), &[]);
+    let done = change(&pipeline, lines.join("\n"), &[]);
     assert_eq!((done.code, done.out.as_str()), (Some(1), "65 532 changes made, 2 refused\n"), "{}", done.err);
     assert!(done.err.contains("line 501: next hop \"9\" is not allowed"), "{}", done.err);
     assert!(done.err.contains("line 65537: 'addd' is no change (did you mean 'add'?)"), "{}", done.err);
-    let json = pipeline.change("\n# x\nremove 12.0.0.0/8\n", &["--json"]).json();
+    let json = change(&pipeline, "\n# x\nremove 12.0.0.0/8\n", &["--json"]).json();
     assert_eq!((&json["changed"]["refusals"], &json["changed"]["refused"][0][0]), (&1.into(), &3.into()), "{json}");
     let done =
         pipeline.ask(&["table", "route", "# arguments are counted, too", "add 12.0.0.0/8 0", "add 12.0.0.0/8 0"]);
@@ -99,8 +44,8 @@ fn changes_with_comments_are_refused_by_the_lines_that_they_stand_in() {
 
 #[test]
 fn how_changes_are_written_is_told_once() {
-    let pipeline = Pipeline::start();
-    let done = pipeline.change("addd 1\nfoo\nadd\ndelete x\n", &[]);
+    let pipeline = Running::start();
+    let done = change(&pipeline, "addd 1\nfoo\nadd\ndelete x\n", &[]);
     assert_eq!(done.code, Some(1));
     assert_eq!(done.err.matches("add PREFIX NEXT-HOP       a new route").count(), 1, "{}", done.err);
     for said in [
@@ -112,17 +57,17 @@ fn how_changes_are_written_is_told_once() {
     ] {
         assert!(done.err.contains(said), "'{said}' is not in\n{}", done.err);
     }
-    let known = pipeline.change("add\nremove 9.0.0.0/8\n", &[]);
+    let known = change(&pipeline, "add\nremove 9.0.0.0/8\n", &[]);
     assert_eq!(known.err.lines().count(), 2, "who knows the verbs is not taught:\n{}", known.err);
-    let json = pipeline.change("foo\nadd\nadd 1", &["--json"]).json();
+    let json = change(&pipeline, "foo\nadd\nadd 1", &["--json"]).json();
     let refused = json["changed"]["refused"].as_array().expect("a list");
     assert!(refused.len() == 3 && refused.iter().all(|it| !it[1].as_str().expect("text").contains('\n')), "{json}");
 }
 
 #[test]
 fn what_comes_from_outside_does_not_reach_the_terminal_as_it_is() {
-    let pipeline = Pipeline::start();
-    let done = pipeline.change("add\0x\n\u{1b}]0;t\u{7}\nadd \u{9b}2J\r\n", &[]);
+    let pipeline = Running::start();
+    let done = change(&pipeline, "add\0x\n\u{1b}]0;t\u{7}\nadd \u{9b}2J\r\n", &[]);
     assert_eq!(done.code, Some(1));
     assert!(done.err.contains("line 1: 'add\\u0000x' is no change"), "{}", done.err);
     assert!(done.err.contains("line 2: '\\u001b]0;t\\u0007' is no change"), "{}", done.err);
@@ -140,19 +85,19 @@ fn what_comes_from_outside_does_not_reach_the_terminal_as_it_is() {
         assert!(matches!(done.code, Some(1 | 2)) && done.err.contains("[31m"), "{arguments:?}: {:?}", done.err);
         assert!(!acts(&done.err) && !acts(&done.out), "{arguments:?}: {:?}", done.err);
     }
-    let done = pipeline.change("\u{9b}\u{7f}\n", &["--json"]);
+    let done = change(&pipeline, "\u{9b}\u{7f}\n", &["--json"]);
     assert!(!acts(&done.out), "{:?}", done.out);
     assert!(done.json()["changed"]["refused"][0][1].as_str().expect("text").contains("'\u{9b}\u{7f}'"));
 }
 
 #[test]
 fn show_takes_a_name_where_there_are_names_and_nothing_in_vain() {
-    let pipeline = Pipeline::start();
+    let pipeline = Running::start();
     let names = |arguments: &[&str]| -> Vec<Value> {
         let json = pipeline.ask(&[arguments, &["--json"]].concat()).json();
         json.as_array().expect("a list").iter().map(|one| one["name"].clone()).collect()
     };
-    assert_eq!(names(&["show", "modules"]), ["route", "a"]);
+    assert_eq!(names(&["show", "modules"]), ["route", "a", "b"]);
     assert_eq!(names(&["show", "modules", "a"]), ["a"]);
     assert_eq!(names(&["show", "ports", "out"]), ["out"]);
     let flow = names(&["show", "flows"]).first().and_then(Value::as_str).expect("a flow").to_owned();

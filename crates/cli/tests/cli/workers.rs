@@ -1,5 +1,8 @@
 //! Several workers on the command line.
 
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
 use serde_json::Value;
 
 use super::forebay;
@@ -24,6 +27,45 @@ workers:
   - {}
   - { modules: [second] }
 ";
+
+/// A second run chose the core of the first, and each got half of it.
+#[test]
+fn pipelines_that_run_together_choose_different_cores() {
+    let folder = tempfile::tempdir().expect("a writable folder for temporary files");
+    let run = || {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_forebay"))
+            .args(["run", "usecase:l2l3", "--set", "rate=1kpps", "--no-live", "--no-socket", "--duration", "60s"])
+            .env("XDG_RUNTIME_DIR", folder.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the command can be started");
+        let mut told = String::new();
+        BufReader::new(process.stderr.take().expect("piped")).read_line(&mut told).expect("UTF-8");
+        (process, told.trim().rsplit_once("the worker runs on core ").expect(&told).1.to_owned())
+    };
+    let kill = |mut process: Child| {
+        process.kill().expect("it runs");
+        process.wait().expect("it ends");
+    };
+    let all = forebay_measure::machine::allowed_cores().len();
+    let (runs, mut cores): (Vec<_>, Vec<_>) = (0..all.min(3)).map(|_| run()).unzip();
+    let first = cores[0].clone();
+    assert!(cores.iter().all(|core| core.parse::<usize>().is_ok()), "{cores:?}");
+    cores.sort();
+    cores.dedup();
+    assert_eq!(cores.len(), runs.len());
+    if all == runs.len() {
+        let (one_more, told) = run();
+        assert_eq!(told, format!("{first}, which another pipeline has, too"));
+        kill(one_more);
+    }
+    // Whatever ends them, their cores are free again.
+    runs.into_iter().for_each(kill);
+    let (again, core) = run();
+    assert_eq!(core, first);
+    kill(again);
+}
 
 fn simulated(arguments: &[&str]) -> (String, String) {
     let mut all = vec!["run", "--virtual", "--no-live", "--duration", "5ms"];

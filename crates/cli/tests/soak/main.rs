@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use forebay_instance::socket::{Answer, Client, Patience, Request, Server, Service};
+use forebay_instance::socket::{Answer, Bound, Client, Patience, Request, Server, Service};
 use forebay_instance::{Accepted, Instance, choose, start};
 use forebay_measure::machine::allowed_cores;
 use forebay_measure::{Clock, Tsc};
@@ -89,14 +89,15 @@ fn under_constant_change_nothing_is_lost_and_sessions_stay_in_order() {
         patience: Patience::default(),
         stop: Arc::new(AtomicBool::new(false)),
     };
-    let server = Server::start(&folder.path().join("soak.sock"), service).expect("a socket");
+    let server =
+        Server::start(Bound::at(&folder.path().join("soak.sock")).expect("a socket"), service).expect("a socket");
     let mut client = Client::connect(server.path()).expect("it listens");
 
     let (mut memory, mut pauses, mut before) = (Vec::new(), Vec::new(), 0);
     let begin = Instant::now();
     for second in 1..=seconds {
         std::fs::write(&file, configuration(second, workers)).expect("a writable folder");
-        match client.ask(&Request::Reload { file: None, set: None }) {
+        match client.ask(&Request::Reload { file: None, set: None, forget: false }) {
             Ok(Answer::Reloaded(told)) => {
                 assert_eq!((told.missing, told.dropped), (0, 0), "second {second}: {told:?}");
                 pauses.push(told.pause_us);
@@ -107,7 +108,7 @@ fn under_constant_change_nothing_is_lost_and_sessions_stay_in_order() {
         assert_eq!(kept.source().text(), configuration(second, workers), "the accepted configuration is on the disk");
         // A configuration that is wrong changes nothing.
         std::fs::write(&file, "ports: {").expect("a writable folder");
-        assert!(client.ask(&Request::Reload { file: None, set: None }).is_err());
+        assert!(client.ask(&Request::Reload { file: None, set: None, forget: false }).is_err());
         let lines: String = (0..CHANGES)
             .map(|at| {
                 format!(

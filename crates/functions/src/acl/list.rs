@@ -1,14 +1,16 @@
 //! A rule list as packets are judged by it: compiled, or as tuples while it is being changed.
 //!
 //! Both answer alike. The first change makes tuples of what is compiled; a list that has been left alone for a while is
-//! compiled again ([`super::rest`]), and keeps its tuples for the next change, which then need not be made anew. A list that
-//! is so long that tuples are faster is judged by them from the start, and stays so.
+//! compiled again ([`super::rest`]), and keeps its tuples for the next change, which then need not be made anew. A list of
+//! which tuples are faster, or that takes too much to compile, is judged by them from the start, and stays so.
 
 use std::sync::Arc;
 
 use forebay_graph::Replay;
 
-use crate::tables::acl::{Address, Classifier, Hits, Key, Label, Rule, Step, Tuples, Verdict, labels};
+use crate::tables::acl::{
+    Address, BuildError, Classifier, Decision, Hits, Key, Label, Rule, Step, Tuples, Verdict, labels,
+};
 
 /// One rule list, for both families.
 #[derive(Clone)]
@@ -18,19 +20,29 @@ pub(super) struct List {
 }
 
 impl List {
-    /// A list that is compiled. The seed is that of its tuples' hashes.
-    pub(super) fn compiled(v4: Classifier<u32>, v6: Classifier<u128>, seed: u64) -> Self {
-        Self { v4: Form::compiled(v4, seed), v6: Form::compiled(v6, seed) }
+    /// A list as it is at first. The seed is that of its tuples' hashes.
+    ///
+    /// # Errors
+    /// [`BuildError::TooManyRules`].
+    pub(super) fn of(
+        v4: Vec<Rule<u32>>,
+        v6: Vec<Rule<u128>>,
+        default: Decision,
+        seed: u64,
+    ) -> Result<Self, BuildError> {
+        Ok(Self { v4: Form::of(v4, default, seed)?, v6: Form::of(v6, default, seed)? })
     }
 }
 
 /// The rules of one family, in one or both of two forms.
 #[derive(Clone)]
 pub(super) struct Form<A: Address> {
-    /// Present where these are the rules as they are. Of all but long lists it is the form that is faster to ask.
+    /// Present where these are the rules as they are: the form that is faster to ask.
     compiled: Option<Arc<Classifier<A>>>,
-    /// The form that changes. Of lists that are fast when compiled there is none until there has been a change.
+    /// The form that changes. Of lists that are compiled there is none until there has been a change.
     tuples: Option<Box<Tuples<A>>>,
+    /// The rules of a list that nobody has changed, and why it is not compiled.
+    listed: Option<(Arc<[Rule<A>]>, BuildError)>,
     seed: u64,
 }
 
@@ -50,18 +62,24 @@ pub(super) struct Log {
 }
 
 impl<A: Address> Form<A> {
-    fn compiled(classifier: Classifier<A>, seed: u64) -> Self {
-        let tuples = (!classifier.is_quick()).then(|| Box::new(tuples(&classifier, seed)));
-        Self { compiled: Some(Arc::new(classifier)), tuples, seed }
+    fn of(rules: Vec<Rule<A>>, default: Decision, seed: u64) -> Result<Self, BuildError> {
+        let rules: Arc<[Rule<A>]> = rules.into();
+        match Classifier::build(Arc::clone(&rules), default) {
+            Ok(built) => Ok(Self { compiled: Some(Arc::new(built)), tuples: None, listed: None, seed }),
+            Err(error @ BuildError::TooManyRules { .. }) => Err(error),
+            Err(why) => {
+                let tuples = Some(Box::new(tuples(&rules, default, seed)));
+                Ok(Self { compiled: None, tuples, listed: Some((rules, why)), seed })
+            }
+        }
     }
 
     /// The verdict on every key, and in `hits` one more for each rule that decided or counted.
     #[inline]
     pub(super) fn classify_batch(&self, keys: &[Key<A>], verdicts: &mut [Verdict], hits: &mut Hits) {
         match (&self.compiled, &self.tuples) {
-            (Some(classifier), None) => classifier.classify_batch(keys, verdicts, hits),
-            (Some(classifier), _) if classifier.is_quick() => classifier.classify_batch(keys, verdicts, hits),
-            (_, Some(tuples)) => tuples.classify_batch(keys, verdicts, hits),
+            (Some(classifier), _) => classifier.classify_batch(keys, verdicts, hits),
+            (None, Some(tuples)) => tuples.classify_batch(keys, verdicts, hits),
             (None, None) => {}
         }
     }
@@ -72,14 +90,26 @@ impl<A: Address> Form<A> {
         compiled.or(self.tuples.as_ref().map(|tuples| tuples.len())).unwrap_or(0)
     }
 
-    /// What is compiled, where that is the rules as they are.
-    pub(super) fn classifier(&self) -> Option<&Arc<Classifier<A>>> {
-        self.compiled.as_ref()
+    /// Whether packets are judged by what is compiled.
+    #[cfg(test)]
+    pub(super) fn is_compiled(&self) -> bool {
+        self.compiled.is_some()
     }
 
-    /// The tuples, where the rules have changed since they were compiled.
+    /// The rules in order, where nobody has changed them since they were compiled, or since the start.
+    pub(super) fn rules(&self) -> Option<&[Rule<A>]> {
+        let compiled = self.compiled.as_ref().map(|classifier| &**classifier.rules());
+        compiled.or(self.listed.as_ref().map(|(rules, _)| &**rules))
+    }
+
+    /// Why the rules are not compiled, where nobody has changed them.
+    pub(super) fn not_compiled(&self) -> Option<&BuildError> {
+        self.listed.as_ref().map(|(_, why)| why)
+    }
+
+    /// The tuples, where the rules have changed since they were compiled, or since the start.
     pub(super) fn changing(&self) -> Option<&Tuples<A>> {
-        self.tuples.as_deref().filter(|_| self.compiled.is_none())
+        self.tuples.as_deref().filter(|_| self.compiled.is_none() && self.listed.is_none())
     }
 
     /// The label of the first rule that is equal to this one.
@@ -87,7 +117,7 @@ impl<A: Address> Form<A> {
         if let Some(tuples) = &self.tuples {
             return tuples.find(rule);
         }
-        let rules = self.compiled.as_ref()?.rules();
+        let rules = self.rules()?;
         labels(rules.len()).zip(rules).find(|(_, there)| *there == rule).map(|(label, _)| label)
     }
 
@@ -101,9 +131,10 @@ impl<A: Address> Form<A> {
         match change {
             Change::Compiled(classifier) => self.compiled = Some(Arc::clone(classifier)),
             Change::Step(step) => {
+                self.listed = None;
                 let compiled = self.compiled.take();
                 if let (None, Some(classifier)) = (&self.tuples, compiled) {
-                    self.tuples = Some(Box::new(tuples(&classifier, self.seed)));
+                    self.tuples = Some(Box::new(tuples(classifier.rules(), classifier.default_decision(), self.seed)));
                 }
                 if let Some(tuples) = &mut self.tuples {
                     tuples.apply(step);
@@ -114,9 +145,8 @@ impl<A: Address> Form<A> {
 }
 
 /// The tuples of a list that nobody has changed. Labels are those that [`Order`](crate::tables::acl::Order) gives it too.
-fn tuples<A: Address>(classifier: &Classifier<A>, seed: u64) -> Tuples<A> {
-    let rules = classifier.rules();
-    let mut tuples = Tuples::new(rules.len(), classifier.default_decision(), seed);
+fn tuples<A: Address>(rules: &[Rule<A>], default: Decision, seed: u64) -> Tuples<A> {
+    let mut tuples = Tuples::new(rules.len(), default, seed);
     for ((rule, number), label) in rules.iter().zip(0..).zip(labels(rules.len())) {
         tuples.apply(&Step::Insert { rule: *rule, label, number });
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::list::Change;
 use super::rules::{Lists, Rules, Shared};
-use crate::tables::acl::{Address, Classifier, Decision, Rule, Tuples};
+use crate::tables::acl::{Address, BuildError, Classifier, Decision, Rule, Tuples};
 
 /// For how long there must be no change where it is not known how long the list takes to compile: who changes rules one by
 /// one rarely pauses for longer, and who pauses does not notice a second.
@@ -55,6 +55,9 @@ pub(super) fn wait(shared: &Arc<Shared>, quiet: Duration) -> bool {
     thread::Builder::new().name("rules".to_owned()).spawn(waiting).is_ok()
 }
 
+/// What has become of a family's rules.
+type Built<A> = Result<Arc<Classifier<A>>, BuildError>;
+
 /// The rules of a family, taken out to be compiled.
 struct Taken<A> {
     rules: Vec<Rule<A>>,
@@ -68,10 +71,9 @@ impl<A: Address> Taken<A> {
         Self { rules, numbers, default }
     }
 
-    /// Nothing, where tuples are faster.
-    fn compile(self) -> Option<Arc<Classifier<A>>> {
-        let built = Classifier::build(self.rules, self.default).expect("no rule is added to a list that is full");
-        built.is_quick().then(|| Arc::new(built.numbered(&self.numbers)))
+    /// An error where tuples are faster or compiling would take too much.
+    fn compile(self) -> Built<A> {
+        Ok(Arc::new(Classifier::build(self.rules, self.default)?.numbered(&self.numbers)))
     }
 }
 
@@ -85,8 +87,8 @@ pub(super) struct Snapshot {
 /// The same, compiled, and how long that took.
 pub(super) struct Compiled {
     changes: u64,
-    v4: Option<Arc<Classifier<u32>>>,
-    v6: Option<Arc<Classifier<u128>>>,
+    v4: Option<Built<u32>>,
+    v6: Option<Built<u128>>,
     took: Duration,
 }
 
@@ -94,7 +96,7 @@ impl Snapshot {
     pub(super) fn compile(self) -> Compiled {
         let _turn = COMPILING.lock().unwrap_or_else(PoisonError::into_inner);
         let start = Instant::now();
-        let (v4, v6) = (self.v4.and_then(Taken::compile), self.v6.and_then(Taken::compile));
+        let (v4, v6) = (self.v4.map(Taken::compile), self.v6.map(Taken::compile));
         Compiled { changes: self.changes, v4, v6, took: start.elapsed() }
     }
 }
@@ -131,6 +133,9 @@ impl Shared {
             return false;
         }
         (state.awaited, state.compiling) = (false, Some(took));
+        state.note(0, v4.as_ref().and_then(|built| built.as_ref().err()));
+        state.note(1, v6.as_ref().and_then(|built| built.as_ref().err()));
+        let (v4, v6) = (v4.and_then(Result::ok), v6.and_then(Result::ok));
         if v4.is_none() && v6.is_none() {
             return true;
         }

@@ -7,12 +7,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use forebay_graph::{Live, Outcome, Reader, Table as ControlTable, Verb};
+use forebay_measure::Counter;
 use thiserror::Error;
 
 use super::list::{Change, Form, List, Log};
 use super::rest;
 use crate::tables::acl::classbench::{AnyRule, parse_rule};
-use crate::tables::acl::{Address, MAX_RULES, Order, Rule, Step};
+use crate::tables::acl::{Address, BuildError, MAX_RULES, Order, Rule, Step};
 
 /// One family's rules, in order.
 pub(super) struct Rules<A> {
@@ -23,8 +24,8 @@ pub(super) struct Rules<A> {
 
 impl<A: Address> Rules<A> {
     fn of(form: &Form<A>) -> Self {
-        let compiled = form.classifier().expect("from the first change on the rules are kept in order too");
-        let order = Order::of(compiled.rules());
+        let rules = form.rules().expect("from the first change on the rules are kept in order too");
+        let order = Order::of(rules);
         Self { added: order.len() as u32, order }
     }
 
@@ -102,6 +103,17 @@ pub(super) struct State {
     pub(super) awaited: bool,
     /// Whether nobody can change it any more.
     pub(super) gone: bool,
+    /// How often compiling the rules of IPv4 and IPv6 was given up, as it would have taken too much.
+    given_up: Arc<[Counter]>,
+}
+
+impl State {
+    /// Counts a family's rules that were not compiled, where what it would have taken is the reason.
+    pub(super) fn note(&self, family: usize, why: Option<&BuildError>) {
+        if let (Some(BuildError::DoesNotFit { .. }), Some(count)) = (why, self.given_up.get(family)) {
+            count.add(1);
+        }
+    }
 }
 
 /// A module's rules, for all who change them.
@@ -134,13 +146,16 @@ pub(super) struct RuleTable {
 }
 
 impl RuleTable {
-    pub(super) fn of(list: Arc<List>) -> Self {
-        Self::compiled_after(rest::QUIET, list)
+    /// Counts in `given_up`, one counter a family, how often compiling the list was given up.
+    pub(super) fn of(list: Arc<List>, given_up: Arc<[Counter]>) -> Self {
+        Self::compiled_after(rest::QUIET, list, given_up)
     }
 
-    pub(super) fn compiled_after(quiet: Duration, list: Arc<List>) -> Self {
-        let state = Mutex::new(State { lists: None, changes: 0, compiling: None, awaited: false, gone: false });
-        let shared = Shared { state, live: Arc::new(Live::new(list)), going: Condvar::new() };
+    pub(super) fn compiled_after(quiet: Duration, list: Arc<List>, given_up: Arc<[Counter]>) -> Self {
+        let state = State { lists: None, changes: 0, compiling: None, awaited: false, gone: false, given_up };
+        state.note(0, list.v4.not_compiled());
+        state.note(1, list.v6.not_compiled());
+        let shared = Shared { state: Mutex::new(state), live: Arc::new(Live::new(list)), going: Condvar::new() };
         Self { shared: Arc::new(shared), quiet }
     }
 

@@ -6,10 +6,13 @@
 //! `count` rules count what passes them.
 //!
 //! How a list is compiled is chosen by what the result costs ([`Backend`]). Compiling takes up to seconds, so a list that
-//! is being changed is kept in [`Tuples`] instead, where a change takes a microsecond and a packet longer. [`oracle`] says
-//! what every one of them must answer.
+//! is being changed is kept in [`Tuples`] instead, where a change takes a microsecond and a packet longer; so is a list that
+//! would take more than a [budget] to compile, or would be slower then. [`oracle`] says what every one of them must answer.
+
+use std::sync::Arc;
 
 mod bits;
+pub mod budget;
 pub mod classbench;
 mod cross;
 mod fields;
@@ -30,6 +33,7 @@ pub use order::{Order, Place, labels};
 pub use rule::{Action, Address, PortRange, Prefix, ProtocolMatch, Rule, Rule4, Rule6};
 pub use tuples::{Label, Step, Tuples};
 
+use budget::Budget;
 use key::CHUNK;
 
 /// More rules than any list may have: keeps rule numbers far from what a [`Verdict`] can hold, and hostile files
@@ -49,13 +53,24 @@ pub enum BuildError {
         /// Rules given.
         rules: usize,
     },
-    /// The demanded back end cannot hold the list within its memory bound.
-    #[error("{rules} rules do not fit the memory bound of the {backend} back end; leave the choice to the builder")]
+    /// The back end cannot hold the list within its memory bound, or compiling it would take more than its [budget].
+    #[error(
+        "{rules} rules do not fit the {backend} back end: allowed are {} steps and {} bytes to compile a list, and 4 MiB of \
+         crossed tables",
+        budget::WORK,
+        budget::BYTES
+    )]
     DoesNotFit {
         /// Rules given.
         rules: usize,
-        /// Back end demanded.
+        /// Back end.
         backend: Backend,
+    },
+    /// Tuples of so many rules are faster to ask than these would be compiled.
+    #[error("{rules} rules do not fold into few classes: allowed are {QUICK_BITS} such")]
+    Slower {
+        /// Rules given.
+        rules: usize,
     },
 }
 
@@ -86,7 +101,7 @@ impl std::fmt::Display for Backend {
 /// A compiled rule list of one address family.
 #[derive(Clone, Debug)]
 pub struct Classifier<A: Address> {
-    rules: Box<[Rule<A>]>,
+    rules: Arc<[Rule<A>]>,
     default: Decision,
     compiled: Compiled<A>,
 }
@@ -107,9 +122,11 @@ impl<A: Address> Classifier<A> {
     /// about get `default`.
     ///
     /// # Errors
-    /// [`BuildError::TooManyRules`].
-    pub fn build(rules: Vec<Rule<A>>, default: Decision) -> Result<Classifier<A>, BuildError> {
-        match Classifier::build_with(rules.clone(), default, Backend::Cross) {
+    /// [`BuildError`]. Of all but the first [`Tuples`] are to be asked.
+    pub fn build(rules: impl Into<Arc<[Rule<A>]>>, default: Decision) -> Result<Classifier<A>, BuildError> {
+        let rules = rules.into();
+        match Classifier::build_with(Arc::clone(&rules), default, Backend::Cross) {
+            Err(BuildError::DoesNotFit { rules, .. }) if rules > QUICK_BITS => Err(BuildError::Slower { rules }),
             Err(BuildError::DoesNotFit { .. }) => Classifier::build_with(rules, default, Backend::Bits),
             built => built,
         }
@@ -119,20 +136,31 @@ impl<A: Address> Classifier<A> {
     ///
     /// # Errors
     /// [`BuildError`].
-    pub fn build_with(rules: Vec<Rule<A>>, default: Decision, backend: Backend) -> Result<Classifier<A>, BuildError> {
+    pub fn build_with(
+        rules: impl Into<Arc<[Rule<A>]>>,
+        default: Decision,
+        backend: Backend,
+    ) -> Result<Classifier<A>, BuildError> {
+        Classifier::build_within(rules.into(), default, backend, &mut Budget::whole())
+    }
+
+    fn build_within(
+        rules: Arc<[Rule<A>]>,
+        default: Decision,
+        backend: Backend,
+        budget: &mut Budget,
+    ) -> Result<Classifier<A>, BuildError> {
         if rules.len() > MAX_RULES {
             return Err(BuildError::TooManyRules { rules: rules.len() });
         }
         let compiled = match backend {
-            Backend::Cross => match cross::Cross::new(&rules, default) {
-                Some(cross) => Compiled::Cross(Box::new(cross)),
-                None => {
-                    return Err(BuildError::DoesNotFit { rules: rules.len(), backend });
-                }
-            },
-            Backend::Bits => Compiled::Bits(bits::Bits::new(&rules, default)),
+            Backend::Cross => cross::Cross::new(&rules, default, budget).map(|cross| Compiled::Cross(Box::new(cross))),
+            Backend::Bits => bits::Bits::new(&rules, default, budget).map(Compiled::Bits),
         };
-        Ok(Classifier { rules: rules.into(), default, compiled })
+        match compiled {
+            Some(compiled) => Ok(Classifier { rules, default, compiled }),
+            None => Err(BuildError::DoesNotFit { rules: rules.len(), backend }),
+        }
     }
 
     /// Gives the rules numbers for verdicts and counts to name them by, in place of their places in the list: a rule that
@@ -172,19 +200,13 @@ impl<A: Address> Classifier<A> {
     }
 
     /// The rules it was compiled from, in order.
-    pub fn rules(&self) -> &[Rule<A>] {
+    pub fn rules(&self) -> &Arc<[Rule<A>]> {
         &self.rules
     }
 
     /// What happens to packets that no rule decides about.
     pub fn default_decision(&self) -> Decision {
         self.default
-    }
-
-    /// Whether packets are judged faster by this than by [`Tuples`] of the same rules.
-    #[must_use]
-    pub fn is_quick(&self) -> bool {
-        self.backend() == Backend::Cross || self.rules().len() <= QUICK_BITS
     }
 
     /// How the list was compiled.

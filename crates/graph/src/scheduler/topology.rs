@@ -3,6 +3,7 @@
 use forebay_measure::Frequency;
 
 use super::Share;
+use crate::placement::Origin;
 use crate::plan::{Plan, Target};
 
 /// A graph as its scheduler sees it.
@@ -16,6 +17,8 @@ pub struct Topology {
     pub gates: Vec<Vec<Option<usize>>>,
     /// By port: the module where its packets enter.
     pub entries: Vec<Option<usize>>,
+    /// By module: whether packets come to it from elsewhere, too, than the ports that this worker reads.
+    pub fed_otherwise: Vec<bool>,
     /// The largest batch.
     pub batch: usize,
     /// What a tick is worth.
@@ -29,6 +32,7 @@ impl Default for Topology {
             shares: Vec::new(),
             gates: Vec::new(),
             entries: Vec::new(),
+            fed_otherwise: Vec::new(),
             batch: 32,
             frequency: Frequency::new(1e9),
         }
@@ -45,6 +49,7 @@ impl Topology {
             shares: plan.modules.iter().map(|module| module.share).collect(),
             gates: plan.modules.iter().map(gates).collect(),
             entries: plan.ports.iter().map(|port| port.entry.as_ref().and_then(module)).collect(),
+            fed_otherwise: fed_otherwise(plan),
             batch: plan.batch,
             frequency,
         }
@@ -90,6 +95,28 @@ impl Topology {
         }
         heads
     }
+}
+
+/// By module: whether gates lead to it, or other workers hand it what their ports have given.
+fn fed_otherwise(plan: &Plan) -> Vec<bool> {
+    let mut fed = vec![false; plan.modules.len()];
+    let mut feed = |target: Target| {
+        if let Target::Module(module) = target {
+            fed[module] = true;
+        }
+    };
+    plan.modules.iter().flat_map(|module| &module.gates).for_each(|(_, target)| feed(*target));
+    for (port, (told, workers)) in plan.ports.iter().zip(&plan.placement.ports).enumerate() {
+        let Some(entry) = told.entry else { continue };
+        let hands_here = |worker: &usize| {
+            let to = plan.placement.leads(*worker, Origin::Port(port), entry);
+            *worker != plan.worker && to.is_some_and(|to| to.contains(&plan.worker))
+        };
+        if workers.iter().any(hands_here) {
+            feed(entry);
+        }
+    }
+    fed
 }
 
 #[cfg(test)]

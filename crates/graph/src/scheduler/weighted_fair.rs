@@ -45,7 +45,6 @@ const LIMITED: u8 = 1;
 const REFUSING: u8 = 2;
 /// The module's queue is above its high mark, and was not below its low one since.
 const OVERLOADED: u8 = 4;
-
 /// Packets come to the module from a port.
 const ENTRY: u8 = 8;
 
@@ -63,6 +62,8 @@ struct Account {
     untimed: u32,
     /// Whether it is ready, and has not been chosen yet.
     ready: bool,
+    /// The turn in which it last became so by packets that came.
+    since: u32,
     /// `LIMITED`, `REFUSING`, `OVERLOADED`, `ENTRY`.
     state: u8,
 }
@@ -153,7 +154,8 @@ pub struct WeightedFair {
     /// The furthest pass of all.
     furthest: u64,
     running: usize,
-    /// Calls that this turn still has.
+    /// Which turn this is, and how many calls it still has.
+    turn: u32,
     left: usize,
     now: Ticks,
     frequency: Frequency,
@@ -208,9 +210,14 @@ impl WeightedFair {
             account.pass = account.pass.saturating_sub(by);
         }
         (self.virtual_time, self.furthest) = (EARLY, self.furthest.saturating_sub(by).max(EARLY));
-        let ahead: Vec<_> = self.ahead.drain().map(|Reverse(key)| key as u32 as usize).collect();
-        self.lowest = u64::MAX;
-        ahead.into_iter().for_each(|module| self.queue(module));
+        // In the same memory: a turn allocates nothing.
+        let mut ahead = std::mem::take(&mut self.ahead).into_vec();
+        for Reverse(key) in &mut ahead {
+            let module = *key as u32;
+            *key = u128::from(self.accounts[module as usize].pass) << 64 | u128::from(module);
+        }
+        self.ahead = ahead.into();
+        self.lowest = self.ahead.peek().map_or(u64::MAX, |Reverse(key)| (key >> 64) as u64);
     }
 
     /// The node to run next where `module` was chosen, which has a limit.
@@ -286,8 +293,16 @@ impl Scheduler for WeightedFair {
 
     fn new(topology: &Topology) -> Self {
         let modules = topology.shares.len();
-        let account =
-            Account { pass: 0, per_tick: TICK, per_call: 0, per_packet: 0, untimed: 0, ready: false, state: 0 };
+        let account = Account {
+            pass: 0,
+            per_tick: TICK,
+            per_call: 0,
+            per_packet: 0,
+            untimed: 0,
+            ready: false,
+            since: 0,
+            state: 0,
+        };
         let mut scheduler = Self {
             accounts: vec![account; modules].into(),
             estimates: vec![Estimate::new(); modules].into(),
@@ -302,6 +317,7 @@ impl Scheduler for WeightedFair {
             virtual_time: 0,
             furthest: 0,
             running: NOBODY,
+            turn: 0,
             left: modules,
             now: Ticks::ZERO,
             frequency: topology.frequency,
@@ -340,6 +356,8 @@ impl Scheduler for WeightedFair {
         if now >= self.earliest {
             self.release();
         }
+        // What has been released was ready before: its ports wait on.
+        self.turn = self.turn.wrapping_add(1);
     }
 
     #[inline]
@@ -358,6 +376,7 @@ impl Scheduler for WeightedFair {
         if node == self.running || std::mem::replace(&mut account.ready, true) {
             return;
         }
+        account.since = self.turn;
         if account.pass > self.virtual_time {
             self.queue(node);
         } else {
@@ -469,7 +488,9 @@ impl Scheduler for WeightedFair {
 
     #[inline]
     fn waits(&self, port: usize, node: usize) -> bool {
-        self.accounts.get(node).is_some_and(|account| account.ready) && self.pressure.waits(port)
+        // One that is ready since this turn is so by another of its ports: each gives a batch, or the first would be all.
+        let was_ready = |account: &Account| account.ready && account.since != self.turn;
+        self.accounts.get(node).is_some_and(was_ready) && self.pressure.waits(port)
     }
 
     #[inline]

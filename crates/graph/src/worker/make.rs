@@ -175,6 +175,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             modules,
             edges: Vec::new(),
             gateways: Vec::new(),
+            first_port: 0,
             sources: vec![Vec::new(); modules].into(),
             crossings: roads.crossroads(bin + 1, &links, node_of),
             links,

@@ -68,7 +68,9 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             return;
         }
         let sources = self.sources.get(node).map_or(0, Vec::len);
-        for at in 0..sources {
+        // As in a turn's beginning.
+        let first = if sources > 1 { self.turn as usize % sources } else { 0 };
+        for at in (first..sources).chain(0..first) {
             let port = self.sources[node][at] as usize;
             if MODE == Mode::Observed as u8 {
                 self.receive_from::<true>(port);

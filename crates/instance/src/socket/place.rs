@@ -34,11 +34,8 @@ fn folder() -> PathBuf {
     }
 }
 
-/// Where the socket of a pipeline of this name goes that this process runs; the folder is made.
-///
-/// # Errors
-/// As making folders; also a folder of that name that another user can enter or owns.
-pub fn place(pipeline: &str) -> io::Result<PathBuf> {
+/// The user's own folder, which is made.
+pub(crate) fn own_folder() -> io::Result<PathBuf> {
     let folder = folder();
     match DirBuilder::new().mode(0o700).create(&folder) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -49,6 +46,15 @@ pub fn place(pipeline: &str) -> io::Result<PathBuf> {
         let why = format!("{} is not a folder that only this user can enter", folder.display());
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
     }
+    Ok(folder)
+}
+
+/// Where the socket of a pipeline of this name goes that this process runs; the folder is made.
+///
+/// # Errors
+/// As making folders; also a folder of that name that another user can enter or owns.
+pub fn place(pipeline: &str) -> io::Result<PathBuf> {
+    let folder = own_folder()?;
     sweep(&folder);
     let plain = |letter: char| if letter.is_ascii_alphanumeric() || "-_.".contains(letter) { letter } else { '_' };
     let name: String = pipeline.chars().map(plain).take(40).collect();

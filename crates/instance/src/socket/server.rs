@@ -19,27 +19,29 @@ use super::{Answer, Request};
 /// How often the listener looks whether it is to end.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The socket; dropping it takes it away.
-pub struct Server {
+/// A socket of one's own, at which nobody answers yet; dropping it takes it away.
+pub struct Bound {
     path: PathBuf,
     /// The socket's own device and number: another file of its name is left alone.
     place: (u64, u64),
-    over: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    listener: UnixListener,
 }
 
-impl Server {
-    /// Listens at `path`.
+impl Bound {
+    /// Makes the socket at `path`.
     ///
     /// # Errors
     /// As making sockets; also a path where another one listens already.
-    pub fn start(path: &Path, service: Service) -> io::Result<Self> {
+    pub fn at(path: &Path) -> io::Result<Self> {
         if let Ok(told) = path.symlink_metadata() {
             if !told.file_type().is_socket() {
                 return Err(io::Error::new(io::ErrorKind::AlreadyExists, "a file that is no socket is there"));
             }
             match UnixStream::connect(path) {
-                Ok(_) => return Err(io::Error::new(io::ErrorKind::AddrInUse, "another pipeline listens there")),
+                Ok(_) => {
+                    let told = "another pipeline listens there: end that one, or give this run a path of its own";
+                    return Err(io::Error::new(io::ErrorKind::AddrInUse, told));
+                }
                 // It was left by a process that was killed.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path)?,
                 Err(error) => return Err(error),
@@ -48,18 +50,42 @@ impl Server {
         let listener = UnixListener::bind(path)?;
         listener.set_nonblocking(true)?;
         let place = path.symlink_metadata().map(|told| (told.dev(), told.ino()))?;
-        let over = Arc::new(AtomicBool::new(false));
-        let ends = Arc::clone(&over);
-        let service = Arc::new(service);
-        let thread =
-            std::thread::Builder::new().name("socket".to_owned()).spawn(move || listen(&listener, &service, &ends))?;
-        Ok(Self { path: path.to_owned(), place, over, thread: Some(thread) })
+        Ok(Self { path: path.to_owned(), place, listener })
+    }
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        if self.path.symlink_metadata().is_ok_and(|told| (told.dev(), told.ino()) == self.place) {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Who answers at a socket; dropping it takes the socket away.
+pub struct Server {
+    bound: Arc<Bound>,
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Answers at the socket.
+    ///
+    /// # Errors
+    /// As starting a thread.
+    pub fn start(bound: Bound, service: Service) -> io::Result<Self> {
+        let (bound, service, over) = (Arc::new(bound), Arc::new(service), Arc::new(AtomicBool::new(false)));
+        let (there, ends) = (Arc::clone(&bound), Arc::clone(&over));
+        let listen = move || listen(&there.listener, &service, &ends);
+        let thread = std::thread::Builder::new().name("socket".to_owned()).spawn(listen)?;
+        Ok(Self { bound, over, thread: Some(thread) })
     }
 
     /// Where it listens.
     #[must_use]
     pub fn path(&self) -> &Path {
-        &self.path
+        &self.bound.path
     }
 }
 
@@ -68,9 +94,6 @@ impl Drop for Server {
         self.over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
-        }
-        if self.path.symlink_metadata().is_ok_and(|told| (told.dev(), told.ino()) == self.place) {
-            let _ = std::fs::remove_file(&self.path);
         }
     }
 }
@@ -152,7 +175,9 @@ fn talk(connection: &Connection, service: &Service) -> io::Result<()> {
         let answer = match serde_json::from_slice(&line) {
             Err(error) => Answer::Error(format!("not a request: {error}")),
             Ok(Request::Report {}) => service::report(service, &mut last),
-            Ok(Request::Reload { file, set }) => service::reload(service, file, set),
+            Ok(Request::Reload { file, set, forget }) => {
+                service::reload(service, file, &set.unwrap_or_default(), forget)
+            }
             Ok(Request::Tables {}) => service::tables(service),
             Ok(Request::Entries { module, table, after, most }) => {
                 service::entries(service, &module, table.as_deref(), after.as_deref(), most)

@@ -11,11 +11,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use forebay_graph::report::Reading;
 use forebay_graph::{Action, NamedTable};
 use forebay_measure::{Clock, Tsc};
-use forebay_pipeline::{Source, usecase};
+use forebay_pipeline::{Problem, Problems, Source, usecase, with_settings};
 
 use super::lines::{Lines, Patience};
 use super::{Answer, MOST_LINE, TableTold};
 use crate::accepted::Accepted;
+use crate::reload::ReloadError;
 use crate::running::Instance;
 
 /// How many changes are made together: a table is put in force once for all of them.
@@ -66,10 +67,11 @@ pub(super) fn report(service: &Service, last: &mut Reading) -> Answer {
     Answer::Report { recent: Box::new(recent), whole: Box::new(whole), census }
 }
 
-pub(super) fn reload(service: &Service, file: Option<String>, set: Option<Vec<String>>) -> Answer {
+pub(super) fn reload(service: &Service, file: Option<String>, set: &[String], forget: bool) -> Answer {
     // One change after the other.
     let mut source = service.source.lock().unwrap_or_else(PoisonError::into_inner);
-    let sets = set.unwrap_or_else(|| source.sets().to_vec());
+    let before = if forget { &[] } else { source.given() };
+    let sets = with_settings(before, set);
     let Some(origin) = file.or_else(|| service.origin.clone()) else {
         let told = "the pipeline was started from standard input, which cannot be read again: name a file";
         return Answer::Error(told.to_owned());
@@ -80,7 +82,7 @@ pub(super) fn reload(service: &Service, file: Option<String>, set: Option<Vec<St
     };
     let next = match read {
         Ok(next) => next,
-        Err(problems) => return Answer::Error(problems.to_string()),
+        Err(problems) => return Answer::Error(refusal(&problems, before, set)),
     };
     let mut keep = || match &service.state {
         Some(path) => Accepted::of(&next).keep(path),
@@ -91,8 +93,23 @@ pub(super) fn reload(service: &Service, file: Option<String>, set: Option<Vec<St
             *source = next;
             Answer::Reloaded(reloaded)
         }
+        Err(ReloadError::Problems(problems)) => Answer::Error(refusal(&problems, source.given(), set)),
         Err(error) => Answer::Error(error.to_string()),
     }
+}
+
+/// What is wrong, in words. A setting that was given some time ago is not seen any more where it is wrong now.
+fn refusal(problems: &Problems, before: &[String], set: &[String]) -> String {
+    let is_old = |problem: &Problem| {
+        let setting = problem.shown.strip_prefix("--set ").map(str::to_owned);
+        setting.is_some_and(|setting| before.contains(&setting) && !set.contains(&setting))
+    };
+    if problems.all.iter().any(is_old) {
+        return format!(
+            "{problems}\nsettings of the start and of earlier reloads stay in force: --forget leaves them out"
+        );
+    }
+    problems.to_string()
 }
 
 pub(super) fn tables(service: &Service) -> Answer {

@@ -239,6 +239,43 @@ proptest! {
         prop_assert!(!one.unwrap_to_ipv4(usize::MAX, 0) && !one.unwrap_to_ipv4(0, usize::MAX));
     }
 
+    /// Where the transport layer was in a frame that was different then says nothing, wherever that place is now.
+    #[test]
+    fn the_transport_layer_is_that_above_the_network_layer_as_it_is_now(
+        bytes in any_frame(), edits in vec((0u8..9, 0usize..90), 1..16),
+    ) {
+        let pool = pool();
+        let mut packet = packet(&pool, &bytes);
+        for (edit, n) in edits {
+            match edit {
+                0 => _ = packet.strip(n),
+                1 => if let Some(first) = packet.prepend(n) { first.fill(0x45) },
+                2 => packet.truncate(2 * n),
+                3 => _ = packet.place_ipv4(n),
+                4 => if let Some(first) = packet.wrap_in_ipv4::<34>(34, 14) { first.fill(0x45) },
+                5 => _ = packet.unwrap_to_ipv4(n, 14),
+                6 => _ = packet.transport(),
+                7 => _ = packet.session_hash(),
+                _ => {
+                    let mut copy = pool.take().expect("two");
+                    prop_assert!(copy.strip(0) && copy.prepend(n % 64).is_some() && copy.copy_from(&packet));
+                    packet = copy;
+                }
+            }
+            let (network, start) = packet.network();
+            let mut anew = pool.take().expect("two");
+            prop_assert!(anew.write(packet.data()));
+            if network == Network::Ipv4 {
+                prop_assert!(anew.place_ipv4(start));
+            }
+            if anew.network() == (network, start) {
+                let (now, due) = (packet.transport(), anew.transport());
+                prop_assert_eq!(now, due);
+                prop_assert_eq!(packet.transport(), due, "again");
+            }
+        }
+    }
+
     #[test]
     fn a_copy_knows_the_layers_that_the_original_does(bytes in any_frame(), moved in 0usize..64, asked: bool) {
         let pool = pool();

@@ -241,3 +241,24 @@ fn a_packet_known_to_have_no_transport_layer_can_be_copied() {
     assert_eq!(to.data(), from.data());
     assert_eq!((to.transport(), to.network()), (None, from.network()));
 }
+
+/// Where the transport layer had been in a frame that was longer then was moved like an offset, out of range.
+#[test]
+fn a_packet_whose_transport_layer_is_no_longer_known_can_be_copied() {
+    let pool = native(60_000, 4_096);
+    let (mut from, mut to) = (pool.take().expect("one"), pool.take().expect("two"));
+    // Eight extension headers of 2 048 bytes each, before UDP.
+    let mut frame = vec![0; 14 + 40];
+    (frame[12], frame[13], frame[14], frame[20]) = (0x86, 0xdd, 0x60, 60);
+    for next in [60, 60, 60, 60, 60, 60, 60, 17] {
+        frame.extend([next, 255]);
+        frame.resize(frame.len() + 2_046, 0);
+    }
+    frame.resize(frame.len() + 8, 0);
+    from.prepend(60_000).expect("headroom");
+    assert!(from.write(&frame));
+    assert_eq!(from.transport(), Some((17, 54 + 8 * 2_048)));
+    from.truncate(60);
+    assert!(to.copy_from(&from));
+    assert_eq!(to.transport(), None);
+}

@@ -7,13 +7,12 @@ use std::time::Instant;
 use proptest::prelude::*;
 
 use super::*;
-use crate::tables::acl::{Action, Classifier, Decision, Hits, Key, Prefix, Rule4, Rule6, Verdict};
+use crate::tables::acl::{Action, Decision, Hits, Key, Prefix, Rule4, Rule6, Verdict};
 use crate::tables::acl::{classbench, oracle, synthetic};
 
 fn table_of(v4: Vec<Rule4>, v6: Vec<Rule6>, quiet: Duration) -> RuleTable {
-    let v4 = Classifier::build(v4, Decision::Permit).expect("few rules");
-    let v6 = Classifier::build(v6, Decision::Permit).expect("few rules");
-    RuleTable::compiled_after(quiet, Arc::new(List::compiled(v4, v6, 1)))
+    let list = List::of(v4, v6, Decision::Permit, 1).expect("not too many rules");
+    RuleTable::compiled_after(quiet, Arc::new(list), [(); 2].map(|()| Counter::new()).into())
 }
 
 /// So long that only the test says when a list is compiled.
@@ -208,7 +207,7 @@ fn a_list_that_is_left_alone_is_compiled_again() {
     let table = table_of(file.v4, file.v6, Duration::from_millis(2));
     let compiled = || {
         let list = table.shared.live.look();
-        (list.v4.classifier().is_some(), list.v6.classifier().is_some())
+        (list.v4.is_compiled(), list.v6.is_compiled())
     };
     for round in 0..3 {
         assert_eq!(table.apply(&[&format!("add 0 {SSH}"), &format!("add {SSH}")]).made, 2);
@@ -225,7 +224,7 @@ fn a_list_that_is_left_alone_is_compiled_again() {
 fn a_long_list_is_judged_by_tuples_before_and_after_changes() {
     let rules: Vec<Rule4> = synthetic::rules(10_300, 1);
     let table = table_of(rules.clone(), Vec::new(), NEVER);
-    let slow = |list: &List| list.v4.classifier().is_none_or(|classifier| !classifier.is_quick());
+    let slow = |list: &List| !list.v4.is_compiled();
     let keys = synthetic::keys(&rules, 200, 0.8, 2);
     let oracle = |key| oracle::classify(&rules, Decision::Permit, key, &mut Hits::new(rules.len())).rule();
     let expected: Vec<_> = keys.iter().map(oracle).collect();
@@ -242,6 +241,23 @@ fn a_long_list_is_judged_by_tuples_before_and_after_changes() {
     let list = table.shared.live.look();
     assert!(slow(&list) && list.v4.changing().is_some(), "what would be slower is not put in place");
     assert_eq!(told(&list), expected);
+}
+
+#[test]
+fn a_list_that_takes_too_much_to_compile_is_judged_by_tuples_and_counted() {
+    let rules: Vec<Rule4> = synthetic::costly(10_000);
+    let table = table_of(rules.clone(), Vec::new(), NEVER);
+    let given_up = || table.shared.lock().given_up.iter().map(Counter::get).collect::<Vec<_>>();
+    let keys = synthetic::hitting_keys(&rules, 200, 2);
+    let oracle = |key| oracle::classify(&rules, Decision::Permit, key, &mut Hits::new(rules.len()));
+    let expected: Vec<_> = keys.iter().map(oracle).collect();
+    let told = || verdicts(&table.shared.live.look().v4, &keys, &mut Hits::new(rules.len()));
+    assert_eq!((told(), given_up()), (expected.clone(), vec![1, 0]));
+    assert_eq!((table.len(), table.entries(None, 1).expect("the first")), (10_000, vec![format!("0 {}", rules[0])]));
+    assert_eq!(table.apply(&[&format!("add 0 {SSH}"), &format!("remove {SSH}")]).made, 2);
+    assert!(table.shared.compile().is_ok());
+    assert!(table.shared.live.look().v4.changing().is_some());
+    assert_eq!((told(), given_up()), (expected, vec![2, 0]));
 }
 
 #[test]
@@ -267,14 +283,14 @@ fn a_list_that_has_changed_meanwhile_is_not_replaced_by_what_it_was() {
     assert_eq!(table.apply(&[&format!("remove 0 {SSH}")]).made, 1);
     assert!(!table.shared.put(stale), "what was compiled is of before the change");
     assert!(!denied());
-    assert!(table.shared.live.look().v4.classifier().is_none());
+    assert!(!table.shared.live.look().v4.is_compiled());
     // Of as many rules as before, so that it is not their number that tells.
     let stale = table.shared.snapshot().compile();
     assert_eq!(table.apply(&[&format!("replace 0 {SSH}")]).made, 1);
     assert!(!table.shared.put(stale));
     assert!(denied());
     assert!(table.shared.compile().is_ok());
-    assert!(denied() && table.shared.live.look().v4.classifier().is_some());
+    assert!(denied() && table.shared.live.look().v4.is_compiled());
 }
 
 /// One family's side of a table that is tested.
@@ -392,7 +408,7 @@ fn lists_agree<A: Side>(mut pool: Vec<Rule<A>>, seed: u64, batches: &Batches) {
         model.check(&keys);
         if *compile {
             assert!(model.table.shared.compile().is_ok());
-            assert!(A::form(&model.reader.read()).classifier().is_some());
+            assert!(A::form(&model.reader.read()).is_compiled());
             model.check(&keys);
         }
     }

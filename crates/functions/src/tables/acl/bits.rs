@@ -6,6 +6,7 @@
 //! lists are cut into blocks of at most 1 024 rules: memory then grows with the number of rules, not with its
 //! square, and a packet decided early never sees the later blocks.
 
+use super::budget::Budget;
 use super::fields::{AddressClasses, partition_addresses};
 use super::key::{CHUNK, Decision, Hits, Key, Verdict};
 use super::rule::{Address, Rule};
@@ -57,31 +58,33 @@ impl Vectors {
 }
 
 impl<A: Address> Bits<A> {
-    /// The bit vectors of `rules`.
-    pub fn new(rules: &[Rule<A>], default: Decision) -> Bits<A> {
+    /// The bit vectors of `rules`; none where the budget is spent.
+    pub fn new(rules: &[Rule<A>], default: Decision, budget: &mut Budget) -> Option<Bits<A>> {
         let mut bits = Bits {
             blocks: Vec::new(),
             rules: (0..).zip(rules).map(|(number, rule)| (number, rule.action.decision())).collect(),
             default: Verdict::by_default(default),
         };
         for (index, rules) in rules.chunks(BLOCK_RULES).enumerate() {
-            bits.add(index * BLOCK_RULES, rules);
+            bits.add(index * BLOCK_RULES, rules, budget)?;
         }
-        bits
+        Some(bits)
     }
 
     /// Adds a block for `rules`, or several where its services would be too many.
-    fn add(&mut self, first_rule: usize, rules: &[Rule<A>]) {
+    fn add(&mut self, first_rule: usize, rules: &[Rule<A>], budget: &mut Budget) -> Option<()> {
         let words = words_for(rules.len());
-        let Some((services, service_sets)) = Services::new(rules, words, &vec![0; words]) else {
+        let Some((services, service_sets)) = Services::new(rules, words, &vec![0; words], budget) else {
+            if budget.is_spent() {
+                return None;
+            }
             // One rule makes at most 3 · 3 · 3 services, so halving ends.
             let (first, second) = rules.split_at(rules.len() / 2);
-            self.add(first_rule, first);
-            self.add(first_rule + first.len(), second);
-            return;
+            self.add(first_rule, first, budget)?;
+            return self.add(first_rule + first.len(), second, budget);
         };
-        let src = partition_addresses(rules.iter().map(|rule| rule.src), words);
-        let dst = partition_addresses(rules.iter().map(|rule| rule.dst), words);
+        let src = partition_addresses(rules.iter().map(|rule| rule.src), words, budget)?;
+        let dst = partition_addresses(rules.iter().map(|rule| rule.dst), words, budget)?;
         self.blocks.push(Block {
             first_rule,
             src: AddressClasses::new(&src, words / STEP),
@@ -91,6 +94,7 @@ impl<A: Address> Bits<A> {
             dst_sets: Vectors::new(&dst.sets),
             service_sets: Vectors::new(&service_sets),
         });
+        Some(())
     }
 
     /// Gives the rules other numbers than their places.

@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
+use super::budget::Budget;
 use super::fields::{AddressClasses, partition_addresses};
 use super::grid::{Grid, GridBuilder};
 use super::key::{CHUNK, Decision, Hits, Key, Verdict};
@@ -21,6 +22,8 @@ const MAX_RULES: usize = 4096;
 const MAX_ADDRESS_PAIRS: usize = 1 << 21;
 /// Pairs of address set and service set at most: bounds the time to build.
 const MAX_OUTCOME_PAIRS: usize = 1 << 23;
+/// Steps of a budget for each number of a grid.
+const GRID: usize = 8;
 /// Bytes of all tables at most: beyond it reads come from memory, and bit vectors are better.
 const MAX_BYTES: usize = 4 << 20;
 
@@ -57,15 +60,18 @@ impl Outcomes {
         Outcomes { verdicts, numbers: HashMap::new(), counted: Vec::new() }
     }
 
-    /// The outcome when rule `decider`, or the default, decides after `counted`; none when there are 65 536 others.
-    fn number(&mut self, decider: u16, counted: &[u32]) -> Option<u16> {
+    /// The outcome when rule `decider`, or the default, decides after `counted`; none when there are 65 536 others, or the
+    /// budget is spent.
+    fn number(&mut self, decider: u16, counted: &[u32], budget: &mut Budget) -> Option<u16> {
         if counted.is_empty() {
             return Some(decider);
         }
+        budget.work(32 + counted.len() * 4)?;
         let next = u16::try_from(self.verdicts.len());
         match self.numbers.entry((decider, counted.into())) {
             Entry::Occupied(number) => Some(*number.get()),
             Entry::Vacant(vacant) => {
+                budget.bytes(2 * size_of_val(counted) + 64)?;
                 self.verdicts.push(self.verdicts[usize::from(decider)]);
                 self.counted.push(counted.into());
                 Some(*vacant.insert(next.ok()?))
@@ -75,7 +81,7 @@ impl Outcomes {
 }
 
 /// The sets of both address classes' rules, by source and destination class, and what the numbers mean.
-fn cross_addresses(src: &RuleSets, dst: &RuleSets, last: &[u64]) -> Option<(Grid, RuleSets)> {
+fn cross_addresses(src: &RuleSets, dst: &RuleSets, last: &[u64], budget: &mut Budget) -> Option<(Grid, RuleSets)> {
     if src.len() * dst.len() > MAX_ADDRESS_PAIRS {
         return None;
     }
@@ -85,12 +91,14 @@ fn cross_addresses(src: &RuleSets, dst: &RuleSets, last: &[u64]) -> Option<(Grid
     let mut row = Vec::with_capacity(dst.len());
     for s in 0..src.len() {
         row.clear();
+        budget.work(dst.len() * (last.len() + GRID))?;
+        budget.bytes(dst.len() * size_of::<u16>())?;
         for d in 0..dst.len() {
             for ((word, s), d) in set.iter_mut().zip(src.set(s)).zip(dst.set(d)) {
                 *word = s & d;
             }
             cut_after_first(&mut set, last);
-            row.push(interner.number(&set)?);
+            row.push(interner.number(&set, budget)?);
         }
         grid.push_row(&row)?;
     }
@@ -98,8 +106,8 @@ fn cross_addresses(src: &RuleSets, dst: &RuleSets, last: &[u64]) -> Option<(Grid
 }
 
 impl<A: Address> Cross<A> {
-    /// The tables of `rules`; none when they would be larger than the bound.
-    pub fn new(rules: &[Rule<A>], default: Decision) -> Option<Cross<A>> {
+    /// The tables of `rules`; none when they would be larger than the bound, or the budget is spent.
+    pub fn new(rules: &[Rule<A>], default: Decision, budget: &mut Budget) -> Option<Cross<A>> {
         if rules.len() > MAX_RULES {
             return None;
         }
@@ -107,15 +115,15 @@ impl<A: Address> Cross<A> {
         let decides = |rule: &Rule<A>| rule.action.decision().is_some();
         let any_address = |rule: &Rule<A>| rule.src == Prefix::ANY && rule.dst == Prefix::ANY;
         let last = collect(rules, |rule| decides(rule) && any_address(rule));
-        let (services, service_sets) = Services::new(rules, words, &last)?;
+        let (services, service_sets) = Services::new(rules, words, &last, budget)?;
 
-        let src = partition_addresses(rules.iter().map(|rule| rule.src), words);
-        let dst = partition_addresses(rules.iter().map(|rule| rule.dst), words);
+        let src = partition_addresses(rules.iter().map(|rule| rule.src), words, budget)?;
+        let dst = partition_addresses(rules.iter().map(|rule| rule.dst), words, budget)?;
         let any_service = |rule: &Rule<A>| {
             rule.sport == PortRange::ANY && rule.dport == PortRange::ANY && rule.protocol == ProtocolMatch::ANY
         };
         let last = collect(rules, |rule| decides(rule) && any_service(rule));
-        let (addresses, address_sets) = cross_addresses(&src.sets, &dst.sets, &last)?;
+        let (addresses, address_sets) = cross_addresses(&src.sets, &dst.sets, &last, budget)?;
         if address_sets.len() * service_sets.len() > MAX_OUTCOME_PAIRS {
             return None;
         }
@@ -123,14 +131,19 @@ impl<A: Address> Cross<A> {
         let mut grid = GridBuilder::new(address_sets.len(), service_sets.len());
         let (mut row, mut counted) = (Vec::new(), Vec::new());
         for address in 0..address_sets.len() {
+            budget.work(words)?;
             // Few rules share a pair of addresses: a list is walked sooner than a bit vector.
             let candidates: Vec<u32> = members(address_sets.set(address)).collect();
             row.clear();
+            budget.work(service_sets.len() * GRID)?;
+            budget.bytes(service_sets.len() * size_of::<u16>())?;
             for service in 0..service_sets.len() {
                 let service = service_sets.set(service);
                 let mut decider = rules.len() as u16;
                 counted.clear();
+                let mut walked = 0;
                 for &rule in &candidates {
+                    walked += 1;
                     if service[rule as usize / 64] >> (rule % 64) & 1 == 0 {
                         continue;
                     }
@@ -140,7 +153,8 @@ impl<A: Address> Cross<A> {
                     }
                     counted.push(rule);
                 }
-                row.push(outcomes.number(decider, &counted)?);
+                budget.work(walked)?;
+                row.push(outcomes.number(decider, &counted, budget)?);
             }
             grid.push_row(&row)?;
         }

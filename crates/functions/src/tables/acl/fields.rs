@@ -8,6 +8,7 @@ use std::hash::Hash;
 use forebay_simd::Level;
 use forebay_simd::interval_map::IntervalMap;
 
+use super::budget::Budget;
 use super::key::CHUNK;
 use super::rule::{Address, Prefix};
 use super::sets::{Interner, RuleSets};
@@ -23,14 +24,19 @@ pub struct Partition<T> {
 }
 
 /// Cuts a field whose values run from `min` to `max` at the ends of `ranges`, one range per rule. Fewer than 2¹⁵
-/// ranges, so that classes fit 16 bits.
+/// ranges, so that classes fit 16 bits. None where the budget is spent.
 pub fn partition<T: Ord + Copy + Hash>(
     ranges: &[(T, T)],
     words: usize,
     min: T,
     max: T,
     before: impl Fn(T) -> T,
-) -> Partition<T> {
+    budget: &mut Budget,
+) -> Option<Partition<T>> {
+    // Sorting, and two searches a range.
+    budget.work(ranges.len() * 128)?;
+    // Ends, classes and the map that is made of both.
+    budget.bytes((ranges.len() * 2 + 1) * (2 * size_of::<T>() + 8))?;
     let mut ends: Vec<T> = ranges
         .iter()
         .flat_map(|&(low, high)| [(low > min).then(|| before(low)), (high < max).then_some(high)])
@@ -54,16 +60,20 @@ pub fn partition<T: Ord + Copy + Hash>(
             while let Some((_, rule)) = flips.next_if(|&(at, _)| at <= index) {
                 set[rule / 64] ^= 1 << (rule % 64);
             }
-            interner.number(&set).expect("fewer than 2¹⁵ ranges cut fewer than 2¹⁶ intervals")
+            interner.number(&set, budget)
         })
-        .collect();
-    Partition { ends, classes, sets: interner.finish() }
+        .collect::<Option<_>>()?;
+    Some(Partition { ends, classes, sets: interner.finish() })
 }
 
-/// The classes that `prefixes` make of a family's addresses.
-pub fn partition_addresses<A: Address>(prefixes: impl Iterator<Item = Prefix<A>>, words: usize) -> Partition<A> {
+/// The classes that `prefixes` make of a family's addresses; none where the budget is spent.
+pub fn partition_addresses<A: Address>(
+    prefixes: impl Iterator<Item = Prefix<A>>,
+    words: usize,
+    budget: &mut Budget,
+) -> Option<Partition<A>> {
     let ranges: Vec<(A, A)> = prefixes.map(|prefix| (prefix.first(), prefix.last())).collect();
-    partition(&ranges, words, A::MIN, A::MAX, A::before)
+    partition(&ranges, words, A::MIN, A::MAX, A::before, budget)
 }
 
 /// Finds an address's class, already multiplied by what the reader's table wants.

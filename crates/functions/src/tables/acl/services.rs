@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 
+use super::budget::Budget;
 use super::fields::{Partition, partition};
 use super::key::{CHUNK, Key, NO_PORTS, PROTOCOL_WORDS};
 use super::rule::{Address, PortRange, Rule};
@@ -25,20 +26,29 @@ pub struct Services {
 
 impl Services {
     /// The services that `rules` tell apart and the rules of each; none when their table would have more than
-    /// [`MAX_ENTRIES`] entries. What follows the first rule of `last` in a set can never be reached and is cut off,
-    /// which makes more sets equal.
-    pub fn new<A: Address>(rules: &[Rule<A>], words: usize, last: &[u64]) -> Option<(Services, RuleSets)> {
-        let sport = partition_ports(rules.iter().map(|rule| rule.sport), words);
-        let dport = partition_ports(rules.iter().map(|rule| rule.dport), words);
-        let (protocol, protocol_sets) = protocol_classes(rules, words);
+    /// [`MAX_ENTRIES`] entries, or the budget is spent. What follows the first rule of `last` in a set can never be reached
+    /// and is cut off, which makes more sets equal.
+    pub fn new<A: Address>(
+        rules: &[Rule<A>],
+        words: usize,
+        last: &[u64],
+        budget: &mut Budget,
+    ) -> Option<(Services, RuleSets)> {
+        let sport = partition_ports(rules.iter().map(|rule| rule.sport), words, budget)?;
+        let dport = partition_ports(rules.iter().map(|rule| rule.dport), words, budget)?;
+        let (protocol, protocol_sets) = protocol_classes(rules, words, budget)?;
         let protocols = protocol_sets.len();
         let ports = dport.sets.len() * protocols;
         if sport.sets.len() * ports > MAX_ENTRIES {
             return None;
         }
+        // The table, and the classes of the ports.
+        let entries = sport.sets.len() * ports;
+        budget.work(entries * words + 2 * (1 << 16))?;
+        budget.bytes(entries * size_of::<u16>())?;
         let mut interner = Interner::new(words);
         let mut set = vec![0; words];
-        let mut numbers = Vec::with_capacity(sport.sets.len() * ports);
+        let mut numbers = Vec::with_capacity(entries);
         for s in 0..sport.sets.len() {
             for d in 0..dport.sets.len() {
                 for p in 0..protocols {
@@ -47,7 +57,7 @@ impl Services {
                         *word = s & d & p;
                     }
                     cut_after_first(&mut set, last);
-                    numbers.push(interner.number(&set)?);
+                    numbers.push(interner.number(&set, budget)?);
                 }
             }
         }
@@ -57,6 +67,7 @@ impl Services {
             protocol,
             numbers: numbers.into(),
         };
+        budget.bytes(services.sport.memory_bytes() + services.dport.memory_bytes())?;
         Some((services, interner.finish()))
     }
 
@@ -94,9 +105,13 @@ struct PortClasses {
     classes: Box<[u16]>,
 }
 
-fn partition_ports(ranges: impl Iterator<Item = PortRange>, words: usize) -> Partition<u16> {
+fn partition_ports(
+    ranges: impl Iterator<Item = PortRange>,
+    words: usize,
+    budget: &mut Budget,
+) -> Option<Partition<u16>> {
     let ranges: Vec<(u16, u16)> = ranges.map(|range| (range.low(), range.high())).collect();
-    partition(&ranges, words, 0, u16::MAX, |port| port - 1)
+    partition(&ranges, words, 0, u16::MAX, |port| port - 1, budget)
 }
 
 impl PortClasses {
@@ -137,7 +152,13 @@ impl PortClasses {
 ///
 /// Words without ports are in no class of a rule that constrains ports; since a rule that does not is in every
 /// class of either port, any port will do for them.
-fn protocol_classes<A: Address>(rules: &[Rule<A>], words: usize) -> (Box<[u16; PROTOCOL_WORDS]>, RuleSets) {
+fn protocol_classes<A: Address>(
+    rules: &[Rule<A>],
+    words: usize,
+    budget: &mut Budget,
+) -> Option<(Box<[u16; PROTOCOL_WORDS]>, RuleSets)> {
+    budget.work(rules.len() * PROTOCOL_WORDS)?;
+    budget.bytes(PROTOCOL_WORDS * size_of::<u16>())?;
     let mut interner = Interner::new(words);
     let mut classes = Box::new([0; PROTOCOL_WORDS]);
     let mut set = vec![0; words];
@@ -147,7 +168,7 @@ fn protocol_classes<A: Address>(rules: &[Rule<A>], words: usize) -> (Box<[u16; P
             let fits = rule.protocol.contains(word as u8) && !(word & NO_PORTS != 0 && rule.constrains_ports());
             set[index / 64] |= u64::from(fits) << (index % 64);
         }
-        *class = interner.number(&set).expect("512 words make at most 512 classes");
+        *class = interner.number(&set, budget)?;
     }
-    (classes, interner.finish())
+    Some((classes, interner.finish()))
 }

@@ -5,6 +5,8 @@
 
 use std::collections::HashMap;
 
+use super::budget::Budget;
+
 /// Sets of rules, a fixed number of 64-bit words each; rule `r` is bit `r % 64` of word `r / 64`.
 #[derive(Clone, Debug)]
 pub struct RuleSets {
@@ -87,12 +89,16 @@ impl Interner {
         Interner { sets: RuleSets { words, bits: Vec::new() }, numbers: HashMap::new() }
     }
 
-    /// The number of `set`; none when 65 536 others have been seen before.
-    pub fn number(&mut self, set: &[u64]) -> Option<u16> {
+    /// The number of `set`; none when 65 536 others have been seen before, or the budget is spent.
+    pub fn number(&mut self, set: &[u64], budget: &mut Budget) -> Option<u16> {
+        // Hashing is what takes long.
+        budget.work(16 + set.len() * 4)?;
         if let Some(&number) = self.numbers.get(set) {
             return Some(number);
         }
         let number = u16::try_from(self.numbers.len()).ok()?;
+        // Here, as a key, and its place among the keys.
+        budget.bytes(2 * size_of_val(set) + 32)?;
         self.numbers.insert(set.into(), number);
         self.sets.bits.extend_from_slice(set);
         Some(number)

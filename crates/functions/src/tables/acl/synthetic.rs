@@ -85,6 +85,23 @@ pub fn rules<A: Address>(count: usize, seed: u64) -> Vec<Rule<A>> {
     (0..count).map(|_| rule(&sites, &mut random)).collect()
 }
 
+/// `count` rules that take as much as possible to compile: they differ in ranges of both ports and in bits of the protocol,
+/// so that hardly two crossings of these fields are alike.
+#[must_use]
+pub fn costly<A: Address>(count: usize) -> Vec<Rule<A>> {
+    let ports = |at: usize, step: u16| {
+        let low = (at as u16).wrapping_mul(step) % 60_000;
+        PortRange::new(low, low + 2_500)
+    };
+    let rule = |at| Rule {
+        sport: ports(at, 37),
+        dport: ports(at, 101),
+        protocol: ProtocolMatch::new(u8::MAX, 1 << (at % 8)),
+        ..Rule::any(if at % 3 == 0 { Action::Permit } else { Action::Deny })
+    };
+    (0..count).map(rule).collect()
+}
+
 fn rule<A: Address>(sites: &[A], random: &mut Random) -> Rule<A> {
     let src_site = sites[random.below(sites.len())];
     let dst_site = sites[random.below(sites.len())];

@@ -119,7 +119,7 @@ fn services<A: Address>() -> impl Strategy<Value = Rule<A>> {
 
 /// What becomes of a list while rules come (of the pool, labelled so), go and get other labels.
 fn tuples_follow<A: Address>(pool: &[Rule<A>], steps: &[(usize, u16, u8)], draws: &[(u128, u128, u16, u16, u8, u8)]) {
-    let mut list: BTreeMap<Label, Rule<A>> = BTreeMap::new();
+    let mut list: BTreeMap<Label, (Rule<A>, u32)> = BTreeMap::new();
     let mut tuples = Tuples::new(0, Decision::Deny, 3);
     let keys = keys(pool, draws);
     for (at, (which, label, what)) in steps.iter().enumerate() {
@@ -127,18 +127,19 @@ fn tuples_follow<A: Address>(pool: &[Rule<A>], steps: &[(usize, u16, u8)], draws
         // Room for labels between, to move to.
         let label = (1 << 40) + u64::from(*label) * 8;
         let there = list.range(label..).next().map(|(label, rule)| (*label, *rule));
+        let number = at as u32;
         match (what % 4, there) {
             (0 | 1, _) if !list.contains_key(&label) => {
-                list.insert(label, rule);
-                tuples.apply(&Step::Insert { rule, label, number: (label & 0xfff) as u32 });
+                list.insert(label, (rule, number));
+                tuples.apply(&Step::Insert { rule, label, number });
             }
-            (2, Some((label, rule))) => {
+            (2, Some((label, (rule, _)))) => {
                 list.remove(&label);
                 tuples.apply(&Step::Remove { rule, label });
             }
-            (3, Some((from, rule))) if !list.contains_key(&(from + 1)) => {
+            (3, Some((from, (rule, number)))) if !list.contains_key(&(from + 1)) => {
                 list.remove(&from);
-                list.insert(from + 1, rule);
+                list.insert(from + 1, (rule, number));
                 tuples.apply(&Step::Relabel { rule, from, to: from + 1 });
             }
             _ => {}
@@ -148,15 +149,18 @@ fn tuples_follow<A: Address>(pool: &[Rule<A>], steps: &[(usize, u16, u8)], draws
         }
         assert_eq!((tuples.len(), tuples.is_empty()), (list.len(), list.is_empty()));
         for rule in pool {
-            assert_eq!(tuples.find(rule), list.iter().find(|(_, there)| *there == rule).map(|(label, _)| *label));
+            assert_eq!(tuples.find(rule), list.iter().find(|(_, (there, _))| there == rule).map(|(label, _)| *label));
         }
-        let rules: Vec<_> = list.values().copied().collect();
+        let (rules, numbers): (Vec<_>, Vec<_>) = list.values().copied().unzip();
         let mut verdicts = vec![Verdict::default(); keys.len()];
-        tuples.classify_batch(&keys, &mut verdicts, &mut Hits::new(0));
+        let (mut hits, mut expected) = (Hits::new(0), Hits::new(0));
+        tuples.classify_batch(&keys, &mut verdicts, &mut hits);
         for (key, verdict) in keys.iter().zip(verdicts) {
-            let scan = oracle::classify(&rules, Decision::Deny, key, &mut Hits::new(0));
-            assert_eq!(verdict.decision(), scan.decision(), "{key:?} of {rules:?}");
+            let scan = oracle::classify(&rules, Decision::Deny, key, &mut expected);
+            let number = scan.rule().map(|at| numbers[at as usize]);
+            assert_eq!((verdict.decision(), verdict.rule()), (scan.decision(), number), "{key:?} of {rules:?}");
         }
+        assert_eq!((hits.added(), hits.by_default()), (expected.added(), expected.by_default()));
     }
 }
 
@@ -196,6 +200,15 @@ proptest! {
             draws in prop::collection::vec(any::<(u128, u128, u16, u16, u8, u8)>(), 0..40)) {
         tuples_follow(&pool, &steps, &draws);
         tuples_follow(&pool6, &steps, &draws);
+    }
+
+    /// So many rules of a few kinds that they are no longer kept in a row, and then so few that they are again.
+    #[test]
+    fn tuples_follow_many_equal_rules(pool in prop::collection::vec(services::<u32>(), 1..4),
+            more in prop::collection::vec((0usize..4, any::<u16>(), prop::sample::select(vec![0u8, 0, 0, 1, 2, 3])), 150..500),
+            fewer in prop::collection::vec((0usize..4, any::<u16>(), prop::sample::select(vec![0u8, 2, 2, 2, 2, 3])), 0..500),
+            draws in prop::collection::vec(any::<(u128, u128, u16, u16, u8, u8)>(), 0..30)) {
+        tuples_follow(&pool, &[more, fewer].concat(), &draws);
     }
 
     #[test]
@@ -295,6 +308,56 @@ fn memory_grows_with_the_rules_and_not_with_their_square() {
     };
     assert!(bytes(8192) < 9 * bytes(1024), "{} and {}", bytes(8192), bytes(1024));
     assert!(bytes(8192) < 8192 * 3000);
+}
+
+#[test]
+fn what_takes_too_much_to_compile_is_given_up() {
+    let few = synthetic::costly::<u32>(600);
+    agree(&few, Decision::Deny, &synthetic::hitting_keys(&few, 500, 1));
+    let rules = synthetic::costly::<u32>(10_000);
+    let mut budget = Budget::whole();
+    let built = Classifier::build_within(rules.clone().into(), Decision::Deny, Backend::Bits, &mut budget);
+    let refused = BuildError::DoesNotFit { rules: 10_000, backend: Backend::Bits };
+    assert_eq!(built.map(|_| ()), Err(refused.clone()));
+    assert!(budget.is_spent());
+    assert_eq!(Classifier::build(rules, Decision::Deny).map(|_| ()), Err(refused));
+    let rules = synthetic::costly::<u128>(10_000);
+    assert!(Classifier::build(rules, Decision::Deny).is_err());
+}
+
+/// What trying every back end takes of a budget each, at most; what is built takes no more bytes than were counted.
+fn taken<A: Address>(rules: &[Rule<A>]) -> (u64, u64) {
+    let mut most = (0, 0);
+    for backend in Backend::ALL {
+        let mut budget = Budget::whole();
+        let built = Classifier::build_within(rules.into(), Decision::Deny, backend, &mut budget);
+        let (work, bytes) = budget.taken();
+        if let Ok(built) = built {
+            assert!(bytes >= built.memory_bytes() as u64, "{bytes} counted, {} taken", built.memory_bytes());
+        }
+        most = (work.max(most.0), bytes.max(most.1));
+    }
+    most
+}
+
+#[test]
+fn usual_lists_take_a_part_of_the_budget() {
+    // So what a list is compiled to does not depend on the budget.
+    for (count, seed) in [(100, 1), (1_000, 1), (1_000, 2), (10_000, 1)] {
+        let (work, bytes) = taken(&synthetic::rules::<u32>(count, seed));
+        assert!(work * 2 < budget::WORK && bytes * 2 < budget::BYTES, "{count} rules: {work} and {bytes}");
+        let (work, bytes) = taken(&synthetic::rules::<u128>(count, seed));
+        assert!(work * 2 < budget::WORK && bytes * 2 < budget::BYTES, "{count} rules: {work} and {bytes}");
+    }
+    let built = Classifier::build(synthetic::rules::<u32>(1_000, 1), Decision::Deny);
+    assert_eq!(built.map(|built| built.backend()), Ok(Backend::Cross));
+    taken(&synthetic::costly::<u32>(1_000));
+}
+
+#[test]
+fn long_lists_are_not_compiled_to_something_slower() {
+    let built = Classifier::build(synthetic::rules::<u32>(10_241, 1), Decision::Deny);
+    assert_eq!(built.map(|_| ()), Err(BuildError::Slower { rules: 10_241 }));
 }
 
 #[test]

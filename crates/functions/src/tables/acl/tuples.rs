@@ -7,11 +7,12 @@
 //! the other field it stands in rules, so of all tuples only those are probed in which both of the packet's prefixes are.
 //! Most packets are held by few prefixes: it is a handful of probes where the plain scheme probes every tuple. However
 //! packets are chosen, the probes are no more than there are lengths and tuples. Within a pair the rules that differ neither in
-//! protocol nor in an exact destination port are walked.
+//! protocol nor in an exact destination port are walked, of equal ones only the first; a change does not walk.
 //!
 //! A change touches one pair. Where rules stand in the list is a label that leaves room for others (`Order`), so none is
 //! renumbered. Rules that count are kept apart from those that decide: they are asked for once it is known which rule does.
 
+mod crowd;
 mod fold;
 mod groups;
 mod lengths;
@@ -168,8 +169,9 @@ impl<A: Address> Tuples<A> {
         });
         if self.counting.rules() > 0 {
             self.candidates(held, Kind::Counts, |pair| {
-                let group = self.counting.get(pair);
-                group.into_iter().flat_map(|group| group.all(key, first)).for_each(|it| hits.count_rule(it.number));
+                if let Some(group) = self.counting.get(pair) {
+                    group.each(key, first, |number| hits.count_rule(number));
+                }
             });
         }
         decided

@@ -22,7 +22,8 @@ pub(super) struct Pressure {
     sources: Vec<Vec<u32>>,
     /// By module: where the chain begins that leads to it only.
     heads: Vec<u32>,
-    /// By port: whether the module where its packets enter drops none of them when it is overloaded.
+    /// By port: whether its packets can wait there until the module where they enter has run dry. Not where that drops
+    /// packets when it is overloaded, nor where others feed it: it might never run dry.
     waits: Box<[bool]>,
     /// By port: how many overloaded modules hold it.
     holding: Box<[u32]>,
@@ -40,8 +41,12 @@ impl Pressure {
             let low = of(share.marks.low).max(batch);
             Mark { high: of(share.marks.high).max(low + batch), low, when_full: share.marks.when_full }
         });
-        let waits =
-            |entry: &Option<usize>| entry.is_some_and(|entry| topology.shares[entry].marks.when_full == WhenFull::Wait);
+        let waits = |entry: &Option<usize>| {
+            entry.is_some_and(|entry| {
+                let alone = topology.fed_otherwise.get(entry).is_none_or(|fed| !fed);
+                alone && topology.shares[entry].marks.when_full == WhenFull::Wait
+            })
+        };
         Self {
             waits: topology.entries.iter().map(waits).collect(),
             marks: marks.collect(),
@@ -92,7 +97,7 @@ impl Pressure {
         }
     }
 
-    /// Whether what a port has can wait there.
+    /// Whether what a port has can wait there while its module has something to run on.
     #[inline]
     pub(super) fn waits(&self, port: usize) -> bool {
         self.waits.get(port).is_some_and(|waits| *waits)

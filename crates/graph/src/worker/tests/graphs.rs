@@ -162,6 +162,36 @@ proptest! {
         graph.run::<WeightedFair>();
     }
 
+    /// However many ports there are and wherever they lead: none is waited for in vain, and none is forgotten.
+    #[test]
+    fn every_port_is_read_on_where_time_is_shared_out(
+        graph in graphs(),
+        more in proptest::collection::vec((0..12usize, 1..=32usize, prop_oneof![Just(0u64), 1..3_000u64]), 1..4),
+        per_packet in 1..400u64,
+    ) {
+        let graph = Graph { packets: u32::MAX, chunks: graph.chunks + 8_192, ..graph };
+        let (mut plan, modules) = (graph.plan(&Log::default()), graph.modules.len());
+        for (at, (entry, burst, every)) in more.iter().enumerate() {
+            let source = Box::new(Source { every: *every, burst: *burst, ..source(u32::MAX) });
+            let (name, entry) = (format!("in{at}"), Some(Target::Module(entry % modules)));
+            plan.ports.push(PortPlan { name, kind: "source", open: Some(open(source, true)), from: None, entry });
+        }
+        plan.placement = Arc::new(Placement::alone(modules, plan.ports.len()));
+        let mut worker: Worker<_, WeightedFair> = worker_of(plan, vec![Cost { per_batch: 100, per_packet }; modules]);
+        let telemetry = worker.telemetry();
+        let read = || telemetry.ports.iter().map(|told| told.counters.received.get()).collect::<Vec<_>>();
+        crate::drive::simulate(&mut worker, Ticks(20_000_000));
+        let before = read();
+        crate::drive::simulate(&mut worker, Ticks(40_000_000));
+        for (at, (before, after)) in before.iter().zip(read()).enumerate() {
+            // Port 1 is the drain.
+            prop_assert!(at == 1 || after > *before, "port {at}: {before}, {after}");
+        }
+        worker.wind_up().expect("no troubles");
+        let census = worker.census();
+        prop_assert_eq!((census.missing(), census.queued, census.held), (0, 0, 0), "{:?}", census);
+    }
+
     #[test]
     fn simulated_time_is_the_same_every_time(graph in graphs()) {
         prop_assert_eq!(graph.run::<RunToCompletion>(), graph.run::<RunToCompletion>());

@@ -191,6 +191,65 @@ fn what_a_backlogged_module_cannot_run_on_yet_waits_in_its_port() {
     }
 }
 
+/// A module that a port and another module feed never ran dry, so that its port was never read.
+#[test]
+fn a_port_has_its_share_of_a_module_that_others_feed_too() {
+    let (quick, slow) = (Cost { per_batch: 100, per_packet: 1 }, Cost { per_batch: 0, per_packet: 1_000 });
+    let mut plan = lanes(&[EVEN, EVEN], &Log::default());
+    plan.modules[0].gates = vec![("0".to_owned(), Target::Module(1))];
+    let mut worker = fair(plan, vec![quick, slow]);
+    crate::drive::simulate(&mut worker, SECOND);
+    let received = |port: usize| worker.telemetry().ports[port].counters.received.get();
+    let (through, own) = (received(0), received(1));
+    assert!(own > through / 4 && through > own / 4, "{through} by the other module, {own} by the port");
+    assert_eq!(worker.census().missing(), 0);
+}
+
+#[test]
+fn a_module_is_fed_otherwise_by_gates_and_by_other_workers_ports() {
+    let fed = |entry: usize, first: usize, worker: usize| {
+        let mut plan = lanes(&[EVEN; 3], &Log::default());
+        plan.modules[0].gates = vec![("0".to_owned(), Target::Module(1))];
+        plan.ports[1].entry = Some(Target::Module(entry));
+        let ports = vec![vec![first], vec![0], vec![1], vec![0]];
+        let modules = vec![vec![0], vec![0], vec![1]];
+        plan.placement = Arc::new(Placement { workers: 2, modules, ports, keyed: vec![false; 3] });
+        plan.worker = worker;
+        crate::scheduler::Topology::of(&plan, Frequency::new(1e9)).fed_otherwise
+    };
+    assert_eq!(fed(1, 0, 0), [false, true, false]);
+    assert_eq!(fed(1, 1, 0), [true, true, false], "by the other worker's port");
+    assert_eq!((fed(2, 0, 0), fed(2, 0, 1)), (vec![false, true, false], vec![false, true, true]));
+}
+
+/// The first port that had made a module ready in a turn was the only one that was read.
+#[test]
+fn several_ports_of_a_module_are_read_alike() {
+    // Alone, and beside a module that always has work.
+    for lanes_beside in [&[EVEN, EVEN][..], &[EVEN; 3]] {
+        let mut plan = lanes(lanes_beside, &Log::default());
+        plan.ports[1].entry = Some(Target::Module(0));
+        let mut worker = fair(plan, vec![EVEN.cost; 3]);
+        crate::drive::simulate(&mut worker, Ticks(SECOND.0 / 10));
+        let received = |port: usize| worker.telemetry().ports[port].counters.received.get();
+        assert!(received(0).abs_diff(received(1)) <= 64 && received(0) > 1_000, "{} {}", received(0), received(1));
+        assert_eq!(worker.census().missing(), 0);
+    }
+}
+
+/// Ports were read in the same order every turn: where some filled the module's queue, those after them were never read.
+#[test]
+fn ports_take_turns_to_be_read_first() {
+    let mut plan = lanes(&[EVEN; 5], &Log::default());
+    plan.modules[0].share.marks = Marks { queue: 1, high: 1, low: 0, when_full: WhenFull::Wait };
+    plan.ports[..5].iter_mut().for_each(|port| port.entry = Some(Target::Module(0)));
+    let mut worker = fair(plan, vec![EVEN.cost; 5]);
+    crate::drive::simulate(&mut worker, Ticks(SECOND.0 / 10));
+    let received: Vec<_> = worker.telemetry().ports[..5].iter().map(|port| port.counters.received.get()).collect();
+    let (least, most) = (received.iter().min().expect("five"), received.iter().max().expect("five"));
+    assert!(*least > 1_000 && most < &(least * 2), "{received:?}");
+}
+
 /// One source, two branches of which one is a chain of two. Where the chain may drop, the other branch gets its share.
 #[test]
 fn an_overloaded_chain_drops_where_it_begins_and_the_others_go_on() {

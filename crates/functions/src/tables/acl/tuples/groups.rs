@@ -4,14 +4,23 @@ use std::collections::HashMap;
 
 use super::super::key::{Key, NO_PORTS};
 use super::super::rule::{Action, Address, Rule};
+use super::crowd::Crowd;
 use super::fold::Seeded;
 
 /// Rules of one pair of prefixes that are walked one by one; where there are more, those of one protocol and one
 /// destination port are found by these.
 const WALKED: usize = 8;
 
+/// Rules of one list that are kept in a row; where there are more, they are kept so that each comes and goes in few steps.
+const ROW: usize = 64;
+/// So few are kept in a row again.
+const ROW_AGAIN: usize = 16;
+
 /// Where a rule stands in its list: the lower label is asked first.
 pub type Label = u64;
+
+/// What rules that are equal but for their addresses have in common: ports, protocol and action.
+pub type Kind = u128;
 
 /// What is left of a rule when its addresses match.
 #[derive(Clone, Copy, Debug)]
@@ -40,18 +49,23 @@ impl Entry {
         }
     }
 
+    /// An equal rule that stands elsewhere.
+    pub fn placed(self, label: Label, number: u32) -> Entry {
+        Entry { label, number, ..self }
+    }
+
     /// Whether the key's ports and protocol match.
     #[inline]
-    fn holds<A: Address>(&self, key: &Key<A>) -> bool {
+    pub fn holds<A: Address>(&self, key: &Key<A>) -> bool {
         let between = |(low, high): (u16, u16), port: u16| (low <= port) & (port <= high);
         let (value, mask) = self.protocol;
         (key.protocol_word() & mask == value) & between(self.sport, key.sport()) & between(self.dport, key.dport())
     }
 
-    /// Whether it is of an equal rule, of the same addresses.
-    pub fn equals(&self, other: &Entry) -> bool {
-        let what = |entry: &Entry| (entry.sport, entry.dport, entry.protocol, entry.action);
-        what(self) == what(other)
+    /// Equal for rules that are equal but for their addresses, and for no others.
+    pub fn kind(&self) -> Kind {
+        let ports = [self.sport.0, self.sport.1, self.dport.0, self.dport.1, self.protocol.0, self.protocol.1];
+        ports.into_iter().fold(self.action as Kind, |kind, field| kind << 16 | Kind::from(field))
     }
 
     /// Its protocol and destination port, where it has one of each.
@@ -70,6 +84,8 @@ fn service(protocol: u16, dport: u16) -> u32 {
 enum Entries {
     One(Entry),
     Many(Vec<Entry>),
+    /// More than a [`ROW`] at some time, and since then more than [`ROW_AGAIN`].
+    Crowd(Box<Crowd>),
 }
 
 impl Default for Entries {
@@ -79,17 +95,32 @@ impl Default for Entries {
 }
 
 impl Entries {
+    fn len(&self) -> usize {
+        match self {
+            Entries::One(_) => 1,
+            Entries::Many(entries) => entries.len(),
+            Entries::Crowd(crowd) => crowd.len(),
+        }
+    }
+
+    /// Those that are kept in a row.
     #[inline]
-    fn all(&self) -> &[Entry] {
+    fn row(&self) -> &[Entry] {
         match self {
             Entries::One(entry) => std::slice::from_ref(entry),
             Entries::Many(entries) => entries,
+            Entries::Crowd(_) => &[],
         }
     }
 
     fn insert(&mut self, entry: Entry) {
         match self {
             Entries::Many(entries) if entries.is_empty() => *self = Entries::One(entry),
+            Entries::Many(entries) if entries.len() == ROW => {
+                let mut crowd = Box::new(Crowd::default());
+                entries.iter().chain([&entry]).for_each(|entry| crowd.insert(*entry));
+                *self = Entries::Crowd(crowd);
+            }
             Entries::Many(entries) => {
                 let at = entries.partition_point(|other| other.label < entry.label);
                 entries.insert(at, entry);
@@ -99,27 +130,68 @@ impl Entries {
                 entries.sort_unstable_by_key(|entry| entry.label);
                 *self = Entries::Many(entries);
             }
+            Entries::Crowd(crowd) => crowd.insert(entry),
         }
     }
 
+    /// Where one that is kept in a row is.
     fn at(&self, label: Label) -> Option<usize> {
-        self.all().binary_search_by_key(&label, |entry| entry.label).ok()
+        self.row().binary_search_by_key(&label, |entry| entry.label).ok()
     }
 
-    fn remove(&mut self, label: Label) {
-        match (self.at(label), &mut *self) {
-            (None, _) => {}
+    /// Takes a rule out; false where there is none such.
+    fn remove(&mut self, entry: &Entry) -> bool {
+        let at = self.at(entry.label);
+        match (at, &mut *self) {
+            (_, Entries::Crowd(crowd)) => {
+                let removed = crowd.remove(entry);
+                if crowd.len() <= ROW_AGAIN {
+                    *self = Entries::Many(std::mem::take(&mut **crowd).into_entries());
+                }
+                return removed;
+            }
+            (None, _) => return false,
             (Some(_), Entries::One(_)) => *self = Entries::default(),
             (Some(at), Entries::Many(entries)) => _ = entries.remove(at),
         }
+        true
     }
 
-    fn relabel(&mut self, from: Label, to: Label) {
-        match (self.at(from), self) {
+    fn relabel(&mut self, entry: &Entry, to: Label) {
+        let at = self.at(entry.label);
+        match (at, self) {
+            (_, Entries::Crowd(crowd)) => crowd.relabel(entry, to),
             (None, _) => {}
             (Some(_), Entries::One(entry)) => entry.label = to,
             (Some(at), Entries::Many(entries)) => entries[at].label = to,
         }
+    }
+
+    /// The first rule that is equal to this one.
+    fn find(&self, entry: &Entry) -> Option<Label> {
+        match self {
+            Entries::Crowd(crowd) => crowd.find(entry.kind()),
+            _ => self.row().iter().find(|other| other.kind() == entry.kind()).map(|other| other.label),
+        }
+    }
+
+    /// The first rule that matches, if it comes before the one labelled so.
+    #[inline]
+    fn first<A: Address>(&self, key: &Key<A>, before: Label) -> Option<&Entry> {
+        if let Entries::Crowd(crowd) = self {
+            return crowd.first(key, before);
+        }
+        self.row().iter().take_while(|entry| entry.label < before).find(|entry| entry.holds(key))
+    }
+
+    /// Calls `with` for what each rule is counted under that matches and comes before the one labelled so.
+    #[inline]
+    fn each<A: Address>(&self, key: &Key<A>, before: Label, mut with: impl FnMut(u32)) {
+        if let Entries::Crowd(crowd) = self {
+            return crowd.each(key, before, with);
+        }
+        let earlier = self.row().iter().take_while(|entry| entry.label < before);
+        earlier.filter(|entry| entry.holds(key)).for_each(|entry| with(entry.number));
     }
 }
 
@@ -146,10 +218,10 @@ impl Group {
     }
 
     fn insert(&mut self, entry: Entry, seed: Seeded) {
-        if self.services.is_none() && self.walked.all().len() == WALKED {
+        if self.services.is_none() && self.walked.len() == WALKED {
             let mut services = Services(HashMap::with_hasher(seed));
             let mut walked = Entries::default();
-            for entry in self.walked.all() {
+            for entry in self.walked.row() {
                 let list = entry.service().map_or(&mut walked, |service| services.0.entry(service).or_default());
                 list.insert(*entry);
             }
@@ -158,44 +230,41 @@ impl Group {
         self.list(&entry).insert(entry);
     }
 
-    fn remove(&mut self, entry: &Entry) {
+    /// Takes a rule out; false where there is none such.
+    fn remove(&mut self, entry: &Entry) -> bool {
         let list = self.list(entry);
-        list.remove(entry.label);
-        if let (true, Some(service), Some(services)) = (list.all().is_empty(), entry.service(), &mut self.services) {
+        let removed = list.remove(entry);
+        if let (0, Some(service), Some(services)) = (list.len(), entry.service(), &mut self.services) {
             services.0.remove(&service);
         }
+        removed
     }
 
     fn is_empty(&self) -> bool {
-        self.walked.all().is_empty() && self.services.as_ref().is_none_or(|services| services.0.is_empty())
+        self.walked.len() == 0 && self.services.as_ref().is_none_or(|services| services.0.is_empty())
     }
 
-    /// The lists that rules for the key can be in.
+    /// The list of the rules of the key's service alone, where there are such.
     #[inline]
-    fn lists<A: Address>(&self, key: &Key<A>) -> [&[Entry]; 2] {
-        let services = self.services.as_ref();
-        let of_service = services.and_then(|services| services.0.get(&service(key.protocol_word(), key.dport())));
-        [self.walked.all(), of_service.map_or(&[], Entries::all)]
+    fn of_service<A: Address>(&self, key: &Key<A>) -> Option<&Entries> {
+        self.services.as_ref()?.0.get(&service(key.protocol_word(), key.dport()))
     }
 
     /// The first rule that matches, if it comes before the one labelled so.
     #[inline]
     pub fn first<A: Address>(&self, key: &Key<A>, before: Label) -> Option<&Entry> {
-        let mut first: Option<&Entry> = None;
-        for list in self.lists(key) {
-            let before = first.map_or(before, |first| first.label);
-            let earlier = list.iter().take_while(|entry| entry.label < before);
-            first = earlier.into_iter().find(|entry| entry.holds(key)).or(first);
-        }
-        first
+        let first = self.walked.first(key, before);
+        let before = first.map_or(before, |first| first.label);
+        self.of_service(key).and_then(|list| list.first(key, before)).or(first)
     }
 
-    /// All rules that match and come before the one labelled so.
+    /// Calls `with` for what each rule is counted under that matches and comes before the one labelled so.
     #[inline]
-    pub fn all<A: Address>(&self, key: &Key<A>, before: Label) -> impl Iterator<Item = &Entry> {
-        let earlier =
-            self.lists(key).into_iter().flat_map(move |list| list.iter().take_while(move |it| it.label < before));
-        earlier.filter(move |entry| entry.holds(key))
+    pub fn each<A: Address>(&self, key: &Key<A>, before: Label, mut with: impl FnMut(u32)) {
+        self.walked.each(key, before, &mut with);
+        if let Some(list) = self.of_service(key) {
+            list.each(key, before, with);
+        }
     }
 
     /// The first rule that is equal to this one.
@@ -204,7 +273,7 @@ impl Group {
             (Some(services), Some(service)) => services.0.get(&service)?,
             _ => &self.walked,
         };
-        list.all().iter().find(|other| other.equals(entry)).map(|other| other.label)
+        list.find(entry)
     }
 }
 
@@ -239,8 +308,7 @@ impl Groups {
     /// Takes a rule of this pair out.
     pub fn remove(&mut self, pair: Pair, entry: &Entry) {
         let Some(group) = self.groups.get_mut(&key(pair)) else { return };
-        group.remove(entry);
-        self.rules -= 1;
+        self.rules -= usize::from(group.remove(entry));
         if group.is_empty() {
             self.groups.remove(&key(pair));
         }
@@ -249,7 +317,7 @@ impl Groups {
     /// Gives a rule of this pair another label, between the same neighbours.
     pub fn relabel(&mut self, pair: Pair, entry: &Entry, label: Label) {
         let Some(group) = self.groups.get_mut(&key(pair)) else { return };
-        group.list(entry).relabel(entry.label, label);
+        group.list(entry).relabel(entry, label);
     }
 
     /// The first rule of this pair that is equal to this one.

@@ -1,0 +1,144 @@
+//! The files of a running pipeline: what it reads, what it writes, and what it leaves alone.
+
+use std::process::Command;
+
+use crate::running::{PIPELINE, Running, json, temporary};
+use crate::{Done, forebay};
+
+#[test]
+fn a_configuration_comes_by_standard_input_too() {
+    let run = |name: &str, text: &str| {
+        let mut command = assert_cmd::Command::new(env!("CARGO_BIN_EXE_forebay"));
+        let output = command.args(["run", name, "--no-live", "--json", "--no-socket"]).write_stdin(text).output();
+        let output = output.expect("the command can be started");
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    for name in ["-", "/dev/stdin", "/dev/fd/0"] {
+        let text = PIPELINE.replace("rate: 100kpps", "rate: 100kpps, count: 10");
+        let (code, told) = run(name, &text);
+        assert_eq!(code, Some(0), "{name}: {told}");
+        let (code, told) = run(name, "batch: 7000");
+        assert!(code == Some(2) && told.contains("stdin:1: batch: '7000' is out of range"), "{name}: {told}");
+    }
+}
+
+/// A capture that is written lost all that was in it at every change, because the file had changed meanwhile.
+#[test]
+fn what_is_written_goes_on_over_changes() {
+    let folder = temporary();
+    let file = folder.path().join("out.pcap");
+    let writes = PIPELINE.replace("out: { sink: }", &format!("out: {{ pcap: {{ write: '{}' }} }}", file.display()));
+    let running = Running::in_folder(folder, &writes, &[]);
+    for change in ["a: { counter: }", "a: { mac_swap: }", "a: { counter: }"] {
+        running.write(&writes.replace("a: { counter: }", change));
+        let told = json(&running.ask(&["reload", "--json"]));
+        assert_eq!(told["ports_opened"], serde_json::json!([]), "{told}");
+    }
+    // Nobody else may write it, or write it anew.
+    for wrong in [
+        writes.replace("write:", "when_full: wait, write:"),
+        writes
+            .replace("pipeline:", "  t: { tap: { file: FILE } }\npipeline:")
+            .replace("-> a -> out", "-> a -> t -> out")
+            .replace("FILE", &file.display().to_string()),
+    ] {
+        running.write(&wrong);
+        let done = running.ask(&["reload"]);
+        assert!(done.code == Some(2) && done.err.contains("out.pcap"), "{} {}", done.out, done.err);
+    }
+    let (report, _folder) = running.end_keeping();
+    let frames = report["packets"]["out"].as_u64().expect("a number");
+    let length = std::fs::metadata(&file).expect("it is there").len();
+    assert_eq!(length, 24 + frames * (16 + 60), "each packet that has left is in the capture");
+}
+
+/// A capture was written over the routes that the pipeline had read, and over its own configuration.
+#[test]
+fn nothing_is_written_over_what_is_read() {
+    let folder = temporary();
+    let routes = folder.path().join("routes");
+    std::fs::write(&routes, "0.0.0.0/0 0\n10.0.0.0/8 1\n").expect("a writable folder");
+    std::fs::hard_link(&routes, folder.path().join("link")).expect("links");
+    let reads = PIPELINE.replace("routes: ['0.0.0.0/0 0', '10.0.0.0/8 1']", "routes: routes");
+    std::fs::write(folder.path().join("pipeline.yaml"), &reads).expect("a writable folder");
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let (pipeline, short) = (file("pipeline.yaml"), ["--no-live", "--no-socket", "--duration", "100ms"]);
+    let refused = |done: Done, reader: &str| {
+        let told = format!("is the file that {reader} reads: allowed is one of its own");
+        assert!(done.code == Some(2) && done.err.contains(&told), "{} {}", done.out, done.err);
+    };
+    for name in ["routes", "link"] {
+        refused(forebay(&[&["run", &pipeline, "--drops", &file(name)], &short[..]].concat()), "'route'");
+    }
+    let writes = |name: &str| reads.replace("out: { sink: }", &format!("out: {{ pcap: {{ write: '{name}' }} }}"));
+    for (name, reader) in [("routes", "'route'"), ("link", "'route'"), ("pipeline.yaml", "the configuration")] {
+        std::fs::write(&pipeline, writes(name)).expect("a writable folder");
+        refused(forebay(&[&["run", &pipeline], &short[..]].concat()), reader);
+    }
+    assert_eq!(std::fs::read(&routes).expect("it is there"), b"0.0.0.0/0 0\n10.0.0.0/8 1\n");
+    let running = Running::in_folder(folder, &reads, &[]);
+    for (name, reader) in [("routes", "'route'"), ("link", "'route'"), ("pipeline.yaml", "the configuration")] {
+        running.write(&writes(name));
+        refused(running.ask(&["reload"]), reader);
+    }
+    // What is read no more may be written, a configuration that ran meanwhile too. The one of the start is read again.
+    let (once, then) = (running.path("once.yaml"), running.path("then.yaml"));
+    for file in [&once, &then] {
+        std::fs::write(file, PIPELINE).expect("a writable folder");
+        json(&running.ask(&["reload", file.to_str().expect("UTF-8"), "--json"]));
+    }
+    for (name, reader) in [("pipeline.yaml", "the configuration"), ("then.yaml", "the configuration")] {
+        std::fs::write(running.path("next.yaml"), writes(name)).expect("a writable folder");
+        refused(running.ask(&["reload", running.path("next.yaml").to_str().expect("UTF-8")]), reader);
+    }
+    std::fs::write(running.path("next.yaml"), writes("once.yaml")).expect("a writable folder");
+    json(&running.ask(&["reload", running.path("next.yaml").to_str().expect("UTF-8"), "--json"]));
+    running.write(PIPELINE);
+    json(&running.ask(&["reload", "--json"]));
+    running.write(&PIPELINE.replace("out: { sink: }", "out: { pcap: { write: link } }"));
+    json(&running.ask(&["reload", "--json"]));
+    let (_, folder) = running.end_keeping();
+    assert!(std::fs::read(folder.path().join("routes")).expect("it is there").starts_with(&[0x4d, 0x3c, 0xb2, 0xa1]));
+}
+
+/// Whatever may never come to an end kept a reload waiting, and all that came after it.
+#[test]
+fn what_is_no_regular_file_is_refused_and_holds_nothing_up() {
+    let running = Running::start();
+    let pipe = running.path("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("the command mkfifo").success());
+    let name = pipe.to_str().expect("UTF-8");
+    let refused = |done: Done| {
+        assert!(done.code == Some(2) && done.err.contains("it is a pipe: allowed are regular files"), "{}", done.err);
+    };
+    refused(running.ask(&["reload", name]));
+    for (from, to) in [
+        ("routes: ['0.0.0.0/0 0', '10.0.0.0/8 1']", format!("routes: '{name}', next_hops: 2")),
+        ("generator: { rate: 100kpps, destination: 10.0.0.0/16 }", format!("pcap: {{ read: '{name}' }}")),
+        ("destination: 10.0.0.0/16", format!("destination: {{ routes: '{name}' }}")),
+    ] {
+        assert!(PIPELINE.contains(from), "{from}");
+        running.write(&PIPELINE.replace(from, &to));
+        refused(running.ask(&["reload"]));
+    }
+    refused(forebay(&["run", name, "--no-live"]));
+    refused(forebay(&["check", name]));
+    for word in ["-", "/dev/stdin"] {
+        let done = running.ask(&["reload", word]);
+        assert!(done.code == Some(2), "{}", done.out);
+    }
+    running.write(PIPELINE);
+    json(&running.ask(&["reload", "--json"]));
+}
+
+/// A file that was no socket was taken away by whoever wanted to listen there.
+#[test]
+fn a_file_that_is_no_socket_is_left_alone() {
+    let folder = temporary();
+    let file = folder.path().join("precious");
+    std::fs::write(&file, "x").expect("a writable folder");
+    let done =
+        forebay(&["run", "usecase:rc", "--no-live", "--duration", "1s", "--socket", file.to_str().expect("UTF-8")]);
+    assert!(done.code == Some(2) && done.err.contains("no socket"), "{}", done.err);
+    assert_eq!(std::fs::read(&file).expect("it is there"), b"x");
+}

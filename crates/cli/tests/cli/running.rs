@@ -1,0 +1,161 @@
+//! A pipeline that runs in a process of its own while a test asks it, changes it and ends it.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Child, ChildStderr, Command, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::{Done, forebay};
+
+/// All packets match the longer prefix.
+pub(crate) const PIPELINE: &str = "
+ports:
+  in:  { generator: { rate: 100kpps, destination: 10.0.0.0/16 } }
+  out: { sink: }
+modules:
+  route: { ip_lookup: { routes: ['0.0.0.0/0 0', '10.0.0.0/8 1'] } }
+  a: { counter: }
+  b: { counter: }
+pipeline:
+  - in -> route
+  - route[0] -> a -> out
+  - route[1] -> b -> out
+";
+
+/// A running pipeline, which is killed when this is dropped.
+pub(crate) struct Running {
+    process: Child,
+    stderr: BufReader<ChildStderr>,
+    folder: TempDir,
+}
+
+impl Running {
+    /// Runs [`PIPELINE`] in a folder of its own.
+    pub(crate) fn start() -> Self {
+        Self::of(PIPELINE)
+    }
+
+    /// Runs `text` in a folder of its own.
+    pub(crate) fn of(text: &str) -> Self {
+        Self::in_folder(temporary(), text, &[])
+    }
+
+    /// Runs `text` as the folder's `pipeline.yaml`; `more` are arguments.
+    pub(crate) fn in_folder(folder: TempDir, text: &str, more: &[&str]) -> Self {
+        let file = folder.path().join("pipeline.yaml");
+        std::fs::write(&file, text).expect("a writable folder");
+        let mut process = Command::new(env!("CARGO_BIN_EXE_forebay"))
+            .args(["run", "--no-live", "--duration", "60s", "--json"])
+            .args(["--socket", folder.path().join("s").to_str().expect("UTF-8")])
+            .args(["--state", folder.path().join("state").to_str().expect("UTF-8")])
+            .args(more)
+            .arg(&file)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the command can be started");
+        let mut stderr = BufReader::new(process.stderr.take().expect("piped"));
+        let mut line = String::new();
+        // It says where it listens once it does.
+        while !line.contains("reach it by") {
+            line.clear();
+            assert!(stderr.read_line(&mut line).expect("UTF-8") > 0, "it ended before it listened");
+        }
+        Self { process, stderr, folder }
+    }
+
+    /// A file of its folder.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The socket that it listens at.
+    pub(crate) fn socket(&self) -> String {
+        self.path("s").to_str().expect("UTF-8").to_owned()
+    }
+
+    /// The number of its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Runs `forebay` with arguments and its socket.
+    pub(crate) fn ask(&self, arguments: &[&str]) -> Done {
+        forebay(&[arguments, &["--socket", &self.socket()]].concat())
+    }
+
+    /// Writes to its socket; the connection, which goes on.
+    pub(crate) fn say(&self, bytes: &[u8]) -> UnixStream {
+        let mut stream = UnixStream::connect(self.path("s")).expect("it listens");
+        stream.write_all(bytes).expect("it listens");
+        stream
+    }
+
+    /// The name of the pipeline that runs.
+    pub(crate) fn name(&self) -> String {
+        let mut answer = String::new();
+        BufReader::new(self.say(b"{\"do\":\"report\"}\n")).read_line(&mut answer).expect("it answers");
+        let answer: Value = serde_json::from_str(&answer).expect("JSON");
+        answer["report"]["whole"]["pipeline"].as_str().expect("a name").to_owned()
+    }
+
+    /// Writes another configuration, which it does not read by itself.
+    pub(crate) fn write(&self, text: &str) {
+        std::fs::write(self.path("pipeline.yaml"), text).expect("a writable folder");
+    }
+
+    /// Kills it, so that it can put nothing in order.
+    pub(crate) fn kill(&mut self) {
+        self.process.kill().expect("it runs");
+        self.process.wait().expect("it ends");
+    }
+
+    /// What is left of it.
+    pub(crate) fn into_folder(mut self) -> TempDir {
+        std::mem::replace(&mut self.folder, temporary())
+    }
+
+    /// Ends the run in order; its report.
+    pub(crate) fn end(self) -> Value {
+        self.end_keeping().0
+    }
+
+    /// The same, with the folder.
+    pub(crate) fn end_keeping(mut self) -> (Value, TempDir) {
+        let id = i32::try_from(self.process.id()).expect("a process number");
+        let id = rustix::process::Pid::from_raw(id).expect("not 0");
+        rustix::process::kill_process(id, rustix::process::Signal::TERM).expect("it runs");
+        let output = self.process.stdout.take().expect("piped");
+        let line = BufReader::new(output).lines().last().expect("a report").expect("UTF-8");
+        assert!(self.process.wait().expect("it ends").success(), "{:?}", self.stderr.by_ref().lines().last());
+        (serde_json::from_str(&line).expect("JSON"), self.into_folder())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It has mostly ended.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+pub(crate) fn temporary() -> TempDir {
+    tempfile::tempdir().expect("a writable folder for temporary files")
+}
+
+/// What a command told that must have gone well.
+pub(crate) fn json(done: &Done) -> Value {
+    assert_eq!(done.code, Some(0), "{}", done.err);
+    serde_json::from_str(done.out.trim()).expect("JSON")
+}
+
+/// How many packets the module of this name has had, of those that `show modules` lists.
+pub(crate) fn packets(modules: &Value, name: &str) -> u64 {
+    let modules = modules.as_array().expect("a list");
+    let module = modules.iter().find(|module| module["name"] == name).expect(name);
+    module["packets"].as_u64().expect("a number")
+}

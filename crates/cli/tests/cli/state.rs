@@ -1,0 +1,88 @@
+//! What a run keeps and what it has alone: its file of state, its socket, the settings in force.
+
+use crate::forebay;
+use crate::running::{PIPELINE, Running, json, temporary};
+
+/// Two runs with one file of state wrote it in turns without a word, and the second began with what was the first one's.
+#[test]
+fn a_second_run_with_the_same_state_or_socket_is_refused_and_touches_nothing() {
+    let running = Running::start();
+    json(&running.ask(&["reload", "--set", "name=first", "--json"]));
+    let name = |file: &str| running.path(file).to_str().expect("UTF-8").to_owned();
+    let (state, socket, drops, pipeline) = (name("state"), name("s"), name("drops"), name("pipeline.yaml"));
+    let kept = std::fs::read(&state).expect("it is there");
+    std::fs::write(&drops, "precious").expect("a writable folder");
+    let run = |more: &[&str]| {
+        forebay(&[&["run", &pipeline, "--no-live", "--duration", "10ms", "--drops", &drops][..], more].concat())
+    };
+    let process = running.id();
+    let told = format!(
+        "error: --state {state}: process {process} has it: it runs, and keeps its configuration there: \
+                        end it, or give this run a file of its own\n"
+    );
+    let second = run(&["--state", &state, "--no-socket"]);
+    assert_eq!((second.code, second.err), (Some(2), told));
+    let second = run(&["--socket", &socket]);
+    let told = format!(
+        "error: the socket {socket}: another pipeline listens there: end that one, or give this run a \
+                        path of its own\n"
+    );
+    assert_eq!((second.code, second.err), (Some(2), told));
+    assert_eq!(std::fs::read(&state).expect("it is there"), kept);
+    assert_eq!(std::fs::read(&drops).expect("it is there"), b"precious");
+    assert!(running.ask(&["show", "modules"]).out.contains("route"));
+    // Each with its own they run side by side; what has ended is nobody's.
+    let other = name("other");
+    run(&["--state", &other, "--no-socket"]).well();
+    let (_, folder) = running.end_keeping();
+    assert!(!folder.path().join("state.lock").exists() && !folder.path().join("s").exists());
+    let at = |file: &str| folder.path().join(file).to_str().expect("UTF-8").to_owned();
+    let more = ["--state", &at("state"), "--socket", &at("s")];
+    let again = forebay(&[&["run", &at("pipeline.yaml"), "--no-live", "--duration", "10ms"][..], &more].concat());
+    assert!(again.code == Some(0) && again.err.contains("accepted last"), "{}", again.err);
+}
+
+/// A setting of a reload took the place of all that had been given before; and what a use case had been given as its
+/// parameters was lost at every reload, with `--set` or without.
+#[test]
+fn settings_of_a_reload_are_added_to_those_before() {
+    let running =
+        Running::in_folder(temporary(), PIPELINE, &["--set", "name=mine", "--set", "ports.in.generator.rate=50kpps"]);
+    let sets = |arguments: &[&str]| json(&running.ask(&[&["reload", "--json"], arguments].concat()))["sets"].clone();
+    assert_eq!(sets(&[]), serde_json::json!(["name=mine", "ports.in.generator.rate=50kpps"]));
+    assert_eq!(
+        sets(&["--set", "modules.b.counter={}", "--set", "name=yours"]),
+        serde_json::json!(["ports.in.generator.rate=50kpps", "modules.b.counter={}", "name=yours"])
+    );
+    assert_eq!(running.name(), "yours");
+    let told = running.ask(&["reload"]).well();
+    let force = "settings in force: --set ports.in.generator.rate=50kpps --set modules.b.counter={} --set name=yours\n";
+    assert!(told.ends_with(force), "{told}");
+    // One of long ago that is wrong now is told with what leaves it out.
+    running.write(&PIPELINE.replace(
+        "  in:  { generator: { rate: 100kpps, destination: 10.0.0.0/16 } }",
+        "  in: { ring: { from: x } }\n  x: { ring: { to: x } }",
+    ));
+    let refused = running.ask(&["reload"]);
+    assert!(
+        refused.code == Some(2) && refused.err.contains("--set ports.in.generator.rate=50kpps: "),
+        "{}",
+        refused.err
+    );
+    assert!(refused.err.ends_with("stay in force: --forget leaves them out\n"), "{}", refused.err);
+    running.write(PIPELINE);
+    assert_eq!(sets(&["--forget", "--set", "name=third"]), serde_json::json!(["name=third"]));
+    assert_eq!(sets(&["--forget"]), serde_json::json!([]));
+    assert_eq!(running.name(), "pipeline");
+    // Of a use case, the parameters too; also after a start from what was kept.
+    json(&running.ask(&["reload", "usecase:l2l3", "--set", "n=3", "--set", "rate=10kpps", "--json"]));
+    let modules = || json(&running.ask(&["show", "modules", "--json"])).as_array().expect("a list").len();
+    let of_three = modules();
+    assert_eq!(sets(&["usecase:l2l3"]), serde_json::json!(["n=3", "rate=10kpps"]));
+    assert_eq!(modules(), of_three);
+    let (_, folder) = running.end_keeping();
+    let running = Running::in_folder(folder, PIPELINE, &[]);
+    let told = json(&running.ask(&["reload", "usecase:l2l3", "--set", "n=4", "--json"]));
+    assert_eq!(told["sets"], serde_json::json!(["rate=10kpps", "n=4"]));
+    running.end();
+}
