@@ -17,7 +17,10 @@ use crate::{args, engine, format, printed};
 /// Measures a pipeline.
 pub(crate) fn measure(arguments: &args::Measure) -> anyhow::Result<()> {
     if !arguments.no_count && crate::source::origin(&arguments.pipeline).is_none() {
-        bail!("{}: it is read twice, once to count: allowed are a file, `usecase:NAME`, or --no-count", arguments.pipeline);
+        bail!(
+            "{}: it is read twice, once to count: allowed are a file, `usecase:NAME`, or --no-count",
+            arguments.pipeline
+        );
     }
     let source = source(&arguments.pipeline, &arguments.set)?;
     let conditions = Conditions { frequency: engine::frequency(false), simulated: false };

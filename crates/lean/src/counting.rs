@@ -187,7 +187,7 @@ fn run<S: Scheduler>(
         if entered(workers) >= packets {
             return;
         }
-        *until = *until + slice;
+        *until += slice;
         simulate_team_by(workers, *until, turn);
     }
 }
