@@ -17,6 +17,7 @@ demo: rust ## a gateway for 16 tenants forwards generated traffic for 20 seconds
 
 test: rust ## every test: unit, property, differential, documentation, replayed fuzz corpora
 	@scripts/install-debian --optional 'the tests that read written captures back' tshark:tshark
+	@scripts/install-debian --optional 'the tests that count instructions' valgrind:valgrind
 	cargo test --workspace
 
 bench: rust ## ticks per packet, module by module; writes target/bench.json

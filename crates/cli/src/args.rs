@@ -32,6 +32,11 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Run a pipeline
     Run(Box<Run>),
+    /// Measure what a packet costs, module by module, in ticks and instructions
+    Measure(Measure),
+    /// Run what `measure` counts, under valgrind
+    #[command(hide = true)]
+    Count(Count),
     /// Watch a running pipeline: the live table
     Top(Top),
     /// Show something of a running pipeline
@@ -80,6 +85,45 @@ pub(crate) enum Command {
         /// The shell
         shell: Shell,
     },
+}
+
+/// `measure`'s arguments.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  forebay measure usecase:gw --set n=16
+  forebay measure gateway.yaml --json | jq .chain
+
+Ticks are measured on this machine while the pipeline runs; instructions are counted under valgrind's callgrind, in simulated \
+time, and are the same in every run. What this host cannot tell is n/a.")]
+pub(crate) struct Measure {
+    /// A configuration file or `usecase:NAME`
+    pub(crate) pipeline: String,
+    /// Set a use case's parameter or override a part of the configuration: `n=16`, `batch=64`
+    #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
+    pub(crate) set: Vec<String>,
+    /// How long ticks are measured
+    #[arg(long, value_name = "TIME", default_value = "2s")]
+    pub(crate) duration: Nanos,
+    /// Do not count instructions
+    #[arg(long)]
+    pub(crate) no_count: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `count`'s arguments.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Count {
+    /// A configuration file or `usecase:NAME`
+    pub(crate) pipeline: String,
+    /// Settings
+    #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
+    pub(crate) set: Vec<String>,
+    /// The first module that is told apart
+    #[arg(long)]
+    pub(crate) first: usize,
 }
 
 /// `run`'s arguments.

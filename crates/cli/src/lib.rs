@@ -13,6 +13,7 @@ pub mod filter;
 mod format;
 mod list;
 mod live;
+mod measure;
 mod plain;
 mod printed;
 mod remote;
@@ -76,6 +77,8 @@ fn refuse(error: &clap::Error) -> ExitCode {
 fn answer(command: Command) -> anyhow::Result<Answer> {
     match command {
         Command::Run(run) => return run::run(&run),
+        Command::Measure(told) => measure::measure(&told)?,
+        Command::Count(told) => measure::serve(&told)?,
         Command::Top(top) => remote::top(&top)?,
         Command::Show(show) => remote::told(show.json, remote::show(&show))?,
         Command::Reload(reload) => remote::told(reload.json, remote::reload(&reload))?,

@@ -150,6 +150,15 @@ pub fn simulate<S: Scheduler>(worker: &mut Worker<Simulated, S>, until: Ticks) -
 /// The same for the workers of one pipeline: of those that have something to do, the one that is earliest has its turn
 /// next, and of several the first. What a worker sends arrives when it was sent, and is not taken before.
 pub fn simulate_team<S: Scheduler>(workers: &mut [Worker<Simulated, S>], until: Ticks) -> Ended {
+    simulate_team_by(workers, until, Worker::turn)
+}
+
+/// The same where `turn` calls the turns: for who watches them from outside.
+pub fn simulate_team_by<S: Scheduler>(
+    workers: &mut [Worker<Simulated, S>],
+    until: Ticks,
+    turn: impl Fn(&mut Worker<Simulated, S>) -> Next,
+) -> Ended {
     let mut wants = vec![Next::Now; workers.len()];
     loop {
         let mut earliest = None;
@@ -171,7 +180,7 @@ pub fn simulate_team<S: Scheduler>(workers: &mut [Worker<Simulated, S>], until: 
             return Ended::TimeUp;
         }
         workers[at].clock().advance_to(instant);
-        wants[at] = workers[at].turn();
+        wants[at] = turn(&mut workers[at]);
         if wants[at] == Next::Now {
             workers[at].clock().spend(TURN);
         }

@@ -4,6 +4,7 @@ mod commands;
 mod contract;
 mod files;
 mod live;
+mod measure;
 mod reload;
 mod run;
 mod running;

@@ -1,0 +1,92 @@
+//! `forebay measure`: what a packet costs, module by module, in ticks and instructions.
+
+use std::io::Write;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use forebay_instance::choose;
+use forebay_lean::counting::{self, Extent};
+use forebay_lean::measurement::Measurement;
+use forebay_lean::ticks;
+use forebay_pipeline::{Conditions, Loaded};
+
+use crate::format::{Align, known, short};
+use crate::source::source;
+use crate::{args, engine, format, printed};
+
+/// Measures a pipeline.
+pub(crate) fn measure(arguments: &args::Measure) -> anyhow::Result<()> {
+    if !arguments.no_count && crate::source::origin(&arguments.pipeline).is_none() {
+        bail!(
+            "{}: it is read twice, once to count: allowed are a file, `usecase:NAME`, or --no-count",
+            arguments.pipeline
+        );
+    }
+    let source = source(&arguments.pipeline, &arguments.set)?;
+    let conditions = Conditions { frequency: engine::frequency(false), simulated: false };
+    let Loaded { plans, cores, made, .. } = forebay_pipeline::load(&source, conditions)?;
+    let cores = choose(&cores)?;
+    let span = Duration::from_nanos(arguments.duration.0);
+    let timed = ticks::measure(plans, &cores, made, span)?;
+    if !timed.troubles.is_empty() {
+        let told: Vec<_> = timed.troubles.iter().map(|(place, trouble)| format!("{place}: {trouble}")).collect();
+        bail!(told.join("\n"));
+    }
+    let counts = if arguments.no_count { None } else { Some(count(arguments)?) };
+    let measurement = Measurement::of(&timed, counts.as_ref());
+    if arguments.json {
+        writeln!(printed::out(), "{}", serde_json::to_string(&measurement)?)?;
+    } else {
+        table(&measurement)?;
+    }
+    Ok(())
+}
+
+fn count(arguments: &args::Measure) -> anyhow::Result<counting::Counts> {
+    let program = std::env::current_exe().context("this program's own file")?;
+    let mut command = vec!["count".to_owned(), arguments.pipeline.clone()];
+    command.extend(arguments.set.iter().flat_map(|set| ["--set".to_owned(), set.clone()]));
+    command.push("--first".to_owned());
+    Ok(counting::count(&program, &command)?)
+}
+
+/// Does what [`count`] counts, in a process under valgrind.
+pub(crate) fn serve(arguments: &args::Count) -> anyhow::Result<()> {
+    let source = source(&arguments.pipeline, &arguments.set)?;
+    let conditions = Conditions { frequency: engine::frequency(true), simulated: true };
+    let Loaded { plans, .. } = forebay_pipeline::load(&source, conditions)?;
+    let served = counting::serve(plans, arguments.first, Extent::default())?;
+    writeln!(printed::out(), "{}", serde_json::to_string(&served)?)?;
+    Ok(())
+}
+
+fn table(measurement: &Measurement) -> std::io::Result<()> {
+    let Measurement { modules, chain, .. } = measurement;
+    let row = |name: &str, figures: [Option<f64>; 4]| {
+        let mut row = vec![name.to_owned()];
+        row.extend(figures.map(|figure| known(figure, 1)));
+        row
+    };
+    let mut rows: Vec<_> = modules
+        .iter()
+        .map(|told| row(&told.name, [told.cpp_ticks, told.ipp, told.instructions_per_tick, told.packets_per_call]))
+        .collect();
+    rows.push(row("(residue)", [chain.residue_ticks, chain.residue_ipp, None, None]));
+    rows.push(row("(all)", [chain.cpp_ticks, chain.ipp, None, None]));
+    let columns = [
+        ("module", Align::Left),
+        ("ticks", Align::Right),
+        ("instructions", Align::Right),
+        ("per tick", Align::Right),
+        ("packets a call", Align::Right),
+    ];
+    let mut out = printed::out();
+    write!(out, "{}", format::table(&columns, &rows))?;
+    writeln!(
+        out,
+        "{} packets a second entered, at {} % of the workers' time: they can take {}",
+        short(chain.entered_pps),
+        known(Some(chain.cur * 100.0), 1),
+        chain.pps.map_or_else(|| "n/a".to_owned(), short)
+    )
+}

@@ -1,0 +1,69 @@
+//! `forebay measure`: figures, and whether they are the same again.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::forebay;
+
+/// Counting needs valgrind, which not every machine has.
+fn has_valgrind() -> bool {
+    let there = Command::new("valgrind").arg("--version").output().is_ok();
+    if !there {
+        eprintln!("skipped: valgrind is not here");
+    }
+    there
+}
+
+fn measured(more: &[&str]) -> Value {
+    let arguments = ["measure", "usecase:l2l3", "--set", "n=2", "--duration", "50ms", "--json"];
+    serde_json::from_str(&forebay(&[&arguments, more].concat()).well()).expect("JSON")
+}
+
+fn figure(measured: &Value, module: usize, name: &str) -> f64 {
+    measured["modules"][module][name].as_f64().expect("a figure")
+}
+
+#[test]
+fn instructions_are_the_same_in_every_run_and_modules_with_the_residue_are_all() {
+    if !has_valgrind() {
+        return;
+    }
+    let (one, other) = (measured(&[]), measured(&[]));
+    let instructions = |measured: &Value| {
+        let modules = measured["modules"].as_array().expect("a list");
+        modules.iter().map(|module| module["ipp"].as_f64().expect("counted")).collect::<Vec<_>>()
+    };
+    assert_eq!(instructions(&one), instructions(&other));
+    assert_eq!(one["chain"]["ipp"], other["chain"]["ipp"]);
+    assert!(instructions(&one).iter().all(|count| *count > 1.0), "{one}");
+    let residue = one["chain"]["residue_ipp"].as_f64().expect("counted");
+    let all = one["chain"]["ipp"].as_f64().expect("counted");
+    assert!(residue > 0.0 && residue < all, "{residue} of {all}");
+    assert_eq!(one["modules"][0]["source"]["ipp"], "emulated");
+    assert_eq!(one["modules"][0]["source"]["ipc"], "n/a");
+    // Alike modules cost alike, and are told apart.
+    let module = |name: &str| {
+        let modules = one["modules"].as_array().expect("a list");
+        modules.iter().position(|module| module["name"] == name)
+    };
+    let (first, second) = (module("ttl0").expect("there"), module("ttl1").expect("there"));
+    let (a, b) = (figure(&one, first, "ipp"), figure(&one, second, "ipp"));
+    assert!((a / b - 1.0).abs() < 0.2, "{a} and {b}");
+}
+
+#[test]
+fn without_counting_instructions_are_not_available_and_ticks_are() {
+    let told = measured(&["--no-count"]);
+    assert_eq!(told["modules"][0]["ipp"], Value::Null);
+    assert_eq!(told["modules"][0]["source"]["ipp"], "n/a");
+    assert!(told["chain"]["cpp_ticks"].as_f64().expect("measured") > 0.0);
+    assert!(told["chain"]["cur"].as_f64().is_some_and(|cur| cur > 0.0 && cur <= 1.0), "{told}");
+}
+
+#[test]
+fn what_cannot_be_read_twice_is_refused() {
+    let refused = forebay(&["measure", "-"]);
+    assert_eq!(refused.code, Some(2));
+    assert!(refused.err.contains("it is read twice, once to count: allowed are a file"), "{}", refused.err);
+}

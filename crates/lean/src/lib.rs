@@ -1,0 +1,10 @@
+//! Lean measurement (NALM): what a packet costs, module by module, in ticks and in instructions, on any machine; and which
+//! module made a commit dearer, and by what.
+
+#![forbid(unsafe_code)]
+
+pub mod callgrind;
+pub mod counting;
+pub mod measurement;
+mod named;
+pub mod ticks;

@@ -1,0 +1,159 @@
+//! A measurement: the figures of a pipeline, each with where it comes from.
+
+use forebay_measure::machine::Cpu;
+use serde::{Deserialize, Serialize};
+
+use crate::counting::Counts;
+use crate::ticks::Timed;
+
+/// How a figure came to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Origin {
+    /// By this machine's clocks and counters.
+    Measured,
+    /// Counted under callgrind, in simulated time.
+    Emulated,
+    /// This host cannot tell.
+    #[serde(rename = "n/a")]
+    NotAvailable,
+}
+
+impl Origin {
+    fn of<T>(figure: Option<&T>, origin: Self) -> Self {
+        figure.map_or(Self::NotAvailable, |_| origin)
+    }
+}
+
+/// Where a module's figures come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sources {
+    /// Of the ticks, and of packets per call.
+    pub cpp_ticks: Origin,
+    /// Of the instructions.
+    pub ipp: Origin,
+    /// Of instructions per core cycle.
+    pub ipc: Origin,
+    /// Of packets per call.
+    pub packets_per_call: Origin,
+}
+
+/// A module's figures. What cannot be told is `None`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Module {
+    /// Its name.
+    pub name: String,
+    /// Ticks of the time-stamp counter per packet.
+    pub cpp_ticks: Option<f64>,
+    /// Instructions per packet.
+    pub ipp: Option<f64>,
+    /// Instructions per core cycle.
+    pub ipc: Option<f64>,
+    /// Instructions per tick, which is no IPC: the core's clock is another one.
+    pub instructions_per_tick: Option<f64>,
+    /// Packets per call.
+    pub packets_per_call: Option<f64>,
+    /// Where they come from.
+    pub source: Sources,
+}
+
+/// A worker's figures.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Worker {
+    /// Its number.
+    pub id: usize,
+    /// The core that it ran on.
+    pub core: Option<usize>,
+    /// Effective CPU utilisation: ticks of turns that had something to do, of all.
+    pub cur: f64,
+}
+
+/// The whole chain's figures.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Chain {
+    /// Packets a second that its workers can take without loss: their ticks a second by the ticks of a packet.
+    pub pps: Option<f64>,
+    /// Packets a second that entered.
+    pub entered_pps: f64,
+    /// Ticks of busy turns per packet that entered.
+    pub cpp_ticks: Option<f64>,
+    /// Effective CPU utilisation, of all workers.
+    pub cur: f64,
+    /// Instructions per packet that entered, ports and the engine included.
+    pub ipp: Option<f64>,
+    /// Instructions of no module, per packet that entered.
+    pub residue_ipp: Option<f64>,
+    /// Ticks of no module, per packet that entered.
+    pub residue_ticks: Option<f64>,
+}
+
+/// All figures.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measurement {
+    /// The pipeline's name.
+    pub pipeline: String,
+    /// The version of Forebay.
+    pub forebay: String,
+    /// The machine and its clock.
+    pub cpu: Cpu,
+    /// The instruction set that instructions are counted of.
+    pub instruction_set: Option<String>,
+    /// By module, in topological order.
+    pub modules: Vec<Module>,
+    /// By worker.
+    pub workers: Vec<Worker>,
+    /// The whole.
+    pub chain: Chain,
+}
+
+impl Measurement {
+    /// Puts figures of a real run and of a counted one together.
+    #[must_use]
+    pub fn of(timed: &Timed, counts: Option<&Counts>) -> Self {
+        let report = &timed.report;
+        let module = |(at, told): (usize, &forebay_graph::report::ModuleReport)| {
+            let counted = counts.and_then(|counts| {
+                let (_, packets, _) = counts.served.modules.get(at)?;
+                (*packets > 0).then(|| counts.modules[at] as f64 / *packets as f64)
+            });
+            let (cpp_ticks, packets_per_call) = (told.ticks_per_packet, told.batch_mean);
+            Module {
+                name: told.name.clone(),
+                cpp_ticks,
+                ipp: counted,
+                ipc: None,
+                instructions_per_tick: counted.zip(cpp_ticks).map(|(instructions, ticks)| instructions / ticks),
+                packets_per_call,
+                source: Sources {
+                    cpp_ticks: Origin::of(cpp_ticks.as_ref(), Origin::Measured),
+                    ipp: Origin::of(counted.as_ref(), Origin::Emulated),
+                    ipc: Origin::NotAvailable,
+                    packets_per_call: Origin::of(packets_per_call.as_ref(), Origin::Measured),
+                },
+            }
+        };
+        let workers = report.workers.iter().map(|told| Worker { id: told.id, core: told.core, cur: told.busy });
+        let of_counts = |instructions: fn(&Counts) -> u64| {
+            let counts = counts.filter(|counts| counts.served.packets > 0)?;
+            Some(instructions(counts) as f64 / counts.served.packets as f64)
+        };
+        let chain = Chain {
+            pps: timed.cpp().map(|ticks| timed.hertz * report.workers.len() as f64 / ticks),
+            entered_pps: report.packets.entered as f64 / report.duration_s,
+            cpp_ticks: timed.cpp(),
+            cur: timed.cur(),
+            ipp: of_counts(|counts| counts.all),
+            residue_ipp: of_counts(|counts| counts.all.saturating_sub(counts.modules.iter().sum())),
+            residue_ticks: None,
+        };
+        Self {
+            pipeline: report.pipeline.clone(),
+            forebay: report.forebay.clone().into_owned(),
+            cpu: report.cpu.clone(),
+            instruction_set: counts.map(|counts| counts.instruction_set.clone()),
+            modules: report.modules.iter().enumerate().map(module).collect(),
+            workers: workers.collect(),
+            chain,
+        }
+    }
+}

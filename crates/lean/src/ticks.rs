@@ -1,0 +1,54 @@
+//! Ticks per packet, measured: the pipeline runs on this machine for a while.
+
+use std::time::Duration;
+
+use forebay_graph::Plan;
+use forebay_graph::report::Report;
+use forebay_instance::{Instance, Outcome, StartError};
+use forebay_measure::{Clock, Tsc};
+use forebay_pipeline::Made;
+
+/// How long a pipeline runs before it is measured: caches and tables fill, the governor makes up its mind.
+const WARM_UP: Duration = Duration::from_millis(200);
+
+/// What a real run has shown.
+#[derive(Clone, Debug)]
+pub struct Timed {
+    /// What happened while it was measured.
+    pub report: Report,
+    /// Ticks a second.
+    pub hertz: f64,
+    /// What went wrong at its end.
+    pub troubles: Vec<(String, String)>,
+}
+
+impl Timed {
+    /// Effective CPU utilisation of all workers.
+    #[must_use]
+    pub fn cur(&self) -> f64 {
+        let workers = &self.report.workers;
+        workers.iter().map(|worker| worker.busy).sum::<f64>() / workers.len().max(1) as f64
+    }
+
+    /// Ticks of busy turns, per packet that entered.
+    #[must_use]
+    pub fn cpp(&self) -> Option<f64> {
+        let busy = self.cur() * self.report.workers.len() as f64 * self.report.duration_s * self.hertz;
+        (self.report.packets.entered > 0).then(|| busy / self.report.packets.entered as f64)
+    }
+}
+
+/// Runs plans on these cores, and measures them for `span`.
+///
+/// # Errors
+/// [`StartError`].
+pub fn measure(plans: Vec<Plan>, cores: &[usize], made: Made, span: Duration) -> Result<Timed, StartError> {
+    let instance = forebay_instance::start(plans, cores, made, Box::new(|_| None))?;
+    let board = instance.board();
+    std::thread::sleep(WARM_UP);
+    let earlier = board.read(Tsc.now());
+    std::thread::sleep(span);
+    let report = board.report(&earlier, &board.read(Tsc.now()));
+    let Outcome { troubles, .. } = Instance::end(&*instance);
+    Ok(Timed { report, hertz: Tsc.frequency().hertz(), troubles })
+}
