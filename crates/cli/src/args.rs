@@ -1,5 +1,7 @@
 //! The command line: each command with its flags, their help and examples.
 
+mod compare;
+
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
@@ -7,6 +9,8 @@ use clap_complete::Shell;
 use forebay_measure::Nanos;
 
 use crate::filter::Filter;
+
+pub(crate) use compare::Compare;
 
 /// Runs network functions on packets in batches, keeps every flow's delay objective, and accounts for every packet.
 #[derive(Debug, Parser)]
@@ -34,6 +38,8 @@ pub(crate) enum Command {
     Run(Box<Run>),
     /// Measure what a packet costs, module by module, in ticks and instructions
     Measure(Measure),
+    /// Compare what a packet costs in two builds, or by two configurations, side by side
+    Compare(Compare),
     /// Run what `measure` counts, under valgrind
     #[command(hide = true)]
     Count(Count),
@@ -93,6 +99,7 @@ pub(crate) enum Command {
 Examples:
   forebay measure usecase:gw --set n=16
   forebay measure gateway.yaml --json | jq .chain
+  forebay measure usecase:gw --save before
   forebay measure usecase:gw --search        how much it carries without loss
 
 Ticks are measured on this machine while the pipeline runs; instructions are counted under valgrind's callgrind, in simulated \
@@ -109,6 +116,12 @@ pub(crate) struct Measure {
     /// Do not count instructions
     #[arg(long)]
     pub(crate) no_count: bool,
+    /// Keep the figures under this name, with this program, for `compare` and `history`
+    #[arg(long, value_name = "NAME")]
+    pub(crate) save: Option<String>,
+    /// Where measurements are kept
+    #[arg(long, value_name = "DIR", default_value = compare::STORE, requires = "save")]
+    pub(crate) store: PathBuf,
     /// Search the rates that are carried without loss (NDR) and with at most 0.5 % of it (PDR)
     #[arg(long)]
     pub(crate) search: bool,

@@ -5,6 +5,7 @@
 mod args;
 mod changes;
 mod check;
+mod compare;
 pub mod decode;
 mod describe;
 mod drops;
@@ -79,6 +80,7 @@ fn answer(command: Command) -> anyhow::Result<Answer> {
     match command {
         Command::Run(run) => return run::run(&run),
         Command::Measure(told) => measure::measure(&told)?,
+        Command::Compare(told) => return compare::compare(&told),
         Command::Count(told) => measure::serve(&told)?,
         Command::Top(top) => remote::top(&top)?,
         Command::Show(show) => remote::told(show.json, remote::show(&show))?,

@@ -1,14 +1,17 @@
 //! `forebay measure`: what a packet costs, module by module, in ticks and instructions.
 
 use std::io::Write;
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use forebay_instance::choose;
 use forebay_lean::counting::{self, Extent};
 use forebay_lean::measurement::Measurement;
+use forebay_lean::saved::{Saved, Store, Subject};
 use forebay_lean::ticks;
 use forebay_pipeline::{Conditions, Loaded};
+use jiff::Timestamp;
 
 use crate::format::{Align, known, short};
 use crate::rates;
@@ -23,6 +26,14 @@ pub(crate) fn measure(arguments: &args::Measure) -> anyhow::Result<()> {
             arguments.pipeline
         );
     }
+    let store = Store::new(&arguments.store);
+    let subject = match &arguments.save {
+        Some(name) => {
+            store.place(name)?;
+            Some(subject(arguments)?)
+        }
+        None => None,
+    };
     let source = source(&arguments.pipeline, &arguments.set)?;
     let conditions = Conditions { frequency: engine::frequency(false), simulated: false };
     let Loaded { plans, cores, made, .. } = forebay_pipeline::load(&source, conditions)?;
@@ -47,7 +58,26 @@ pub(crate) fn measure(arguments: &args::Measure) -> anyhow::Result<()> {
     } else {
         table(&measurement)?;
     }
+    if let Some((name, subject)) = arguments.save.clone().zip(subject) {
+        let saved = Saved { name, at: Timestamp::now(), commit: commit(), subject, measurement };
+        let folder = store.save(&saved, &std::env::current_exe().context("this program's own file")?)?;
+        writeln!(printed::err(), "saved in {}", folder.display())?;
+    }
     Ok(())
+}
+
+fn subject(arguments: &args::Measure) -> anyhow::Result<Subject> {
+    let Some(pipeline) = crate::source::origin(&arguments.pipeline) else {
+        bail!("{}: what is saved can be measured again: allowed are a file or `usecase:NAME`", arguments.pipeline);
+    };
+    Subject::of(pipeline, arguments.set.clone()).with_context(|| arguments.pipeline.clone())
+}
+
+/// The commit of the folder that this is called in, where it is of a repository: most often the program's.
+fn commit() -> Option<String> {
+    let told = Command::new("git").args(["describe", "--always", "--dirty", "--abbrev=12"]).output().ok()?;
+    let text = String::from_utf8(told.stdout).ok().filter(|_| told.status.success())?;
+    Some(text.trim().to_owned()).filter(|commit| !commit.is_empty())
 }
 
 fn count(arguments: &args::Measure) -> anyhow::Result<counting::Counts> {

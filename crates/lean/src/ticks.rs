@@ -9,7 +9,10 @@ use forebay_measure::{Clock, Tsc};
 use forebay_pipeline::Made;
 use serde::{Deserialize, Serialize};
 
-/// How long a pipeline runs before it is measured: caches and tables fill, the governor makes up its mind.
+use crate::disturbance::{Disturbance, Witness};
+
+/// How long a pipeline runs before it is measured, at the most; at least half of what is measured. Caches and tables fill,
+/// the governor makes up its mind.
 const WARM_UP: Duration = Duration::from_millis(200);
 
 /// What a real run has shown.
@@ -17,6 +20,8 @@ const WARM_UP: Duration = Duration::from_millis(200);
 pub struct Timed {
     /// What happened while it was measured.
     pub report: Report,
+    /// By worker: what the system did with its core meanwhile.
+    pub disturbances: Vec<Disturbance>,
     /// Ticks a second.
     pub hertz: f64,
     /// What went wrong at its end.
@@ -130,10 +135,12 @@ pub struct Part<'t> {
 pub fn measure(plans: Vec<Plan>, cores: &[usize], made: Made, span: Duration) -> Result<Timed, StartError> {
     let instance = forebay_instance::start(plans, cores, made, Box::new(|_| None))?;
     let board = instance.board();
-    std::thread::sleep(WARM_UP);
-    let earlier = board.read(Tsc.now());
+    std::thread::sleep(WARM_UP.min(span / 2));
+    let threads = instance.threads();
+    let (before, earlier) = (Witness::look(&threads), board.read(Tsc.now()));
     std::thread::sleep(span);
     let report = board.report(&earlier, &board.read(Tsc.now()));
+    let disturbances = Witness::look(&threads).since(&before);
     let Outcome { troubles, .. } = Instance::end(&*instance);
-    Ok(Timed { report, hertz: Tsc.frequency().hertz(), troubles })
+    Ok(Timed { report, disturbances, hertz: Tsc.frequency().hertz(), troubles })
 }
