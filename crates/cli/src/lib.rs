@@ -7,6 +7,7 @@ mod changes;
 mod check;
 pub mod decode;
 mod describe;
+mod doctor;
 mod drops;
 mod engine;
 pub mod filter;
@@ -79,6 +80,7 @@ fn answer(command: Command) -> anyhow::Result<Answer> {
         Command::Run(run) => return run::run(&run),
         Command::Measure(told) => measure::measure(&told)?,
         Command::Count(told) => measure::serve(&told)?,
+        Command::Doctor(told) => return doctor::doctor(&told),
         Command::Top(top) => remote::top(&top)?,
         Command::Show(show) => remote::told(show.json, remote::show(&show))?,
         Command::Reload(reload) => remote::told(reload.json, remote::reload(&reload))?,
