@@ -53,6 +53,9 @@ fn intended(arguments: &args::Doctor) -> anyhow::Result<Intended> {
     if let Some(twice) = named.iter().enumerate().find(|(at, core)| named[..*at].contains(core)) {
         bail!("--core {}: it is there twice, and each worker needs a core of its own", twice.1);
     }
+    if named.is_empty() && !arguments.core.is_empty() {
+        bail!("--core names none: allowed is a list of cores, such as 2-3,8");
+    }
     let mut named: Vec<_> = named.into_iter().map(Some).collect();
     let Some(pipeline) = &arguments.pipeline else {
         let cores = if named.is_empty() { vec![None] } else { named };
@@ -117,22 +120,23 @@ fn allowed(host: &Host) -> Vec<Core> {
 fn table(diagnosis: &Diagnosis) -> std::io::Result<()> {
     let mut out = printed::out();
     let Intent { pipeline, workers, .. } = &diagnosis.intent;
-    let of = pipeline.as_ref().map_or_else(|| "one that would run here".to_owned(), Clone::clone);
+    let of = pipeline.as_deref().unwrap_or("no pipeline named");
     let cores: Vec<_> =
         workers.iter().map(|worker| worker.core.map_or_else(|| "n/a".to_owned(), |core| core.to_string())).collect();
-    writeln!(out, "{of}: {} on core {}\n", counted(workers.len() as u64, "worker"), cores.join(", "))?;
+    let core = if workers.len() == 1 { "core" } else { "cores" };
+    writeln!(out, "{of}: {} on {core} {}\n", counted(workers.len() as u64, "worker"), cores.join(", "))?;
     let row = |told: &Outcome| vec![told.id.to_owned(), told.state.name().to_owned(), told.says.clone()];
     let rows: Vec<_> = diagnosis.checks.iter().map(row).collect();
     let columns = [("check", Align::Left), ("state", Align::Left), ("what is there", Align::Left)];
     write!(out, "{}", format::table(&columns, &rows))?;
     for told in diagnosis.findings() {
         writeln!(out, "\n{} ({}): {}", told.id, told.state.name(), told.says)?;
-        for evidence in &told.evidence {
-            writeln!(out, "  read   {evidence}")?;
+        for (at, evidence) in told.evidence.iter().enumerate() {
+            writeln!(out, "  {:5}  {evidence}", if at == 0 { "read" } else { "" })?;
         }
         writeln!(out, "  costs  {}", wrapped(told.cost.unwrap_or_default(), 9, WIDTH))?;
-        for line in &told.remedy {
-            writeln!(out, "  mend   {line}")?;
+        for (at, line) in told.remedy.iter().enumerate() {
+            writeln!(out, "  {:5}  {line}", if at == 0 { "mend" } else { "" })?;
         }
     }
     let number = |states: &[State]| diagnosis.checks.iter().filter(|told| states.contains(&told.state)).count();

@@ -1,7 +1,7 @@
 //! What the process' control groups allow it: CPU time and CPUs of its own (`cgroups(7)`, Linux
 //! `Documentation/admin-guide/cgroup-v2.rst`, `Documentation/scheduler/sched-bwc.rst`).
 
-use crate::cpu::word;
+use crate::cpu::words;
 use crate::fact::Fact;
 use crate::list::KernelList;
 use crate::tree::{Tree, Unknown};
@@ -36,6 +36,8 @@ pub struct Groups {
     pub quotas: Vec<Quota>,
     /// Own CPUs of the group and those above it.
     pub partitions: Vec<Partition>,
+    /// What the unified hierarchy (version 2) can share out.
+    pub controllers: Option<Fact<Vec<String>>>,
     /// Why nothing is known of quotas, if that is so.
     pub unknown: Option<Unknown>,
 }
@@ -63,7 +65,7 @@ impl Place {
 
 impl Groups {
     pub(crate) fn read(tree: &Tree) -> Self {
-        let mut groups = Self { quotas: Vec::new(), partitions: Vec::new(), unknown: None };
+        let mut groups = Self { quotas: Vec::new(), partitions: Vec::new(), controllers: None, unknown: None };
         let (own, mounts) = match (tree.listing(GROUPS), tree.listing(MOUNTS)) {
             (Ok(own), Ok(mounts)) => (own, mounts),
             (own, mounts) => {
@@ -75,6 +77,11 @@ impl Groups {
         if unified.is_none() && cpu.is_none() {
             groups.unknown = Some(Unknown::Missing(format!("a control group's folder in {MOUNTS}")));
         }
+        groups.controllers = unified.as_ref().map(|place| {
+            tree.fact(&format!("{}/cgroup.controllers", place.mount), "words", |text| {
+                Some(text.split_ascii_whitespace().map(str::to_owned).collect())
+            })
+        });
         for folder in unified.iter().flat_map(Place::folders) {
             let file = format!("{folder}/cpu.max");
             if tree.has(&file) {
@@ -85,7 +92,7 @@ impl Groups {
             if tree.has(&file) {
                 let cpus = format!("{folder}/cpuset.cpus.effective");
                 let cpus = tree.fact(&cpus, "a list of CPUs", |text| text.parse().ok());
-                groups.partitions.push(Partition { kind: word(tree, &file), cpus });
+                groups.partitions.push(Partition { kind: words(tree, &file), cpus });
             }
         }
         for folder in cpu.iter().flat_map(Place::folders) {

@@ -62,15 +62,15 @@ impl Cpu {
         let path = |file: &str| format!("{FOLDER}/cpu{number}/{file}");
         let count = |file: &str| tree.fact(&path(file), "a number", |text| text.parse().ok());
         let frequency = Frequency {
-            driver: word(tree, &path("cpufreq/scaling_driver")),
-            governor: word(tree, &path("cpufreq/scaling_governor")),
+            driver: name(tree, &path("cpufreq/scaling_driver")),
+            governor: name(tree, &path("cpufreq/scaling_governor")),
             most_khz: tree.fact(&path("cpufreq/scaling_max_freq"), "a number of kHz", |text| text.parse().ok()),
             hardware_most_khz: tree
                 .fact(&path("cpufreq/cpuinfo_max_freq"), "a number of kHz", |text| text.parse().ok()),
         };
         let states = (0..MOST_STATES).map(|state| path(&format!("cpuidle/state{state}")));
         let idle = states.take_while(|state| tree.has(state)).map(|state| IdleState {
-            name: word(tree, &format!("{state}/name")),
+            name: words(tree, &format!("{state}/name")),
             latency_us: tree.fact(&format!("{state}/latency"), "a number of microseconds", |text| text.parse().ok()),
             disabled: tree.fact(&format!("{state}/disable"), "0 or 1", flag),
         });
@@ -88,9 +88,17 @@ impl Cpu {
     }
 }
 
-/// A word, which is not empty.
-pub(crate) fn word(tree: &Tree, path: &str) -> Fact<String> {
-    tree.fact(path, "a word", |text| (!text.is_empty()).then(|| text.to_owned()))
+/// A name that the kernel gives to one of its own: a driver, a governor, a clock.
+pub(crate) fn name(tree: &Tree, path: &str) -> Fact<String> {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
+    let is_name = |text: &str| text.starts_with(|first: char| first.is_ascii_alphabetic()) && text.bytes().all(fits);
+    tree.fact(path, "a name", |text| is_name(text).then(|| text.to_owned()))
+}
+
+/// Some words.
+pub(crate) fn words(tree: &Tree, path: &str) -> Fact<String> {
+    let fits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
+    tree.fact(path, "words", |text| fits(text).then(|| text.to_owned()))
 }
 
 /// A switch of the kernel's. What is above 1 is on, too: `disable` of an idle state counts who has disabled it.

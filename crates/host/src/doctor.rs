@@ -14,6 +14,7 @@ mod siblings;
 
 use serde::Serialize;
 
+use crate::cpu::Cpu;
 use crate::fact::{Evidence, Fact};
 use crate::host::Host;
 use crate::list::KernelList;
@@ -197,6 +198,19 @@ impl Case<'_> {
     /// The workers' cores.
     fn cores(&self) -> KernelList {
         self.intent.workers.iter().filter_map(|worker| worker.core).collect()
+    }
+
+    /// What is known of the workers' cores; of those of which nothing is, `each` is told so.
+    fn cpus(&self, each: &mut Each) -> Vec<&Cpu> {
+        let find = |core: usize| {
+            let cpu = self.host.cpu(core);
+            if cpu.is_none() {
+                let why = self.host.online.why().unwrap_or_else(|| format!("there is no core {core}"));
+                each.unknown.push(why);
+            }
+            cpu
+        };
+        self.cores().iter().filter_map(find).collect()
     }
 
     /// Cores that no worker has.

@@ -7,7 +7,7 @@ use crate::cgroup::Groups;
 use crate::cpu::{Cpu, FOLDER};
 use crate::fact::Fact;
 use crate::interface::Interface;
-use crate::interrupts::{self, Interrupt};
+use crate::interrupts::{self, Counted, Interrupt};
 use crate::kernel::Kernel;
 use crate::list::KernelList;
 use crate::memory::{Memory, Node};
@@ -79,8 +79,8 @@ impl Host {
             read_at: Instant::now(),
         };
         // Until somebody looks again: since the start.
-        let (times, interrupts) = (host.times.clone(), interrupts::counted(tree));
-        host.tell(&times, &interrupts, Duration::ZERO, false);
+        let times = host.times.clone();
+        host.tell(&times, None, Duration::ZERO);
         host
     }
 
@@ -90,31 +90,29 @@ impl Host {
         let (times, interrupts) = (stat::read(tree), interrupts::counted(tree));
         let span = self.read_at.elapsed();
         let live = self.times.is_ok() && times.is_ok() && self.times != times;
-        self.tell(&times, &interrupts, span, live);
+        self.tell(&times, interrupts.ok().filter(|_| live).as_deref(), span);
     }
 
     fn tell(
         &mut self,
         times: &Result<BTreeMap<usize, CpuTimes>, Unknown>,
-        later: &Result<Vec<interrupts::Counted>, Unknown>,
+        interrupts: Option<&[Counted]>,
         span: Duration,
-        live: bool,
     ) {
         for cpu in &mut self.cpus {
             let earlier = self.times.as_ref().ok().and_then(|times| times.get(&cpu.number));
             let later = times.as_ref().ok().and_then(|times| times.get(&cpu.number));
-            cpu.load = later.and_then(|later| Load::between(earlier.filter(|_| live), later, span));
+            cpu.load = later.and_then(|later| Load::between(earlier, later, span));
         }
         let uptime = self.uptime_s.value().copied();
-        if let (Ok(interrupts), Ok(later)) = (&mut self.interrupts, later) {
-            for counted in later {
-                let at = interrupts.binary_search_by_key(&counted.number, |interrupt| interrupt.number);
-                // They are listed in order; one that is not is looked for.
-                let at = at.ok().or_else(|| interrupts.iter().position(|other| other.number == counted.number));
-                if let Some(interrupt) = at.map(|at| &mut interrupts[at]) {
-                    interrupt.observe(counted, span, live, uptime);
-                }
-            }
+        let later = interrupts;
+        for (at, interrupt) in self.interrupts.iter_mut().flatten().enumerate() {
+            // They are listed in the same order, unless one has come or gone.
+            let same = later.and_then(|later| {
+                let there = later.get(at).filter(|counted| counted.number == interrupt.number);
+                there.or_else(|| later.iter().find(|counted| counted.number == interrupt.number))
+            });
+            interrupt.observe(same, span, uptime);
         }
     }
 

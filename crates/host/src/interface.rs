@@ -1,7 +1,6 @@
 //! Network interfaces: the device behind each, where it is, and its queues (`/sys/class/net`, Linux
 //! `Documentation/ABI/testing/sysfs-class-net`).
 
-use crate::cpu::word;
 use crate::fact::Fact;
 use crate::list::KernelList;
 use crate::tree::Tree;
@@ -49,7 +48,7 @@ impl Interface {
         let interrupts = tree.names(&path(&format!("{device}/msi_irqs")));
         Self {
             has_device: tree.has(&path("device")),
-            state: word(tree, &path("operstate")),
+            state: crate::cpu::name(tree, &path("operstate")),
             node: tree.fact(&path(&format!("{device}/numa_node")), "a node or -1", node),
             cpus: tree.fact(&path(&format!("{device}/local_cpulist")), "a list of CPUs", |text| text.parse().ok()),
             receive_queues: count("rx-"),

@@ -1,6 +1,5 @@
 //! Device interrupts: how often each CPU gets them, and which may (`/proc/interrupts`, `/proc/irq`; `proc_interrupts(5)`).
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::fact::Fact;
@@ -28,6 +27,8 @@ pub struct Interrupt {
     pub effective: Fact<KernelList>,
     /// By CPU, how often a second, where that is not 0; nothing where it cannot be told.
     pub rates: Option<(Vec<(usize, f64)>, Over)>,
+    /// How long it has been counted, in seconds.
+    pub counted_s: Option<f64>,
 }
 
 /// The files of an interrupt.
@@ -47,29 +48,28 @@ impl Interrupt {
         }
     }
 
-    /// How often a second it comes to a CPU.
+    /// How often a second it comes to these CPUs: now, or where it does not, on the average since the start.
     #[must_use]
-    pub fn rate(&self, cpu: usize) -> Option<(f64, Over)> {
-        let (rates, over) = self.rates.as_ref()?;
-        let rate = rates.iter().find(|(number, _)| *number == cpu).map_or(0.0, |(_, rate)| *rate);
-        Some((rate, *over))
+    pub fn rate(&self, on: impl Fn(usize) -> bool) -> Option<(f64, Over)> {
+        if let Some((rates, over)) = &self.rates {
+            let now = rates.iter().filter(|(cpu, _)| on(*cpu)).map(|(_, rate)| rate).sum::<f64>();
+            if now > 0.0 {
+                return Some((now, *over));
+            }
+        }
+        let all =
+            self.counts.iter().filter(|(cpu, _)| on(*cpu)).fold(0, |sum: u64, (_, count)| sum.saturating_add(*count));
+        self.counted_s.map(|seconds| (all as f64 / seconds, Over::Start))
     }
 
-    /// How often it has come to any CPU.
-    #[must_use]
-    pub fn count(&self) -> u64 {
-        self.counts.iter().fold(0, |sum, (_, count)| sum.saturating_add(*count))
-    }
-
-    /// Takes its rates from a later reading: over `span`, or where nothing has come in it, since the start, `uptime` ago, if the
-    /// counts do not advance at all (`live` is false).
-    pub(crate) fn observe(&mut self, later: &Counted, span: Duration, live: bool, uptime: Option<f64>) {
-        let earlier: HashMap<usize, u64> = self.counts.iter().copied().collect();
-        let (seconds, over) = if live { (Some(span.as_secs_f64()), Over::Span(span)) } else { (uptime, Over::Start) };
-        let Some(seconds) = seconds.filter(|seconds| *seconds > 0.0) else { return };
-        let before = |cpu: usize| if live { earlier.get(&cpu).copied().unwrap_or(0) } else { 0 };
+    /// Takes its rates from a later reading, `span` after this one; without one that has advanced there are only averages.
+    pub(crate) fn observe(&mut self, later: Option<&Counted>, span: Duration, uptime_s: Option<f64>) {
+        self.counted_s = uptime_s.filter(|seconds| *seconds > 0.0);
+        let seconds = span.as_secs_f64();
+        let Some(later) = later.filter(|_| seconds > 0.0) else { return };
+        let before = |cpu: usize| self.counts.iter().find(|(number, _)| *number == cpu).map_or(0, |(_, count)| *count);
         let rates = later.counts.iter().map(|(cpu, count)| (*cpu, count.saturating_sub(before(*cpu)) as f64 / seconds));
-        self.rates = Some((rates.filter(|(_, rate)| *rate > 0.0).collect(), over));
+        self.rates = Some((rates.filter(|(_, rate)| *rate > 0.0).collect(), Over::Span(span)));
     }
 }
 
@@ -87,7 +87,7 @@ pub(crate) fn read(tree: &Tree) -> Result<Vec<Interrupt>, Unknown> {
         let list =
             |file: &str| tree.fact(&format!("{}/{file}", folder(number)), "a list of CPUs", |text| text.parse().ok());
         let (allowed, effective) = (list("smp_affinity_list"), list("effective_affinity_list"));
-        Interrupt { number, label, counts, allowed, effective, rates: None }
+        Interrupt { number, label, counts, allowed, effective, rates: None, counted_s: None }
     });
     Ok(counted.collect())
 }
@@ -152,12 +152,17 @@ ERR:          0
             allowed: unknown("a"),
             effective: unknown("b"),
             rates: None,
+            counted_s: None,
         };
-        assert_eq!(interrupt.rate(2), None);
-        interrupt.observe(&later, Duration::from_millis(500), true, None);
-        assert_eq!(interrupt.rate(2), Some((200.0, Over::Span(Duration::from_millis(500)))));
-        assert_eq!(interrupt.rate(0).map(|(rate, _)| rate), Some(0.0));
-        interrupt.observe(&later, Duration::from_millis(500), false, Some(1_744_277.0));
-        assert_eq!(interrupt.rate(2), Some((1.0, Over::Start)));
+        assert_eq!(interrupt.rate(|_| true), None);
+        let span = Duration::from_millis(500);
+        interrupt.observe(Some(&later), span, Some(1_744_177.0));
+        assert_eq!(interrupt.rate(|cpu| cpu == 2), Some((200.0, Over::Span(span))));
+        assert_eq!(interrupt.rate(|cpu| cpu == 0), Some((0.0, Over::Start)));
+        interrupt.rates = None;
+        interrupt.observe(None, span, Some(1_744_177.0));
+        assert_eq!(interrupt.rate(|cpu| cpu == 2), Some((1.0, Over::Start)));
+        interrupt.observe(None, span, Some(0.0));
+        assert_eq!(interrupt.rate(|_| true), None);
     }
 }

@@ -1,6 +1,6 @@
 //! How the kernel was started and is set: isolated CPUs, its clock, who may count events.
 
-use crate::cpu::{FOLDER, flag, word};
+use crate::cpu::{FOLDER, flag, name};
 use crate::fact::{Fact, Told};
 use crate::list::KernelList;
 use crate::tree::{Tree, Unknown};
@@ -52,7 +52,7 @@ impl Kernel {
             command_line: tree.fact("/proc/cmdline", "text", |text| Some(text.to_owned())),
             isolated: list("isolated"),
             tickless: list("nohz_full"),
-            clock: word(tree, &format!("{CLOCK}/current_clocksource")),
+            clock: name(tree, &format!("{CLOCK}/current_clocksource")),
             clocks: tree.fact(&format!("{CLOCK}/available_clocksource"), "words", |text| {
                 Some(text.split_ascii_whitespace().map(str::to_owned).collect())
             }),

@@ -80,7 +80,7 @@ impl Node {
         Self {
             number,
             cpus: tree.fact(&path("cpulist"), "a list of CPUs", |text| text.parse().ok()),
-            memory_kib: field(&listing, &tree.listing(&listing), &format!("Node {number} MemTotal")),
+            memory_kib: field(&listing, &tree.value(&listing), &format!("Node {number} MemTotal")),
             huge_free: huge("free_hugepages"),
             huge_total: huge("nr_hugepages"),
         }

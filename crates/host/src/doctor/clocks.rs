@@ -44,8 +44,8 @@ fn invariant_tsc(case: &Case<'_>) -> Verdict {
 pub(super) const CLOCKSOURCE: Check = Check {
     id: "clocksource",
     looks_at: "the kernel takes its time from the time-stamp counter",
-    cost: "A kernel that has given the counter up has seen it go wrong, and reading another clock takes a device access, about a \
-           microsecond (Linux Documentation/timers/timekeeping.rst).",
+    cost: "A kernel that has given the counter up has seen it go wrong, and reading another clock is a slow access \
+           to a device (Linux Documentation/timers/timekeeping.rst).",
     mend: "`echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource`; if it is not on offer, `dmesg | grep -i tsc` says why",
     judge: clocksource,
 };

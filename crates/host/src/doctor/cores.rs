@@ -68,7 +68,7 @@ pub(super) const CORE_LOAD: Check = Check {
     id: "core-load",
     looks_at: "nothing else runs on the workers' cores",
     cost: "A worker always has something to do (it polls), so every share of its core that goes to another thread is lost, and \
-           packets wait for the thread's time slice, some milliseconds at a time (Linux Documentation/scheduler/sched-eevdf.rst).",
+           packets wait as long as that one runs (Linux Documentation/scheduler/sched-eevdf.rst).",
     mend: "other cores, or isolate these (see `isolated-cores`); `ps -eLo psr,pcpu,comm --sort=-pcpu` shows what runs where",
     judge: core_load,
 };
@@ -103,7 +103,8 @@ fn core_load(case: &Case<'_>) -> Verdict {
         ),
         "# move what that shows (`taskset -cp LIST PID`), or give the workers other cores".to_owned(),
     ];
-    Verdict::of_each(each, |wrong| (State::Costs, listed(wrong), remedy), "next to nothing runs there")
+    let fine = seen(&each);
+    Verdict::of_each(each, |wrong| (State::Costs, listed(wrong), remedy), fine)
 }
 
 pub(super) const STEAL: Check = Check {
@@ -133,14 +134,15 @@ fn steal(case: &Case<'_>) -> Verdict {
         return no_cores();
     }
     let remedy = vec!["# ask for dedicated cores; on a host of your own: virsh vcpupin DOMAIN VCPU CPU".to_owned()];
-    Verdict::of_each(each, |wrong| (State::Costs, listed(wrong), remedy), "hardly any time is taken")
+    let fine = seen(&each);
+    Verdict::of_each(each, |wrong| (State::Costs, listed(wrong), remedy), fine)
 }
 
 pub(super) const ISOLATED_CORES: Check = Check {
     id: "isolated-cores",
     looks_at: "the scheduler keeps other threads off the workers' cores",
-    cost: "The scheduler may put any thread on a core that is not isolated, at any time; packets then wait for that thread's time \
-           slice (Linux Documentation/admin-guide/kernel-parameters.txt, isolcpus).",
+    cost: "The scheduler may put any thread on a core that is not isolated, at any time, and packets wait as long as that one \
+           runs (Linux Documentation/admin-guide/kernel-parameters.txt, isolcpus).",
     mend: "`isolcpus=` at boot, or a partition of kind `isolated` (control groups, version 2)",
     judge: isolated_cores,
 };
@@ -183,25 +185,41 @@ fn isolated_cores(case: &Case<'_>) -> Verdict {
             format!("taskset -c {isolated} forebay run …"),
         ]
     } else {
-        vec![
-            format!(
-                "# in /etc/default/grub, then update-grub and reboot: GRUB_CMDLINE_LINUX=\"isolcpus=managed_irq,domain,{cores} nohz_full={cores} rcu_nocbs={cores}\""
-            ),
-            "# with control groups of version 2, until the next boot:".to_owned(),
-            "echo +cpuset > /sys/fs/cgroup/cgroup.subtree_control && mkdir -p /sys/fs/cgroup/forebay".to_owned(),
-            format!(
-                "cd /sys/fs/cgroup/forebay && echo {cores} > cpuset.cpus && echo isolated > cpuset.cpus.partition && echo $$ > cgroup.procs"
-            ),
-        ]
+        let mut remedy = vec![at_boot(case)];
+        // A hierarchy that can hand CPUs out, and where.
+        let unified = host.groups.controllers.as_ref().and_then(|fact| Some((fact, fact.value()?)));
+        if let Some((fact, _)) = unified.filter(|(_, all)| all.iter().any(|controller| controller == "cpuset")) {
+            let folder = fact.path.trim_end_matches("/cgroup.controllers");
+            remedy.extend([
+                "# or, until the next boot:".to_owned(),
+                format!("echo +cpuset > {folder}/cgroup.subtree_control && mkdir -p {folder}/forebay"),
+                format!("echo {cores} > {folder}/forebay/cpuset.cpus"),
+                format!("echo isolated > {folder}/forebay/cpuset.cpus.partition"),
+                format!("echo $$ > {folder}/forebay/cgroup.procs && forebay run …"),
+            ]);
+        }
+        remedy
     };
     Verdict::found(State::May, format!("{} not isolated", is_are(&open)), vec![kernel.isolated.evidence()], remedy)
+}
+
+/// What the kernel is to be started with. One that knows nothing of tickless cores is not told of any.
+fn at_boot(case: &Case<'_>) -> String {
+    let cores = case.cores();
+    let tickless = match case.host.kernel.tickless.value() {
+        Some(_) => format!(" nohz_full={cores} rcu_nocbs={cores}"),
+        None => String::new(),
+    };
+    format!(
+        "# on the kernel's command line (GRUB_CMDLINE_LINUX in /etc/default/grub, then update-grub and reboot): isolcpus=managed_irq,domain,{cores}{tickless}"
+    )
 }
 
 pub(super) const TIMER_TICK: Check = Check {
     id: "timer-tick",
     looks_at: "the kernel's periodic tick leaves the workers' cores alone",
-    cost: "The tick interrupts a core that runs a thread 100 to 1 000 times a second, some microseconds each time, in which packets \
-           wait (Linux Documentation/timers/no_hz.rst).",
+    cost: "The tick interrupts a core that runs a thread 100 to 1 000 times a second (CONFIG_HZ), and packets wait (Linux \
+           Documentation/timers/no_hz.rst).",
     mend: "`nohz_full=` at boot, of a kernel with CONFIG_NO_HZ_FULL",
     judge: timer_tick,
 };
@@ -219,10 +237,14 @@ fn timer_tick(case: &Case<'_>) -> Verdict {
     if with.is_empty() {
         return Verdict::ok(format!("{} without it", is_are(&cores)), vec![tickless.evidence()]);
     }
-    let remedy = vec![format!(
-        "# in /etc/default/grub, then update-grub and reboot: GRUB_CMDLINE_LINUX=\"isolcpus=managed_irq,domain,{cores} nohz_full={cores} rcu_nocbs={cores}\""
-    )];
+    let remedy = vec![at_boot(case)];
     Verdict::found(State::May, format!("the tick comes to {}", named(&with)), vec![tickless.evidence()], remedy)
+}
+
+/// What was seen of those that are in order.
+fn seen(each: &Each) -> String {
+    let seen: Vec<_> = each.fine.iter().map(|evidence| evidence.value.clone()).collect();
+    listed(&seen)
 }
 
 /// What depends on cores, where there are none.

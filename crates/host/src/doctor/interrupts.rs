@@ -3,17 +3,19 @@
 use super::cores::no_cores;
 use super::{Case, Check, State, Verdict, listed};
 use crate::fact::Evidence;
-use crate::interrupts::{FILE, Interrupt};
+use crate::interrupts::{FILE, Interrupt, folder};
 
 /// How often a second an interrupt comes to a worker's core from which on that is more than what may happen: as often as the
 /// slowest tick.
 const OFTEN: f64 = 100.0;
+/// How often a second one comes that is worth a word: once a minute.
+const SELDOM: f64 = 1.0 / 60.0;
 
 pub(super) const IRQ_AFFINITY: Check = Check {
     id: "irq-affinity",
     looks_at: "no device's interrupts are sent to the workers' cores",
-    cost: "Each interrupt takes the core away for its handler and what that leaves behind in the caches, some microseconds at a time \
-           (Linux Documentation/core-api/irq/irq-affinity.rst).",
+    cost: "Each interrupt takes the core away for its handler, which also puts its own lines into the caches (Linux \
+           Documentation/core-api/irq/irq-affinity.rst).",
     mend: "`echo LIST > /proc/irq/N/smp_affinity_list` with other cores; irqbalance told to leave the workers' alone",
     judge: irq_affinity,
 };
@@ -27,57 +29,52 @@ fn irq_affinity(case: &Case<'_>) -> Verdict {
         Ok(interrupts) => interrupts,
         Err(why) => return Verdict::unknown(why.to_string()),
     };
-    let (mut hits, mut unknown, mut evidence, mut often) = (Vec::new(), None, Vec::new(), false);
-    // Those that have never come say nothing of what will.
-    for interrupt in interrupts.iter().filter(|interrupt| interrupt.count() > 0) {
+    let (mut hits, mut unknown) = (Vec::new(), None);
+    for interrupt in interrupts {
         let Some(target) = interrupt.target().value() else {
             unknown = unknown.or(interrupt.target().why());
             continue;
         };
         let hit = target.and(&cores);
-        if hit.is_empty() {
-            continue;
+        // Of one that is sent to several, and the kernel does not say to which of them, what comes to any counts.
+        let exact = interrupt.effective.value().is_some();
+        let Some((rate, over)) = interrupt.rate(|cpu| !exact || hit.contains(cpu)) else { continue };
+        if !hit.is_empty() && rate >= SELDOM {
+            let here = interrupt.rate(|cpu| hit.contains(cpu)).is_some_and(|(rate, _)| rate >= OFTEN);
+            hits.push((interrupt, rate, over, here));
         }
-        evidence.push(interrupt.target().evidence());
-        // Sent to several: to which of them is not known.
-        let rates: Vec<_> = hit.iter().filter_map(|core| interrupt.rate(core)).collect();
-        let rate: f64 = rates.iter().map(|(rate, _)| rate).sum();
-        if let Some((_, over)) = rates.first() {
-            let seen = format!("interrupt {}: {} a second on {hit} {over}", interrupt.number, shown(rate));
-            evidence.push(Evidence::derived(FILE, seen));
-        }
-        often |= rate >= OFTEN;
-        hits.push((interrupt, rate));
     }
-    let Some(first) = hits.first() else {
+    // The most frequent first.
+    hits.sort_by(|one, other| other.1.total_cmp(&one.1));
+    if hits.is_empty() {
+        let looked_at = Evidence::derived(FILE, format!("{} interrupts looked at", interrupts.len()));
         return match unknown {
             Some(why) => Verdict::unknown(why),
-            None => Verdict::ok(
-                "they are sent elsewhere",
-                vec![Evidence::derived(FILE, format!("{} interrupts looked at", interrupts.len()))],
-            ),
+            None => Verdict::ok("none that comes at all often is sent there", vec![looked_at]),
         };
-    };
-    let names: Vec<_> =
-        hits.iter().map(|(interrupt, rate)| format!("{} ({} a second)", name(interrupt), shown(*rate))).collect();
+    }
+    let names = hits.iter().map(|(it, rate, over, _)| format!("{} ({} a second {over})", name(it), shown(*rate)));
+    let names: Vec<_> = names.collect();
     let many = if hits.len() == 1 { "interrupt" } else { "interrupts" };
-    let says = format!("{many} {} may come to workers' cores", listed(&names));
-    let says = if often { says.replace("may come", "come") } else { says };
+    let says = format!("{many} {}", listed(&names));
+    let mut evidence = Vec::new();
+    for (it, rate, over, _) in &hits {
+        evidence.push(it.target().evidence());
+        evidence.push(Evidence::derived(FILE, format!("interrupt {}: {} a second {over}", it.number, shown(*rate))));
+    }
     let others = case.other_cores();
-    let mut remedy: Vec<String> = if others.is_empty() {
+    let remedy = if others.is_empty() {
         vec!["# a core without a worker, to send them to".to_owned()]
     } else {
-        hits.iter()
-            .map(|(interrupt, _)| format!("echo {others} > /proc/irq/{}/smp_affinity_list", interrupt.number))
-            .collect()
-    };
-    if !others.is_empty() {
+        let mut remedy: Vec<_> =
+            hits.iter().map(|(it, ..)| format!("echo {others} > {}/smp_affinity_list", folder(it.number))).collect();
+        remedy.push("# what the kernel spreads itself (a disk's queues) it does not let be moved".to_owned());
         remedy.push(format!(
             "# irqbalance, where it runs, would undo this: IRQBALANCE_BANNED_CPULIST={cores} in /etc/default/irqbalance"
         ));
-        remedy.push(format!("# what the kernel does not let be moved ({} above, if that fails) stays", first.0.number));
-    }
-    let state = if often { State::Costs } else { State::May };
+        remedy
+    };
+    let state = if hits.iter().any(|(.., often)| *often) { State::Costs } else { State::May };
     Verdict::found(state, says, evidence, remedy)
 }
 

@@ -41,12 +41,12 @@ fn huge_pages(case: &Case<'_>) -> Verdict {
         evidence.push(memory.transparent.evidence());
     }
     let instead = match memory.transparent.value() {
-        Some(_) if never => "; and no transparent ones in their place",
-        Some(_) => "; transparent ones in their place, as long as memory is not fragmented",
-        None => "; whether transparent ones take their place is not known",
+        Some(_) if never => "; transparent ones are switched off",
+        Some(_) => "; transparent ones instead, while memory is not fragmented",
+        None => "; whether there are transparent ones is not known",
     };
-    let has = if *total == 0 { "there are none".to_owned() } else { format!("{available} of {total} are free") };
-    let says = format!("{has}, wanted are {want}{instead}");
+    let has = if *total == 0 { "none".to_owned() } else { format!("{available} of {total} are free") };
+    let says = format!("{has}; wanted are {want}{instead}");
     let nodes: Vec<_> = case.nodes().into_iter().flat_map(|nodes| nodes.iter().collect::<Vec<_>>()).collect();
     let missing = total.saturating_add(needed - available);
     let remedy = match nodes.as_slice() {

@@ -19,12 +19,11 @@ pub(super) const GOVERNOR: Check = Check {
 };
 
 fn governor(case: &Case<'_>) -> Verdict {
-    let cores = case.cores();
-    if cores.is_empty() {
+    if case.cores().is_empty() {
         return no_cores();
     }
     let (mut each, mut remedy, mut lowest) = (Each::default(), Vec::new(), false);
-    for cpu in cores.iter().filter_map(|core| case.host.cpu(core)) {
+    for cpu in case.cpus(&mut each) {
         let governor = &cpu.frequency.governor;
         match governor.value().map(String::as_str) {
             None => each.unknown.push(unset(case, cpu)),
@@ -63,12 +62,11 @@ pub(super) const FREQUENCY_LIMIT: Check = Check {
 };
 
 fn frequency_limit(case: &Case<'_>) -> Verdict {
-    let cores = case.cores();
-    if cores.is_empty() {
+    if case.cores().is_empty() {
         return no_cores();
     }
     let (mut each, mut remedy) = (Each::default(), Vec::new());
-    for cpu in cores.iter().filter_map(|core| case.host.cpu(core)) {
+    for cpu in case.cpus(&mut each) {
         let (limit, most) = (&cpu.frequency.most_khz, &cpu.frequency.hardware_most_khz);
         match (limit.value(), most.value()) {
             (Some(set), Some(possible)) if set < possible => {
@@ -96,12 +94,11 @@ pub(super) const C_STATES: Check = Check {
 };
 
 fn c_states(case: &Case<'_>) -> Verdict {
-    let cores = case.cores();
-    if cores.is_empty() {
+    if case.cores().is_empty() {
         return no_cores();
     }
     let (mut each, mut remedy) = (Each::default(), Vec::new());
-    for cpu in cores.iter().filter_map(|core| case.host.cpu(core)) {
+    for cpu in case.cpus(&mut each) {
         if cpu.idle.is_empty() {
             each.unknown.push(format!(
                 "{}/cpu{}/cpuidle says nothing: the kernel does not choose idle states",

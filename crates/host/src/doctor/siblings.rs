@@ -20,8 +20,8 @@ fn smt_sibling(case: &Case<'_>) -> Verdict {
         return no_cores();
     }
     let (mut each, mut remedy, mut alone) = (Each::default(), Vec::new(), true);
-    for core in cores.iter() {
-        let Some(cpu) = case.host.cpu(core) else { continue };
+    for cpu in case.cpus(&mut each) {
+        let core = cpu.number;
         let Some(threads) = cpu.threads.value() else {
             each.unknown(&cpu.threads);
             continue;
@@ -61,7 +61,7 @@ fn smt_sibling(case: &Case<'_>) -> Verdict {
     }
     if alone && case.host.kernel.is_virtual() && each.unknown.is_empty() {
         return Verdict::unknown(
-            "a virtual machine whose cores have one thread each: which of them the host runs on one physical core it does not say",
+            "one thread a core, in a virtual machine: the host does not say which share a physical core",
         );
     }
     let fine = if alone { "each is the only thread of its core" } else { "their siblings are idle" };
