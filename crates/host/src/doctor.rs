@@ -296,10 +296,10 @@ impl Each {
 
 /// Several things in a sentence.
 fn listed(things: &[String]) -> String {
-    match things {
-        [few @ ..] if few.len() <= 4 => few.join(", "),
-        _ => format!("{} and {} more", things[..3].join(", "), things.len() - 3),
+    if things.len() <= 4 {
+        return things.join(", ");
     }
+    format!("{} and {} more", things[..3].join(", "), things.len() - 3)
 }
 
 /// A share in percent, no more exact than it is known.

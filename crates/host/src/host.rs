@@ -19,6 +19,20 @@ use crate::tree::{Tree, Unknown};
 const MOST_CPUS: usize = 8_192;
 
 /// A machine, as its kernel tells of it.
+///
+/// ```
+/// use forebay_host::{Host, Tree};
+///
+/// let host = Host::read(&Tree::default());
+/// for cpu in &host.cpus {
+///     // What the kernel does not tell is not known, and why that is so can be asked.
+///     let governor = &cpu.frequency.governor;
+///     match governor.value() {
+///         Some(name) => println!("core {}: {name}", cpu.number),
+///         None => println!("core {}: n/a ({})", cpu.number, governor.why().unwrap_or_default()),
+///     }
+/// }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Host {
     /// CPUs that are switched on.

@@ -1,5 +1,6 @@
 //! `forebay doctor`: on a server that is laid out, healthy and spoilt, and on the machine that the tests run on.
 
+#[expect(dead_code, reason = "the tests of the crate below use more of it")]
 #[path = "../../../host/tests/host/server.rs"]
 mod server;
 

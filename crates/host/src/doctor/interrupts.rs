@@ -1,7 +1,7 @@
 //! Whether devices interrupt workers.
 
 use super::cores::no_cores;
-use super::{Case, Check, State, Verdict, listed};
+use super::{Case, Check, State, Verdict};
 use crate::fact::Evidence;
 use crate::interrupts::{FILE, Interrupt, folder};
 
@@ -53,10 +53,9 @@ fn irq_affinity(case: &Case<'_>) -> Verdict {
             None => Verdict::ok("none that comes at all often is sent there", vec![looked_at]),
         };
     }
-    let names = hits.iter().map(|(it, rate, over, _)| format!("{} ({} a second {over})", name(it), shown(*rate)));
-    let names: Vec<_> = names.collect();
-    let many = if hits.len() == 1 { "interrupt" } else { "interrupts" };
-    let says = format!("{many} {}", listed(&names));
+    let (most, rate, over, _) = &hits[0];
+    let others = if hits.len() == 1 { String::new() } else { format!(", and {} less often", hits.len() - 1) };
+    let says = format!("{} comes {} times a second {over}{others}", name(most), shown(*rate));
     let mut evidence = Vec::new();
     for (it, rate, over, _) in &hits {
         evidence.push(it.target().evidence());
