@@ -5,6 +5,10 @@
 
 pub mod callgrind;
 pub mod counting;
+pub mod disturbance;
 pub mod measurement;
 mod named;
+pub mod rates;
+pub mod search;
 pub mod ticks;
+pub mod trial;
