@@ -139,7 +139,7 @@ pub(crate) struct Count {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  forebay doctor                                   this machine, for one worker on the core that would be chosen
+  forebay doctor                                   this machine, for any pipeline of one worker
   forebay doctor gateway.yaml                      its workers, their pools and its ports
   forebay doctor --core 2-3 --interface eth1       two workers, packets of that card
   forebay doctor --json | jq '.checks[] | select(.state == \"costs\") | .remedy'

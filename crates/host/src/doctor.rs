@@ -195,9 +195,15 @@ struct Case<'a> {
 }
 
 impl Case<'_> {
-    /// The workers' cores.
-    fn cores(&self) -> KernelList {
+    /// The cores that workers are to have.
+    fn wanted(&self) -> KernelList {
         self.intent.workers.iter().filter_map(|worker| worker.core).collect()
+    }
+
+    /// Those of them that there are, as far as that is known: one check is enough to say that others are not.
+    fn cores(&self) -> KernelList {
+        let wanted = self.wanted();
+        self.host.online.value().map_or_else(|| wanted.clone(), |online| wanted.and(online))
     }
 
     /// What is known of the workers' cores; of those of which nothing is, `each` is told so.

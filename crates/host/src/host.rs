@@ -35,6 +35,8 @@ const MOST_CPUS: usize = 8_192;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Host {
+    /// CPUs that there are, switched on or not.
+    pub present: Fact<KernelList>,
     /// CPUs that are switched on.
     pub online: Fact<KernelList>,
     /// These, one by one.
@@ -66,7 +68,8 @@ impl Host {
     /// Reads what there is beneath `tree`. Nothing that is missing or makes no sense stops it.
     #[must_use]
     pub fn read(tree: &Tree) -> Self {
-        let online = tree.fact(&format!("{FOLDER}/online"), "a list of CPUs", |text| text.parse::<KernelList>().ok());
+        let list = |file: &str| tree.fact(&format!("{FOLDER}/{file}"), "a list of CPUs", |text| text.parse().ok());
+        let (present, online): (_, Fact<KernelList>) = (list("present"), list("online"));
         let memory = Memory::read(tree);
         let (nodes_online, nodes) = Node::read_all(tree, memory.huge_kib.value().copied());
         let node_of = |cpu: usize| {
@@ -76,6 +79,7 @@ impl Host {
         let numbers: Vec<usize> = online.value().map(|list| list.iter().take(MOST_CPUS).collect()).unwrap_or_default();
         let cpus = numbers.into_iter().map(|number| Cpu::read(tree, number, node_of(number))).collect();
         let mut host = Self {
+            present,
             online,
             cpus,
             nodes_online,

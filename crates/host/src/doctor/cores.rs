@@ -18,16 +18,22 @@ pub(super) const WORKER_CORES: Check = Check {
 };
 
 fn worker_cores(case: &Case<'_>) -> Verdict {
-    let (cores, wanted) = (case.cores(), case.intent.workers.len());
+    let (cores, wanted) = (case.wanted(), case.intent.workers.len());
     let may = &case.host.process.cpus;
     let (Some(allowed), Some(online)) = (may.value(), case.host.online.value()) else {
         return Verdict::unknown(may.why().or(case.host.online.why()).unwrap_or_default());
     };
     let off = cores.without(online);
     if !off.is_empty() {
-        let switch = |core| format!("echo 1 > /sys/devices/system/cpu/cpu{core}/online");
-        let says = format!("{} not switched on, or not there", is_are(&off));
-        return Verdict::found(State::Stops, says, vec![case.host.online.evidence()], off.iter().map(switch).collect());
+        let present = &case.host.present;
+        let evidence = vec![case.host.online.evidence(), present.evidence()];
+        if present.value().is_some_and(|present| off.without(present).is_empty()) {
+            let switch = |core| format!("echo 1 > /sys/devices/system/cpu/cpu{core}/online");
+            let says = format!("{} not switched on", is_are(&off));
+            return Verdict::found(State::Stops, says, evidence, off.iter().map(switch).collect());
+        }
+        let says = format!("{} not there", is_are(&off));
+        return Verdict::found(State::Stops, says, evidence, vec![format!("# cores of {online}")]);
     }
     let foreign = cores.without(allowed);
     if !foreign.is_empty() {
@@ -76,7 +82,7 @@ pub(super) const CORE_LOAD: Check = Check {
 fn core_load(case: &Case<'_>) -> Verdict {
     let mut each = Each::default();
     for worker in &case.intent.workers {
-        let Some(core) = worker.core else { continue };
+        let Some(core) = worker.core.filter(|core| case.cores().contains(*core)) else { continue };
         let Some(load) = case.host.cpu(core).and_then(|cpu| cpu.load) else {
             let why = case.host.load_unknown();
             each.unknown.push(why.unwrap_or_else(|| format!("{} says nothing of core {core}", stat::FILE)));

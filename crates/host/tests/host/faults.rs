@@ -300,6 +300,28 @@ fn faults() -> Vec<Fault> {
             },
         ),
         fault(
+            "a core that is switched off",
+            "worker-cores",
+            State::Stops,
+            &cpu("online"),
+            "0-5,7-15",
+            "echo 1 > /sys/devices/system/cpu/cpu6/online",
+            |server, _| {
+                server.set(format!("{CPU}/online"), "0-5,7-15\n");
+            },
+        ),
+        fault(
+            "a core that is not there",
+            "worker-cores",
+            State::Stops,
+            &cpu("present"),
+            "0-15",
+            "cores of 0-15",
+            |_, intent| {
+                intent.workers[1].core = Some(16);
+            },
+        ),
+        fault(
             "huge pages on the other node only",
             "numa-memory",
             State::Costs,
