@@ -8,6 +8,7 @@ mod check;
 mod compare;
 pub mod decode;
 mod describe;
+mod doctor;
 mod drops;
 mod engine;
 pub mod filter;
@@ -82,6 +83,7 @@ fn answer(command: Command) -> anyhow::Result<Answer> {
         Command::Measure(told) => measure::measure(&told)?,
         Command::Compare(told) => return compare::compare(&told),
         Command::Count(told) => measure::serve(&told)?,
+        Command::Doctor(told) => return doctor::doctor(&told),
         Command::Top(top) => remote::top(&top)?,
         Command::Show(show) => remote::told(show.json, remote::show(&show))?,
         Command::Reload(reload) => remote::told(reload.json, remote::reload(&reload))?,
