@@ -11,6 +11,7 @@ mod drops;
 mod engine;
 pub mod filter;
 mod format;
+mod hardware;
 mod list;
 mod live;
 mod measure;

@@ -6,6 +6,7 @@
 pub mod callgrind;
 pub mod counting;
 pub mod disturbance;
+pub mod hardware;
 pub mod measurement;
 mod named;
 pub mod rates;

@@ -1,9 +1,14 @@
 //! A measurement: the figures of a pipeline, each with where it comes from.
 
+use std::collections::BTreeMap;
+
+use forebay_measure::events::Event;
 use forebay_measure::machine::Cpu;
 use serde::{Deserialize, Serialize};
 
 use crate::counting::Counts;
+use crate::disturbance::Disturbance;
+use crate::hardware::Hardware;
 use crate::rates::Rates;
 use crate::ticks::Timed;
 
@@ -67,6 +72,12 @@ pub struct Worker {
     pub core: Option<usize>,
     /// Effective CPU utilisation: ticks of turns that had something to do, of all.
     pub cur: f64,
+    /// Instructions per core cycle, idle turns included.
+    #[serde(default)]
+    pub ipc: Option<f64>,
+    /// What disturbed it while it was measured.
+    #[serde(default)]
+    pub disturbance: Option<Disturbance>,
 }
 
 /// The whole chain's figures.
@@ -92,6 +103,9 @@ pub struct Chain {
     /// The partial drop rate: packets a second that came through where at most 0.5 % were lost.
     #[serde(default)]
     pub pdr_pps: Option<f64>,
+    /// What the processor counted, where it does.
+    #[serde(flatten)]
+    pub hardware: Hardware,
 }
 
 /// All figures.
@@ -111,6 +125,13 @@ pub struct Measurement {
     pub workers: Vec<Worker>,
     /// The whole.
     pub chain: Chain,
+    /// Why the processor's events that are missing are.
+    #[serde(default)]
+    pub unavailable: BTreeMap<Event, String>,
+    /// Whether a worker had no core for more than the [tolerated](crate::disturbance::TOLERATED) part of the time: ticks ran on
+    /// meanwhile, and are too many.
+    #[serde(default)]
+    pub disturbed: bool,
     /// The search for the rates without and with little loss, where there was one.
     #[serde(default)]
     pub search: Option<Rates>,
@@ -142,7 +163,13 @@ impl Measurement {
                 },
             }
         };
-        let workers = report.workers.iter().map(|told| Worker { id: told.id, core: told.core, cur: told.busy });
+        let workers = report.workers.iter().map(|told| Worker {
+            id: told.id,
+            core: told.core,
+            cur: told.busy,
+            ipc: timed.counted.ipc(told.id),
+            disturbance: timed.disturbances.iter().find(|disturbance| disturbance.worker == told.id).copied(),
+        });
         let of_counts = |instructions: fn(&Counts) -> u64| {
             let counts = counts.filter(|counts| counts.served.packets > 0)?;
             Some(instructions(counts) as f64 / counts.served.packets as f64)
@@ -157,6 +184,7 @@ impl Measurement {
             residue_ticks: None,
             ndr_pps: None,
             pdr_pps: None,
+            hardware: timed.counted.figures(report.packets.entered, timed.cur()),
         };
         Self {
             pipeline: report.pipeline.clone(),
@@ -166,8 +194,17 @@ impl Measurement {
             modules: report.modules.iter().enumerate().map(module).collect(),
             workers: workers.collect(),
             chain,
+            unavailable: timed.counted.unavailable.clone(),
+            disturbed: timed.disturbances.iter().any(Disturbance::voids),
             search: None,
         }
+    }
+
+    /// The part of the time in which the worker that fared worst had no core, where that is known.
+    #[must_use]
+    pub fn away(&self) -> Option<f64> {
+        let all = self.workers.iter().filter_map(|worker| worker.disturbance.as_ref().map(Disturbance::away));
+        all.max_by(f64::total_cmp)
     }
 
     /// The same with the rates that a search found.
