@@ -1,4 +1,4 @@
-//! What `forebay measure` says of the processor's counters, and of what disturbed the workers.
+//! What `forebay measure` says of the processor's counters.
 
 use std::io::{self, Write};
 
@@ -7,21 +7,10 @@ use forebay_lean::measurement::Measurement;
 
 use crate::format::known;
 
-/// Prints a line on the counters, and one where the machine disturbed the measurement.
+/// Prints a line on the counters.
 pub(crate) fn print(measurement: &Measurement, out: &mut impl Write) -> io::Result<()> {
-    writeln!(
-        out,
-        "{}",
-        told(&measurement.chain.hardware, measurement.unavailable.values().next().map(String::as_str))
-    )?;
-    if measurement.disturbed {
-        let away = known(measurement.away().map(|away| away * 100.0), 1);
-        writeln!(
-            out,
-            "A worker had no core for {away} % of the time: ticks are too many. Repeat it when the machine is quiet."
-        )?;
-    }
-    Ok(())
+    let reason = measurement.unavailable.values().next().map(String::as_str);
+    writeln!(out, "{}", told(&measurement.chain.hardware, reason))
 }
 
 /// The figures, with the first reason for those that are missing.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use forebay_graph::report::Stalls;
 use forebay_measure::events::Event;
 use forebay_measure::machine::Cpu;
 use serde::{Deserialize, Serialize};
@@ -10,7 +11,7 @@ use crate::counting::Counts;
 use crate::disturbance::Disturbance;
 use crate::hardware::Hardware;
 use crate::rates::Rates;
-use crate::ticks::Timed;
+use crate::ticks::{Kind, Part, Timed};
 
 /// How a figure came to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,11 +45,15 @@ pub struct Sources {
     pub packets_per_call: Origin,
 }
 
-/// A module's figures. What cannot be told is `None`.
+/// The figures of a module, a port or a hand-over. What cannot be told is `None`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Module {
     /// Its name.
     pub name: String,
+    /// What it is.
+    pub kind: Kind,
+    /// Packets that it had while it was measured.
+    pub packets: u64,
     /// Ticks of the time-stamp counter per packet.
     pub cpp_ticks: Option<f64>,
     /// Instructions per packet.
@@ -78,6 +83,12 @@ pub struct Worker {
     /// What disturbed it while it was measured.
     #[serde(default)]
     pub disturbance: Option<Disturbance>,
+    /// Turns in which there was something to do.
+    pub busy_turns: u64,
+    /// Ticks of such a turn that were no module's, no port's and no hand-over's.
+    pub residue_ticks_per_turn: Option<f64>,
+    /// When the machine was elsewhere. Their ticks count for nothing else.
+    pub stalls: Stalls,
 }
 
 /// The whole chain's figures.
@@ -95,8 +106,13 @@ pub struct Chain {
     pub ipp: Option<f64>,
     /// Instructions of no module, per packet that entered.
     pub residue_ipp: Option<f64>,
-    /// Ticks of no module, per packet that entered.
+    /// Ticks per packet that entered which are no module's, no port's and no hand-over's: measured, not a difference.
     pub residue_ticks: Option<f64>,
+    /// Ticks of all modules, ports and hand-overs, and the residue, per packet that entered: each measured by itself, so
+    /// that they say how far `cpp_ticks` is to be believed.
+    pub sum_ticks: Option<f64>,
+    /// Whether the machine was elsewhere for more of the time than allowed: then nothing here is to be believed.
+    pub void: bool,
     /// The non-drop rate: packets a second that came through without loss, as a search found.
     #[serde(default)]
     pub ndr_pps: Option<f64>,
@@ -107,6 +123,9 @@ pub struct Chain {
     #[serde(flatten)]
     pub hardware: Hardware,
 }
+
+/// The share of a worker's time in stalls, or without a core as the system tells, from which on a run is void.
+const TOO_MUCH: f64 = 0.1;
 
 /// All figures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -119,7 +138,7 @@ pub struct Measurement {
     pub cpu: Cpu,
     /// The instruction set that instructions are counted of.
     pub instruction_set: Option<String>,
-    /// By module, in topological order.
+    /// By module, in topological order, then by port and by worker for hand-over.
     pub modules: Vec<Module>,
     /// By worker.
     pub workers: Vec<Worker>,
@@ -128,10 +147,6 @@ pub struct Measurement {
     /// Why the processor's events that are missing are.
     #[serde(default)]
     pub unavailable: BTreeMap<Event, String>,
-    /// Whether a worker had no core for more than the [tolerated](crate::disturbance::TOLERATED) part of the time: ticks ran on
-    /// meanwhile, and are too many.
-    #[serde(default)]
-    pub disturbed: bool,
     /// The search for the rates without and with little loss, where there was one.
     #[serde(default)]
     pub search: Option<Rates>,
@@ -142,14 +157,16 @@ impl Measurement {
     #[must_use]
     pub fn of(timed: &Timed, counts: Option<&Counts>) -> Self {
         let report = &timed.report;
-        let module = |(at, told): (usize, &forebay_graph::report::ModuleReport)| {
+        let module = |(at, part): (usize, Part<'_>)| {
             let counted = counts.and_then(|counts| {
                 let (_, packets, _) = counts.served.modules.get(at)?;
                 (*packets > 0).then(|| counts.modules[at] as f64 / *packets as f64)
             });
-            let (cpp_ticks, packets_per_call) = (told.ticks_per_packet, told.batch_mean);
+            let (cpp_ticks, packets_per_call) = (part.timing.ticks_per_packet, part.timing.batch_mean);
             Module {
-                name: told.name.clone(),
+                name: part.name,
+                kind: part.kind,
+                packets: part.packets,
                 cpp_ticks,
                 ipp: counted,
                 ipc: None,
@@ -163,12 +180,20 @@ impl Measurement {
                 },
             }
         };
+        let modules: Vec<_> = timed.parts().into_iter().enumerate().map(module).collect();
+        // What had packets and was never timed leaves the sum unknown.
+        let parts = modules.iter().filter(|part| part.packets > 0);
+        let parts: Option<f64> = parts.map(|part| Some(part.cpp_ticks? * part.packets as f64)).sum();
+        let entered = report.packets.entered as f64;
         let workers = report.workers.iter().map(|told| Worker {
             id: told.id,
             core: told.core,
             cur: told.busy,
             ipc: timed.counted.ipc(told.id),
             disturbance: timed.disturbances.iter().find(|disturbance| disturbance.worker == told.id).copied(),
+            busy_turns: told.busy_turns,
+            residue_ticks_per_turn: told.residue_ticks_per_turn,
+            stalls: told.machine_stalls,
         });
         let of_counts = |instructions: fn(&Counts) -> u64| {
             let counts = counts.filter(|counts| counts.served.packets > 0)?;
@@ -176,12 +201,15 @@ impl Measurement {
         };
         let chain = Chain {
             pps: timed.cpp().map(|ticks| timed.hertz * report.workers.len() as f64 / ticks),
-            entered_pps: report.packets.entered as f64 / report.duration_s,
+            entered_pps: entered / report.duration_s,
             cpp_ticks: timed.cpp(),
             cur: timed.cur(),
             ipp: of_counts(|counts| counts.all),
             residue_ipp: of_counts(|counts| counts.all.saturating_sub(counts.modules.iter().sum())),
-            residue_ticks: None,
+            residue_ticks: timed.residue(),
+            sum_ticks: parts.zip(timed.residue()).map(|(parts, residue)| parts / entered + residue),
+            void: report.workers.iter().any(|told| told.machine_stalls.share > TOO_MUCH)
+                || timed.disturbances.iter().any(|disturbance| disturbance.away() > TOO_MUCH),
             ndr_pps: None,
             pdr_pps: None,
             hardware: timed.counted.figures(report.packets.entered, timed.cur()),
@@ -191,20 +219,12 @@ impl Measurement {
             forebay: report.forebay.clone().into_owned(),
             cpu: report.cpu.clone(),
             instruction_set: counts.map(|counts| counts.instruction_set.clone()),
-            modules: report.modules.iter().enumerate().map(module).collect(),
+            modules,
             workers: workers.collect(),
             chain,
             unavailable: timed.counted.unavailable.clone(),
-            disturbed: timed.disturbances.iter().any(Disturbance::voids),
             search: None,
         }
-    }
-
-    /// The part of the time in which the worker that fared worst had no core, where that is known.
-    #[must_use]
-    pub fn away(&self) -> Option<f64> {
-        let all = self.workers.iter().filter_map(|worker| worker.disturbance.as_ref().map(Disturbance::away));
-        all.max_by(f64::total_cmp)
     }
 
     /// The same with the rates that a search found.
