@@ -91,7 +91,9 @@ fn a_search_tells_both_rates_or_that_it_is_void() {
     assert!(told["search"].is_null() && told["chain"]["ndr_pps"].is_null());
     // What is missing of the processor's events has a reason each.
     let unavailable = told["unavailable"].as_object().expect("a map");
-    for (figure, event) in [("ipc", "instructions"), ("llc_misses", "llc_misses"), ("stalled_backend", "stalled_backend")] {
+    for (figure, event) in
+        [("ipc", "instructions"), ("llc_misses", "llc_misses"), ("stalled_backend", "stalled_backend")]
+    {
         assert_eq!(told["chain"][figure].is_null(), unavailable.contains_key(event), "{unavailable:?}");
     }
     assert!(told["workers"][0]["disturbance"]["span_s"].as_f64().expect("measured") >= 0.05);
@@ -100,13 +102,16 @@ fn a_search_tells_both_rates_or_that_it_is_void() {
 #[test]
 fn a_search_is_refused_where_loads_cannot_be_set_and_a_time_where_it_makes_no_sense() {
     let refused = forebay(&["measure", "usecase:l2l3", "--set", "rate=max", "--no-count", "--search"]);
-    assert_eq!(refused.status.code(), Some(2));
-    let told = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(told.contains("(generator): a search sets what sources offer: allowed are generators with a `rate`"), "{told}");
+    assert_eq!(refused.code, Some(2));
+    let told = &refused.err;
+    assert!(
+        told.contains("(generator): a search sets what sources offer: allowed are generators with a `rate`"),
+        "{told}"
+    );
     for time in ["0s", "1", "2h", "5000s"] {
         let refused = forebay(&["measure", "usecase:l2l3", "--search", "--search-time", time]);
-        assert_eq!(refused.status.code(), Some(2), "{time}");
+        assert_eq!(refused.code, Some(2), "{time}");
     }
     let refused = forebay(&["measure", "usecase:l2l3", "--search-time", "5s"]);
-    assert_eq!(refused.status.code(), Some(2), "a time without a search");
+    assert_eq!(refused.code, Some(2), "a time without a search");
 }
