@@ -13,6 +13,7 @@ mod drops;
 mod engine;
 pub mod filter;
 mod format;
+mod hardware;
 mod list;
 mod live;
 mod measure;

@@ -14,9 +14,9 @@ use forebay_pipeline::{Conditions, Loaded};
 use jiff::Timestamp;
 
 use crate::format::{Align, known, short};
-use crate::rates;
 use crate::source::source;
 use crate::{args, engine, format, printed};
+use crate::{hardware, rates};
 
 /// Measures a pipeline.
 pub(crate) fn measure(arguments: &args::Measure) -> anyhow::Result<()> {
@@ -138,5 +138,6 @@ fn table(measurement: &Measurement) -> std::io::Result<()> {
         known(Some(chain.cur * 100.0), 1),
         chain.pps.map_or_else(|| "n/a".to_owned(), short)
     )?;
+    hardware::print(measurement, &mut out)?;
     measurement.search.as_ref().map_or(Ok(()), |found| rates::print(found, &mut out))
 }

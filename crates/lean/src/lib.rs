@@ -8,6 +8,7 @@ pub mod compare;
 pub mod counting;
 pub mod disturbance;
 mod estimate;
+pub mod hardware;
 pub mod measurement;
 mod named;
 pub mod process;

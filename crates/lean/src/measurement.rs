@@ -1,11 +1,15 @@
 //! A measurement: the figures of a pipeline, each with where it comes from.
 
+use std::collections::BTreeMap;
+
 use forebay_graph::report::Stalls;
+use forebay_measure::events::Event;
 use forebay_measure::machine::Cpu;
 use serde::{Deserialize, Serialize};
 
 use crate::counting::Counts;
 use crate::disturbance::Disturbance;
+use crate::hardware::Hardware;
 use crate::rates::Rates;
 use crate::ticks::{Kind, Part, Timed};
 
@@ -73,6 +77,12 @@ pub struct Worker {
     pub core: Option<usize>,
     /// Effective CPU utilisation: ticks of turns that had something to do, of all.
     pub cur: f64,
+    /// Instructions per core cycle, idle turns included.
+    #[serde(default)]
+    pub ipc: Option<f64>,
+    /// What disturbed it while it was measured.
+    #[serde(default)]
+    pub disturbance: Option<Disturbance>,
     /// Turns in which there was something to do.
     pub busy_turns: u64,
     /// Ticks of such a turn that were no module's, no port's and no hand-over's.
@@ -81,8 +91,6 @@ pub struct Worker {
     pub stalls: Stalls,
     /// The share of the time for which it slept or waited for something: it is a poll loop, and should not.
     pub slept: Option<f64>,
-    /// What the system did with its core meanwhile.
-    pub disturbance: Option<Disturbance>,
 }
 
 /// The share of a worker's time that it may be without its core; with more, what was measured is not to be believed.
@@ -124,6 +132,9 @@ pub struct Chain {
     /// The partial drop rate: packets a second that came through where at most 0.5 % were lost.
     #[serde(default)]
     pub pdr_pps: Option<f64>,
+    /// What the processor counted, where it does.
+    #[serde(flatten)]
+    pub hardware: Hardware,
 }
 
 /// All figures.
@@ -143,6 +154,9 @@ pub struct Measurement {
     pub workers: Vec<Worker>,
     /// The whole.
     pub chain: Chain,
+    /// Why the processor's events that are missing are.
+    #[serde(default)]
+    pub unavailable: BTreeMap<Event, String>,
     /// The search for the rates without and with little loss, where there was one.
     #[serde(default)]
     pub search: Option<Rates>,
@@ -186,11 +200,12 @@ impl Measurement {
             id: told.id,
             core: told.core,
             cur: told.busy,
+            ipc: timed.counted.ipc(told.id),
+            disturbance: of(told.id).copied(),
             busy_turns: told.busy_turns,
             residue_ticks_per_turn: told.residue_ticks_per_turn,
             stalls: told.machine_stalls,
             slept: of(told.id).and_then(Disturbance::slept),
-            disturbance: of(told.id).copied(),
         });
         let workers: Vec<_> = workers.collect();
         let of_counts = |instructions: fn(&Counts) -> u64| {
@@ -209,6 +224,7 @@ impl Measurement {
             void: workers.iter().any(Worker::is_void),
             ndr_pps: None,
             pdr_pps: None,
+            hardware: timed.counted.figures(report.packets.entered, timed.cur()),
         };
         Self {
             pipeline: report.pipeline.clone(),
@@ -218,6 +234,7 @@ impl Measurement {
             modules,
             workers,
             chain,
+            unavailable: timed.counted.unavailable.clone(),
             search: None,
         }
     }

@@ -10,6 +10,7 @@ use forebay_pipeline::Made;
 use serde::{Deserialize, Serialize};
 
 use crate::disturbance::{Disturbance, Witness};
+use crate::hardware::{Counted, Watch};
 
 /// How long a pipeline runs before it is measured, at the most; at least half of what is measured. Caches and tables fill,
 /// the governor makes up its mind.
@@ -20,10 +21,12 @@ const WARM_UP: Duration = Duration::from_millis(200);
 pub struct Timed {
     /// What happened while it was measured.
     pub report: Report,
-    /// By worker: what the system did with its core meanwhile.
-    pub disturbances: Vec<Disturbance>,
     /// Ticks a second.
     pub hertz: f64,
+    /// What the processor counted meanwhile.
+    pub counted: Counted,
+    /// What disturbed workers meanwhile.
+    pub disturbances: Vec<Disturbance>,
     /// What went wrong at its end.
     pub troubles: Vec<(String, String)>,
 }
@@ -137,10 +140,11 @@ pub fn measure(plans: Vec<Plan>, cores: &[usize], made: Made, span: Duration) ->
     let board = instance.board();
     std::thread::sleep(WARM_UP.min(span / 2));
     let threads = instance.threads();
-    let (before, earlier) = (Witness::look(&threads), board.read(Tsc.now()));
+    let (watch, witness) = (Watch::begin(&threads), Witness::look(&threads));
+    let earlier = board.read(Tsc.now());
     std::thread::sleep(span);
     let report = board.report(&earlier, &board.read(Tsc.now()));
-    let disturbances = Witness::look(&threads).since(&before);
+    let (disturbances, counted) = (Witness::look(&threads).since(&witness), watch.end());
     let Outcome { troubles, .. } = Instance::end(&*instance);
-    Ok(Timed { report, disturbances, hertz: Tsc.frequency().hertz(), troubles })
+    Ok(Timed { report, hertz: Tsc.frequency().hertz(), counted, disturbances, troubles })
 }

@@ -1,8 +1,11 @@
 //! Comparisons of made-up programs, with made-up noise.
 
+use std::collections::BTreeMap;
+
 use forebay_measure::machine::Cpu;
 
 use super::*;
+use crate::hardware::Hardware;
 use crate::measurement::{Chain, Origin, Sources, Worker};
 
 /// A program whose figures are known.
@@ -71,11 +74,13 @@ impl Model {
             void: self.void_every > 0 && self.runs.is_multiple_of(self.void_every),
             ndr_pps: None,
             pdr_pps: None,
+            hardware: Hardware::default(),
         };
         let worker = Worker {
             id: 0,
             core: None,
             cur: 0.5,
+            ipc: None,
             busy_turns: 1,
             residue_ticks_per_turn: Some(32.0),
             stalls: forebay_graph::report::Stalls::default(),
@@ -90,6 +95,7 @@ impl Model {
             modules,
             workers: vec![worker],
             chain,
+            unavailable: BTreeMap::new(),
             search: None,
         }
     }

@@ -8,7 +8,7 @@ fn measurement() -> Measurement {
         "modules": [], "workers": [],
         "chain": { "pps": null, "entered_pps": 0.0, "cpp_ticks": null, "cur": 0.0, "ipp": null, "residue_ipp": null,
             "residue_ticks": null, "sum_ticks": null, "void": false },
-        "search": null
+        "unavailable": {}, "search": null
     }))
     .expect("a measurement")
 }
