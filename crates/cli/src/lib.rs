@@ -81,7 +81,7 @@ fn refuse(error: &clap::Error) -> ExitCode {
 fn answer(command: Command) -> anyhow::Result<Answer> {
     match command {
         Command::Run(run) => return run::run(&run),
-        Command::Measure(told) => measure::measure(&told)?,
+        Command::Measure(told) => return measure::measure(&told),
         Command::Compare(told) => return compare::compare(&told),
         Command::Count(told) => measure::serve(&told)?,
         Command::Doctor(told) => return doctor::doctor(&told),

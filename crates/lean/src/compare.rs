@@ -22,8 +22,10 @@ const FIRST: usize = 40;
 const LOOK: usize = 10;
 /// Changes of ticks that are none, as a share: where a program's code lies in memory makes as much.
 pub const NOTHING: f64 = 0.005;
-/// How far an interval may reach to each side; then more pairs are of no use.
+/// How far an interval may reach to each side, of parts that are more than [`SMALL`]; then more pairs are of no use.
 const FINE: f64 = 0.01;
+/// The share of the whole that a part has which may remain less well known.
+const SMALL: f64 = 0.02;
 
 /// One of the two.
 pub trait Side {
@@ -195,7 +197,8 @@ pub fn compare<S: Side>(
         pairs.push([first, second]);
         let over = began.elapsed() >= time;
         if pairs.len() >= FIRST && (over || pairs.len().is_multiple_of(LOOK)) {
-            let reaches = names.iter().filter_map(|name| change(&pairs, name)).map(|change| change.reach());
+            let large = names.iter().filter(|name| is_large(&pairs, name));
+            let reaches = large.filter_map(|name| change(&pairs, name)).map(|change| change.reach());
             widest = reaches.reduce(f64::max);
         }
         told(Progress { pairs: pairs.len(), widest });
@@ -221,6 +224,13 @@ fn names(counted: &[Measurement; 2]) -> Vec<String> {
     names.extend(more);
     names.extend([RESIDUE, ALL].map(str::to_owned));
     names
+}
+
+/// Whether a part's ticks, a packet of its own, are a fair share of the whole's.
+fn is_large(pairs: &[[Figures; 2]], name: &str) -> bool {
+    let Some([first, _]) = pairs.first() else { return false };
+    let (part, all) = (first.get(name, 0), first.get(ALL, 0));
+    part.zip(all).is_some_and(|(part, all)| part > all * SMALL)
 }
 
 /// The change of a part's ticks as a share, by all pairs in which both have it.
