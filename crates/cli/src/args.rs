@@ -124,6 +124,12 @@ pub(crate) struct Count {
     /// The first module that is told apart
     #[arg(long)]
     pub(crate) first: usize,
+    /// Packets that enter before
+    #[arg(long)]
+    pub(crate) before: u64,
+    /// Packets that enter while it counts
+    #[arg(long)]
+    pub(crate) packets: u64,
 }
 
 /// `run`'s arguments.
