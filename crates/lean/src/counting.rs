@@ -68,6 +68,9 @@ pub struct Served {
     /// By module: its function.
     #[serde(default)]
     pub functions: Vec<String>,
+    /// The largest batch.
+    #[serde(default)]
+    pub batch: usize,
     /// The program that was counted.
     #[serde(default)]
     pub build: Build,
@@ -241,11 +244,12 @@ fn serve_plans(mut plans: Vec<Plan>, first: usize, extent: Extent) -> Result<Ser
         plan.ports.iter_mut().filter_map(|port| port.open.as_mut()).for_each(|open| open.port.saturate());
     }
     let functions = plans[0].modules.iter().map(|module| module.kind.to_owned()).collect();
+    let batch = plans[0].batch;
     let served = match plans[0].scheduler {
         SchedulerKind::RunToCompletion => serve_with::<RunToCompletion>(plans, extent),
         SchedulerKind::WeightedFair => serve_with::<WeightedFair>(plans, extent),
     };
-    served.map(|served| Served { functions, build: Build::this(), ..served })
+    served.map(|served| Served { functions, batch, build: Build::this(), ..served })
 }
 
 fn serve_with<S: Scheduler>(plans: Vec<Plan>, extent: Extent) -> Result<Served, MakeError> {
