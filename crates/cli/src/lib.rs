@@ -11,6 +11,7 @@ mod drops;
 mod engine;
 pub mod filter;
 mod format;
+mod gate;
 mod list;
 mod live;
 mod measure;
@@ -78,6 +79,7 @@ fn answer(command: Command) -> anyhow::Result<Answer> {
     match command {
         Command::Run(run) => return run::run(&run),
         Command::Measure(told) => measure::measure(&told)?,
+        Command::Gate(told) => return gate::gate(&told),
         Command::Count(told) => measure::serve(&told)?,
         Command::Top(top) => remote::top(&top)?,
         Command::Show(show) => remote::told(show.json, remote::show(&show))?,

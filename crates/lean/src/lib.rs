@@ -5,6 +5,7 @@
 
 pub mod baseline;
 pub mod callgrind;
+pub mod cases;
 pub mod counting;
 pub mod gate;
 pub mod measurement;
