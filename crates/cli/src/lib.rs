@@ -12,6 +12,7 @@ mod engine;
 pub mod filter;
 mod format;
 mod gate;
+mod handover;
 mod list;
 mod live;
 mod measure;
@@ -78,7 +79,11 @@ fn refuse(error: &clap::Error) -> ExitCode {
 fn answer(command: Command) -> anyhow::Result<Answer> {
     match command {
         Command::Run(run) => return run::run(&run),
-        Command::Measure(told) => measure::measure(&told)?,
+        Command::Measure(args::Measured { other: Some(args::Other::Handover(told)), .. }) => handover::handover(&told)?,
+        Command::Measure(args::Measured { pipeline: Some(told), .. }) => measure::measure(&told)?,
+        Command::Measure(args::Measured { pipeline: None, .. }) => {
+            anyhow::bail!("measure: name a pipeline, or `handover`: `forebay measure --help` has examples")
+        }
         Command::Gate(told) => return gate::gate(&told),
         Command::Count(told) => measure::serve(&told)?,
         Command::Top(top) => remote::top(&top)?,

@@ -8,6 +8,7 @@ pub mod callgrind;
 pub mod cases;
 pub mod counting;
 pub mod gate;
+pub mod handover;
 pub mod measurement;
 mod named;
 pub mod ticks;
