@@ -49,7 +49,16 @@ pub struct Step {
 /// Measures a core's own memory.
 pub(super) struct Local {
     core: usize,
-    levels: Vec<(Level, Option<usize>, Vec<u32>, Vec<f64>)>,
+    levels: Vec<Set>,
+}
+
+/// What is read in turn for one level.
+struct Set {
+    level: Level,
+    bytes: Option<usize>,
+    ring: Vec<u32>,
+    /// By run: ticks a line.
+    figures: Vec<f64>,
 }
 
 impl Local {
@@ -58,22 +67,24 @@ impl Local {
         let levels = sets.map(|(level, bytes)| {
             // Made by the core itself, so that the pages are of its node.
             let ring = std::thread::scope(|scope| joined(on(scope, core, || ring(bytes.unwrap_or(0)))))?;
-            Ok((level, bytes, ring, Vec::new()))
+            Ok(Set { level, bytes, ring, figures: Vec::new() })
         });
         Ok(Self { core, levels: levels.into_iter().collect::<io::Result<_>>()? })
     }
 
     pub(super) fn run(&mut self) -> io::Result<()> {
-        for (_, bytes, ring, figures) in &mut self.levels {
-            if bytes.is_some() {
-                figures.push(std::thread::scope(|scope| joined(on(scope, self.core, || chase(ring))))?);
-            }
+        for set in self.levels.iter_mut().filter(|set| set.bytes.is_some()) {
+            let ring = &set.ring;
+            set.figures.push(std::thread::scope(|scope| joined(on(scope, self.core, || chase(ring))))?);
         }
         Ok(())
     }
 
     pub(super) fn steps(self) -> Vec<Step> {
-        let step = |(level, bytes, _, figures)| Step { level, core: self.core, bytes, ticks: Spread::of(figures) };
+        let step = |set: Set| {
+            let Set { level, bytes, figures, .. } = set;
+            Step { level, core: self.core, bytes, ticks: Spread::of(figures) }
+        };
         self.levels.into_iter().map(step).collect()
     }
 }
