@@ -19,6 +19,7 @@ pub const TARGETS: &[Target] = &[
     ("yaml", yaml),
     ("filter", forebay_cli::filter::fuzz_filter),
     ("changes", changes),
+    ("baseline", forebay_lean::baseline::fuzz_baseline),
 ];
 
 /// Frames through every function's example: each starts with its length in one byte. Every packet gets a gate or is

@@ -3,6 +3,8 @@
 mod commands;
 mod contract;
 mod files;
+mod gate;
+mod handover;
 mod live;
 mod measure;
 mod reload;
