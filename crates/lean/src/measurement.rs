@@ -5,6 +5,7 @@ use forebay_measure::machine::Cpu;
 use serde::{Deserialize, Serialize};
 
 use crate::counting::Counts;
+use crate::rates::Rates;
 use crate::ticks::{Kind, Part, Timed};
 
 /// How a figure came to be.
@@ -101,6 +102,12 @@ pub struct Chain {
     pub sum_ticks: Option<f64>,
     /// Whether the machine was elsewhere for more of the time than allowed: then nothing here is to be believed.
     pub void: bool,
+    /// The non-drop rate: packets a second that came through without loss, as a search found.
+    #[serde(default)]
+    pub ndr_pps: Option<f64>,
+    /// The partial drop rate: packets a second that came through where at most 0.5 % were lost.
+    #[serde(default)]
+    pub pdr_pps: Option<f64>,
 }
 
 /// The share of a worker's time in stalls from which on a run is void.
@@ -123,6 +130,9 @@ pub struct Measurement {
     pub workers: Vec<Worker>,
     /// The whole.
     pub chain: Chain,
+    /// The search for the rates without and with little loss, where there was one.
+    #[serde(default)]
+    pub search: Option<Rates>,
 }
 
 impl Measurement {
@@ -180,6 +190,8 @@ impl Measurement {
             residue_ticks: timed.residue(),
             sum_ticks: parts.zip(timed.residue()).map(|(parts, residue)| parts / entered + residue),
             void: report.workers.iter().any(|told| told.machine_stalls.share > TOO_MUCH),
+            ndr_pps: None,
+            pdr_pps: None,
         };
         Self {
             pipeline: report.pipeline.clone(),
@@ -189,6 +201,15 @@ impl Measurement {
             modules,
             workers: workers.collect(),
             chain,
+            search: None,
         }
+    }
+
+    /// The same with the rates that a search found.
+    #[must_use]
+    pub fn with_rates(mut self, rates: Rates) -> Self {
+        (self.chain.ndr_pps, self.chain.pdr_pps) = rates.rates();
+        self.search = Some(rates);
+        self
     }
 }
