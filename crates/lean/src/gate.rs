@@ -173,7 +173,14 @@ pub fn compare(before: &Case, now: &Case, other: Option<&Case>, limit: f64) -> C
             findings.push(alone(part, Verdict::Cheaper, Cause::Vanished));
         }
     }
-    let why = split(&before.residue, &now.residue, other.map(|case| &case.residue));
+    let modules = if causes.contains_key(&Cause::Appeared) {
+        Cause::Appeared
+    } else if causes.contains_key(&Cause::Vanished) {
+        Cause::Vanished
+    } else {
+        Cause::Traffic
+    };
+    let why = split_residue(before, now, other, modules);
     why.iter().for_each(|why| *causes.entry(why.cause).or_default() += why.ipp);
     if let (Some(was), Some(is)) = (before.residue.per_packet(), now.residue.per_packet()) {
         places.push((now.residue.name.clone(), is - was));
@@ -216,6 +223,26 @@ fn split(before: &Part, now: &Part, other: Option<&Part>) -> Vec<Why> {
         }
         None => vec![Why { cause: Cause::CodeOrBatches, ipp: is - was }],
     }
+}
+
+/// The same for the residue, whose calls are those of all modules: there are more of them where modules' batches are smaller,
+/// and where packets visit more modules, which is the doing of `modules`.
+fn split_residue(before: &Case, now: &Case, other: Option<&Case>, modules: Cause) -> Vec<Why> {
+    let mut why = split(&before.residue, &now.residue, other.map(|case| &case.residue));
+    let visits = |case: &Case| {
+        let visits: f64 = case.modules.iter().map(|module| module.packets as f64).sum();
+        visits / case.whole.packets.max(1) as f64
+    };
+    let calls = [before, now].map(|case| case.residue.calls_per_packet().unwrap_or(0.0));
+    let (were, are) = (visits(before), visits(now));
+    let Some(batches) = why.iter_mut().find(|why| why.cause == Cause::Batches) else { return why };
+    if were > 0.0 && (were - are).abs() > 1e-9 * were && calls[1] != calls[0] {
+        // More visits in calls as large as they were; what is left is for calls that are not.
+        let part = batches.ipp * (are - were) * (calls[0] / were) / (calls[1] - calls[0]);
+        batches.ipp -= part;
+        why.push(Why { cause: modules, ipp: part });
+    }
+    why
 }
 
 /// What a part's change comes to; nothing where there is none.

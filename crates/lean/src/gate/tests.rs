@@ -66,6 +66,27 @@ fn modules_that_come_and_go_are_named() {
     assert_eq!((compared.findings[0].verdict, compared.findings[0].why[0].cause), (Verdict::Cheaper, Cause::Vanished));
 }
 
+/// What handing on takes is a call's, and there are more calls: no batch is smaller for it.
+#[test]
+fn a_module_more_is_no_smaller_batch_for_the_residue() {
+    let all = |count: usize, batch| {
+        let modules = vec![Module { per_call: 1_000, per_packet: 50, packets: PACKETS, batch }; count];
+        let calls = count as u64 * PACKETS.div_ceil(batch);
+        pipeline(&modules, calls * 300 + PACKETS * 20)
+    };
+    let (before, now, other) = (all(2, 32), all(3, 32), all(3, 16));
+    let residue = |before, now, other| {
+        let compared = compare(before, now, Some(other), LIMIT);
+        let found = compared.findings.into_iter().find(|finding| finding.part == "(residue)").expect("it is dearer");
+        found.why.into_iter().map(|why| (why.cause, (why.ipp * 1e3).round() / 1e3)).collect::<Vec<_>>()
+    };
+    assert!(wants(&before, &now, LIMIT).is_some());
+    assert_eq!(residue(&before, &now, &other), [(Cause::Appeared, 300.0 / 32.0)]);
+    // A module more, and batches of half the size.
+    let told = residue(&before, &other, &now);
+    assert_eq!(told, [(Cause::Batches, 900.0 / 32.0), (Cause::Appeared, 300.0 / 32.0)]);
+}
+
 #[test]
 fn more_packets_on_a_dear_way_are_told_as_that() {
     let of = |packets| Module { per_call: 0, per_packet: 1_000, packets, batch: 32 };
