@@ -85,6 +85,9 @@ mod tests {
         let told = crate::check(&source.expect("a function")).expect_err("a gate that is no more");
         assert!(told.to_string().contains("100"), "{told}");
         let told = sample("alc", &[]).err().expect("no function");
-        assert!(told.to_string().starts_with("function:alc:1: there is no function 'alc' (did you mean 'acl'?)"), "{told}");
+        assert!(
+            told.to_string().starts_with("function:alc:1: there is no function 'alc' (did you mean 'acl'?)"),
+            "{told}"
+        );
     }
 }
