@@ -1,6 +1,8 @@
 //! The command line: each command with its flags, their help and examples.
 
 mod compare;
+mod gate;
+mod handover;
 
 use std::path::PathBuf;
 
@@ -11,6 +13,8 @@ use forebay_measure::Nanos;
 use crate::filter::Filter;
 
 pub(crate) use compare::Compare;
+pub(crate) use gate::Gate;
+pub(crate) use handover::{Handover, Measured, Other};
 
 /// Runs network functions on packets in batches, keeps every flow's delay objective, and accounts for every packet.
 #[derive(Debug, Parser)]
@@ -25,7 +29,7 @@ Examples:
   forebay list functions                     what pipelines are made of
   forebay describe ip_lookup                 one of them: parameters, gates, reasons for drops, an example
 
-Exit codes: 0 done; 1 the answer is no (a delay objective missed, with --strict; `doctor` found what costs); 2 bad usage or input, or a port failed."
+Exit codes: 0 done; 1 the answer is no (a delay objective missed, with --strict; a module dearer than its baseline; `doctor` found what costs); 2 bad usage or input, or a port failed."
 )]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -37,9 +41,11 @@ pub(crate) enum Command {
     /// Run a pipeline
     Run(Box<Run>),
     /// Measure what a packet costs, module by module, in ticks and instructions
-    Measure(Measure),
+    Measure(Measured),
     /// Compare what a packet costs in two builds, or by two configurations, side by side
     Compare(Compare),
+    /// Compare what packets cost with a baseline, in instructions: the answer is no where a module has become dearer
+    Gate(Gate),
     /// Run what `measure` counts, under valgrind
     #[command(hide = true)]
     Count(Count),
@@ -146,6 +152,12 @@ pub(crate) struct Count {
     /// The first module that is told apart
     #[arg(long)]
     pub(crate) first: usize,
+    /// Packets that enter before
+    #[arg(long)]
+    pub(crate) before: u64,
+    /// Packets that enter while it counts
+    #[arg(long)]
+    pub(crate) packets: u64,
 }
 
 /// `doctor`'s arguments.

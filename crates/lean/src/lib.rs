@@ -3,11 +3,15 @@
 
 #![forbid(unsafe_code)]
 
+pub mod baseline;
 pub mod callgrind;
+pub mod cases;
 pub mod compare;
 pub mod counting;
 pub mod disturbance;
 mod estimate;
+pub mod gate;
+pub mod handover;
 pub mod hardware;
 pub mod measurement;
 mod named;

@@ -5,6 +5,8 @@ mod compare;
 mod contract;
 mod doctor;
 mod files;
+mod gate;
+mod handover;
 mod live;
 mod measure;
 mod reload;
