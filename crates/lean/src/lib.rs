@@ -7,4 +7,5 @@ pub mod callgrind;
 pub mod counting;
 pub mod measurement;
 mod named;
+pub mod steps;
 pub mod ticks;
