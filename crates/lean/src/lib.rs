@@ -5,6 +5,7 @@
 
 pub mod callgrind;
 pub mod counting;
+pub mod history;
 pub mod measurement;
 mod named;
 pub mod steps;
