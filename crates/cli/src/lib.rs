@@ -11,6 +11,8 @@ mod drops;
 mod engine;
 pub mod filter;
 mod format;
+mod history;
+mod lab;
 mod list;
 mod live;
 mod measure;
@@ -78,6 +80,8 @@ fn answer(command: Command) -> anyhow::Result<Answer> {
     match command {
         Command::Run(run) => return run::run(&run),
         Command::Measure(told) => measure::measure(&told)?,
+        Command::History(told) => history::history(&told)?,
+        Command::Lab(args::Lab::Lean(told)) => lab::lean(&told)?,
         Command::Count(told) => measure::serve(&told)?,
         Command::Top(top) => remote::top(&top)?,
         Command::Show(show) => remote::told(show.json, remote::show(&show))?,

@@ -3,8 +3,10 @@
 
 #![forbid(unsafe_code)]
 
+pub mod baseline;
 pub mod callgrind;
 pub mod counting;
+pub mod gate;
 pub mod history;
 pub mod measurement;
 mod named;
