@@ -98,6 +98,7 @@ pub(crate) enum Command {
 Examples:
   forebay measure usecase:gw --set n=16
   forebay measure gateway.yaml --json | jq .chain
+  forebay measure usecase:gw --search        how much it carries without loss
 
 Ticks are measured on this machine while the pipeline runs; instructions are counted under valgrind's callgrind, in simulated \
 time, and are the same in every run. What this host cannot tell is n/a.")]
@@ -113,6 +114,12 @@ pub(crate) struct Measure {
     /// Do not count instructions
     #[arg(long)]
     pub(crate) no_count: bool,
+    /// Search the rates that are carried without loss (NDR) and with at most 0.5 % of it (PDR)
+    #[arg(long)]
+    pub(crate) search: bool,
+    /// How long the search may take
+    #[arg(long, value_name = "TIME", default_value = "30s", requires = "search", value_parser = search_time)]
+    pub(crate) search_time: Nanos,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -470,6 +477,12 @@ fn interval(text: &str) -> Result<Nanos, String> {
     let interval: Nanos = text.parse().map_err(|error: forebay_measure::units::UnitError| error.to_string())?;
     let allowed = Nanos(50_000_000)..=Nanos(3_600_000_000_000);
     if allowed.contains(&interval) { Ok(interval) } else { Err("allowed are 50ms to 3600s".to_owned()) }
+}
+
+fn search_time(text: &str) -> Result<Nanos, String> {
+    let time: Nanos = text.parse().map_err(|error: forebay_measure::units::UnitError| error.to_string())?;
+    let allowed = Nanos(1_000_000_000)..=Nanos(3_600_000_000_000);
+    if allowed.contains(&time) { Ok(time) } else { Err("allowed are 1s to 3600s".to_owned()) }
 }
 
 fn cost(text: &str) -> Result<(String, forebay_graph::Cost), String> {

@@ -18,6 +18,7 @@ mod live;
 mod measure;
 mod plain;
 mod printed;
+mod rates;
 mod remote;
 mod run;
 mod source;

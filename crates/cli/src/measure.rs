@@ -11,6 +11,7 @@ use forebay_lean::ticks;
 use forebay_pipeline::{Conditions, Loaded};
 
 use crate::format::{Align, known, short};
+use crate::rates;
 use crate::source::{origin, source};
 use crate::{args, engine, format, printed};
 
@@ -25,15 +26,22 @@ pub(crate) fn measure(arguments: &args::Measure) -> anyhow::Result<()> {
     let source = source(&arguments.pipeline, &arguments.set)?;
     let conditions = Conditions { frequency: engine::frequency(false), simulated: false };
     let Loaded { plans, cores, made, .. } = forebay_pipeline::load(&source, conditions)?;
+    if arguments.search {
+        forebay_lean::rates::check(&plans)?;
+    }
     let cores = choose(&cores)?;
     let span = Duration::from_nanos(arguments.duration.0);
     let timed = ticks::measure(plans, &cores, made, span)?;
+    let found = if arguments.search { Some(rates::find(&source, &cores, arguments.search_time)?) } else { None };
     if !timed.troubles.is_empty() {
         let told: Vec<_> = timed.troubles.iter().map(|(place, trouble)| format!("{place}: {trouble}")).collect();
         bail!(told.join("\n"));
     }
     let counts = if arguments.no_count { None } else { Some(count(arguments)?) };
-    let measurement = Measurement::of(&timed, counts.as_ref());
+    let mut measurement = Measurement::of(&timed, counts.as_ref());
+    if let Some(found) = found {
+        measurement = measurement.with_rates(found);
+    }
     if arguments.json {
         writeln!(printed::out(), "{}", serde_json::to_string(&measurement)?)?;
     } else {
@@ -89,5 +97,6 @@ fn table(measurement: &Measurement) -> std::io::Result<()> {
         short(chain.entered_pps),
         known(Some(chain.cur * 100.0), 1),
         chain.pps.map_or_else(|| "n/a".to_owned(), short)
-    )
+    )?;
+    measurement.search.as_ref().map_or(Ok(()), |found| rates::print(found, &mut out))
 }

@@ -38,6 +38,11 @@ pub enum Action {
         /// The limit; `None`: there is none.
         limit: Option<Limit>,
     },
+    /// Every source with an [`Offer`](crate::Offer) offers so many times its configured rate; with 0, nothing.
+    SetOffer {
+        /// How many times, 0 or more.
+        factor: f64,
+    },
 }
 
 impl Action {
@@ -49,6 +54,19 @@ impl Action {
             Self::SetHold { hold, .. } => Self::SetHold { module: number, hold },
             Self::SetWeight { weight, .. } => Self::SetWeight { module: number, weight },
             Self::SetRate { limit, .. } => Self::SetRate { module: number, limit },
+            Self::SetOffer { factor } => Self::SetOffer { factor },
+        }
+    }
+
+    /// The module that it is for, where it is for one.
+    #[must_use]
+    pub fn module(&self) -> Option<usize> {
+        match *self {
+            Self::SetTrigger { module, .. }
+            | Self::SetHold { module, .. }
+            | Self::SetWeight { module, .. }
+            | Self::SetRate { module, .. } => Some(module),
+            Self::SetOffer { .. } => None,
         }
     }
 }

@@ -43,7 +43,7 @@ pub use live::{Live, Read, Reader, Replay};
 pub use observer::{Observer, Place, Visit};
 pub use placement::{Placement, port_that_comes_back, share};
 pub use plan::{FlowPlan, Module, Plan, PortPlan, Step, Target};
-pub use port::{DeclarePort, Intake, OpenPort, Port, PortCounters, PortDeclaration, Ready, ports};
+pub use port::{DeclarePort, Intake, Offer, OpenPort, Port, PortCounters, PortDeclaration, Ready, ports};
 pub use rig::Rig;
 pub use scheduler::{
     Limit, MAX_QUEUE, MAX_WEIGHT, Marks, Rate, RunToCompletion, Scheduler, SchedulerKind, Share, ShareError, Took,

@@ -48,6 +48,15 @@ pub struct Intake<'a> {
     pub most: usize,
 }
 
+/// What a source offers by a schedule of its own, whether or not anybody is there to take it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Offer {
+    /// Packets a second, on average.
+    pub pps: f64,
+    /// How many may come in one burst, and wait, though on average they are carried; 0 where they come one by one.
+    pub burst: f64,
+}
+
 /// A source and sink of packets. Either direction may be missing.
 pub trait Port: Send {
     /// Adds up to `intake.most` packets that have arrived to `batch`, which is empty and has room for them, each with
@@ -65,6 +74,18 @@ pub trait Port: Send {
     /// Packets given to a kernel or device that it has not finished with.
     fn in_flight(&self) -> usize {
         0
+    }
+
+    /// What it offers as it is configured, where that has no end and its rate [can be set](Self::set_offer).
+    fn offer(&self) -> Option<Offer> {
+        None
+    }
+
+    /// Offers so many times its configured rate from now on, in a schedule that begins anew; with 0, nothing but what has
+    /// arrived already. Whether it can: others go on as they do.
+    fn set_offer(&mut self, factor: f64) -> bool {
+        let _ = factor;
+        false
     }
 
     /// Called once when the worker ends: writes out what is buffered.

@@ -353,33 +353,39 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     /// changed.
     pub fn apply(&mut self, action: &Action) -> Result<(), ActionError> {
         let modules = self.modules;
-        let (Action::SetTrigger { module, .. }
-        | Action::SetHold { module, .. }
-        | Action::SetWeight { module, .. }
-        | Action::SetRate { module, .. }) = *action;
-        if module >= modules {
+        if let Some(module) = action.module().filter(|module| *module >= modules) {
             return Err(ActionError::Module { module, modules });
         }
         match *action {
             Action::SetTrigger { trigger, .. } if trigger > self.batch => {
                 return Err(ActionError::Trigger { trigger, batch: self.batch });
             }
-            Action::SetTrigger { trigger, .. } => self.set_trigger(module, trigger),
-            Action::SetHold { hold, .. } => {
+            Action::SetTrigger { module, trigger } => self.set_trigger(module, trigger),
+            Action::SetHold { module, hold } => {
                 self.hold_stated[module] = Some(self.clock.frequency().ticks(hold));
                 self.derive_holds();
             }
             Action::SetWeight { .. } | Action::SetRate { .. } if !S::SHARES => {
                 return Err(ActionError::Scheduler { scheduler: S::NAME });
             }
-            Action::SetWeight { weight, .. } => {
+            Action::SetWeight { module, weight } => {
                 check_weight(weight)?;
                 self.scheduler.set_weight(module, weight);
                 self.counters[module].weight.set(weight.into());
             }
-            Action::SetRate { limit, .. } => {
+            Action::SetRate { module, limit } => {
                 limit.as_ref().map_or(Ok(()), Limit::check)?;
                 self.scheduler.set_limit(module, limit);
+            }
+            Action::SetOffer { factor } if !(factor >= 0.0 && factor.is_finite()) => {
+                return Err(ActionError::Factor { factor });
+            }
+            Action::SetOffer { factor } => {
+                for gateway in &mut self.gateways {
+                    if gateway.port.as_mut().is_some_and(|port| port.set_offer(factor)) {
+                        gateway.ready = Ready::Now;
+                    }
+                }
             }
         }
         Ok(())
@@ -422,7 +428,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
 }
 
 /// Why an action was refused.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ActionError {
     /// No such module.
     #[error("there is no module {module}: there are {modules}, from 0")]
@@ -439,6 +445,12 @@ pub enum ActionError {
         trigger: usize,
         /// The largest batch.
         batch: usize,
+    },
+    /// A rate that no source can offer.
+    #[error("{factor} times the configured rates: allowed are 0 and more")]
+    Factor {
+        /// The factor named.
+        factor: f64,
     },
     /// A weight or limit that makes no sense.
     #[error("{}: {_0}", _0.part)]

@@ -16,7 +16,7 @@ pub use accepted::Accepted;
 pub use board::Board;
 pub use cores::{CoreError, Cores, choose};
 pub use reload::{ReloadError, Reloaded};
-pub use running::{Instance, Outcome, Watch, start};
+pub use running::{Instance, Outcome, Watch, WorkerThread, start};
 pub use simulated::Simulation;
 pub use sole::{Sole, SoleError};
 pub use threads::StartError;

@@ -35,6 +35,17 @@ pub struct Outcome {
 /// Makes each worker's observer, where it is to have one.
 pub type Watch = Box<dyn FnMut(usize) -> Option<Box<dyn Observer>> + Send>;
 
+/// A worker's thread, as the system knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkerThread {
+    /// The worker.
+    pub worker: usize,
+    /// The core that it is bound to.
+    pub core: usize,
+    /// The thread's number (`/proc/self/task/TID`).
+    pub tid: u32,
+}
+
 /// A running pipeline, whichever scheduler its workers have.
 pub trait Instance: Send + Sync {
     /// What is counted.
@@ -42,6 +53,9 @@ pub trait Instance: Send + Sync {
 
     /// How many workers there are.
     fn workers(&self) -> usize;
+
+    /// The workers' threads, for whoever watches them from outside.
+    fn threads(&self) -> Vec<WorkerThread>;
 
     /// The tables that can be changed while packets run.
     fn tables(&self) -> Vec<NamedTable>;
@@ -166,6 +180,12 @@ impl<S: Scheduler + 'static> Instance for Running<S> {
 
     fn workers(&self) -> usize {
         self.crew().threads.len()
+    }
+
+    fn threads(&self) -> Vec<WorkerThread> {
+        let crew = self.crew();
+        let threads = crew.threads.iter().enumerate();
+        threads.map(|(worker, thread)| WorkerThread { worker, core: thread.core, tid: thread.tid }).collect()
     }
 
     fn tables(&self) -> Vec<NamedTable> {

@@ -54,6 +54,8 @@ pub(crate) struct Thread<S: Scheduler> {
     pub(crate) handle: JoinHandle<Over<S>>,
     pub(crate) pool: Pool,
     pub(crate) core: usize,
+    /// The system's number of the thread.
+    pub(crate) tid: u32,
 }
 
 /// What a worker is made of.
@@ -69,6 +71,12 @@ pub(crate) struct Told {
     pub(crate) telemetry: Arc<Telemetry>,
     pub(crate) began: Ticks,
     pool: Pool,
+    tid: u32,
+}
+
+/// The system's number of the calling thread.
+fn own_tid() -> u32 {
+    rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()
 }
 
 /// A worker that has been made and waits for the word to go. One that is dropped instead is gone when that is done, with
@@ -119,7 +127,7 @@ pub(crate) fn begin<S: Scheduler + 'static>(
         });
         let worker = match made {
             Ok((worker, pool)) => {
-                let answer = Told { telemetry: worker.telemetry(), began: Tsc.now(), pool };
+                let answer = Told { telemetry: worker.telemetry(), began: Tsc.now(), pool, tid: own_tid() };
                 // The other side waits for this and nothing else.
                 let _ = told.send(Ok(answer));
                 worker
@@ -132,7 +140,7 @@ pub(crate) fn begin<S: Scheduler + 'static>(
         if may_go.recv().is_ok() { run(worker, taken, &stop) } else { Over::Never }
     })?;
     match tells.recv().map_err(|_| StartError::Ended).flatten() {
-        Ok(told) => Ok((Waiting::new(Thread { orders, handle, pool: told.pool.clone(), core }, go), told)),
+        Ok(told) => Ok((Waiting::new(Thread { orders, handle, pool: told.pool.clone(), core, tid: told.tid }, go), told)),
         Err(error) => {
             let _ = handle.join();
             Err(error)
@@ -153,7 +161,7 @@ pub(crate) fn join<S: Scheduler + 'static>(
     let (told, tells) = channel();
     let (go, may_go) = channel();
     let handle = std::thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
-        let bound = pin_to(core).map_err(|error| StartError::Core { core, error });
+        let bound = pin_to(core).map(|()| own_tid()).map_err(|error| StartError::Core { core, error });
         let failed = bound.is_err();
         let _ = told.send(bound);
         if failed || may_go.recv().is_err() {
@@ -162,8 +170,11 @@ pub(crate) fn join<S: Scheduler + 'static>(
         drive::join(&mut worker, &exchange);
         run(*worker, taken, &stop)
     })?;
-    let waiting = Waiting::new(Thread { orders, handle, pool, core }, go);
-    tells.recv().map_err(|_| StartError::Ended)??;
+    let mut waiting = Waiting::new(Thread { orders, handle, pool, core, tid: 0 }, go);
+    let tid = tells.recv().map_err(|_| StartError::Ended)??;
+    if let Some((thread, _)) = &mut waiting.0 {
+        thread.tid = tid;
+    }
     Ok(waiting)
 }
 

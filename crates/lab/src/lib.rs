@@ -9,11 +9,9 @@ mod csv;
 pub mod history;
 pub mod lean;
 mod machine;
-mod quiet;
 mod trial;
 
 pub use machine::Machine;
-pub use quiet::Disturbance;
 
 /// Hears how far an experiment is.
 pub trait Progress {

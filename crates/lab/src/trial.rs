@@ -3,15 +3,14 @@
 use std::path::Path;
 use std::time::Duration;
 
-use forebay_graph::report::Packets;
 use forebay_instance::choose;
 use forebay_lean::counting::{self, Counts, Extent};
+use forebay_lean::disturbance::Disturbance;
 use forebay_lean::ticks::{self, Timed};
 use forebay_measure::{Clock, Tsc};
 use forebay_pipeline::{Conditions, Loaded, load, usecase};
 use serde::Serialize;
 
-use crate::quiet::{Disturbance, Watch};
 use crate::LabError;
 
 /// How often a disturbed run is made again.
@@ -43,34 +42,32 @@ impl Case {
         format!("usecase:{}{}", self.name, settings.collect::<String>())
     }
 
-    /// Runs it for `span`; again where the run was disturbed, and in the end takes the least disturbed.
-    pub(crate) fn run(&self, span: Duration) -> Result<Run, LabError> {
+    /// Runs it for `span`; again where the run was disturbed, and in the end takes the least disturbed one.
+    pub(crate) fn run(&self, span: Duration) -> Result<Timed, LabError> {
         let mut best = self.once(span)?;
         for _ in 0..AGAIN {
             if !best.is_disturbed() {
                 break;
             }
             let again = self.once(span)?;
-            if again.weight() < best.weight() {
+            if away(&again) < away(&best) {
                 best = again;
             }
         }
         Ok(best)
     }
 
-    fn once(&self, span: Duration) -> Result<Run, LabError> {
+    fn once(&self, span: Duration) -> Result<Timed, LabError> {
         let source = usecase(self.name, &self.settings)?;
         let conditions = Conditions { frequency: Tsc.frequency(), simulated: false };
         let Loaded { plans, cores, made, .. } = load(&source, conditions)?;
         let cores = choose(&cores)?;
-        let watch = Watch::start();
         let timed = ticks::measure(plans, &cores, made, span)?;
-        let disturbance = watch.end();
         if !timed.troubles.is_empty() {
             let told: Vec<_> = timed.troubles.iter().map(|(place, trouble)| format!("{place}: {trouble}")).collect();
             return Err(LabError::Trouble { pipeline: self.told(), told: told.join("; ") });
         }
-        Ok(Run { timed, disturbance })
+        Ok(timed)
     }
 
     /// Counts its instructions.
@@ -80,27 +77,15 @@ impl Case {
     }
 }
 
-/// What a run has shown.
-#[derive(Clone, Debug)]
-pub(crate) struct Run {
-    pub(crate) timed: Timed,
-    pub(crate) disturbance: Option<Disturbance>,
+/// The share of a run that its workers were without their cores: the worst of them.
+pub(crate) fn away(timed: &Timed) -> f64 {
+    let share = |told: &Disturbance| (told.waited_s.unwrap_or(0.0) + told.stolen_s.unwrap_or(0.0)) / told.span_s;
+    timed.disturbances.iter().map(share).fold(0.0, f64::max)
 }
 
-impl Run {
-    pub(crate) fn is_disturbed(&self) -> bool {
-        self.disturbance.is_some_and(|told| told.is_too_much())
-    }
-
-    fn weight(&self) -> f64 {
-        self.disturbance.map_or(0.0, |told| told.others + told.stolen)
-    }
-
-    /// Packets of the whole run that are unaccounted for.
-    pub(crate) fn missing(&self) -> i64 {
-        let packets: &Packets = &self.timed.whole;
-        i64::try_from(packets.missing()).unwrap_or(i64::MAX)
-    }
+/// Packets of a whole run that are unaccounted for.
+pub(crate) fn missing(timed: &Timed) -> i64 {
+    i64::try_from(timed.whole.missing()).unwrap_or(i64::MAX)
 }
 
 /// What a part of a chain costs a packet that enters it.
@@ -117,8 +102,8 @@ pub struct Part {
 }
 
 /// The costs of modules, added up by the part that each belongs to, in the order in which parts appear.
-pub(crate) fn parts(run: &Run, counts: Option<&Counts>, part_of: impl Fn(&str) -> String) -> Vec<Part> {
-    let report = &run.timed.report;
+pub(crate) fn parts(run: &Timed, counts: Option<&Counts>, part_of: impl Fn(&str) -> String) -> Vec<Part> {
+    let report = &run.report;
     let entered = report.packets.entered as f64;
     let mut parts: Vec<Part> = Vec::new();
     for (at, module) in report.modules.iter().enumerate() {
@@ -176,7 +161,7 @@ mod tests {
     fn a_run_has_all_packets_and_its_parts_have_costs() {
         let case = Case::new("sfc_b", &["rate=max"]);
         let run = case.run(Duration::from_millis(20)).expect("it runs");
-        assert_eq!(run.missing(), 0);
+        assert_eq!(missing(&run), 0);
         let parts = parts(&run, None, alike);
         let names: Vec<_> = parts.iter().map(|part| part.name.as_str()).collect();
         assert_eq!(names, ["acl", "balance", "server", "route", "ttl", "mac", "sum"]);

@@ -6,9 +6,13 @@
 pub mod baseline;
 pub mod callgrind;
 pub mod counting;
+pub mod disturbance;
 pub mod gate;
 pub mod history;
 pub mod measurement;
 mod named;
+pub mod rates;
+pub mod search;
 pub mod steps;
 pub mod ticks;
+pub mod trial;

@@ -4,6 +4,7 @@ use forebay_measure::machine::Cpu;
 use serde::{Deserialize, Serialize};
 
 use crate::counting::Counts;
+use crate::rates::Rates;
 use crate::ticks::Timed;
 
 /// How a figure came to be.
@@ -95,6 +96,12 @@ pub struct Chain {
     pub residue_ipp: Option<f64>,
     /// Ticks of no module, per packet that entered.
     pub residue_ticks: Option<f64>,
+    /// The non-drop rate: packets a second that came through without loss, as a search found.
+    #[serde(default)]
+    pub ndr_pps: Option<f64>,
+    /// The partial drop rate: packets a second that came through where at most 0.5 % were lost.
+    #[serde(default)]
+    pub pdr_pps: Option<f64>,
 }
 
 /// All figures.
@@ -114,6 +121,9 @@ pub struct Measurement {
     pub workers: Vec<Worker>,
     /// The whole.
     pub chain: Chain,
+    /// The search for the rates without and with little loss, where there was one.
+    #[serde(default)]
+    pub search: Option<Rates>,
 }
 
 impl Measurement {
@@ -155,6 +165,8 @@ impl Measurement {
             ipp: of_counts(|counts| counts.all),
             residue_ipp: of_counts(|counts| counts.all.saturating_sub(counts.modules.iter().sum())),
             residue_ticks: None,
+            ndr_pps: None,
+            pdr_pps: None,
         };
         Self {
             pipeline: report.pipeline.clone(),
@@ -164,6 +176,15 @@ impl Measurement {
             modules: report.modules.iter().enumerate().map(module).collect(),
             workers: workers.collect(),
             chain,
+            search: None,
         }
+    }
+
+    /// The same with the rates that a search found.
+    #[must_use]
+    pub fn with_rates(mut self, rates: Rates) -> Self {
+        (self.chain.ndr_pps, self.chain.pdr_pps) = rates.rates();
+        self.search = Some(rates);
+        self
     }
 }

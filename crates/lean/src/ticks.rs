@@ -8,6 +8,8 @@ use forebay_instance::{Instance, Outcome, StartError};
 use forebay_measure::{Clock, Tsc};
 use forebay_pipeline::Made;
 
+use crate::disturbance::{Disturbance, Witness};
+
 /// How long a pipeline runs before it is measured: caches and tables fill, the governor makes up its mind.
 const WARM_UP: Duration = Duration::from_millis(200);
 
@@ -18,6 +20,8 @@ pub struct Timed {
     pub report: Report,
     /// Where all packets are that came from the start to the end, the warm-up included.
     pub whole: Packets,
+    /// By worker: what disturbed it while it was measured.
+    pub disturbances: Vec<Disturbance>,
     /// Ticks a second.
     pub hertz: f64,
     /// What went wrong at its end.
@@ -25,6 +29,12 @@ pub struct Timed {
 }
 
 impl Timed {
+    /// Whether what was measured says little about the pipeline: a worker was without its core for too long.
+    #[must_use]
+    pub fn is_disturbed(&self) -> bool {
+        self.disturbances.iter().any(Disturbance::voids)
+    }
+
     /// Effective CPU utilisation of all workers.
     #[must_use]
     pub fn cur(&self) -> f64 {
@@ -48,10 +58,13 @@ pub fn measure(plans: Vec<Plan>, cores: &[usize], made: Made, span: Duration) ->
     let instance = forebay_instance::start(plans, cores, made, Box::new(|_| None))?;
     let board = instance.board();
     std::thread::sleep(WARM_UP);
+    let threads = instance.threads();
+    let before = Witness::look(&threads);
     let earlier = board.read(Tsc.now());
     std::thread::sleep(span);
     let report = board.report(&earlier, &board.read(Tsc.now()));
+    let disturbances = Witness::look(&threads).since(&before);
     let Outcome { at, troubles } = Instance::end(&*instance);
     let whole = board.report(&board.nothing(), &board.read(at)).packets;
-    Ok(Timed { report, whole, hertz: Tsc.frequency().hertz(), troubles })
+    Ok(Timed { report, whole, disturbances, hertz: Tsc.frequency().hertz(), troubles })
 }

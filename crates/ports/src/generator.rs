@@ -23,7 +23,7 @@ pub use tunnel::{Gtp, Network, Tunnel};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use forebay_graph::{DeclarePort, Intake, Port, PortCounters, Ready, Setup, SetupError, register};
+use forebay_graph::{DeclarePort, Intake, Offer, Port, PortCounters, Ready, Setup, SetupError, register};
 use forebay_packet::{ArrivalClock, Batch, MAX_BATCH, Ticks};
 
 use arrivals::Schedule;
@@ -190,6 +190,23 @@ impl Port for Generator {
 
     /// What leaves by a generator is dropped: it only makes packets.
     fn send(&mut self, _: &mut Batch, _: Ticks) {}
+
+    fn offer(&self) -> Option<Offer> {
+        match &self.source {
+            Source::Open(queue) => queue.schedule.offer(),
+            Source::Closed { .. } => None,
+        }
+    }
+
+    fn set_offer(&mut self, factor: f64) -> bool {
+        match &mut self.source {
+            Source::Open(queue) if queue.schedule.offer().is_some() => {
+                queue.schedule.set_offer(factor);
+                true
+            }
+            _ => false,
+        }
+    }
 
     fn close(&mut self) -> Result<(), String> {
         self.failure.take().map_or(Ok(()), Err)

@@ -4,6 +4,7 @@
 //! mechanism: a packet arrives when the axis has moved on by its predecessor's gap. Instants are kept in 2⁻³² ticks,
 //! so that a rate is exact to one part in 10¹² and does not drift.
 
+use forebay_graph::Offer;
 use forebay_measure::{Frequency, Nanos};
 use forebay_packet::Ticks;
 use schemars::JsonSchema;
@@ -71,6 +72,8 @@ impl Exponential {
 pub(super) struct Schedule {
     /// Ticks on the axis that a frame of each size takes on average.
     gaps: Vec<u128>,
+    /// The same at the configured rate.
+    configured: Vec<u128>,
     sizes: Sizes,
     /// How far into a round of sizes each frame starts, and how long the round is.
     starts: Vec<u128>,
@@ -85,7 +88,10 @@ pub(super) struct Schedule {
     off: u128,
     /// How many packets are still to come.
     left: u64,
+    /// How many are once it goes on, where it pauses.
+    kept: u64,
     started: bool,
+    hertz: f64,
 }
 
 impl Schedule {
@@ -108,14 +114,59 @@ impl Schedule {
         let share = if bursting { on as f64 / (on + off) as f64 } else { 1.0 };
         let scale = frequency.hertz() * (1u64 << FRACTION) as f64 * share;
         let gaps: Vec<_> = seconds.iter().map(|seconds| ((seconds * scale).round() as u128).max(1)).collect();
-        let steps = sizes.order().iter().scan(0, |start, size| {
-            *start += gaps[usize::from(*size)];
-            Some(*start)
-        });
-        let starts = std::iter::once(0).chain(steps).collect();
+        let starts = starts(&gaps, &sizes);
         let exponential = (kind == Arrivals::Poisson).then(|| Exponential::new(Random::new(random.bits())));
         let edge = if bursting { on } else { u128::MAX };
-        Self { gaps, sizes, starts, exponential, axis: 0, shift: 0, edge, on, off, left: count, started: false }
+        let (configured, hertz) = (gaps.clone(), frequency.hertz());
+        Self {
+            gaps,
+            configured,
+            sizes,
+            starts,
+            exponential,
+            axis: 0,
+            shift: 0,
+            edge,
+            on,
+            off,
+            left: count,
+            kept: 0,
+            started: false,
+            hertz,
+        }
+    }
+
+    /// What it offers as configured, where it does so without end.
+    pub(super) fn offer(&self) -> Option<Offer> {
+        if self.left.max(self.kept) < u64::MAX / 2 {
+            return None;
+        }
+        let second = self.hertz * (1u64 << FRACTION) as f64;
+        let round = starts(&self.configured, &self.sizes).last().copied().unwrap_or(0);
+        let on_axis = self.sizes.round() as f64 * second / round as f64;
+        let bursting = self.edge != u128::MAX;
+        let share = if bursting { self.on as f64 / (self.on + self.off) as f64 } else { 1.0 };
+        let burst = if bursting { on_axis * self.on as f64 / second } else { 0.0 };
+        Some(Offer { pps: on_axis * share, burst })
+    }
+
+    /// Begins anew with so many times the configured rate; with 0 it pauses.
+    pub(super) fn set_offer(&mut self, factor: f64) {
+        if factor == 0.0 {
+            self.kept = self.kept.max(std::mem::take(&mut self.left));
+            return;
+        }
+        self.left = self.left.max(std::mem::take(&mut self.kept));
+        // Slower than a packet in three hours is as good as nothing, and instants stay in their range.
+        let slowest = (self.hertz * (1u64 << FRACTION) as f64 * 1e4) as u128;
+        let scaled = |gap: &u128| ((*gap as f64 / factor).round() as u128).clamp(1, slowest);
+        self.gaps = self.configured.iter().map(scaled).collect();
+        self.sizes.turn_to(0);
+        self.starts = starts(&self.gaps, &self.sizes);
+        (self.axis, self.shift, self.started) = (0, 0, false);
+        if self.edge != u128::MAX {
+            self.edge = self.on;
+        }
     }
 
     /// What is still to come, without its instants: sizes in their order, and how many packets.
@@ -263,6 +314,15 @@ impl Schedule {
         let (period, past) = (self.on + self.off, time - self.edge);
         self.edge + past / period * self.on + (past % period).saturating_sub(self.off)
     }
+}
+
+/// How far into a round of sizes each frame starts, and how long the round is.
+fn starts(gaps: &[u128], sizes: &Sizes) -> Vec<u128> {
+    let steps = sizes.order().iter().scan(0, |start, size| {
+        *start += gaps[usize::from(*size)];
+        Some(*start)
+    });
+    std::iter::once(0).chain(steps).collect()
 }
 
 /// The tick that an instant lies in.

@@ -110,6 +110,10 @@ fn an_action_that_makes_no_sense_is_refused_and_changes_nothing() {
     assert_eq!(trigger, Err(ActionError::Trigger { trigger: 33, batch: 32 }));
     let module = worker.apply(&Action::SetHold { module: 9, hold: Nanos(1) });
     assert_eq!(module, Err(ActionError::Module { module: 9, modules: 1 }));
+    for factor in [-1.0, f64::INFINITY] {
+        assert_eq!(worker.apply(&Action::SetOffer { factor }), Err(ActionError::Factor { factor }));
+    }
+    assert_eq!(worker.apply(&Action::SetOffer { factor: 2.0 }), Ok(()), "there is just no source that heeds it");
     assert_eq!(worker.telemetry().counters[0].trigger.get(), 4);
 }
 

@@ -1,0 +1,90 @@
+//! `forebay measure --search`: how far the search is, and what it has found.
+
+use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
+
+use forebay_instance::Cores;
+use forebay_lean::rates::{self, Rates};
+use forebay_lean::search::{Found, Progress};
+use forebay_measure::Nanos;
+use forebay_pipeline::{Conditions, Loaded, Source};
+
+use crate::engine;
+use crate::format::short;
+
+/// Searches; on a terminal a line says how far it is.
+pub(crate) fn find(source: &Source, cores: &Cores, time: Nanos) -> anyhow::Result<Rates> {
+    let conditions = Conditions { frequency: engine::frequency(false), simulated: false };
+    let Loaded { plans, made, .. } = forebay_pipeline::load(source, conditions)?;
+    let shown = io::stderr().is_terminal();
+    let time = Duration::from_nanos(time.0);
+    let mut told = |progress: &Progress<'_>| {
+        if shown {
+            // The line is written over by the next; on a terminal that has gone nothing is missed.
+            let _ = write!(io::stderr(), "\r{}\x1b[K", line(progress, time));
+        }
+    };
+    let found = rates::find(plans, cores, made, time, &mut told);
+    if shown {
+        let _ = write!(io::stderr(), "\r\x1b[K");
+    }
+    Ok(found?)
+}
+
+fn line(progress: &Progress<'_>, time: Duration) -> String {
+    let Progress { outcome, pps, lower_pps } = progress;
+    let known = |at: usize| lower_pps.get(at).copied().flatten().map_or_else(|| "n/a".to_owned(), short);
+    format!(
+        "search: {:.0} of {} s, {} trials; NDR from {}, PDR from {}; trying {}",
+        outcome.seconds,
+        time.as_secs(),
+        outcome.trials,
+        known(0),
+        known(1),
+        short(*pps)
+    )
+}
+
+/// Prints what was found.
+pub(crate) fn print(rates: &Rates, out: &mut impl Write) -> io::Result<()> {
+    for (name, found) in [("non-drop rate (NDR)", &rates.ndr), ("partial drop rate (PDR, 0.5 %)", &rates.pdr)] {
+        writeln!(out, "{name}: {}", told(found))?;
+    }
+    writeln!(
+        out,
+        "{} trials in {:.1} s; {} were void (lost packets while a worker had no core) and repeated",
+        rates.trials, rates.seconds, rates.voids
+    )?;
+    if rates.void {
+        writeln!(out, "The search is void: the machine was too busy. Repeat it when it is quiet.")?;
+    }
+    Ok(())
+}
+
+fn told(found: &Found) -> String {
+    let unsettled = if found.settled { "" } else { "; the time was up before the bounds were sure (--search-time)" };
+    match *found {
+        Found { pps: Some(pps), lower_pps: Some(low), upper_pps: Some(high), .. } => {
+            format!("{} packets a second, offered between {} and {}{unsettled}", short(pps), short(low), short(high))
+        }
+        Found { pps: Some(pps), .. } => {
+            format!("{} packets a second at least: no load was too much{unsettled}", short(pps))
+        }
+        Found { upper_pps: Some(high), .. } => format!("n/a: even {} packets a second lose{unsettled}", short(high)),
+        _ => format!("n/a{unsettled}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_found_is_told() {
+        let found = Found { pps: Some(4.95e6), lower_pps: Some(4.95e6), upper_pps: Some(4.97e6), settled: true };
+        assert_eq!(told(&found), "4.950M packets a second, offered between 4.950M and 4.970M");
+        assert_eq!(told(&Found { upper_pps: None, ..found }), "4.950M packets a second at least: no load was too much");
+        assert_eq!(told(&Found { pps: None, lower_pps: None, ..found }), "n/a: even 4.970M packets a second lose");
+        assert!(told(&Found::default()).starts_with("n/a; the time was up"));
+    }
+}

@@ -1,0 +1,215 @@
+//! What disturbed a worker in a span of time: what the system did with its core meanwhile.
+//!
+//! Everything is read from `/proc` from outside, at the span's two ends: the worker notices nothing. A time-stamp counter
+//! runs on while somebody else has the core; here it is seen.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use forebay_instance::WorkerThread;
+use forebay_measure::{Clock, Tsc};
+use forebay_packet::Ticks;
+use serde::{Deserialize, Serialize};
+
+/// What happened to a worker's thread in a span. What the system does not tell is `None`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Disturbance {
+    /// The worker.
+    pub worker: usize,
+    /// The span, in seconds.
+    pub span_s: f64,
+    /// For how long it ran, in seconds. The system brings this up to date at its own ticks (some milliseconds).
+    pub cpu_s: Option<f64>,
+    /// For how long it could have run but had no core, in seconds.
+    pub waited_s: Option<f64>,
+    /// How often the system took its core away.
+    pub preemptions: Option<u64>,
+    /// Pages that it touched and did not have.
+    pub page_faults: Option<u64>,
+    /// For how long the host of this virtual machine had its core, in seconds; told in hundredths.
+    pub stolen_s: Option<f64>,
+}
+
+/// The part of a span that a worker may go without its core. Beyond, what was lost says nothing about the pipeline: it is half
+/// of what bounds may be apart, so that what is within cannot move them.
+pub const TOLERATED: f64 = 0.0025;
+
+impl Disturbance {
+    /// Whether the span says nothing about the pipeline: the worker had no core for more than [`TOLERATED`] of it.
+    #[must_use]
+    pub fn voids(&self) -> bool {
+        let away = self.waited_s.unwrap_or(0.0) + self.stolen_s.unwrap_or(0.0);
+        away > self.span_s * TOLERATED
+    }
+}
+
+/// What the system has counted of threads up to an instant.
+#[derive(Clone, Debug)]
+pub struct Witness {
+    at: Ticks,
+    threads: Vec<(WorkerThread, Thread)>,
+    /// By core: seconds that the host had it.
+    stolen: BTreeMap<usize, f64>,
+}
+
+/// A thread's counts since it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Thread {
+    /// Seconds run, and waited for a core.
+    scheduled: Option<(f64, f64)>,
+    preemptions: Option<u64>,
+    page_faults: Option<u64>,
+}
+
+impl Witness {
+    /// Looks at these threads of this process now.
+    #[must_use]
+    pub fn look(threads: &[WorkerThread]) -> Self {
+        let read = |path: String| std::fs::read_to_string(path).unwrap_or_default();
+        let threads = threads.iter().map(|thread| {
+            let file = |name: &str| read(format!("/proc/self/task/{}/{name}", thread.tid));
+            let seen = Thread {
+                scheduled: scheduled(&file("schedstat")),
+                preemptions: preemptions(&file("status")),
+                page_faults: page_faults(&file("stat")),
+            };
+            (*thread, seen)
+        });
+        let threads = threads.collect();
+        Self { at: Tsc.now(), threads, stolen: stolen(&read("/proc/stat".to_owned())) }
+    }
+
+    /// What happened since `earlier`, by worker: those that are there now and were then.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Vec<Disturbance> {
+        let span_s = Tsc.frequency().seconds(self.at.since(earlier.at));
+        let before =
+            |thread: &WorkerThread| earlier.threads.iter().find(|(other, _)| other == thread).map(|(_, seen)| seen);
+        let pairs = self.threads.iter().filter_map(|(thread, now)| Some((thread, before(thread)?, now)));
+        let counted = |before: Option<u64>, now: Option<u64>| Some(now?.saturating_sub(before?));
+        pairs
+            .map(|(thread, before, now)| {
+                let scheduled = before.scheduled.zip(now.scheduled);
+                let stolen = earlier.stolen.get(&thread.core).zip(self.stolen.get(&thread.core));
+                Disturbance {
+                    worker: thread.worker,
+                    span_s,
+                    cpu_s: scheduled.map(|(before, now)| (now.0 - before.0).max(0.0)),
+                    waited_s: scheduled.map(|(before, now)| (now.1 - before.1).max(0.0)),
+                    preemptions: counted(before.preemptions, now.preemptions),
+                    page_faults: counted(before.page_faults, now.page_faults),
+                    stolen_s: stolen.map(|(before, now)| (now - before).max(0.0)),
+                }
+            })
+            .collect()
+    }
+}
+
+/// Of `/proc/PID/task/TID/schedstat`: nanoseconds run, nanoseconds waited in a run queue, times scheduled
+/// (Documentation/scheduler/sched-stats.rst).
+fn scheduled(text: &str) -> Option<(f64, f64)> {
+    let mut nanos = text.split_ascii_whitespace().map(|number| number.parse().ok().map(Duration::from_nanos));
+    Some((nanos.next()??.as_secs_f64(), nanos.next()??.as_secs_f64()))
+}
+
+/// Of `/proc/PID/task/TID/status`: how often the core was taken away.
+fn preemptions(text: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix("nonvoluntary_ctxt_switches:"))?.trim().parse().ok()
+}
+
+/// Of `/proc/PID/task/TID/stat` (proc_pid_stat(5)): minor and major faults, the tenth and twelfth field. The second is a name
+/// in parentheses, which may have spaces in it.
+fn page_faults(text: &str) -> Option<u64> {
+    let (_, rest) = text.rsplit_once(')')?;
+    let fields: Vec<_> = rest.split_ascii_whitespace().collect();
+    let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
+    Some(field(10)? + field(12)?)
+}
+
+/// Of `/proc/stat`: by core, the eighth number, in hundredths of a second whatever the kernel's own tick is (USER_HZ).
+fn stolen(text: &str) -> BTreeMap<usize, f64> {
+    let core = |line: &str| {
+        let (name, times) = line.split_once(' ')?;
+        let core = name.strip_prefix("cpu")?.parse().ok()?;
+        Some((core, times.split_ascii_whitespace().nth(7)?.parse::<f64>().ok()? / 100.0))
+    };
+    text.lines().filter_map(core).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    #[test]
+    fn what_the_system_writes_is_read() {
+        assert_eq!(scheduled("1500000000 250000000 17\n"), Some((1.5, 0.25)));
+        assert_eq!((scheduled(""), scheduled("1 x 2")), (None, None));
+        let status = "Name:\tworker-0\nvoluntary_ctxt_switches:\t150\nnonvoluntary_ctxt_switches:\t545\n";
+        assert_eq!((preemptions(status), preemptions("Name:\ta\n")), (Some(545), None));
+        // A name can look like fields.
+        let stat = "77 (a) R 1 (b) R 1 77 77 0 -1 4194304 300 5 2 9 10 11 0 0 20 0 1 0 5 0 0\n";
+        assert_eq!((page_faults(stat), page_faults("77 (a"), page_faults("77 (a) R 1")), (Some(302), None, None));
+        let all =
+            "cpu  1 2 3 4 5 6 7 900 9 10\ncpu0 1 2 3 4 5 6 7 0 9 10\ncpu12 1 2 3 4 5 6 7 350 9 10\ncpu13 1 2\nintr 5\n";
+        assert_eq!(stolen(all), BTreeMap::from([(0, 0.0), (12, 3.5)]));
+    }
+
+    #[test]
+    fn a_span_without_a_core_is_void() {
+        let quiet = Disturbance {
+            worker: 0,
+            span_s: 2.0,
+            cpu_s: Some(2.0),
+            waited_s: Some(0.004),
+            preemptions: Some(3),
+            page_faults: Some(0),
+            stolen_s: None,
+        };
+        assert!(!quiet.voids());
+        assert!(Disturbance { waited_s: Some(0.006), ..quiet }.voids());
+        assert!(Disturbance { stolen_s: Some(0.01), ..quiet }.voids());
+        assert!(!Disturbance { waited_s: None, ..quiet }.voids(), "nothing is known");
+    }
+
+    /// A thread that spins and touches new pages is seen to do so from another.
+    #[test]
+    fn a_thread_is_watched_from_outside() {
+        let (stop, (tell, told)) = (Arc::new(AtomicBool::new(false)), channel());
+        let seen = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            let _ = tell.send(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs());
+            let mut pages = 0;
+            while !seen.load(Ordering::Relaxed) || pages < 512 {
+                // Fresh memory each time, given back at once.
+                let memory = vec![1u8; 4 << 20];
+                pages += std::hint::black_box(&memory).len() / 4096;
+            }
+        });
+        let thread_known = WorkerThread { worker: 3, core: 0, tid: told.recv().expect("it runs") };
+        let before = Witness::look(&[thread_known]);
+        // However busy the machine is, some time it will have run.
+        let told = loop {
+            std::thread::sleep(Duration::from_millis(20));
+            let told = Witness::look(&[thread_known]).since(&before);
+            if told[0].cpu_s.is_none_or(|seconds| seconds > 0.01) {
+                break told[0];
+            }
+        };
+        stop.store(true, Ordering::Relaxed);
+        thread.join().expect("it ends well");
+        assert_eq!(told.worker, 3);
+        let Some(cpu) = told.cpu_s else {
+            println!("skipped: this system has no /proc/self/task/TID/schedstat");
+            return;
+        };
+        assert!(cpu <= told.span_s + 0.1 && told.span_s > 0.0, "{told:?}");
+        assert!(told.page_faults.is_some_and(|faults| faults > 0), "{told:?}");
+        // A thread that has gone is not known any more.
+        let gone = Witness::look(&[thread_known]).since(&before);
+        assert_eq!((gone[0].cpu_s, gone[0].page_faults), (None, None));
+    }
+}

@@ -1,0 +1,337 @@
+//! One trial on a running pipeline: its sources offer a load for a while, and what was lost of it is counted.
+//!
+//! The pipeline runs on from trial to trial; only what its sources offer changes ([`Action::SetOffer`]). As in RFC 2544,
+//! section 23, a trial begins with nothing on its way and is counted when nothing is any more, so that its numbers are exact:
+//! offered is what the schedules made due, whether taken or not.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use forebay_graph::drive::{Ended, simulate_team};
+use forebay_graph::report::{Kind, Origin, Reading, Report};
+use forebay_graph::{Action, Cost, MakeError, Plan, Scheduler, Team, Worker, links};
+use forebay_instance::{Board, Instance, Simulation};
+use forebay_measure::machine::Cpu;
+use forebay_measure::{Clock, Nanos, Simulated, Tsc};
+use forebay_packet::{Pool, Ticks};
+
+use crate::disturbance::{Disturbance, Witness};
+use crate::search::{Trial, Trials};
+
+/// How long the load is offered before a trial, uncounted: caches and branches get used to it.
+const WARM_UP: Duration = Duration::from_millis(10);
+/// Batches of each source that may still wait when its load ends: what comes in a turn waits for the next. More is a queue
+/// that grows: it would overflow in a longer trial, and counts as lost.
+const WAITING_BATCHES: usize = 4;
+/// How long packets may take to leave after the load has ended, as in RFC 2544, section 23. What is held for longer stays where it is.
+const SETTLE: Duration = Duration::from_secs(2);
+/// Between two looks at whether they have.
+const LOOK: Duration = Duration::from_micros(300);
+/// Reasons for drops by overload; all others are what functions decide.
+const OVERLOAD: [&str; 2] = ["backpressure", "refused"];
+
+/// Why trials cannot be run.
+#[derive(Debug, thiserror::Error)]
+pub enum TrialError {
+    /// A source whose load cannot be set.
+    #[error(
+        "port '{port}' ({kind}): a search sets what sources offer: allowed are generators with a `rate` and no `count`"
+    )]
+    Source {
+        /// The port.
+        port: String,
+        /// What kind of port it is.
+        kind: &'static str,
+    },
+    /// There is no source.
+    #[error("no packets enter by any port: a search needs a generator with a `rate`")]
+    NoSource,
+    /// A worker refuses to change its load, or does not answer.
+    #[error("the load cannot be set: {0}")]
+    Act(String),
+    /// A worker has died.
+    #[error("a worker has ended by itself: this is a defect of Forebay")]
+    Died,
+}
+
+/// What the sources of a pipeline offer as configured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Load {
+    /// Packets a second, of all sources.
+    pps: f64,
+    /// The sources' names.
+    ports: Vec<String>,
+    /// Packets that may wait at the end of a trial.
+    waiting: f64,
+    /// The same for each time the configured rate, of sources that send in bursts.
+    burst: f64,
+}
+
+impl Load {
+    /// What the sources of `plans` offer.
+    ///
+    /// # Errors
+    /// [`TrialError::Source`] and [`TrialError::NoSource`].
+    pub fn of(plans: &[Plan]) -> Result<Self, TrialError> {
+        let mut load = Self { pps: 0.0, ports: Vec::new(), waiting: 0.0, burst: 0.0 };
+        for plan in plans {
+            for port in plan.ports.iter().filter(|port| port.entry.is_some()) {
+                let Some(open) = &port.open else { continue };
+                let Some(offer) = open.port.offer() else {
+                    return Err(TrialError::Source { port: port.name.clone(), kind: port.kind });
+                };
+                load.pps += offer.pps;
+                load.burst += offer.burst;
+                load.waiting += (WAITING_BATCHES * plan.batch) as f64;
+                if !load.ports.contains(&port.name) {
+                    load.ports.push(port.name.clone());
+                }
+            }
+        }
+        if load.pps > 0.0 { Ok(load) } else { Err(TrialError::NoSource) }
+    }
+
+    /// Packets a second, of all sources together.
+    #[must_use]
+    pub fn pps(&self) -> f64 {
+        self.pps
+    }
+
+    /// Packets that entered by the sources.
+    fn received(&self, report: &Report) -> u64 {
+        self.of_sources(report).map(|port| port.received).sum()
+    }
+
+    fn of_sources<'r>(&self, report: &'r Report) -> impl Iterator<Item = &'r forebay_graph::report::PortReport> {
+        report.ports.iter().filter(|port| self.ports.contains(&port.name))
+    }
+
+    /// Offered and lost in a trial of `factor` times the configured load: `all` is of the whole, `after` of what came after
+    /// the load had ended.
+    fn tally(&self, all: &Report, after: &Report, factor: f64) -> (u64, u64) {
+        let dropped: u64 = self.of_sources(all).map(|port| port.dropped).sum();
+        let overload = all
+            .packets
+            .dropped
+            .iter()
+            .filter(|(name, _)| name.rsplit_once('.').is_some_and(|(_, reason)| OVERLOAD.contains(&reason)));
+        let waiting = self.received(after) as f64 - self.waiting - self.burst * factor;
+        let lost = dropped + overload.map(|(_, count)| count).sum::<u64>() + waiting.max(0.0) as u64;
+        let offered = self.received(all) + dropped;
+        (offered, lost.min(offered))
+    }
+}
+
+/// A pipeline whose load can be set, and for which time passes.
+trait Bench {
+    fn offer(&mut self, factor: f64) -> Result<(), TrialError>;
+    fn pass(&mut self, span: Duration);
+    /// Lets time pass until nothing moves any more.
+    fn settle(&mut self) -> Result<(), TrialError>;
+    fn read(&self) -> Reading;
+    fn board(&self) -> &Board;
+}
+
+/// Runs a trial: warms up, offers, lets all go, counts. What was read at its beginning, and just after the load had ended.
+fn run<B: Bench>(bench: &mut B, load: &Load, pps: f64, span: Duration) -> Result<(u64, u64), TrialError> {
+    let factor = pps / load.pps;
+    bench.offer(factor)?;
+    bench.pass(WARM_UP.min(span));
+    bench.offer(0.0)?;
+    bench.settle()?;
+    let begun = bench.read();
+    bench.offer(factor)?;
+    bench.pass(span);
+    bench.offer(0.0)?;
+    let ended = bench.read();
+    bench.settle()?;
+    let settled = bench.read();
+    let between = |earlier, later| bench.board().report(earlier, later);
+    Ok(load.tally(&between(&begun, &settled), &between(&ended, &settled), factor))
+}
+
+/// Trials on this machine.
+pub struct Measured {
+    bench: Real,
+    load: Load,
+    /// What disturbed workers in the last trial.
+    disturbances: Vec<Disturbance>,
+}
+
+struct Real {
+    instance: Arc<dyn Instance>,
+    board: Arc<Board>,
+}
+
+impl Measured {
+    /// Trials on a pipeline that runs, whose plans' sources offer `load`.
+    #[must_use]
+    pub fn new(instance: Arc<dyn Instance>, load: Load) -> Self {
+        let board = instance.board();
+        Self { bench: Real { instance, board }, load, disturbances: Vec::new() }
+    }
+
+    /// What disturbed workers in the last trial.
+    #[must_use]
+    pub fn disturbances(&self) -> &[Disturbance] {
+        &self.disturbances
+    }
+}
+
+impl Trials for Measured {
+    type Error = TrialError;
+
+    /// A trial is void where packets were lost and a worker had no core for a part of it that [matters](Disturbance::voids).
+    fn run(&mut self, pps: f64, span: Duration) -> Result<Trial, TrialError> {
+        let (began, threads) = (Instant::now(), self.bench.instance.threads());
+        let before = Witness::look(&threads);
+        let (offered, lost) = run(&mut self.bench, &self.load, pps, span)?;
+        self.disturbances = Witness::look(&threads).since(&before);
+        let void = lost > 0 && self.disturbances.iter().any(Disturbance::voids);
+        Ok(Trial { offered, lost, void, took: began.elapsed() })
+    }
+}
+
+impl Bench for Real {
+    fn offer(&mut self, factor: f64) -> Result<(), TrialError> {
+        self.instance.act(&Action::SetOffer { factor }).map_err(TrialError::Act)
+    }
+
+    fn pass(&mut self, span: Duration) {
+        std::thread::sleep(span);
+    }
+
+    fn settle(&mut self) -> Result<(), TrialError> {
+        let until = Instant::now() + SETTLE;
+        let mut before = None;
+        while Instant::now() < until {
+            // Each worker answers between two turns: where nothing has come or gone since the last answer, nothing will.
+            let Some(census) = self.instance.census() else {
+                return Err(if self.instance.has_died() {
+                    TrialError::Died
+                } else {
+                    TrialError::Act("a worker does not answer".to_owned())
+                });
+            };
+            if before.replace(census) == Some(census) {
+                break;
+            }
+            std::thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+
+    fn read(&self) -> Reading {
+        self.board.read(Tsc.now())
+    }
+
+    fn board(&self) -> &Board {
+        &self.board
+    }
+}
+
+/// Trials in simulated time, where calls take what is given: the limit is known, and every run the same.
+pub struct Emulated<S: Scheduler> {
+    bench: Virtual<S>,
+    load: Load,
+}
+
+struct Virtual<S: Scheduler> {
+    workers: Vec<Worker<Simulated, S>>,
+    board: Board,
+}
+
+/// Why simulated trials cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum EmulateError {
+    /// What the sources are.
+    #[error(transparent)]
+    Trial(#[from] TrialError),
+    /// A plan that cannot run.
+    #[error(transparent)]
+    Make(#[from] MakeError),
+}
+
+impl<S: Scheduler> Emulated<S> {
+    /// Trials of `plans`, which were made for simulated time, whose modules' calls take `costs`.
+    ///
+    /// # Errors
+    /// [`EmulateError`].
+    pub fn new(plans: Vec<Plan>, costs: &[Cost]) -> Result<Self, EmulateError> {
+        let load = Load::of(&plans)?;
+        let team = Arc::new(Team::new(plans.len()));
+        let rings = links(&plans[0], &plans[0].placement);
+        let mut workers: Vec<Worker<Simulated, S>> = Vec::new();
+        for (plan, ring) in plans.into_iter().zip(rings) {
+            let pool = Pool::new(plan.pool).map_err(MakeError::from)?;
+            let clock = Simulated::new(Simulation::frequency());
+            workers.push(Worker::member(plan, clock, costs.to_vec(), pool, ring, Arc::clone(&team))?);
+        }
+        let cpu = Cpu { model: "simulated clock".to_owned(), tsc_ghz: Simulation::frequency().hertz() / 1e9 };
+        let origin = Origin { kind: Kind::Simulated, cpu, cores: vec![None; workers.len()] };
+        let telemetries = workers.iter().map(Worker::telemetry).collect();
+        let board = Board::new(Ticks::ZERO, telemetries, team, origin);
+        Ok(Self { bench: Virtual { workers, board }, load })
+    }
+
+    /// What the sources offer as configured.
+    #[must_use]
+    pub fn load(&self) -> &Load {
+        &self.load
+    }
+}
+
+impl<S: Scheduler> Trials for Emulated<S> {
+    type Error = TrialError;
+
+    fn run(&mut self, pps: f64, span: Duration) -> Result<Trial, TrialError> {
+        let began = self.bench.now();
+        let (offered, lost) = run(&mut self.bench, &self.load, pps, span)?;
+        let took = Simulation::frequency().seconds(self.bench.now().since(began));
+        Ok(Trial { offered, lost, void: false, took: Duration::from_secs_f64(took) })
+    }
+}
+
+impl<S: Scheduler> Virtual<S> {
+    fn now(&self) -> Ticks {
+        self.workers.iter().map(|worker| worker.clock().now()).max().unwrap_or_default()
+    }
+
+    fn run_for(&mut self, span: Duration) -> Ended {
+        let span = Nanos(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
+        let until = self.now() + Simulation::frequency().ticks(span);
+        let ended = simulate_team(&mut self.workers, until);
+        // Where nothing is left to do time passes all the same.
+        self.workers.iter().for_each(|worker| worker.clock().advance_to(until));
+        ended
+    }
+}
+
+impl<S: Scheduler> Bench for Virtual<S> {
+    fn offer(&mut self, factor: f64) -> Result<(), TrialError> {
+        let action = Action::SetOffer { factor };
+        let all = self.workers.iter_mut().try_for_each(|worker| worker.apply(&action));
+        all.map_err(|error| TrialError::Act(error.to_string()))
+    }
+
+    fn pass(&mut self, span: Duration) {
+        self.run_for(span);
+    }
+
+    fn settle(&mut self) -> Result<(), TrialError> {
+        let until = self.now() + Simulation::frequency().ticks(Nanos(SETTLE.as_nanos() as u64));
+        while self.now() < until && self.run_for(LOOK) != Ended::Finished {}
+        Ok(())
+    }
+
+    fn read(&self) -> Reading {
+        self.board.read(self.now())
+    }
+
+    fn board(&self) -> &Board {
+        &self.board
+    }
+}
+
+#[cfg(test)]
+mod tests;
