@@ -113,9 +113,9 @@ pub(crate) fn parts(run: &Timed, counts: Option<&Counts>, part_of: impl Fn(&str)
             Some(ticks) => Some(ticks * module.packets as f64 / entered),
             None => (module.packets == 0).then_some(0.0),
         };
-        let instructions = counts.filter(|counts| counts.served.packets > 0).and_then(|counts| {
-            counts.modules.get(at).map(|count| *count as f64 / counts.served.packets as f64)
-        });
+        let instructions = counts
+            .filter(|counts| counts.served.packets > 0)
+            .and_then(|counts| counts.modules.get(at).map(|count| *count as f64 / counts.served.packets as f64));
         let sum = |sum: Option<f64>, more: Option<f64>| sum.zip(more).map(|(sum, more)| sum + more);
         if let Some(part) = parts.iter_mut().find(|part| part.name == name) {
             part.modules += 1;

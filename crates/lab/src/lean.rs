@@ -1,0 +1,138 @@
+//! The experiment `lean`: NALM's figures (ToN 2022), made on this machine.
+//!
+//! - Two service function chains, run to completion on one core and pipelined over two, in ticks and instructions per packet
+//!   (its Table IV).
+//! - What the memory hierarchy makes of handing a packet over (its Table VI).
+//! - How busy workers are by the rate, from idle to saturation (its observation on equation 6).
+//! - What a packet costs in each use case, module by module.
+
+mod chains;
+mod counted;
+mod load;
+mod page;
+mod tables;
+mod usecases;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use forebay_lean::counting::Extent;
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::{LabError, Machine, Progress};
+
+pub use chains::{Chain, Model, Paper, Stages};
+pub use load::{Load, Point};
+pub use usecases::UseCase;
+
+/// How much is run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Fewer and shorter runs.
+    pub short: bool,
+    /// The program that counts instructions, this very command; `None`: they are not counted.
+    pub counter: Option<PathBuf>,
+}
+
+/// How long and how often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Extents {
+    /// Of a run of a chain or a use case.
+    span: Duration,
+    /// Of a run at one rate.
+    step: Duration,
+    /// Runs of each chain.
+    runs: usize,
+    counting: Extent,
+}
+
+impl Settings {
+    fn extents(&self) -> Extents {
+        if self.short {
+            let counting = Extent { before: 512, packets: 2_048 };
+            Extents { span: Duration::from_millis(100), step: Duration::from_millis(100), runs: 1, counting }
+        } else {
+            let counting = Extent::default();
+            Extents { span: Duration::from_secs(1), step: Duration::from_millis(300), runs: 5, counting }
+        }
+    }
+}
+
+/// All that the experiment has found.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Results {
+    /// `lean`.
+    pub experiment: &'static str,
+    /// The version of Forebay.
+    pub forebay: &'static str,
+    /// When it began.
+    pub at: Timestamp,
+    /// Whether runs were few and short: to see what there is, not to rely on.
+    pub short: bool,
+    /// Where.
+    pub machine: Machine,
+    /// Why instructions are not there, where they are not.
+    pub not_counted: Option<String>,
+    /// The two chains.
+    pub chains: Vec<Chain>,
+    /// Busy time by rate.
+    pub load: Load,
+    /// Every use case.
+    pub usecases: Vec<UseCase>,
+}
+
+/// Runs the experiment.
+///
+/// # Errors
+/// [`LabError`].
+pub fn run(settings: &Settings, progress: &mut dyn Progress) -> Result<Results, LabError> {
+    let at = Timestamp::now();
+    let extents = settings.extents();
+    let (chains, usecases) = (chains::cases(), usecases::cases());
+    let counted = if settings.counter.is_some() { chains.len() + usecases.len() } else { 0 };
+    let steps = counted + chains.len() * extents.runs + 2 + load::shares(settings.short).len() + usecases.len();
+    progress.begin(steps);
+    // First, because it loads all cores: nothing is measured meanwhile.
+    let cases: Vec<_> = chains.iter().map(|(_, _, case)| case.clone()).chain(usecases.iter().cloned()).collect();
+    let (counts, not_counted) = counted::all(&cases, settings.counter.as_deref(), extents.counting, progress)?;
+    let (of_chains, of_usecases) = counts.split_at(chains.len());
+    let chains = chains::measure(&chains, of_chains, extents.span, extents.runs, progress)?;
+    let load = load::measure(settings.short, extents.step, progress)?;
+    let usecases = usecases::measure(&usecases, of_usecases, extents.span, progress)?;
+    Ok(Results {
+        experiment: "lean",
+        forebay: env!("CARGO_PKG_VERSION"),
+        at,
+        short: settings.short,
+        machine: Machine::this(),
+        not_counted,
+        chains,
+        load,
+        usecases,
+    })
+}
+
+/// Writes results to a folder, which is made where it is not there: `results.json`, a CSV file for each table, `index.html`.
+/// The files that were written.
+///
+/// # Errors
+/// [`LabError`].
+pub fn write(results: &Results, folder: &Path) -> Result<Vec<PathBuf>, LabError> {
+    let wrong = |path: &Path| {
+        let path = path.to_owned();
+        move |error| LabError::File { path, error }
+    };
+    std::fs::create_dir_all(folder).map_err(wrong(folder))?;
+    let json =
+        serde_json::to_string_pretty(results).map_err(|error| wrong(&folder.join("results.json"))(error.into()))?;
+    let mut files = vec![("results.json", json), ("index.html", page::page(results)?)];
+    files.extend(tables::all(results));
+    let mut written = Vec::new();
+    for (name, text) in files {
+        let path = folder.join(name);
+        std::fs::write(&path, text).map_err(wrong(&path))?;
+        written.push(path);
+    }
+    Ok(written)
+}
