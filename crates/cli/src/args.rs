@@ -40,7 +40,7 @@ pub(crate) enum Command {
     /// Tell saved measurements over time, module by module, and where they took a step
     History(History),
     /// Run an experiment of the papers here: figures as JSON and CSV, and a report with plots
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  forebay lab lean --out lean")]
     Lab(Lab),
     /// Watch a running pipeline: the live table
     Top(Top),

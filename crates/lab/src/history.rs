@@ -73,11 +73,14 @@ fn of_series(series: &Series) -> Result<Section, PlotError> {
     let names = series.points.iter().map(|point| point.name.clone());
     let points = series.points.iter().enumerate().map(|(at, point)| (at as f64, point.value)).collect();
     let mut figure =
-        Figure::new(&title, Axis::new("measurement, by time").named(names), Axis::new(series.figure.unit()))
-            .with(Layer::Line { name: "measurements".to_owned(), points });
-    if !series.steps.is_empty() {
-        figure = figure.with(Layer::Steps { name: "level".to_owned(), points: levels(series) });
-    }
+        Figure::new(&title, Axis::new("measurement, by time").named(names), Axis::new(series.figure.unit()));
+    figure = if series.steps.is_empty() {
+        figure.with(Layer::Line { name: "measurements".to_owned(), points })
+    } else {
+        // Points over the line, so that they can be seen where they lie on it.
+        let level = Layer::Steps { name: "level".to_owned(), points: levels(series) };
+        figure.with(level).with(Layer::Points { name: "measurements".to_owned(), points })
+    };
     for step in &series.steps {
         // Between the two measurements that it is between.
         let change = step.change.map_or_else(|| engineering(step.to), |change| format!("{:+.1} %", change * 100.0));

@@ -36,7 +36,11 @@ impl Scale {
             let around = if low == 0.0 { 1.0 } else { low.abs() * 0.05 };
             (low, high) = (if from.is_some() { low } else { low - around }, high + around);
         }
+        // So that no value lies on the frame where nobody asked for one.
+        let margin = (high - low) * 0.04;
         let step = step(high - low, marks);
+        let (low, high) =
+            (if from.is_some() { low } else { low - margin }, if to.is_some() { high } else { high + margin });
         let low = if from.is_some() { low } else { (low / step + 1e-9).floor() * step };
         let high = if to.is_some() { high } else { (high / step - 1e-9).ceil() * step };
         Self { low, high, log }

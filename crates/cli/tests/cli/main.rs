@@ -3,6 +3,8 @@
 mod commands;
 mod contract;
 mod files;
+mod history;
+mod lab;
 mod live;
 mod measure;
 mod reload;

@@ -82,6 +82,8 @@ pub struct Stages {
     pub pps: f64,
     /// By worker: the share of its time that it was busy.
     pub cur: Vec<f64>,
+    /// How often a batch found no room at the next worker, per packet handed over: waiting for it is in the ticks.
+    pub stalls: Option<f64>,
     /// Runs, and those of them that were disturbed.
     pub runs: usize,
     /// How many.
@@ -169,11 +171,19 @@ fn stages(runs: &[Timed], counts: Option<&Counts>) -> Option<Stages> {
         residue_ticks: modules.map(|modules| (cpp_ticks - modules).max(0.0)),
         pps: median(runs.iter().map(|run| run.report.packets.entered as f64 / run.report.duration_s).collect())?,
         cur: (0..runs[0].report.workers.len()).filter_map(of_worker).collect(),
+        stalls: stalls(runs),
         runs: runs.len(),
         disturbed: runs.iter().filter(|run| run.is_disturbed()).count(),
         away: runs.iter().map(away).fold(0.0, f64::max),
         missing: runs.iter().map(missing).sum(),
     })
+}
+
+/// Stalls per packet handed over; `None` where none is.
+fn stalls(runs: &[Timed]) -> Option<f64> {
+    let workers = || runs.iter().flat_map(|run| &run.report.workers);
+    let handed: u64 = workers().map(|worker| worker.handed).sum();
+    (handed > 0).then(|| workers().map(|worker| worker.stalls).sum::<u64>() as f64 / handed as f64)
 }
 
 #[cfg(test)]

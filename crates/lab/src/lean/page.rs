@@ -115,7 +115,7 @@ fn chains(results: &Results) -> Result<Section, PlotError> {
     let mut blocks = vec![text(
         "Chain A is NAT, deep packet inspection and L3 forwarding; chain B is access control, an L4 load balancer and L3 \
          forwarding. Run to completion a core does all of it for a packet; pipelined, a first core hands packets over to a second. \
-         Pipelined figures are ticks of both cores' busy turns.",
+         The second core has L3 forwarding. Pipelined figures are ticks of both cores' busy turns.",
     )];
     let name = |chain: &Chain| format!("{}, {}", chain.chain, chain.model.name());
     let cpp = |chain: &Chain| chain.figures.as_ref().map(|figures| figures.cpp_ticks);
@@ -143,6 +143,14 @@ fn chains(results: &Results) -> Result<Section, PlotError> {
         rows: rows.collect(),
     }));
     for chain in &results.chains {
+        if let Some(stalls) = chain.figures.as_ref().and_then(|figures| figures.stalls).filter(|stalls| *stalls > 0.001)
+        {
+            blocks.push(Block::Note(format!(
+                "{}: a batch found no room at the second core {} times per packet handed over; its ticks include waiting for it.",
+                name(chain),
+                engineering(stalls)
+            )));
+        }
         if let Some(why) = &chain.not_run {
             blocks.push(Block::Note(format!("{} was not run: {why}.", name(chain))));
         }
