@@ -91,6 +91,17 @@ fn table(measurement: &Measurement) -> std::io::Result<()> {
     ];
     let mut out = printed::out();
     write!(out, "{}", format::table(&columns, &rows))?;
+    if let Some((sum, all)) = chain.sum_ticks.zip(chain.cpp_ticks) {
+        writeln!(out, "The parts' ticks, measured one by one, are {:.1} % of (all).", sum / all * 100.0)?;
+    }
+    let stalls: u64 = measurement.workers.iter().map(|worker| worker.stalls.turns).sum();
+    if stalls > 0 {
+        let share = measurement.workers.iter().map(|worker| worker.stalls.share).fold(0.0, f64::max);
+        writeln!(out, "The machine was elsewhere in {stalls} turns, for {:.2} % of the time.", share * 100.0)?;
+    }
+    if chain.void {
+        writeln!(out, "VOID: that is too much for these figures to be believed.")?;
+    }
     writeln!(
         out,
         "{} packets a second entered, at {} % of the workers' time: they can take {}",

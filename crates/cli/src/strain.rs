@@ -40,15 +40,7 @@ mod tests {
     use super::*;
 
     fn workers(busy: &[f64]) -> Vec<WorkerReport> {
-        let worker = |(id, busy): (usize, &f64)| WorkerReport {
-            id,
-            core: None,
-            busy: *busy,
-            turns: 1,
-            handed: 0,
-            taken: 0,
-            stalls: 0,
-        };
+        let worker = |(id, busy): (usize, &f64)| WorkerReport { id, busy: *busy, turns: 1, ..WorkerReport::default() };
         busy.iter().enumerate().map(worker).collect()
     }
 

@@ -12,11 +12,11 @@ use forebay_measure::machine::Cpu;
 use forebay_measure::{Distribution, Frequency};
 use serde::{Deserialize, Serialize};
 
-use reading::{FlowReading, ModuleReading, PortReading, WorkerReading};
+use reading::{FlowReading, ModuleReading, PortReading, Timed, WorkerReading};
 
 pub use reading::Reading;
 
-use crate::telemetry::SIZE_CLASSES;
+use crate::telemetry::{LONG, LONG_CLASSES, SIZE_CLASSES};
 use crate::worker::Census;
 
 /// How figures came to be.
@@ -219,8 +219,52 @@ impl Delay {
     }
 }
 
+/// What was timed of something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Timing {
+    /// Ticks a packet, of the calls that were timed.
+    pub ticks_per_packet: Option<f64>,
+    /// Ticks a call.
+    pub ticks_per_batch: Option<f64>,
+    /// Packets a call.
+    pub batch_mean: Option<f64>,
+}
+
+impl Timing {
+    fn between(before: &Timed, now: &Timed) -> Self {
+        let [ticks, packets, calls] =
+            [now.ticks - before.ticks, now.packets - before.packets, now.calls - before.calls]
+                .map(|count| count as f64);
+        let ratio = |of: f64, over: f64| (over > 0.0).then(|| of / over);
+        Self {
+            ticks_per_packet: ratio(ticks, packets),
+            ticks_per_batch: ratio(ticks, calls),
+            batch_mean: ratio(packets, calls),
+        }
+    }
+}
+
+/// What was added to a sum of spans, of which short ones may be negative; the sum is not but for want of many.
+fn signed(now: u64, before: u64) -> f64 {
+    (now.wrapping_sub(before).cast_signed() as f64).max(0.0)
+}
+
+/// Turns so long that the machine must have been elsewhere: longer than 50 us, and than eight usual ones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Stalls {
+    /// How many.
+    pub turns: u64,
+    /// Their share of the time.
+    pub share: f64,
+    /// The share of the time that they have of the turns in which there was something to do.
+    pub busy_share: f64,
+}
+
+/// How many times a usual turn one takes in which the machine must have been elsewhere.
+const STALL: f64 = 8.0;
+
 /// A worker.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WorkerReport {
     /// Its number.
     pub id: usize,
@@ -230,6 +274,15 @@ pub struct WorkerReport {
     pub busy: f64,
     /// Turns.
     pub turns: u64,
+    /// Turns in which there was something to do.
+    pub busy_turns: u64,
+    /// Ticks of such a turn that are no module's, no port's and no hand-over's, of those that were timed: scheduling,
+    /// polling, looking after timers.
+    pub residue_ticks_per_turn: Option<f64>,
+    /// What packets to and from other workers cost.
+    pub handover: Timing,
+    /// Turns in which the machine was elsewhere.
+    pub machine_stalls: Stalls,
     /// Packets given to other workers.
     pub handed: u64,
     /// Packets taken from other workers.
@@ -239,7 +292,7 @@ pub struct WorkerReport {
 }
 
 /// A port.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PortReport {
     /// Its name.
     pub name: String,
@@ -255,6 +308,10 @@ pub struct PortReport {
     pub refused: u64,
     /// Things that went wrong.
     pub errors: u64,
+    /// What taking packets from it costs the worker.
+    pub receiving: Timing,
+    /// What giving packets to it costs the worker, their flows' accounts included.
+    pub sending: Timing,
 }
 
 /// What the counters do not know: whose clock and core it is.
@@ -277,7 +334,7 @@ impl Report {
         let duration_s = frequency.seconds(later.at.since(earlier.at));
         let clocks = [(1, "poll"), (2, "intended"), (4, "kernel")];
         let workers = pairs(&earlier.workers, &later.workers, |worker| worker.id);
-        let workers: Vec<_> = workers.map(|(before, now)| worker(before, now, origin)).collect();
+        let workers: Vec<_> = workers.map(|(before, now)| worker(before, now, origin, frequency)).collect();
         let before: u64 = earlier.workers.iter().map(|worker| worker.all).sum();
         let span = later.workers.iter().map(|worker| worker.all).sum::<u64>().saturating_sub(before);
         let of_module = |(before, now)| module(before, now, (span, duration_s), frequency);
@@ -328,9 +385,7 @@ fn module(
     sizes.iter_mut().zip(before.sizes).for_each(|(count, before)| *count -= before);
     let batches: u64 = sizes.iter().sum();
     let packets = now.packets - before.packets;
-    let ticks = (now.ticks - before.ticks) as f64;
-    let ratio = |over: u64| (over > 0).then(|| ticks / over as f64);
-    let ticks_per_batch = ratio(now.timed_batches - before.timed_batches);
+    let timed = Timing::between(&before.timed, &now.timed);
     let mut counters = now.own.clone();
     for (heading, counts) in &mut counters {
         let earlier = before.own.get(heading);
@@ -350,9 +405,9 @@ fn module(
         trigger: now.trigger,
         weight: Some(now.weight).filter(|weight| *weight > 0),
         hold_us: (now.trigger > 0).then(|| frequency.micros(now.hold as f64)),
-        ticks_per_packet: ratio(now.timed_packets - before.timed_packets),
-        ticks_per_batch,
-        share: ticks_per_batch.filter(|_| span > 0).map(|ticks| ticks * batches as f64 / span as f64),
+        ticks_per_packet: timed.ticks_per_packet,
+        ticks_per_batch: timed.ticks_per_batch,
+        share: timed.ticks_per_batch.filter(|_| span > 0).map(|ticks| ticks * batches as f64 / span as f64),
         dropped: now.dropped - before.dropped,
         counters,
     }
@@ -377,24 +432,57 @@ fn flow(before: FlowReading, now: &FlowReading, seconds: f64, frequency: Frequen
     }
 }
 
-fn worker(before: WorkerReading, now: &WorkerReading, origin: &Origin) -> WorkerReport {
+fn worker(before: WorkerReading, now: &WorkerReading, origin: &Origin, frequency: Frequency) -> WorkerReport {
     let (span, busy) = (now.all.saturating_sub(before.all), now.busy.saturating_sub(before.busy));
+    let (busy_turns, timed_turns) = (now.busy_turns - before.busy_turns, now.timed_turns - before.timed_turns);
     WorkerReport {
         id: now.id,
         core: origin.cores.get(now.id).copied().flatten(),
         // Read while the worker writes, the two may be a turn apart.
         busy: if span > 0 { (busy as f64 / span as f64).min(1.0) } else { 0.0 },
         turns: now.turns.saturating_sub(before.turns),
+        busy_turns,
+        residue_ticks_per_turn: (timed_turns > 0).then(|| signed(now.residue, before.residue) / timed_turns as f64),
+        handover: Timing::between(&before.handover, &now.handover),
+        machine_stalls: stalls(&before, now, frequency),
         handed: now.handed.saturating_sub(before.handed),
         taken: now.taken.saturating_sub(before.taken),
         stalls: now.stalls.saturating_sub(before.stalls),
     }
 }
 
+/// Long turns that are no usual ones: the rule is fixed, whatever is measured.
+fn stalls(before: &WorkerReading, now: &WorkerReading, frequency: Frequency) -> Stalls {
+    let [turns, ticks, busy]: [[u64; LONG_CLASSES]; 3] =
+        std::array::from_fn(|of| std::array::from_fn(|class| now.long[of][class] - before.long[of][class]));
+    let (span, all_busy) = ((now.all - before.all) as f64, (now.busy - before.busy) as f64);
+    let busy_turns = (now.busy_turns - before.busy_turns) as f64;
+    let long = frequency.ticks(LONG).0 as f64;
+    // The longest first: what they take makes no other turn look usual. A class that has most turns is usual itself.
+    let mut stalls = Stalls::default();
+    let (mut stalled, mut stalled_busy) = (0.0, 0.0);
+    for class in (0..LONG_CLASSES).rev().filter(|class| turns[*class] > 0) {
+        let usual = (all_busy - stalled_busy).max(0.0) / (busy_turns - stalls.turns as f64).max(1.0);
+        if long * f64::from(1u32 << class) < usual * STALL {
+            break;
+        }
+        stalls.turns += turns[class];
+        stalled += ticks[class] as f64;
+        stalled_busy += busy[class] as f64;
+    }
+    if span > 0.0 {
+        (stalls.share, stalls.busy_share) = ((stalled / span).min(1.0), (stalled_busy / span).min(1.0));
+    }
+    stalls
+}
+
 fn port((before, now): (PortReading, &PortReading)) -> PortReport {
     let [received, sent, dropped, refused, errors] =
         std::array::from_fn(|at| now.counts[at].saturating_sub(before.counts[at]));
-    PortReport { name: now.name.clone(), kind: now.kind.into(), received, sent, dropped, refused, errors }
+    let receiving = Timing::between(&before.receiving, &now.receiving);
+    let sending = Timing::between(&before.sending, &now.sending);
+    let (name, kind) = (now.name.clone(), now.kind.into());
+    PortReport { name, kind, received, sent, dropped, refused, errors, receiving, sending }
 }
 
 /// Where the packets are. Reasons that nothing happened for are left out.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use forebay_measure::{Counter, Frequency, Histogram};
+use forebay_measure::{Counter, Frequency, Histogram, Nanos};
 use forebay_packet::Ticks;
 
 use crate::plan::FlowPlan;
@@ -21,6 +21,50 @@ pub fn size_class(packets: usize) -> usize {
     (usize::BITS - packets.wrapping_sub(1).leading_zeros()) as usize
 }
 
+/// What was timed of something.
+#[derive(Debug, Default)]
+pub struct Account {
+    /// Ticks.
+    pub ticks: Counter,
+    /// Packets of the calls that were timed.
+    pub packets: Counter,
+    /// Calls that were timed.
+    pub calls: Counter,
+}
+
+/// Turns so long that the machine may have been elsewhere in them, by how many times longer than the shortest of them: 1,
+/// 2, 4, … times and more.
+#[derive(Debug, Default)]
+pub struct LongTurns {
+    /// How many.
+    pub turns: [Counter; LONG_CLASSES],
+    /// Their ticks.
+    pub ticks: [Counter; LONG_CLASSES],
+    /// Ticks of those in which there was something to do.
+    pub busy: [Counter; LONG_CLASSES],
+}
+
+/// From what on a turn is long.
+pub const LONG: Nanos = Nanos(50_000);
+
+/// Classes of long turns.
+pub const LONG_CLASSES: usize = 16;
+
+impl LongTurns {
+    /// The class of a turn that took so many times what the shortest does, at least once.
+    pub(crate) fn class(times: u64) -> usize {
+        (times.max(1).ilog2() as usize).min(LONG_CLASSES - 1)
+    }
+
+    pub(crate) fn add(&self, class: usize, ticks: u64, busy: bool) {
+        self.turns[class].add(1);
+        self.ticks[class].add(ticks);
+        if busy {
+            self.busy[class].add(ticks);
+        }
+    }
+}
+
 /// A module's counters. An ordinary call of up to 64 packets writes the first cache line only.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
@@ -29,12 +73,8 @@ pub struct ModuleCounters {
     pub packets: Counter,
     /// Calls, by how many packets the batch had ([`size_class`]).
     pub sizes: [Counter; SIZE_CLASSES],
-    /// Ticks spent in the calls that were timed, the distribution of their packets included.
-    pub ticks: Counter,
-    /// Packets of the calls that were timed.
-    pub timed_packets: Counter,
-    /// Calls that were timed.
-    pub timed_batches: Counter,
+    /// The calls that were timed, the distribution of their packets included.
+    pub timed: Account,
     /// The trigger now in force.
     pub trigger: Counter,
     /// The hold limit now in force, in ticks.
@@ -117,6 +157,10 @@ pub struct PortTelemetry {
     pub counters: Arc<PortCounters>,
     /// Packets that it would not send.
     pub refused: Counter,
+    /// Times that packets were taken from it in timed turns.
+    pub receiving: Account,
+    /// Times that packets were given to it in timed turns.
+    pub sending: Account,
 }
 
 /// A flow as its readers see it. All that accounting a packet touches, but for the histogram's buckets, is in the first
@@ -139,10 +183,20 @@ pub struct FlowTelemetry {
 pub struct WorkerCounters {
     /// Turns.
     pub turns: Counter,
+    /// Turns in which there was something to do.
+    pub busy_turns: Counter,
     /// Ticks of turns in which there was something to do.
     pub busy: Counter,
     /// Ticks of all turns.
     pub all: Counter,
+    /// Turns that were timed, of those in which there was something to do.
+    pub timed_turns: Counter,
+    /// Their ticks that were no module's, no port's and no hand-over's: scheduling, polling, looking after timers.
+    pub residue: Counter,
+    /// Times that packets were given to other workers or taken from them in timed turns.
+    pub handover: Account,
+    /// Turns in which the machine may have been elsewhere.
+    pub long: LongTurns,
     /// Packets given to other workers.
     pub handed: Counter,
     /// Packets taken from other workers.

@@ -10,6 +10,7 @@ mod departure;
 mod make;
 mod roads;
 mod run;
+mod stopwatch;
 mod succession;
 mod sweep;
 
@@ -32,6 +33,7 @@ use crate::team::Team;
 use crate::telemetry::{ModuleCounters, Telemetry};
 
 use crossing::{Crossroad, Stuck};
+use stopwatch::Stopwatch;
 
 pub use census::Census;
 pub use make::MakeError;
@@ -97,8 +99,6 @@ struct Gateway {
 const SWEEP_EVERY: u32 = 16;
 /// Every this many turns, and in every idle one, the gauges are written.
 const PUBLISH_EVERY: u32 = 16 * SWEEP_EVERY;
-/// One busy turn in this many is timed.
-const TIME_EVERY: u32 = 16;
 
 /// Runs a graph. `C` says what time it is, `S` which module runs next.
 pub struct Worker<C: Clock, S: Scheduler> {
@@ -166,11 +166,10 @@ pub struct Worker<C: Clock, S: Scheduler> {
     /// Whether packets have left since a function was last called.
     departed: bool,
     turn: u32,
-    /// Turns in which there was something to do: those that are timed are counted among these, because idle ones may
-    /// alternate with them.
-    busy_turns: u32,
+    stopwatch: Stopwatch,
     was_busy: bool,
     accounting: bool,
+    timing: bool,
 }
 
 /// What is measured in a turn.
@@ -178,7 +177,7 @@ pub struct Worker<C: Clock, S: Scheduler> {
 enum Mode {
     /// Counters only.
     Plain,
-    /// Each call's ticks, too.
+    /// What each part of the turn takes, too.
     Timed,
     /// Marked packets, before and after each call.
     Observed,
@@ -197,21 +196,25 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         counters.all.add(span);
         if self.was_busy {
             counters.busy.add(span);
+            counters.busy_turns.add(1);
+        }
+        self.look_at(span);
+        if self.stopwatch.runs {
+            self.stop_watch(start);
         }
         (self.began, self.desk.now, self.departed) = (start, start, false);
         self.turn = self.turn.wrapping_add(1);
         self.scheduler.begin(start);
-        let (received, ran) = if self.observer.is_some() {
-            let turn = (self.receive::<true>(), self.run::<{ Mode::Observed as u8 }>());
+        self.was_busy = if self.observer.is_some() {
+            let any = self.pass::<{ Mode::Observed as u8 }>();
             self.observer.take_if(|observer| observer.done());
-            turn
+            any
         } else if self.is_to_be_timed() {
-            (self.receive::<false>(), self.run::<{ Mode::Timed as u8 }>())
+            self.stopwatch.start(start);
+            self.pass::<{ Mode::Timed as u8 }>()
         } else {
-            (self.receive::<false>(), self.run::<{ Mode::Plain as u8 }>())
+            self.pass::<{ Mode::Plain as u8 }>()
         };
-        self.was_busy = received || ran;
-        self.busy_turns = self.busy_turns.wrapping_add(u32::from(self.was_busy));
         if !self.was_busy || self.turn.is_multiple_of(SWEEP_EVERY) {
             self.sweep();
         }
@@ -240,17 +243,21 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     /// Whether this turn's calls are to be timed.
     #[inline]
     fn is_to_be_timed(&mut self) -> bool {
-        if S::SHARES {
-            self.scheduler.wants_time()
-        } else {
-            self.busy_turns.is_multiple_of(TIME_EVERY) && self.accounting
-        }
+        if S::SHARES { self.scheduler.wants_time() } else { self.stopwatch.is_due(self.was_busy) && self.timing }
+    }
+
+    /// Reads ports and rings, and runs what is ready; whether there was anything to do.
+    #[inline]
+    fn pass<const MODE: u8>(&mut self) -> bool {
+        let received = self.receive::<MODE>();
+        let ran = self.run::<MODE>();
+        received || ran
     }
 
     /// Takes up to a batch from each port that has some, and from each ring; whether any came.
     #[inline]
-    fn receive<const OBSERVED: bool>(&mut self) -> bool {
-        let mut any = !self.links.ins.is_empty() && self.take_over();
+    fn receive<const MODE: u8>(&mut self) -> bool {
+        let mut any = !self.links.ins.is_empty() && self.take_over::<MODE>();
         // What cannot be given away would only pile up.
         if self.draining || self.stuck != Stuck::NOTHING {
             return any;
@@ -258,21 +265,21 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         let ports = self.gateways.len();
         if !S::SHARES {
             for at in 0..ports {
-                any |= self.receive_from::<OBSERVED>(at);
+                any |= self.receive_from::<MODE>(at);
             }
             return any;
         }
         // Another port first each time: one may fill a queue so that those after it must not be read.
         self.first_port = if self.first_port + 1 < ports { self.first_port + 1 } else { 0 };
         for at in (self.first_port..ports).chain(0..self.first_port) {
-            any |= self.receive_from::<OBSERVED>(at);
+            any |= self.receive_from::<MODE>(at);
         }
         any
     }
 
     /// Takes up to a batch from a port; whether any came.
     #[inline]
-    fn receive_from<const OBSERVED: bool>(&mut self, at: usize) -> bool {
+    fn receive_from<const MODE: u8>(&mut self, at: usize) -> bool {
         if S::SHARES && self.is_held(at) {
             return false;
         }
@@ -285,20 +292,27 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         }
         let intake = Intake { now: self.desk.now, pool: &self.desk.pool, most: self.batch };
         gateway.ready = port.receive(&mut self.intake, &intake);
-        if self.intake.is_empty() {
+        let count = self.intake.len();
+        if count == 0 {
+            if MODE == Mode::Timed as u8 {
+                self.time_residue();
+            }
             return false;
         }
-        self.telemetry.ports[at].counters.received.add(self.intake.len() as u64);
+        self.telemetry.ports[at].counters.received.add(count as u64);
         let word = self.flows.entry[at];
         if word != 0 {
             self.intake.iter_mut().for_each(|packet| packet.set_flow(word));
         }
-        if OBSERVED {
+        if MODE == Mode::Observed as u8 {
             self.observe_entry(at);
         }
         let node = entry.node as usize;
         if self.is_spread(node) {
             self.spread_intake(node);
+            if MODE == Mode::Timed as u8 {
+                self.time_receive(at, count);
+            }
             return true;
         }
         let Self { scheduler, intake, telemetry, observer, .. } = self;
@@ -307,6 +321,9 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             intake.drain_each(|_, packet| run::turn_away(node, packet, telemetry, observer));
         } else if input.push_all(intake, self.desk.now, &mut self.spares) {
             run::tell_ready(scheduler, node, input);
+        }
+        if MODE == Mode::Timed as u8 {
+            self.time_receive(at, count);
         }
         true
     }
@@ -320,6 +337,12 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
 
     /// When there may be something to do, nothing being ready now.
     fn when(&mut self) -> Next {
+        let next = self.wanted();
+        self.stopwatch.sleeps = next == Next::Never;
+        next
+    }
+
+    fn wanted(&mut self) -> Next {
         let due = self.buffered.iter().filter_map(|&module| self.nodes[module].input.due());
         let timers = self.timers.iter().map(|(instant, _)| *instant);
         let open = |(port, gateway): &(usize, &Gateway)| gateway.entry.is_some() && !self.is_held(*port);
@@ -411,7 +434,13 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     /// Counters, histograms and flow accounting on (as shipped) or off. Off is for measuring what they cost; the
     /// packet invariant is then not kept.
     pub fn set_accounting(&mut self, on: bool) {
-        self.accounting = on;
+        (self.accounting, self.timing) = (on, on);
+    }
+
+    /// Timing of one turn in some on (as shipped) or off, where the scheduler has no need of it. Off is for measuring what
+    /// it costs.
+    pub fn set_timing(&mut self, on: bool) {
+        self.timing = on;
     }
 
     /// What is counted, to be read from any thread.

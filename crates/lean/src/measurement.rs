@@ -1,11 +1,12 @@
 //! A measurement: the figures of a pipeline, each with where it comes from.
 
+use forebay_graph::report::Stalls;
 use forebay_measure::machine::Cpu;
 use serde::{Deserialize, Serialize};
 
 use crate::counting::Counts;
 use crate::rates::Rates;
-use crate::ticks::Timed;
+use crate::ticks::{Kind, Part, Timed};
 
 /// How a figure came to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,11 +50,15 @@ pub struct Sources {
     pub packets_per_call: Origin,
 }
 
-/// A module's figures. What cannot be told is `None`.
+/// The figures of a module, a port or a hand-over. What cannot be told is `None`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Module {
     /// Its name.
     pub name: String,
+    /// What it is.
+    pub kind: Kind,
+    /// Packets that it had while it was measured.
+    pub packets: u64,
     /// Ticks of the time-stamp counter per packet.
     pub cpp_ticks: Option<f64>,
     /// Instructions per packet.
@@ -77,6 +82,12 @@ pub struct Worker {
     pub core: Option<usize>,
     /// Effective CPU utilisation: ticks of turns that had something to do, of all.
     pub cur: f64,
+    /// Turns in which there was something to do.
+    pub busy_turns: u64,
+    /// Ticks of such a turn that were no module's, no port's and no hand-over's.
+    pub residue_ticks_per_turn: Option<f64>,
+    /// When the machine was elsewhere. Their ticks count for nothing else.
+    pub stalls: Stalls,
 }
 
 /// The whole chain's figures.
@@ -94,8 +105,13 @@ pub struct Chain {
     pub ipp: Option<f64>,
     /// Instructions of no module, per packet that entered.
     pub residue_ipp: Option<f64>,
-    /// Ticks of no module, per packet that entered.
+    /// Ticks per packet that entered which are no module's, no port's and no hand-over's: measured, not a difference.
     pub residue_ticks: Option<f64>,
+    /// Ticks of all modules, ports and hand-overs, and the residue, per packet that entered: each measured by itself, so
+    /// that they say how far `cpp_ticks` is to be believed.
+    pub sum_ticks: Option<f64>,
+    /// Whether the machine was elsewhere for more of the time than allowed: then nothing here is to be believed.
+    pub void: bool,
     /// The non-drop rate: packets a second that came through without loss, as a search found.
     #[serde(default)]
     pub ndr_pps: Option<f64>,
@@ -103,6 +119,9 @@ pub struct Chain {
     #[serde(default)]
     pub pdr_pps: Option<f64>,
 }
+
+/// The share of a worker's time in stalls from which on a run is void.
+const TOO_MUCH: f64 = 0.1;
 
 /// All figures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -115,7 +134,7 @@ pub struct Measurement {
     pub cpu: Cpu,
     /// The instruction set that instructions are counted of.
     pub instruction_set: Option<String>,
-    /// By module, in topological order.
+    /// By module, in topological order, then by port and by worker for hand-over.
     pub modules: Vec<Module>,
     /// By worker.
     pub workers: Vec<Worker>,
@@ -131,14 +150,16 @@ impl Measurement {
     #[must_use]
     pub fn of(timed: &Timed, counts: Option<&Counts>) -> Self {
         let report = &timed.report;
-        let module = |(at, told): (usize, &forebay_graph::report::ModuleReport)| {
+        let module = |(at, part): (usize, Part<'_>)| {
             let counted = counts.and_then(|counts| {
                 let (_, packets, _) = counts.served.modules.get(at)?;
                 (*packets > 0).then(|| counts.modules[at] as f64 / *packets as f64)
             });
-            let (cpp_ticks, packets_per_call) = (told.ticks_per_packet, told.batch_mean);
+            let (cpp_ticks, packets_per_call) = (part.timing.ticks_per_packet, part.timing.batch_mean);
             Module {
-                name: told.name.clone(),
+                name: part.name,
+                kind: part.kind,
+                packets: part.packets,
                 cpp_ticks,
                 ipp: counted,
                 ipc: None,
@@ -152,19 +173,33 @@ impl Measurement {
                 },
             }
         };
-        let workers = report.workers.iter().map(|told| Worker { id: told.id, core: told.core, cur: told.busy });
+        let modules: Vec<_> = timed.parts().into_iter().enumerate().map(module).collect();
+        // What had packets and was never timed leaves the sum unknown.
+        let parts = modules.iter().filter(|part| part.packets > 0);
+        let parts: Option<f64> = parts.map(|part| Some(part.cpp_ticks? * part.packets as f64)).sum();
+        let entered = report.packets.entered as f64;
+        let workers = report.workers.iter().map(|told| Worker {
+            id: told.id,
+            core: told.core,
+            cur: told.busy,
+            busy_turns: told.busy_turns,
+            residue_ticks_per_turn: told.residue_ticks_per_turn,
+            stalls: told.machine_stalls,
+        });
         let of_counts = |instructions: fn(&Counts) -> u64| {
             let counts = counts.filter(|counts| counts.served.packets > 0)?;
             Some(instructions(counts) as f64 / counts.served.packets as f64)
         };
         let chain = Chain {
             pps: timed.cpp().map(|ticks| timed.hertz * report.workers.len() as f64 / ticks),
-            entered_pps: report.packets.entered as f64 / report.duration_s,
+            entered_pps: entered / report.duration_s,
             cpp_ticks: timed.cpp(),
             cur: timed.cur(),
             ipp: of_counts(|counts| counts.all),
             residue_ipp: of_counts(|counts| counts.all.saturating_sub(counts.modules.iter().sum())),
-            residue_ticks: None,
+            residue_ticks: timed.residue(),
+            sum_ticks: parts.zip(timed.residue()).map(|(parts, residue)| parts / entered + residue),
+            void: report.workers.iter().any(|told| told.machine_stalls.share > TOO_MUCH),
             ndr_pps: None,
             pdr_pps: None,
         };
@@ -173,7 +208,7 @@ impl Measurement {
             forebay: report.forebay.clone().into_owned(),
             cpu: report.cpu.clone(),
             instruction_set: counts.map(|counts| counts.instruction_set.clone()),
-            modules: report.modules.iter().enumerate().map(module).collect(),
+            modules,
             workers: workers.collect(),
             chain,
             search: None,

@@ -153,10 +153,10 @@ struct Phase {
     width: f64,
 }
 
-/// Rounds, the last as fine as asked for. The last trials' length is a hundredth of the time: with some ten loads of three to
+/// Rounds, the last as fine as asked for. The last trials' length is a 75th of the time: with some ten loads of three to
 /// five trials the time is well kept even where the machine spoils many.
 fn phases(limits: &Limits) -> [Phase; 4] {
-    let last = (limits.time.as_secs_f64() / 100.0).clamp(0.005, 2.0);
+    let last = (limits.time.as_secs_f64() / 75.0).clamp(0.005, 2.0);
     let phase = |part: f64, trials: f64, widths: f64| {
         let span = last / part;
         Phase { span, sum: span * trials, width: (limits.width * widths).min(0.5) }

@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use forebay_graph::Plan;
-use forebay_graph::report::{Packets, Report};
+use forebay_graph::report::{Packets, Report, Timing, WorkerReport};
 use forebay_instance::{Instance, Outcome, StartError};
 use forebay_measure::{Clock, Tsc};
 use forebay_pipeline::Made;
-
-use crate::disturbance::{Disturbance, Witness};
+use serde::{Deserialize, Serialize};
 
 /// How long a pipeline runs before it is measured: caches and tables fill, the governor makes up its mind.
 const WARM_UP: Duration = Duration::from_millis(200);
@@ -20,8 +19,6 @@ pub struct Timed {
     pub report: Report,
     /// Where all packets are that came from the start to the end, the warm-up included.
     pub whole: Packets,
-    /// By worker: what disturbed it while it was measured.
-    pub disturbances: Vec<Disturbance>,
     /// Ticks a second.
     pub hertz: f64,
     /// What went wrong at its end.
@@ -29,12 +26,6 @@ pub struct Timed {
 }
 
 impl Timed {
-    /// Whether what was measured says little about the pipeline: a worker was without its core for too long.
-    #[must_use]
-    pub fn is_disturbed(&self) -> bool {
-        self.disturbances.iter().any(Disturbance::voids)
-    }
-
     /// Effective CPU utilisation of all workers.
     #[must_use]
     pub fn cur(&self) -> f64 {
@@ -42,12 +33,96 @@ impl Timed {
         workers.iter().map(|worker| worker.busy).sum::<f64>() / workers.len().max(1) as f64
     }
 
-    /// Ticks of busy turns, per packet that entered.
+    /// Ticks a packet that entered, of busy turns in which the machine was not elsewhere.
     #[must_use]
     pub fn cpp(&self) -> Option<f64> {
-        let busy = self.cur() * self.report.workers.len() as f64 * self.report.duration_s * self.hertz;
-        (self.report.packets.entered > 0).then(|| busy / self.report.packets.entered as f64)
+        let workers = self.report.workers.iter();
+        let share: f64 = workers.map(|worker| worker.busy - worker.machine_stalls.busy_share).sum();
+        self.per_packet(share * self.report.duration_s * self.hertz)
     }
+
+    /// Ticks a packet that entered of what was no module's, no port's and no hand-over's: measured by itself.
+    #[must_use]
+    pub fn residue(&self) -> Option<f64> {
+        let worker = |told: &WorkerReport| Some(told.residue_ticks_per_turn? * told.busy_turns as f64);
+        let workers = self.report.workers.iter().filter(|worker| worker.busy_turns > 0);
+        self.per_packet(workers.map(worker).sum::<Option<f64>>()?)
+    }
+
+    /// Ticks a packet that entered of all that has a part in it ([`Part`]).
+    #[must_use]
+    pub fn parts(&self) -> Vec<Part<'_>> {
+        let Report { modules, ports, workers, .. } = &self.report;
+        let modules = modules.iter().map(|told| {
+            let timing = Timing {
+                ticks_per_packet: told.ticks_per_packet,
+                ticks_per_batch: told.ticks_per_batch,
+                batch_mean: told.batch_mean,
+            };
+            Part { name: told.name.clone(), kind: Kind::Module, packets: told.packets, timing, workers: &told.workers }
+        });
+        let ports = ports.iter().flat_map(|told| {
+            let part = |kind: Kind, packets, timing| {
+                let name = format!("{}.{}", told.name, kind.verb());
+                Part { name, kind, packets, timing, workers: &[] }
+            };
+            [(Kind::Receive, told.received, told.receiving), (Kind::Send, told.sent, told.sending)]
+                .map(|(kind, packets, timing)| part(kind, packets, timing))
+        });
+        let rings = workers.iter().filter(|told| told.handed + told.taken > 0).map(|told| Part {
+            name: format!("worker {}.{}", told.id, Kind::HandOver.verb()),
+            kind: Kind::HandOver,
+            packets: told.handed + told.taken,
+            timing: told.handover,
+            workers: std::slice::from_ref(&told.id),
+        });
+        let parts = modules.chain(ports.filter(|part| part.packets > 0)).chain(rings);
+        parts.collect()
+    }
+
+    fn per_packet(&self, ticks: f64) -> Option<f64> {
+        (self.report.packets.entered > 0).then(|| ticks / self.report.packets.entered as f64)
+    }
+}
+
+/// What a packet may meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// A module.
+    Module,
+    /// A port that it enters by.
+    Receive,
+    /// A port that it leaves by; its flow's accounts are there, too.
+    Send,
+    /// The rings to and from other workers.
+    HandOver,
+}
+
+impl Kind {
+    fn verb(self) -> &'static str {
+        match self {
+            Self::Module => "process",
+            Self::Receive => "receive",
+            Self::Send => "send",
+            Self::HandOver => "hand-over",
+        }
+    }
+}
+
+/// A part of a chain: what it did while it was measured.
+#[derive(Clone, Debug)]
+pub struct Part<'t> {
+    /// The module's name, or the port's and what it did.
+    pub name: String,
+    /// What it is.
+    pub kind: Kind,
+    /// Packets.
+    pub packets: u64,
+    /// What they cost.
+    pub timing: Timing,
+    /// The workers that run it, where it is told.
+    pub workers: &'t [usize],
 }
 
 /// Runs plans on these cores, and measures them for `span`.
@@ -58,13 +133,10 @@ pub fn measure(plans: Vec<Plan>, cores: &[usize], made: Made, span: Duration) ->
     let instance = forebay_instance::start(plans, cores, made, Box::new(|_| None))?;
     let board = instance.board();
     std::thread::sleep(WARM_UP);
-    let threads = instance.threads();
-    let before = Witness::look(&threads);
     let earlier = board.read(Tsc.now());
     std::thread::sleep(span);
     let report = board.report(&earlier, &board.read(Tsc.now()));
-    let disturbances = Witness::look(&threads).since(&before);
     let Outcome { at, troubles } = Instance::end(&*instance);
     let whole = board.report(&board.nothing(), &board.read(at)).packets;
-    Ok(Timed { report, whole, disturbances, hertz: Tsc.frequency().hertz(), troubles })
+    Ok(Timed { report, whole, hertz: Tsc.frequency().hertz(), troubles })
 }

@@ -3,6 +3,7 @@
 //! Everything above asks a [`Clock`]; what it gives are [`Ticks`], and a [`Frequency`] says what they are worth.
 
 use std::cell::Cell;
+use std::hint::black_box;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -59,6 +60,11 @@ pub trait Clock {
     /// What a tick is worth.
     fn frequency(&self) -> Frequency;
 
+    /// What is seen to pass between two readings with nothing in between: a span that was measured is so much too long.
+    fn reading(&self) -> Ticks {
+        Ticks::ZERO
+    }
+
     /// A call has cost `span` of the worker's time: simulated clocks move on by it, real ones have moved by themselves.
     #[inline]
     fn spend(&self, span: Ticks) {
@@ -76,6 +82,12 @@ impl Clock for Tsc {
     #[inline]
     fn now(&self) -> Ticks {
         read()
+    }
+
+    /// Found once a process ([`measure_reading`]).
+    fn reading(&self) -> Ticks {
+        static MEASURED: OnceLock<Ticks> = OnceLock::new();
+        *MEASURED.get_or_init(measure_reading)
     }
 
     /// Measured against the system's monotonic clock, once a process.
@@ -97,6 +109,36 @@ fn read() -> Ticks {
 fn read() -> Ticks {
     static ORIGIN: OnceLock<Instant> = OnceLock::new();
     Ticks(ORIGIN.get_or_init(Instant::now).elapsed().as_nanos() as u64)
+}
+
+/// By how much longer work takes between the parts of which the counter is read: readings in a row say too much, since a
+/// processor does other things meanwhile, and a single span says nothing, since the counter may move on in steps of many
+/// ticks. The least of several tries each.
+fn measure_reading() -> Ticks {
+    const PARTS: u64 = 2_000;
+    fn work(words: &mut [u64; 64]) {
+        (0..64).fold(1u64, |sum, at: usize| {
+            let word = &mut words[at * 7 % 64];
+            *word = word.wrapping_mul(3).wrapping_add(sum);
+            sum ^ (*word >> 3)
+        });
+        black_box(words);
+    }
+    let mut words = [1; 64];
+    let mut take = |part: fn(&mut [u64; 64])| {
+        let spans = (0..10).map(|_| {
+            let start = read();
+            (0..PARTS).for_each(|_| part(&mut words));
+            read().since(start).0
+        });
+        spans.min().expect("ten")
+    };
+    let bare = take(work);
+    let read_between = take(|words| {
+        work(words);
+        black_box(read());
+    });
+    Ticks((read_between.saturating_sub(bare) + PARTS / 2) / PARTS)
 }
 
 /// Takes the pair (system clock, counter) as close together as it comes, twice, 20 ms apart.
@@ -167,6 +209,14 @@ mod tests {
         let truth = start.elapsed().as_secs_f64();
         // Generous: a machine may stop between the two readings; the ratio may not be off by an order.
         assert!(told > 0.004 && told < truth * 1.5 + 0.1, "{told} s told, {truth} s passed");
+    }
+
+    #[test]
+    fn reading_the_counter_takes_less_than_readings_in_a_row() {
+        let (first, count) = (Tsc.now(), 100_000);
+        let last = (0..count).fold(first, |_, _| Tsc.now());
+        // The least of many tries against one: generous.
+        assert!(Tsc.reading().0 <= last.since(first).0 * 2 / count + 1, "{:?}", Tsc.reading());
     }
 
     #[test]

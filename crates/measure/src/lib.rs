@@ -1,7 +1,8 @@
-//! Clocks, counters, histograms and the units they are stated in.
+//! Clocks, counters, histograms and the units they are stated in; what processor and kernel count of a thread.
 
 pub mod clock;
 pub mod counter;
+pub mod events;
 pub mod histogram;
 pub mod machine;
 pub mod units;

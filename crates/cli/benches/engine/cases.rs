@@ -9,7 +9,7 @@ use forebay_packet::pool::Order;
 use forebay_pipeline::{Conditions, Source, load};
 
 use crate::churn::Churn;
-use crate::measurement::{Case, Figure};
+use crate::measurement::{Case, Counted, Figure};
 
 /// Prefixes of the router's table.
 const PREFIXES: usize = 10_000;
@@ -26,7 +26,7 @@ struct Recipe {
     yaml: String,
     /// Chunks that are reused first in, first out; none: as shipped.
     cold: Option<usize>,
-    accounting: bool,
+    counted: Counted,
     /// Whether the router's routes change meanwhile.
     churn: bool,
 }
@@ -50,6 +50,7 @@ const FIGURES: &[(&str, &str, Share)] = &[
     ("router_1_total", "router_1", Share::Total),
     ("router_1_fair", "router_1_fair", Share::WithoutGenerator),
     ("router_1_unaccounted", "router_1_unaccounted", Share::WithoutGenerator),
+    ("router_1_untimed", "router_1_untimed", Share::WithoutGenerator),
     ("router_1_changing", "router_1_changing", Share::WithoutGenerator),
     ("router_1_b256", "router_1_b256", Share::WithoutGenerator),
     ("router_1_cold", "router_1_cold", Share::WithoutGenerator),
@@ -129,8 +130,7 @@ fn make(recipe: Recipe, folder: &Path, other_core: Option<usize>, runs: usize) -
         (plan.pool.chunks, plan.pool.order) = (chunks, Order::Fifo);
     }
     let routes = plan.tables().into_iter().find(|table| recipe.churn && table.name == "routes");
-    let mut case =
-        Case::new(recipe.name, plan, recipe.accounting).map_err(|error| format!("{}: {error}", recipe.name))?;
+    let mut case = Case::new(recipe.name, plan, recipe.counted).map_err(|error| format!("{}: {error}", recipe.name))?;
     case.churn = routes.map(|routes| Churn {
         table: routes.table,
         lines: changes(),
@@ -153,7 +153,7 @@ fn recipes(folder: &Path) -> std::io::Result<Vec<Recipe>> {
     let each = format!("{ends}, tunnels: users.txt");
     let frames = format!("{ends}, vni: 4096");
     std::fs::write(folder.join("users.txt"), users())?;
-    let recipe = |name, yaml| Recipe { name, yaml, cold: None, accounting: true, churn: false };
+    let recipe = |name, yaml| Recipe { name, yaml, cold: None, counted: Counted::AsShipped, churn: false };
     let mut all = vec![
         recipe("gen_sink", straight(32, "")),
         recipe("gen_sink_b256", straight(256, "")),
@@ -166,7 +166,8 @@ fn recipes(folder: &Path) -> std::io::Result<Vec<Recipe>> {
         recipe("gtpu_table", chain(&[("down", "gtpu_encap", &each), ("up", "gtpu_decap", "teids: any")])),
         recipe("vxlan", chain(&[("on", "vxlan_encap", &frames), ("off", "vxlan_decap", "vnis: [4096]")])),
         recipe("router_1", router(32, 1, 0, TRAFFIC)),
-        Recipe { accounting: false, ..recipe("router_1_unaccounted", router(32, 1, 0, TRAFFIC)) },
+        Recipe { counted: Counted::Nothing, ..recipe("router_1_unaccounted", router(32, 1, 0, TRAFFIC)) },
+        Recipe { counted: Counted::Untimed, ..recipe("router_1_untimed", router(32, 1, 0, TRAFFIC)) },
         Recipe { churn: true, ..recipe("router_1_changing", router(32, 1, 0, TRAFFIC)) },
         recipe("router_1_b256", router(256, 1, 0, TRAFFIC)),
         Recipe { cold: Some(8_192), ..recipe("router_1_cold", router(32, 1, 0, "size: 60, sessions: 1000000")) },

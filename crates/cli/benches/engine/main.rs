@@ -15,7 +15,7 @@ use forebay_measure::machine::{Cpu, allowed_cores, pin_to};
 use serde_json::json;
 
 use cores::Cores;
-use measurement::Case;
+use measurement::{Case, Counted};
 
 /// Runs of each case, unless said otherwise.
 const RUNS: usize = 9;
@@ -63,7 +63,7 @@ fn main() -> ExitCode {
         }
     }
     for case in &mut cases {
-        let missing = if case.accounting { case.missing() } else { 0 };
+        let missing = if case.counted != Counted::Nothing { case.missing() } else { 0 };
         if case.starved {
             eprintln!("{}: the source gave less than it was asked for: its figures are worth nothing", case.name);
             return ExitCode::FAILURE;

@@ -18,6 +18,15 @@ const WINDOW: usize = 100_000;
 /// Windows of a run.
 const WINDOWS: usize = 11;
 
+/// What a case's worker counts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Counted {
+    AsShipped,
+    /// All, but no turn is timed.
+    Untimed,
+    Nothing,
+}
+
 /// A pipeline to be timed.
 pub struct Case {
     pub name: &'static str,
@@ -26,8 +35,8 @@ pub struct Case {
     batch: usize,
     /// Whether a turn always takes so many: who shares time out leaves packets at their ports and takes them later.
     always: bool,
-    /// Whether everything is counted, as shipped.
-    pub accounting: bool,
+    /// What is counted.
+    pub counted: Counted,
     /// Changes that are made meanwhile.
     pub churn: Option<Churn>,
     /// Whether a window had fewer packets than were asked for.
@@ -64,9 +73,10 @@ impl<S: Scheduler> Turns for Worker<Tsc, S> {
     }
 }
 
-fn worker<S: Scheduler + 'static>(plan: Plan, accounting: bool) -> Result<Box<dyn Turns>, MakeError> {
+fn worker<S: Scheduler + 'static>(plan: Plan, counted: Counted) -> Result<Box<dyn Turns>, MakeError> {
     let mut worker: Worker<_, S> = Worker::new(plan, Tsc, Vec::new())?;
-    worker.set_accounting(accounting);
+    worker.set_accounting(counted != Counted::Nothing);
+    worker.set_timing(counted == Counted::AsShipped);
     Ok(Box::new(worker))
 }
 
@@ -105,7 +115,7 @@ impl Port for Metered {
 
 impl Case {
     /// A case of `plan`, whose sources are saturating.
-    pub fn new(name: &'static str, mut plan: Plan, accounting: bool) -> Result<Self, MakeError> {
+    pub fn new(name: &'static str, mut plan: Plan, counted: Counted) -> Result<Self, MakeError> {
         let meter = Arc::new(Meter::default());
         let (mut batch, always) = (0, plan.scheduler == SchedulerKind::RunToCompletion);
         for source in plan.ports.iter_mut().filter(|port| port.entry.is_some()) {
@@ -117,11 +127,11 @@ impl Case {
             batch += plan.batch;
         }
         let worker = match plan.scheduler {
-            SchedulerKind::RunToCompletion => worker::<RunToCompletion>(plan, accounting)?,
-            SchedulerKind::WeightedFair => worker::<WeightedFair>(plan, accounting)?,
+            SchedulerKind::RunToCompletion => worker::<RunToCompletion>(plan, counted)?,
+            SchedulerKind::WeightedFair => worker::<WeightedFair>(plan, counted)?,
         };
         let (total, generator) = (Vec::new(), Vec::new());
-        Ok(Self { name, worker, batch, always, accounting, churn: None, starved: false, meter, total, generator })
+        Ok(Self { name, worker, batch, always, counted, churn: None, starved: false, meter, total, generator })
     }
 
     /// One run: windows without the meter for the total, then some with it for the generator's share.

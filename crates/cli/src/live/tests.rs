@@ -55,15 +55,13 @@ pub(crate) fn report(modules: usize) -> Report {
             violations: Some(1),
             kept: Some(false),
         }],
-        workers: vec![WorkerReport { id: 0, core: Some(1), busy: 0.5, turns: 9, handed: 0, taken: 0, stalls: 0 }],
+        workers: vec![WorkerReport { core: Some(1), busy: 0.5, turns: 9, ..WorkerReport::default() }],
         ports: vec![PortReport {
             name: "in".to_owned(),
             kind: "generator".into(),
             received: 9,
-            sent: 0,
             dropped: 4,
-            refused: 0,
-            errors: 0,
+            ..PortReport::default()
         }],
         arrival_clocks: vec!["poll".into()],
         pool_exhausted: 0,

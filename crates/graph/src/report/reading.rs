@@ -7,7 +7,7 @@ use std::hash::Hash;
 use forebay_measure::{Counter, Distribution, Frequency, Nanos};
 use forebay_packet::Ticks;
 
-use crate::telemetry::{BACKPRESSURE, PortTelemetry, ReasonCounters, SIZE_CLASSES, Telemetry};
+use crate::telemetry::{Account, BACKPRESSURE, LONG_CLASSES, PortTelemetry, ReasonCounters, SIZE_CLASSES, Telemetry};
 use crate::worker::Census;
 
 /// What the counters say at one instant. Exact between a worker's turns; taken from another thread, counters of one
@@ -31,6 +31,26 @@ pub struct Reading {
     pub(super) exhausted: u64,
 }
 
+/// What was timed of something.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Timed {
+    pub(super) ticks: u64,
+    pub(super) packets: u64,
+    pub(super) calls: u64,
+}
+
+impl Timed {
+    fn of(account: &Account) -> Self {
+        Self { ticks: account.ticks.get(), packets: account.packets.get(), calls: account.calls.get() }
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.ticks += other.ticks;
+        self.packets += other.packets;
+        self.calls += other.calls;
+    }
+}
+
 /// A module's counters.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ModuleReading {
@@ -39,9 +59,7 @@ pub(super) struct ModuleReading {
     pub(super) workers: Vec<usize>,
     pub(super) packets: u64,
     pub(super) sizes: [u64; SIZE_CLASSES],
-    pub(super) ticks: u64,
-    pub(super) timed_packets: u64,
-    pub(super) timed_batches: u64,
+    pub(super) timed: Timed,
     pub(super) dropped: u64,
     pub(super) trigger: u64,
     pub(super) weight: u64,
@@ -66,6 +84,8 @@ pub(super) struct PortReading {
     pub(super) kind: &'static str,
     /// Received, sent, dropped, refused, errors.
     pub(super) counts: [u64; 5],
+    pub(super) receiving: Timed,
+    pub(super) sending: Timed,
 }
 
 /// A worker's counters.
@@ -73,6 +93,11 @@ pub(super) struct PortReading {
 pub(super) struct WorkerReading {
     pub(super) id: usize,
     pub(super) busy: u64,
+    pub(super) busy_turns: u64,
+    pub(super) timed_turns: u64,
+    pub(super) residue: u64,
+    pub(super) handover: Timed,
+    pub(super) long: [[u64; LONG_CLASSES]; 3],
     pub(super) all: u64,
     pub(super) turns: u64,
     pub(super) handed: u64,
@@ -127,6 +152,12 @@ impl Reading {
             workers: vec![WorkerReading {
                 id: telemetry.id,
                 busy: worker.busy.get(),
+                busy_turns: worker.busy_turns.get(),
+                timed_turns: worker.timed_turns.get(),
+                residue: worker.residue.get(),
+                handover: Timed::of(&worker.handover),
+                long: [&worker.long.turns, &worker.long.ticks, &worker.long.busy]
+                    .map(|counters| counters.each_ref().map(Counter::get)),
                 all: worker.all.get(),
                 turns: worker.turns.get(),
                 handed: worker.handed.get(),
@@ -278,9 +309,7 @@ impl ModuleReading {
             workers: if told.here { vec![telemetry.id] } else { Vec::new() },
             packets: counters.packets.get(),
             sizes,
-            ticks: counters.ticks.get(),
-            timed_packets: counters.timed_packets.get(),
-            timed_batches: counters.timed_batches.get(),
+            timed: Timed::of(&counters.timed),
             dropped: told.drops.total() + told.turned_away.get(),
             trigger: counters.trigger.get(),
             weight: counters.weight.get(),
@@ -292,9 +321,7 @@ impl ModuleReading {
     fn add(&mut self, other: &Self) {
         self.packets += other.packets;
         self.sizes.iter_mut().zip(other.sizes).for_each(|(size, more)| *size += more);
-        self.ticks += other.ticks;
-        self.timed_packets += other.timed_packets;
-        self.timed_batches += other.timed_batches;
+        self.timed.add(&other.timed);
         self.dropped += other.dropped;
         for (heading, counts) in &other.own {
             let of_heading = self.own.entry(heading.clone()).or_default();
@@ -316,11 +343,14 @@ impl PortReading {
     fn of(told: &PortTelemetry) -> Self {
         let own = &told.counters;
         let counts = [&own.received, &own.sent, &own.dropped, &told.refused, &own.errors].map(Counter::get);
-        Self { name: told.name.clone(), kind: told.kind, counts }
+        let (receiving, sending) = (Timed::of(&told.receiving), Timed::of(&told.sending));
+        Self { name: told.name.clone(), kind: told.kind, counts, receiving, sending }
     }
 
     fn add(&mut self, other: &Self) {
         self.counts.iter_mut().zip(other.counts).for_each(|(count, more)| *count += more);
+        self.receiving.add(&other.receiving);
+        self.sending.add(&other.sending);
     }
 }
 
@@ -328,6 +358,9 @@ impl WorkerReading {
     fn add(&mut self, other: &Self) {
         let pairs = [
             (&mut self.busy, other.busy),
+            (&mut self.busy_turns, other.busy_turns),
+            (&mut self.timed_turns, other.timed_turns),
+            (&mut self.residue, other.residue),
             (&mut self.all, other.all),
             (&mut self.turns, other.turns),
             (&mut self.handed, other.handed),
@@ -335,5 +368,7 @@ impl WorkerReading {
             (&mut self.stalls, other.stalls),
         ];
         pairs.into_iter().for_each(|(count, more)| *count += more);
+        self.handover.add(&other.handover);
+        self.long.iter_mut().flatten().zip(other.long.iter().flatten()).for_each(|(count, more)| *count += more);
     }
 }

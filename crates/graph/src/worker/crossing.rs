@@ -5,8 +5,8 @@ use std::hint::cold_path;
 use forebay_measure::Clock;
 use forebay_packet::{Batch, Ticks};
 
-use super::Worker;
 use super::run::tell_ready;
+use super::{Mode, Worker};
 use crate::links::Crossing;
 use crate::placement::share;
 use crate::scheduler::Scheduler;
@@ -46,8 +46,8 @@ impl Stuck {
 impl<C: Clock, S: Scheduler> Worker<C, S> {
     /// Takes up to a batch of what each other worker has sent; whether any came.
     #[inline(never)]
-    pub(super) fn take_over(&mut self) -> bool {
-        let mut any = false;
+    pub(super) fn take_over<const MODE: u8>(&mut self) -> bool {
+        let mut taken = 0;
         for from in &mut self.links.ins {
             if !self.stuck.allows(from.crossing) {
                 continue;
@@ -59,7 +59,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
                 }
                 let Some(node) = from.take(&mut self.intake) else { break };
                 let count = self.intake.len();
-                (any, left) = (true, left.saturating_sub(count));
+                (taken, left) = (taken + count, left.saturating_sub(count));
                 self.team.taken(self.id, count);
                 self.telemetry.worker.taken.add(count as u64);
                 let input = &mut self.nodes[node].input;
@@ -68,7 +68,10 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
                 }
             }
         }
-        any
+        if MODE == Mode::Timed as u8 {
+            self.time_handover(taken);
+        }
+        taken > 0
     }
 
     /// When the earliest of what other workers have sent, and this one has not taken, was sent.

@@ -17,13 +17,20 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         if port >= self.gateways.len() {
             if port == self.gateways.len() {
                 self.discard::<MODE>(batch);
+                if MODE == Mode::Timed as u8 {
+                    self.time_residue();
+                }
             } else {
+                let count = batch.len();
                 self.cross(node, batch);
+                if MODE == Mode::Timed as u8 {
+                    self.time_handover(count - batch.len());
+                }
             }
             return;
         }
         let now = self.clock.now();
-        (self.desk.now, self.departed) = (now, true);
+        (self.desk.now, self.departed) = (now, MODE != Mode::Timed as u8);
         if self.accounting {
             self.account::<false>(batch, now);
         }
@@ -43,6 +50,9 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         self.telemetry.ports[port].counters.sent.add((given - batch.len()) as u64);
         if !batch.is_empty() {
             self.refused::<MODE>(port, batch, now);
+        }
+        if MODE == Mode::Timed as u8 {
+            self.time_send(port, given);
         }
     }
 

@@ -9,6 +9,7 @@ use thiserror::Error;
 
 use super::crossing::Stuck;
 use super::roads::Roads;
+use super::stopwatch::Stopwatch;
 use super::succession::Heritage;
 use super::{Cost, Edge, Gateway, Node, Worker};
 use crate::context::Desk;
@@ -21,7 +22,7 @@ use crate::port::Ready;
 use crate::scheduler::{Scheduler, ShareError, Topology};
 use crate::team::Team;
 use crate::telemetry::{
-    FlowTelemetry, ModuleCounters, ModuleTelemetry, PortTelemetry, ReasonCounters, Telemetry, WorkerCounters,
+    Account, FlowTelemetry, ModuleCounters, ModuleTelemetry, PortTelemetry, ReasonCounters, Telemetry, WorkerCounters,
 };
 
 /// How long packets wait for a trigger on a path without a delay objective.
@@ -225,9 +226,10 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             began: clock.now(),
             departed: false,
             turn: 0,
-            busy_turns: 0,
+            stopwatch: Stopwatch::new(&clock),
             was_busy: false,
             accounting: true,
+            timing: true,
             clock,
         };
         worker.costs.resize(modules, Cost::default());
@@ -276,6 +278,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
                 kind: port.kind,
                 counters: counters.unwrap_or_default(),
                 refused: Counter::new(),
+                receiving: Account::default(),
+                sending: Account::default(),
             });
         }
         let telemetry = Arc::get_mut(&mut worker.telemetry).expect("nobody has seen it yet");

@@ -23,14 +23,13 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         while let Some(node) = self.waiting.pop() {
             self.scheduler.ready(node);
         }
-        let mut last = if MODE == Mode::Timed as u8 { self.clock.now() } else { Ticks::ZERO };
         let mut batch = self.spares.get();
         while let Some(node) = self.scheduler.next() {
             if let Some(next) = self.scheduler.peek() {
                 self.nodes[next].input.prefetch(self.first_byte);
             }
             if S::SHARES && !self.nodes[node].input.is_ready() {
-                self.refill::<MODE>(node, &mut last);
+                self.refill::<MODE>(node);
             }
             let mut left = self.budget;
             while self.nodes[node].input.take(&mut batch, &mut self.spares) {
@@ -38,7 +37,10 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
                     self.scheduler.take(node, &batch, self.nodes[node].input.len());
                 }
                 left = left.saturating_sub(batch.len());
-                self.run_from::<MODE>(node, &mut batch, &mut last);
+                if MODE == Mode::Timed as u8 {
+                    self.time_residue();
+                }
+                self.run_from::<MODE>(node, &mut batch);
                 // A batch that went nowhere is no work.
                 let waits = self.waiting.last() == Some(&node);
                 any |= !waits;
@@ -63,7 +65,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     /// Reads the ports of a module that has run dry and kept its place: where they have more it is backlogged, and a batch
     /// a turn would be too little for a large weight.
     #[inline(never)]
-    fn refill<const MODE: u8>(&mut self, node: usize, last: &mut Ticks) {
+    fn refill<const MODE: u8>(&mut self, node: usize) {
         if self.draining || self.stuck != Stuck::NOTHING {
             return;
         }
@@ -72,22 +74,14 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         let first = if sources > 1 { self.turn as usize % sources } else { 0 };
         for at in (first..sources).chain(0..first) {
             let port = self.sources[node][at] as usize;
-            if MODE == Mode::Observed as u8 {
-                self.receive_from::<true>(port);
-            } else {
-                self.receive_from::<false>(port);
-            }
-        }
-        if MODE == Mode::Timed as u8 {
-            // Reading is no module's doing.
-            *last = self.clock.now();
+            self.receive_from::<MODE>(port);
         }
     }
 
     /// Runs `batch` through the module `at` and, as long as all of it goes on to a module that nothing else feeds,
     /// through those that follow. The batch is empty afterwards.
     #[inline]
-    fn run_from<const MODE: u8>(&mut self, mut at: usize, batch: &mut Batch, last: &mut Ticks) {
+    fn run_from<const MODE: u8>(&mut self, mut at: usize, batch: &mut Batch) {
         let (size, class) = (batch.len(), size_class(batch.len()));
         // What runs now comes after the clock was last read.
         self.departed = false;
@@ -118,15 +112,10 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
                 _ => self.distribute::<MODE>(at, batch),
             };
             if MODE == Mode::Timed as u8 {
-                let now = self.clock.now();
-                let counters = &self.counters[at];
-                counters.ticks.add(now.since(*last).0);
-                counters.timed_packets.add(size as u64);
-                counters.timed_batches.add(1);
+                let ticks = self.time_module(at, size);
                 if !C::SIMULATED {
-                    took = Took::Sampled(now.since(*last));
+                    took = Took::Sampled(ticks);
                 }
-                *last = now;
             }
             self.scheduler.charge(at, size, took);
             match next {
@@ -135,9 +124,6 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             }
         }
         self.depart::<MODE>(at, batch);
-        if MODE == Mode::Timed as u8 {
-            *last = self.clock.now();
-        }
     }
 
     /// Puts a batch where its function said, and what the function emitted after it. `Some`: all of it is still in

@@ -41,6 +41,9 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     }
 
     fn wake(&mut self, module: usize) {
+        if self.stopwatch.runs {
+            self.time_residue();
+        }
         if let Some(function) = &mut self.nodes[module].function {
             function.wake(&mut self.desk.context(module, 0));
         }
@@ -54,6 +57,9 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             self.emit::<{ Mode::Plain as u8 }>(module);
         }
         self.desk.clear(module);
+        if self.stopwatch.runs {
+            self.time_wake(module);
+        }
     }
 
     /// Lets nothing new in from ports, and everything that waits through, whatever its trigger: one turn of it. Whether

@@ -18,6 +18,7 @@ mod changes;
 mod graphs;
 mod shares;
 mod teams;
+mod timing;
 
 /// Gives numbered packets of several sessions ([`stamp`]), a given count at a time and tick.
 struct Source {

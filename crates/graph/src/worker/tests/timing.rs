@@ -1,0 +1,147 @@
+//! Where ticks go, by a clock that moves only as parts of the chain and its own readings say.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use forebay_measure::machine::Cpu;
+
+use super::*;
+use crate::report::{Kind as Origins, Origin, Reading, Report};
+
+/// What a reading of the clock takes.
+const READING: u64 = 13;
+/// What a packet costs where it enters, in the module, and where it leaves.
+const COSTS: [u64; 3] = [7, 11, 5];
+
+/// Real time for all that the worker knows: a tick is a nanosecond.
+#[derive(Clone, Default)]
+struct Hand(Arc<AtomicU64>);
+
+impl Hand {
+    fn pass(&self, ticks: u64) {
+        self.0.fetch_add(ticks, Ordering::Relaxed);
+    }
+}
+
+impl Clock for Hand {
+    const SIMULATED: bool = false;
+
+    fn now(&self) -> Ticks {
+        self.pass(READING);
+        Ticks(self.0.load(Ordering::Relaxed))
+    }
+
+    fn frequency(&self) -> Frequency {
+        Frequency::new(1e9)
+    }
+
+    fn reading(&self) -> Ticks {
+        Ticks(READING)
+    }
+}
+
+/// A port that takes time.
+struct Slow<P>(P, Hand);
+
+impl<P: Port> Port for Slow<P> {
+    fn receive(&mut self, batch: &mut Batch, intake: &Intake<'_>) -> Ready {
+        let ready = self.0.receive(batch, intake);
+        self.1.pass(COSTS[0] * batch.len() as u64);
+        ready
+    }
+
+    fn send(&mut self, batch: &mut Batch, now: Ticks) {
+        self.1.pass(COSTS[2] * batch.len() as u64);
+        self.0.send(batch, now);
+    }
+}
+
+/// A module that takes time, and during some of whose calls the machine is elsewhere.
+struct Work {
+    hand: Hand,
+    call: u64,
+    per_call: u64,
+    gaps: Vec<u64>,
+}
+
+/// How long the machine is elsewhere.
+const GAP: u64 = 10_000_000;
+
+impl Function for Work {
+    fn process(&mut self, batch: &mut [Packet], _: &mut Context<'_>) {
+        let gap = if self.gaps.contains(&self.call) { GAP } else { 0 };
+        self.hand.pass(self.per_call + COSTS[1] * batch.len() as u64 + gap);
+        self.call += 1;
+    }
+}
+
+const CALLS: u32 = 4_000;
+
+/// A chain of one module that does all there is to do.
+fn told(per_call: u64, gaps: &[u64]) -> Report {
+    let hand = Hand::default();
+    let mut module = module("work", Kind::Pass, vec![Target::Port(1)], 0);
+    module.function =
+        Some(Box::new(Work { hand: hand.clone(), call: 0, per_call, gaps: gaps.to_vec() }) as Box<dyn Function>);
+    let log = Log::default();
+    let mut plan = plan(source(32 * CALLS), drain(&log), vec![module], 256);
+    plan.ports[0].open = Some(open(Box::new(Slow(source(32 * CALLS), hand.clone())), true));
+    plan.ports[1].open = Some(open(Box::new(Slow(drain(&log), hand.clone())), false));
+    let mut worker: Worker<Hand, RunToCompletion> = Worker::new(plan, hand.clone(), Vec::new()).expect("a sound plan");
+    let telemetry = worker.telemetry();
+    let nothing = Reading::nothing(telemetry.frequency, Ticks::ZERO);
+    while worker.turn() != Next::Never {}
+    let end = Reading::of(&telemetry, Ticks(hand.0.load(Ordering::Relaxed)));
+    let cpu = Cpu { model: "none".to_owned(), tsc_ghz: 1.0 };
+    Report::between(&nothing, &end, &Origin { kind: Origins::Measured, cpu, cores: vec![None] })
+}
+
+#[test]
+fn each_part_has_its_ticks_and_their_sum_is_what_busy_turns_take() {
+    let told = told(0, &[]);
+    let parts = [
+        told.ports[0].receiving.ticks_per_packet,
+        told.modules[0].ticks_per_packet,
+        // Giving them away reads the clock by itself, for their delays.
+        told.ports[1].sending.ticks_per_packet.map(|ticks| ticks - READING as f64 / 32.0),
+    ];
+    assert_eq!(parts, COSTS.map(|cost| Some(cost as f64)));
+    let worker = &told.workers[0];
+    assert_eq!((worker.residue_ticks_per_turn, worker.busy_turns), (Some(0.0), u64::from(CALLS)));
+    let sum = 32.0 * COSTS.iter().sum::<u64>() as f64 + READING as f64;
+    let busy = worker.busy * told.duration_s * 1e9 / f64::from(CALLS);
+    // Three readings more in a turn that is timed.
+    let more = busy - sum;
+    assert!(more > 0.0 && more < READING as f64 * 5.0 * 4.0 / 127.0 + 1.0, "{busy} a turn, of which {sum} is known");
+    assert_eq!(worker.machine_stalls.turns, 0);
+}
+
+#[test]
+fn when_the_machine_is_elsewhere_is_told_and_is_no_parts_doing() {
+    // Whether a turn is timed or not: two of these are in a stretch that is.
+    let gaps: Vec<_> = [1_000, 1_310, 1_311, 1_312, 1_313, 3_000].into();
+    let told = told(0, &gaps);
+    let stalls = told.workers[0].machine_stalls;
+    assert_eq!(stalls.turns, gaps.len() as u64);
+    let share = (gaps.len() as u64 * GAP) as f64 / 1e9 / told.duration_s;
+    assert!((stalls.share / share - 1.0).abs() < 0.01 && (stalls.busy_share / share - 1.0).abs() < 0.01, "{stalls:?}");
+    assert_eq!(told.modules[0].ticks_per_packet, Some(COSTS[1] as f64));
+}
+
+#[test]
+fn a_module_whose_calls_are_long_is_no_stall() {
+    let told = told(200_000, &[2_000]);
+    assert_eq!(told.workers[0].machine_stalls.turns, 1);
+    assert_eq!(told.modules[0].ticks_per_packet, Some(COSTS[1] as f64 + 200_000.0 / 32.0));
+}
+
+#[test]
+fn nothing_is_timed_where_that_is_switched_off() {
+    let log = Log::default();
+    let modules = vec![module("pass", Kind::Pass, vec![Target::Port(1)], 0)];
+    let mut worker = worker(plan(source(32 * CALLS), drain(&log), modules, 256), Vec::new());
+    worker.set_timing(false);
+    while worker.turn() != Next::Never {}
+    let telemetry = worker.telemetry();
+    assert_eq!((telemetry.counters[0].timed.calls.get(), telemetry.worker.timed_turns.get()), (0, 0));
+    assert_eq!(telemetry.counters[0].packets.get(), u64::from(32 * CALLS));
+}

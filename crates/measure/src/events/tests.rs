@@ -1,0 +1,139 @@
+//! Counting another thread for real, by the kernel's own events, which every machine has; the correction on made-up readings.
+
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use proptest::prelude::*;
+
+use super::*;
+
+const OWN: [Event; 3] = [Event::TaskClock, Event::ContextSwitches, Event::PageFaults];
+
+fn own_tid() -> u32 {
+    rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned()
+}
+
+fn cpu_time() -> Duration {
+    let told = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(told.tv_sec.unsigned_abs(), told.tv_nsec as u32)
+}
+
+/// What a thread does that is known: sleeps, new pages, time on a core.
+fn work(sleeps: u32, allocations: u32, time: Duration) {
+    let until = cpu_time() + time;
+    (0..sleeps).for_each(|_| thread::sleep(Duration::from_micros(100)));
+    // So large that each comes from the kernel, and goes back to it.
+    (0..allocations).for_each(|_| drop(std::hint::black_box(vec![1u8; 8 << 20])));
+    while cpu_time() < until {
+        std::hint::spin_loop();
+    }
+}
+
+#[test]
+fn another_thread_is_counted_while_it_does_known_things() {
+    let (tell, told) = channel();
+    let (go, may_go) = channel::<()>();
+    let thread = thread::spawn(move || {
+        let _ = tell.send(own_tid());
+        while may_go.recv().is_ok() {
+            work(50, 5, Duration::from_millis(20));
+            let _ = tell.send(0);
+        }
+    });
+    let tid = told.recv().expect("it runs");
+    let mut group = match PerfGroup::open(OWN, tid) {
+        Ok(group) => group,
+        Err(reason @ (Unavailable::Forbidden { .. } | Unavailable::System { .. })) => {
+            println!("skipped: {reason}");
+            return;
+        }
+        Err(reason) => panic!("{reason}"),
+    };
+    let mut readings = [Reading::default(); 3];
+    let mut spans = [Duration::ZERO; 2];
+    group.read(&mut readings[0]).expect("it can be read");
+    for round in 0..2 {
+        let began = Instant::now();
+        go.send(()).expect("it waits");
+        told.recv().expect("it answers");
+        group.read(&mut readings[round + 1]).expect("it can be read");
+        spans[round] = began.elapsed();
+    }
+    for round in 0..2 {
+        let [nanos, switches, faults] = readings[round + 1].since(&readings[round]).expect("it counted");
+        let most = spans[round].as_nanos() as f64 * 1.05;
+        // The two clocks, both the kernel's, differ by what switching takes.
+        assert!(nanos >= 15e6 && nanos <= most, "{nanos} ns on a core of {most}");
+        assert!(switches >= 50.0, "{switches} switches in 50 sleeps");
+        assert!(faults >= 5.0, "{faults} faults at 5 times 8 MiB");
+        assert_eq!(readings[round + 1].share(&readings[round]), 1.0);
+    }
+    drop(go);
+    thread.join().expect("it ends well");
+    // What has been counted stays.
+    let mut last = Reading::default();
+    group.read(&mut last).expect("it can be read");
+    assert!(last.counts[0] >= readings[2].counts[0]);
+}
+
+#[test]
+fn a_thread_that_has_gone_and_events_that_are_not_there_are_told() {
+    let gone = thread::spawn(own_tid).join().expect("it ends well");
+    match PerfGroup::open(OWN, gone) {
+        Err(Unavailable::NoThread(tid)) => assert_eq!(tid, gone),
+        Err(reason @ (Unavailable::Forbidden { .. } | Unavailable::System { .. })) => println!("skipped: {reason}"),
+        other => panic!("{other:?}"),
+    }
+    // Either the processor counts, and there is something; or there is a reason.
+    match PerfGroup::open([Event::Instructions, Event::CoreCycles], own_tid()) {
+        Ok(mut group) => {
+            let (mut before, mut after) = (Reading::default(), Reading::default());
+            group.read(&mut before).expect("it can be read");
+            work(0, 0, Duration::from_millis(5));
+            group.read(&mut after).expect("it can be read");
+            let [instructions, cycles] = after.since(&before).expect("it counted");
+            assert!(instructions > 10_000.0 && cycles > 10_000.0, "{instructions} in {cycles}");
+        }
+        Err(reason) => {
+            println!("{reason}");
+            assert!(!matches!(reason, Unavailable::NoThread(_)), "{reason}");
+        }
+    }
+}
+
+#[test]
+fn a_group_that_never_had_its_turn_tells_nothing() {
+    let before = Reading { enabled: 100, running: 50, counts: [5] };
+    assert_eq!(Reading { enabled: 900, ..before }.since(&before), None);
+    assert_eq!(Reading { enabled: 900, ..before }.share(&before), 0.0);
+    assert_eq!(before.share(&before), 0.0);
+    let names: std::collections::BTreeSet<_> = OWN.iter().map(|event| event.to_string()).collect();
+    assert_eq!(names.len(), 3);
+    assert!(Unavailable::None(Event::L1dMisses).to_string().contains("no counter of l1d_misses"));
+}
+
+proptest! {
+    /// A rate that does not change is told rightly, whatever part of the time the group counted and had counted before.
+    #[test]
+    fn what_was_missed_while_others_had_their_turn_is_made_up_for(
+        rates in prop::array::uniform3(0u64..100_000), began in 0u64..1 << 40, span in 1_000u64..1 << 32, part in 0.001f64..=1.0,
+        offset in any::<[u64; 3]>(),
+    ) {
+        let before = Reading { enabled: began, running: began / 3, counts: offset };
+        let running = ((span as f64 * part) as u64).max(1);
+        // So many a nanosecond, in thousandths.
+        let counted = rates.map(|rate| (u128::from(rate) * u128::from(running) / 1_000) as u64);
+        let mut counts = offset;
+        counts.iter_mut().zip(counted).for_each(|(count, more)| *count = count.wrapping_add(more));
+        let after = Reading { enabled: began + span, running: began / 3 + running, counts };
+        let told = after.since(&before).expect("it counted");
+        for (told, rate) in told.into_iter().zip(rates) {
+            let truth = rate as f64 * span as f64 / 1_000.0;
+            // A count is whole: it may miss one, scaled up.
+            let slack = span as f64 / running as f64 + truth * 1e-9;
+            prop_assert!((told - truth).abs() <= slack, "{told} for {truth}");
+        }
+        prop_assert!((after.share(&before) - running as f64 / span as f64).abs() < 1e-9);
+    }
+}
