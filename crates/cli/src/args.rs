@@ -1,5 +1,8 @@
 //! The command line: each command with its flags, their help and examples.
 
+mod gate;
+mod handover;
+
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
@@ -7,6 +10,9 @@ use clap_complete::Shell;
 use forebay_measure::Nanos;
 
 use crate::filter::Filter;
+
+pub(crate) use gate::Gate;
+pub(crate) use handover::{Handover, Measured, Other};
 
 /// Runs network functions on packets in batches, keeps every flow's delay objective, and accounts for every packet.
 #[derive(Debug, Parser)]
@@ -33,7 +39,9 @@ pub(crate) enum Command {
     /// Run a pipeline
     Run(Box<Run>),
     /// Measure what a packet costs, module by module, in ticks and instructions
-    Measure(Measure),
+    Measure(Measured),
+    /// Compare what packets cost with a baseline, in instructions: the answer is no where a module has become dearer
+    Gate(Gate),
     /// Run what `measure` counts, under valgrind
     #[command(hide = true)]
     Count(Count),

@@ -11,6 +11,8 @@ mod drops;
 mod engine;
 pub mod filter;
 mod format;
+mod gate;
+mod handover;
 mod history;
 mod lab;
 mod list;
@@ -80,7 +82,12 @@ fn refuse(error: &clap::Error) -> ExitCode {
 fn answer(command: Command) -> anyhow::Result<Answer> {
     match command {
         Command::Run(run) => return run::run(&run),
-        Command::Measure(told) => measure::measure(&told)?,
+        Command::Measure(args::Measured { other: Some(args::Other::Handover(told)), .. }) => handover::handover(&told)?,
+        Command::Measure(args::Measured { pipeline: Some(told), .. }) => measure::measure(&told)?,
+        Command::Measure(args::Measured { pipeline: None, .. }) => {
+            anyhow::bail!("measure: name a pipeline, or `handover`: `forebay measure --help` has examples")
+        }
+        Command::Gate(told) => return gate::gate(&told),
         Command::History(told) => history::history(&told)?,
         Command::Lab(args::Lab::Lean(told)) => lab::lean(&told)?,
         Command::Count(told) => measure::serve(&told)?,

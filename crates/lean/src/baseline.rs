@@ -151,7 +151,7 @@ pub enum BaselineError {
     #[error(transparent)]
     Io(#[from] io::Error),
     /// It is of another time.
-    #[error("it is of schema {0}, allowed is {SCHEMA}: count it anew (--update)")]
+    #[error("it is of schema {0}, allowed is {SCHEMA}: remove it and count anew (--update)")]
     Schema(u64),
     /// It is no baseline.
     #[error("it is no baseline: {0}")]

@@ -33,9 +33,10 @@ const PATIENCE: usize = 100_000;
 /// What a module's call takes in simulated time: about as much as functions do. Packets are so far apart as those of a
 /// busy worker: what meters, ages or wakes by time finds it going by, and a scheduler that shares time has some to share.
 const COST: Cost = Cost { per_batch: 100, per_packet: 10 };
-/// How the C library is to copy: as on valgrind's processor with AVX2, without instructions that repeat by themselves (they
-/// would be counted byte by byte), and as if caches were so large.
-const TUNABLES: &str = "glibc.cpu.hwcaps=-ERMS,-FSRM,-RTM,-AVX512F,-AVX512VL,-AVX512BW:\
+/// How the C library is to copy and compare: with AVX2, without instructions that repeat by themselves (they would be counted
+/// byte by byte), as if caches were so large. Its comparison with MOVBE goes another way where one of the two lies near a
+/// page's end, and where small blocks lie on the heap is a matter of chance.
+const TUNABLES: &str = "glibc.cpu.hwcaps=-ERMS,-FSRM,-RTM,-MOVBE,-AVX512F,-AVX512VL,-AVX512BW:\
     glibc.cpu.x86_data_cache_size=0x8000:glibc.cpu.x86_shared_cache_size=0x100000:\
     glibc.cpu.x86_non_temporal_threshold=0xc0000";
 /// What valgrind needs of the environment.
@@ -89,7 +90,43 @@ pub struct Build {
     pub c_library: Option<String>,
 }
 
+/// Counts that say nothing about each other.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the baseline is of '{before}', this program of '{now}': their counts are no measure of each other; allowed is the same. Build it like that, or compare two builds of here (--against PROGRAM), or count the baseline anew (--update)"
+)]
+pub struct OtherBuild {
+    /// Of the baseline.
+    pub before: String,
+    /// Of this program.
+    pub now: String,
+}
+
 impl Build {
+    /// Whether this build's counts can be compared with those of `now`. What is to be said of it besides.
+    ///
+    /// # Errors
+    /// [`OtherBuild`]: another instruction set, or one that checks itself against one that does not.
+    pub fn compares(&self, now: &Self) -> Result<Option<String>, OtherBuild> {
+        if self.instruction_set != now.instruction_set {
+            return Err(OtherBuild { before: self.instruction_set.clone(), now: now.instruction_set.clone() });
+        }
+        if self.profile != now.profile {
+            return Err(OtherBuild {
+                before: format!("a {} build", self.profile),
+                now: format!("a {} build", now.profile),
+            });
+        }
+        let known = |library: &Option<String>| library.clone().unwrap_or_else(|| "an unknown C library".to_owned());
+        Ok((self.c_library != now.c_library).then(|| {
+            format!(
+                "the baseline was counted with {}, this is {}: where whole frames are copied the difference may be theirs",
+                known(&self.c_library),
+                known(&now.c_library)
+            )
+        }))
+    }
+
     fn this() -> Self {
         Self {
             forebay: env!("CARGO_PKG_VERSION").to_owned(),

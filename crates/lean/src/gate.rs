@@ -5,11 +5,15 @@
 //! other batches: the line through the two counts says what its code costs at the batches of the baseline, and the rest is
 //! the batches' doing.
 
+mod run;
+
 use std::collections::HashMap;
 
 use serde::Serialize;
 
 use crate::baseline::{Case, Part};
+
+pub use run::{Answer, Changes, Gate, GateError, Progress, ask, changes, select, updated};
 
 /// Why a figure changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]

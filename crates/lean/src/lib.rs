@@ -5,9 +5,11 @@
 
 pub mod baseline;
 pub mod callgrind;
+pub mod cases;
 pub mod counting;
 pub mod disturbance;
 pub mod gate;
+pub mod handover;
 pub mod history;
 pub mod measurement;
 mod named;

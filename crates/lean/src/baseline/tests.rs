@@ -60,7 +60,7 @@ fn what_is_no_baseline_is_refused_and_says_why() {
     let text = baseline().text().expect("plain values");
     assert_eq!(
         told(&text.replace("\"schema\": 1", "\"schema\": 2")),
-        "it is of schema 2, allowed is 1: count it anew (--update)"
+        "it is of schema 2, allowed is 1: remove it and count anew (--update)"
     );
     assert!(told("{").starts_with("it is no baseline: EOF"), "{}", told("{"));
     assert!(told("[]").starts_with("it is no baseline: "));
