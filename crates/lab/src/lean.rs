@@ -9,6 +9,7 @@
 mod chains;
 mod counted;
 mod load;
+mod memory;
 mod page;
 mod tables;
 mod usecases;
@@ -17,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use forebay_lean::counting::Extent;
+use forebay_lean::handover::Handover;
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -44,6 +46,8 @@ struct Extents {
     step: Duration,
     /// Runs of each chain.
     runs: usize,
+    /// Runs of hand-over.
+    repeats: usize,
     counting: Extent,
 }
 
@@ -51,10 +55,16 @@ impl Settings {
     fn extents(&self) -> Extents {
         if self.short {
             let counting = Extent { before: 512, packets: 2_048 };
-            Extents { span: Duration::from_millis(100), step: Duration::from_millis(100), runs: 1, counting }
+            Extents {
+                span: Duration::from_millis(100),
+                step: Duration::from_millis(100),
+                runs: 1,
+                repeats: 1,
+                counting,
+            }
         } else {
             let counting = Extent::default();
-            Extents { span: Duration::from_secs(1), step: Duration::from_millis(300), runs: 5, counting }
+            Extents { span: Duration::from_secs(1), step: Duration::from_millis(300), runs: 5, repeats: 9, counting }
         }
     }
 }
@@ -76,6 +86,8 @@ pub struct Results {
     pub not_counted: Option<String>,
     /// The two chains.
     pub chains: Vec<Chain>,
+    /// What handing over takes, and reading memory; `None` where this process may use no core that it could be measured on.
+    pub handover: Option<Handover>,
     /// Busy time by rate.
     pub load: Load,
     /// Every use case.
@@ -91,13 +103,14 @@ pub fn run(settings: &Settings, progress: &mut dyn Progress) -> Result<Results, 
     let extents = settings.extents();
     let (chains, usecases) = (chains::cases(), usecases::cases());
     let counted = if settings.counter.is_some() { chains.len() + usecases.len() } else { 0 };
-    let steps = counted + chains.len() * extents.runs + 2 + load::shares(settings.short).len() + usecases.len();
+    let steps = counted + chains.len() * extents.runs + 1 + 2 + load::shares(settings.short).len() + usecases.len();
     progress.begin(steps);
     // First, because it loads all cores: nothing is measured meanwhile.
     let cases: Vec<_> = chains.iter().map(|(_, _, case)| case.clone()).chain(usecases.iter().cloned()).collect();
     let (counts, not_counted) = counted::all(&cases, settings.counter.as_deref(), extents.counting, progress)?;
     let (of_chains, of_usecases) = counts.split_at(chains.len());
     let chains = chains::measure(&chains, of_chains, extents.span, extents.runs, progress)?;
+    let handover = memory::measure(extents.repeats, progress)?;
     let load = load::measure(settings.short, extents.step, progress)?;
     let usecases = usecases::measure(&usecases, of_usecases, extents.span, progress)?;
     Ok(Results {
@@ -108,6 +121,7 @@ pub fn run(settings: &Settings, progress: &mut dyn Progress) -> Result<Results, 
         machine: Machine::this(),
         not_counted,
         chains,
+        handover,
         load,
         usecases,
     })

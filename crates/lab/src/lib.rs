@@ -49,6 +49,9 @@ pub enum LabError {
         /// What its ports and modules say.
         told: String,
     },
+    /// Hand-over that cannot be measured.
+    #[error("hand-over: {0}")]
+    Handover(std::io::Error),
     /// A figure that cannot be drawn.
     #[error(transparent)]
     Plot(#[from] forebay_plot::PlotError),

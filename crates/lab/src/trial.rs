@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use forebay_instance::choose;
 use forebay_lean::counting::{self, Counts, Extent};
-use forebay_lean::disturbance::Disturbance;
-use forebay_lean::ticks::{self, Timed};
+use forebay_lean::measurement::Measurement;
+use forebay_lean::ticks::{self, Kind, Timed};
 use forebay_measure::{Clock, Tsc};
 use forebay_pipeline::{Conditions, Loaded, load, usecase};
 use serde::Serialize;
 
 use crate::LabError;
 
-/// How often a disturbed run is made again.
+/// How often a void run is made again.
 const AGAIN: usize = 2;
 
 /// A use case with settings.
@@ -42,11 +42,11 @@ impl Case {
         format!("usecase:{}{}", self.name, settings.collect::<String>())
     }
 
-    /// Runs it for `span`; again where the run was disturbed, and in the end takes the least disturbed one.
+    /// Runs it for `span`; again where the run is void, and in the end takes the one that was disturbed least.
     pub(crate) fn run(&self, span: Duration) -> Result<Timed, LabError> {
         let mut best = self.once(span)?;
         for _ in 0..AGAIN {
-            if !best.is_disturbed() {
+            if !is_void(&best) {
                 break;
             }
             let again = self.once(span)?;
@@ -77,10 +77,15 @@ impl Case {
     }
 }
 
-/// The share of a run that its workers were without their cores: the worst of them.
+/// The share of a run in which the machine was elsewhere, of the worker that suffered most. Such stretches are left out of its
+/// ticks.
 pub(crate) fn away(timed: &Timed) -> f64 {
-    let share = |told: &Disturbance| (told.waited_s.unwrap_or(0.0) + told.stolen_s.unwrap_or(0.0)) / told.span_s;
-    timed.disturbances.iter().map(share).fold(0.0, f64::max)
+    timed.report.workers.iter().map(|worker| worker.machine_stalls.share).fold(0.0, f64::max)
+}
+
+/// Whether a run is void, by the rule of measurements.
+pub(crate) fn is_void(timed: &Timed) -> bool {
+    Measurement::of(timed, None).chain.void
 }
 
 /// Packets of a whole run that are unaccounted for.
@@ -93,7 +98,7 @@ pub(crate) fn missing(timed: &Timed) -> i64 {
 pub struct Part {
     /// Its name.
     pub name: String,
-    /// How many modules it has.
+    /// How many modules or ports it has.
     pub modules: usize,
     /// Ticks per packet that entered the chain.
     pub ticks: Option<f64>,
@@ -101,21 +106,28 @@ pub struct Part {
     pub instructions: Option<f64>,
 }
 
-/// The costs of modules, added up by the part that each belongs to, in the order in which parts appear.
-pub(crate) fn parts(run: &Timed, counts: Option<&Counts>, part_of: impl Fn(&str) -> String) -> Vec<Part> {
-    let report = &run.report;
-    let entered = report.packets.entered as f64;
+/// The costs of a chain's parts, added up by what `part_of` calls modules, in the order in which they appear; then what ports
+/// and hand-over take, each under one name.
+pub(crate) fn parts(timed: &Timed, counts: Option<&Counts>, part_of: impl Fn(&str) -> String) -> Vec<Part> {
+    let entered = timed.report.packets.entered as f64;
+    let counts = counts.filter(|counts| counts.served.packets > 0);
     let mut parts: Vec<Part> = Vec::new();
-    for (at, module) in report.modules.iter().enumerate() {
-        let name = part_of(&module.name);
-        // A module that no packet came to costs nothing; one whose ticks are not known makes the part's unknown.
-        let ticks = match module.ticks_per_packet {
-            Some(ticks) => Some(ticks * module.packets as f64 / entered),
-            None => (module.packets == 0).then_some(0.0),
+    // Modules come first, in the order in which they are counted.
+    for (at, told) in timed.parts().iter().enumerate() {
+        let name = match told.kind {
+            Kind::Module => part_of(&told.name),
+            Kind::Receive => "(receive)".to_owned(),
+            Kind::Send => "(send)".to_owned(),
+            Kind::HandOver => "(hand-over)".to_owned(),
         };
-        let instructions = counts
-            .filter(|counts| counts.served.packets > 0)
-            .and_then(|counts| counts.modules.get(at).map(|count| *count as f64 / counts.served.packets as f64));
+        // What no packet came to costs nothing; what had some and was never timed makes the part's cost unknown.
+        let ticks = match told.timing.ticks_per_packet {
+            Some(ticks) => Some(ticks * told.packets as f64 / entered),
+            None => (told.packets == 0).then_some(0.0),
+        };
+        let counted =
+            counts.filter(|_| told.kind == Kind::Module).and_then(|counts| counts.modules.get(at).zip(Some(counts)));
+        let instructions = counted.map(|(count, counts)| *count as f64 / counts.served.packets as f64);
         let sum = |sum: Option<f64>, more: Option<f64>| sum.zip(more).map(|(sum, more)| sum + more);
         if let Some(part) = parts.iter_mut().find(|part| part.name == name) {
             part.modules += 1;
@@ -164,7 +176,7 @@ mod tests {
         assert_eq!(missing(&run), 0);
         let parts = parts(&run, None, alike);
         let names: Vec<_> = parts.iter().map(|part| part.name.as_str()).collect();
-        assert_eq!(names, ["acl", "balance", "server", "route", "ttl", "mac", "sum"]);
+        assert_eq!(names, ["acl", "balance", "server", "route", "ttl", "mac", "sum", "(receive)", "(send)"]);
         assert_eq!(parts[2].modules, 4);
         assert!(parts.iter().all(|part| part.ticks.is_some_and(|ticks| ticks > 0.0) && part.instructions.is_none()));
         assert_eq!(case.told(), "usecase:sfc_b --set rate=max");

@@ -12,7 +12,7 @@ fn lean(folder: &TempDir, more: &[&str]) -> Value {
     let out = folder.path().join("report");
     let arguments = ["lab", "lean", "--short", "--out", out.to_str().expect("a plain name")];
     let files = forebay(&[&arguments, more].concat()).well();
-    for name in ["results.json", "chains.csv", "load.csv", "usecases.csv", "index.html"] {
+    for name in ["results.json", "chains.csv", "handover.csv", "load.csv", "usecases.csv", "index.html"] {
         assert!(files.lines().any(|line| Path::new(line).ends_with(name)), "{files}");
     }
     serde_json::from_str(&std::fs::read_to_string(out.join("results.json")).expect("it was written")).expect("JSON")
@@ -42,7 +42,7 @@ fn a_short_run_of_lean_keeps_its_promises() {
             Value::Null => eprintln!("skipped: {}", chain["not_run"]),
             figures => {
                 assert!(figures["missing"] == 0 && figure(figures, "cpp_ticks") > 0.0, "{chain}");
-                assert_eq!(list(figures, "parts").len(), 3);
+                assert!(list(figures, "parts").len() >= 5, "{chain}");
             }
         }
         assert_eq!(chain["ipp"], Value::Null, "what is not counted is not known");
@@ -59,7 +59,7 @@ fn a_short_run_of_lean_keeps_its_promises() {
         assert!(point["missing"] == 0 && (0.0..=1.0).contains(&cur) && (0.0..=1.0).contains(&lost), "{point}");
     }
     // That it rises with the rate is true of a worker that has its core; on a busy machine this one has not.
-    let lower: Vec<_> = points[..points.len() / 2].iter().filter(|point| point["disturbed"] == false).collect();
+    let lower: Vec<_> = points[..points.len() / 2].iter().filter(|point| point["void"] == false).collect();
     if lower.len() < 2 {
         eprintln!("skipped: the machine was too busy to tell whether utilisation rises with the rate");
     }

@@ -7,7 +7,7 @@ use forebay_lean::counting::Counts;
 use forebay_lean::ticks::Timed;
 use serde::Serialize;
 
-use crate::trial::{Case, Part, away, median, missing, parts};
+use crate::trial::{Case, Part, away, is_void, median, missing, parts};
 use crate::{LabError, Progress};
 
 /// How a chain is run.
@@ -74,9 +74,9 @@ pub struct Stages {
     pub cpp_ticks: f64,
     /// The least and the largest of the runs.
     pub cpp_range: (f64, f64),
-    /// By the paper's functions.
+    /// By the paper's functions; then ports and hand-over.
     pub parts: Vec<Part>,
-    /// What is of no module: ports, queues, scheduling, hand-over.
+    /// What is none of these: queues, scheduling, accounting. Measured by itself.
     pub residue_ticks: Option<f64>,
     /// Packets a second that entered, as many as it would take.
     pub pps: f64,
@@ -84,11 +84,11 @@ pub struct Stages {
     pub cur: Vec<f64>,
     /// How often a batch found no room at the next worker, per packet handed over: waiting for it is in the ticks.
     pub stalls: Option<f64>,
-    /// Runs, and those of them that were disturbed.
+    /// How many runs.
     pub runs: usize,
-    /// How many.
-    pub disturbed: usize,
-    /// The largest share of a run that a worker was without its core.
+    /// Those of them that are void: the machine was elsewhere for too long.
+    pub void: usize,
+    /// The largest share of a run in which it was.
     pub away: f64,
     /// Packets of all runs that are unaccounted for.
     pub missing: i64,
@@ -160,7 +160,7 @@ fn stages(runs: &[Timed], counts: Option<&Counts>) -> Option<Stages> {
         let ticks: Option<Vec<f64>> = by_run.iter().map(|parts| parts.get(at)?.ticks).collect();
         part.ticks = ticks.and_then(median);
     }
-    let modules: Option<f64> = middle.iter().map(|part| part.ticks).sum();
+    let residues: Option<Vec<f64>> = runs.iter().map(Timed::residue).collect();
     let cpp_ticks = median(cpp.clone())?;
     let range = cpp.iter().fold((f64::INFINITY, 0.0f64), |(low, high), cpp| (low.min(*cpp), high.max(*cpp)));
     let of_worker = |worker: usize| median(runs.iter().map(|run| run.report.workers[worker].busy).collect());
@@ -168,12 +168,12 @@ fn stages(runs: &[Timed], counts: Option<&Counts>) -> Option<Stages> {
         cpp_ticks,
         cpp_range: range,
         parts: middle,
-        residue_ticks: modules.map(|modules| (cpp_ticks - modules).max(0.0)),
+        residue_ticks: residues.and_then(median),
         pps: median(runs.iter().map(|run| run.report.packets.entered as f64 / run.report.duration_s).collect())?,
         cur: (0..runs[0].report.workers.len()).filter_map(of_worker).collect(),
         stalls: stalls(runs),
         runs: runs.len(),
-        disturbed: runs.iter().filter(|run| run.is_disturbed()).count(),
+        void: runs.iter().filter(|run| is_void(run)).count(),
         away: runs.iter().map(away).fold(0.0, f64::max),
         missing: runs.iter().map(missing).sum(),
     })

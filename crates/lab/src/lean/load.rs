@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::trial::{Case, away, missing};
+use crate::trial::{Case, away, is_void, missing};
 use crate::{LabError, Progress};
 
 /// A run at one rate.
@@ -30,10 +30,10 @@ pub struct Point {
     pub batch_mean: Option<f64>,
     /// Packets of the run that are unaccounted for.
     pub missing: i64,
-    /// The share of the run that the worker was without its core, and whether that is too much.
+    /// The share of the run in which the machine was elsewhere.
     pub away: f64,
-    /// Whether it was.
-    pub disturbed: bool,
+    /// Whether that was too much.
+    pub void: bool,
 }
 
 /// All of them.
@@ -95,7 +95,7 @@ fn at(case: &Case, rate: f64, share: f64, span: Duration) -> Result<Point, LabEr
         batch_mean: report.modules.first().and_then(|module| module.batch_mean),
         missing: missing(&timed),
         away: away(&timed),
-        disturbed: timed.is_disturbed(),
+        void: is_void(&timed),
     })
 }
 

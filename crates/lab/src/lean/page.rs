@@ -1,12 +1,15 @@
 //! The report: what was found, beside what the paper found, and what is different.
 
+use forebay_lean::handover::Spread;
 use forebay_plot::{Align, Axis, Bars, Block, Figure, Group, Layer, Page, PlotError, Section, Table, engineering};
 
-use super::{Chain, Load, Results, UseCase};
+use super::{Chain, Load, Results, UseCase, memory};
 
 /// The page's text.
 pub(super) fn page(results: &Results) -> Result<String, PlotError> {
-    let mut sections = vec![machine(results), chains(results)?, load(&results.load)?];
+    let mut sections = vec![machine(results), chains(results)?];
+    sections.extend(handover(results)?);
+    sections.push(load(&results.load)?);
     for usecase in &results.usecases {
         sections.push(of_usecase(usecase)?);
     }
@@ -48,29 +51,29 @@ fn head(results: &Results) -> Vec<Block> {
     if let Some(why) = &results.not_counted {
         head.push(Block::Note(format!("Instructions were not counted: {why}. They are n/a below.")));
     }
-    let disturbed = disturbed(results);
-    if !disturbed.is_empty() {
+    let void = void(results);
+    if !void.is_empty() {
         head.push(Block::Note(format!(
-            "Something else ran on the machine. Of these runs, after up to two attempts more, a worker was without its core for \
-             too long, so that their ticks are less certain: {}.",
-            disturbed.join("; ")
+            "Something else ran on the machine. These runs are void, after up to two attempts more: do not rely on their ticks, \
+             rates and utilisation. {}.",
+            void.join("; ")
         )));
     }
     head
 }
 
-/// The runs that were disturbed.
-fn disturbed(results: &Results) -> Vec<String> {
+/// The runs that are void.
+fn void(results: &Results) -> Vec<String> {
     let mut all = Vec::new();
     for chain in &results.chains {
-        if let Some(figures) = chain.figures.as_ref().filter(|figures| figures.disturbed > 0) {
-            let (some, of) = (figures.disturbed, figures.runs);
+        if let Some(figures) = chain.figures.as_ref().filter(|figures| figures.void > 0) {
+            let (some, of) = (figures.void, figures.runs);
             all.push(format!("chain {} {} ({some} of {of} runs)", chain.chain, chain.model.name()));
         }
     }
-    let points = results.load.points.iter().filter(|point| point.disturbed);
+    let points = results.load.points.iter().filter(|point| point.void);
     all.extend(points.map(|point| format!("load at {} %", engineering(point.share * 100.0))));
-    all.extend(results.usecases.iter().filter(|told| told.disturbed).map(|told| told.case.told()));
+    all.extend(results.usecases.iter().filter(|told| told.measurement.chain.void).map(|told| told.case.told()));
     all
 }
 
@@ -102,9 +105,10 @@ fn machine(results: &Results) -> Section {
          Instructions are emulated: counted under valgrind's callgrind, in simulated time, on the same input each time; they are \
          the same in every run. Nothing is modelled. A tick is no core cycle: the core has a clock of its own, so that the paper's \
          cycles can be compared in their proportions only.";
-    let rule = "A run is disturbed where a worker was without its core for more than 0.25 % of it, by what the kernel counts of \
-         its thread and of time that the hypervisor gave to others. It is made again, twice at most, and the least disturbed one \
-         counts. Chains are run several times in turn; their figures are medians.";
+    let rule = "Where two readings of the clock within a turn are further apart than work can be, the machine was elsewhere: \
+         such stretches count for nothing, and a run is void where they are more than a tenth of it (docs/measure.md). It is \
+         made again, twice at most, and the least disturbed one counts. Chains are run several times in turn; their figures are \
+         medians.";
     Section {
         title: "The machine, and where figures come from".to_owned(),
         blocks: vec![Block::Facts(facts), text(origin), text(rule)],
@@ -177,8 +181,7 @@ fn chains(results: &Results) -> Result<Section, PlotError> {
         "What is different from the paper: inspection is a stand-in that takes a given number of ticks and executes next to \
          nothing, so that its figure is set, not found, and caches feel nothing of it; the balancer is a split of sessions over \
          four servers with a static translation for each, without a table of sessions; its chains ran on 18 cores against a \
-         hardware tester, these on one or two with packets made and ended in memory, so that the residue holds making and ending \
-         them; its functions kept state of many users, which is what made chain A dear run to completion, and these keep next to \
+         hardware tester, these on one or two with packets made and ended in memory; its functions kept state of many users, which is what made chain A dear run to completion, and these keep next to \
          none.",
     ));
     Ok(Section { title: "Two chains, run to completion and pipelined".to_owned(), blocks })
@@ -218,6 +221,50 @@ fn compared(results: &Results) -> Vec<Block> {
         ))
     };
     results.chains.chunks(2).filter_map(pair).map(Block::Text).collect()
+}
+
+/// The memory hierarchy: what handing over takes, and a core's own memory beside it.
+fn handover(results: &Results) -> Result<Option<Section>, PlotError> {
+    let Some(told) = &results.handover else { return Ok(None) };
+    let all = memory::rows(told);
+    let rows = all.iter().map(|row| {
+        let quartiles = |told: &Spread| format!("{:.1}–{:.1}", told.quartiles[0], told.quartiles[1]);
+        vec![
+            format!("{}: {}", row.cores, row.what),
+            known(row.ticks.as_ref().map(|told| told.median), 1),
+            row.ticks.as_ref().map_or_else(|| "n/a".to_owned(), quartiles),
+            known(row.paper, 0),
+        ]
+    });
+    let table = Table {
+        caption: "Ticks until it is there".to_owned(),
+        columns: columns(&["what", "ticks", "quartiles", "paper's cycles"]),
+        rows: rows.collect(),
+    };
+    let drawn = Bars {
+        title: "Hand-over and the memory hierarchy".to_owned(),
+        label: "ticks here; core cycles in the paper".to_owned(),
+        places: all.iter().map(|row| format!("{}: {}", row.cores, row.what)).collect(),
+        groups: vec![
+            Group {
+                name: "here (ticks)".to_owned(),
+                values: all.iter().map(|row| row.ticks.as_ref().map(|told| told.median)).collect(),
+            },
+            Group { name: "the paper (cycles)".to_owned(), values: all.iter().map(|row| row.paper).collect() },
+        ],
+        stacked: false,
+    };
+    let blocks = vec![
+        text(
+            "A packet that goes to another core takes lines of memory with it, and where these lie decides what it costs. Lines \
+             are read one after the other, so that a figure is the time until a line is there; packets go in batches of 32 \
+             through the engine's ring, so that they share what a batch costs. What this machine has not is n/a.",
+        ),
+        bars(&drawn, "")?,
+        Block::Table(table),
+        Block::Code("forebay measure handover".to_owned()),
+    ];
+    Ok(Some(Section { title: "What handing over costs, and where memory lies".to_owned(), blocks }))
 }
 
 fn load(load: &Load) -> Result<Section, PlotError> {
@@ -280,7 +327,7 @@ fn load(load: &Load) -> Result<Section, PlotError> {
             format!("{:.1} %", point.cur * 100.0),
             known(point.cpp_ticks, 1),
             known(point.batch_mean, 1),
-            if point.disturbed { format!("{:.1} % away", point.away * 100.0) } else { "no".to_owned() },
+            format!("{:.1} %{}", point.away * 100.0, if point.void { ", void" } else { "" }),
         ]
     });
     blocks.push(Block::Table(Table {
@@ -293,7 +340,7 @@ fn load(load: &Load) -> Result<Section, PlotError> {
             "busy",
             "ticks",
             "packets a call",
-            "disturbed",
+            "elsewhere",
         ]),
         rows: rows.collect(),
     }));

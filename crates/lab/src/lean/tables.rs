@@ -1,11 +1,17 @@
 //! The results as CSV files, a table each.
 
 use super::Results;
+use super::memory::rows;
 use crate::csv::{figure, text};
 
 /// Their names and texts.
 pub(super) fn all(results: &Results) -> Vec<(&'static str, String)> {
-    vec![("chains.csv", chains(results)), ("load.csv", load(results)), ("usecases.csv", usecases(results))]
+    vec![
+        ("chains.csv", chains(results)),
+        ("handover.csv", handover(results)),
+        ("load.csv", load(results)),
+        ("usecases.csv", usecases(results)),
+    ]
 }
 
 /// A row for each function of each chain, and for the whole.
@@ -31,15 +37,26 @@ fn chains(results: &Results) -> String {
     text(&heads, rows)
 }
 
+/// A row for each way that memory is reached.
+fn handover(results: &Results) -> String {
+    let heads = ["cores", "what", "ticks", "lower_quartile", "upper_quartile", "paper_cycles"];
+    let rows = results.handover.iter().flat_map(rows).map(|row| {
+        let (ticks, lower, upper) = row
+            .ticks
+            .map_or((None, None, None), |told| (Some(told.median), Some(told.quartiles[0]), Some(told.quartiles[1])));
+        vec![row.cores, row.what, figure(ticks), figure(lower), figure(upper), figure(row.paper)]
+    });
+    text(&heads, rows)
+}
+
 /// A row for each rate.
 fn load(results: &Results) -> String {
-    let heads =
-        ["share", "offered_pps", "entered_pps", "lost", "cur", "ticks_per_packet", "packets_per_call", "disturbed"];
+    let heads = ["share", "offered_pps", "entered_pps", "lost", "cur", "ticks_per_packet", "packets_per_call", "void"];
     let rows = results.load.points.iter().map(|point| {
         let mut row: Vec<_> = [point.share, point.offered_pps, point.entered_pps, point.lost, point.cur]
             .map(|value| figure(Some(value)))
             .to_vec();
-        row.extend([figure(point.cpp_ticks), figure(point.batch_mean), point.disturbed.to_string()]);
+        row.extend([figure(point.cpp_ticks), figure(point.batch_mean), point.void.to_string()]);
         row
     });
     text(&heads, rows)

@@ -22,10 +22,8 @@ pub struct UseCase {
     pub parts: Vec<Part>,
     /// Packets of the run that are unaccounted for.
     pub missing: i64,
-    /// The share of the run that a worker was without its core, and whether that is too much.
+    /// The share of the run in which the machine was elsewhere; the measurement says whether that was too much.
     pub away: f64,
-    /// Whether it was.
-    pub disturbed: bool,
 }
 
 /// What is run: every use case, of a size that shows how batches break up at branches, as many packets as it takes.
@@ -61,7 +59,6 @@ pub(super) fn measure(
             parts: parts(&timed, counts.as_ref(), alike),
             missing: missing(&timed),
             away: away(&timed),
-            disturbed: timed.is_disturbed(),
         });
     }
     Ok(all)

@@ -53,6 +53,9 @@ pub(super) struct Chain {
     cpp_ticks: Option<f64>,
     ipp: Option<f64>,
     cur: Option<f64>,
+    /// Whether the machine was elsewhere for too long, so that nothing measured is to be believed.
+    #[serde(default)]
+    void: bool,
 }
 
 /// The file.
@@ -135,10 +138,15 @@ fn one(name: String, file: &Path) -> Result<Saved, String> {
 }
 
 impl Saved {
-    /// A figure of a module, or of the chain, and where it comes from.
+    /// A figure of a module, or of the chain, and where it comes from. Of a void measurement only what was counted is told.
     pub(super) fn figure(&self, module: &str, figure: Figure) -> Option<(f64, Origin)> {
+        self.written(module, figure).filter(|(_, origin)| !self.chain.void || *origin == Origin::Emulated)
+    }
+
+    /// A figure as the file has it.
+    fn written(&self, module: &str, figure: Figure) -> Option<(f64, Origin)> {
         if module == CHAIN {
-            let Chain { cpp_ticks, ipp, cur } = self.chain;
+            let Chain { cpp_ticks, ipp, cur, .. } = self.chain;
             // The chain's come from where its modules' do.
             let counted = self.modules.iter().find_map(|module| module.source.ipp.filter(|_| module.ipp.is_some()));
             return match figure {

@@ -126,6 +126,17 @@ fn stores_that_are_none_are_refused() {
 }
 
 #[test]
+fn of_a_void_measurement_only_what_was_counted_is_told() {
+    let store = store();
+    let mut void = measurement("2026-11-20T00:00:00Z", 43.5, 900.0);
+    void["chain"]["void"] = true.into();
+    save(store.path(), "void", &void.to_string());
+    let history = History::of(&read(store.path()).expect("a store"), &Choice::default()).expect("something");
+    assert_eq!(named(&history, "acl0", Figure::Ipp).points.len(), 11);
+    assert_eq!(named(&history, "acl0", Figure::CppTicks).points.len(), 10);
+}
+
+#[test]
 fn a_step_on_another_machine_says_so() {
     let store = TempDir::new().expect("a folder for the test");
     for (name, day, cpu) in [("a", 1, "one"), ("b", 2, "other")] {
