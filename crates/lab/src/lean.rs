@@ -54,7 +54,7 @@ struct Extents {
 impl Settings {
     fn extents(&self) -> Extents {
         if self.short {
-            let counting = Extent { before: 512, packets: 2_048 };
+            let counting = Extent { before: 2_048, packets: 8_192 };
             Extents {
                 span: Duration::from_millis(100),
                 step: Duration::from_millis(100),

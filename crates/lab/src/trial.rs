@@ -125,9 +125,12 @@ pub(crate) fn parts(timed: &Timed, counts: Option<&Counts>, part_of: impl Fn(&st
             Some(ticks) => Some(ticks * told.packets as f64 / entered),
             None => (told.packets == 0).then_some(0.0),
         };
-        let counted =
-            counts.filter(|_| told.kind == Kind::Module).and_then(|counts| counts.modules.get(at).zip(Some(counts)));
-        let instructions = counted.map(|(count, counts)| *count as f64 / counts.served.packets as f64);
+        // Of each packet that came to it there; and as many of those that enter come to it as do here.
+        let counted = counts.filter(|_| told.kind == Kind::Module).and_then(|counts| {
+            let (_, packets, _) = counts.served.modules.get(at)?;
+            Some(if *packets > 0 { *counts.modules.get(at)? as f64 / *packets as f64 } else { 0.0 })
+        });
+        let instructions = counted.map(|count| count * told.packets as f64 / entered);
         let sum = |sum: Option<f64>, more: Option<f64>| sum.zip(more).map(|(sum, more)| sum + more);
         if let Some(part) = parts.iter_mut().find(|part| part.name == name) {
             part.modules += 1;
@@ -143,7 +146,8 @@ pub(crate) fn parts(timed: &Timed, counts: Option<&Counts>, part_of: impl Fn(&st
 /// The name of alike modules: without the numbers that tell them apart.
 pub(crate) fn alike(name: &str) -> String {
     let stem = name.trim_end_matches(|last: char| last.is_ascii_digit() || last == '_' || last == '-');
-    if stem.is_empty() { name.to_owned() } else { stem.to_owned() }
+    // What is left of `l2` says nothing.
+    if stem.len() < 2 { name.to_owned() } else { stem.to_owned() }
 }
 
 /// The middle of some values; of an even number, the mean of the two in the middle.
@@ -159,7 +163,7 @@ mod tests {
 
     #[test]
     fn alike_modules_have_one_name() {
-        assert_eq!(["acl12", "acl", "sum0_3", "7"].map(alike), ["acl", "acl", "sum", "7"]);
+        assert_eq!(["acl12", "acl", "sum0_3", "7", "l2"].map(alike), ["acl", "acl", "sum", "7", "l2"]);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! How busy a worker is by the rate, from idle to saturation.
 //!
 //! The paper's equation 6 makes packets a second proportional to the time that is busy, as long as instructions per packet and
-//! per cycle stay the same, and observes that at high load they do not. Here the same is seen from the other side: batches
-//! grow with the rate, so that a packet costs less the more there are.
+//! per cycle stay the same, and observes that at high load they do not. So it is here: batches begin to grow once the worker is
+//! hardly ever idle, and from then on a packet costs less the more there are.
 
 use std::time::Duration;
 

@@ -293,8 +293,9 @@ fn load(load: &Load) -> Result<Section, PlotError> {
         )),
         figure(
             &full,
-            "Above the straight line a packet costs more than at saturation: at low rates batches are small, and what a call costs \
-             is shared by few packets.",
+            "At low rates the line is straight, too, but steeper: batches are as small as the rate makes them, and each packet costs \
+             the same. Once the worker is hardly ever idle, packets wait while it works, batches grow and a packet becomes cheaper: \
+             it takes more at the same busy time, up to the capacity.",
         )?,
     ];
     for (title, label, caption, figures) in [
