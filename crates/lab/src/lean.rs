@@ -102,11 +102,13 @@ pub fn run(settings: &Settings, progress: &mut dyn Progress) -> Result<Results, 
     let at = Timestamp::now();
     let extents = settings.extents();
     let (chains, usecases) = (chains::cases(), usecases::cases());
-    let counted = if settings.counter.is_some() { chains.len() + usecases.len() } else { 0 };
+    // Counting a use case takes seconds by itself: a short run leaves them out.
+    let of_usecases = if settings.short { &[][..] } else { &usecases[..] };
+    let counted = if settings.counter.is_some() { chains.len() + of_usecases.len() } else { 0 };
     let steps = counted + chains.len() * extents.runs + 1 + 2 + load::shares(settings.short).len() + usecases.len();
     progress.begin(steps);
     // First, because it loads all cores: nothing is measured meanwhile.
-    let cases: Vec<_> = chains.iter().map(|(_, _, case)| case.clone()).chain(usecases.iter().cloned()).collect();
+    let cases: Vec<_> = chains.iter().map(|(_, _, case)| case.clone()).chain(of_usecases.iter().cloned()).collect();
     let (counts, not_counted) = counted::all(&cases, settings.counter.as_deref(), extents.counting, progress)?;
     let (of_chains, of_usecases) = counts.split_at(chains.len());
     let chains = chains::measure(&chains, of_chains, extents.span, extents.runs, progress)?;

@@ -86,7 +86,7 @@ fn a_short_run_of_lean_keeps_its_promises() {
 }
 
 #[test]
-fn instructions_of_all_cases_are_counted() {
+fn instructions_of_the_chains_are_counted() {
     if Command::new("valgrind").arg("--version").output().is_err() {
         eprintln!("skipped: valgrind is not here");
         return;
@@ -97,9 +97,9 @@ fn instructions_of_all_cases_are_counted() {
     for chain in list(&results, "chains") {
         assert!(figure(chain, "ipp") > 50.0, "{chain}");
     }
+    // A short run leaves those of use cases out.
     for usecase in list(&results, "usecases") {
-        let chain = &usecase["measurement"]["chain"];
-        assert!(figure(chain, "ipp") > figure(chain, "residue_ipp"), "{chain}");
+        assert_eq!(usecase["measurement"]["chain"]["ipp"], Value::Null);
     }
 }
 

@@ -45,7 +45,8 @@ fn head(results: &Results) -> Vec<Block> {
          Acceleration via Lean Measurements” (NALM, IEEE/ACM Transactions on Networking, 2023).",
     )];
     if results.short {
-        let note = "This is a short run: few and short measurements, to see what there is. Do not rely on its figures.";
+        let note = "This is a short run: few and short measurements, to see what there is. Do not rely on its figures. \
+                    Instructions of use cases are left out.";
         head.push(Block::Note(note.to_owned()));
     }
     if let Some(why) = &results.not_counted {

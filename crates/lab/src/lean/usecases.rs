@@ -40,7 +40,7 @@ pub(super) fn cases() -> Vec<Case> {
     forebay_pipeline::usecases().iter().map(case).collect()
 }
 
-/// Runs all of them.
+/// Runs all of them. Those that `counts` has nothing of have no instructions.
 pub(super) fn measure(
     cases: &[Case],
     counts: &[Option<Counts>],
@@ -48,15 +48,16 @@ pub(super) fn measure(
     progress: &mut dyn Progress,
 ) -> Result<Vec<UseCase>, LabError> {
     let mut all = Vec::new();
-    for (case, counts) in cases.iter().zip(counts) {
+    for (at, case) in cases.iter().enumerate() {
+        let counts = counts.get(at).and_then(Option::as_ref);
         progress.step(&case.told());
         let timed = case.run(span)?;
         let summary = forebay_pipeline::usecases().iter().find(|told| told.name == case.name);
         all.push(UseCase {
             case: case.clone(),
             summary: summary.map_or("", |told| told.summary),
-            measurement: Measurement::of(&timed, counts.as_ref()),
-            parts: parts(&timed, counts.as_ref(), alike),
+            measurement: Measurement::of(&timed, counts),
+            parts: parts(&timed, counts, alike),
             missing: missing(&timed),
             away: away(&timed),
         });
