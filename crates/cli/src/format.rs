@@ -66,6 +66,22 @@ pub(crate) fn sparkline(values: &[f64], most: usize) -> String {
     means.into_iter().map(block).collect()
 }
 
+/// Words in lines of at most `width` characters, all but the first behind `indent`; a longer word has a line of its own.
+pub(crate) fn wrapped(text: &str, indent: usize, width: usize) -> String {
+    let (mut told, mut at) = (String::new(), indent);
+    for word in text.split_whitespace() {
+        let length = word.chars().count();
+        if !told.is_empty() {
+            let fits = at + 1 + length <= width;
+            told.push_str(&if fits { " ".to_owned() } else { format!("\n{}", " ".repeat(indent)) });
+            at = if fits { at + 1 } else { indent };
+        }
+        told.push_str(word);
+        at += length;
+    }
+    told
+}
+
 /// Which side of its column a text stands at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Align {
@@ -123,6 +139,13 @@ mod tests {
         assert_eq!(sparkline(&[5.0, 5.0], 10), "▄▄");
         assert_eq!(sparkline(&[1.0, 1.0, 2.0, 2.0, 3.0], 3), "▁▅█");
         assert_eq!(sparkline(&[], 3), "");
+    }
+
+    #[test]
+    fn words_are_wrapped() {
+        assert_eq!(wrapped("one  two three", 2, 9), "one two\n  three");
+        assert_eq!(wrapped("immeasurable a", 1, 6), "immeasurable\n a");
+        assert_eq!(wrapped("", 1, 6), "");
     }
 
     #[test]

@@ -35,11 +35,24 @@ pub struct Disturbance {
 pub const TOLERATED: f64 = 0.0025;
 
 impl Disturbance {
+    /// The part of the span in which the worker had no core though it could have run, as far as the system tells.
+    #[must_use]
+    pub fn away(&self) -> f64 {
+        let away = self.waited_s.unwrap_or(0.0) + self.stolen_s.unwrap_or(0.0);
+        if self.span_s > 0.0 { away / self.span_s } else { 0.0 }
+    }
+
     /// Whether the span says nothing about the pipeline: the worker had no core for more than [`TOLERATED`] of it.
     #[must_use]
     pub fn voids(&self) -> bool {
-        let away = self.waited_s.unwrap_or(0.0) + self.stolen_s.unwrap_or(0.0);
-        away > self.span_s * TOLERATED
+        self.away() > TOLERATED
+    }
+
+    /// The part of the span in which it wanted no core: it slept, or waited for something.
+    #[must_use]
+    pub fn slept(&self) -> Option<f64> {
+        let there = self.cpu_s? + self.waited_s? + self.stolen_s.unwrap_or(0.0);
+        (self.span_s > 0.0).then(|| (1.0 - there / self.span_s).clamp(0.0, 1.0))
     }
 }
 

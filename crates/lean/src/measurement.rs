@@ -1,10 +1,15 @@
 //! A measurement: the figures of a pipeline, each with where it comes from.
 
+use std::collections::BTreeMap;
+
 use forebay_graph::report::Stalls;
+use forebay_measure::events::Event;
 use forebay_measure::machine::Cpu;
 use serde::{Deserialize, Serialize};
 
 use crate::counting::Counts;
+use crate::disturbance::Disturbance;
+use crate::hardware::Hardware;
 use crate::rates::Rates;
 use crate::ticks::{Kind, Part, Timed};
 
@@ -82,12 +87,31 @@ pub struct Worker {
     pub core: Option<usize>,
     /// Effective CPU utilisation: ticks of turns that had something to do, of all.
     pub cur: f64,
+    /// Instructions per core cycle, idle turns included.
+    #[serde(default)]
+    pub ipc: Option<f64>,
+    /// What disturbed it while it was measured.
+    #[serde(default)]
+    pub disturbance: Option<Disturbance>,
     /// Turns in which there was something to do.
     pub busy_turns: u64,
     /// Ticks of such a turn that were no module's, no port's and no hand-over's.
     pub residue_ticks_per_turn: Option<f64>,
     /// When the machine was elsewhere. Their ticks count for nothing else.
     pub stalls: Stalls,
+    /// The share of the time for which it slept or waited for something: it is a poll loop, and should not.
+    pub slept: Option<f64>,
+}
+
+/// The share of a worker's time that it may be without its core; with more, what was measured is not to be believed.
+const TOO_MUCH: f64 = 0.1;
+
+impl Worker {
+    fn is_void(&self) -> bool {
+        // What it slept of itself is no fault of the machine's.
+        let gone = self.stalls.share - self.slept.unwrap_or(0.0);
+        gone.max(self.disturbance.map_or(0.0, |disturbance| disturbance.away())) > TOO_MUCH
+    }
 }
 
 /// The whole chain's figures.
@@ -118,10 +142,10 @@ pub struct Chain {
     /// The partial drop rate: packets a second that came through where at most 0.5 % were lost.
     #[serde(default)]
     pub pdr_pps: Option<f64>,
+    /// What the processor counted, where it does.
+    #[serde(flatten)]
+    pub hardware: Hardware,
 }
-
-/// The share of a worker's time in stalls from which on a run is void.
-const TOO_MUCH: f64 = 0.1;
 
 /// All figures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -140,6 +164,9 @@ pub struct Measurement {
     pub workers: Vec<Worker>,
     /// The whole.
     pub chain: Chain,
+    /// Why the processor's events that are missing are.
+    #[serde(default)]
+    pub unavailable: BTreeMap<Event, String>,
     /// The search for the rates without and with little loss, where there was one.
     #[serde(default)]
     pub search: Option<Rates>,
@@ -178,14 +205,19 @@ impl Measurement {
         let parts = modules.iter().filter(|part| part.packets > 0);
         let parts: Option<f64> = parts.map(|part| Some(part.cpp_ticks? * part.packets as f64)).sum();
         let entered = report.packets.entered as f64;
+        let of = |id: usize| timed.disturbances.iter().find(|disturbance| disturbance.worker == id);
         let workers = report.workers.iter().map(|told| Worker {
             id: told.id,
             core: told.core,
             cur: told.busy,
+            ipc: timed.counted.ipc(told.id),
+            disturbance: of(told.id).copied(),
             busy_turns: told.busy_turns,
             residue_ticks_per_turn: told.residue_ticks_per_turn,
             stalls: told.machine_stalls,
+            slept: of(told.id).and_then(Disturbance::slept),
         });
+        let workers: Vec<_> = workers.collect();
         let of_counts = |instructions: fn(&Counts) -> u64| {
             let counts = counts.filter(|counts| counts.served.packets > 0)?;
             Some(instructions(counts) as f64 / counts.served.packets as f64)
@@ -199,9 +231,10 @@ impl Measurement {
             residue_ipp: of_counts(|counts| counts.all.saturating_sub(counts.modules.iter().sum())),
             residue_ticks: timed.residue(),
             sum_ticks: parts.zip(timed.residue()).map(|(parts, residue)| parts / entered + residue),
-            void: report.workers.iter().any(|told| told.machine_stalls.share > TOO_MUCH),
+            void: workers.iter().any(Worker::is_void),
             ndr_pps: None,
             pdr_pps: None,
+            hardware: timed.counted.figures(report.packets.entered, timed.cur()),
         };
         Self {
             pipeline: report.pipeline.clone(),
@@ -209,8 +242,9 @@ impl Measurement {
             cpu: report.cpu.clone(),
             instruction_set: counts.map(|counts| counts.instruction_set.clone()),
             modules,
-            workers: workers.collect(),
+            workers,
             chain,
+            unavailable: timed.counted.unavailable.clone(),
             search: None,
         }
     }

@@ -9,7 +9,11 @@ use forebay_measure::{Clock, Tsc};
 use forebay_pipeline::Made;
 use serde::{Deserialize, Serialize};
 
-/// How long a pipeline runs before it is measured: caches and tables fill, the governor makes up its mind.
+use crate::disturbance::{Disturbance, Witness};
+use crate::hardware::{Counted, Watch};
+
+/// How long a pipeline runs before it is measured, at the most; at least half of what is measured. Caches and tables fill,
+/// the governor makes up its mind.
 const WARM_UP: Duration = Duration::from_millis(200);
 
 /// What a real run has shown.
@@ -21,6 +25,10 @@ pub struct Timed {
     pub whole: Packets,
     /// Ticks a second.
     pub hertz: f64,
+    /// What the processor counted meanwhile.
+    pub counted: Counted,
+    /// What disturbed workers meanwhile.
+    pub disturbances: Vec<Disturbance>,
     /// What went wrong at its end.
     pub troubles: Vec<(String, String)>,
 }
@@ -132,11 +140,14 @@ pub struct Part<'t> {
 pub fn measure(plans: Vec<Plan>, cores: &[usize], made: Made, span: Duration) -> Result<Timed, StartError> {
     let instance = forebay_instance::start(plans, cores, made, Box::new(|_| None))?;
     let board = instance.board();
-    std::thread::sleep(WARM_UP);
+    std::thread::sleep(WARM_UP.min(span / 2));
+    let threads = instance.threads();
+    let (watch, witness) = (Watch::begin(&threads), Witness::look(&threads));
     let earlier = board.read(Tsc.now());
     std::thread::sleep(span);
     let report = board.report(&earlier, &board.read(Tsc.now()));
+    let (disturbances, counted) = (Witness::look(&threads).since(&witness), watch.end());
     let Outcome { at, troubles } = Instance::end(&*instance);
     let whole = board.report(&board.nothing(), &board.read(at)).packets;
-    Ok(Timed { report, whole, hertz: Tsc.frequency().hertz(), troubles })
+    Ok(Timed { report, whole, hertz: Tsc.frequency().hertz(), counted, disturbances, troubles })
 }

@@ -15,7 +15,7 @@ use forebay_measure::machine::Cpu;
 use forebay_measure::{Clock, Nanos, Simulated, Tsc};
 use forebay_packet::{Pool, Ticks};
 
-use crate::disturbance::{Disturbance, Witness};
+use crate::disturbance::{Disturbance, TOLERATED, Witness};
 use crate::search::{Trial, Trials};
 
 /// How long the load is offered before a trial, uncounted: caches and branches get used to it.
@@ -132,8 +132,16 @@ trait Bench {
     fn board(&self) -> &Board;
 }
 
-/// Runs a trial: warms up, offers, lets all go, counts. What was read at its beginning, and just after the load had ended.
-fn run<B: Bench>(bench: &mut B, load: &Load, pps: f64, span: Duration) -> Result<(u64, u64), TrialError> {
+/// What a trial has counted.
+struct Tally {
+    offered: u64,
+    lost: u64,
+    /// The share of the time in which the machine was elsewhere in the midst of work, of the worker that fared worst.
+    stalled: f64,
+}
+
+/// Runs a trial: warms up, offers, lets all go, counts.
+fn run<B: Bench>(bench: &mut B, load: &Load, pps: f64, span: Duration) -> Result<Tally, TrialError> {
     let factor = pps / load.pps;
     bench.offer(factor)?;
     bench.pass(WARM_UP.min(span));
@@ -147,7 +155,10 @@ fn run<B: Bench>(bench: &mut B, load: &Load, pps: f64, span: Duration) -> Result
     bench.settle()?;
     let settled = bench.read();
     let between = |earlier, later| bench.board().report(earlier, later);
-    Ok(load.tally(&between(&begun, &settled), &between(&ended, &settled), factor))
+    let all = between(&begun, &settled);
+    let (offered, lost) = load.tally(&all, &between(&ended, &settled), factor);
+    let stalled = all.workers.iter().map(|worker| worker.machine_stalls.busy_share).fold(0.0, f64::max);
+    Ok(Tally { offered, lost, stalled })
 }
 
 /// Trials on this machine.
@@ -181,13 +192,14 @@ impl Measured {
 impl Trials for Measured {
     type Error = TrialError;
 
-    /// A trial is void where packets were lost and a worker had no core for a part of it that [matters](Disturbance::voids).
+    /// A trial is void where packets were lost and a worker had no core for more than [`TOLERATED`] of it, as the system tells
+    /// or as the worker's own clock shows ([`Stalls`](forebay_graph::report::Stalls)).
     fn run(&mut self, pps: f64, span: Duration) -> Result<Trial, TrialError> {
         let (began, threads) = (Instant::now(), self.bench.instance.threads());
         let before = Witness::look(&threads);
-        let (offered, lost) = run(&mut self.bench, &self.load, pps, span)?;
+        let Tally { offered, lost, stalled } = run(&mut self.bench, &self.load, pps, span)?;
         self.disturbances = Witness::look(&threads).since(&before);
-        let void = lost > 0 && self.disturbances.iter().any(Disturbance::voids);
+        let void = lost > 0 && (stalled > TOLERATED || self.disturbances.iter().any(Disturbance::voids));
         Ok(Trial { offered, lost, void, took: began.elapsed() })
     }
 }
@@ -286,7 +298,7 @@ impl<S: Scheduler> Trials for Emulated<S> {
 
     fn run(&mut self, pps: f64, span: Duration) -> Result<Trial, TrialError> {
         let began = self.bench.now();
-        let (offered, lost) = run(&mut self.bench, &self.load, pps, span)?;
+        let Tally { offered, lost, .. } = run(&mut self.bench, &self.load, pps, span)?;
         let took = Simulation::frequency().seconds(self.bench.now().since(began));
         Ok(Trial { offered, lost, void: false, took: Duration::from_secs_f64(took) })
     }

@@ -73,3 +73,45 @@ fn what_cannot_be_read_twice_is_refused() {
     assert_eq!(refused.code, Some(2));
     assert!(refused.err.contains("it is read twice, once to count: allowed are a file"), "{}", refused.err);
 }
+
+#[test]
+fn a_search_tells_both_rates_or_that_it_is_void() {
+    let limit = ["--no-count", "--search", "--search-time", "1s"];
+    let told = measured(&limit);
+    let search = &told["search"];
+    assert!(search["trials"].as_u64().expect("a count") > 0 && search["seconds"].as_f64().expect("measured") > 0.0);
+    let void = search["void"].as_bool().expect("yes or no");
+    for (rate, found) in [("ndr_pps", "ndr"), ("pdr_pps", "pdr")] {
+        // A machine that is too busy has no rate; one that is not has it from the bounds.
+        let pps = if void { &serde_json::Value::Null } else { &search[found]["pps"] };
+        assert_eq!(&told["chain"][rate], pps, "{search}");
+    }
+    // Without a search nothing is known of them.
+    let told = measured(&["--no-count"]);
+    assert!(told["search"].is_null() && told["chain"]["ndr_pps"].is_null());
+    // What is missing of the processor's events has a reason each.
+    let unavailable = told["unavailable"].as_object().expect("a map");
+    for (figure, event) in
+        [("ipc", "instructions"), ("llc_misses", "llc_misses"), ("stalled_backend", "stalled_backend")]
+    {
+        assert_eq!(told["chain"][figure].is_null(), unavailable.contains_key(event), "{unavailable:?}");
+    }
+    assert!(told["workers"][0]["disturbance"]["span_s"].as_f64().expect("measured") >= 0.05);
+}
+
+#[test]
+fn a_search_is_refused_where_loads_cannot_be_set_and_a_time_where_it_makes_no_sense() {
+    let refused = forebay(&["measure", "usecase:l2l3", "--set", "rate=max", "--no-count", "--search"]);
+    assert_eq!(refused.code, Some(2));
+    let told = &refused.err;
+    assert!(
+        told.contains("(generator): a search sets what sources offer: allowed are generators with a `rate`"),
+        "{told}"
+    );
+    for time in ["0s", "1", "2h", "5000s"] {
+        let refused = forebay(&["measure", "usecase:l2l3", "--search", "--search-time", time]);
+        assert_eq!(refused.code, Some(2), "{time}");
+    }
+    let refused = forebay(&["measure", "usecase:l2l3", "--search-time", "5s"]);
+    assert_eq!(refused.code, Some(2), "a time without a search");
+}

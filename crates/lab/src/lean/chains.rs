@@ -86,7 +86,7 @@ pub struct Stages {
     pub stalls: Option<f64>,
     /// How many runs.
     pub runs: usize,
-    /// Those of them that are void: the machine was elsewhere for too long.
+    /// Those of them that are void, the machine having been elsewhere for too long: figures are of the others, if there are any.
     pub void: usize,
     /// The largest share of a run in which it was.
     pub away: f64,
@@ -151,16 +151,19 @@ pub(super) fn measure(
     Ok(chains)
 }
 
-/// The medians over runs; `None` where none got a packet.
-fn stages(runs: &[Timed], counts: Option<&Counts>) -> Option<Stages> {
-    let cpp: Vec<f64> = runs.iter().filter_map(Timed::cpp).collect();
+/// The medians over runs, without those that are void as long as there are others; `None` where none got a packet.
+fn stages(all: &[Timed], counts: Option<&Counts>) -> Option<Stages> {
+    let sound: Vec<&Timed> = all.iter().filter(|run| !is_void(run)).collect();
+    let void = all.len() - sound.len();
+    let runs: Vec<&Timed> = if sound.is_empty() { all.iter().collect() } else { sound };
+    let cpp: Vec<f64> = runs.iter().filter_map(|run| run.cpp()).collect();
     let by_run: Vec<Vec<Part>> = runs.iter().map(|run| parts(run, counts, function)).collect();
     let mut middle = by_run.first()?.clone();
     for (at, part) in middle.iter_mut().enumerate() {
         let ticks: Option<Vec<f64>> = by_run.iter().map(|parts| parts.get(at)?.ticks).collect();
         part.ticks = ticks.and_then(median);
     }
-    let residues: Option<Vec<f64>> = runs.iter().map(Timed::residue).collect();
+    let residues: Option<Vec<f64>> = runs.iter().map(|run| run.residue()).collect();
     let cpp_ticks = median(cpp.clone())?;
     let range = cpp.iter().fold((f64::INFINITY, 0.0f64), |(low, high), cpp| (low.min(*cpp), high.max(*cpp)));
     let of_worker = |worker: usize| median(runs.iter().map(|run| run.report.workers[worker].busy).collect());
@@ -171,16 +174,16 @@ fn stages(runs: &[Timed], counts: Option<&Counts>) -> Option<Stages> {
         residue_ticks: residues.and_then(median),
         pps: median(runs.iter().map(|run| run.report.packets.entered as f64 / run.report.duration_s).collect())?,
         cur: (0..runs[0].report.workers.len()).filter_map(of_worker).collect(),
-        stalls: stalls(runs),
-        runs: runs.len(),
-        void: runs.iter().filter(|run| is_void(run)).count(),
-        away: runs.iter().map(away).fold(0.0, f64::max),
-        missing: runs.iter().map(missing).sum(),
+        stalls: stalls(&runs),
+        runs: all.len(),
+        void,
+        away: runs.iter().map(|run| away(run)).fold(0.0, f64::max),
+        missing: all.iter().map(missing).sum(),
     })
 }
 
 /// Stalls per packet handed over; `None` where none is.
-fn stalls(runs: &[Timed]) -> Option<f64> {
+fn stalls(runs: &[&Timed]) -> Option<f64> {
     let workers = || runs.iter().flat_map(|run| &run.report.workers);
     let handed: u64 = workers().map(|worker| worker.handed).sum();
     (handed > 0).then(|| workers().map(|worker| worker.stalls).sum::<u64>() as f64 / handed as f64)

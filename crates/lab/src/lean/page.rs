@@ -109,7 +109,7 @@ fn machine(results: &Results) -> Section {
     let rule = "Where two readings of the clock within a turn are further apart than work can be, the machine was elsewhere: \
          such stretches count for nothing, and a run is void where they are more than a tenth of it (docs/measure.md). It is \
          made again, twice at most, and the least disturbed one counts. Chains are run several times in turn; their figures are \
-         medians.";
+         medians of the runs that are not void.";
     Section {
         title: "The machine, and where figures come from".to_owned(),
         blocks: vec![Block::Facts(facts), text(origin), text(rule)],

@@ -14,19 +14,13 @@ fn own_tid() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned()
 }
 
-fn cpu_time() -> Duration {
-    let told = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::new(told.tv_sec.unsigned_abs(), told.tv_nsec as u32)
-}
-
-/// What a thread does that is known: sleeps, new pages, time on a core.
-fn work(sleeps: u32, allocations: u32, time: Duration) {
-    let until = cpu_time() + time;
+/// What a thread does that is known: sleeps, new pages, steps of which none takes less than a fifth of a nanosecond.
+fn work(sleeps: u32, allocations: u32, steps: u32) {
     (0..sleeps).for_each(|_| thread::sleep(Duration::from_micros(100)));
     // So large that each comes from the kernel, and goes back to it.
     (0..allocations).for_each(|_| drop(std::hint::black_box(vec![1u8; 8 << 20])));
-    while cpu_time() < until {
-        std::hint::spin_loop();
+    for step in 0..steps {
+        std::hint::black_box(step);
     }
 }
 
@@ -37,7 +31,7 @@ fn another_thread_is_counted_while_it_does_known_things() {
     let thread = thread::spawn(move || {
         let _ = tell.send(own_tid());
         while may_go.recv().is_ok() {
-            work(50, 5, Duration::from_millis(20));
+            work(50, 5, 50_000_000);
             let _ = tell.send(0);
         }
     });
@@ -63,8 +57,7 @@ fn another_thread_is_counted_while_it_does_known_things() {
     for round in 0..2 {
         let [nanos, switches, faults] = readings[round + 1].since(&readings[round]).expect("it counted");
         let most = spans[round].as_nanos() as f64 * 1.05;
-        // The two clocks, both the kernel's, differ by what switching takes.
-        assert!(nanos >= 15e6 && nanos <= most, "{nanos} ns on a core of {most}");
+        assert!(nanos >= 10e6 && nanos <= most, "{nanos} ns on a core of {most}");
         assert!(switches >= 50.0, "{switches} switches in 50 sleeps");
         assert!(faults >= 5.0, "{faults} faults at 5 times 8 MiB");
         assert_eq!(readings[round + 1].share(&readings[round]), 1.0);
@@ -90,7 +83,7 @@ fn a_thread_that_has_gone_and_events_that_are_not_there_are_told() {
         Ok(mut group) => {
             let (mut before, mut after) = (Reading::default(), Reading::default());
             group.read(&mut before).expect("it can be read");
-            work(0, 0, Duration::from_millis(5));
+            work(0, 0, 1_000_000);
             group.read(&mut after).expect("it can be read");
             let [instructions, cycles] = after.since(&before).expect("it counted");
             assert!(instructions > 10_000.0 && cycles > 10_000.0, "{instructions} in {cycles}");

@@ -1,0 +1,245 @@
+//! What the processor counts of workers in a span: instructions, core cycles, misses, stalls.
+//!
+//! Each worker's thread is counted from outside: the counters are opened before the span, by the thread's number, and read at
+//! its two ends by whoever measures. The worker does nothing for it, and runs as fast as without. So the counts are of whole
+//! spans, idle turns included.
+
+use std::collections::BTreeMap;
+
+use forebay_instance::WorkerThread;
+use forebay_measure::events::{Event, Group, PerfGroup, Reading, Unavailable};
+use serde::{Deserialize, Serialize};
+
+/// Counted together, because their ratio is asked for.
+const PAIR: [Event; 2] = [Event::Instructions, Event::CoreCycles];
+/// Counted one by one: the kernel lets them take turns where the processor has too few counters.
+const SINGLES: [Event; 5] =
+    [Event::L1dMisses, Event::LlcMisses, Event::BranchMisses, Event::StalledFrontend, Event::StalledBackend];
+
+/// Counters of workers' threads.
+pub struct Watch {
+    workers: Vec<Watched>,
+    unavailable: BTreeMap<Event, Unavailable>,
+}
+
+struct Watched {
+    worker: usize,
+    pair: Option<Counting<2>>,
+    singles: Vec<Counting<1>>,
+}
+
+/// A group, and what it said when the span began.
+struct Counting<const N: usize> {
+    events: [Event; N],
+    group: Box<dyn Group<N>>,
+    before: Reading<N>,
+}
+
+/// What was counted of a span.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Counted {
+    /// By worker: its number and what was counted. Of events that are missing nothing is known.
+    pub workers: Vec<(usize, BTreeMap<Event, f64>)>,
+    /// Why events are missing.
+    pub unavailable: BTreeMap<Event, String>,
+}
+
+/// Figures of the whole chain. What cannot be told is `None`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Hardware {
+    /// Instructions per core cycle, idle turns included.
+    pub ipc: Option<f64>,
+    /// The same without idle turns: not known, because counters are read from outside, for whole spans.
+    pub eipc: Option<f64>,
+    /// Core cycles of busy turns per packet: those of the span shared out by time, as if the core's clock had not changed in
+    /// it.
+    pub core_cpp: Option<f64>,
+    /// Misses of the first data cache per packet.
+    pub l1d_misses: Option<f64>,
+    /// Misses of the last cache per packet.
+    pub llc_misses: Option<f64>,
+    /// Branches foretold wrongly, per packet.
+    pub branch_misses: Option<f64>,
+    /// Share of the core cycles in which nothing was issued for want of instructions.
+    pub stalled_frontend: Option<f64>,
+    /// Share of the core cycles in which nothing retired for want of results.
+    pub stalled_backend: Option<f64>,
+}
+
+impl Watch {
+    /// Counts the processor's events of these threads from now on.
+    #[must_use]
+    pub fn begin(threads: &[WorkerThread]) -> Self {
+        Self::of(threads, PAIR, &SINGLES)
+    }
+
+    fn of(threads: &[WorkerThread], pair: [Event; 2], singles: &[Event]) -> Self {
+        let mut watch = Self { workers: Vec::new(), unavailable: BTreeMap::new() };
+        for thread in threads {
+            let pair = watch.open(pair, thread.tid);
+            let singles = singles.iter().filter_map(|event| watch.open([*event], thread.tid)).collect();
+            watch.workers.push(Watched { worker: thread.worker, pair, singles });
+        }
+        watch
+    }
+
+    fn open<const N: usize>(&mut self, events: [Event; N], tid: u32) -> Option<Counting<N>> {
+        let opened = PerfGroup::open(events, tid).and_then(|mut group| {
+            let mut before = Reading::default();
+            let told = |error: std::io::Error| Unavailable::System { event: events[0], told: error.to_string() };
+            group.read(&mut before).map_err(told)?;
+            Ok(Counting { events, group: Box::new(group), before })
+        });
+        match opened {
+            Ok(counting) => Some(counting),
+            Err(reason) => {
+                // In a group none is counted where one cannot be.
+                events.iter().for_each(|event| drop(self.unavailable.insert(*event, reason.clone())));
+                None
+            }
+        }
+    }
+
+    /// What was counted since it began.
+    #[must_use]
+    pub fn end(mut self) -> Counted {
+        let mut missing: BTreeMap<Event, String> =
+            self.unavailable.iter().map(|(event, reason)| (*event, reason.to_string())).collect();
+        let mut workers = Vec::new();
+        for watched in &mut self.workers {
+            let mut counts = BTreeMap::new();
+            watched.pair.iter_mut().for_each(|pair| pair.end(&mut counts, &mut missing));
+            watched.singles.iter_mut().for_each(|single| single.end(&mut counts, &mut missing));
+            workers.push((watched.worker, counts));
+        }
+        Counted { workers, unavailable: missing }
+    }
+}
+
+impl<const N: usize> Counting<N> {
+    fn end(&mut self, counts: &mut BTreeMap<Event, f64>, missing: &mut BTreeMap<Event, String>) {
+        let mut now = Reading::default();
+        let told = match self.group.read(&mut now) {
+            Ok(()) => now.since(&self.before).ok_or_else(|| "other events had the counters all the time".to_owned()),
+            Err(error) => Err(error.to_string()),
+        };
+        match told {
+            Ok(told) => counts.extend(self.events.into_iter().zip(told)),
+            Err(told) => {
+                self.events
+                    .iter()
+                    .for_each(|event| drop(missing.insert(*event, format!("{event} was not counted: {told}"))));
+            }
+        }
+    }
+}
+
+impl Counted {
+    /// The figures of a span in which `packets` entered, and workers had something to do for the share `busy` of it.
+    #[must_use]
+    pub fn figures(&self, packets: u64, busy: f64) -> Hardware {
+        // Of all workers, or not at all.
+        let sum = |event: Event| {
+            let counts = self.workers.iter().map(|(_, counts)| counts.get(&event).copied());
+            counts.sum::<Option<f64>>().filter(|_| !self.workers.is_empty())
+        };
+        let ratio = |over: f64, under: f64| (under > 0.0).then(|| over / under);
+        let per_packet = |event: Event| ratio(sum(event)?, packets as f64);
+        let of_cycles = |event: Event| ratio(sum(event)?, sum(Event::CoreCycles)?);
+        Hardware {
+            ipc: of_cycles(Event::Instructions),
+            eipc: None,
+            core_cpp: per_packet(Event::CoreCycles).map(|cycles| cycles * busy),
+            l1d_misses: per_packet(Event::L1dMisses),
+            llc_misses: per_packet(Event::LlcMisses),
+            branch_misses: per_packet(Event::BranchMisses),
+            stalled_frontend: of_cycles(Event::StalledFrontend),
+            stalled_backend: of_cycles(Event::StalledBackend),
+        }
+    }
+
+    /// Instructions per core cycle of a worker, idle turns included.
+    #[must_use]
+    pub fn ipc(&self, worker: usize) -> Option<f64> {
+        let (_, counts) = self.workers.iter().find(|(number, _)| *number == worker)?;
+        let (instructions, cycles) = (counts.get(&Event::Instructions)?, counts.get(&Event::CoreCycles)?);
+        (*cycles > 0.0).then(|| instructions / cycles)
+    }
+
+    /// Why figures are missing, in one line: the first reason, and how many events share the fate. Nothing where none is.
+    #[must_use]
+    pub fn why_not(&self) -> Option<String> {
+        let reason = self.unavailable.values().next()?;
+        Some(match self.unavailable.len() {
+            1 => reason.clone(),
+            all => format!("{reason}; and {} more", all - 1),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// The processor's events are not everywhere: the way of counts is the same for the kernel's own.
+    #[test]
+    fn a_thread_is_counted_between_two_ends() {
+        let (tell, told) = channel();
+        let (go, may_go) = channel::<()>();
+        let thread = std::thread::spawn(move || {
+            let _ = tell.send(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs());
+            let _ = may_go.recv();
+            (0..30).for_each(|_| std::thread::sleep(Duration::from_micros(100)));
+            let _ = tell.send(0);
+            let _ = may_go.recv();
+        });
+        let known = WorkerThread { worker: 4, core: 0, tid: told.recv().expect("it runs") };
+        let watch = Watch::of(&[known], [Event::TaskClock, Event::ContextSwitches], &[Event::PageFaults]);
+        go.send(()).expect("it waits");
+        told.recv().expect("it answers");
+        let counted = watch.end();
+        go.send(()).expect("it waits");
+        thread.join().expect("it ends well");
+        if let Some(reason) = counted.why_not() {
+            println!("skipped: {reason}");
+            return;
+        }
+        let (worker, counts) = &counted.workers[0];
+        assert_eq!((*worker, counts.len()), (4, 3), "{counted:?}");
+        assert!(counts[&Event::ContextSwitches] >= 30.0 && counts[&Event::TaskClock] > 0.0, "{counted:?}");
+    }
+
+    #[test]
+    fn what_is_not_counted_has_a_reason_and_no_figure() {
+        let gone = std::thread::spawn(|| rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs());
+        let gone = WorkerThread { worker: 0, core: 0, tid: gone.join().expect("it ends well") };
+        let counted = Watch::begin(&[gone]).end();
+        assert_eq!(counted.unavailable.len(), 7, "{counted:?}");
+        assert_eq!(counted.figures(1000, 1.0), Hardware::default());
+        assert!(counted.why_not().is_some_and(|told| told.ends_with("; and 6 more")));
+        assert_eq!(counted.ipc(0), None);
+    }
+
+    #[test]
+    fn figures_are_of_all_workers_or_none() {
+        let of = |worker: usize, scale: f64| {
+            let counts = [
+                (Event::Instructions, 300.0),
+                (Event::CoreCycles, 200.0),
+                (Event::LlcMisses, 4.0),
+                (Event::StalledBackend, 50.0),
+            ];
+            (worker, counts.map(|(event, count)| (event, count * scale)).into())
+        };
+        let mut counted = Counted { workers: vec![of(0, 1.0), of(1, 3.0)], ..Counted::default() };
+        let told = counted.figures(8, 0.5);
+        assert_eq!((told.ipc, told.core_cpp, told.llc_misses), (Some(1.5), Some(50.0), Some(2.0)));
+        assert_eq!((told.stalled_backend, told.stalled_frontend, told.eipc), (Some(0.25), None, None));
+        assert_eq!((counted.figures(0, 0.5).llc_misses, counted.ipc(1)), (None, Some(1.5)));
+        counted.workers[1].1.remove(&Event::LlcMisses);
+        assert_eq!(counted.figures(8, 0.5).llc_misses, None);
+    }
+}
