@@ -20,6 +20,7 @@ pub const TARGETS: &[Target] = &[
     ("filter", forebay_cli::filter::fuzz_filter),
     ("changes", changes),
     ("host", forebay_host::fuzz_files),
+    ("baseline", forebay_lean::baseline::fuzz_baseline),
 ];
 
 /// Frames through every function's example: each starts with its length in one byte. Every packet gets a gate or is

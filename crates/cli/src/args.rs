@@ -29,7 +29,8 @@ Examples:
   forebay list functions                     what pipelines are made of
   forebay describe ip_lookup                 one of them: parameters, gates, reasons for drops, an example
 
-Exit codes: 0 done; 1 the answer is no (a delay objective missed, with --strict; `doctor` found what costs); 2 bad usage or input, or a port failed."
+Exit codes: 0 done; 1 the answer is no (a delay objective missed, with --strict; a module dearer than its baseline; `doctor` found what \
+costs); 2 bad usage or input, or a port failed."
 )]
 pub(crate) struct Args {
     #[command(subcommand)]

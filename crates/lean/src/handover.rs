@@ -39,6 +39,19 @@ const LINES_MOVED: usize = 1 << 19;
 #[derive(Default)]
 struct Line(AtomicU64);
 
+/// Lines that are handed over, and in which order: without a pattern, so that none is fetched ahead.
+struct Lines {
+    lines: Vec<Line>,
+    order: Vec<u32>,
+}
+
+impl Lines {
+    fn new() -> Self {
+        let lines = std::iter::repeat_with(Line::default).take(LINES).collect();
+        Self { lines, order: memory::circle(LINES) }
+    }
+}
+
 /// What the giving core does to a line, and the taking one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Touch {
@@ -121,7 +134,7 @@ pub fn measure(
     let home = cores.first().map(|([from, _], _)| *from).or_else(|| allowed_cores().first().copied());
     let home = home.ok_or_else(|| io::Error::other("this process may run on no core"))?;
     let mut memory = memory::Local::new(home)?;
-    let lines: Vec<Line> = std::iter::repeat_with(Line::default).take(LINES).collect();
+    let lines = Lines::new();
     let mut figures: Vec<[Vec<f64>; 5]> = vec![Default::default(); cores.len()];
     let steps = repeats * (cores.len() + 1);
     // Everything takes turns, so that a noisy stretch meets all of it.
@@ -183,9 +196,8 @@ pub fn round_trip(cores: [usize; 2]) -> io::Result<f64> {
     check(cores)?;
     let line = Line::default();
     let wait_for = |value: u64| {
-        while line.0.load(Ordering::Acquire) != value {
-            std::hint::spin_loop();
-        }
+        // Without a pause, which would be part of the figure.
+        while line.0.load(Ordering::Acquire) != value {}
     };
     std::thread::scope(|scope| {
         let there = on(scope, cores[1], || {
@@ -238,13 +250,11 @@ pub fn hand_over(cores: [usize; 2]) -> io::Result<f64> {
 ///
 /// # Errors
 /// A core that a thread cannot be bound to.
-fn move_lines(cores: [usize; 2], lines: &[Line], touch: Touch) -> io::Result<f64> {
+fn move_lines(cores: [usize; 2], Lines { lines, order }: &Lines, touch: Touch) -> io::Result<f64> {
     let (mut ticks, mut at) = (0, 0);
-    // An odd number times the position: every line once, and none beside the last one, which would be fetched with it.
-    let place = |item: usize| item.wrapping_mul(0x9e37_79b1) % LINES;
     let give = |first: usize| {
         std::array::from_fn(|item| {
-            let place = place(first + item);
+            let place = order[(first + item) % LINES] as usize;
             match touch {
                 Touch::Clean => drop(black_box(lines[place].0.load(Ordering::Relaxed))),
                 Touch::Dirty => lines[place].0.store(0, Ordering::Relaxed),

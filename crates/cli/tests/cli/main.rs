@@ -4,6 +4,8 @@ mod commands;
 mod contract;
 mod doctor;
 mod files;
+mod gate;
+mod handover;
 mod history;
 mod lab;
 mod live;

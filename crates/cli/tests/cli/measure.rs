@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::forebay;
 
 /// Counting needs valgrind, which not every machine has.
-fn has_valgrind() -> bool {
+pub(crate) fn has_valgrind() -> bool {
     let there = Command::new("valgrind").arg("--version").output().is_ok();
     if !there {
         eprintln!("skipped: valgrind is not here");

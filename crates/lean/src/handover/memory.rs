@@ -97,16 +97,16 @@ pub(super) fn remote([there, here]: [usize; 2]) -> io::Result<Option<f64>> {
     std::thread::scope(|scope| joined(on(scope, here, || chase(&ring)))).map(Some)
 }
 
-/// How much is read in turn for each level, by the sizes of the caches. A set is half of its own cache, and four times the one
-/// before at least; main memory is four times the last.
+/// How much is read in turn for each level, by the sizes of the caches. A set is half of its own cache, where that is twice
+/// the one before at least, and of a large one no more than four times the one before: other cores use it, too. Main memory is
+/// four times the last cache.
 fn sets([first, second, third]: [Option<usize>; 3]) -> [(Level, Option<usize>); 4] {
     let half = |cache: Option<usize>| cache.map(|bytes| bytes / 2);
     let beyond = |set: Option<usize>, before: Option<usize>| {
         set.zip(before).and_then(|(set, before)| (set >= 2 * before).then_some(set))
     };
     let [least, most] = MEMORY;
-    // Of a large last cache a part will do, which is quicker to fill.
-    let last = beyond(half(third), second).map(|set| set.min(second.map_or(set, |second| 8 * second)));
+    let last = beyond(half(third), second).map(|set| set.min(second.map_or(set, |second| 4 * second)));
     let memory = third
         .or(second)
         .map(|cache| (4 * cache).clamp(least, most))
@@ -141,19 +141,24 @@ fn size(text: &str) -> Option<usize> {
 /// Words of a line.
 const WORDS: usize = LINE / size_of::<u32>();
 
-/// Lines in so many bytes, each with the number of the next, in one circle.
-fn ring(bytes: usize) -> Vec<u32> {
-    let lines = (bytes / LINE).max(1);
-    let mut order: Vec<u32> = (0..lines as u32).collect();
+/// Numbers up to `count`, each once, so that going from a place to the number there passes all of them (Sattolo 1986).
+pub(super) fn circle(count: usize) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..count as u32).collect();
     let mut random = 0x9e37_79b9_7f4a_7c15u64;
-    for at in (1..lines).rev() {
+    for at in (1..count).rev() {
         // Xorshift (Marsaglia 2003): any order without a pattern will do.
         random ^= random << 13;
         random ^= random >> 7;
         random ^= random << 17;
         order.swap(at, (random % at as u64) as usize);
     }
-    let mut ring = vec![0u32; lines * WORDS];
+    order
+}
+
+/// Lines in so many bytes, each with the number of the next, in one circle.
+fn ring(bytes: usize) -> Vec<u32> {
+    let order = circle((bytes / LINE).max(1));
+    let mut ring = vec![0u32; order.len() * WORDS];
     for (line, next) in order.into_iter().enumerate() {
         ring[line * WORDS] = next;
     }
@@ -195,7 +200,7 @@ mod tests {
         let told = |sizes: [usize; 3]| {
             sets(sizes.map(|kib| (kib > 0).then_some(kib << 10))).map(|(_, set)| set.map(|set| set >> 10))
         };
-        assert_eq!(told([32, 1_024, 32_768]), [Some(16), Some(512), Some(8_192), Some(131_072)]);
+        assert_eq!(told([32, 1_024, 32_768]), [Some(16), Some(512), Some(4_096), Some(131_072)]);
         assert_eq!(told([0, 0, 0]), [None; 4]);
         assert_eq!(told([32, 1_024, 0]), [Some(16), Some(512), None, Some(65_536)]);
         // Of a cache that leaves no room beyond it nothing is said.
