@@ -3,6 +3,8 @@
 mod compare;
 mod gate;
 mod handover;
+mod history;
+mod lab;
 
 use std::path::PathBuf;
 
@@ -15,6 +17,8 @@ use crate::filter::Filter;
 pub(crate) use compare::Compare;
 pub(crate) use gate::Gate;
 pub(crate) use handover::{Handover, Measured, Other};
+pub(crate) use history::{Figure, History};
+pub(crate) use lab::{Lab, LabLean};
 
 /// Runs network functions on packets in batches, keeps every flow's delay objective, and accounts for every packet.
 #[derive(Debug, Parser)]
@@ -143,84 +147,6 @@ pub(crate) struct Measure {
     #[arg(long, value_name = "TIME", default_value = "30s", requires = "search", value_parser = search_time)]
     pub(crate) search_time: Nanos,
     /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// `history`'s arguments.
-#[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
-  forebay history                                      what has changed, of all that was saved
-  forebay history --module acl0 --figure ipp           one figure of one module
-  forebay history --html history.html                  with plots
-  forebay history --json | jq '.series[] | select(.steps != [])'
-
-Measurements are saved by `forebay measure PIPELINE --save NAME`. Steps are found by minimum description length: there is no \
-threshold to set. Figures that are counted (emulated) are the same each time, so there every change is a step.")]
-pub(crate) struct History {
-    /// The folder that measurements are saved in
-    #[arg(long, value_name = "DIR", default_value = ".forebay/measurements")]
-    pub(crate) store: PathBuf,
-    /// Only this pipeline, by its name in the measurements
-    #[arg(long, value_name = "NAME")]
-    pub(crate) pipeline: Option<String>,
-    /// Only this module; `(all)` is the whole chain
-    #[arg(long, value_name = "NAME")]
-    pub(crate) module: Option<String>,
-    /// Only this figure
-    #[arg(long, value_name = "FIGURE")]
-    pub(crate) figure: Option<Figure>,
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Also write a page with plots to this file
-    #[arg(long, value_name = "FILE")]
-    pub(crate) html: Option<PathBuf>,
-}
-
-/// A figure whose history is told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-#[value(rename_all = "snake_case")]
-pub(crate) enum Figure {
-    /// Instructions a packet
-    Ipp,
-    /// Ticks a packet
-    CppTicks,
-    /// Packets a call
-    PacketsPerCall,
-    /// Effective CPU utilisation, of the chain
-    Cur,
-}
-
-/// Experiments.
-#[derive(Debug, Subcommand)]
-pub(crate) enum Lab {
-    /// What a packet costs: two chains run to completion and pipelined, hand-over, load against rate, every use case (NALM)
-    #[command(after_help = "\
-Examples:
-  forebay lab lean --out lean                 a few minutes; then open lean/index.html
-  forebay lab lean --out lean --short         seconds, to see what there is
-  forebay lab lean --out lean --json | jq .chains
-
-It writes results.json, a CSV file for each table, and index.html, which needs nothing besides itself. Nothing else should run \
-on the machine meanwhile; runs that were disturbed are named in the report.")]
-    Lean(LabLean),
-}
-
-/// `lab lean`'s arguments.
-#[derive(Debug, clap::Args)]
-pub(crate) struct LabLean {
-    /// The folder that results are written to; it is made where it is not there
-    #[arg(long, value_name = "DIR")]
-    pub(crate) out: PathBuf,
-    /// Fewer and shorter runs
-    #[arg(long)]
-    pub(crate) short: bool,
-    /// Do not count instructions
-    #[arg(long)]
-    pub(crate) no_count: bool,
-    /// Print the results as JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
