@@ -16,6 +16,8 @@ mod format;
 mod gate;
 mod handover;
 mod hardware;
+mod history;
+mod lab;
 mod list;
 mod live;
 mod measure;
@@ -89,6 +91,8 @@ fn answer(command: Command) -> anyhow::Result<Answer> {
             anyhow::bail!("measure: name a pipeline, or `handover`: `forebay measure --help` has examples")
         }
         Command::Gate(told) => return gate::gate(&told),
+        Command::History(told) => history::history(&told)?,
+        Command::Lab(args::Lab::Lean(told)) => lab::lean(&told)?,
         Command::Compare(told) => return compare::compare(&told),
         Command::Count(told) => measure::serve(&told)?,
         Command::Doctor(told) => return doctor::doctor(&told),

@@ -11,8 +11,15 @@ use crate::baseline::Case;
 use crate::counting::{self, Build, CountError, Counts, Extent};
 
 /// The use cases in sizes of which one run can tell all modules.
-const USE_CASES: &[(&str, &[&str])] =
-    &[("l2l3", &["n=4"]), ("gw", &["n=4"]), ("vrf", &["m=2", "n=2"]), ("mgw", &["m=2", "n=2"]), ("rc", &["n=8"])];
+const USE_CASES: &[(&str, &[&str])] = &[
+    ("l2l3", &["n=4"]),
+    ("gw", &["n=4"]),
+    ("vrf", &["m=2", "n=2"]),
+    ("mgw", &["m=2", "n=2"]),
+    ("rc", &["n=8"]),
+    ("sfc_a", &["n=2"]),
+    ("sfc_b", &["n=2"]),
+];
 
 /// Functions whose example would say little of a busy worker, and what is asked instead.
 const FUNCTIONS: &[(&str, &[&str])] = &[

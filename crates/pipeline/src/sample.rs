@@ -84,7 +84,7 @@ mod tests {
         let source = sample("vlan_split", &["modules.vlan_split.vlan_split.ids=[7]".to_owned()]);
         let told = crate::check(&source.expect("a function")).expect_err("a gate that is no more");
         assert!(told.to_string().contains("100"), "{told}");
-        let told = sample("alc", &[]).err().expect("no function");
+        let told = sample("alc", &[]).expect_err("no function");
         assert!(
             told.to_string().starts_with("function:alc:1: there is no function 'alc' (did you mean 'acl'?)"),
             "{told}"

@@ -7,6 +7,8 @@ mod doctor;
 mod files;
 mod gate;
 mod handover;
+mod history;
+mod lab;
 mod live;
 mod measure;
 mod reload;
