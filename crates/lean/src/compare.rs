@@ -94,7 +94,7 @@ pub struct Part {
     pub change: Option<Interval>,
     /// Instructions per packet of both, where they were counted.
     pub ipp: [Option<f64>; 2],
-    /// Packets per call of both.
+    /// Packets per call of both; of the residue and the whole, per turn.
     pub packets_per_call: [Option<f64>; 2],
     /// What made it so.
     pub why: Option<Why>,
@@ -150,7 +150,8 @@ impl Figures {
         let Measurement { modules, chain, workers, .. } = measurement;
         let parts = modules.iter().map(|part| (part.name.clone(), [part.cpp_ticks, part.packets_per_call]));
         let whole = [(RESIDUE, chain.residue_ticks), (ALL, chain.cpp_ticks)];
-        let whole = whole.map(|(name, ticks)| (name.to_owned(), [ticks, None]));
+        // A turn is to them what a call is to a module.
+        let whole = whole.map(|(name, ticks)| (name.to_owned(), [ticks, chain.packets_per_turn]));
         let slept = workers.iter().map(|worker| worker.slept).collect::<Option<Vec<_>>>();
         Self { parts: parts.chain(whole).collect(), slept: slept.and_then(|slept| slept.into_iter().reduce(f64::max)) }
     }
@@ -266,7 +267,6 @@ fn part(pairs: &[[Figures; 2]], counted: &[Measurement; 2], name: &str, slept: O
     };
     let mut part =
         Part { name: name.to_owned(), verdict, cpp_ticks: both(0), change, ipp, packets_per_call: both(1), why: None };
-    // The residue is spread over packets; its calls are turns, which it is not told of.
     if matches!(verdict, Verdict::Dearer | Verdict::Cheaper) {
         part.why = Some(cause::of(&part, slept));
     }

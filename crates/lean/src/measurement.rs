@@ -134,6 +134,9 @@ pub struct Chain {
     /// Ticks of all modules, ports and hand-overs, and the residue, per packet that entered: each measured by itself, so
     /// that they say how far `cpp_ticks` is to be believed.
     pub sum_ticks: Option<f64>,
+    /// Packets that entered per turn in which there was something to do.
+    #[serde(default)]
+    pub packets_per_turn: Option<f64>,
     /// Whether the machine was elsewhere for more of the time than allowed: then nothing here is to be believed.
     pub void: bool,
     /// The non-drop rate: packets a second that came through without loss, as a search found.
@@ -218,6 +221,7 @@ impl Measurement {
             slept: of(told.id).and_then(Disturbance::slept),
         });
         let workers: Vec<_> = workers.collect();
+        let busy_turns: u64 = workers.iter().map(|worker| worker.busy_turns).sum();
         let of_counts = |instructions: fn(&Counts) -> u64| {
             let counts = counts.filter(|counts| counts.served.packets > 0)?;
             Some(instructions(counts) as f64 / counts.served.packets as f64)
@@ -231,6 +235,7 @@ impl Measurement {
             residue_ipp: of_counts(|counts| counts.all.saturating_sub(counts.modules.iter().sum())),
             residue_ticks: timed.residue(),
             sum_ticks: parts.zip(timed.residue()).map(|(parts, residue)| parts / entered + residue),
+            packets_per_turn: (busy_turns > 0).then(|| entered / busy_turns as f64),
             void: workers.iter().any(Worker::is_void),
             ndr_pps: None,
             pdr_pps: None,

@@ -71,6 +71,7 @@ impl Model {
             residue_ipp: Some(5.0),
             residue_ticks: Some(1.0),
             sum_ticks: Some(all),
+            packets_per_turn: Some(32.0),
             void: self.void_every > 0 && self.runs.is_multiple_of(self.void_every),
             ndr_pps: None,
             pdr_pps: None,
