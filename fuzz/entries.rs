@@ -19,6 +19,7 @@ pub const TARGETS: &[Target] = &[
     ("yaml", yaml),
     ("filter", forebay_cli::filter::fuzz_filter),
     ("changes", changes),
+    ("host", forebay_host::fuzz_files),
 ];
 
 /// Frames through every function's example: each starts with its length in one byte. Every packet gets a gate or is

@@ -1,5 +1,7 @@
 //! The command line: each command with its flags, their help and examples.
 
+mod compare;
+
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
@@ -7,6 +9,8 @@ use clap_complete::Shell;
 use forebay_measure::Nanos;
 
 use crate::filter::Filter;
+
+pub(crate) use compare::Compare;
 
 /// Runs network functions on packets in batches, keeps every flow's delay objective, and accounts for every packet.
 #[derive(Debug, Parser)]
@@ -21,7 +25,7 @@ Examples:
   forebay list functions                     what pipelines are made of
   forebay describe ip_lookup                 one of them: parameters, gates, reasons for drops, an example
 
-Exit codes: 0 done; 1 the answer is no (a delay objective missed, with --strict); 2 bad usage or input, or a port failed."
+Exit codes: 0 done; 1 the answer is no (a delay objective missed, with --strict; `doctor` found what costs); 2 bad usage or input, or a port failed."
 )]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -34,9 +38,13 @@ pub(crate) enum Command {
     Run(Box<Run>),
     /// Measure what a packet costs, module by module, in ticks and instructions
     Measure(Measure),
+    /// Compare what a packet costs in two builds, or by two configurations, side by side
+    Compare(Compare),
     /// Run what `measure` counts, under valgrind
     #[command(hide = true)]
     Count(Count),
+    /// Look at this machine: what in it will cost performance, and how to mend that
+    Doctor(Doctor),
     /// Watch a running pipeline: the live table
     Top(Top),
     /// Show something of a running pipeline
@@ -93,6 +101,7 @@ pub(crate) enum Command {
 Examples:
   forebay measure usecase:gw --set n=16
   forebay measure gateway.yaml --json | jq .chain
+  forebay measure usecase:gw --save before
   forebay measure usecase:gw --search        how much it carries without loss
 
 Ticks are measured on this machine while the pipeline runs; instructions are counted under valgrind's callgrind, in simulated \
@@ -109,6 +118,12 @@ pub(crate) struct Measure {
     /// Do not count instructions
     #[arg(long)]
     pub(crate) no_count: bool,
+    /// Keep the figures under this name, with this program, for `compare` and `history`
+    #[arg(long, value_name = "NAME")]
+    pub(crate) save: Option<String>,
+    /// Where measurements are kept
+    #[arg(long, value_name = "DIR", default_value = compare::STORE, requires = "save")]
+    pub(crate) store: PathBuf,
     /// Search the rates that are carried without loss (NDR) and with at most 0.5 % of it (PDR)
     #[arg(long)]
     pub(crate) search: bool,
@@ -131,6 +146,38 @@ pub(crate) struct Count {
     /// The first module that is told apart
     #[arg(long)]
     pub(crate) first: usize,
+}
+
+/// `doctor`'s arguments.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  forebay doctor                                   this machine, for any pipeline of one worker
+  forebay doctor gateway.yaml                      its workers, their pools and its ports
+  forebay doctor --core 2-3 --interface eth1       two workers, packets of that card
+  forebay doctor --json | jq '.checks[] | select(.state == \"costs\") | .remedy'
+  forebay doctor --root /mnt/report                files of another machine, laid out as there
+
+It only reads, for half a second. What this host cannot tell is n/a: neither in order nor a fault. Exit codes: 0 nothing costs \
+performance for certain; 1 something does, or keeps the pipeline from running; 2 bad usage or input.")]
+pub(crate) struct Doctor {
+    /// A configuration file, `usecase:NAME`, or `-` for standard input; without it, one worker is meant
+    pub(crate) pipeline: Option<String>,
+    /// Set a use case's parameter or override a part of the configuration
+    #[arg(long, value_name = "KEY=VALUE", value_parser = setting, requires = "pipeline")]
+    pub(crate) set: Vec<String>,
+    /// The workers' cores, in their order, in place of those that would be chosen: 2, or 2-3,8
+    #[arg(long, value_name = "LIST")]
+    pub(crate) core: Vec<forebay_host::KernelList>,
+    /// A network card whose packets the workers get, besides those of the pipeline's ports
+    #[arg(long, value_name = "NAME")]
+    pub(crate) interface: Vec<String>,
+    /// Where the kernel's files are: DIR/proc, DIR/sys
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    pub(crate) root: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// `run`'s arguments.

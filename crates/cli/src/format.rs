@@ -52,6 +52,22 @@ pub(crate) fn counted(number: u64, thing: &str) -> String {
     format!("{} {thing}{}", whole(number), if number == 1 { "" } else { "s" })
 }
 
+/// Words in lines of at most `width` characters, all but the first behind `indent`; a longer word has a line of its own.
+pub(crate) fn wrapped(text: &str, indent: usize, width: usize) -> String {
+    let (mut told, mut at) = (String::new(), indent);
+    for word in text.split_whitespace() {
+        let length = word.chars().count();
+        if !told.is_empty() {
+            let fits = at + 1 + length <= width;
+            told.push_str(&if fits { " ".to_owned() } else { format!("\n{}", " ".repeat(indent)) });
+            at = if fits { at + 1 } else { indent };
+        }
+        told.push_str(word);
+        at += length;
+    }
+    told
+}
+
 /// Which side of its column a text stands at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Align {
@@ -101,6 +117,13 @@ mod tests {
         assert_eq!([0, 999, 1000, 1_234_567].map(whole), ["0", "999", "1 000", "1 234 567"]);
         assert_eq!([0, 1, 2_000].map(|number| counted(number, "flow")), ["0 flows", "1 flow", "2 000 flows"]);
         assert_eq!((known(None, 1), known(Some(1.25), 1)), ("n/a".to_owned(), "1.2".to_owned()));
+    }
+
+    #[test]
+    fn words_are_wrapped() {
+        assert_eq!(wrapped("one  two three", 2, 9), "one two\n  three");
+        assert_eq!(wrapped("immeasurable a", 1, 6), "immeasurable\n a");
+        assert_eq!(wrapped("", 1, 6), "");
     }
 
     #[test]

@@ -5,8 +5,10 @@
 mod args;
 mod changes;
 mod check;
+mod compare;
 pub mod decode;
 mod describe;
+mod doctor;
 mod drops;
 mod engine;
 pub mod filter;
@@ -79,8 +81,10 @@ fn refuse(error: &clap::Error) -> ExitCode {
 fn answer(command: Command) -> anyhow::Result<Answer> {
     match command {
         Command::Run(run) => return run::run(&run),
-        Command::Measure(told) => measure::measure(&told)?,
+        Command::Measure(told) => return measure::measure(&told),
+        Command::Compare(told) => return compare::compare(&told),
         Command::Count(told) => measure::serve(&told)?,
+        Command::Doctor(told) => return doctor::doctor(&told),
         Command::Top(top) => remote::top(&top)?,
         Command::Show(show) => remote::told(show.json, remote::show(&show))?,
         Command::Reload(reload) => remote::told(reload.json, remote::reload(&reload))?,

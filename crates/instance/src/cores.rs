@@ -112,6 +112,14 @@ pub fn choose(asked: &[Option<usize>]) -> Result<Cores, CoreError> {
     Cores::default().choose_next(asked)
 }
 
+/// The cores that would be [chosen](choose) of these, as if no other pipeline were there.
+///
+/// # Errors
+/// [`CoreError`].
+pub fn choose_of(asked: &[Option<usize>], allowed: &[Core]) -> Result<Cores, CoreError> {
+    claim(asked, allowed, |_| Claim::Unknown)
+}
+
 fn claim(asked: &[Option<usize>], allowed: &[Core], lock: impl Fn(usize) -> Claim) -> Result<Cores, CoreError> {
     let (mut held, mut others) = (BTreeMap::new(), Vec::new());
     loop {

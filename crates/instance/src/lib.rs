@@ -14,7 +14,7 @@ mod threads;
 
 pub use accepted::Accepted;
 pub use board::Board;
-pub use cores::{CoreError, Cores, choose};
+pub use cores::{CoreError, Cores, choose, choose_of};
 pub use reload::{ReloadError, Reloaded};
 pub use running::{Instance, Outcome, Watch, WorkerThread, start};
 pub use simulated::Simulation;

@@ -47,6 +47,13 @@ impl Disturbance {
     pub fn voids(&self) -> bool {
         self.away() > TOLERATED
     }
+
+    /// The part of the span in which it wanted no core: it slept, or waited for something.
+    #[must_use]
+    pub fn slept(&self) -> Option<f64> {
+        let there = self.cpu_s? + self.waited_s? + self.stolen_s.unwrap_or(0.0);
+        (self.span_s > 0.0).then(|| (1.0 - there / self.span_s).clamp(0.0, 1.0))
+    }
 }
 
 /// What the system has counted of threads up to an instant.

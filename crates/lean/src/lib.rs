@@ -4,12 +4,16 @@
 #![forbid(unsafe_code)]
 
 pub mod callgrind;
+pub mod compare;
 pub mod counting;
 pub mod disturbance;
+mod estimate;
 pub mod hardware;
 pub mod measurement;
 mod named;
+pub mod process;
 pub mod rates;
+pub mod saved;
 pub mod search;
 pub mod ticks;
 pub mod trial;

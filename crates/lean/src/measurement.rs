@@ -89,6 +89,19 @@ pub struct Worker {
     pub residue_ticks_per_turn: Option<f64>,
     /// When the machine was elsewhere. Their ticks count for nothing else.
     pub stalls: Stalls,
+    /// The share of the time for which it slept or waited for something: it is a poll loop, and should not.
+    pub slept: Option<f64>,
+}
+
+/// The share of a worker's time that it may be without its core; with more, what was measured is not to be believed.
+const TOO_MUCH: f64 = 0.1;
+
+impl Worker {
+    fn is_void(&self) -> bool {
+        // What it slept of itself is no fault of the machine's.
+        let gone = self.stalls.share - self.slept.unwrap_or(0.0);
+        gone.max(self.disturbance.map_or(0.0, |disturbance| disturbance.away())) > TOO_MUCH
+    }
 }
 
 /// The whole chain's figures.
@@ -123,9 +136,6 @@ pub struct Chain {
     #[serde(flatten)]
     pub hardware: Hardware,
 }
-
-/// The share of a worker's time in stalls, or without a core as the system tells, from which on a run is void.
-const TOO_MUCH: f64 = 0.1;
 
 /// All figures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -185,16 +195,19 @@ impl Measurement {
         let parts = modules.iter().filter(|part| part.packets > 0);
         let parts: Option<f64> = parts.map(|part| Some(part.cpp_ticks? * part.packets as f64)).sum();
         let entered = report.packets.entered as f64;
+        let of = |id: usize| timed.disturbances.iter().find(|disturbance| disturbance.worker == id);
         let workers = report.workers.iter().map(|told| Worker {
             id: told.id,
             core: told.core,
             cur: told.busy,
             ipc: timed.counted.ipc(told.id),
-            disturbance: timed.disturbances.iter().find(|disturbance| disturbance.worker == told.id).copied(),
+            disturbance: of(told.id).copied(),
             busy_turns: told.busy_turns,
             residue_ticks_per_turn: told.residue_ticks_per_turn,
             stalls: told.machine_stalls,
+            slept: of(told.id).and_then(Disturbance::slept),
         });
+        let workers: Vec<_> = workers.collect();
         let of_counts = |instructions: fn(&Counts) -> u64| {
             let counts = counts.filter(|counts| counts.served.packets > 0)?;
             Some(instructions(counts) as f64 / counts.served.packets as f64)
@@ -208,8 +221,7 @@ impl Measurement {
             residue_ipp: of_counts(|counts| counts.all.saturating_sub(counts.modules.iter().sum())),
             residue_ticks: timed.residue(),
             sum_ticks: parts.zip(timed.residue()).map(|(parts, residue)| parts / entered + residue),
-            void: report.workers.iter().any(|told| told.machine_stalls.share > TOO_MUCH)
-                || timed.disturbances.iter().any(|disturbance| disturbance.away() > TOO_MUCH),
+            void: workers.iter().any(Worker::is_void),
             ndr_pps: None,
             pdr_pps: None,
             hardware: timed.counted.figures(report.packets.entered, timed.cur()),
@@ -220,7 +232,7 @@ impl Measurement {
             cpu: report.cpu.clone(),
             instruction_set: counts.map(|counts| counts.instruction_set.clone()),
             modules,
-            workers: workers.collect(),
+            workers,
             chain,
             unavailable: timed.counted.unavailable.clone(),
             search: None,

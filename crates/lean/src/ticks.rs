@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 use crate::disturbance::{Disturbance, Witness};
 use crate::hardware::{Counted, Watch};
 
-/// How long a pipeline runs before it is measured: caches and tables fill, the governor makes up its mind.
+/// How long a pipeline runs before it is measured, at the most; at least half of what is measured. Caches and tables fill,
+/// the governor makes up its mind.
 const WARM_UP: Duration = Duration::from_millis(200);
 
 /// What a real run has shown.
@@ -137,7 +138,7 @@ pub struct Part<'t> {
 pub fn measure(plans: Vec<Plan>, cores: &[usize], made: Made, span: Duration) -> Result<Timed, StartError> {
     let instance = forebay_instance::start(plans, cores, made, Box::new(|_| None))?;
     let board = instance.board();
-    std::thread::sleep(WARM_UP);
+    std::thread::sleep(WARM_UP.min(span / 2));
     let threads = instance.threads();
     let (watch, witness) = (Watch::begin(&threads), Witness::look(&threads));
     let earlier = board.read(Tsc.now());

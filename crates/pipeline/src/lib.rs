@@ -4,6 +4,7 @@
 
 mod compile;
 mod conform;
+mod demands;
 mod flows;
 mod identity;
 mod language;
@@ -21,6 +22,7 @@ mod workers;
 mod yaml;
 
 pub use compile::{Checked, Conditions, check, check_str};
+pub use demands::{Demands, PortDemand, demands};
 pub use load::{Loaded, Prepared, load, prepare};
 pub use made::{Change, Made};
 pub use problem::{Place, Problem, Problems, nearest};

@@ -2,6 +2,7 @@
 
 mod commands;
 mod contract;
+mod doctor;
 mod files;
 mod live;
 mod measure;

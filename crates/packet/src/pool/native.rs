@@ -36,6 +36,18 @@ impl Default for PoolOptions {
     }
 }
 
+impl PoolOptions {
+    /// The memory that such a pool takes, in bytes: whole pages of 2 MiB. Sizes that no pool has count as the nearest one's.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let end = LINE + self.frame.min(MAX_FRAME) + self.headroom.min(usize::from(u16::MAX));
+        (stride(end) * self.chunks.min(1 << 24)).next_multiple_of(HUGE)
+    }
+}
+
+/// A huge page of the size that x86-64 and ARM give by default, in bytes.
+const HUGE: usize = 1 << 21;
+
 /// The longest frame that a native chunk can be asked to hold (jumbo Ethernet with tags and tunnels), in bytes.
 const MAX_FRAME: usize = 9_216;
 
@@ -104,7 +116,7 @@ mod memory {
     impl Region {
         pub(super) fn new(bytes: usize) -> std::io::Result<Self> {
             let (read_write, private) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
-            let bytes = bytes.next_multiple_of(1 << 21);
+            let bytes = bytes.next_multiple_of(super::HUGE);
             // SAFETY: a new mapping at an address that the kernel chooses touches nothing that exists. Huge pages
             // are reserved at once where asked for explicitly, so a mapping that succeeds cannot fault later.
             let mapped = unsafe {

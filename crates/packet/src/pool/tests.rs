@@ -97,6 +97,16 @@ fn sizes_that_make_no_sense_are_refused_with_the_value() {
 
 /// The sum of offset and headroom wrapped round, and packets pointed outside their chunks.
 #[test]
+fn a_pools_memory_is_whole_huge_pages() {
+    let good = PoolOptions::default();
+    // 64 + 2 048 + 128 bytes are 35 lines.
+    assert_eq!(good.bytes(), (16_384usize * 35 * 64).next_multiple_of(1 << 21));
+    assert_eq!(PoolOptions { chunks: 1, ..good }.bytes(), 1 << 21);
+    let most = PoolOptions { chunks: usize::MAX, frame: usize::MAX, headroom: usize::MAX, ..good };
+    assert!(most.bytes() > good.bytes());
+}
+
+#[test]
 fn a_headroom_that_overflows_is_refused() {
     for headroom in [usize::MAX, usize::MAX - 63, usize::MAX - 64 - 2_048 + 1, 1 << 63] {
         let options = PoolOptions { chunks: 4, headroom, ..PoolOptions::default() };

@@ -1,0 +1,132 @@
+//! `forebay compare`: what a packet costs in two builds, or by two configurations, side by side.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context;
+use forebay_lean::compare::{self, Comparison, Part, Progress, Verdict};
+use forebay_lean::measurement::Measurement;
+use forebay_lean::process::Build;
+use forebay_lean::saved::Store;
+use serde_json::json;
+
+use crate::format::{Align, known, table};
+use crate::{Answer, args, printed};
+
+/// How long a run measures: short, because what differs is between processes and not within one.
+const SPAN: Duration = Duration::from_millis(150);
+
+/// Compares; the answer is no where something costs more.
+pub(crate) fn compare(arguments: &args::Compare) -> anyhow::Result<Answer> {
+    let store = Store::new(&arguments.store);
+    let (first, program) = store.find(&arguments.name)?;
+    let of = |program: PathBuf, arguments: Vec<String>| Build::new(program, arguments, SPAN);
+    let before = of(program, first.subject.arguments());
+    let (name, now) = match &arguments.other {
+        Some(other) => {
+            let (second, program) = store.find(other)?;
+            (other.as_str(), of(program, second.subject.arguments()))
+        }
+        None => {
+            let program = std::env::current_exe().context("this program's own file")?;
+            ("this program", of(program, first.subject.arguments()))
+        }
+    };
+    let mut sides = [before, now];
+    let shown = io::stderr().is_terminal();
+    let say = |line: &str| {
+        if shown {
+            // The line is written over by the next; on a terminal that has gone nothing is missed.
+            let _ = write!(io::stderr(), "\r{line}\x1b[K");
+        }
+    };
+    say("counting instructions of both");
+    let [a, b] = &mut sides;
+    let counted = [a.count()?, b.count()?];
+    let time = Duration::from_nanos(arguments.time.0);
+    let told = compare::compare(&mut sides, &counted, time, &mut |progress: Progress| {
+        let widest =
+            progress.widest.map_or_else(String::new, |widest| format!(", known within {:.1} %", widest * 100.0));
+        say(&format!("{} pairs of runs{widest}", progress.pairs));
+    });
+    say("");
+    let told = told?;
+    let names = [arguments.name.as_str(), name];
+    if arguments.json {
+        let told = json!({ "names": names, "cpu": counted[1].cpu, "comparison": told, "answer": told.is_no_worse() });
+        writeln!(printed::out(), "{told}")?;
+    } else {
+        print(&told, names, &counted)?;
+    }
+    Ok(if told.is_no_worse() { Answer::Yes } else { Answer::No })
+}
+
+fn print(told: &Comparison, names: [&str; 2], counted: &[Measurement; 2]) -> io::Result<()> {
+    let mut out = printed::out();
+    let pair = |[a, b]: [Option<f64>; 2]| [known(a, 1), known(b, 1)];
+    let rows = told.parts.iter().map(|part| {
+        let change = part.change.map_or_else(
+            || "n/a".to_owned(),
+            |change| format!("{:+.1} % ± {:.1}", change.middle * 100.0, change.reach() * 100.0),
+        );
+        let mut row = vec![part.name.clone()];
+        row.extend(pair(part.cpp_ticks));
+        row.push(change);
+        row.extend(pair(part.ipp));
+        row.extend(pair(part.packets_per_call));
+        row.push(word(part).to_owned());
+        row
+    });
+    let rows: Vec<_> = rows.collect();
+    let right = Align::Right;
+    let columns = [
+        ("part", Align::Left),
+        ("ticks", right),
+        ("now", right),
+        ("change", right),
+        ("instructions", right),
+        ("now", right),
+        ("packets a call", right),
+        ("now", right),
+        ("", Align::Left),
+    ];
+    writeln!(out, "{} against {}, {} a packet", names[1], names[0], counted[1].cpu.model)?;
+    write!(out, "{}", table(&columns, &rows))?;
+    for part in &told.parts {
+        if let Some(why) = &part.why {
+            writeln!(out, "{} is {}: {} ({})", part.name, word(part), cause(part, why), why.evidence)?;
+        }
+    }
+    if let Some(why) = &told.less_busy {
+        writeln!(out, "less busy: {}", why.evidence)?;
+    }
+    if told.parts.iter().all(|part| part.verdict == Verdict::Same) && told.less_busy.is_none() {
+        writeln!(out, "Nothing has changed that {} pairs of runs would show.", told.pairs)?;
+    }
+    writeln!(out, "{} pairs of runs in {:.0} s; {} void runs repeated", told.pairs, told.seconds, told.voids)
+}
+
+fn word(part: &Part) -> &'static str {
+    match part.verdict {
+        Verdict::Dearer => "dearer",
+        Verdict::Cheaper => "cheaper",
+        Verdict::Same => "",
+        Verdict::Gone => "gone",
+        Verdict::Appeared => "new",
+    }
+}
+
+fn cause(part: &Part, why: &compare::Why) -> &'static str {
+    let less = part.verdict == Verdict::Cheaper;
+    match (why.cause, less) {
+        (compare::Cause::Code, false) => "more instructions",
+        (compare::Cause::Code, true) => "fewer instructions",
+        (compare::Cause::Memory, false) => "more ticks for an instruction: memory or branches",
+        (compare::Cause::Memory, true) => "fewer ticks for an instruction: memory or branches",
+        (compare::Cause::Batches, false) => "smaller batches",
+        (compare::Cause::Batches, true) => "larger batches",
+        (compare::Cause::LessBusy, _) => "less busy",
+        (compare::Cause::Unknown, _) => "unknown",
+    }
+}

@@ -1,0 +1,151 @@
+//! `forebay doctor`: what in this machine will cost performance, and how to mend that.
+
+use std::io::Write;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use forebay_host::doctor::{Diagnosis, Intent, Outcome, Port, State, Worker, examine};
+use forebay_host::{Host, Tree};
+use forebay_instance::{choose, choose_of};
+use forebay_measure::machine::Core;
+use forebay_packet::PoolOptions;
+
+use crate::format::{Align, counted, wrapped};
+use crate::source::source;
+use crate::{Answer, args, format, printed};
+
+/// How long loads and rates are looked at: some fifty of the kernel's units.
+const LOOK: Duration = Duration::from_millis(500);
+/// What texts are wrapped to.
+const WIDTH: usize = 110;
+
+/// Examines the machine.
+pub(crate) fn doctor(arguments: &args::Doctor) -> anyhow::Result<Answer> {
+    let tree = Tree::at(&arguments.root);
+    if !tree.has("/proc") && !tree.has("/sys") {
+        bail!("--root {}: allowed is a folder with a machine's proc and sys in it", arguments.root.display());
+    }
+    let intended = intended(arguments)?;
+    let mut host = Host::read(&tree);
+    let intent = intended.on(&host, &tree, arguments)?;
+    std::thread::sleep(LOOK);
+    host.observe(&tree);
+    let diagnosis = examine(&host, &intent);
+    if arguments.json {
+        writeln!(printed::out(), "{}", serde_json::to_string(&diagnosis)?)?;
+    } else {
+        table(&diagnosis)?;
+    }
+    Ok(if diagnosis.has_cost() { Answer::No } else { Answer::Yes })
+}
+
+/// What is to run, before it has cores.
+struct Intended {
+    pipeline: Option<String>,
+    cores: Vec<Option<usize>>,
+    pool: PoolOptions,
+    ports: Vec<Port>,
+}
+
+/// What the pipeline asks for, or else one worker with what is usual.
+fn intended(arguments: &args::Doctor) -> anyhow::Result<Intended> {
+    let named: Vec<usize> = arguments.core.iter().flat_map(forebay_host::KernelList::iter).collect();
+    if let Some(twice) = named.iter().enumerate().find(|(at, core)| named[..*at].contains(core)) {
+        bail!("--core {}: it is there twice, and each worker needs a core of its own", twice.1);
+    }
+    if named.is_empty() && !arguments.core.is_empty() {
+        bail!("--core names none: allowed is a list of cores, such as 2-3,8");
+    }
+    let mut named: Vec<_> = named.into_iter().map(Some).collect();
+    let Some(pipeline) = &arguments.pipeline else {
+        let cores = if named.is_empty() { vec![None] } else { named };
+        return Ok(Intended { pipeline: None, cores, pool: PoolOptions::default(), ports: Vec::new() });
+    };
+    let demands = forebay_pipeline::demands(&source(pipeline, &arguments.set)?)?;
+    if named.len() > demands.cores.len() {
+        let workers = counted(demands.cores.len() as u64, "worker");
+        bail!("--core names {}: allowed are up to as many as the pipeline has workers, {workers}", named.len());
+    }
+    // Those that are named are the first ones'; a worker that is bound to one of them is left without.
+    let mut cores = demands.cores;
+    cores.iter_mut().filter(|core| named.contains(core)).for_each(|core| *core = None);
+    cores.iter_mut().zip(named.drain(..)).for_each(|(core, name)| *core = name);
+    let port = |port: forebay_pipeline::PortDemand| Port {
+        name: port.name,
+        kind: port.kind.to_owned(),
+        interface: port.interface,
+        elsewhere: port.namespace.is_some(),
+        workers: port.workers,
+    };
+    let ports = demands.ports.into_iter().map(port).collect();
+    Ok(Intended { pipeline: Some(demands.name), cores, pool: demands.pool, ports })
+}
+
+impl Intended {
+    /// With the cores that it would have on this machine, or the one whose files are read.
+    fn on(self, host: &Host, tree: &Tree, arguments: &args::Doctor) -> anyhow::Result<Intent> {
+        let Self { pipeline, cores, pool, mut ports } = self;
+        let chosen = if tree.is_this_machine() { choose(&cores) } else { choose_of(&cores, &allowed(host)) };
+        let workers: Vec<_> = match chosen {
+            Ok(chosen) => {
+                chosen.iter().map(|core| Worker { core: Some(*core), shared: chosen.is_shared(*core) }).collect()
+            }
+            // A check says what is wrong.
+            Err(_) => cores.into_iter().map(|core| Worker { core, shared: false }).collect(),
+        };
+        for name in &arguments.interface {
+            host.interface(name).with_context(|| {
+                let names: Vec<_> = host.interfaces.iter().map(|interface| interface.name.as_str()).collect();
+                format!("--interface {name}: there is none of this name: allowed are {}", names.join(", "))
+            })?;
+            let workers = (0..workers.len()).collect();
+            ports.push(Port { name: name.clone(), interface: Some(name.clone()), workers, ..Port::default() });
+        }
+        Ok(Intent { pipeline, workers, ports, pool_bytes: pool.bytes() as u64 })
+    }
+}
+
+/// The cores that a process of that machine could have.
+fn allowed(host: &Host) -> Vec<Core> {
+    let allowed = host.process.cpus.value();
+    let may = host.cpus.iter().filter(|cpu| allowed.is_none_or(|allowed| allowed.contains(cpu.number)));
+    let core = |cpu: &forebay_host::cpu::Cpu| Core {
+        number: cpu.number,
+        node: cpu.node.unwrap_or(0),
+        physical: (cpu.package.value().copied().unwrap_or(0), cpu.physical.value().copied().unwrap_or(cpu.number)),
+    };
+    may.map(core).collect()
+}
+
+fn table(diagnosis: &Diagnosis) -> std::io::Result<()> {
+    let mut out = printed::out();
+    let Intent { pipeline, workers, .. } = &diagnosis.intent;
+    let of = pipeline.as_deref().unwrap_or("no pipeline named");
+    let cores: Vec<_> =
+        workers.iter().map(|worker| worker.core.map_or_else(|| "n/a".to_owned(), |core| core.to_string())).collect();
+    let core = if workers.len() == 1 { "core" } else { "cores" };
+    writeln!(out, "{of}: {} on {core} {}\n", counted(workers.len() as u64, "worker"), cores.join(", "))?;
+    let row = |told: &Outcome| vec![told.id.to_owned(), told.state.name().to_owned(), told.says.clone()];
+    let rows: Vec<_> = diagnosis.checks.iter().map(row).collect();
+    let columns = [("check", Align::Left), ("state", Align::Left), ("what is there", Align::Left)];
+    write!(out, "{}", format::table(&columns, &rows))?;
+    for told in diagnosis.findings() {
+        writeln!(out, "\n{} ({}): {}", told.id, told.state.name(), told.says)?;
+        for (at, evidence) in told.evidence.iter().enumerate() {
+            writeln!(out, "  {:5}  {evidence}", if at == 0 { "read" } else { "" })?;
+        }
+        writeln!(out, "  costs  {}", wrapped(told.cost.unwrap_or_default(), 9, WIDTH))?;
+        for (at, line) in told.remedy.iter().enumerate() {
+            writeln!(out, "  {:5}  {line}", if at == 0 { "mend" } else { "" })?;
+        }
+    }
+    let number = |states: &[State]| diagnosis.checks.iter().filter(|told| states.contains(&told.state)).count();
+    writeln!(
+        out,
+        "\n{} of {} checks found what costs performance or stops the pipeline, {} what may; {} cannot be told here",
+        number(&[State::Stops, State::Costs]),
+        diagnosis.checks.len(),
+        number(&[State::May]),
+        number(&[State::NotAvailable]),
+    )
+}

@@ -1,0 +1,127 @@
+//! CPUs: which share a physical core, their frequency, and what they do when idle.
+
+use crate::fact::Fact;
+use crate::list::KernelList;
+use crate::stat::Load;
+use crate::tree::Tree;
+
+/// Where CPUs are described.
+pub const FOLDER: &str = "/sys/devices/system/cpu";
+/// More idle states than any driver has (`CPUIDLE_STATE_MAX` is 10).
+const MOST_STATES: usize = 16;
+
+/// A CPU: a hardware thread, which Forebay calls a core.
+#[derive(Clone, Debug)]
+pub struct Cpu {
+    /// Its number.
+    pub number: usize,
+    /// Its NUMA node.
+    pub node: Option<usize>,
+    /// The CPUs of its physical core, itself among them.
+    pub threads: Fact<KernelList>,
+    /// The package (socket) that it is of.
+    pub package: Fact<usize>,
+    /// The number of its physical core in the package.
+    pub physical: Fact<usize>,
+    /// Its frequency.
+    pub frequency: Frequency,
+    /// What it does when idle, the shallowest first.
+    pub idle: Vec<IdleState>,
+    /// The longest that its waking up may take, in microseconds; none: as long as it does.
+    pub wake_limit_us: Fact<Option<u64>>,
+    /// How its time was spent.
+    pub load: Option<Load>,
+}
+
+/// A CPU's frequency.
+#[derive(Clone, Debug)]
+pub struct Frequency {
+    /// Who sets it.
+    pub driver: Fact<String>,
+    /// By what rule.
+    pub governor: Fact<String>,
+    /// The highest that the rule may set, in kHz.
+    pub most_khz: Fact<u64>,
+    /// The highest that the hardware has, in kHz.
+    pub hardware_most_khz: Fact<u64>,
+}
+
+/// An idle state (Linux `Documentation/admin-guide/pm/cpuidle.rst`).
+#[derive(Clone, Debug)]
+pub struct IdleState {
+    /// Its name.
+    pub name: Fact<String>,
+    /// How long it takes to leave it, in microseconds.
+    pub latency_us: Fact<u64>,
+    /// Whether it is never entered.
+    pub disabled: Fact<bool>,
+}
+
+impl Cpu {
+    pub(crate) fn read(tree: &Tree, number: usize, node: Option<usize>) -> Self {
+        let path = |file: &str| format!("{FOLDER}/cpu{number}/{file}");
+        let count = |file: &str| tree.fact(&path(file), "a number", |text| text.parse().ok());
+        let frequency = Frequency {
+            driver: name(tree, &path("cpufreq/scaling_driver")),
+            governor: name(tree, &path("cpufreq/scaling_governor")),
+            most_khz: tree.fact(&path("cpufreq/scaling_max_freq"), "a number of kHz", |text| text.parse().ok()),
+            hardware_most_khz: tree
+                .fact(&path("cpufreq/cpuinfo_max_freq"), "a number of kHz", |text| text.parse().ok()),
+        };
+        let states = (0..MOST_STATES).map(|state| path(&format!("cpuidle/state{state}")));
+        let idle = states.take_while(|state| tree.has(state)).map(|state| IdleState {
+            name: words(tree, &format!("{state}/name")),
+            latency_us: tree.fact(&format!("{state}/latency"), "a number of microseconds", |text| text.parse().ok()),
+            disabled: tree.fact(&format!("{state}/disable"), "0 or 1", flag),
+        });
+        Self {
+            number,
+            node,
+            threads: tree.fact(&path("topology/thread_siblings_list"), "a list of CPUs", |text| text.parse().ok()),
+            package: count("topology/physical_package_id"),
+            physical: count("topology/core_id"),
+            frequency,
+            idle: idle.collect(),
+            wake_limit_us: tree.fact(&path("power/pm_qos_resume_latency_us"), "a number of microseconds or n/a", limit),
+            load: None,
+        }
+    }
+}
+
+/// A name that the kernel gives to one of its own: a driver, a governor, a clock.
+pub(crate) fn name(tree: &Tree, path: &str) -> Fact<String> {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
+    let is_name = |text: &str| text.starts_with(|first: char| first.is_ascii_alphabetic()) && text.bytes().all(fits);
+    tree.fact(path, "a name", |text| is_name(text).then(|| text.to_owned()))
+}
+
+/// Some words.
+pub(crate) fn words(tree: &Tree, path: &str) -> Fact<String> {
+    let fits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
+    tree.fact(path, "words", |text| fits(text).then(|| text.to_owned()))
+}
+
+/// A switch of the kernel's. What is above 1 is on, too: `disable` of an idle state counts who has disabled it.
+pub(crate) fn flag(text: &str) -> Option<bool> {
+    text.parse::<u64>().ok().map(|number| number > 0)
+}
+
+/// `0` is no limit, and `n/a` that no waking may take any time (Linux `Documentation/ABI/testing/sysfs-devices-power`).
+fn limit(text: &str) -> Option<Option<u64>> {
+    match text {
+        "n/a" => Some(Some(0)),
+        "0" => Some(None),
+        text => text.parse().ok().map(Some),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn switches_and_limits_are_the_kernels() {
+        assert_eq!(["0", "1", "2", "", "-1"].map(flag), [Some(false), Some(true), Some(true), None, None]);
+        assert_eq!(["0", "n/a", "20", "x"].map(limit), [Some(None), Some(Some(0)), Some(Some(20)), None]);
+    }
+}

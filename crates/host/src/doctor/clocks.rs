@@ -1,0 +1,112 @@
+//! Whether time and events can be counted as they should.
+
+use super::{Case, Check, State, Verdict};
+use crate::fact::Evidence;
+use crate::kernel::CPUINFO;
+use crate::process::Right;
+
+pub(super) const INVARIANT_TSC: Check = Check {
+    id: "invariant-tsc",
+    looks_at: "the time-stamp counter has one rate and never stops",
+    cost: "Workers take their time from it: delays, hold limits and every figure are wrong where its rate changes or it stops \
+           (Intel SDM volume 3, section Invariant TSC).",
+    mend: "another machine; in a virtual one, a CPU model that passes it on (`<feature policy='require' name='invtsc'/>`)",
+    judge: invariant_tsc,
+};
+
+fn invariant_tsc(case: &Case<'_>) -> Verdict {
+    let features = &case.host.kernel.features;
+    let Some(has) = features.value() else {
+        return Verdict::unknown(features.why().unwrap_or_default());
+    };
+    let lacks: Vec<&str> = [("constant_tsc", has.constant_tsc), ("nonstop_tsc", has.nonstop_tsc)]
+        .iter()
+        .filter(|(_, has)| !has)
+        .map(|(name, _)| *name)
+        .collect();
+    if lacks.is_empty() {
+        return Verdict::ok(
+            "constant_tsc and nonstop_tsc",
+            vec![Evidence::derived(CPUINFO, "flags with constant_tsc nonstop_tsc")],
+        );
+    }
+    let evidence = vec![Evidence::derived(CPUINFO, format!("flags without {}", lacks.join(" ")))];
+    let remedy = if has.hypervisor {
+        vec!["# libvirt: <cpu mode='host-passthrough'><feature policy='require' name='invtsc'/></cpu>; QEMU: -cpu host,+invtsc".to_owned()]
+    } else {
+        vec!["# a processor of this kind cannot be mended: measure elsewhere".to_owned()]
+    };
+    // One that only stops does so in idle states, which a worker that polls does not let its core enter.
+    let state = if has.constant_tsc { State::May } else { State::Costs };
+    Verdict::found(state, format!("the processor does not promise {}", lacks.join(" and ")), evidence, remedy)
+}
+
+pub(super) const CLOCKSOURCE: Check = Check {
+    id: "clocksource",
+    looks_at: "the kernel takes its time from the time-stamp counter",
+    cost: "A kernel that has given the counter up has seen it go wrong, and reading another clock is a slow access \
+           to a device (Linux Documentation/timers/timekeeping.rst).",
+    mend: "`echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource`; if it is not on offer, `dmesg | grep -i tsc` says why",
+    judge: clocksource,
+};
+
+fn clocksource(case: &Case<'_>) -> Verdict {
+    let (clock, clocks) = (&case.host.kernel.clock, &case.host.kernel.clocks);
+    let Some(name) = clock.value() else {
+        return Verdict::unknown(clock.why().unwrap_or_default());
+    };
+    if matches!(name.as_str(), "tsc" | "arch_sys_counter") {
+        return Verdict::ok(format!("it is {name}"), vec![clock.evidence()]);
+    }
+    let offered = clocks.value().is_some_and(|clocks| clocks.iter().any(|other| other == "tsc"));
+    let slow = matches!(name.as_str(), "hpet" | "acpi_pm" | "jiffies" | "refined-jiffies");
+    let mut evidence = vec![clock.evidence()];
+    if clocks.value().is_some() {
+        evidence.push(clocks.evidence());
+    }
+    let remedy = if offered {
+        format!("echo tsc > {}", clock.path)
+    } else {
+        "dmesg | grep -i tsc   # why it was given up".to_owned()
+    };
+    // What hypervisors offer is made from the counter.
+    let state = match (slow, offered) {
+        (true, _) => State::Costs,
+        (false, true) => State::Info,
+        (false, false) => State::May,
+    };
+    Verdict::found(state, format!("it is {name}, not tsc"), evidence, vec![remedy])
+}
+
+pub(super) const HARDWARE_COUNTERS: Check = Check {
+    id: "hardware-counters",
+    looks_at: "the processor's event counters can be read",
+    cost: "Nothing while packets run: `measure` cannot tell instructions per cycle and cache misses, and says n/a.",
+    mend: "`sysctl -w kernel.perf_event_paranoid=2`; most virtual machines have no such counters, which is normal",
+    judge: hardware_counters,
+};
+
+fn hardware_counters(case: &Case<'_>) -> Verdict {
+    let kernel = &case.host.kernel;
+    let Some(counters) = &kernel.counters else {
+        return Verdict::unknown(format!("{} is not there", crate::kernel::COUNTERS));
+    };
+    let Some(folder) = counters else {
+        let normal = if kernel.is_virtual() { ", which is normal in a virtual machine" } else { "" };
+        let evidence = vec![Evidence::derived(crate::kernel::COUNTERS, "no folder of the processor's counters")];
+        return Verdict::found(State::Info, format!("there are none{normal}"), evidence, Vec::new());
+    };
+    let evidence = vec![Evidence::derived(folder, "is there")];
+    let may = case.host.process.rights.value().map(|rights| rights.has(Right::Perfmon) || rights.has(Right::SysAdmin));
+    match (kernel.paranoid.value(), may) {
+        (_, Some(true)) => Verdict::ok("they are there, and this process has the right", evidence),
+        (None, _) => Verdict::unknown(kernel.paranoid.why().unwrap_or_default()),
+        (Some(level), _) if *level <= 2 => {
+            Verdict::ok("they are there, and may be read", vec![kernel.paranoid.evidence()])
+        }
+        (Some(_), _) => {
+            let remedy = vec!["sysctl -w kernel.perf_event_paranoid=2".to_owned()];
+            Verdict::found(State::Info, "this process may not read them", vec![kernel.paranoid.evidence()], remedy)
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! Whether workers have cores, and have them to themselves.
+
+use super::{BUSY, Case, Check, Each, State, Verdict, listed, named, percent};
+use crate::fact::Evidence;
+use crate::list::KernelList;
+use crate::stat;
+
+/// The share of a core's time from which on the hypervisor is said to take it.
+const STOLEN: f64 = 0.01;
+
+pub(super) const WORKER_CORES: Check = Check {
+    id: "worker-cores",
+    looks_at: "each worker has a core that the process may run on, and one is left for everything else",
+    cost: "A worker without a core of its own cannot run; where no core is left over, the system's own work and Forebay's \
+           control thread push workers aside.",
+    mend: "fewer workers, other cores, `taskset -c LIST forebay run …`, or a wider cpuset",
+    judge: worker_cores,
+};
+
+fn worker_cores(case: &Case<'_>) -> Verdict {
+    let (cores, wanted) = (case.wanted(), case.intent.workers.len());
+    let may = &case.host.process.cpus;
+    let (Some(allowed), Some(online)) = (may.value(), case.host.online.value()) else {
+        return Verdict::unknown(may.why().or(case.host.online.why()).unwrap_or_default());
+    };
+    let off = cores.without(online);
+    if !off.is_empty() {
+        let present = &case.host.present;
+        let evidence = vec![case.host.online.evidence(), present.evidence()];
+        if present.value().is_some_and(|present| off.without(present).is_empty()) {
+            let switch = |core| format!("echo 1 > /sys/devices/system/cpu/cpu{core}/online");
+            let says = format!("{} not switched on", is_are(&off));
+            return Verdict::found(State::Stops, says, evidence, off.iter().map(switch).collect());
+        }
+        let says = format!("{} not there", is_are(&off));
+        return Verdict::found(State::Stops, says, evidence, vec![format!("# cores of {online}")]);
+    }
+    let foreign = cores.without(allowed);
+    if !foreign.is_empty() {
+        let all: KernelList = allowed.iter().chain(cores.iter()).collect();
+        let remedy = vec![
+            format!("taskset -c {all} forebay run …"),
+            "# if that is refused, the cpuset of the process' control group lacks them".to_owned(),
+        ];
+        let says = format!("{} not among those that this process may run on", is_are(&foreign));
+        return Verdict::found(State::Stops, says, vec![may.evidence()], remedy);
+    }
+    if cores.len() < wanted {
+        let remedy = vec![
+            format!("# at most {} entries under `workers:`", allowed.len()),
+            format!("taskset -c {online} forebay run …"),
+        ];
+        let says = format!("{wanted} workers need a core each, and this process may run on {}", named(allowed));
+        return Verdict::found(State::Stops, says, vec![may.evidence()], remedy);
+    }
+    if case.other_cores().is_empty() {
+        let remedy = vec![format!("# at most {} entries under `workers:`", online.len().saturating_sub(1).max(1))];
+        let remedy = if online.len() > 1 { remedy } else { vec!["# a machine with a second core".to_owned()] };
+        let says = format!("{} all there are: none is left for everything else", is_are(&cores));
+        return Verdict::found(State::May, says, vec![case.host.online.evidence()], remedy);
+    }
+    Verdict::ok(format!("{} for {wanted} worker{}", named(&cores), plural(wanted)), vec![may.evidence()])
+}
+
+fn is_are(cores: &KernelList) -> String {
+    format!("{} {}", named(cores), if cores.len() == 1 { "is" } else { "are" })
+}
+
+fn plural(number: usize) -> &'static str {
+    if number == 1 { "" } else { "s" }
+}
+
+pub(super) const CORE_LOAD: Check = Check {
+    id: "core-load",
+    looks_at: "nothing else runs on the workers' cores",
+    cost: "A worker always has something to do (it polls), so every share of its core that goes to another thread is lost, and \
+           packets wait as long as that one runs (Linux Documentation/scheduler/sched-eevdf.rst).",
+    mend: "other cores, or isolate these (see `isolated-cores`); `ps -eLo psr,pcpu,comm --sort=-pcpu` shows what runs where",
+    judge: core_load,
+};
+
+fn core_load(case: &Case<'_>) -> Verdict {
+    let mut each = Each::default();
+    for worker in &case.intent.workers {
+        let Some(core) = worker.core.filter(|core| case.cores().contains(*core)) else { continue };
+        let Some(load) = case.host.cpu(core).and_then(|cpu| cpu.load) else {
+            let why = case.host.load_unknown();
+            each.unknown.push(why.unwrap_or_else(|| format!("{} says nothing of core {core}", stat::FILE)));
+            continue;
+        };
+        let seen = format!("cpu{core} busy {} {}", percent(load.busy), load.over);
+        if load.busy < BUSY {
+            each.fine.push(Evidence::derived(stat::FILE, seen));
+            continue;
+        }
+        let who = if worker.shared { ", with a pipeline that runs there" } else { "" };
+        each.wrong(
+            format!("core {core} is busy {} of the time{who}", percent(load.busy)),
+            [Evidence::derived(stat::FILE, seen)],
+        );
+    }
+    if case.cores().is_empty() {
+        return no_cores();
+    }
+    let remedy = vec![
+        format!(
+            "ps -eLo psr,pcpu,pid,comm --sort=-pcpu | awk 'NR == 1 || $1 ~ /^({})$/'",
+            case.cores().iter().map(|core| core.to_string()).collect::<Vec<_>>().join("|")
+        ),
+        "# move what that shows (`taskset -cp LIST PID`), or give the workers other cores".to_owned(),
+    ];
+    let fine = seen(&each);
+    Verdict::of_each(each, |wrong| (State::Costs, listed(wrong), remedy), fine)
+}
+
+pub(super) const STEAL: Check = Check {
+    id: "steal",
+    looks_at: "the hypervisor leaves the workers' cores to this machine",
+    cost: "While the hypervisor runs something else no packet moves, and nothing here can tell when it will go on.",
+    mend: "dedicated cores, to be had from whoever runs the hypervisor (`virsh vcpupin` where that is you)",
+    judge: steal,
+};
+
+fn steal(case: &Case<'_>) -> Verdict {
+    let mut each = Each::default();
+    for core in case.cores().iter() {
+        let Some(load) = case.host.cpu(core).and_then(|cpu| cpu.load) else {
+            let why = case.host.load_unknown();
+            each.unknown.push(why.unwrap_or_else(|| format!("{} says nothing of core {core}", stat::FILE)));
+            continue;
+        };
+        let seen = Evidence::derived(stat::FILE, format!("cpu{core} stolen {:.1} % {}", load.steal * 100.0, load.over));
+        if load.steal < STOLEN {
+            each.fine.push(seen);
+        } else {
+            each.wrong(format!("the hypervisor takes {:.1} % of core {core}", load.steal * 100.0), [seen]);
+        }
+    }
+    if case.cores().is_empty() {
+        return no_cores();
+    }
+    let remedy = vec!["# ask for dedicated cores; on a host of your own: virsh vcpupin DOMAIN VCPU CPU".to_owned()];
+    let fine = seen(&each);
+    Verdict::of_each(each, |wrong| (State::Costs, listed(wrong), remedy), fine)
+}
+
+pub(super) const ISOLATED_CORES: Check = Check {
+    id: "isolated-cores",
+    looks_at: "the scheduler keeps other threads off the workers' cores",
+    cost: "The scheduler may put any thread on a core that is not isolated, at any time, and packets wait as long as that one \
+           runs (Linux Documentation/admin-guide/kernel-parameters.txt, isolcpus).",
+    mend: "`isolcpus=` at boot, or a partition of kind `isolated` (control groups, version 2)",
+    judge: isolated_cores,
+};
+
+fn isolated_cores(case: &Case<'_>) -> Verdict {
+    let cores = case.cores();
+    if cores.is_empty() {
+        return no_cores();
+    }
+    let (host, kernel) = (case.host, &case.host.kernel);
+    // A group's own CPUs are as good, while the process is in it.
+    let own = host
+        .groups
+        .partitions
+        .iter()
+        .filter(|group| group.kind.value().is_some_and(|kind| kind == "isolated" || kind == "root"));
+    let own = own.filter_map(|group| Some((group.cpus.value()?, group)));
+    let (mut safe, mut evidence) = (KernelList::default(), Vec::new());
+    for (cpus, group) in own {
+        safe = safe.iter().chain(cpus.iter()).collect();
+        evidence.extend([group.kind.evidence(), group.cpus.evidence()]);
+    }
+    if let Some(isolated) = kernel.isolated.value() {
+        safe = safe.iter().chain(isolated.iter()).collect();
+        evidence.push(kernel.isolated.evidence());
+    }
+    let open = cores.without(&safe);
+    if open.is_empty() {
+        return Verdict::ok(format!("{} isolated", is_are(&cores)), evidence);
+    }
+    let Some(isolated) = kernel.isolated.value() else {
+        return Verdict::unknown(kernel.isolated.why().unwrap_or_default());
+    };
+    let free = isolated.without(&cores);
+    let remedy = if free.len() >= open.len() {
+        vec![
+            format!(
+                "# isolated are {isolated}: give the workers these (`core:` under `workers:`), and the process the right to them:"
+            ),
+            format!("taskset -c {isolated} forebay run …"),
+        ]
+    } else {
+        let mut remedy = vec![at_boot(case)];
+        // A hierarchy that can hand CPUs out, and where.
+        let unified = host.groups.controllers.as_ref().and_then(|fact| Some((fact, fact.value()?)));
+        if let Some((fact, _)) = unified.filter(|(_, all)| all.iter().any(|controller| controller == "cpuset")) {
+            let folder = fact.path.trim_end_matches("/cgroup.controllers");
+            remedy.extend([
+                "# or, until the next boot:".to_owned(),
+                format!("echo +cpuset > {folder}/cgroup.subtree_control && mkdir -p {folder}/forebay"),
+                format!("echo {cores} > {folder}/forebay/cpuset.cpus"),
+                format!("echo isolated > {folder}/forebay/cpuset.cpus.partition"),
+                format!("echo $$ > {folder}/forebay/cgroup.procs && forebay run …"),
+            ]);
+        }
+        remedy
+    };
+    Verdict::found(State::May, format!("{} not isolated", is_are(&open)), vec![kernel.isolated.evidence()], remedy)
+}
+
+/// What the kernel is to be started with. One that knows nothing of tickless cores is not told of any.
+fn at_boot(case: &Case<'_>) -> String {
+    let cores = case.cores();
+    let tickless = match case.host.kernel.tickless.value() {
+        Some(_) => format!(" nohz_full={cores} rcu_nocbs={cores}"),
+        None => String::new(),
+    };
+    format!(
+        "# on the kernel's command line (GRUB_CMDLINE_LINUX in /etc/default/grub, then update-grub and reboot): isolcpus=managed_irq,domain,{cores}{tickless}"
+    )
+}
+
+pub(super) const TIMER_TICK: Check = Check {
+    id: "timer-tick",
+    looks_at: "the kernel's periodic tick leaves the workers' cores alone",
+    cost: "The tick interrupts a core that runs a thread 100 to 1 000 times a second (CONFIG_HZ), and packets wait (Linux \
+           Documentation/timers/no_hz.rst).",
+    mend: "`nohz_full=` at boot, of a kernel with CONFIG_NO_HZ_FULL",
+    judge: timer_tick,
+};
+
+fn timer_tick(case: &Case<'_>) -> Verdict {
+    let (cores, tickless) = (case.cores(), &case.host.kernel.tickless);
+    if cores.is_empty() {
+        return no_cores();
+    }
+    let Some(list) = tickless.value() else {
+        let why = tickless.why().unwrap_or_default();
+        return Verdict::unknown(format!("{why}: the kernel has no CONFIG_NO_HZ_FULL, or does not say"));
+    };
+    let with = cores.without(list);
+    if with.is_empty() {
+        return Verdict::ok(format!("{} without it", is_are(&cores)), vec![tickless.evidence()]);
+    }
+    let remedy = vec![at_boot(case)];
+    Verdict::found(State::May, format!("the tick comes to {}", named(&with)), vec![tickless.evidence()], remedy)
+}
+
+/// What was seen of those that are in order.
+fn seen(each: &Each) -> String {
+    let seen: Vec<_> = each.fine.iter().map(|evidence| evidence.value.clone()).collect();
+    listed(&seen)
+}
+
+/// What depends on cores, where there are none.
+pub(super) fn no_cores() -> Verdict {
+    Verdict::unknown("no worker has a core")
+}

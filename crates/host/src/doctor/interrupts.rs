@@ -1,0 +1,87 @@
+//! Whether devices interrupt workers.
+
+use super::cores::no_cores;
+use super::{Case, Check, State, Verdict};
+use crate::fact::Evidence;
+use crate::interrupts::{FILE, Interrupt, folder};
+
+/// How often a second an interrupt comes to a worker's core from which on that is more than what may happen: as often as the
+/// slowest tick.
+const OFTEN: f64 = 100.0;
+/// How often a second one comes that is worth a word: once a minute.
+const SELDOM: f64 = 1.0 / 60.0;
+
+pub(super) const IRQ_AFFINITY: Check = Check {
+    id: "irq-affinity",
+    looks_at: "no device's interrupts are sent to the workers' cores",
+    cost: "Each interrupt takes the core away for its handler, which also puts its own lines into the caches (Linux \
+           Documentation/core-api/irq/irq-affinity.rst).",
+    mend: "`echo LIST > /proc/irq/N/smp_affinity_list` with other cores; irqbalance told to leave the workers' alone",
+    judge: irq_affinity,
+};
+
+fn irq_affinity(case: &Case<'_>) -> Verdict {
+    let cores = case.cores();
+    if cores.is_empty() {
+        return no_cores();
+    }
+    let interrupts = match &case.host.interrupts {
+        Ok(interrupts) => interrupts,
+        Err(why) => return Verdict::unknown(why.to_string()),
+    };
+    let (mut hits, mut unknown) = (Vec::new(), None);
+    for interrupt in interrupts {
+        let Some(target) = interrupt.target().value() else {
+            unknown = unknown.or(interrupt.target().why());
+            continue;
+        };
+        let hit = target.and(&cores);
+        // Of one that is sent to several, and the kernel does not say to which of them, what comes to any counts.
+        let exact = interrupt.effective.value().is_some();
+        let Some((rate, over)) = interrupt.rate(|cpu| !exact || hit.contains(cpu)) else { continue };
+        if !hit.is_empty() && rate >= SELDOM {
+            let here = interrupt.rate(|cpu| hit.contains(cpu)).is_some_and(|(rate, _)| rate >= OFTEN);
+            hits.push((interrupt, rate, over, here));
+        }
+    }
+    // The most frequent first.
+    hits.sort_by(|one, other| other.1.total_cmp(&one.1));
+    if hits.is_empty() {
+        let looked_at = Evidence::derived(FILE, format!("{} interrupts looked at", interrupts.len()));
+        return match unknown {
+            Some(why) => Verdict::unknown(why),
+            None => Verdict::ok("none that comes at all often is sent there", vec![looked_at]),
+        };
+    }
+    let (most, rate, over, _) = &hits[0];
+    let others = if hits.len() == 1 { String::new() } else { format!(", and {} less often", hits.len() - 1) };
+    let says = format!("{} comes {} times a second {over}{others}", name(most), shown(*rate));
+    let mut evidence = Vec::new();
+    for (it, rate, over, _) in &hits {
+        evidence.push(it.target().evidence());
+        evidence.push(Evidence::derived(FILE, format!("interrupt {}: {} a second {over}", it.number, shown(*rate))));
+    }
+    let others = case.other_cores();
+    let remedy = if others.is_empty() {
+        vec!["# a core without a worker, to send them to".to_owned()]
+    } else {
+        let mut remedy: Vec<_> =
+            hits.iter().map(|(it, ..)| format!("echo {others} > {}/smp_affinity_list", folder(it.number))).collect();
+        remedy.push("# what the kernel spreads itself (a disk's queues) it does not let be moved".to_owned());
+        remedy.push(format!(
+            "# irqbalance, where it runs, would undo this: IRQBALANCE_BANNED_CPULIST={cores} in /etc/default/irqbalance"
+        ));
+        remedy
+    };
+    let state = if hits.iter().any(|(.., often)| *often) { State::Costs } else { State::May };
+    Verdict::found(state, says, evidence, remedy)
+}
+
+fn name(interrupt: &Interrupt) -> String {
+    let device = interrupt.label.split_ascii_whitespace().next_back().unwrap_or("?");
+    format!("{} {device}", interrupt.number)
+}
+
+fn shown(rate: f64) -> String {
+    if rate == 0.0 || rate >= 10.0 { format!("{rate:.0}") } else { format!("{rate:.2}") }
+}

@@ -1,0 +1,141 @@
+//! Whether cores run at their full frequency, and how long those that idle take to wake.
+
+use super::cores::no_cores;
+use super::{Case, Check, Each, State, Verdict, listed};
+use crate::cpu::Cpu;
+use crate::fact::Evidence;
+
+/// The longest that leaving an idle state may take, in microseconds: what processors call C1 and C1E is left sooner, deeper
+/// states later, in a hundred or more.
+const SHALLOW_US: u64 = 10;
+
+pub(super) const GOVERNOR: Check = Check {
+    id: "governor",
+    looks_at: "the workers' cores are set to their highest frequency",
+    cost: "Packets a second are proportional to the core's frequency; `powersave` may hold it at the lowest, and the others follow \
+           the load late (Linux Documentation/admin-guide/pm/cpufreq.rst).",
+    mend: "`cpupower -c LIST frequency-set -g performance`",
+    judge: governor,
+};
+
+fn governor(case: &Case<'_>) -> Verdict {
+    if case.cores().is_empty() {
+        return no_cores();
+    }
+    let (mut each, mut remedy, mut lowest) = (Each::default(), Vec::new(), false);
+    for cpu in case.cpus(&mut each) {
+        let governor = &cpu.frequency.governor;
+        match governor.value().map(String::as_str) {
+            None => each.unknown.push(unset(case, cpu)),
+            Some("performance") => each.fine.push(governor.evidence()),
+            Some(name) => {
+                let driver = cpu.frequency.driver.value().map(String::as_str);
+                // These two take it as a hint to the processor, which still goes up under load.
+                let hint = matches!(driver, Some("intel_pstate" | "amd-pstate-epp"));
+                lowest |= name == "powersave" && driver.is_some() && !hint;
+                let driver = cpu.frequency.driver.value().map(|_| cpu.frequency.driver.evidence());
+                each.wrong(
+                    format!("core {} is set to {name}", cpu.number),
+                    [governor.evidence()].into_iter().chain(driver),
+                );
+                remedy.push(format!("echo performance > {}", governor.path));
+            }
+        }
+    }
+    let state = if lowest { State::Costs } else { State::May };
+    Verdict::of_each(each, |wrong| (state, listed(wrong), remedy), "set to performance")
+}
+
+/// Why nothing is said of a core's frequency.
+fn unset(case: &Case<'_>, cpu: &Cpu) -> String {
+    let why = cpu.frequency.governor.why().unwrap_or_default();
+    let who = if case.host.kernel.is_virtual() { ": in a virtual machine the host sets it" } else { "" };
+    format!("{why}{who}")
+}
+
+pub(super) const FREQUENCY_LIMIT: Check = Check {
+    id: "frequency-limit",
+    looks_at: "no limit below the hardware's own is set on the frequency",
+    cost: "Packets a second are proportional to the core's frequency.",
+    mend: "`cpupower -c LIST frequency-set -u MOST`",
+    judge: frequency_limit,
+};
+
+fn frequency_limit(case: &Case<'_>) -> Verdict {
+    if case.cores().is_empty() {
+        return no_cores();
+    }
+    let (mut each, mut remedy) = (Each::default(), Vec::new());
+    for cpu in case.cpus(&mut each) {
+        let (limit, most) = (&cpu.frequency.most_khz, &cpu.frequency.hardware_most_khz);
+        match (limit.value(), most.value()) {
+            (Some(set), Some(possible)) if set < possible => {
+                each.wrong(
+                    format!("core {} is held to {} of {} MHz", cpu.number, set / 1_000, possible / 1_000),
+                    [limit.evidence(), most.evidence()],
+                );
+                remedy.push(format!("echo {possible} > {}", limit.path));
+            }
+            (Some(_), Some(_)) => each.fine.push(limit.evidence()),
+            (None, _) => each.unknown(limit),
+            _ => each.unknown(most),
+        }
+    }
+    Verdict::of_each(each, |wrong| (State::Costs, listed(wrong), remedy), "none is set")
+}
+
+pub(super) const C_STATES: Check = Check {
+    id: "c-states",
+    looks_at: "the workers' cores fall into no deep idle state",
+    cost: "A core that has gone to sleep takes as long as the state's latency says to wake up. A worker that polls keeps its core \
+           awake, so that this is paid where it rests, and when it starts (Linux Documentation/admin-guide/pm/cpuidle.rst).",
+    mend: "`echo 10 > /sys/devices/system/cpu/cpuN/power/pm_qos_resume_latency_us`, or `cpupower -c LIST idle-set -D 10`",
+    judge: c_states,
+};
+
+fn c_states(case: &Case<'_>) -> Verdict {
+    if case.cores().is_empty() {
+        return no_cores();
+    }
+    let (mut each, mut remedy) = (Each::default(), Vec::new());
+    for cpu in case.cpus(&mut each) {
+        if cpu.idle.is_empty() {
+            each.unknown.push(format!(
+                "{}/cpu{}/cpuidle says nothing: the kernel does not choose idle states",
+                crate::cpu::FOLDER,
+                cpu.number
+            ));
+        }
+        let limit = cpu.wake_limit_us.value().copied().flatten();
+        let mut deepest = None;
+        for state in &cpu.idle {
+            let (Some(latency), Some(disabled)) = (state.latency_us.value(), state.disabled.value()) else {
+                each.unknown(&state.latency_us);
+                each.unknown(&state.disabled);
+                continue;
+            };
+            let entered = !disabled && limit.is_none_or(|limit| *latency <= limit);
+            if entered && deepest.as_ref().is_none_or(|(deep, _)| latency > deep) {
+                deepest = Some((*latency, state));
+            }
+        }
+        let Some((latency, state)) = deepest else { continue };
+        if latency <= SHALLOW_US {
+            each.fine.push(state.latency_us.evidence());
+            continue;
+        }
+        let name = state.name.value().map_or("its deepest state", String::as_str);
+        each.wrong(format!("core {} takes {latency} us to leave {name}", cpu.number), [state.latency_us.evidence()]);
+        remedy.push(format!("echo {SHALLOW_US} > {}", cpu.wake_limit_us.path));
+    }
+    if each.wrong.is_empty() && each.unknown.is_empty() && case.host.kernel.is_virtual() {
+        let fine: Vec<_> = each.fine.iter().map(Evidence::to_string).collect();
+        let seen = fine.first().map(|seen| format!(" ({seen})")).unwrap_or_default();
+        return Verdict::unknown(format!("in a virtual machine the host decides how deep a halted core sleeps{seen}"));
+    }
+    Verdict::of_each(
+        each,
+        |wrong| (State::May, listed(wrong), remedy),
+        format!("all take at most {SHALLOW_US} us to leave"),
+    )
+}

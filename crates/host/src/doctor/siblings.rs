@@ -1,0 +1,69 @@
+//! Whether workers share physical cores.
+
+use super::cores::no_cores;
+use super::{BUSY, Case, Check, Each, State, Verdict, listed, percent};
+use crate::fact::Evidence;
+use crate::stat;
+
+pub(super) const SMT_SIBLING: Check = Check {
+    id: "smt-sibling",
+    looks_at: "no other hardware thread of a worker's physical core is a worker's, or busy",
+    cost: "Two threads of one core share its execution units and caches: together they did 1.55 times what one does, where two \
+           cores did 1.98 (docs/performance.md).",
+    mend: "a core whose sibling is idle, or the sibling switched off: `echo 0 > /sys/devices/system/cpu/cpuN/online`",
+    judge: smt_sibling,
+};
+
+fn smt_sibling(case: &Case<'_>) -> Verdict {
+    let cores = case.cores();
+    if cores.is_empty() {
+        return no_cores();
+    }
+    let (mut each, mut remedy, mut alone) = (Each::default(), Vec::new(), true);
+    for cpu in case.cpus(&mut each) {
+        let core = cpu.number;
+        let Some(threads) = cpu.threads.value() else {
+            each.unknown(&cpu.threads);
+            continue;
+        };
+        each.fine.push(cpu.threads.evidence());
+        for sibling in threads.iter().filter(|sibling| *sibling != core) {
+            alone = false;
+            if cores.contains(sibling) {
+                // Said once of the two.
+                if core < sibling {
+                    each.wrong(
+                        format!("workers' cores {core} and {sibling} are one physical core"),
+                        [cpu.threads.evidence()],
+                    );
+                    remedy.push(format!("# another core than {sibling} for one of the two (`core:` under `workers:`)"));
+                }
+                continue;
+            }
+            let Some(other) = case.host.cpu(sibling) else { continue };
+            match other.load {
+                Some(load) if load.busy >= BUSY => {
+                    let seen = format!("cpu{sibling} busy {} {}", percent(load.busy), load.over);
+                    let what = format!(
+                        "core {sibling}, the other thread of worker's core {core}, is busy {}",
+                        percent(load.busy)
+                    );
+                    each.wrong(what, [cpu.threads.evidence(), Evidence::derived(stat::FILE, seen)]);
+                    remedy.push(format!("echo 0 > /sys/devices/system/cpu/cpu{sibling}/online"));
+                }
+                Some(_) => {}
+                None => {
+                    let why = case.host.load_unknown();
+                    each.unknown.push(why.unwrap_or_else(|| format!("{} says nothing of core {sibling}", stat::FILE)));
+                }
+            }
+        }
+    }
+    if alone && case.host.kernel.is_virtual() && each.unknown.is_empty() {
+        return Verdict::unknown(
+            "one thread a core, in a virtual machine: the host does not say which share a physical core",
+        );
+    }
+    let fine = if alone { "each is the only thread of its core" } else { "their siblings are idle" };
+    Verdict::of_each(each, |wrong| (State::Costs, listed(wrong), remedy), fine)
+}

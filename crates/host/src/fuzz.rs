@@ -1,0 +1,25 @@
+//! Any bytes as each of the kernel's files: what a fuzz target and the replay of its corpus try.
+
+use crate::{KernelList, cgroup, interrupts, kernel, memory, process, stat};
+
+/// Reads bytes as each kind of file there is. Any outcome is right; that there is one, soon and without a panic, and that what
+/// is read of a list can be written and read again, is what is tried.
+pub fn fuzz_files(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    for line in text.lines() {
+        if let Ok(list) = line.parse::<KernelList>() {
+            assert_eq!(list.to_string().parse(), Ok(list.clone()), "a list that was written is the same");
+            assert_eq!(list.iter().take(5_000).count(), list.len().min(5_000));
+        }
+        let _ = (stat::line(line), cgroup::share(line), memory::chosen(line));
+    }
+    if let Some(counted) = interrupts::parse(text) {
+        assert!(counted.iter().all(|interrupt| interrupt.counts.iter().all(|(_, count)| *count > 0)));
+    }
+    for name in ["MemTotal", "HugePages_Free", "Node 0 MemTotal"] {
+        let _ = memory::number(text, name);
+    }
+    let _ = (process::line(text, "CapEff"), kernel::flags(text), cgroup::field(text, "nr_throttled"));
+    let (own, mounts) = text.split_once("\n\n").unwrap_or((text, text));
+    let _ = (cgroup::unified(own, mounts), cgroup::controlled(own, mounts, "cpu"));
+}

@@ -1,0 +1,68 @@
+//! Network interfaces: the device behind each, where it is, and its queues (`/sys/class/net`, Linux
+//! `Documentation/ABI/testing/sysfs-class-net`).
+
+use crate::fact::Fact;
+use crate::list::KernelList;
+use crate::tree::Tree;
+
+/// Where interfaces are described.
+pub const FOLDER: &str = "/sys/class/net";
+/// The most interfaces that are looked at.
+const MOST: usize = 1_024;
+
+/// A network interface.
+#[derive(Clone, Debug)]
+pub struct Interface {
+    /// Its name.
+    pub name: String,
+    /// Whether there is a device behind it.
+    pub has_device: bool,
+    /// Whether it is in use: `up`, `down`, `unknown`, …
+    pub state: Fact<String>,
+    /// The NUMA node of its device; none where the firmware says none.
+    pub node: Fact<Option<usize>>,
+    /// The CPUs near its device.
+    pub cpus: Fact<KernelList>,
+    /// How many queues it receives by.
+    pub receive_queues: usize,
+    /// How many it sends by.
+    pub send_queues: usize,
+    /// The interrupts of its device.
+    pub interrupts: Vec<u32>,
+    /// The user that a TUN or TAP interface was prepared for.
+    pub owner: Fact<Option<u32>>,
+}
+
+impl Interface {
+    pub(crate) fn read_all(tree: &Tree) -> Vec<Self> {
+        tree.names(FOLDER).into_iter().take(MOST).map(|name| Self::read(tree, name)).collect()
+    }
+
+    fn read(tree: &Tree, name: String) -> Self {
+        let path = |file: &str| format!("{FOLDER}/{name}/{file}");
+        // A virtio interface's device is one of a bus of its own; the PCI device that has it knows where it is.
+        let near = ["device", "device/.."].into_iter().find(|device| tree.has(&path(&format!("{device}/numa_node"))));
+        let device = near.unwrap_or("device");
+        let queues = tree.names(&path("queues"));
+        let count = |kind: &str| queues.iter().filter(|queue| queue.starts_with(kind)).count();
+        let interrupts = tree.names(&path(&format!("{device}/msi_irqs")));
+        Self {
+            has_device: tree.has(&path("device")),
+            state: crate::cpu::name(tree, &path("operstate")),
+            node: tree.fact(&path(&format!("{device}/numa_node")), "a node or -1", node),
+            cpus: tree.fact(&path(&format!("{device}/local_cpulist")), "a list of CPUs", |text| text.parse().ok()),
+            receive_queues: count("rx-"),
+            send_queues: count("tx-"),
+            interrupts: interrupts.iter().filter_map(|number| number.parse().ok()).collect(),
+            owner: tree.fact(&path("owner"), "a user or -1", |text| match text {
+                "-1" => Some(None),
+                text => text.parse().ok().map(Some),
+            }),
+            name,
+        }
+    }
+}
+
+fn node(text: &str) -> Option<Option<usize>> {
+    if text == "-1" { Some(None) } else { text.parse().ok().map(Some) }
+}

@@ -1,0 +1,27 @@
+//! What the machine is, read from the kernel's files, and what in it will cost performance.
+//!
+//! [`Host::read`] describes the machine below a [`Tree`], which can be laid out by hand; what the kernel does not tell is unknown,
+//! with the reason, and never guessed. [`doctor`] holds what is to run against it.
+
+#![forbid(unsafe_code)]
+
+pub mod cgroup;
+pub mod cpu;
+pub mod doctor;
+pub mod fact;
+mod fuzz;
+mod host;
+pub mod interface;
+pub mod interrupts;
+pub mod kernel;
+mod list;
+pub mod memory;
+pub mod process;
+pub mod stat;
+mod tree;
+
+pub use fact::{Evidence, Fact, Origin};
+pub use fuzz::fuzz_files;
+pub use host::Host;
+pub use list::{KernelList, ListError};
+pub use tree::{Tree, Unknown};

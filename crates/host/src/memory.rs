@@ -1,0 +1,135 @@
+//! NUMA nodes, their memory and huge pages (`/proc/meminfo`, Linux `Documentation/admin-guide/mm/hugetlbpage.rst`).
+
+use crate::fact::Fact;
+use crate::list::KernelList;
+use crate::tree::{Tree, Unknown};
+
+/// Where nodes are described.
+pub const NODES: &str = "/sys/devices/system/node";
+/// Where memory is counted.
+pub const FILE: &str = "/proc/meminfo";
+/// Where it is chosen who gets huge pages without asking for any.
+const TRANSPARENT: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
+/// More nodes than a kernel has (`MAX_NUMNODES` is 1 024).
+const MOST_NODES: usize = 1_024;
+
+/// A NUMA node.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// Its number.
+    pub number: usize,
+    /// Its CPUs.
+    pub cpus: Fact<KernelList>,
+    /// Its memory, in KiB.
+    pub memory_kib: Fact<u64>,
+    /// Huge pages that nobody uses, of the size that programs get.
+    pub huge_free: Fact<u64>,
+    /// All its huge pages of that size.
+    pub huge_total: Fact<u64>,
+}
+
+/// Memory of the whole machine.
+#[derive(Clone, Debug)]
+pub struct Memory {
+    /// All of it, in KiB.
+    pub total_kib: Fact<u64>,
+    /// The size of huge pages that programs get unless they ask for another, in KiB.
+    pub huge_kib: Fact<u64>,
+    /// All of these.
+    pub huge_total: Fact<u64>,
+    /// Those that nobody uses.
+    pub huge_free: Fact<u64>,
+    /// Those of the free ones that are promised already.
+    pub huge_reserved: Fact<u64>,
+    /// Who gets huge pages without asking for any: `always`, `madvise`, `never`.
+    pub transparent: Fact<String>,
+}
+
+impl Memory {
+    pub(crate) fn read(tree: &Tree) -> Self {
+        let text = tree.listing(FILE);
+        let field = |name: &str| field(FILE, &text, name);
+        Self {
+            total_kib: field("MemTotal"),
+            huge_kib: field("Hugepagesize"),
+            huge_total: field("HugePages_Total"),
+            huge_free: field("HugePages_Free"),
+            huge_reserved: field("HugePages_Rsvd"),
+            transparent: tree.fact(TRANSPARENT, "words, one of them in brackets", chosen),
+        }
+    }
+}
+
+impl Node {
+    /// The nodes that there are, and the file that says so.
+    pub(crate) fn read_all(tree: &Tree, huge_kib: Option<u64>) -> (Fact<KernelList>, Vec<Self>) {
+        let online = tree.fact(&format!("{NODES}/online"), "a list of nodes", |text| text.parse::<KernelList>().ok());
+        let numbers: Vec<usize> = online.value().map(|list| list.iter().take(MOST_NODES).collect()).unwrap_or_default();
+        let nodes = numbers.into_iter().map(|number| Self::read(tree, number, huge_kib)).collect();
+        (online, nodes)
+    }
+
+    fn read(tree: &Tree, number: usize, huge_kib: Option<u64>) -> Self {
+        let path = |file: &str| format!("{NODES}/node{number}/{file}");
+        let huge = |file: &str| {
+            let size = huge_kib.map_or_else(|| "*".to_owned(), |size| size.to_string());
+            let path = path(&format!("hugepages/hugepages-{size}kB/{file}"));
+            tree.fact(&path, "a number of pages", |text| text.parse().ok())
+        };
+        let listing = path("meminfo");
+        Self {
+            number,
+            cpus: tree.fact(&path("cpulist"), "a list of CPUs", |text| text.parse().ok()),
+            memory_kib: field(&listing, &tree.value(&listing), &format!("Node {number} MemTotal")),
+            huge_free: huge("free_hugepages"),
+            huge_total: huge("nr_hugepages"),
+        }
+    }
+}
+
+/// A line `NAME: VALUE` or `NAME: VALUE kB`.
+fn field(path: &str, text: &Result<String, Unknown>, name: &str) -> Fact<u64> {
+    let text = match text {
+        Ok(text) => text,
+        Err(why) => return Fact::unknown(path, why.clone()),
+    };
+    match number(text, name) {
+        Some((line, value)) => Fact::part(path, &line, value),
+        None => Fact::unknown(path, Unknown::Missing(format!("{name} in {path}"))),
+    }
+}
+
+/// The line of a name, its words one space apart, and its number.
+pub(crate) fn number(text: &str, name: &str) -> Option<(String, u64)> {
+    text.lines().find_map(|line| {
+        let value = line.strip_prefix(name)?.strip_prefix(':')?;
+        let value = value.split_ascii_whitespace().next()?.parse().ok()?;
+        Some((line.split_ascii_whitespace().collect::<Vec<_>>().join(" "), value))
+    })
+}
+
+/// The word in brackets.
+pub(crate) fn chosen(text: &str) -> Option<String> {
+    let word = text.split_once('[')?.1.split_once(']')?.0;
+    (!word.is_empty()).then(|| word.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_the_whole_name() {
+        let text = "HugePages_Total:       7\nHugepagesize:       2048 kB\nNode 1 MemTotal:   9 kB\nbad: x\n";
+        assert_eq!(number(text, "HugePages_Total"), Some(("HugePages_Total: 7".to_owned(), 7)));
+        assert_eq!(number(text, "Hugepagesize").map(|(_, value)| value), Some(2_048));
+        assert_eq!(number(text, "Node 1 MemTotal").map(|(_, value)| value), Some(9));
+        assert_eq!([number(text, "HugePages"), number(text, "bad"), number(text, "")], [None, None, None]);
+    }
+
+    #[test]
+    fn what_is_chosen_stands_in_brackets() {
+        assert_eq!(chosen("always [madvise] never"), Some("madvise".to_owned()));
+        assert_eq!([chosen("always"), chosen("[]"), chosen("]["), chosen("")], [None, None, None, None]);
+    }
+}

@@ -1,0 +1,125 @@
+//! How CPUs spend their time (`/proc/stat`, `proc_stat(5)`): what a share of it is, over a while or since the start.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::tree::{Tree, Unknown, senseless};
+
+/// Where it stands.
+pub const FILE: &str = "/proc/stat";
+
+/// Times of a CPU since the system's start, in units of 1/100 s or so: only shares of them mean something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuTimes {
+    /// Programs, the kernel, interrupts.
+    pub busy: u64,
+    /// Nothing to do.
+    pub idle: u64,
+    /// The hypervisor ran something else although there was something to do.
+    pub steal: u64,
+}
+
+/// Over what time something was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Over {
+    /// A while, just now.
+    Span(Duration),
+    /// Since the system's start: the figures do not advance, as in a tree that was laid out.
+    Start,
+}
+
+impl std::fmt::Display for Over {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Span(span) => write!(f, "over {} ms", span.as_millis()),
+            Self::Start => f.write_str("since the start"),
+        }
+    }
+}
+
+/// Shares of a CPU's time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Load {
+    /// Something ran.
+    pub busy: f64,
+    /// The hypervisor took it.
+    pub steal: f64,
+    /// Over what time.
+    pub over: Over,
+}
+
+impl Load {
+    /// What happened between two readings, or up to the later one where nothing has advanced.
+    #[must_use]
+    pub fn between(earlier: Option<&CpuTimes>, later: &CpuTimes, span: Duration) -> Option<Self> {
+        let since = earlier.map(|earlier| CpuTimes {
+            busy: later.busy.saturating_sub(earlier.busy),
+            idle: later.idle.saturating_sub(earlier.idle),
+            steal: later.steal.saturating_sub(earlier.steal),
+        });
+        let total = |times: &CpuTimes| times.busy.saturating_add(times.idle).saturating_add(times.steal);
+        let (times, over) = match since.filter(|times| total(times) > 0) {
+            Some(since) => (since, Over::Span(span)),
+            None => (*later, Over::Start),
+        };
+        let all = total(&times) as f64;
+        (all > 0.0).then(|| Self { busy: times.busy as f64 / all, steal: times.steal as f64 / all, over })
+    }
+}
+
+/// Reads all CPUs' times.
+///
+/// # Errors
+/// [`Unknown`].
+pub fn read(tree: &Tree) -> Result<BTreeMap<usize, CpuTimes>, Unknown> {
+    let text = tree.listing(FILE)?;
+    let times: BTreeMap<_, _> = text.lines().filter_map(line).collect();
+    if times.is_empty() {
+        return Err(senseless(FILE, &text, "a line 'cpuN …' for each CPU"));
+    }
+    Ok(times)
+}
+
+/// `cpuN user nice system idle iowait irq softirq steal guest guest_nice`; a guest's time is part of the user's. Old kernels
+/// have fewer columns.
+pub(crate) fn line(line: &str) -> Option<(usize, CpuTimes)> {
+    let mut words = line.strip_prefix("cpu")?.split_ascii_whitespace();
+    let number = words.next().filter(|_| !line.starts_with("cpu "))?.parse().ok()?;
+    let mut columns = [0u64; 8];
+    let mut given = 0;
+    for (column, word) in columns.iter_mut().zip(words) {
+        *column = word.parse().ok()?;
+        given += 1;
+    }
+    let [user, nice, system, idle, iowait, irq, softirq, steal] = columns;
+    let sum = |parts: &[u64]| parts.iter().fold(0u64, |sum, part| sum.saturating_add(*part));
+    let times = CpuTimes { busy: sum(&[user, nice, system, irq, softirq]), idle: sum(&[idle, iowait]), steal };
+    (given >= 4).then_some((number, times))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_a_cpus() {
+        let read = line("cpu3 10 1 5 100 4 2 3 7 9 9").expect("a line");
+        assert_eq!(read, (3, CpuTimes { busy: 21, idle: 104, steal: 7 }));
+        for wrong in ["cpu  1 2 3 4 5", "intr 1", "cpu1 a b c d", "cpu1 1 2 3", "cpux 1 2 3 4", ""] {
+            assert_eq!(line(wrong), None, "{wrong}");
+        }
+        assert!(line(&format!("cpu0 {0} {0} {0} {0} {0}", u64::MAX)).is_some_and(|(_, times)| times.busy == u64::MAX));
+    }
+
+    #[test]
+    fn a_share_is_of_the_time_between_or_else_of_all() {
+        let span = Duration::from_millis(500);
+        let (earlier, later) =
+            (CpuTimes { busy: 100, idle: 900, steal: 0 }, CpuTimes { busy: 130, idle: 910, steal: 10 });
+        let load = Load::between(Some(&earlier), &later, span).expect("it advances");
+        assert_eq!((load.busy, load.steal, load.over), (0.6, 0.2, Over::Span(span)));
+        let load = Load::between(Some(&earlier), &earlier, span).expect("since the start");
+        assert_eq!((load.busy, load.over), (0.1, Over::Start));
+        assert_eq!(Load::between(None, &CpuTimes::default(), span), None);
+    }
+}

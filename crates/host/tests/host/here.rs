@@ -1,0 +1,66 @@
+//! The machine that the tests run on: whatever it is, what is said of it stands in its files.
+
+use forebay_host::doctor::{Intent, State, Worker, examine};
+use forebay_host::{Host, Origin, Tree};
+
+#[test]
+fn what_is_said_of_this_machine_stands_in_its_files() {
+    let tree = Tree::default();
+    let host = Host::read(&tree);
+    let core = host.process.cpus.value().and_then(|cpus| cpus.iter().last());
+    let intent = Intent {
+        pipeline: Some("here".to_owned()),
+        workers: vec![Worker { core, shared: false }],
+        pool_bytes: 18 << 21,
+        ..Intent::default()
+    };
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    // What changes between two looks is looked at again.
+    let wrong = || {
+        let mut host = Host::read(&tree);
+        host.observe(&tree);
+        let diagnosis = examine(&host, &intent);
+        let evidence = diagnosis.checks.into_iter().flat_map(|outcome| outcome.evidence);
+        let read = evidence.filter(|evidence| evidence.origin == Origin::Read);
+        let stands = |path: &str, value: &str| {
+            std::fs::read_to_string(path).is_ok_and(|text| words(&text).contains(&words(value)))
+        };
+        read.filter(|evidence| !stands(&evidence.path, &evidence.value)).collect::<Vec<_>>()
+    };
+    let seen: Vec<_> = (0..5).map(|_| wrong()).take_while(|wrong| !wrong.is_empty()).collect();
+    assert!(seen.len() < 5, "{seen:#?}");
+}
+
+/// What Linux has everywhere is found, by any process.
+#[test]
+fn this_machine_is_described() {
+    let host = Host::read(&Tree::default());
+    if host.online.value().is_none() {
+        eprintln!("skipped: {}", host.online.why().unwrap_or_default());
+        return;
+    }
+    assert!(!host.cpus.is_empty());
+    let allowed = host.process.cpus.value().expect("every process has a list");
+    assert!(allowed.iter().all(|cpu| host.cpu(cpu).is_some()), "{allowed} of {:?}", host.online);
+    assert_eq!(
+        allowed.iter().collect::<Vec<_>>(),
+        forebay_allowed(),
+        "what the kernel lists is what the system call tells"
+    );
+    assert!(host.memory.total_kib.value().is_some_and(|kib| *kib > 0));
+    assert!(host.cpus.iter().all(|cpu| cpu.load.is_some_and(|load| (0.0..=1.0).contains(&load.busy))));
+    let diagnosis = examine(&host, &Intent::default());
+    assert!(diagnosis.checks.iter().all(|outcome| outcome.state != State::Stops));
+}
+
+/// As `taskset` finds them: by another way than the crate's.
+fn forebay_allowed() -> Vec<usize> {
+    let text = std::fs::read_to_string("/proc/thread-self/status").expect("Linux");
+    let mask =
+        text.lines().find_map(|line| line.strip_prefix("Cpus_allowed:")).expect("a mask").trim().replace(',', "");
+    let bit = |cpu: usize| {
+        let digit = mask.len().checked_sub(cpu / 4 + 1)?;
+        Some(u32::from_str_radix(&mask[digit..=digit], 16).ok()? >> (cpu % 4) & 1 == 1)
+    };
+    (0..mask.len() * 4).filter(|cpu| bit(*cpu) == Some(true)).collect()
+}

@@ -1,0 +1,121 @@
+//! Why ticks per packet have changed: by what else has changed with them.
+//!
+//! Ticks per packet are instructions per packet times ticks per instruction, and some of the instructions are a call's,
+//! whatever its packets. So, in this order: a worker that sleeps or waits counts ticks in which it does nothing; smaller
+//! batches share a call among fewer packets; more instructions are code; and what none of them explains is more ticks for
+//! the same instructions: memory, or branches.
+
+use serde::Serialize;
+
+use super::Part;
+use crate::estimate::Interval;
+
+/// What made a figure change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// More instructions, or fewer.
+    Code,
+    /// More ticks for an instruction, or fewer: memory, branches.
+    Memory,
+    /// Smaller batches, or larger.
+    Batches,
+    /// A worker sleeps or waits.
+    LessBusy,
+    /// It is not known: instructions were not counted.
+    Unknown,
+}
+
+/// A cause with its evidence.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Why {
+    /// What it is.
+    pub cause: Cause,
+    /// By what it is known, in words.
+    pub evidence: String,
+}
+
+/// The share of the time that a worker must sleep more to be less busy.
+const SLEEP: f64 = 0.02;
+/// The share by which batches must change to be other batches.
+const BATCHES: f64 = 0.1;
+/// The share by which instructions must change to be other code. Counts have no noise.
+const CODE: f64 = 0.002;
+/// The part of a change that instructions must explain to be its cause.
+const EXPLAINS: f64 = 0.4;
+
+/// A worker that sleeps or waits more than it did.
+pub(super) fn less_busy(slept: Interval) -> Option<Why> {
+    let evidence = || format!("workers sleep or wait for {:.1} % of the time more", slept.middle * 100.0);
+    (slept.low > SLEEP).then(|| Why { cause: Cause::LessBusy, evidence: evidence() })
+}
+
+/// Why the ticks of a part that has changed have done so.
+pub(super) fn of(part: &Part, slept: Option<Interval>) -> Why {
+    let change = part.change.map_or(0.0, |change| change.middle);
+    let share = |[a, b]: [Option<f64>; 2]| Some(b? / a? - 1.0);
+    if let Some(why) = slept.and_then(less_busy).filter(|_| change > 0.0) {
+        return why;
+    }
+    if let [Some(before), Some(now)] = part.packets_per_call
+        && (now / before - 1.0).abs() > BATCHES
+        && (now < before) == (change > 0.0)
+    {
+        return Why { cause: Cause::Batches, evidence: format!("{before:.1} packets a call have become {now:.1}") };
+    }
+    let Some(instructions) = share(part.ipp).filter(|share| share.is_finite()) else {
+        return Why { cause: Cause::Unknown, evidence: "instructions are not known".to_owned() };
+    };
+    let told = format!("{:+.1} % instructions, {:+.1} % ticks", instructions * 100.0, change * 100.0);
+    let is_code = instructions.abs() > CODE && (instructions > 0.0) == (change > 0.0);
+    // What one explains, as parts of a product: the rest is ticks per instruction.
+    let explained = instructions.ln_1p() / change.ln_1p();
+    if is_code && explained >= EXPLAINS {
+        let rest = (change + 1.0) / (instructions + 1.0) - 1.0;
+        let evidence = if explained < 1.0 - EXPLAINS {
+            format!("{told}: some of it is more ticks for an instruction ({:+.1} %)", rest * 100.0)
+        } else {
+            told
+        };
+        return Why { cause: Cause::Code, evidence };
+    }
+    Why { cause: Cause::Memory, evidence: told }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::Verdict;
+
+    fn part(change: f64, ipp: [f64; 2], packets_per_call: [f64; 2]) -> Part {
+        Part {
+            name: "a".to_owned(),
+            verdict: Verdict::Dearer,
+            cpp_ticks: [Some(10.0), Some(10.0 * (1.0 + change))],
+            change: Some(Interval { middle: change, low: change - 0.01, high: change + 0.01 }),
+            ipp: ipp.map(Some),
+            packets_per_call: packets_per_call.map(Some),
+            why: None,
+        }
+    }
+
+    #[test]
+    fn each_cause_is_known_by_what_changes_with_the_ticks() {
+        let cause = |part: &Part, slept: f64| {
+            of(part, Some(Interval { middle: slept, low: slept - 0.005, high: slept + 0.005 })).cause
+        };
+        assert_eq!(cause(&part(0.30, [40.0, 52.0], [32.0, 32.0]), 0.0), Cause::Code);
+        assert_eq!(cause(&part(0.30, [40.0, 40.0], [32.0, 32.0]), 0.0), Cause::Memory);
+        // A little more code does not make a memory's miss.
+        assert_eq!(cause(&part(3.00, [40.0, 41.0], [32.0, 32.0]), 0.0), Cause::Memory);
+        // Fewer packets a call: that there are more instructions a packet is no other cause.
+        assert_eq!(cause(&part(0.60, [40.0, 60.0], [32.0, 4.0]), 0.0), Cause::Batches);
+        assert_eq!(cause(&part(0.30, [40.0, 52.0], [32.0, 31.0]), 0.0), Cause::Code);
+        assert_eq!(cause(&part(0.30, [40.0, 52.0], [32.0, 32.0]), 0.1), Cause::LessBusy);
+        // Cheaper, too: larger batches, less code, a better memory.
+        assert_eq!(cause(&part(-0.30, [40.0, 30.0], [32.0, 32.0]), 0.0), Cause::Code);
+        assert_eq!(cause(&part(-0.30, [40.0, 30.0], [4.0, 32.0]), 0.0), Cause::Batches);
+        assert_eq!(cause(&part(-0.30, [40.0, 41.0], [32.0, 32.0]), 0.0), Cause::Memory);
+        assert_eq!(cause(&Part { ipp: [None, Some(1.0)], ..part(0.3, [1.0; 2], [32.0; 2]) }, 0.0), Cause::Unknown);
+    }
+}

@@ -1,0 +1,172 @@
+//! Comparisons of made-up programs, with made-up noise.
+
+use std::collections::BTreeMap;
+
+use forebay_measure::machine::Cpu;
+
+use super::*;
+use crate::hardware::Hardware;
+use crate::measurement::{Chain, Origin, Sources, Worker};
+
+/// A program whose figures are known.
+#[derive(Clone)]
+struct Model {
+    /// By module: ticks, instructions, packets per call.
+    modules: Vec<(&'static str, f64, f64, f64)>,
+    slept: f64,
+    /// One run in so many is void.
+    void_every: u64,
+    runs: u64,
+    seed: u64,
+}
+
+impl Model {
+    fn new(seed: u64) -> Self {
+        let modules = vec![("parse", 6.0, 20.0, 32.0), ("route", 11.0, 40.0, 32.0), ("sum", 25.0, 90.0, 32.0)];
+        Self { modules, slept: 0.0, void_every: 0, runs: 0, seed }
+    }
+
+    /// Nearly normal, of a standard deviation of 1.
+    fn noise(&mut self) -> f64 {
+        let mut next = || {
+            self.seed ^= self.seed << 13;
+            self.seed ^= self.seed >> 7;
+            self.seed ^= self.seed << 17;
+            (self.seed >> 11) as f64 / (1u64 << 53) as f64
+        };
+        (0..12).map(|_| next()).sum::<f64>() - 6.0
+    }
+
+    fn measured(&mut self) -> Measurement {
+        // A process is as a whole some percent faster or slower, and each module by itself.
+        let process = self.noise() * 0.02;
+        let models = self.modules.clone();
+        let modules: Vec<_> = models
+            .into_iter()
+            .map(|(name, ticks, ipp, packets_per_call)| Module {
+                name: name.to_owned(),
+                kind: Kind::Module,
+                packets: 1_000,
+                cpp_ticks: Some(ticks * (1.0 + process + self.noise() * 0.02)),
+                ipp: Some(ipp),
+                ipc: None,
+                instructions_per_tick: None,
+                packets_per_call: Some(packets_per_call),
+                source: Sources {
+                    cpp_ticks: Origin::Measured,
+                    ipp: Origin::Emulated,
+                    ipc: Origin::NotAvailable,
+                    packets_per_call: Origin::Measured,
+                },
+            })
+            .collect();
+        let all = modules.iter().filter_map(|part| part.cpp_ticks).sum::<f64>();
+        self.runs += 1;
+        let chain = Chain {
+            pps: Some(2.6e9 / all),
+            entered_pps: 1e6,
+            cpp_ticks: Some(all),
+            cur: 0.5,
+            ipp: Some(150.0),
+            residue_ipp: Some(5.0),
+            residue_ticks: Some(1.0),
+            sum_ticks: Some(all),
+            void: self.void_every > 0 && self.runs.is_multiple_of(self.void_every),
+            ndr_pps: None,
+            pdr_pps: None,
+            hardware: Hardware::default(),
+        };
+        let worker = Worker {
+            id: 0,
+            core: None,
+            cur: 0.5,
+            ipc: None,
+            busy_turns: 1,
+            residue_ticks_per_turn: Some(32.0),
+            stalls: forebay_graph::report::Stalls::default(),
+            slept: Some((self.slept + self.noise() * 0.003).max(0.0)),
+            disturbance: None,
+        };
+        Measurement {
+            pipeline: "model".to_owned(),
+            forebay: "0".to_owned(),
+            cpu: Cpu { model: "none".to_owned(), tsc_ghz: 2.6 },
+            instruction_set: None,
+            modules,
+            workers: vec![worker],
+            chain,
+            unavailable: BTreeMap::new(),
+            search: None,
+        }
+    }
+}
+
+impl Side for Model {
+    type Error = std::convert::Infallible;
+
+    fn run(&mut self) -> Result<Measurement, Self::Error> {
+        Ok(self.measured())
+    }
+}
+
+const LONG: Duration = Duration::from_secs(3_600);
+
+fn compared(mut a: Model, mut b: Model) -> Comparison {
+    let counted = [a.measured(), b.measured()];
+    compare(&mut [a, b], &counted, LONG, &mut |_| {}).expect("it can run")
+}
+
+fn changed(comparison: &Comparison) -> Vec<(&str, Verdict, Option<Cause>)> {
+    let changed = comparison.parts.iter().filter(|part| part.verdict != Verdict::Same);
+    changed.map(|part| (part.name.as_str(), part.verdict, part.why.as_ref().map(|why| why.cause))).collect()
+}
+
+#[test]
+fn a_program_is_no_other_than_itself() {
+    for seed in 1..=100 {
+        let told = compared(Model::new(seed), Model::new(seed + 1_000));
+        assert_eq!(changed(&told), [], "seed {seed}");
+        assert!(told.is_no_worse() && told.less_busy.is_none());
+        assert!(told.pairs >= FIRST);
+    }
+}
+
+#[test]
+fn three_percent_of_a_module_are_found_and_why() {
+    for seed in 1..=100 {
+        let mut dearer = Model::new(seed + 1_000);
+        dearer.modules[1] = ("route", 11.0 * 1.03, 40.0 * 1.03, 32.0);
+        let told = compared(Model::new(seed), dearer);
+        assert!(changed(&told).contains(&("route", Verdict::Dearer, Some(Cause::Code))), "seed {seed}: {told:?}");
+        assert!(!told.is_no_worse());
+    }
+}
+
+#[test]
+fn what_only_one_has_is_told_and_a_sleeping_worker_too() {
+    let mut other = Model::new(7);
+    other.modules[0].0 = "read";
+    other.slept = 0.1;
+    let told = compared(Model::new(9), other);
+    let changed: Vec<_> = changed(&told).into_iter().map(|(name, verdict, _)| (name, verdict)).collect();
+    assert_eq!(changed, [("read", Verdict::Appeared), ("parse", Verdict::Gone)]);
+    assert_eq!(told.less_busy.map(|why| why.cause), Some(Cause::LessBusy));
+}
+
+#[test]
+fn void_runs_are_repeated_and_too_many_are_an_error() {
+    let told = compared(Model { void_every: 5, ..Model::new(3) }, Model::new(4));
+    assert!(told.voids >= told.pairs / 5, "{} of {}", told.voids, told.pairs);
+    let (mut a, mut b) = (Model { void_every: 1, ..Model::new(3) }, Model::new(4));
+    let counted = [a.measured(), b.measured()];
+    let error = compare(&mut [a, b], &counted, LONG, &mut |_| {}).expect_err("all are void");
+    assert!(matches!(error, CompareError::Void { voids: 21, .. }), "{error}");
+}
+
+#[test]
+fn without_time_for_enough_pairs_nothing_is_said() {
+    let (mut a, mut b) = (Model::new(3), Model::new(4));
+    let counted = [a.measured(), b.measured()];
+    let error = compare(&mut [a, b], &counted, Duration::ZERO, &mut |_| {}).expect_err("no time");
+    assert!(matches!(error, CompareError::Time { pairs: 1, .. }), "{error}");
+}

@@ -1,0 +1,95 @@
+//! A program that is measured in processes of its own, one a run.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::compare::Side;
+use crate::measurement::Measurement;
+
+/// A build of Forebay, with what it is to measure.
+#[derive(Clone, Debug)]
+pub struct Build {
+    /// The program.
+    pub program: PathBuf,
+    /// The pipeline and its settings, as `forebay measure` takes them.
+    pub arguments: Vec<String>,
+    /// How long a run measures.
+    pub span: Duration,
+    runs: u64,
+}
+
+/// Why a program cannot be measured.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    /// It cannot be run.
+    #[error("{}: {error}", .program.display())]
+    Io {
+        /// The program.
+        program: PathBuf,
+        /// What the system says.
+        error: std::io::Error,
+    },
+    /// It failed.
+    #[error("{} measure {}: {told}", .program.display(), .arguments.join(" "))]
+    Failed {
+        /// The program.
+        program: PathBuf,
+        /// What it was given.
+        arguments: Vec<String>,
+        /// What it said.
+        told: String,
+    },
+}
+
+impl Build {
+    /// A program that measures a pipeline for `span` a run.
+    #[must_use]
+    pub fn new(program: PathBuf, arguments: Vec<String>, span: Duration) -> Self {
+        Self { program, arguments, span, runs: 0 }
+    }
+
+    /// One run with the instructions counted.
+    ///
+    /// # Errors
+    /// [`BuildError`].
+    pub fn count(&mut self) -> Result<Measurement, BuildError> {
+        self.measure(&[])
+    }
+
+    fn measure(&mut self, more: &[&str]) -> Result<Measurement, BuildError> {
+        self.runs += 1;
+        // Where the stack begins depends on the size of the environment, and code is faster or slower by it (Mytkowicz et
+        // al., "Producing wrong data without doing anything obviously wrong!", 2009): another one in each run.
+        let filler = OsString::from("x".repeat((self.runs.wrapping_mul(0x9e37_79b9) % 4_096) as usize));
+        let output = Command::new(&self.program)
+            .arg("measure")
+            .args(&self.arguments)
+            .args(["--json", "--duration", &format!("{}us", self.span.as_micros())])
+            .args(more)
+            .env("FOREBAY_FILLER", filler)
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|error| BuildError::Io { program: self.program.clone(), error })?;
+        // 1: the run is void, and says so.
+        let told = matches!(output.status.code(), Some(0 | 1));
+        let measurement = serde_json::from_slice(&output.stdout).ok().filter(|_| told);
+        measurement.ok_or_else(|| BuildError::Failed {
+            program: self.program.clone(),
+            arguments: self.arguments.clone(),
+            told: match String::from_utf8_lossy(&output.stderr).trim() {
+                "" => format!("no measurement ({})", output.status),
+                told => told.to_owned(),
+            },
+        })
+    }
+}
+
+impl Side for Build {
+    type Error = BuildError;
+
+    fn run(&mut self) -> Result<Measurement, BuildError> {
+        self.measure(&["--no-count"])
+    }
+}
