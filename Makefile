@@ -6,7 +6,7 @@ export PATH := $(CARGO_HOME)/bin:$(PATH)
 export FUZZ_SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench bench-peers fuzz hostile miri soak lint schema rust
+.PHONY: help demo test gate gate-update bench bench-peers fuzz hostile miri soak lint schema rust
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -19,6 +19,16 @@ test: rust ## every test: unit, property, differential, documentation, replayed 
 	@scripts/install-debian --optional 'the tests that read written captures back' tshark:tshark
 	@scripts/install-debian --optional 'the tests that count instructions' valgrind:valgrind
 	cargo test --workspace
+
+gate: rust ## instructions per packet against baselines/instructions.json: what became dearer, and why
+	@scripts/install-debian valgrind:valgrind
+	cargo build --release -p forebay-cli
+	target/release/forebay gate --baseline baselines/instructions.json
+
+gate-update: rust ## write the gate's baseline anew, after a change that is meant to cost more
+	@scripts/install-debian valgrind:valgrind
+	cargo build --release -p forebay-cli
+	target/release/forebay gate --baseline baselines/instructions.json --update usecases functions
 
 bench: rust ## ticks per packet, module by module; writes target/bench.json
 	cargo bench -p forebay-cli --bench engine

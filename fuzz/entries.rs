@@ -19,6 +19,7 @@ pub const TARGETS: &[Target] = &[
     ("yaml", yaml),
     ("filter", forebay_cli::filter::fuzz_filter),
     ("changes", changes),
+    ("baseline", forebay_lean::baseline::fuzz_baseline),
     ("host", forebay_host::fuzz_files),
 ];
 

@@ -1,6 +1,10 @@
 //! The command line: each command with its flags, their help and examples.
 
 mod compare;
+mod gate;
+mod handover;
+mod history;
+mod lab;
 
 use std::path::PathBuf;
 
@@ -11,6 +15,10 @@ use forebay_measure::Nanos;
 use crate::filter::Filter;
 
 pub(crate) use compare::Compare;
+pub(crate) use gate::Gate;
+pub(crate) use handover::{Handover, Measured, Other};
+pub(crate) use history::{Figure, History};
+pub(crate) use lab::{Lab, LabLean};
 
 /// Runs network functions on packets in batches, keeps every flow's delay objective, and accounts for every packet.
 #[derive(Debug, Parser)]
@@ -25,7 +33,8 @@ Examples:
   forebay list functions                     what pipelines are made of
   forebay describe ip_lookup                 one of them: parameters, gates, reasons for drops, an example
 
-Exit codes: 0 done; 1 the answer is no (a delay objective missed, with --strict; `doctor` found what costs); 2 bad usage or input, or a port failed."
+Exit codes: 0 done; 1 the answer is no (a delay objective missed, with --strict; a module dearer than its baseline; `doctor` found what \
+costs); 2 bad usage or input, or a port failed."
 )]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -37,12 +46,19 @@ pub(crate) enum Command {
     /// Run a pipeline
     Run(Box<Run>),
     /// Measure what a packet costs, module by module, in ticks and instructions
-    Measure(Measure),
+    Measure(Measured),
     /// Compare what a packet costs in two builds, or by two configurations, side by side
     Compare(Compare),
+    /// Compare what packets cost with a baseline, in instructions: the answer is no where a module has become dearer
+    Gate(Gate),
     /// Run what `measure` counts, under valgrind
     #[command(hide = true)]
     Count(Count),
+    /// Tell saved measurements over time, module by module, and where they took a step
+    History(History),
+    /// Run an experiment of the papers here: figures as JSON and CSV, and a report with plots
+    #[command(subcommand, after_help = "Example:\n  forebay lab lean --out lean")]
+    Lab(Lab),
     /// Look at this machine: what in it will cost performance, and how to mend that
     Doctor(Doctor),
     /// Watch a running pipeline: the live table
@@ -146,6 +162,12 @@ pub(crate) struct Count {
     /// The first module that is told apart
     #[arg(long)]
     pub(crate) first: usize,
+    /// Packets that enter before
+    #[arg(long)]
+    pub(crate) before: u64,
+    /// Packets that enter while it counts
+    #[arg(long)]
+    pub(crate) packets: u64,
 }
 
 /// `doctor`'s arguments.

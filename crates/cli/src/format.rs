@@ -52,6 +52,20 @@ pub(crate) fn counted(number: u64, thing: &str) -> String {
     format!("{} {thing}{}", whole(number), if number == 1 { "" } else { "s" })
 }
 
+/// A row of blocks, `most` at most, as high as values are between their least and their largest; of more values, each block
+/// has the mean of some.
+pub(crate) fn sparkline(values: &[f64], most: usize) -> String {
+    const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let each = values.len().div_ceil(most.max(1)).max(1);
+    let means: Vec<f64> = values.chunks(each).map(|some| some.iter().sum::<f64>() / some.len() as f64).collect();
+    let (low, high) =
+        means.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), mean| (low.min(*mean), high.max(*mean)));
+    // What rounding makes of equal values is no hill.
+    let flat = high - low <= high.abs().max(low.abs()) * 1e-9;
+    let block = |mean: f64| if flat { BLOCKS[3] } else { BLOCKS[((mean - low) / (high - low) * 7.0).round() as usize] };
+    means.into_iter().map(block).collect()
+}
+
 /// Words in lines of at most `width` characters, all but the first behind `indent`; a longer word has a line of its own.
 pub(crate) fn wrapped(text: &str, indent: usize, width: usize) -> String {
     let (mut told, mut at) = (String::new(), indent);
@@ -117,6 +131,14 @@ mod tests {
         assert_eq!([0, 999, 1000, 1_234_567].map(whole), ["0", "999", "1 000", "1 234 567"]);
         assert_eq!([0, 1, 2_000].map(|number| counted(number, "flow")), ["0 flows", "1 flow", "2 000 flows"]);
         assert_eq!((known(None, 1), known(Some(1.25), 1)), ("n/a".to_owned(), "1.2".to_owned()));
+    }
+
+    #[test]
+    fn a_sparkline_rises_and_falls_with_its_values() {
+        assert_eq!(sparkline(&[0.0, 7.0, 3.0], 10), "▁█▄");
+        assert_eq!(sparkline(&[5.0, 5.0], 10), "▄▄");
+        assert_eq!(sparkline(&[1.0, 1.0, 2.0, 2.0, 3.0], 3), "▁▅█");
+        assert_eq!(sparkline(&[], 3), "");
     }
 
     #[test]

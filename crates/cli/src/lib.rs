@@ -13,7 +13,11 @@ mod drops;
 mod engine;
 pub mod filter;
 mod format;
+mod gate;
+mod handover;
 mod hardware;
+mod history;
+mod lab;
 mod list;
 mod live;
 mod measure;
@@ -81,7 +85,14 @@ fn refuse(error: &clap::Error) -> ExitCode {
 fn answer(command: Command) -> anyhow::Result<Answer> {
     match command {
         Command::Run(run) => return run::run(&run),
-        Command::Measure(told) => return measure::measure(&told),
+        Command::Measure(args::Measured { other: Some(args::Other::Handover(told)), .. }) => handover::handover(&told)?,
+        Command::Measure(args::Measured { pipeline: Some(told), .. }) => return measure::measure(&told),
+        Command::Measure(args::Measured { pipeline: None, .. }) => {
+            anyhow::bail!("measure: name a pipeline, or `handover`: `forebay measure --help` has examples")
+        }
+        Command::Gate(told) => return gate::gate(&told),
+        Command::History(told) => history::history(&told)?,
+        Command::Lab(args::Lab::Lean(told)) => lab::lean(&told)?,
         Command::Compare(told) => return compare::compare(&told),
         Command::Count(told) => measure::serve(&told)?,
         Command::Doctor(told) => return doctor::doctor(&told),

@@ -14,7 +14,7 @@ use forebay_pipeline::{Conditions, Loaded, Source};
 use jiff::Timestamp;
 
 use crate::format::{Align, known, short};
-use crate::source::source;
+use crate::source::{origin, source};
 use crate::{Answer, args, engine, format, printed};
 use crate::{hardware, rates};
 
@@ -23,7 +23,7 @@ const TRIES: usize = 3;
 
 /// Measures a pipeline; the answer is no where the machine was too busy for it.
 pub(crate) fn measure(arguments: &args::Measure) -> anyhow::Result<Answer> {
-    if !arguments.no_count && crate::source::origin(&arguments.pipeline).is_none() {
+    if !arguments.no_count && origin(&arguments.pipeline).is_none() {
         bail!(
             "{}: it is read twice, once to count: allowed are a file, `usecase:NAME`, or --no-count",
             arguments.pipeline
@@ -101,18 +101,19 @@ fn commit() -> Option<String> {
 
 fn count(arguments: &args::Measure) -> anyhow::Result<counting::Counts> {
     let program = std::env::current_exe().context("this program's own file")?;
-    let mut command = vec!["count".to_owned(), arguments.pipeline.clone()];
-    command.extend(arguments.set.iter().flat_map(|set| ["--set".to_owned(), set.clone()]));
-    command.push("--first".to_owned());
-    Ok(counting::count(&program, &command)?)
+    let pipeline = origin(&arguments.pipeline).unwrap_or_else(|| arguments.pipeline.clone());
+    Ok(counting::count(&program, &pipeline, &arguments.set, Extent::default())?)
 }
 
 /// Does what [`count`] counts, in a process under valgrind.
 pub(crate) fn serve(arguments: &args::Count) -> anyhow::Result<()> {
-    let source = source(&arguments.pipeline, &arguments.set)?;
-    let conditions = Conditions { frequency: engine::frequency(true), simulated: true };
-    let Loaded { plans, .. } = forebay_pipeline::load(&source, conditions)?;
-    let served = counting::serve(plans, arguments.first, Extent::default())?;
+    let extent = Extent { before: arguments.before, packets: arguments.packets };
+    let load = || -> anyhow::Result<_> {
+        let source = source(&arguments.pipeline, &arguments.set)?;
+        let conditions = Conditions { frequency: engine::frequency(true), simulated: true };
+        Ok(forebay_pipeline::load(&source, conditions)?.plans)
+    };
+    let served = counting::serve(load, arguments.first, extent)?;
     writeln!(printed::out(), "{}", serde_json::to_string(&served)?)?;
     Ok(())
 }

@@ -13,7 +13,7 @@ use forebay_instance::socket::{Bound, Patience, Server, Service, place};
 use forebay_instance::{Accepted, Board, Cores, Instance, Sole, SoleError, choose};
 use forebay_measure::{Clock, Frequency, Tsc};
 use forebay_packet::Ticks;
-use forebay_pipeline::{Conditions, Loaded, Source, nearest};
+use forebay_pipeline::{Conditions, Loaded, Source, is_built_in, nearest};
 
 use crate::Answer;
 use crate::args;
@@ -55,7 +55,7 @@ pub(crate) fn run(arguments: &args::Run) -> anyhow::Result<Answer> {
     }
     let mut tally = None;
     // Also where it is not what runs, but what was accepted last is: a reload reads it.
-    if let Some(path) = crate::source::origin(&arguments.pipeline).filter(|origin| !origin.starts_with("usecase:")) {
+    if let Some(path) = crate::source::origin(&arguments.pipeline).filter(|origin| !is_built_in(origin)) {
         made.claim("the configuration", path.as_ref(), false).map_err(|told| anyhow!("{told}"))?;
     }
     if let Some(path) = &arguments.state {

@@ -1,15 +1,15 @@
-//! What a command line names: a configuration file, a use case, or what comes by standard input or another open pipe.
+//! What a command line names: a configuration file, a use case, a function by itself, or what comes by standard input or another open pipe.
 
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use forebay_pipeline::{Problems, Source, usecase};
+use forebay_pipeline::{Problems, Source, built_in, is_built_in};
 
 /// The text that `pipeline` names, with settings.
 pub(crate) fn source(pipeline: &str, sets: &[String]) -> Result<Source, Problems> {
-    if let Some(name) = pipeline.strip_prefix("usecase:") {
-        return usecase(name, sets);
+    if let Some(read) = built_in(pipeline, sets) {
+        return read;
     }
     let source = match Input::of(pipeline) {
         Input::File(path) => Source::read(path)?,
@@ -47,7 +47,7 @@ impl<'a> Input<'a> {
 
 /// What `pipeline` names, as another process finds it, or this one at another time; nothing where that cannot be.
 pub(crate) fn origin(pipeline: &str) -> Option<String> {
-    if pipeline.starts_with("usecase:") {
+    if is_built_in(pipeline) {
         return Some(pipeline.to_owned());
     }
     match Input::of(pipeline) {

@@ -185,6 +185,7 @@ impl Declare for Acl {
     const EXAMPLE: &'static str = "\
         { rules: ['@10.0.0.0/8 0.0.0.0/0 0 : 65535 22 : 22 0x06/0xff deny', \
         '@0.0.0.0/0 0.0.0.0/0 0 : 65535 53 : 53 0x11/0xff count'], default: permit }";
+    const TRAFFIC: &'static str = "{ source: [10.0.0.0/8, 198.18.0.0/16], destination_port: 53-54 }";
     const DROPS: &'static [Reason] = DROPS;
     const STATE: StateKind = StateKind::SharedReadOnly;
     const FOLD: Option<Fold<Params>> = Some(|branches, word, setup| {

@@ -193,6 +193,8 @@ impl Declare for GtpuDecap {
         fragments are not put together.";
     const EXAMPLE: &'static str =
         r#"{ teids: ["0x1000-0x1fff", 7], local: [192.0.2.1, "2001:db8::1"], errors_per_second: 10 }"#;
+    const TRAFFIC: &'static str =
+        "{ tunnel: { gtpu: { source: 198.18.0.1, destination: 192.0.2.1, teid: 4096, tunnels: 16 } } }";
     const DROPS: &'static [Reason] = DROPS;
     const CREATES: &'static [Reason] = CREATES;
     const WRITES: &'static [&'static str] = &[WORD];

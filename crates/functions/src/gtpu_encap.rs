@@ -124,6 +124,7 @@ impl Declare for GtpuEncap {
         (RFC 6040). Packets that become too long are dropped; no ICMP message is made. The outer headers are 36 bytes over \
         IPv4 and 56 over IPv6, 4 more with `sequence`, 8 more with `qfi`.";
     const EXAMPLE: &'static str = r#"{ source: 192.0.2.1, tunnels: ["10.60.0.1 0x1001 192.0.2.10", "2001:db8:60:1::/64 0x1002 192.0.2.11"], qfi: 9, mtu: 1500 }"#;
+    const TRAFFIC: &'static str = "{ destination: 10.60.0.1/32 }";
     const DROPS: &'static [Reason] = DROPS;
     const READS: &'static [&'static str] = &["tunnel", "next_hop"];
     // Numbers of packets are counted for each module; those of a tunnel belong to whoever has the tunnel.

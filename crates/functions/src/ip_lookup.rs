@@ -109,6 +109,7 @@ impl Declare for IpLookup {
         both` it is in both. Checksums, lengths and time to live are not looked at.";
     const EXAMPLE: &'static str =
         r#"{ routes: ["0.0.0.0/0 0", "10.0.0.0/8 1", "2001:db8::/32 2"], next_hops: 4, miss: 3 }"#;
+    const TRAFFIC: &'static str = "{ destination: [10.0.0.0/8, 198.19.0.0/16] }";
     const DROPS: &'static [Reason] = DROPS;
     const WRITES: &'static [&'static str] = &[WORD];
     const STATE: StateKind = StateKind::SharedReadOnly;

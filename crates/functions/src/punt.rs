@@ -84,6 +84,7 @@ impl Declare for Punt {
         address: 192.0.2.1/24, mac: 02:00:00:00:00:01 } } }` and `pipeline: [eth -> punt, punt[host] -> host, punt[0] -> \
         route, host -> eth]`.";
     const EXAMPLE: &'static str = r#"{ addresses: [192.0.2.1, "2001:db8::1"], expired: true }"#;
+    const TRAFFIC: &'static str = "{ destination: [192.0.2.1/32, 198.19.0.0/16] }";
     const STATE: StateKind = StateKind::SharedReadOnly;
 
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {

@@ -88,6 +88,7 @@ impl Declare for StaticNat {
         and UDP whose checksum covers addresses (DCCP, UDP-Lite) and payloads that name addresses (FTP, SIP) are not \
         followed. IPv6 and frames that are not IP pass as they are.";
     const EXAMPLE: &'static str = "{ direction: out, mappings: [{ inside: 10.0.0.0/24, outside: 192.0.2.0/24 }] }";
+    const TRAFFIC: &'static str = "{ source: 10.0.0.0/24 }";
     const DROPS: &'static [Reason] = DROPS;
     const STATE: StateKind = StateKind::SharedReadOnly;
     const EFFECT: bool = true;

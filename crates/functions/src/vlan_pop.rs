@@ -47,6 +47,7 @@ impl Declare for VlanPop {
         off, and the frame gets shorter by four bytes at its start. Frames without a tag pass as they are, or are \
         dropped, as `untagged` says.";
     const EXAMPLE: &'static str = "{ untagged: drop }";
+    const TRAFFIC: &'static str = "{ vlans: [100] }";
     const DROPS: &'static [Reason] = DROPS;
     const STATE: StateKind = StateKind::None;
 

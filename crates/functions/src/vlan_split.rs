@@ -30,6 +30,7 @@ impl Declare for VlanSplit {
         an identifier that is not listed go to `other`; so do priority tags, whose identifier is 0 (IEEE 802.1Q \
         section 9.6), unless 0 is listed. Frames are not changed.";
     const EXAMPLE: &'static str = "{ ids: [100, 200] }";
+    const TRAFFIC: &'static str = "{ vlans: [100] }";
     const STATE: StateKind = StateKind::None;
 
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {

@@ -103,6 +103,8 @@ impl Declare for VxlanDecap {
         passed on (RFC 6040). The outer IPv4 checksum is not looked at (`ip_validate` before does), fragments are not put \
         together, and nothing is learnt of where a frame came from.";
     const EXAMPLE: &'static str = "{ vnis: [4096, 4097], local: [192.0.2.1] }";
+    const TRAFFIC: &'static str =
+        "{ tunnel: { vxlan: { source: 198.18.0.1, destination: 192.0.2.1, vni: 4096, networks: 2 } } }";
     const DROPS: &'static [Reason] = DROPS;
     const WRITES: &'static [&'static str] = &[WORD];
     const STATE: StateKind = StateKind::None;

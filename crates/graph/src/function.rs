@@ -80,6 +80,8 @@ pub trait Declare: Function + Sized + 'static {
     const HELP: &'static str;
     /// The parameters of a working example, in YAML.
     const EXAMPLE: &'static str;
+    /// The parameters of a `generator` whose packets take the example's way, in YAML: what the example is counted with.
+    const TRAFFIC: &'static str = "{}";
     /// The reasons for which it drops.
     const DROPS: &'static [Reason] = &[];
     /// The reasons for which it creates packets.
@@ -121,6 +123,8 @@ pub struct Declaration {
     pub help: &'static str,
     /// [`Declare::EXAMPLE`].
     pub example: &'static str,
+    /// [`Declare::TRAFFIC`].
+    pub traffic: &'static str,
     /// [`Declare::DROPS`].
     pub drops: &'static [Reason],
     /// [`Declare::CREATES`].
@@ -152,6 +156,7 @@ impl Declaration {
             summary: F::SUMMARY,
             help: F::HELP,
             example: F::EXAMPLE,
+            traffic: F::TRAFFIC,
             drops: F::DROPS,
             creates: F::CREATES,
             consumes: F::CONSUMES,

@@ -67,6 +67,10 @@ pub trait Port: Send {
     /// `refused`.
     fn send(&mut self, batch: &mut Batch, now: Ticks);
 
+    /// From now on packets are there whenever they are asked for, whatever schedule they had: for who asks what a busy
+    /// worker costs. A port of the outside's packets, which come when they come, leaves it be.
+    fn saturate(&mut self) {}
+
     /// Packets given to a kernel or device that it has not finished with.
     fn in_flight(&self) -> usize {
         0

@@ -223,6 +223,23 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         if self.was_busy || waits { Next::Now } else { self.when() }
     }
 
+    /// Whether the next turn will have something to do: a poll that finds nothing is no work, nor is trying once more what
+    /// another worker had no room for.
+    pub fn has_work(&mut self) -> bool {
+        if !self.scheduler.is_idle() || (self.was_busy && !self.waiting.is_empty()) {
+            return true;
+        }
+        if !self.waiting.is_empty() {
+            return false;
+        }
+        let now = self.clock.now();
+        match self.when() {
+            Next::Now => true,
+            Next::At(instant) | Next::OnInput(_, Some(instant)) => instant <= now,
+            Next::OnInput(_, None) | Next::Never => false,
+        }
+    }
+
     /// Whether this turn's calls are to be timed.
     #[inline]
     fn is_to_be_timed(&mut self) -> bool {

@@ -140,7 +140,9 @@ pub(crate) fn begin<S: Scheduler + 'static>(
         if may_go.recv().is_ok() { run(worker, taken, &stop) } else { Over::Never }
     })?;
     match tells.recv().map_err(|_| StartError::Ended).flatten() {
-        Ok(told) => Ok((Waiting::new(Thread { orders, handle, pool: told.pool.clone(), core, tid: told.tid }, go), told)),
+        Ok(told) => {
+            Ok((Waiting::new(Thread { orders, handle, pool: told.pool.clone(), core, tid: told.tid }, go), told))
+        }
         Err(error) => {
             let _ = handle.join();
             Err(error)

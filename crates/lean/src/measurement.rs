@@ -27,6 +27,16 @@ pub enum Origin {
 }
 
 impl Origin {
+    /// As JSON and tables say it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Measured => "measured",
+            Self::Emulated => "emulated",
+            Self::NotAvailable => "n/a",
+        }
+    }
+
     fn of<T>(figure: Option<&T>, origin: Self) -> Self {
         figure.map_or(Self::NotAvailable, |_| origin)
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use forebay_graph::Plan;
-use forebay_graph::report::{Report, Timing, WorkerReport};
+use forebay_graph::report::{Packets, Report, Timing, WorkerReport};
 use forebay_instance::{Instance, Outcome, StartError};
 use forebay_measure::{Clock, Tsc};
 use forebay_pipeline::Made;
@@ -21,6 +21,8 @@ const WARM_UP: Duration = Duration::from_millis(200);
 pub struct Timed {
     /// What happened while it was measured.
     pub report: Report,
+    /// Where all packets are that came from the start to the end, the warm-up included.
+    pub whole: Packets,
     /// Ticks a second.
     pub hertz: f64,
     /// What the processor counted meanwhile.
@@ -145,6 +147,7 @@ pub fn measure(plans: Vec<Plan>, cores: &[usize], made: Made, span: Duration) ->
     std::thread::sleep(span);
     let report = board.report(&earlier, &board.read(Tsc.now()));
     let (disturbances, counted) = (Witness::look(&threads).since(&witness), watch.end());
-    let Outcome { troubles, .. } = Instance::end(&*instance);
-    Ok(Timed { report, hertz: Tsc.frequency().hertz(), counted, disturbances, troubles })
+    let Outcome { at, troubles } = Instance::end(&*instance);
+    let whole = board.report(&board.nothing(), &board.read(at)).packets;
+    Ok(Timed { report, whole, hertz: Tsc.frequency().hertz(), counted, disturbances, troubles })
 }

@@ -29,6 +29,19 @@ fn model() -> String {
     name.map_or_else(|| "n/a".to_owned(), |(_, model)| model.trim().to_owned())
 }
 
+/// The C library that this process runs with, by name and version (`glibc 2.36`), where it says.
+#[must_use]
+pub fn c_library() -> Option<String> {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    {
+        // SAFETY: it returns a string that ends with a zero byte and is never freed or changed.
+        let version = unsafe { std::ffi::CStr::from_ptr(libc::gnu_get_libc_version()) };
+        Some(format!("glibc {}", version.to_string_lossy()))
+    }
+    #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+    None
+}
+
 /// The cores that this process may run on, lowest first.
 #[must_use]
 pub fn allowed_cores() -> Vec<usize> {

@@ -1,8 +1,10 @@
 //! The use cases: pipelines with parameters, written out as configurations.
 //!
-//! They are those of the work on batching that Forebay builds on (Batchy, NSDI 2020, section 5), one flow per branch.
+//! They are those of the work on batching that Forebay builds on (Batchy, NSDI 2020, section 5), one flow per branch, and the
+//! two chains of the work on lean measurement (NALM, ToN 2022).
 //! What they write is read like any other text, so that a use case is also an example to start from.
 
+mod chains;
 mod gateway;
 mod mobile;
 mod robot;
@@ -65,6 +67,8 @@ pub fn usecases() -> &'static [UseCase] {
 const N: Parameter = parameter("n", "16", "Next hops, 1 to 4096: each is a branch.");
 const ROUTER: &[Parameter] =
     &[N, parameter("rate", "1Mpps", RATE), parameter("slo", "", SLO), BATCH, TRIGGER, HOLD, SESSIONS, SIZE, SEED];
+const STAGES: Parameter =
+    parameter("stages", "1", "1: run to completion on one worker; 2: pipelined over two, each on a core of its own.");
 static ALL: &[UseCase] = &[
     UseCase {
         name: "l2l3",
@@ -137,6 +141,42 @@ static ALL: &[UseCase] = &[
             SEED,
         ],
         write: robot::write,
+    },
+    UseCase {
+        name: "sfc_a",
+        summary: "a chain: NAT, a stand-in for deep packet inspection, L3 forwarding",
+        parameters: &[
+            parameter("n", "1", "Next hops, 1 to 4096: each is a branch."),
+            STAGES,
+            parameter("dpi", "300", "What a packet's inspection costs, in cycles, 0 to 1000000."),
+            parameter("rate", "1Mpps", RATE),
+            parameter("slo", "", SLO),
+            BATCH,
+            TRIGGER,
+            HOLD,
+            SESSIONS,
+            SIZE,
+            SEED,
+        ],
+        write: chains::write_a,
+    },
+    UseCase {
+        name: "sfc_b",
+        summary: "a chain: firewall, a stand-in for a load balancer, L3 forwarding",
+        parameters: &[
+            parameter("n", "1", "Next hops, 1 to 4096: each is a branch."),
+            STAGES,
+            parameter("servers", "4", "Servers that sessions are spread over, 1 to 256."),
+            parameter("rate", "1Mpps", RATE),
+            parameter("slo", "", SLO),
+            BATCH,
+            TRIGGER,
+            HOLD,
+            SESSIONS,
+            SIZE,
+            SEED,
+        ],
+        write: chains::write_b,
     },
 ];
 

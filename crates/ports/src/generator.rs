@@ -179,6 +179,15 @@ impl Port for Generator {
         }
     }
 
+    /// What waits in the queue is made later: the loop is closed from here on.
+    fn saturate(&mut self) {
+        if let Source::Open(queue) = &self.source {
+            let (sizes, left) = queue.schedule.rest();
+            let left = left.saturating_add(queue.waiting.len() as u64);
+            self.source = Source::Closed { left, sizes };
+        }
+    }
+
     /// What leaves by a generator is dropped: it only makes packets.
     fn send(&mut self, _: &mut Batch, _: Ticks) {}
 

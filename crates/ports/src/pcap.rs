@@ -184,6 +184,10 @@ impl Port for Pcap {
         ready
     }
 
+    fn saturate(&mut self) {
+        self.scale = None;
+    }
+
     fn send(&mut self, batch: &mut Batch, now: Ticks) {
         let nanos = self.stamp(now);
         let Some(writer) = &mut self.writer else { return };

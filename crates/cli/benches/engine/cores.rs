@@ -2,11 +2,11 @@
 
 use std::hint::black_box;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use forebay_graph::ring::{Head, ring};
 use forebay_instance::start;
+use forebay_lean::handover::{hand_over, round_trip};
 use forebay_measure::machine::pin_to;
 use forebay_measure::{Clock, Tsc};
 use forebay_pipeline::{Conditions, Loaded, Source, load};
@@ -14,14 +14,6 @@ use serde::Serialize;
 
 use crate::measurement::{Figure, Spread};
 
-/// Items that are handed over at a time.
-const BATCH: usize = 32;
-/// Items of a run.
-const ITEMS: usize = 8_000_000;
-/// Slots that a ring of a pipeline has, about.
-const ROOM: usize = 1_024;
-/// Times that a cache line goes there and back.
-const ROUND_TRIPS: u64 = 50_000;
 /// How long a pipeline or a computation runs.
 const SPAN: Duration = Duration::from_millis(400);
 
@@ -43,7 +35,10 @@ pub struct Cores {
 impl Cores {
     /// One run of everything, on these two cores.
     pub fn run(&mut self, cores: [usize; 2], router: &Source) -> Result<(), String> {
-        let (before, handover, after) = (round_trip(cores), hand_over(cores), round_trip(cores));
+        let told = |error: std::io::Error| error.to_string();
+        let before = round_trip(cores).map_err(told)?;
+        let handover = hand_over(cores).map_err(told)?;
+        let after = round_trip(cores).map_err(told)?;
         self.handover.push(handover);
         self.round_trip.push(f64::midpoint(before, after));
         // One and two take turns, so that a noisy stretch meets both.
@@ -87,77 +82,6 @@ pub struct Compared {
     pub round_trip: Spread,
     /// By run: what an item that is handed over takes, as a part of that.
     pub handover_in_round_trips: Spread,
-}
-
-/// Ticks of one cache line from one core to another and back.
-fn round_trip([there, here]: [usize; 2]) -> f64 {
-    let line = AtomicU64::new(0);
-    let line = &line;
-    let answer = move || {
-        for turn in 0..ROUND_TRIPS {
-            while line.load(Ordering::Acquire) != 2 * turn + 1 {
-                std::hint::spin_loop();
-            }
-            line.store(2 * turn + 2, Ordering::Release);
-        }
-    };
-    std::thread::scope(|scope| {
-        scope.spawn(move || {
-            bind(there);
-            answer();
-        });
-        bind(here);
-        // The other thread has begun, once it answers.
-        line.store(1, Ordering::Release);
-        while line.load(Ordering::Acquire) != 2 {}
-        let start = Tsc.now();
-        for turn in 1..ROUND_TRIPS {
-            line.store(2 * turn + 1, Ordering::Release);
-            while line.load(Ordering::Acquire) != 2 * turn + 2 {
-                std::hint::spin_loop();
-            }
-        }
-        Tsc.now().since(start).0 as f64 / (ROUND_TRIPS - 1) as f64
-    })
-}
-
-/// Ticks an item from one core to another.
-fn hand_over([from, to]: [usize; 2]) -> f64 {
-    let (mut sender, mut receiver) = ring::<usize>(ROOM, BATCH);
-    std::thread::scope(|scope| {
-        let giver = scope.spawn(move || {
-            bind(from);
-            let items: [usize; BATCH] = std::array::from_fn(|item| item);
-            let mut left = ITEMS / BATCH;
-            while left > 0 {
-                if sender.send(Head { tag: 1, at: 0 }, &mut items.iter().copied()) {
-                    left -= 1;
-                } else {
-                    std::hint::spin_loop();
-                }
-            }
-        });
-        bind(to);
-        let (mut got, mut sum, mut start) = (0usize, 0usize, None);
-        while got < ITEMS / BATCH * BATCH {
-            let before = got;
-            receiver.receive(|item| {
-                sum = sum.wrapping_add(item);
-                got += 1;
-            });
-            // The other thread has begun.
-            if before == 0 && got > 0 {
-                start = Some(Tsc.now());
-            }
-            if before == got {
-                std::hint::spin_loop();
-            }
-        }
-        black_box(sum);
-        let ticks = Tsc.now().since(start.unwrap_or_default()).0 as f64;
-        giver.join().expect("giving does not panic");
-        ticks / (got - BATCH) as f64
-    })
 }
 
 fn bind(core: usize) {

@@ -6,7 +6,9 @@ use crate::{File, ROUTER, forebay};
 
 #[test]
 fn every_command_has_help_with_an_example() {
-    for command in ["run", "check", "list", "describe", "usecase", "schema", "completions"] {
+    for command in
+        ["run", "measure", "gate", "check", "list", "describe", "usecase", "schema", "completions", "history", "lab"]
+    {
         let help = forebay(&[command, "--help"]).well();
         assert!(help.contains("Example") && help.contains(&format!("forebay {command}")), "{help}");
     }

@@ -1,9 +1,14 @@
 //! The command as its users meet it: arguments in, output and exit codes out.
 
 mod commands;
+mod compare;
 mod contract;
 mod doctor;
 mod files;
+mod gate;
+mod handover;
+mod history;
+mod lab;
 mod live;
 mod measure;
 mod reload;

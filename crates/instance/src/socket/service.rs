@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use forebay_graph::report::Reading;
 use forebay_graph::{Action, NamedTable};
 use forebay_measure::{Clock, Tsc};
-use forebay_pipeline::{Problem, Problems, Source, usecase, with_settings};
+use forebay_pipeline::{Problem, Problems, Source, built_in, with_settings};
 
 use super::lines::{Lines, Patience};
 use super::{Answer, MOST_LINE, TableTold};
@@ -76,10 +76,8 @@ pub(super) fn reload(service: &Service, file: Option<String>, set: &[String], fo
         let told = "the pipeline was started from standard input, which cannot be read again: name a file";
         return Answer::Error(told.to_owned());
     };
-    let read = match origin.strip_prefix("usecase:") {
-        Some(name) => usecase(name, &sets),
-        None => Source::read(Path::new(&origin)).map(|read| sets.iter().fold(read, Source::set)),
-    };
+    let file = || Source::read(Path::new(&origin)).map(|read| sets.iter().fold(read, Source::set));
+    let read = built_in(&origin, &sets).unwrap_or_else(file);
     let next = match read {
         Ok(next) => next,
         Err(problems) => return Answer::Error(refusal(&problems, before, set)),

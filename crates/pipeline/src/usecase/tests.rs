@@ -33,6 +33,12 @@ fn module_counts_are_those_of_the_definition() {
     for n in [2, 16, 300] {
         assert_eq!(modules("rc", &[&format!("n={n}")]), n + 1);
     }
+    for stages in ["stages=1", "stages=2"] {
+        for n in [1, 4, 600] {
+            assert_eq!(modules("sfc_a", &[&format!("n={n}"), stages]), 3 + 3 * n);
+            assert_eq!(modules("sfc_b", &[&format!("n={n}"), "servers=7", stages]), 3 + 7 + 3 * n);
+        }
+    }
 }
 
 #[test]
@@ -67,7 +73,7 @@ fn defaults_are_allowed_and_wrong_values_named() {
     let refused = |name: &str, given: &[&str]| usecase(name, &sets(given)).expect_err("refused").to_string();
     assert_eq!(
         refused("gx", &[]),
-        "usecase:gx:1: there is no use case 'gx' (did you mean 'gw'?): there are l2l3, gw, vrf, mgw, rc"
+        "usecase:gx:1: there is no use case 'gx' (did you mean 'gw'?): there are l2l3, gw, vrf, mgw, rc, sfc_a, sfc_b"
     );
     assert_eq!(refused("gw", &["n=0"]), "--set n=0: n: '0' is not allowed: allowed is a whole number from 1 to 4096");
     assert_eq!(
@@ -89,6 +95,19 @@ fn defaults_are_allowed_and_wrong_values_named() {
     );
     assert!(refused("gw", &["slo=3"]).starts_with("--set slo=3: slo: '3' is not a span of time"));
     assert!(refused("gw", &["trigger=33"]).contains("from 0 to 32"));
+}
+
+#[test]
+fn chains_are_cut_into_stages() {
+    for name in ["sfc_a", "sfc_b"] {
+        let workers = |stages: &str| {
+            let source = usecase(name, &sets(&[stages])).unwrap_or_else(|problems| panic!("{problems}"));
+            source.text().matches("- { modules: [").count()
+        };
+        assert_eq!((workers("stages=1"), workers("stages=2")), (0, 2));
+    }
+    let refused = usecase("sfc_a", &sets(&["stages=3"])).expect_err("refused").to_string();
+    assert_eq!(refused, "--set stages=3: stages: '3' is not allowed: allowed is a whole number from 1 to 2");
 }
 
 #[test]

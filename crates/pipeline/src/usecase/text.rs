@@ -18,6 +18,7 @@ pub(super) struct Text {
     buffers: String,
     lines: String,
     flows: String,
+    workers: String,
     rate: Option<PacketRate>,
     sessions: u64,
     size: u64,
@@ -53,6 +54,7 @@ impl Text {
             buffers: String::new(),
             lines: String::new(),
             flows: String::new(),
+            workers: String::new(),
             rate: values.rate()?,
             sessions: values.whole("sessions", 1, 1 << 20)?,
             size: values.whole("size", 60, 1_514)?,
@@ -145,11 +147,17 @@ impl Text {
         }
     }
 
+    /// A worker that runs these modules.
+    pub(super) fn worker(&mut self, modules: &[String]) {
+        push(&mut self.workers, format_args!("  - {{ modules: [{}] }}", modules.join(", ")));
+    }
+
     pub(super) fn finish(self) -> String {
-        let Self { head, ports, state, modules, buffers, lines, flows, .. } = self;
+        let Self { head, ports, state, modules, buffers, lines, flows, workers, .. } = self;
+        let workers = if workers.is_empty() { workers } else { format!("workers:\n{workers}") };
         let buffers = if buffers.is_empty() { buffers } else { format!("buffers:\n{buffers}") };
         let state = if state.is_empty() { state } else { format!("state:\n{state}") };
-        format!("{head}ports:\n{ports}{state}modules:\n{modules}{buffers}pipeline:\n{lines}flows:\n{flows}")
+        format!("{head}ports:\n{ports}{state}modules:\n{modules}{buffers}pipeline:\n{lines}flows:\n{flows}{workers}")
     }
 }
 

@@ -169,6 +169,11 @@ impl Schedule {
         }
     }
 
+    /// What is still to come, without its instants: sizes in their order, and how many packets.
+    pub(super) fn rest(&self) -> (Sizes, u64) {
+        (self.sizes.clone(), self.left)
+    }
+
     /// Starts the schedule at `now`, the first time it is called. The first packet is due at once, or after a random
     /// gap.
     #[inline]

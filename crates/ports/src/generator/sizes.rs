@@ -57,6 +57,7 @@ impl Size {
 const SHORTEST: usize = 1 << 12;
 
 /// Says which size comes next. The order is drawn once and repeated; it holds every size exactly in proportion.
+#[derive(Clone)]
 pub(super) struct Sizes {
     order: Vec<u8>,
     turn: usize,

@@ -260,6 +260,21 @@ fn a_closed_loop_fills_every_request_until_the_count() {
 }
 
 #[test]
+fn a_saturated_one_fills_every_request_with_what_was_still_to_come() {
+    let params = json!({ "rate": "1Mpps", "count": 100, "sessions": 7 });
+    let (mut port, pool) = (open(params.clone()), pool());
+    // Three have arrived, of which one is taken.
+    let (first, _) = ask(&mut port, &pool, 2_500, 1);
+    port.port.saturate();
+    let (rest, ready) = ask(&mut port, &pool, 2_500, 256);
+    assert_eq!((first.len(), rest.len(), ready), (1, 99, Ready::Never));
+    assert!(rest.iter().all(|(at, _)| *at == 2_500));
+    // The same frames in the same order as by the schedule.
+    let frames = |packets: Vec<(u64, Vec<u8>)>| packets.into_iter().map(|(_, frame)| frame).collect::<Vec<_>>();
+    assert_eq!(frames([first, rest].concat()), frames(take(params, 100)));
+}
+
+#[test]
 fn random_gaps_are_exponential() {
     let n = 100_000;
     let packets = take(json!({ "rate": "1Mpps", "arrivals": "poisson", "seed": 3 }), n + 1);

@@ -28,6 +28,29 @@ fn packets_pass_and_are_counted_by_module_size_and_flow() {
 }
 
 #[test]
+fn a_turn_that_will_find_nothing_is_known_before() {
+    let log = Log::default();
+    let modules = vec![module("hold", Kind::Pass, vec![Target::Port(1)], 8)];
+    // Four packets each 1 000 ticks, which wait for eight.
+    let source = Source { every: 1_000, burst: 4, ..source(16) };
+    let mut worker = worker(plan(source, drain(&log), modules, 64), vec![]);
+    let mut busy = Vec::new();
+    for _ in 0..60 {
+        let (now, has_work, entered) = (worker.clock().now(), worker.has_work(), worker.census().entered);
+        worker.turn();
+        // What waits for its trigger is no work; what has come is.
+        let did = worker.census().entered > entered;
+        assert!(has_work || !did, "at {now:?}");
+        if has_work {
+            busy.push((now.0, did));
+        }
+        worker.clock().spend(Ticks(100));
+    }
+    assert_eq!(busy, [(0, true), (1_000, true), (2_000, true), (3_000, true)]);
+    assert_eq!(worker.census().left, 16);
+}
+
+#[test]
 fn branches_that_meet_merge_before_the_next_module() {
     let log = Log::default();
     let modules = vec![

@@ -1,0 +1,188 @@
+//! `forebay gate`: instructions against a baseline's, and what has become dearer and why.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, anyhow, bail};
+use forebay_lean::baseline::Baseline;
+use forebay_lean::cases::relative;
+use forebay_lean::counting::Extent;
+use forebay_lean::gate::{self, Finding, Gate, Verdict};
+
+use crate::format::{Align, counted, known};
+use crate::source::origin;
+use crate::{Answer, args, format, printed};
+
+/// Compares, or writes the baseline.
+pub(crate) fn gate(arguments: &args::Gate) -> anyhow::Result<Answer> {
+    let program = std::env::current_exe().context("this program's own file")?;
+    let here = std::env::current_dir().context("the present folder")?;
+    let folder = match arguments.baseline.as_deref().and_then(Path::parent) {
+        Some(folder) => here.join(folder).canonicalize().with_context(|| folder.display().to_string())?,
+        None => here,
+    };
+    let progress = progress();
+    let gate = Gate { program: &program, folder: &folder, max_ipp: arguments.max_ipp, progress: &progress };
+    let pipelines = pipelines(&arguments.pipelines, &folder)?;
+    if let Some(other) = &arguments.against {
+        let other = other.canonicalize().with_context(|| other.display().to_string())?;
+        let groups = ["usecases", "functions"].map(str::to_owned);
+        let named = if pipelines.is_empty() { &groups[..] } else { &pipelines };
+        let before = gate.baseline(&other, &gate::ask(named, &arguments.set), Extent::default());
+        let before = before.with_context(|| other.display().to_string())?;
+        let (answer, _) = gate.compare(&before, &before.cases.iter().collect::<Vec<_>>())?;
+        return tell(arguments, &answer);
+    }
+    let Some(path) = &arguments.baseline else { bail!("neither --baseline nor --against: one of them is needed") };
+    let wrong = || path.display().to_string();
+    let before = Baseline::read(path).with_context(wrong)?;
+    if arguments.update {
+        return update(arguments, &gate, path, before, &gate::ask(&pipelines, &arguments.set));
+    }
+    let before = before.ok_or_else(|| anyhow!("{}: there is no such file: --update makes it", wrong()))?;
+    let cases = gate::select(&before, &pipelines, &arguments.set).with_context(wrong)?;
+    let (answer, _) = gate.compare(&before, &cases).with_context(wrong)?;
+    tell(arguments, &answer)
+}
+
+/// Writes what is counted now into the baseline.
+fn update(
+    arguments: &args::Gate,
+    gate: &Gate<'_>,
+    path: &Path,
+    before: Option<Baseline>,
+    more: &[forebay_lean::cases::Asked],
+) -> anyhow::Result<Answer> {
+    let asked = gate::updated(before.as_ref(), more);
+    let extent = before.as_ref().map_or_else(Extent::default, |before| before.extent);
+    let wrong = || path.display().to_string();
+    let now = gate.baseline(gate.program, &asked, extent).with_context(wrong)?;
+    now.write(path).with_context(wrong)?;
+    let changed = gate::changes(before.as_ref(), &now, gate.max_ipp);
+    let mut out = printed::out();
+    if arguments.json {
+        writeln!(out, "{}", serde_json::to_string(&changed)?)?;
+        return Ok(Answer::Yes);
+    }
+    write!(out, "{}", table(changed.findings()))?;
+    let modules: usize = changed.cases.iter().map(|case| case.parts).sum();
+    let cases = counted(now.cases.len() as u64, "pipeline");
+    let added = counted(changed.added.len() as u64, "pipeline");
+    let gone = if changed.gone.is_empty() { String::new() } else { format!(", without {}", changed.gone.join(", ")) };
+    writeln!(
+        out,
+        "{} has {cases}: {added} added{gone}; {} of {modules} figures changed",
+        path.display(),
+        changed.findings().count(),
+    )?;
+    Ok(Answer::Yes)
+}
+
+/// The pipelines that are named, as a baseline in `folder` names them.
+fn pipelines(named: &[String], folder: &Path) -> anyhow::Result<Vec<String>> {
+    let one = |name: &String| {
+        let built_in = forebay_pipeline::is_built_in(name) || ["usecases", "functions"].contains(&name.as_str());
+        if built_in {
+            return Ok(name.clone());
+        }
+        let Some(path) = origin(name) else { bail!("{name}: it is read several times: allowed is a file") };
+        let path = PathBuf::from(path);
+        let whole = path.canonicalize().with_context(|| format!("{name}: it is neither a file nor built in"))?;
+        Ok(relative(&whole, folder).display().to_string())
+    };
+    named.iter().map(one).collect()
+}
+
+/// Says on a terminal how far it is.
+fn progress() -> impl Fn(usize, usize) + Sync {
+    let shown = io::stderr().is_terminal();
+    move |done, all| {
+        if shown {
+            let end = if done == all { "\r\x1b[K" } else { "" };
+            // In one piece: several threads count.
+            let line = format!("\r{done} of {} counted{end}", counted(all as u64, "pipeline"));
+            let _ = io::stderr().lock().write_all(line.as_bytes());
+        }
+    }
+}
+
+fn tell(arguments: &args::Gate, answer: &gate::Answer) -> anyhow::Result<Answer> {
+    let exit = if answer.is_yes() { Answer::Yes } else { Answer::No };
+    let mut out = printed::out();
+    if arguments.json {
+        writeln!(out, "{}", serde_json::to_string(answer)?)?;
+        return Ok(exit);
+    }
+    write!(out, "{}", table(answer.findings().filter(|(_, finding)| finding.verdict != Verdict::Within)))?;
+    if let Some(note) = &answer.note {
+        writeln!(out, "note: {note}")?;
+    }
+    let figures: usize = answer.cases.iter().map(|case| case.parts).sum();
+    let limit = format!("{} %", trimmed(answer.max_ipp * 100.0));
+    let of = format!("{} of {}", counted(figures as u64, "figure"), counted(answer.cases.len() as u64, "pipeline"));
+    let (within, cheaper) = (answer.number(Verdict::Within), answer.number(Verdict::Cheaper));
+    let within = if within > 0 { format!(", {within} changed by less") } else { String::new() };
+    if exit == Answer::No {
+        let (dearer, new) = (answer.number(Verdict::Dearer), answer.number(Verdict::Appeared));
+        let new =
+            if new > 0 { format!(", {} not in the baseline", counted(new as u64, "module")) } else { String::new() };
+        writeln!(out, "no: of {of} {dearer} are dearer by more than {limit}{new}{within}")?;
+        if let Some(path) = arguments.baseline.as_ref() {
+            writeln!(out, "Where that is meant: forebay gate --baseline {} --update", path.display())?;
+        }
+    } else {
+        writeln!(out, "yes: of {of} none is dearer by more than {limit}{within}")?;
+    }
+    if cheaper > 0 && arguments.baseline.is_some() {
+        writeln!(out, "{cheaper} are cheaper: --update lowers the baseline")?;
+    }
+    Ok(exit)
+}
+
+/// Nothing where nothing is in it.
+fn table<'a>(findings: impl Iterator<Item = (&'a str, &'a Finding)>) -> String {
+    let row = |(case, finding): (&str, &Finding)| {
+        let change = match (finding.before, finding.now, finding.change) {
+            (_, _, Some(change)) => format!("{:+.2} %", change * 100.0),
+            (None, _, _) => "new".to_owned(),
+            (_, None, _) => "gone".to_owned(),
+            _ => "n/a".to_owned(),
+        };
+        let (before, now) = (known(finding.before, 2), known(finding.now, 2));
+        vec![case.to_owned(), finding.part.clone(), before, now, change, why(finding)]
+    };
+    let rows: Vec<_> = findings.map(row).collect();
+    let columns = [
+        ("pipeline", Align::Left),
+        ("module", Align::Left),
+        ("before", Align::Right),
+        ("now", Align::Right),
+        ("change", Align::Right),
+        ("why (instructions a packet)", Align::Left),
+    ];
+    if rows.is_empty() { String::new() } else { format::table(&columns, &rows) }
+}
+
+fn why(finding: &Finding) -> String {
+    let batches = match finding.packets_per_call {
+        [Some(was), Some(is)] if (was - is).abs() > 5e-4 => format!(" ({was:.2} -> {is:.2} packets a call)"),
+        _ => String::new(),
+    };
+    let causes = finding.why.iter().map(|why| {
+        let batches =
+            if matches!(why.cause, gate::Cause::Batches | gate::Cause::CodeOrBatches) { &batches } else { "" };
+        format!("{} {:+.2}{batches}", why.cause.told(why.ipp < 0.0), why.ipp)
+    });
+    let mut told: Vec<_> = causes.collect();
+    let mostly: Vec<_> = finding.mostly.iter().map(|(part, ipp)| format!("{part} {ipp:+.2}")).collect();
+    if !mostly.is_empty() {
+        told.push(format!("mostly {}", mostly.join(" ")));
+    }
+    told.join(", ")
+}
+
+/// Without zeros that say nothing.
+fn trimmed(percent: f64) -> String {
+    let text = format!("{percent:.3}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}

@@ -1,0 +1,181 @@
+//! `forebay gate`: changes that are planted in a pipeline are found, named and classified; what is the same passes.
+
+use serde_json::Value;
+
+use crate::measure::has_valgrind;
+use crate::{File, forebay};
+
+const PIPELINE: &str = "\
+ports:
+  in: { generator: { rate: 1Mpps } }
+  out: { sink: {} }
+modules:
+  fw: { acl: { rules: { synthetic: 10 }, default: permit } }
+  hop: { ttl: }
+pipeline:
+  - in -> fw -> hop -> out
+";
+
+/// A pipeline beside its baseline.
+struct Kept {
+    file: File,
+    baseline: String,
+}
+
+impl Kept {
+    fn new() -> Self {
+        Self::of(PIPELINE)
+    }
+
+    fn of(pipeline: &str) -> Self {
+        let file = File::new(pipeline);
+        let baseline = file.beside("baseline.json");
+        let said = forebay(&["gate", "--baseline", &baseline, "--update", file.path()]).well();
+        assert!(said.ends_with("has 1 pipeline: 1 pipeline added; 0 of 0 figures changed\n"), "{said}");
+        Self { file, baseline }
+    }
+
+    /// Puts `new` in place of `old`, and asks the gate.
+    fn after(&self, old: &str, new: &str) -> (Option<i32>, Value) {
+        assert!(PIPELINE.contains(old));
+        std::fs::write(&self.file.path, PIPELINE.replace(old, new)).expect("a writable folder");
+        let done = forebay(&["gate", "--baseline", &self.baseline, "--json"]);
+        (done.code, done.json())
+    }
+}
+
+/// What is said of a part: verdict, most important cause.
+fn told<'a>(answer: &'a Value, part: &str) -> Option<(&'a str, &'a str)> {
+    let findings = answer["cases"][0]["findings"].as_array().expect("a list");
+    let found = findings.iter().find(|finding| finding["part"] == part)?;
+    Some((found["verdict"].as_str().expect("a word"), found["why"][0]["cause"].as_str().expect("a word")))
+}
+
+#[test]
+fn planted_changes_are_found_named_and_classified_and_nothing_else() {
+    if !has_valgrind() {
+        return;
+    }
+    let kept = Kept::new();
+    let (code, same) = kept.after("", "");
+    assert_eq!((code, same["answer"].as_str(), told(&same, "(all)")), (Some(0), Some("yes"), None), "{same}");
+    assert_eq!(same["cases"][0]["case"], "test.yaml");
+
+    let (code, dearer) = kept.after("synthetic: 10 ", "synthetic: 500 ");
+    assert_eq!(code, Some(1), "{dearer}");
+    assert_eq!(told(&dearer, "fw"), Some(("dearer", "code")));
+    assert_eq!((told(&dearer, "hop"), told(&dearer, "(residue)")), (None, None), "{dearer}");
+
+    let (code, smaller) = kept.after("ports:", "batch: 4\nports:");
+    assert_eq!(code, Some(1), "{smaller}");
+    for part in ["fw", "hop", "(residue)", "(all)"] {
+        assert_eq!(told(&smaller, part), Some(("dearer", "batches")), "{part}: {smaller}");
+    }
+}
+
+#[test]
+fn a_new_module_and_a_cheaper_one_are_told_and_an_update_takes_them() {
+    if !has_valgrind() {
+        return;
+    }
+    let kept = Kept::of(&PIPELINE.replace("synthetic: 10 ", "synthetic: 500 "));
+    let longer = PIPELINE.replace("  hop: { ttl: }\n", "  hop: { ttl: }\n  sum: { ip_checksum: }\n");
+    let longer = longer.replace("-> hop ->", "-> hop -> sum ->");
+    std::fs::write(&kept.file.path, longer).expect("a writable folder");
+    let gate = ["gate", "--baseline", &kept.baseline];
+    let done = forebay(&gate);
+    assert_eq!(done.code, Some(1), "{}", done.err);
+    let row = |name: &str| {
+        let line = done.out.lines().find(|line| line.split_whitespace().nth(1) == Some(name));
+        line.unwrap_or_else(|| panic!("{name}: {}", done.out)).to_owned()
+    };
+    assert!(row("sum").contains("new module +"), "{}", done.out);
+    assert!(row("fw").contains("less code -"), "{}", done.out);
+    assert!(row("(all)").contains("mostly sum +"), "{}", done.out);
+    assert!(done.out.contains(", 1 module not in the baseline"), "{}", done.out);
+    let said = forebay(&[&gate[..], &["--update"]].concat()).well();
+    assert!(said.contains("has 1 pipeline: 0 pipelines added; "), "{said}");
+    assert!(forebay(&gate).well().starts_with("yes: of 5 figures of 1 pipeline none is dearer"), "{said}");
+}
+
+#[test]
+fn another_build_is_what_it_is_compared_with() {
+    if !has_valgrind() {
+        return;
+    }
+    let same = forebay(&["gate", "--against", env!("CARGO_BIN_EXE_forebay"), "function:ttl", "function:acl", "--json"]);
+    assert_eq!(same.code, Some(0), "{}", same.err);
+    let same = same.json();
+    assert_eq!(same["cases"].as_array().map(Vec::len), Some(2), "{same}");
+    assert!(same["cases"].as_array().expect("a list").iter().all(|case| case["findings"] == serde_json::json!([])));
+}
+
+#[test]
+fn a_baseline_of_another_processor_or_build_is_refused() {
+    if !has_valgrind() {
+        return;
+    }
+    let kept = Kept::new();
+    let text = std::fs::read_to_string(&kept.baseline).expect("it is there");
+    for (old, new) in [("compiled for ", "compiled for sse9 "), ("\"profile\":\"", "\"profile\":\"slow ")] {
+        assert!(text.contains(old), "{text}");
+        std::fs::write(&kept.baseline, text.replace(old, new)).expect("a writable folder");
+        let done = forebay(&["gate", "--baseline", &kept.baseline]);
+        assert_eq!(done.code, Some(2), "{}", done.out);
+        assert!(
+            done.err.contains("their counts are no measure of each other") && done.err.contains("--against"),
+            "{}",
+            done.err
+        );
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_with_what_is_allowed() {
+    let file = File::new("{ \"schema\": 7 }");
+    let empty = file.beside("none.json");
+    let refused = |arguments: &[&str], said: &str| {
+        let done = forebay(&[&["gate"], arguments].concat());
+        assert_eq!(done.code, Some(2), "{arguments:?}: {}", done.out);
+        assert!(done.err.contains(said), "{arguments:?}: {}", done.err);
+    };
+    refused(&[], "--baseline <FILE>");
+    refused(&["--baseline", &empty], "there is no such file: --update makes it");
+    refused(&["--baseline", &empty, "--update"], "no pipeline to count: name some, such as `usecases`");
+    refused(&["--baseline", &empty, "--update", "-"], "it is read several times: allowed is a file");
+    refused(&["--baseline", &empty, "--update", "not/there.yaml"], "it is neither a file nor built in");
+    refused(&["--baseline", file.path()], "it is of schema 7, allowed is 1");
+    refused(&["--baseline", &empty, "--max-ipp", "1"], "write a share such as +0.5%");
+    refused(&["--baseline", &empty, "--against", &empty], "cannot be used with");
+    refused(&["--baseline", &empty, "--set", "n=1"], "<PIPELINE>");
+    refused(&["--against", &empty], "No such file");
+    std::fs::write(&file.path, "nonsense").expect("a writable folder");
+    refused(&["--baseline", file.path()], "it is no baseline: expected ident at line 1");
+    let mut all: Value = serde_json::from_str(&checked_in()).expect("JSON");
+    std::fs::write(&file.path, all.to_string()).expect("a writable folder");
+    refused(&["--baseline", file.path(), "usecase:nat"], "'usecase:nat' is not in the baseline: it has ");
+    // Lowered by hand, by half.
+    all["cases"][0]["modules"][0]["ipp"] = 1.0.into();
+    std::fs::write(&file.path, all.to_string()).expect("a writable folder");
+    refused(&["--baseline", file.path()], "contradict each other");
+}
+
+fn checked_in() -> String {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../baselines/instructions.json");
+    std::fs::read_to_string(path).expect("it is part of the repository")
+}
+
+/// Who adds a function, and forgets its baseline, is told here.
+#[test]
+fn every_function_and_use_case_is_in_the_baseline_that_is_checked_in() {
+    let baseline: Value = serde_json::from_str(&checked_in()).expect("JSON");
+    let cases = baseline["cases"].as_array().expect("a list");
+    for (kind, prefix) in [("functions", "function"), ("usecases", "usecase")] {
+        let listed: Value = serde_json::from_str(&forebay(&["list", kind, "--json"]).well()).expect("JSON");
+        for told in listed.as_array().expect("a list") {
+            let name = format!("{prefix}:{}", told["name"].as_str().expect("a name"));
+            assert!(cases.iter().any(|case| case["pipeline"] == name), "{name} has no baseline: make gate-update");
+        }
+    }
+    assert_eq!(baseline["build"]["profile"], "release", "make gate-update builds it so");
+}

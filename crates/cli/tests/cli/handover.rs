@@ -1,0 +1,51 @@
+//! `forebay measure handover`: a figure for each kind of pair, or that there is none.
+
+use serde_json::Value;
+
+use crate::forebay;
+
+#[test]
+fn pairs_of_cores_and_levels_of_memory_have_figures() {
+    let measured = forebay(&["measure", "handover", "--repeats", "1", "--json"]).json();
+    let pairs = measured["pairs"].as_array().expect("a list");
+    if pairs.is_empty() {
+        eprintln!("skipped: there is one core");
+    }
+    assert_eq!(measured["source"], "measured");
+    for pair in pairs {
+        for figure in ["packet", "clean_line", "dirty_line", "round_trip"] {
+            let median = pair[figure]["median"].as_f64().unwrap_or_else(|| panic!("{figure}: {pair}"));
+            assert!(median > 0.0 && median.is_finite(), "{pair}");
+        }
+        assert_eq!(pair["relation"] == "other_node", pair["remote_memory"] != Value::Null, "{pair}");
+    }
+    let levels: Vec<_> =
+        measured["local"].as_array().expect("a list").iter().map(|step| step["level"].clone()).collect();
+    assert_eq!(levels, ["L1", "L2", "L3", "DRAM"]);
+}
+
+#[test]
+fn cores_that_cannot_be_are_refused() {
+    for (cores, said) in
+        [("100000,0", "this process may use "), ("x", "this process may use "), ("", "this process may")]
+    {
+        let refused = forebay(&["measure", "handover", "--cores", cores]);
+        assert_eq!(refused.code, Some(2), "{}", refused.out);
+        assert!(refused.err.contains(said), "{}", refused.err);
+    }
+    let first = forebay_measure::machine::allowed_cores()[0].to_string();
+    let refused = forebay(&["measure", "handover", "--cores", &first]);
+    assert!(refused.code == Some(2) && refused.err.contains("name two or more"), "{}", refused.err);
+}
+
+/// The one word stands beside names of files.
+#[test]
+fn a_pipeline_is_still_what_is_measured() {
+    let refused = forebay(&["measure"]);
+    assert_eq!(refused.code, Some(2));
+    assert!(refused.err.contains("<PIPELINE>"), "{}", refused.err);
+    let refused = forebay(&["measure", "./handover"]);
+    assert!(refused.code == Some(2) && refused.err.contains("./handover: cannot be read"), "{}", refused.err);
+    let help = forebay(&["measure", "--help"]).well();
+    assert!(help.contains("handover") && help.contains("forebay measure usecase:gw"), "{help}");
+}

@@ -1,0 +1,112 @@
+//! `forebay lab`: a short run of each experiment, its files, and what must hold of its results.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::forebay;
+
+fn lean(folder: &TempDir, more: &[&str]) -> Value {
+    let out = folder.path().join("report");
+    let arguments = ["lab", "lean", "--short", "--out", out.to_str().expect("a plain name")];
+    let files = forebay(&[&arguments, more].concat()).well();
+    for name in ["results.json", "chains.csv", "handover.csv", "load.csv", "usecases.csv", "index.html"] {
+        assert!(files.lines().any(|line| Path::new(line).ends_with(name)), "{files}");
+    }
+    serde_json::from_str(&std::fs::read_to_string(out.join("results.json")).expect("it was written")).expect("JSON")
+}
+
+fn list<'v>(value: &'v Value, name: &str) -> &'v Vec<Value> {
+    value[name].as_array().unwrap_or_else(|| panic!("{name} is no list"))
+}
+
+fn figure(value: &Value, name: &str) -> f64 {
+    value[name].as_f64().unwrap_or_else(|| panic!("{name} is no figure: {value}"))
+}
+
+/// Instructions are counted by another test, which needs valgrind; see `measure`.
+#[test]
+fn a_short_run_of_lean_keeps_its_promises() {
+    let folder = TempDir::new().expect("a folder for the test");
+    let results = lean(&folder, &["--no-count"]);
+    assert_eq!((&results["experiment"], &results["short"]), (&"lean".into(), &true.into()));
+    assert!(results["not_counted"].is_string() && results["machine"]["cpu"]["model"].is_string());
+
+    // Every packet is accounted for, in every run.
+    let chains = list(&results, "chains");
+    assert_eq!(chains.len(), 4);
+    for chain in chains {
+        match &chain["figures"] {
+            Value::Null => eprintln!("skipped: {}", chain["not_run"]),
+            figures => {
+                assert!(figures["missing"] == 0 && figure(figures, "cpp_ticks") > 0.0, "{chain}");
+                assert!(list(figures, "parts").len() >= 5, "{chain}");
+            }
+        }
+        assert_eq!(chain["ipp"], Value::Null, "what is not counted is not known");
+    }
+    let usecases = list(&results, "usecases");
+    for name in ["l2l3", "gw", "vrf", "mgw", "rc", "sfc_a", "sfc_b"] {
+        let usecase = usecases.iter().find(|usecase| usecase["case"]["name"] == name);
+        assert!(usecase.is_some_and(|usecase| usecase["missing"] == 0), "{name}");
+    }
+
+    let points = list(&results["load"], "points");
+    for point in points {
+        let (cur, lost) = (figure(point, "cur"), figure(point, "lost"));
+        assert!(point["missing"] == 0 && (0.0..=1.0).contains(&cur) && (0.0..=1.0).contains(&lost), "{point}");
+    }
+    // That it rises with the rate is true of a worker that has its core; on a busy machine this one has not.
+    let lower: Vec<_> = points[..points.len() / 2].iter().filter(|point| point["void"] == false).collect();
+    if lower.len() < 2 {
+        eprintln!("skipped: the machine was too busy to tell whether utilisation rises with the rate");
+    }
+    for pair in lower.windows(2) {
+        assert!(figure(pair[0], "cur") < figure(pair[1], "cur"), "{} and {}", pair[0], pair[1]);
+    }
+
+    let html = std::fs::read_to_string(folder.path().join("report/index.html")).expect("it was written");
+    let options = roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() };
+    let document = roxmltree::Document::parse_with_options(&html, options).expect("well-formed");
+    assert!(!html.contains("http") && !html.contains("src="), "it loads nothing");
+    let drawn: Vec<_> = document.descendants().filter_map(|node| node.attribute("aria-label")).collect();
+    let mut titles = vec!["Run to completion and pipelined".to_owned(), "Busy time by rate".to_owned()];
+    titles.extend(
+        usecases
+            .iter()
+            .filter_map(|usecase| Some(format!("Where a packet's ticks go: {}", usecase["case"]["name"].as_str()?))),
+    );
+    for title in titles {
+        assert!(drawn.contains(&title.as_str()), "{title} is not among {drawn:?}");
+    }
+    let rows = std::fs::read_to_string(folder.path().join("report/load.csv")).expect("it was written");
+    assert_eq!(rows.lines().count(), points.len() + 1);
+}
+
+#[test]
+fn instructions_of_the_chains_are_counted() {
+    if Command::new("valgrind").arg("--version").output().is_err() {
+        eprintln!("skipped: valgrind is not here");
+        return;
+    }
+    let folder = TempDir::new().expect("a folder for the test");
+    let results = lean(&folder, &[]);
+    assert_eq!(results["not_counted"], Value::Null);
+    for chain in list(&results, "chains") {
+        assert!(figure(chain, "ipp") > 50.0, "{chain}");
+    }
+    // A short run leaves those of use cases out.
+    for usecase in list(&results, "usecases") {
+        assert_eq!(usecase["measurement"]["chain"]["ipp"], Value::Null);
+    }
+}
+
+#[test]
+fn what_cannot_be_written_is_named_before_anything_runs() {
+    let done = forebay(&["lab", "lean", "--short", "--out", "/proc/report"]);
+    assert!(done.code == Some(2) && done.err.contains("/proc/report"), "{}", done.err);
+    let done = forebay(&["lab", "fat"]);
+    assert!(done.code == Some(2) && done.err.contains("unrecognized subcommand 'fat'"), "{}", done.err);
+}

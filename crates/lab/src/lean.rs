@@ -1,0 +1,154 @@
+//! The experiment `lean`: NALM's figures (ToN 2022), made on this machine.
+//!
+//! - Two service function chains, run to completion on one core and pipelined over two, in ticks and instructions per packet
+//!   (its Table IV).
+//! - What the memory hierarchy makes of handing a packet over (its Table VI).
+//! - How busy workers are by the rate, from idle to saturation (its observation on equation 6).
+//! - What a packet costs in each use case, module by module.
+
+mod chains;
+mod counted;
+mod load;
+mod memory;
+mod page;
+mod tables;
+mod usecases;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use forebay_lean::counting::Extent;
+use forebay_lean::handover::Handover;
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::{LabError, Machine, Progress};
+
+pub use chains::{Chain, Model, Paper, Stages};
+pub use load::{Load, Point};
+pub use usecases::UseCase;
+
+/// How much is run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Fewer and shorter runs.
+    pub short: bool,
+    /// The program that counts instructions, this very command; `None`: they are not counted.
+    pub counter: Option<PathBuf>,
+}
+
+/// How long and how often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Extents {
+    /// Of a run of a chain or a use case.
+    span: Duration,
+    /// Of a run at one rate.
+    step: Duration,
+    /// Runs of each chain.
+    runs: usize,
+    /// Runs of hand-over.
+    repeats: usize,
+    counting: Extent,
+}
+
+impl Settings {
+    fn extents(&self) -> Extents {
+        if self.short {
+            let counting = Extent { before: 2_048, packets: 8_192 };
+            Extents {
+                span: Duration::from_millis(100),
+                step: Duration::from_millis(100),
+                runs: 1,
+                repeats: 1,
+                counting,
+            }
+        } else {
+            let counting = Extent::default();
+            Extents { span: Duration::from_secs(1), step: Duration::from_millis(300), runs: 5, repeats: 9, counting }
+        }
+    }
+}
+
+/// All that the experiment has found.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Results {
+    /// `lean`.
+    pub experiment: &'static str,
+    /// The version of Forebay.
+    pub forebay: &'static str,
+    /// When it began.
+    pub at: Timestamp,
+    /// Whether runs were few and short: to see what there is, not to rely on.
+    pub short: bool,
+    /// Where.
+    pub machine: Machine,
+    /// Why instructions are not there, where they are not.
+    pub not_counted: Option<String>,
+    /// The two chains.
+    pub chains: Vec<Chain>,
+    /// What handing over takes, and reading memory; `None` where this process may use no core that it could be measured on.
+    pub handover: Option<Handover>,
+    /// Busy time by rate.
+    pub load: Load,
+    /// Every use case.
+    pub usecases: Vec<UseCase>,
+}
+
+/// Runs the experiment.
+///
+/// # Errors
+/// [`LabError`].
+pub fn run(settings: &Settings, progress: &mut dyn Progress) -> Result<Results, LabError> {
+    let at = Timestamp::now();
+    let extents = settings.extents();
+    let (chains, usecases) = (chains::cases(), usecases::cases());
+    // Counting a use case takes seconds by itself: a short run leaves them out.
+    let of_usecases = if settings.short { &[][..] } else { &usecases[..] };
+    let counted = if settings.counter.is_some() { chains.len() + of_usecases.len() } else { 0 };
+    let steps = counted + chains.len() * extents.runs + 1 + 2 + load::shares(settings.short).len() + usecases.len();
+    progress.begin(steps);
+    // First, because it loads all cores: nothing is measured meanwhile.
+    let cases: Vec<_> = chains.iter().map(|(_, _, case)| case.clone()).chain(of_usecases.iter().cloned()).collect();
+    let (counts, not_counted) = counted::all(&cases, settings.counter.as_deref(), extents.counting, progress)?;
+    let (of_chains, of_usecases) = counts.split_at(chains.len());
+    let chains = chains::measure(&chains, of_chains, extents.span, extents.runs, progress)?;
+    let handover = memory::measure(extents.repeats, progress)?;
+    let load = load::measure(settings.short, extents.step, progress)?;
+    let usecases = usecases::measure(&usecases, of_usecases, extents.span, progress)?;
+    Ok(Results {
+        experiment: "lean",
+        forebay: env!("CARGO_PKG_VERSION"),
+        at,
+        short: settings.short,
+        machine: Machine::this(),
+        not_counted,
+        chains,
+        handover,
+        load,
+        usecases,
+    })
+}
+
+/// Writes results to a folder, which is made where it is not there: `results.json`, a CSV file for each table, `index.html`.
+/// The files that were written.
+///
+/// # Errors
+/// [`LabError`].
+pub fn write(results: &Results, folder: &Path) -> Result<Vec<PathBuf>, LabError> {
+    let wrong = |path: &Path| {
+        let path = path.to_owned();
+        move |error| LabError::File { path, error }
+    };
+    std::fs::create_dir_all(folder).map_err(wrong(folder))?;
+    let json =
+        serde_json::to_string_pretty(results).map_err(|error| wrong(&folder.join("results.json"))(error.into()))?;
+    let mut files = vec![("results.json", json), ("index.html", page::page(results)?)];
+    files.extend(tables::all(results));
+    let mut written = Vec::new();
+    for (name, text) in files {
+        let path = folder.join(name);
+        std::fs::write(&path, text).map_err(wrong(&path))?;
+        written.push(path);
+    }
+    Ok(written)
+}

@@ -1,0 +1,404 @@
+//! The report: what was found, beside what the paper found, and what is different.
+
+use forebay_lean::handover::Spread;
+use forebay_plot::{Align, Axis, Bars, Block, Figure, Group, Layer, Page, PlotError, Section, Table, engineering};
+
+use super::{Chain, Load, Results, UseCase, memory};
+
+/// The page's text.
+pub(super) fn page(results: &Results) -> Result<String, PlotError> {
+    let mut sections = vec![machine(results), chains(results)?];
+    sections.extend(handover(results)?);
+    sections.push(load(&results.load)?);
+    for usecase in &results.usecases {
+        sections.push(of_usecase(usecase)?);
+    }
+    sections.push(again(results));
+    Ok(Page { title: "Lean measurement on this machine".to_owned(), head: head(results), sections }.html())
+}
+
+fn text(text: &str) -> Block {
+    Block::Text(text.to_owned())
+}
+
+fn figure(figure: &Figure, caption: &str) -> Result<Block, PlotError> {
+    Ok(Block::Figure { title: figure.title().to_owned(), svg: figure.svg()?, caption: caption.to_owned() })
+}
+
+fn bars(bars: &Bars, caption: &str) -> Result<Block, PlotError> {
+    Ok(Block::Figure { title: bars.title.clone(), svg: bars.svg()?, caption: caption.to_owned() })
+}
+
+/// A figure that may not be known, with so many decimals.
+fn known(value: Option<f64>, decimals: usize) -> String {
+    value.map_or_else(|| "n/a".to_owned(), |value| format!("{value:.decimals$}"))
+}
+
+fn columns(heads: &[&str]) -> Vec<(String, Align)> {
+    let align = |at: usize| if at == 0 { Align::Left } else { Align::Right };
+    heads.iter().enumerate().map(|(at, head)| ((*head).to_owned(), align(at))).collect()
+}
+
+fn head(results: &Results) -> Vec<Block> {
+    let mut head = vec![text(
+        "What a packet costs here, in ticks of the time-stamp counter and in instructions, beside the figures of “NFV \
+         Acceleration via Lean Measurements” (NALM, IEEE/ACM Transactions on Networking, 2023).",
+    )];
+    if results.short {
+        let note = "This is a short run: few and short measurements, to see what there is. Do not rely on its figures. \
+                    Instructions of use cases are left out.";
+        head.push(Block::Note(note.to_owned()));
+    }
+    if let Some(why) = &results.not_counted {
+        head.push(Block::Note(format!("Instructions were not counted: {why}. They are n/a below.")));
+    }
+    let void = void(results);
+    if !void.is_empty() {
+        head.push(Block::Note(format!(
+            "Something else ran on the machine. These runs are void, after up to two attempts more: do not rely on their ticks, \
+             rates and utilisation. {}.",
+            void.join("; ")
+        )));
+    }
+    head
+}
+
+/// The runs that are void.
+fn void(results: &Results) -> Vec<String> {
+    let mut all = Vec::new();
+    for chain in &results.chains {
+        if let Some(figures) = chain.figures.as_ref().filter(|figures| figures.void > 0) {
+            let (some, of) = (figures.void, figures.runs);
+            all.push(format!("chain {} {} ({some} of {of} runs)", chain.chain, chain.model.name()));
+        }
+    }
+    let points = results.load.points.iter().filter(|point| point.void);
+    all.extend(points.map(|point| format!("load at {} %", engineering(point.share * 100.0))));
+    all.extend(results.usecases.iter().filter(|told| told.measurement.chain.void).map(|told| told.case.told()));
+    all
+}
+
+fn machine(results: &Results) -> Section {
+    let machine = &results.machine;
+    let said = |known: Option<bool>, yes: &str, no: &str| match known {
+        Some(true) => yes.to_owned(),
+        Some(false) => no.to_owned(),
+        None => "n/a".to_owned(),
+    };
+    let cores: Vec<_> = machine.cores.iter().map(usize::to_string).collect();
+    let set = results.usecases.iter().find_map(|told| told.measurement.instruction_set.clone());
+    let facts = [
+        ("CPU", machine.cpu.model.clone()),
+        (
+            "A tick is",
+            format!("{:.3} ns: the time-stamp counter runs at {} GHz", 1.0 / machine.cpu.tsc_ghz, machine.cpu.tsc_ghz),
+        ),
+        ("Cores", format!("{} ({}), {} NUMA node(s)", machine.cores.len(), cores.join(", "), machine.nodes)),
+        ("Virtual machine", said(machine.virtual_machine, "yes", "no")),
+        ("Hardware counters", said(machine.counters, "there", "n/a: this machine shows none")),
+        ("System", machine.kernel.clone().unwrap_or_else(|| "n/a".to_owned())),
+        ("Instruction set counted", set.unwrap_or_else(|| "n/a".to_owned())),
+        ("Forebay", results.forebay.to_owned()),
+        ("Begun", results.at.to_string()),
+    ];
+    let facts = facts.into_iter().map(|(name, fact)| (name.to_owned(), fact)).collect();
+    let origin = "Ticks, rates and utilisation are measured, on this machine's clock, while pipelines run on cores of their own. \
+         Instructions are emulated: counted under valgrind's callgrind, in simulated time, on the same input each time; they are \
+         the same in every run. Nothing is modelled. A tick is no core cycle: the core has a clock of its own, so that the paper's \
+         cycles can be compared in their proportions only.";
+    let rule = "Where two readings of the clock within a turn are further apart than work can be, the machine was elsewhere: \
+         such stretches count for nothing, and a run is void where they are more than a tenth of it (docs/measure.md). It is \
+         made again, twice at most, and the least disturbed one counts. Chains are run several times in turn; their figures are \
+         medians of the runs that are not void.";
+    Section {
+        title: "The machine, and where figures come from".to_owned(),
+        blocks: vec![Block::Facts(facts), text(origin), text(rule)],
+    }
+}
+
+fn chains(results: &Results) -> Result<Section, PlotError> {
+    let mut blocks = vec![text(
+        "Chain A is NAT, deep packet inspection and L3 forwarding; chain B is access control, an L4 load balancer and L3 \
+         forwarding. Run to completion a core does all of it for a packet; pipelined, a first core hands packets over to a second. \
+         The second core has L3 forwarding. Pipelined figures are ticks of both cores' busy turns.",
+    )];
+    let name = |chain: &Chain| format!("{}, {}", chain.chain, chain.model.name());
+    let cpp = |chain: &Chain| chain.figures.as_ref().map(|figures| figures.cpp_ticks);
+    let rows = results.chains.iter().map(|chain| {
+        let figures = chain.figures.as_ref();
+        let range = figures.map_or_else(
+            || "n/a".to_owned(),
+            |figures| format!("{:.1}–{:.1}", figures.cpp_range.0, figures.cpp_range.1),
+        );
+        let cur: Vec<_> =
+            figures.iter().flat_map(|figures| &figures.cur).map(|cur| format!("{:.0} %", cur * 100.0)).collect();
+        vec![
+            name(chain),
+            known(cpp(chain), 1),
+            range,
+            known(chain.ipp, 1),
+            figures.map_or_else(|| "n/a".to_owned(), |figures| engineering(figures.pps)),
+            if cur.is_empty() { "n/a".to_owned() } else { cur.join(", ") },
+            format!("{:.1}", chain.paper.chain),
+        ]
+    });
+    blocks.push(Block::Table(Table {
+        caption: "Per packet".to_owned(),
+        columns: columns(&["chain", "ticks", "of runs", "instructions", "packets a second", "busy", "paper's cycles"]),
+        rows: rows.collect(),
+    }));
+    for chain in &results.chains {
+        if let Some(stalls) = chain.figures.as_ref().and_then(|figures| figures.stalls).filter(|stalls| *stalls > 0.001)
+        {
+            blocks.push(Block::Note(format!(
+                "{}: a batch found no room at the second core {} times per packet handed over; its ticks include waiting for it.",
+                name(chain),
+                engineering(stalls)
+            )));
+        }
+        if let Some(why) = &chain.not_run {
+            blocks.push(Block::Note(format!("{} was not run: {why}.", name(chain))));
+        }
+    }
+    blocks.push(bars(
+        &Bars {
+            title: "Run to completion and pipelined".to_owned(),
+            label: "ticks a packet here; core cycles a packet in the paper".to_owned(),
+            places: results.chains.iter().map(name).collect(),
+            groups: vec![
+                Group { name: "here (ticks)".to_owned(), values: results.chains.iter().map(cpp).collect() },
+                Group {
+                    name: "the paper (cycles)".to_owned(),
+                    values: results.chains.iter().map(|chain| Some(chain.paper.chain)).collect(),
+                },
+            ],
+            stacked: false,
+        },
+        "",
+    )?);
+    blocks.push(by_function(results));
+    blocks.extend(compared(results));
+    blocks.push(text(
+        "What is different from the paper: inspection is a stand-in that takes a given number of ticks and executes next to \
+         nothing, so that its figure is set, not found, and caches feel nothing of it; the balancer is a split of sessions over \
+         four servers with a static translation for each, without a table of sessions; its chains ran on 18 cores against a \
+         hardware tester, these on one or two with packets made and ended in memory; its functions kept state of many users, which is what made chain A dear run to completion, and these keep next to \
+         none.",
+    ));
+    Ok(Section { title: "Two chains, run to completion and pipelined".to_owned(), blocks })
+}
+
+/// The chains' functions beside the paper's.
+fn by_function(results: &Results) -> Block {
+    let mut rows = Vec::new();
+    for chain in &results.chains {
+        let Some(figures) = &chain.figures else { continue };
+        let name = |function: &str| format!("{}, {}: {function}", chain.chain, chain.model.name());
+        for part in &figures.parts {
+            let paper = chain.paper.functions.iter().find(|(name, _)| *name == part.name).map(|(_, cycles)| *cycles);
+            rows.push(vec![name(&part.name), known(part.ticks, 1), known(part.instructions, 1), known(paper, 1)]);
+        }
+        let modules: Option<f64> = figures.parts.iter().map(|part| part.instructions).sum();
+        let left = chain.ipp.zip(modules).map(|(all, modules)| all - modules);
+        rows.push(vec![name("(residue)"), known(figures.residue_ticks, 1), known(left, 1), "n/a".to_owned()]);
+    }
+    Block::Table(Table {
+        caption: "By function, per packet that entered".to_owned(),
+        columns: columns(&["function", "ticks", "instructions", "paper's cycles"]),
+        rows,
+    })
+}
+
+/// What pipelining does here and in the paper.
+fn compared(results: &Results) -> Vec<Block> {
+    let pair = |pair: &[Chain]| {
+        let [whole, cut] = pair else { return None };
+        let ratio = cut.figures.as_ref()?.cpp_ticks / whole.figures.as_ref()?.cpp_ticks;
+        Some(format!(
+            "Chain {}: pipelined a packet takes {ratio:.2} times the ticks of run to completion here, {:.2} times the cycles in \
+             the paper.",
+            whole.chain,
+            cut.paper.chain / whole.paper.chain
+        ))
+    };
+    results.chains.chunks(2).filter_map(pair).map(Block::Text).collect()
+}
+
+/// The memory hierarchy: what handing over takes, and a core's own memory beside it.
+fn handover(results: &Results) -> Result<Option<Section>, PlotError> {
+    let Some(told) = &results.handover else { return Ok(None) };
+    let all = memory::rows(told);
+    let rows = all.iter().map(|row| {
+        let quartiles = |told: &Spread| format!("{:.1}–{:.1}", told.quartiles[0], told.quartiles[1]);
+        vec![
+            format!("{}: {}", row.cores, row.what),
+            known(row.ticks.as_ref().map(|told| told.median), 1),
+            row.ticks.as_ref().map_or_else(|| "n/a".to_owned(), quartiles),
+            known(row.paper, 0),
+        ]
+    });
+    let table = Table {
+        caption: "Ticks until it is there".to_owned(),
+        columns: columns(&["what", "ticks", "quartiles", "paper's cycles"]),
+        rows: rows.collect(),
+    };
+    let drawn = Bars {
+        title: "Hand-over and the memory hierarchy".to_owned(),
+        label: "ticks here; core cycles in the paper".to_owned(),
+        places: all.iter().map(|row| format!("{}: {}", row.cores, row.what)).collect(),
+        groups: vec![
+            Group {
+                name: "here (ticks)".to_owned(),
+                values: all.iter().map(|row| row.ticks.as_ref().map(|told| told.median)).collect(),
+            },
+            Group { name: "the paper (cycles)".to_owned(), values: all.iter().map(|row| row.paper).collect() },
+        ],
+        stacked: false,
+    };
+    let blocks = vec![
+        text(
+            "A packet that goes to another core takes lines of memory with it, and where these lie decides what it costs. Lines \
+             are read one after the other, so that a figure is the time until a line is there; packets go in batches of 32 \
+             through the engine's ring, so that they share what a batch costs. What this machine has not is n/a.",
+        ),
+        bars(&drawn, "")?,
+        Block::Table(table),
+        Block::Code("forebay measure handover".to_owned()),
+    ];
+    Ok(Some(Section { title: "What handing over costs, and where memory lies".to_owned(), blocks }))
+}
+
+fn load(load: &Load) -> Result<Section, PlotError> {
+    let points: Vec<_> = load.points.iter().map(|point| (point.entered_pps, point.cur)).collect();
+    let mut full = Figure::new(
+        "Busy time by rate",
+        Axis::new("packets a second that entered").from_zero(),
+        Axis::new("effective CPU utilisation").between(0.0, 1.0),
+    )
+    .with(Layer::Line { name: "measured".to_owned(), points });
+    if load.capacity_pps > 0.0 {
+        let to = (load.capacity_pps, 1.0);
+        full = full.with(Layer::Reference { name: "in proportion to the rate".to_owned(), from: (0.0, 0.0), to });
+    }
+    let cost = |figure: fn(&super::Point) -> Option<f64>| -> Vec<(f64, f64)> {
+        load.points.iter().filter_map(|point| Some((point.share * 100.0, figure(point)?))).collect()
+    };
+    let mut blocks = vec![
+        text(&format!(
+            "{}, on one core, with its source at rates from {} % to {} % of what it can take: {} packets a second. The straight \
+             line is a worker that needs as much for each packet at every rate as it does when it is saturated.",
+            load.case.told(),
+            engineering(load.points.first().map_or(0.0, |point| point.share * 100.0)),
+            engineering(load.points.last().map_or(0.0, |point| point.share * 100.0)),
+            engineering(load.capacity_pps)
+        )),
+        figure(
+            &full,
+            "At low rates the line is straight, too, but steeper: batches are as small as the rate makes them, and each packet costs \
+             the same. Once the worker is hardly ever idle, packets wait while it works, batches grow and a packet becomes cheaper: \
+             it takes more at the same busy time, up to the capacity.",
+        )?,
+    ];
+    for (title, label, caption, figures) in [
+        (
+            "Ticks a packet by rate",
+            "ticks a packet",
+            "Busy turns' ticks per packet that entered.",
+            cost(|point| point.cpp_ticks),
+        ),
+        (
+            "Packets a call by rate",
+            "packets a call of the first module",
+            "Once batches are full, a packet cannot become cheaper.",
+            cost(|point| point.batch_mean),
+        ),
+    ] {
+        if !figures.is_empty() {
+            let axes = (Axis::new("rate, percent of the capacity").log(), Axis::new(label).from_zero());
+            let drawn =
+                Figure::new(title, axes.0, axes.1).with(Layer::Line { name: label.to_owned(), points: figures });
+            blocks.push(figure(&drawn, caption)?);
+        }
+    }
+    let rows = load.points.iter().map(|point| {
+        vec![
+            format!("{} %", engineering(point.share * 100.0)),
+            engineering(point.offered_pps),
+            engineering(point.entered_pps),
+            format!("{:.2} %", point.lost * 100.0),
+            format!("{:.1} %", point.cur * 100.0),
+            known(point.cpp_ticks, 1),
+            known(point.batch_mean, 1),
+            format!("{:.1} %{}", point.away * 100.0, if point.void { ", void" } else { "" }),
+        ]
+    });
+    blocks.push(Block::Table(Table {
+        caption: "By rate".to_owned(),
+        columns: columns(&[
+            "rate",
+            "offered a second",
+            "entered",
+            "lost",
+            "busy",
+            "ticks",
+            "packets a call",
+            "elsewhere",
+        ]),
+        rows: rows.collect(),
+    }));
+    Ok(Section { title: "Busy time from idle to saturation".to_owned(), blocks })
+}
+
+fn of_usecase(told: &UseCase) -> Result<Section, PlotError> {
+    let measurement = &told.measurement;
+    let chain = &measurement.chain;
+    let mut blocks = vec![
+        text(&format!("{}: {}. {} packets a second.", told.case.told(), told.summary, engineering(chain.entered_pps))),
+        Block::Code(format!("forebay measure {}", told.case.told())),
+    ];
+    let places = told.parts.iter().map(|part| match part.modules {
+        1 => part.name.clone(),
+        modules => format!("{} ({modules})", part.name),
+    });
+    let ticks = Group { name: "ticks".to_owned(), values: told.parts.iter().map(|part| part.ticks).collect() };
+    let counted = told.parts.iter().any(|part| part.instructions.is_some());
+    let instructions =
+        Group { name: "instructions".to_owned(), values: told.parts.iter().map(|part| part.instructions).collect() };
+    blocks.push(bars(
+        &Bars {
+            title: format!("Where a packet's ticks go: {}", told.case.name),
+            label: "per packet that entered, alike modules together".to_owned(),
+            places: places.collect(),
+            groups: if counted { vec![ticks, instructions] } else { vec![ticks] },
+            stacked: false,
+        },
+        "",
+    )?);
+    let row = |name: &str, figures: [Option<f64>; 4]| {
+        let mut row = vec![name.to_owned()];
+        row.extend(figures.map(|figure| known(figure, 1)));
+        row
+    };
+    let mut rows: Vec<_> = measurement
+        .modules
+        .iter()
+        .map(|told| row(&told.name, [told.cpp_ticks, told.ipp, told.instructions_per_tick, told.packets_per_call]))
+        .collect();
+    rows.push(row("(residue)", [chain.residue_ticks, chain.residue_ipp, None, None]));
+    rows.push(row("(all)", [chain.cpp_ticks, chain.ipp, None, None]));
+    blocks.push(Block::Table(Table {
+        caption: "By module, per packet that it had".to_owned(),
+        columns: columns(&["module", "ticks", "instructions", "per tick", "packets a call"]),
+        rows,
+    }));
+    Ok(Section { title: format!("Use case {}", told.case.name), blocks })
+}
+
+fn again(results: &Results) -> Section {
+    let short = if results.short { " --short" } else { "" };
+    let blocks = vec![
+        Block::Code(format!("forebay lab lean --out DIR{short}")),
+        text("results.json, beside this page, has everything that is shown here; the CSV files have its tables."),
+    ];
+    Section { title: "How to run it again".to_owned(), blocks }
+}

@@ -1,0 +1,91 @@
+//! The results as CSV files, a table each.
+
+use super::Results;
+use super::memory::rows;
+use crate::csv::{figure, text};
+
+/// Their names and texts.
+pub(super) fn all(results: &Results) -> Vec<(&'static str, String)> {
+    vec![
+        ("chains.csv", chains(results)),
+        ("handover.csv", handover(results)),
+        ("load.csv", load(results)),
+        ("usecases.csv", usecases(results)),
+    ]
+}
+
+/// A row for each function of each chain, and for the whole.
+fn chains(results: &Results) -> String {
+    let heads =
+        ["chain", "model", "function", "ticks_per_packet", "instructions_per_packet", "paper_cycles_per_packet"];
+    let rows = results.chains.iter().flat_map(|chain| {
+        let row = |name: &str, ticks, instructions, paper: Option<f64>| {
+            let model = chain.model.name().to_owned();
+            vec![chain.chain.to_string(), model, name.to_owned(), figure(ticks), figure(instructions), figure(paper)]
+        };
+        let parts = chain.figures.iter().flat_map(|figures| &figures.parts).map(|part| {
+            let paper = chain.paper.functions.iter().find(|(name, _)| *name == part.name).map(|(_, cycles)| *cycles);
+            row(&part.name, part.ticks, part.instructions, paper)
+        });
+        let residue = chain.figures.as_ref().and_then(|figures| figures.residue_ticks);
+        let all = chain.figures.as_ref().map(|figures| figures.cpp_ticks);
+        let mut rows: Vec<_> = parts.collect();
+        rows.push(row("(residue)", residue, None, None));
+        rows.push(row("(all)", all, chain.ipp, Some(chain.paper.chain)));
+        rows
+    });
+    text(&heads, rows)
+}
+
+/// A row for each way that memory is reached.
+fn handover(results: &Results) -> String {
+    let heads = ["cores", "what", "ticks", "lower_quartile", "upper_quartile", "paper_cycles"];
+    let rows = results.handover.iter().flat_map(rows).map(|row| {
+        let (ticks, lower, upper) = row
+            .ticks
+            .map_or((None, None, None), |told| (Some(told.median), Some(told.quartiles[0]), Some(told.quartiles[1])));
+        vec![row.cores, row.what, figure(ticks), figure(lower), figure(upper), figure(row.paper)]
+    });
+    text(&heads, rows)
+}
+
+/// A row for each rate.
+fn load(results: &Results) -> String {
+    let heads = ["share", "offered_pps", "entered_pps", "lost", "cur", "ticks_per_packet", "packets_per_call", "void"];
+    let rows = results.load.points.iter().map(|point| {
+        let mut row: Vec<_> = [point.share, point.offered_pps, point.entered_pps, point.lost, point.cur]
+            .map(|value| figure(Some(value)))
+            .to_vec();
+        row.extend([figure(point.cpp_ticks), figure(point.batch_mean), point.void.to_string()]);
+        row
+    });
+    text(&heads, rows)
+}
+
+/// A row for each module of each use case, and for the whole.
+fn usecases(results: &Results) -> String {
+    let heads = [
+        "usecase",
+        "settings",
+        "module",
+        "ticks_per_packet",
+        "instructions_per_packet",
+        "instructions_per_tick",
+        "packets_per_call",
+    ];
+    let rows = results.usecases.iter().flat_map(|told| {
+        let row = |name: &str, figures: [Option<f64>; 4]| {
+            let mut row = vec![told.case.name.to_owned(), told.case.settings.join(" "), name.to_owned()];
+            row.extend(figures.map(figure));
+            row
+        };
+        let modules = told.measurement.modules.iter().map(|module| {
+            row(&module.name, [module.cpp_ticks, module.ipp, module.instructions_per_tick, module.packets_per_call])
+        });
+        let chain = &told.measurement.chain;
+        let mut rows: Vec<_> = modules.collect();
+        rows.push(row("(all)", [chain.cpp_ticks, chain.ipp, None, None]));
+        rows
+    });
+    text(&heads, rows)
+}

@@ -1,0 +1,66 @@
+//! Experiments: pipelines, traffic and measurements made into reports that anybody can make again.
+//!
+//! An experiment is a module: it runs what it needs, gives its results as a plain value that serialises, and makes tables and
+//! a page of them. Nothing is in a page that is not in the results.
+
+#![forbid(unsafe_code)]
+
+mod csv;
+pub mod history;
+pub mod lean;
+mod machine;
+mod trial;
+
+pub use machine::Machine;
+
+/// Hears how far an experiment is.
+pub trait Progress {
+    /// It begins, and has so many steps.
+    fn begin(&mut self, steps: usize);
+    /// The next step: what it is.
+    fn step(&mut self, what: &str);
+}
+
+/// Why an experiment cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    /// A pipeline that is not in order.
+    #[error(transparent)]
+    Problems(#[from] forebay_pipeline::Problems),
+    /// Workers that get no cores.
+    #[error(transparent)]
+    Cores(#[from] forebay_instance::CoreError),
+    /// A pipeline that does not start.
+    #[error(transparent)]
+    Start(#[from] forebay_instance::StartError),
+    /// Instructions that cannot be counted.
+    #[error("{pipeline}: {error}")]
+    Count {
+        /// Of which pipeline.
+        pipeline: String,
+        /// Why.
+        error: forebay_lean::counting::CountError,
+    },
+    /// A pipeline that ended ill.
+    #[error("{pipeline}: {told}")]
+    Trouble {
+        /// Which.
+        pipeline: String,
+        /// What its ports and modules say.
+        told: String,
+    },
+    /// Hand-over that cannot be measured.
+    #[error("hand-over: {0}")]
+    Handover(std::io::Error),
+    /// A figure that cannot be drawn.
+    #[error(transparent)]
+    Plot(#[from] forebay_plot::PlotError),
+    /// A file that cannot be written.
+    #[error("{}: {error}", .path.display())]
+    File {
+        /// Which.
+        path: std::path::PathBuf,
+        /// What the system says.
+        error: std::io::Error,
+    },
+}

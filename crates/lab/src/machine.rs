@@ -1,0 +1,70 @@
+//! The machine that an experiment ran on, as its report names it.
+
+use std::fs;
+
+use forebay_measure::machine::{Cpu, allowed_cores, core};
+use serde::Serialize;
+
+/// What a reader must know of a machine; what it does not tell is `None`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Machine {
+    /// The CPU and its clock.
+    pub cpu: Cpu,
+    /// The cores that the experiment could use.
+    pub cores: Vec<usize>,
+    /// NUMA nodes that they are of.
+    pub nodes: usize,
+    /// Whether it is a virtual machine.
+    pub virtual_machine: Option<bool>,
+    /// The operating system.
+    pub kernel: Option<String>,
+    /// Whether the machine has hardware counters of instructions and cycles.
+    pub counters: Option<bool>,
+}
+
+impl Machine {
+    /// This one.
+    #[must_use]
+    pub fn this() -> Self {
+        let cores = allowed_cores();
+        let mut nodes: Vec<_> = cores.iter().map(|number| core(*number).node).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        let read = |file: &str| fs::read_to_string(file).ok();
+        let kernel = read("/proc/sys/kernel/osrelease").map(|release| format!("Linux {}", release.trim()));
+        let events = fs::read_dir("/sys/bus/event_source/devices").ok().map(|all| {
+            all.flatten().any(|device| {
+                let name = device.file_name();
+                let name = name.to_string_lossy();
+                // One of all cores, or of each kind (`cpu_core`, `cpu_atom`); on Arm by the core's name.
+                name.starts_with("cpu") || name.starts_with("armv")
+            })
+        });
+        Self {
+            cpu: Cpu::this(),
+            nodes: nodes.len(),
+            cores,
+            virtual_machine: read("/proc/cpuinfo").and_then(|text| is_virtual(&text)),
+            kernel,
+            counters: events,
+        }
+    }
+}
+
+/// Whether a hypervisor shows in the CPU's flags (x86; other CPUs do not tell).
+fn is_virtual(listing: &str) -> Option<bool> {
+    let flags = listing.lines().find_map(|line| line.strip_prefix("flags")?.split_once(':'))?.1;
+    Some(flags.split_ascii_whitespace().any(|flag| flag == "hypervisor"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hypervisor_shows_in_the_flags() {
+        assert_eq!(is_virtual("model name\t: x\nflags\t\t: fpu hypervisor avx2\n"), Some(true));
+        assert_eq!(is_virtual("flags\t\t: fpu avx2\n"), Some(false));
+        assert_eq!(is_virtual("Features\t: fp asimd\n"), None);
+    }
+}

@@ -1,0 +1,103 @@
+//! Files that are right, and files that are not.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn part(name: &str, figures: (u64, u64, u64)) -> Part {
+    Part::new(name, "acl", figures.0, figures.1, figures.2)
+}
+
+pub(crate) fn case(pipeline: &str, modules: Vec<Part>, residue: u64, packets: u64) -> Case {
+    let calls = modules.iter().map(|module| module.calls).sum();
+    let all = modules.iter().map(|module| module.instructions).sum::<u64>() + residue;
+    Case {
+        pipeline: pipeline.to_owned(),
+        set: vec!["n=4".to_owned()],
+        modules,
+        residue: Part::new("(residue)", "", residue, packets, calls),
+        whole: Part::new("(all)", "", all, packets, calls),
+    }
+}
+
+fn baseline() -> Baseline {
+    let modules = vec![part("fw", (3_000, 100, 10)), part("dry", (0, 0, 0))];
+    Baseline {
+        schema: SCHEMA,
+        build: Build::default(),
+        extent: Extent::default(),
+        cases: vec![case("usecase:gw", modules, 500, 100), case("empty.yaml", Vec::new(), 1, 3)],
+    }
+}
+
+fn told(text: &str) -> String {
+    Baseline::parse(text.as_bytes()).expect_err("it is wrong").to_string()
+}
+
+#[test]
+fn what_is_written_is_read_a_part_a_line() {
+    let (folder, baseline) = (tempfile::tempdir().expect("a folder"), baseline());
+    let path = folder.path().join("file.json");
+    assert!(Baseline::read(&path).expect("nothing is there").is_none());
+    baseline.write(&path).expect("a writable folder");
+    assert_eq!(Baseline::read(&path).expect("a baseline"), Some(baseline.clone()));
+    let text = std::fs::read_to_string(&path).expect("it is there");
+    let lines: Vec<_> = text.lines().filter(|line| line.contains("\"fw\"")).collect();
+    assert_eq!(
+        lines,
+        [
+            r#"        {"name":"fw","function":"acl","ipp":30.0,"packets_per_call":10.0,"instructions":3000,"packets":100,"calls":10},"#
+        ]
+    );
+    // In place of it, not beside it.
+    baseline.write(&path).expect("a writable folder");
+    assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 1);
+    assert!(matches!(baseline.write(&folder.path().join("not/there")), Err(BaselineError::Io(_))));
+}
+
+#[test]
+fn what_is_no_baseline_is_refused_and_says_why() {
+    let text = baseline().text().expect("plain values");
+    assert_eq!(
+        told(&text.replace("\"schema\": 1", "\"schema\": 2")),
+        "it is of schema 2, allowed is 1: remove it and count anew (--update)"
+    );
+    assert!(told("{").starts_with("it is no baseline: EOF"), "{}", told("{"));
+    assert!(told("[]").starts_with("it is no baseline: "));
+    assert!(told(&text.replace("\"set\"", "\"sett\"")).contains("unknown field `sett`"));
+    let lowered = text.replace("\"ipp\":30.0", "\"ipp\":20.0");
+    assert!(told(&lowered).starts_with("'usecase:gw n=4', fw: ipp, packets_per_call"), "{}", told(&lowered));
+    // A part that agrees with itself, but not with the whole.
+    let lowered =
+        text.replace("\"ipp\":30.0", "\"ipp\":20.0").replace("\"instructions\":3000", "\"instructions\":2000");
+    assert!(told(&lowered).starts_with("'usecase:gw n=4', (all): "), "{}", told(&lowered));
+    assert_eq!(told(&text.replace("empty.yaml", "usecase:gw")), "'usecase:gw n=4' is there twice");
+    assert_eq!(told(&text.replace("\"dry\"", "\"fw\"")), "'usecase:gw n=4, fw' is there twice");
+    for figure in ["-1", "1e300", "\"1\"", "null"] {
+        assert!(Baseline::parse(text.replace("\"calls\":10}", &format!("\"calls\":{figure}}}")).as_bytes()).is_err());
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_figures_are_read_as_they_were_written(
+        figures in prop::collection::vec((0..u64::MAX / 64, 0..1u64 << 40, 0..1u64 << 40), 0..8),
+        residue in 0..u64::MAX / 64,
+        packets in 0..1u64 << 40,
+        name in "\\PC{1,12}",
+    ) {
+        let modules = figures.iter().enumerate().map(|(at, figures)| part(&format!("{name}{at}"), *figures)).collect();
+        let one = Baseline { cases: vec![case(&name, modules, residue, packets)], ..baseline() };
+        let text = one.text().expect("plain values");
+        prop_assert_eq!(Baseline::parse(text.as_bytes()).expect("as it was written"), one);
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic(cut in 0usize..2_000, at in 0usize..2_000, byte in any::<u8>()) {
+        let mut bytes = baseline().text().expect("plain values").into_bytes();
+        let length = bytes.len();
+        bytes[at % length] = byte;
+        bytes.truncate(cut.max(1));
+        fuzz_baseline(&bytes);
+    }
+}

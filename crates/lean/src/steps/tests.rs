@@ -1,0 +1,142 @@
+//! Planted steps are found, noise has none, and nothing shorter is missed.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// Numbers from a seed: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014), normal by the sum of twelve.
+struct Chance(u64);
+
+impl Chance {
+    fn unit(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    fn normal(&mut self) -> f64 {
+        (0..12).map(|_| self.unit()).sum::<f64>() - 6.0
+    }
+}
+
+/// Levels for so many values each, with noise of this deviation.
+fn series(levels: &[(f64, usize)], deviation: f64, seed: u64) -> Vec<f64> {
+    let mut chance = Chance(seed);
+    let of = |(level, count): &(f64, usize)| vec![*level; *count];
+    levels.iter().flat_map(of).map(|level| level + deviation * chance.normal()).collect()
+}
+
+fn places(values: &[f64]) -> Vec<usize> {
+    steps(values, Nature::Measured).iter().map(|step| step.at).collect()
+}
+
+#[test]
+fn noise_alone_has_no_steps() {
+    for count in [2, 3, 5, 10, 20, 50, 100, 200] {
+        let clean = (0..200).filter(|seed| places(&series(&[(250.0, count)], 4.0, *seed)).is_empty()).count();
+        assert!(clean >= 190, "{count} values: {clean} of 200 without a step");
+    }
+}
+
+#[test]
+fn a_step_of_three_deviations_is_found_where_it_is() {
+    for (before, after) in [(10, 10), (20, 8), (50, 50), (100, 20)] {
+        let near = |seed: &u64| {
+            let found = places(&series(&[(250.0, before), (262.0, after)], 4.0, *seed));
+            found.len() == 1 && found[0].abs_diff(before) <= 1
+        };
+        let found = (0..200).filter(near).count();
+        assert!(found >= 170, "{before} and {after}: {found} of 200");
+    }
+}
+
+#[test]
+fn larger_steps_are_found_exactly_and_levels_told() {
+    for seed in 0..100 {
+        let values = series(&[(250.0, 12), (280.0, 15), (265.0, 10)], 2.0, seed);
+        let found = steps(&values, Nature::Measured);
+        assert_eq!(found.iter().map(|step| step.at).collect::<Vec<_>>(), [12, 27], "seed {seed}: {values:?}");
+        assert!(
+            (found[0].from - 250.0).abs() < 3.0 && (found[0].to - 280.0).abs() < 3.0 && found[0].to == found[1].from
+        );
+    }
+}
+
+#[test]
+fn measured_series_without_noise_have_their_steps_too() {
+    assert_eq!(places(&[32.0, 32.0, 32.0, 32.0, 16.0, 16.0, 16.0]), [4]);
+    assert_eq!(places(&[32.0; 50]), [0; 0]);
+    assert_eq!(places(&[0.1 + 0.2, 0.3, 0.3, 0.1 + 0.2]), [0; 0], "rounding is no step");
+}
+
+#[test]
+fn of_counted_figures_each_change_is_a_step() {
+    let counted = |values: &[f64]| steps(values, Nature::Counted);
+    assert_eq!(counted(&[41.0, 43.5]), [Step { at: 1, from: 41.0, to: 43.5 }]);
+    let found = counted(&[41.0, 41.0, 41.001, 40.0, 40.0]);
+    assert_eq!(found.iter().map(|step| step.at).collect::<Vec<_>>(), [2, 3]);
+    assert!(counted(&[]).is_empty() && counted(&[1.0]).is_empty() && counted(&[7.0; 9]).is_empty());
+    assert!(counted(&[0.1 + 0.2, 0.3]).is_empty(), "rounding is no step");
+}
+
+#[test]
+fn thousands_of_values_are_told_at_once() {
+    let levels: Vec<(f64, usize)> = (0..8).map(|at| (250.0 + f64::from(at % 2) * 30.0, 250)).collect();
+    assert_eq!(places(&series(&levels, 4.0, 7)), (1..8).map(|at| at * 250).collect::<Vec<_>>());
+}
+
+/// Bits that a description saves, from its definition: the squares are summed as they stand.
+fn saved_by(values: &[f64], starts: &[usize]) -> f64 {
+    let about = |part: &[f64]| {
+        let middle = part.iter().sum::<f64>() / part.len() as f64;
+        part.iter().map(|value| (value - middle).powi(2)).sum::<f64>()
+    };
+    let ends = starts.iter().skip(1).copied().chain([values.len()]);
+    let left: f64 = starts.iter().zip(ends).map(|(start, end)| about(&values[*start..end])).sum();
+    saved(values.len(), starts.len(), left / about(values))
+}
+
+/// The shortest description of all there are.
+fn by_trying(values: &[f64]) -> f64 {
+    let cuts = values.len() - 1;
+    let of = |chosen: u32| {
+        let starts: Vec<usize> = (0..=cuts).filter(|at| *at == 0 || chosen >> (at - 1) & 1 == 1).collect();
+        if starts.len() == 1 { 0.0 } else { saved_by(values, &starts) }
+    };
+    (0..1u32 << cuts).map(of).fold(0.0, f64::max)
+}
+
+proptest! {
+    #[test]
+    fn nothing_shorter_is_missed(
+        values in proptest::collection::vec(prop_oneof![0.0f64..100.0, (0u8..4).prop_map(f64::from)], 2..11),
+    ) {
+        prop_assume!(Squares::of(&values).is_some());
+        let told = shortest(&values);
+        let best = by_trying(&values);
+        prop_assert!((told.saved - best).abs() < 1e-5, "{:?} saves {}, {} would do", told.starts, told.saved, best);
+        if told.starts.len() > 1 {
+            prop_assert!((saved_by(&values, &told.starts) - best).abs() < 1e-5);
+        }
+    }
+
+    #[test]
+    fn neither_a_scale_nor_an_offset_changes_anything(
+        seed: u64, levels in proptest::collection::vec((0.0f64..100.0, 1usize..12), 1..5),
+        scale in prop_oneof![0.001f64..1000.0, -100.0f64..-0.01], offset in -1000.0f64..1000.0,
+    ) {
+        let values = series(&levels, 3.0, seed);
+        let other: Vec<f64> = values.iter().map(|value| value * scale + offset).collect();
+        prop_assert_eq!(places(&values), places(&other));
+    }
+
+    #[test]
+    fn steps_are_in_order_and_levels_follow_each_other(values in proptest::collection::vec(-1e6f64..1e6, 0..60)) {
+        for nature in [Nature::Counted, Nature::Measured] {
+            let found = steps(&values, nature);
+            prop_assert!(found.iter().all(|step| step.at > 0 && step.at < values.len()));
+            prop_assert!(found.windows(2).all(|pair| pair[0].at < pair[1].at && pair[0].to == pair[1].from));
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! A small pipeline around one function: its own example, between generated packets that it is meant for and a sink.
+//!
+//! What a function costs by itself can be asked with it, of every function that there is, without a configuration for each.
+
+use forebay_graph::{Declaration, Setup, Surroundings, functions};
+use forebay_measure::Frequency;
+
+use crate::Source;
+use crate::problem::{Findings, Place, Problems, listed, nearest, quote};
+use crate::yaml;
+
+/// What goes before a function's name where a pipeline is named.
+const PREFIX: &str = "function:";
+
+/// Whether `pipeline` names one that is built in: `usecase:NAME` or `function:NAME`.
+#[must_use]
+pub fn is_built_in(pipeline: &str) -> bool {
+    pipeline.starts_with("usecase:") || pipeline.starts_with(PREFIX)
+}
+
+/// A pipeline that is built in, with settings; `None` where the name is a file's.
+#[must_use]
+pub fn built_in(pipeline: &str, sets: &[String]) -> Option<Result<Source, Problems>> {
+    let case = pipeline.strip_prefix("usecase:").map(|name| crate::usecase(name, sets));
+    case.or_else(|| pipeline.strip_prefix(PREFIX).map(|name| sample(name, sets)))
+}
+
+/// The configuration of function `name` alone, with settings. The module is called like the function, the ports are `in` and
+/// `out`.
+///
+/// # Errors
+/// No function of that name.
+pub fn sample(name: &str, sets: &[String]) -> Result<Source, Problems> {
+    let file = format!("{PREFIX}{name}");
+    let wrong = |message: String| {
+        let mut findings = Findings::default();
+        findings.add(Place::START, message);
+        findings.finish(&file, sets).expect_err("a finding was added")
+    };
+    let all = functions();
+    let Some(function) = all.iter().find(|function| function.name == name) else {
+        let names = || all.iter().map(|function| function.name);
+        return Err(wrong(format!(
+            "there is no function {}{}: there are {}",
+            quote(name),
+            nearest(name, names()),
+            listed(names())
+        )));
+    };
+    let gates = gates(function).map_err(|message| wrong(format!("its example: {message}")))?;
+    let ways: String = gates.iter().map(|gate| format!("  - {name}[{gate}] -> out\n")).collect();
+    let text = format!(
+        "name: {name}\nports:\n  in: {{ generator: {} }}\n  out: {{ sink: {{}} }}\nmodules:\n  {name}: {{ {name}: {} }}\npipeline:\n  - in -> {name}\n{ways}",
+        function.traffic, function.example
+    );
+    Ok(sets.iter().fold(Source::new(text, file, ""), Source::set))
+}
+
+/// The gates that the example has.
+fn gates(function: &Declaration) -> Result<Vec<String>, String> {
+    let params = yaml::parse(function.example, &mut Findings::default()).map_err(|(_, message)| message)?.to_json();
+    let mut surroundings = Surroundings::new(Frequency::new(1e9));
+    (surroundings.simulated, surroundings.checking) = (true, true);
+    let mut setup = Setup::new(function.name, &mut surroundings);
+    function.build(&params, &mut setup).map_err(|error| error.to_string())?;
+    Ok(setup.finish().gates)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_function_is_a_pipeline_by_itself() {
+        for function in functions() {
+            let source = sample(function.name, &[]).unwrap_or_else(|problems| panic!("{problems}"));
+            let checked = crate::check(&source).unwrap_or_else(|problems| panic!("{problems}\n{}", source.text()));
+            assert_eq!(checked.modules, [(function.name.to_owned(), function.name)]);
+        }
+    }
+
+    #[test]
+    fn settings_are_of_its_parameters_and_other_names_are_refused() {
+        let source = sample("vlan_split", &["modules.vlan_split.vlan_split.ids=[7]".to_owned()]);
+        let told = crate::check(&source.expect("a function")).expect_err("a gate that is no more");
+        assert!(told.to_string().contains("100"), "{told}");
+        let told = sample("alc", &[]).expect_err("no function");
+        assert!(
+            told.to_string().starts_with("function:alc:1: there is no function 'alc' (did you mean 'acl'?)"),
+            "{told}"
+        );
+    }
+}

@@ -1,0 +1,182 @@
+//! Bars: figures of named things, lying, so that long names have room.
+
+use crate::chart::{TITLE, WIDTH, WORDS, rows};
+use crate::palette::{Colour, FAINT, GRID, INK, series};
+use crate::pen::{Letters, Side, drawing, width};
+use crate::scale::Scale;
+use crate::{PlotError, engineering};
+
+/// A figure for each place, all in one colour.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Group {
+    /// In the legend.
+    pub name: String,
+    /// By place; `None`: not known, which is written, and is not 0.
+    pub values: Vec<Option<f64>>,
+}
+
+/// Bars from the left, a place above the other.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bars {
+    /// Of the whole.
+    pub title: String,
+    /// What is shown, with its unit.
+    pub label: String,
+    /// What each place is called.
+    pub places: Vec<String>,
+    /// The figures.
+    pub groups: Vec<Group>,
+    /// Whether the groups' figures are parts of one bar, rather than bars below each other.
+    pub stacked: bool,
+}
+
+/// The height of a bar.
+const BAR: f64 = 15.0;
+/// Between places.
+const GAP: f64 = 9.0;
+
+impl Bars {
+    /// The figure as an SVG document.
+    ///
+    /// # Errors
+    /// [`PlotError`].
+    pub fn svg(&self) -> Result<String, PlotError> {
+        self.check()?;
+        let scale = Scale::around([0.0, self.longest()].into_iter(), false, (Some(0.0), None), 8);
+        let left = 16.0 + self.places.iter().map(|name| width(name, WORDS)).fold(0.0, f64::max).min(WIDTH * 0.4);
+        let right = WIDTH - 70.0;
+        let names: Vec<_> = self.groups.iter().map(|group| group.name.as_str()).collect();
+        let legend = if names.len() > 1 { rows(&names, right - left) } else { Vec::new() };
+        let top = 40.0 + legend.len() as f64 * 18.0;
+        let bars = if self.stacked { 1.0 } else { self.groups.len() as f64 };
+        let place = bars * BAR + GAP;
+        let bottom = top + place * self.places.len() as f64;
+        let at = |value: f64| left + scale.place(value) * (right - left);
+        let letters = |colour: Colour, side| Letters { size: WORDS, colour, side, upwards: false };
+        Ok(drawing((WIDTH, bottom + 46.0), |pen| {
+            pen.text(&self.title, (left, 16.0), Letters { size: TITLE, ..letters(INK, Side::Right) });
+            for (row, names) in legend.iter().enumerate() {
+                for (number, start) in names {
+                    let (x, y) = (left + start, 38.0 + row as f64 * 18.0);
+                    pen.rectangle((x, y - 5.0), (x + 22.0, y + 5.0), series(*number));
+                    pen.text(&self.groups[*number].name, (x + 28.0, y), letters(INK, Side::Right));
+                }
+            }
+            for (value, name) in scale.marks(8) {
+                pen.line(&[(at(value), top - 4.0), (at(value), bottom)], GRID, 1.0);
+                pen.text(&name, (at(value), bottom + 12.0), letters(FAINT, Side::Middle));
+            }
+            for (number, name) in self.places.iter().enumerate() {
+                let upper = top + place * number as f64;
+                pen.text(name, (left - 8.0, upper + (place - GAP) / 2.0), letters(INK, Side::Left));
+                let mut end = 0.0;
+                for (which, group) in self.groups.iter().enumerate() {
+                    let height = if self.stacked { upper } else { upper + which as f64 * BAR };
+                    let Some(value) = group.values[number] else {
+                        if !self.stacked {
+                            pen.text("n/a", (left + 5.0, height + BAR / 2.0), letters(FAINT, Side::Right));
+                        }
+                        continue;
+                    };
+                    let start = if self.stacked { end } else { 0.0 };
+                    end = start + value;
+                    pen.rectangle((at(start), height), (at(end), height + BAR - 2.0), series(which));
+                    if !self.stacked {
+                        let beside = (at(end) + 5.0, height + BAR / 2.0 - 1.0);
+                        pen.text(&engineering(value), beside, letters(FAINT, Side::Right));
+                    }
+                }
+                if self.stacked {
+                    let known = self.groups.iter().any(|group| group.values[number].is_some());
+                    let told = if known { engineering(end) } else { "n/a".to_owned() };
+                    pen.text(&told, (at(end) + 5.0, upper + BAR / 2.0 - 1.0), letters(FAINT, Side::Right));
+                }
+            }
+            pen.line(&[(left, top - 4.0), (left, bottom)], INK, 1.0);
+            pen.text(&self.label, (f64::midpoint(left, right), bottom + 32.0), letters(INK, Side::Middle));
+        }))
+    }
+
+    fn check(&self) -> Result<(), PlotError> {
+        if self.places.is_empty() || self.groups.is_empty() {
+            return Err(PlotError::Empty(self.title.clone()));
+        }
+        for group in &self.groups {
+            if group.values.len() != self.places.len() {
+                return Err(PlotError::Length {
+                    figure: self.title.clone(),
+                    name: group.name.clone(),
+                    values: group.values.len(),
+                    places: self.places.len(),
+                });
+            }
+            if let Some(value) = group.values.iter().flatten().find(|value| !value.is_finite() || **value < 0.0) {
+                return Err(PlotError::Place {
+                    figure: self.title.clone(),
+                    axis: self.label.clone(),
+                    value: *value,
+                    allowed: " from 0",
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// The end of the longest bar.
+    fn longest(&self) -> f64 {
+        let of = |number: usize| {
+            let values = self.groups.iter().filter_map(|group| group.values[number]);
+            if self.stacked { values.sum() } else { values.fold(0.0, f64::max) }
+        };
+        let longest = (0..self.places.len()).map(of).fold(0.0, f64::max);
+        if longest > 0.0 { longest } else { 1.0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use roxmltree::Document;
+
+    use super::*;
+
+    fn bars(groups: Vec<Vec<Option<f64>>>, stacked: bool) -> Bars {
+        let groups: Vec<_> =
+            groups.into_iter().enumerate().map(|(at, values)| Group { name: format!("group {at}"), values }).collect();
+        let places = (0..groups[0].values.len()).map(|at| format!("module{at}")).collect();
+        Bars { title: "Ticks".to_owned(), label: "ticks a packet".to_owned(), places, groups, stacked }
+    }
+
+    #[test]
+    fn what_is_not_known_is_written_and_is_not_nought() {
+        let svg = bars(vec![vec![Some(12.5), None]], false).svg().expect("it can be drawn");
+        assert!(svg.contains("12.5") && svg.contains("n/a") && svg.contains("module1"), "{svg}");
+        assert_eq!(svg.matches("<rect").count(), 1, "{svg}");
+        let svg = bars(vec![vec![Some(1.0)], vec![Some(2.0)]], true).svg().expect("it can be drawn");
+        assert!(svg.contains(">\n3\n<"), "the sum is told: {svg}");
+    }
+
+    #[test]
+    fn what_cannot_be_drawn_is_refused() {
+        let told = |bars: &Bars| bars.svg().expect_err("refused").to_string();
+        assert_eq!(
+            told(&bars(vec![vec![Some(-1.0)]], false)),
+            "figure 'Ticks': -1 is no place on the axis 'ticks a packet': allowed are finite numbers from 0"
+        );
+        let mut short = bars(vec![vec![Some(1.0), None]], false);
+        short.groups[0].values.pop();
+        assert_eq!(told(&short), "figure 'Ticks': 'group 0' has 1 values for 2 places");
+        short.groups.clear();
+        assert!(told(&short).contains("nothing in it"));
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_the_figures_it_is_well_formed(
+            values in proptest::collection::vec(proptest::option::of(0.0f64..1e12), 1..9), stacked: bool,
+        ) {
+            let svg = bars(vec![values.clone(), values], stacked).svg().expect("it can be drawn");
+            prop_assert!(Document::parse(&svg).is_ok(), "{}", svg);
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! The drawing library in this crate's own units: CSS pixels, with fractions.
+//!
+//! It draws on whole numbers; so it is given four of them to a pixel, and the page scales the drawing back.
+
+use std::convert::Infallible;
+
+use plotters::drawing::{DrawingArea, IntoDrawingArea};
+use plotters::element::{Circle, PathElement, Polygon, Rectangle};
+use plotters::prelude::SVGBackend;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+use plotters::style::{Color, FontTransform, IntoFont, RGBColor, ShapeStyle, TextStyle};
+
+use crate::escape::plain;
+use crate::palette::Colour;
+
+/// Whole numbers to a pixel.
+const FINE: f64 = 4.0;
+/// The width of letters in their heights, on average: for a sans-serif font.
+const LETTER: f64 = 0.56;
+
+/// A point in pixels from the upper left corner.
+pub(crate) type Point = (f64, f64);
+
+/// Where a text stands at its point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    Right,
+    Middle,
+    Left,
+}
+
+/// How a text looks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Letters {
+    pub(crate) size: f64,
+    pub(crate) colour: Colour,
+    pub(crate) side: Side,
+    pub(crate) upwards: bool,
+}
+
+/// How wide a text is about to be.
+pub(crate) fn width(text: &str, size: f64) -> f64 {
+    text.chars().count() as f64 * size * LETTER
+}
+
+/// Draws into a text.
+pub(crate) struct Pen<'t> {
+    area: DrawingArea<SVGBackend<'t>, plotters::coord::Shift>,
+}
+
+fn fine((x, y): Point) -> (i32, i32) {
+    ((x * FINE).round() as i32, (y * FINE).round() as i32)
+}
+
+fn colour([red, green, blue]: Colour, opacity: f64) -> plotters::style::RGBAColor {
+    RGBColor(red, green, blue).mix(opacity)
+}
+
+/// Drawing into memory cannot fail; the library's type says that it could.
+fn sure<T, E: std::fmt::Debug>(drawn: Result<T, E>) -> Result<T, Infallible> {
+    Ok(drawn.expect("memory takes what is drawn"))
+}
+
+/// Makes a drawing of this size.
+pub(crate) fn drawing(size: Point, draw: impl FnOnce(&Pen<'_>)) -> String {
+    let mut text = String::new();
+    let (width, height) = fine(size);
+    {
+        let area = SVGBackend::with_string(&mut text, (width as u32, height as u32)).into_drawing_area();
+        let pen = Pen { area };
+        draw(&pen);
+        let Ok(()) = sure(pen.area.present());
+    }
+    let drawn = format!("<svg width=\"{width}\" height=\"{height}\"");
+    let shown = format!("<svg width=\"{}\" height=\"{}\"", size.0, size.1);
+    text.replacen(&drawn, &shown, 1)
+}
+
+impl Pen<'_> {
+    fn stroke(tint: Colour, wide: f64, opacity: f64) -> ShapeStyle {
+        ShapeStyle { color: colour(tint, opacity), filled: false, stroke_width: (wide * FINE).round() as u32 }
+    }
+
+    fn fill(tint: Colour, opacity: f64) -> ShapeStyle {
+        ShapeStyle { color: colour(tint, opacity), filled: true, stroke_width: 0 }
+    }
+
+    pub(crate) fn line(&self, points: &[Point], tint: Colour, wide: f64) {
+        let points: Vec<_> = points.iter().copied().map(fine).collect();
+        let Ok(()) = sure(self.area.draw(&PathElement::new(points, Self::stroke(tint, wide, 1.0))));
+    }
+
+    /// A line of dashes.
+    pub(crate) fn dashes(&self, from: Point, to: Point, tint: Colour, wide: f64) {
+        const DASH: f64 = 6.0;
+        const GAP: f64 = 4.0;
+        let length = (to.0 - from.0).hypot(to.1 - from.1);
+        let at = |way: f64| {
+            let share = if length > 0.0 { (way / length).min(1.0) } else { 0.0 };
+            (from.0 + (to.0 - from.0) * share, from.1 + (to.1 - from.1) * share)
+        };
+        let mut way = 0.0;
+        while way < length {
+            self.line(&[at(way), at(way + DASH)], tint, wide);
+            way += DASH + GAP;
+        }
+    }
+
+    pub(crate) fn area(&self, outline: &[Point], tint: Colour, opacity: f64) {
+        let outline: Vec<_> = outline.iter().copied().map(fine).collect();
+        let Ok(()) = sure(self.area.draw(&Polygon::new(outline, Self::fill(tint, opacity))));
+    }
+
+    pub(crate) fn rectangle(&self, from: Point, to: Point, tint: Colour) {
+        let Ok(()) = sure(self.area.draw(&Rectangle::new([fine(from), fine(to)], Self::fill(tint, 1.0))));
+    }
+
+    pub(crate) fn dot(&self, at: Point, radius: f64, tint: Colour) {
+        let circle = Circle::new(fine(at), (radius * FINE).round() as i32, Self::fill(tint, 1.0));
+        let Ok(()) = sure(self.area.draw(&circle));
+    }
+
+    pub(crate) fn text(&self, text: &str, at: Point, letters: Letters) {
+        let Letters { size, colour: tint, side, upwards } = letters;
+        // The library makes letters smaller by this.
+        let font = ("sans-serif", size * FINE * 1.24).into_font();
+        let font = if upwards { font.transform(FontTransform::Rotate270) } else { font };
+        let side = match side {
+            Side::Right => HPos::Left,
+            Side::Middle => HPos::Center,
+            Side::Left => HPos::Right,
+        };
+        let tint = colour(tint, 1.0);
+        let style = TextStyle::from(font).color(&tint).pos(Pos::new(side, VPos::Center));
+        // SVG places it by its anchor: nobody need know how wide it is.
+        let Ok(()) = sure(self.area.draw_text(&plain(text), &style, fine(at)));
+    }
+}
