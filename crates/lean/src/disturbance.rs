@@ -197,9 +197,10 @@ mod tests {
             let _ = tell.send(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs());
             let mut pages = 0;
             while !seen.load(Ordering::Relaxed) || pages < 512 {
-                // Fresh memory each time, given back at once.
-                let memory = vec![1u8; 4 << 20];
-                pages += std::hint::black_box(&memory).len() / 4096;
+                // Beyond what an allocator keeps: fresh memory each time, given back at once.
+                let mut memory = vec![0u8; 64 << 20];
+                memory.iter_mut().step_by(2 << 20).for_each(|byte| *byte = std::hint::black_box(1));
+                pages += std::hint::black_box(&memory).len() / (2 << 20);
             }
         });
         let thread_known = WorkerThread { worker: 3, core: 0, tid: told.recv().expect("it runs") };

@@ -20,9 +20,9 @@ use crate::search::{Trial, Trials};
 
 /// How long the load is offered before a trial, uncounted: caches and branches get used to it.
 const WARM_UP: Duration = Duration::from_millis(10);
-/// Batches of each source that may still wait when its load ends: what comes in a turn waits for the next. More is a queue
-/// that grows: it would overflow in a longer trial, and counts as lost.
-const WAITING_BATCHES: usize = 2;
+/// Batches of each source that may still wait when its load ends. More is a queue that grows: it would overflow in a longer
+/// trial, and counts as lost. What would have come in the turn in which the load ended, as much again, is never due.
+const WAITING_BATCHES: usize = 1;
 /// How long packets may take to leave after the load has ended, as in RFC 2544, section 23. What is held for longer stays where it is.
 const SETTLE: Duration = Duration::from_secs(2);
 /// Between two looks at whether they have.
