@@ -15,7 +15,8 @@ use std::sync::Arc;
 
 use forebay_graph::drive::simulate_team_by;
 use forebay_graph::{
-    Cost, Function, MakeError, Next, Plan, RunToCompletion, Scheduler, SchedulerKind, Team, WeightedFair, Worker, links,
+    Cost, Function, MakeError, Next, OpenPort, Plan, RunToCompletion, Scheduler, SchedulerKind, Team, WeightedFair,
+    Worker, links,
 };
 use forebay_instance::Simulation;
 use forebay_measure::machine::c_library;
@@ -24,7 +25,8 @@ use forebay_packet::{Pool, Ticks};
 use serde::{Deserialize, Serialize};
 
 use crate::callgrind::{Profile, ProfileError};
-use crate::named::{NAMES, Named, SYMBOLS};
+use crate::named::{NAMES, Named, NamedPort, SYMBOLS};
+use crate::ticks::Kind;
 
 /// Simulated time between two looks at how many packets have come.
 const SLICE: Nanos = Nanos(10_000);
@@ -66,6 +68,9 @@ pub struct Served {
     pub packets: u64,
     /// By module: its name, packets and calls.
     pub modules: Vec<(String, u64, u64)>,
+    /// By port: its name, packets that it gave, and that it took.
+    #[serde(default)]
+    pub ports: Vec<(String, u64, u64)>,
     /// By module: its function.
     #[serde(default)]
     pub functions: Vec<String>,
@@ -146,6 +151,9 @@ pub struct Counts {
     pub all: u64,
     /// By module, of its function's calls.
     pub modules: Vec<u64>,
+    /// By port: of giving packets, and of taking them.
+    #[serde(default)]
+    pub ports: Vec<[u64; 2]>,
     /// The instruction set of the program and of the counter's processor.
     pub instruction_set: String,
 }
@@ -178,7 +186,7 @@ pub enum CountError {
 pub fn count(program: &Path, pipeline: &str, settings: &[String], extent: Extent) -> Result<Counts, CountError> {
     let mut counts: Option<Counts> = None;
     loop {
-        let first = counts.as_ref().map_or(0, |counts| counts.modules.len());
+        let first = counts.as_ref().map_or(0, Counts::told);
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("profile");
         let mut tool = Command::new("valgrind");
@@ -207,22 +215,57 @@ pub fn count(program: &Path, pipeline: &str, settings: &[String], extent: Extent
         let served: Option<Served> = text.lines().last().and_then(|line| serde_json::from_str(line).ok());
         let Some(served) = served else { return Err(CountError::Answer) };
         let profile = Profile::read(&file)?;
-        let told_apart = served.modules.len().saturating_sub(first).min(NAMES);
-        let here = SYMBOLS[..told_apart].iter().map(|symbol| profile.called_by(symbol));
-        let counts = match &mut counts {
-            Some(counts) => {
-                counts.modules.extend(here);
-                counts
+        let counts = counts.get_or_insert_with(|| Counts {
+            all: profile.total(),
+            modules: Vec::new(),
+            ports: Vec::new(),
+            instruction_set: served.build.instruction_set.clone(),
+            served,
+        });
+        let (modules, parts) = (counts.served.modules.len(), counts.served.modules.len() + counts.served.ports.len());
+        for (part, symbol) in (first..parts).zip(SYMBOLS) {
+            if part < modules {
+                counts.modules.push(profile.called_by(symbol));
+            } else {
+                counts.ports.push(["receive", "send"].map(|way| profile.called_by(&format!("{symbol}{way}"))));
             }
-            None => {
-                let modules = here.collect();
-                let instruction_set = served.build.instruction_set.clone();
-                counts.insert(Counts { served, all: profile.total(), modules, instruction_set })
-            }
-        };
-        if counts.modules.len() >= counts.served.modules.len() {
+        }
+        if counts.told() >= parts {
             return Ok(counts.clone());
         }
+    }
+}
+
+impl Counts {
+    /// How many modules and ports have been told apart.
+    fn told(&self) -> usize {
+        self.modules.len() + self.ports.len()
+    }
+
+    /// Instructions per packet of the module or port of this name, as [`Part`](crate::ticks::Part) names them.
+    #[must_use]
+    pub fn per_packet(&self, name: &str, kind: Kind) -> Option<f64> {
+        let ports = || self.served.ports.iter().zip(&self.ports);
+        let port = |told: &str| name.rsplit_once('.').is_some_and(|(port, _)| port == told);
+        let (instructions, packets) = match kind {
+            Kind::Module => {
+                let mut modules = self.served.modules.iter().zip(&self.modules);
+                modules.find(|((told, ..), _)| told == name).map(|((_, packets, _), count)| (*count, *packets))
+            }
+            Kind::Receive => {
+                ports().find(|((told, ..), _)| port(told)).map(|((_, given, _), count)| (count[0], *given))
+            }
+            Kind::Send => ports().find(|((told, ..), _)| port(told)).map(|((.., taken), count)| (count[1], *taken)),
+            Kind::HandOver => None,
+        }?;
+        (packets > 0).then(|| instructions as f64 / packets as f64)
+    }
+
+    /// Instructions that are no module's and no port's.
+    #[must_use]
+    pub fn residue(&self) -> u64 {
+        let known = self.modules.iter().chain(self.ports.iter().flatten()).sum();
+        self.all.saturating_sub(known)
     }
 }
 
@@ -278,7 +321,17 @@ fn serve_plans(mut plans: Vec<Plan>, first: usize, extent: Extent) -> Result<Ser
                 named
             });
         }
-        plan.ports.iter_mut().filter_map(|port| port.open.as_mut()).for_each(|open| open.port.saturate());
+        let modules = plan.modules.len();
+        for (at, port) in plan.ports.iter_mut().enumerate() {
+            let number = (modules + at).checked_sub(first).filter(|number| *number < NAMES);
+            port.open = port.open.take().map(|mut open| {
+                open.port.saturate();
+                match number {
+                    Some(number) => OpenPort { port: Box::new(NamedPort::new(open.port, number)), ..open },
+                    None => open,
+                }
+            });
+        }
     }
     let functions = plans[0].modules.iter().map(|module| module.kind.to_owned()).collect();
     let batch = plans[0].batch;
@@ -343,13 +396,22 @@ fn entered<S: Scheduler>(workers: &[Worker<Simulated, S>]) -> u64 {
 struct Tally {
     packets: u64,
     modules: Vec<(String, u64, u64)>,
+    ports: Vec<(String, u64, u64)>,
 }
 
 impl Tally {
     fn of<S: Scheduler>(workers: &[Worker<Simulated, S>]) -> Self {
         let mut modules: Vec<(String, u64, u64)> = Vec::new();
+        let mut ports = modules.clone();
         for worker in workers {
             let telemetry = worker.telemetry();
+            for (at, told) in telemetry.ports.iter().enumerate() {
+                if at == ports.len() {
+                    ports.push((told.name.clone(), 0, 0));
+                }
+                ports[at].1 += told.counters.received.get();
+                ports[at].2 += told.counters.sent.get();
+            }
             for (at, (told, counters)) in telemetry.modules.iter().zip(&*telemetry.counters).enumerate() {
                 if at == modules.len() {
                     modules.push((told.name.clone(), 0, 0));
@@ -358,12 +420,19 @@ impl Tally {
                 modules[at].2 += counters.batches();
             }
         }
-        Self { packets: entered(workers), modules }
+        Self { packets: entered(workers), modules, ports }
     }
 
     fn since(self, before: &Self) -> Served {
-        let modules = self.modules.into_iter().zip(&before.modules);
-        let modules = modules.map(|((name, packets, calls), before)| (name, packets - before.1, calls - before.2));
-        Served { packets: self.packets - before.packets, modules: modules.collect(), ..Served::default() }
+        let since = |now: Vec<(String, u64, u64)>, before: &[(String, u64, u64)]| {
+            let pairs = now.into_iter().zip(before);
+            pairs.map(|((name, one, other), before)| (name, one - before.1, other - before.2)).collect()
+        };
+        Served {
+            packets: self.packets - before.packets,
+            modules: since(self.modules, &before.modules),
+            ports: since(self.ports, &before.ports),
+            ..Served::default()
+        }
     }
 }

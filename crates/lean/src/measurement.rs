@@ -127,7 +127,7 @@ pub struct Chain {
     pub cur: f64,
     /// Instructions per packet that entered, ports and the engine included.
     pub ipp: Option<f64>,
-    /// Instructions of no module, per packet that entered.
+    /// Instructions of no module and no port, per packet that entered.
     pub residue_ipp: Option<f64>,
     /// Ticks per packet that entered which are no module's, no port's and no hand-over's: measured, not a difference.
     pub residue_ticks: Option<f64>,
@@ -180,11 +180,8 @@ impl Measurement {
     #[must_use]
     pub fn of(timed: &Timed, counts: Option<&Counts>) -> Self {
         let report = &timed.report;
-        let module = |(at, part): (usize, Part<'_>)| {
-            let counted = counts.and_then(|counts| {
-                let (_, packets, _) = counts.served.modules.get(at)?;
-                (*packets > 0).then(|| counts.modules[at] as f64 / *packets as f64)
-            });
+        let module = |part: Part<'_>| {
+            let counted = counts.and_then(|counts| counts.per_packet(&part.name, part.kind));
             let (cpp_ticks, packets_per_call) = (part.timing.ticks_per_packet, part.timing.batch_mean);
             Module {
                 name: part.name,
@@ -203,7 +200,7 @@ impl Measurement {
                 },
             }
         };
-        let modules: Vec<_> = timed.parts().into_iter().enumerate().map(module).collect();
+        let modules: Vec<_> = timed.parts().into_iter().map(module).collect();
         // What had packets and was never timed leaves the sum unknown.
         let parts = modules.iter().filter(|part| part.packets > 0);
         let parts: Option<f64> = parts.map(|part| Some(part.cpp_ticks? * part.packets as f64)).sum();
@@ -232,7 +229,7 @@ impl Measurement {
             cpp_ticks: timed.cpp(),
             cur: timed.cur(),
             ipp: of_counts(|counts| counts.all),
-            residue_ipp: of_counts(|counts| counts.all.saturating_sub(counts.modules.iter().sum())),
+            residue_ipp: of_counts(Counts::residue),
             residue_ticks: timed.residue(),
             sum_ticks: parts.zip(timed.residue()).map(|(parts, residue)| parts / entered + residue),
             packets_per_turn: (busy_turns > 0).then(|| entered / busy_turns as f64),

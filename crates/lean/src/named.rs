@@ -1,16 +1,18 @@
-//! Calls of modules under names of their own, by which an instruction counter tells them apart: several modules may have one
-//! function.
+//! Calls of modules and ports under names of their own, by which an instruction counter tells them apart: several may be of
+//! one kind.
 
 use std::hint::black_box;
 
-use forebay_graph::{Context, Effect, Function};
-use forebay_packet::Packet;
+use forebay_graph::{Context, Effect, Function, Intake, Offer, Port, Ready};
+use forebay_packet::{Batch, Packet, Ticks};
 
-/// How many modules can be told apart in one run.
+/// How many modules and ports can be told apart in one run.
 pub(crate) const NAMES: usize = 64;
 
 type Call = fn(&mut dyn Function, &mut [Packet], &mut Context<'_>);
 type Wake = fn(&mut dyn Function, &mut Context<'_>);
+type Receive = fn(&mut dyn Port, &mut Batch, &Intake<'_>) -> Ready;
+type Send = fn(&mut dyn Port, &mut Batch, Ticks);
 
 /// A module's function, called under the names of a number.
 pub(crate) struct Named {
@@ -22,7 +24,7 @@ pub(crate) struct Named {
 impl Named {
     /// `function` under the names of `number`, of which there are [`NAMES`].
     pub(crate) fn new(function: Box<dyn Function>, number: usize) -> Self {
-        let (call, wake) = CALLS[number];
+        let (call, wake, ..) = CALLS[number];
         Self { function, call, wake }
     }
 }
@@ -45,7 +47,52 @@ impl Function for Named {
     }
 }
 
-/// Makes, for each name, a module with a function `call` and another `wake`. What they do beside the call keeps them from
+/// A port, called under the names of a number.
+pub(crate) struct NamedPort {
+    port: Box<dyn Port>,
+    receive: Receive,
+    send: Send,
+}
+
+impl NamedPort {
+    /// `port` under the names of `number`, of which there are [`NAMES`].
+    pub(crate) fn new(port: Box<dyn Port>, number: usize) -> Self {
+        let (.., receive, send) = CALLS[number];
+        Self { port, receive, send }
+    }
+}
+
+impl Port for NamedPort {
+    fn receive(&mut self, batch: &mut Batch, intake: &Intake<'_>) -> Ready {
+        (self.receive)(&mut *self.port, batch, intake)
+    }
+
+    fn send(&mut self, batch: &mut Batch, now: Ticks) {
+        (self.send)(&mut *self.port, batch, now);
+    }
+
+    fn saturate(&mut self) {
+        self.port.saturate();
+    }
+
+    fn in_flight(&self) -> usize {
+        self.port.in_flight()
+    }
+
+    fn offer(&self) -> Option<Offer> {
+        self.port.offer()
+    }
+
+    fn set_offer(&mut self, factor: f64) -> bool {
+        self.port.set_offer(factor)
+    }
+
+    fn close(&mut self) -> Result<(), String> {
+        self.port.close()
+    }
+}
+
+/// Makes, for each name, a module with the functions `call` and `wake`, and for ports `receive` and `send`. What they do beside the call keeps them from
 /// being merged into one, and from ending in a jump.
 macro_rules! named {
     ($($name:ident)*) => {
@@ -63,9 +110,22 @@ macro_rules! named {
                 function.wake(context);
                 black_box(stringify!($name));
             }
+
+            #[inline(never)]
+            pub(super) fn receive(port: &mut dyn Port, batch: &mut Batch, intake: &Intake<'_>) -> Ready {
+                let ready = port.receive(batch, intake);
+                black_box(stringify!($name));
+                ready
+            }
+
+            #[inline(never)]
+            pub(super) fn send(port: &mut dyn Port, batch: &mut Batch, now: Ticks) {
+                port.send(batch, now);
+                black_box(stringify!($name));
+            }
         })*
 
-        const CALLS: [(Call, Wake); NAMES] = [$(($name::call, $name::wake)),*];
+        const CALLS: [(Call, Wake, Receive, Send); NAMES] = [$(($name::call, $name::wake, $name::receive, $name::send)),*];
 
         /// What the functions of each number are called: part of their symbols.
         pub(crate) const SYMBOLS: [&str; NAMES] = [$(concat!("::named::", stringify!($name), "::")),*];
