@@ -232,9 +232,8 @@ pub struct Timing {
 
 impl Timing {
     fn between(before: &Timed, now: &Timed) -> Self {
-        let [ticks, packets, calls] =
-            [now.ticks - before.ticks, now.packets - before.packets, now.calls - before.calls]
-                .map(|count| count as f64);
+        let ticks = signed(now.ticks, before.ticks);
+        let [packets, calls] = [now.packets - before.packets, now.calls - before.calls].map(|count| count as f64);
         let ratio = |of: f64, over: f64| (over > 0.0).then(|| of / over);
         Self {
             ticks_per_packet: ratio(ticks, packets),

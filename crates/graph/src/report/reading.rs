@@ -44,8 +44,9 @@ impl Timed {
         Self { ticks: account.ticks.get(), packets: account.packets.get(), calls: account.calls.get() }
     }
 
-    fn add(&mut self, other: &Self) {
-        self.ticks += other.ticks;
+    pub(super) fn add(&mut self, other: &Self) {
+        // Where few were timed the sum may be below 0.
+        self.ticks = self.ticks.wrapping_add(other.ticks);
         self.packets += other.packets;
         self.calls += other.calls;
     }

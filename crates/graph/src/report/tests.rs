@@ -143,3 +143,20 @@ fn what_did_not_happen_is_not_known() {
     assert!(told["flows"][0]["kept"].is_null() && told["flows"][0]["delay_us"]["p99"].is_null());
     assert_eq!((&told["packets"]["in"], &told["packets"]["dropped"]), (&0.into(), &serde_json::json!({})));
 }
+
+/// What a reading of the clock takes is taken off each span: the sum of few may become less, or less than nothing. A port of few
+/// packets made `forebay measure` panic.
+#[test]
+fn spans_that_are_shorter_than_reading_the_clock_are_no_time() {
+    let timed = |ticks: i64, packets, calls| Timed { ticks: ticks.cast_unsigned(), packets, calls };
+    for (before, now) in
+        [(timed(40, 2, 1), timed(33, 4, 2)), (timed(3, 2, 1), timed(-5, 4, 2)), (timed(-5, 2, 1), timed(-9, 4, 2))]
+    {
+        let told = Timing::between(&before, &now);
+        assert_eq!((told.ticks_per_packet, told.batch_mean), (Some(0.0), Some(2.0)));
+    }
+    assert_eq!(Timing::between(&timed(-5, 2, 1), &timed(15, 12, 2)).ticks_per_packet, Some(2.0));
+    let mut sum = timed(-5, 2, 1);
+    sum.add(&timed(25, 8, 1));
+    assert_eq!(Timing::between(&Timed::default(), &sum).ticks_per_packet, Some(2.0));
+}
