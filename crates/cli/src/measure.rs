@@ -92,9 +92,11 @@ fn subject(arguments: &args::Measure) -> anyhow::Result<Subject> {
     Subject::of(pipeline, arguments.set.clone()).with_context(|| arguments.pipeline.clone())
 }
 
-/// The commit of the folder that this is called in, where it is of a repository: most often the program's.
+/// The commit of the repository that this program was built in, where it lies in one.
 fn commit() -> Option<String> {
-    let told = Command::new("git").args(["describe", "--always", "--dirty", "--abbrev=12"]).output().ok()?;
+    let program = std::env::current_exe().ok()?;
+    let describe = ["describe", "--always", "--dirty", "--abbrev=12"];
+    let told = Command::new("git").arg("-C").arg(program.parent()?).args(describe).output().ok()?;
     let text = String::from_utf8(told.stdout).ok().filter(|_| told.status.success())?;
     Some(text.trim().to_owned()).filter(|commit| !commit.is_empty())
 }

@@ -452,22 +452,23 @@ fn worker(before: WorkerReading, now: &WorkerReading, origin: &Origin, frequency
 
 /// Long turns that are no usual ones: the rule is fixed, whatever is measured.
 fn stalls(before: &WorkerReading, now: &WorkerReading, frequency: Frequency) -> Stalls {
-    let [turns, ticks, busy]: [[u64; LONG_CLASSES]; 3] =
+    let [turns, long_busy_turns, ticks, busy]: [[u64; LONG_CLASSES]; 4] =
         std::array::from_fn(|of| std::array::from_fn(|class| now.long[of][class] - before.long[of][class]));
     let (span, all_busy) = ((now.all - before.all) as f64, (now.busy - before.busy) as f64);
     let busy_turns = (now.busy_turns - before.busy_turns) as f64;
     let long = frequency.ticks(LONG).0 as f64;
     // The longest first: what they take makes no other turn look usual. A class that has most turns is usual itself.
     let mut stalls = Stalls::default();
-    let (mut stalled, mut stalled_busy) = (0.0, 0.0);
+    let (mut stalled, mut stalled_busy, mut stalled_busy_turns) = (0.0, 0.0, 0.0);
     for class in (0..LONG_CLASSES).rev().filter(|class| turns[*class] > 0) {
-        let usual = (all_busy - stalled_busy).max(0.0) / (busy_turns - stalls.turns as f64).max(1.0);
+        let usual = (all_busy - stalled_busy).max(0.0) / (busy_turns - stalled_busy_turns).max(1.0);
         if long * f64::from(1u32 << class) < usual * STALL {
             break;
         }
         stalls.turns += turns[class];
         stalled += ticks[class] as f64;
         stalled_busy += busy[class] as f64;
+        stalled_busy_turns += long_busy_turns[class] as f64;
     }
     if span > 0.0 {
         (stalls.share, stalls.busy_share) = ((stalled / span).min(1.0), (stalled_busy / span).min(1.0));

@@ -38,6 +38,8 @@ pub struct Account {
 pub struct LongTurns {
     /// How many.
     pub turns: [Counter; LONG_CLASSES],
+    /// How many of them had something to do.
+    pub busy_turns: [Counter; LONG_CLASSES],
     /// Their ticks.
     pub ticks: [Counter; LONG_CLASSES],
     /// Ticks of those in which there was something to do.
@@ -60,6 +62,7 @@ impl LongTurns {
         self.turns[class].add(1);
         self.ticks[class].add(ticks);
         if busy {
+            self.busy_turns[class].add(1);
             self.busy[class].add(ticks);
         }
     }

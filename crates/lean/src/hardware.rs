@@ -204,7 +204,7 @@ mod tests {
         go.send(()).expect("it waits");
         thread.join().expect("it ends well");
         if let Some(reason) = counted.why_not() {
-            println!("skipped: {reason}");
+            drop(std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("skipped: {reason}\n")));
             return;
         }
         let (worker, counts) = &counted.workers[0];

@@ -11,7 +11,7 @@ use crate::counting::Counts;
 use crate::disturbance::Disturbance;
 use crate::hardware::Hardware;
 use crate::rates::Rates;
-use crate::ticks::{Kind, Part, Timed};
+use crate::ticks::{Kind, Part, Timed, cur};
 
 /// How a figure came to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -117,7 +117,8 @@ impl Worker {
 /// The whole chain's figures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Chain {
-    /// Packets a second that its workers can take without loss: their ticks a second by the ticks of a packet.
+    /// Packets a second that its workers can take without loss: as many times more than entered as the busiest has time. Fuller
+    /// batches may take more.
     pub pps: Option<f64>,
     /// Packets a second that entered.
     pub entered_pps: f64,
@@ -209,7 +210,7 @@ impl Measurement {
         let workers = report.workers.iter().map(|told| Worker {
             id: told.id,
             core: told.core,
-            cur: told.busy,
+            cur: cur(told),
             ipc: timed.counted.ipc(told.id),
             disturbance: of(told.id).copied(),
             busy_turns: told.busy_turns,
@@ -224,7 +225,7 @@ impl Measurement {
             Some(instructions(counts) as f64 / counts.served.packets as f64)
         };
         let chain = Chain {
-            pps: timed.cpp().map(|ticks| timed.hertz * report.workers.len() as f64 / ticks),
+            pps: timed.capacity(),
             entered_pps: entered / report.duration_s,
             cpp_ticks: timed.cpp(),
             cur: timed.cur(),

@@ -19,7 +19,7 @@ const LONGEST: usize = 64;
 /// A pipeline as it can be named again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subject {
-    /// `usecase:NAME`, or a file's whole path.
+    /// `usecase:NAME`, `function:NAME`, or a file's whole path.
     pub pipeline: String,
     /// Settings.
     pub set: Vec<String>,
@@ -28,12 +28,12 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// A pipeline named by `usecase:NAME` or by a file's whole path, as it is now.
+    /// A pipeline named by `usecase:NAME`, `function:NAME` or a file's whole path, as it is now.
     ///
     /// # Errors
     /// The file cannot be read.
     pub fn of(pipeline: String, set: Vec<String>) -> io::Result<Self> {
-        let text = if pipeline.starts_with("usecase:") { None } else { Some(fs::read_to_string(&pipeline)?) };
+        let text = if forebay_pipeline::is_built_in(&pipeline) { None } else { Some(fs::read_to_string(&pipeline)?) };
         Ok(Self { pipeline, set, text })
     }
 

@@ -34,11 +34,19 @@ pub struct Timed {
 }
 
 impl Timed {
-    /// Effective CPU utilisation of all workers.
+    /// Effective CPU utilisation of all workers, of the time in which the machine was there.
     #[must_use]
     pub fn cur(&self) -> f64 {
         let workers = &self.report.workers;
-        workers.iter().map(|worker| worker.busy).sum::<f64>() / workers.len().max(1) as f64
+        workers.iter().map(cur).sum::<f64>() / workers.len().max(1) as f64
+    }
+
+    /// Packets a second that they can take without loss: as many times more than entered as the busiest worker has time.
+    #[must_use]
+    pub fn capacity(&self) -> Option<f64> {
+        let busiest = self.report.workers.iter().map(cur).fold(0.0, f64::max);
+        let entered = self.report.packets.entered as f64 / self.report.duration_s;
+        (busiest > 0.0 && entered > 0.0).then(|| entered / busiest)
     }
 
     /// Ticks a packet that entered, of busy turns in which the machine was not elsewhere.
@@ -91,6 +99,12 @@ impl Timed {
     fn per_packet(&self, ticks: f64) -> Option<f64> {
         (self.report.packets.entered > 0).then(|| ticks / self.report.packets.entered as f64)
     }
+}
+
+/// A worker's busy turns of all, of the time in which the machine was there.
+pub(crate) fn cur(worker: &WorkerReport) -> f64 {
+    let (there, stalls) = (1.0 - worker.machine_stalls.share, &worker.machine_stalls);
+    if there > 0.0 { ((worker.busy - stalls.busy_share) / there).clamp(0.0, 1.0) } else { 0.0 }
 }
 
 /// What a packet may meet.

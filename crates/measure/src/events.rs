@@ -79,7 +79,7 @@ pub enum Unavailable {
     #[error("this machine has no counter of {0} (a virtual machine often has none)")]
     None(Event),
     /// The system does not allow it.
-    #[error("counting {event} is not allowed{}: run as root, give CAP_PERFMON, or `sysctl kernel.perf_event_paranoid=1`",
+    #[error("counting {event} is not allowed{}: run as root, give CAP_PERFMON, or `sysctl kernel.perf_event_paranoid=2`",
         paranoid.map_or_else(String::new, |level| format!(" (kernel.perf_event_paranoid is {level})")))]
     Forbidden {
         /// The event.

@@ -98,7 +98,7 @@ pub(super) struct WorkerReading {
     pub(super) timed_turns: u64,
     pub(super) residue: u64,
     pub(super) handover: Timed,
-    pub(super) long: [[u64; LONG_CLASSES]; 3],
+    pub(super) long: [[u64; LONG_CLASSES]; 4],
     pub(super) all: u64,
     pub(super) turns: u64,
     pub(super) handed: u64,
@@ -157,7 +157,7 @@ impl Reading {
                 timed_turns: worker.timed_turns.get(),
                 residue: worker.residue.get(),
                 handover: Timed::of(&worker.handover),
-                long: [&worker.long.turns, &worker.long.ticks, &worker.long.busy]
+                long: [&worker.long.turns, &worker.long.busy_turns, &worker.long.ticks, &worker.long.busy]
                     .map(|counters| counters.each_ref().map(Counter::get)),
                 all: worker.all.get(),
                 turns: worker.turns.get(),

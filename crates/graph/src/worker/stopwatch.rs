@@ -8,9 +8,9 @@ use super::Worker;
 use crate::scheduler::Scheduler;
 use crate::telemetry::{Account, LONG, LongTurns};
 
-/// Busy turns between two stretches that are timed. With the stretch they are a prime number: what happens every 2ⁿ turns
-/// must not always, or never, fall into one.
-const EVERY: u32 = 127;
+/// Busy turns from a stretch that is timed to the next, the last of the one included: with the other three of it they are a
+/// prime number, 131. What happens every 2ⁿ turns must not always, or never, fall into one.
+const EVERY: u32 = 128;
 /// Busy turns that are timed one after the other.
 const STRETCH: u32 = 4;
 /// A stretch that is long and takes so many times what is usual is no work.
@@ -109,7 +109,10 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     /// What has passed was a module's, woken by its timer.
     pub(super) fn time_wake(&mut self, module: usize) {
         let ticks = self.stretch();
-        self.counters[module].timed.ticks.add(ticks);
+        // As all that is timed: of busy turns, not rehearsed, and with the machine there.
+        if self.was_busy && !self.stopwatch.rehearses && !self.stopwatch.is_long(ticks) {
+            self.counters[module].timed.ticks.add(ticks);
+        }
     }
 
     /// What has passed was a port's, which gave so many packets; nobody's, if none.

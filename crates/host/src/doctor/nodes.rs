@@ -58,8 +58,10 @@ fn numa_mismatch(case: &Case<'_>) -> Verdict {
             ));
             continue;
         };
-        let far: Vec<_> =
-            on.into_iter().filter(|core| case.host.cpu(*core).is_some_and(|cpu| cpu.node != Some(node))).collect();
+        let far: Vec<_> = on
+            .into_iter()
+            .filter(|core| case.host.cpu(*core).is_some_and(|cpu| cpu.node.is_some_and(|at| at != node)))
+            .collect();
         if far.is_empty() {
             each.fine.push(interface.node.evidence());
             continue;

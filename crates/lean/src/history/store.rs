@@ -102,8 +102,9 @@ pub fn read(store: &Path) -> Result<Vec<Saved>, StoreError> {
     let mut folders: Vec<PathBuf> = Vec::new();
     for entry in std::fs::read_dir(store).map_err(folder)? {
         let path = entry.map_err(folder)?.path();
-        // What else people keep there is theirs.
-        if path.join(FILE).exists() {
+        // What else people keep there is theirs, and what is being saved begins with a dot.
+        let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        if !hidden && path.join(FILE).exists() {
             folders.push(path);
         }
     }

@@ -41,6 +41,14 @@ fn what_was_saved_is_found_with_its_program() {
 }
 
 #[test]
+fn what_is_built_in_has_no_file() {
+    for name in ["usecase:gw", "function:acl"] {
+        assert_eq!(Subject::of(name.to_owned(), Vec::new()).expect("no file is read").text, None);
+    }
+    assert!(Subject::of("/no/such/file".to_owned(), Vec::new()).is_err());
+}
+
+#[test]
 fn what_is_wrong_is_told() {
     let folder = tempfile::tempdir().expect("a folder");
     let (program, pipeline) = (folder.path().join("forebay"), folder.path().join("p.yaml"));

@@ -44,7 +44,7 @@ fn another_thread_is_counted_while_it_does_known_things() {
     let mut group = match PerfGroup::open(OWN, tid) {
         Ok(group) => group,
         Err(reason @ (Unavailable::Forbidden { .. } | Unavailable::System { .. })) => {
-            println!("skipped: {reason}");
+            drop(std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("skipped: {reason}\n")));
             return;
         }
         Err(reason) => panic!("{reason}"),
@@ -80,7 +80,9 @@ fn a_thread_that_has_gone_and_events_that_are_not_there_are_told() {
     let gone = thread::spawn(own_tid).join().expect("it ends well");
     match PerfGroup::open(OWN, gone) {
         Err(Unavailable::NoThread(tid)) => assert_eq!(tid, gone),
-        Err(reason @ (Unavailable::Forbidden { .. } | Unavailable::System { .. })) => println!("skipped: {reason}"),
+        Err(reason @ (Unavailable::Forbidden { .. } | Unavailable::System { .. })) => {
+            drop(std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("skipped: {reason}\n")))
+        }
         other => panic!("{other:?}"),
     }
     // Either the processor counts, and there is something; or there is a reason.

@@ -95,7 +95,6 @@ fn sizes_that_make_no_sense_are_refused_with_the_value() {
     assert_eq!(Pool::new(PoolOptions { frame: 9_216, ..good }).expect("the most").frame_limit(), 9_216);
 }
 
-/// The sum of offset and headroom wrapped round, and packets pointed outside their chunks.
 #[test]
 fn a_pools_memory_is_whole_huge_pages() {
     let good = PoolOptions::default();
@@ -106,6 +105,7 @@ fn a_pools_memory_is_whole_huge_pages() {
     assert!(most.bytes() > good.bytes());
 }
 
+/// The sum of offset and headroom wrapped round, and packets pointed outside their chunks.
 #[test]
 fn a_headroom_that_overflows_is_refused() {
     for headroom in [usize::MAX, usize::MAX - 63, usize::MAX - 64 - 2_048 + 1, 1 << 63] {
