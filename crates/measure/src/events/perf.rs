@@ -107,7 +107,7 @@ mod tests {
         assert_eq!(reason(Errno::SRCH).to_string(), "there is no thread 7");
         let told = reason(Errno::ACCESS).to_string();
         assert!(
-            told.starts_with("counting core_cycles is not allowed") && told.contains("perf_event_paranoid=1"),
+            told.starts_with("counting core_cycles is not allowed") && told.contains("perf_event_paranoid=2"),
             "{told}"
         );
         assert!(reason(Errno::MFILE).to_string().starts_with("core_cycles cannot be counted: "));
