@@ -26,9 +26,16 @@ pub(crate) struct Compare {
     #[arg(long, value_name = "DIR", default_value = STORE)]
     pub(crate) store: PathBuf,
     /// How long it may take
-    #[arg(long, value_name = "TIME", default_value = "60s")]
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = time)]
     pub(crate) time: Nanos,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// In less there is no time for the pairs of runs that an answer needs.
+fn time(text: &str) -> Result<Nanos, String> {
+    let time: Nanos = text.parse().map_err(|error: forebay_measure::units::UnitError| error.to_string())?;
+    let allowed = Nanos(25_000_000_000)..=Nanos(3_600_000_000_000);
+    if allowed.contains(&time) { Ok(time) } else { Err("allowed are 25s to 3600s".to_owned()) }
 }
