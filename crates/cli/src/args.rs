@@ -5,7 +5,9 @@ mod gate;
 mod handover;
 mod history;
 mod lab;
+mod measure;
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
@@ -19,6 +21,7 @@ pub(crate) use gate::Gate;
 pub(crate) use handover::{Handover, Measured, Other};
 pub(crate) use history::{Figure, History};
 pub(crate) use lab::{Lab, LabLean};
+pub(crate) use measure::{Count, Measure};
 
 /// Runs network functions on packets in batches, keeps every flow's delay objective, and accounts for every packet.
 #[derive(Debug, Parser)]
@@ -109,65 +112,6 @@ pub(crate) enum Command {
         /// The shell
         shell: Shell,
     },
-}
-
-/// `measure`'s arguments.
-#[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
-  forebay measure usecase:gw --set n=16
-  forebay measure gateway.yaml --json | jq .chain
-  forebay measure usecase:gw --save before
-  forebay measure usecase:gw --search        how much it carries without loss
-
-Ticks are measured on this machine while the pipeline runs; instructions are counted under valgrind's callgrind, in simulated \
-time, and are the same in every run. What this host cannot tell is n/a.")]
-pub(crate) struct Measure {
-    /// A configuration file or `usecase:NAME`
-    pub(crate) pipeline: String,
-    /// Set a use case's parameter or override a part of the configuration: `n=16`, `batch=64`
-    #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
-    pub(crate) set: Vec<String>,
-    /// How long ticks are measured
-    #[arg(long, value_name = "TIME", default_value = "2s")]
-    pub(crate) duration: Nanos,
-    /// Do not count instructions
-    #[arg(long)]
-    pub(crate) no_count: bool,
-    /// Keep the figures under this name, with this program, for `compare` and `history`
-    #[arg(long, value_name = "NAME")]
-    pub(crate) save: Option<String>,
-    /// Where measurements are kept
-    #[arg(long, value_name = "DIR", default_value = compare::STORE, requires = "save")]
-    pub(crate) store: PathBuf,
-    /// Search the rates that are carried without loss (NDR) and with at most 0.5 % of it (PDR)
-    #[arg(long)]
-    pub(crate) search: bool,
-    /// How long the search may take
-    #[arg(long, value_name = "TIME", default_value = "30s", requires = "search", value_parser = search_time)]
-    pub(crate) search_time: Nanos,
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// `count`'s arguments.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Count {
-    /// A configuration file or `usecase:NAME`
-    pub(crate) pipeline: String,
-    /// Settings
-    #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
-    pub(crate) set: Vec<String>,
-    /// The first module that is told apart
-    #[arg(long)]
-    pub(crate) first: usize,
-    /// Packets that enter before
-    #[arg(long)]
-    pub(crate) before: u64,
-    /// Packets that enter while it counts
-    #[arg(long)]
-    pub(crate) packets: u64,
 }
 
 /// `doctor`'s arguments.
@@ -459,10 +403,10 @@ fn interval(text: &str) -> Result<Nanos, String> {
     if allowed.contains(&interval) { Ok(interval) } else { Err("allowed are 50ms to 3600s".to_owned()) }
 }
 
-fn search_time(text: &str) -> Result<Nanos, String> {
+/// A time, as long as is allowed, which is told in words where it is not.
+fn time_within(text: &str, allowed: RangeInclusive<Nanos>, told: &str) -> Result<Nanos, String> {
     let time: Nanos = text.parse().map_err(|error: forebay_measure::units::UnitError| error.to_string())?;
-    let allowed = Nanos(1_000_000_000)..=Nanos(3_600_000_000_000);
-    if allowed.contains(&time) { Ok(time) } else { Err("allowed are 1s to 3600s".to_owned()) }
+    if allowed.contains(&time) { Ok(time) } else { Err(format!("allowed are {told}")) }
 }
 
 fn cost(text: &str) -> Result<(String, forebay_graph::Cost), String> {

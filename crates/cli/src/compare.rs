@@ -111,6 +111,8 @@ fn word(part: &Part) -> &'static str {
     match part.verdict {
         Verdict::Dearer => "dearer",
         Verdict::Cheaper => "cheaper",
+        Verdict::MoreInstructions => "more instructions",
+        Verdict::FewerInstructions => "fewer instructions",
         Verdict::Same => "",
         Verdict::Gone => "gone",
         Verdict::Appeared => "new",

@@ -26,11 +26,7 @@ pub(crate) fn gate(arguments: &args::Gate) -> anyhow::Result<Answer> {
     let pipelines = pipelines(&arguments.pipelines, &folder)?;
     if let Some(other) = &arguments.against {
         let other = other.canonicalize().with_context(|| other.display().to_string())?;
-        let groups = ["usecases", "functions"].map(str::to_owned);
-        let named = if pipelines.is_empty() { &groups[..] } else { &pipelines };
-        let before = gate.baseline(&other, &gate::ask(named, &arguments.set), Extent::default());
-        let before = before.with_context(|| other.display().to_string())?;
-        let (answer, _) = gate.compare(&before, &before.cases.iter().collect::<Vec<_>>())?;
+        let answer = gate.against(&other, &pipelines, &arguments.set).with_context(|| other.display().to_string())?;
         return tell(arguments, &answer);
     }
     let Some(path) = &arguments.baseline else { bail!("neither --baseline nor --against: one of them is needed") };
@@ -81,7 +77,7 @@ fn update(
 /// The pipelines that are named, as a baseline in `folder` names them.
 fn pipelines(named: &[String], folder: &Path) -> anyhow::Result<Vec<String>> {
     let one = |name: &String| {
-        let built_in = forebay_pipeline::is_built_in(name) || ["usecases", "functions"].contains(&name.as_str());
+        let built_in = forebay_pipeline::is_built_in(name) || gate::GROUPS.contains(&name.as_str());
         if built_in {
             return Ok(name.clone());
         }
@@ -94,12 +90,11 @@ fn pipelines(named: &[String], folder: &Path) -> anyhow::Result<Vec<String>> {
 }
 
 /// Says on a terminal how far it is.
-fn progress() -> impl Fn(usize, usize) + Sync {
+fn progress() -> impl Fn(usize, usize) {
     let shown = io::stderr().is_terminal();
     move |done, all| {
         if shown {
             let end = if done == all { "\r\x1b[K" } else { "" };
-            // In one piece: several threads count.
             let line = format!("\r{done} of {} counted{end}", counted(all as u64, "pipeline"));
             let _ = io::stderr().lock().write_all(line.as_bytes());
         }
@@ -116,6 +111,11 @@ fn tell(arguments: &args::Gate, answer: &gate::Answer) -> anyhow::Result<Answer>
     write!(out, "{}", table(answer.findings().filter(|(_, finding)| finding.verdict != Verdict::Within)))?;
     if let Some(note) = &answer.note {
         writeln!(out, "note: {note}")?;
+    }
+    for (which, told) in [("the other build does not have", &answer.new), ("this build does not have", &answer.gone)] {
+        if !told.is_empty() {
+            writeln!(out, "note: {which} {}: not compared", told.join(", "))?;
+        }
     }
     let figures: usize = answer.cases.iter().map(|case| case.parts).sum();
     let limit = format!("{} %", trimmed(answer.max_ipp * 100.0));

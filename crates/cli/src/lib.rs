@@ -66,10 +66,23 @@ pub fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => {
-            let _ = writeln!(printed::err(), "error: {error:#}");
+            let _ = writeln!(printed::err(), "error: {}", told(&error));
             ExitCode::from(2)
         }
     }
+}
+
+/// What went wrong, from the outermost place to the first cause. What tells its cause itself is not told twice.
+fn told(error: &anyhow::Error) -> String {
+    let mut told = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if told.is_empty() {
+            told = cause;
+        } else if !told.ends_with(&cause) {
+            told = format!("{told}: {cause}");
+        }
+    }
+    told
 }
 
 /// Says what is wrong with the arguments, or what was asked of them: help, the version.
@@ -113,4 +126,18 @@ fn answer(command: Command) -> anyhow::Result<Answer> {
         }
     }
     Ok(Answer::Yes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let wrong = forebay_lean::baseline::Baseline::parse(b"[").expect_err("no baseline");
+        let text = wrong.to_string();
+        assert!(std::error::Error::source(&wrong).is_some_and(|cause| text.ends_with(&cause.to_string())), "{text}");
+        assert_eq!(told(&anyhow::Error::new(wrong).context("file")), format!("file: {text}"));
+        assert_eq!(told(&anyhow::anyhow!("the end").context("file").context("gate")), "gate: file: the end");
+    }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use forebay_instance::{Cores, choose};
-use forebay_lean::counting::{self, Extent};
+use forebay_lean::counting::{self, CountError, Extent};
 use forebay_lean::measurement::Measurement;
 use forebay_lean::saved::{Saved, Store, Subject};
 use forebay_lean::ticks::{self, Timed};
@@ -47,7 +47,7 @@ pub(crate) fn measure(arguments: &args::Measure) -> anyhow::Result<Answer> {
         }
     };
     let found = if arguments.search { Some(rates::find(&source, &cores, arguments.search_time)?) } else { None };
-    let counts = if arguments.no_count { None } else { Some(count(arguments)?) };
+    let counts = if arguments.no_count { None } else { count(arguments)? };
     let mut measurement = Measurement::of(&timed, counts.as_ref());
     let void = measurement.chain.void;
     if let Some(found) = found {
@@ -101,10 +101,17 @@ fn commit() -> Option<String> {
     Some(text.trim().to_owned()).filter(|commit| !commit.is_empty())
 }
 
-fn count(arguments: &args::Measure) -> anyhow::Result<counting::Counts> {
+/// The instructions; nothing where this machine has no counter, which is told.
+fn count(arguments: &args::Measure) -> anyhow::Result<Option<counting::Counts>> {
     let program = std::env::current_exe().context("this program's own file")?;
     let pipeline = origin(&arguments.pipeline).unwrap_or_else(|| arguments.pipeline.clone());
-    Ok(counting::count(&program, &pipeline, &arguments.set, Extent::default())?)
+    match counting::count(&program, &pipeline, &arguments.set, Extent::default()) {
+        Err(error @ CountError::Valgrind(_)) => {
+            writeln!(printed::err(), "instructions are n/a: {error}")?;
+            Ok(None)
+        }
+        counted => Ok(Some(counted?)),
+    }
 }
 
 /// Does what [`count`] counts, in a process under valgrind.

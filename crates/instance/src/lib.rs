@@ -17,6 +17,6 @@ pub use board::Board;
 pub use cores::{CoreError, Cores, choose, choose_of};
 pub use reload::{ReloadError, Reloaded};
 pub use running::{Instance, Outcome, Watch, WorkerThread, start};
-pub use simulated::Simulation;
+pub use simulated::{SimulatedTeam, Simulation};
 pub use sole::{Sole, SoleError};
 pub use threads::StartError;

@@ -22,6 +22,36 @@ const HERTZ: f64 = 1e9;
 /// How much simulated time passes between two looks at the stop flag.
 const SLICE: Nanos = Nanos(1_000_000);
 
+/// The workers of a pipeline in simulated time, for whoever lets time pass, and what they count.
+pub struct SimulatedTeam<S: Scheduler> {
+    /// The workers, by their numbers.
+    pub workers: Vec<Worker<Simulated, S>>,
+    /// What is counted.
+    pub board: Board,
+}
+
+impl<S: Scheduler> SimulatedTeam<S> {
+    /// Makes the workers of `plans`, which were made for simulated time; their modules' calls take `costs`.
+    ///
+    /// # Errors
+    /// A plan that cannot run.
+    pub fn new(plans: Vec<Plan>, costs: &[Cost]) -> Result<Self, MakeError> {
+        let team = Arc::new(Team::new(plans.len()));
+        let rings = links(&plans[0], &plans[0].placement);
+        let mut workers: Vec<Worker<Simulated, S>> = Vec::new();
+        for (plan, ring) in plans.into_iter().zip(rings) {
+            let pool = Pool::new(plan.pool).map_err(MakeError::from)?;
+            let clock = Simulated::new(Simulation::frequency());
+            workers.push(Worker::member(plan, clock, costs.to_vec(), pool, ring, Arc::clone(&team))?);
+        }
+        let cpu = Cpu { model: "simulated clock".to_owned(), tsc_ghz: HERTZ / 1e9 };
+        let origin = Origin { kind: Kind::Simulated, cpu, cores: vec![None; workers.len()] };
+        let telemetries = workers.iter().map(Worker::telemetry).collect();
+        let board = Board::new(Ticks::ZERO, telemetries, team, origin);
+        Ok(Self { workers, board })
+    }
+}
+
 /// A run in simulated time.
 pub struct Simulation {
     board: Arc<Board>,
@@ -61,21 +91,11 @@ impl Simulation {
         stop: Arc<AtomicBool>,
     ) -> Result<Self, StartError> {
         let frequency = Self::frequency();
-        let team = Arc::new(Team::new(plans.len()));
-        let rings = links(&plans[0], &plans[0].placement);
-        let mut workers: Vec<Worker<Simulated, S>> = Vec::new();
-        for (plan, ring) in plans.into_iter().zip(rings) {
-            let observer = watch(plan.worker);
-            let pool = Pool::new(plan.pool).map_err(MakeError::from)?;
-            let clock = Simulated::new(frequency);
-            let mut worker = Worker::member(plan, clock, costs.to_vec(), pool, ring, Arc::clone(&team))?;
-            worker.observe(observer);
-            workers.push(worker);
+        let SimulatedTeam { mut workers, board } = SimulatedTeam::<S>::new(plans, costs)?;
+        for (id, worker) in workers.iter_mut().enumerate() {
+            worker.observe(watch(id));
         }
-        let cpu = Cpu { model: "simulated clock".to_owned(), tsc_ghz: HERTZ / 1e9 };
-        let origin = Origin { kind: Kind::Simulated, cpu, cores: vec![None; workers.len()] };
-        let telemetries = workers.iter().map(Worker::telemetry).collect();
-        let board = Arc::new(Board::new(Ticks::ZERO, telemetries, team, origin));
+        let board = Arc::new(board);
         let thread = std::thread::Builder::new().name("workers".to_owned()).spawn(move || {
             let until = Ticks::ZERO + frequency.ticks(duration);
             // The slices are always cut alike, so that every run of one seed is the same.

@@ -34,13 +34,8 @@ pub enum LabError {
     #[error(transparent)]
     Start(#[from] forebay_instance::StartError),
     /// Instructions that cannot be counted.
-    #[error("{pipeline}: {error}")]
-    Count {
-        /// Of which pipeline.
-        pipeline: String,
-        /// Why.
-        error: forebay_lean::counting::CountError,
-    },
+    #[error(transparent)]
+    Count(#[from] forebay_lean::cases::CaseError),
     /// A pipeline that ended ill.
     #[error("{pipeline}: {told}")]
     Trouble {

@@ -1,10 +1,9 @@
 //! One run of a use case, with all that an experiment asks of it: ticks, packets, what disturbed it.
 
-use std::path::Path;
 use std::time::Duration;
 
 use forebay_instance::choose;
-use forebay_lean::counting::{self, Counts, Extent};
+use forebay_lean::counting::Counts;
 use forebay_lean::measurement::Measurement;
 use forebay_lean::ticks::{self, Kind, Timed};
 use forebay_measure::{Clock, Tsc};
@@ -69,12 +68,6 @@ impl Case {
         }
         Ok(timed)
     }
-
-    /// Counts its instructions.
-    pub(crate) fn count(&self, program: &Path, extent: Extent) -> Result<Counts, LabError> {
-        let counts = counting::count(program, &format!("usecase:{}", self.name), &self.settings, extent);
-        counts.map_err(|error| LabError::Count { pipeline: self.told(), error })
-    }
 }
 
 /// The share of a run in which the machine was elsewhere, of the worker that suffered most. Such stretches are left out of its
@@ -112,8 +105,7 @@ pub(crate) fn parts(timed: &Timed, counts: Option<&Counts>, part_of: impl Fn(&st
     let entered = timed.report.packets.entered as f64;
     let counts = counts.filter(|counts| counts.served.packets > 0);
     let mut parts: Vec<Part> = Vec::new();
-    // Modules come first, in the order in which they are counted.
-    for (at, told) in timed.parts().iter().enumerate() {
+    for told in &timed.parts() {
         let name = match told.kind {
             Kind::Module => part_of(&told.name),
             Kind::Receive => "(receive)".to_owned(),
@@ -126,9 +118,10 @@ pub(crate) fn parts(timed: &Timed, counts: Option<&Counts>, part_of: impl Fn(&st
             None => (told.packets == 0).then_some(0.0),
         };
         // Of each packet that came to it there; and as many of those that enter come to it as do here.
-        let counted = counts.filter(|_| told.kind == Kind::Module).and_then(|counts| {
-            let (_, packets, _) = counts.served.modules.get(at)?;
-            Some(if *packets > 0 { *counts.modules.get(at)? as f64 / *packets as f64 } else { 0.0 })
+        let counted = counts.and_then(|counts| match (counts.per_packet(&told.name, told.kind), told.kind) {
+            // Rings' instructions are not told apart.
+            (None, Kind::HandOver) => None,
+            (counted, _) => Some(counted.unwrap_or(0.0)),
         });
         let instructions = counted.map(|count| count * told.packets as f64 / entered);
         let sum = |sum: Option<f64>, more: Option<f64>| sum.zip(more).map(|(sum, more)| sum + more);

@@ -10,9 +10,10 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::counting::{Build, Counts, Extent};
+use crate::ticks::Kind;
 
 /// The files that are read and written here.
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;
 /// How long a file may be.
 const MOST: u64 = 64 << 20;
 
@@ -39,9 +40,9 @@ pub struct Case {
     /// Its settings.
     #[serde(default)]
     pub set: Vec<String>,
-    /// By module, in topological order.
+    /// By module, in topological order; then what ports did, each way by itself (`in.receive`, `out.send`).
     pub modules: Vec<Part>,
-    /// What no module has cost, by packets that entered and calls of all modules.
+    /// What none of them has cost, by packets that entered and calls of all modules and ports.
     pub residue: Part,
     /// All of it, likewise.
     pub whole: Part,
@@ -51,9 +52,9 @@ pub struct Case {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Part {
-    /// The module's name; `(residue)`, `(all)`.
+    /// The module's name, the port's with what it did; `(residue)`, `(all)`.
     pub name: String,
-    /// The module's function; empty for the other parts.
+    /// The module's function, the port's kind; empty for the other parts.
     #[serde(default)]
     pub function: String,
     /// Instructions per packet, to three places; nothing where no packet came.
@@ -110,15 +111,23 @@ impl Case {
     #[must_use]
     pub fn of(pipeline: &str, set: &[String], counts: &Counts) -> Self {
         let served = &counts.served;
-        let told = served.modules.iter().zip(&counts.modules).enumerate();
-        let modules: Vec<_> = told
-            .map(|(at, ((name, packets, calls), instructions))| {
-                let function = served.functions.get(at).map_or("", String::as_str);
-                Part::new(name, function, *instructions, *packets, *calls)
-            })
-            .collect();
+        let kind = |kinds: &[String], at: usize| kinds.get(at).cloned().unwrap_or_default();
+        let modules = served.modules.iter().zip(&counts.modules).enumerate();
+        let modules = modules.map(|(at, ((name, packets, calls), instructions))| {
+            Part::new(name, &kind(&served.functions, at), *instructions, *packets, *calls)
+        });
+        let ports =
+            served.ports.iter().zip(&counts.ports).enumerate().flat_map(|(at, ((name, given, taken), counts))| {
+                let calls = served.port_calls.get(at).copied().unwrap_or_default();
+                let ways = [(Kind::Receive, *given), (Kind::Send, *taken)].into_iter().zip(*counts).zip(calls);
+                ways.map(|(((way, packets), instructions), calls)| {
+                    Part::new(&way.of(name), &kind(&served.port_kinds, at), instructions, packets, calls)
+                })
+                .collect::<Vec<_>>()
+            });
+        let modules: Vec<_> = modules.chain(ports.filter(|port| port.instructions > 0)).collect();
         let calls = modules.iter().map(|module| module.calls).sum();
-        let rest = counts.all.saturating_sub(counts.modules.iter().sum());
+        let rest = counts.residue();
         Self {
             pipeline: pipeline.to_owned(),
             set: set.to_vec(),
@@ -134,7 +143,7 @@ impl Case {
         std::iter::once(&self.pipeline).chain(&self.set).map(String::as_str).collect::<Vec<_>>().join(" ")
     }
 
-    /// All parts: modules, the residue, the whole.
+    /// All parts: modules, ports, the residue, the whole.
     pub fn parts(&self) -> impl Iterator<Item = &Part> {
         self.modules.iter().chain([&self.residue, &self.whole])
     }

@@ -2,10 +2,11 @@
 //!
 //! Counts do not mind what else the machine does: as many are made at a time as there are cores.
 
-use std::collections::BTreeMap;
-use std::num::NonZero;
 use std::path::{Component, Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
+
+use forebay_measure::machine::allowed_cores;
 
 use crate::baseline::Case;
 use crate::counting::{self, Build, CountError, Counts, Extent};
@@ -112,44 +113,62 @@ pub struct Counted {
     pub build: Build,
 }
 
-/// Counts pipelines as `program` runs them; names of files are relative to `folder`. `done` is called after each, with how many
-/// are done.
+/// Counts pipelines as `program` runs them, as many at a time as there are cores; names of files are relative to `folder`.
+/// `told` hears of each that is done.
 ///
 /// # Errors
 /// The first of them that cannot be counted.
+pub fn counts(
+    program: &Path,
+    folder: &Path,
+    asked: &[Asked],
+    extent: Extent,
+    told: &mut dyn FnMut(&Asked),
+) -> Result<Vec<Counts>, CaseError> {
+    let (next, (tell, done)) = (AtomicUsize::new(0), channel());
+    let mut all: Vec<Option<Result<Counts, CountError>>> = asked.iter().map(|_| None).collect();
+    std::thread::scope(|scope| {
+        for _ in 0..allowed_cores().len().clamp(1, asked.len().max(1)) {
+            let (next, tell) = (&next, tell.clone());
+            scope.spawn(move || {
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(one) = asked.get(at) else { return };
+                    let counts = counting::count(program, &found(&one.pipeline, folder), &one.set, extent);
+                    // The others end with what they are at.
+                    if counts.is_err() {
+                        next.store(asked.len(), Ordering::Relaxed);
+                    }
+                    if tell.send((at, counts)).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(tell);
+        for (at, counts) in done {
+            told(&asked[at]);
+            all[at] = Some(counts);
+        }
+    });
+    let all = asked.iter().zip(all).filter_map(|(asked, counts)| Some((asked, counts?)));
+    all.map(|(asked, counts)| counts.map_err(|error| CaseError { case: asked.name(), error })).collect()
+}
+
+/// Counts pipelines as [`counts`] does, for a baseline.
+///
+/// # Errors
+/// As there.
 pub fn count(
     program: &Path,
     folder: &Path,
     asked: &[Asked],
     extent: Extent,
-    done: &(dyn Fn(usize) + Sync),
+    told: &mut dyn FnMut(&Asked),
 ) -> Result<Counted, CaseError> {
-    let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(asked.len().max(1));
-    // What is next, and what has come of them.
-    let next = Mutex::new((0usize, BTreeMap::<usize, Result<Counts, CountError>>::new()));
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                loop {
-                    let mut held = next.lock().expect("nobody panics with it");
-                    let at = held.0;
-                    let failed = held.1.values().any(Result::is_err);
-                    let Some(one) = asked.get(at).filter(|_| !failed) else { return };
-                    held.0 += 1;
-                    drop(held);
-                    let counts = counting::count(program, &found(&one.pipeline, folder), &one.set, extent);
-                    let mut held = next.lock().expect("nobody panics with it");
-                    held.1.insert(at, counts);
-                    done(held.1.len());
-                }
-            });
-        }
-    });
-    let (_, all) = next.into_inner().expect("nobody panics with it");
     let mut counted = Counted { cases: Vec::new(), batches: Vec::new(), build: Build::default() };
-    for (at, counts) in all {
-        let counts = counts.map_err(|error| CaseError { case: asked[at].name(), error })?;
-        counted.cases.push(Case::of(&asked[at].pipeline, &asked[at].set, &counts));
+    for (asked, counts) in asked.iter().zip(counts(program, folder, asked, extent, told)?) {
+        counted.cases.push(Case::of(&asked.pipeline, &asked.set, &counts));
         counted.batches.push(counts.served.batch);
         counted.build = counts.served.build;
     }

@@ -22,6 +22,9 @@ const FIRST: usize = 40;
 const LOOK: usize = 10;
 /// Changes of ticks that are none, as a share: where a program's code lies in memory makes as much.
 pub const NOTHING: f64 = 0.005;
+/// Changes of instructions that are none, as a share: what runs on a thread beside the counted one (`tap`'s files) differs in
+/// the fifth figure from run to run.
+const NOT_COUNTED: f64 = 0.0005;
 /// How far an interval may reach to each side, of parts that are more than [`SMALL`]; then more pairs are of no use.
 const FINE: f64 = 0.01;
 /// The share of the whole that a part has which may remain less well known.
@@ -73,7 +76,11 @@ pub enum Verdict {
     Dearer,
     /// It costs less.
     Cheaper,
-    /// No change is seen that is beyond the interval.
+    /// No change of ticks is seen that is beyond the interval, but there are more instructions: these have no noise.
+    MoreInstructions,
+    /// The same with fewer.
+    FewerInstructions,
+    /// No change is seen.
     Same,
     /// The other does not have it.
     Gone,
@@ -263,7 +270,7 @@ fn part(pairs: &[[Figures; 2]], counted: &[Measurement; 2], name: &str, slept: O
         ([None, Some(_)], _) if is_part => Verdict::Appeared,
         (_, Some(change)) if change.low > NOTHING => Verdict::Dearer,
         (_, Some(change)) if change.high < -NOTHING => Verdict::Cheaper,
-        _ => Verdict::Same,
+        _ => by_instructions(ipp),
     };
     let mut part =
         Part { name: name.to_owned(), verdict, cpp_ticks: both(0), change, ipp, packets_per_call: both(1), why: None };
@@ -271,6 +278,15 @@ fn part(pairs: &[[Figures; 2]], counted: &[Measurement; 2], name: &str, slept: O
         part.why = Some(cause::of(&part, slept));
     }
     part
+}
+
+/// What instructions alone say of a part.
+fn by_instructions([before, now]: [Option<f64>; 2]) -> Verdict {
+    match before.zip(now) {
+        Some((before, now)) if now - before > NOT_COUNTED * before => Verdict::MoreInstructions,
+        Some((before, now)) if before - now > NOT_COUNTED * before => Verdict::FewerInstructions,
+        _ => Verdict::Same,
+    }
 }
 
 fn found<'m>(measurement: &'m Measurement, name: &str) -> Option<&'m Module> {

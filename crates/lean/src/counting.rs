@@ -9,32 +9,21 @@
 //! aligned, and those of the first thread's stack and heap on the environment, the arguments and names of files: so the
 //! environment is empty, and what is counted is done on a thread of its own, whose stack and heap begin at whole pages.
 
+mod build;
+mod serve;
+
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 
-use forebay_graph::drive::simulate_team_by;
-use forebay_graph::{
-    Cost, Function, MakeError, Next, OpenPort, Plan, RunToCompletion, Scheduler, SchedulerKind, Team, WeightedFair,
-    Worker, links,
-};
-use forebay_instance::Simulation;
-use forebay_measure::machine::c_library;
-use forebay_measure::{Nanos, Simulated};
-use forebay_packet::{Pool, Ticks};
 use serde::{Deserialize, Serialize};
 
 use crate::callgrind::{Profile, ProfileError};
-use crate::named::{NAMES, Named, NamedPort, SYMBOLS};
+use crate::named::SYMBOLS;
 use crate::ticks::Kind;
 
-/// Simulated time between two looks at how many packets have come.
-const SLICE: Nanos = Nanos(10_000);
-/// Slices after which a pipeline that gets hardly any packets is taken as it is.
-const PATIENCE: usize = 100_000;
-/// What a module's call takes in simulated time: about as much as functions do. Packets are so far apart as those of a
-/// busy worker: what meters, ages or wakes by time finds it going by, and a scheduler that shares time has some to share.
-const COST: Cost = Cost { per_batch: 100, per_packet: 10 };
+pub use build::{Build, OtherBuild};
+pub use serve::serve;
+
 /// How the C library is to copy and compare: with AVX2, without instructions that repeat by themselves (they would be counted
 /// byte by byte), as if caches were so large. Its comparison with MOVBE goes another way where one of the two lies near a
 /// page's end, and where small blocks lie on the heap is a matter of chance.
@@ -43,8 +32,8 @@ const TUNABLES: &str = "glibc.cpu.hwcaps=-ERMS,-FSRM,-RTM,-MOVBE,-AVX512F,-AVX51
     glibc.cpu.x86_non_temporal_threshold=0xc0000";
 /// What valgrind needs of the environment.
 const ENVIRONMENT: [&str; 3] = ["PATH", "TMPDIR", "VALGRIND_LIB"];
-/// What counts: [`counted`].
-const INSIDE: &str = "*::counting::counted*";
+/// What counts, by its symbol: a turn, in `serve`. Older builds have it elsewhere.
+const INSIDE: &str = "*::counting::*counted*";
 
 /// What is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,6 +60,12 @@ pub struct Served {
     /// By port: its name, packets that it gave, and that it took.
     #[serde(default)]
     pub ports: Vec<(String, u64, u64)>,
+    /// By port: calls that gave packets, and that took some.
+    #[serde(default)]
+    pub port_calls: Vec<[u64; 2]>,
+    /// By port: its kind.
+    #[serde(default)]
+    pub port_kinds: Vec<String>,
     /// By module: its function.
     #[serde(default)]
     pub functions: Vec<String>,
@@ -80,66 +75,6 @@ pub struct Served {
     /// The program that was counted.
     #[serde(default)]
     pub build: Build,
-}
-
-/// The program that was counted, told by itself as it ran under the counter.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Build {
-    /// Its version.
-    pub forebay: String,
-    /// `release`, or `debug` where it checks itself.
-    pub profile: String,
-    /// The instruction set that it was compiled for, and what it found the counter's processor to have.
-    pub instruction_set: String,
-    /// The C library that it runs with, where it is known: most copies are its.
-    pub c_library: Option<String>,
-}
-
-/// Counts that say nothing about each other.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the baseline is of '{before}', this program of '{now}': their counts are no measure of each other; allowed is the same. Build it like that, or compare two builds of here (--against PROGRAM), or count the baseline anew (--update)"
-)]
-pub struct OtherBuild {
-    /// Of the baseline.
-    pub before: String,
-    /// Of this program.
-    pub now: String,
-}
-
-impl Build {
-    /// Whether this build's counts can be compared with those of `now`. What is to be said of it besides.
-    ///
-    /// # Errors
-    /// [`OtherBuild`]: another instruction set, or one that checks itself against one that does not.
-    pub fn compares(&self, now: &Self) -> Result<Option<String>, OtherBuild> {
-        if self.instruction_set != now.instruction_set {
-            return Err(OtherBuild { before: self.instruction_set.clone(), now: now.instruction_set.clone() });
-        }
-        if self.profile != now.profile {
-            return Err(OtherBuild {
-                before: format!("a {} build", self.profile),
-                now: format!("a {} build", now.profile),
-            });
-        }
-        let known = |library: &Option<String>| library.clone().unwrap_or_else(|| "an unknown C library".to_owned());
-        Ok((self.c_library != now.c_library).then(|| {
-            format!(
-                "the baseline was counted with {}, this is {}: where whole frames are copied the difference may be theirs",
-                known(&self.c_library),
-                known(&now.c_library)
-            )
-        }))
-    }
-
-    fn this() -> Self {
-        Self {
-            forebay: env!("CARGO_PKG_VERSION").to_owned(),
-            profile: if cfg!(debug_assertions) { "debug" } else { "release" }.to_owned(),
-            instruction_set: instruction_set(),
-            c_library: c_library(),
-        }
-    }
 }
 
 /// Instructions of a pipeline.
@@ -171,7 +106,7 @@ pub enum CountError {
     #[error("the program that was counted is of another version: it does not say what it did")]
     Answer,
     /// Files.
-    #[error(transparent)]
+    #[error("the count needs a temporary folder in {}: {}", std::env::temp_dir().display(), .0)]
     Io(#[from] std::io::Error),
     /// The profile.
     #[error(transparent)]
@@ -246,7 +181,7 @@ impl Counts {
     #[must_use]
     pub fn per_packet(&self, name: &str, kind: Kind) -> Option<f64> {
         let ports = || self.served.ports.iter().zip(&self.ports);
-        let port = |told: &str| name.rsplit_once('.').is_some_and(|(port, _)| port == told);
+        let port = |told: &str| kind.of(told) == name;
         let (instructions, packets) = match kind {
             Kind::Module => {
                 let mut modules = self.served.modules.iter().zip(&self.modules);
@@ -266,173 +201,5 @@ impl Counts {
     pub fn residue(&self) -> u64 {
         let known = self.modules.iter().chain(self.ports.iter().flatten()).sum();
         self.all.saturating_sub(known)
-    }
-}
-
-/// What instructions there are: those that the program was compiled for, and those that this processor has.
-fn instruction_set() -> String {
-    let told = [
-        ("popcnt", cfg!(target_feature = "popcnt")),
-        ("avx2", cfg!(target_feature = "avx2")),
-        ("bmi2", cfg!(target_feature = "bmi2")),
-        ("fma", cfg!(target_feature = "fma")),
-        ("movbe", cfg!(target_feature = "movbe")),
-        ("avx512f", cfg!(target_feature = "avx512f")),
-    ];
-    #[cfg(target_arch = "x86_64")]
-    let seen = [
-        ("popcnt", is_x86_feature_detected!("popcnt")),
-        ("avx2", is_x86_feature_detected!("avx2")),
-        ("bmi2", is_x86_feature_detected!("bmi2")),
-        ("fma", is_x86_feature_detected!("fma")),
-        ("movbe", is_x86_feature_detected!("movbe")),
-        ("avx512f", is_x86_feature_detected!("avx512f")),
-    ];
-    #[cfg(not(target_arch = "x86_64"))]
-    let seen = told;
-    let list = |features: [(&'static str, bool); 6]| {
-        let with: Vec<_> = features.iter().filter(|(_, has)| *has).map(|(name, _)| *name).collect();
-        if with.is_empty() { "nothing more".to_owned() } else { with.join(" ") }
-    };
-    format!("{}, compiled for {}, run with {}", std::env::consts::ARCH, list(told), list(seen))
-}
-
-/// Runs what is counted, the modules from `first` on under names of their own. `load` makes the plans.
-///
-/// # Errors
-/// A pipeline that cannot be made.
-pub fn serve<E: From<MakeError> + Send>(
-    load: impl FnOnce() -> Result<Vec<Plan>, E> + Send,
-    first: usize,
-    extent: Extent,
-) -> Result<Served, E> {
-    std::thread::scope(|scope| {
-        let served = scope.spawn(move || Ok(serve_plans(load()?, first, extent)?)).join();
-        served.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
-}
-
-fn serve_plans(mut plans: Vec<Plan>, first: usize, extent: Extent) -> Result<Served, MakeError> {
-    for plan in &mut plans {
-        let modules = plan.modules.iter_mut().enumerate().skip(first).take(NAMES);
-        for (number, module) in modules {
-            module.function = module.function.take().map(|function| {
-                let named: Box<dyn Function> = Box::new(Named::new(function, number - first));
-                named
-            });
-        }
-        let modules = plan.modules.len();
-        for (at, port) in plan.ports.iter_mut().enumerate() {
-            let number = (modules + at).checked_sub(first).filter(|number| *number < NAMES);
-            port.open = port.open.take().map(|mut open| {
-                open.port.saturate();
-                match number {
-                    Some(number) => OpenPort { port: Box::new(NamedPort::new(open.port, number)), ..open },
-                    None => open,
-                }
-            });
-        }
-    }
-    let functions = plans[0].modules.iter().map(|module| module.kind.to_owned()).collect();
-    let batch = plans[0].batch;
-    let served = match plans[0].scheduler {
-        SchedulerKind::RunToCompletion => serve_with::<RunToCompletion>(plans, extent),
-        SchedulerKind::WeightedFair => serve_with::<WeightedFair>(plans, extent),
-    };
-    served.map(|served| Served { functions, batch, build: Build::this(), ..served })
-}
-
-fn serve_with<S: Scheduler>(plans: Vec<Plan>, extent: Extent) -> Result<Served, MakeError> {
-    let team = Arc::new(Team::new(plans.len()));
-    let rings = links(&plans[0], &plans[0].placement);
-    let mut workers: Vec<Worker<Simulated, S>> = Vec::new();
-    for (plan, ring) in plans.into_iter().zip(rings) {
-        let pool = Pool::new(plan.pool).map_err(MakeError::from)?;
-        let clock = Simulated::new(Simulation::frequency());
-        let costs = vec![COST; plan.modules.len()];
-        workers.push(Worker::member(plan, clock, costs, pool, ring, Arc::clone(&team))?);
-    }
-    let mut until = Ticks::ZERO;
-    run(&mut workers, &mut until, extent.before, Worker::turn);
-    let before = Tally::of(&workers);
-    run(&mut workers, &mut until, extent.before + extent.packets, |worker| {
-        // Nobody pays for polls that find nothing: the share of time that is busy tells of them.
-        if worker.has_work() { counted(worker) } else { worker.turn() }
-    });
-    Ok(Tally::of(&workers).since(&before))
-}
-
-/// Runs until so many packets have entered since the start, or nothing comes any more.
-fn run<S: Scheduler>(
-    workers: &mut [Worker<Simulated, S>],
-    until: &mut Ticks,
-    packets: u64,
-    turn: impl Fn(&mut Worker<Simulated, S>) -> Next + Copy,
-) {
-    let slice = Simulation::frequency().ticks(SLICE);
-    for _ in 0..PATIENCE {
-        if entered(workers) >= packets {
-            return;
-        }
-        *until += slice;
-        simulate_team_by(workers, *until, turn);
-    }
-}
-
-/// A turn that is counted: [`INSIDE`] is its symbol. What calls turns in simulated time, and asks for memory, is outside.
-#[inline(never)]
-fn counted<S: Scheduler>(worker: &mut Worker<Simulated, S>) -> Next {
-    worker.turn()
-}
-
-fn entered<S: Scheduler>(workers: &[Worker<Simulated, S>]) -> u64 {
-    let ports = |worker: &Worker<Simulated, S>| {
-        worker.telemetry().ports.iter().map(|port| port.counters.received.get()).sum::<u64>()
-    };
-    workers.iter().map(ports).sum()
-}
-
-/// Packets that entered, and packets and calls of modules.
-struct Tally {
-    packets: u64,
-    modules: Vec<(String, u64, u64)>,
-    ports: Vec<(String, u64, u64)>,
-}
-
-impl Tally {
-    fn of<S: Scheduler>(workers: &[Worker<Simulated, S>]) -> Self {
-        let mut modules: Vec<(String, u64, u64)> = Vec::new();
-        let mut ports = modules.clone();
-        for worker in workers {
-            let telemetry = worker.telemetry();
-            for (at, told) in telemetry.ports.iter().enumerate() {
-                if at == ports.len() {
-                    ports.push((told.name.clone(), 0, 0));
-                }
-                ports[at].1 += told.counters.received.get();
-                ports[at].2 += told.counters.sent.get();
-            }
-            for (at, (told, counters)) in telemetry.modules.iter().zip(&*telemetry.counters).enumerate() {
-                if at == modules.len() {
-                    modules.push((told.name.clone(), 0, 0));
-                }
-                modules[at].1 += counters.packets.get();
-                modules[at].2 += counters.batches();
-            }
-        }
-        Self { packets: entered(workers), modules, ports }
-    }
-
-    fn since(self, before: &Self) -> Served {
-        let since = |now: Vec<(String, u64, u64)>, before: &[(String, u64, u64)]| {
-            let pairs = now.into_iter().zip(before);
-            pairs.map(|((name, one, other), before)| (name, one - before.1, other - before.2)).collect()
-        };
-        Served {
-            packets: self.packets - before.packets,
-            modules: since(self.modules, &before.modules),
-            ports: since(self.ports, &before.ports),
-            ..Served::default()
-        }
     }
 }

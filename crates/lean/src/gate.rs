@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::baseline::{Case, Part};
 
-pub use run::{Answer, Changes, Gate, GateError, Progress, ask, changes, select, updated};
+pub use run::{Answer, Changes, GROUPS, Gate, GateError, Progress, ask, changes, select, updated};
 
 /// Why a figure changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]

@@ -2,8 +2,10 @@
 //! one kind.
 
 use std::hint::black_box;
+use std::sync::Arc;
 
 use forebay_graph::{Context, Effect, Function, Intake, Offer, Port, Ready};
+use forebay_measure::Counter;
 use forebay_packet::{Batch, Packet, Ticks};
 
 /// How many modules and ports can be told apart in one run.
@@ -47,28 +49,44 @@ impl Function for Named {
     }
 }
 
-/// A port, called under the names of a number.
+/// Calls of a port.
+#[derive(Debug, Default)]
+pub(crate) struct PortCalls {
+    /// That gave packets.
+    pub(crate) receive: Counter,
+    /// That took some.
+    pub(crate) send: Counter,
+}
+
+/// A port, called under the names of a number, and how often.
 pub(crate) struct NamedPort {
     port: Box<dyn Port>,
     receive: Receive,
     send: Send,
+    calls: Arc<PortCalls>,
 }
 
 impl NamedPort {
-    /// `port` under the names of `number`, of which there are [`NAMES`].
-    pub(crate) fn new(port: Box<dyn Port>, number: usize) -> Self {
-        let (.., receive, send) = CALLS[number];
-        Self { port, receive, send }
+    /// `port` under the names of `number`, of which there are [`NAMES`]; without a number it is called as it is.
+    pub(crate) fn new(port: Box<dyn Port>, number: Option<usize>, calls: Arc<PortCalls>) -> Self {
+        let plain: (Receive, Send) =
+            (|port, batch, intake| port.receive(batch, intake), |port, batch, now| port.send(batch, now));
+        let (receive, send) = number.map_or(plain, |number| (CALLS[number].2, CALLS[number].3));
+        Self { port, receive, send, calls }
     }
 }
 
 impl Port for NamedPort {
     fn receive(&mut self, batch: &mut Batch, intake: &Intake<'_>) -> Ready {
-        (self.receive)(&mut *self.port, batch, intake)
+        let before = batch.len();
+        let ready = (self.receive)(&mut *self.port, batch, intake);
+        self.calls.receive.add(u64::from(batch.len() > before));
+        ready
     }
 
     fn send(&mut self, batch: &mut Batch, now: Ticks) {
         (self.send)(&mut *self.port, batch, now);
+        self.calls.send.add(1);
     }
 
     fn saturate(&mut self) {

@@ -1,9 +1,12 @@
 //! A program that is measured in processes of its own, one a run.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
+
+use serde::Deserialize;
 
 use crate::compare::Side;
 use crate::measurement::Measurement;
@@ -32,7 +35,7 @@ pub enum BuildError {
         error: std::io::Error,
     },
     /// It failed.
-    #[error("{} measure {}: {told}", .program.display(), .arguments.join(" "))]
+    #[error("{} {}: {told}", .program.display(), .arguments.join(" "))]
     Failed {
         /// The program.
         program: PathBuf,
@@ -73,16 +76,49 @@ impl Build {
             .output()
             .map_err(|error| BuildError::Io { program: self.program.clone(), error })?;
         // 1: the run is void, and says so.
-        let told = matches!(output.status.code(), Some(0 | 1));
-        let measurement = serde_json::from_slice(&output.stdout).ok().filter(|_| told);
+        let done = matches!(output.status.code(), Some(0 | 1));
+        let measurement = serde_json::from_slice(&output.stdout).ok().filter(|_| done);
         measurement.ok_or_else(|| BuildError::Failed {
             program: self.program.clone(),
-            arguments: self.arguments.clone(),
-            told: match String::from_utf8_lossy(&output.stderr).trim() {
-                "" => format!("no measurement ({})", output.status),
-                told => told.to_owned(),
-            },
+            arguments: std::iter::once("measure".to_owned()).chain(self.arguments.clone()).collect(),
+            told: told(&output, "no measurement"),
         })
+    }
+}
+
+/// What a program has built in, as pipelines are named: `usecase:NAME`, `function:NAME`.
+///
+/// # Errors
+/// [`BuildError`]: it does not say.
+pub fn built_in(program: &Path) -> Result<BTreeSet<String>, BuildError> {
+    #[derive(Deserialize)]
+    struct Listed {
+        name: String,
+    }
+    let mut all = BTreeSet::new();
+    for (kind, of) in [("usecases", "usecase"), ("functions", "function")] {
+        let arguments = ["list", kind, "--json"].map(str::to_owned);
+        let output = Command::new(program)
+            .args(&arguments)
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|error| BuildError::Io { program: program.to_owned(), error })?;
+        let listed: Option<Vec<Listed>> = serde_json::from_slice(&output.stdout).ok();
+        let listed = listed.filter(|_| output.status.success()).ok_or_else(|| BuildError::Failed {
+            program: program.to_owned(),
+            arguments: arguments.to_vec(),
+            told: told(&output, "no list: it is no build of Forebay"),
+        })?;
+        all.extend(listed.into_iter().map(|listed| format!("{of}:{}", listed.name)));
+    }
+    Ok(all)
+}
+
+/// What a program said that did not do what it was to.
+fn told(output: &Output, otherwise: &str) -> String {
+    match String::from_utf8_lossy(&output.stderr).trim() {
+        "" => format!("{otherwise} ({})", output.status),
+        told => told.to_owned(),
     }
 }
 

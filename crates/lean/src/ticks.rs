@@ -79,14 +79,14 @@ impl Timed {
         });
         let ports = ports.iter().flat_map(|told| {
             let part = |kind: Kind, packets, timing| {
-                let name = format!("{}.{}", told.name, kind.verb());
+                let name = kind.of(&told.name);
                 Part { name, kind, packets, timing, workers: &[] }
             };
             [(Kind::Receive, told.received, told.receiving), (Kind::Send, told.sent, told.sending)]
                 .map(|(kind, packets, timing)| part(kind, packets, timing))
         });
         let rings = workers.iter().filter(|told| told.handed + told.taken > 0).map(|told| Part {
-            name: format!("worker {}.{}", told.id, Kind::HandOver.verb()),
+            name: Kind::HandOver.of(&format!("worker {}", told.id)),
             kind: Kind::HandOver,
             packets: told.handed + told.taken,
             timing: told.handover,
@@ -122,13 +122,16 @@ pub enum Kind {
 }
 
 impl Kind {
-    fn verb(self) -> &'static str {
-        match self {
-            Self::Module => "process",
+    /// What this part of a module, port or worker is called.
+    #[must_use]
+    pub(crate) fn of(self, name: &str) -> String {
+        let did = match self {
+            Self::Module => return name.to_owned(),
             Self::Receive => "receive",
             Self::Send => "send",
             Self::HandOver => "hand-over",
-        }
+        };
+        format!("{name}.{did}")
     }
 }
 

@@ -8,12 +8,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use forebay_graph::drive::{Ended, simulate_team};
-use forebay_graph::report::{Kind, Origin, Reading, Report};
-use forebay_graph::{Action, Cost, MakeError, Plan, Scheduler, Team, Worker, links};
-use forebay_instance::{Board, Instance, Simulation};
-use forebay_measure::machine::Cpu;
+use forebay_graph::report::{Reading, Report};
+use forebay_graph::{Action, Cost, MakeError, Plan, Scheduler, Worker};
+use forebay_instance::{Board, Instance, SimulatedTeam, Simulation};
 use forebay_measure::{Clock, Nanos, Simulated, Tsc};
-use forebay_packet::{Pool, Ticks};
+use forebay_packet::Ticks;
 
 use crate::disturbance::{Disturbance, TOLERATED, Witness};
 use crate::search::{Trial, Trials};
@@ -271,18 +270,7 @@ impl<S: Scheduler> Emulated<S> {
     /// [`EmulateError`].
     pub fn new(plans: Vec<Plan>, costs: &[Cost]) -> Result<Self, EmulateError> {
         let load = Load::of(&plans)?;
-        let team = Arc::new(Team::new(plans.len()));
-        let rings = links(&plans[0], &plans[0].placement);
-        let mut workers: Vec<Worker<Simulated, S>> = Vec::new();
-        for (plan, ring) in plans.into_iter().zip(rings) {
-            let pool = Pool::new(plan.pool).map_err(MakeError::from)?;
-            let clock = Simulated::new(Simulation::frequency());
-            workers.push(Worker::member(plan, clock, costs.to_vec(), pool, ring, Arc::clone(&team))?);
-        }
-        let cpu = Cpu { model: "simulated clock".to_owned(), tsc_ghz: Simulation::frequency().hertz() / 1e9 };
-        let origin = Origin { kind: Kind::Simulated, cpu, cores: vec![None; workers.len()] };
-        let telemetries = workers.iter().map(Worker::telemetry).collect();
-        let board = Board::new(Ticks::ZERO, telemetries, team, origin);
+        let SimulatedTeam { workers, board } = SimulatedTeam::new(plans, costs)?;
         Ok(Self { bench: Virtual { workers, board }, load })
     }
 

@@ -35,7 +35,5 @@ pub(crate) struct Compare {
 
 /// In less there is no time for the pairs of runs that an answer needs.
 fn time(text: &str) -> Result<Nanos, String> {
-    let time: Nanos = text.parse().map_err(|error: forebay_measure::units::UnitError| error.to_string())?;
-    let allowed = Nanos(25_000_000_000)..=Nanos(3_600_000_000_000);
-    if allowed.contains(&time) { Ok(time) } else { Err("allowed are 25s to 3600s".to_owned()) }
+    super::time_within(text, Nanos(25_000_000_000)..=Nanos(3_600_000_000_000), "25s to 3600s")
 }

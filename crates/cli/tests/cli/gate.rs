@@ -68,7 +68,7 @@ fn planted_changes_are_found_named_and_classified_and_nothing_else() {
 
     let (code, smaller) = kept.after("ports:", "batch: 4\nports:");
     assert_eq!(code, Some(1), "{smaller}");
-    for part in ["fw", "hop", "(residue)", "(all)"] {
+    for part in ["fw", "hop", "in.receive", "out.send", "(residue)", "(all)"] {
         assert_eq!(told(&smaller, part), Some(("dearer", "batches")), "{part}: {smaller}");
     }
 }
@@ -95,7 +95,7 @@ fn a_new_module_and_a_cheaper_one_are_told_and_an_update_takes_them() {
     assert!(done.out.contains(", 1 module not in the baseline"), "{}", done.out);
     let said = forebay(&[&gate[..], &["--update"]].concat()).well();
     assert!(said.contains("has 1 pipeline: 0 pipelines added; "), "{said}");
-    assert!(forebay(&gate).well().starts_with("yes: of 5 figures of 1 pipeline none is dearer"), "{said}");
+    assert!(forebay(&gate).well().starts_with("yes: of 7 figures of 1 pipeline none is dearer"), "{said}");
 }
 
 #[test]
@@ -108,6 +108,19 @@ fn another_build_is_what_it_is_compared_with() {
     let same = same.json();
     assert_eq!(same["cases"].as_array().map(Vec::len), Some(2), "{same}");
     assert!(same["cases"].as_array().expect("a list").iter().all(|case| case["findings"] == serde_json::json!([])));
+}
+
+#[test]
+fn what_another_build_does_not_have_is_told_and_what_is_none_is_refused() {
+    let other = File::new("#!/bin/sh\necho '[{\"name\":\"acl\",\"summary\":\"\"}]'\n");
+    std::fs::set_permissions(&other.path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("it is ours");
+    for (program, told) in [
+        (other.path(), "does not have function:ttl: allowed are pipelines that both builds have"),
+        ("/bin/true", "list usecases --json: no list: it is no build of Forebay"),
+    ] {
+        let done = forebay(&["gate", "--against", program, "function:ttl"]);
+        assert!(done.code == Some(2) && done.err.contains(told), "{}", done.err);
+    }
 }
 
 #[test]

@@ -120,3 +120,17 @@ fn a_search_is_refused_where_loads_cannot_be_set_and_a_time_where_it_makes_no_se
     let refused = forebay(&["measure", "usecase:l2l3", "--search-time", "5s"]);
     assert_eq!(refused.code, Some(2), "a time without a search");
 }
+
+#[test]
+fn without_valgrind_instructions_are_not_known_and_all_else_is() {
+    let mut command = assert_cmd::Command::new(env!("CARGO_BIN_EXE_forebay"));
+    let output =
+        command.args(["measure", "usecase:l2l3", "--set", "n=1", "--duration", "50ms", "--json"]).env("PATH", "");
+    let output = output.output().expect("the command can be started");
+    let told: Value = serde_json::from_slice(&output.stdout).expect("figures");
+    assert_eq!(output.status.code(), Some(i32::from(told["chain"]["void"] == true)), "{output:?}");
+    assert!(told["modules"][0]["cpp_ticks"].is_f64() && told["modules"][0]["ipp"].is_null(), "{told}");
+    assert_eq!(told["modules"][0]["source"]["ipp"], "n/a");
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(err.contains("instructions are n/a: valgrind cannot be run"), "{err}");
+}

@@ -99,3 +99,10 @@ fn traces_and_drops() {
     );
     says(&["run", file.path(), "--drops", "/nonexistent/x.pcapng"], &["--drops", "/nonexistent/x.pcapng"]);
 }
+
+#[test]
+fn a_measurement_takes_time() {
+    for duration in ["0s", "999us", "2h"] {
+        says(&["measure", "usecase:gw", "--duration", duration], &["--duration", "allowed are 1ms to 3600s"]);
+    }
+}

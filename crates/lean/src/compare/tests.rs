@@ -144,6 +144,20 @@ fn three_percent_of_a_module_are_found_and_why() {
 }
 
 #[test]
+fn instructions_alone_are_told_and_fail_nothing() {
+    for (factor, verdict) in
+        [(1.001, Verdict::MoreInstructions), (0.999, Verdict::FewerInstructions), (1.0004, Verdict::Same)]
+    {
+        let mut other = Model::new(12);
+        other.modules[1].2 *= factor;
+        let told = compared(Model::new(11), other);
+        let route = told.parts.iter().find(|part| part.name == "route").expect("it is there");
+        assert_eq!((route.verdict, &route.why), (verdict, &None));
+        assert!(told.is_no_worse(), "{told:?}");
+    }
+}
+
+#[test]
 fn what_only_one_has_is_told_and_a_sleeping_worker_too() {
     let mut other = Model::new(7);
     other.modules[0].0 = "read";

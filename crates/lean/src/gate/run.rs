@@ -1,6 +1,7 @@
 //! A run of the gate: everything counted as it is now, compared, and where batches have changed counted once more.
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
@@ -9,6 +10,8 @@ use crate::baseline::{Baseline, Case, SCHEMA};
 use crate::cases::{Asked, CaseError, built_in, count};
 use crate::counting::{Build, Extent, OtherBuild};
 
+/// All of a kind, as they are asked for.
+pub const GROUPS: [&str; 2] = ["usecases", "functions"];
 /// The largest batch that can be asked for.
 const LARGEST: f64 = forebay_packet::MAX_BATCH as f64;
 
@@ -29,6 +32,17 @@ pub enum GateError {
         /// What there is.
         there: String,
     },
+    /// Another build that does not say what it has.
+    #[error(transparent)]
+    Other(#[from] crate::process::BuildError),
+    /// Nothing to compare with.
+    #[error("{} does not have {new}: allowed are pipelines that both builds have", .program.display())]
+    OnlyHere {
+        /// The other build.
+        program: PathBuf,
+        /// What it lacks.
+        new: String,
+    },
     /// Nothing to do.
     #[error("no pipeline to count: name some, such as `usecases`, `functions`, `usecase:gw` or a configuration file")]
     Nothing,
@@ -47,6 +61,10 @@ pub struct Answer {
     pub now: Build,
     /// What is to be said of the two.
     pub note: Option<String>,
+    /// Pipelines that only this build has, and that only the other has, where two builds are compared: these are not counted.
+    pub new: Vec<String>,
+    /// The same of the other.
+    pub gone: Vec<String>,
     /// By pipeline.
     pub cases: Vec<Compared>,
 }
@@ -71,7 +89,7 @@ impl Answer {
 }
 
 /// Who is told how many of how many pipelines have been counted.
-pub type Progress<'a> = &'a (dyn Fn(usize, usize) + Sync);
+pub type Progress<'a> = &'a dyn Fn(usize, usize);
 
 /// The gate: what counts, where, and how much may change.
 pub struct Gate<'a> {
@@ -113,8 +131,27 @@ impl Gate<'_> {
         let compared: Vec<_> = pairs.map(|((was, is), other)| compare(was, is, other.as_ref(), self.max_ipp)).collect();
         let answer = if compared.iter().any(Compared::fails) { "no" } else { "yes" };
         let (was, is) = (before.build.clone(), now.build);
-        let answer = Answer { answer, max_ipp: self.max_ipp, before: was, now: is, note, cases: compared };
+        let (new, gone) = (Vec::new(), Vec::new());
+        let answer = Answer { answer, max_ipp: self.max_ipp, before: was, now: is, note, new, gone, cases: compared };
         Ok((answer, now.cases))
+    }
+
+    /// Compares with another build, which counts the same now: `pipelines` with settings, or all that is built in where none
+    /// is named. What is built into one of the two only is told.
+    ///
+    /// # Errors
+    /// [`GateError`].
+    pub fn against(&self, other: &Path, pipelines: &[String], set: &[String]) -> Result<Answer, GateError> {
+        let groups = GROUPS.map(str::to_owned);
+        let named = if pipelines.is_empty() { &groups[..] } else { pipelines };
+        let (here, there) = (crate::process::built_in(self.program)?, crate::process::built_in(other)?);
+        let Shared { asked, new, gone } = shared(named, set, &here, &there);
+        if asked.is_empty() && !new.is_empty() {
+            return Err(GateError::OnlyHere { program: other.to_owned(), new: new.join(", ") });
+        }
+        let before = self.baseline(other, &asked, Extent::default())?;
+        let (answer, _) = self.compare(&before, &before.cases.iter().collect::<Vec<_>>())?;
+        Ok(Answer { new, gone, ..answer })
     }
 
     /// A baseline of these, as `program` counts them.
@@ -130,8 +167,12 @@ impl Gate<'_> {
     }
 
     fn count(&self, program: &Path, asked: &[Asked], extent: Extent) -> Result<crate::cases::Counted, GateError> {
-        let done = |done| (self.progress)(done, asked.len());
-        Ok(count(program, self.folder, asked, extent, &done)?)
+        let mut done = 0;
+        let mut told = |_: &Asked| {
+            done += 1;
+            (self.progress)(done, asked.len());
+        };
+        Ok(count(program, self.folder, asked, extent, &mut told)?)
     }
 }
 
@@ -143,20 +184,39 @@ fn other_batch(batch: usize, factor: f64) -> Option<usize> {
     (other > 0).then_some(other)
 }
 
+/// What two builds are both asked, and what is built into one of them only.
+#[derive(Debug, PartialEq)]
+pub(super) struct Shared {
+    pub(super) asked: Vec<Asked>,
+    pub(super) new: Vec<String>,
+    pub(super) gone: Vec<String>,
+}
+
+/// What is meant by `named` of what is built in here and there.
+pub(super) fn shared(named: &[String], set: &[String], here: &BTreeSet<String>, there: &BTreeSet<String>) -> Shared {
+    let (new, asked): (Vec<_>, Vec<_>) = ask(named, set)
+        .into_iter()
+        .partition(|asked| here.contains(&asked.pipeline) && !there.contains(&asked.pipeline));
+    let gone = there.difference(here).filter(|name| named.iter().any(|asked| is_in(asked, name)));
+    Shared { asked, new: new.iter().map(Asked::name).collect(), gone: gone.cloned().collect() }
+}
+
+/// Whether a pipeline is what was asked, or of the kind that was.
+fn is_in(asked: &str, pipeline: &str) -> bool {
+    match asked {
+        "usecases" => pipeline.starts_with("usecase:"),
+        "functions" => pipeline.starts_with("function:"),
+        asked => pipeline == asked,
+    }
+}
+
 /// The cases of a baseline that are meant by `pipelines`: by name, by group, and where there are settings with just those; all
 /// where none is named.
 ///
 /// # Errors
 /// [`GateError::Unknown`], and [`GateError::Nothing`] for a baseline without any.
 pub fn select<'a>(baseline: &'a Baseline, pipelines: &[String], set: &[String]) -> Result<Vec<&'a Case>, GateError> {
-    let means = |asked: &str, case: &Case| {
-        let group = match asked {
-            "usecases" => case.pipeline.starts_with("usecase:"),
-            "functions" => case.pipeline.starts_with("function:"),
-            asked => case.pipeline == asked,
-        };
-        group && (set.is_empty() || case.set == set)
-    };
+    let means = |asked: &str, case: &Case| is_in(asked, &case.pipeline) && (set.is_empty() || case.set == set);
     for asked in pipelines {
         if !baseline.cases.iter().any(|case| means(asked, case)) {
             let there: Vec<_> = baseline.cases.iter().map(Case::name).collect();

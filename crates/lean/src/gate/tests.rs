@@ -1,5 +1,7 @@
 //! Changes that are planted, and what the gate says of them.
 
+use std::collections::BTreeSet;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -176,4 +178,27 @@ proptest! {
         // Up to six causes, of which each that is left out is a hundredth at most.
         prop_assert!((sum - delta).abs() <= 0.06 * delta.abs() + 1e-6, "{sum} of {delta}: {whole:?}");
     }
+}
+
+#[test]
+fn of_two_builds_what_both_have_is_compared_and_the_rest_is_told() {
+    // Functions make themselves known by being linked.
+    use forebay_functions as _;
+
+    let here = crate::cases::built_in("functions").into_iter().chain(crate::cases::built_in("usecases"));
+    let here: BTreeSet<String> = here.map(|asked| asked.pipeline).collect();
+    let mut there = here.clone();
+    assert!(there.remove("function:ttl") && there.remove("usecase:gw"));
+    there.extend(["function:old", "usecase:older"].map(str::to_owned));
+    let of = |named: &[&str]| {
+        let named: Vec<_> = named.iter().map(|name| (*name).to_owned()).collect();
+        let told = run::shared(&named, &[], &here, &there);
+        (told.asked.len(), told.new, told.gone)
+    };
+    let (functions, usecases) = (forebay_graph::functions().len(), forebay_pipeline::usecases().len());
+    let (ttl, old) = (vec!["function:ttl".to_owned()], vec!["function:old".to_owned()]);
+    assert_eq!(of(&["functions"]), (functions - 1, ttl.clone(), old));
+    let (asked, new, gone) = of(&["functions", "usecases"]);
+    assert_eq!((asked, new.len(), gone.len()), (functions + usecases - 2, 2, 2));
+    assert_eq!(of(&["function:ttl", "function:acl", "mine.yaml"]), (2, ttl, Vec::new()));
 }

@@ -1,5 +1,8 @@
 //! Frames are whole and right; instants, sizes and sessions come as they were ordered; overruns are counted exactly.
 
+mod offered;
+mod tunnels;
+
 use std::collections::{BTreeMap, HashSet};
 
 use etherparse::{NetHeaders, PacketHeaders, TransportHeader};
@@ -260,21 +263,6 @@ fn a_closed_loop_fills_every_request_until_the_count() {
 }
 
 #[test]
-fn a_saturated_one_fills_every_request_with_what_was_still_to_come() {
-    let params = json!({ "rate": "1Mpps", "count": 100, "sessions": 7 });
-    let (mut port, pool) = (open(params.clone()), pool());
-    // Three have arrived, of which one is taken.
-    let (first, _) = ask(&mut port, &pool, 2_500, 1);
-    port.port.saturate();
-    let (rest, ready) = ask(&mut port, &pool, 2_500, 256);
-    assert_eq!((first.len(), rest.len(), ready), (1, 99, Ready::Never));
-    assert!(rest.iter().all(|(at, _)| *at == 2_500));
-    // The same frames in the same order as by the schedule.
-    let frames = |packets: Vec<(u64, Vec<u8>)>| packets.into_iter().map(|(_, frame)| frame).collect::<Vec<_>>();
-    assert_eq!(frames([first, rest].concat()), frames(take(params, 100)));
-}
-
-#[test]
 fn random_gaps_are_exponential() {
     let n = 100_000;
     let packets = take(json!({ "rate": "1Mpps", "arrivals": "poisson", "seed": 3 }), n + 1);
@@ -475,79 +463,6 @@ fn the_example_is_right() {
     open(json!({ "rate": "1Mpps", "arrivals": "poisson", "size": "imix", "sessions": 4096, "skew": 1.1 }));
 }
 
-/// The frames of so many sessions in a tunnel, on top of `more`.
-fn tunnelled(tunnel: Value, more: &[(&str, Value)], n: usize) -> Vec<Vec<u8>> {
-    let mut params = json!({ "sessions": n, "tunnel": tunnel });
-    for (key, value) in more {
-        params[*key] = value.clone();
-    }
-    take(params, n).into_iter().map(|(_, frame)| frame).collect()
-}
-
-#[test]
-fn frames_come_in_tunnels() {
-    let ends = |more: Value| {
-        let mut all = json!({ "source": "192.0.2.10", "destination": "192.0.2.1" });
-        more.as_object().expect("a map").iter().for_each(|(key, value)| all[key] = value.clone());
-        all
-    };
-    let gtpu = json!({ "gtpu": ends(json!({ "teid": 0x1001, "tunnels": 3 })) });
-    for (more, ether_type) in [
-        (vec![("size", json!(96))], [0x08, 0x00]),
-        (vec![("destination", json!("2001:db8::/64")), ("transport", json!("tcp"))], [0x86, 0xdd]),
-    ] {
-        for (session, frame) in tunnelled(gtpu.clone(), &more, 7).into_iter().enumerate() {
-            assert_eq!(frame[12..16], [0x08, 0x00, 0x45, 0]);
-            assert_eq!(frame[26..42], [192, 0, 2, 10, 192, 0, 2, 1, 8, 0x68, 8, 0x68, 0, frame.len() as u8 - 34, 0, 0]);
-            assert_eq!(frame[42..46], [0x30, 0xff, 0, frame.len() as u8 - 50]);
-            assert_eq!(frame[46..50], [0, 0, 0x10, 1 + (session % 3) as u8]);
-            check(&[&frame[..12], &ether_type, &frame[50..]].concat());
-            check_outer(&frame);
-        }
-    }
-    let error = try_open(json!({ "size": 75, "tunnel": gtpu })).err().expect("refused").to_string();
-    assert!(error.contains("75: allowed are 80 to 9216"), "{error}");
-    let vxlan = json!({ "vxlan": ends(json!({ "vni": 0xff_fffe, "networks": 2 })) });
-    for (session, frame) in tunnelled(vxlan, &[("vlans", json!([7])), ("size", json!(300))], 5).into_iter().enumerate()
-    {
-        assert_eq!(frame[12..20], [0x81, 0, 0, 7, 0x08, 0x00, 0x45, 0]);
-        assert_eq!(
-            frame[38..54],
-            [0x12, 0xb5, 0x12, 0xb5, 1, 6, 0, 0, 8, 0, 0, 0, 0xff, 0xff, 0xfe + (session % 2) as u8, 0]
-        );
-        assert_eq!(frame[54..66], frame[..12], "the same addresses inside");
-        check(&frame[54..]);
-        check_outer(&frame);
-        assert_eq!(frame.len(), 300);
-    }
-}
-
-/// Checks the outer IPv4 header against an independent implementation.
-fn check_outer(frame: &[u8]) {
-    let headers = PacketHeaders::from_ethernet_slice(frame).expect("a frame");
-    let Some(NetHeaders::Ipv4(ip, _)) = headers.net else { panic!("no IPv4") };
-    assert_eq!(ip.header_checksum, ip.calc_header_checksum());
-    let Some(TransportHeader::Udp(udp)) = headers.transport else { panic!("no UDP") };
-    assert_eq!(usize::from(udp.length), 8 + headers.payload.slice().len());
-}
-
-#[test]
-fn tunnels_that_cannot_be_are_named() {
-    for (tunnel, path, message) in [
-        (json!({ "gtpu": { "teid": u32::MAX, "tunnels": 2 } }), "tunnel.gtpu.tunnels", "2: allowed are 1 to 1"),
-        (json!({ "gtpu": { "teid": 1, "tunnels": 0 } }), "tunnel.gtpu.tunnels", "0: allowed are 1 to"),
-        (json!({ "vxlan": { "vni": 1 << 24 } }), "tunnel.vxlan.vni", "16777216: allowed are 0 to 16777215"),
-    ] {
-        let mut tunnel = tunnel;
-        for inside in tunnel.as_object_mut().expect("a map").values_mut() {
-            (inside["source"], inside["destination"]) = (json!("192.0.2.1"), json!("192.0.2.2"));
-        }
-        let error = try_open(json!({ "tunnel": tunnel })).err().expect("refused");
-        assert_eq!(error.faults[0].path, path, "{error}");
-        assert!(error.to_string().contains(message), "{error}");
-    }
-}
-
 #[test]
 fn sources_take_turns_as_destinations_do() {
     let frames = take(json!({ "sessions": 6, "source": ["10.0.0.1", "10.0.0.2", "10.0.1.0/24"] }), 6);
@@ -558,67 +473,5 @@ fn sources_take_turns_as_destinations_do() {
     for (source, message) in [(json!([]), "no prefix at all"), (json!(["::1"]), "::1/128 is of another IP version")] {
         let error = try_open(json!({ "source": source })).err().expect("refused").to_string();
         assert!(error.contains(message), "{error}");
-    }
-}
-
-#[test]
-fn what_is_offered_can_be_told_and_changed() {
-    let offer = |params: Value| open(params).port.offer();
-    assert_eq!(offer(json!({ "rate": "1Mpps" })), Some(Offer { pps: 1e6, burst: 0.0 }));
-    // 64 bytes on the wire are 84 with preamble and gap.
-    let line = offer(json!({ "rate": "10Gbps", "size": 60 })).expect("a rate");
-    assert!((line.pps - 14_880_952.0).abs() < 1.0, "{line:?}");
-    let bursts = json!({ "rate": "1Mpps", "arrivals": { "on_off": { "on": "100us", "off": "900us" } } });
-    let bursts = offer(bursts).expect("a rate");
-    assert!((bursts.pps - 1e6).abs() < 1.0 && (bursts.burst - 1000.0).abs() < 0.01, "{bursts:?}");
-    // Nobody can say how much of these there will be in a second.
-    assert_eq!([offer(json!({})), offer(json!({ "rate": "1Mpps", "count": 5 }))], [None, None]);
-    assert!(!open(json!({})).port.set_offer(2.0));
-
-    let (mut port, pool) = (open(json!({ "rate": "1Mpps", "size": "imix" })), pool());
-    let instants = |port: &mut OpenPort, now: u64| {
-        let (packets, ready) = ask(port, &pool, now, 256);
-        (packets.into_iter().map(|(at, _)| at).collect::<Vec<_>>(), ready)
-    };
-    assert_eq!(instants(&mut port, 1000), (vec![1000], Ready::At(Ticks(2000))));
-    assert!(port.port.set_offer(4.0));
-    // It begins anew when it is asked next, at a quarter of the gaps.
-    assert_eq!(instants(&mut port, 5_000), (vec![5_000], Ready::At(Ticks(5_250))));
-    assert_eq!(instants(&mut port, 5_800), (vec![5_250, 5_500, 5_750], Ready::At(Ticks(6_000))));
-    // What has arrived is still given when it pauses; then nothing, until it goes on.
-    ask(&mut port, &pool, 7_000, 1);
-    assert!(port.port.set_offer(0.0) && port.port.set_offer(0.0));
-    assert_eq!(instants(&mut port, 9_000), (vec![6_250, 6_500, 6_750, 7_000], Ready::Never));
-    assert_eq!((instants(&mut port, 1_000_000).0.len(), port.port.offer().map(|offer| offer.pps)), (0, Some(1e6)));
-    assert!(port.port.set_offer(0.5));
-    assert_eq!(instants(&mut port, 2_000_000), (vec![2_000_000], Ready::At(Ticks(2_002_000))));
-}
-
-proptest! {
-    /// Of a rate that was changed as much is due, and lost, as of one that was configured.
-    #[test]
-    fn a_changed_rate_is_like_a_configured_one(
-        factor in 0.01f64..50.0, imix: bool, bursts: bool, pause: bool, polls in prop::collection::vec((1u64..200_000, 1usize..64), 1..40),
-    ) {
-        let params = |pps: f64| {
-            let arrivals = if bursts { json!({ "on_off": { "on": "30us", "off": "70us" } }) } else { json!("constant") };
-            json!({ "rate": format!("{pps:.9}pps"), "size": if imix { json!("imix") } else { json!(60) }, "arrivals": arrivals, "queue": 100 })
-        };
-        let (mut changed, mut other, pool) = (open(params(1e6)), open(params(1e6 * factor)), pool());
-        ask(&mut changed, &pool, 7, 256);
-        if pause {
-            changed.port.set_offer(0.0);
-        }
-        changed.port.set_offer(factor);
-        let (mut now, mut got) = (0, [0; 2]);
-        for (step, most) in polls {
-            now += step;
-            for (port, got) in [&mut changed, &mut other].into_iter().zip(&mut got) {
-                *got += ask(port, &pool, now, most).0.len() as u64;
-            }
-            let lost = [&changed, &other].map(|port| port.counters.dropped.get());
-            // Gaps are rounded once more.
-            prop_assert!(got[0].abs_diff(got[1]) <= 1 && lost[0].abs_diff(lost[1]) <= 1, "{got:?} {lost:?}");
-        }
     }
 }

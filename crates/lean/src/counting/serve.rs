@@ -1,0 +1,162 @@
+//! What is counted: the process that runs under the counter.
+
+use std::sync::Arc;
+
+use forebay_graph::drive::simulate_team_by;
+use forebay_graph::{
+    Cost, Function, MakeError, Next, OpenPort, Plan, RunToCompletion, Scheduler, SchedulerKind, WeightedFair, Worker,
+};
+use forebay_instance::{SimulatedTeam, Simulation};
+use forebay_measure::{Nanos, Simulated};
+use forebay_packet::Ticks;
+
+use super::{Build, Extent, Served};
+use crate::named::{NAMES, Named, NamedPort, PortCalls};
+
+/// Simulated time between two looks at how many packets have come.
+const SLICE: Nanos = Nanos(10_000);
+/// Slices after which a pipeline that gets hardly any packets is taken as it is.
+const PATIENCE: usize = 100_000;
+/// What a module's call takes in simulated time: about as much as functions do. Packets are so far apart as those of a
+/// busy worker: what meters, ages or wakes by time finds it going by, and a scheduler that shares time has some to share.
+const COST: Cost = Cost { per_batch: 100, per_packet: 10 };
+
+/// Runs what is counted, the modules from `first` on under names of their own. `load` makes the plans.
+///
+/// # Errors
+/// A pipeline that cannot be made.
+pub fn serve<E: From<MakeError> + Send>(
+    load: impl FnOnce() -> Result<Vec<Plan>, E> + Send,
+    first: usize,
+    extent: Extent,
+) -> Result<Served, E> {
+    std::thread::scope(|scope| {
+        let served = scope.spawn(move || Ok(serve_plans(load()?, first, extent)?)).join();
+        served.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+fn serve_plans(mut plans: Vec<Plan>, first: usize, extent: Extent) -> Result<Served, MakeError> {
+    let calls: Vec<Arc<PortCalls>> = plans[0].ports.iter().map(|_| Arc::default()).collect();
+    for plan in &mut plans {
+        let modules = plan.modules.iter_mut().enumerate().skip(first).take(NAMES);
+        for (number, module) in modules {
+            module.function = module.function.take().map(|function| {
+                let named: Box<dyn Function> = Box::new(Named::new(function, number - first));
+                named
+            });
+        }
+        let modules = plan.modules.len();
+        for (at, port) in plan.ports.iter_mut().enumerate() {
+            let number = (modules + at).checked_sub(first).filter(|number| *number < NAMES);
+            port.open = port.open.take().map(|mut open| {
+                open.port.saturate();
+                OpenPort { port: Box::new(NamedPort::new(open.port, number, Arc::clone(&calls[at]))), ..open }
+            });
+        }
+    }
+    let functions = plans[0].modules.iter().map(|module| module.kind.to_owned()).collect();
+    let port_kinds = plans[0].ports.iter().map(|port| port.kind.to_owned()).collect();
+    let batch = plans[0].batch;
+    let served = match plans[0].scheduler {
+        SchedulerKind::RunToCompletion => serve_with::<RunToCompletion>(plans, extent, &calls),
+        SchedulerKind::WeightedFair => serve_with::<WeightedFair>(plans, extent, &calls),
+    };
+    served.map(|served| Served { functions, port_kinds, batch, build: Build::this(), ..served })
+}
+
+fn serve_with<S: Scheduler>(plans: Vec<Plan>, extent: Extent, calls: &[Arc<PortCalls>]) -> Result<Served, MakeError> {
+    let costs = vec![COST; plans[0].modules.len()];
+    let SimulatedTeam { mut workers, .. } = SimulatedTeam::<S>::new(plans, &costs)?;
+    let mut until = Ticks::ZERO;
+    run(&mut workers, &mut until, extent.before, Worker::turn);
+    let before = Tally::of(&workers, calls);
+    run(&mut workers, &mut until, extent.before + extent.packets, |worker| {
+        // Nobody pays for polls that find nothing: the share of time that is busy tells of them.
+        if worker.has_work() { counted(worker) } else { worker.turn() }
+    });
+    Ok(Tally::of(&workers, calls).since(&before))
+}
+
+/// Runs until so many packets have entered since the start, or nothing comes any more.
+fn run<S: Scheduler>(
+    workers: &mut [Worker<Simulated, S>],
+    until: &mut Ticks,
+    packets: u64,
+    turn: impl Fn(&mut Worker<Simulated, S>) -> Next + Copy,
+) {
+    let slice = Simulation::frequency().ticks(SLICE);
+    for _ in 0..PATIENCE {
+        if entered(workers) >= packets {
+            return;
+        }
+        *until += slice;
+        simulate_team_by(workers, *until, turn);
+    }
+}
+
+/// A turn that is counted: [`INSIDE`](super::INSIDE) is its symbol. What calls turns in simulated time, and asks for memory, is outside.
+#[inline(never)]
+fn counted<S: Scheduler>(worker: &mut Worker<Simulated, S>) -> Next {
+    worker.turn()
+}
+
+fn entered<S: Scheduler>(workers: &[Worker<Simulated, S>]) -> u64 {
+    let ports = |worker: &Worker<Simulated, S>| {
+        worker.telemetry().ports.iter().map(|port| port.counters.received.get()).sum::<u64>()
+    };
+    workers.iter().map(ports).sum()
+}
+
+/// Packets that entered, packets and calls of modules and ports.
+struct Tally {
+    packets: u64,
+    modules: Vec<(String, u64, u64)>,
+    ports: Vec<(String, u64, u64)>,
+    port_calls: Vec<[u64; 2]>,
+}
+
+impl Tally {
+    fn of<S: Scheduler>(workers: &[Worker<Simulated, S>], calls: &[Arc<PortCalls>]) -> Self {
+        let mut modules: Vec<(String, u64, u64)> = Vec::new();
+        let mut ports = modules.clone();
+        for worker in workers {
+            let telemetry = worker.telemetry();
+            for (at, told) in telemetry.ports.iter().enumerate() {
+                if at == ports.len() {
+                    ports.push((told.name.clone(), 0, 0));
+                }
+                ports[at].1 += told.counters.received.get();
+                ports[at].2 += told.counters.sent.get();
+            }
+            for (at, (told, counters)) in telemetry.modules.iter().zip(&*telemetry.counters).enumerate() {
+                if at == modules.len() {
+                    modules.push((told.name.clone(), 0, 0));
+                }
+                modules[at].1 += counters.packets.get();
+                modules[at].2 += counters.batches();
+            }
+        }
+        let port_calls = calls.iter().map(|calls| [calls.receive.get(), calls.send.get()]).collect();
+        Self { packets: entered(workers), modules, ports, port_calls }
+    }
+
+    fn since(self, before: &Self) -> Served {
+        let since = |now: Vec<(String, u64, u64)>, before: &[(String, u64, u64)]| {
+            let pairs = now.into_iter().zip(before);
+            pairs.map(|((name, one, other), before)| (name, one - before.1, other - before.2)).collect()
+        };
+        Served {
+            packets: self.packets - before.packets,
+            modules: since(self.modules, &before.modules),
+            ports: since(self.ports, &before.ports),
+            port_calls: self
+                .port_calls
+                .iter()
+                .zip(&before.port_calls)
+                .map(|(now, was)| [now[0] - was[0], now[1] - was[1]])
+                .collect(),
+            ..Served::default()
+        }
+    }
+}
