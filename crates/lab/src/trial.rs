@@ -169,13 +169,19 @@ mod tests {
     #[test]
     fn a_run_has_all_packets_and_its_parts_have_costs() {
         let case = Case::new("sfc_b", &["rate=max"]);
-        let run = case.run(Duration::from_millis(20)).expect("it runs");
-        assert_eq!(missing(&run), 0);
-        let parts = parts(&run, None, alike);
+        // Where other tests have the cores, it takes longer for packets to come to all.
+        let spans = [20, 200, 2_000].map(Duration::from_millis);
+        let parts = spans.into_iter().find_map(|span| {
+            let run = case.run(span).expect("it runs");
+            assert_eq!(missing(&run), 0);
+            let parts = parts(&run, None, alike);
+            parts.iter().all(|part| part.ticks.is_some_and(|ticks| ticks > 0.0)).then_some(parts)
+        });
+        let parts = parts.expect("all are timed");
         let names: Vec<_> = parts.iter().map(|part| part.name.as_str()).collect();
         assert_eq!(names, ["acl", "balance", "server", "route", "ttl", "mac", "sum", "(receive)", "(send)"]);
         assert_eq!(parts[2].modules, 4);
-        assert!(parts.iter().all(|part| part.ticks.is_some_and(|ticks| ticks > 0.0) && part.instructions.is_none()));
+        assert!(parts.iter().all(|part| part.instructions.is_none()));
         assert_eq!(case.told(), "usecase:sfc_b --set rate=max");
     }
 }

@@ -209,15 +209,23 @@ mod tests {
 
     #[test]
     fn a_pipelined_chain_has_two_workers_and_loses_nothing() {
-        let runs = [Case::new("sfc_a", &["rate=max", "stages=2"]).run(Duration::from_millis(30))];
-        if let [Err(LabError::Cores(error))] = &runs {
-            drop(std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("skipped: {error}\n")));
-            return;
-        }
-        let runs = runs.map(|run| run.expect("it runs"));
-        let told = stages(&runs, None).expect("packets came");
+        // Where other tests have the cores, it takes longer for packets to come.
+        let spans = [30, 300, 3_000].map(Duration::from_millis);
+        let told = spans.into_iter().find_map(|span| match Case::new("sfc_a", &["rate=max", "stages=2"]).run(span) {
+            Ok(run) => stages(&[run], None).filter(is_whole).map(Some),
+            Err(LabError::Cores(error)) => {
+                drop(std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("skipped: {error}\n")));
+                Some(None)
+            }
+            Err(error) => panic!("{error}"),
+        });
+        let Some(told) = told.expect("packets came to all") else { return };
         assert_eq!((told.cur.len(), told.missing, told.runs), (2, 0, 1));
         assert!(told.cur.iter().all(|cur| (0.0..=1.0).contains(cur)), "{told:?}");
-        assert!(told.parts.iter().all(|part| part.ticks.is_some_and(|ticks| ticks > 0.0)), "{told:?}");
+    }
+
+    /// Whether all parts were timed.
+    fn is_whole(stages: &Stages) -> bool {
+        stages.parts.iter().all(|part| part.ticks.is_some_and(|ticks| ticks > 0.0))
     }
 }
