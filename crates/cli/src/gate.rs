@@ -13,6 +13,9 @@ use crate::format::{Align, counted, known};
 use crate::source::origin;
 use crate::{Answer, args, format, printed};
 
+/// So many figures that changed by less than the limit are named.
+const NAMED: usize = 4;
+
 /// Compares, or writes the baseline.
 pub(crate) fn gate(arguments: &args::Gate) -> anyhow::Result<Answer> {
     let program = std::env::current_exe().context("this program's own file")?;
@@ -29,7 +32,9 @@ pub(crate) fn gate(arguments: &args::Gate) -> anyhow::Result<Answer> {
         let answer = gate.against(&other, &pipelines, &arguments.set).with_context(|| other.display().to_string())?;
         return tell(arguments, &answer);
     }
-    let Some(path) = &arguments.baseline else { bail!("neither --baseline nor --against: one of them is needed") };
+    let Some(path) = &arguments.baseline else {
+        bail!("neither --baseline FILE nor --against PROGRAM: one of them is needed")
+    };
     let wrong = || path.display().to_string();
     let before = Baseline::read(path).with_context(wrong)?;
     if arguments.update {
@@ -121,7 +126,13 @@ fn tell(arguments: &args::Gate, answer: &gate::Answer) -> anyhow::Result<Answer>
     let limit = format!("{} %", trimmed(answer.max_ipp * 100.0));
     let of = format!("{} of {}", counted(figures as u64, "figure"), counted(answer.cases.len() as u64, "pipeline"));
     let (within, cheaper) = (answer.number(Verdict::Within), answer.number(Verdict::Cheaper));
-    let within = if within > 0 { format!(", {within} changed by less") } else { String::new() };
+    let less = answer.findings().filter(|(_, finding)| finding.verdict == Verdict::Within);
+    let less: Vec<_> = less.map(|(case, finding)| format!("{case} {}", finding.part)).collect();
+    let within = match within {
+        0 => String::new(),
+        few @ ..=NAMED => format!(", {few} changed by less ({})", less.join(", ")),
+        many => format!(", {many} changed by less (--json has them)"),
+    };
     if exit == Answer::No {
         let (dearer, new) = (answer.number(Verdict::Dearer), answer.number(Verdict::Appeared));
         let new =

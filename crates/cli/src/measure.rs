@@ -2,10 +2,11 @@
 
 use std::io::Write;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, bail};
 use forebay_instance::{Cores, choose};
+use forebay_lean::cases;
 use forebay_lean::counting::{self, CountError, Extent};
 use forebay_lean::measurement::Measurement;
 use forebay_lean::saved::{Saved, Store, Subject};
@@ -29,7 +30,14 @@ pub(crate) fn measure(arguments: &args::Measure) -> anyhow::Result<Answer> {
             arguments.pipeline
         );
     }
-    let store = Store::new(&arguments.store);
+    let store =
+        Store::new(&std::path::absolute(&arguments.store).with_context(|| arguments.store.display().to_string())?);
+    // A function by itself may write files: they are not the user's.
+    let elsewhere = if arguments.pipeline.starts_with("function:") { Some(tempfile::tempdir()?) } else { None };
+    if let Some(elsewhere) = &elsewhere {
+        std::env::set_current_dir(elsewhere.path())?;
+    }
+    let arguments = &settled(arguments);
     let subject = match &arguments.save {
         Some(name) => {
             store.place(name)?;
@@ -50,6 +58,7 @@ pub(crate) fn measure(arguments: &args::Measure) -> anyhow::Result<Answer> {
     let counts = if arguments.no_count { None } else { count(arguments)? };
     let mut measurement = Measurement::of(&timed, counts.as_ref());
     let void = measurement.chain.void;
+    let spoilt = void || found.as_ref().is_some_and(|found| found.void);
     if let Some(found) = found {
         measurement = measurement.with_rates(found);
     }
@@ -59,14 +68,29 @@ pub(crate) fn measure(arguments: &args::Measure) -> anyhow::Result<Answer> {
         table(&measurement)?;
     }
     if let Some((name, subject)) = arguments.save.clone().zip(subject) {
-        if void {
-            bail!("'{name}' is not saved: {TRIES} runs were void; repeat it when the machine is quiet");
-        }
         let saved = Saved { name, at: Timestamp::now(), commit: commit(), subject, measurement };
         let folder = store.save(&saved, &std::env::current_exe().context("this program's own file")?)?;
         writeln!(printed::err(), "saved in {}", folder.display())?;
+        if void {
+            writeln!(
+                printed::err(),
+                "{TRIES} runs were void: only what was counted is kept for `history`; `compare` runs it anew"
+            )?;
+        }
     }
-    Ok(if void { Answer::No } else { Answer::Yes })
+    Ok(if spoilt { Answer::No } else { Answer::Yes })
+}
+
+/// A function by itself with the settings that it is counted with, where nothing else is said.
+fn settled(arguments: &args::Measure) -> args::Measure {
+    let mut settled = arguments.clone();
+    if settled.set.is_empty()
+        && settled.pipeline.starts_with("function:")
+        && let [asked] = &cases::built_in(&settled.pipeline)[..]
+    {
+        settled.set.clone_from(&asked.set);
+    }
+    settled
 }
 
 /// One run, on these cores.
@@ -82,6 +106,14 @@ fn timed(source: &Source, arguments: &args::Measure) -> anyhow::Result<(Timed, C
         let told: Vec<_> = timed.troubles.iter().map(|(place, trouble)| format!("{place}: {trouble}")).collect();
         bail!(told.join("\n"));
     }
+    if timed.ended {
+        bail!(
+            "{}: its sources ended before the time was up, after {}: allowed are endless ones (no `count`; enough `loops`), or less \
+             time (--duration)",
+            arguments.pipeline,
+            format::counted(timed.whole.entered, "packet")
+        );
+    }
     Ok((timed, cores))
 }
 
@@ -92,13 +124,20 @@ fn subject(arguments: &args::Measure) -> anyhow::Result<Subject> {
     Subject::of(pipeline, arguments.set.clone()).with_context(|| arguments.pipeline.clone())
 }
 
-/// The commit of the repository that this program was built in, where it lies in one.
+/// The commit of the repository that this program was built in, where it lies in one and is no older than it.
 fn commit() -> Option<String> {
     let program = std::env::current_exe().ok()?;
-    let describe = ["describe", "--always", "--dirty", "--abbrev=12"];
-    let told = Command::new("git").arg("-C").arg(program.parent()?).args(describe).output().ok()?;
-    let text = String::from_utf8(told.stdout).ok().filter(|_| told.status.success())?;
-    Some(text.trim().to_owned()).filter(|commit| !commit.is_empty())
+    let git = |arguments: &[&str]| {
+        let told = Command::new("git").arg("-C").arg(program.parent()?).args(arguments).output().ok()?;
+        let text = String::from_utf8(told.stdout).ok().filter(|_| told.status.success())?;
+        Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+    };
+    let built = program.metadata().ok()?.modified().ok()?;
+    let committed = git(&["log", "-1", "--format=%ct"])?.parse().ok()?;
+    if built < SystemTime::UNIX_EPOCH + Duration::from_secs(committed) {
+        return None;
+    }
+    git(&["describe", "--always", "--dirty", "--abbrev=12"])
 }
 
 /// The instructions; nothing where this machine has no counter, which is told.
@@ -106,7 +145,7 @@ fn count(arguments: &args::Measure) -> anyhow::Result<Option<counting::Counts>> 
     let program = std::env::current_exe().context("this program's own file")?;
     let pipeline = origin(&arguments.pipeline).unwrap_or_else(|| arguments.pipeline.clone());
     match counting::count(&program, &pipeline, &arguments.set, Extent::default()) {
-        Err(error @ CountError::Valgrind(_)) => {
+        Err(error @ CountError::NoValgrind) => {
             writeln!(printed::err(), "instructions are n/a: {error}")?;
             Ok(None)
         }
@@ -149,6 +188,19 @@ fn table(measurement: &Measurement) -> std::io::Result<()> {
     ];
     let mut out = printed::out();
     write!(out, "{}", format::table(&columns, &rows))?;
+    if chain.cpp_ticks.is_none() {
+        writeln!(out, "No packets entered while it was measured.")?;
+    }
+    if measurement
+        .modules
+        .iter()
+        .any(|told| told.ipp.is_some() && told.instructions_per_tick.is_none() && told.cpp_ticks.is_some())
+    {
+        writeln!(
+            out,
+            "\"per tick\" is n/a where this run's batches are not those that were counted: --set rate=max fills them."
+        )?;
+    }
     if let Some((sum, all)) = chain.sum_ticks.zip(chain.cpp_ticks) {
         writeln!(out, "The parts' ticks, measured one by one, are {:.1} % of (all).", sum / all * 100.0)?;
     }

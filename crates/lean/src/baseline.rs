@@ -165,6 +165,9 @@ pub enum BaselineError {
     /// It is no baseline.
     #[error("it is no baseline: {0}")]
     Form(#[from] serde_json::Error),
+    /// So much cannot be counted.
+    #[error("extent: before {}, packets {}: allowed are up to {most} each, and 1 packet at least", .0.before, .0.packets, most = Extent::MOST)]
+    Extent(Extent),
     /// A pipeline is there twice.
     #[error("'{0}' is there twice")]
     Twice(String),
@@ -208,6 +211,9 @@ impl Baseline {
             return Err(BaselineError::Schema(schema));
         }
         let mut baseline: Self = serde_json::from_slice(bytes)?;
+        if !baseline.extent.is_allowed() {
+            return Err(BaselineError::Extent(baseline.extent));
+        }
         let mut names = BTreeSet::new();
         for case in &baseline.cases {
             if !names.insert((&case.pipeline, &case.set)) {

@@ -20,8 +20,19 @@ pub enum ProfileError {
         /// What stands there.
         text: String,
     },
+    /// Its end is missing, or does not agree with the rest: the disk was full.
+    #[error("callgrind's profile is not whole: its lines come to {sum} instructions, it says {}",
+        totals.map_or_else(|| "nothing of them".to_owned(), |totals| totals.to_string()))]
+    Cut {
+        /// What its lines come to.
+        sum: u64,
+        /// What its last line says.
+        totals: Option<u64>,
+    },
     /// Nothing was counted.
-    #[error("callgrind has counted nothing: the program's symbols are missing, or the pipeline gets no packets")]
+    #[error(
+        "callgrind has counted nothing: the pipeline gets no packets after the first ones, which are not counted, or the program's symbols are missing"
+    )]
     Nothing,
 }
 
@@ -47,13 +58,15 @@ impl Profile {
     /// [`ProfileError`].
     pub fn parse(text: &str) -> Result<Self, ProfileError> {
         let mut profile = Self::default();
-        let (mut function, mut after_call) = (None::<String>, false);
+        let (mut function, mut after_call, mut totals) = (None::<String>, false, None);
         for (number, line) in text.lines().enumerate() {
             let wrong = || ProfileError::Line { line: number + 1, text: line.to_owned() };
             if let Some(name) = line.strip_prefix("fn=") {
                 function = Some(name.to_owned());
             } else if line.starts_with("calls=") {
                 after_call = true;
+            } else if let Some(told) = line.strip_prefix("totals:") {
+                totals = Some(told.trim().parse().map_err(|_| wrong())?);
             } else if line.starts_with(|first: char| first.is_ascii_digit() || "+-*".contains(first)) {
                 let Some(function) = &function else { return Err(wrong()) };
                 // A position of one column, and what it cost; a line may end before the cost, which is nothing then.
@@ -67,7 +80,12 @@ impl Profile {
                 }
             }
         }
-        if profile.total() == 0 { Err(ProfileError::Nothing) } else { Ok(profile) }
+        // A profile that was cut off would pass for a cheaper program.
+        let sum = profile.total();
+        if totals != Some(sum) {
+            return Err(ProfileError::Cut { sum, totals });
+        }
+        if sum == 0 { Err(ProfileError::Nothing) } else { Ok(profile) }
     }
 
     /// All instructions.
@@ -123,6 +141,15 @@ totals: 115
         let told = |text: &str| Profile::parse(text).expect_err("no profile").to_string();
         assert_eq!(told("fn=a\n1 x\n"), "line 2 of callgrind's profile: '1 x' is none of its format");
         assert_eq!(told("1 2\n"), "line 1 of callgrind's profile: '1 2' is none of its format");
-        assert!(told("").contains("counted nothing"));
+        assert!(told("totals: 0\n").contains("counted nothing"));
+    }
+
+    #[test]
+    fn a_profile_that_was_cut_off_is_refused() {
+        assert!(Profile::parse(PROFILE).is_ok());
+        for end in 0..PROFILE.len() - 2 {
+            let cut = Profile::parse(&PROFILE[..end]);
+            assert!(cut.is_err(), "whole with {end} bytes: {cut:?}");
+        }
     }
 }

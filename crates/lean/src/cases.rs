@@ -126,11 +126,12 @@ pub fn counts(
     told: &mut dyn FnMut(&Asked),
 ) -> Result<Vec<Counts>, CaseError> {
     let (next, (tell, done)) = (AtomicUsize::new(0), channel());
+    let failed = tell.clone();
     let mut all: Vec<Option<Result<Counts, CountError>>> = asked.iter().map(|_| None).collect();
     std::thread::scope(|scope| {
-        for _ in 0..allowed_cores().len().clamp(1, asked.len().max(1)) {
+        for number in 0..allowed_cores().len().clamp(1, asked.len().max(1)) {
             let (next, tell) = (&next, tell.clone());
-            scope.spawn(move || {
+            let work = move || {
                 loop {
                     let at = next.fetch_add(1, Ordering::Relaxed);
                     let Some(one) = asked.get(at) else { return };
@@ -143,9 +144,14 @@ pub fn counts(
                         return;
                     }
                 }
-            });
+            };
+            match std::thread::Builder::new().spawn_scoped(scope, work) {
+                Err(error) if number == 0 => drop(failed.send((0, Err(CountError::Thread(error))))),
+                // Those that there are do it.
+                Ok(_) | Err(_) => {}
+            }
         }
-        drop(tell);
+        drop((tell, failed));
         for (at, counts) in done {
             told(&asked[at]);
             all[at] = Some(counts);

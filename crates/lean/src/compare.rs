@@ -58,6 +58,9 @@ pub enum CompareError<E> {
         /// Of so many.
         runs: usize,
     },
+    /// There is nothing to compare.
+    #[error("no packets came in enough of the runs to say anything: allowed is a pipeline whose sources do not end")]
+    Nothing,
     /// There was no time for enough pairs.
     #[error("{pairs} pairs of runs in {seconds:.0} s: {FIRST} at least are needed; give it more time")]
     Time {
@@ -204,6 +207,10 @@ pub fn compare<S: Side>(
         let [Some(first), Some(second)] = pair else { continue };
         pairs.push([first, second]);
         let over = began.elapsed() >= time;
+        // Idle runs are alike at any number.
+        if pairs.len() == FIRST && change(&pairs, ALL).is_none() {
+            return Err(CompareError::Nothing);
+        }
         if pairs.len() >= FIRST && (over || pairs.len().is_multiple_of(LOOK)) {
             let large = names.iter().filter(|name| is_large(&pairs, name));
             let reaches = large.filter_map(|name| change(&pairs, name)).map(|change| change.reach());

@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::callgrind::{Profile, ProfileError};
 use crate::named::SYMBOLS;
+use crate::process::told;
 use crate::ticks::Kind;
 
 pub use build::{Build, OtherBuild};
@@ -42,6 +43,17 @@ pub struct Extent {
     pub before: u64,
     /// Packets that enter while it lasts, at least.
     pub packets: u64,
+}
+
+impl Extent {
+    /// The most packets that are counted: some minutes under valgrind.
+    pub const MOST: u64 = 100_000_000;
+
+    /// Whether so many packets can be counted.
+    #[must_use]
+    pub fn is_allowed(&self) -> bool {
+        self.before <= Self::MOST && (1..=Self::MOST).contains(&self.packets)
+    }
 }
 
 impl Default for Extent {
@@ -96,9 +108,15 @@ pub struct Counts {
 /// Why instructions cannot be counted.
 #[derive(Debug, thiserror::Error)]
 pub enum CountError {
-    /// Valgrind cannot be run.
-    #[error("valgrind cannot be run ({0}): install it (apt install valgrind)")]
+    /// Valgrind is not there.
+    #[error("valgrind is not here: install it (apt install valgrind)")]
+    NoValgrind,
+    /// It cannot be run.
+    #[error("valgrind cannot be run: {0}")]
     Valgrind(std::io::Error),
+    /// There is no thread to wait for it.
+    #[error("no thread: {0}")]
+    Thread(std::io::Error),
     /// What was counted failed.
     #[error("the run under valgrind failed: {0}")]
     Failed(String),
@@ -125,7 +143,7 @@ pub fn count(program: &Path, pipeline: &str, settings: &[String], extent: Extent
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("profile");
         let mut tool = Command::new("valgrind");
-        tool.args(["--quiet", "--tool=callgrind", "--compress-strings=no"])
+        tool.args(["--quiet", "--tool=callgrind", "--compress-strings=no", "--vgdb=no"])
             .arg(format!("--callgrind-out-file={}", file.display()))
             .arg(format!("--toggle-collect={INSIDE}"))
             .arg(program)
@@ -141,10 +159,12 @@ pub fn count(program: &Path, pipeline: &str, settings: &[String], extent: Extent
             .env("GLIBC_TUNABLES", TUNABLES)
             .current_dir(folder.path())
             .stdin(Stdio::null());
-        let output = tool.output().map_err(CountError::Valgrind)?;
+        let output = tool.output().map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => CountError::NoValgrind,
+            _ => CountError::Valgrind(error),
+        })?;
         if !output.status.success() {
-            let error = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-            return Err(CountError::Failed(error));
+            return Err(CountError::Failed(told(&output, "it says nothing")));
         }
         let text = String::from_utf8_lossy(&output.stdout);
         let served: Option<Served> = text.lines().last().and_then(|line| serde_json::from_str(line).ok());
@@ -194,6 +214,23 @@ impl Counts {
             Kind::HandOver => None,
         }?;
         (packets > 0).then(|| instructions as f64 / packets as f64)
+    }
+
+    /// Packets per call of the module or port of this name, while it was counted.
+    #[must_use]
+    pub fn packets_per_call(&self, name: &str, kind: Kind) -> Option<f64> {
+        let served = &self.served;
+        let mut ports = served.ports.iter().zip(&served.port_calls);
+        let mut port = || ports.find(|((told, ..), _)| kind.of(told) == name);
+        let (packets, calls) = match kind {
+            Kind::Module => {
+                served.modules.iter().find(|(told, ..)| told == name).map(|(_, packets, calls)| (*packets, *calls))
+            }
+            Kind::Receive => port().map(|((_, given, _), calls)| (*given, calls[0])),
+            Kind::Send => port().map(|((.., taken), calls)| (*taken, calls[1])),
+            Kind::HandOver => None,
+        }?;
+        (calls > 0).then(|| packets as f64 / calls as f64)
     }
 
     /// Instructions that are no module's and no port's.

@@ -70,7 +70,8 @@ pub struct Module {
     pub ipp: Option<f64>,
     /// Instructions per core cycle.
     pub ipc: Option<f64>,
-    /// Instructions per tick, which is no IPC: the core's clock is another one.
+    /// Instructions per tick, which is no IPC: the core's clock is another one. `None` too where batches were others than
+    /// those that were counted.
     pub instructions_per_tick: Option<f64>,
     /// Packets per call.
     pub packets_per_call: Option<f64>,
@@ -103,6 +104,8 @@ pub struct Worker {
     pub slept: Option<f64>,
 }
 
+/// By which share batches may differ from those that were counted, for ticks and instructions to be of the same work.
+const ALIKE: f64 = 0.1;
 /// The share of a worker's time that it may be without its core; with more, what was measured is not to be believed.
 const TOO_MUCH: f64 = 0.1;
 
@@ -184,6 +187,9 @@ impl Measurement {
         let module = |part: Part<'_>| {
             let counted = counts.and_then(|counts| counts.per_packet(&part.name, part.kind));
             let (cpp_ticks, packets_per_call) = (part.timing.ticks_per_packet, part.timing.batch_mean);
+            // What a call costs falls on as many packets in both, or the two are of different work.
+            let batch = counts.and_then(|counts| counts.packets_per_call(&part.name, part.kind));
+            let alike = packets_per_call.zip(batch).is_some_and(|(is, was)| (is / was - 1.0).abs() <= ALIKE);
             Module {
                 name: part.name,
                 kind: part.kind,
@@ -191,7 +197,7 @@ impl Measurement {
                 cpp_ticks,
                 ipp: counted,
                 ipc: None,
-                instructions_per_tick: counted.zip(cpp_ticks).map(|(instructions, ticks)| instructions / ticks),
+                instructions_per_tick: counted.zip(cpp_ticks.filter(|_| alike)).map(|(count, ticks)| count / ticks),
                 packets_per_call,
                 source: Sources {
                     cpp_ticks: Origin::of(cpp_ticks.as_ref(), Origin::Measured),

@@ -11,6 +11,9 @@ use serde::Deserialize;
 use crate::compare::Side;
 use crate::measurement::Measurement;
 
+/// How much is told of what a program says.
+const MOST_LINES: usize = 20;
+
 /// A build of Forebay, with what it is to measure.
 #[derive(Clone, Debug)]
 pub struct Build {
@@ -114,11 +117,13 @@ pub fn built_in(program: &Path) -> Result<BTreeSet<String>, BuildError> {
     Ok(all)
 }
 
-/// What a program said that did not do what it was to.
-fn told(output: &Output, otherwise: &str) -> String {
-    match String::from_utf8_lossy(&output.stderr).trim() {
-        "" => format!("{otherwise} ({})", output.status),
-        told => told.to_owned(),
+/// The end of what a program said that did not do what it was to.
+pub(crate) fn told(output: &Output, otherwise: &str) -> String {
+    let text = String::from_utf8_lossy(&output.stderr);
+    let lines: Vec<_> = text.trim().lines().collect();
+    match &lines[lines.len().saturating_sub(MOST_LINES)..] {
+        [] => format!("{otherwise} ({})", output.status),
+        last => last.join("\n"),
     }
 }
 

@@ -29,6 +29,8 @@ pub struct Timed {
     pub counted: Counted,
     /// What disturbed workers meanwhile.
     pub disturbances: Vec<Disturbance>,
+    /// Whether all sources had ended before the time was up.
+    pub ended: bool,
     /// What went wrong at its end.
     pub troubles: Vec<(String, String)>,
 }
@@ -162,9 +164,9 @@ pub fn measure(plans: Vec<Plan>, cores: &[usize], made: Made, span: Duration) ->
     let (watch, witness) = (Watch::begin(&threads), Witness::look(&threads));
     let earlier = board.read(Tsc.now());
     std::thread::sleep(span);
-    let report = board.report(&earlier, &board.read(Tsc.now()));
+    let (report, ended) = (board.report(&earlier, &board.read(Tsc.now())), board.is_quiet());
     let (disturbances, counted) = (Witness::look(&threads).since(&witness), watch.end());
     let Outcome { at, troubles } = Instance::end(&*instance);
     let whole = board.report(&board.nothing(), &board.read(at)).packets;
-    Ok(Timed { report, whole, hertz: Tsc.frequency().hertz(), counted, disturbances, troubles })
+    Ok(Timed { report, whole, hertz: Tsc.frequency().hertz(), counted, disturbances, ended, troubles })
 }

@@ -19,7 +19,7 @@ pub(crate) struct Gate {
     #[arg(value_name = "PIPELINE")]
     pub(crate) pipelines: Vec<String>,
     /// The file that says what they have cost
-    #[arg(long, value_name = "FILE", required_unless_present = "against")]
+    #[arg(long, value_name = "FILE")]
     pub(crate) baseline: Option<PathBuf>,
     /// Instead of a baseline: another build of forebay, which counts the same now; without PIPELINE all that is built in
     #[arg(long, value_name = "PROGRAM", conflicts_with_all = ["baseline", "update"])]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use forebay_measure::Nanos;
 
 /// `measure`'s arguments.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   forebay measure usecase:gw --set n=16
@@ -17,7 +17,7 @@ Ticks are measured on this machine while the pipeline runs; instructions are cou
 time, and are the same in every run. What this host cannot tell is n/a: \
 without valgrind, instructions are.")]
 pub(crate) struct Measure {
-    /// A configuration file or `usecase:NAME`
+    /// A configuration file, `usecase:NAME`, `function:NAME` (its example by itself), or with --no-count `-`
     pub(crate) pipeline: String,
     /// Set a use case's parameter or override a part of the configuration: `n=16`, `batch=64`
     #[arg(long, value_name = "KEY=VALUE", value_parser = super::setting)]

@@ -22,7 +22,7 @@ pub(super) fn all(
     let mut told = |asked: &Asked| progress.step(&format!("instructions of {}", asked.name()));
     match cases::counts(counter, Path::new(""), &asked, extent, &mut told) {
         Ok(counts) => Ok((counts.into_iter().map(Some).collect(), None)),
-        Err(error) if matches!(error.error, CountError::Valgrind(_)) => none(error.error.to_string()),
+        Err(error) if matches!(error.error, CountError::NoValgrind) => none(error.error.to_string()),
         Err(error) => Err(error.into()),
     }
 }

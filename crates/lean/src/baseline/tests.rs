@@ -101,3 +101,16 @@ proptest! {
         fuzz_baseline(&bytes);
     }
 }
+
+#[test]
+fn what_cannot_be_counted_is_refused() {
+    let with = |before: u64, packets: u64| {
+        let text = Baseline { extent: Extent { before, packets }, ..baseline() }.text().expect("plain values");
+        Baseline::parse(text.as_bytes()).map_err(|error| error.to_string())
+    };
+    assert!(with(0, 1).is_ok() && with(Extent::MOST, Extent::MOST).is_ok());
+    for (before, packets) in [(0, 0), (0, Extent::MOST + 1), (u64::MAX, 1)] {
+        let told = with(before, packets).expect_err("too many or none");
+        assert!(told.contains(&format!("before {before}, packets {packets}: allowed are up to 100000000")), "{told}");
+    }
+}

@@ -179,6 +179,24 @@ fn void_runs_are_repeated_and_too_many_are_an_error() {
 }
 
 #[test]
+fn of_idle_runs_nothing_is_said() {
+    struct Idle(Model);
+    impl Side for Idle {
+        type Error = std::convert::Infallible;
+
+        fn run(&mut self) -> Result<Measurement, Self::Error> {
+            let mut told = self.0.measured();
+            told.chain.cpp_ticks = None;
+            Ok(told)
+        }
+    }
+    let (mut a, mut b) = (Model::new(3), Model::new(4));
+    let counted = [a.measured(), b.measured()];
+    let error = compare(&mut [Idle(a), Idle(b)], &counted, LONG, &mut |_| {}).expect_err("nothing to compare");
+    assert!(matches!(error, CompareError::Nothing), "{error}");
+}
+
+#[test]
 fn without_time_for_enough_pairs_nothing_is_said() {
     let (mut a, mut b) = (Model::new(3), Model::new(4));
     let counted = [a.measured(), b.measured()];
