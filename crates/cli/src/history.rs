@@ -3,7 +3,9 @@
 use std::io::Write;
 
 use anyhow::Context;
+use forebay_graph::files::replace;
 use forebay_lean::history::{self, Choice, Figure, History, Place, Series, Step};
+use forebay_lean::saved::{Store, in_one_line};
 
 use crate::format::{Align, counted, known, sparkline};
 use crate::{args, format, printed};
@@ -13,7 +15,7 @@ const SPARKS: usize = 24;
 
 /// Tells the history of a store.
 pub(crate) fn history(arguments: &args::History) -> anyhow::Result<()> {
-    let saved = history::read(&arguments.store)?;
+    let saved = Store::new(&arguments.store).all()?;
     let choice = Choice {
         pipeline: arguments.pipeline.clone(),
         module: arguments.module.clone(),
@@ -22,7 +24,7 @@ pub(crate) fn history(arguments: &args::History) -> anyhow::Result<()> {
     let told = History::of(&saved, &choice)?;
     if let Some(file) = &arguments.html {
         let page = forebay_lab::history::page(&told)?;
-        std::fs::write(file, page).with_context(|| file.display().to_string())?;
+        replace(file, page.as_bytes()).with_context(|| file.display().to_string())?;
     }
     if arguments.json {
         return Ok(writeln!(printed::out(), "{}", serde_json::to_string(&told)?)?);
@@ -67,8 +69,8 @@ fn table(series: &[&Series]) -> String {
         let values: Vec<f64> = series.points.iter().map(|point| point.value).collect();
         let decimals = decimals(series.figure);
         vec![
-            series.pipeline.clone(),
-            series.module.clone(),
+            in_one_line(&series.name),
+            in_one_line(&series.module),
             series.figure.name().to_owned(),
             series.source.name().to_owned(),
             values.len().to_string(),
@@ -102,9 +104,10 @@ fn sentence(series: &Series, step: &Step) -> String {
         Some(commit) => format!("{} ({})", place.name, commit.chars().take(12).collect::<String>()),
         None => place.name.clone(),
     };
-    format!(
+    // Names and commits are what stands in the store.
+    in_one_line(&format!(
         "{} {}: between {} and {}: {:.decimals$} → {:.decimals$} {} ({}){}",
-        series.pipeline,
+        series.name,
         series.module,
         place(&step.before),
         place(&step.after),
@@ -113,7 +116,7 @@ fn sentence(series: &Series, step: &Step) -> String {
         series.figure.unit(),
         percent(step.change),
         if step.other_cpu { "; on another CPU" } else { "" }
-    )
+    ))
 }
 
 impl From<args::Figure> for Figure {

@@ -1,11 +1,15 @@
 //! The files that a pipeline reads and writes: no two writers of one, and none that is read elsewhere.
 
+mod replace;
+
 use std::fs::{File, FileType};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
+
+pub use replace::replace;
 
 /// The longest table of routes or rules, in bytes: ten times what the Internet's takes.
 pub const MOST_TABLE: u64 = 1 << 30;

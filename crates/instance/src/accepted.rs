@@ -1,10 +1,9 @@
 //! The last configuration that was accepted, kept in a file: whatever ends the process, the next start begins there.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
-use forebay_graph::files::read_up_to;
+use forebay_graph::files::{read_up_to, replace};
 use forebay_pipeline::Source;
 use serde::{Deserialize, Serialize};
 
@@ -53,32 +52,7 @@ impl Accepted {
     /// # Errors
     /// As writing files.
     pub fn keep(&self, path: &Path) -> io::Result<()> {
-        let mut beside = path.as_os_str().to_owned();
-        beside.push(format!(".{}.new", std::process::id()));
-        let beside = PathBuf::from(beside);
-        let text = serde_json::to_string_pretty(self)?;
-        // What could fail afterwards comes first.
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let folder = File::open(folder)?;
-        // One that a killed process of this number has left; and nobody else's is followed or opened.
-        match fs::remove_file(&beside) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let write = || {
-            let mut file = File::options().write(true).create_new(true).open(&beside)?;
-            file.write_all(text.as_bytes())?;
-            file.sync_all()?;
-            fs::rename(&beside, path)
-        };
-        if let Err(error) = write() {
-            // Half a file takes room on a disk that is full.
-            let _ = fs::remove_file(&beside);
-            return Err(error);
-        }
-        // The name, too, should be on the disk; the file is the new one whatever becomes of that.
-        let _ = folder.sync_all();
-        Ok(())
+        replace(path, serde_json::to_string_pretty(self)?.as_bytes())
     }
 
     /// Reads what was kept; `None` where nothing was.
@@ -100,6 +74,8 @@ impl Accepted {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -115,23 +91,5 @@ mod tests {
         fs::write(&path, "{").expect("a writable folder");
         assert!(Accepted::read(&path).is_err());
         assert!(accepted.keep(&folder.path().join("not/there")).is_err());
-    }
-
-    #[test]
-    fn what_lies_where_it_writes_first_is_neither_followed_nor_left() {
-        let folder = tempfile::tempdir().expect("a writable folder for temporary files");
-        let (path, precious) = (folder.path().join("state"), folder.path().join("precious"));
-        fs::write(&precious, "kept").expect("a writable folder");
-        let beside = folder.path().join(format!("state.{}.new", std::process::id()));
-        std::os::unix::fs::symlink(&precious, &beside).expect("a link");
-        let accepted = Accepted::of(&Source::new("batch: 8", "a.yaml", folder.path()));
-        accepted.keep(&path).expect("a writable folder");
-        assert_eq!(fs::read_to_string(&precious).expect("it is there"), "kept");
-        assert!(path.symlink_metadata().expect("it is there").is_file());
-        // In place of the state there is something that no file can replace.
-        fs::remove_file(&path).expect("it is there");
-        fs::create_dir_all(path.join("full")).expect("a writable folder");
-        assert!(accepted.keep(&path).is_err());
-        assert!(!beside.exists());
     }
 }

@@ -29,7 +29,7 @@ fn lead(history: &History) -> Block {
 }
 
 fn name(series: &Series) -> String {
-    format!("{} {}: {}", series.pipeline, series.module, series.figure.unit())
+    format!("{} {}: {}", series.name, series.module, series.figure.unit())
 }
 
 fn value(series: &Series, value: f64) -> String {
@@ -43,7 +43,7 @@ fn percent(change: Option<f64>) -> String {
 fn overview(history: &History) -> Section {
     let row = |series: &Series| {
         let ends = [series.points.first(), series.points.last()];
-        let mut row = vec![series.pipeline.clone(), series.module.clone(), series.figure.name().to_owned()];
+        let mut row = vec![series.name.clone(), series.module.clone(), series.figure.name().to_owned()];
         row.push(series.source.name().to_owned());
         row.push(series.points.len().to_string());
         row.extend(ends.map(|point| point.map_or_else(String::new, |point| value(series, point.value))));

@@ -17,6 +17,7 @@ mod usecases;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use forebay_graph::files::replace;
 use forebay_lean::counting::Extent;
 use forebay_lean::handover::Handover;
 use jiff::Timestamp;
@@ -130,7 +131,7 @@ pub fn run(settings: &Settings, progress: &mut dyn Progress) -> Result<Results, 
 }
 
 /// Writes results to a folder, which is made where it is not there: `results.json`, a CSV file for each table, `index.html`.
-/// The files that were written.
+/// Each is written whole or not at all. The files that were written.
 ///
 /// # Errors
 /// [`LabError`].
@@ -147,7 +148,7 @@ pub fn write(results: &Results, folder: &Path) -> Result<Vec<PathBuf>, LabError>
     let mut written = Vec::new();
     for (name, text) in files {
         let path = folder.join(name);
-        std::fs::write(&path, text).map_err(wrong(&path))?;
+        replace(&path, text.as_bytes()).map_err(wrong(&path))?;
         written.push(path);
     }
     Ok(written)

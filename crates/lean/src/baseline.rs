@@ -4,7 +4,7 @@
 //! first. What follows from other figures of the line must agree with them, so that nobody lowers a bar by half.
 
 use std::collections::BTreeSet;
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -276,16 +276,7 @@ impl Baseline {
     /// # Errors
     /// [`BaselineError::Io`].
     pub fn write(&self, path: &Path) -> Result<(), BaselineError> {
-        use std::os::unix::fs::PermissionsExt;
-        let text = self.text()?;
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        // As other files that the user makes: the user's mask is taken off.
-        let mode = std::fs::Permissions::from_mode(0o666);
-        let mut file = tempfile::Builder::new().permissions(mode).tempfile_in(folder)?;
-        file.write_all(text.as_bytes())?;
-        file.as_file().sync_all()?;
-        file.persist(path).map_err(|error| error.error)?;
-        Ok(())
+        Ok(forebay_graph::files::replace(path, self.text()?.as_bytes())?)
     }
 }
 

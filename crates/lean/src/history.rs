@@ -1,58 +1,21 @@
 //! Measurements that were saved, over time: by module a series of each figure, and where it took a step.
 //!
-//! A store is a folder with a folder for each measurement, which has its name; what is read there is as much of a
-//! measurement as a history needs, so that measurements of older and newer versions can stand side by side.
+//! A series is of one pipeline with one list of settings, and counts are of one kind of build: anything else would show as
+//! steps what was only asked for.
 
-mod store;
+mod figure;
+mod kind;
 
 use jiff::Timestamp;
 use serde::Serialize;
 
+use kind::{Build, Kind, Subject};
+
 use crate::measurement::Origin;
+use crate::saved::{Saved, joined};
 use crate::steps::{Nature, steps};
 
-pub use store::{Saved, StoreError, read};
-
-/// A figure that a history follows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Figure {
-    /// Instructions per packet.
-    Ipp,
-    /// Ticks per packet.
-    CppTicks,
-    /// Packets per call.
-    PacketsPerCall,
-    /// Effective CPU utilisation; of the chain alone.
-    Cur,
-}
-
-impl Figure {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Ipp, Self::CppTicks, Self::PacketsPerCall, Self::Cur];
-
-    /// What it is of.
-    #[must_use]
-    pub fn unit(self) -> &'static str {
-        match self {
-            Self::Ipp => "instructions a packet",
-            Self::CppTicks => "ticks a packet",
-            Self::PacketsPerCall => "packets a call",
-            Self::Cur => "share of the workers' time",
-        }
-    }
-
-    /// As options and JSON name it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Ipp => "ipp",
-            Self::CppTicks => "cpp_ticks",
-            Self::PacketsPerCall => "packets_per_call",
-            Self::Cur => "cur",
-        }
-    }
-}
+pub use figure::Figure;
 
 /// What stands for the whole chain among the modules.
 pub const CHAIN: &str = "(all)";
@@ -60,7 +23,7 @@ pub const CHAIN: &str = "(all)";
 /// What a history is of; what is `None` is not left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choice {
-    /// Only this pipeline.
+    /// Only this pipeline: its name, what it was named by (`usecase:NAME`, `function:NAME`, a file), or either with its settings.
     pub pipeline: Option<String>,
     /// Only this module, or [`CHAIN`].
     pub module: Option<String>,
@@ -68,11 +31,21 @@ pub struct Choice {
     pub figure: Option<Figure>,
 }
 
+impl Choice {
+    fn is_of(&self, saved: &Saved) -> bool {
+        let Some(given) = &self.pipeline else { return true };
+        let (subject, name) = (Subject::of(saved), saved.measurement.pipeline.as_str());
+        // A file is saved by its whole path.
+        let whole = std::path::absolute(given).is_ok_and(|whole| whole == std::path::Path::new(subject.pipeline));
+        whole || [name, subject.pipeline].into_iter().any(|told| given == told || *given == subject.told(told))
+    }
+}
+
 /// Nothing is of what was chosen.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChoiceError {
     /// No measurement is of the pipeline.
-    #[error("no saved measurement is of pipeline '{given}': there are {}", .there.join(", "))]
+    #[error("no saved measurement is of pipeline '{given}': there are {}", joined(.there))]
     Pipeline {
         /// What was asked for.
         given: String,
@@ -80,7 +53,7 @@ pub enum ChoiceError {
         there: Vec<String>,
     },
     /// No measurement has the module.
-    #[error("no saved measurement has a module '{given}': there are {}", .there.join(", "))]
+    #[error("no saved measurement has a module '{given}': there are {}", joined(.there))]
     Module {
         /// What was asked for.
         given: String,
@@ -106,8 +79,8 @@ pub struct Point {
     pub at: Timestamp,
     /// Of which commit, where that is known.
     pub commit: Option<String>,
-    /// The machine's CPU, where it is told.
-    pub cpu: Option<String>,
+    /// The machine's CPU.
+    pub cpu: String,
     /// The value.
     pub value: f64,
 }
@@ -143,8 +116,15 @@ pub struct Place {
 /// A figure of a module over time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Series {
-    /// Of which pipeline.
+    /// The pipeline as tables tell it: its name with its settings; where another has both, too, what it was named by in place of
+    /// its name; and the instruction set and the profile where the pipeline's counts are of several.
+    pub name: String,
+    /// The pipeline's name, the last that it had.
     pub pipeline: String,
+    /// Its settings.
+    pub set: Vec<String>,
+    /// The instruction set that its values are counted of; `None` where they are not counted, or it is not told.
+    pub instruction_set: Option<String>,
     /// Of which module, or [`CHAIN`].
     pub module: String,
     /// Which figure.
@@ -164,7 +144,7 @@ pub struct Series {
 pub struct History {
     /// How many measurements there are.
     pub measurements: usize,
-    /// By pipeline, module and figure, in the order in which they appear.
+    /// By pipeline with its settings, module and figure, in the order in which they appear.
     pub series: Vec<Series>,
 }
 
@@ -174,30 +154,20 @@ impl History {
     /// # Errors
     /// [`ChoiceError`]
     pub fn of(saved: &[Saved], choice: &Choice) -> Result<Self, ChoiceError> {
-        let of_pipeline = |saved: &&Saved| choice.pipeline.as_ref().is_none_or(|name| *name == saved.pipeline);
-        let chosen: Vec<&Saved> = saved.iter().filter(of_pipeline).collect();
+        let chosen: Vec<&Saved> = saved.iter().filter(|saved| choice.is_of(saved)).collect();
         if let (Some(given), true) = (&choice.pipeline, chosen.is_empty()) {
-            let there = unique(saved.iter().map(|saved| saved.pipeline.clone()));
+            let there = unique(saved.iter().map(|saved| saved.measurement.pipeline.clone()));
             return Err(ChoiceError::Pipeline { given: given.clone(), there });
         }
-        let mut pairs = unique(chosen.iter().flat_map(|saved| {
-            let modules = saved.modules.iter().map(|module| module.name.clone());
-            [CHAIN.to_owned()].into_iter().chain(modules).map(|module| (saved.pipeline.clone(), module))
-        }));
-        // A pipeline's rows stand together even if modules came later.
-        let order = unique(chosen.iter().map(|saved| saved.pipeline.clone()));
-        pairs.sort_by_key(|(pipeline, _)| order.iter().position(|name| name == pipeline));
+        let mut rows = rows(&chosen);
         if let Some(given) = &choice.module {
-            let there = unique(pairs.iter().map(|(_, module)| module.clone()));
-            pairs.retain(|(_, module)| module == given);
-            if pairs.is_empty() {
+            let there = unique(rows.iter().map(|row| row.module.to_owned()));
+            rows.retain(|row| row.module == given);
+            if rows.is_empty() {
                 return Err(ChoiceError::Module { given: given.clone(), there });
             }
         }
-        let all = pairs.iter().flat_map(|(pipeline, module)| {
-            let chosen = &chosen;
-            Figure::ALL.into_iter().filter_map(move |figure| series(chosen, pipeline, module, figure))
-        });
+        let all = rows.iter().flat_map(|row| Figure::ALL.into_iter().flat_map(|figure| row.series(figure)));
         let mut all: Vec<Series> = all.collect();
         if let Some(given) = choice.figure {
             let there = unique(all.iter().map(|series| series.figure.name()));
@@ -226,38 +196,97 @@ fn change(from: f64, to: f64) -> Option<f64> {
     (from != 0.0).then(|| (to - from) / from)
 }
 
-/// A series; `None` where no measurement has the figure.
-fn series(saved: &[&Saved], pipeline: &str, module: &str, figure: Figure) -> Option<Series> {
-    let mut source = None;
-    let mut points = Vec::new();
-    for saved in saved.iter().filter(|saved| saved.pipeline == pipeline) {
-        if let Some((value, origin)) = saved.figure(module, figure) {
-            source = Some(if source.is_none_or(|before| before == origin) { origin } else { Origin::Measured });
-            points.push(Point {
-                name: saved.name.clone(),
-                at: saved.at,
-                commit: saved.commit.clone(),
-                cpu: saved.cpu.clone(),
-                value,
-            });
+/// A module of a subject.
+struct Row<'s> {
+    /// The subject's name in tables.
+    name: String,
+    /// The measurements of the subject, by time.
+    saved: Vec<&'s Saved>,
+    /// Of what builds its counts are.
+    builds: Vec<Build<'s>>,
+    /// The module, or [`CHAIN`].
+    module: &'s str,
+}
+
+/// All modules of all subjects. Those of one subject stand together even if modules came later, and subjects of one pipeline.
+fn rows<'s>(saved: &[&'s Saved]) -> Vec<Row<'s>> {
+    let pipelines = unique(saved.iter().map(|saved| &saved.measurement.pipeline));
+    let mut subjects: Vec<(Subject<'_>, Vec<&Saved>)> = Vec::new();
+    for one in saved {
+        let subject = Subject::of(one);
+        match subjects.iter_mut().find(|(known, _)| *known == subject) {
+            Some((_, of_it)) => of_it.push(one),
+            None => subjects.push((subject, vec![one])),
         }
     }
-    let (source, first, last) = (source?, points.first()?.value, points.last()?.value);
-    let nature = if source == Origin::Emulated { Nature::Counted } else { Nature::Measured };
-    let values: Vec<f64> = points.iter().map(|point| point.value).collect();
-    let place = |at: usize| Place { name: points[at].name.clone(), commit: points[at].commit.clone() };
-    let step = |step: crate::steps::Step| Step {
-        at: step.at,
-        before: place(step.at - 1),
-        after: place(step.at),
-        from: step.from,
-        to: step.to,
-        change: change(step.from, step.to),
-        other_cpu: points[step.at - 1].cpu != points[step.at].cpu,
-    };
-    let steps = steps(&values, nature).into_iter().map(step).collect();
-    let change = change(first, last);
-    Some(Series { pipeline: pipeline.to_owned(), module: module.to_owned(), figure, source, change, steps, points })
+    let pipeline = |of_it: &[&'s Saved]| of_it.last().map_or("", |last| last.measurement.pipeline.as_str());
+    subjects.sort_by_key(|(_, of_it)| pipelines.iter().position(|name| *name == pipeline(of_it)));
+    let names: Vec<_> = subjects.iter().map(|(subject, of_it)| subject.told(pipeline(of_it))).collect();
+    let rows = subjects.iter().zip(&names).flat_map(|((subject, of_it), name)| {
+        let alone = names.iter().filter(|other| *other == name).count() == 1;
+        let name = if alone { name.clone() } else { subject.told(subject.pipeline) };
+        let modules =
+            of_it.iter().flat_map(|saved| saved.measurement.modules.iter().map(|module| module.name.as_str()));
+        let modules = unique(std::iter::once(CHAIN).chain(modules));
+        let builds = unique(of_it.iter().filter_map(|saved| Build::counted(saved)));
+        let row = move |module| Row { name: name.clone(), saved: of_it.clone(), builds: builds.clone(), module };
+        modules.into_iter().map(row)
+    });
+    rows.collect()
+}
+
+impl Row<'_> {
+    /// The series of a figure, by kind; none where no measurement has it.
+    fn series(&self, figure: Figure) -> Vec<Series> {
+        let told = self.saved.iter().filter_map(|saved| {
+            let (value, origin) = figure.of(saved, self.module)?;
+            Some((*saved, Kind::of(saved, origin), value))
+        });
+        let told: Vec<(&Saved, Kind<'_>, f64)> = told.collect();
+        let kinds = unique(told.iter().map(|(_, kind, _)| *kind));
+        let of_kind = |kind: Kind<'_>| {
+            let values = told.iter().filter(move |(_, other, _)| *other == kind);
+            self.of_kind(figure, kind, values.map(|(saved, _, value)| (*saved, *value)).collect())
+        };
+        kinds.into_iter().filter_map(of_kind).collect()
+    }
+
+    fn of_kind(&self, figure: Figure, kind: Kind<'_>, told: Vec<(&Saved, f64)>) -> Option<Series> {
+        let ((_, first), (last_saved, last)) = (told.first()?, told.last()?);
+        let points = told.iter().map(|(saved, value)| Point {
+            name: saved.name.clone(),
+            at: saved.at,
+            commit: saved.commit.clone(),
+            cpu: saved.measurement.cpu.model.clone(),
+            value: *value,
+        });
+        let points: Vec<_> = points.collect();
+        let nature = if kind.origin == Origin::Emulated { Nature::Counted } else { Nature::Measured };
+        let values: Vec<f64> = points.iter().map(|point| point.value).collect();
+        let place = |at: usize| Place { name: points[at].name.clone(), commit: points[at].commit.clone() };
+        let step = |step: crate::steps::Step| Step {
+            at: step.at,
+            before: place(step.at - 1),
+            after: place(step.at),
+            from: step.from,
+            to: step.to,
+            change: change(step.from, step.to),
+            other_cpu: points[step.at - 1].cpu != points[step.at].cpu,
+        };
+        let apart = kind.build.and_then(|build| build.apart(&self.builds));
+        Some(Series {
+            name: apart.map_or_else(|| self.name.clone(), |apart| format!("{} ({apart})", self.name)),
+            pipeline: last_saved.measurement.pipeline.clone(),
+            set: last_saved.subject.set.clone(),
+            instruction_set: kind.build.and_then(|build| build.set).map(str::to_owned),
+            module: self.module.to_owned(),
+            figure,
+            source: kind.origin,
+            change: change(*first, *last),
+            steps: steps(&values, nature).into_iter().map(step).collect(),
+            points,
+        })
+    }
 }
 
 #[cfg(test)]

@@ -61,8 +61,10 @@ pub struct Module {
     /// Its name.
     pub name: String,
     /// What it is.
+    #[serde(default)]
     pub kind: Kind,
     /// Packets that it had while it was measured.
+    #[serde(default)]
     pub packets: u64,
     /// Ticks of the time-stamp counter per packet.
     pub cpp_ticks: Option<f64>,
@@ -95,10 +97,12 @@ pub struct Worker {
     #[serde(default)]
     pub disturbance: Option<Disturbance>,
     /// Turns in which there was something to do.
+    #[serde(default)]
     pub busy_turns: u64,
     /// Ticks of such a turn that were no module's, no port's and no hand-over's.
     pub residue_ticks_per_turn: Option<f64>,
     /// When the machine was elsewhere. Their ticks count for nothing else.
+    #[serde(default)]
     pub stalls: Stalls,
     /// The share of the time for which it slept or waited for something: it is a poll loop, and should not.
     pub slept: Option<f64>,
@@ -142,6 +146,7 @@ pub struct Chain {
     #[serde(default)]
     pub packets_per_turn: Option<f64>,
     /// Whether the machine was elsewhere for more of the time than allowed: then nothing here is to be believed.
+    #[serde(default)]
     pub void: bool,
     /// The non-drop rate: packets a second that came through without loss, as a search found.
     #[serde(default)]
@@ -154,7 +159,7 @@ pub struct Chain {
     pub hardware: Hardware,
 }
 
-/// All figures.
+/// All figures. What earlier versions did not tell has a default, so that what they saved can be read.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
     /// The pipeline's name.
@@ -165,6 +170,9 @@ pub struct Measurement {
     pub cpu: Cpu,
     /// The instruction set that instructions are counted of.
     pub instruction_set: Option<String>,
+    /// The profile of the program that instructions are counted of: `release`, or `debug` where it checks itself.
+    #[serde(default)]
+    pub profile: Option<String>,
     /// By module, in topological order, then by port and by worker for hand-over.
     pub modules: Vec<Module>,
     /// By worker.
@@ -250,6 +258,7 @@ impl Measurement {
             forebay: report.forebay.clone().into_owned(),
             cpu: report.cpu.clone(),
             instruction_set: counts.map(|counts| counts.instruction_set.clone()),
+            profile: counts.map(|counts| counts.served.build.profile.clone()),
             modules,
             workers,
             chain,

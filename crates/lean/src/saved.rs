@@ -3,8 +3,9 @@
 
 use std::fs;
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
+use forebay_graph::files::read_up_to;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +16,8 @@ const FILE: &str = "measurement.json";
 const PROGRAM: &str = "program";
 /// How long a name may be.
 const LONGEST: usize = 64;
+/// How long a measurement's file may be, in bytes: thousands of modules, and the pipeline's whole file, take less.
+const MOST: u64 = 64 << 20;
 
 /// A pipeline as it can be named again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,7 +51,7 @@ impl Subject {
 /// A measurement that was saved.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Saved {
-    /// What it was saved as.
+    /// What it was saved as: its folder's name.
     pub name: String,
     /// When.
     pub at: Timestamp,
@@ -68,10 +71,10 @@ pub enum SavedError {
     #[error("the name '{0}': allowed are 1 to {LONGEST} letters, digits, '-', '_' and '.', the first no '.'")]
     Name(String),
     /// It is there.
-    #[error("{}: a measurement of this name is there: choose another name, or remove that folder", .0.display())]
+    #[error("{}: a measurement of this name is there: choose another name, or remove that folder", shown(.0))]
     There(PathBuf),
     /// It is not there.
-    #[error("no measurement '{name}' in {}: {}", .store.display(), listed(.there))]
+    #[error("no measurement '{}' in {}: {}", in_one_line(.name), shown(.store), listed(.there))]
     Missing {
         /// The name.
         name: String,
@@ -81,13 +84,35 @@ pub enum SavedError {
         there: Vec<String>,
     },
     /// What is there is none.
-    #[error("{}: {error}", .file.display())]
+    #[error("{}: no measurement: {error}", shown(.file))]
     Broken {
         /// The file.
         file: PathBuf,
         /// What is wrong.
         error: serde_json::Error,
     },
+    /// When it was made cannot be read.
+    #[error("{}: at: '{}' is no instant: allowed is RFC 3339, such as 2026-11-21T21:40:00Z", shown(.file), in_one_line(.at))]
+    Instant {
+        /// The file.
+        file: PathBuf,
+        /// What it says.
+        at: String,
+    },
+    /// Several cannot be read: all of them, a line each.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    Several(Vec<SavedError>),
+    /// There is no store.
+    #[error("{}: {error}: allowed is a folder that `forebay measure PIPELINE --save NAME` has written to", shown(.store))]
+    Folder {
+        /// Where.
+        store: PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// There is nothing in it.
+    #[error("{}: no measurement is saved there: `forebay measure PIPELINE --save NAME` saves one", shown(.0))]
+    Empty(PathBuf),
     /// The file has changed since.
     #[error(
         "{pipeline} has changed since '{name}' was saved: `measure --save` it under a new name, or bring the file back"
@@ -99,7 +124,7 @@ pub enum SavedError {
         name: String,
     },
     /// Files.
-    #[error("{}: {error}", .file.display())]
+    #[error("{}: {error}", shown(.file))]
     Io {
         /// The file.
         file: PathBuf,
@@ -112,7 +137,31 @@ fn listed(names: &[String]) -> String {
     if names.is_empty() {
         return "nothing is saved there; `forebay measure PIPELINE --save NAME` does".to_owned();
     }
-    format!("there are {}", names.join(", "))
+    format!("there are {}", joined(names))
+}
+
+/// Names of a store in a message.
+pub(crate) fn joined(names: &[String]) -> String {
+    names.iter().map(|name| in_one_line(name)).collect::<Vec<_>>().join(", ")
+}
+
+fn shown(path: &Path) -> String {
+    in_one_line(&path.to_string_lossy())
+}
+
+/// `text` as a message or a table repeats it where it comes from outside, such as a folder's name: control characters, the
+/// end of a line among them, as JSON escapes them.
+#[must_use]
+pub fn in_one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for character in text.chars() {
+        if character.is_control() {
+            line.push_str(&format!("\\u{:04x}", u32::from(character)));
+        } else {
+            line.push(character);
+        }
+    }
+    line
 }
 
 /// The folder that measurements are saved in.
@@ -153,8 +202,7 @@ impl Store {
         // Removed when it goes out of scope, unless all went well.
         let temporary = tempfile::Builder::new().prefix(".new").tempdir_in(&self.0).map_err(io(&self.0))?;
         let (file, copy) = (temporary.path().join(FILE), temporary.path().join(PROGRAM));
-        let text =
-            serde_json::to_string_pretty(saved).map_err(|error| SavedError::Broken { file: file.clone(), error })?;
+        let text = serde_json::to_string_pretty(saved).map_err(|error| io(&file)(error.into()))?;
         fs::write(&file, text).map_err(io(&file))?;
         let same =
             self.names().into_iter().map(|name| self.0.join(name).join(PROGRAM)).find(|other| same(other, program));
@@ -171,16 +219,18 @@ impl Store {
     /// # Errors
     /// [`SavedError`]; also where its pipeline's file has changed since.
     pub fn find(&self, name: &str) -> Result<(Saved, PathBuf), SavedError> {
+        let missing = || SavedError::Missing { name: name.to_owned(), store: self.0.clone(), there: self.names() };
+        // A path would lead out of the store, to another program.
+        let mut parts = Path::new(name).components();
+        let (Some(Component::Normal(one)), None) = (parts.next(), parts.next()) else { return Err(missing()) };
+        if one != name {
+            return Err(missing());
+        }
         let folder = self.0.join(name);
-        let file = folder.join(FILE);
-        let text = match fs::read_to_string(&file) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(SavedError::Missing { name: name.to_owned(), store: self.0.clone(), there: self.names() });
-            }
-            Err(error) => return Err(SavedError::Io { file, error }),
+        let saved = match read(&folder) {
+            Err(SavedError::Io { error, .. }) if error.kind() == io::ErrorKind::NotFound => return Err(missing()),
+            read => read?,
         };
-        let saved: Saved = serde_json::from_str(&text).map_err(|error| SavedError::Broken { file, error })?;
         if let Some(text) = &saved.subject.text
             && fs::read_to_string(&saved.subject.pipeline).ok().as_ref() != Some(text)
         {
@@ -189,13 +239,77 @@ impl Store {
         Ok((saved, folder.join(PROGRAM)))
     }
 
+    /// All measurements, the oldest first.
+    ///
+    /// # Errors
+    /// [`SavedError`]: there is no store, or nothing in it; and every file that is no measurement.
+    pub fn all(&self) -> Result<Vec<Saved>, SavedError> {
+        let (mut saved, mut wrong) = (Vec::new(), Vec::new());
+        for folder in self.folders().map_err(|error| SavedError::Folder { store: self.0.clone(), error })? {
+            match read(&folder) {
+                Ok(one) => saved.push(one),
+                Err(error) => wrong.push(error),
+            }
+        }
+        if !wrong.is_empty() {
+            return Err(SavedError::Several(wrong));
+        }
+        if saved.is_empty() {
+            return Err(SavedError::Empty(self.0.clone()));
+        }
+        saved.sort_by(|a, b| (a.at, &a.name).cmp(&(b.at, &b.name)));
+        Ok(saved)
+    }
+
+    /// The folders of measurements, by their names.
+    fn folders(&self) -> io::Result<Vec<PathBuf>> {
+        let mut folders = Vec::new();
+        for entry in fs::read_dir(&self.0)? {
+            let path = entry?.path();
+            // What else people keep there is theirs, and what is being saved begins with a dot.
+            let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+            if !hidden && path.join(FILE).exists() {
+                folders.push(path);
+            }
+        }
+        folders.sort();
+        Ok(folders)
+    }
+
     fn names(&self) -> Vec<String> {
-        let entries = fs::read_dir(&self.0).into_iter().flatten().flatten();
-        let saved = entries.filter(|entry| entry.path().join(FILE).is_file());
-        let mut names: Vec<_> = saved.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
-        names.retain(|name| !name.starts_with('.'));
-        names.sort();
-        names
+        self.folders().unwrap_or_default().iter().map(|folder| name(folder)).collect()
+    }
+}
+
+fn name(folder: &Path) -> String {
+    folder.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// The measurement in a folder.
+fn read(folder: &Path) -> Result<Saved, SavedError> {
+    #[derive(Deserialize)]
+    struct Instant {
+        at: String,
+    }
+    let file = folder.join(FILE);
+    // A pipe in its place would keep its reader waiting.
+    let text = match read_up_to(&file, MOST) {
+        Ok(text) => text,
+        Err(error) => return Err(SavedError::Io { file, error }),
+    };
+    let parse = || {
+        let Instant { at } = serde_json::from_slice(&text)?;
+        // By itself, so that it is told what is allowed.
+        if at.parse::<Timestamp>().is_err() {
+            return Ok(Err(at));
+        }
+        serde_json::from_slice::<Saved>(&text).map(Ok)
+    };
+    match parse() {
+        // The folder may have got another name since.
+        Ok(Ok(saved)) => Ok(Saved { name: name(folder), ..saved }),
+        Ok(Err(at)) => Err(SavedError::Instant { file, at }),
+        Err(error) => Err(SavedError::Broken { file, error }),
     }
 }
 

@@ -110,10 +110,11 @@ pub(crate) fn cur(worker: &WorkerReport) -> f64 {
 }
 
 /// What a packet may meet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// A module.
+    #[default]
     Module,
     /// A port that it enters by.
     Receive,

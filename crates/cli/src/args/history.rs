@@ -10,6 +10,7 @@ use clap::ValueEnum;
 Examples:
   forebay history                                      what has changed, of all that was saved
   forebay history --module acl0 --figure ipp           one figure of one module
+  forebay history --pipeline 'usecase:gw n=4'          one pipeline with one setting
   forebay history --html history.html                  with plots
   forebay history --json | jq '.series[] | select(.steps != [])'
 
@@ -17,9 +18,9 @@ Measurements are saved by `forebay measure PIPELINE --save NAME`. Steps are foun
 threshold to set. Figures that are counted (emulated) are the same each time, so there every change is a step.")]
 pub(crate) struct History {
     /// The folder that measurements are saved in
-    #[arg(long, value_name = "DIR", default_value = ".forebay/measurements")]
+    #[arg(long, value_name = "DIR", default_value = super::compare::STORE)]
     pub(crate) store: PathBuf,
-    /// Only this pipeline, by its name in the measurements
+    /// Only this pipeline: its name, or what it was named by, such as `usecase:gw`; either with its settings, too
     #[arg(long, value_name = "NAME")]
     pub(crate) pipeline: Option<String>,
     /// Only this module; `(all)` is the whole chain

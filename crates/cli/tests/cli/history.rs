@@ -18,9 +18,10 @@ fn store() -> TempDir {
         let told = json!({
             "name": format!("n{number}"), "at": format!("2026-11-{:02}T08:00:00Z", number + 1),
             "commit": format!("{number:02}c0ffee00c0ffee00"), "pipeline": "gw-4", "forebay": "0.1.0",
-            "cpu": { "model": "a CPU", "tsc_ghz": 2.6 },
+            "subject": { "pipeline": "usecase:gw", "set": ["n=4"], "text": null },
+            "cpu": { "model": "a CPU", "tsc_ghz": 2.6 }, "instruction_set": "avx2", "workers": [],
             "modules": [module("acl0", ipp), module("ttl<0>", 9.0)],
-            "chain": { "cpp_ticks": 200.0, "cur": 0.5, "ipp": 600.0 },
+            "chain": { "entered_pps": 1e6, "cpp_ticks": 200.0, "cur": 0.5, "ipp": 600.0 },
         });
         save(store.path(), &format!("n{number}"), &told.to_string());
     }
@@ -32,6 +33,14 @@ fn save(store: &Path, name: &str, text: &str) {
     std::fs::write(store.join(name).join("measurement.json"), text).expect("a file of the test");
 }
 
+/// Saves the store's `n0` once more, changed.
+fn save_changed(store: &TempDir, name: &str, change: impl Fn(&mut Value)) {
+    let text = std::fs::read_to_string(store.path().join("n0/measurement.json")).expect("it is there");
+    let mut told = serde_json::from_str(&text).expect("JSON");
+    change(&mut told);
+    save(store.path(), name, &told.to_string());
+}
+
 fn path(store: &TempDir) -> &str {
     store.path().to_str().expect("a plain name")
 }
@@ -41,7 +50,7 @@ fn a_step_is_told_with_what_it_is_between() {
     let store = store();
     let told = forebay(&["history", "--store", path(&store)]).well();
     let step =
-        "gw-4 acl0: between n6 (06c0ffee00c0) and n7 (07c0ffee00c0): 41.0 → 43.5 instructions a packet (+6.1 %)\n";
+        "gw-4 n=4 acl0: between n6 (06c0ffee00c0) and n7 (07c0ffee00c0): 41.0 → 43.5 instructions a packet (+6.1 %)\n";
     assert!(told.contains(step) && told.contains("▁▁▁▁▁▁▁█████"), "{told}");
     assert!(told.contains("12 measurements, 1 step\n"), "{told}");
     // Modules without a step are not in the way, but are there when they are asked for.
@@ -85,4 +94,76 @@ fn what_is_wrong_is_named() {
         let done = forebay(&["history", "--store", path(&store), option, "other"]);
         assert!(done.code == Some(2) && done.err.contains(said), "{}", done.err);
     }
+}
+
+/// Two sizes of a use case were one series.
+#[test]
+fn settings_and_instruction_sets_keep_series_apart() {
+    let store = store();
+    save_changed(&store, "larger", |told| told["subject"]["set"] = json!(["n=8"]));
+    save_changed(&store, "plain", |told| told["instruction_set"] = "none".into());
+    let chosen = ["history", "--store", path(&store), "--module", "acl0", "--figure", "ipp", "--pipeline"];
+    let told = forebay(&[&chosen[..], &["usecase:gw"]].concat()).well();
+    for row in ["gw-4 n=4 (avx2)  acl0    ipp", "gw-4 n=4 (none)  acl0    ipp", "gw-4 n=8         acl0    ipp"] {
+        assert!(told.lines().any(|line| line.starts_with(row)), "{told}");
+    }
+    assert!(told.contains("gw-4 n=4 (avx2) acl0: between n6") && told.contains("14 measurements, 1 step\n"), "{told}");
+    let told = forebay(&[&chosen[..], &["gw-4 n=8", "--json"]].concat()).well();
+    let told: Value = serde_json::from_str(&told).expect("JSON");
+    let series = &told["series"][0];
+    assert_eq!((&told["measurements"], &series["pipeline"]), (&1.into(), &"gw-4".into()));
+    assert_eq!((&series["set"], &series["instruction_set"]), (&json!(["n=8"]), &"avx2".into()));
+    let ticks = ["history", "--store", path(&store), "--figure", "cpp_ticks", "--json"];
+    let told: Value = serde_json::from_str(&forebay(&ticks).well()).expect("JSON");
+    assert_eq!(told["series"][0]["instruction_set"], Value::Null);
+}
+
+#[test]
+fn nothing_from_the_store_acts_on_the_terminal() {
+    let store = store();
+    save_changed(&store, "a\u{1b}[31m\nb", |told| {
+        told["at"] = "2026-11-13T08:00:00Z".into();
+        (told["subject"]["set"], told["commit"]) = (json!(["n=4"]), "\u{1b}c\n".into());
+        told["modules"][0]["name"] = "x\u{1b}\ny".into();
+        told["chain"]["ipp"] = 700.0.into();
+    });
+    let told = forebay(&["history", "--store", path(&store), "--module", "(all)"]).well();
+    let step = "gw-4 n=4 (all): between n11 (11c0ffee00c0) and a\\u001b[31m\\u000ab (\\u001bc\\u000a): 600.0";
+    assert!(told.lines().any(|line| line.starts_with(step)) && !told.contains('\u{1b}'), "{told}");
+    let told = forebay(&["history", "--store", path(&store), "--module", "none"]).err;
+    assert!(told.contains("there are (all), acl0, ttl<0>, x\\u001b\\u000ay\n"), "{told}");
+    save(store.path(), "c\u{1b}\nd", "{");
+    let told = forebay(&["history", "--store", path(&store)]).err;
+    assert!(told.contains("/c\\u001b\\u000ad/measurement.json: no measurement") && told.lines().count() == 1, "{told}");
+    let told = forebay(&["compare", "e", "--store", path(&store)]).err;
+    assert!(
+        told.contains("there are a\\u001b[31m\\u000ab, c\\u001b\\u000ad, n0") && told.lines().count() == 1,
+        "{told}"
+    );
+}
+
+/// A full disk left half a page, in place of the one that was there.
+#[test]
+fn a_page_is_written_whole_or_not_at_all() {
+    let store = store();
+    let folder = TempDir::new().expect("a folder for the test");
+    let page = folder.path().join("page.html");
+    std::fs::write(&page, "the old one").expect("a file of the test");
+    // The shell's limit stands for the disk's end: so many blocks a file, and an error instead of a signal.
+    let limited = |signal: &str| {
+        let script = format!("{signal} ulimit -f 2; exec \"$0\" history --store \"$1\" --html \"$2\"");
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", &script, env!("CARGO_BIN_EXE_forebay"), path(&store)]).arg(&page);
+        command.output().expect("a shell")
+    };
+    let done = limited("trap '' XFSZ;");
+    let told = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert_eq!(done.status.code(), Some(2), "{told}");
+    assert_eq!(told, format!("error: {}: File too large (os error 27)\n", page.display()));
+    assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 1);
+    // One that is killed while it writes.
+    assert_eq!(limited("").status.code(), None);
+    assert_eq!(std::fs::read_to_string(&page).expect("it is there"), "the old one");
+    forebay(&["history", "--store", path(&store), "--html", page.to_str().expect("a plain name")]).well();
+    assert!(std::fs::read_to_string(&page).expect("it is there").trim_end().ends_with("</html>"));
 }

@@ -93,6 +93,7 @@ impl Model {
             forebay: "0".to_owned(),
             cpu: Cpu { model: "none".to_owned(), tsc_ghz: 2.6 },
             instruction_set: None,
+            profile: None,
             modules,
             workers: vec![worker],
             chain,

@@ -1,4 +1,4 @@
-//! Stores of all kinds, well and ill.
+//! Histories of stores in temporary folders.
 
 use std::path::Path;
 
@@ -6,16 +6,20 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::*;
+use crate::saved::Store;
 
 fn measurement(at: &str, ipp: f64, ticks: f64) -> Value {
+    let module = |name: &str, ticks: Option<f64>, ipp: f64, packets_per_call: Option<f64>| {
+        let source =
+            json!({ "cpp_ticks": "measured", "ipp": "emulated", "ipc": "n/a", "packets_per_call": "measured" });
+        json!({ "name": name, "cpp_ticks": ticks, "ipp": ipp, "packets_per_call": packets_per_call, "source": source })
+    };
     json!({
-        "pipeline": "gw-4", "forebay": "0.1.0", "at": at, "commit": "c0ffee", "cpu": { "model": "a CPU", "tsc_ghz": 2.6 },
-        "modules": [
-            { "name": "acl0", "cpp_ticks": ticks, "ipp": ipp, "packets_per_call": 31.5,
-              "source": { "cpp_ticks": "measured", "ipp": "emulated", "ipc": "n/a", "packets_per_call": "measured" } },
-            { "name": "ttl0", "cpp_ticks": null, "ipp": 9.0 },
-        ],
-        "chain": { "cpp_ticks": ticks * 4.0, "cur": 0.5, "ipp": 600.0, "something": "new" },
+        "name": "any", "pipeline": "gw-4", "forebay": "0.1.0", "at": at, "commit": "c0ffee",
+        "cpu": { "model": "a CPU", "tsc_ghz": 2.6 }, "instruction_set": "avx2", "profile": "release",
+        "subject": { "pipeline": "usecase:gw", "set": ["n=4"], "text": null }, "workers": [],
+        "modules": [module("acl0", Some(ticks), ipp, Some(31.5)), module("ttl0", None, 9.0, None)],
+        "chain": { "entered_pps": 1e6, "cpp_ticks": ticks * 4.0, "cur": 0.5, "ipp": 600.0, "something": "new" },
     })
 }
 
@@ -37,9 +41,13 @@ fn store() -> TempDir {
     store
 }
 
+fn of(store: &TempDir, choice: &Choice) -> Result<History, ChoiceError> {
+    History::of(&Store::new(store.path()).all().expect("a store"), choice)
+}
+
 fn history(choice: &Choice) -> Result<History, ChoiceError> {
     let store = store();
-    History::of(&read(store.path()).expect("a store"), choice)
+    of(&store, choice)
 }
 
 fn named<'h>(history: &'h History, module: &str, figure: Figure) -> &'h Series {
@@ -88,50 +96,12 @@ fn one_module_and_one_figure_can_be_chosen_and_others_are_named() {
 }
 
 #[test]
-fn instants_are_ordered_as_instants() {
-    let store = TempDir::new().expect("a folder for the test");
-    // The second is half a second later, though as text it comes first; the third is of another zone.
-    for (name, at) in
-        [("a", "2026-11-01T12:00:00.5Z"), ("b", "2026-11-01T12:00:00Z"), ("c", "2026-11-01T12:30:00+02:00")]
-    {
-        save(store.path(), name, &measurement(at, 41.0, 50.0).to_string());
-    }
-    let names: Vec<_> = read(store.path()).expect("a store").into_iter().map(|saved| saved.name).collect();
-    assert_eq!(names, ["c", "b", "a"]);
-}
-
-#[test]
-fn every_broken_file_is_named_and_what_is_none_is_passed_over() {
-    let store = store();
-    std::fs::create_dir(store.path().join("notes")).expect("a folder of the test");
-    assert_eq!(read(store.path()).expect("a store").len(), 10);
-    save(store.path(), "broken", "{ \"pipeline\": ");
-    save(store.path(), "late", &measurement("yesterday", 1.0, 1.0).to_string());
-    let told = read(store.path()).expect_err("broken").to_string();
-    let lines: Vec<_> = told.lines().collect();
-    assert_eq!(lines.len(), 2, "{told}");
-    assert!(lines[0].contains("broken/measurement.json: no measurement: EOF"), "{told}");
-    assert!(
-        lines[1].ends_with("at: 'yesterday' is no instant: allowed is RFC 3339, such as 2026-11-21T21:40:00Z"),
-        "{told}"
-    );
-}
-
-#[test]
-fn stores_that_are_none_are_refused() {
-    let empty = TempDir::new().expect("a folder for the test");
-    assert!(read(empty.path()).expect_err("empty").to_string().contains("no measurement is saved there"));
-    let none = read(&empty.path().join("none")).expect_err("not there").to_string();
-    assert!(none.contains("none: ") && none.contains("allowed is a folder"), "{none}");
-}
-
-#[test]
 fn of_a_void_measurement_only_what_was_counted_is_told() {
     let store = store();
     let mut void = measurement("2026-11-20T00:00:00Z", 43.5, 900.0);
     void["chain"]["void"] = true.into();
     save(store.path(), "void", &void.to_string());
-    let history = History::of(&read(store.path()).expect("a store"), &Choice::default()).expect("something");
+    let history = of(&store, &Choice::default()).expect("something");
     assert_eq!(named(&history, "acl0", Figure::Ipp).points.len(), 11);
     assert_eq!(named(&history, "acl0", Figure::CppTicks).points.len(), 10);
 }
@@ -144,6 +114,118 @@ fn a_step_on_another_machine_says_so() {
         told["cpu"]["model"] = cpu.into();
         save(store.path(), name, &told.to_string());
     }
-    let history = History::of(&read(store.path()).expect("a store"), &Choice::default()).expect("something");
+    let history = of(&store, &Choice::default()).expect("something");
     assert!(named(&history, "acl0", Figure::Ipp).steps[0].other_cpu);
+}
+
+/// A store of measurements that differ from day to day as they are told to.
+fn changing(changes: &[fn(&mut Value)]) -> TempDir {
+    let store = TempDir::new().expect("a folder for the test");
+    for (day, change) in changes.iter().enumerate() {
+        let mut told = measurement(&format!("2026-11-{:02}T21:40:00Z", day + 1), 41.0, 50.0);
+        change(&mut told);
+        save(store.path(), &format!("day{}", day + 1), &told.to_string());
+    }
+    store
+}
+
+/// By series of the whole chain's instructions: its name, its settings and how many values it has.
+fn chains<'h>(history: &'h History) -> Vec<(&'h str, Vec<&'h str>, usize)> {
+    let all = history.series.iter().filter(|series| series.module == CHAIN && series.figure == Figure::Ipp);
+    let told = |series: &'h Series| {
+        let set = series.set.iter().map(String::as_str).collect();
+        (series.name.as_str(), set, series.points.len())
+    };
+    all.map(told).collect()
+}
+
+fn with(told: &mut Value, set: &[&str], ipp: f64) {
+    told["subject"]["set"] = set.into();
+    told["chain"]["ipp"] = ipp.into();
+}
+
+/// Two sizes of a use case were one series, with a step between them.
+#[test]
+fn other_settings_are_another_series() {
+    let store = changing(&[
+        |told| with(told, &["n=1"], 300.0),
+        |told| with(told, &["n=4"], 600.0),
+        |told| with(told, &["n=1"], 300.0),
+        |told| with(told, &[], 300.0),
+        |told| with(told, &["n=4", "rate=max"], 600.0),
+    ]);
+    let all = of(&store, &Choice::default()).expect("something");
+    assert_eq!(
+        chains(&all),
+        [
+            ("gw-4 n=1", vec!["n=1"], 2),
+            ("gw-4 n=4", vec!["n=4"], 1),
+            ("gw-4", vec![], 1),
+            ("gw-4 n=4 rate=max", vec!["n=4", "rate=max"], 1),
+        ]
+    );
+    assert!(all.series.iter().all(|series| series.steps.is_empty()));
+    let chosen = |given: &str| {
+        let choice = Choice { pipeline: Some(given.to_owned()), ..Choice::default() };
+        of(&store, &choice).map(|history| history.measurements)
+    };
+    assert_eq!(["gw-4", "usecase:gw", "gw-4 n=1", "usecase:gw n=4"].map(chosen), [Ok(5), Ok(5), Ok(2), Ok(1)]);
+    let told = chosen("gw-4 n=2").expect_err("not there").to_string();
+    assert_eq!(told, "no saved measurement is of pipeline 'gw-4 n=2': there are gw-4");
+}
+
+/// Counts with and without AVX2 were one series.
+#[test]
+fn counts_of_another_instruction_set_or_profile_are_another_series_and_ticks_are_not() {
+    let store = changing(&[
+        |_| {},
+        |told| told["instruction_set"] = "none".into(),
+        |told| told["profile"] = "debug".into(),
+        |told| told["modules"][0]["ipp"] = 42.0.into(),
+        // A version that did not tell the profile; one that counted nothing.
+        |told| drop(told.as_object_mut().expect("an object").remove("profile")),
+        |told| {
+            (told["instruction_set"], told["profile"], told["chain"]["ipp"]) = (Value::Null, Value::Null, Value::Null);
+            (0..2).for_each(|module| told["modules"][module]["ipp"] = Value::Null);
+        },
+    ]);
+    let all = of(&store, &Choice::default()).expect("something");
+    let set = || vec!["n=4"];
+    assert_eq!(
+        chains(&all),
+        [
+            ("gw-4 n=4 (avx2, release build)", set(), 3),
+            ("gw-4 n=4 (none, release build)", set(), 1),
+            ("gw-4 n=4 (avx2, debug build)", set(), 1),
+        ]
+    );
+    let acl: Vec<_> = all.series.iter().filter(|series| series.module == "acl0").collect();
+    let sets: Vec<_> = acl.iter().map(|series| (series.figure, series.instruction_set.as_deref())).collect();
+    assert_eq!(sets[..3], [(Figure::Ipp, Some("avx2")), (Figure::Ipp, Some("none")), (Figure::Ipp, Some("avx2"))]);
+    assert_eq!(sets[3..], [(Figure::CppTicks, None), (Figure::PacketsPerCall, None)]);
+    // What stood in between is none of its steps.
+    let steps = acl[0].steps.iter().map(|step| (step.before.name.as_str(), step.after.name.as_str()));
+    assert_eq!(steps.collect::<Vec<_>>(), [("day1", "day4"), ("day4", "day5")]);
+    assert_eq!((acl[3].name.as_str(), acl[3].points.len()), ("gw-4 n=4", 6));
+}
+
+#[test]
+fn a_changed_file_is_the_same_subject_and_another_of_its_name_is_told_by_its_path() {
+    let put = |store: &TempDir, day: u32, path: &str, text: &str, ipp: f64| {
+        let mut told = measurement(&format!("2026-11-0{day}T00:00:00Z"), 41.0, 50.0);
+        told["subject"] = json!({ "pipeline": path, "set": [], "text": text });
+        told["chain"]["ipp"] = ipp.into();
+        save(store.path(), &format!("day{day}"), &told.to_string());
+    };
+    let store = TempDir::new().expect("a folder for the test");
+    put(&store, 1, "/a/gw.yaml", "batch: 8", 600.0);
+    put(&store, 2, "/a/gw.yaml", "batch: 16", 700.0);
+    let all = of(&store, &Choice::default()).expect("something");
+    assert_eq!(chains(&all), [("gw-4", vec![], 2)]);
+    assert_eq!(named(&all, CHAIN, Figure::Ipp).steps.len(), 1);
+    put(&store, 3, "/b/gw.yaml", "batch: 8", 600.0);
+    let all = of(&store, &Choice::default()).expect("something");
+    assert_eq!(chains(&all), [("/a/gw.yaml", vec![], 2), ("/b/gw.yaml", vec![], 1)]);
+    let choice = Choice { pipeline: Some("/b/gw.yaml".to_owned()), ..Choice::default() };
+    assert_eq!(of(&store, &choice).expect("it is there").measurements, 1);
 }

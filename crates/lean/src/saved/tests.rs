@@ -13,6 +13,27 @@ fn measurement() -> Measurement {
     .expect("a measurement")
 }
 
+/// A file of a measurement that was made at an instant, as a program wrote it that told as little as any ever did.
+fn oldest(at: &str) -> String {
+    let source =
+        serde_json::json!({ "cpp_ticks": "measured", "ipp": "emulated", "ipc": "n/a", "packets_per_call": "measured" });
+    serde_json::json!({
+        "name": "any", "at": at, "commit": null, "subject": { "pipeline": "usecase:gw", "set": [], "text": null },
+        "pipeline": "gw", "forebay": "0.1.0", "cpu": { "model": "none", "tsc_ghz": 1.0 }, "instruction_set": "avx2",
+        "modules": [{ "name": "acl", "cpp_ticks": 50.0, "ipp": 41.0, "ipc": null, "instructions_per_tick": 0.8,
+            "packets_per_call": 32.0, "source": source }],
+        "workers": [{ "id": 0, "core": 1, "cur": 0.5 }],
+        "chain": { "pps": null, "entered_pps": 1e6, "cpp_ticks": 200.0, "cur": 0.5, "ipp": 600.0, "residue_ipp": 9.0,
+            "residue_ticks": null },
+    })
+    .to_string()
+}
+
+fn put(store: &Path, name: &str, text: &str) {
+    fs::create_dir_all(store.join(name)).expect("a folder of the test");
+    fs::write(store.join(name).join("measurement.json"), text).expect("a file of the test");
+}
+
 fn saved(name: &str, pipeline: &Path) -> Saved {
     let subject = Subject::of(pipeline.display().to_string(), vec!["n=2".to_owned()]).expect("it is there");
     Saved { name: name.to_owned(), at: Timestamp::UNIX_EPOCH, commit: None, subject, measurement: measurement() }
@@ -70,4 +91,85 @@ fn what_is_wrong_is_told() {
     assert!(matches!(store.find("one"), Err(SavedError::Changed { .. })));
     fs::write(folder.path().join("one/measurement.json"), "{").expect("it can be written");
     assert!(matches!(store.find("one"), Err(SavedError::Broken { .. })));
+}
+
+#[test]
+fn what_earlier_versions_saved_is_read() {
+    let folder = tempfile::tempdir().expect("a folder");
+    put(folder.path(), "early", &oldest("2026-11-01T12:00:00Z"));
+    let store = Store::new(folder.path());
+    let [early] = &store.all().expect("a store")[..] else { panic!("one measurement") };
+    assert_eq!((early, early.name.as_str()), (&store.find("early").expect("it is there").0, "early"));
+    let told = &early.measurement;
+    assert_eq!((told.modules[0].kind, told.modules[0].packets), (crate::ticks::Kind::Module, 0));
+    assert_eq!((&told.profile, told.chain.void, &told.search), (&None, false, &None));
+    // Nothing is lost where it is written again.
+    let again = serde_json::to_string(early).expect("plain values");
+    assert_eq!(&serde_json::from_str::<Saved>(&again).expect("a measurement"), early);
+}
+
+#[test]
+fn instants_are_ordered_as_instants() {
+    let folder = tempfile::tempdir().expect("a folder");
+    // The second is half a second later, though as text it comes first; the third is of another zone.
+    for (name, at) in
+        [("a", "2026-11-01T12:00:00.5Z"), ("b", "2026-11-01T12:00:00Z"), ("c", "2026-11-01T12:30:00+02:00")]
+    {
+        put(folder.path(), name, &oldest(at));
+    }
+    let names: Vec<_> = Store::new(folder.path()).all().expect("a store").into_iter().map(|saved| saved.name).collect();
+    assert_eq!(names, ["c", "b", "a"]);
+}
+
+#[test]
+fn every_broken_file_is_named_and_what_is_none_is_passed_over() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = Store::new(folder.path());
+    fs::create_dir(folder.path().join("notes")).expect("a folder of the test");
+    put(folder.path(), ".new1", "{");
+    put(folder.path(), "good", &oldest("2026-11-01T12:00:00Z"));
+    assert_eq!(store.all().expect("a store").len(), 1);
+    put(folder.path(), "broken\nfolder", "{ \"pipeline\": ");
+    put(folder.path(), "late", &oldest("yester\u{1b}day"));
+    put(folder.path(), "other", r#"{ "at": "2026-11-01T12:00:00Z" }"#);
+    fs::create_dir(folder.path().join("pipe")).expect("a folder of the test");
+    let pipe = folder.path().join("pipe/measurement.json");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().expect("the command mkfifo").success());
+    let told = store.all().expect_err("broken").to_string();
+    let lines: Vec<_> = told.lines().collect();
+    assert_eq!(lines.len(), 4, "{told}");
+    assert!(lines[0].contains("broken\\u000afolder/measurement.json: no measurement: EOF"), "{told}");
+    let instant = "at: 'yester\\u001bday' is no instant: allowed is RFC 3339, such as 2026-11-21T21:40:00Z";
+    assert!(lines[1].ends_with(instant), "{told}");
+    assert!(lines[2].contains("other/measurement.json: no measurement: missing field `name`"), "{told}");
+    assert!(lines[3].ends_with("pipe/measurement.json: it is a pipe: allowed are regular files"), "{told}");
+    // Who asks for one is told the same of it.
+    for (name, line) in [("broken\nfolder", lines[0]), ("late", lines[1]), ("pipe", lines[3])] {
+        assert_eq!(store.find(name).expect_err("broken").to_string(), line);
+    }
+}
+
+#[test]
+fn stores_that_are_none_are_refused() {
+    let empty = tempfile::tempdir().expect("a folder");
+    let told = |path: &Path| Store::new(path).all().expect_err("no store").to_string();
+    assert!(told(empty.path()).contains("no measurement is saved there"));
+    let none = told(&empty.path().join("none"));
+    assert!(none.contains("none: ") && none.contains("allowed is a folder"), "{none}");
+}
+
+/// A name led to any folder's program, which was then run.
+#[test]
+fn a_name_does_not_lead_out_of_the_store() {
+    let folder = tempfile::tempdir().expect("a folder");
+    put(folder.path(), "outside", &oldest("2026-11-01T12:00:00Z"));
+    put(&folder.path().join("store"), "in\u{1b}side", &oldest("2026-11-01T12:00:00Z"));
+    let store = Store::new(&folder.path().join("store"));
+    let whole = folder.path().join("outside").display().to_string();
+    for name in ["../outside", "./in\u{1b}side", "", ".", "..", &whole] {
+        let error = store.find(name).expect_err("not in the store");
+        assert!(matches!(error, SavedError::Missing { .. }), "{name}: {error}");
+        assert!(error.to_string().ends_with("there are in\\u001bside"), "{error}");
+    }
+    store.find("in\u{1b}side").expect("it is there");
 }

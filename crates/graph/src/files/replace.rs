@@ -1,0 +1,112 @@
+//! Writing a file whole or not at all: whatever ends the process, and however full the disk is.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// Writes `bytes` to the file at `path`: at any moment there is the old one or the new one, whole. It is written beside its
+/// place first, and then renamed. A link to a file stays one; what keeps nothing, such as a terminal, a pipe or `/dev/null`,
+/// is written to as it is.
+///
+/// # Errors
+/// As writing files. They are those of `path`: nothing is said of the file beside it, and nothing is left of it.
+pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let there = path.metadata().ok();
+    if there.as_ref().is_some_and(|told| !told.is_file()) {
+        return fs::write(path, bytes);
+    }
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let mut beside = path.clone().into_os_string();
+    beside.push(format!(".{}.new", std::process::id()));
+    let beside = PathBuf::from(beside);
+    // What could fail afterwards comes first.
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = File::open(folder)?;
+    // One that a killed process of this number has left; and nobody else's is followed or opened.
+    match fs::remove_file(&beside) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let write = || {
+        let mut file = File::options().write(true).create_new(true).open(&beside)?;
+        // Who may read the old one may read this, and nobody else.
+        there.map_or(Ok(()), |told| file.set_permissions(told.permissions()))?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&beside, &path)
+    };
+    if let Err(error) = write() {
+        // Half a file takes room on a disk that is full.
+        let _ = fs::remove_file(&beside);
+        return Err(error);
+    }
+    // The name, too, should be on the disk; the file is the new one whatever becomes of that.
+    let _ = folder.sync_all();
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    fn folder(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("forebay-replace-{name}-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a writable folder for temporary files");
+        folder
+    }
+
+    fn beside(path: &Path) -> PathBuf {
+        PathBuf::from(format!("{}.{}.new", path.display(), std::process::id()))
+    }
+
+    /// A page was written in place: a reader, or who came after a full disk, had half of it.
+    #[test]
+    fn who_has_the_old_file_open_reads_all_of_it_and_the_new_one_is_as_private() {
+        let folder = folder("old");
+        let path = folder.join("page");
+        replace(&path, b"old").expect("a writable folder");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("our own file");
+        let mut open = File::open(&path).expect("it is there");
+        replace(&path, b"new and longer").expect("a writable folder");
+        let mut text = String::new();
+        io::Read::read_to_string(&mut open, &mut text).expect("it is open");
+        assert_eq!((text.as_str(), fs::read(&path).expect("it is there")), ("old", b"new and longer".to_vec()));
+        assert_eq!(path.metadata().expect("it is there").permissions().mode() & 0o777, 0o640);
+        assert_eq!(fs::read_dir(&folder).expect("a folder").count(), 1);
+        fs::remove_dir_all(&folder).expect("made above");
+    }
+
+    #[test]
+    fn a_link_stays_one_and_what_lies_beside_is_neither_followed_nor_left() {
+        let folder = folder("links");
+        let [path, link, precious] = ["page", "link", "precious"].map(|name| folder.join(name));
+        fs::write(&precious, "kept").expect("a writable folder");
+        symlink(&precious, beside(&path)).expect("a link");
+        replace(&path, b"1").expect("a writable folder");
+        symlink(&path, &link).expect("a link");
+        replace(&link, b"2").expect("a writable folder");
+        assert!(link.symlink_metadata().expect("it is there").is_symlink());
+        assert_eq!(fs::read(&path).expect("it is there"), b"2");
+        assert_eq!(fs::read(&precious).expect("it is there"), b"kept");
+        assert_eq!(fs::read_dir(&folder).expect("a folder").count(), 3);
+        fs::remove_dir_all(&folder).expect("made above");
+    }
+
+    #[test]
+    fn what_cannot_be_replaced_is_told_plainly_and_what_keeps_nothing_stays_what_it_is() {
+        let folder = folder("wrong");
+        let told = replace(&folder.join("not/there"), b"1").expect_err("no folder").to_string();
+        assert_eq!(told, "No such file or directory (os error 2)");
+        let told = replace(&folder, b"1").expect_err("a folder").to_string();
+        assert_eq!(told, "Is a directory (os error 21)");
+        // A device that is always full stands for a disk that is.
+        let told = replace(Path::new("/dev/full"), b"1").expect_err("full").to_string();
+        assert_eq!(told, "No space left on device (os error 28)");
+        replace(Path::new("/dev/null"), b"1").expect("it takes all");
+        assert!(!Path::new("/dev/null").metadata().expect("it is there").is_file());
+        assert!(!beside(Path::new("/dev/null")).exists());
+        fs::remove_dir_all(&folder).expect("made above");
+    }
+}
