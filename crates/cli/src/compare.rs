@@ -19,6 +19,7 @@ const SPAN: Duration = Duration::from_millis(150);
 
 /// Compares; the answer is no where something costs more.
 pub(crate) fn compare(arguments: &args::Compare) -> anyhow::Result<Answer> {
+    let _temporary = crate::temporary::folder()?;
     let store = Store::new(&arguments.store);
     let (first, program) = store.find(&arguments.name)?;
     let of = |program: PathBuf, arguments: Vec<String>| Build::new(program, arguments, SPAN);

@@ -18,6 +18,7 @@ const NAMED: usize = 4;
 
 /// Compares, or writes the baseline.
 pub(crate) fn gate(arguments: &args::Gate) -> anyhow::Result<Answer> {
+    let _temporary = crate::temporary::folder()?;
     let program = std::env::current_exe().context("this program's own file")?;
     let here = std::env::current_dir().context("the present folder")?;
     let folder = match arguments.baseline.as_deref().and_then(Path::parent) {

@@ -12,7 +12,10 @@ use crate::{args, printed};
 /// Runs the experiment `lean` and writes its report.
 pub(crate) fn lean(arguments: &args::LabLean) -> anyhow::Result<()> {
     // Before minutes are spent: a folder that cannot be written to.
-    std::fs::create_dir_all(&arguments.out).with_context(|| arguments.out.display().to_string())?;
+    let out = || arguments.out.display().to_string();
+    std::fs::create_dir_all(&arguments.out).with_context(out)?;
+    tempfile::tempfile_in(&arguments.out).with_context(out)?;
+    let _temporary = crate::temporary::folder()?;
     let counter =
         if arguments.no_count { None } else { Some(std::env::current_exe().context("this program's own file")?) };
     let mut bar = Bar(ProgressBar::hidden());

@@ -30,6 +30,7 @@ mod source;
 mod story;
 mod strain;
 mod summary;
+mod temporary;
 mod trace;
 mod usecase;
 

@@ -9,6 +9,7 @@ use forebay_instance::{Cores, choose};
 use forebay_lean::cases;
 use forebay_lean::counting::{self, CountError, Extent};
 use forebay_lean::measurement::Measurement;
+use forebay_lean::process::FILLER;
 use forebay_lean::saved::{Saved, Store, Subject};
 use forebay_lean::ticks::{self, Timed};
 use forebay_pipeline::{Conditions, Loaded, Source};
@@ -32,15 +33,18 @@ pub(crate) fn measure(arguments: &args::Measure) -> anyhow::Result<Answer> {
     }
     let store =
         Store::new(&std::path::absolute(&arguments.store).with_context(|| arguments.store.display().to_string())?);
+    if std::env::var_os(FILLER).is_some() {
+        crate::temporary::follow_parent()?;
+    }
+    let elsewhere = crate::temporary::folder()?;
     // A function by itself may write files: they are not the user's.
-    let elsewhere = if arguments.pipeline.starts_with("function:") { Some(tempfile::tempdir()?) } else { None };
-    if let Some(elsewhere) = &elsewhere {
+    if arguments.pipeline.starts_with("function:") {
         std::env::set_current_dir(elsewhere.path())?;
     }
     let arguments = &settled(arguments);
     let subject = match &arguments.save {
         Some(name) => {
-            store.place(name)?;
+            store.ready(name)?;
             Some(subject(arguments)?)
         }
         None => None,
@@ -155,6 +159,7 @@ fn count(arguments: &args::Measure) -> anyhow::Result<Option<counting::Counts>> 
 
 /// Does what [`count`] counts, in a process under valgrind.
 pub(crate) fn serve(arguments: &args::Count) -> anyhow::Result<()> {
+    crate::temporary::follow_parent()?;
     let extent = Extent { before: arguments.before, packets: arguments.packets };
     let load = || -> anyhow::Result<_> {
         let source = source(&arguments.pipeline, &arguments.set)?;

@@ -10,6 +10,7 @@ use forebay_measure::machine::allowed_cores;
 
 use crate::baseline::Case;
 use crate::counting::{self, Build, CountError, Counts, Extent};
+use crate::process::Stamp;
 
 /// The use cases in sizes of which one run can tell all modules.
 const USE_CASES: &[(&str, &[&str])] = &[
@@ -127,6 +128,7 @@ pub fn counts(
 ) -> Result<Vec<Counts>, CaseError> {
     let (next, (tell, done)) = (AtomicUsize::new(0), channel());
     let failed = tell.clone();
+    let stamp = Stamp::of(program);
     let mut all: Vec<Option<Result<Counts, CountError>>> = asked.iter().map(|_| None).collect();
     std::thread::scope(|scope| {
         for number in 0..allowed_cores().len().clamp(1, asked.len().max(1)) {
@@ -135,7 +137,10 @@ pub fn counts(
                 loop {
                     let at = next.fetch_add(1, Ordering::Relaxed);
                     let Some(one) = asked.get(at) else { return };
-                    let counts = counting::count(program, &found(&one.pipeline, folder), &one.set, extent);
+                    let mut counts = counting::count(program, &found(&one.pipeline, folder), &one.set, extent);
+                    if stamp != Stamp::of(program) {
+                        counts = Err(CountError::Replaced(program.to_owned()));
+                    }
                     // The others end with what they are at.
                     if counts.is_err() {
                         next.store(asked.len(), Ordering::Relaxed);

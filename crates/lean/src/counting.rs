@@ -12,7 +12,7 @@
 mod build;
 mod serve;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde::{Deserialize, Serialize};
@@ -114,6 +114,9 @@ pub enum CountError {
     /// It cannot be run.
     #[error("valgrind cannot be run: {0}")]
     Valgrind(std::io::Error),
+    /// The program is another one than at the beginning.
+    #[error("{} was replaced while it was counted: build first, then count", .0.display())]
+    Replaced(PathBuf),
     /// There is no thread to wait for it.
     #[error("no thread: {0}")]
     Thread(std::io::Error),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
@@ -11,6 +12,8 @@ use serde::Deserialize;
 use crate::compare::Side;
 use crate::measurement::Measurement;
 
+/// The variable that makes the environment of each run another one; whoever finds it is run for a comparison.
+pub const FILLER: &str = "FOREBAY_FILLER";
 /// How much is told of what a program says.
 const MOST_LINES: usize = 20;
 
@@ -24,6 +27,24 @@ pub struct Build {
     /// How long a run measures.
     pub span: Duration,
     runs: u64,
+    stamp: Option<Stamp>,
+}
+
+/// By what it is known that a program's file is still the same: a build that goes on beside a measurement puts another in its
+/// place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    inode: u64,
+    size: u64,
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    /// Of the file at `path`, if there is one.
+    pub(crate) fn of(path: &Path) -> Option<Self> {
+        let told = path.metadata().ok()?;
+        Some(Self { inode: told.ino(), size: told.size(), changed: (told.mtime(), told.mtime_nsec()) })
+    }
 }
 
 /// Why a program cannot be measured.
@@ -36,6 +57,12 @@ pub enum BuildError {
         program: PathBuf,
         /// What the system says.
         error: std::io::Error,
+    },
+    /// It is another one than at the beginning.
+    #[error("{} was replaced while it was measured: build first, then measure", .program.display())]
+    Replaced {
+        /// The program.
+        program: PathBuf,
     },
     /// It failed.
     #[error("{} {}: {told}", .program.display(), .arguments.join(" "))]
@@ -53,7 +80,8 @@ impl Build {
     /// A program that measures a pipeline for `span` a run.
     #[must_use]
     pub fn new(program: PathBuf, arguments: Vec<String>, span: Duration) -> Self {
-        Self { program, arguments, span, runs: 0 }
+        let stamp = Stamp::of(&program);
+        Self { program, arguments, span, runs: 0, stamp }
     }
 
     /// One run with the instructions counted.
@@ -65,6 +93,9 @@ impl Build {
     }
 
     fn measure(&mut self, more: &[&str]) -> Result<Measurement, BuildError> {
+        if self.stamp != Stamp::of(&self.program) {
+            return Err(BuildError::Replaced { program: self.program.clone() });
+        }
         self.runs += 1;
         // Where the stack begins depends on the size of the environment, and code is faster or slower by it (Mytkowicz et
         // al., "Producing wrong data without doing anything obviously wrong!", 2009): another one in each run.
@@ -74,7 +105,7 @@ impl Build {
             .args(&self.arguments)
             .args(["--json", "--duration", &format!("{}us", self.span.as_micros())])
             .args(more)
-            .env("FOREBAY_FILLER", filler)
+            .env(FILLER, filler)
             .stdin(Stdio::null())
             .output()
             .map_err(|error| BuildError::Io { program: self.program.clone(), error })?;
@@ -132,5 +163,24 @@ impl Side for Build {
 
     fn run(&mut self) -> Result<Measurement, BuildError> {
         self.measure(&["--no-count"])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_was_replaced_is_not_run() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let program = folder.path().join("forebay");
+        std::fs::write(&program, "one").expect("it can be written");
+        let mut build = Build::new(program.clone(), vec!["p.yaml".to_owned()], Duration::from_millis(1));
+        // It is no program: that is told, not that it was replaced.
+        assert!(matches!(build.run(), Err(BuildError::Io { .. })));
+        let other = folder.path().join("other");
+        std::fs::write(&other, "one").expect("it can be written");
+        std::fs::rename(&other, &program).expect("the same folder");
+        assert!(matches!(build.run(), Err(BuildError::Replaced { .. })));
     }
 }

@@ -36,7 +36,7 @@ impl Subject {
     /// # Errors
     /// The file cannot be read.
     pub fn of(pipeline: String, set: Vec<String>) -> io::Result<Self> {
-        let text = if forebay_pipeline::is_built_in(&pipeline) { None } else { Some(fs::read_to_string(&pipeline)?) };
+        let text = if forebay_pipeline::is_built_in(&pipeline) { None } else { Some(text(&pipeline)?) };
         Ok(Self { pipeline, set, text })
     }
 
@@ -46,6 +46,12 @@ impl Subject {
         let set = self.set.iter().flat_map(|set| ["--set".to_owned(), set.clone()]);
         std::iter::once(self.pipeline.clone()).chain(set).collect()
     }
+}
+
+/// What a configuration file says.
+fn text(pipeline: &str) -> io::Result<String> {
+    let bytes = read_up_to(Path::new(pipeline), MOST)?;
+    String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is no text in UTF-8"))
 }
 
 /// A measurement that was saved.
@@ -188,6 +194,23 @@ impl Store {
         if folder.exists() { Err(SavedError::There(folder)) } else { Ok(folder) }
     }
 
+    /// Makes the folder, where it is not there, ready for a new measurement, before it is made.
+    ///
+    /// # Errors
+    /// As [`place`](Self::place), and where nothing can be written.
+    pub fn ready(&self, name: &str) -> Result<(), SavedError> {
+        self.place(name)?;
+        let io = |error| SavedError::Io { file: self.0.clone(), error };
+        let is_new = !self.0.exists();
+        fs::create_dir_all(&self.0).map_err(io)?;
+        tempfile::tempfile_in(&self.0).map_err(io)?;
+        if is_new {
+            // Programs are large, and no part of anybody's repository.
+            fs::write(self.0.join(".gitignore"), "*\n").map_err(io)?;
+        }
+        Ok(())
+    }
+
     /// Saves a measurement with the program that made it: all of it or nothing. Where it is.
     ///
     /// # Errors
@@ -206,11 +229,15 @@ impl Store {
         fs::write(&file, text).map_err(io(&file))?;
         let same =
             self.names().into_iter().map(|name| self.0.join(name).join(PROGRAM)).find(|other| same(other, program));
-        match same {
-            Some(same) => fs::hard_link(&same, &copy).map_err(io(&copy))?,
-            None => drop(fs::copy(program, &copy).map_err(io(&copy))?),
+        // Where it is another user's, a link to it may be forbidden.
+        if same.is_none_or(|same| fs::hard_link(same, &copy).is_err()) {
+            fs::copy(program, &copy).map_err(io(&copy))?;
         }
-        fs::rename(temporary.path(), &folder).map_err(io(&folder))?;
+        fs::rename(temporary.path(), &folder).map_err(|error| match error.kind() {
+            // Somebody else was quicker.
+            io::ErrorKind::DirectoryNotEmpty => SavedError::There(folder.clone()),
+            _ => io(&folder)(error),
+        })?;
         Ok(folder)
     }
 
@@ -232,7 +259,7 @@ impl Store {
             read => read?,
         };
         if let Some(text) = &saved.subject.text
-            && fs::read_to_string(&saved.subject.pipeline).ok().as_ref() != Some(text)
+            && self::text(&saved.subject.pipeline).ok().as_ref() != Some(text)
         {
             return Err(SavedError::Changed { pipeline: saved.subject.pipeline, name: name.to_owned() });
         }
