@@ -3,10 +3,10 @@
 use std::io::{self, IsTerminal, Write};
 
 use anyhow::bail;
-use forebay_lean::handover::{self, Level, Pair, Spread};
+use forebay_lean::handover::{self, Spread};
 use forebay_measure::machine::allowed_cores;
 
-use crate::format::{Align, short};
+use crate::format::{Align, known};
 use crate::{args, format, printed};
 
 /// Measures, and prints.
@@ -34,24 +34,38 @@ pub(crate) fn handover(arguments: &args::Handover) -> anyhow::Result<()> {
         writeln!(out, "{}", serde_json::to_string(&measured)?)?;
         return Ok(());
     }
-    let mut rows: Vec<_> = measured.pairs.iter().flat_map(of_pair).collect();
-    for step in &measured.local {
-        let name = if step.level == Level::Dram { "main memory".to_owned() } else { format!("{:?}", step.level) };
-        let set = step.bytes.map_or_else(String::new, |bytes| format!(", {}B read in turn", short(bytes as f64)));
-        let paper = if step.level == Level::Dram { "155" } else { "n/a" };
-        rows.push(row(&step.core.to_string(), "own", &format!("line of {name}{set}"), step.ticks.as_ref(), paper));
-    }
+    let told = measured.rows();
+    let na = || "n/a".to_owned();
+    let rows = told.iter().map(|row| {
+        let ticks = row.ticks.as_ref();
+        vec![
+            row.cores.clone(),
+            row.nodes.clone(),
+            row.what.clone(),
+            ticks.map_or_else(na, |spread| format!("{:.1}", spread.median)),
+            ticks.map_or_else(na, |spread| format!("{:.1} to {:.1}", spread.quartiles[0], spread.quartiles[1])),
+            known(row.paper, 0),
+        ]
+    });
+    let rows: Vec<_> = rows.collect();
     let columns = [
         ("cores", Align::Left),
-        ("nodes", Align::Left),
+        ("they are", Align::Left),
         ("what", Align::Left),
         ("ticks", Align::Right),
         ("quartiles", Align::Right),
-        ("paper, cycles", Align::Right),
+        ("NALM, cycles", Align::Right),
     ];
     write!(out, "{}", format::table(&columns, &rows))?;
     if measured.pairs.is_empty() {
         writeln!(out, "This process may use one core: what goes from core to core is n/a.")?;
+    }
+    if told.iter().filter_map(|row| row.ticks.as_ref()).any(Spread::is_unsteady) {
+        writeln!(
+            out,
+            "Some runs differ by more than half: something else used the cores, or the host of a virtual machine moved them. Repeat \
+             it when the machine is quiet (`forebay doctor` says what disturbs)."
+        )?;
     }
     writeln!(
         out,
@@ -59,30 +73,4 @@ pub(crate) fn handover(arguments: &args::Handover) -> anyhow::Result<()> {
         measured.cpu.model, measured.cpu.tsc_ghz, arguments.repeats
     )?;
     Ok(())
-}
-
-fn of_pair(pair: &Pair) -> Vec<Vec<String>> {
-    let cores = format!("{} to {}", pair.cores[0], pair.cores[1]);
-    let node = |node: Option<usize>| node.map_or_else(|| "n/a".to_owned(), |node| node.to_string());
-    let nodes = format!("{}, {}", node(pair.nodes[0]), node(pair.nodes[1]));
-    let remote = pair.relation == handover::Relation::OtherNode;
-    let (clean, dirty) = if remote { ("98", "98") } else { ("50", "76") };
-    let lines = [
-        ("packet, of batches of 32 through a ring", &pair.packet, "n/a"),
-        ("clean line: read here, then there", &pair.clean_line, clean),
-        ("dirty line: written here, read and written there", &pair.dirty_line, dirty),
-        ("one line there and back", &pair.round_trip, "n/a"),
-        ("line of the first one's main memory", &pair.remote_memory, "280"),
-    ];
-    let told = lines.iter().filter(|(_, spread, _)| spread.is_some() || !remote);
-    let told = told.filter(|(_, spread, paper)| spread.is_some() || *paper != "280");
-    told.map(|(what, spread, paper)| row(&cores, &nodes, what, spread.as_ref(), paper)).collect()
-}
-
-fn row(cores: &str, nodes: &str, what: &str, spread: Option<&Spread>, paper: &str) -> Vec<String> {
-    let na = || "n/a".to_owned();
-    let ticks = spread.map_or_else(na, |spread| format!("{:.1}", spread.median));
-    let quartiles =
-        spread.map_or_else(na, |spread| format!("{:.1} to {:.1}", spread.quartiles[0], spread.quartiles[1]));
-    vec![cores.to_owned(), nodes.to_owned(), what.to_owned(), ticks, quartiles, paper.to_owned()]
 }

@@ -7,6 +7,7 @@
 
 mod memory;
 mod pairs;
+mod rows;
 
 use std::hint::black_box;
 use std::io;
@@ -20,6 +21,7 @@ use serde::Serialize;
 
 pub use memory::{Level, Step};
 pub use pairs::{Relation, pairs};
+pub use rows::Row;
 
 /// Packets that are handed over at a time: a batch.
 const BATCH: usize = 32;
@@ -73,6 +75,13 @@ pub struct Spread {
 }
 
 impl Spread {
+    /// Whether its runs differ by more than half of what they say: something else used the cores, or the host of a virtual
+    /// machine moved them.
+    #[must_use]
+    pub fn is_unsteady(&self) -> bool {
+        self.quartiles[1] > self.quartiles[0] * 1.5
+    }
+
     /// Of some figures; nothing where there are none.
     #[must_use]
     pub fn of(mut figures: Vec<f64>) -> Option<Self> {

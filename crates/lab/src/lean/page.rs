@@ -1,15 +1,18 @@
 //! The report: what was found, beside what the paper found, and what is different.
 
-use forebay_lean::handover::Spread;
-use forebay_plot::{Align, Axis, Bars, Block, Figure, Group, Layer, Page, PlotError, Section, Table, engineering};
+mod load;
 
-use super::{Chain, Load, Results, UseCase, memory};
+use forebay_lean::handover::Spread;
+use forebay_plot::{Align, Bars, Block, Figure, Group, Page, PlotError, Section, Table, engineering};
+
+use super::{Chain, Results, UseCase};
+use crate::trial::Part;
 
 /// The page's text.
 pub(super) fn page(results: &Results) -> Result<String, PlotError> {
     let mut sections = vec![machine(results), chains(results)?];
     sections.extend(handover(results)?);
-    sections.push(load(&results.load)?);
+    sections.push(load::section(&results.load)?);
     for usecase in &results.usecases {
         sections.push(of_usecase(usecase)?);
     }
@@ -198,8 +201,9 @@ fn by_function(results: &Results) -> Block {
             let paper = chain.paper.functions.iter().find(|(name, _)| *name == part.name).map(|(_, cycles)| *cycles);
             rows.push(vec![name(&part.name), known(part.ticks, 1), known(part.instructions, 1), known(paper, 1)]);
         }
-        let modules: Option<f64> = figures.parts.iter().map(|part| part.instructions).sum();
-        let left = chain.ipp.zip(modules).map(|(all, modules)| all - modules);
+        // Those of hand-over are not told apart: they are here.
+        let parts: f64 = figures.parts.iter().filter_map(|part| part.instructions).sum();
+        let left = chain.ipp.map(|all| all - parts);
         rows.push(vec![name("(residue)"), known(figures.residue_ticks, 1), known(left, 1), "n/a".to_owned()]);
     }
     Block::Table(Table {
@@ -227,11 +231,11 @@ fn compared(results: &Results) -> Vec<Block> {
 /// The memory hierarchy: what handing over takes, and a core's own memory beside it.
 fn handover(results: &Results) -> Result<Option<Section>, PlotError> {
     let Some(told) = &results.handover else { return Ok(None) };
-    let all = memory::rows(told);
+    let all = told.rows();
     let rows = all.iter().map(|row| {
         let quartiles = |told: &Spread| format!("{:.1}–{:.1}", told.quartiles[0], told.quartiles[1]);
         vec![
-            format!("{}: {}", row.cores, row.what),
+            format!("{}, {}: {}", row.cores, row.nodes, row.what),
             known(row.ticks.as_ref().map(|told| told.median), 1),
             row.ticks.as_ref().map_or_else(|| "n/a".to_owned(), quartiles),
             known(row.paper, 0),
@@ -245,7 +249,7 @@ fn handover(results: &Results) -> Result<Option<Section>, PlotError> {
     let drawn = Bars {
         title: "Hand-over and the memory hierarchy".to_owned(),
         label: "ticks here; core cycles in the paper".to_owned(),
-        places: all.iter().map(|row| format!("{}: {}", row.cores, row.what)).collect(),
+        places: all.iter().map(|row| format!("{}, {}: {}", row.cores, row.nodes, row.what)).collect(),
         groups: vec![
             Group {
                 name: "here (ticks)".to_owned(),
@@ -268,87 +272,6 @@ fn handover(results: &Results) -> Result<Option<Section>, PlotError> {
     Ok(Some(Section { title: "What handing over costs, and where memory lies".to_owned(), blocks }))
 }
 
-fn load(load: &Load) -> Result<Section, PlotError> {
-    let points: Vec<_> = load.points.iter().map(|point| (point.entered_pps, point.cur)).collect();
-    let mut full = Figure::new(
-        "Busy time by rate",
-        Axis::new("packets a second that entered").from_zero(),
-        Axis::new("effective CPU utilisation").between(0.0, 1.0),
-    )
-    .with(Layer::Line { name: "measured".to_owned(), points });
-    if load.capacity_pps > 0.0 {
-        let to = (load.capacity_pps, 1.0);
-        full = full.with(Layer::Reference { name: "in proportion to the rate".to_owned(), from: (0.0, 0.0), to });
-    }
-    let cost = |figure: fn(&super::Point) -> Option<f64>| -> Vec<(f64, f64)> {
-        load.points.iter().filter_map(|point| Some((point.share * 100.0, figure(point)?))).collect()
-    };
-    let mut blocks = vec![
-        text(&format!(
-            "{}, on one core, with its source at rates from {} % to {} % of what it can take: {} packets a second. The straight \
-             line is a worker that needs as much for each packet at every rate as it does when it is saturated.",
-            load.case.told(),
-            engineering(load.points.first().map_or(0.0, |point| point.share * 100.0)),
-            engineering(load.points.last().map_or(0.0, |point| point.share * 100.0)),
-            engineering(load.capacity_pps)
-        )),
-        figure(
-            &full,
-            "At low rates the line is straight, too, but steeper: batches are as small as the rate makes them, and each packet costs \
-             the same. Once the worker is hardly ever idle, packets wait while it works, batches grow and a packet becomes cheaper: \
-             it takes more at the same busy time, up to the capacity.",
-        )?,
-    ];
-    for (title, label, caption, figures) in [
-        (
-            "Ticks a packet by rate",
-            "ticks a packet",
-            "Busy turns' ticks per packet that entered.",
-            cost(|point| point.cpp_ticks),
-        ),
-        (
-            "Packets a call by rate",
-            "packets a call of the first module",
-            "Once batches are full, a packet cannot become cheaper.",
-            cost(|point| point.batch_mean),
-        ),
-    ] {
-        if !figures.is_empty() {
-            let axes = (Axis::new("rate, percent of the capacity").log(), Axis::new(label).from_zero());
-            let drawn =
-                Figure::new(title, axes.0, axes.1).with(Layer::Line { name: label.to_owned(), points: figures });
-            blocks.push(figure(&drawn, caption)?);
-        }
-    }
-    let rows = load.points.iter().map(|point| {
-        vec![
-            format!("{} %", engineering(point.share * 100.0)),
-            engineering(point.offered_pps),
-            engineering(point.entered_pps),
-            format!("{:.2} %", point.lost * 100.0),
-            format!("{:.1} %", point.cur * 100.0),
-            known(point.cpp_ticks, 1),
-            known(point.batch_mean, 1),
-            format!("{:.1} %{}", point.away * 100.0, if point.void { ", void" } else { "" }),
-        ]
-    });
-    blocks.push(Block::Table(Table {
-        caption: "By rate".to_owned(),
-        columns: columns(&[
-            "rate",
-            "offered a second",
-            "entered",
-            "lost",
-            "busy",
-            "ticks",
-            "packets a call",
-            "elsewhere",
-        ]),
-        rows: rows.collect(),
-    }));
-    Ok(Section { title: "Busy time from idle to saturation".to_owned(), blocks })
-}
-
 fn of_usecase(told: &UseCase) -> Result<Section, PlotError> {
     let measurement = &told.measurement;
     let chain = &measurement.chain;
@@ -356,19 +279,27 @@ fn of_usecase(told: &UseCase) -> Result<Section, PlotError> {
         text(&format!("{}: {}. {} packets a second.", told.case.told(), told.summary, engineering(chain.entered_pps))),
         Block::Code(format!("forebay measure {}", told.case.told())),
     ];
-    let places = told.parts.iter().map(|part| match part.modules {
-        1 => part.name.clone(),
-        modules => format!("{} ({modules})", part.name),
-    });
-    let ticks = Group { name: "ticks".to_owned(), values: told.parts.iter().map(|part| part.ticks).collect() };
+    let mut places: Vec<_> = told
+        .parts
+        .iter()
+        .map(|part| match part.modules {
+            1 => part.name.clone(),
+            modules => format!("{} ({modules})", part.name),
+        })
+        .collect();
+    places.push("(residue)".to_owned());
+    let values = |figure: fn(&Part) -> Option<f64>, residue| {
+        told.parts.iter().map(figure).chain([residue]).collect::<Vec<Option<f64>>>()
+    };
+    let ticks = Group { name: "ticks".to_owned(), values: values(|part| part.ticks, chain.residue_ticks) };
     let counted = told.parts.iter().any(|part| part.instructions.is_some());
     let instructions =
-        Group { name: "instructions".to_owned(), values: told.parts.iter().map(|part| part.instructions).collect() };
+        Group { name: "instructions".to_owned(), values: values(|part| part.instructions, chain.residue_ipp) };
     blocks.push(bars(
         &Bars {
             title: format!("Where a packet's ticks go: {}", told.case.name),
             label: "per packet that entered, alike modules together".to_owned(),
-            places: places.collect(),
+            places,
             groups: if counted { vec![ticks, instructions] } else { vec![ticks] },
             stacked: false,
         },

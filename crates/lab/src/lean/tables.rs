@@ -1,7 +1,8 @@
 //! The results as CSV files, a table each.
 
+use forebay_lean::handover::Handover;
+
 use super::Results;
-use super::memory::rows;
 use crate::csv::{figure, text};
 
 /// Their names and texts.
@@ -40,11 +41,18 @@ fn chains(results: &Results) -> String {
 /// A row for each way that memory is reached.
 fn handover(results: &Results) -> String {
     let heads = ["cores", "what", "ticks", "lower_quartile", "upper_quartile", "paper_cycles"];
-    let rows = results.handover.iter().flat_map(rows).map(|row| {
+    let rows = results.handover.iter().flat_map(Handover::rows).map(|row| {
         let (ticks, lower, upper) = row
             .ticks
             .map_or((None, None, None), |told| (Some(told.median), Some(told.quartiles[0]), Some(told.quartiles[1])));
-        vec![row.cores, row.what, figure(ticks), figure(lower), figure(upper), figure(row.paper)]
+        vec![
+            format!("{}, {}", row.cores, row.nodes),
+            row.what,
+            figure(ticks),
+            figure(lower),
+            figure(upper),
+            figure(row.paper),
+        ]
     });
     text(&heads, rows)
 }
@@ -84,6 +92,7 @@ fn usecases(results: &Results) -> String {
         });
         let chain = &told.measurement.chain;
         let mut rows: Vec<_> = modules.collect();
+        rows.push(row("(residue)", [chain.residue_ticks, chain.residue_ipp, None, None]));
         rows.push(row("(all)", [chain.cpp_ticks, chain.ipp, None, None]));
         rows
     });
