@@ -125,7 +125,7 @@ impl Compared {
     }
 }
 
-/// How near a count with other batches must come to those of before, as a share of calls per packet.
+/// How near a count must come to the batches of before, as a share of calls per packet that comes to a module.
 const REACHED: f64 = 0.05;
 
 /// Compares a pipeline with what it was. Where [`wants`] says so, `other` is the present build's count with other batches.
@@ -232,18 +232,18 @@ fn split(before: &Part, now: &Part, other: Option<&Part>) -> Vec<Why> {
 /// and where packets visit more modules, which is the doing of `modules`.
 fn split_residue(before: &Case, now: &Case, other: Option<&Case>, modules: Cause) -> Vec<Why> {
     let mut why = split(&before.residue, &now.residue, other.map(|case| &case.residue));
-    // Its calls are of many kinds: the line through two counts tells code from batches only where one is at those of before.
-    let calls_of = |case: &Case| case.residue.calls_per_packet();
-    let reached =
-        other.and_then(calls_of).zip(calls_of(before)).is_some_and(|(is, was)| (is / was - 1.0).abs() <= REACHED);
-    if why.iter().any(|why| why.cause == Cause::Batches) && !reached {
-        let ipp = why.iter().map(|why| why.ipp).sum();
-        why = vec![Why { cause: Cause::CodeOrBatches, ipp }];
-    }
     let visits = |case: &Case| {
         let visits: f64 = case.modules.iter().map(|module| module.packets as f64).sum();
         visits / case.whole.packets.max(1) as f64
     };
+    // Its calls are of many kinds: the line through two counts tells code from batches only where one has those of before.
+    let of_visit = |case: &Case| case.residue.calls_per_packet().unwrap_or(0.0) / visits(case);
+    let reached = [Some(now), other].into_iter().flatten();
+    let reached = reached.into_iter().any(|case| (of_visit(case) / of_visit(before) - 1.0).abs() <= REACHED);
+    if why.iter().any(|why| why.cause == Cause::Batches) && !reached {
+        let ipp = why.iter().map(|why| why.ipp).sum();
+        why = vec![Why { cause: Cause::CodeOrBatches, ipp }];
+    }
     let calls = [before, now].map(|case| case.residue.calls_per_packet().unwrap_or(0.0));
     let (were, are) = (visits(before), visits(now));
     let Some(batches) = why.iter_mut().find(|why| why.cause == Cause::Batches) else { return why };

@@ -59,8 +59,8 @@ fn what_is_written_is_read_a_part_a_line() {
 fn what_is_no_baseline_is_refused_and_says_why() {
     let text = baseline().text().expect("plain values");
     assert_eq!(
-        told(&text.replace("\"schema\": 1", "\"schema\": 2")),
-        "it is of schema 2, allowed is 1: remove it and count anew (--update)"
+        told(&text.replace("\"schema\": 2", "\"schema\": 1")),
+        "it is of schema 1, allowed is 2: remove it and count anew (--update)"
     );
     assert!(told("{").starts_with("it is no baseline: EOF"), "{}", told("{"));
     assert!(told("[]").starts_with("it is no baseline: "));
