@@ -74,6 +74,7 @@ impl Timed {
                 ticks_per_packet: told.ticks_per_packet,
                 ticks_per_batch: told.ticks_per_batch,
                 batch_mean: told.batch_mean,
+                metered: told.metered,
             };
             Part { name: told.name.clone(), kind: Kind::Module, packets: told.packets, timing, workers: &told.workers }
         });
