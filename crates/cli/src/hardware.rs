@@ -5,12 +5,27 @@ use std::io::{self, Write};
 use forebay_lean::hardware::Hardware;
 use forebay_lean::measurement::Measurement;
 
-use crate::format::known;
+use crate::format::{known, short};
 
-/// Prints a line on the counters.
+/// Prints a line on the counters, and one on what they say of the rate.
 pub(crate) fn print(measurement: &Measurement, out: &mut impl Write) -> io::Result<()> {
-    let reason = measurement.unavailable.values().next().map(String::as_str);
-    writeln!(out, "{}", told(&measurement.chain.hardware, reason))
+    let Measurement { chain, unavailable, unmetered, .. } = measurement;
+    // Where nothing is counted at all, the meter's reason is the same again.
+    let reason = unavailable.values().next().or(unmetered.as_ref()).map(String::as_str);
+    writeln!(out, "{}", told(&chain.hardware, reason))?;
+    match chain.pps_by_counters {
+        Some(pps) => writeln!(out, "{}", two_sides(chain.entered_pps, pps)),
+        None => Ok(()),
+    }
+}
+
+/// The rate as it was, and as the counters have it, which know nothing of each other.
+fn two_sides(entered: f64, by_counters: f64) -> String {
+    let share = entered / by_counters * 100.0;
+    let (entered, by_counters) = (short(entered), short(by_counters));
+    format!(
+        "pps = f_cpu x CUR x eIPC / IPP: {entered} packets a second entered, the counters say {by_counters} ({share:.1} %)"
+    )
 }
 
 /// The figures, with the first reason for those that are missing.
@@ -20,13 +35,14 @@ fn told(hardware: &Hardware, reason: Option<&str>) -> String {
         return format!("hardware counters: n/a: {reason}");
     }
     let share = |part: Option<f64>| known(part.map(|part| part * 100.0), 1);
-    let missing = [hardware.ipc, hardware.l1d_misses, hardware.llc_misses, hardware.branch_misses]
+    let missing = [hardware.ipc, hardware.eipc, hardware.l1d_misses, hardware.llc_misses, hardware.branch_misses]
         .into_iter()
         .chain([hardware.stalled_frontend, hardware.stalled_backend])
         .any(|figure| figure.is_none());
     format!(
-        "IPC {} (idle turns included); per packet {} core cycles, {} L1D misses, {} LLC misses, {} branch misses; stalled {} % front end, {} % back end{}",
+        "IPC {} (idle turns included), {} of busy turns; per packet {} core cycles, {} L1D misses, {} LLC misses, {} branch misses; stalled {} % front end, {} % back end{}",
         known(hardware.ipc, 2),
+        known(hardware.eipc, 2),
         known(hardware.core_cpp, 1),
         known(hardware.l1d_misses, 2),
         known(hardware.llc_misses, 2),
@@ -46,7 +62,16 @@ mod tests {
         assert_eq!(told(&Hardware::default(), Some("there is none")), "hardware counters: n/a: there is none");
         let some = Hardware { ipc: Some(1.5), core_cpp: Some(210.0), ..Hardware::default() };
         let line = told(&some, Some("there is none"));
-        assert!(line.starts_with("IPC 1.50 (idle turns included); per packet 210.0 core cycles, n/a L1D"), "{line}");
+        let begins = "IPC 1.50 (idle turns included), n/a of busy turns; per packet 210.0 core cycles, n/a L1D";
+        assert!(line.starts_with(begins), "{line}");
         assert!(line.ends_with("n/a % back end (n/a: there is none)"), "{line}");
+        let both = Hardware { eipc: Some(2.25), ..some };
+        assert!(told(&both, None).contains("IPC 1.50 (idle turns included), 2.25 of busy turns;"), "{both:?}");
+    }
+
+    #[test]
+    fn the_rate_has_two_sides() {
+        let line = two_sides(19.0e6, 20.0e6);
+        assert!(line.ends_with("19.00M packets a second entered, the counters say 20.00M (95.0 %)"), "{line}");
     }
 }

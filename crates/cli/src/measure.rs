@@ -173,24 +173,31 @@ pub(crate) fn serve(arguments: &args::Count) -> anyhow::Result<()> {
 
 fn table(measurement: &Measurement) -> std::io::Result<()> {
     let Measurement { modules, chain, .. } = measurement;
-    let row = |name: &str, figures: [Option<f64>; 4]| {
+    // Mostly it cannot be told; the line below the table says why.
+    let has_ipc = modules.iter().any(|told| told.ipc.is_some());
+    let row = |name: &str, figures: [Option<f64>; 4], ipc: Option<f64>| {
         let mut row = vec![name.to_owned()];
         row.extend(figures.map(|figure| known(figure, 1)));
+        row.extend(has_ipc.then(|| known(ipc, 2)));
         row
     };
     let mut rows: Vec<_> = modules
         .iter()
-        .map(|told| row(&told.name, [told.cpp_ticks, told.ipp, told.instructions_per_tick, told.packets_per_call]))
+        .map(|told| {
+            let figures = [told.cpp_ticks, told.ipp, told.instructions_per_tick, told.packets_per_call];
+            row(&told.name, figures, told.ipc)
+        })
         .collect();
-    rows.push(row("(residue)", [chain.residue_ticks, chain.residue_ipp, None, None]));
-    rows.push(row("(all)", [chain.cpp_ticks, chain.ipp, None, None]));
-    let columns = [
+    rows.push(row("(residue)", [chain.residue_ticks, chain.residue_ipp, None, None], None));
+    rows.push(row("(all)", [chain.cpp_ticks, chain.ipp, None, None], chain.hardware.eipc));
+    let mut columns = vec![
         ("module", Align::Left),
         ("ticks", Align::Right),
         ("instructions", Align::Right),
         ("per tick", Align::Right),
         ("packets a call", Align::Right),
     ];
+    columns.extend(has_ipc.then_some(("IPC", Align::Right)));
     let mut out = printed::out();
     write!(out, "{}", format::table(&columns, &rows))?;
     if chain.cpp_ticks.is_none() {

@@ -6,6 +6,7 @@ use forebay_measure::{Counter, Nanos};
 use forebay_packet::PoolOptions;
 
 use crate::function::{Function, Reason};
+use crate::meter::Meter;
 use crate::placement::Placement;
 use crate::port::OpenPort;
 use crate::scheduler::{SchedulerKind, Share};
@@ -109,6 +110,9 @@ pub struct Plan {
     pub worker: usize,
     /// Which workers run what.
     pub placement: Arc<Placement>,
+    /// What counts the worker's instructions and core cycles, where that is wanted. A scheduler that shares time out has no use
+    /// for it: it needs the ticks of each call that is timed.
+    pub meter: Option<Box<dyn Meter>>,
 }
 
 impl Plan {

@@ -12,7 +12,7 @@ use forebay_measure::machine::Cpu;
 use forebay_measure::{Distribution, Frequency};
 use serde::{Deserialize, Serialize};
 
-use reading::{FlowReading, ModuleReading, PortReading, Timed, WorkerReading};
+use reading::{FlowReading, Metered, ModuleReading, PortReading, Timed, WorkerReading};
 
 pub use reading::Reading;
 
@@ -156,6 +156,9 @@ pub struct ModuleReport {
     pub ticks_per_packet: Option<f64>,
     /// Ticks a call, of the calls that were timed.
     pub ticks_per_batch: Option<f64>,
+    /// Instructions and core cycles a packet, of the calls that were metered; left out where there is no meter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metered: Option<Spent>,
     /// Share of all workers' time, estimated from the calls that were timed.
     pub share: Option<f64>,
     /// Packets dropped here, for whatever reason.
@@ -219,6 +222,33 @@ impl Delay {
     }
 }
 
+/// What a meter counted, for each packet or turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Spent {
+    /// Instructions.
+    pub instructions: f64,
+    /// Core cycles.
+    pub cycles: f64,
+}
+
+impl Spent {
+    /// For each packet, or turn; `None` where none was metered.
+    fn between(before: &Metered, now: &Metered) -> Option<Self> {
+        let times = now.times.saturating_sub(before.times) as f64;
+        let each = |now, before| signed(now, before) / times;
+        (times > 0.0).then(|| Self {
+            instructions: each(now.instructions, before.instructions),
+            cycles: each(now.cycles, before.cycles),
+        })
+    }
+
+    /// Instructions per core cycle.
+    #[must_use]
+    pub fn ipc(&self) -> Option<f64> {
+        (self.cycles > 0.0).then(|| self.instructions / self.cycles)
+    }
+}
+
 /// What was timed of something.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Timing {
@@ -228,6 +258,9 @@ pub struct Timing {
     pub ticks_per_batch: Option<f64>,
     /// Packets a call.
     pub batch_mean: Option<f64>,
+    /// Instructions and core cycles a packet, of the calls that were metered; left out where there is no meter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metered: Option<Spent>,
 }
 
 impl Timing {
@@ -239,6 +272,7 @@ impl Timing {
             ticks_per_packet: ratio(ticks, packets),
             ticks_per_batch: ratio(ticks, calls),
             batch_mean: ratio(packets, calls),
+            metered: Spent::between(&before.metered, &now.metered),
         }
     }
 }
@@ -278,6 +312,12 @@ pub struct WorkerReport {
     /// Ticks of such a turn that are no module's, no port's and no hand-over's, of those that were timed: scheduling,
     /// polling, looking after timers.
     pub residue_ticks_per_turn: Option<f64>,
+    /// Instructions and core cycles of such a turn, of those that were metered; left out where there is no meter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metered: Option<Spent>,
+    /// The same of what is no module's, no port's and no hand-over's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metered_residue: Option<Spent>,
     /// What packets to and from other workers cost.
     pub handover: Timing,
     /// Turns in which the machine was elsewhere.
@@ -338,7 +378,7 @@ impl Report {
         let span = later.workers.iter().map(|worker| worker.all).sum::<u64>().saturating_sub(before);
         let of_module = |(before, now)| module(before, now, (span, duration_s), frequency);
         let of_flow = |(before, now)| flow(before, now, duration_s, frequency);
-        Self {
+        let report = Self {
             pipeline: later.pipeline.clone(),
             forebay: env!("CARGO_PKG_VERSION").into(),
             kind: origin.kind,
@@ -355,7 +395,18 @@ impl Report {
                 .map(|(_, name)| (*name).into())
                 .collect(),
             pool_exhausted: later.exhausted.saturating_sub(earlier.exhausted),
+        };
+        // Of all workers, or not at all.
+        if later.workers.iter().any(|worker| worker.meter_failed) { report.without_meters() } else { report }
+    }
+
+    fn without_meters(mut self) -> Self {
+        self.modules.iter_mut().for_each(|module| module.metered = None);
+        self.ports.iter_mut().for_each(|port| (port.receiving.metered, port.sending.metered) = (None, None));
+        for worker in &mut self.workers {
+            (worker.metered, worker.metered_residue, worker.handover.metered) = (None, None, None);
         }
+        self
     }
 }
 
@@ -406,6 +457,7 @@ fn module(
         hold_us: (now.trigger > 0).then(|| frequency.micros(now.hold as f64)),
         ticks_per_packet: timed.ticks_per_packet,
         ticks_per_batch: timed.ticks_per_batch,
+        metered: timed.metered,
         share: timed.ticks_per_batch.filter(|_| span > 0).map(|ticks| ticks * batches as f64 / span as f64),
         dropped: now.dropped - before.dropped,
         counters,
@@ -442,6 +494,8 @@ fn worker(before: WorkerReading, now: &WorkerReading, origin: &Origin, frequency
         turns: now.turns.saturating_sub(before.turns),
         busy_turns,
         residue_ticks_per_turn: (timed_turns > 0).then(|| signed(now.residue, before.residue) / timed_turns as f64),
+        metered: Spent::between(&before.metered, &now.metered),
+        metered_residue: Spent::between(&before.metered_residue, &now.metered_residue),
         handover: Timing::between(&before.handover, &now.handover),
         machine_stalls: stalls(&before, now, frequency),
         handed: now.handed.saturating_sub(before.handed),

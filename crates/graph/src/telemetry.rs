@@ -32,6 +32,50 @@ pub struct Account {
     pub calls: Counter,
 }
 
+/// What a [`Meter`](crate::Meter) has counted of something.
+#[derive(Debug, Default)]
+pub struct MeterAccount {
+    /// Instructions.
+    pub instructions: Counter,
+    /// Core cycles.
+    pub cycles: Counter,
+    /// Packets of the calls that were metered.
+    pub packets: Counter,
+}
+
+/// What a meter has counted of a worker, in turns of its own: none of them is timed.
+#[derive(Debug)]
+pub struct Metered {
+    /// By module.
+    pub modules: Vec<MeterAccount>,
+    /// By port: when packets were taken from it, and when they were given to it.
+    pub ports: Vec<[MeterAccount; 2]>,
+    /// When packets were given to other workers or taken from them.
+    pub handover: MeterAccount,
+    /// What was no module's, no port's and no hand-over's.
+    pub residue: MeterAccount,
+    /// Of whole turns.
+    pub all: MeterAccount,
+    /// Turns that were metered, of those in which there was something to do.
+    pub turns: Counter,
+    /// 1 from when the meter had nothing to tell any more.
+    pub failed: Counter,
+}
+
+impl Metered {
+    pub(crate) fn new(modules: usize, ports: usize) -> Self {
+        Self {
+            modules: (0..modules).map(|_| MeterAccount::default()).collect(),
+            ports: (0..ports).map(|_| Default::default()).collect(),
+            handover: MeterAccount::default(),
+            residue: MeterAccount::default(),
+            all: MeterAccount::default(),
+            turns: Counter::new(),
+            failed: Counter::new(),
+        }
+    }
+}
+
 /// Turns so long that the machine may have been elsewhere in them, by how many times longer than the shortest of them: 1,
 /// 2, 4, … times and more.
 #[derive(Debug, Default)]
@@ -245,6 +289,8 @@ pub struct Telemetry {
     pub flows: Vec<FlowTelemetry>,
     /// The worker itself.
     pub worker: WorkerCounters,
+    /// What its meter counts, where it was given one.
+    pub metered: Option<Metered>,
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ mod census;
 mod crossing;
 mod departure;
 mod make;
+mod metering;
 mod roads;
 mod run;
 mod stopwatch;
@@ -210,7 +211,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             self.observer.take_if(|observer| observer.done());
             any
         } else if self.is_to_be_timed() {
-            self.stopwatch.start(start);
+            self.start_watch(start);
             self.pass::<{ Mode::Timed as u8 }>()
         } else {
             self.pass::<{ Mode::Plain as u8 }>()

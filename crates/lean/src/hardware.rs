@@ -2,7 +2,7 @@
 //!
 //! Each worker's thread is counted from outside: the counters are opened before the span, by the thread's number, and read at
 //! its two ends by whoever measures. The worker does nothing for it, and runs as fast as without. So the counts are of whole
-//! spans, idle turns included.
+//! spans, idle turns included. What parts of turns take the worker's own meter tells ([`ticks`](crate::ticks)).
 
 use std::collections::BTreeMap;
 
@@ -148,6 +148,7 @@ impl Counted {
         let of_cycles = |event: Event| ratio(sum(event)?, sum(Event::CoreCycles)?);
         Hardware {
             ipc: of_cycles(Event::Instructions),
+            // Of turns; a span has idle ones.
             eipc: None,
             core_cpp: per_packet(Event::CoreCycles).map(|cycles| cycles * busy),
             l1d_misses: per_packet(Event::L1dMisses),
@@ -164,6 +165,14 @@ impl Counted {
         let (_, counts) = self.workers.iter().find(|(number, _)| *number == worker)?;
         let (instructions, cycles) = (counts.get(&Event::Instructions)?, counts.get(&Event::CoreCycles)?);
         (*cycles > 0.0).then(|| instructions / cycles)
+    }
+
+    /// Core cycles a second of a worker, in a span of so many seconds: its core's frequency, less what it was elsewhere.
+    #[must_use]
+    pub fn core_hertz(&self, worker: usize, seconds: f64) -> Option<f64> {
+        let (_, counts) = self.workers.iter().find(|(number, _)| *number == worker)?;
+        let cycles = counts.get(&Event::CoreCycles)?;
+        (seconds > 0.0).then(|| cycles / seconds)
     }
 
     /// Why figures are missing, in one line: the first reason, and how many events share the fate. Nothing where none is.

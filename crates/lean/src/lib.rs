@@ -15,6 +15,7 @@ pub mod handover;
 pub mod hardware;
 pub mod history;
 pub mod measurement;
+mod meter;
 mod named;
 pub mod process;
 pub mod rates;

@@ -49,7 +49,7 @@ pub struct Sources {
     pub cpp_ticks: Origin,
     /// Of the instructions.
     pub ipp: Origin,
-    /// Of instructions per core cycle.
+    /// Of instructions per core cycle, and of core cycles per packet.
     pub ipc: Origin,
     /// Of packets per call.
     pub packets_per_call: Origin,
@@ -72,6 +72,9 @@ pub struct Module {
     pub ipp: Option<f64>,
     /// Instructions per core cycle.
     pub ipc: Option<f64>,
+    /// Core cycles per packet.
+    #[serde(default)]
+    pub core_cpp: Option<f64>,
     /// Instructions per tick, which is no IPC: the core's clock is another one. `None` too where batches were others than
     /// those that were counted.
     pub instructions_per_tick: Option<f64>,
@@ -93,6 +96,9 @@ pub struct Worker {
     /// Instructions per core cycle, idle turns included.
     #[serde(default)]
     pub ipc: Option<f64>,
+    /// The same of turns that had something to do.
+    #[serde(default)]
+    pub eipc: Option<f64>,
     /// What disturbed it while it was measured.
     #[serde(default)]
     pub disturbance: Option<Disturbance>,
@@ -154,6 +160,10 @@ pub struct Chain {
     /// The partial drop rate: packets a second that came through where at most 0.5 % were lost.
     #[serde(default)]
     pub pdr_pps: Option<f64>,
+    /// Packets a second by the processor's counters and the counted instructions: f_cpu · CUR · eIPC / IPP. `entered_pps`, which
+    /// nothing of it is made of, must be the same but for what the instructions of a busy chain differ from those of this run.
+    #[serde(default)]
+    pub pps_by_counters: Option<f64>,
     /// What the processor counted, where it does.
     #[serde(flatten)]
     pub hardware: Hardware,
@@ -182,6 +192,9 @@ pub struct Measurement {
     /// Why the processor's events that are missing are.
     #[serde(default)]
     pub unavailable: BTreeMap<Event, String>,
+    /// Why `ipc` and `core_cpp` of modules, and `eipc`, are missing, where they are.
+    #[serde(default)]
+    pub unmetered: Option<String>,
     /// The search for the rates without and with little loss, where there was one.
     #[serde(default)]
     pub search: Option<Rates>,
@@ -198,19 +211,21 @@ impl Measurement {
             // What a call costs falls on as many packets in both, or the two are of different work.
             let batch = counts.and_then(|counts| counts.packets_per_call(&part.name, part.kind));
             let alike = packets_per_call.zip(batch).is_some_and(|(is, was)| (is / was - 1.0).abs() <= ALIKE);
+            let ipc = part.timing.metered.and_then(|spent| spent.ipc());
             Module {
                 name: part.name,
                 kind: part.kind,
                 packets: part.packets,
                 cpp_ticks,
                 ipp: counted,
-                ipc: None,
+                ipc,
+                core_cpp: part.timing.metered.map(|spent| spent.cycles),
                 instructions_per_tick: counted.zip(cpp_ticks.filter(|_| alike)).map(|(count, ticks)| count / ticks),
                 packets_per_call,
                 source: Sources {
                     cpp_ticks: Origin::of(cpp_ticks.as_ref(), Origin::Measured),
                     ipp: Origin::of(counted.as_ref(), Origin::Emulated),
-                    ipc: Origin::NotAvailable,
+                    ipc: Origin::of(ipc.as_ref(), Origin::Measured),
                     packets_per_call: Origin::of(packets_per_call.as_ref(), Origin::Measured),
                 },
             }
@@ -226,6 +241,7 @@ impl Measurement {
             core: told.core,
             cur: cur(told),
             ipc: timed.counted.ipc(told.id),
+            eipc: told.metered.and_then(|spent| spent.ipc()),
             disturbance: of(told.id).copied(),
             busy_turns: told.busy_turns,
             residue_ticks_per_turn: told.residue_ticks_per_turn,
@@ -238,12 +254,14 @@ impl Measurement {
             let counts = counts.filter(|counts| counts.served.packets > 0)?;
             Some(instructions(counts) as f64 / counts.served.packets as f64)
         };
+        let ipp = of_counts(|counts| counts.all);
+        let hardware = timed.counted.figures(report.packets.entered, timed.cur());
         let chain = Chain {
             pps: timed.capacity(),
             entered_pps: entered / report.duration_s,
             cpp_ticks: timed.cpp(),
             cur: timed.cur(),
-            ipp: of_counts(|counts| counts.all),
+            ipp,
             residue_ipp: of_counts(Counts::residue),
             residue_ticks: timed.residue(),
             sum_ticks: parts.zip(timed.residue()).map(|(parts, residue)| parts / entered + residue),
@@ -251,7 +269,8 @@ impl Measurement {
             void: workers.iter().any(Worker::is_void),
             ndr_pps: None,
             pdr_pps: None,
-            hardware: timed.counted.figures(report.packets.entered, timed.cur()),
+            pps_by_counters: ipp.and_then(|ipp| timed.by_counters(ipp)),
+            hardware: Hardware { eipc: timed.eipc(), ..hardware },
         };
         Self {
             pipeline: report.pipeline.clone(),
@@ -263,6 +282,7 @@ impl Measurement {
             workers,
             chain,
             unavailable: timed.counted.unavailable.clone(),
+            unmetered: timed.unmetered.clone(),
             search: None,
         }
     }

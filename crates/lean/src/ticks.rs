@@ -1,9 +1,10 @@
-//! Ticks per packet, measured: the pipeline runs on this machine for a while.
+//! Ticks per packet, measured: the pipeline runs on this machine for a while. Instructions and core cycles likewise, where the
+//! processor's counters can be read by workers themselves.
 
 use std::time::Duration;
 
-use forebay_graph::Plan;
-use forebay_graph::report::{Packets, Report, Timing, WorkerReport};
+use forebay_graph::report::{Packets, Report, Spent, Timing, WorkerReport};
+use forebay_graph::{Meter, Plan, SchedulerKind};
 use forebay_instance::{Instance, Outcome, StartError};
 use forebay_measure::{Clock, Tsc};
 use forebay_pipeline::Made;
@@ -11,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::disturbance::{Disturbance, Witness};
 use crate::hardware::{Counted, Watch};
+use crate::meter::{WhyNot, meter};
 
 /// How long a pipeline runs before it is measured, at the most; at least half of what is measured. Caches and tables fill,
 /// the governor makes up its mind.
@@ -27,6 +29,8 @@ pub struct Timed {
     pub hertz: f64,
     /// What the processor counted meanwhile.
     pub counted: Counted,
+    /// Why workers' meters told nothing of their parts, where they did not.
+    pub unmetered: Option<String>,
     /// What disturbed workers meanwhile.
     pub disturbances: Vec<Disturbance>,
     /// Whether all sources had ended before the time was up.
@@ -76,6 +80,7 @@ impl Timed {
                 ticks_per_packet: told.ticks_per_packet,
                 ticks_per_batch: told.ticks_per_batch,
                 batch_mean: told.batch_mean,
+                metered: told.metered,
             };
             Part { name: told.name.clone(), kind: Kind::Module, packets: told.packets, timing, workers: &told.workers }
         });
@@ -96,6 +101,32 @@ impl Timed {
         });
         let parts = modules.chain(ports.filter(|part| part.packets > 0)).chain(rings);
         parts.collect()
+    }
+
+    /// Instructions per core cycle of busy turns, of all workers that had any, or not at all.
+    #[must_use]
+    pub fn eipc(&self) -> Option<f64> {
+        let busy = self.report.workers.iter().filter(|worker| worker.busy_turns > 0);
+        let mut all = busy.map(|worker| {
+            let (spent, turns) = (worker.metered?, worker.busy_turns as f64);
+            Some([spent.instructions * turns, spent.cycles * turns])
+        });
+        let [instructions, cycles] =
+            all.try_fold([0.0; 2], |sum, of| of.map(|of: [f64; 2]| [sum[0] + of[0], sum[1] + of[1]]))?;
+        Spent { instructions, cycles }.ipc()
+    }
+
+    /// Packets a second by the counters: f_cpu · CUR · eIPC / IPP of all workers, with `ipp` instructions a packet that entered.
+    /// The other side of it is what entered.
+    #[must_use]
+    pub fn by_counters(&self, ipp: f64) -> Option<f64> {
+        let instructions = |worker: &WorkerReport| {
+            let hertz = self.counted.core_hertz(worker.id, self.report.duration_s)?;
+            Some(hertz * cur(worker) * worker.metered?.ipc()?)
+        };
+        let busy = self.report.workers.iter().filter(|worker| worker.busy_turns > 0);
+        let all: f64 = busy.map(instructions).sum::<Option<_>>()?;
+        (ipp > 0.0 && all > 0.0).then(|| all / ipp)
     }
 
     fn per_packet(&self, ticks: f64) -> Option<f64> {
@@ -153,11 +184,28 @@ pub struct Part<'t> {
     pub workers: &'t [usize],
 }
 
-/// Runs plans on these cores, and measures them for `span`.
+/// Runs plans on these cores, and measures them for `span`; workers are given meters.
 ///
 /// # Errors
 /// [`StartError`].
 pub fn measure(plans: Vec<Plan>, cores: &[usize], made: Made, span: Duration) -> Result<Timed, StartError> {
+    let why_not = WhyNot::default();
+    let mut timed = measure_with(plans, cores, made, span, || meter(&why_not))?;
+    if let Some(reason) = why_not.get() {
+        timed.unmetered = Some(reason.to_string());
+    }
+    Ok(timed)
+}
+
+fn measure_with(
+    mut plans: Vec<Plan>,
+    cores: &[usize],
+    made: Made,
+    span: Duration,
+    meter: impl Fn() -> Box<dyn Meter>,
+) -> Result<Timed, StartError> {
+    plans.iter_mut().for_each(|plan| plan.meter = Some(meter()));
+    let shares = plans.iter().any(|plan| plan.scheduler == SchedulerKind::WeightedFair);
     let instance = forebay_instance::start(plans, cores, made, Box::new(|_| None))?;
     let board = instance.board();
     std::thread::sleep(WARM_UP.min(span / 2));
@@ -169,5 +217,14 @@ pub fn measure(plans: Vec<Plan>, cores: &[usize], made: Made, span: Duration) ->
     let (disturbances, counted) = (Witness::look(&threads).since(&witness), watch.end());
     let Outcome { at, troubles } = Instance::end(&*instance);
     let whole = board.report(&board.nothing(), &board.read(at)).packets;
-    Ok(Timed { report, whole, hertz: Tsc.frequency().hertz(), counted, disturbances, ended, troubles })
+    let unmetered = if shares {
+        Some("the scheduler weighted-fair times all calls of some turns and leaves none for a meter".to_owned())
+    } else {
+        let metered = report.workers.iter().any(|worker| worker.metered.is_some());
+        (!metered).then(|| "no busy turn was metered".to_owned())
+    };
+    Ok(Timed { report, whole, hertz: Tsc.frequency().hertz(), counted, unmetered, disturbances, ended, troubles })
 }
+
+#[cfg(test)]
+mod tests;

@@ -111,19 +111,22 @@ fn read() -> Ticks {
     Ticks(ORIGIN.get_or_init(Instant::now).elapsed().as_nanos() as u64)
 }
 
+/// Work between whose parts something is read, to learn what reading it takes: 64 steps, each of which
+/// needs the one before.
+pub fn work(words: &mut [u64; 64]) {
+    (0..64).fold(1u64, |sum, at: usize| {
+        let word = &mut words[at * 7 % 64];
+        *word = word.wrapping_mul(3).wrapping_add(sum);
+        sum ^ (*word >> 3)
+    });
+    black_box(words);
+}
+
 /// By how much longer work takes between the parts of which the counter is read: readings in a row say too much, since a
 /// processor does other things meanwhile, and a single span says nothing, since the counter may move on in steps of many
 /// ticks. The least of several tries each.
 fn measure_reading() -> Ticks {
     const PARTS: u64 = 2_000;
-    fn work(words: &mut [u64; 64]) {
-        (0..64).fold(1u64, |sum, at: usize| {
-            let word = &mut words[at * 7 % 64];
-            *word = word.wrapping_mul(3).wrapping_add(sum);
-            sum ^ (*word >> 3)
-        });
-        black_box(words);
-    }
     let mut words = [1; 64];
     let mut take = |part: fn(&mut [u64; 64])| {
         let spans = (0..10).map(|_| {

@@ -4,12 +4,16 @@
 //! says so. Counters of one [`Group`] are read together and count over the same spans; where there are more events than the
 //! processor has counters, the kernel lets groups take turns, and [`Reading::since`] puts that right.
 
+mod own;
+mod page;
 mod perf;
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+pub use own::OwnGroup;
+pub use page::Unread;
 pub use perf::PerfGroup;
 
 /// The most events in a group.
@@ -90,6 +94,14 @@ pub enum Unavailable {
     /// The thread has gone.
     #[error("there is no thread {0}")]
     NoThread(u32),
+    /// It is counted, but programs cannot read it by themselves.
+    #[error("{event} cannot be read in user space: {why}")]
+    Unread {
+        /// The event.
+        event: Event,
+        /// Why not.
+        why: Unread,
+    },
     /// Anything else.
     #[error("{event} cannot be counted: {told}")]
     System {

@@ -203,6 +203,7 @@ impl Draft {
             flows: self.flows.clone(),
             worker,
             placement: Arc::clone(&placement),
+            meter: None,
         };
         (0..placement.workers).map(plan).collect()
     }

@@ -23,6 +23,7 @@ pub(crate) fn report(modules: usize) -> Report {
         weight: None,
         ticks_per_packet: Some(12.5),
         ticks_per_batch: Some(125.0),
+        metered: None,
         share: Some(at as f64 / modules as f64),
         dropped: 3,
         counters: Default::default(),

@@ -85,14 +85,9 @@ fn what_is_saved_is_found_and_nothing_is_written_over() {
     let done = save("../x");
     assert!(done.code == Some(2) && done.err.contains("the name '../x': allowed are"), "{}", done.err);
     let done = save("one");
-    if done.err.contains("is not saved: 3 runs were void") {
-        drop(std::io::Write::write_fmt(
-            &mut std::io::stderr(),
-            format_args!("skipped: this machine is too busy to measure\n"),
-        ));
-        return;
-    }
-    assert!(done.code == Some(0) && done.err.contains("saved in"), "{}", done.err);
+    // Where other tests have the cores, it may be void: it is kept all the same, and that is told.
+    assert_eq!(done.code, Some(i32::from(done.err.contains("3 runs were void"))), "{}", done.err);
+    assert!(done.err.contains("saved in"), "{}", done.err);
     let again = save("one");
     assert!(again.code == Some(2) && again.err.contains("a measurement of this name is there"), "{}", again.err);
     let program = folder.path().join("one/program");

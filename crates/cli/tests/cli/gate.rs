@@ -152,7 +152,7 @@ fn what_makes_no_sense_is_refused_with_what_is_allowed() {
         assert_eq!(done.code, Some(2), "{arguments:?}: {}", done.out);
         assert!(done.err.contains(said), "{arguments:?}: {}", done.err);
     };
-    refused(&[], "--baseline <FILE>");
+    refused(&[], "neither --baseline FILE nor --against PROGRAM");
     refused(&["--baseline", &empty], "there is no such file: --update makes it");
     refused(&["--baseline", &empty, "--update"], "no pipeline to count: name some, such as `usecases`");
     refused(&["--baseline", &empty, "--update", "-"], "it is read several times: allowed is a file");

@@ -102,7 +102,7 @@ fn traces_and_drops() {
 
 #[test]
 fn a_measurement_takes_time() {
-    for duration in ["0s", "999us", "2h"] {
+    for duration in ["0s", "999us", "3601s"] {
         says(&["measure", "usecase:gw", "--duration", duration], &["--duration", "allowed are 1ms to 3600s"]);
     }
 }

@@ -7,7 +7,7 @@ use std::hash::Hash;
 use forebay_measure::{Counter, Distribution, Frequency, Nanos};
 use forebay_packet::Ticks;
 
-use crate::telemetry::{Account, BACKPRESSURE, LONG_CLASSES, PortTelemetry, ReasonCounters, SIZE_CLASSES, Telemetry};
+use crate::telemetry::{Account, BACKPRESSURE, LONG_CLASSES, MeterAccount, ReasonCounters, SIZE_CLASSES, Telemetry};
 use crate::worker::Census;
 
 /// What the counters say at one instant. Exact between a worker's turns; taken from another thread, counters of one
@@ -31,17 +31,44 @@ pub struct Reading {
     pub(super) exhausted: u64,
 }
 
-/// What was timed of something.
+/// What a meter counted of something; nothing where there is none.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Metered {
+    pub(super) instructions: u64,
+    pub(super) cycles: u64,
+    /// Packets, or turns.
+    pub(super) times: u64,
+}
+
+impl Metered {
+    fn of(account: Option<&MeterAccount>) -> Self {
+        account.map_or_else(Self::default, |account| Self::times(account, &account.packets))
+    }
+
+    fn times(account: &MeterAccount, times: &Counter) -> Self {
+        Self { instructions: account.instructions.get(), cycles: account.cycles.get(), times: times.get() }
+    }
+
+    pub(super) fn add(&mut self, other: &Self) {
+        self.instructions = self.instructions.wrapping_add(other.instructions);
+        self.cycles = self.cycles.wrapping_add(other.cycles);
+        self.times += other.times;
+    }
+}
+
+/// What was timed of something, and metered in other turns.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Timed {
     pub(super) ticks: u64,
     pub(super) packets: u64,
     pub(super) calls: u64,
+    pub(super) metered: Metered,
 }
 
 impl Timed {
-    fn of(account: &Account) -> Self {
-        Self { ticks: account.ticks.get(), packets: account.packets.get(), calls: account.calls.get() }
+    fn of(account: &Account, metered: Option<&MeterAccount>) -> Self {
+        let (ticks, packets, calls) = (account.ticks.get(), account.packets.get(), account.calls.get());
+        Self { ticks, packets, calls, metered: Metered::of(metered) }
     }
 
     pub(super) fn add(&mut self, other: &Self) {
@@ -49,6 +76,7 @@ impl Timed {
         self.ticks = self.ticks.wrapping_add(other.ticks);
         self.packets += other.packets;
         self.calls += other.calls;
+        self.metered.add(&other.metered);
     }
 }
 
@@ -98,6 +126,11 @@ pub(super) struct WorkerReading {
     pub(super) timed_turns: u64,
     pub(super) residue: u64,
     pub(super) handover: Timed,
+    /// Of metered turns.
+    pub(super) metered: Metered,
+    pub(super) metered_residue: Metered,
+    /// Whether its meter has had nothing to tell at some time.
+    pub(super) meter_failed: bool,
     pub(super) long: [[u64; LONG_CLASSES]; 4],
     pub(super) all: u64,
     pub(super) turns: u64,
@@ -124,7 +157,11 @@ impl Reading {
         let others = [("unwanted", &worker.unwanted), ("no_gate", &worker.no_gate), ("wound_up", &worker.wound_up)];
         let others = others.map(|(name, count)| (name.to_owned(), count.get()));
         add(&mut dropped, happened(refused.chain(others)));
-        let ports: Vec<_> = telemetry.ports.iter().map(PortReading::of).collect();
+        let ports: Vec<_> = (0..telemetry.ports.len()).map(|port| PortReading::of(telemetry, port)).collect();
+        let meter = telemetry.metered.as_ref();
+        let metered = |of: fn(&crate::telemetry::Metered) -> &MeterAccount| {
+            meter.map_or_else(Metered::default, |told| Metered::times(of(told), &told.turns))
+        };
         let mut census = Census::of(telemetry);
         // The same numbers everywhere, whatever has come and gone between looking twice.
         census.entered = ports.iter().map(|port| port.counts[0]).sum();
@@ -156,7 +193,10 @@ impl Reading {
                 busy_turns: worker.busy_turns.get(),
                 timed_turns: worker.timed_turns.get(),
                 residue: worker.residue.get(),
-                handover: Timed::of(&worker.handover),
+                handover: Timed::of(&worker.handover, meter.map(|told| &told.handover)),
+                metered: metered(|told| &told.all),
+                metered_residue: metered(|told| &told.residue),
+                meter_failed: meter.is_some_and(|told| told.failed.get() > 0),
                 long: [&worker.long.turns, &worker.long.busy_turns, &worker.long.ticks, &worker.long.busy]
                     .map(|counters| counters.each_ref().map(Counter::get)),
                 all: worker.all.get(),
@@ -310,7 +350,7 @@ impl ModuleReading {
             workers: if told.here { vec![telemetry.id] } else { Vec::new() },
             packets: counters.packets.get(),
             sizes,
-            timed: Timed::of(&counters.timed),
+            timed: Timed::of(&counters.timed, telemetry.metered.as_ref().map(|told| &told.modules[module])),
             dropped: told.drops.total() + told.turned_away.get(),
             trigger: counters.trigger.get(),
             weight: counters.weight.get(),
@@ -341,10 +381,12 @@ impl FlowReading {
 }
 
 impl PortReading {
-    fn of(told: &PortTelemetry) -> Self {
+    fn of(telemetry: &Telemetry, port: usize) -> Self {
+        let told = &telemetry.ports[port];
+        let metered = |way: usize| telemetry.metered.as_ref().map(|told| &told.ports[port][way]);
         let own = &told.counters;
         let counts = [&own.received, &own.sent, &own.dropped, &told.refused, &own.errors].map(Counter::get);
-        let (receiving, sending) = (Timed::of(&told.receiving), Timed::of(&told.sending));
+        let (receiving, sending) = (Timed::of(&told.receiving, metered(0)), Timed::of(&told.sending, metered(1)));
         Self { name: told.name.clone(), kind: told.kind, counts, receiving, sending }
     }
 
@@ -370,6 +412,9 @@ impl WorkerReading {
         ];
         pairs.into_iter().for_each(|(count, more)| *count += more);
         self.handover.add(&other.handover);
+        self.metered.add(&other.metered);
+        self.metered_residue.add(&other.metered_residue);
+        self.meter_failed |= other.meter_failed;
         self.long.iter_mut().flatten().zip(other.long.iter().flatten()).for_each(|(count, more)| *count += more);
     }
 }

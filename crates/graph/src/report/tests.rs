@@ -83,6 +83,7 @@ fn worker() -> Worker<Simulated, RunToCompletion> {
         }],
         worker: 0,
         placement: Arc::new(Placement::alone(1, 2)),
+        meter: None,
     };
     let cost = Cost { per_batch: 100, per_packet: 0 };
     Worker::new(plan, Simulated::new(Frequency::new(1e9)), vec![cost]).expect("a sound plan")
@@ -148,7 +149,7 @@ fn what_did_not_happen_is_not_known() {
 /// packets made `forebay measure` panic.
 #[test]
 fn spans_that_are_shorter_than_reading_the_clock_are_no_time() {
-    let timed = |ticks: i64, packets, calls| Timed { ticks: ticks.cast_unsigned(), packets, calls };
+    let timed = |ticks: i64, packets, calls| Timed { ticks: ticks.cast_unsigned(), packets, calls, ..Timed::default() };
     for (before, now) in
         [(timed(40, 2, 1), timed(33, 4, 2)), (timed(3, 2, 1), timed(-5, 4, 2)), (timed(-5, 2, 1), timed(-9, 4, 2))]
     {

@@ -22,7 +22,8 @@ use crate::port::Ready;
 use crate::scheduler::{Scheduler, ShareError, Topology};
 use crate::team::Team;
 use crate::telemetry::{
-    Account, FlowTelemetry, ModuleCounters, ModuleTelemetry, PortTelemetry, ReasonCounters, Telemetry, WorkerCounters,
+    Account, FlowTelemetry, Metered, ModuleCounters, ModuleTelemetry, PortTelemetry, ReasonCounters, Telemetry,
+    WorkerCounters,
 };
 
 /// How long packets wait for a trigger on a path without a delay objective.
@@ -215,6 +216,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
                     })
                     .collect(),
                 worker: WorkerCounters::default(),
+                metered: None,
             }),
             counters,
             observer: None,
@@ -284,12 +286,17 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         }
         let telemetry = Arc::get_mut(&mut worker.telemetry).expect("nobody has seen it yet");
         (telemetry.modules, telemetry.ports) = told;
+        let meter = plan.meter.filter(|_| !S::SHARES);
+        telemetry.metered = meter.as_ref().map(|_| Metered::new(modules, telemetry.ports.len()));
         for (module, trigger) in triggers.into_iter().enumerate().filter(|(_, trigger)| *trigger > 0) {
             worker.nodes[module].input.set_trigger(trigger, worker.batch, worker.desk.now, &mut worker.spares);
         }
         worker.derive_holds();
         if S::SHARES {
             worker.counters.iter().zip(&topology.shares).for_each(|(told, share)| told.weight.set(share.weight.into()));
+        }
+        if let Some(meter) = meter {
+            worker.take_meter(meter);
         }
         Ok(worker)
     }

@@ -1,18 +1,20 @@
 //! Where a timed turn's ticks go. Each stretch between two readings of the clock is a module's, a port's, the hand-over's or
-//! the residue, which is so measured by itself and is no difference; what reading the clock takes is left out of all.
+//! the residue, which is so measured by itself and is no difference; what reading the clock takes is left out of all. Where there
+//! is a meter, other turns are metered in the same way ([`metering`](super::metering)).
 
 use forebay_measure::Clock;
 use forebay_packet::Ticks;
 
 use super::Worker;
+use super::metering::{Metering, Span};
 use crate::scheduler::Scheduler;
 use crate::telemetry::{Account, LONG, LongTurns};
 
 /// Busy turns from a stretch that is timed to the next, the last of the one included: with the other three of it they are a
 /// prime number, 131. What happens every 2ⁿ turns must not always, or never, fall into one.
-const EVERY: u32 = 128;
+pub(super) const EVERY: u32 = 128;
 /// Busy turns that are timed one after the other.
-const STRETCH: u32 = 4;
+pub(super) const STRETCH: u32 = 4;
 /// A stretch that is long and takes so many times what is usual is no work.
 const UNUSUAL: u64 = 16;
 /// Calls after which it is known what is usual.
@@ -26,7 +28,7 @@ pub(super) struct Stopwatch {
     timed: u32,
     /// Whether what is timed does not count: the code that does it has not run for long, and the processor must find its
     /// way in it first.
-    rehearses: bool,
+    pub(super) rehearses: bool,
     /// Where it goes then.
     rehearsal: Account,
     /// Whether the present turn, or the last, is timed.
@@ -39,6 +41,10 @@ pub(super) struct Stopwatch {
     residue: u64,
     /// What is long.
     long: u64,
+    /// What counts instructions and core cycles, if anything does.
+    pub(super) metering: Option<Box<Metering>>,
+    /// Whether this stretch, or the next, is metered and not timed.
+    is_metered: bool,
     /// Whether the worker sleeps until somebody wakes it, so that a turn's length says nothing.
     pub(super) sleeps: bool,
 }
@@ -55,6 +61,8 @@ impl Stopwatch {
             reading: clock.reading().0,
             residue: 0,
             long: clock.frequency().ticks(LONG).0,
+            metering: None,
+            is_metered: false,
             sleeps: false,
         }
     }
@@ -71,14 +79,24 @@ impl Stopwatch {
     fn is_long(&self, ticks: u64) -> bool {
         ticks.cast_signed() > self.long.cast_signed()
     }
-
-    /// A timed turn begins.
-    pub(super) fn start(&mut self, now: Ticks) {
-        (self.runs, self.last, self.residue) = (true, now, 0);
-    }
 }
 
 impl<C: Clock, S: Scheduler> Worker<C, S> {
+    /// A timed turn begins.
+    pub(super) fn start_watch(&mut self, now: Ticks) {
+        let stopwatch = &mut self.stopwatch;
+        (stopwatch.runs, stopwatch.last, stopwatch.residue) = (true, now, 0);
+        if self.is_metered() {
+            self.start_meter();
+        }
+    }
+
+    /// Whether this turn, being one of those that are timed, is metered instead. Who shares time out needs the ticks of each.
+    #[inline]
+    fn is_metered(&self) -> bool {
+        !S::SHARES && self.stopwatch.is_metered
+    }
+
     /// Ticks since the clock was last read for this, less what reading it takes. A counter that moves in steps may make a
     /// short one negative, which only their sum puts right: so it is, wrapping, and counters wrap too.
     #[inline]
@@ -92,15 +110,22 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     /// What has passed was nobody's.
     #[inline]
     pub(super) fn time_residue(&mut self) {
+        if self.is_metered() {
+            return self.meter(Span::Residue, 0);
+        }
         let ticks = self.stretch();
         if !self.stopwatch.is_long(ticks) {
             self.stopwatch.residue = self.stopwatch.residue.wrapping_add(ticks);
         }
     }
 
-    /// What has passed was a module's, on so many packets. Says what it took.
+    /// What has passed was a module's, on so many packets. Says what it took; of a metered turn nobody asks.
     #[inline]
     pub(super) fn time_module(&mut self, module: usize, packets: usize) -> Ticks {
+        if self.is_metered() {
+            self.meter(Span::Module(module), packets);
+            return Ticks::ZERO;
+        }
         let ticks = self.stretch();
         self.note(&self.counters[module].timed, ticks, packets);
         Ticks(ticks.cast_signed().max(0).cast_unsigned())
@@ -108,6 +133,9 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
 
     /// What has passed was a module's, woken by its timer.
     pub(super) fn time_wake(&mut self, module: usize) {
+        if self.is_metered() {
+            return self.meter_wake(module);
+        }
         let ticks = self.stretch();
         // As all that is timed: of busy turns, not rehearsed, and with the machine there.
         if self.was_busy && !self.stopwatch.rehearses && !self.stopwatch.is_long(ticks) {
@@ -121,6 +149,9 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         if packets == 0 {
             return self.time_residue();
         }
+        if self.is_metered() {
+            return self.meter(Span::Receive(port), packets);
+        }
         let ticks = self.stretch();
         self.note(&self.telemetry.ports[port].receiving, ticks, packets);
     }
@@ -128,6 +159,9 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     /// What has passed was a port's, which took so many packets.
     #[inline]
     pub(super) fn time_send(&mut self, port: usize, packets: usize) {
+        if self.is_metered() {
+            return self.meter(Span::Send(port), packets);
+        }
         let ticks = self.stretch();
         self.note(&self.telemetry.ports[port].sending, ticks, packets);
     }
@@ -137,6 +171,9 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     pub(super) fn time_handover(&mut self, packets: usize) {
         if packets == 0 {
             return self.time_residue();
+        }
+        if self.is_metered() {
+            return self.meter(Span::HandOver, packets);
         }
         let ticks = self.stretch();
         self.note(&self.telemetry.worker.handover, ticks, packets);
@@ -160,6 +197,10 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     /// The timed turn is over, and the next begins.
     #[cold]
     pub(super) fn stop_watch(&mut self, now: Ticks) {
+        let was_metered = self.is_metered();
+        if was_metered {
+            self.meter(Span::Residue, 0);
+        }
         let stopwatch = &mut self.stopwatch;
         stopwatch.runs = false;
         if !self.was_busy {
@@ -168,10 +209,15 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         let rehearsed = stopwatch.rehearses;
         stopwatch.timed += 1;
         if stopwatch.timed >= STRETCH {
-            (stopwatch.timed, stopwatch.left) = (0, EVERY);
+            stopwatch.timed = 0;
+            (stopwatch.left, stopwatch.is_metered) =
+                Metering::next_stretch(stopwatch.metering.as_deref(), stopwatch.is_metered);
         }
         // Who shares time out says when calls are timed, and needs them all.
         stopwatch.rehearses = stopwatch.timed == 0 && !S::SHARES;
+        if was_metered {
+            return self.end_metered(rehearsed);
+        }
         if rehearsed {
             return;
         }

@@ -16,6 +16,7 @@ use crate::{Context, Gate, Reason, RunToCompletion, SchedulerKind, Share, Weight
 mod cases;
 mod changes;
 mod graphs;
+mod metering;
 mod shares;
 mod teams;
 mod timing;
@@ -203,6 +204,7 @@ fn plan(source: Source, drain: Drain, modules: Vec<Module>, chunks: usize) -> Pl
         scheduler: SchedulerKind::default(),
         pool: PoolOptions { chunks, frame: 64, headroom: 0, ..PoolOptions::default() },
         placement: Arc::new(Placement::alone(modules.len(), 2)),
+        meter: None,
         worker: 0,
         modules,
         ports: vec![

@@ -50,6 +50,7 @@ impl Model {
                 cpp_ticks: Some(ticks * (1.0 + process + self.noise() * 0.02)),
                 ipp: Some(ipp),
                 ipc: None,
+                core_cpp: None,
                 instructions_per_tick: None,
                 packets_per_call: Some(packets_per_call),
                 source: Sources {
@@ -75,6 +76,7 @@ impl Model {
             void: self.void_every > 0 && self.runs.is_multiple_of(self.void_every),
             ndr_pps: None,
             pdr_pps: None,
+            pps_by_counters: None,
             hardware: Hardware::default(),
         };
         let worker = Worker {
@@ -82,6 +84,7 @@ impl Model {
             core: None,
             cur: 0.5,
             ipc: None,
+            eipc: None,
             busy_turns: 1,
             residue_ticks_per_turn: Some(32.0),
             stalls: forebay_graph::report::Stalls::default(),
@@ -98,6 +101,7 @@ impl Model {
             workers: vec![worker],
             chain,
             unavailable: BTreeMap::new(),
+            unmetered: None,
             search: None,
         }
     }

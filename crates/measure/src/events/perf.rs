@@ -25,14 +25,7 @@ impl<const N: usize> PerfGroup<N> {
     /// # Errors
     /// [`Unavailable`]: of the first event that cannot be counted, or cannot be in one group with those before.
     pub fn open(events: [Event; N], tid: u32) -> Result<Self, Unavailable> {
-        const { assert!(N >= 1 && N <= MOST) };
-        let told = |event| move |error| unavailable(event, tid, &error);
-        let mut leader = builder(events[0], tid).build().map_err(told(events[0]))?;
-        let mut others = Vec::new();
-        for event in &events[1..] {
-            others.push(builder(*event, tid).build_with_group(&mut leader).map_err(told(*event))?);
-        }
-        leader.enable_group().map_err(told(events[0]))?;
+        let (leader, others) = counters(events, tid, false)?;
         // SAFETY: the counter gives up its descriptor, which is open and nobody else's.
         let leader = unsafe { OwnedFd::from_raw_fd(leader.into_raw_fd()) };
         Ok(Self { leader: File::from(leader), _others: others })
@@ -55,6 +48,24 @@ impl<const N: usize> Group<N> for PerfGroup<N> {
         reading.counts.iter_mut().zip(numbers.step_by(2)).for_each(|(count, number)| *count = number);
         Ok(())
     }
+}
+
+/// Counters of `events` of the thread `tid` (0: the calling one) that count together, the leader and the others; `pinned`: the
+/// kernel lets no others take turns with them.
+pub(super) fn counters<const N: usize>(
+    events: [Event; N],
+    tid: u32,
+    pinned: bool,
+) -> Result<(Counter, Vec<Counter>), Unavailable> {
+    const { assert!(N >= 1 && N <= MOST) };
+    let told = |event| move |error| unavailable(event, tid, &error);
+    let mut leader = builder(events[0], tid).pinned(pinned).build().map_err(told(events[0]))?;
+    let mut others = Vec::new();
+    for event in &events[1..] {
+        others.push(builder(*event, tid).build_with_group(&mut leader).map_err(told(*event))?);
+    }
+    leader.enable_group().map_err(told(events[0]))?;
+    Ok((leader, others))
 }
 
 fn builder(event: Event, tid: u32) -> Builder<'static> {

@@ -1,0 +1,336 @@
+//! Where instructions and core cycles go, by a meter that counts only what parts of the chain and its own readings say.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use forebay_measure::machine::Cpu;
+
+use super::*;
+use crate::drive::{Ended, simulate_team};
+use crate::links::links;
+use crate::meter::Meter;
+use crate::report::{Kind as Origins, Origin, Reading, Report, Spent};
+use crate::{Team, drive};
+use forebay_packet::Pool;
+
+/// Instructions and core cycles that something takes.
+type Takes = [u64; 2];
+
+/// What a reading of the meter takes.
+const READING: Takes = [41, 97];
+/// What a packet takes where it enters, in the module, and where it leaves.
+const COSTS: [Takes; 3] = [[7, 14], [30, 20], [5, 3]];
+/// What asking a port takes that has nothing.
+const POLL: Takes = [64, 32];
+
+/// A thread's counts.
+#[derive(Clone, Default)]
+struct Counts(Arc<[AtomicU64; 2]>);
+
+impl Counts {
+    fn take(&self, takes: Takes, times: usize) {
+        self.0.iter().zip(takes).for_each(|(count, more)| _ = count.fetch_add(more * times as u64, Ordering::Relaxed));
+    }
+}
+
+/// Tells them until it has been read so often.
+struct Scripted {
+    counts: Counts,
+    left: u64,
+    reads: Arc<AtomicU64>,
+}
+
+impl Scripted {
+    fn of(counts: &Counts) -> Self {
+        Self { counts: counts.clone(), left: u64::MAX, reads: Arc::default() }
+    }
+}
+
+impl Meter for Scripted {
+    fn read(&mut self) -> Option<Takes> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.counts.take(READING, 1);
+        self.left = self.left.checked_sub(1)?;
+        Some([0, 1].map(|which| self.counts.0[which].load(Ordering::Relaxed)))
+    }
+}
+
+/// A port whose packets take something.
+struct Counted<P>(P, Counts);
+
+impl<P: Port> Port for Counted<P> {
+    fn receive(&mut self, batch: &mut Batch, intake: &Intake<'_>) -> Ready {
+        let ready = self.0.receive(batch, intake);
+        self.1.take(COSTS[0], batch.len());
+        ready
+    }
+
+    fn send(&mut self, batch: &mut Batch, now: Ticks) {
+        self.1.take(COSTS[2], batch.len());
+        self.0.send(batch, now);
+    }
+}
+
+/// A port that never has any.
+struct Empty(Counts);
+
+impl Port for Empty {
+    fn receive(&mut self, _: &mut Batch, _: &Intake<'_>) -> Ready {
+        self.0.take(POLL, 1);
+        Ready::Now
+    }
+
+    fn send(&mut self, _: &mut Batch, _: Ticks) {}
+}
+
+/// A source whose batches are of many sizes.
+struct Uneven(Source);
+
+impl Port for Uneven {
+    fn receive(&mut self, batch: &mut Batch, intake: &Intake<'_>) -> Ready {
+        self.0.burst = 1 + (self.0.sent as usize * 7) % 31;
+        self.0.receive(batch, intake)
+    }
+
+    fn send(&mut self, _: &mut Batch, _: Ticks) {}
+}
+
+/// A module that works on packets, and more when it is woken.
+struct Work(Counts, Takes);
+
+impl Function for Work {
+    fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
+        self.0.take(COSTS[1], batch.len());
+        context.wake_at(context.now() + Ticks(100));
+    }
+
+    fn wake(&mut self, _: &mut Context<'_>) {
+        self.0.take(self.1, 1);
+    }
+}
+
+const CALLS: u32 = 4_000;
+
+/// A chain of one module, with another port that nothing comes from.
+fn chain(counts: &Counts, log: &Log, meter: Option<Scripted>) -> Plan {
+    let mut module = module("work", Kind::Pass, vec![Target::Port(1)], 0);
+    module.function = Some(Box::new(Work(counts.clone(), [0, 0])) as Box<dyn Function>);
+    let mut plan = plan(source(32 * CALLS), drain(log), vec![module], 256);
+    plan.ports[0].open = Some(open(Box::new(Counted(source(32 * CALLS), counts.clone())), true));
+    plan.ports[1].open = Some(open(Box::new(Counted(drain(log), counts.clone())), false));
+    plan.ports.push(PortPlan {
+        name: "empty".to_owned(),
+        kind: "empty",
+        open: Some(open(Box::new(Empty(counts.clone())), true)),
+        from: None,
+        entry: Some(Target::Module(0)),
+    });
+    plan.placement = Arc::new(Placement::alone(1, 3));
+    plan.meter = meter.map(|meter| Box::new(meter) as Box<dyn Meter>);
+    plan
+}
+
+/// Simulated time, in which calls take some that depends on what they work on.
+fn made<S: Scheduler>(plan: Plan) -> Worker<Simulated, S> {
+    worker_of(plan, vec![Cost { per_batch: 50, per_packet: 3 }])
+}
+
+/// Runs until all packets have left.
+fn run<S: Scheduler>(worker: &mut Worker<Simulated, S>, log: &Log, packets: u32) {
+    while log.lock().expect("alive").len() < packets as usize {
+        worker.turn();
+        worker.clock().spend(Ticks(5));
+    }
+    // The last busy turn ends where the next begins.
+    worker.turn();
+    assert_eq!(worker.census().missing(), 0);
+}
+
+fn report<S: Scheduler>(earlier: &Reading, worker: &Worker<Simulated, S>) -> Report {
+    let cpu = Cpu { model: "none".to_owned(), tsc_ghz: 1.0 };
+    let origin = Origin { kind: Origins::Simulated, cpu, cores: vec![None] };
+    Report::between(earlier, &Reading::of(&worker.telemetry(), worker.clock().now()), &origin)
+}
+
+fn nothing() -> Reading {
+    Reading::nothing(Frequency::new(1e9), Ticks::ZERO)
+}
+
+fn spent([instructions, cycles]: Takes) -> Option<Spent> {
+    Some(Spent { instructions: instructions as f64, cycles: cycles as f64 })
+}
+
+/// All that a meter may have told of.
+fn metered(report: &Report) -> Vec<Option<Spent>> {
+    let modules = report.modules.iter().map(|told| told.metered);
+    let ports = report.ports.iter().flat_map(|told| [told.receiving.metered, told.sending.metered]);
+    let workers = report.workers.iter().flat_map(|told| [told.metered, told.metered_residue, told.handover.metered]);
+    modules.chain(ports).chain(workers).collect()
+}
+
+/// What the clock has told of: ticks, packets and calls of each part, then the worker's.
+fn timed<S: Scheduler>(worker: &Worker<Simulated, S>) -> Vec<u64> {
+    let told = worker.telemetry();
+    let modules = told.counters.iter().map(|told| &told.timed);
+    let ports = told.ports.iter().flat_map(|told| [&told.receiving, &told.sending]);
+    let accounts = modules.chain(ports).flat_map(|of| [of.ticks.get(), of.packets.get(), of.calls.get()]);
+    accounts.chain([told.worker.residue.get(), told.worker.timed_turns.get()]).collect()
+}
+
+#[test]
+fn each_part_has_its_instructions_and_cycles_and_nothing_of_the_readings() {
+    let (counts, log) = (Counts::default(), Log::default());
+    let mut worker = made::<RunToCompletion>(chain(&counts, &log, Some(Scripted::of(&counts))));
+    run(&mut worker, &log, 32 * CALLS);
+    let told = report(&nothing(), &worker);
+    assert_eq!(told.ports[0].receiving.metered, spent(COSTS[0]));
+    assert_eq!(told.modules[0].metered, spent(COSTS[1]));
+    assert_eq!(told.ports[1].sending.metered, spent(COSTS[2]));
+    assert_eq!(told.workers[0].metered_residue, spent(POLL));
+    let turn = [0, 1].map(|which| 32 * COSTS.iter().map(|cost| cost[which]).sum::<u64>() + POLL[which]);
+    assert_eq!(told.workers[0].metered, spent(turn));
+    // Of ports that nothing came by, and of rings that are not there, nothing is known.
+    assert_eq!(metered(&told).iter().filter(|spent| spent.is_none()).count(), 5);
+    assert_eq!(spent([30, 20]).and_then(|spent| spent.ipc()), Some(1.5));
+    assert_eq!(spent([30, 0]).and_then(|spent| spent.ipc()), None);
+    // Three turns in 131 count, and not those that are timed.
+    let telemetry = worker.telemetry();
+    let turns = telemetry.metered.as_ref().expect("there is a meter").turns.get();
+    assert!(turns.abs_diff(u64::from(CALLS) * 3 / 131) <= 3, "{turns} turns of {CALLS}");
+}
+
+#[test]
+fn what_a_module_does_when_it_is_woken_is_its_own() {
+    const WAKE: Takes = [1_000_003, 2_000_003];
+    let (counts, log) = (Counts::default(), Log::default());
+    let mut plan = chain(&counts, &log, Some(Scripted::of(&counts)));
+    plan.modules[0].function = Some(Box::new(Work(counts.clone(), WAKE)));
+    let mut worker = made::<RunToCompletion>(plan);
+    run(&mut worker, &log, 32 * CALLS);
+    let telemetry = worker.telemetry();
+    let told = telemetry.metered.as_ref().expect("there is a meter");
+    let more = |count: u64, cost: u64| count - cost * told.modules[0].packets.get();
+    let wakes = more(told.modules[0].instructions.get(), COSTS[1][0]) / WAKE[0];
+    assert!(wakes > 0, "some metered turn has one");
+    assert_eq!(more(told.modules[0].instructions.get(), COSTS[1][0]), wakes * WAKE[0]);
+    assert_eq!(more(told.modules[0].cycles.get(), COSTS[1][1]), wakes * WAKE[1]);
+    let parts = [&told.modules[0], &told.ports[0][0], &told.ports[1][1], &told.residue];
+    assert_eq!(told.all.cycles.get(), parts.iter().map(|part| part.cycles.get()).sum::<u64>());
+}
+
+#[test]
+fn what_the_clock_tells_is_the_same_with_a_meter_and_without() {
+    let run = |with: bool, left: u64| {
+        let (counts, log) = (Counts::default(), Log::default());
+        let meter = Scripted { left, ..Scripted::of(&counts) };
+        let mut plan = chain(&counts, &log, with.then_some(meter));
+        plan.ports[0].open = Some(open(Box::new(Uneven(source(32 * CALLS))), true));
+        let mut worker = made::<RunToCompletion>(plan);
+        run(&mut worker, &log, 32 * CALLS);
+        let times: Vec<_> = log.lock().expect("alive").iter().map(|(.., at)| *at).collect();
+        (timed(&worker), times)
+    };
+    let without = run(false, 0);
+    assert!(without.0[0] > 0 && without.0[2] > 90, "{:?}", without.0);
+    // With one that ends at once, while what it takes is learnt, in a stretch, in another, and never.
+    for left in [0, 1, 700, 1_025, 1_035, 1_100, u64::MAX] {
+        assert_eq!(run(true, left), without, "{left}");
+    }
+}
+
+#[test]
+fn a_meter_that_fails_in_the_midst_tells_nothing_and_packets_run_on() {
+    let (counts, log) = (Counts::default(), Log::default());
+    let meter = Scripted { left: 1_500, ..Scripted::of(&counts) };
+    let reads = Arc::clone(&meter.reads);
+    let mut worker = made::<RunToCompletion>(chain(&counts, &log, Some(meter)));
+    run(&mut worker, &log, 32 * 200);
+    let early = report(&nothing(), &worker);
+    assert_eq!(early.modules[0].metered, spent(COSTS[1]));
+    let earlier = Reading::of(&worker.telemetry(), worker.clock().now());
+    run(&mut worker, &log, 32 * CALLS);
+    for told in [report(&nothing(), &worker), report(&earlier, &worker)] {
+        assert!(metered(&told).iter().all(Option::is_none), "{told:?}");
+        assert!(told.modules[0].ticks_per_packet.is_some());
+    }
+    assert_eq!(reads.load(Ordering::Relaxed), 1_501, "it is not asked again");
+    // One that never tells anything is no meter.
+    for left in [0, 1, 900] {
+        let (counts, log) = (Counts::default(), Log::default());
+        let meter = Scripted { left, ..Scripted::of(&counts) };
+        let mut worker = made::<RunToCompletion>(chain(&counts, &log, Some(meter)));
+        run(&mut worker, &log, 32 * CALLS);
+        assert!(metered(&report(&nothing(), &worker)).iter().all(Option::is_none), "{left}");
+    }
+}
+
+#[test]
+fn nothing_is_metered_where_the_scheduler_needs_all_ticks_or_timing_is_off() {
+    let (counts, log) = (Counts::default(), Log::default());
+    let meter = Scripted::of(&counts);
+    let reads = Arc::clone(&meter.reads);
+    let mut worker = made::<WeightedFair>(chain(&counts, &log, Some(meter)));
+    run(&mut worker, &log, 32 * CALLS);
+    assert_eq!(reads.load(Ordering::Relaxed), 0);
+    assert!(metered(&report(&nothing(), &worker)).iter().all(Option::is_none));
+
+    let (counts, log) = (Counts::default(), Log::default());
+    let meter = Scripted::of(&counts);
+    let reads = Arc::clone(&meter.reads);
+    let mut worker = made::<RunToCompletion>(chain(&counts, &log, Some(meter)));
+    let learnt = reads.load(Ordering::Relaxed);
+    worker.set_timing(false);
+    run(&mut worker, &log, 32 * CALLS);
+    assert_eq!(reads.load(Ordering::Relaxed), learnt);
+}
+
+/// Rings take nothing here by themselves: a meter that has become dearer than it was shows where it is read.
+struct Dearer(Scripted, Arc<AtomicU64>);
+
+impl Meter for Dearer {
+    fn read(&mut self) -> Option<Takes> {
+        self.0.counts.take([1, 2], self.1.load(Ordering::Relaxed) as usize);
+        self.0.read()
+    }
+}
+
+#[test]
+fn handing_packets_over_has_its_own() {
+    let placement = Placement { workers: 2, modules: vec![vec![1]], ports: vec![vec![0], vec![1]], keyed: vec![false] };
+    let placement = Arc::new(placement);
+    let (log, dearer) = (Log::default(), Arc::new(AtomicU64::new(0)));
+    let part = |number: usize| {
+        let mut plan =
+            plan(source(32 * CALLS), drain(&log), vec![module("pass", Kind::Pass, vec![Target::Port(1)], 0)], 256);
+        (plan.worker, plan.placement) = (number, Arc::clone(&placement));
+        if number == 0 {
+            (plan.modules[0].function, plan.ports[1].open) = (None, None);
+        } else {
+            plan.ports[0].open = None;
+        }
+        plan.meter = Some(Box::new(Dearer(Scripted::of(&Counts::default()), Arc::clone(&dearer))));
+        plan
+    };
+    let team = Arc::new(Team::new(2));
+    let links = links(&part(0), &placement);
+    let make = |(number, links)| {
+        let plan = part(number);
+        let pool = Pool::new(plan.pool).expect("memory for a small pool");
+        Worker::member(
+            plan,
+            Simulated::new(Frequency::new(1e9)),
+            vec![Cost { per_batch: 50, per_packet: 0 }],
+            pool,
+            links,
+            Arc::clone(&team),
+        )
+        .expect("a sound plan")
+    };
+    let mut workers: Vec<Worker<Simulated, RunToCompletion>> = links.into_iter().enumerate().map(make).collect();
+    dearer.store(64, Ordering::Relaxed);
+    assert_eq!(simulate_team(&mut workers, Ticks(1_000_000_000)), Ended::Finished);
+    assert!(drive::wind_up_team(&mut workers).is_empty());
+    for worker in &workers {
+        let told = report(&nothing(), worker);
+        assert_eq!(told.workers[0].handover.metered, spent([2, 4]), "{told:?}");
+    }
+}

@@ -1,0 +1,101 @@
+//! Short runs on this machine, whose meters or whose reports are made up.
+
+use forebay_functions as _;
+use forebay_measure::events::Event;
+use forebay_pipeline::{Conditions, Loaded, Source};
+use forebay_ports as _;
+
+use super::*;
+use crate::measurement::{Measurement, Origin};
+
+fn load(scheduler: &str) -> Loaded {
+    let text = format!(
+        "scheduler: {scheduler}\nports:\n  in: {{ generator: {{ sessions: 64 }} }}\n  out: {{ sink: }}\n\
+         modules:\n  work: {{ bypass: {{ cycles_per_packet: 300 }} }}\npipeline: [in -> work -> out]\n"
+    );
+    let source = Source::new(&text, "test.yaml", "");
+    let conditions = Conditions { frequency: Tsc.frequency(), simulated: false };
+    forebay_pipeline::load(&source, conditions).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+fn run(scheduler: &str, meter: impl Fn() -> Box<dyn Meter>) -> Timed {
+    let Loaded { plans, cores, made, .. } = load(scheduler);
+    let cores = forebay_instance::choose(&cores).expect("a core");
+    measure_with(plans, &cores, made, Duration::from_millis(100), meter).expect("it starts")
+}
+
+/// A cycle is a tick, and has two instructions.
+struct Double;
+
+impl Meter for Double {
+    fn read(&mut self) -> Option<[u64; 2]> {
+        let now = Tsc.now().0;
+        Some([now.wrapping_mul(2), now])
+    }
+}
+
+#[test]
+fn workers_are_measured_by_the_meters_that_they_are_given() {
+    let timed = run("run-to-completion", || Box::new(Double));
+    assert_eq!(timed.unmetered, None);
+    let told = Measurement::of(&timed, None);
+    let work = &told.modules[0];
+    assert_eq!((work.name.as_str(), work.source.ipc), ("work", Origin::Measured));
+    for ipc in [work.ipc, told.workers[0].eipc, told.chain.hardware.eipc] {
+        assert!(ipc.is_some_and(|ipc| (ipc - 2.0).abs() < 0.05), "{told:?}");
+    }
+    // A module that waits for so many ticks takes so many cycles by this meter.
+    assert!(work.core_cpp.is_some_and(|cycles| cycles > 290.0), "{work:?}");
+    assert!(told.modules.iter().all(|part| part.ipc.is_none() || part.source.ipc == Origin::Measured), "{told:?}");
+}
+
+#[test]
+fn a_scheduler_that_needs_all_ticks_leaves_nothing_to_the_meter_and_says_so() {
+    let timed = run("weighted-fair", || Box::new(Double));
+    assert!(timed.unmetered.as_ref().is_some_and(|reason| reason.contains("weighted-fair")), "{timed:?}");
+    let told = Measurement::of(&timed, None);
+    assert_eq!((told.modules[0].ipc, told.modules[0].source.ipc), (None, Origin::NotAvailable));
+    assert!(told.modules[0].cpp_ticks.is_some() && told.chain.hardware.eipc.is_none(), "{told:?}");
+}
+
+/// As `forebay measure` does: either the processor's counters can be read, or it is said why not, and all else is measured.
+#[test]
+fn meters_of_this_machine_tell_figures_or_a_reason() {
+    let Loaded { plans, cores, made, .. } = load("run-to-completion");
+    let cores = forebay_instance::choose(&cores).expect("a core");
+    let timed = measure(plans, &cores, made, Duration::from_millis(100)).expect("it starts");
+    let told = Measurement::of(&timed, None);
+    assert_eq!(told.unmetered.is_some(), told.chain.hardware.eipc.is_none(), "{told:?}");
+    assert_eq!(told.unmetered.is_some(), told.modules[0].ipc.is_none(), "{told:?}");
+    assert!(told.unmetered.as_ref().is_none_or(|reason| reason.contains("instructions")), "{told:?}");
+    assert!(told.modules[0].cpp_ticks.is_some(), "{told:?}");
+}
+
+#[test]
+fn the_chains_figures_are_of_all_workers_or_none() {
+    let mut timed = run("run-to-completion", || Box::new(Double));
+    let spent = |instructions, cycles| Some(Spent { instructions, cycles });
+    let worker =
+        |id, busy_turns, busy, metered| WorkerReport { id, busy_turns, busy, metered, ..WorkerReport::default() };
+    timed.report.workers = vec![
+        worker(0, 100, 0.5, spent(3_000.0, 1_500.0)),
+        worker(1, 300, 0.25, spent(1_000.0, 1_000.0)),
+        // One that had nothing to do.
+        worker(2, 0, 0.0, None),
+    ];
+    timed.report.duration_s = 2.0;
+    timed.counted.workers = vec![(0, [(Event::CoreCycles, 8e9)].into()), (1, [(Event::CoreCycles, 6e9)].into())];
+    assert_eq!(timed.eipc(), Some((3_000.0 * 100.0 + 1_000.0 * 300.0) / (1_500.0 * 100.0 + 1_000.0 * 300.0)));
+    // 4 GHz, half of it busy, two a cycle; 3 GHz, a quarter, one a cycle.
+    assert_eq!(timed.by_counters(100.0), Some((4e9 * 0.5 * 2.0 + 3e9 * 0.25) / 100.0));
+    assert_eq!(timed.by_counters(0.0), None);
+    let told = Measurement::of(&timed, None);
+    assert_eq!((told.workers[0].eipc, told.workers[1].eipc, told.workers[2].eipc), (Some(2.0), Some(1.0), None));
+    assert_eq!(told.chain.pps_by_counters, None, "nothing was counted under callgrind");
+
+    timed.counted.workers.pop();
+    assert_eq!(timed.by_counters(100.0), None);
+    assert!(timed.eipc().is_some());
+    timed.report.workers[1].metered = None;
+    assert_eq!(timed.eipc(), None);
+}
