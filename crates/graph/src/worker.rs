@@ -10,6 +10,7 @@ mod departure;
 mod make;
 mod metering;
 mod roads;
+mod rota;
 mod run;
 mod stopwatch;
 mod succession;
@@ -34,6 +35,7 @@ use crate::team::Team;
 use crate::telemetry::{ModuleCounters, Telemetry};
 
 use crossing::{Crossroad, Stuck};
+use rota::Rota;
 use stopwatch::Stopwatch;
 
 pub use census::Census;
@@ -111,8 +113,8 @@ pub struct Worker<C: Clock, S: Scheduler> {
     modules: usize,
     edges: Vec<Edge>,
     gateways: Vec<Gateway>,
-    /// The port that is read first in a turn.
-    first_port: usize,
+    /// Ports in the order in which they are read: who gave packets last comes last.
+    rota: Rota,
     /// By module: the ports whose packets enter there.
     sources: Box<[Vec<u32>]>,
     /// Where packets go that are for other workers.
@@ -270,11 +272,13 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             }
             return any;
         }
-        // Another port first each time: one may fill a queue so that those after it must not be read.
-        self.first_port = if self.first_port + 1 < ports { self.first_port + 1 } else { 0 };
-        for at in (self.first_port..ports).chain(0..self.first_port) {
-            any |= self.receive_from::<MODE>(at);
-        }
+        let mut rota = std::mem::take(&mut self.rota);
+        rota.go_round(|port| {
+            let gave = self.receive_from::<MODE>(port);
+            any |= gave;
+            gave
+        });
+        self.rota = rota;
         any
     }
 

@@ -9,6 +9,7 @@ use thiserror::Error;
 
 use super::crossing::Stuck;
 use super::roads::Roads;
+use super::rota::Rota;
 use super::stopwatch::Stopwatch;
 use super::succession::Heritage;
 use super::{Cost, Edge, Gateway, Node, Worker};
@@ -177,7 +178,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             modules,
             edges: Vec::new(),
             gateways: Vec::new(),
-            first_port: 0,
+            rota: if S::SHARES { Rota::new(plan.ports.len()) } else { Rota::default() },
             sources: vec![Vec::new(); modules].into(),
             crossings: roads.crossroads(bin + 1, &links, node_of),
             links,

@@ -148,6 +148,50 @@ pub(super) fn in_order_by_original(log: &Log) {
     in_order(&Arc::new(Mutex::new(only)));
 }
 
+/// Runs the graph with more sources, each with an entry, a burst and a distance, and looks whether all are read on.
+fn every_port_is_read_on(graph: Graph, more: &[(usize, usize, u64)], per_packet: u64) -> Result<(), TestCaseError> {
+    let graph = Graph { packets: u32::MAX, chunks: graph.chunks + 8_192, ..graph };
+    let (mut plan, modules) = (graph.plan(&Log::default()), graph.modules.len());
+    for (at, (entry, burst, every)) in more.iter().enumerate() {
+        let source = Box::new(Source { every: *every, burst: *burst, ..source(u32::MAX) });
+        let (name, entry) = (format!("in{at}"), Some(Target::Module(entry % modules)));
+        plan.ports.push(PortPlan { name, kind: "source", open: Some(open(source, true)), from: None, entry });
+    }
+    plan.placement = Arc::new(Placement::alone(modules, plan.ports.len()));
+    let mut worker: Worker<_, WeightedFair> = worker_of(plan, vec![Cost { per_batch: 100, per_packet }; modules]);
+    let telemetry = worker.telemetry();
+    let read = || telemetry.ports.iter().map(|told| told.counters.received.get()).collect::<Vec<_>>();
+    crate::drive::simulate(&mut worker, Ticks(20_000_000));
+    let before = read();
+    crate::drive::simulate(&mut worker, Ticks(40_000_000));
+    for (at, (before, after)) in before.iter().zip(read()).enumerate() {
+        // Port 1 is the drain.
+        prop_assert!(at == 1 || after > *before, "port {at}: {before}, {after}");
+    }
+    worker.wind_up().expect("no troubles");
+    let census = worker.census();
+    prop_assert_eq!((census.missing(), census.queued, census.held), (0, 0, 0), "{:?}", census);
+    Ok(())
+}
+
+/// Another port came first in each turn: where the queue had room every so many turns as there are ports, one port was read
+/// for ever and another never again.
+#[test]
+fn a_queue_that_has_room_in_step_with_the_ports_is_fed_by_all() {
+    let marks = Marks { queue: 1, high: 1, low: 0, when_full: WhenFull::Wait };
+    let graph = Graph {
+        modules: vec![(Kind::Pass, vec![1], 2)],
+        shares: vec![Share { weight: 1, limit: None, marks }; 12],
+        packets: 1,
+        burst: 28,
+        every: 0,
+        refuse: 0,
+        chunks: 40,
+        changes: Vec::new(),
+    };
+    every_port_is_read_on(graph, &[(0, 31, 0), (1, 9, 0), (8, 21, 1_542)], 46).expect("all are read");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
@@ -169,27 +213,7 @@ proptest! {
         more in proptest::collection::vec((0..12usize, 1..=32usize, prop_oneof![Just(0u64), 1..3_000u64]), 1..4),
         per_packet in 1..400u64,
     ) {
-        let graph = Graph { packets: u32::MAX, chunks: graph.chunks + 8_192, ..graph };
-        let (mut plan, modules) = (graph.plan(&Log::default()), graph.modules.len());
-        for (at, (entry, burst, every)) in more.iter().enumerate() {
-            let source = Box::new(Source { every: *every, burst: *burst, ..source(u32::MAX) });
-            let (name, entry) = (format!("in{at}"), Some(Target::Module(entry % modules)));
-            plan.ports.push(PortPlan { name, kind: "source", open: Some(open(source, true)), from: None, entry });
-        }
-        plan.placement = Arc::new(Placement::alone(modules, plan.ports.len()));
-        let mut worker: Worker<_, WeightedFair> = worker_of(plan, vec![Cost { per_batch: 100, per_packet }; modules]);
-        let telemetry = worker.telemetry();
-        let read = || telemetry.ports.iter().map(|told| told.counters.received.get()).collect::<Vec<_>>();
-        crate::drive::simulate(&mut worker, Ticks(20_000_000));
-        let before = read();
-        crate::drive::simulate(&mut worker, Ticks(40_000_000));
-        for (at, (before, after)) in before.iter().zip(read()).enumerate() {
-            // Port 1 is the drain.
-            prop_assert!(at == 1 || after > *before, "port {at}: {before}, {after}");
-        }
-        worker.wind_up().expect("no troubles");
-        let census = worker.census();
-        prop_assert_eq!((census.missing(), census.queued, census.held), (0, 0, 0), "{:?}", census);
+        every_port_is_read_on(graph, &more, per_packet)?;
     }
 
     #[test]

@@ -1,0 +1,66 @@
+//! In which order ports are read where their modules share time out.
+//!
+//! A port may fill a queue so that those after it must not be read. So who has waited longest comes first: whatever the
+//! rhythm in which a queue has room, each port that leads there gets its turn. Another one first in each turn would not do:
+//! a queue may have room every so many turns as there are ports.
+
+/// Ports by when they last gave packets, the longest ago first.
+#[derive(Debug, Default)]
+pub(super) struct Rota {
+    order: Vec<u32>,
+    /// Those that gave packets in this round, in their order.
+    gave: Vec<u32>,
+}
+
+impl Rota {
+    pub(super) fn new(ports: usize) -> Self {
+        Self { order: (0..ports as u32).collect(), gave: Vec::with_capacity(ports) }
+    }
+
+    /// Reads each port once; `read` says whether it gave packets.
+    #[inline]
+    pub(super) fn go_round(&mut self, mut read: impl FnMut(usize) -> bool) {
+        let mut kept = 0;
+        for at in 0..self.order.len() {
+            let port = self.order[at];
+            if read(port as usize) {
+                self.gave.push(port);
+            } else {
+                self.order[kept] = port;
+                kept += 1;
+            }
+        }
+        self.order[kept..].copy_from_slice(&self.gave);
+        self.gave.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn who_gave_last_comes_last_and_nobody_is_forgotten(
+            rounds in proptest::collection::vec(proptest::collection::vec(any::<bool>(), 7), 0..40),
+        ) {
+            let mut rota = Rota::new(7);
+            let mut last: Vec<(usize, usize)> = (0..7).map(|port| (0, port)).collect();
+            for (number, gives) in rounds.iter().enumerate() {
+                let mut seen = Vec::new();
+                rota.go_round(|port| {
+                    seen.push(port);
+                    gives[port]
+                });
+                let mut expected: Vec<usize> = (0..7).collect();
+                expected.sort_by_key(|port| last[*port]);
+                prop_assert_eq!(&seen, &expected);
+                for (place, port) in seen.into_iter().enumerate().filter(|(_, port)| gives[*port]) {
+                    last[port] = (number + 1, place);
+                }
+            }
+        }
+    }
+}
