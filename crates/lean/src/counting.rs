@@ -4,10 +4,12 @@
 //! Time is simulated and hashes are the seed's, so that every run takes the same path, to the instruction. What is counted
 //! is a busy chain: sources give whole batches whatever their rate, and turns that find nothing to do are left out.
 //!
-//! Three things of the surroundings would show in the figures, and are kept from it. The C library chooses how it copies
+//! Some things of the surroundings would show in the figures, and are kept from it. The C library chooses how it copies
 //! by the processor and its caches: [`TUNABLES`] leaves it one choice. How much it does depends on how addresses are
 //! aligned, and those of the first thread's stack and heap on the environment, the arguments and names of files: so the
-//! environment is empty, and what is counted is done on a thread of its own, whose stack and heap begin at whole pages.
+//! environment is empty, and what is counted is done on a thread of its own, whose stack and heap begin at whole pages. Where
+//! a block lies on that heap would still depend on all before it: so does each block that is long enough to be copied in a
+//! loop ([`placement`](forebay_measure::placement)), in a program whose allocator sees to it.
 
 mod build;
 mod serve;

@@ -1,10 +1,11 @@
-//! Clocks, counters, histograms and the units they are stated in; what processor and kernel count of a thread.
+//! Clocks, counters, histograms and the units they are stated in; what processor and kernel count of a thread; where memory lies.
 
 pub mod clock;
 pub mod counter;
 pub mod events;
 pub mod histogram;
 pub mod machine;
+pub mod placement;
 pub mod units;
 
 pub use clock::{Clock, Frequency, Simulated, Tsc};

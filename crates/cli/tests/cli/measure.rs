@@ -1,10 +1,12 @@
 //! `forebay measure`: figures, and whether they are the same again.
 
+use std::path::Path;
 use std::process::Command;
 
+use forebay_lean::counting::{self, Extent};
 use serde_json::Value;
 
-use crate::forebay;
+use crate::{File, forebay};
 
 /// Counting needs valgrind, which not every machine has.
 pub(crate) fn has_valgrind() -> bool {
@@ -55,6 +57,36 @@ fn instructions_are_the_same_in_every_run_and_modules_with_the_residue_are_all()
     let (first, second) = (module("ttl0").expect("there"), module("ttl1").expect("there"));
     let (a, b) = (figure(&one, first, "ipp"), figure(&one, second, "ipp"));
     assert!((a / b - 1.0).abs() < 0.2, "{a} and {b}");
+}
+
+/// The C library copies more than 256 bytes by how far source and destination are apart, and the sources' places on the heap
+/// were another in every process: maps with random hashing gave their keys back in another order.
+#[test]
+fn instructions_of_long_packets_are_the_same_in_every_run_and_from_every_folder() {
+    if !has_valgrind() {
+        return;
+    }
+    let sizes: Vec<_> = (0..24).map(|number| format!("{{ size: {}, weight: 1 }}", 600 + 37 * number)).collect();
+    let pipeline = format!(
+        "ports:\n  in: {{ generator: {{ size: [{}] }} }}\n  mix: {{ generator: {{ size: imix }} }}\n  out: {{ sink: {{}} }}\n\
+         modules:\n  hop: {{ ttl: }}\npipeline:\n  - in -> hop -> out\n  - mix -> hop\n",
+        sizes.join(", ")
+    );
+    let file = File::new(&pipeline);
+    let folder =
+        file.beside("a folder with a name that is so long that its path takes another place than the shorter one");
+    std::fs::create_dir(&folder).expect("a writable folder");
+    let longer = format!("{folder}/test.yaml");
+    std::fs::copy(file.path(), &longer).expect("a writable folder");
+    let counted = |path: &str| {
+        let extent = Extent { before: 512, packets: 2_048 };
+        counting::count(Path::new(env!("CARGO_BIN_EXE_forebay")), path, &[], extent).expect("counted")
+    };
+    let first = counted(file.path());
+    assert!(first.ports[0][0] > 2_048, "{first:?}");
+    for path in [file.path(), &longer, &longer] {
+        assert_eq!(counted(path), first, "{path}");
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use forebay_graph::{
     Cost, Function, MakeError, Next, OpenPort, Plan, RunToCompletion, Scheduler, SchedulerKind, WeightedFair, Worker,
 };
 use forebay_instance::{SimulatedTeam, Simulation};
-use forebay_measure::{Nanos, Simulated};
+use forebay_measure::{Nanos, Simulated, placement};
 use forebay_packet::Ticks;
 
 use super::{Build, Extent, Served};
@@ -21,7 +21,8 @@ const PATIENCE: usize = 100_000;
 /// busy worker: what meters, ages or wakes by time finds it going by, and a scheduler that shares time has some to share.
 const COST: Cost = Cost { per_batch: 100, per_packet: 10 };
 
-/// Runs what is counted, the modules from `first` on under names of their own. `load` makes the plans.
+/// Runs what is counted, the modules from `first` on under names of their own. `load` makes the plans. From then on this
+/// process's memory is [placed](placement::place), where its allocator is [`Memory`](placement::Memory).
 ///
 /// # Errors
 /// A pipeline that cannot be made.
@@ -30,6 +31,7 @@ pub fn serve<E: From<MakeError> + Send>(
     first: usize,
     extent: Extent,
 ) -> Result<Served, E> {
+    placement::place();
     std::thread::scope(|scope| {
         let served = scope.spawn(move || Ok(serve_plans(load()?, first, extent)?)).join();
         served.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
