@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context;
 use forebay_lean::compare::{self, Comparison, Part, Progress, Verdict};
@@ -42,11 +42,10 @@ pub(crate) fn compare(arguments: &args::Compare) -> anyhow::Result<Answer> {
             let _ = write!(io::stderr(), "\r{line}\x1b[K");
         }
     };
-    let began = Instant::now();
     say("counting instructions of both");
     let [a, b] = &mut sides;
     let counted = [a.count()?, b.count()?];
-    let time = Duration::from_nanos(arguments.time.0).saturating_sub(began.elapsed());
+    let time = Duration::from_nanos(arguments.time.0);
     let told = compare::compare(&mut sides, &counted, time, &mut |progress: Progress| {
         let widest =
             progress.widest.map_or_else(String::new, |widest| format!(", known within {:.1} %", widest * 100.0));

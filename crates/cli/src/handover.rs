@@ -40,7 +40,7 @@ pub(crate) fn handover(arguments: &args::Handover) -> anyhow::Result<()> {
         let ticks = row.ticks.as_ref();
         vec![
             row.cores.clone(),
-            row.nodes.clone(),
+            row.relation.to_owned(),
             row.what.clone(),
             ticks.map_or_else(na, |spread| format!("{:.1}", spread.median)),
             ticks.map_or_else(na, |spread| format!("{:.1} to {:.1}", spread.quartiles[0], spread.quartiles[1])),

@@ -1,6 +1,7 @@
 //! `forebay measure`: what a packet costs, module by module, in ticks and instructions.
 
 use std::io::Write;
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
@@ -9,7 +10,6 @@ use forebay_instance::{Cores, choose};
 use forebay_lean::cases;
 use forebay_lean::counting::{self, CountError, Extent};
 use forebay_lean::measurement::Measurement;
-use forebay_lean::process::FILLER;
 use forebay_lean::saved::{Saved, Store, Subject};
 use forebay_lean::ticks::{self, Timed};
 use forebay_pipeline::{Conditions, Loaded, Source};
@@ -33,12 +33,12 @@ pub(crate) fn measure(arguments: &args::Measure) -> anyhow::Result<Answer> {
     }
     let store =
         Store::new(&std::path::absolute(&arguments.store).with_context(|| arguments.store.display().to_string())?);
-    if std::env::var_os(FILLER).is_some() {
-        crate::temporary::follow_parent()?;
-    }
+    crate::temporary::follow_parent()?;
+    // Before it can be replaced by another.
+    let program = std::env::current_exe().context("this program's own file")?;
     let elsewhere = crate::temporary::folder()?;
-    // A function by itself may write files: they are not the user's.
-    if arguments.pipeline.starts_with("function:") {
+    // A function by itself may write files: where the user has set nothing, they are not the user's.
+    if arguments.pipeline.starts_with("function:") && arguments.set.is_empty() {
         std::env::set_current_dir(elsewhere.path())?;
     }
     let arguments = &settled(arguments);
@@ -59,7 +59,7 @@ pub(crate) fn measure(arguments: &args::Measure) -> anyhow::Result<Answer> {
         }
     };
     let found = if arguments.search { Some(rates::find(&source, &cores, arguments.search_time)?) } else { None };
-    let counts = if arguments.no_count { None } else { count(arguments)? };
+    let counts = if arguments.no_count { None } else { count(&program, arguments)? };
     let mut measurement = Measurement::of(&timed, counts.as_ref());
     let void = measurement.chain.void;
     let spoilt = void || found.as_ref().is_some_and(|found| found.void);
@@ -73,7 +73,7 @@ pub(crate) fn measure(arguments: &args::Measure) -> anyhow::Result<Answer> {
     }
     if let Some((name, subject)) = arguments.save.clone().zip(subject) {
         let saved = Saved { name, at: Timestamp::now(), commit: commit(), subject, measurement };
-        let folder = store.save(&saved, &std::env::current_exe().context("this program's own file")?)?;
+        let folder = store.save(&saved, &program)?;
         writeln!(printed::err(), "saved in {}", folder.display())?;
         if void {
             writeln!(
@@ -145,10 +145,9 @@ fn commit() -> Option<String> {
 }
 
 /// The instructions; nothing where this machine has no counter, which is told.
-fn count(arguments: &args::Measure) -> anyhow::Result<Option<counting::Counts>> {
-    let program = std::env::current_exe().context("this program's own file")?;
+fn count(program: &Path, arguments: &args::Measure) -> anyhow::Result<Option<counting::Counts>> {
     let pipeline = origin(&arguments.pipeline).unwrap_or_else(|| arguments.pipeline.clone());
-    match counting::count(&program, &pipeline, &arguments.set, Extent::default()) {
+    match counting::count(program, &pipeline, &arguments.set, Extent::default()) {
         Err(error @ CountError::NoValgrind) => {
             writeln!(printed::err(), "instructions are n/a: {error}")?;
             Ok(None)
@@ -208,10 +207,7 @@ fn table(measurement: &Measurement) -> std::io::Result<()> {
         .iter()
         .any(|told| told.ipp.is_some() && told.instructions_per_tick.is_none() && told.cpp_ticks.is_some())
     {
-        writeln!(
-            out,
-            "\"per tick\" is n/a where this run's batches are not those that were counted: --set rate=max fills them."
-        )?;
+        writeln!(out, "\"per tick\" is n/a where this run's batches are not the full ones that were counted.")?;
     }
     if let Some((sum, all)) = chain.sum_ticks.zip(chain.cpp_ticks) {
         writeln!(out, "The parts' ticks, measured one by one, are {:.1} % of (all).", sum / all * 100.0)?;

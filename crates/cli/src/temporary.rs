@@ -2,7 +2,8 @@
 //! of them.
 
 use anyhow::Context;
-use rustix::process::{Signal, set_parent_process_death_signal};
+use forebay_lean::process::PARENT;
+use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
@@ -16,7 +17,10 @@ pub(crate) fn folder() -> anyhow::Result<TempDir> {
     let path = folder.path().to_owned();
     // Once a process; whoever asked first keeps it.
     if tempfile::env::override_temp_dir(&path).is_ok() {
-        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+        let ignored = ignored();
+        // Who started this with `nohup`, or in the background of a script, has said that a signal is not to end it.
+        let mut signals =
+            Signals::new([SIGINT, SIGTERM, SIGHUP].iter().filter(|signal| ignored >> (**signal - 1) & 1 == 0))?;
         std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
             if let Some(signal) = signals.forever().next() {
                 let _ = std::fs::remove_dir_all(&path);
@@ -27,7 +31,20 @@ pub(crate) fn folder() -> anyhow::Result<TempDir> {
     Ok(folder)
 }
 
-/// Ends this process when the one that started it ends.
+/// The signals that this process ignores, a bit each from 1 (proc_pid_status(5), `SigIgn`).
+fn ignored() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+}
+
+/// Ends this process when the one that started it for a comparison or a count ends, or has ended.
 pub(crate) fn follow_parent() -> anyhow::Result<()> {
-    Ok(set_parent_process_death_signal(Some(Signal::TERM))?)
+    let Some(parent) = std::env::var(PARENT).ok().and_then(|parent| parent.parse().ok()) else { return Ok(()) };
+    set_parent_process_death_signal(Some(Signal::TERM))?;
+    anyhow::ensure!(
+        getppid().map(Pid::as_raw_pid) == Some(parent),
+        "process {parent} ({PARENT}) is not there any more"
+    );
+    Ok(())
 }

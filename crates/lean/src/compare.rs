@@ -224,8 +224,8 @@ pub fn compare<S: Side>(
             break;
         }
     }
-    let slept = pairs.iter().map(|[a, b]| Some(b.slept? - a.slept?)).collect::<Option<Vec<_>>>();
-    let slept = slept.and_then(Interval::of);
+    let slept = pairs.iter().filter_map(|[a, b]| Some(b.slept? - a.slept?));
+    let slept = Interval::of(slept.collect());
     let parts = names.iter().map(|name| part(&pairs, counted, name, slept)).collect();
     let less_busy = slept.and_then(cause::less_busy);
     Ok(Comparison { pairs: pairs.len(), voids, seconds: began.elapsed().as_secs_f64(), parts, slept, less_busy })

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::callgrind::{Profile, ProfileError};
 use crate::named::SYMBOLS;
-use crate::process::told;
+use crate::process::{PARENT, told};
 use crate::ticks::Kind;
 
 pub use build::{Build, OtherBuild};
@@ -129,7 +129,7 @@ pub enum CountError {
     #[error("the program that was counted is of another version: it does not say what it did")]
     Answer,
     /// Files.
-    #[error("the count needs a temporary folder in {}: {}", std::env::temp_dir().display(), .0)]
+    #[error("the count needs a temporary folder in {}: {}", tempfile::env::temp_dir().display(), .0)]
     Io(#[from] std::io::Error),
     /// The profile.
     #[error(transparent)]
@@ -162,6 +162,7 @@ pub fn count(program: &Path, pipeline: &str, settings: &[String], extent: Extent
             .env_clear()
             .envs(ENVIRONMENT.iter().filter_map(|name| Some((name, std::env::var_os(name)?))))
             .env("GLIBC_TUNABLES", TUNABLES)
+            .env(PARENT, format!("{:010}", std::process::id()))
             .current_dir(folder.path())
             .stdin(Stdio::null());
         let output = tool.output().map_err(|error| match error.kind() {

@@ -12,8 +12,10 @@ use serde::Deserialize;
 use crate::compare::Side;
 use crate::measurement::Measurement;
 
-/// The variable that makes the environment of each run another one; whoever finds it is run for a comparison.
-pub const FILLER: &str = "FOREBAY_FILLER";
+/// The variable that makes the environment of each run another one.
+const FILLER: &str = "FOREBAY_FILLER";
+/// The variable that tells a process that is run for a comparison or a count whom it is to end with.
+pub const PARENT: &str = "FOREBAY_PARENT";
 /// How much is told of what a program says.
 const MOST_LINES: usize = 20;
 
@@ -92,10 +94,13 @@ impl Build {
         self.measure(&[])
     }
 
+    fn is_the_same(&self) -> Result<(), BuildError> {
+        let same = self.stamp == Stamp::of(&self.program);
+        if same { Ok(()) } else { Err(BuildError::Replaced { program: self.program.clone() }) }
+    }
+
     fn measure(&mut self, more: &[&str]) -> Result<Measurement, BuildError> {
-        if self.stamp != Stamp::of(&self.program) {
-            return Err(BuildError::Replaced { program: self.program.clone() });
-        }
+        self.is_the_same()?;
         self.runs += 1;
         // Where the stack begins depends on the size of the environment, and code is faster or slower by it (Mytkowicz et
         // al., "Producing wrong data without doing anything obviously wrong!", 2009): another one in each run.
@@ -106,10 +111,12 @@ impl Build {
             .args(["--json", "--duration", &format!("{}us", self.span.as_micros())])
             .args(more)
             .env(FILLER, filler)
+            .env(PARENT, std::process::id().to_string())
             .stdin(Stdio::null())
             .output()
             .map_err(|error| BuildError::Io { program: self.program.clone(), error })?;
         // 1: the run is void, and says so.
+        self.is_the_same()?;
         let done = matches!(output.status.code(), Some(0 | 1));
         let measurement = serde_json::from_slice(&output.stdout).ok().filter(|_| done);
         measurement.ok_or_else(|| BuildError::Failed {

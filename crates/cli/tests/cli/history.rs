@@ -151,7 +151,7 @@ fn a_page_is_written_whole_or_not_at_all() {
     std::fs::write(&page, "the old one").expect("a file of the test");
     // The shell's limit stands for the disk's end: so many blocks a file, and an error instead of a signal.
     let limited = |signal: &str| {
-        let script = format!("{signal} ulimit -f 2; exec \"$0\" history --store \"$1\" --html \"$2\"");
+        let script = format!("{signal} ulimit -c 0; ulimit -f 2; exec \"$0\" history --store \"$1\" --html \"$2\"");
         let mut command = std::process::Command::new("sh");
         command.args(["-c", &script, env!("CARGO_BIN_EXE_forebay"), path(&store)]).arg(&page);
         command.output().expect("a shell")

@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// Writes `bytes` to the file at `path`: at any moment there is the old one or the new one, whole. It is written beside its
-/// place first, and then renamed. A link to a file stays one; what keeps nothing, such as a terminal, a pipe or `/dev/null`,
+/// place first, and then renamed. A link to a file stays one, but for one that leads nowhere; a read-only file is replaced where
+/// its folder allows it; what keeps nothing, such as a terminal, a pipe or `/dev/null`,
 /// is written to as it is.
 ///
 /// # Errors

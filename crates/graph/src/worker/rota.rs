@@ -30,6 +30,9 @@ impl Rota {
                 kept += 1;
             }
         }
+        if self.gave.is_empty() {
+            return;
+        }
         self.order[kept..].copy_from_slice(&self.gave);
         self.gave.clear();
     }

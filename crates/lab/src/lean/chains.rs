@@ -226,6 +226,6 @@ mod tests {
 
     /// Whether all parts were timed.
     fn is_whole(stages: &Stages) -> bool {
-        stages.parts.iter().all(|part| part.ticks.is_some_and(|ticks| ticks > 0.0))
+        !stages.parts.is_empty() && stages.parts.iter().all(|part| part.ticks.is_some_and(|ticks| ticks > 0.0))
     }
 }

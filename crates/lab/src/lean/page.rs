@@ -235,7 +235,7 @@ fn handover(results: &Results) -> Result<Option<Section>, PlotError> {
     let rows = all.iter().map(|row| {
         let quartiles = |told: &Spread| format!("{:.1}–{:.1}", told.quartiles[0], told.quartiles[1]);
         vec![
-            format!("{}, {}: {}", row.cores, row.nodes, row.what),
+            format!("{}, {}: {}", row.cores, row.relation, row.what),
             known(row.ticks.as_ref().map(|told| told.median), 1),
             row.ticks.as_ref().map_or_else(|| "n/a".to_owned(), quartiles),
             known(row.paper, 0),
@@ -249,7 +249,7 @@ fn handover(results: &Results) -> Result<Option<Section>, PlotError> {
     let drawn = Bars {
         title: "Hand-over and the memory hierarchy".to_owned(),
         label: "ticks here; core cycles in the paper".to_owned(),
-        places: all.iter().map(|row| format!("{}, {}: {}", row.cores, row.nodes, row.what)).collect(),
+        places: all.iter().map(|row| format!("{}, {}: {}", row.cores, row.relation, row.what)).collect(),
         groups: vec![
             Group {
                 name: "here (ticks)".to_owned(),

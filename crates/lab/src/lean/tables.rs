@@ -40,13 +40,14 @@ fn chains(results: &Results) -> String {
 
 /// A row for each way that memory is reached.
 fn handover(results: &Results) -> String {
-    let heads = ["cores", "what", "ticks", "lower_quartile", "upper_quartile", "paper_cycles"];
+    let heads = ["cores", "relation", "what", "ticks", "lower_quartile", "upper_quartile", "paper_cycles"];
     let rows = results.handover.iter().flat_map(Handover::rows).map(|row| {
         let (ticks, lower, upper) = row
             .ticks
             .map_or((None, None, None), |told| (Some(told.median), Some(told.quartiles[0]), Some(told.quartiles[1])));
         vec![
-            format!("{}, {}", row.cores, row.nodes),
+            row.cores,
+            row.relation.to_owned(),
             row.what,
             figure(ticks),
             figure(lower),

@@ -8,7 +8,8 @@ use serde::Serialize;
 use super::{Compared, Finding, Verdict, compare, wants};
 use crate::baseline::{Baseline, Case, SCHEMA};
 use crate::cases::{Asked, CaseError, built_in, count};
-use crate::counting::{Build, Extent, OtherBuild};
+use crate::counting::{Build, CountError, Extent, OtherBuild};
+use crate::process::Stamp;
 
 /// All of a kind, as they are asked for.
 pub const GROUPS: [&str; 2] = ["usecases", "functions"];
@@ -36,12 +37,12 @@ pub enum GateError {
     #[error(transparent)]
     Other(#[from] crate::process::BuildError),
     /// Nothing to compare with.
-    #[error("{} does not have {new}: allowed are pipelines that both builds have", .program.display())]
-    OnlyHere {
-        /// The other build.
+    #[error("{} does not have {missing}: allowed are pipelines that both builds have", .program.display())]
+    OnlyOne {
+        /// One of the builds.
         program: PathBuf,
         /// What it lacks.
-        new: String,
+        missing: String,
     },
     /// Nothing to do.
     #[error("no pipeline to count: name some, such as `usecases`, `functions`, `usecase:gw` or a configuration file")]
@@ -110,6 +111,7 @@ impl Gate<'_> {
     /// [`GateError`].
     pub fn compare(&self, before: &Baseline, cases: &[&Case]) -> Result<(Answer, Vec<Case>), GateError> {
         let asked: Vec<_> = cases.iter().map(|case| Asked::of(case)).collect();
+        let stamp = Stamp::of(self.program);
         let now = self.count(self.program, &asked, before.extent)?;
         let note = before.build.compares(&now.build)?;
         // Where calls have changed, how much of a difference that makes.
@@ -122,10 +124,23 @@ impl Gate<'_> {
             }
         }
         let mut others: Vec<Option<Case>> = vec![None; cases.len()];
-        for (at, asked) in again {
-            // One that cannot be had with other batches is told with what is known.
-            let counted = self.count(self.program, &[asked], before.extent).ok();
-            others[at] = counted.and_then(|mut counted| counted.cases.pop());
+        let (places, again): (Vec<_>, Vec<_>) = again.into_iter().unzip();
+        match self.count(self.program, &again, before.extent) {
+            Ok(counted) => places.into_iter().zip(counted.cases).for_each(|(at, case)| others[at] = Some(case)),
+            Err(_) => {
+                // One that cannot be had with other batches is told with what is known.
+                for (at, asked) in places.into_iter().zip(again) {
+                    others[at] = match self.count(self.program, &[asked], before.extent) {
+                        Ok(mut counted) => counted.cases.pop(),
+                        Err(GateError::Case(CaseError { error: CountError::Failed(_), .. })) => None,
+                        Err(error) => return Err(error),
+                    };
+                }
+            }
+        }
+        if stamp != Stamp::of(self.program) {
+            let (case, error) = (self.program.display().to_string(), CountError::Replaced(self.program.to_owned()));
+            return Err(CaseError { case, error }.into());
         }
         let pairs = cases.iter().zip(&now.cases).zip(&others);
         let compared: Vec<_> = pairs.map(|((was, is), other)| compare(was, is, other.as_ref(), self.max_ipp)).collect();
@@ -146,8 +161,9 @@ impl Gate<'_> {
         let named = if pipelines.is_empty() { &groups[..] } else { pipelines };
         let (here, there) = (crate::process::built_in(self.program)?, crate::process::built_in(other)?);
         let Shared { asked, new, gone } = shared(named, set, &here, &there);
-        if asked.is_empty() && !new.is_empty() {
-            return Err(GateError::OnlyHere { program: other.to_owned(), new: new.join(", ") });
+        if asked.is_empty() {
+            let (lacking, missing) = if new.is_empty() { (self.program, gone) } else { (other, new) };
+            return Err(GateError::OnlyOne { program: lacking.to_owned(), missing: missing.join(", ") });
         }
         let before = self.baseline(other, &asked, Extent::default())?;
         let (answer, _) = self.compare(&before, &before.cases.iter().collect::<Vec<_>>())?;
@@ -197,8 +213,10 @@ pub(super) fn shared(named: &[String], set: &[String], here: &BTreeSet<String>, 
     let (new, asked): (Vec<_>, Vec<_>) = ask(named, set)
         .into_iter()
         .partition(|asked| here.contains(&asked.pipeline) && !there.contains(&asked.pipeline));
-    let gone = there.difference(here).filter(|name| named.iter().any(|asked| is_in(asked, name)));
-    Shared { asked, new: new.iter().map(Asked::name).collect(), gone: gone.cloned().collect() }
+    let gone: Vec<_> =
+        there.difference(here).filter(|name| named.iter().any(|asked| is_in(asked, name))).cloned().collect();
+    let asked = asked.into_iter().filter(|asked| !gone.contains(&asked.pipeline)).collect();
+    Shared { asked, new: new.iter().map(Asked::name).collect(), gone }
 }
 
 /// Whether a pipeline is what was asked, or of the kind that was.

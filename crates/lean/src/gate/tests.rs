@@ -89,6 +89,22 @@ fn a_module_more_is_no_smaller_batch_for_the_residue() {
     assert_eq!(told, [(Cause::Batches, 900.0 / 32.0), (Cause::Appeared, 300.0 / 32.0)]);
 }
 
+/// Where triggers decide the batches, another `batch` does not bring those of before back, and nothing tells the causes apart.
+#[test]
+fn without_the_batches_of_before_the_residue_s_causes_are_not_told_apart() {
+    let of = |batch| {
+        let module = Module { per_call: 1_000, per_packet: 50, packets: PACKETS, batch };
+        pipeline(&[module], PACKETS.div_ceil(batch) * 300 + PACKETS * 20)
+    };
+    let causes = |other| {
+        let compared = compare(&of(32), &of(8), Some(&of(other)), LIMIT);
+        let found = compared.findings.into_iter().find(|finding| finding.part == "(residue)").expect("it is dearer");
+        found.why.into_iter().map(|why| why.cause).collect::<Vec<_>>()
+    };
+    assert_eq!(causes(4), [Cause::CodeOrBatches]);
+    assert_eq!(causes(32), [Cause::Batches]);
+}
+
 #[test]
 fn more_packets_on_a_dear_way_are_told_as_that() {
     let of = |packets| Module { per_call: 0, per_packet: 1_000, packets, batch: 32 };
@@ -201,4 +217,5 @@ fn of_two_builds_what_both_have_is_compared_and_the_rest_is_told() {
     let (asked, new, gone) = of(&["functions", "usecases"]);
     assert_eq!((asked, new.len(), gone.len()), (functions + usecases - 2, 2, 2));
     assert_eq!(of(&["function:ttl", "function:acl", "mine.yaml"]), (2, ttl, Vec::new()));
+    assert_eq!(of(&["function:old", "function:acl"]), (1, Vec::new(), vec!["function:old".to_owned()]));
 }

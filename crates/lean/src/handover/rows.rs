@@ -7,8 +7,8 @@ use super::{Handover, Level, Pair, Relation, Spread};
 pub struct Row {
     /// The core, or from which to which.
     pub cores: String,
-    /// Their NUMA nodes, where the host says, or what they are to each other.
-    pub nodes: String,
+    /// What they are to each other; `own` of a core's own memory, `n/a` where the host does not say.
+    pub relation: &'static str,
     /// What is reached.
     pub what: String,
     /// Ticks until it is there.
@@ -31,7 +31,7 @@ impl Handover {
             let set = step.bytes.map_or_else(String::new, |bytes| format!(", {} read in turn", size(bytes as u64)));
             Row {
                 cores: step.core.to_string(),
-                nodes: "own".to_owned(),
+                relation: "own",
                 what: format!("line of {what}{set}"),
                 ticks: step.ticks.clone(),
                 paper,
@@ -43,10 +43,12 @@ impl Handover {
 
 fn of_pair(pair: &Pair) -> Vec<Row> {
     let remote = pair.relation == Relation::OtherNode;
+    let known = pair.relation == Relation::Siblings || pair.nodes.iter().all(Option::is_some);
+    let relation = if known { pair.relation.told() } else { "n/a" };
     let (clean, dirty) = if remote { (98.0, 98.0) } else { (50.0, 76.0) };
     let row = |what: &str, ticks: &Option<Spread>, paper| Row {
         cores: format!("{} to {}", pair.cores[0], pair.cores[1]),
-        nodes: pair.relation.told().to_owned(),
+        relation,
         what: what.to_owned(),
         ticks: ticks.clone(),
         paper,
@@ -93,6 +95,8 @@ mod tests {
         assert_eq!(paper(Relation::SameNode), [50.0, 76.0]);
         assert_eq!(paper(Relation::OtherNode), [98.0, 98.0, 280.0]);
         assert_eq!(of_pair(&pair(Relation::OtherNode))[4].ticks, None);
+        let unknown = Pair { nodes: [None, Some(0)], ..pair(Relation::SameNode) };
+        assert_eq!([&pair(Relation::SameNode), &unknown].map(|pair| of_pair(pair)[0].relation), ["one node", "n/a"]);
     }
 
     #[test]

@@ -18,10 +18,25 @@ fn load(scheduler: &str) -> Loaded {
     forebay_pipeline::load(&source, conditions).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
-fn run(scheduler: &str, meter: impl Fn() -> Box<dyn Meter>) -> Timed {
-    let Loaded { plans, cores, made, .. } = load(scheduler);
-    let cores = forebay_instance::choose(&cores).expect("a core");
-    measure_with(plans, &cores, made, Duration::from_millis(100), meter).expect("it starts")
+fn run(scheduler: &str, meter: impl Fn() -> Box<dyn Meter> + Copy) -> Timed {
+    run_by(scheduler, |plans, cores, made, span| measure_with(plans, cores, made, span, meter))
+}
+
+/// Runs it, and for longer where other tests have the cores, until all parts were timed.
+fn run_by(
+    scheduler: &str,
+    measure: impl Fn(Vec<Plan>, &[usize], Made, Duration) -> Result<Timed, StartError>,
+) -> Timed {
+    let once = |span| {
+        let Loaded { plans, cores, made, .. } = load(scheduler);
+        let cores = forebay_instance::choose(&cores).expect("a core");
+        measure(plans, &cores, made, Duration::from_millis(span)).expect("it starts")
+    };
+    let whole = |run: &Timed| {
+        let idle = run.unmetered.as_ref().is_some_and(|reason| reason.contains("no busy turn"));
+        !idle && run.parts().iter().all(|part| part.timing.ticks_per_packet.is_some())
+    };
+    [100, 1_000].into_iter().map(once).find(whole).unwrap_or_else(|| once(5_000))
 }
 
 /// A cycle is a tick, and has two instructions.
@@ -61,9 +76,7 @@ fn a_scheduler_that_needs_all_ticks_leaves_nothing_to_the_meter_and_says_so() {
 /// As `forebay measure` does: either the processor's counters can be read, or it is said why not, and all else is measured.
 #[test]
 fn meters_of_this_machine_tell_figures_or_a_reason() {
-    let Loaded { plans, cores, made, .. } = load("run-to-completion");
-    let cores = forebay_instance::choose(&cores).expect("a core");
-    let timed = measure(plans, &cores, made, Duration::from_millis(100)).expect("it starts");
+    let timed = run_by("run-to-completion", |plans, cores, made, span| measure(plans, cores, made, span));
     let told = Measurement::of(&timed, None);
     assert_eq!(told.unmetered.is_some(), told.chain.hardware.eipc.is_none(), "{told:?}");
     assert_eq!(told.unmetered.is_some(), told.modules[0].ipc.is_none(), "{told:?}");
