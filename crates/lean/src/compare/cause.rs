@@ -36,7 +36,7 @@ pub struct Why {
 }
 
 /// The share of the time that a worker must sleep more to be less busy.
-const SLEEP: f64 = 0.02;
+const SLEEP: f64 = 0.01;
 /// The share by which batches must change to be other batches.
 const BATCHES: f64 = 0.1;
 /// The share by which instructions must change to be other code. Counts have no noise.

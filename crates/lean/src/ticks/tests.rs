@@ -76,7 +76,7 @@ fn a_scheduler_that_needs_all_ticks_leaves_nothing_to_the_meter_and_says_so() {
 /// As `forebay measure` does: either the processor's counters can be read, or it is said why not, and all else is measured.
 #[test]
 fn meters_of_this_machine_tell_figures_or_a_reason() {
-    let timed = run_by("run-to-completion", |plans, cores, made, span| measure(plans, cores, made, span));
+    let timed = run_by("run-to-completion", measure);
     let told = Measurement::of(&timed, None);
     assert_eq!(told.unmetered.is_some(), told.chain.hardware.eipc.is_none(), "{told:?}");
     assert_eq!(told.unmetered.is_some(), told.modules[0].ipc.is_none(), "{told:?}");
