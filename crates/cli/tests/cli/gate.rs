@@ -157,7 +157,7 @@ fn what_makes_no_sense_is_refused_with_what_is_allowed() {
     refused(&["--baseline", &empty, "--update"], "no pipeline to count: name some, such as `usecases`");
     refused(&["--baseline", &empty, "--update", "-"], "it is read several times: allowed is a file");
     refused(&["--baseline", &empty, "--update", "not/there.yaml"], "it is neither a file nor built in");
-    refused(&["--baseline", file.path()], "it is of schema 7, allowed is 1");
+    refused(&["--baseline", file.path()], "it is of schema 7, allowed is 2");
     refused(&["--baseline", &empty, "--max-ipp", "1"], "write a share such as +0.5%");
     refused(&["--baseline", &empty, "--against", &empty], "cannot be used with");
     refused(&["--baseline", &empty, "--set", "n=1"], "<PIPELINE>");

@@ -22,7 +22,7 @@ pub(super) fn measured(more: &[&str]) -> Value {
     let arguments = ["measure", "usecase:l2l3", "--set", "n=2", "--duration", "50ms", "--json"];
     let done = forebay(&[&arguments, more].concat());
     let told = done.json();
-    let void = told["chain"]["void"].as_bool().expect("said");
+    let void = told["chain"]["void"] == true || told["search"]["void"] == true;
     assert_eq!(done.code, Some(i32::from(void)), "{}", done.err);
     told
 }

@@ -403,7 +403,6 @@ impl WorkerReading {
             (&mut self.busy, other.busy),
             (&mut self.busy_turns, other.busy_turns),
             (&mut self.timed_turns, other.timed_turns),
-            (&mut self.residue, other.residue),
             (&mut self.all, other.all),
             (&mut self.turns, other.turns),
             (&mut self.handed, other.handed),
@@ -411,10 +410,28 @@ impl WorkerReading {
             (&mut self.stalls, other.stalls),
         ];
         pairs.into_iter().for_each(|(count, more)| *count += more);
+        // Where few turns were timed the sum may be below 0.
+        self.residue = self.residue.wrapping_add(other.residue);
         self.handover.add(&other.handover);
         self.metered.add(&other.metered);
         self.metered_residue.add(&other.metered_residue);
         self.meter_failed |= other.meter_failed;
         self.long.iter_mut().flatten().zip(other.long.iter().flatten()).for_each(|(count, more)| *count += more);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A reload that came when hardly a turn had been timed, whose residue was less than readings of the clock take, ended in
+    /// "there is no answer": the sum of both graphs' counters overflowed.
+    #[test]
+    fn what_is_below_nothing_adds_up_over_a_change() {
+        let below = |ticks: i64| WorkerReading { residue: ticks.cast_unsigned(), ..WorkerReading::default() };
+        let mut told = below(-7);
+        told.add(&below(-5));
+        told.add(&below(40));
+        assert_eq!(told.residue, 28);
     }
 }
