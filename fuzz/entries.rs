@@ -20,6 +20,7 @@ pub const TARGETS: &[Target] = &[
     ("filter", forebay_cli::filter::fuzz_filter),
     ("changes", changes),
     ("baseline", forebay_lean::baseline::fuzz_baseline),
+    ("profile", forebay_lean::profile::fuzz_profile),
     ("host", forebay_host::fuzz_files),
 ];
 

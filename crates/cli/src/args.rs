@@ -6,8 +6,10 @@ mod handover;
 mod history;
 mod lab;
 mod measure;
+mod profile;
+mod replay;
+mod values;
 
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
@@ -15,13 +17,16 @@ use clap_complete::Shell;
 use forebay_measure::Nanos;
 
 use crate::filter::Filter;
+use values::{cost, filter, interval, setting, trigger, workers};
 
 pub(crate) use compare::Compare;
 pub(crate) use gate::Gate;
 pub(crate) use handover::{Handover, Measured, Other};
 pub(crate) use history::{Figure, History};
-pub(crate) use lab::{Lab, LabLean};
+pub(crate) use lab::{Lab, LabBatching, LabLean};
 pub(crate) use measure::{Count, Measure};
+pub(crate) use profile::Profile;
+pub(crate) use replay::Replay;
 
 /// Runs network functions on packets in batches, keeps every flow's delay objective, and accounts for every packet.
 #[derive(Debug, Parser)]
@@ -50,6 +55,8 @@ pub(crate) enum Command {
     Run(Box<Run>),
     /// Measure what a packet costs, module by module, in ticks and instructions
     Measure(Measured),
+    /// Measure what calls of functions cost on this machine: a part for the call, and one for each packet of it
+    Profile(Profile),
     /// Compare what a packet costs in two builds, or by two configurations, side by side
     Compare(Compare),
     /// Compare what packets cost with a baseline, in instructions: the answer is no where a module has become dearer
@@ -62,6 +69,8 @@ pub(crate) enum Command {
     /// Run an experiment of the papers here: figures as JSON and CSV, and a report with plots
     #[command(subcommand, after_help = "Example:\n  forebay lab lean --out lean")]
     Lab(Lab),
+    /// Decide anew on what `run --decisions` has recorded, by the same controller or another
+    Replay(Replay),
     /// Look at this machine: what in it will cost performance, and how to mend that
     Doctor(Doctor),
     /// Watch a running pipeline: the live table
@@ -83,7 +92,7 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Explain a function, port, use case or kind of state
+    /// Explain a function, port, use case, controller or kind of state
     #[command(after_help = "Examples:\n  forebay describe generator\n  forebay describe mac_rewrite --json")]
     Describe {
         /// Its name, as `forebay list` shows it
@@ -172,6 +181,13 @@ pub(crate) struct Run {
     /// Which module runs next: everything in order, or modules by their weights; the same as `--set scheduler=NAME`
     #[arg(long, value_name = "NAME", value_parser = ["run-to-completion", "weighted-fair"])]
     pub(crate) scheduler: Option<String>,
+    /// What sets triggers so that flows keep their delay objectives (`forebay list controllers`); the same as `--set
+    /// control.batching=NAME`
+    #[arg(long, value_name = "NAME")]
+    pub(crate) controller: Option<String>,
+    /// Write what the controller sees and decides each period, for `forebay replay`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) decisions: Option<PathBuf>,
     /// End after this time, such as 20s or 500ms
     #[arg(long, value_name = "TIME")]
     pub(crate) duration: Option<Nanos>,
@@ -376,49 +392,6 @@ pub(crate) enum What {
     State,
 }
 
-fn setting(text: &str) -> Result<String, String> {
-    match text.split_once('=') {
-        Some((key, _)) if !key.trim().is_empty() => Ok(text.to_owned()),
-        _ => Err("write KEY=VALUE, such as n=16".to_owned()),
-    }
-}
-
-fn trigger(text: &str) -> Result<(String, usize), String> {
-    let parts = text.rsplit_once('=').and_then(|(module, n)| Some((module.to_owned(), n.parse().ok()?)));
-    parts.ok_or_else(|| "write MODULE=N, such as route=16".to_owned())
-}
-
-/// A filter, as the text that it is.
-fn filter(text: &str) -> Result<String, String> {
-    text.parse::<Filter>().map(|_| text.to_owned()).map_err(|error| error.to_string())
-}
-
-fn workers(text: &str) -> Result<usize, String> {
-    text.parse().ok().filter(|workers| (1..=256).contains(workers)).ok_or_else(|| "allowed are 1 to 256".to_owned())
-}
-
-fn interval(text: &str) -> Result<Nanos, String> {
-    let interval: Nanos = text.parse().map_err(|error: forebay_measure::units::UnitError| error.to_string())?;
-    let allowed = Nanos(50_000_000)..=Nanos(3_600_000_000_000);
-    if allowed.contains(&interval) { Ok(interval) } else { Err("allowed are 50ms to 3600s".to_owned()) }
-}
-
-/// A time, as long as is allowed, which is told in words where it is not.
-fn time_within(text: &str, allowed: RangeInclusive<Nanos>, told: &str) -> Result<Nanos, String> {
-    let time: Nanos = text.parse().map_err(|error: forebay_measure::units::UnitError| error.to_string())?;
-    if allowed.contains(&time) { Ok(time) } else { Err(format!("allowed are {told}")) }
-}
-
-fn cost(text: &str) -> Result<(String, forebay_graph::Cost), String> {
-    let parts = text.rsplit_once('=').and_then(|(name, cost)| {
-        let (per_batch, per_packet) = cost.split_once('+').unwrap_or((cost, "0"));
-        // Together they must not bring the clock to its end: an hour a packet is enough for anybody.
-        let nanos = |text: &str| text.trim().parse().ok().filter(|nanos| *nanos <= 3_600_000_000_000u64);
-        Some((name.to_owned(), forebay_graph::Cost { per_batch: nanos(per_batch)?, per_packet: nanos(per_packet)? }))
-    });
-    parts.ok_or_else(|| "write NAME=CALL+PACKET in nanoseconds, such as acl=500+20".to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -427,15 +400,5 @@ mod tests {
     fn the_command_line_is_well_formed() {
         use clap::CommandFactory;
         Args::command().debug_assert();
-    }
-
-    #[test]
-    fn triggers_settings_and_costs_are_read() {
-        assert_eq!(trigger("route=16"), Ok(("route".to_owned(), 16)));
-        assert!(trigger("route").is_err() && trigger("route=-1").is_err());
-        assert!(setting("n=16").is_ok() && setting("=16").is_err() && setting("n").is_err());
-        let (name, cost) = cost("acl=500+20").expect("well-formed");
-        assert_eq!((name.as_str(), cost.per_batch, cost.per_packet), ("acl", 500, 20));
-        assert!(super::cost("acl=5+5+5").is_err() && interval("1ns").is_err());
     }
 }

@@ -1,11 +1,14 @@
-//! `forebay describe`: one function, port, use case or kind of state.
+//! `forebay describe`: one function, port, use case, controller or kind of state.
 
 mod parameters;
 
 use std::io::Write;
 
 use anyhow::bail;
-use forebay_graph::{Declaration, PortDeclaration, Reason, StateDeclaration, functions, ports, states};
+use forebay_graph::{
+    ControllerDeclaration, Declaration, PortDeclaration, Reason, StateDeclaration, controllers, functions, ports,
+    states,
+};
 use forebay_pipeline::{UseCase, nearest, usecases};
 use serde_json::{Value, json};
 
@@ -18,6 +21,7 @@ enum Thing {
     Port(&'static PortDeclaration),
     State(&'static StateDeclaration),
     UseCase(&'static UseCase),
+    Controller(&'static ControllerDeclaration),
 }
 
 /// Describes what is called `name`: all of them where several kinds share a name.
@@ -27,7 +31,9 @@ pub(crate) fn describe(name: &str, as_json: bool) -> anyhow::Result<()> {
         things.iter().filter(|thing| thing.name() == name.strip_prefix("usecase:").unwrap_or(name)).collect();
     if found.is_empty() {
         let near = nearest(name, things.iter().map(Thing::name));
-        bail!("nothing is called '{name}'{near}: see `forebay list functions`, `ports`, `usecases`, `state`");
+        bail!(
+            "nothing is called '{name}'{near}: see `forebay list functions`, `ports`, `usecases`, `state`, `controllers`"
+        );
     }
     let mut out = printed::out();
     for (number, thing) in found.into_iter().enumerate() {
@@ -44,7 +50,8 @@ fn all() -> Vec<Thing> {
     let functions = functions().into_iter().map(Thing::Function);
     let ports = ports().into_iter().map(Thing::Port);
     let states = states().into_iter().map(Thing::State);
-    functions.chain(ports).chain(states).chain(usecases().iter().map(Thing::UseCase)).collect()
+    let controllers = controllers().into_iter().map(Thing::Controller);
+    functions.chain(ports).chain(states).chain(usecases().iter().map(Thing::UseCase)).chain(controllers).collect()
 }
 
 impl Thing {
@@ -54,6 +61,7 @@ impl Thing {
             Self::Port(it) => it.name,
             Self::State(it) => it.name,
             Self::UseCase(it) => it.name,
+            Self::Controller(it) => it.name,
         }
     }
 
@@ -79,6 +87,13 @@ impl Thing {
                 let size = it.dimensions().into_iter().map(|name| format!(" --set {name}=8")).collect::<String>();
                 ("use case", it.summary, "", format!("forebay run usecase:{}{size}\n", it.name))
             }
+            Self::Controller(it) => {
+                let named = match it.example {
+                    "{}" => it.name.to_owned(),
+                    parameters => format!("{{ {}: {parameters} }}", it.name),
+                };
+                ("controller", it.summary, it.help, format!("control: {{ batching: {named} }}\n"))
+            }
         }
     }
 
@@ -88,7 +103,15 @@ impl Thing {
             Self::Port(it) => parameters(it.schema),
             Self::State(it) => parameters(it.schema),
             Self::UseCase(it) => it.parameters.iter().map(Parameter::from).collect(),
+            Self::Controller(it) => parameters(it.schema),
         }
+    }
+
+    /// The scheduler without which it can do nothing, where there is one.
+    fn scheduler(&self) -> Option<String> {
+        let Self::Controller(it) = self else { return None };
+        let named = serde_json::to_value(it.scheduler?).ok()?;
+        named.as_str().map(str::to_owned)
     }
 
     fn to_text(&self) -> String {
@@ -113,6 +136,9 @@ impl Thing {
         }
         if let Self::Function(it) = self {
             text.push_str(&function_text(it));
+        }
+        if let Some(scheduler) = self.scheduler() {
+            text.push_str(&format!("\nNeeds `scheduler: {scheduler}`.\n"));
         }
         text.push_str("\nExample:\n");
         example.lines().for_each(|line| text.push_str(&format!("  {line}\n")));
@@ -142,6 +168,9 @@ impl Thing {
             told["effect"] = it.effect.into();
             told["folds"] = it.folds.into();
         }
+        if let Self::Controller(_) = self {
+            told["scheduler"] = json!(self.scheduler());
+        }
         told
     }
 }
@@ -162,7 +191,7 @@ fn function_text(function: &Declaration) -> String {
     let state = serde_json::to_value(function.state).unwrap_or_default();
     text.push_str(&format!("State: {}\n", state.as_str().unwrap_or("n/a")));
     let yes = |it: bool| if it { "yes" } else { "no" };
-    text.push_str(&format!("Equal branches can become one (fold; not used yet): {}\n", yes(function.folds)));
+    text.push_str(&format!("Equal branches run as one (fold): {}\n", yes(function.folds)));
     text.push_str(&format!("Decisions can be replayed (effect): {}\n", yes(function.effect)));
     text
 }

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use forebay_control::{Log, Settings};
 use forebay_graph::{Cost, Plan};
-use forebay_instance::{Board, Cores, Instance, Outcome, Simulation, Watch};
+use forebay_instance::{Board, Cores, Instance, Outcome, Simulation, Steer, Watch};
 use forebay_measure::{Clock, Frequency, Nanos, Tsc};
 use forebay_packet::Ticks;
 use forebay_pipeline::Made;
@@ -16,9 +17,9 @@ const SIMULATED_DURATION: Nanos = Nanos(100_000_000);
 /// How workers run.
 pub(crate) enum Mode {
     /// By this machine's clock, each bound to its core.
-    Real { cores: Cores, made: Box<Made> },
-    /// In simulated time; each module's calls take what is given here.
-    Simulated { costs: Vec<Cost> },
+    Real { cores: Cores, made: Box<Made>, steer: Steer },
+    /// In simulated time; each module's calls take what is given here; what sets triggers.
+    Simulated { costs: Vec<Cost>, control: Option<Settings>, log: Option<Box<dyn Log>> },
 }
 
 /// What a tick is worth.
@@ -51,13 +52,14 @@ impl Engine {
         stop: &Arc<AtomicBool>,
     ) -> anyhow::Result<Self> {
         Ok(match mode {
-            Mode::Real { cores, made } => {
-                let instance = forebay_instance::start(plans, &cores, *made, watch)?;
+            Mode::Real { cores, made, steer } => {
+                let instance = forebay_instance::start(plans, &cores, *made, watch, steer)?;
                 Self::Real { instance, until: duration.map(|span| Instant::now() + Duration::from_nanos(span.0)) }
             }
-            Mode::Simulated { costs } => {
+            Mode::Simulated { costs, control, log } => {
                 let duration = duration.unwrap_or(SIMULATED_DURATION);
-                Self::Simulated(Simulation::start(plans, &costs, duration, watch, Arc::clone(stop))?)
+                let stop = Arc::clone(stop);
+                Self::Simulated(Simulation::start(plans, &costs, duration, watch, stop, control.as_ref(), log)?)
             }
         })
     }

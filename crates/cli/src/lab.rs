@@ -1,34 +1,64 @@
 //! `forebay lab`: experiments, with progress on a terminal.
 
 use std::io::Write;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use forebay_lab::Progress;
-use forebay_lab::lean::{self, Settings};
+use forebay_lab::{Progress, batching, lean};
 use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
 
 use crate::{args, printed};
 
 /// Runs the experiment `lean` and writes its report.
 pub(crate) fn lean(arguments: &args::LabLean) -> anyhow::Result<()> {
-    // Before minutes are spent: a folder that cannot be written to.
-    let out = || arguments.out.display().to_string();
-    std::fs::create_dir_all(&arguments.out).with_context(out)?;
-    tempfile::tempfile_in(&arguments.out).with_context(out)?;
+    ready(&arguments.out)?;
     let _temporary = crate::temporary::folder()?;
     let counter =
         if arguments.no_count { None } else { Some(std::env::current_exe().context("this program's own file")?) };
     let mut bar = Bar(ProgressBar::hidden());
-    let results = lean::run(&Settings { short: arguments.short, counter }, &mut bar)?;
+    let results = lean::run(&lean::Settings { short: arguments.short, counter }, &mut bar)?;
     bar.0.finish_and_clear();
     if let Some(why) = results.not_counted.as_ref().filter(|_| !arguments.no_count) {
         writeln!(printed::err(), "instructions are n/a: {why}")?;
     }
     let files = lean::write(&results, &arguments.out)?;
-    if arguments.json {
-        return Ok(writeln!(printed::out(), "{}", serde_json::to_string(&results)?)?);
-    }
+    tell(&results, &files, arguments.json)
+}
+
+/// Runs the experiment `batching` and writes its report.
+pub(crate) fn batching(arguments: &args::LabBatching) -> anyhow::Result<()> {
+    ready(&arguments.out)?;
+    let settings = batching::Settings {
+        simulated: arguments.simulated,
+        short: arguments.short,
+        only: arguments.only.iter().copied().collect(),
+        period: arguments.period,
+        duration: arguments.duration,
+        runs: arguments.runs,
+        captures: arguments.captures.clone(),
+    };
+    let mut bar = Bar(ProgressBar::hidden());
+    let results = batching::run(&settings, &mut bar)?;
+    bar.0.finish_and_clear();
+    let files = batching::write(&results, &arguments.out)?;
+    tell(&results, &files, arguments.json)
+}
+
+/// Before minutes are spent: whether the folder can be written to.
+fn ready(folder: &Path) -> anyhow::Result<()> {
+    let told = || folder.display().to_string();
+    std::fs::create_dir_all(folder).with_context(told)?;
+    tempfile::tempfile_in(folder).with_context(told)?;
+    Ok(())
+}
+
+/// The results as JSON, or the files that have them.
+fn tell(results: &impl Serialize, files: &[PathBuf], json: bool) -> anyhow::Result<()> {
     let mut out = printed::out();
+    if json {
+        return Ok(writeln!(out, "{}", serde_json::to_string(results)?)?);
+    }
     files.iter().try_for_each(|file| writeln!(out, "{}", file.display()))?;
     Ok(())
 }
@@ -39,6 +69,8 @@ struct Bar(ProgressBar);
 impl Progress for Bar {
     fn begin(&mut self, steps: usize) {
         let style = ProgressStyle::with_template("{elapsed_precise} [{bar:30}] {pos}/{len} {wide_msg}");
+        // An experiment in parts has a bar for each.
+        self.0.finish_and_clear();
         self.0 = ProgressBar::new(steps as u64);
         // The template is this program's own: a mistake in it would show in every run.
         self.0.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));

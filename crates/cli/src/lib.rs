@@ -6,6 +6,7 @@ mod args;
 mod changes;
 mod check;
 mod compare;
+mod control;
 pub mod decode;
 mod describe;
 mod doctor;
@@ -23,8 +24,10 @@ mod live;
 mod measure;
 mod plain;
 mod printed;
+mod profile;
 mod rates;
 mod remote;
+mod replay;
 mod run;
 mod source;
 mod story;
@@ -104,11 +107,14 @@ fn answer(command: Command) -> anyhow::Result<Answer> {
         Command::Measure(args::Measured { pipeline: None, .. }) => {
             anyhow::bail!("measure: name a pipeline, or `handover`: `forebay measure --help` has examples")
         }
+        Command::Profile(told) => profile::profile(&told)?,
         Command::Gate(told) => return gate::gate(&told),
         Command::History(told) => history::history(&told)?,
         Command::Lab(args::Lab::Lean(told)) => lab::lean(&told)?,
+        Command::Lab(args::Lab::Batching(told)) => lab::batching(&told)?,
         Command::Compare(told) => return compare::compare(&told),
         Command::Count(told) => measure::serve(&told)?,
+        Command::Replay(told) => replay::replay(&told)?,
         Command::Doctor(told) => return doctor::doctor(&told),
         Command::Top(top) => remote::top(&top)?,
         Command::Show(show) => remote::told(show.json, remote::show(&show))?,

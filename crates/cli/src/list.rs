@@ -8,10 +8,6 @@ use crate::args::What;
 use crate::format::{Align, table};
 use crate::printed;
 
-/// What is said where there are none.
-const NO_CONTROLLERS: &str =
-    "This version has no controllers: set triggers by hand, under `buffers` in the configuration or with --trigger.";
-
 /// Lists what there is of one kind.
 pub(crate) fn list(what: What, as_json: bool) -> anyhow::Result<()> {
     let listed: Vec<(&str, &str)> = match what {
@@ -19,17 +15,13 @@ pub(crate) fn list(what: What, as_json: bool) -> anyhow::Result<()> {
         What::Ports => forebay_graph::ports().into_iter().map(|it| (it.name, it.summary)).collect(),
         What::State => forebay_graph::states().into_iter().map(|it| (it.name, it.summary)).collect(),
         What::Usecases => forebay_pipeline::usecases().iter().map(|it| (it.name, it.summary)).collect(),
-        What::Controllers => Vec::new(),
+        What::Controllers => forebay_graph::controllers().into_iter().map(|it| (it.name, it.summary)).collect(),
     };
     let mut out = printed::out();
     if as_json {
         let listed: Vec<Value> =
             listed.iter().map(|(name, summary)| json!({ "name": name, "summary": summary })).collect();
         writeln!(out, "{}", Value::from(listed))?;
-        return Ok(());
-    }
-    if what == What::Controllers {
-        writeln!(out, "{NO_CONTROLLERS}")?;
         return Ok(());
     }
     let rows: Vec<_> = listed.iter().map(|(name, summary)| vec![(*name).to_owned(), (*summary).to_owned()]).collect();

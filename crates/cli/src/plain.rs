@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use forebay_graph::report::Report;
 
 use crate::format::{short, span};
-use crate::strain;
+use crate::{control, strain};
 
 /// One line of the last interval; `whole` is the run so far.
 pub(crate) fn line(recent: &Report, whole: &Report, out: &mut impl Write) -> io::Result<()> {
@@ -17,11 +17,12 @@ pub(crate) fn line(recent: &Report, whole: &Report, out: &mut impl Write) -> io:
     let missed = recent.flows.iter().filter(|flow| flow.kept == Some(false)).count();
     let with_slo = recent.flows.iter().filter(|flow| flow.slo_us.is_some()).count();
     let slo = if with_slo > 0 { format!("  SLO missed by {missed} of {with_slo} flows") } else { String::new() };
+    let control = recent.control.as_ref().map_or(String::new(), |told| format!("  {}", control::in_short(told)));
     let busy = strain::busy(&recent.workers, 0);
     let losses = strain::losses(recent).map_or(String::new(), |losses| format!("  {losses}"));
     writeln!(
         out,
-        "{:8.1} s  in {} pps  out {} pps  dropped {} pps{losses}  busy {busy}  p99 {delay}{slo}",
+        "{:8.1} s  in {} pps  out {} pps  dropped {} pps{losses}  busy {busy}  p99 {delay}{slo}{control}",
         whole.duration_s,
         short(per_second(recent.packets.entered)),
         short(per_second(sent)),
@@ -38,6 +39,14 @@ mod tests {
         let mut out = Vec::new();
         line(recent, recent, &mut out).expect("memory");
         String::from_utf8(out).expect("UTF-8")
+    }
+
+    #[test]
+    fn a_controller_is_told_in_short() {
+        let mut recent = report(1);
+        recent.control = Some(crate::control::tests::control());
+        let said = "SLO missed by 1 of 1 flows  optimal m0 8 -> 14 and 1 more, 4 of 123 periods missed  cannot be kept: video\n";
+        assert!(told(&recent).ends_with(said), "{}", told(&recent));
     }
 
     /// A worker that starved was not seen beside one that did not, and what ports lost was in the JSON alone.

@@ -1,5 +1,6 @@
 //! `forebay run`: a pipeline runs and is watched; at the end there is a summary.
 
+use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,10 +9,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
+use forebay_control::Profiled;
+use forebay_control::recording::{Log, Recorder};
 use forebay_graph::{Cost, Plan};
 use forebay_instance::socket::{Bound, Patience, Server, Service, place};
-use forebay_instance::{Accepted, Board, Cores, Instance, Sole, SoleError, choose};
+use forebay_instance::{Accepted, Board, Cores, Instance, Sole, SoleError, Steer, choose};
+use forebay_lean::profile::{Costed, Key, Profile, Store};
 use forebay_measure::{Clock, Frequency, Tsc};
+use forebay_models::batching::Line;
 use forebay_packet::Ticks;
 use forebay_pipeline::{Conditions, Loaded, Source, is_built_in, nearest};
 
@@ -67,10 +72,25 @@ pub(crate) fn run(arguments: &args::Run) -> anyhow::Result<Answer> {
         hub.write_drops(sender);
         tally = Some(of_sender);
     }
+    let trouble = Arc::new(Mutex::new(None));
+    let log = match &arguments.decisions {
+        Some(path) => {
+            if made.control().is_none() {
+                bail!(
+                    "--decisions: nothing decides: name a controller (--controller, or `control:` in the configuration)"
+                );
+            }
+            made.claim("--decisions", path, true).map_err(|told| anyhow!("--decisions: {told}"))?;
+            Some(decisions(path, &trouble)?)
+        }
+        None => None,
+    };
+    let mut steer = Steer { log, costs: profiled(plans[0].batch) };
     let mode = if simulated {
-        Mode::Simulated { costs: costs(&plans[0], &arguments.cost)? }
+        let (costs, control) = (costs(&plans[0], &arguments.cost)?, made.control().cloned());
+        Mode::Simulated { costs, control, log: steer.log.take() }
     } else {
-        Mode::Real { cores: choose(&cores)?, made: Box::new(made) }
+        Mode::Real { cores: choose(&cores)?, made: Box::new(made), steer }
     };
     let watched = arguments.trace.is_some() || arguments.drops.is_some();
     let watch = if watched { hub.observers() } else { Box::new(|_| None) };
@@ -116,6 +136,7 @@ pub(crate) fn run(arguments: &args::Run) -> anyhow::Result<Answer> {
     };
     let mut troubles: Vec<_> =
         outcome.troubles.into_iter().map(|(place, trouble)| format!("{place}: {trouble}")).collect();
+    troubles.extend(trouble.lock().unwrap_or_else(PoisonError::into_inner).take());
     troubles.extend(tally.as_deref().and_then(|tally| tell_drops(tally, arguments)));
     if report.packets.missing() != 0 {
         troubles.push(format!("{} packets are unaccounted for: this is a defect of Forebay", report.packets.missing()));
@@ -157,11 +178,13 @@ fn accepted(arguments: &args::Run) -> anyhow::Result<Source> {
 fn settings(arguments: &args::Run) -> impl Iterator<Item = (String, String)> {
     let set = arguments.set.iter().map(|set| (format!("--set {set}"), set.clone()));
     let scheduler = arguments.scheduler.iter().map(|name| (format!("--scheduler {name}"), format!("scheduler={name}")));
+    let controller = arguments.controller.iter();
+    let controller = controller.map(|name| (format!("--controller {name}"), format!("control.batching={name}")));
     let seed = arguments.seed.map(|seed| (format!("--seed {seed}"), format!("seed={seed}")));
     let workers = arguments
         .workers
         .map(|workers| (format!("--workers {workers}"), format!("workers=[{}]", vec!["{}"; workers].join(", "))));
-    set.chain(scheduler).chain(seed).chain(workers)
+    set.chain(scheduler).chain(controller).chain(seed).chain(workers)
 }
 
 /// Has the file of accepted configurations for this run alone: another one's would be lost in it.
@@ -174,6 +197,26 @@ fn keep_alone(path: &Path) -> anyhow::Result<Sole> {
         SoleError::Lock { .. } => anyhow!("--state {}: it cannot be had alone: {error}", path.display()),
     };
     Sole::of(path).map_err(told)
+}
+
+/// What functions' calls cost, as `forebay profile` has measured on this machine; nothing where it has not.
+fn profiled(batch: usize) -> BTreeMap<String, Profiled> {
+    let stored = Store::of_user().and_then(|store| Profile::stored(&store, &Key::this(batch)?));
+    let functions = stored.ok().flatten().map(|profile| profile.functions).unwrap_or_default();
+    let profiled =
+        |cost: &Costed| Profiled { line: Line { fixed: cost.t0_s, each: cost.t1_s }, dispatch: cost.dispatch_s };
+    functions.iter().map(|(name, cost)| (name.clone(), profiled(cost))).collect()
+}
+
+/// Writes what a controller sees and decides; what goes wrong is left in `trouble`.
+fn decisions(path: &Path, trouble: &Arc<Mutex<Option<String>>>) -> anyhow::Result<Box<dyn Log>> {
+    let told = || format!("--decisions {}", path.display());
+    let out = io::BufWriter::new(std::fs::File::create(path).with_context(told)?);
+    let (trouble, path) = (Arc::clone(trouble), path.to_owned());
+    Ok(Box::new(Recorder::new(out, move |error| {
+        let told = format!("--decisions {}: {error}", path.display());
+        *trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(told);
+    })))
 }
 
 /// Makes the socket at `path`.

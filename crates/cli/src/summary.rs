@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use forebay_graph::Census;
 use forebay_graph::report::{Kind, Report};
 
+use crate::control;
 use crate::format::Align::{Left, Right};
 use crate::format::{known, short, span, table, whole};
 
@@ -21,6 +22,7 @@ pub(crate) fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "{}: {:.3} s, {how}\n", report.pipeline, report.duration_s)?;
     modules(report, out)?;
     flows(report, out)?;
+    objectives(report, out)?;
     ports(report, out)?;
     workers(report, out)?;
     if report.pool_exhausted > 0 {
@@ -37,10 +39,29 @@ pub(crate) fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {
     invariant(report, out)
 }
 
+/// Whether objectives were kept, and what the controller did about them.
+fn objectives(report: &Report, out: &mut impl Write) -> io::Result<()> {
+    let verdict = control::verdict(report);
+    verdict.iter().try_for_each(|told| writeln!(out, "{told}"))?;
+    if let Some(told) = &report.control {
+        writeln!(out, "{}", control::state(told))?;
+        control::decision(told).iter().try_for_each(|last| writeln!(out, "{last}"))?;
+        control::unkept(told).iter().try_for_each(|sentence| writeln!(out, "{sentence}"))?;
+        told.trouble
+            .iter()
+            .try_for_each(|trouble| writeln!(out, "its last decision was not carried out: {trouble}"))?;
+    }
+    if verdict.is_some() || report.control.is_some() { writeln!(out) } else { Ok(()) }
+}
+
 pub(crate) fn workers(report: &Report, out: &mut impl Write) -> io::Result<()> {
     for worker in &report.workers {
         let core = worker.core.map_or(String::new(), |core| format!(" on core {core}"));
         write!(out, "worker {}{core}: {:.1} % busy, {} turns", worker.id, worker.busy * 100.0, whole(worker.turns))?;
+        let elsewhere = worker.machine_stalls.share * 100.0;
+        if elsewhere >= 0.05 {
+            write!(out, ", the machine elsewhere for {elsewhere:.1} % of the time")?;
+        }
         if report.workers.len() > 1 {
             let (handed, taken, stalls) = (whole(worker.handed), whole(worker.taken), whole(worker.stalls));
             write!(out, ", {handed} packets handed over, {taken} taken, {stalls} stalls")?;
@@ -56,8 +77,9 @@ pub(crate) fn modules(report: &Report, out: &mut impl Write) -> io::Result<()> {
         ("function", Left),
         ("packets", Right),
         ("calls", Right),
-        ("packets/call", Right),
+        ("batch in", Right),
         ("trigger", Right),
+        ("batch out", Right),
         ("ticks/packet", Right),
         ("ticks/call", Right),
         ("share", Right),
@@ -69,8 +91,9 @@ pub(crate) fn modules(report: &Report, out: &mut impl Write) -> io::Result<()> {
             module.function.to_string(),
             whole(module.packets),
             whole(module.batches),
-            known(module.batch_mean, 2),
+            known(module.ingress_mean, 2),
             if module.trigger > 0 { module.trigger.to_string() } else { "-".to_owned() },
+            known(module.batch_mean, 2),
             known(module.ticks_per_packet, 1),
             known(module.ticks_per_batch, 0),
             module.share.map_or("n/a".to_owned(), |share| format!("{:.1} %", share * 100.0)),
@@ -105,6 +128,7 @@ pub(crate) fn flows(report: &Report, out: &mut impl Write) -> io::Result<()> {
         ("p99", Right),
         ("p99.9", Right),
         ("max", Right),
+        ("for SLO", Right),
         ("SLO", Right),
         ("late", Right),
         ("", Left),
@@ -113,6 +137,7 @@ pub(crate) fn flows(report: &Report, out: &mut impl Write) -> io::Result<()> {
         let delay = &flow.delay_us;
         let mut row = vec![flow.name.clone(), whole(flow.packets), short(flow.rate_pps)];
         row.extend([delay.mean, delay.p50, delay.p95, delay.p99, delay.p999, delay.max].map(span));
+        row.push(control::at_percentile(flow));
         row.push(flow.slo_us.map_or("-".to_owned(), |slo| span(Some(slo))));
         row.push(flow.violations.map_or("-".to_owned(), whole));
         row.push(flow.kept.map_or("", |kept| if kept { "kept" } else { "MISSED" }).to_owned());

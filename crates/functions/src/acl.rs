@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use forebay_graph::files::{MOST_TABLE, read_up_to};
-use forebay_graph::{Context, Declare, Fold, Function, Gate, Reader, Reason, Setup, SetupError, StateKind, register};
+use forebay_graph::{
+    Context, Declare, Fold, Function, Gate, PerBranch, Reader, Reason, Setup, SetupError, StateKind, register,
+};
 use forebay_packet::wire::ipv6;
-use forebay_packet::{MAX_BATCH, Network, Packet, Word};
+use forebay_packet::{MAX_BATCH, Network, Packet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -142,10 +144,9 @@ fn numbered<A: Address>(list: &Form<A>) -> impl Iterator<Item = String> {
     rules.iter().enumerate().map(|(at, rule)| format!("{at}: {rule}"))
 }
 
-/// The function: one list, or one of several chosen by a metadata word.
+/// The function.
 pub struct Acl {
-    lists: Vec<Counted>,
-    word: Option<Word>,
+    list: Counted,
     scratch: Box<Scratch>,
 }
 
@@ -158,16 +159,15 @@ struct Scratch {
     verdicts: [Verdict; MAX_BATCH],
 }
 
-impl Acl {
-    fn of(lists: Vec<Counted>, word: Option<Word>) -> Self {
-        let scratch = Box::new(Scratch {
+impl Scratch {
+    fn new() -> Box<Self> {
+        Box::new(Self {
             keys4: [Key::without_ports(0, 0, 0); MAX_BATCH],
             places4: [0; MAX_BATCH],
             keys6: [Key::without_ports(0, 0, 0); MAX_BATCH],
             places6: [0; MAX_BATCH],
             verdicts: [Verdict::by_default(Decision::Permit); MAX_BATCH],
-        });
-        Self { lists, word, scratch }
+        })
     }
 }
 
@@ -188,14 +188,13 @@ impl Declare for Acl {
     const TRAFFIC: &'static str = "{ source: [10.0.0.0/8, 198.18.0.0/16], destination_port: 53-54 }";
     const DROPS: &'static [Reason] = DROPS;
     const STATE: StateKind = StateKind::SharedReadOnly;
-    const FOLD: Option<Fold<Params>> = Some(|branches, word, setup| {
-        let count = |(branch, params): (usize, Params)| params.count(&format!("rules of branch {branch}"), setup);
-        let lists = branches.into_iter().enumerate().map(count).collect::<Result<_, _>>()?;
-        Ok(Box::new(Acl::of(lists, Some(word))))
+    const FOLD: Option<Fold<Self>> = Some(|branches| {
+        let lists = PerBranch::new(branches.into_iter().map(|acl| acl.list).collect());
+        Box::new(Folded { lists, scratch: Scratch::new() })
     });
 
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
-        Ok(Self::of(vec![params.count("rules", setup)?], None))
+        Ok(Self { list: params.count("rules", setup)?, scratch: Scratch::new() })
     }
 }
 
@@ -232,24 +231,22 @@ fn key6(packet: &mut Packet) -> Option<Key6> {
 }
 
 impl Scratch {
-    /// Classifies those packets of the batch whose word is `branch` (all, where there is no word) by one list.
-    #[inline]
+    /// Classifies the packets of the batch at these places by one list.
+    #[inline(always)]
     fn classify(
         &mut self,
         list: &mut Counted,
         batch: &mut [Packet],
-        which: impl Fn(&Packet) -> bool,
+        places: impl Iterator<Item = usize>,
         context: &mut Context<'_>,
     ) {
         let Self { keys4, places4, keys6, places6, verdicts } = self;
-        let Counted { rules, other, hits4, hits6 } = list;
+        let Counted { rules, other, hits4, hits6, .. } = list;
         let rules = rules.read();
         let rules: &List = &rules;
         let (mut n4, mut n6) = (0, 0);
-        for (index, packet) in batch.iter_mut().enumerate() {
-            if !which(packet) {
-                continue;
-            }
+        for index in places {
+            let Some(packet) = batch.get_mut(index) else { continue };
             if let Some(key) = plain_key4(packet).or_else(|| key4(packet)) {
                 (keys4[n4 % MAX_BATCH], places4[n4 % MAX_BATCH]) = (key, index as u8);
                 n4 += 1;
@@ -285,26 +282,23 @@ impl Scratch {
 
 impl Function for Acl {
     fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
-        let Self { lists, word, scratch } = self;
-        let (Some(word), Some(last)) = (*word, lists.len().checked_sub(1)) else {
-            if let Some(only) = lists.first_mut() {
-                scratch.classify(only, batch, |_| true, context);
-            }
-            return;
-        };
-        let branch_of = |packet: &Packet| (packet.word(word) as usize).min(last);
-        // Each list that packets of this batch need, once.
-        let mut done = [false; MAX_BATCH];
-        for first in 0..batch.len() {
-            if done[first] {
-                continue;
-            }
-            let branch = branch_of(&batch[first]);
-            for (done, packet) in done.iter_mut().zip(batch.iter()).skip(first) {
-                *done |= branch_of(packet) == branch;
-            }
-            scratch.classify(&mut lists[branch], batch, |packet| branch_of(packet) == branch, context);
+        self.scratch.classify(&mut self.list, batch, 0..batch.len(), context);
+    }
+}
+
+/// The lists of many branches: each is asked for its own packets.
+struct Folded {
+    lists: PerBranch<Counted>,
+    scratch: Box<Scratch>,
+}
+
+impl Function for Folded {
+    fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
+        let (Self { lists, scratch }, branches) = (self, context.branches());
+        if let Some(only) = lists.common(branches, batch) {
+            return scratch.classify(only, batch, 0..batch.len(), context);
         }
+        lists.each(branches, batch, |list, batch, places| scratch.classify(list, batch, places, context));
     }
 }
 

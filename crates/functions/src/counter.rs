@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use forebay_graph::{Context, Declare, Function, Setup, SetupError, StateKind, register};
+use forebay_graph::{Context, Declare, Fold, Function, PerBranch, Setup, SetupError, StateKind, register};
 use forebay_measure::Counter as Count;
 use forebay_packet::Packet;
 use schemars::JsonSchema;
@@ -27,6 +27,7 @@ impl Declare for Counter {
         preamble, frame check sequence and gap.";
     const EXAMPLE: &'static str = "{}";
     const STATE: StateKind = StateKind::None;
+    const FOLD: Option<Fold<Self>> = Some(|branches| Box::new(Folded(PerBranch::new(branches))));
 
     fn new(_: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
         Ok(Self { counts: setup.counters("counted", ["packets", "bytes"].map(str::to_owned)) })
@@ -38,6 +39,24 @@ impl Function for Counter {
         if let [packets, bytes] = &*self.counts {
             packets.add(batch.len() as u64);
             bytes.add(batch.iter().map(Packet::len).sum::<usize>() as u64);
+        }
+    }
+}
+
+/// The counters of many branches.
+struct Folded(PerBranch<Counter>);
+
+impl Function for Folded {
+    fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
+        let branches = context.branches();
+        if let Some(only) = self.0.common(branches, batch) {
+            return only.process(batch, context);
+        }
+        for packet in batch {
+            if let [packets, bytes] = &*self.0.of(branches, packet).counts {
+                packets.add(1);
+                bytes.add(packet.len() as u64);
+            }
         }
     }
 }
@@ -66,5 +85,19 @@ mod tests {
         rig.process(&mut batch);
         let counted: Vec<_> = rig.counters("counted").into_iter().collect();
         assert_eq!(counted, [("bytes", 1 + 60 + 1_514 + 300), ("packets", 7)]);
+    }
+
+    #[test]
+    fn folded_branches_count_what_is_theirs() {
+        let mut rig = Rig::folded::<Counter>(&[json!({}), json!({})]).expect("no parameters");
+        let mut batch = Batch::with_capacity(4);
+        for (branch, len) in [(0, 60), (1, 61), (1, 62)] {
+            let mut packet = rig.packet(&vec![0; len]);
+            packet.set_flow(branch);
+            batch.push(packet).expect("room");
+        }
+        rig.process(&mut batch);
+        let counted = |branch: usize| rig.declared.counters[branch].1.iter().map(Count::get).collect::<Vec<_>>();
+        assert_eq!((counted(0), counted(1)), (vec![1, 60], vec![2, 61 + 62]));
     }
 }

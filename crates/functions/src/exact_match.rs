@@ -3,7 +3,9 @@
 mod field;
 mod table;
 
-use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
+use forebay_graph::{
+    Context, Declare, Fold, Function, Gate, PerBranch, Reason, Setup, SetupError, StateKind, register,
+};
 use forebay_packet::Packet;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -68,6 +70,7 @@ impl Declare for ExactMatch {
     const TRAFFIC: &'static str = "{ destination: [192.0.2.1/32, 198.19.0.0/16], destination_port: 53 }";
     const DROPS: &'static [Reason] = DROPS;
     const STATE: StateKind = StateKind::SharedReadOnly;
+    const FOLD: Option<Fold<Self>> = Some(|branches| Box::new(Folded(PerBranch::new(branches))));
 
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
         let Params { fields, rules, miss } = params;
@@ -116,7 +119,7 @@ fn add(table: &mut Table, fields: &[Field], rule: &Rule, path: &str) -> Result<(
 }
 
 impl ExactMatch {
-    #[inline]
+    #[inline(always)]
     fn gate(&self, packet: &mut Packet) -> Option<Gate> {
         let starts = self.needs.find(packet);
         let mut key = [0; MOST_WORDS];
@@ -131,6 +134,22 @@ impl Function for ExactMatch {
     fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
         for (packet, gate) in batch.iter_mut().zip(context.each()) {
             *gate = self.gate(packet).unwrap_or(self.miss);
+        }
+    }
+}
+
+/// The rules of many branches.
+struct Folded(PerBranch<ExactMatch>);
+
+impl Function for Folded {
+    fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
+        let branches = context.branches();
+        if let Some(only) = self.0.common(branches, batch) {
+            return only.process(batch, context);
+        }
+        for (packet, gate) in batch.iter_mut().zip(context.each()) {
+            let rules = self.0.of(branches, packet);
+            *gate = rules.gate(packet).unwrap_or(rules.miss);
         }
     }
 }

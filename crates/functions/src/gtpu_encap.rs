@@ -8,7 +8,9 @@ mod which;
 
 use std::net::IpAddr;
 
-use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
+use forebay_graph::{
+    Context, Declare, Fold, Function, Gate, PerBranch, Reason, Setup, SetupError, StateKind, register,
+};
 use forebay_packet::Packet;
 use forebay_packet::wire::gtpu::{self, Gtpu, Options};
 use schemars::JsonSchema;
@@ -129,6 +131,7 @@ impl Declare for GtpuEncap {
     const READS: &'static [&'static str] = &["tunnel", "next_hop"];
     // Numbers of packets are counted for each module; those of a tunnel belong to whoever has the tunnel.
     const STATE: StateKind = StateKind::SharedReadOnly;
+    const FOLD: Option<Fold<Self>> = Some(|branches| Box::new(Folded(PerBranch::new(branches))));
 
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
         if params.sequence && setup.share().1 > 1 {
@@ -228,6 +231,28 @@ impl Function for GtpuEncap {
         match headers {
             Over::Ipv4(headers) => headers.run(which, batch, context),
             Over::Ipv6(headers) => headers.run(which, batch, context),
+        }
+    }
+}
+
+/// The tunnels of many branches.
+struct Folded(PerBranch<GtpuEncap>);
+
+impl Function for Folded {
+    fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
+        let branches = context.branches();
+        if let Some(only) = self.0.common(branches, batch) {
+            return only.process(batch, context);
+        }
+        for (index, packet) in batch.iter_mut().enumerate() {
+            let GtpuEncap { which, headers } = self.0.of_mut(branches, packet);
+            let gate = match headers {
+                Over::Ipv4(headers) => headers.run_one(which, packet),
+                Over::Ipv6(headers) => headers.run_one(which, packet),
+            };
+            if gate != Gate::FIRST {
+                context.put(index, gate);
+            }
         }
     }
 }

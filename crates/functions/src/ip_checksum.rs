@@ -1,6 +1,6 @@
 //! Computes the IPv4 header checksum anew.
 
-use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
+use forebay_graph::{Context, Declare, Fold, Function, Gate, Reason, Setup, SetupError, StateKind, register};
 use forebay_packet::wire::ipv4::Ipv4;
 use forebay_packet::{Network, Packet};
 use schemars::JsonSchema;
@@ -32,6 +32,7 @@ impl Declare for IpChecksum {
     const EXAMPLE: &'static str = "{}";
     const DROPS: &'static [Reason] = DROPS;
     const STATE: StateKind = StateKind::None;
+    const FOLD: Option<Fold<Self>> = Some(|_| Box::new(Self));
 
     fn new(_: Params, _: &mut Setup<'_>) -> Result<Self, SetupError> {
         Ok(Self)

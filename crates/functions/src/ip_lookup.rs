@@ -5,7 +5,8 @@
 
 use forebay_graph::effect::{Edit, Effect};
 use forebay_graph::{
-    Context, Declare, Function, Gate, MAX_GATES, Reader, Reason, Setup, SetupError, StateKind, register,
+    Context, Declare, Fold, Function, Gate, MAX_GATES, PerBranch, Reader, Reason, Setup, SetupError, StateKind,
+    register,
 };
 use forebay_packet::{MAX_BATCH, Network, Packet, Word};
 use schemars::JsonSchema;
@@ -68,11 +69,12 @@ pub struct IpLookup {
     outcome: Outcome,
     word: Option<Word>,
     scratch: Box<Scratch>,
-    _limit: Limit,
+    /// Its own, and of those that it stands for.
+    limits: Vec<Limit>,
 }
 
 /// What a next hop becomes.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 struct Outcome {
     /// What a next hop keeps of itself as a gate: all, or nothing where there is one gate.
     gate_mask: u16,
@@ -113,6 +115,10 @@ impl Declare for IpLookup {
     const DROPS: &'static [Reason] = DROPS;
     const WRITES: &'static [&'static str] = &[WORD];
     const STATE: StateKind = StateKind::SharedReadOnly;
+    const FOLD: Option<Fold<Self>> = Some(|branches| match Self::shared(branches) {
+        Ok(one) => Box::new(one),
+        Err(branches) => Box::new(Folded(PerBranch::new(branches))),
+    });
     const EFFECT: bool = true;
 
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
@@ -161,7 +167,22 @@ impl Declare for IpLookup {
         let last = if to_gates { next_hops - 1 } else { last };
         let (routes, limit) = tables.reader(last).map_err(|greatest| beyond(greatest, last))?;
         setup.table("routes", tables);
-        Ok(Self { routes, outcome, word, scratch: Box::new(Scratch::new()), _limit: limit })
+        Ok(Self { routes, outcome, word, scratch: Box::new(Scratch::new()), limits: vec![limit] })
+    }
+}
+
+impl IpLookup {
+    /// One that stands for all, where they share one state and do the same with what it says.
+    fn shared(mut all: Vec<Self>) -> Result<Self, Vec<Self>> {
+        let alike = |a: &Self, b: &Self| {
+            std::ptr::eq(a.routes.live(), b.routes.live()) && a.outcome == b.outcome && a.word == b.word
+        };
+        if !all.windows(2).all(|pair| alike(&pair[0], &pair[1])) {
+            return Err(all);
+        }
+        let Some(mut one) = all.pop() else { return Err(all) };
+        one.limits.extend(all.into_iter().flat_map(|other| other.limits));
+        Ok(one)
     }
 }
 
@@ -222,16 +243,14 @@ impl Scratch {
     }
 }
 
-impl IpLookup {
-    /// The next hop of one packet, [`NO_ROUTE`] without a route; `None` where it is not IP.
-    fn lookup(&self, packet: &mut Packet) -> Option<u32> {
-        let tables = self.routes.live().look();
-        if let Some(header) = packet.ipv4() {
-            return Some(tables.ipv4.lookup(u32::from_be_bytes(header.destination)));
-        }
-        let address = u128::from_be_bytes(packet.ipv6()?.destination);
-        Some(tables.ipv6.as_ref().map_or(NO_ROUTE, |table| table.lookup(address)))
+/// The next hop of one packet, [`NO_ROUTE`] without a route; `None` where it is not IP.
+#[inline]
+fn lookup(tables: &Fibs, packet: &mut Packet) -> Option<u32> {
+    if let Some(header) = packet.ipv4() {
+        return Some(tables.ipv4.lookup(u32::from_be_bytes(header.destination)));
     }
+    let address = u128::from_be_bytes(packet.ipv6()?.destination);
+    Some(tables.ipv6.as_ref().map_or(NO_ROUTE, |table| table.lookup(address)))
 }
 
 impl Function for IpLookup {
@@ -267,10 +286,33 @@ impl Function for IpLookup {
     }
 
     fn effect(&self, packet: &mut Packet) -> Option<Effect> {
-        let Some(next_hop) = self.lookup(packet) else { return Some(Effect::to(NOT_IP)) };
+        let Some(next_hop) = lookup(&self.routes.live().look(), packet) else { return Some(Effect::to(NOT_IP)) };
         let (gate, stored) = (self.outcome.gate(next_hop), self.outcome.stored(next_hop));
         let word = self.word.filter(|_| stored != NO_ROUTE);
         Some(Effect { edits: word.map(|word| Edit::Word(word, stored)).into_iter().collect(), gate })
+    }
+}
+
+/// The routes of many branches: each packet is looked up in its own.
+struct Folded(PerBranch<IpLookup>);
+
+impl Function for Folded {
+    fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
+        let branches = context.branches();
+        if let Some(only) = self.0.common(branches, batch) {
+            return only.process(batch, context);
+        }
+        for (packet, gate) in batch.iter_mut().zip(context.each()) {
+            let IpLookup { routes, outcome, word, .. } = self.0.of_mut(branches, packet);
+            let Some(next_hop) = lookup(&routes.read(), packet) else {
+                *gate = NOT_IP;
+                continue;
+            };
+            *gate = outcome.gate(next_hop);
+            if let Some(word) = *word {
+                packet.set_word(word, outcome.stored(next_hop));
+            }
+        }
     }
 }
 

@@ -1,9 +1,11 @@
 //! Writes both Ethernet addresses: what a router does to a frame that it passes to the next hop.
 
 use forebay_graph::effect::{Bytes16, Edit, Effect};
-use forebay_graph::{Context, Declare, Fold, Function, Gate, Reason, Setup, SetupError, StateKind, register};
+use forebay_graph::{
+    Context, Declare, Fold, Function, Gate, PerBranch, Reason, Setup, SetupError, StateKind, register,
+};
+use forebay_packet::Packet;
 use forebay_packet::wire::ethernet::{Ethernet, MacAddress};
-use forebay_packet::{Packet, Word};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -43,10 +45,8 @@ impl Declare for MacRewrite {
     const EXAMPLE: &'static str = "{ source: 02:00:00:00:00:01, destination: 02:00:00:00:00:02 }";
     const DROPS: &'static [Reason] = DROPS;
     const STATE: StateKind = StateKind::None;
-    const FOLD: Option<Fold<Params>> = Some(|branches, word, _| {
-        let branches = branches.into_iter().map(MacRewrite::from).collect();
-        Ok(Box::new(Folded { branches, word }))
-    });
+    const FOLD: Option<Fold<Self>> =
+        Some(|branches| Box::new(Folded(PerBranch::new(branches.iter().map(Self::words).collect()))));
     const EFFECT: bool = true;
 
     fn new(params: Params, _: &mut Setup<'_>) -> Result<Self, SetupError> {
@@ -91,20 +91,13 @@ impl Function for MacRewrite {
     }
 }
 
-/// Many branches' addresses in one function, chosen by a metadata word.
-struct Folded {
-    branches: Vec<MacRewrite>,
-    word: Word,
-}
+/// The addresses of many branches.
+struct Folded(PerBranch<Words>);
 
 impl Function for Folded {
     fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
-        let Some(last) = self.branches.len().checked_sub(1) else { return };
-        let rewrite = |packet: &mut Packet| {
-            let branch = (packet.word(self.word) as usize).min(last);
-            self.branches[branch].words().write(packet)
-        };
-        context.filter(batch, rewrite, |_| TRUNCATED);
+        let (all, branches) = (&self.0, context.branches());
+        context.filter(batch, |packet| all.of(branches, packet).write(packet), |_| TRUNCATED);
     }
 }
 
@@ -112,8 +105,7 @@ register!(MacRewrite);
 
 #[cfg(test)]
 mod tests {
-    use forebay_graph::{Declaration, Rig, Surroundings};
-    use forebay_measure::Frequency;
+    use forebay_graph::Rig;
     use forebay_packet::Batch;
     use serde_json::json;
 
@@ -150,17 +142,13 @@ mod tests {
 
     #[test]
     fn folded_branches_do_what_each_does_alone() {
-        let mut surroundings = Surroundings::new(Frequency::new(1e9));
-        let mut setup = Setup::new("folded", &mut surroundings);
-        let word = setup.word("branch").expect("the first word");
         let all: Vec<_> = (0..5).map(params).collect();
-        let folded = Declaration::of::<MacRewrite>().fold(&all, word, &mut setup).expect("it folds");
-        let mut folded = Rig::over(folded, setup.finish(), 0);
+        let mut folded = Rig::folded::<MacRewrite>(&all).expect("parameters");
         for branch in 0..5u8 {
             let mut alone = Rig::of::<MacRewrite>(&params(branch)).expect("parameters");
             let mut batch = Batch::with_capacity(1);
             let mut packet = folded.packet(&[9; 64]);
-            packet.set_word(word, branch.into());
+            packet.set_flow(branch.into());
             batch.push(packet).expect("room");
             let gates = folded.process(&mut batch);
             assert_eq!((gates[0].expect("sent"), batch[0].data().to_vec()), alone.run(&[9; 64]), "branch {branch}");

@@ -8,7 +8,9 @@ mod table;
 use std::sync::Arc;
 
 use forebay_graph::effect::{Edit, Effect, rewrite_ipv4_address};
-use forebay_graph::{Context, Declare, Function, Gate, Reader, Reason, Setup, SetupError, StateKind, register};
+use forebay_graph::{
+    Context, Declare, Fold, Function, Gate, PerBranch, Reader, Reason, Setup, SetupError, StateKind, register,
+};
 use forebay_packet::Packet;
 use forebay_packet::wire::ipv4::ICMP;
 use schemars::JsonSchema;
@@ -91,6 +93,7 @@ impl Declare for StaticNat {
     const TRAFFIC: &'static str = "{ source: 10.0.0.0/24 }";
     const DROPS: &'static [Reason] = DROPS;
     const STATE: StateKind = StateKind::SharedReadOnly;
+    const FOLD: Option<Fold<Self>> = Some(|branches| Box::new(Folded(PerBranch::new(branches))));
     const EFFECT: bool = true;
 
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
@@ -120,14 +123,14 @@ impl Way {
     }
 
     /// The packet's protocol and what its address becomes; `None` for a packet that is not IPv4.
-    #[inline]
+    #[inline(always)]
     fn look(self, mappings: &Mappings, packet: &mut Packet) -> Option<(u8, Option<[u8; 4]>)> {
         let header = packet.ipv4()?;
         let address = if self.direction == Direction::Out { header.source } else { header.destination };
         Some((header.protocol, self.translate(mappings, u32::from_be_bytes(address)).map(u32::to_be_bytes)))
     }
 
-    #[inline]
+    #[inline(always)]
     fn pass(self, mappings: &Mappings, packet: &mut Packet) -> Gate {
         let Some((protocol, address)) = self.look(mappings, packet) else { return Gate::FIRST };
         let gate = match address {
@@ -170,6 +173,26 @@ impl Function for StaticNat {
             edits: vec![Edit::Ipv4Address { destination: self.way.direction == Direction::In, address }],
             gate: Gate::FIRST,
         })
+    }
+}
+
+/// The mappings of many branches.
+struct Folded(PerBranch<StaticNat>);
+
+impl Function for Folded {
+    fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
+        let branches = context.branches();
+        if let Some(only) = self.0.common(branches, batch) {
+            return only.process(batch, context);
+        }
+        // Parting the batch by branches would cost more than asking for each packet's mappings.
+        for (index, packet) in batch.iter_mut().enumerate() {
+            let StaticNat { mappings, way } = self.0.of_mut(branches, packet);
+            let gate = way.pass(&mappings.read(), packet);
+            if gate != Gate::FIRST {
+                context.put(index, gate);
+            }
+        }
     }
 }
 

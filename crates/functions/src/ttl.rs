@@ -1,7 +1,7 @@
 //! Takes one off the time to live or hop limit: what a router does to every packet that it forwards.
 
 use forebay_graph::effect::{Edit, Effect};
-use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
+use forebay_graph::{Context, Declare, Fold, Function, Gate, Reason, Setup, SetupError, StateKind, register};
 use forebay_packet::wire::ipv4::Ipv4;
 use forebay_packet::{Network, Packet};
 use schemars::JsonSchema;
@@ -33,6 +33,7 @@ impl Declare for Ttl {
     const EXAMPLE: &'static str = "{}";
     const DROPS: &'static [Reason] = DROPS;
     const STATE: StateKind = StateKind::None;
+    const FOLD: Option<Fold<Self>> = Some(|_| Box::new(Self));
     const EFFECT: bool = true;
 
     fn new(_: Params, _: &mut Setup<'_>) -> Result<Self, SetupError> {

@@ -1,6 +1,8 @@
 //! Takes the outer VLAN tag off.
 
-use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
+use forebay_graph::{
+    Context, Declare, Fold, Function, Gate, PerBranch, Reason, Setup, SetupError, StateKind, register,
+};
 use forebay_packet::Packet;
 use forebay_packet::wire::ethernet::EtherType;
 use schemars::JsonSchema;
@@ -50,6 +52,12 @@ impl Declare for VlanPop {
     const TRAFFIC: &'static str = "{ vlans: [100] }";
     const DROPS: &'static [Reason] = DROPS;
     const STATE: StateKind = StateKind::None;
+    const FOLD: Option<Fold<Self>> = Some(|branches| match &branches[..] {
+        [first, rest @ ..] if rest.iter().all(|other| other.untagged == first.untagged) => {
+            Box::new(Self { untagged: first.untagged })
+        }
+        _ => Box::new(Folded(PerBranch::new(branches))),
+    });
 
     fn new(params: Params, _: &mut Setup<'_>) -> Result<Self, SetupError> {
         Ok(Self { untagged: if params.untagged == Untagged::Drop { UNTAGGED } else { Gate::FIRST } })
@@ -85,6 +93,21 @@ impl Function for VlanPop {
     fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
         for (index, packet) in batch.iter_mut().enumerate() {
             let gate = self.pop(packet);
+            if gate != Gate::FIRST {
+                context.put(index, gate);
+            }
+        }
+    }
+}
+
+/// The same for branches of which some drop what others pass.
+struct Folded(PerBranch<VlanPop>);
+
+impl Function for Folded {
+    fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
+        let branches = context.branches();
+        for (index, packet) in batch.iter_mut().enumerate() {
+            let gate = self.0.of(branches, packet).pop(packet);
             if gate != Gate::FIRST {
                 context.put(index, gate);
             }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use forebay_measure::Counter;
 use forebay_packet::{MAX_BATCH, Packet, Pool, Ticks};
 
+use crate::fold::Branches;
 use crate::gate::Gate;
 use crate::shelf::{Key, Shelf};
 
@@ -51,8 +52,8 @@ impl Desk {
 
     /// What a call of `module` on `len` packets is given, the desk being [clear](Self::clear).
     #[inline]
-    pub(crate) fn context(&mut self, module: usize, len: usize) -> Context<'_> {
-        Context { desk: self, module, len }
+    pub(crate) fn context<'a>(&'a mut self, module: usize, len: usize, branches: &'a [u32]) -> Context<'a> {
+        Context { desk: self, module, len, branches: Branches(branches) }
     }
 
     /// Forgets what the function of `module` decided.
@@ -110,9 +111,18 @@ pub struct Context<'a> {
     module: usize,
     /// Packets in the batch.
     len: usize,
+    branches: Branches<'a>,
 }
 
-impl Context<'_> {
+impl<'a> Context<'a> {
+    /// Which of the modules that it runs for packets are in, for a function that was made of several
+    /// ([`Declare::FOLD`](crate::Declare::FOLD)).
+    #[inline]
+    #[must_use]
+    pub fn branches(&self) -> Branches<'a> {
+        self.branches
+    }
+
     /// The time: when the worker's turn began, or packets last left in it.
     #[inline]
     #[must_use]

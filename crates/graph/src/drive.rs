@@ -41,8 +41,8 @@ pub enum Ended {
 
 /// What a running worker is told. It looks between turns.
 pub enum Order<S: Scheduler> {
-    /// To apply an action, and to say whether it could.
-    Act(Action, mpsc::Sender<Result<(), ActionError>>),
+    /// To apply actions, and to say whether it could.
+    Act(Arc<[Action]>, mpsc::Sender<Result<(), ActionError>>),
     /// To say where every packet is: exactly, between two turns.
     Count(mpsc::Sender<Census>),
     /// To be watched from now on, or no more.
@@ -87,7 +87,7 @@ pub fn poll<S: Scheduler>(worker: &mut Worker<Tsc, S>, mailbox: &mut Mailbox<'_,
         while let Ok(order) = mailbox.orders.pop() {
             match order {
                 // Who has asked may have gone: here and below.
-                Order::Act(action, answer) => drop(answer.send(worker.apply(&action))),
+                Order::Act(actions, answer) => drop(answer.send(worker.apply(&actions))),
                 Order::Count(answer) => drop(answer.send(worker.census())),
                 Order::Observe(observer) => worker.observe(observer),
                 Order::Change { next, exchange, former } => {

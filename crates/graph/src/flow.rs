@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
+use crate::fold::Arrival;
 use crate::plan::{FlowPlan, Step, Target};
 
 /// The most flow words a pipeline can have.
@@ -45,8 +46,27 @@ pub(crate) struct FlowTable {
     pub(crate) next: Vec<u32>,
     /// By flow word: the flow of a packet that leaves; past the last flow where it is of none.
     pub(crate) flow: Vec<u32>,
+    /// By flow word: the branch of packets that run folded.
+    pub(crate) branch: Vec<u32>,
+    /// By module: what words become at it.
+    pub(crate) splits: Vec<Split>,
+    /// By flow word: where its packets first run folded.
+    pub(crate) arrival: Vec<Option<Arrival>>,
     /// By flow word: what it stands for, by names alone, so that the words of one pipeline can be told in another.
     pub(crate) keys: Arc<[u64]>,
+}
+
+/// What flow words become where a module has several gates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Split {
+    /// They stay: there is one gate, or no way there.
+    #[default]
+    None,
+    /// All ways to here are alike: this word and the gate's number, whatever a packet's was.
+    Sole(u32),
+    /// What [`FlowTable::next`] says. Where its gate is to be told from it, a packet whose word is not known is given that of some
+    /// way: this word and the gate's number.
+    Many(Option<u32>),
 }
 
 impl FlowTable {
@@ -62,6 +82,8 @@ pub(crate) struct Shape<'a> {
     pub(crate) modules: Vec<(&'a str, Vec<(&'a str, Target)>)>,
     /// By port: where packets that enter go, and the port's name.
     pub(crate) ports: Vec<(&'a str, Option<Target>)>,
+    /// By module: its fold.
+    pub(crate) folds: Vec<Option<Arrival>>,
 }
 
 /// How far a path has come: for declared flows the number of steps done of each; else the gates taken.
@@ -94,7 +116,7 @@ pub(crate) fn build(shape: &Shape<'_>, declared: &[FlowPlan]) -> Result<(FlowTab
     let mut builder = Builder {
         shape,
         declared,
-        table: FlowTable::default(),
+        table: FlowTable { splits: vec![Split::None; shape.modules.len()], ..FlowTable::default() },
         splits: HashMap::new(),
         keys: Vec::new(),
         found,
@@ -118,6 +140,13 @@ pub(crate) fn build(shape: &Shape<'_>, declared: &[FlowPlan]) -> Result<(FlowTab
     let none = builder.found.len() as u32;
     builder.table.flow.iter_mut().for_each(|flow| *flow = (*flow).min(none));
     builder.table.keys = builder.keys.into();
+    if builder.table.arrival.iter().any(Option::is_some) {
+        let branch = |arrival: &Option<Arrival>| arrival.map_or(0, |arrival| arrival.branch as u32);
+        builder.table.branch = builder.table.arrival.iter().map(branch).collect();
+    } else {
+        let many = builder.table.splits.iter_mut().filter(|split| matches!(split, Split::Many(_)));
+        many.for_each(|split| *split = Split::Many(None));
+    }
     Ok((builder.table, builder.found))
 }
 
@@ -129,6 +158,7 @@ impl Builder<'_> {
         }
         self.table.next.resize(first + n, 0);
         self.table.flow.resize(first + n, u32::MAX);
+        self.table.arrival.resize(first + n, None);
         Ok(first as u32)
     }
 
@@ -145,6 +175,8 @@ impl Builder<'_> {
                     }
                     Target::Module(module) => module,
                 };
+                let arrival = &mut self.table.arrival[word as usize];
+                *arrival = arrival.or(self.shape.folds[module]);
                 let gates = &self.shape.modules[module].1;
                 if let [(_, only)] = gates[..] {
                     progress.advance(self.declared, module, 0, false);
@@ -158,6 +190,8 @@ impl Builder<'_> {
                 }
                 let first = self.words(gates.len())?;
                 self.table.next[word as usize] = first;
+                let split = &mut self.table.splits[module];
+                *split = if *split == Split::None { Split::Sole(first) } else { Split::Many(Some(first)) };
                 let before = self.named(&key.1);
                 for (gate, (name, target)) in gates.iter().enumerate() {
                     self.keys.push(key_of(&(self.shape.modules[module].0, *name, &before)));

@@ -3,9 +3,10 @@
 //! A function lives in one file: its parameters, its code, and one [`register!`](crate::register) line that makes it known by name. Nothing
 //! else lists functions, so that a crate outside this workspace can add some.
 
+use std::any::Any;
 use std::fmt;
 
-use forebay_packet::{Packet, Word};
+use forebay_packet::Packet;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -15,7 +16,7 @@ use crate::effect::Effect;
 use crate::setup::{Setup, SetupError};
 
 /// Code that processes batches.
-pub trait Function: Send {
+pub trait Function: Any + Send {
     /// Processes a batch: changes packets in place, and puts each on a gate through the context. A slice, because packets
     /// come and go through the context alone: so none is lost.
     fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>);
@@ -94,10 +95,9 @@ pub trait Declare: Function + Sized + 'static {
     const WRITES: &'static [&'static str] = &[];
     /// How its state is shared.
     const STATE: StateKind;
-    /// Makes one function out of several with different parameters, each packet's metadata word saying whose apply:
-    /// equal branches become one. Branch `n`'s parameters are the `n`-th. Packets whose word is beyond the last are
-    /// treated as the last branch's.
-    const FOLD: Option<Fold<Self::Params>> = None;
+    /// Makes one function out of those of several modules, which do to each packet what the function of its branch
+    /// ([`Context::branches`]) would do; drops but neither creates, holds nor consumes, and asks for no wake-up.
+    const FOLD: Option<Fold<Self>> = None;
     /// Whether [`Function::effect`] is implemented.
     const EFFECT: bool = false;
 
@@ -109,9 +109,10 @@ pub trait Declare: Function + Sized + 'static {
 }
 
 /// See [`Declare::FOLD`].
-pub type Fold<P> = fn(Vec<P>, Word, &mut Setup<'_>) -> Result<Box<dyn Function>, SetupError>;
+pub type Fold<F> = fn(Vec<F>) -> Box<dyn Function>;
 
 type Build = fn(&Value, &mut Setup<'_>) -> Result<Box<dyn Function>, SetupError>;
+type FoldAny = fn(Vec<Box<dyn Function>>) -> Result<Box<dyn Function>, NoFold>;
 
 /// A registered function.
 pub struct Declaration {
@@ -144,8 +145,13 @@ pub struct Declaration {
     /// The parameters' JSON Schema.
     pub schema: fn(&mut SchemaGenerator) -> Schema,
     build: Build,
-    fold: Fold<Value>,
+    fold: FoldAny,
 }
+
+/// Functions that cannot run as one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the functions are none, not of one type, or of one that does not fold")]
+pub struct NoFold;
 
 impl Declaration {
     /// The declaration of a function type.
@@ -167,9 +173,10 @@ impl Declaration {
             folds: F::FOLD.is_some(),
             schema: |generator| generator.subschema_for::<F::Params>(),
             build: |params, setup| Ok(Box::new(F::new(read_params(params)?, setup)?)),
-            fold: |params, word, setup| {
-                let fold = F::FOLD.ok_or_else(|| SetupError::new(format!("'{}' cannot be folded", F::NAME)))?;
-                fold(params.iter().map(read_params).collect::<Result<_, _>>()?, word, setup)
+            fold: |functions| {
+                let own = |function: Box<dyn Function>| (function as Box<dyn Any>).downcast().map(|own: Box<F>| *own);
+                let own: Vec<F> = functions.into_iter().map(own).collect::<Result<_, _>>().map_err(|_| NoFold)?;
+                if own.is_empty() { Err(NoFold) } else { Ok(F::FOLD.ok_or(NoFold)?(own)) }
             },
         }
     }
@@ -182,12 +189,12 @@ impl Declaration {
         (self.build)(params, setup)
     }
 
-    /// Makes one function of several parameter sets ([`Declare::FOLD`]).
+    /// Makes one function of several that this declaration [built](Self::build) ([`Declare::FOLD`]).
     ///
     /// # Errors
-    /// As [`build`](Self::build), or a function that cannot be folded.
-    pub fn fold(&self, params: &[Value], word: Word, setup: &mut Setup<'_>) -> Result<Box<dyn Function>, SetupError> {
-        (self.fold)(params.to_vec(), word, setup)
+    /// [`NoFold`].
+    pub fn fold(&self, functions: Vec<Box<dyn Function>>) -> Result<Box<dyn Function>, NoFold> {
+        (self.fold)(functions)
     }
 }
 
@@ -215,8 +222,8 @@ pub fn functions() -> Vec<&'static Declaration> {
     all
 }
 
-/// Makes a function, port or state type known by its name: `register!(MacRewrite)`, `register!(port Generator)`,
-/// `register!(state StaticMappings)`.
+/// Makes a function, port, state or controller type known by its name: `register!(MacRewrite)`, `register!(port Generator)`,
+/// `register!(state StaticMappings)`, `register!(controller Optimal)`.
 #[macro_export]
 macro_rules! register {
     (port $port:ty) => {
@@ -224,6 +231,9 @@ macro_rules! register {
     };
     (state $state:ty) => {
         $crate::inventory::submit! { $crate::StateDeclaration::of::<$state>() }
+    };
+    (controller $controller:ty) => {
+        $crate::inventory::submit! { $crate::ControllerDeclaration::of::<$controller>() }
     };
     ($function:ty) => {
         $crate::inventory::submit! { $crate::Declaration::of::<$function>() }

@@ -46,6 +46,12 @@ pub(crate) struct Input {
     backlog: bool,
     /// When the oldest packet of `filling` came, where there is a trigger.
     since: Ticks,
+    /// When the last one came, where there is a trigger, and in how many turns some did: time stands still in a turn.
+    last: Ticks,
+    turns: u64,
+    /// How many came in those until the trigger was set last, and how many had come at all then.
+    came: u64,
+    marked: u64,
     /// The longest that an incomplete batch waits.
     hold: Ticks,
     /// Batches that are to run before `filling`, oldest first, and how many packets they have.
@@ -62,6 +68,10 @@ impl Input {
             eager: true,
             backlog: false,
             since: Ticks::ZERO,
+            last: Ticks::ZERO,
+            turns: 0,
+            came: 0,
+            marked: 0,
             hold: Ticks::NEVER,
             complete: VecDeque::new(),
             completed: 0,
@@ -81,8 +91,8 @@ impl Input {
             self.complete_filling(spares);
             waiting = 0;
         }
-        if waiting == 0 && !self.eager {
-            self.since = now;
+        if !self.eager {
+            self.note(waiting, now);
         }
         // `limit` is at most the batch's capacity, so there is room.
         let _ = self.filling.push(packet);
@@ -99,15 +109,27 @@ impl Input {
         if waiting + batch.len() > self.limit() {
             return self.push_each(batch, now, spares);
         }
+        if !self.eager {
+            self.note(waiting, now);
+        }
         if waiting == 0 {
-            if !self.eager {
-                self.since = now;
-            }
             batch.hand_over(&mut self.filling);
         } else {
             self.filling.append(batch);
         }
         self.is_ready()
+    }
+
+    /// Notes that packets come where there is a trigger, and so many wait already.
+    #[inline]
+    fn note(&mut self, waiting: usize, now: Ticks) {
+        if waiting == 0 {
+            self.since = now;
+        }
+        if self.last != now {
+            self.last = now;
+            self.turns += 1;
+        }
     }
 
     /// The same where a batch is completed by it.
@@ -194,6 +216,7 @@ impl Input {
     pub(crate) fn set_trigger(&mut self, trigger: usize, batch: usize, now: Ticks, spares: &mut Spares) {
         // Without a trigger nobody noted since when packets wait.
         let since = if self.eager { now } else { self.since };
+        let turns = (self.last, self.turns);
         self.eager = trigger == 0;
         self.limit = if trigger == 0 { batch } else { trigger.min(batch) } as u32;
         let mut waiting: Vec<Batch> = self.complete.drain(..).collect();
@@ -205,6 +228,28 @@ impl Input {
             });
             spares.put(batch);
         }
+        // They have come before.
+        (self.last, self.turns) = turns;
+    }
+
+    /// How many packets have come while there was a trigger, where so many have come at all.
+    pub(crate) fn arrived(&self, all: u64) -> u64 {
+        if self.eager { self.came } else { self.came + (all - self.marked) }
+    }
+
+    /// Notes how many packets have come at all; before a trigger is set or taken away.
+    pub(crate) fn mark(&mut self, all: u64) {
+        (self.came, self.marked) = (self.arrived(all), all);
+    }
+
+    /// In how many turns packets have come, of those with a trigger.
+    pub(crate) fn turns(&self) -> u64 {
+        self.turns
+    }
+
+    /// Since when the first packet has waited for the trigger.
+    pub(crate) fn since(&self) -> Ticks {
+        self.since
     }
 
     /// Sets the longest that packets wait for the trigger.

@@ -3,14 +3,18 @@
 #![deny(unsafe_code)]
 
 mod action;
+mod actions;
 mod context;
+mod controller;
 pub mod drive;
 pub mod effect;
 pub mod files;
 mod flow;
+mod fold;
 mod function;
 mod gate;
 mod input;
+mod layout;
 mod links;
 mod live;
 mod meter;
@@ -25,6 +29,7 @@ pub mod ring;
 mod scheduler;
 mod setup;
 mod shelf;
+pub mod snapshot;
 mod sync;
 mod table;
 mod team;
@@ -32,20 +37,24 @@ pub mod telemetry;
 mod worker;
 
 pub use action::Action;
+pub use actions::{Actions, Change, Unkept, Why};
 pub use context::Context;
+pub use controller::{Controller, ControllerDeclaration, DeclareController, controllers};
 pub use effect::Effect;
 pub use files::Files;
 pub use flow::FlowError;
-pub use function::{Declaration, Declare, Fold, Function, Reason, StateKind, functions};
+pub use fold::{Branches, PerBranch, Places};
+pub use function::{Declaration, Declare, Fold, Function, NoFold, Reason, StateKind, functions};
 pub use gate::{Decision, Gate, MAX_GATES};
 pub use inventory;
+pub use layout::{FlowLayout, Layout, ModuleLayout};
 pub use links::{Links, links};
 pub use live::{Live, Read, Reader, Replay};
 pub use meter::Meter;
 pub use observer::{Observer, Place, Visit};
-pub use placement::{Placement, port_that_comes_back, share};
+pub use placement::{Origin, Placement, port_that_comes_back, share};
 pub use plan::{FlowPlan, Module, Plan, PortPlan, Step, Target};
-pub use port::{DeclarePort, Intake, Offer, OpenPort, Port, PortCounters, PortDeclaration, Ready, ports};
+pub use port::{DeclarePort, Intake, Offer, OpenPort, Pace, Port, PortCounters, PortDeclaration, Ready, Spread, ports};
 pub use rig::Rig;
 pub use scheduler::{
     Limit, MAX_QUEUE, MAX_WEIGHT, Marks, Rate, RunToCompletion, Scheduler, SchedulerKind, Share, ShareError, Took,
@@ -56,6 +65,7 @@ pub use setup::{
     Surroundings, states,
 };
 pub use shelf::Key;
+pub use snapshot::{Sampler, Snapshot};
 pub use table::{NO_CHANGE, NamedTable, Outcome, Refused, Table, Verb};
 pub use team::Team;
 pub use telemetry::Telemetry;

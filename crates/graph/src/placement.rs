@@ -31,7 +31,7 @@ pub fn port_that_comes_back(
 
 /// Where packets come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
+pub enum Origin {
     /// A module, by one of its gates.
     Gate(usize),
     /// A port.
@@ -70,7 +70,8 @@ impl Placement {
     }
 
     /// The workers among which packets are spread that go from `origin` on `worker` to `target`; none where they stay.
-    pub(crate) fn leads(&self, worker: usize, origin: Origin, target: Target) -> Option<&[usize]> {
+    #[must_use]
+    pub fn leads(&self, worker: usize, origin: Origin, target: Target) -> Option<&[usize]> {
         let to = self.of(target);
         let stays = match (origin, target) {
             (_, Target::Drop) => true,

@@ -104,6 +104,9 @@ pub struct Plan {
     pub modules: Vec<Module>,
     /// Ports.
     pub ports: Vec<PortPlan>,
+    /// Modules that run as one ([`fold`](crate::Branches)): by branch, at least two each. The first has the function for all of
+    /// them; the others have none.
+    pub folds: Vec<Vec<usize>>,
     /// Flows as declared; empty: every path is a flow of its own.
     pub flows: Vec<FlowPlan>,
     /// Which worker's plan this is.

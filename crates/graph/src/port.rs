@@ -57,6 +57,41 @@ pub struct Offer {
     pub burst: f64,
 }
 
+/// When a source's packets come, where that has no end: for who reckons with them and takes none.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pace {
+    /// How they are spread over time.
+    pub spread: Spread,
+    /// How many may wait to be taken.
+    pub queue: usize,
+}
+
+/// How packets are spread over time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Spread {
+    /// As many are there as are asked for.
+    Saturating,
+    /// Evenly.
+    Constant {
+        /// Packets a second.
+        pps: f64,
+    },
+    /// Independently of each other: exponential gaps.
+    Poisson {
+        /// Packets a second, on average.
+        pps: f64,
+    },
+    /// Evenly in bursts, by turns with silence.
+    OnOff {
+        /// Packets a second, on average over both.
+        pps: f64,
+        /// How long a burst lasts, in seconds.
+        on_s: f64,
+        /// How long nothing comes after it, in seconds.
+        off_s: f64,
+    },
+}
+
 /// A source and sink of packets. Either direction may be missing.
 pub trait Port: Send {
     /// Adds up to `intake.most` packets that have arrived to `batch`, which is empty and has room for them, each with
@@ -78,6 +113,11 @@ pub trait Port: Send {
 
     /// What it offers as it is configured, where that has no end and its rate [can be set](Self::set_offer).
     fn offer(&self) -> Option<Offer> {
+        None
+    }
+
+    /// When its packets come as it is configured, where it knows and that has no end.
+    fn pace(&self) -> Option<Pace> {
         None
     }
 

@@ -22,6 +22,8 @@ pub struct Rig {
     pub now: Ticks,
     created: Arc<[Counter]>,
     desk: Desk,
+    /// Packets' flow words are their branches.
+    branches: Box<[u32]>,
     /// When the function wants to be woken, as an engine would remember it.
     wake: Ticks,
 }
@@ -47,6 +49,21 @@ impl Rig {
         Ok(Self::over(function, setup.finish(), F::CREATES.len()))
     }
 
+    /// Makes one function out of `F` with each of these parameters ([`Declare::FOLD`]); a packet's flow word is its branch, up to
+    /// 63.
+    ///
+    /// # Errors
+    /// As [`Declare::new`]; that `F` does not fold.
+    pub fn folded<F: Declare>(params: &[Value]) -> Result<Self, SetupError> {
+        let mut surroundings = Surroundings::new(Frequency::new(1e9));
+        surroundings.batch = MAX_BATCH;
+        let declaration = Declaration::of::<F>();
+        let mut setup = Setup::new("rig", &mut surroundings);
+        let functions = params.iter().map(|params| declaration.build(params, &mut setup)).collect::<Result<_, _>>()?;
+        let function = declaration.fold(functions).map_err(|error| SetupError::new(error.to_string()))?;
+        Ok(Self::over(function, setup.finish(), 0))
+    }
+
     /// Puts a function that has been made on the bench; it creates packets for up to `reasons` reasons.
     ///
     /// # Panics
@@ -57,7 +74,7 @@ impl Rig {
         let created: Arc<[Counter]> = (0..reasons).map(|_| Counter::new()).collect();
         let mut desk = Desk::new(pool, Ticks::ZERO);
         desk.add_module(Arc::clone(&created));
-        Self { function, declared, now: Ticks::ZERO, created, desk, wake: Ticks::NEVER }
+        Self { function, declared, now: Ticks::ZERO, created, desk, branches: (0..64).collect(), wake: Ticks::NEVER }
     }
 
     /// What the function has created or released since this was last asked, each with its gate.
@@ -87,7 +104,7 @@ impl Rig {
     pub fn process(&mut self, batch: &mut Batch) -> Vec<Option<Gate>> {
         let len = batch.len();
         self.desk.now = self.now;
-        self.function.process(batch, &mut self.desk.context(0, len));
+        self.function.process(batch, &mut self.desk.context(0, len, &self.branches));
         let (gates, shelves) = self.desk.each(len);
         let (gates, shelf) = (gates.to_vec(), &mut shelves[0]);
         let mut rest = Batch::with_capacity(MAX_BATCH);
@@ -117,7 +134,7 @@ impl Rig {
     /// Wakes the function, as the engine does when the time it asked for has come; when it wants to be woken next.
     pub fn wake(&mut self) -> Option<Ticks> {
         self.desk.now = self.now;
-        self.function.wake(&mut self.desk.context(0, 0));
+        self.function.wake(&mut self.desk.context(0, 0, &[]));
         self.wake = self.desk.wake;
         self.desk.clear(0);
         self.wakes_at()

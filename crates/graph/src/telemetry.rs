@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use forebay_measure::histogram::Sample;
 use forebay_measure::{Counter, Frequency, Histogram, Nanos};
 use forebay_packet::Ticks;
 
+use crate::fold::Arrival;
 use crate::plan::FlowPlan;
 use crate::port::PortCounters;
 
@@ -128,6 +130,14 @@ pub struct ModuleCounters {
     pub hold: Counter,
     /// The weight now in force; 0 where the scheduler does not share time out.
     pub weight: Counter,
+    /// Turns in which packets came, of those with a trigger, when it was looked at last.
+    pub arrivals: Counter,
+    /// Packets that had come while there was one.
+    pub arrived: Counter,
+    /// Packets that waited for the trigger then.
+    pub queued: Counter,
+    /// How long the first of them had waited then, in ticks.
+    pub oldest: Counter,
 }
 
 impl ModuleCounters {
@@ -215,14 +225,98 @@ pub struct PortTelemetry {
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct FlowTelemetry {
-    /// From arrival to departure, in ticks.
-    pub delay: Histogram,
+    /// No delay up to this one is above the objective or the largest so far: of most packets nothing else is asked.
+    usual: Counter,
+    /// The objective, in ticks; that of [`Ticks::NEVER`] where there is none.
+    objective: Counter,
     /// Packets whose delay was above the objective.
     pub violations: Counter,
-    /// The objective, in ticks; [`Ticks::NEVER`] where there is none.
-    pub objective: Ticks,
+    /// From arrival to departure, in ticks.
+    pub delay: Histogram,
     /// What was declared, or found where nothing was.
-    pub plan: FlowPlan,
+    pub plan: Box<FlowPlan>,
+}
+
+/// Odd, so that what packets of many flows write lies in all sets of the cache.
+const _: () = assert!(size_of::<FlowTelemetry>() / 64 % 2 == 1, "lines of a flow");
+
+impl FlowTelemetry {
+    pub(crate) fn new(plan: FlowPlan, frequency: Frequency) -> Self {
+        let objective = Counter::new();
+        objective.set(plan.slo.map_or(Ticks::NEVER, |slo| frequency.ticks(slo)).0);
+        Self {
+            usual: Counter::new(),
+            objective,
+            violations: Counter::new(),
+            delay: Histogram::new(),
+            plan: Box::new(plan),
+        }
+    }
+
+    /// The objective; [`Ticks::NEVER`] where there is none.
+    #[must_use]
+    pub fn objective(&self) -> Ticks {
+        Ticks(self.objective.get())
+    }
+
+    /// Sets the objective. Only the worker's own thread calls this.
+    pub fn set_objective(&self, objective: Ticks) {
+        self.objective.set(objective.0);
+        self.usual.set(0);
+    }
+
+    /// Accounts `n` packets of this delay.
+    #[inline]
+    pub(crate) fn account(&self, delay: Sample, n: u64) {
+        if delay.value() > self.usual.get() {
+            return self.account_unusual(delay, n);
+        }
+        self.delay.record_within(delay, n);
+    }
+
+    #[inline(never)]
+    fn account_unusual(&self, delay: Sample, n: u64) {
+        self.delay.record_sample(delay, n);
+        if delay.value() > self.objective.get() {
+            self.violations.add(n);
+        }
+        self.usual.set(self.delay.max().min(self.objective.get()));
+    }
+}
+
+/// Modules that run as one, as their readers see them: what is counted by flow word where packets come to them, and by reason
+/// where they end, says how many each has had.
+#[derive(Debug)]
+pub struct FoldTelemetry {
+    /// By fold: its modules, by branch.
+    pub members: Vec<Vec<usize>>,
+    /// By fold: the one that its packets come from; `None`: they come from a split.
+    pub(crate) before: Vec<Option<usize>>,
+    /// By flow word: to which module its packets come.
+    pub(crate) arrival: Vec<Option<Arrival>>,
+    /// By flow word: packets.
+    pub(crate) arrived: Arc<[Counter]>,
+}
+
+impl FoldTelemetry {
+    /// Packets that each module has had, with those that may still wait before it: by fold and branch. `dropped` says how many
+    /// a module has dropped.
+    #[must_use]
+    pub fn packets(&self, dropped: impl Fn(usize) -> u64) -> Vec<Vec<u64>> {
+        let mut packets: Vec<Vec<u64>> = self.members.iter().map(|members| vec![0; members.len()]).collect();
+        for (arrival, count) in self.arrival.iter().zip(&*self.arrived) {
+            if let Some(Arrival { fold, branch }) = *arrival {
+                packets[fold][branch] += count.get();
+            }
+        }
+        // Folds are in the modules' order: what comes before has been seen.
+        for (fold, before) in self.before.iter().enumerate() {
+            let Some(before) = *before else { continue };
+            let left = self.members[before].iter().zip(&packets[before]);
+            packets[fold] = left.map(|(member, had)| had.saturating_sub(dropped(*member))).collect();
+        }
+        packets
+    }
 }
 
 /// The worker's own counters.
@@ -266,6 +360,8 @@ pub struct WorkerCounters {
     pub wound_up: Counter,
     /// Packets that the pool could not give.
     pub exhausted: Counter,
+    /// How long the first of the packets that were taken together from a port had waited there, in ticks, for each of them.
+    pub port_wait: Histogram,
     /// Bit sets of arrival clocks seen: 1 poll, 2 intended, 4 kernel.
     pub arrival_clocks: Counter,
 }
@@ -287,6 +383,8 @@ pub struct Telemetry {
     pub ports: Vec<PortTelemetry>,
     /// By flow.
     pub flows: Vec<FlowTelemetry>,
+    /// What runs as one.
+    pub folds: FoldTelemetry,
     /// The worker itself.
     pub worker: WorkerCounters,
     /// What its meter counts, where it was given one.

@@ -4,6 +4,7 @@
 //! leaves to the ports. The worker is a state machine: it never blocks, sleeps or spins, and time is what its clock
 //! says; who calls [`Worker::turn`] does the waiting.
 
+mod apply;
 mod census;
 mod crossing;
 mod departure;
@@ -18,10 +19,9 @@ mod sweep;
 
 use std::sync::Arc;
 
-use forebay_measure::Clock;
+use forebay_measure::{Clock, Counter, Nanos};
 use forebay_packet::{Batch, Ticks};
 
-use crate::action::Action;
 use crate::context::Desk;
 use crate::flow::FlowTable;
 use crate::function::Function;
@@ -29,8 +29,7 @@ use crate::input::{Input, Spares};
 use crate::links::Links;
 use crate::observer::Observer;
 use crate::port::{Intake, Port, Ready};
-use crate::scheduler::share::check_weight;
-use crate::scheduler::{Limit, Scheduler, ShareError};
+use crate::scheduler::Scheduler;
 use crate::team::Team;
 use crate::telemetry::{ModuleCounters, Telemetry};
 
@@ -38,8 +37,10 @@ use crossing::{Crossroad, Stuck};
 use rota::Rota;
 use stopwatch::Stopwatch;
 
+pub use apply::ActionError;
 pub use census::Census;
 pub use make::MakeError;
+pub(crate) use make::shape;
 pub use succession::{Exchange, Former};
 
 /// What a worker wants after a turn.
@@ -78,6 +79,10 @@ struct Node {
     edges: u32,
     /// How many gates. Where there are several, a packet's flow word advances.
     gates: u16,
+    /// All of several gates lead to one place: a batch stays whole.
+    joins: bool,
+    /// Packets that come here run folded from here on: they are counted by flow word.
+    counts: bool,
 }
 
 /// Where a gate leads.
@@ -98,10 +103,12 @@ struct Gateway {
     ready: Ready,
 }
 
-/// Every this many turns, and in every idle one, buffers and timers are looked at.
+/// Every this many turns, and in every idle one, timers are looked at, and buffers.
 const SWEEP_EVERY: u32 = 16;
-/// Every this many turns, and in every idle one, the gauges are written.
-const PUBLISH_EVERY: u32 = 16 * SWEEP_EVERY;
+/// How late a buffer over its hold limit may be looked at in a busy turn: this part of the shortest limit.
+const LATE: u64 = 32;
+/// How often the gauges are written, in idle turns and besides.
+const PUBLISH_EVERY: Nanos = Nanos(1_000_000);
 
 /// Runs a graph. `C` says what time it is, `S` which module runs next.
 pub struct Worker<C: Clock, S: Scheduler> {
@@ -137,8 +144,20 @@ pub struct Worker<C: Clock, S: Scheduler> {
     /// What it takes over from the workers of the graph before.
     heritage: succession::Heritage,
     flows: FlowTable,
+    /// By flow word: packets that have come to where they run folded; the telemetry's.
+    arrived: Arc<[Counter]>,
+    /// By module: those that it runs for, where it is the first of a fold.
+    members: Vec<Box<[u32]>>,
+    /// By module: the one that runs for it.
+    leaders: Box<[usize]>,
     /// Modules that have a trigger.
     buffered: Vec<usize>,
+    /// Before when none of them is looked at: none is over its hold limit then, or not for long.
+    sweep_at: Ticks,
+    /// The shortest hold limit.
+    least_hold: Ticks,
+    /// When gauges are to be written.
+    publish_at: Ticks,
     /// Of each module: hold limits that were not stated are derived from these flows' objectives.
     hold_stated: Vec<Option<Ticks>>,
     flows_of: Vec<Vec<usize>>,
@@ -218,7 +237,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         } else {
             self.pass::<{ Mode::Plain as u8 }>()
         };
-        if !self.was_busy || self.turn.is_multiple_of(SWEEP_EVERY) {
+        if !self.was_busy || self.turn.is_multiple_of(SWEEP_EVERY) || start >= self.sweep_at {
             self.sweep();
         }
         // What waits for another worker is tried again, though nothing else is to be done.
@@ -305,6 +324,11 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             return false;
         }
         self.telemetry.ports[at].counters.received.add(count as u64);
+        if self.accounting
+            && let Some(first) = self.intake.iter().next()
+        {
+            self.telemetry.worker.port_wait.record(self.desk.now.since(first.arrival()).0, count as u64);
+        }
         let word = self.flows.entry[at];
         if word != 0 {
             self.intake.iter_mut().for_each(|packet| packet.set_flow(word));
@@ -374,60 +398,6 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         Next::OnInput(1, self.sent_to().into_iter().chain(earliest).min())
     }
 
-    /// Applies a controller's action. Only between turns.
-    ///
-    /// # Errors
-    /// A module that does not exist, a value that makes no sense, a change that the scheduler has no use for: nothing is
-    /// changed.
-    pub fn apply(&mut self, action: &Action) -> Result<(), ActionError> {
-        let modules = self.modules;
-        if let Some(module) = action.module().filter(|module| *module >= modules) {
-            return Err(ActionError::Module { module, modules });
-        }
-        match *action {
-            Action::SetTrigger { trigger, .. } if trigger > self.batch => {
-                return Err(ActionError::Trigger { trigger, batch: self.batch });
-            }
-            Action::SetTrigger { module, trigger } => self.set_trigger(module, trigger),
-            Action::SetHold { module, hold } => {
-                self.hold_stated[module] = Some(self.clock.frequency().ticks(hold));
-                self.derive_holds();
-            }
-            Action::SetWeight { .. } | Action::SetRate { .. } if !S::SHARES => {
-                return Err(ActionError::Scheduler { scheduler: S::NAME });
-            }
-            Action::SetWeight { module, weight } => {
-                check_weight(weight)?;
-                self.scheduler.set_weight(module, weight);
-                self.counters[module].weight.set(weight.into());
-            }
-            Action::SetRate { module, limit } => {
-                limit.as_ref().map_or(Ok(()), Limit::check)?;
-                self.scheduler.set_limit(module, limit);
-            }
-            Action::SetOffer { factor } if !(factor >= 0.0 && factor.is_finite()) => {
-                return Err(ActionError::Factor { factor });
-            }
-            Action::SetOffer { factor } => {
-                for gateway in &mut self.gateways {
-                    if gateway.port.as_mut().is_some_and(|port| port.set_offer(factor)) {
-                        gateway.ready = Ready::Now;
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn set_trigger(&mut self, module: usize, trigger: usize) {
-        let input = &mut self.nodes[module].input;
-        input.set_trigger(trigger, self.batch, self.desk.now, &mut self.spares);
-        if input.is_ready() {
-            self.scheduler.ready(module);
-        }
-        self.derive_holds();
-    }
-
     /// Who watches single packets from the next turn on; `None`: nobody.
     pub fn observe(&mut self, observer: Option<Box<dyn Observer>>) {
         self.observer = observer;
@@ -459,42 +429,6 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     pub fn clock(&self) -> &C {
         &self.clock
     }
-}
-
-/// Why an action was refused.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum ActionError {
-    /// No such module.
-    #[error("there is no module {module}: there are {modules}, from 0")]
-    Module {
-        /// The module named.
-        module: usize,
-        /// How many there are.
-        modules: usize,
-    },
-    /// A trigger that no batch can reach.
-    #[error("a trigger of {trigger}: allowed are 0 to {batch}, the largest batch")]
-    Trigger {
-        /// The trigger named.
-        trigger: usize,
-        /// The largest batch.
-        batch: usize,
-    },
-    /// A rate that no source can offer.
-    #[error("{factor} times the configured rates: allowed are 0 and more")]
-    Factor {
-        /// The factor named.
-        factor: f64,
-    },
-    /// A weight or limit that makes no sense.
-    #[error("{}: {_0}", _0.part)]
-    Share(#[from] ShareError),
-    /// A weight or limit where time is not shared out.
-    #[error("the scheduler {scheduler} has no weights and limits: weighted-fair has")]
-    Scheduler {
-        /// The scheduler.
-        scheduler: &'static str,
-    },
 }
 
 #[cfg(test)]

@@ -7,6 +7,8 @@ use forebay_graph::{Team, Telemetry};
 use forebay_measure::Frequency;
 use forebay_packet::Ticks;
 
+use crate::steering::Steering;
+
 /// The counters of a running pipeline.
 pub struct Board {
     frequency: Frequency,
@@ -22,15 +24,22 @@ pub(crate) struct State {
     /// What the graphs before counted.
     pub(crate) past: Reading,
     pub(crate) origin: Origin,
+    /// What sets the triggers, where something does.
+    pub(crate) steering: Option<Arc<Steering>>,
 }
 
 impl Board {
     /// A board of these workers, one at least, which began at this instant of their clock.
-    #[must_use]
-    pub fn new(began: Ticks, telemetries: Vec<Arc<Telemetry>>, team: Arc<Team>, origin: Origin) -> Self {
+    pub(crate) fn new(
+        began: Ticks,
+        telemetries: Vec<Arc<Telemetry>>,
+        team: Arc<Team>,
+        origin: Origin,
+        steering: Option<Arc<Steering>>,
+    ) -> Self {
         let frequency = telemetries[0].frequency;
         let past = Reading::nothing(frequency, began);
-        Self { frequency, began, state: Mutex::new(State { telemetries, team, past, origin }) }
+        Self { frequency, began, state: Mutex::new(State { telemetries, team, past, origin, steering }) }
     }
 
     /// The counters; while a change is made, whoever asks waits.
@@ -64,13 +73,21 @@ impl Board {
     /// What happened between two readings.
     #[must_use]
     pub fn report(&self, earlier: &Reading, later: &Reading) -> Report {
-        Report::between(earlier, later, &self.state().origin)
+        let state = self.state();
+        let report = Report::between(earlier, later, &state.origin);
+        Report { control: state.steering.as_ref().map(|steering| steering.report()), ..report }
     }
 
     /// Whether nothing would happen any more if nothing came from outside.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         self.state().team.is_quiet()
+    }
+
+    /// What sets the triggers of the present graph, where something does, and what its workers count.
+    pub(crate) fn steered(&self) -> (Option<Arc<Steering>>, Vec<Arc<Telemetry>>) {
+        let state = self.state();
+        (state.steering.clone(), state.telemetries.clone())
     }
 
     /// What the workers of the present graph count.

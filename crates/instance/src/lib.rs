@@ -10,6 +10,8 @@ mod running;
 mod simulated;
 pub mod socket;
 mod sole;
+mod steering;
+mod steersman;
 mod threads;
 
 pub use accepted::Accepted;
@@ -19,4 +21,5 @@ pub use reload::{ReloadError, Reloaded};
 pub use running::{Instance, Outcome, Watch, WorkerThread, start};
 pub use simulated::{SimulatedTeam, Simulation};
 pub use sole::{Sole, SoleError};
+pub use steering::Steer;
 pub use threads::StartError;

@@ -17,7 +17,8 @@ use thiserror::Error;
 
 use crate::board::State;
 use crate::cores::{CoreError, Cores};
-use crate::running::{Crew, Running, origin, tables};
+use crate::running::{Crew, Running, origin, steering, tables};
+use crate::steering::Steering;
 use crate::threads::{Over, StartError, Waiting, join};
 
 /// Why a configuration was refused: the old one runs on.
@@ -86,6 +87,8 @@ struct Prepared<S: Scheduler> {
     heirs: Vec<Worker<Tsc, S>>,
     /// Workers that join.
     joining: Vec<Waiting<S>>,
+    /// What sets the triggers.
+    steering: Option<Arc<Steering>>,
 }
 
 impl<S: Scheduler + 'static> Running<S> {
@@ -112,14 +115,22 @@ impl<S: Scheduler + 'static> Running<S> {
 
         // From here on nothing can fail but the machine itself. Whoever reads counters waits.
         let mut state = self.board.state();
-        let Prepared { change, made, tables, cores, team, telemetries, exchange, heirs, joining } = prepared;
+        let Prepared { change, made, tables, cores, team, telemetries, exchange, heirs, joining, steering } = prepared;
         let formers = switch(&mut crew, heirs, joining, &exchange);
         let mut told = Reloaded { change, sets: source.given().to_vec(), ..Reloaded::default() };
         told.took_ms = frequency.seconds(Tsc.now().since(began)) * 1e3;
         (state.telemetries, state.team, state.origin) = (telemetries, team, origin(&cores));
+        state.steering = steering;
         told.cores = cores.to_vec();
         (crew.made, crew.tables, crew.cores) = (made, tables, cores);
         self.settle(&mut crew, &mut state, formers, &exchange, &mut told);
+        drop((crew, state));
+        // Without a thread the pipeline runs with the triggers that it has: that is told as what went wrong with the control.
+        if let Err(error) = self.steersman.start(self)
+            && let Some(steering) = &self.board.state().steering
+        {
+            steering.note(Some(format!("no thread for the controller: {error}")));
+        }
         Ok(told)
     }
 
@@ -147,6 +158,7 @@ impl<S: Scheduler + 'static> Running<S> {
         let Loaded { plans, made, .. } = loaded;
         let change = crew.made.change_to(&made);
         let tables = tables_over(crew, &plans);
+        let steering = steering(&made, &plans[0], &self.steersman.costs).map_err(MakeError::from)?;
         let (team, rings) = (Arc::new(Team::new(plans.len())), links(&plans[0], &plans[0].placement));
         let mut next: Vec<Worker<Tsc, S>> = Vec::new();
         for (plan, ring) in plans.into_iter().zip(rings) {
@@ -166,7 +178,7 @@ impl<S: Scheduler + 'static> Running<S> {
             crew.started += 1;
             joining.push(join(Box::new(worker), pool, *core, number, Arc::clone(&exchange), Arc::clone(&self.stop))?);
         }
-        Ok(Prepared { change, made, tables, cores, team, telemetries, exchange, heirs: next, joining })
+        Ok(Prepared { change, made, tables, cores, team, telemetries, exchange, heirs: next, joining, steering })
     }
 
     /// Closes what was not taken over, and makes what the old graph counted part of the past.

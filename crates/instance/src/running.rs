@@ -1,14 +1,17 @@
 //! A running pipeline: its workers are started together, told what to do, ended together.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use forebay_control::{Costs, Profiled};
 use forebay_graph::drive::Order;
 use forebay_graph::report::{Kind, Origin};
 use forebay_graph::{
-    Action, Census, NamedTable, Observer, Plan, RunToCompletion, Scheduler, SchedulerKind, Team, WeightedFair, links,
+    Action, Census, FlowError, MakeError, NamedTable, Observer, Plan, RunToCompletion, Scheduler, SchedulerKind, Team,
+    WeightedFair, links,
 };
 use forebay_measure::machine::Cpu;
 use forebay_measure::{Clock, Tsc};
@@ -18,6 +21,8 @@ use forebay_pipeline::{Made, Source};
 use crate::board::Board;
 use crate::cores::Cores;
 use crate::reload::{ReloadError, Reloaded};
+use crate::steering::{Steer, Steering};
+use crate::steersman::Steersman;
 use crate::threads::{Over, Part, StartError, Thread, Waiting, begin};
 
 /// How long a worker may take to answer.
@@ -64,11 +69,11 @@ pub trait Instance: Send + Sync {
     /// to another worker and not been taken yet is `handed` and not `taken`. `None` where a worker does not answer.
     fn census(&self) -> Option<Census>;
 
-    /// Has an action applied by every worker.
+    /// Has actions applied by every worker, all at once.
     ///
     /// # Errors
-    /// A worker refuses it, or does not answer: in words.
-    fn act(&self, action: &Action) -> Result<(), String>;
+    /// A worker refuses one, and does nothing, or does not answer: in words.
+    fn act(&self, actions: &[Action]) -> Result<(), String>;
 
     /// Has each worker, those that will join included, watched by an observer that `watch` makes for it, or with `None` by
     /// none.
@@ -90,7 +95,7 @@ pub trait Instance: Send + Sync {
 }
 
 /// Starts a worker for each plan, on these cores, with the scheduler that the plans name; `watch` makes each
-/// one's observer.
+/// one's observer. Where the configuration names a controller, it sets triggers, with what `steer` gives it.
 ///
 /// # Errors
 /// [`StartError`]: nothing runs then.
@@ -99,21 +104,26 @@ pub fn start(
     cores: impl Into<Cores>,
     made: Made,
     watch: Watch,
+    steer: Steer,
 ) -> Result<Arc<dyn Instance>, StartError> {
     let cores = cores.into();
     Ok(match plans[0].scheduler {
-        SchedulerKind::RunToCompletion => Arc::new(Running::<RunToCompletion>::start(plans, cores, made, watch)?),
-        SchedulerKind::WeightedFair => Arc::new(Running::<WeightedFair>::start(plans, cores, made, watch)?),
+        SchedulerKind::RunToCompletion => Running::<RunToCompletion>::start(plans, cores, made, watch, steer)?,
+        SchedulerKind::WeightedFair => Running::<WeightedFair>::start(plans, cores, made, watch, steer)?,
     })
 }
 
 /// A running pipeline.
 pub(crate) struct Running<S: Scheduler> {
+    /// Itself, for threads that work for it.
+    pub(crate) own: Weak<Self>,
     pub(crate) board: Arc<Board>,
     pub(crate) stop: Arc<AtomicBool>,
     crew: Mutex<Crew<S>>,
     /// Held while a change is made.
     pub(crate) changing: Mutex<()>,
+    /// Who sets the triggers.
+    pub(crate) steersman: Steersman,
 }
 
 /// The threads, and what they run.
@@ -132,7 +142,15 @@ pub(crate) struct Crew<S: Scheduler> {
 }
 
 impl<S: Scheduler + 'static> Running<S> {
-    fn start(plans: Vec<Plan>, cores: Cores, made: Made, mut watch: Watch) -> Result<Self, StartError> {
+    fn start(
+        plans: Vec<Plan>,
+        cores: Cores,
+        made: Made,
+        mut watch: Watch,
+        steer: Steer,
+    ) -> Result<Arc<Self>, StartError> {
+        let steersman = Steersman::new(steer);
+        let steering = steering(&made, &plans[0], &steersman.costs).map_err(MakeError::from)?;
         let team = Arc::new(Team::new(plans.len()));
         let rings = links(&plans[0], &plans[0].placement);
         let tables = tables(&plans);
@@ -160,12 +178,16 @@ impl<S: Scheduler + 'static> Running<S> {
         let threads = threads.into_iter().filter_map(Waiting::go).collect::<Vec<_>>();
         let started = threads.len();
         let crew = Crew { threads, cores, made, tables, watch, troubles: Vec::new(), started };
-        Ok(Self {
-            board: Arc::new(Board::new(began, telemetries, team, origin)),
+        let running = Arc::new_cyclic(|own| Self {
+            own: Weak::clone(own),
+            board: Arc::new(Board::new(began, telemetries, team, origin, steering)),
             stop,
             crew: Mutex::new(crew),
             changing: Mutex::new(()),
-        })
+            steersman,
+        });
+        running.steersman.start(&running)?;
+        Ok(running)
     }
 
     pub(crate) fn crew(&self) -> MutexGuard<'_, Crew<S>> {
@@ -205,18 +227,8 @@ impl<S: Scheduler + 'static> Instance for Running<S> {
         (told.len() == crew.threads.len()).then_some(all)
     }
 
-    fn act(&self, action: &Action) -> Result<(), String> {
-        let mut crew = self.crew();
-        let (answer, answers) = channel();
-        for thread in &mut crew.threads {
-            let order = Order::Act(action.clone(), answer.clone());
-            thread.orders.push(order).map_err(|_| "a worker has too many orders waiting".to_owned())?;
-        }
-        for _ in 0..crew.threads.len() {
-            let told = answers.recv_timeout(PATIENCE).map_err(|_| "a worker does not answer".to_owned())?;
-            told.map_err(|error| error.to_string())?;
-        }
-        Ok(())
+    fn act(&self, actions: &[Action]) -> Result<(), String> {
+        act(&mut self.crew(), actions)
     }
 
     fn observe(&self, mut watch: Watch) {
@@ -243,8 +255,9 @@ impl<S: Scheduler + 'static> Instance for Running<S> {
     fn end(&self) -> Outcome {
         let mut crew = self.crew();
         self.stop.store(true, Ordering::Relaxed);
+        let threads = std::mem::take(&mut crew.threads);
         let mut outcome = Outcome { at: Tsc.now(), troubles: std::mem::take(&mut crew.troubles) };
-        for thread in std::mem::take(&mut crew.threads) {
+        for thread in threads {
             match thread.handle.join() {
                 Ok(Over::Stopped(at, troubles)) => {
                     outcome.at = outcome.at.max(at);
@@ -256,8 +269,36 @@ impl<S: Scheduler + 'static> Instance for Running<S> {
                     .push(("worker".to_owned(), "its thread panicked: this is a defect of Forebay".to_owned())),
             }
         }
+        drop(crew);
+        self.steersman.end();
         outcome
     }
+}
+
+/// Has every worker apply actions.
+pub(crate) fn act<S: Scheduler>(crew: &mut Crew<S>, actions: &[Action]) -> Result<(), String> {
+    let actions: Arc<[Action]> = actions.into();
+    let (answer, answers) = channel();
+    for thread in &mut crew.threads {
+        let order = Order::Act(Arc::clone(&actions), answer.clone());
+        thread.orders.push(order).map_err(|_| "a worker has too many orders waiting".to_owned())?;
+    }
+    for _ in 0..crew.threads.len() {
+        let told = answers.recv_timeout(PATIENCE).map_err(|_| "a worker does not answer".to_owned())?;
+        told.map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}
+
+/// What sets the triggers of a pipeline that is made so.
+pub(crate) fn steering(
+    made: &Made,
+    plan: &Plan,
+    costs: &BTreeMap<String, Profiled>,
+) -> Result<Option<Arc<Steering>>, FlowError> {
+    let Some(settings) = made.control() else { return Ok(None) };
+    let costs = Costs::learnt(plan.modules.iter().map(|module| costs.get(module.kind).copied()));
+    Steering::new(settings.clone(), plan, costs).map(|steering| Some(Arc::new(steering)))
 }
 
 /// The tables of all plans; replicas share theirs.

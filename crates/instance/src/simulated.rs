@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
+use forebay_control::{Costs, Log, Settings};
 use forebay_graph::drive::{Ended, simulate_team, wind_up_team};
 use forebay_graph::report::{Kind, Origin};
 use forebay_graph::{
@@ -11,10 +12,12 @@ use forebay_graph::{
 };
 use forebay_measure::machine::Cpu;
 use forebay_measure::{Clock, Frequency, Nanos, Simulated};
+use forebay_models::batching::Line;
 use forebay_packet::{Pool, Ticks};
 
 use crate::board::Board;
 use crate::running::{Outcome, Watch};
+use crate::steering::{Helm, Steering};
 use crate::threads::StartError;
 
 /// A tick of simulated time is a nanosecond.
@@ -27,28 +30,91 @@ pub struct SimulatedTeam<S: Scheduler> {
     /// The workers, by their numbers.
     pub workers: Vec<Worker<Simulated, S>>,
     /// What is counted.
-    pub board: Board,
+    pub board: Arc<Board>,
+    /// What sets the triggers, and when it does next.
+    helm: Option<(Helm, Ticks)>,
+    log: Option<Box<dyn Log>>,
 }
 
 impl<S: Scheduler> SimulatedTeam<S> {
-    /// Makes the workers of `plans`, which were made for simulated time; their modules' calls take `costs`.
+    /// Makes the workers of `plans`, which were made for simulated time; their modules' calls take `costs`. Triggers are set as
+    /// `control` says, which knows the costs.
     ///
     /// # Errors
     /// A plan that cannot run.
-    pub fn new(plans: Vec<Plan>, costs: &[Cost]) -> Result<Self, MakeError> {
+    pub fn new(plans: Vec<Plan>, costs: &[Cost], control: Option<&Settings>) -> Result<Self, StartError> {
+        Self::told(plans, costs, control, None)
+    }
+
+    /// The same where `log` sees what is decided.
+    ///
+    /// # Errors
+    /// A plan that cannot run.
+    pub fn told(
+        plans: Vec<Plan>,
+        costs: &[Cost],
+        control: Option<&Settings>,
+        mut log: Option<Box<dyn Log>>,
+    ) -> Result<Self, StartError> {
+        let frequency = Simulation::frequency();
+        let known = (0..plans[0].modules.len()).map(|module| {
+            let Cost { per_batch, per_packet } = costs.get(module).copied().unwrap_or_default();
+            Line { fixed: frequency.seconds(Ticks(per_batch)), each: frequency.seconds(Ticks(per_packet)) }
+        });
+        let known = Costs::Known(known.collect());
+        let steering = control.map(|settings| Steering::new(settings.clone(), &plans[0], known).map(Arc::new));
+        let steering = steering.transpose().map_err(MakeError::from)?;
         let team = Arc::new(Team::new(plans.len()));
         let rings = links(&plans[0], &plans[0].placement);
         let mut workers: Vec<Worker<Simulated, S>> = Vec::new();
         for (plan, ring) in plans.into_iter().zip(rings) {
             let pool = Pool::new(plan.pool).map_err(MakeError::from)?;
-            let clock = Simulated::new(Simulation::frequency());
+            let clock = Simulated::new(frequency);
             workers.push(Worker::member(plan, clock, costs.to_vec(), pool, ring, Arc::clone(&team))?);
         }
         let cpu = Cpu { model: "simulated clock".to_owned(), tsc_ghz: HERTZ / 1e9 };
         let origin = Origin { kind: Kind::Simulated, cpu, cores: vec![None; workers.len()] };
         let telemetries = workers.iter().map(Worker::telemetry).collect();
-        let board = Board::new(Ticks::ZERO, telemetries, team, origin);
-        Ok(Self { workers, board })
+        let board = Arc::new(Board::new(Ticks::ZERO, telemetries, team, origin, steering.clone()));
+        let helm = steering.map(|steering| {
+            let helm = Helm::new(steering, board.telemetries(), Ticks::ZERO, Ticks::ZERO, log.as_deref_mut())?;
+            let first = frequency.ticks(helm.patience());
+            Ok::<_, StartError>((helm, first))
+        });
+        Ok(Self { workers, board, helm: helm.transpose()?, log })
+    }
+
+    /// Gives every flow that has an objective this one from now on, as a reload does to a pipeline that runs.
+    pub fn set_objectives(&mut self, slo: Nanos) {
+        let ticks = Simulation::frequency().ticks(slo);
+        for flow in self.board.telemetries().iter().flat_map(|told| &told.flows) {
+            if flow.plan.slo.is_some() {
+                flow.set_objective(ticks);
+            }
+        }
+        if let Some((helm, _)) = &mut self.helm {
+            helm.set_objectives(slo, self.log.as_deref_mut());
+        }
+    }
+
+    /// Lets time pass until `until`; whatever sets the triggers does so once a period, in no time.
+    pub fn run(&mut self, until: Ticks) -> Ended {
+        loop {
+            let next = self.helm.as_ref().map_or(until, |(_, next)| (*next).min(until));
+            let ended = simulate_team(&mut self.workers, next);
+            if let Some((helm, at)) = &mut self.helm
+                && next == *at
+                && ended != Ended::Finished
+            {
+                let actions = helm.decide(next, self.log.as_deref_mut());
+                let trouble = self.workers.iter_mut().find_map(|worker| worker.apply(actions).err());
+                helm.steering.note(trouble.map(|error| error.to_string()));
+                *at = next + Simulation::frequency().ticks(helm.patience());
+            }
+            if next >= until || ended == Ended::Finished {
+                return ended;
+            }
+        }
     }
 }
 
@@ -76,10 +142,14 @@ impl Simulation {
         duration: Nanos,
         watch: Watch,
         stop: Arc<AtomicBool>,
+        control: Option<&Settings>,
+        log: Option<Box<dyn Log>>,
     ) -> Result<Self, StartError> {
         match plans[0].scheduler {
-            SchedulerKind::RunToCompletion => Self::of::<RunToCompletion>(plans, costs, duration, watch, stop),
-            SchedulerKind::WeightedFair => Self::of::<WeightedFair>(plans, costs, duration, watch, stop),
+            SchedulerKind::RunToCompletion => {
+                Self::of::<RunToCompletion>(plans, costs, duration, watch, stop, control, log)
+            }
+            SchedulerKind::WeightedFair => Self::of::<WeightedFair>(plans, costs, duration, watch, stop, control, log),
         }
     }
 
@@ -89,23 +159,26 @@ impl Simulation {
         duration: Nanos,
         mut watch: Watch,
         stop: Arc<AtomicBool>,
+        control: Option<&Settings>,
+        log: Option<Box<dyn Log>>,
     ) -> Result<Self, StartError> {
         let frequency = Self::frequency();
-        let SimulatedTeam { mut workers, board } = SimulatedTeam::<S>::new(plans, costs)?;
-        for (id, worker) in workers.iter_mut().enumerate() {
+        let mut team = SimulatedTeam::<S>::told(plans, costs, control, log)?;
+        for (id, worker) in team.workers.iter_mut().enumerate() {
             worker.observe(watch(id));
         }
-        let board = Arc::new(board);
+        let board = Arc::clone(&team.board);
         let thread = std::thread::Builder::new().name("workers".to_owned()).spawn(move || {
             let until = Ticks::ZERO + frequency.ticks(duration);
             // The slices are always cut alike, so that every run of one seed is the same.
             let mut next = Ticks::ZERO;
             while next < until && !stop.load(Ordering::Relaxed) {
                 next = (next + frequency.ticks(SLICE)).min(until);
-                if simulate_team(&mut workers, next) == Ended::Finished {
+                if team.run(next) == Ended::Finished {
                     break;
                 }
             }
+            let SimulatedTeam { mut workers, .. } = team;
             let troubles = wind_up_team(&mut workers);
             workers.iter_mut().for_each(|worker| worker.observe(None));
             let at = workers.iter().map(|worker| worker.clock().now()).max().unwrap_or_default();

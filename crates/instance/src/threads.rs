@@ -6,7 +6,9 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
 use forebay_graph::drive::{self, Ended, Mailbox, Order};
-use forebay_graph::{Exchange, Former, Links, MakeError, Observer, Plan, Scheduler, Team, Telemetry, Worker};
+use forebay_graph::{
+    Exchange, Former, Links, MakeError, Observer, Plan, Scheduler, SetupError, Team, Telemetry, Worker,
+};
 use forebay_measure::machine::pin_to;
 use forebay_measure::{Clock, Tsc};
 use forebay_packet::{Pool, Ticks};
@@ -33,6 +35,9 @@ pub enum StartError {
     /// A plan that cannot run.
     #[error(transparent)]
     Make(#[from] MakeError),
+    /// A controller that does not take its parameters.
+    #[error(transparent)]
+    Control(#[from] SetupError),
     /// A worker's thread panicked.
     #[error("a worker ended before it began: this is a defect of Forebay")]
     Ended,

@@ -32,7 +32,8 @@ fn with_server(patience: Patience, test: impl FnOnce(&Path)) {
     let conditions = Conditions { frequency: Tsc.frequency(), simulated: false };
     let Loaded { plans, cores, made, .. } = load(&source, conditions).unwrap_or_else(|problems| panic!("{problems}"));
     let cores = choose(&cores).expect("a core");
-    let instance: Arc<dyn Instance> = start(plans, &cores, made, Box::new(|_| None)).expect("it starts");
+    let instance: Arc<dyn Instance> =
+        start(plans, &cores, made, Box::new(|_| None), forebay_instance::Steer::default()).expect("it starts");
     let service = Service {
         instance: Arc::clone(&instance),
         source: Mutex::new(source),

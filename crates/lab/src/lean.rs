@@ -17,7 +17,6 @@ mod usecases;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use forebay_graph::files::replace;
 use forebay_lean::counting::Extent;
 use forebay_lean::handover::Handover;
 use jiff::Timestamp;
@@ -136,20 +135,7 @@ pub fn run(settings: &Settings, progress: &mut dyn Progress) -> Result<Results, 
 /// # Errors
 /// [`LabError`].
 pub fn write(results: &Results, folder: &Path) -> Result<Vec<PathBuf>, LabError> {
-    let wrong = |path: &Path| {
-        let path = path.to_owned();
-        move |error| LabError::File { path, error }
-    };
-    std::fs::create_dir_all(folder).map_err(wrong(folder))?;
-    let json =
-        serde_json::to_string_pretty(results).map_err(|error| wrong(&folder.join("results.json"))(error.into()))?;
-    let mut files = vec![("results.json", json), ("index.html", page::page(results)?)];
+    let mut files = vec![("index.html", page::page(results)?)];
     files.extend(tables::all(results));
-    let mut written = Vec::new();
-    for (name, text) in files {
-        let path = folder.join(name);
-        replace(&path, text.as_bytes()).map_err(wrong(&path))?;
-        written.push(path);
-    }
-    Ok(written)
+    crate::folder::write(folder, results, files)
 }

@@ -5,7 +5,10 @@
 
 #![forbid(unsafe_code)]
 
+pub mod batching;
+mod blocks;
 mod csv;
+mod folder;
 pub mod history;
 pub mod lean;
 mod machine;

@@ -49,6 +49,24 @@ impl Machine {
             counters: events,
         }
     }
+
+    /// What a report says of it: names and facts.
+    pub(crate) fn facts(&self) -> Vec<(String, String)> {
+        let said = |known: Option<bool>, yes: &str, no: &str| match known {
+            Some(true) => yes.to_owned(),
+            Some(false) => no.to_owned(),
+            None => "n/a".to_owned(),
+        };
+        let cores: Vec<_> = self.cores.iter().map(usize::to_string).collect();
+        let facts = [
+            ("CPU", self.cpu.model.clone()),
+            ("Cores", format!("{} ({}), {} NUMA node(s)", self.cores.len(), cores.join(", "), self.nodes)),
+            ("Virtual machine", said(self.virtual_machine, "yes", "no")),
+            ("Hardware counters", said(self.counters, "there", "n/a: this machine shows none")),
+            ("System", self.kernel.clone().unwrap_or_else(|| "n/a".to_owned())),
+        ];
+        facts.map(|(name, fact)| (name.to_owned(), fact)).to_vec()
+    }
 }
 
 /// Whether a hypervisor shows in the CPU's flags (x86; other CPUs do not tell).

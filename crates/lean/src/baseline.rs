@@ -113,6 +113,7 @@ impl Case {
         let served = &counts.served;
         let kind = |kinds: &[String], at: usize| kinds.get(at).cloned().unwrap_or_default();
         let modules = served.modules.iter().zip(&counts.modules).enumerate();
+        let modules = modules.filter(|(at, _)| !served.is_run_by_another(*at));
         let modules = modules.map(|(at, ((name, packets, calls), instructions))| {
             Part::new(name, &kind(&served.functions, at), *instructions, *packets, *calls)
         });
@@ -140,7 +141,7 @@ impl Case {
     /// The pipeline with its settings, as messages name it.
     #[must_use]
     pub fn name(&self) -> String {
-        std::iter::once(&self.pipeline).chain(&self.set).map(String::as_str).collect::<Vec<_>>().join(" ")
+        crate::cases::named(&self.pipeline, &self.set)
     }
 
     /// All parts: modules, ports, the residue, the whole.

@@ -31,6 +31,11 @@ const FUNCTIONS: &[(&str, &[&str])] = &[
     ("tap", &["modules.tap.tap.most=1000000"]),
 ];
 
+/// A pipeline with its settings, as messages name it.
+pub(crate) fn named(pipeline: &str, set: &[String]) -> String {
+    std::iter::once(pipeline).chain(set.iter().map(String::as_str)).collect::<Vec<_>>().join(" ")
+}
+
 /// A pipeline that is to be counted.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Asked {
@@ -54,7 +59,7 @@ impl Asked {
     /// The pipeline with its settings, as messages name it.
     #[must_use]
     pub fn name(&self) -> String {
-        std::iter::once(&self.pipeline).chain(&self.set).map(String::as_str).collect::<Vec<_>>().join(" ")
+        named(&self.pipeline, &self.set)
     }
 }
 

@@ -71,6 +71,9 @@ pub struct Served {
     pub packets: u64,
     /// By module: its name, packets and calls.
     pub modules: Vec<(String, u64, u64)>,
+    /// Modules that ran as one, by number: the first has the packets and calls of all.
+    #[serde(default)]
+    pub folds: Vec<Vec<usize>>,
     /// By port: its name, packets that it gave, and that it took.
     #[serde(default)]
     pub ports: Vec<(String, u64, u64)>,
@@ -197,6 +200,20 @@ pub fn count(program: &Path, pipeline: &str, settings: &[String], extent: Extent
     }
 }
 
+impl Served {
+    /// The module that runs for the one of this name: itself, or the first of its fold.
+    fn module(&self, name: &str) -> Option<usize> {
+        let at = self.modules.iter().position(|(told, ..)| told == name)?;
+        Some(self.folds.iter().find(|members| members.contains(&at)).map_or(at, |members| members[0]))
+    }
+
+    /// Whether another module runs for this one.
+    #[must_use]
+    pub fn is_run_by_another(&self, module: usize) -> bool {
+        self.folds.iter().any(|members| members[1..].contains(&module))
+    }
+}
+
 impl Counts {
     /// How many modules and ports have been told apart.
     fn told(&self) -> usize {
@@ -210,8 +227,8 @@ impl Counts {
         let port = |told: &str| kind.of(told) == name;
         let (instructions, packets) = match kind {
             Kind::Module => {
-                let mut modules = self.served.modules.iter().zip(&self.modules);
-                modules.find(|((told, ..), _)| told == name).map(|((_, packets, _), count)| (*count, *packets))
+                let at = self.served.module(name)?;
+                self.modules.get(at).map(|count| (*count, self.served.modules[at].1))
             }
             Kind::Receive => {
                 ports().find(|((told, ..), _)| port(told)).map(|((_, given, _), count)| (count[0], *given))
@@ -229,9 +246,7 @@ impl Counts {
         let mut ports = served.ports.iter().zip(&served.port_calls);
         let mut port = || ports.find(|((told, ..), _)| kind.of(told) == name);
         let (packets, calls) = match kind {
-            Kind::Module => {
-                served.modules.iter().find(|(told, ..)| told == name).map(|(_, packets, calls)| (*packets, *calls))
-            }
+            Kind::Module => served.module(name).map(|at| (served.modules[at].1, served.modules[at].2)),
             Kind::Receive => port().map(|((_, given, _), calls)| (*given, calls[0])),
             Kind::Send => port().map(|((.., taken), calls)| (*taken, calls[1])),
             Kind::HandOver => None,

@@ -18,6 +18,7 @@ pub mod measurement;
 mod meter;
 mod named;
 pub mod process;
+pub mod profile;
 pub mod rates;
 pub mod saved;
 pub mod search;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use forebay_graph::report::{Packets, Report, Spent, Timing, WorkerReport};
 use forebay_graph::{Meter, Plan, SchedulerKind};
-use forebay_instance::{Instance, Outcome, StartError};
+use forebay_instance::{Instance, Outcome, StartError, Steer};
 use forebay_measure::{Clock, Tsc};
 use forebay_pipeline::Made;
 use serde::{Deserialize, Serialize};
@@ -206,7 +206,7 @@ fn measure_with(
 ) -> Result<Timed, StartError> {
     plans.iter_mut().for_each(|plan| plan.meter = Some(meter()));
     let shares = plans.iter().any(|plan| plan.scheduler == SchedulerKind::WeightedFair);
-    let instance = forebay_instance::start(plans, cores, made, Box::new(|_| None))?;
+    let instance = forebay_instance::start(plans, cores, made, Box::new(|_| None), Steer::default())?;
     let board = instance.board();
     std::thread::sleep(WARM_UP.min(span / 2));
     let threads = instance.threads();

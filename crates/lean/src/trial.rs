@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use forebay_graph::drive::{Ended, simulate_team};
 use forebay_graph::report::{Reading, Report};
-use forebay_graph::{Action, Cost, MakeError, Plan, Scheduler, Worker};
-use forebay_instance::{Board, Instance, SimulatedTeam, Simulation};
+use forebay_graph::{Action, Cost, Plan, Scheduler, Worker};
+use forebay_instance::{Board, Instance, SimulatedTeam, Simulation, StartError};
 use forebay_measure::{Clock, Nanos, Simulated, Tsc};
 use forebay_packet::Ticks;
 
@@ -205,7 +205,7 @@ impl Trials for Measured {
 
 impl Bench for Real {
     fn offer(&mut self, factor: f64) -> Result<(), TrialError> {
-        self.instance.act(&Action::SetOffer { factor }).map_err(TrialError::Act)
+        self.instance.act(&[Action::SetOffer { factor }]).map_err(TrialError::Act)
     }
 
     fn pass(&mut self, span: Duration) {
@@ -249,7 +249,7 @@ pub struct Emulated<S: Scheduler> {
 
 struct Virtual<S: Scheduler> {
     workers: Vec<Worker<Simulated, S>>,
-    board: Board,
+    board: Arc<Board>,
 }
 
 /// Why simulated trials cannot be made.
@@ -260,7 +260,7 @@ pub enum EmulateError {
     Trial(#[from] TrialError),
     /// A plan that cannot run.
     #[error(transparent)]
-    Make(#[from] MakeError),
+    Start(#[from] StartError),
 }
 
 impl<S: Scheduler> Emulated<S> {
@@ -270,7 +270,7 @@ impl<S: Scheduler> Emulated<S> {
     /// [`EmulateError`].
     pub fn new(plans: Vec<Plan>, costs: &[Cost]) -> Result<Self, EmulateError> {
         let load = Load::of(&plans)?;
-        let SimulatedTeam { workers, board } = SimulatedTeam::new(plans, costs)?;
+        let SimulatedTeam { workers, board, .. } = SimulatedTeam::new(plans, costs, None)?;
         Ok(Self { bench: Virtual { workers, board }, load })
     }
 
@@ -309,8 +309,8 @@ impl<S: Scheduler> Virtual<S> {
 
 impl<S: Scheduler> Bench for Virtual<S> {
     fn offer(&mut self, factor: f64) -> Result<(), TrialError> {
-        let action = Action::SetOffer { factor };
-        let all = self.workers.iter_mut().try_for_each(|worker| worker.apply(&action));
+        let actions = [Action::SetOffer { factor }];
+        let all = self.workers.iter_mut().try_for_each(|worker| worker.apply(&actions));
         all.map_err(|error| TrialError::Act(error.to_string()))
     }
 

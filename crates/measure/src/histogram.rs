@@ -14,10 +14,11 @@ const BUCKETS: usize = SUB + (TOP_BITS - SUB_BITS) as usize * SUB;
 
 /// A histogram of values in any one unit.
 #[derive(Debug)]
+#[repr(C)]
 pub struct Histogram {
-    buckets: Box<[Counter]>,
     sum: Counter,
     max: Counter,
+    buckets: [Counter; BUCKETS],
 }
 
 impl Default for Histogram {
@@ -30,21 +31,36 @@ impl Histogram {
     /// An empty histogram.
     #[must_use]
     pub fn new() -> Self {
-        Self { buckets: (0..BUCKETS).map(|_| Counter::new()).collect(), sum: Counter::new(), max: Counter::new() }
+        Self { sum: Counter::new(), max: Counter::new(), buckets: [const { Counter::new() }; BUCKETS] }
     }
 
     /// Records `value` `n` times. Only the histogram's one writer calls this.
     #[inline]
     pub fn record(&self, value: u64, n: u64) {
+        self.record_sample(Sample::new(value), n);
+    }
+
+    /// Records a value `n` times whose bucket is known.
+    #[inline]
+    pub fn record_sample(&self, sample: Sample, n: u64) {
         let mut tally = Tally::default();
-        self.count(Sample::new(value), n, &mut tally);
+        self.count(sample, n, &mut tally);
         self.settle(tally);
+    }
+
+    /// The same for a value that is known not to be above what was recorded before ([`max`](Self::max)).
+    #[inline]
+    pub fn record_within(&self, sample: Sample, n: u64) {
+        if let Some(bucket) = self.buckets.get(sample.bucket) {
+            bucket.add(n);
+        }
+        self.sum.add(sample.value.wrapping_mul(n));
     }
 
     /// Records a value `n` times in its bucket and in `tally`, which is [settled](Self::settle) after several values.
     #[inline]
     pub fn count(&self, sample: Sample, n: u64, tally: &mut Tally) {
-        // The bucket function stays below BUCKETS, which the slice's length does not tell the compiler.
+        // The bucket function stays below BUCKETS, which the compiler does not know.
         if let Some(bucket) = self.buckets.get(sample.bucket) {
             bucket.add(n);
         }
@@ -59,6 +75,23 @@ impl Histogram {
         if tally.max > self.max.get() {
             self.max.set(tally.max);
         }
+    }
+
+    /// The buckets from the first to the highest that has something.
+    pub(crate) fn used(&self) -> &[Counter] {
+        &self.buckets[..=bucket_of(self.max.get())]
+    }
+
+    /// The sum of all values.
+    pub(crate) fn sum(&self) -> u64 {
+        self.sum.get()
+    }
+
+    /// The largest value so far; 0 without any.
+    #[inline]
+    #[must_use]
+    pub fn max(&self) -> u64 {
+        self.max.get()
     }
 
     /// What has been recorded so far.
@@ -113,7 +146,7 @@ fn bucket_of(value: u64) -> usize {
 }
 
 /// The largest value that falls into a bucket.
-fn upper_bound(bucket: usize) -> u64 {
+pub(crate) fn upper_bound(bucket: usize) -> u64 {
     if bucket < 2 * SUB {
         return bucket as u64;
     }
@@ -171,6 +204,33 @@ impl Distribution {
         self.counts.iter().skip(first).sum()
     }
 
+    /// Adds a value `n` times.
+    #[inline]
+    pub fn add(&mut self, sample: Sample, n: u64) {
+        if self.counts.len() <= sample.bucket {
+            self.counts.resize(sample.bucket + 1, 0);
+        }
+        self.counts[sample.bucket] += n;
+        self.sum = self.sum.wrapping_add(sample.value.wrapping_mul(n));
+        self.max = self.max.max(sample.value);
+    }
+
+    /// Adds another's values so many times each, to the nearest whole number in each bucket: what may be expected of a time that is so many
+    /// times as long.
+    pub fn add_times(&mut self, other: &Self, times: f64) {
+        self.counts.resize(self.counts.len().max(other.counts.len()), 0);
+        let (mut due, mut given) = (0.0, 0);
+        for (count, more) in self.counts.iter_mut().zip(&other.counts) {
+            // What is rounded off goes into the next bucket, so that none is lost in all.
+            due += *more as f64 * times;
+            let some = (due.round() as u64).saturating_sub(given);
+            *count += some;
+            given += some;
+        }
+        self.sum = self.sum.wrapping_add((other.sum as f64 * times).round() as u64);
+        self.max = self.max.max(other.max);
+    }
+
     /// Adds another's values: the two as one.
     pub fn merge(&mut self, other: &Self) {
         self.counts.resize(self.counts.len().max(other.counts.len()), 0);
@@ -212,6 +272,22 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn values_times_a_number_are_as_many_in_all_and_lie_where_they_did(values in proptest::collection::vec(0u64..1 << 30, 1..200), times in 0.0f64..50.0) {
+            let mut one = Distribution::default();
+            values.iter().for_each(|value| one.add(Sample::new(*value), 1));
+            let histogram = Histogram::new();
+            values.iter().for_each(|value| histogram.record(*value, 1));
+            let quantiles = |of: &Distribution| [0.1, 0.5, 0.99].map(|quantile| of.quantile(quantile));
+            prop_assert_eq!(quantiles(&one), quantiles(&histogram.read()));
+            let mut many = Distribution::default();
+            many.add_times(&one, times);
+            prop_assert_eq!(many.samples(), (values.len() as f64 * times).round() as u64);
+            let mut twice = Distribution::default();
+            twice.add_times(&one, 2.0);
+            prop_assert_eq!((twice.mean(), twice.quantile(0.5), twice.max()), (one.mean(), one.quantile(0.5), one.max()));
+        }
+
         #[test]
         fn quantiles_are_at_most_a_sixteenth_too_high(mut values in proptest::collection::vec(0u64..1 << 40, 1..300), quantile in 0.0f64..=1.0) {
             let histogram = Histogram::new();

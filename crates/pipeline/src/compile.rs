@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use forebay_control::Settings;
 use forebay_graph::{
     Declaration, Declared, Fault, Files, Function, Placement, PortDeclaration, SchedulerKind, Setup, SetupError,
     SharedState, Step, Surroundings, Target,
@@ -19,7 +20,7 @@ use crate::problem::{Findings, Problem, Problems};
 use crate::wiring::{Ends, ModuleEnd, PortEnd, Wiring};
 use crate::workers::Workers;
 use crate::yaml::{Entry, Node};
-use crate::{Source, flows, order, shares};
+use crate::{Source, control, flows, fold, order, shares};
 
 /// What a configuration that is in order says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,9 +78,13 @@ pub(crate) struct Draft {
     pub(crate) entries: Vec<Option<Target>>,
     pub(crate) flows: Vec<forebay_graph::FlowPlan>,
     pub(crate) placement: Placement,
+    /// Modules that run as one.
+    pub(crate) folds: Vec<Vec<usize>>,
     pub(crate) state: BTreeMap<String, (Identity, SharedState)>,
     pub(crate) reads: Vec<Read>,
     pub(crate) stamps: Stamps,
+    /// What sets the triggers.
+    pub(crate) control: Option<Settings>,
 }
 
 /// A file that was read while the configuration was checked.
@@ -178,16 +183,12 @@ pub(crate) fn compile(
     let buffers = read_buffers(&root, &ends, batch, &mut misfits, &mut findings);
     let (scheduler, shares) =
         (shares::scheduler(&root), shares::read_shares(&root, &ends, &mut misfits, &mut findings));
+    let fold = root.get("fold").and_then(|node| read(&mut misfits, &root, &["fold"], node)).unwrap_or_default();
     let flows = read_flows(&root, &ends, &wiring, &mut misfits, &mut findings);
     let kinds: Vec<_> = modules.iter().map(|made| made.as_ref().map(|made| made.kind)).collect();
     let queues: Vec<bool> = ports.iter().map(|port| port.as_ref().is_some_and(|port| port.kind.queues)).collect();
     let placed = workers.place(&ends, &wiring, &kinds, &queues, &mut findings);
-    if let Some(control) = entries(&root, "").find(|entry| entry.key == "control") {
-        findings.add(
-            control.place,
-            "control: this version has no controllers: leave the section out and set triggers under `buffers`",
-        );
-    }
+    let control = control::read_control(&root, scheduler, &mut misfits);
     misfits.report(&mut findings);
     findings.finish(&source.file, &source.sets)?;
 
@@ -208,7 +209,7 @@ pub(crate) fn compile(
         let gates = declared.gates.iter().cloned().zip(gates).collect();
         Some(ModuleDraft { name: end.name, kind, params, gates, buffer, share, declared: Some((function, declared)) })
     });
-    let modules = modules.collect();
+    let modules: Vec<ModuleDraft> = modules.collect();
     let placement = Placement {
         modules: order.iter().map(|module| placed.modules[*module].clone()).collect(),
         keyed: order.iter().map(|module| placed.keyed[*module]).collect(),
@@ -220,7 +221,8 @@ pub(crate) fn compile(
         flow
     });
     let flows = flows.collect();
-    let entries = wiring.entries.into_iter().map(|entry| entry.map(|(to, _)| moved(to))).collect();
+    let entries: Vec<_> = wiring.entries.into_iter().map(|entry| entry.map(|(to, _)| moved(to))).collect();
+    let folds = fold::folds(&modules, &entries, &placement, scheduler, fold);
     let ports = ports.into_iter().flatten().collect();
     let cores = workers.cores;
     let draft = Draft {
@@ -236,9 +238,11 @@ pub(crate) fn compile(
         entries,
         flows,
         placement,
+        folds,
         state,
         reads,
         stamps,
+        control,
     };
     Ok((draft, surroundings))
 }

@@ -28,8 +28,19 @@ impl Default for PoolSection {
     }
 }
 
+/// Whether equal modules of branches run as one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Fold {
+    /// Where they can: the default.
+    #[default]
+    On,
+    /// Every module runs by itself, as it is written.
+    Off,
+}
+
 /// A module's input queue.
-#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Buffer {
     /// 0: packets pass at once. Else the module runs on exactly so many packets at a time, up to `batch`.
@@ -130,13 +141,16 @@ pub(crate) enum Dispatch {
     Session,
 }
 
-/// What sets the triggers while the pipeline runs. Reserved: this version has no controllers.
-#[derive(JsonSchema)]
-#[schemars(deny_unknown_fields)]
-#[allow(dead_code, reason = "described, and refused where it is written")]
+/// What sets the triggers while the pipeline runs, so that flows keep their delay objectives at the fewest cycles.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Control {
-    /// The controller's name.
-    batching: Option<String>,
+    /// The controller: its name, or its name with its parameters.
+    pub(crate) batching: serde_json::Value,
     /// How often it decides.
-    period: Option<Nanos>,
+    #[serde(default)]
+    pub(crate) period: Option<Nanos>,
+    /// The part of each delay objective that is kept in reserve.
+    #[serde(default)]
+    pub(crate) guard: Option<f64>,
 }

@@ -4,8 +4,10 @@
 
 mod compile;
 mod conform;
+mod control;
 mod demands;
 mod flows;
+mod fold;
 mod identity;
 mod language;
 mod line;

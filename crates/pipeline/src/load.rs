@@ -116,6 +116,7 @@ impl Prepared {
 
     fn make_modules(&mut self, plans: &mut [Plan], misfits: &mut Misfits) {
         let Self { draft, surroundings, made, running, .. } = self;
+        let parted = running.as_ref().map(|running| made.parted(running)).unwrap_or_default();
         for (at, module) in draft.modules.iter_mut().enumerate() {
             let on = &draft.placement.modules[at];
             let there =
@@ -125,6 +126,7 @@ impl Prepared {
                 let mut part = module.part();
                 if let Some(share) = on.iter().position(|worker| *worker == plan.worker) {
                     part.share = module.share.of(on.len());
+                    let there = there.filter(|_| !parted.contains(module.name.as_str()));
                     part.from = there.and_then(|there| taken_over(there, on, plan.worker, draft.placement.keyed[at]));
                     if part.from.is_none() {
                         surroundings.share = (share, on.len());
@@ -136,6 +138,7 @@ impl Prepared {
                 plan.modules.push(part);
             }
         }
+        plans.iter_mut().for_each(|plan| draft.fold(plan));
         // They have read what was read while they were checked.
         drop(surroundings.reads.take());
     }
@@ -200,12 +203,25 @@ impl Draft {
             pool: PoolOptions { chunks, frame, ..PoolOptions::default() },
             modules: Vec::new(),
             ports: Vec::new(),
+            folds: self.folds.clone(),
             flows: self.flows.clone(),
             worker,
             placement: Arc::clone(&placement),
             meter: None,
         };
         (0..placement.workers).map(plan).collect()
+    }
+
+    /// Makes one function out of those of modules that run as one.
+    fn fold(&self, plan: &mut Plan) {
+        for members in &self.folds {
+            let functions: Vec<_> = members.iter().filter_map(|member| plan.modules[*member].function.take()).collect();
+            // Those of other workers, and what is taken over, are none.
+            if functions.len() == members.len() {
+                let folded = self.modules[members[0]].kind.fold(functions).expect("modules of one kind that folds");
+                plan.modules[members[0]].function = Some(folded);
+            }
+        }
     }
 
     fn made(&self, surroundings: &Surroundings) -> Made {
@@ -228,10 +244,16 @@ impl Draft {
             tables: BTreeMap::new(),
             files: Files::default(),
             words: BTreeMap::new(),
+            folds: self
+                .folds
+                .iter()
+                .map(|members| members.iter().map(|member| self.modules[*member].name.clone()).collect())
+                .collect(),
             batch: self.batch,
             seed: self.seed,
             scheduler: self.scheduler,
             pool: (self.pool.chunks, self.pool.frame),
+            control: self.control.clone(),
         }
     }
 }

@@ -1,9 +1,10 @@
 //! What a running pipeline is made of, and what is different in a configuration that is to follow it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
+use forebay_control::Settings;
 use forebay_graph::{Files, LASTING, ONCE_A_MODULE, SchedulerKind, SharedState};
 use forebay_packet::Word;
 use serde::{Deserialize, Serialize};
@@ -25,10 +26,13 @@ pub struct Made {
     pub(crate) files: Files,
     /// What functions that are taken over know metadata words by.
     pub(crate) words: BTreeMap<String, Word>,
+    /// Names of modules that run as one, by branch.
+    pub(crate) folds: Vec<Vec<String>>,
     pub(crate) batch: usize,
     pub(crate) seed: u64,
     pub(crate) scheduler: SchedulerKind,
     pub(crate) pool: (usize, usize),
+    pub(crate) control: Option<Settings>,
 }
 
 /// What is different in a changed configuration, by name.
@@ -51,10 +55,17 @@ pub struct Change {
 }
 
 impl Made {
+    /// What sets the triggers, where something does.
+    #[must_use]
+    pub fn control(&self) -> Option<&Settings> {
+        self.control.as_ref()
+    }
+
     /// What is different in `new`.
     #[must_use]
     pub fn change_to(&self, new: &Self) -> Change {
         let mut change = Change::default();
+        let parted = new.parted(self);
         for (name, (identity, on)) in &new.modules {
             match self.modules.get(name) {
                 None => change.added.push(name.clone()),
@@ -63,6 +74,7 @@ impl Made {
                         change.moved.push(name.clone());
                     }
                     if old == identity
+                        && !parted.contains(name.as_str())
                         && on.iter().any(|worker| taken_over(there, on, *worker, identity.is_keyed()).is_some())
                     {
                         change.kept += 1;
@@ -82,6 +94,23 @@ impl Made {
         };
         (change.ports_closed, change.ports_opened) = (not_on(&self.ports), not_on(&new.ports));
         change
+    }
+
+    /// Modules that are made anew because of those with which they run as one, now or before: what runs as one is taken over as
+    /// one, where all of it is as it was.
+    pub(crate) fn parted<'a>(&'a self, running: &'a Self) -> HashSet<&'a str> {
+        let folds = |made: &'a Self| {
+            let members = made.folds.iter().flat_map(|fold| fold.iter().map(move |member| (member.as_str(), fold)));
+            members.collect::<HashMap<_, _>>()
+        };
+        let (before, now) = (folds(running), folds(self));
+        let as_it_was = |member: &String| running.modules.get(member) == self.modules.get(member);
+        let remade = self.folds.iter().filter(|fold| {
+            let same = before.get(fold[0].as_str()) == Some(fold);
+            !(same && fold.iter().all(as_it_was))
+        });
+        let alone = running.folds.iter().flatten().filter(|member| !now.contains_key(member.as_str()));
+        remade.flatten().chain(alone).map(String::as_str).collect()
     }
 
     /// Notes that the command line uses files, too: as long as the run lasts, whatever the configuration.

@@ -3,13 +3,14 @@
 use std::sync::OnceLock;
 
 use forebay_graph::SchedulerKind;
+use forebay_measure::Nanos;
 use forebay_packet::MAX_BATCH;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use crate::conform::Rules;
-use crate::language::{Buffer, Control, Flow, PoolSection, Share, Worker};
+use crate::language::{Buffer, Flow, Fold, PoolSection, Share, Worker};
 use crate::problem::Findings;
 use crate::yaml;
 
@@ -28,6 +29,7 @@ pub fn schema() -> Value {
     let ports = kinds("A kind of port and its parameters.", ports, &mut generator);
     let states = forebay_graph::states().into_iter().map(|it| (it.name, it.summary, "", it.example, it.schema));
     let states = kinds("A kind of state and its parameters.", states, &mut generator);
+    let control = control(&mut generator);
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Forebay pipeline",
@@ -49,6 +51,7 @@ pub fn schema() -> Value {
             "state": named("Objects that modules share, by name.", states),
             "modules": named("The pipeline's functions with their input queues, by name.", functions),
             "buffers": named("Input queues that wait for packets, by their module's name.", section::<Buffer>(&mut generator)),
+            "fold": section::<Fold>(&mut generator),
             "scheduler": section::<SchedulerKind>(&mut generator),
             "shares": named(
                 "What modules are given where they share the worker's time, by their name.", section::<Share>(&mut generator),
@@ -66,9 +69,37 @@ pub fn schema() -> Value {
                 "type": "array", "minItems": 1, "items": section::<Worker>(&mut generator),
                 "description": "Threads that run the pipeline, together or each a part of it. Without any, one.",
             },
-            "control": section::<Control>(&mut generator),
+            "control": control,
         },
     })
+}
+
+/// What sets the triggers while the pipeline runs.
+fn control(generator: &mut SchemaGenerator) -> Value {
+    let declared = forebay_graph::controllers();
+    let names: Vec<_> = declared.iter().map(|it| it.name).collect();
+    let each = declared.into_iter().map(|it| (it.name, it.summary, it.help, it.example, it.schema));
+    let with_parameters = kinds("A controller and its parameters.", each, generator);
+    json!({
+        "type": "object", "required": ["batching"], "additionalProperties": false,
+        "description": "What sets the triggers while the pipeline runs, so that flows keep their delay objectives at the fewest cycles.",
+        "properties": {
+            "batching": {
+                "anyOf": [{ "type": "string", "enum": names }, with_parameters, { "type": "null" }],
+                "description": "The controller: its name, or its name with its parameters.",
+            },
+            "period": merged(section::<Nanos>(generator), "How often it decides; 100ms by default, at least 1ms."),
+            "guard": {
+                "type": "number", "minimum": 0, "exclusiveMaximum": 1,
+                "description": "The part of each delay objective that is kept in reserve; 0.05 by default.",
+            },
+        },
+    })
+}
+
+fn merged(mut schema: Value, description: &str) -> Value {
+    schema["description"] = json!(description);
+    schema
 }
 
 /// What names of ports, modules and state look like.

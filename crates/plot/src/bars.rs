@@ -34,6 +34,17 @@ pub struct Bars {
 const BAR: f64 = 15.0;
 /// Between places.
 const GAP: f64 = 9.0;
+/// The part of the width that places' names may take.
+const NAMES: f64 = 0.55;
+
+/// As much of a name as there is room for.
+fn shortened(name: &str, room: f64) -> String {
+    if width(name, WORDS) <= room {
+        return name.to_owned();
+    }
+    let fits = (room / width("a", WORDS)) as usize;
+    name.chars().take(fits.saturating_sub(1)).chain(['…']).collect()
+}
 
 impl Bars {
     /// The figure as an SVG document.
@@ -43,7 +54,8 @@ impl Bars {
     pub fn svg(&self) -> Result<String, PlotError> {
         self.check()?;
         let scale = Scale::around([0.0, self.longest()].into_iter(), false, (Some(0.0), None), 8);
-        let left = 16.0 + self.places.iter().map(|name| width(name, WORDS)).fold(0.0, f64::max).min(WIDTH * 0.4);
+        let places: Vec<String> = self.places.iter().map(|name| shortened(name, WIDTH * NAMES)).collect();
+        let left = 16.0 + places.iter().map(|name| width(name, WORDS)).fold(0.0, f64::max);
         let right = WIDTH - 70.0;
         let names: Vec<_> = self.groups.iter().map(|group| group.name.as_str()).collect();
         let legend = if names.len() > 1 { rows(&names, right - left) } else { Vec::new() };
@@ -66,7 +78,7 @@ impl Bars {
                 pen.line(&[(at(value), top - 4.0), (at(value), bottom)], GRID, 1.0);
                 pen.text(&name, (at(value), bottom + 12.0), letters(FAINT, Side::Middle));
             }
-            for (number, name) in self.places.iter().enumerate() {
+            for (number, name) in places.iter().enumerate() {
                 let upper = top + place * number as f64;
                 pen.text(name, (left - 8.0, upper + (place - GAP) / 2.0), letters(INK, Side::Left));
                 let mut end = 0.0;
@@ -154,6 +166,18 @@ mod tests {
         assert_eq!(svg.matches("<rect").count(), 1, "{svg}");
         let svg = bars(vec![vec![Some(1.0)], vec![Some(2.0)]], true).svg().expect("it can be drawn");
         assert!(svg.contains(">\n3\n<"), "the sum is told: {svg}");
+    }
+
+    /// Long names ran out of the figure at its left.
+    #[test]
+    fn names_stay_inside() {
+        let mut long = bars(vec![vec![Some(1.0)]], false);
+        for length in [1, 40, 66, 90, 400] {
+            long.places[0] = "n".repeat(length);
+            let svg = long.svg().expect("it can be drawn");
+            assert!(width(&shortened(&long.places[0], WIDTH * NAMES), WORDS) <= WIDTH * NAMES);
+            assert_eq!(svg.contains('…'), width(&long.places[0], WORDS) > WIDTH * NAMES, "{length}");
+        }
     }
 
     #[test]

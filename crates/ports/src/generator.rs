@@ -23,7 +23,7 @@ pub use tunnel::{Gtp, Network, Tunnel};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use forebay_graph::{DeclarePort, Intake, Offer, Port, PortCounters, Ready, Setup, SetupError, register};
+use forebay_graph::{DeclarePort, Intake, Offer, Pace, Port, PortCounters, Ready, Setup, SetupError, Spread, register};
 use forebay_packet::{ArrivalClock, Batch, MAX_BATCH, Ticks};
 
 use arrivals::Schedule;
@@ -195,6 +195,15 @@ impl Port for Generator {
         match &self.source {
             Source::Open(queue) => queue.schedule.offer(),
             Source::Closed { .. } => None,
+        }
+    }
+
+    fn pace(&self) -> Option<Pace> {
+        match &self.source {
+            Source::Open(queue) => Some(Pace { spread: queue.schedule.spread()?, queue: queue.room }),
+            Source::Closed { left, .. } => {
+                (*left >= u64::MAX / 2).then_some(Pace { spread: Spread::Saturating, queue: 0 })
+            }
         }
     }
 

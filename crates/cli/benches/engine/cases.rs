@@ -60,6 +60,7 @@ const FIGURES: &[(&str, &str, Share)] = &[
     ("lanes_16", "lanes_16", Share::WithoutGenerator),
     ("lanes_16_fair", "lanes_16_fair", Share::WithoutGenerator),
     ("router_64", "router_64", Share::WithoutGenerator),
+    ("router_64_unfolded", "router_64_unfolded", Share::WithoutGenerator),
     ("router_64_trigger16", "router_64_trigger16", Share::WithoutGenerator),
     ("router_64_b256", "router_64_b256", Share::WithoutGenerator),
     ("acl_100", "acl_100", Share::Above("gen_sink")),
@@ -177,6 +178,7 @@ fn recipes(folder: &Path) -> std::io::Result<Vec<Recipe>> {
         recipe("lanes_16", lanes(16)),
         recipe("lanes_16_fair", fair(lanes(16))),
         recipe("router_64", router(32, 64, 0, TRAFFIC)),
+        recipe("router_64_unfolded", format!("fold: off\n{}", router(32, 64, 0, TRAFFIC))),
         recipe("router_64_trigger16", router(32, 64, 16, TRAFFIC)),
         recipe("router_64_b256", router(256, 64, 0, TRAFFIC)),
     ];

@@ -96,7 +96,8 @@ fn route(cores: &[usize], router: &Source) -> Result<f64, String> {
     let source = router.clone().set(format!("workers=[{workers}]"));
     let conditions = Conditions { frequency: Tsc.frequency(), simulated: false };
     let Loaded { plans, made, .. } = load(&source, conditions).map_err(|problems| problems.to_string())?;
-    let instance = start(plans, cores, made, Box::new(|_| None)).map_err(|error| error.to_string())?;
+    let instance = start(plans, cores, made, Box::new(|_| None), forebay_instance::Steer::default())
+        .map_err(|error| error.to_string())?;
     let board = instance.board();
     // Until everything is warm.
     std::thread::sleep(SPAN / 4);

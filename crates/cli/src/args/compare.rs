@@ -35,5 +35,5 @@ pub(crate) struct Compare {
 
 /// In less there is no time for the pairs of runs that an answer needs.
 fn time(text: &str) -> Result<Nanos, String> {
-    super::time_within(text, Nanos(40_000_000_000)..=Nanos(3_600_000_000_000), "40s to 3600s")
+    super::values::time_within(text, Nanos(40_000_000_000)..=Nanos(3_600_000_000_000), "40s to 3600s")
 }

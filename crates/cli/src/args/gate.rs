@@ -31,7 +31,7 @@ pub(crate) struct Gate {
     #[arg(long)]
     pub(crate) update: bool,
     /// Settings of PIPELINE: `n=16`, `batch=64`
-    #[arg(long, value_name = "KEY=VALUE", value_parser = super::setting, requires = "pipelines")]
+    #[arg(long, value_name = "KEY=VALUE", value_parser = super::values::setting, requires = "pipelines")]
     pub(crate) set: Vec<String>,
     /// Print JSON
     #[arg(long)]

@@ -3,6 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Subcommand;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use forebay_lab::batching::Part;
+use forebay_measure::Nanos;
 
 /// Experiments.
 #[derive(Debug, Subcommand)]
@@ -17,6 +20,17 @@ Examples:
 It writes results.json, a CSV file for each table, and index.html, which needs nothing besides itself. Nothing else should run \
 on the machine meanwhile; runs that were disturbed are named in the report.")]
     Lean(LabLean),
+    /// What batches save and what they cost in delay, under every controller: the experiments of Batchy
+    #[command(after_help = "\
+Examples:
+  forebay lab batching --out batching --short            seconds, in simulated time, to see what there is
+  forebay lab batching --out batching --virtual          in simulated time: nothing that the machine does disturbs it
+  forebay lab batching --out batching                    hours, on this machine's cores
+  forebay lab batching --out batching --only static,slo-steps --duration 500ms
+
+It writes results.json, a CSV file for each table, and index.html, which needs nothing besides itself. In simulated time calls take \
+what `forebay profile` has measured here, or else what Batchy published; the report says which.")]
+    Batching(LabBatching),
 }
 
 /// `lab lean`'s arguments.
@@ -34,4 +48,43 @@ pub(crate) struct LabLean {
     /// Print the results as JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// `lab batching`'s arguments.
+#[derive(Debug, clap::Args)]
+pub(crate) struct LabBatching {
+    /// The folder that results are written to; it is made where it is not there
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: PathBuf,
+    /// In simulated time
+    #[arg(long = "virtual")]
+    pub(crate) simulated: bool,
+    /// Fewer, smaller and shorter runs, in simulated time
+    #[arg(long, visible_alias = "quick")]
+    pub(crate) short: bool,
+    /// Only these parts
+    #[arg(long, value_name = "PART,…", value_delimiter = ',', value_parser = parts())]
+    pub(crate) only: Vec<Part>,
+    /// How often controllers decide, from 1ms (10ms)
+    #[arg(long, value_name = "TIME")]
+    pub(crate) period: Option<Nanos>,
+    /// How long a run of the static experiment is, once its controller has settled (1s)
+    #[arg(long, value_name = "TIME")]
+    pub(crate) duration: Option<Nanos>,
+    /// How often each run of the static experiment is made (20)
+    #[arg(long, value_name = "N")]
+    pub(crate) runs: Option<usize>,
+    /// A folder with captures, for recorded traffic
+    #[arg(long, value_name = "DIR")]
+    pub(crate) captures: Option<PathBuf>,
+    /// Print the results as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+fn parts() -> impl TypedValueParser<Value = Part> {
+    let names = || Part::ALL.iter().map(|part| part.name());
+    // Only names of parts get here.
+    PossibleValuesParser::new(names())
+        .map(|name| Part::ALL.iter().copied().find(|part| part.name() == name).unwrap_or(Part::Static))
 }

@@ -20,7 +20,7 @@ pub(crate) struct Measure {
     /// A configuration file, `usecase:NAME`, `function:NAME` (its example by itself), or with --no-count `-`
     pub(crate) pipeline: String,
     /// Set a use case's parameter or override a part of the configuration: `n=16`, `batch=64`
-    #[arg(long, value_name = "KEY=VALUE", value_parser = super::setting)]
+    #[arg(long, value_name = "KEY=VALUE", value_parser = super::values::setting)]
     pub(crate) set: Vec<String>,
     /// How long ticks are measured
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = duration)]
@@ -51,7 +51,7 @@ pub(crate) struct Count {
     /// A configuration file or `usecase:NAME`
     pub(crate) pipeline: String,
     /// Settings
-    #[arg(long, value_name = "KEY=VALUE", value_parser = super::setting)]
+    #[arg(long, value_name = "KEY=VALUE", value_parser = super::values::setting)]
     pub(crate) set: Vec<String>,
     /// The first module that is told apart
     #[arg(long)]
@@ -66,9 +66,9 @@ pub(crate) struct Count {
 
 /// In less hardly a turn is timed.
 fn duration(text: &str) -> Result<Nanos, String> {
-    super::time_within(text, Nanos(1_000_000)..=Nanos(3_600_000_000_000), "1ms to 3600s")
+    super::values::time_within(text, Nanos(1_000_000)..=Nanos(3_600_000_000_000), "1ms to 3600s")
 }
 
 fn search_time(text: &str) -> Result<Nanos, String> {
-    super::time_within(text, Nanos(1_000_000_000)..=Nanos(3_600_000_000_000), "1s to 3600s")
+    super::values::time_within(text, Nanos(1_000_000_000)..=Nanos(3_600_000_000_000), "1s to 3600s")
 }

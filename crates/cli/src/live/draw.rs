@@ -1,6 +1,6 @@
 //! How the live table looks.
 
-use forebay_graph::report::{FlowReport, ModuleReport, Report};
+use forebay_graph::report::{ControlReport, FlowReport, ModuleReport, Report};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -9,7 +9,7 @@ use ratatui::widgets::{Block, Cell, Paragraph, Row, Table};
 
 use super::View;
 use crate::format::{known, short, span, whole};
-use crate::strain;
+use crate::{control, strain};
 
 impl View {
     pub(super) fn draw(&self, frame: &mut Frame<'_>) {
@@ -18,19 +18,21 @@ impl View {
             frame.render_widget(Paragraph::new(told), frame.area());
             return;
         };
+        let told = totals(recent, so_far);
+        let head = u16::try_from(told.len()).unwrap_or(u16::MAX);
         // Flows get what they need of up to half of the height.
-        let room = frame.area().height.saturating_sub(5);
+        let room = frame.area().height.saturating_sub(head + 1);
         let wanted = u16::try_from(recent.flows.len()).unwrap_or(u16::MAX).saturating_add(3);
         let modules_wanted = u16::try_from(recent.modules.len()).unwrap_or(u16::MAX).saturating_add(3);
         let flows_height = wanted.min((room / 2).max(room.saturating_sub(modules_wanted)));
         let areas = Layout::vertical([
-            Constraint::Length(4),
+            Constraint::Length(head),
             Constraint::Min(3),
             Constraint::Length(flows_height),
             Constraint::Length(1),
         ]);
         let [head, modules, flows, foot] = areas.areas(frame.area());
-        frame.render_widget(Paragraph::new(totals(recent, so_far)), head);
+        frame.render_widget(Paragraph::new(told), head);
         self.modules(recent, so_far, frame, modules);
         self.flows(recent, frame, flows);
         let order = if self.by_load { "as packets pass" } else { "by load" };
@@ -54,8 +56,9 @@ impl View {
             .skip(first)
             .take(area.height.into())
             .map(|&at| module(&recent.modules[at], so_far.modules.get(at).map_or(0, |module| module.dropped)));
-        let heads = ["module", "function", "packets/s", "packets/call", "ticks/packet", "share", "trigger", "drops"];
-        let widths = [20, 16, 10, 12, 12, 8, 8, 12].map(Constraint::Min);
+        let heads =
+            ["module", "function", "packets/s", "batch in", "trigger", "batch out", "ticks/packet", "share", "drops"];
+        let widths = [16, 12, 9, 8, 7, 9, 12, 7, 6].map(Constraint::Min);
         let title = format!(" modules {} of {} ", first + usize::from(!order.is_empty()), order.len());
         frame
             .render_widget(Table::new(rows, widths).header(header(&heads)).block(Block::bordered().title(title)), area);
@@ -64,8 +67,8 @@ impl View {
     fn flows(&self, recent: &Report, frame: &mut Frame<'_>, area: Rect) {
         let first = self.scroll.min(recent.flows.len().saturating_sub(usize::from(area.height.saturating_sub(3))));
         let rows = recent.flows.iter().skip(first).take(area.height.into()).map(flow);
-        let heads = ["flow", "packets/s", "p50", "p95", "p99", "SLO", ""];
-        let widths = [30, 10, 10, 10, 10, 10, 8].map(Constraint::Min);
+        let heads = ["flow", "packets/s", "p50", "p95", "p99", "for SLO", "SLO", ""];
+        let widths = [12, 7, 8, 8, 8, 14, 8, 6].map(Constraint::Min);
         let title = format!(" flows {} of {} ", first + usize::from(!recent.flows.is_empty()), recent.flows.len());
         frame
             .render_widget(Table::new(rows, widths).header(header(&heads)).block(Block::bordered().title(title)), area);
@@ -82,25 +85,27 @@ fn module(module: &ModuleReport, drops: u64) -> Row<'static> {
         Cell::from(module.name.clone()),
         Cell::from(module.function.to_string()),
         Cell::from(short(module.rate_pps)),
+        Cell::from(known(module.ingress_mean, 2)),
+        Cell::from(if module.trigger > 0 { module.trigger.to_string() } else { "-".to_owned() }),
         Cell::from(known(module.batch_mean, 2)),
         Cell::from(known(module.ticks_per_packet, 1)),
         Cell::from(share),
-        Cell::from(if module.trigger > 0 { module.trigger.to_string() } else { "-".to_owned() }),
         Cell::from(whole(drops)).style(if module.dropped > 0 { Style::new().fg(Color::Yellow) } else { Style::new() }),
     ])
 }
 
 fn flow(flow: &FlowReport) -> Row<'static> {
-    let verdict = match flow.kept {
-        Some(true) => Cell::from("kept").style(Style::new().fg(Color::Green)),
-        Some(false) => Cell::from("missed").style(Style::new().fg(Color::Red)),
-        None => Cell::from(""),
+    let (verdict, style) = match flow.kept {
+        Some(true) => ("kept", Style::new().fg(Color::Green)),
+        Some(false) => ("missed", Style::new().fg(Color::Red)),
+        None => ("", Style::new()),
     };
     let delay = &flow.delay_us;
     let mut cells = vec![Cell::from(flow.name.clone()), Cell::from(short(flow.rate_pps))];
     cells.extend([delay.p50, delay.p95, delay.p99].map(span).map(Cell::from));
+    cells.push(Cell::from(control::at_percentile(flow)).style(style));
     cells.push(Cell::from(flow.slo_us.map_or("-".to_owned(), |slo| span(Some(slo)))));
-    cells.push(verdict);
+    cells.push(Cell::from(verdict).style(style));
     Row::new(cells)
 }
 
@@ -114,7 +119,8 @@ fn totals(recent: &Report, so_far: &Report) -> Vec<Line<'static>> {
         several => format!(" on cores {}", several.join(", ")),
     };
     let lost: u64 = so_far.ports.iter().map(|port| port.dropped).sum();
-    let losses = strain::losses(recent).map(|losses| Line::from(losses).style(Style::new().fg(Color::Yellow)));
+    // Its line is there without any, too: what is below stays where it is.
+    let losses = Line::from(strain::losses(recent).unwrap_or_default()).style(Style::new().fg(Color::Yellow));
     let mut lines = vec![
         Line::from(format!("{}  {:.1} s{cores}", so_far.pipeline, so_far.duration_s)).style(Modifier::BOLD),
         Line::from(format!(
@@ -134,6 +140,16 @@ fn totals(recent: &Report, so_far: &Report) -> Vec<Line<'static>> {
             whole(lost),
         )),
     ];
-    lines.extend(losses);
+    lines.push(losses);
+    lines.extend(recent.control.as_ref().map(controlled).unwrap_or_default());
+    lines
+}
+
+/// What the controller does, and what it cannot do.
+fn controlled(control: &ControlReport) -> Vec<Line<'static>> {
+    let last = control::decision(control).unwrap_or_else(|| "last: no change yet".to_owned());
+    let mut lines = vec![Line::from(control::state(control)), Line::from(last)];
+    let wrong = control::unkept(control).into_iter().chain(control.trouble.clone());
+    lines.extend(wrong.map(|told| Line::from(told).style(Style::new().fg(Color::Red))));
     lines
 }

@@ -10,6 +10,7 @@ use super::*;
 /// A report of so many modules, the last of which takes most of the time, and one flow.
 pub(crate) fn report(modules: usize) -> Report {
     let module = |at: usize| ModuleReport {
+        folded: None,
         name: format!("m{at}"),
         function: "ttl".into(),
         workers: vec![0],
@@ -17,6 +18,7 @@ pub(crate) fn report(modules: usize) -> Report {
         rate_pps: 1e6,
         batches: 100,
         batch_mean: Some(10.0),
+        ingress_mean: Some(2.5),
         batch_sizes: [0; 9],
         trigger: 16,
         hold_us: Some(50.0),
@@ -53,6 +55,7 @@ pub(crate) fn report(modules: usize) -> Report {
             delay_us,
             slo_us: Some(25.0),
             percentile: Some(99.0),
+            at_percentile_us: Some(30.0),
             violations: Some(1),
             kept: Some(false),
         }],
@@ -66,6 +69,7 @@ pub(crate) fn report(modules: usize) -> Report {
         }],
         arrival_clocks: vec!["poll".into()],
         pool_exhausted: 0,
+        control: None,
     }
 }
 
@@ -88,6 +92,59 @@ fn modules_flows_and_totals_are_shown() {
     {
         assert!(shown.contains(said), "'{said}' is not in\n{shown}");
     }
+}
+
+#[test]
+fn a_controller_is_shown_with_its_last_decision_and_what_nothing_keeps() {
+    let mut view = view(3);
+    view.recent.as_mut().expect("a report").control = Some(crate::control::tests::control());
+    let shown = screen(&view, 130, 30);
+    for said in [
+        "optimal every 100.0 ms, guard 5 %: 4 of 123 periods missed an objective; ",
+        "last: m0 8 -> 14 and 1 more: the least load within all objectives (12.3 s)",
+        "video cannot keep 100.0 us (5 % in reserve): it takes 300.0 us at least",
+        "p99 30.00 us",
+    ] {
+        assert!(shown.contains(said), "'{said}' is not in\n{shown}");
+    }
+    let row = shown.lines().find(|line| line.contains("│m2 ")).expect("the module's row");
+    let figures: Vec<&str> = row.split_whitespace().skip(2).take(4).collect();
+    assert_eq!(figures, ["1.000M", "2.50", "16", "10.00"], "packets a second, batch in, trigger, batch out\n{row}");
+    // Nothing of that is cut off on the usual terminal.
+    let shown = screen(&view, 80, 24);
+    for said in ["missed an objective", "(12.3 s)", "300.0 us at least", "p99 30.00 us", "25.00 us", "missed│"] {
+        assert!(shown.contains(said), "'{said}' is not in\n{shown}");
+    }
+    let control = view.recent.as_mut().and_then(|report| report.control.as_mut()).expect("set above");
+    let unkept = control.unkept[0].clone();
+    control.unkept.resize(9, unkept);
+    control.trouble = Some("a worker does not answer".to_owned());
+    let shown = screen(&view, 130, 30);
+    for said in ["and so do 6 more", "a worker does not answer", "m2", "missed"] {
+        assert!(shown.contains(said), "'{said}' is not in\n{shown}");
+    }
+    screen(&view, 20, 4);
+}
+
+/// A flow that is late is seen at once.
+#[test]
+fn delays_above_an_objective_are_red() {
+    let colour_of = |kept| {
+        let mut view = view(1);
+        view.recent.as_mut().expect("a report").flows[0].kept = Some(kept);
+        let mut terminal = Terminal::new(TestBackend::new(120, 30)).expect("memory");
+        terminal.draw(|frame| view.draw(frame)).expect("memory");
+        let buffer = terminal.backend().buffer();
+        let row = (0..30u16).find(|row| buffer[(1, *row)].symbol() == "v").expect("the flow video");
+        let column = (0..120u16).find(|column| {
+            let text: String =
+                (0..12).filter_map(|at| buffer.cell((column + at, row))).map(|cell| cell.symbol()).collect();
+            text == "p99 30.00 us"
+        });
+        buffer[(column.expect("its delay"), row)].fg
+    };
+    use ratatui::style::Color;
+    assert_eq!((colour_of(false), colour_of(true)), (Color::Red, Color::Green));
 }
 
 /// Only the first worker was shown of several, and what ports lost only as a total that grew.

@@ -6,9 +6,20 @@ use crate::{File, ROUTER, forebay};
 
 #[test]
 fn every_command_has_help_with_an_example() {
-    for command in
-        ["run", "measure", "gate", "check", "list", "describe", "usecase", "schema", "completions", "history", "lab"]
-    {
+    for command in [
+        "run",
+        "replay",
+        "measure",
+        "gate",
+        "check",
+        "list",
+        "describe",
+        "usecase",
+        "schema",
+        "completions",
+        "history",
+        "lab",
+    ] {
         let help = forebay(&[command, "--help"]).well();
         assert!(help.contains("Example") && help.contains(&format!("forebay {command}")), "{help}");
     }
@@ -57,7 +68,7 @@ fn described(name: &str) -> Vec<Value> {
 
 #[test]
 fn what_is_listed_is_described() {
-    for kind in ["functions", "ports", "usecases", "state"] {
+    for kind in ["functions", "ports", "usecases", "state", "controllers"] {
         let listed: Value = serde_json::from_str(&forebay(&["list", kind, "--json"]).well()).expect("JSON");
         let table = forebay(&["list", kind]).well();
         for thing in listed.as_array().expect("a list") {
@@ -69,8 +80,6 @@ fn what_is_listed_is_described() {
             assert!(described(name).iter().any(|json| json["summary"] == thing["summary"]), "{name}");
         }
     }
-    assert!(forebay(&["list", "controllers"]).well().contains("no controllers"));
-    assert_eq!(forebay(&["list", "controllers", "--json"]).well().trim(), "[]");
 }
 
 #[test]
@@ -80,7 +89,7 @@ fn a_function_is_described_with_all_that_it_declares() {
         "destination (text, required)",
         "truncated: The frame",
         "State: none",
-        "can become one (fold; not used yet): yes",
+        "Equal branches run as one (fold): yes",
         "(effect): yes",
         "modules:",
     ] {
@@ -88,6 +97,37 @@ fn a_function_is_described_with_all_that_it_declares() {
     }
     let told = forebay(&["describe", "generator"]).well();
     assert!(told.contains("queue (whole number") && told.contains("by default 4096"), "{told}");
+}
+
+#[test]
+fn a_controller_is_described_with_what_it_needs() {
+    let told = forebay(&["describe", "static"]).well();
+    for said in [
+        "static (controller): ",
+        "trigger (whole number up to 256, required)",
+        "control: { batching: { static: { trigger: 16 } } }",
+    ] {
+        assert!(told.contains(said), "'{said}' is not in\n{told}");
+    }
+    let told = forebay(&["describe", "nfvnice"]).well();
+    assert!(told.contains("Needs `scheduler: weighted-fair`.") && told.contains("Parameters:\n  none\n"), "{told}");
+    assert_eq!(described("nfvnice")[0]["scheduler"], "weighted-fair");
+    assert_eq!(described("optimal")[0]["scheduler"], Value::Null);
+    let listed = forebay(&["list", "controllers"]).well();
+    for name in ["gradient", "max", "nfvnice", "null", "on-off", "optimal", "static", "wfq"] {
+        assert!(listed.lines().any(|line| line.starts_with(&format!("{name} "))), "{listed}");
+        let file = File::new(&forebay(&["usecase", "rc", "--set", "n=2"]).well());
+        let example = described(name)[0]["example"].as_str().expect("an example").trim().to_owned();
+        let batching = example
+            .strip_prefix("control: { batching: ")
+            .and_then(|rest| rest.strip_suffix(" }"))
+            .expect("of this form");
+        let set = format!("control.batching={batching}");
+        let scheduler = described(name)[0]["scheduler"].as_str().map(|name| format!("scheduler={name}"));
+        let mut arguments = vec!["check", file.path(), "--set", &set];
+        scheduler.iter().for_each(|set| arguments.extend(["--set", set]));
+        forebay(&arguments).well();
+    }
 }
 
 #[test]

@@ -114,24 +114,28 @@ fn run_json_keeps_the_contract() {
     assert_eq!((&report["kind"], &report["arrival_clocks"][0]), (&"measured".into(), &"poll".into()));
 }
 
-/// The check that others hold against this output, where it is at hand.
-#[test]
-fn the_shared_check_agrees() {
+/// Runs the check that others hold against this output, where it is at hand.
+pub(crate) fn shared(kind: &str, json: &str) {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/check/contract.py");
     if !script.exists() {
         let _ = writeln!(std::io::stderr(), "skipped: {} is not there", script.display());
         return;
     }
+    let checked = Command::new("python3").arg(&script).args([kind, json]).stdin(Stdio::null()).output();
+    match checked {
+        Ok(checked) => assert!(checked.status.success(), "{kind}: {}", String::from_utf8_lossy(&checked.stdout)),
+        Err(error) => drop(writeln!(std::io::stderr(), "skipped: python3 cannot be run: {error}")),
+    }
+}
+
+#[test]
+fn the_shared_check_agrees() {
     let file = File::new(ROUTER);
     for extra in [&[][..], &["--virtual", "--cost", "*=100+10"], &["--trigger", "write=32"]] {
         let arguments = [&["run", file.path(), "--json"], extra].concat();
         let done = forebay(&arguments);
         let json = file.beside("run.json");
         std::fs::write(&json, &done.out).expect("a file beside the test's");
-        let checked = Command::new("python3").arg(&script).args(["run", &json]).stdin(Stdio::null()).output();
-        match checked {
-            Ok(checked) => assert!(checked.status.success(), "{extra:?}: {}", String::from_utf8_lossy(&checked.stdout)),
-            Err(error) => drop(writeln!(std::io::stderr(), "skipped: python3 cannot be run: {error}")),
-        }
+        shared("run", &json);
     }
 }

@@ -96,6 +96,75 @@ fn instructions_of_the_chains_are_counted() {
     }
 }
 
+const BATCHING: &[&str] = &[
+    "static.csv",
+    "slo-steps.csv",
+    "load-steps.csv",
+    "bearer.csv",
+    "contour.csv",
+    "open.csv",
+    "captures.csv",
+    "controller.csv",
+    "fairness.csv",
+    "results.json",
+    "index.html",
+];
+
+/// In simulated time: the same everywhere.
+#[test]
+fn a_short_run_of_batching_keeps_its_promises() {
+    let folder = TempDir::new().expect("a folder for the test");
+    let out = folder.path().join("report");
+    let captures = folder.path().join("captures");
+    std::fs::create_dir(&captures).expect("a folder");
+    let capture = captures.join("some.pcap").display().to_string();
+    let write = [format!("ports.out={{ pcap: {{ write: {capture} }} }}"), "ports.in.generator.count=2000".to_owned()];
+    forebay(&["run", "usecase:l2l3", "--virtual", "--set", &write[0], "--set", &write[1]]).well();
+    let arguments = ["lab", "batching", "--short", "--out", out.to_str().expect("a plain name"), "--captures"];
+    let files = forebay(&[&arguments[..], &[captures.to_str().expect("a plain name")]].concat()).well();
+    for name in BATCHING {
+        assert!(files.lines().any(|line| Path::new(line).ends_with(name)), "{files}");
+    }
+    let path = out.join("results.json");
+    let results: Value = serde_json::from_str(&std::fs::read_to_string(&path).expect("it was written")).expect("JSON");
+    assert_eq!((&results["experiment"], &results["simulated"]), (&"batching".into(), &true.into()));
+    assert_eq!(results["costs"]["origin"], "published");
+    assert!(results["decomposition"].is_null());
+    assert_eq!(list(&results, "captures").len(), 5 * 2);
+
+    // Three use cases under eight controllers and the oracle, folded and not; every packet is accounted for.
+    let rows = list(&results, "static");
+    assert_eq!(rows.len(), 3 * 9 * 2);
+    let parts = ["static", "slo_steps", "load_steps", "bearer", "open", "captures", "fairness"];
+    for told in parts.iter().flat_map(|part| list(&results, part)) {
+        assert_eq!(told["missing"], 0, "{told}");
+    }
+    assert!(rows.iter().all(|row| row["void_pct"] == 0.0 && row["periods"] == 40), "nothing disturbs simulated time");
+    let row = |usecase: &str, controller: &str, fold: bool| {
+        let found = |row: &&Value| row["usecase"] == usecase && row["controller"] == controller && row["fold"] == fold;
+        rows.iter().find(found).unwrap_or_else(|| panic!("{usecase} {controller}"))
+    };
+    // What batches save, objectives kept; and where branches are folded there is nothing to wait for.
+    let (null, max, optimal) = (row("gw 8", "null", false), row("gw 8", "max", false), row("gw 8", "optimal", false));
+    assert!(figure(optimal, "rate_pps") > 1.2 * figure(null, "rate_pps"), "{optimal}");
+    assert!(figure(optimal, "violations_pct") <= 9.0 && figure(max, "violations_pct") > 90.0, "{optimal} {max}");
+    assert!(figure(row("gw 8", "null", true), "rate_pps") > 0.99 * figure(max, "rate_pps"));
+    assert_eq!(row("gw 8", "oracle", false)["rate_pps"], optimal["rate_pps"]);
+
+    let series = list(&results, "slo_steps");
+    assert_eq!(series.len(), 4);
+    assert!(series.iter().all(|series| list(series, "steps").len() == 6 && list(series, "moments").len() == 82));
+    assert!(!list(&results, "controller_us").is_empty() && !list(&results, "contour").is_empty());
+
+    let html = std::fs::read_to_string(out.join("index.html")).expect("it was written");
+    let options = roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() };
+    let document = roxmltree::Document::parse_with_options(&html, options).expect("well-formed");
+    assert!(!html.contains("http") && !html.contains("src="), "it loads nothing");
+    let heads: Vec<_> = document.descendants().filter(|node| node.has_tag_name("h2")).collect();
+    assert!(heads.len() >= 12, "{} sections", heads.len());
+    crate::contract::shared("lab-batching", path.to_str().expect("a plain name"));
+}
+
 #[test]
 fn what_cannot_be_written_is_named_before_anything_runs() {
     let done = forebay(&["lab", "lean", "--short", "--out", "/proc/report"]);

@@ -171,3 +171,69 @@ fn a_pipeline_that_is_killed_starts_again_from_what_was_accepted_last() {
         assert_eq!(name, format!("v{accepted}"));
     }
 }
+
+/// Two branches that run as one, and are changed: one of them, then whether they do.
+#[test]
+fn what_runs_as_one_is_changed_as_it_is_written() {
+    const FOLDED: &str = "
+ports:
+  in:  { generator: { rate: 100kpps, sessions: 64, source: 198.18.0.0/16 } }
+  out: { sink: }
+modules:
+  split: { hash_split: { gates: 2 } }
+  m0: { mac_rewrite: { source: 02:00:00:00:00:00, destination: 06:00:00:00:00:00 } }
+  m1: { mac_rewrite: { source: 02:00:00:00:00:01, destination: 06:00:00:00:00:01 } }
+  n0: { static_nat: { direction: out, mappings: [{ inside: 198.18.0.0/16, outside: 10.0.0.0/16 }] } }
+  n1: { static_nat: { direction: out, mappings: [{ inside: 198.18.0.0/16, outside: 10.1.0.0/16 }], unmatched: drop } }
+pipeline:
+  - in -> split
+  - split[0] -> m0 -> n0 -> out
+  - split[1] -> m1 -> n1 -> out
+";
+    let running = Running::of(FOLDED);
+    let modules = || json(&running.ask(&["show", "modules", "--json"]));
+    let packets = |name: &str| crate::running::packets(&modules(), name);
+    let goes_on = |name: &str| {
+        let before = packets(name);
+        while packets(name) <= before + 100 {
+            std::thread::yield_now();
+        }
+    };
+    ["m0", "m1", "n0", "n1"].into_iter().for_each(goes_on);
+    let folded = |name: &str| {
+        let told = modules();
+        let module = told
+            .as_array()
+            .expect("modules")
+            .iter()
+            .find(|module| module["name"] == name)
+            .expect("it is there")
+            .clone();
+        module["folded"].clone()
+    };
+    assert_eq!([folded("m1"), folded("n1")], ["m0", "n0"]);
+    // A table of one of them, by its name.
+    let change = running.ask(&["table", "n1", "remove 198.18.0.0/16"]);
+    assert_eq!(change.code, Some(0), "{}", change.err);
+    let dropped = |report: &Value| report["packets"]["dropped"]["n1.unmatched"].as_u64().unwrap_or(0);
+    let changed = FOLDED.replace("06:00:00:00:00:01", "06:00:00:00:00:77");
+    running.write(&changed);
+    let told = json(&running.ask(&["reload", "--json"]));
+    assert_eq!(told["changed"], serde_json::json!(["m1"]), "{told}");
+    for (text, leader) in [(format!("fold: off{changed}"), Value::Null), (changed, "m0".into())] {
+        ["m0", "m1", "n0"].into_iter().for_each(goes_on);
+        running.write(&text);
+        assert_eq!(running.ask(&["reload"]).code, Some(0));
+        assert_eq!(folded("m1"), leader);
+    }
+    ["m0", "m1", "n0"].into_iter().for_each(goes_on);
+    let report = running.end();
+    let of = |name: &str| {
+        let told = report["modules"].as_array().expect("modules").iter().find(|module| module["name"] == name);
+        told.expect("it is there")["packets"].as_u64().expect("a number")
+    };
+    let entered = report["packets"]["in"].as_u64().expect("a number");
+    assert_eq!(report["packets"]["out"].as_u64().expect("a number") + dropped(&report), entered);
+    assert!(dropped(&report) > 0, "{report}");
+    assert_eq!((of("m0") + of("m1"), of("n0"), of("n1")), (entered, of("m0"), of("m1")));
+}

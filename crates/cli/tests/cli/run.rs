@@ -9,14 +9,9 @@ use crate::{File, ROUTER, contract, forebay};
 fn a_run_ends_with_a_summary() {
     let file = File::new(ROUTER);
     let out = forebay(&["run", file.path()]).well();
-    for said in [
-        "ether_split",
-        "write",
-        "packets/call",
-        "in 1 000 + created 0",
-        "every packet accounted for",
-        "in > kind[ipv4]",
-    ] {
+    for said in
+        ["ether_split", "write", "batch out", "in 1 000 + created 0", "every packet accounted for", "in > kind[ipv4]"]
+    {
         assert!(out.contains(said), "'{said}' is not in\n{out}");
     }
     assert!(!out.contains('\u{1b}'), "colours without a terminal:\n{out}");

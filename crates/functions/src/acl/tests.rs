@@ -1,7 +1,7 @@
 //! The list in a module: which packets it reads what from, what it counts, and many lists folded into one.
 
 use etherparse::PacketBuilder;
-use forebay_graph::{Declaration, Rig, Surroundings};
+use forebay_graph::{Rig, Surroundings};
 use forebay_measure::Frequency;
 use forebay_packet::Batch;
 use proptest::prelude::*;
@@ -135,24 +135,21 @@ proptest! {
     #[test]
     fn folded_lists_do_what_each_does_alone(seed: u64, branches in proptest::collection::vec(0..6u32, 1..64)) {
         let params: Vec<_> = (0..4u64).map(|n| json!({ "rules": { "synthetic": 20, "seed": n } })).collect();
-        let mut surroundings = Surroundings::new(Frequency::new(1e9));
-        let mut setup = Setup::new("folded", &mut surroundings);
-        let word = setup.word("branch").expect("the first word");
-        let folded = Declaration::of::<Acl>().fold(&params, word, &mut setup).expect("it folds");
-        let mut folded = Rig::over(folded, setup.finish(), 0);
+        let mut folded = Rig::folded::<Acl>(&params).expect("parameters");
         let all: Vec<_> = (0..4).flat_map(|n| synthetic::rules::<u32>(20, n)).collect();
         let keys = synthetic::keys(&all, branches.len(), 0.8, seed);
         let mut batch = Batch::with_capacity(64);
         for (key, branch) in keys.iter().zip(&branches) {
             let mut packet = folded.packet(&udp4(key.src().to_be_bytes(), key.dst().to_be_bytes(), key.ports().map_or(7, |(_, port)| port)));
-            packet.set_word(word, *branch);
+            packet.set_flow(*branch);
             batch.push(packet).expect("room");
         }
         let gates = folded.process(&mut batch);
         let mut alone: Vec<_> = params.iter().map(|params| Rig::of::<Acl>(params).expect("parameters")).collect();
         for (index, branch) in branches.iter().enumerate() {
-            // A word past the last branch is the last branch's.
-            prop_assert_eq!(gates[index], Some(alone[(*branch as usize).min(3)].run(batch[index].data()).0));
+            // What is of none of the branches is taken for the first one's.
+            let branch = if *branch < 4 { *branch as usize } else { 0 };
+            prop_assert_eq!(gates[index], Some(alone[branch].run(batch[index].data()).0));
         }
     }
 }

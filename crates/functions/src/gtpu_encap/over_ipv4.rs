@@ -77,6 +77,26 @@ impl Headers {
         gate_of(self.put::<OPTIONS, false>(self.header, packet, start.with_ipv4(), shown, tunnel))
     }
 
+    /// Puts headers before one packet, or says why not.
+    #[inline]
+    pub(super) fn run_one(&mut self, which: &Which, packet: &mut Packet) -> Gate {
+        match self.length {
+            0 => self.run_one_with::<0>(which, packet),
+            4 => self.run_one_with::<4>(which, packet),
+            _ => self.run_one_with::<8>(which, packet),
+        }
+    }
+
+    #[inline(always)]
+    fn run_one_with<const OPTIONS: usize>(&mut self, which: &Which, packet: &mut Packet) -> Gate {
+        self.outer.begin(1);
+        let any = |packet: &Packet, inner: &Inner| which.of_usual(packet, inner);
+        if self.usual::<OPTIONS, false>(self.header, packet, any) {
+            return Gate::FIRST;
+        }
+        self.unusual::<OPTIONS>(packet, which)
+    }
+
     /// Puts headers before a batch's packets.
     #[inline(always)]
     pub(super) fn run(&mut self, which: &Which, batch: &mut [Packet], context: &mut Context<'_>) {

@@ -62,13 +62,17 @@ impl Headers {
     #[inline(never)]
     pub(super) fn run(&mut self, which: &Which, batch: &mut [Packet], context: &mut Context<'_>) {
         for (index, packet) in batch.iter_mut().enumerate() {
-            if !self.usual(packet, which) {
-                let gate = self.unusual(packet, which);
-                if gate != Gate::FIRST {
-                    context.put(index, gate);
-                }
+            let gate = self.run_one(which, packet);
+            if gate != Gate::FIRST {
+                context.put(index, gate);
             }
         }
+    }
+
+    /// Puts headers before one packet, or says why not.
+    #[inline(always)]
+    pub(super) fn run_one(&mut self, which: &Which, packet: &mut Packet) -> Gate {
+        if self.usual(packet, which) { Gate::FIRST } else { self.unusual(packet, which) }
     }
 }
 

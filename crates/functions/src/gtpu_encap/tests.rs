@@ -322,3 +322,38 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn folded_branches_do_what_each_does_alone() {
+    let six = json!({ "source": "2001:db8::1", "peer": "2001:db8::10", "teid": 7 });
+    let all = [
+        fixed(&[]),
+        fixed(&[("qfi", json!(9)), ("mtu", json!(1_500))]),
+        fixed(&[("sequence", json!(true)), ("df", json!(false))]),
+        six,
+    ];
+    let mut folded = Rig::folded::<GtpuEncap>(&all).expect("parameters");
+    let mut alone: Vec<_> = all.iter().map(rig).collect();
+    let frames = [ipv4(0xb8, b"data"), tagged(&ipv4(0, b"data")), ipv6(3, b"data"), vec![7; 60], ipv4(0, &[0; 1_500])];
+    for round in 0..4 {
+        let mut batch = Batch::with_capacity(64);
+        let mut expected = Vec::new();
+        for (number, frame) in frames.iter().cycle().take(20).enumerate() {
+            let branch = (number + round) % all.len();
+            let mut packet = folded.packet(frame);
+            packet.set_flow(branch as u32);
+            batch.push(packet).expect("room");
+            expected.push((branch, alone[branch].run(frame)));
+        }
+        let gates = folded.process(&mut batch);
+        for ((branch, (gate, frame)), (packet, got)) in expected.into_iter().zip(batch.iter().zip(gates)) {
+            let mut after = packet.data().to_vec();
+            let mut frame = frame;
+            // Numbers for fragments are drawn from one counter for all of the source.
+            if branch == 2 && gate == Gate::FIRST {
+                [&mut after, &mut frame].into_iter().for_each(|frame| frame[18..26].fill(0));
+            }
+            assert_eq!((got, after), (Some(gate), frame), "branch {branch}");
+        }
+    }
+}

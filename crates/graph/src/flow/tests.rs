@@ -39,6 +39,7 @@ fn diamond() -> Shape<'static> {
             ("d", vec![("0", Port(1)), ("1", Port(1)), ("2", Drop)]),
         ],
         ports: vec![("in", Some(Module(0))), ("out", None)],
+        folds: vec![None; 4],
     }
 }
 
@@ -79,7 +80,8 @@ fn paths_that_are_alike_share_words_so_that_chains_of_diamonds_stay_small() {
         modules.push(("left", vec![("0", next)]));
         modules.push(("right", vec![("0", next)]));
     }
-    let shape = Shape { modules, ports: vec![("in", Some(Module(0))), ("out", None)] };
+    let folds = vec![None; modules.len()];
+    let shape = Shape { modules, ports: vec![("in", Some(Module(0))), ("out", None)], folds };
     let declared = [flow("all left", &[(1, None), (118, None)])];
     let (table, _) = build(&shape, &declared).expect("few words although 2^40 paths");
     assert!(table.next.len() < 1_000, "{} words", table.next.len());

@@ -89,11 +89,17 @@ pub(super) struct ModuleReading {
     pub(super) packets: u64,
     pub(super) sizes: [u64; SIZE_CLASSES],
     pub(super) timed: Timed,
+    /// Packets that came while there was a trigger, and turns in which some did.
+    pub(super) arrived: (u64, u64),
     pub(super) dropped: u64,
     pub(super) trigger: u64,
     pub(super) weight: u64,
     pub(super) hold: u64,
     pub(super) own: BTreeMap<String, BTreeMap<String, u64>>,
+    /// The module that runs for it and its like, where it runs folded. Calls and times are with that one.
+    pub(super) folded: Option<String>,
+    /// Packets of all that this one runs for, where there are such.
+    pub(super) of_fold: u64,
 }
 
 /// A flow's counters, and its objective.
@@ -162,6 +168,9 @@ impl Reading {
         let metered = |of: fn(&crate::telemetry::Metered) -> &MeterAccount| {
             meter.map_or_else(Metered::default, |told| Metered::times(of(told), &told.turns))
         };
+        let mut modules: Vec<_> =
+            (0..telemetry.modules.len()).map(|module| ModuleReading::of(telemetry, module)).collect();
+        fold(&mut modules, telemetry);
         let mut census = Census::of(telemetry);
         // The same numbers everywhere, whatever has come and gone between looking twice.
         census.entered = ports.iter().map(|port| port.counts[0]).sum();
@@ -174,7 +183,7 @@ impl Reading {
             created: named(|told| &told.creates),
             dropped,
             consumed: named(|told| &told.consumes),
-            modules: (0..telemetry.modules.len()).map(|module| ModuleReading::of(telemetry, module)).collect(),
+            modules,
             flows: telemetry
                 .flows
                 .iter()
@@ -332,6 +341,19 @@ fn keep<T, K: Eq + Hash>(from: &mut Vec<T>, present: &[T], key: impl Fn(&T) -> &
     from.retain(|item| keys.contains(key(item)));
 }
 
+/// Tells modules apart that run as one.
+fn fold(modules: &mut [ModuleReading], telemetry: &Telemetry) {
+    let folds = &telemetry.folds;
+    let packets = folds.packets(|module| modules[module].dropped);
+    for (members, packets) in folds.members.iter().zip(packets) {
+        let leader = modules[members[0]].name.clone();
+        modules[members[0]].of_fold = modules[members[0]].packets;
+        for (&member, packets) in members.iter().zip(packets) {
+            (modules[member].packets, modules[member].folded) = (packets, Some(leader.clone()));
+        }
+    }
+}
+
 impl ModuleReading {
     fn of(telemetry: &Telemetry, module: usize) -> Self {
         let (counters, told) = (&telemetry.counters[module], &telemetry.modules[module]);
@@ -351,18 +373,27 @@ impl ModuleReading {
             packets: counters.packets.get(),
             sizes,
             timed: Timed::of(&counters.timed, telemetry.metered.as_ref().map(|told| &told.modules[module])),
+            arrived: (counters.arrived.get(), counters.arrivals.get()),
             dropped: told.drops.total() + told.turned_away.get(),
             trigger: counters.trigger.get(),
             weight: counters.weight.get(),
             hold: counters.hold.get(),
             own,
+            folded: None,
+            of_fold: 0,
         }
     }
 
     fn add(&mut self, other: &Self) {
+        if self.of_fold + other.of_fold > 0 {
+            // One of the two graphs may have run it unfolded.
+            let all = |told: &Self| if told.of_fold > 0 { told.of_fold } else { told.packets };
+            self.of_fold = all(self) + all(other);
+        }
         self.packets += other.packets;
         self.sizes.iter_mut().zip(other.sizes).for_each(|(size, more)| *size += more);
         self.timed.add(&other.timed);
+        self.arrived = (self.arrived.0 + other.arrived.0, self.arrived.1 + other.arrived.1);
         self.dropped += other.dropped;
         for (heading, counts) in &other.own {
             let of_heading = self.own.entry(heading.clone()).or_default();

@@ -6,6 +6,7 @@ use forebay_measure::machine::Cpu;
 use forebay_measure::{Clock, Frequency, Nanos, Simulated};
 use forebay_packet::{Batch, PoolOptions, Ticks};
 
+use super::reading::Timed;
 use super::*;
 use crate::placement::Placement;
 use crate::plan::{FlowPlan, Module, Plan, PortPlan, Step, Target};
@@ -75,6 +76,7 @@ fn worker() -> Worker<Simulated, RunToCompletion> {
         pool: PoolOptions { chunks: 64, ..PoolOptions::default() },
         modules: vec![module],
         ports: vec![port("in", 64, Some(Target::Module(0))), port("out", 0, None)],
+        folds: Vec::new(),
         flows: vec![FlowPlan {
             name: "all".to_owned(),
             path: vec![Step { module: 0, gate: None }],
@@ -127,6 +129,30 @@ fn a_run_is_told_whole_and_in_parts() {
     assert!((first.duration_s + rest.duration_s - whole.duration_s).abs() < 1e-12);
 }
 
+/// What had come before a trigger was set counted as come since, so that a controller took single packets for whole batches.
+#[test]
+fn packets_that_come_together_are_told_whenever_the_trigger_is_set() {
+    let mut worker = worker();
+    let telemetry = worker.telemetry();
+    let nothing = Reading::nothing(telemetry.frequency, worker.clock().now());
+    worker.turn();
+    worker.turn();
+    worker.apply(&[crate::Action::SetTrigger { module: 0, trigger: 16 }]).expect("it can be");
+    assert_eq!(worker.census().missing(), 0);
+    let early = Reading::of(&telemetry, worker.clock().now());
+    while worker.turn() != crate::Next::Never {}
+    worker.wind_up().expect("nothing can fail");
+    assert_eq!(worker.census().missing(), 0);
+    let end = Reading::of(&telemetry, worker.clock().now());
+    // Of two turns the first calls nothing, and takes no simulated time: what comes in both comes together.
+    for (from, batch) in [(&nothing, 64.0 / 5.0), (&early, 16.0)] {
+        let told = Report::between(from, &end, &origin());
+        assert_eq!((told.modules[0].batch_mean, told.modules[0].ingress_mean), (Some(batch), Some(16.0)));
+    }
+    let without = Report::between(&nothing, &early, &origin());
+    assert_eq!((without.modules[0].batch_mean, without.modules[0].ingress_mean), (Some(8.0), Some(8.0)));
+}
+
 #[test]
 fn what_did_not_happen_is_not_known() {
     let worker = worker();
@@ -138,7 +164,9 @@ fn what_did_not_happen_is_not_known() {
     let told = serde_json::to_value(&report).expect("it can be written");
     let module = &told["modules"][0];
     assert!(
-        ["batch_mean", "ticks_per_packet", "ticks_per_batch", "hold_us"].iter().all(|name| module[name].is_null()),
+        ["batch_mean", "ingress_mean", "ticks_per_packet", "ticks_per_batch", "hold_us"]
+            .iter()
+            .all(|name| module[name].is_null()),
         "{module}"
     );
     assert!(told["flows"][0]["kept"].is_null() && told["flows"][0]["delay_us"]["p99"].is_null());

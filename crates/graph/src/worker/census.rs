@@ -102,6 +102,17 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     pub(super) fn publish(&self) {
         let worker = &self.telemetry.worker;
         worker.queued.set(self.nodes.iter().map(|node| node.input.len() as u64).sum());
+        for &module in &self.buffered {
+            let (counters, input) = (&self.counters[module], &self.nodes[module].input);
+            counters.arrivals.set(input.turns());
+            counters.arrived.set(input.arrived(counters.packets.get() + input.len() as u64));
+            counters.queued.set(input.len() as u64);
+            counters.oldest.set(if input.len() > 0 { self.desk.now.since(input.since()).0 } else { 0 });
+        }
+        if S::SHARES {
+            let queues = self.counters.iter().zip(&self.nodes);
+            queues.for_each(|(counters, node)| counters.queued.set(node.input.len() as u64));
+        }
         worker.held.set(self.desk.shelves.iter().map(|shelf| shelf.len() as u64).sum());
         worker
             .in_flight

@@ -67,11 +67,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         // Mostly all are of one flow and arrived together, and cost one update.
         let run = Packet::run_alike(batch);
         if let Some(flow) = self.flow_of(first.flow()) {
-            let (delay, count) = (now.since(first.arrival()), times::<UNDO>(run as u64));
-            flow.delay.record(delay.0, count);
-            if delay > flow.objective {
-                flow.violations.add(count);
-            }
+            flow.account(Sample::new(now.since(first.arrival()).0), times::<UNDO>(run as u64));
         }
         if run < batch.len() {
             self.account_each::<UNDO>(&batch[run..], now);
@@ -82,6 +78,11 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     /// found and written once.
     #[inline(never)]
     fn account_each<const UNDO: bool>(&self, mut packets: &[Packet], now: Ticks) {
+        if let [first, second, ..] = packets
+            && first.flow() != second.flow()
+        {
+            return self.account_mixed::<UNDO>(packets, now);
+        }
         let mut arrival = Ticks::ZERO;
         let mut sample = Sample::new(now.0);
         while let Some(first) = packets.first() {
@@ -89,7 +90,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
                 packets = &packets[1..];
                 continue;
             };
-            let (word, objective, mut tally, mut late) = (first.flow(), flow.objective.0, Tally::default(), 0);
+            let (word, objective, mut tally, mut late) = (first.flow(), flow.objective().0, Tally::default(), 0);
             while let Some(packet) = packets.first().filter(|packet| packet.flow() == word) {
                 if packet.arrival() != arrival {
                     arrival = packet.arrival();
@@ -102,6 +103,25 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             flow.delay.settle(tally);
             if late > 0 {
                 flow.violations.add(times::<UNDO>(late));
+            }
+        }
+    }
+
+    /// The same where packets of one flow seldom follow each other: there is nothing to gather but what is the same for all,
+    /// the instant at which they arrived.
+    fn account_mixed<const UNDO: bool>(&self, packets: &[Packet], now: Ticks) {
+        // Counters may be anywhere for all the compiler knows, what is read for each packet too: hence copies.
+        let (of, flows) = (&self.flows.flow[..], &self.telemetry.flows[..]);
+        let one = times::<UNDO>(1);
+        let mut arrival = Ticks::ZERO;
+        let mut sample = Sample::new(now.0);
+        for packet in packets {
+            if packet.arrival() != arrival {
+                arrival = packet.arrival();
+                sample = Sample::new(now.since(arrival).0);
+            }
+            if let Some(flow) = of.get(packet.flow() as usize).and_then(|flow| flows.get(*flow as usize)) {
+                flow.account(sample, one);
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use forebay_measure::{Clock, Counter, Histogram};
+use forebay_measure::{Clock, Counter};
 use forebay_packet::pool::PoolError;
 use forebay_packet::{Batch, MAX_BATCH, Pool, Ticks};
 use thiserror::Error;
@@ -15,6 +15,7 @@ use super::succession::Heritage;
 use super::{Cost, Edge, Gateway, Node, Worker};
 use crate::context::Desk;
 use crate::flow::{self, FlowError, Shape};
+use crate::fold;
 use crate::input::{Input, Spares};
 use crate::links::Links;
 use crate::placement::Origin;
@@ -23,8 +24,8 @@ use crate::port::Ready;
 use crate::scheduler::{Scheduler, ShareError, Topology};
 use crate::team::Team;
 use crate::telemetry::{
-    Account, FlowTelemetry, Metered, ModuleCounters, ModuleTelemetry, PortTelemetry, ReasonCounters, Telemetry,
-    WorkerCounters,
+    Account, FlowTelemetry, FoldTelemetry, Metered, ModuleCounters, ModuleTelemetry, PortTelemetry, ReasonCounters,
+    Telemetry, WorkerCounters,
 };
 
 /// How long packets wait for a trigger on a path without a delay objective.
@@ -52,6 +53,14 @@ pub enum MakeError {
         module: String,
         /// What is wrong with its share.
         error: ShareError,
+    },
+    /// Modules that cannot run as one.
+    #[error(
+        "fold {fold}: allowed are two modules and more, each in one fold, in ascending order, with as many gates each"
+    )]
+    Fold {
+        /// Which of the plan's folds.
+        fold: usize,
     },
     /// A gate that leads nowhere or backwards.
     #[error("gate '{gate}' of module '{module}' leads {where_to}: gates lead to later modules, ports or the bin")]
@@ -94,14 +103,51 @@ impl Plan {
                 return Err(MakeError::Gate { module: module.name.clone(), gate: gate.clone(), where_to });
             }
         }
+        let mut seen = vec![false; self.modules.len()];
+        for (fold, members) in self.folds.iter().enumerate() {
+            let first = members.first().and_then(|member| self.modules.get(*member));
+            let alike = |member: &usize| {
+                let gates = |module: &crate::Module| module.gates.len();
+                let fits = first.map(gates) == self.modules.get(*member).map(gates);
+                fits && !std::mem::replace(&mut seen[*member], true)
+            };
+            if members.len() < 2 || !members.is_sorted() || !members.iter().all(alike) {
+                return Err(MakeError::Fold { fold });
+            }
+        }
         Ok(())
+    }
+
+    /// By module: the one that runs for it.
+    fn leaders(&self) -> Box<[usize]> {
+        let mut leaders: Box<[usize]> = (0..self.modules.len()).collect();
+        for members in &self.folds {
+            members.iter().for_each(|member| leaders[*member] = members[0]);
+        }
+        leaders
+    }
+
+    /// By fold: the one that all its packets come from, where there is one.
+    fn folds_before(&self) -> Vec<Option<usize>> {
+        let places = fold::places(&self.folds, self.modules.len());
+        let mut before = vec![None; self.folds.len()];
+        for (number, members) in self.folds.iter().enumerate() {
+            if let [(_, Target::Module(next))] = self.modules[members[0]].gates[..]
+                && let Some(next) = places[next]
+            {
+                before[next.fold] = Some(number);
+            }
+        }
+        before
     }
 }
 
-fn shape(plan: &Plan) -> Shape<'_> {
+/// A plan as flows see it.
+pub(crate) fn shape(plan: &Plan) -> Shape<'_> {
     Shape {
         modules: plan.modules.iter().map(|module| (module.name.as_str(), gates(&module.gates))).collect(),
         ports: plan.ports.iter().map(|port| (port.name.as_str(), port.entry)).collect(),
+        folds: fold::places(&plan.folds, plan.modules.len()),
     }
 }
 
@@ -125,7 +171,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     /// # Errors
     /// [`MakeError`].
     pub fn member(
-        plan: Plan,
+        mut plan: Plan,
         clock: C,
         costs: Vec<Cost>,
         pool: Pool,
@@ -137,13 +183,28 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         let shape = shape(&plan);
         let (flows, found) = flow::build(&shape, &plan.flows)?;
         let modules = plan.modules.len();
-        let mut topology = Topology::of(&plan, clock.frequency());
         let mut flows_of = vec![Vec::new(); modules];
         for (flow, declared) in found.iter().enumerate().filter(|(_, flow)| flow.slo.is_some()) {
             flow::modules_of(&shape, declared).into_iter().for_each(|module| flows_of[module].push(flow));
         }
         drop(shape);
         let frequency = clock.frequency();
+
+        // From here on folded modules are one: the first has their packets, and stands for all in what leads to them.
+        let (leaders, before) = (plan.leaders(), plan.folds_before());
+        let targets = plan.modules.iter_mut().flat_map(|module| &mut module.gates).map(|(_, target)| target);
+        for target in targets.chain(plan.ports.iter_mut().filter_map(|port| port.entry.as_mut())) {
+            if let Target::Module(module) = target {
+                *module = leaders[*module];
+            }
+        }
+        for members in &plan.folds {
+            let mut flows: Vec<_> = members.iter().flat_map(|member| std::mem::take(&mut flows_of[*member])).collect();
+            flows.sort_unstable();
+            flows.dedup();
+            flows_of[members[0]] = flows;
+        }
+        let mut topology = Topology::of(&plan, frequency);
 
         // Past the modules come the ports, as places that packets leave by, then the bin.
         let bin = modules + plan.ports.len();
@@ -162,15 +223,27 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         let mut feeders = vec![0usize; nodes];
         let entries = plan.ports.iter().enumerate();
         let entries = entries.filter_map(|(port, plan)| Some((Origin::Port(port), plan.entry?)));
-        let all_gates = plan.modules.iter().enumerate();
-        let all_gates =
-            all_gates.flat_map(|(module, told)| told.gates.iter().map(move |(_, to)| (Origin::Gate(module), *to)));
-        entries.chain(all_gates).for_each(|(origin, target)| feeders[leads_to(origin, target)] += 1);
+        entries.for_each(|(origin, target)| feeders[leads_to(origin, target)] += 1);
+        for (module, told) in plan.modules.iter().enumerate().filter(|(module, _)| leaders[*module] == *module) {
+            let mut fed: Vec<_> = told.gates.iter().map(|(_, to)| leads_to(Origin::Gate(module), *to)).collect();
+            fed.sort_unstable();
+            fed.dedup();
+            fed.into_iter().for_each(|node| feeders[node] += 1);
+        }
         let edge = |origin: Origin, target: Target| {
             let node = leads_to(origin, target);
             Edge { node: node as u32, alone: feeders[node] == 1 }
         };
 
+        let counts = |module: usize| {
+            let arrives = |fold: usize| plan.folds[fold][0] == module;
+            flows.arrival.iter().flatten().any(|arrival| arrives(arrival.fold))
+        };
+        let counts: Vec<bool> = (0..modules).map(counts).collect();
+        let words = if plan.folds.is_empty() { 0 } else { flows.arrival.len() };
+        let arrived: Arc<[Counter]> = (0..words).map(|_| Counter::new()).collect();
+        let mut members = vec![Box::default(); modules];
+        plan.folds.iter().for_each(|fold| members[fold[0]] = fold.iter().map(|member| *member as u32).collect());
         let counters: Arc<[ModuleCounters]> = (0..modules).map(|_| ModuleCounters::default()).collect();
         let mut worker = Self {
             scheduler: S::new(&topology),
@@ -190,8 +263,13 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             paused: Ticks::ZERO,
             laid_ports: Vec::new(),
             heritage: Heritage::default(),
-            flows,
+            arrived: Arc::clone(&arrived),
+            members,
+            leaders,
             buffered: Vec::new(),
+            sweep_at: Ticks::NEVER,
+            least_hold: Ticks::NEVER,
+            publish_at: Ticks::ZERO,
             hold_stated: Vec::new(),
             flows_of,
             timers: Vec::new(),
@@ -207,18 +285,12 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
                 counters: Arc::clone(&counters),
                 modules: Vec::new(),
                 ports: Vec::new(),
-                flows: found
-                    .into_iter()
-                    .map(|plan| FlowTelemetry {
-                        delay: Histogram::new(),
-                        violations: Counter::new(),
-                        objective: plan.slo.map_or(Ticks::NEVER, |slo| frequency.ticks(slo)),
-                        plan,
-                    })
-                    .collect(),
+                flows: found.into_iter().map(|plan| FlowTelemetry::new(plan, frequency)).collect(),
+                folds: FoldTelemetry { members: plan.folds, before, arrival: flows.arrival.clone(), arrived },
                 worker: WorkerCounters::default(),
                 metered: None,
             }),
+            flows,
             counters,
             observer: None,
             batch: plan.batch,
@@ -243,7 +315,10 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             worker.edges.extend(module.gates.iter().map(|(_, target)| edge(Origin::Gate(number), *target)));
             let only = if gates == 1 { worker.edges.last().copied() } else { None };
             let input = Input::new(plan.batch);
-            worker.nodes.push(Node { function: module.function, only, input, edges, gates });
+            let own = &worker.edges[edges as usize..];
+            let joins = gates > 1 && own.iter().all(|edge| *edge == own[0]);
+            let counts = counts[number];
+            worker.nodes.push(Node { function: module.function, only, input, edges, gates, joins, counts });
             if let Some(from) = module.from {
                 worker.heritage.modules.push((number, module.name.clone(), from));
             }
@@ -263,8 +338,15 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
                 own: module.counters,
             });
         }
-        let leaving = || Node { function: None, only: None, input: Input::new(plan.batch), edges: 0, gates: 0 };
-        worker.nodes.resize_with(nodes, leaving);
+        worker.nodes.resize_with(nodes, || Node {
+            function: None,
+            only: None,
+            input: Input::new(plan.batch),
+            edges: 0,
+            gates: 0,
+            joins: false,
+            counts: false,
+        });
         for (number, port) in plan.ports.into_iter().enumerate() {
             if let Some(from) = port.from {
                 worker.heritage.ports.push((number, port.name.clone(), from));
@@ -314,11 +396,16 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         for &module in &self.buffered {
             let shares = self.flows_of[module]
                 .iter()
-                .map(|&flow| self.telemetry.flows[flow].objective.0 / (2 * buffers_on[flow]));
+                .map(|&flow| self.telemetry.flows[flow].objective().0 / (2 * buffers_on[flow]));
             let hold = self.hold_stated[module].unwrap_or_else(|| Ticks(shares.min().unwrap_or(default)));
             self.nodes[module].input.set_hold(hold);
         }
-        for (module, Node { input, .. }) in self.nodes[..self.modules].iter().enumerate() {
+        let holds = self.buffered.iter().map(|&module| self.nodes[module].input.hold());
+        self.least_hold = holds.min().unwrap_or(Ticks::NEVER);
+        // Some may be over their limit now.
+        self.sweep_at = if self.buffered.is_empty() { Ticks::NEVER } else { Ticks::ZERO };
+        for (module, leader) in self.leaders.iter().enumerate() {
+            let input = &self.nodes[*leader].input;
             self.telemetry.counters[module].trigger.set(input.trigger() as u64);
             let hold = if input.trigger() > 0 { input.hold().0 } else { 0 };
             self.telemetry.counters[module].hold.set(hold);

@@ -2,11 +2,13 @@
 
 use std::hint::cold_path;
 
-use forebay_measure::Clock;
+use forebay_measure::{Clock, Counter};
 use forebay_packet::{Batch, Packet, Ticks};
 
 use super::crossing::Stuck;
 use super::{Edge, Mode, Node, Worker};
+use crate::flow::{FlowTable, Split};
+use crate::fold::Branches;
 use crate::gate::{Decision, Gate};
 use crate::input::Input;
 use crate::observer::{Observer, Place, Visit};
@@ -87,14 +89,17 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         self.departed = false;
         loop {
             let before = if MODE == Mode::Observed as u8 { Some(frames(batch)) } else { None };
-            let Node { function: Some(function), only, .. } = &mut self.nodes[at] else { break };
-            let only = *only;
-            function.process(batch, &mut self.desk.context(at, size));
+            let Node { function: Some(function), only, counts, .. } = &mut self.nodes[at] else { break };
+            let (only, counts) = (*only, *counts);
+            function.process(batch, &mut self.desk.context(at, size, &self.flows.branch));
             if self.accounting {
                 let counters = &self.counters[at];
                 counters.packets.add(size as u64);
                 if let Some(class) = counters.sizes.get(class) {
                     class.add(1);
+                }
+                if counts {
+                    count_arrivals(&self.arrived, batch);
                 }
             }
             let mut took = Took::Unknown;
@@ -137,13 +142,11 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         match self.desk.common_gate(batch.len()) {
             Some(gate) if gate.raw() < gates => {
                 let edge = self.edges[self.nodes[node].edges as usize + gate.raw()];
-                if gates > 1 {
-                    // Taken out of the loop by hand: for all the compiler knows, packets' words are the table's.
-                    let (words, gate) = (&self.flows.next[..], gate.raw());
-                    batch.iter_mut().for_each(|packet| advance(words, packet, gate));
-                }
+                let gate = gate.raw();
+                Words::of(&self.flows, node).advance_each(batch.iter_mut().map(|packet| (packet, gate)));
                 straight_on = self.pass_on(edge, batch);
             }
+            _ if self.nodes[node].joins => straight_on = self.join::<MODE>(node, batch),
             _ => self.scatter::<MODE>(node, batch),
         }
         if !self.desk.emitted.is_empty() {
@@ -181,6 +184,21 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         }
     }
 
+    /// Sends a batch on whose packets go by different gates that all lead to one place, as [`pass_on`](Self::pass_on).
+    fn join<const MODE: u8>(&mut self, node: usize, batch: &mut Batch) -> Option<usize> {
+        let gates = &*self.desk.each(batch.len()).0;
+        let from = &self.nodes[node];
+        // All are looked at, several at a time.
+        if gates.iter().fold(0, |most, gate| gate.raw().max(most)) >= usize::from(from.gates) {
+            // Some end here.
+            self.scatter::<MODE>(node, batch);
+            return None;
+        }
+        Words::of(&self.flows, node)
+            .advance_each(batch.iter_mut().zip(gates).map(|(packet, gate)| (packet, gate.raw())));
+        self.pass_on(self.edges[from.edges as usize], batch)
+    }
+
     /// Puts each packet of a batch where its own gate leads.
     #[inline]
     fn scatter<const MODE: u8>(&mut self, node: usize, batch: &mut Batch) {
@@ -188,8 +206,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         let (start, count) = (from.edges as usize, usize::from(from.gates));
         let Self { nodes, edges, scheduler, spares, flows, bin, desk, telemetry, observer, .. } = self;
         let (edges, nodes, now) = (&edges[start..start + count], &mut nodes[..], desk.now);
-        // With one gate the path does not part here, and flow words stay.
-        let words = if count > 1 { &flows.next[..] } else { &[] };
+        let words = Words::of(flows, node);
         let (gates, shelves) = desk.each(batch.len());
         let mut all_out = true;
         batch.drain_each(|index, mut packet| {
@@ -207,7 +224,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
                 }
                 return;
             };
-            advance(words, &mut packet, gate);
+            words.advance(&mut packet, gate);
             let next = edge.node as usize;
             if S::SHARES && scheduler.refuses(next) {
                 return turn_away(next, packet, telemetry, observer);
@@ -225,9 +242,10 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     /// Ends the packets in the bin, for the reasons that the first of the gates say.
     #[inline(never)]
     fn end<const MODE: u8>(&mut self, node: usize) {
-        let told = &self.telemetry.modules[node];
         let gates = self.desk.each(self.bin.len()).0;
         for (packet, gate) in self.bin.iter().zip(&*gates) {
+            let node = written(&self.members, &self.flows, node, packet);
+            let told = &self.telemetry.modules[node];
             let (reasons, consumed) = match gate.decision() {
                 Decision::Drop(which) => (told.drops.get(which), false),
                 Decision::Consume(which) => (told.consumes.get(which), true),
@@ -277,6 +295,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         for (index, (packet, before)) in batch.iter().zip(before).enumerate() {
             let Some(before) = before else { continue };
             let (after, decision) = (packet.data(), self.desk.gate(index).decision());
+            let module = written(&self.members, &self.flows, module, packet);
             observer.visited(&Visit { mark: packet.mark(), module, before, after, decision, batch: batch.len() });
         }
     }
@@ -305,12 +324,58 @@ pub(super) fn turn_away(
     }
 }
 
-/// Advances a packet's flow word at a split.
-#[inline]
-fn advance(next: &[u32], packet: &mut Packet, gate: usize) {
-    if let Some(first) = next.get(packet.flow() as usize) {
-        packet.set_flow(first + gate as u32);
+/// What flow words become at a split.
+#[derive(Clone, Copy)]
+struct Words<'w> {
+    next: &'w [u32],
+    split: Split,
+}
+
+impl<'w> Words<'w> {
+    #[inline]
+    fn of(flows: &'w FlowTable, node: usize) -> Self {
+        Self { next: &flows.next, split: flows.splits.get(node).copied().unwrap_or_default() }
     }
+
+    /// Advances the flow words of packets, with the number of each one's gate.
+    #[inline]
+    fn advance_each<'p>(self, packets: impl Iterator<Item = (&'p mut Packet, usize)>) {
+        // One loop for each case: the first is a few instructions a packet.
+        match self.split {
+            Split::Sole(first) => packets.for_each(|(packet, gate)| packet.set_flow(first + gate as u32)),
+            _ => packets.for_each(|(packet, gate)| self.advance(packet, gate)),
+        }
+    }
+
+    /// Advances a packet's flow word.
+    #[inline]
+    fn advance(self, packet: &mut Packet, gate: usize) {
+        match self.split {
+            Split::None => {}
+            Split::Sole(first) => packet.set_flow(first + gate as u32),
+            Split::Many(known) => match (self.next.get(packet.flow() as usize), known) {
+                (Some(first), _) => packet.set_flow(first + gate as u32),
+                // One that was held over a change by which its path has gone.
+                (None, Some(first)) => packet.set_flow(first + gate as u32),
+                (None, None) => {}
+            },
+        }
+    }
+}
+
+/// Counts packets that come to where they run folded.
+#[inline(never)]
+fn count_arrivals(arrived: &[Counter], batch: &Batch) {
+    for packet in batch.iter() {
+        if let Some(count) = arrived.get(packet.flow() as usize) {
+            count.add(1);
+        }
+    }
+}
+
+/// The module as it was written that `packet` is in where `module` runs: one of those that this one runs for.
+fn written(members: &[Box<[u32]>], flows: &FlowTable, module: usize, packet: &Packet) -> usize {
+    members[module].get(Branches(&flows.branch).of(packet)).map_or(module, |member| *member as usize)
 }
 
 /// The frames of the marked packets of a batch.

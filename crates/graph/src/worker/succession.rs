@@ -244,8 +244,8 @@ impl<C: Clock, S: Scheduler> Former<C, S> {
     /// Makes what it counted one of the past: what went on is counted by those that took over.
     pub fn retire(&self, reading: &mut Reading) {
         let (modules, ports) = (&self.worker.telemetry.modules, &self.worker.telemetry.ports);
-        let modules =
-            modules.iter().zip(&self.worker.nodes).filter(|(told, node)| told.here && node.function.is_none());
+        let taken = |leader: usize| self.worker.nodes[leader].function.is_none();
+        let modules = modules.iter().zip(&self.worker.leaders).filter(|(told, leader)| told.here && taken(**leader));
         let modules: HashSet<_> = modules.map(|(told, _)| told.name.as_str()).collect();
         let ports = ports.iter().zip(&self.worker.gateways).filter(|(_, gateway)| gateway.port.is_none());
         let ports: HashSet<_> = ports.map(|(told, _)| told.name.as_str()).collect();

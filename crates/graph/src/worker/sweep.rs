@@ -3,7 +3,7 @@
 use forebay_measure::Clock;
 use forebay_packet::{Batch, Ticks};
 
-use super::{Mode, PUBLISH_EVERY, Worker};
+use super::{LATE, Mode, PUBLISH_EVERY, Worker};
 use crate::observer::Place;
 use crate::scheduler::Scheduler;
 
@@ -13,14 +13,22 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     pub(super) fn sweep(&mut self) {
         // What is done here comes after the clock was last read.
         self.departed = false;
+        let now = self.desk.now;
+        // What comes from now on need not be looked at before.
+        let mut next = now + self.least_hold;
         for at in 0..self.buffered.len() {
             let module = self.buffered[at];
             let input = &mut self.nodes[module].input;
-            if input.due().is_some_and(|due| due <= self.desk.now) {
-                input.release(&mut self.spares);
-                self.scheduler.ready(module);
+            match input.due() {
+                Some(due) if due <= now => {
+                    input.release(&mut self.spares);
+                    self.scheduler.ready(module);
+                }
+                Some(due) => next = next.min(due),
+                None => {}
             }
         }
+        self.sweep_at = next.max(now + Ticks(self.least_hold.0 / LATE));
         // Who drains and has become quiet must stay so: what is held stays held.
         while !self.draining
             && let Some(at) = self.timers.iter().position(|(instant, _)| *instant <= self.desk.now)
@@ -28,7 +36,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             let (_, module) = self.timers.swap_remove(at);
             self.wake(module);
         }
-        if !self.was_busy || self.turn.is_multiple_of(PUBLISH_EVERY) {
+        if !self.was_busy || now >= self.publish_at {
+            self.publish_at = now + self.clock.frequency().ticks(PUBLISH_EVERY);
             self.publish();
         }
     }
@@ -45,7 +54,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             self.time_residue();
         }
         if let Some(function) = &mut self.nodes[module].function {
-            function.wake(&mut self.desk.context(module, 0));
+            function.wake(&mut self.desk.context(module, 0, &self.flows.branch));
         }
         let wake = self.desk.wake;
         if wake != Ticks::NEVER {

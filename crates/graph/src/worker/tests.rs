@@ -7,6 +7,7 @@ use forebay_packet::{ArrivalClock, Packet, PoolOptions};
 use proptest::prelude::*;
 
 use super::*;
+use crate::action::Action;
 use crate::placement::Placement;
 use crate::plan::{FlowPlan, Module, Plan, PortPlan, Step, Target};
 use crate::port::{OpenPort, PortCounters};
@@ -15,6 +16,7 @@ use crate::{Context, Gate, Reason, RunToCompletion, SchedulerKind, Share, Weight
 
 mod cases;
 mod changes;
+mod controlled;
 mod graphs;
 mod metering;
 mod shares;
@@ -223,6 +225,7 @@ fn plan(source: Source, drain: Drain, modules: Vec<Module>, chunks: usize) -> Pl
                 entry: None,
             },
         ],
+        folds: Vec::new(),
         flows: Vec::new(),
     }
 }

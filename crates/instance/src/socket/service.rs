@@ -229,7 +229,7 @@ pub(super) fn act(service: &Service, module: &str, action: Action) -> Answer {
     let Some(number) = telemetries[0].modules.iter().position(|told| told.name == module) else {
         return Answer::Error(format!("no module is called '{module}'"));
     };
-    match service.instance.act(&action.of(number)) {
+    match service.instance.act(&[action.of(number)]) {
         Ok(()) => Answer::Done,
         Err(message) => Answer::Error(message),
     }

@@ -67,6 +67,14 @@ pub struct Chain {
     pub ipp: Option<f64>,
 }
 
+impl Chain {
+    /// Instructions per packet that are no part's. Those of hand-over are not told apart: they are here.
+    pub(super) fn residue_ipp(&self) -> Option<f64> {
+        let parts: f64 = self.figures.as_ref()?.parts.iter().filter_map(|part| part.instructions).sum();
+        self.ipp.map(|all| all - parts)
+    }
+}
+
 /// What runs of a chain have shown: medians over them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Stages {

@@ -3,9 +3,10 @@
 mod load;
 
 use forebay_lean::handover::Spread;
-use forebay_plot::{Align, Bars, Block, Figure, Group, Page, PlotError, Section, Table, engineering};
+use forebay_plot::{Bars, Block, Group, Page, PlotError, Section, Table, engineering};
 
 use super::{Chain, Results, UseCase};
+use crate::blocks::{bars, columns, figure, known, text};
 use crate::trial::Part;
 
 /// The page's text.
@@ -18,28 +19,6 @@ pub(super) fn page(results: &Results) -> Result<String, PlotError> {
     }
     sections.push(again(results));
     Ok(Page { title: "Lean measurement on this machine".to_owned(), head: head(results), sections }.html())
-}
-
-fn text(text: &str) -> Block {
-    Block::Text(text.to_owned())
-}
-
-fn figure(figure: &Figure, caption: &str) -> Result<Block, PlotError> {
-    Ok(Block::Figure { title: figure.title().to_owned(), svg: figure.svg()?, caption: caption.to_owned() })
-}
-
-fn bars(bars: &Bars, caption: &str) -> Result<Block, PlotError> {
-    Ok(Block::Figure { title: bars.title.clone(), svg: bars.svg()?, caption: caption.to_owned() })
-}
-
-/// A figure that may not be known, with so many decimals.
-fn known(value: Option<f64>, decimals: usize) -> String {
-    value.map_or_else(|| "n/a".to_owned(), |value| format!("{value:.decimals$}"))
-}
-
-fn columns(heads: &[&str]) -> Vec<(String, Align)> {
-    let align = |at: usize| if at == 0 { Align::Left } else { Align::Right };
-    heads.iter().enumerate().map(|(at, head)| ((*head).to_owned(), align(at))).collect()
 }
 
 fn head(results: &Results) -> Vec<Block> {
@@ -83,28 +62,16 @@ fn void(results: &Results) -> Vec<String> {
 
 fn machine(results: &Results) -> Section {
     let machine = &results.machine;
-    let said = |known: Option<bool>, yes: &str, no: &str| match known {
-        Some(true) => yes.to_owned(),
-        Some(false) => no.to_owned(),
-        None => "n/a".to_owned(),
-    };
-    let cores: Vec<_> = machine.cores.iter().map(usize::to_string).collect();
     let set = results.usecases.iter().find_map(|told| told.measurement.instruction_set.clone());
-    let facts = [
-        ("CPU", machine.cpu.model.clone()),
-        (
-            "A tick is",
-            format!("{:.3} ns: the time-stamp counter runs at {} GHz", 1.0 / machine.cpu.tsc_ghz, machine.cpu.tsc_ghz),
-        ),
-        ("Cores", format!("{} ({}), {} NUMA node(s)", machine.cores.len(), cores.join(", "), machine.nodes)),
-        ("Virtual machine", said(machine.virtual_machine, "yes", "no")),
-        ("Hardware counters", said(machine.counters, "there", "n/a: this machine shows none")),
-        ("System", machine.kernel.clone().unwrap_or_else(|| "n/a".to_owned())),
-        ("Instruction set counted", set.unwrap_or_else(|| "n/a".to_owned())),
-        ("Forebay", results.forebay.to_owned()),
-        ("Begun", results.at.to_string()),
-    ];
-    let facts = facts.into_iter().map(|(name, fact)| (name.to_owned(), fact)).collect();
+    let mut facts = machine.facts();
+    let tick =
+        format!("{:.3} ns: the time-stamp counter runs at {} GHz", 1.0 / machine.cpu.tsc_ghz, machine.cpu.tsc_ghz);
+    facts.extend([
+        ("A tick is".to_owned(), tick),
+        ("Instruction set counted".to_owned(), set.unwrap_or_else(|| "n/a".to_owned())),
+        ("Forebay".to_owned(), results.forebay.to_owned()),
+        ("Begun".to_owned(), results.at.to_string()),
+    ]);
     let origin = "Ticks, rates and utilisation are measured, on this machine's clock, while pipelines run on cores of their own. \
          Instructions are emulated: counted under valgrind's callgrind, in simulated time, on the same input each time; they are \
          the same in every run. Nothing is modelled. A tick is no core cycle: the core has a clock of its own, so that the paper's \
@@ -201,10 +168,8 @@ fn by_function(results: &Results) -> Block {
             let paper = chain.paper.functions.iter().find(|(name, _)| *name == part.name).map(|(_, cycles)| *cycles);
             rows.push(vec![name(&part.name), known(part.ticks, 1), known(part.instructions, 1), known(paper, 1)]);
         }
-        // Those of hand-over are not told apart: they are here.
-        let parts: f64 = figures.parts.iter().filter_map(|part| part.instructions).sum();
-        let left = chain.ipp.map(|all| all - parts);
-        rows.push(vec![name("(residue)"), known(figures.residue_ticks, 1), known(left, 1), "n/a".to_owned()]);
+        let residue = [figures.residue_ticks, chain.residue_ipp(), None].map(|value| known(value, 1));
+        rows.push(std::iter::once(name("(residue)")).chain(residue).collect());
     }
     Block::Table(Table {
         caption: "By function, per packet that entered".to_owned(),

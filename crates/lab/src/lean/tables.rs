@@ -31,7 +31,7 @@ fn chains(results: &Results) -> String {
         let residue = chain.figures.as_ref().and_then(|figures| figures.residue_ticks);
         let all = chain.figures.as_ref().map(|figures| figures.cpp_ticks);
         let mut rows: Vec<_> = parts.collect();
-        rows.push(row("(residue)", residue, None, None));
+        rows.push(row("(residue)", residue, chain.residue_ipp(), None));
         rows.push(row("(all)", all, chain.ipp, Some(chain.paper.chain)));
         rows
     });

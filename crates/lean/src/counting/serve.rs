@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use forebay_graph::drive::simulate_team_by;
 use forebay_graph::{
-    Cost, Function, MakeError, Next, OpenPort, Plan, RunToCompletion, Scheduler, SchedulerKind, WeightedFair, Worker,
+    Cost, Function, Next, OpenPort, Plan, RunToCompletion, Scheduler, SchedulerKind, WeightedFair, Worker,
 };
-use forebay_instance::{SimulatedTeam, Simulation};
+use forebay_instance::{SimulatedTeam, Simulation, StartError};
 use forebay_measure::{Nanos, Simulated, placement};
 use forebay_packet::Ticks;
 
@@ -26,7 +26,7 @@ const COST: Cost = Cost { per_batch: 100, per_packet: 10 };
 ///
 /// # Errors
 /// A pipeline that cannot be made.
-pub fn serve<E: From<MakeError> + Send>(
+pub fn serve<E: From<StartError> + Send>(
     load: impl FnOnce() -> Result<Vec<Plan>, E> + Send,
     first: usize,
     extent: Extent,
@@ -38,7 +38,7 @@ pub fn serve<E: From<MakeError> + Send>(
     })
 }
 
-fn serve_plans(mut plans: Vec<Plan>, first: usize, extent: Extent) -> Result<Served, MakeError> {
+fn serve_plans(mut plans: Vec<Plan>, first: usize, extent: Extent) -> Result<Served, StartError> {
     let calls: Vec<Arc<PortCalls>> = plans[0].ports.iter().map(|_| Arc::default()).collect();
     for plan in &mut plans {
         let modules = plan.modules.iter_mut().enumerate().skip(first).take(NAMES);
@@ -59,17 +59,17 @@ fn serve_plans(mut plans: Vec<Plan>, first: usize, extent: Extent) -> Result<Ser
     }
     let functions = plans[0].modules.iter().map(|module| module.kind.to_owned()).collect();
     let port_kinds = plans[0].ports.iter().map(|port| port.kind.to_owned()).collect();
-    let batch = plans[0].batch;
+    let (batch, folds) = (plans[0].batch, plans[0].folds.clone());
     let served = match plans[0].scheduler {
         SchedulerKind::RunToCompletion => serve_with::<RunToCompletion>(plans, extent, &calls),
         SchedulerKind::WeightedFair => serve_with::<WeightedFair>(plans, extent, &calls),
     };
-    served.map(|served| Served { functions, port_kinds, batch, build: Build::this(), ..served })
+    served.map(|served| Served { functions, folds, port_kinds, batch, build: Build::this(), ..served })
 }
 
-fn serve_with<S: Scheduler>(plans: Vec<Plan>, extent: Extent, calls: &[Arc<PortCalls>]) -> Result<Served, MakeError> {
+fn serve_with<S: Scheduler>(plans: Vec<Plan>, extent: Extent, calls: &[Arc<PortCalls>]) -> Result<Served, StartError> {
     let costs = vec![COST; plans[0].modules.len()];
-    let SimulatedTeam { mut workers, .. } = SimulatedTeam::<S>::new(plans, &costs)?;
+    let SimulatedTeam { mut workers, .. } = SimulatedTeam::<S>::new(plans, &costs, None)?;
     let mut until = Ticks::ZERO;
     run(&mut workers, &mut until, extent.before, Worker::turn);
     let before = Tally::of(&workers, calls);

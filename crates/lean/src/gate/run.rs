@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::{Compared, Finding, Verdict, compare, wants};
 use crate::baseline::{Baseline, Case, SCHEMA};
-use crate::cases::{Asked, CaseError, built_in, count};
+use crate::cases::{Asked, CaseError, built_in, count, named};
 use crate::counting::{Build, CountError, Extent, OtherBuild};
 use crate::process::Stamp;
 
@@ -238,7 +238,7 @@ pub fn select<'a>(baseline: &'a Baseline, pipelines: &[String], set: &[String]) 
     for asked in pipelines {
         if !baseline.cases.iter().any(|case| means(asked, case)) {
             let there: Vec<_> = baseline.cases.iter().map(Case::name).collect();
-            let asked = std::iter::once(asked).chain(set).map(String::as_str).collect::<Vec<_>>().join(" ");
+            let asked = named(asked, set);
             return Err(GateError::Unknown { asked, there: there.join(", ") });
         }
     }

@@ -1,5 +1,6 @@
 //! What may be compared over time: measurements of one subject, and counts of one kind of build.
 
+use crate::cases::named;
 use crate::measurement::Origin;
 use crate::saved::Saved;
 
@@ -17,7 +18,7 @@ impl<'s> Subject<'s> {
 
     /// `name` with the settings, as messages tell it.
     pub(super) fn told(&self, name: &str) -> String {
-        std::iter::once(name).chain(self.set.iter().map(String::as_str)).collect::<Vec<_>>().join(" ")
+        named(name, self.set)
     }
 }
 

@@ -98,9 +98,12 @@ impl Ipv4 {
     }
 
     /// Writes the checksum of a header whose length field and, where it has options, `options` are right.
+    #[inline]
     pub fn update_checksum(&mut self, options: &[u8]) {
-        self.checksum = U16::ZERO;
-        let fixed = checksum::sum20(self.as_bytes());
+        // What stands there is taken off the sum, not overwritten before: who reads a wider word than was just written waits
+        // until the store has reached the cache.
+        let stood = u16::from_ne_bytes(self.checksum.to_bytes());
+        let fixed = checksum::add(checksum::sum20(self.as_bytes()), !stood);
         let sum = if options.is_empty() { fixed } else { checksum::add(fixed, checksum::sum(options)) };
         self.checksum = U16::from_bytes((!sum).to_ne_bytes());
     }

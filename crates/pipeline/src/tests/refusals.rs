@@ -30,7 +30,7 @@ modules:
 pool: { chunk: 3 }
 "), @r"
         test.yaml:1: `pipeline` is missing (Where packets go: lines such as `port -> module -> module[gate] -> port`)
-        test.yaml:2: unknown key 'modulse' (did you mean 'modules'?): allowed are batch, buffers, control, flows, modules, name, pipeline, pool, ports, scheduler, seed, shares, state, workers
+        test.yaml:2: unknown key 'modulse' (did you mean 'modules'?): allowed are batch, buffers, control, flows, fold, modules, name, pipeline, pool, ports, scheduler, seed, shares, state, workers
         test.yaml:4: modules.a: there is no function 'test_pas' (did you mean 'test_pass'?): there are …
         test.yaml:5: modules.b.test_pass: unknown key 'afer' (did you mean 'after'?): allowed are after, table
         test.yaml:6: modules.c.test_split: `gates` is missing (The gates' names)
@@ -272,11 +272,13 @@ modules:
   a: { test_pass: { table: used } }
 pipeline: [in -> a -> in]
 workers: [{ core: 1 }, { core: 2, dispatch: none }]
-control: { batching: optimal }
+control: { batching: optimum, perod: 1s, guard: 1 }
 "), @r"
         test.yaml:4: no module uses the state 'unused'
         test.yaml:8: workers[1].dispatch: 'none' does not fit: allowed is session
-        test.yaml:9: control: this version has no controllers: leave the section out and set triggers under `buffers`
+        test.yaml:9: control.batching: 'optimum' does not fit (did you mean 'optimal'?): allowed are gradient, max, nfvnice, null, on-off, optimal, static, wfq, a mapping with gradient, max, nfvnice, null, on-off, optimal, static, wfq
+        test.yaml:9: control: unknown key 'perod' (did you mean 'period'?): allowed are batching, guard, period
+        test.yaml:9: control.guard: '1' is out of range: allowed is a number from 0 below 1
         ");
     insta::assert_snapshot!(refused("
 ports: { in: { test_port: } }
@@ -291,9 +293,48 @@ control: { btching: optimal }
         test.yaml:3: state.none.test_table.size: 0 entries: allowed are more
         test.yaml:4: state.odd: there is no kind of state 'test_tabel' (did you mean 'test_table'?): there are …
         test.yaml:6: modules.a.test_pass.table: no state is called 'non' (none is defined)
-        test.yaml:8: control: this version has no controllers: leave the section out and set triggers under `buffers`
-        test.yaml:8: control: unknown key 'btching' (did you mean 'batching'?): allowed are batching, period
+        test.yaml:8: control: `batching` is missing (The controller: its name, or its name with its parameters)
+        test.yaml:8: control: unknown key 'btching' (did you mean 'batching'?): allowed are batching, guard, period
         ");
+}
+
+#[test]
+fn controllers_that_cannot_be() {
+    let refused = |control: &str| {
+        let pipeline = "ports: { in: { test_port: } }\nmodules: { a: { test_pass: } }\npipeline: [in -> a -> in]";
+        refused(&format!("{pipeline}\ncontrol: {control}\n"))
+    };
+    let all = [
+        "{}",
+        "optimal",
+        "{ batching: { optimul: } }",
+        "{ batching: { optimal: {}, max: {} } }",
+        "{ batching: { optimal: { speed: 3 } } }",
+        "{ batching: static }",
+        "{ batching: { static: { triger: 16 } } }",
+        "{ batching: { static: { trigger: 300 } } }",
+        "{ batching: optimal, period: 10us }",
+        "{ batching: optimal, period: 2h }",
+        "{ batching: optimal, period: 7200s }",
+        "{ batching: optimal, guard: -0.1 }",
+        "{ batching: nfvnice }",
+    ];
+    insta::assert_snapshot!(all.map(refused).join("\n"), @r"
+    test.yaml:4: control: `batching` is missing (The controller: its name, or its name with its parameters)
+    test.yaml:4: control: 'optimal' is not a mapping
+    test.yaml:4: control.batching: unknown key 'optimul' (did you mean 'optimal'?): allowed are gradient, max, nfvnice, null, on-off, optimal, static, wfq
+    test.yaml:4: control.batching: it has 2 keys: allowed is 1, of …
+    test.yaml:4: control.batching.optimal: unknown key 'speed': none is allowed
+    test.yaml:4: control.batching: static needs parameters: write `batching: { static: { trigger: 16 } }`
+    test.yaml:4: control.batching.static: `trigger` is missing (Every module's trigger; more than the largest batch is the largest batch)
+    test.yaml:4: control.batching.static: unknown key 'triger' (did you mean 'trigger'?): allowed is trigger
+    test.yaml:4: control.batching.static.trigger: '300' is out of range: allowed is a whole number from 0 to 256
+    test.yaml:4: control.period: every 10us: allowed are 1ms to 3600s
+    test.yaml:4: control.period: '2h' is not a span of time: write a number and a unit, such as 300us (units: ns, us, ms, s)
+    test.yaml:4: control.period: every 7200s: allowed are 1ms to 3600s
+    test.yaml:4: control.guard: '-0.1' is out of range: allowed is a number from 0 below 1
+    test.yaml:4: control.batching: nfvnice sets weights: write `scheduler: weighted-fair` too
+    ");
 }
 
 #[test]
@@ -303,7 +344,7 @@ fn texts_that_are_not_configurations() {
     insta::assert_snapshot!(refused("a: 1\na: 2\n"), @r"
         test.yaml:1: `pipeline` is missing (Where packets go: lines such as `port -> module -> module[gate] -> port`)
         test.yaml:1: `ports` is missing (Where packets enter and leave, by name)
-        test.yaml:1: unknown key 'a': allowed are batch, buffers, control, flows, modules, name, pipeline, pool, ports, scheduler, seed, shares, state, workers
+        test.yaml:1: unknown key 'a': allowed are batch, buffers, control, flows, fold, modules, name, pipeline, pool, ports, scheduler, seed, shares, state, workers
         test.yaml:2: the key 'a' stands here a second time; the first is in line 1
         ");
 }

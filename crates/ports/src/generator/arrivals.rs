@@ -4,7 +4,7 @@
 //! mechanism: a packet arrives when the axis has moved on by its predecessor's gap. Instants are kept in 2⁻³² ticks,
 //! so that a rate is exact to one part in 10¹² and does not drift.
 
-use forebay_graph::Offer;
+use forebay_graph::{Offer, Spread};
 use forebay_measure::{Frequency, Nanos};
 use forebay_packet::Ticks;
 use schemars::JsonSchema;
@@ -148,6 +148,17 @@ impl Schedule {
         let share = if bursting { self.on as f64 / (self.on + self.off) as f64 } else { 1.0 };
         let burst = if bursting { on_axis * self.on as f64 / second } else { 0.0 };
         Some(Offer { pps: on_axis * share, burst })
+    }
+
+    /// How packets are spread over time as configured, where they come without end.
+    pub(super) fn spread(&self) -> Option<Spread> {
+        let Offer { pps, .. } = self.offer()?;
+        let seconds = |fixed: u128| fixed as f64 / (self.hertz * (1u64 << FRACTION) as f64);
+        Some(match self.exponential {
+            Some(_) => Spread::Poisson { pps },
+            None if self.edge == u128::MAX => Spread::Constant { pps },
+            None => Spread::OnOff { pps, on_s: seconds(self.on), off_s: seconds(self.off) },
+        })
     }
 
     /// Begins anew with so many times the configured rate; with 0 it pauses.

@@ -148,7 +148,7 @@ impl Playback {
     pub(super) fn peek(&self, ahead: usize) -> Option<Next<'_>> {
         let entry = self.piece.entries.get(self.next + ahead)?;
         // Stamps that go back count as no later than what came before.
-        let after = self.began + entry.nanos.saturating_sub(self.first).max(self.latest);
+        let after = self.began.saturating_add(entry.nanos.saturating_sub(self.first).max(self.latest));
         let bytes = self.piece.bytes.get(entry.start as usize..)?.get(..entry.len as usize)?;
         Some(Next { after, bytes })
     }
@@ -193,7 +193,8 @@ impl Playback {
 
     /// The next round begins a mean gap after the last packet of this one.
     fn begin_again(&mut self) {
-        self.began += self.latest + self.gap();
+        // A capture with stamps decades apart, played again and again, comes to the end of time.
+        self.began = self.began.saturating_add(self.latest).saturating_add(self.gap());
         (self.latest, self.packets) = (0, 0);
     }
 

@@ -348,6 +348,16 @@ fn a_capture_without_packets_ends_at_once_even_if_repeated_for_ever() {
     assert_eq!(port.port.close(), Ok(()));
 }
 
+/// Stamps far apart, as in a capture put together from others, and many rounds: time ended after 64 bits of nanoseconds.
+#[test]
+fn stamps_decades_apart_are_played_again_and_again() {
+    let folder = Folder::new("decades");
+    let file = folder
+        .file("decades.pcap", &classic(false, 0xa1b2_c3d4, 1, &[(0, 0, 60, &[1; 60]), (u32::MAX, 0, 60, &[2; 60])]));
+    let mut port = open(json!({ "read": file, "speed": "fast", "loops": 9 })).expect("a capture");
+    assert_eq!(play(&mut port, &pool(2048)).len(), 18);
+}
+
 #[test]
 fn packets_longer_than_chunks_are_dropped_and_a_broken_end_is_said() {
     let folder = Folder::new("long");

@@ -119,9 +119,9 @@ fn hold_limits_that_are_not_stated_share_half_the_objective() {
     let mut worker = worker(plan, vec![]);
     let holds = |worker: &Worker<_, _>| worker.telemetry().counters.iter().map(|c| c.hold.get()).collect::<Vec<_>>();
     assert_eq!(holds(&worker), [0, 100_000, 100_000, 50_000, 1_000_000]);
-    worker.apply(&Action::SetTrigger { module: 2, trigger: 0 }).expect("a module");
+    worker.apply(&[Action::SetTrigger { module: 2, trigger: 0 }]).expect("a module");
     assert_eq!(holds(&worker), [0, 200_000, 0, 50_000, 1_000_000], "one buffer fewer on that path");
-    worker.apply(&Action::SetHold { module: 1, hold: Nanos(7) }).expect("a module");
+    worker.apply(&[Action::SetHold { module: 1, hold: Nanos(7) }]).expect("a module");
     assert_eq!(holds(&worker)[1], 7);
 }
 
@@ -129,14 +129,14 @@ fn hold_limits_that_are_not_stated_share_half_the_objective() {
 fn an_action_that_makes_no_sense_is_refused_and_changes_nothing() {
     let modules = vec![module("a", Kind::Pass, vec![Target::Port(1)], 4)];
     let mut worker = worker(plan(source(1), drain(&Log::default()), modules, 64), vec![]);
-    let trigger = worker.apply(&Action::SetTrigger { module: 0, trigger: 33 });
+    let trigger = worker.apply(&[Action::SetTrigger { module: 0, trigger: 33 }]);
     assert_eq!(trigger, Err(ActionError::Trigger { trigger: 33, batch: 32 }));
-    let module = worker.apply(&Action::SetHold { module: 9, hold: Nanos(1) });
+    let module = worker.apply(&[Action::SetHold { module: 9, hold: Nanos(1) }]);
     assert_eq!(module, Err(ActionError::Module { module: 9, modules: 1 }));
     for factor in [-1.0, f64::INFINITY] {
-        assert_eq!(worker.apply(&Action::SetOffer { factor }), Err(ActionError::Factor { factor }));
+        assert_eq!(worker.apply(&[Action::SetOffer { factor }]), Err(ActionError::Factor { factor }));
     }
-    assert_eq!(worker.apply(&Action::SetOffer { factor: 2.0 }), Ok(()), "there is just no source that heeds it");
+    assert_eq!(worker.apply(&[Action::SetOffer { factor: 2.0 }]), Ok(()), "there is just no source that heeds it");
     assert_eq!(worker.telemetry().counters[0].trigger.get(), 4);
 }
 

@@ -222,3 +222,42 @@ proptest! {
         graphs::in_order_by_original(&Arc::new(Mutex::new(log)));
     }
 }
+
+/// Packets that a function holds while the graph changes, and whose path goes with it, are of no flow. Where their branch is to be
+/// told from it they are given that of another path to where they are, lest all be taken for packets of a fold's first branch.
+#[test]
+fn packets_whose_path_a_change_takes_away_go_on_in_the_branches_that_they_are_sent_to() {
+    let log = Log::default();
+    // Two ways to a delay, then a split whose branches run as one.
+    let plan = |first: &str, packets: u32, from: Option<usize>| {
+        let modules = vec![
+            module(first, Kind::Split, vec![Target::Module(1), Target::Module(2)], 0),
+            module("left", Kind::Pass, vec![Target::Module(3)], 0),
+            module("right", Kind::Pass, vec![Target::Module(3)], 0),
+            Module { from, ..module("delay", Kind::Delay(10_000), vec![Target::Module(4)], 0) },
+            module("split", Kind::Split, vec![Target::Module(5), Target::Module(6)], 0),
+            module("a", Kind::Pass, vec![Target::Port(1)], 0),
+            module("b", Kind::Pass, vec![Target::Port(1)], 0),
+        ];
+        Plan { folds: vec![vec![5, 6]], ..plan(source(packets), drain(&log), modules, 256) }
+    };
+    let mut old = worker(plan("before", 64, None), vec![]);
+    while old.census().held < 64 {
+        old.turn();
+    }
+    let mut next = vec![worker(plan("after", 0, Some(0)), vec![])];
+    let exchange = Exchange::between(&[old.telemetry()], &mut next);
+    while !old.lay_down(&exchange) {}
+    let mut new = next.remove(0);
+    new.clock().advance_to(old.clock().now());
+    new.take_up(&exchange);
+    Former::of(old).close().expect("no troubles");
+    assert_eq!(new.census().held, 64);
+    while new.turn() != Next::Never {
+        new.clock().spend(Ticks(1_000));
+    }
+    let sessions: Vec<u32> = log.lock().expect("alive").iter().map(|(session, ..)| *session).collect();
+    let right = sessions.iter().filter(|session| (session.wrapping_mul(0x85eb_ca6b) >> 16) % 2 == 1).count() as u64;
+    assert_eq!((sessions.len(), new.telemetry().folds.packets(|_| 0)), (64, vec![vec![64 - right, right]]));
+    assert!(right > 0 && right < 64, "{right}");
+}

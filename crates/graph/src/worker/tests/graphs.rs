@@ -117,10 +117,10 @@ impl Graph {
                 Next::OnInput(_, None) | Next::Never => break,
             }
             for &(_, module, trigger) in self.changes.iter().filter(|(when, ..)| *when == turns) {
-                let _ = worker.apply(&Action::SetTrigger { module, trigger });
+                let _ = worker.apply(&[Action::SetTrigger { module, trigger }]);
                 // The same numbers, taken as a weight; where there are no weights that is refused.
-                let _ = worker.apply(&Action::SetWeight { module, weight: trigger as u32 });
-                let _ = worker.apply(&Action::SetRate { module, limit: self.shares[trigger % 12].limit });
+                let _ = worker.apply(&[Action::SetWeight { module, weight: trigger as u32 }]);
+                let _ = worker.apply(&[Action::SetRate { module, limit: self.shares[trigger % 12].limit }]);
                 assert_eq!(worker.census().missing(), 0, "setting a trigger loses nothing");
             }
             turns += 1;

@@ -96,7 +96,7 @@ fn weights_change_while_it_runs() {
     let costs = told.map(|lane| lane.cost);
     let mut worker = of_lanes(&told);
     by_weights(&ticks_until(&mut worker, &costs, SECOND), &[1.0, 3.0]);
-    worker.apply(&Action::SetWeight { module: 0, weight: 12 }).expect("a module");
+    worker.apply(&[Action::SetWeight { module: 0, weight: 12 }]).expect("a module");
     assert_eq!(worker.telemetry().counters[0].weight.get(), 12);
     by_weights(&ticks_until(&mut worker, &costs, Ticks(2 * SECOND.0)), &[12.0, 3.0]);
 }
@@ -138,7 +138,7 @@ fn a_module_keeps_its_rate_limit_and_the_clock_moves_to_when_it_may_run() {
         assert!(packets <= most && packets >= pps / 10.0 - 32.0, "{packets} at {rate:?}");
         let turns = telemetry.worker.turns.get();
         assert!(turns < 4 * (packets as u64 / 32) + 2_000, "it waits and does not spin: {turns} turns");
-        worker.apply(&Action::SetRate { module: 0, limit: None }).expect("a module");
+        worker.apply(&[Action::SetRate { module: 0, limit: None }]).expect("a module");
         let more = ticks_until(&mut worker, &[lane.cost], Ticks(SECOND.0 / 5))[0] / 132.0 * 32.0;
         assert!(more > 10.0 * pps / 10.0, "{more} packets once the limit is gone");
     }
@@ -296,12 +296,12 @@ fn weights_are_refused_where_nobody_shares_and_where_they_make_no_sense() {
     let modules = || vec![module("a", Kind::Pass, vec![Target::Port(1)], 0)];
     let set = |weight| Action::SetWeight { module: 0, weight };
     let mut alone = worker(plan(source(1), drain(&Log::default()), modules(), 64), vec![]);
-    let told = alone.apply(&set(2)).expect_err("it has no weights").to_string();
+    let told = alone.apply(&[set(2)]).expect_err("it has no weights").to_string();
     assert!(told.contains("run-to-completion"), "{told}");
     let mut worker = fair(plan(source(1), drain(&Log::default()), modules(), 64), vec![]);
-    assert_eq!(worker.apply(&set(0)).expect_err("no weight").to_string(), "weight: 0: allowed are 1 to 65535");
+    assert_eq!(worker.apply(&[set(0)]).expect_err("no weight").to_string(), "weight: 0: allowed are 1 to 65535");
     let limit = Some(Limit { rate: Rate::Packets(PacketRate(0.0)), burst: Nanos(0) });
-    let told = worker.apply(&Action::SetRate { module: 0, limit }).expect_err("no rate").to_string();
+    let told = worker.apply(&[Action::SetRate { module: 0, limit }]).expect_err("no rate").to_string();
     assert!(told.starts_with("rate: 0pps: allowed are"), "{told}");
     assert_eq!(worker.telemetry().counters[0].weight.get(), 1);
     let mut wrong = modules();

@@ -104,7 +104,7 @@ fn run<S: Scheduler>(graph: &Graph, cut: &Cut) -> Vec<(u32, u32, u64)> {
         assert!(all.handed >= all.taken, "{all:?}");
         for &(_, module, trigger) in graph.changes.iter().filter(|(when, ..)| *when as u64 == until.0 / 10_000) {
             for worker in &mut workers {
-                let _ = worker.apply(&Action::SetTrigger { module, trigger });
+                let _ = worker.apply(&[Action::SetTrigger { module, trigger }]);
             }
         }
         if ended == Ended::Finished {

@@ -50,6 +50,19 @@ fn what_is_offered_can_be_told_and_changed() {
     assert_eq!(instants(&mut port, 2_000_000), (vec![2_000_000], Ready::At(Ticks(2_002_000))));
 }
 
+#[test]
+fn when_packets_come_can_be_told() {
+    let pace = |params: Value| open(params).port.pace();
+    let queued = |spread| Some(Pace { spread, queue: 4096 });
+    assert_eq!(pace(json!({ "rate": "2Mpps" })), queued(Spread::Constant { pps: 2e6 }));
+    assert_eq!(pace(json!({ "rate": "1Mpps", "arrivals": "poisson" })), queued(Spread::Poisson { pps: 1e6 }));
+    let bursts = json!({ "rate": "1Mpps", "arrivals": { "on_off": { "on": "100us", "off": "900us" } } });
+    let Some(Pace { spread: Spread::OnOff { pps, on_s, off_s }, .. }) = pace(bursts) else { panic!("bursts") };
+    assert!((pps - 1e6).abs() < 1.0 && (on_s - 1e-4).abs() < 1e-9 && (off_s - 9e-4).abs() < 1e-9);
+    assert_eq!(pace(json!({})), Some(Pace { spread: Spread::Saturating, queue: 0 }));
+    assert_eq!([pace(json!({ "count": 5 })), pace(json!({ "rate": "1Mpps", "count": 5 }))], [None, None]);
+}
+
 proptest! {
     /// Of a rate that was changed as much is due, and lost, as of one that was configured.
     #[test]

@@ -1,0 +1,65 @@
+//! How arguments are read.
+
+use std::ops::RangeInclusive;
+
+use forebay_measure::Nanos;
+
+use crate::filter::Filter;
+
+pub(super) fn setting(text: &str) -> Result<String, String> {
+    match text.split_once('=') {
+        Some((key, _)) if !key.trim().is_empty() => Ok(text.to_owned()),
+        _ => Err("write KEY=VALUE, such as n=16".to_owned()),
+    }
+}
+
+pub(super) fn trigger(text: &str) -> Result<(String, usize), String> {
+    let parts = text.rsplit_once('=').and_then(|(module, n)| Some((module.to_owned(), n.parse().ok()?)));
+    parts.ok_or_else(|| "write MODULE=N, such as route=16".to_owned())
+}
+
+/// A filter, as the text that it is.
+pub(super) fn filter(text: &str) -> Result<String, String> {
+    text.parse::<Filter>().map(|_| text.to_owned()).map_err(|error| error.to_string())
+}
+
+pub(super) fn workers(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|workers| (1..=256).contains(workers)).ok_or_else(|| "allowed are 1 to 256".to_owned())
+}
+
+pub(super) fn interval(text: &str) -> Result<Nanos, String> {
+    let interval: Nanos = text.parse().map_err(|error: forebay_measure::units::UnitError| error.to_string())?;
+    let allowed = Nanos(50_000_000)..=Nanos(3_600_000_000_000);
+    if allowed.contains(&interval) { Ok(interval) } else { Err("allowed are 50ms to 3600s".to_owned()) }
+}
+
+/// A time, as long as is allowed, which is told in words where it is not.
+pub(super) fn time_within(text: &str, allowed: RangeInclusive<Nanos>, told: &str) -> Result<Nanos, String> {
+    let time: Nanos = text.parse().map_err(|error: forebay_measure::units::UnitError| error.to_string())?;
+    if allowed.contains(&time) { Ok(time) } else { Err(format!("allowed are {told}")) }
+}
+
+pub(super) fn cost(text: &str) -> Result<(String, forebay_graph::Cost), String> {
+    let parts = text.rsplit_once('=').and_then(|(name, cost)| {
+        let (per_batch, per_packet) = cost.split_once('+').unwrap_or((cost, "0"));
+        // Together they must not bring the clock to its end: an hour a packet is enough for anybody.
+        let nanos = |text: &str| text.trim().parse().ok().filter(|nanos| *nanos <= 3_600_000_000_000u64);
+        Some((name.to_owned(), forebay_graph::Cost { per_batch: nanos(per_batch)?, per_packet: nanos(per_packet)? }))
+    });
+    parts.ok_or_else(|| "write NAME=CALL+PACKET in nanoseconds, such as acl=500+20".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn triggers_settings_and_costs_are_read() {
+        assert_eq!(trigger("route=16"), Ok(("route".to_owned(), 16)));
+        assert!(trigger("route").is_err() && trigger("route=-1").is_err());
+        assert!(setting("n=16").is_ok() && setting("=16").is_err() && setting("n").is_err());
+        let (name, cost) = cost("acl=500+20").expect("well-formed");
+        assert_eq!((name.as_str(), cost.per_batch, cost.per_packet), ("acl", 500, 20));
+        assert!(super::cost("acl=5+5+5").is_err() && interval("1ns").is_err());
+    }
+}

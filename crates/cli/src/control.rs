@@ -1,0 +1,155 @@
+//! What a controller does, in few words: for the live table, the line an interval, and the summary.
+
+use forebay_graph::report::{ChangeReport, ControlReport, FlowReport, Report, UnkeptReport};
+
+use crate::format::{counted, span};
+
+/// So many flows are named; of more, how many there are.
+const NAMED: usize = 4;
+/// So many objectives that nothing keeps are told one by one.
+const SENTENCES: usize = 3;
+
+/// Which controller it is, and how it fares.
+pub(crate) fn state(control: &ControlReport) -> String {
+    let ControlReport { controller, period_ms, guard, periods, violated, took_us, .. } = control;
+    let took = took_us.map_or(String::new(), |(median, most)| {
+        format!("; it decides in {} (at most {})", span(Some(median)), span(Some(most)))
+    });
+    let (every, periods) = (span(Some(period_ms * 1e3)), counted(*periods, "period"));
+    let reserve = guard * 100.0;
+    format!("{controller} every {every}, guard {reserve:.0} %: {violated} of {periods} missed an objective{took}")
+}
+
+/// The last decision that changed a trigger: one change, and how many there were at once.
+fn last(control: &ControlReport) -> Option<(&ChangeReport, usize)> {
+    let last = control.changes.iter().max_by(|a, b| a.at_s.total_cmp(&b.at_s))?;
+    let together = control.changes.iter().filter(|change| change.at_s == last.at_s).count();
+    // The module that is named is always the first of them.
+    let first = control.changes.iter().find(|change| change.at_s == last.at_s)?;
+    Some((first, together - 1))
+}
+
+/// The last decision that changed a trigger, without its reason.
+fn change((change, more): (&ChangeReport, usize)) -> String {
+    let ChangeReport { module, from, to, .. } = change;
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{module} {from} -> {to}{more}")
+}
+
+/// The last decision that changed a trigger, with its reason.
+pub(crate) fn decision(control: &ControlReport) -> Option<String> {
+    let told = last(control)?;
+    let flow = told.0.flow.as_ref().map_or(String::new(), |flow| format!("flow {flow}, "));
+    Some(format!("last: {}: {} ({flow}{:.1} s)", change(told), told.0.why, told.0.at_s))
+}
+
+/// Objectives that nothing keeps: a sentence for each of the first.
+pub(crate) fn unkept(control: &ControlReport) -> Vec<String> {
+    let sentence = |unkept: &UnkeptReport| {
+        let (least, slo) = (span(Some(unkept.least_us)), span(Some(unkept.slo_us)));
+        let reserve = control.guard * 100.0;
+        format!("{} cannot keep {slo} ({reserve:.0} % in reserve): it takes {least} at least", unkept.flow)
+    };
+    let mut told: Vec<_> = control.unkept.iter().take(SENTENCES).map(sentence).collect();
+    let more = control.unkept.len().saturating_sub(SENTENCES);
+    told.extend((more > 0).then(|| format!("and so do {more} more")));
+    told
+}
+
+/// All of it for a line that has little room.
+pub(crate) fn in_short(control: &ControlReport) -> String {
+    let last = last(control).map_or(String::new(), |told| format!(" {}", change(told)));
+    let unkept: Vec<_> = control.unkept.iter().map(|unkept| unkept.flow.as_str()).collect();
+    let unkept = if unkept.is_empty() { String::new() } else { format!("  cannot be kept: {}", names(&unkept)) };
+    format!(
+        "{}{last}, {} of {} missed{unkept}",
+        control.controller,
+        control.violated,
+        counted(control.periods, "period")
+    )
+}
+
+/// Whether flows kept their objectives, where any has one.
+pub(crate) fn verdict(report: &Report) -> Option<String> {
+    let with_slo: Vec<_> = report.flows.iter().filter(|flow| flow.slo_us.is_some()).collect();
+    let names_of = |kept| -> Vec<&str> {
+        with_slo.iter().filter(|flow| flow.kept == kept).map(|flow| flow.name.as_str()).collect()
+    };
+    let (missed, silent) = (names_of(Some(false)), names_of(None).len());
+    let late = if missed.is_empty() { String::new() } else { format!(", {} MISSED: {}", missed.len(), names(&missed)) };
+    let silent = if silent > 0 { format!(", {silent} without packets") } else { String::new() };
+    let (kept, all) = (names_of(Some(true)).len(), with_slo.len());
+    (all > 0).then(|| format!("objectives: {kept} of {all} kept{late}{silent}"))
+}
+
+/// A flow's delay as its objective is judged by it: `p99 123.4 us`.
+pub(crate) fn at_percentile(flow: &FlowReport) -> String {
+    flow.percentile.map_or("-".to_owned(), |percentile| format!("p{percentile} {}", span(flow.at_percentile_us)))
+}
+
+fn names(of: &[&str]) -> String {
+    let more = of.len().saturating_sub(NAMED);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{}{more}", of[..of.len().min(NAMED)].join(", "))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use forebay_graph::Why;
+
+    use super::*;
+    use crate::live::tests::report;
+
+    /// A controller that has set three triggers, two at once, and finds one objective too short.
+    pub(crate) fn control() -> ControlReport {
+        let change = |at_s: f64, module: &str, from: usize, to: usize| ChangeReport {
+            at_s,
+            module: module.to_owned(),
+            from,
+            to,
+            why: Why::Optimum,
+            flow: None,
+        };
+        ControlReport {
+            controller: "optimal".to_owned(),
+            period_ms: 100.0,
+            guard: 0.05,
+            periods: 123,
+            violated: 4,
+            took_us: Some((12.0, 90.0)),
+            changes: vec![change(3.0, "m2", 0, 4), change(12.34, "m0", 8, 14), change(12.34, "m1", 0, 3)],
+            unkept: vec![UnkeptReport { flow: "video".to_owned(), least_us: 300.0, slo_us: 100.0 }],
+            trouble: None,
+        }
+    }
+
+    #[test]
+    fn a_controller_is_told_in_sentences() {
+        let told = control();
+        let said = "optimal every 100.0 ms, guard 5 %: 4 of 123 periods missed an objective; it decides in 12.00 us (at most 90.00 us)";
+        assert_eq!(state(&told), said);
+        let said = "last: m0 8 -> 14 and 1 more: the least load within all objectives (12.3 s)";
+        assert_eq!(decision(&told).as_deref(), Some(said));
+        let said = "video cannot keep 100.0 us (5 % in reserve): it takes 300.0 us at least";
+        assert_eq!(unkept(&told), [said]);
+        let many = ControlReport { unkept: vec![told.unkept[0].clone(); 9], ..told.clone() };
+        assert_eq!((unkept(&many).len(), unkept(&many)[3].as_str()), (4, "and so do 6 more"));
+        assert_eq!(in_short(&told), "optimal m0 8 -> 14 and 1 more, 4 of 123 periods missed  cannot be kept: video");
+        let nothing = ControlReport { controller: "null".to_owned(), ..ControlReport::default() };
+        assert_eq!((decision(&nothing), in_short(&nothing).as_str()), (None, "null, 0 of 0 periods missed"));
+    }
+
+    #[test]
+    fn objectives_are_counted_and_those_missed_are_named() {
+        let mut told = report(1);
+        assert_eq!(verdict(&told).as_deref(), Some("objectives: 0 of 1 kept, 1 MISSED: video"));
+        told.flows[0].kept = Some(true);
+        let quiet = forebay_graph::report::FlowReport { kept: None, ..told.flows[0].clone() };
+        told.flows.push(quiet);
+        assert_eq!(verdict(&told).as_deref(), Some("objectives: 1 of 2 kept, 1 without packets"));
+        told.flows.iter_mut().for_each(|flow| flow.slo_us = None);
+        assert_eq!(verdict(&told), None);
+        let missed = names(&["a", "b", "c", "d", "e"]);
+        assert_eq!(missed, "a, b, c, d and 1 more");
+    }
+}

@@ -1,0 +1,193 @@
+//! `forebay replay`: another controller's decisions on what was recorded, beside those of then.
+
+use std::fs::File;
+use std::io::{self, BufReader, Write};
+
+use anyhow::{Context, anyhow, bail};
+use forebay_control::Settings;
+use forebay_control::recording::{Begin, Period, read};
+use forebay_control::replay::{Decided, Replayed, Summary, Total, replay as decide};
+use forebay_graph::{ControllerDeclaration, Layout, controllers};
+use forebay_measure::Nanos;
+use forebay_pipeline::nearest;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::format::Align::{Left, Right};
+use crate::format::{counted, known, table};
+use crate::{args, printed};
+
+/// A pipeline with the periods until its configuration changed.
+#[derive(Serialize)]
+struct Part<'a> {
+    pipeline: &'a str,
+    period_s: f64,
+    /// Who decided then, and now.
+    recorded: Who<'a>,
+    replayed: Who<'a>,
+    /// Names of what numbers stand for in `periods`.
+    modules: Vec<&'a str>,
+    flows: Vec<&'a str>,
+    summary: Summary,
+    periods: Vec<Replayed>,
+    #[serde(skip)]
+    layout: &'a Layout,
+}
+
+/// A controller, its parameters, and what it keeps in reserve.
+#[derive(Serialize)]
+struct Who<'a> {
+    controller: &'a str,
+    params: &'a Value,
+    guard: f64,
+}
+
+/// Replays a recording.
+pub(crate) fn replay(arguments: &args::Replay) -> anyhow::Result<()> {
+    let file = arguments.file.display();
+    let opened = File::open(&arguments.file).with_context(|| file.to_string())?;
+    let recorded = read(BufReader::new(opened)).with_context(|| file.to_string())?;
+    let settings: Vec<_> =
+        recorded.iter().map(|(begin, _)| settings(arguments, begin)).collect::<anyhow::Result<_>>()?;
+    let parts = recorded.iter().zip(&settings).map(|(recorded, settings)| Part::of(recorded, settings));
+    let parts = parts.collect::<anyhow::Result<Vec<_>>>()?;
+    let mut out = printed::out();
+    if arguments.json {
+        return Ok(writeln!(out, "{}", serde_json::json!({ "parts": parts }))?);
+    }
+    for (number, part) in parts.iter().enumerate() {
+        if number > 0 {
+            writeln!(out, "\nthe configuration changed\n")?;
+        }
+        part.print(arguments.periods, &mut out)?;
+    }
+    Ok(())
+}
+
+/// Who decides now on what `begin` tells of.
+fn settings(arguments: &args::Replay, begin: &Begin) -> anyhow::Result<Settings> {
+    let file = arguments.file.display().to_string();
+    let (name, place) = match &arguments.controller {
+        Some(name) => (name, "--controller"),
+        None => (&begin.controller, file.as_str()),
+    };
+    let controller = find(name).map_err(|told| anyhow!("{place}: {told}"))?;
+    if let Some(needed) = controller.scheduler.filter(|needed| *needed != begin.layout.scheduler) {
+        let word = |scheduler| serde_json::to_value(scheduler).ok().and_then(|it| it.as_str().map(str::to_owned));
+        let (needed, there) = (word(needed).unwrap_or_default(), word(begin.layout.scheduler).unwrap_or_default());
+        bail!("{place}: {name} needs `scheduler: {needed}`, and what was recorded has {there}");
+    }
+    let mut params = if arguments.controller.is_none() { begin.params.clone() } else { Value::Null };
+    for set in &arguments.set {
+        let (key, value) = set.split_once('=').unwrap_or((set, ""));
+        // Numbers and the like as in JSON; all else is text.
+        let value = serde_json::from_str(value).unwrap_or_else(|_| Value::from(value));
+        match &mut params {
+            Value::Object(map) => drop(map.insert(key.to_owned(), value)),
+            other => *other = Value::Object(Map::from_iter([(key.to_owned(), value)])),
+        }
+    }
+    let period = Nanos((begin.period_s * 1e9) as u64);
+    Ok(Settings { controller, params, period, guard: arguments.guard.unwrap_or(begin.guard) })
+}
+
+fn find(name: &str) -> Result<&'static ControllerDeclaration, String> {
+    let all = controllers();
+    let names = || all.iter().map(|it| it.name);
+    all.iter().find(|it| it.name == name).copied().ok_or_else(|| {
+        let near = nearest(name, names());
+        format!("there is no controller '{name}'{near}: there are {}", names().collect::<Vec<_>>().join(", "))
+    })
+}
+
+impl<'a> Part<'a> {
+    fn of((begin, periods): &'a (Begin, Vec<Period>), settings: &'a Settings) -> anyhow::Result<Self> {
+        let name = settings.controller.name;
+        let periods = decide(begin, periods, settings).map_err(|error| {
+            anyhow!("{name}: {error} (`forebay describe {name}` has its parameters; --set KEY=VALUE)")
+        })?;
+        let layout = &begin.layout;
+        Ok(Self {
+            pipeline: &layout.pipeline,
+            period_s: begin.period_s,
+            recorded: Who { controller: &begin.controller, params: &begin.params, guard: begin.guard },
+            replayed: Who { controller: name, params: &settings.params, guard: settings.guard },
+            modules: layout.modules.iter().map(|module| module.name.as_str()).collect(),
+            flows: layout.flows.iter().map(|flow| flow.name.as_str()).collect(),
+            summary: Summary::of(&periods),
+            periods,
+            layout,
+        })
+    }
+
+    fn print(&self, most: usize, out: &mut impl Write) -> io::Result<()> {
+        let Summary { periods, different, recorded, replayed } = self.summary;
+        let differ = match different {
+            0 => "decided alike".to_owned(),
+            some => format!("decided otherwise in {some}"),
+        };
+        writeln!(out, "{}: {}, {differ}\n", self.pipeline, counted(periods as u64, "period"))?;
+        let columns = [
+            ("", Left),
+            ("controller", Left),
+            ("guard", Right),
+            ("load", Right),
+            ("missed", Right),
+            ("changes", Right),
+        ];
+        let row = |what: &str, who: &Who<'_>, total: Total| {
+            let guard = format!("{:.0} %", who.guard * 100.0);
+            let figures = [guard, percent(total.load), total.missed.to_string(), total.changes.to_string()];
+            [what.to_owned(), who.controller.to_owned()].into_iter().chain(figures).collect()
+        };
+        let rows = [row("recorded", &self.recorded, recorded), row("replayed", &self.replayed, replayed)];
+        write!(out, "{}", table(&columns, &rows))?;
+        let shown = &self.periods[self.periods.len() - most.min(self.periods.len())..];
+        if shown.is_empty() {
+            return Ok(());
+        }
+        writeln!(out, "\nthe last {}:", counted(shown.len() as u64, "period"))?;
+        let columns = [
+            ("time", Right),
+            ("load", Right),
+            ("replayed", Right),
+            ("slowest of its objective", Left),
+            ("replayed", Left),
+            ("triggers", Left),
+            ("replayed", Left),
+        ];
+        let row = |period: &Replayed| {
+            let Replayed { at_s, recorded, replayed, .. } = period;
+            vec![
+                format!("{at_s:.3} s"),
+                percent(Some(recorded.load)),
+                percent(Some(replayed.load)),
+                self.worst(recorded),
+                self.worst(replayed),
+                self.changes(recorded),
+                self.changes(replayed),
+            ]
+        };
+        write!(out, "{}", table(&columns, &shown.iter().map(row).collect::<Vec<_>>()))
+    }
+
+    fn worst(&self, decided: &Decided) -> String {
+        let name = |flow: usize| self.layout.flows[flow].name.as_str();
+        decided.worst.map_or("-".to_owned(), |worst| format!("{} {}", percent(Some(worst.part)), name(worst.flow)))
+    }
+
+    /// The first change, and how many more there are.
+    fn changes(&self, decided: &Decided) -> String {
+        let Some(first) = decided.changes.first() else { return "-".to_owned() };
+        let more = decided.changes.len() - 1;
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        format!("{} {} -> {}{more}", self.layout.modules[first.module].name, first.from, first.to)
+    }
+}
+
+fn percent(part: Option<f64>) -> String {
+    match part {
+        None => known(None, 0),
+        Some(part) => format!("{:.1} %", part * 100.0),
+    }
+}

@@ -1,0 +1,189 @@
+//! What a controller decides: written while it runs, and decided anew.
+
+use std::io::Write as _;
+
+use serde_json::Value;
+
+use crate::{File, ROUTER, forebay};
+
+/// Branches that really differ, each with an objective, in simulated time.
+const CASE: &[&str] = &[
+    "run",
+    "usecase:gw",
+    "--virtual",
+    "--cost",
+    "*=300+50",
+    "--duration",
+    "300ms",
+    "--set",
+    "n=4",
+    "--set",
+    "slo=400us",
+    "--set",
+    "fold=off",
+    "--set",
+    "control.period=10ms",
+];
+
+/// A recording of that under a controller.
+fn recorded(controller: &str) -> File {
+    let file = File::new("");
+    let done = forebay(&[CASE, &["--controller", controller, "--decisions", file.path()]].concat());
+    assert_eq!(done.code, Some(0), "{}", done.err);
+    file
+}
+
+fn replayed(arguments: &[&str]) -> Value {
+    serde_json::from_str(&forebay(&[&["replay"], arguments, &["--json"]].concat()).well()).expect("JSON")
+}
+
+#[test]
+fn the_controller_that_was_recorded_decides_the_same_again() {
+    for controller in ["optimal", "gradient", "on-off"] {
+        let file = recorded(controller);
+        let told = replayed(&[file.path()]);
+        let [part] = &told["parts"].as_array().expect("a list")[..] else { panic!("{told}") };
+        assert_eq!((&part["recorded"], part["recorded"]["controller"].as_str()), (&part["replayed"], Some(controller)));
+        let summary = &part["summary"];
+        let periods = summary["periods"].as_u64().expect("a count");
+        assert!(periods >= 30 && summary["different"] == 0, "{controller}: {summary}");
+        assert!(summary["recorded"]["changes"].as_u64() > Some(0), "{controller} decides something: {summary}");
+        assert_eq!(summary["recorded"], summary["replayed"]);
+        assert_eq!(part["periods"].as_array().map(Vec::len), Some(periods as usize));
+    }
+}
+
+#[test]
+fn another_controller_is_told_beside_the_recorded_one() {
+    let file = recorded("optimal");
+    let told = replayed(&[file.path(), "--controller", "null"]);
+    let summary = &told["parts"][0]["summary"];
+    let load = |who: &str| summary[who]["load"].as_f64().expect("periods");
+    assert!(load("replayed") > load("recorded") && summary["different"].as_u64() > Some(0), "{summary}");
+    let told = replayed(&[file.path(), "--controller", "static", "--set", "trigger=2", "--guard", "0.5"]);
+    let replayed = serde_json::json!({ "controller": "static", "params": { "trigger": 2 }, "guard": 0.5 });
+    assert_eq!(told["parts"][0]["replayed"], replayed);
+    let table = forebay(&["replay", file.path(), "--controller", "null", "--periods", "3"]).well();
+    for said in [
+        "decided otherwise in ",
+        "recorded  optimal",
+        "replayed  null",
+        "the last 3 periods:",
+        "slowest of its objective",
+    ] {
+        assert!(table.contains(said), "'{said}' is not in\n{table}");
+    }
+    assert_eq!(table.lines().filter(|line| line.contains(" s  ")).count(), 3, "{table}");
+    let short = forebay(&["replay", file.path(), "--periods", "0"]).well();
+    assert!(short.contains("decided alike") && !short.contains("the last"), "{short}");
+}
+
+fn refused(arguments: &[&str], all: &[&str]) {
+    let done = forebay(arguments);
+    assert_eq!(done.code, Some(2), "{arguments:?}: {}{}", done.out, done.err);
+    for said in all {
+        assert!(done.err.contains(said), "{arguments:?}: '{said}' is not in\n{}", done.err);
+    }
+}
+
+#[test]
+fn what_cannot_be_replayed_is_refused() {
+    let file = recorded("optimal");
+    let path = file.path();
+    refused(&["replay", "/nonexistent.jsonl"], &["/nonexistent.jsonl", "No such file"]);
+    refused(
+        &["replay", path, "--controller", "optimel"],
+        &["--controller: there is no controller 'optimel'", "did you mean 'optimal'?", "on-off"],
+    );
+    refused(&["replay", path, "--controller", "nfvnice"], &["`scheduler: weighted-fair`", "run-to-completion"]);
+    refused(&["replay", path, "--controller", "static"], &["static", "trigger", "--set"]);
+    refused(&["replay", path, "--set", "size=3"], &["optimal", "size"]);
+    refused(&["replay", path, "--guard", "1"], &["0 to less than 1"]);
+    let text = std::fs::read_to_string(path).expect("a recording");
+    let broken = |name: &str, text: &str, all: &[&str]| {
+        let place = file.beside(name);
+        std::fs::write(&place, text).expect("a file beside the test's");
+        refused(&["replay", &place], &[&[place.as_str()], all].concat());
+    };
+    broken("empty", "", &["nothing is recorded", "forebay run --decisions"]);
+    broken("other", ROUTER, &["line 1, column 1", "forebay run --decisions"]);
+    let (begin, periods) = text.split_once('\n').expect("lines");
+    broken("early", periods, &["line 1: a period before any `begin`"]);
+    broken("middle", &text.replacen("\"period_s\"", "\"perod_s\"", 3), &["line 1, column", "period_s"]);
+    broken(
+        "shape",
+        &text.replacen("\"flows\":[{\"packets\"", "\"flows\":[],\"more\":[{\"packets\"", 1),
+        &["line 2: ", "0 flows"],
+    );
+    broken("name", &text.replacen("optimal", "optimel", 1), &["'optimel'", "did you mean 'optimal'?"]);
+    broken(
+        "none",
+        &text.replacen("\"percentile\":99.0", "\"percentile\":-1", 1),
+        &["line 1: ", "percentile -1", "more than 0 to 100"],
+    );
+    // One that was cut off while it was written is as good as what is whole.
+    let cut = file.beside("cut");
+    std::fs::write(&cut, &text[..text.len() - 40]).expect("a file beside the test's");
+    let told = replayed(&[&cut]);
+    let whole = text.lines().count() as u64;
+    assert_eq!((told["parts"][0]["summary"]["periods"].as_u64(), begin.is_empty()), (Some(whole - 2), false));
+}
+
+#[test]
+fn decisions_are_written_or_it_is_said_why_not() {
+    let file = File::new(ROUTER);
+    let run = |more: &[&'static str]| forebay(&[&["run", file.path(), "--virtual", "--no-socket"], more].concat());
+    let told = run(&["--decisions", "/tmp/never"]);
+    assert!(
+        told.code == Some(2) && told.err.contains("--decisions: nothing decides: name a controller"),
+        "{}",
+        told.err
+    );
+    let told = run(&["--controller", "max", "--decisions", "/nonexistent/x"]);
+    assert!(told.code == Some(2) && told.err.contains("--decisions /nonexistent/x: No such file"), "{}", told.err);
+    let told = run(&["--controller", "optimel"]);
+    assert!(told.code == Some(2) && told.err.contains("did you mean 'optimal'?"), "{}", told.err);
+    if !std::path::Path::new("/dev/full").exists() {
+        drop(writeln!(std::io::stderr(), "skipped: /dev/full is not there"));
+        return;
+    }
+    // It runs to its end all the same.
+    let told = forebay(&[CASE, &["--controller", "optimal", "--decisions", "/dev/full"]].concat());
+    assert!(
+        told.code == Some(2) && told.err.contains("--decisions /dev/full: No space left on device"),
+        "{}",
+        told.err
+    );
+    assert!(told.out.contains("every packet accounted for"), "{}", told.out);
+}
+
+/// What a run under a controller tells, in words and as JSON.
+#[test]
+fn a_run_tells_what_its_controller_did() {
+    let out = forebay(&[CASE, &["--controller", "optimal"]].concat()).well();
+    for said in [
+        "optimal every 10.00 ms, guard 5 %: ",
+        "\nlast: ",
+        "(",
+        "objectives: ",
+        " of 4 kept",
+        "batch in",
+        "batch out",
+        "for SLO",
+    ] {
+        assert!(out.contains(said), "'{said}' is not in\n{out}");
+    }
+    let json = forebay(&[CASE, &["--controller", "optimal", "--json"]].concat()).json();
+    let control = &json["control"];
+    assert_eq!((control["controller"].as_str(), control["guard"].as_f64()), (Some("optimal"), Some(0.05)));
+    assert!(control["periods"].as_u64() >= Some(30) && control["changes"][0]["why"].is_string(), "{control}");
+    assert!(
+        json["modules"][0]["ingress_mean"].is_number() && json["flows"][0]["at_percentile_us"].is_number(),
+        "{json}"
+    );
+    // Where calls alone take longer, nothing keeps it.
+    let out = forebay(&[CASE, &["--set", "slo=1us", "--controller", "optimal"]].concat()).well();
+    assert!(out.contains(" cannot keep 1.000 us (5 % in reserve): it takes ") && out.contains("MISSED: "), "{out}");
+    let json = forebay(&[CASE, &["--set", "slo=1us", "--controller", "optimal", "--json"]].concat()).json();
+    assert!(json["control"]["unkept"][0]["least_us"].as_f64() > Some(1.0), "{json}");
+}

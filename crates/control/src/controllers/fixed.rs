@@ -1,0 +1,42 @@
+//! `static`: one trigger everywhere.
+
+use forebay_graph::{Actions, Controller, DeclareController, Layout, SetupError, Snapshot, Why, register};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::FOR_EVER;
+
+/// The trigger.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Params {
+    /// Every module's trigger; more than the largest batch is the largest batch.
+    #[schemars(range(max = 256))]
+    trigger: usize,
+}
+
+/// The same trigger for every module.
+pub(crate) struct Static(Params);
+
+impl Controller for Static {
+    fn decide(&mut self, layout: &Layout, snapshot: &Snapshot, _: f64, actions: &mut Actions) {
+        let trigger = self.0.trigger.min(layout.batch);
+        for (at, _) in layout.running().filter(|(_, module)| !module.fixed) {
+            actions.set(snapshot, at, trigger, Some(FOR_EVER), (Why::Rule, None));
+        }
+    }
+}
+
+impl DeclareController for Static {
+    type Params = Params;
+    const NAME: &'static str = "static";
+    const SUMMARY: &'static str = "every module has the same trigger, whatever the objectives";
+    const HELP: &'static str = "A baseline: the best constant, where it is found by trying all of them.";
+    const EXAMPLE: &'static str = "{ trigger: 16 }";
+
+    fn new(params: Params) -> Result<Self, SetupError> {
+        Ok(Self(params))
+    }
+}
+
+register!(controller Static);

@@ -1,0 +1,30 @@
+//! `max`: packets always wait for the largest batch.
+
+use forebay_graph::{Actions, Controller, DeclareController, Layout, SetupError, Snapshot, Why, register};
+
+use super::{FOR_EVER, NoParams};
+
+/// All triggers the largest batch.
+pub(crate) struct Max;
+
+impl Controller for Max {
+    fn decide(&mut self, layout: &Layout, snapshot: &Snapshot, _: f64, actions: &mut Actions) {
+        for (at, _) in layout.running().filter(|(_, module)| !module.fixed) {
+            actions.set(snapshot, at, layout.batch, Some(FOR_EVER), (Why::Rule, None));
+        }
+    }
+}
+
+impl DeclareController for Max {
+    type Params = NoParams;
+    const NAME: &'static str = "max";
+    const SUMMARY: &'static str = "packets always wait for the largest batch, whatever the objectives";
+    const HELP: &'static str = "A baseline: the fewest calls, and delays that only traffic bounds (and 1 s a module).";
+    const EXAMPLE: &'static str = "{}";
+
+    fn new(_: NoParams) -> Result<Self, SetupError> {
+        Ok(Self)
+    }
+}
+
+register!(controller Max);

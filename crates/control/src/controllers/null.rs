@@ -1,0 +1,30 @@
+//! `null`: packets never wait.
+
+use forebay_graph::{Actions, Controller, DeclareController, Layout, SetupError, Snapshot, Why, register};
+
+use super::NoParams;
+
+/// All triggers 0.
+pub(crate) struct Null;
+
+impl Controller for Null {
+    fn decide(&mut self, layout: &Layout, snapshot: &Snapshot, _: f64, actions: &mut Actions) {
+        for (at, _) in layout.running().filter(|(_, module)| !module.fixed) {
+            actions.set(snapshot, at, 0, None, (Why::Rule, None));
+        }
+    }
+}
+
+impl DeclareController for Null {
+    type Params = NoParams;
+    const NAME: &'static str = "null";
+    const SUMMARY: &'static str = "packets never wait: all triggers are 0";
+    const HELP: &'static str = "A baseline: the least delay, and the most calls.";
+    const EXAMPLE: &'static str = "{}";
+
+    fn new(_: NoParams) -> Result<Self, SetupError> {
+        Ok(Self)
+    }
+}
+
+register!(controller Null);

@@ -1,0 +1,104 @@
+//! `on-off`: each module waits for the largest batch or not at all (Batchy section 4.3).
+
+use forebay_graph::{Actions, Controller, DeclareController, Layout, SetupError, Snapshot, Why, register};
+use forebay_models::batching::Model;
+
+use super::NoParams;
+use super::rests::Rests;
+use crate::outlook::{Outlook, delays};
+
+/// Batches that arrive with so much of the largest are large enough (Batchy section 4.3).
+const LARGE_ENOUGH: f64 = 0.7;
+
+/// Gives whole buffers where flows have time for them, and takes them away where they have not.
+#[derive(Default)]
+pub(crate) struct OnOff {
+    outlook: Outlook,
+    rests: Rests,
+}
+
+impl Controller for OnOff {
+    fn decide(&mut self, layout: &Layout, snapshot: &Snapshot, guard: f64, actions: &mut Actions) {
+        let (truer, arrivals) = self.outlook.model(layout, snapshot, guard);
+        let model = self.outlook.written(layout, snapshot);
+        self.rests.pass(layout.modules.len());
+        let mut triggers: Vec<usize> = snapshot.modules.iter().map(|module| module.trigger).collect();
+        let mut why = vec![Why::Rule; triggers.len()];
+        // By flow: how long it takes, and how long it may.
+        let mut flows: Vec<Option<(f64, f64)>> = delays(layout, snapshot)
+            .into_iter()
+            .zip(&layout.flows)
+            .map(|(delay, flow)| Some((delay?, (1.0 - guard) * flow.slo_s?)))
+            .collect();
+        let through = through(&model);
+        let costs = |at: usize| wait(&model, at, layout.batch);
+        let saves = |at: usize| {
+            let module = &model.modules()[at];
+            model.rates()[at] * module.cpu.fixed * (module.ingress.recip() - model.largest().recip())
+        };
+        let mut order: Vec<usize> = (0..triggers.len()).filter(|at| model.rates()[*at] > 0.0).collect();
+        order.sort_by(|a, b| (saves(*b) / costs(*b)).total_cmp(&(saves(*a) / costs(*a))));
+        for &at in &order {
+            if triggers[at] > 0 && model.modules()[at].ingress >= LARGE_ENOUGH * model.largest() {
+                (triggers[at], why[at]) = (0, Why::Arrives);
+            }
+        }
+        // The least worth first: until every flow is in time, or has no buffer left.
+        let late = |flow: &Option<(f64, f64)>| flow.is_some_and(|(is, may)| is >= may);
+        for &at in order.iter().rev() {
+            if triggers[at] > 0 && through[at].iter().any(|flow| late(&flows[*flow])) {
+                (triggers[at], why[at]) = (0, Why::Recovery);
+                self.rests.begin(at);
+                through[at].iter().for_each(|flow| add(&mut flows[*flow], -costs(at)));
+            }
+        }
+        for &at in &order {
+            let arrives = model.modules()[at].ingress >= LARGE_ENOUGH * model.largest();
+            let room = |flow: &usize| flows[*flow].is_none_or(|(is, may)| is + costs(at) < may);
+            if triggers[at] == 0 && !arrives && saves(at) > 0.0 && self.rests.over(at) && through[at].iter().all(room) {
+                (triggers[at], why[at]) = (layout.batch, Why::Room);
+                through[at].iter().for_each(|flow| add(&mut flows[*flow], costs(at)));
+            }
+        }
+        let holds = truer.holds(&arrivals, &triggers);
+        for (at, _) in layout.running().filter(|(_, module)| !module.fixed) {
+            let hold = Some(holds[at]).filter(|hold| hold.is_finite());
+            actions.set(snapshot, at, triggers[at], hold, (why[at], None));
+        }
+    }
+}
+
+/// What a buffer of the largest batch delays packets by.
+fn wait(model: &Model, at: usize, batch: usize) -> f64 {
+    let module = &model.modules()[at];
+    batch as f64 / model.rates()[at] + module.delay.each * (batch as f64 - module.ingress)
+}
+
+fn add(flow: &mut Option<(f64, f64)>, delay: f64) {
+    if let Some((is, _)) = flow {
+        *is += delay;
+    }
+}
+
+/// By module: the flows through it.
+fn through(model: &Model) -> Vec<Vec<usize>> {
+    let mut through = vec![Vec::new(); model.modules().len()];
+    for (number, flow) in model.flows().iter().enumerate() {
+        flow.path.iter().for_each(|at| through[*at].push(number));
+    }
+    through
+}
+
+impl DeclareController for OnOff {
+    type Params = NoParams;
+    const NAME: &'static str = "on-off";
+    const SUMMARY: &'static str = "each module waits for the largest batch or not at all";
+    const HELP: &'static str = "The paper's simple controller: whole buffers where all flows have time for them.";
+    const EXAMPLE: &'static str = "{}";
+
+    fn new(_: NoParams) -> Result<Self, SetupError> {
+        Ok(Self::default())
+    }
+}
+
+register!(controller OnOff);

@@ -1,0 +1,97 @@
+//! `wfq` and `nfvnice`: weights for the weighted-fair scheduler, and no waiting for batches. Baselines.
+//!
+//! NFVnice (Kulkarni et al., SIGCOMM 2017, section 3.3) gives each function a share of the processor in proportion to its load: the rate
+//! at which packets come to it times what one costs. Its backpressure is the scheduler's (`shares`: marks at 80 and 60 % of a queue,
+//! packets dropped where their chain begins).
+
+use forebay_graph::{
+    Action, Actions, Controller, DeclareController, Layout, SchedulerKind, SetupError, Snapshot, Why, register,
+};
+
+use super::NoParams;
+
+/// The largest weight that is given: with it a share is told to a thousandth.
+const MOST: f64 = 1_000.0;
+/// A weight is changed where it is off by more than this part.
+const WORTH: f64 = 0.05;
+
+/// Equal weights.
+pub(crate) struct Wfq;
+
+/// Weights in proportion to loads.
+#[derive(Default)]
+pub(crate) struct NfvNice {
+    /// By module: its load, seconds a second, over the last periods.
+    loads: Vec<f64>,
+}
+
+/// How much of a load is the last period's: NFVnice takes a moving average.
+const RECENT: f64 = 0.5;
+
+fn no_waiting(layout: &Layout, snapshot: &Snapshot, actions: &mut Actions) {
+    for (at, _) in layout.running().filter(|(_, module)| !module.fixed) {
+        actions.set(snapshot, at, 0, None, (Why::Rule, None));
+    }
+}
+
+impl Controller for Wfq {
+    fn decide(&mut self, layout: &Layout, snapshot: &Snapshot, _: f64, actions: &mut Actions) {
+        no_waiting(layout, snapshot, actions);
+        for (module, _) in layout.running().filter(|(at, _)| snapshot.modules[*at].weight != 1) {
+            actions.all.push(Action::SetWeight { module, weight: 1 });
+        }
+    }
+}
+
+impl Controller for NfvNice {
+    fn decide(&mut self, layout: &Layout, snapshot: &Snapshot, _: f64, actions: &mut Actions) {
+        no_waiting(layout, snapshot, actions);
+        self.loads.resize(layout.modules.len(), 0.0);
+        for (load, module) in self.loads.iter_mut().zip(&snapshot.modules) {
+            let batch = module.batch().unwrap_or(1.0);
+            let packet = module.cost_s.0 / batch + module.cost_s.1;
+            *load += RECENT * (module.came as f64 / snapshot.period_s * packet - *load);
+        }
+        let most = self.loads.iter().fold(0.0_f64, |most, load| most.max(*load));
+        if most <= 0.0 {
+            return;
+        }
+        for (module, _) in layout.running() {
+            let weight = (MOST * self.loads[module] / most).round().max(1.0);
+            let now = f64::from(snapshot.modules[module].weight);
+            if (weight - now).abs() > WORTH * now {
+                actions.all.push(Action::SetWeight { module, weight: weight as u32 });
+            }
+        }
+    }
+}
+
+impl DeclareController for Wfq {
+    type Params = NoParams;
+    const NAME: &'static str = "wfq";
+    const SUMMARY: &'static str = "modules share time equally, and packets never wait for batches";
+    const HELP: &'static str =
+        "A baseline, for `scheduler: weighted-fair`: equal weights, with the backpressure that `shares` say.";
+    const EXAMPLE: &'static str = "{}";
+    const SCHEDULER: Option<SchedulerKind> = Some(SchedulerKind::WeightedFair);
+
+    fn new(_: NoParams) -> Result<Self, SetupError> {
+        Ok(Self)
+    }
+}
+
+impl DeclareController for NfvNice {
+    type Params = NoParams;
+    const NAME: &'static str = "nfvnice";
+    const SUMMARY: &'static str = "modules share time by their loads, arrival rate times cost, as in NFVnice";
+    const HELP: &'static str = "A baseline, for `scheduler: weighted-fair`, with the backpressure that `shares` say.";
+    const EXAMPLE: &'static str = "{}";
+    const SCHEDULER: Option<SchedulerKind> = Some(SchedulerKind::WeightedFair);
+
+    fn new(_: NoParams) -> Result<Self, SetupError> {
+        Ok(Self::default())
+    }
+}
+
+register!(controller Wfq);
+register!(controller NfvNice);

@@ -1,0 +1,20 @@
+//! Batch control: what decides on triggers and hold limits while a pipeline runs, so that every flow keeps its delay objective and
+//! packets cost as little as they can (`docs/control.md`).
+//!
+//! A [`Pilot`] is given a snapshot each period and says what is to change. It knows no worker, no clock and no thread: it decides
+//! alike for a running pipeline, in simulated time and on what was recorded.
+
+#![forbid(unsafe_code)]
+
+mod controllers;
+mod costs;
+mod learning;
+mod outlook;
+mod pilot;
+pub mod recording;
+pub mod replay;
+
+pub use costs::{Costs, Profiled};
+pub use outlook::Outlook;
+pub use pilot::{Pilot, Settings};
+pub use recording::Log;

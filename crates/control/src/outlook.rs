@@ -1,0 +1,98 @@
+//! What a snapshot means for the next period, as the batch model takes it.
+//!
+//! A packet's delay is what it waits for batches, what the calls on its way take, and the rest: its wait for a turn, and in queues
+//! at ports. The rest is nobody's to choose, and is [learnt](Learning).
+
+use forebay_graph::snapshot::{FlowSnapshot, ModuleSnapshot, WorkerSnapshot};
+use forebay_graph::{FlowLayout, Layout, Snapshot};
+use forebay_models::batching::waiting::Arrivals;
+use forebay_models::batching::{Flow, Line, Model, Module};
+
+use crate::learning::Learning;
+
+/// The rate of a flow that no packets came of, in packets a second: its objective holds for the next one.
+const SLOWEST: f64 = 1e-3;
+/// The shortest time that a flow is given to the model, in seconds: one that has none left.
+const NONE: f64 = 1e-12;
+
+/// Makes models of what will be out of what was.
+#[derive(Clone, Debug, Default)]
+pub struct Outlook {
+    learning: Learning,
+}
+
+/// Packets that come to a module together.
+pub(crate) fn ingress(layout: &Layout, snapshot: &Snapshot, at: usize) -> f64 {
+    snapshot.modules[at].ingress().unwrap_or(1.0).clamp(1.0, layout.batch as f64)
+}
+
+fn modules(layout: &Layout, snapshot: &Snapshot) -> Vec<Module> {
+    let module = |(at, module): (usize, &ModuleSnapshot)| {
+        let cost = Line { fixed: module.cost_s.0, each: module.cost_s.1 };
+        Module { cpu: cost, delay: cost, ingress: ingress(layout, snapshot, at) }
+    };
+    snapshot.modules.iter().enumerate().map(module).collect()
+}
+
+/// A flow that may take for ever.
+fn flow(layout: &Layout, snapshot: &Snapshot, at: usize) -> Flow {
+    let rate = snapshot.flows[at].packets as f64 / snapshot.period_s;
+    Flow { path: layout.flows[at].path.clone(), rate: rate.max(SLOWEST), slo: f64::INFINITY }
+}
+
+/// By flow: what its packets took, in seconds, at its percentile; where few left, at least as long as the oldest waits.
+pub(crate) fn delays(layout: &Layout, snapshot: &Snapshot) -> Vec<Option<f64>> {
+    let delay = |(flow, told): (&FlowLayout, &FlowSnapshot)| {
+        let oldest = flow.path.iter().map(|at| snapshot.modules[*at].oldest_s).fold(0.0, f64::max);
+        told.delay_s.map(|delay| delay.chosen.max(oldest))
+    };
+    layout.flows.iter().zip(&snapshot.flows).map(delay).collect()
+}
+
+impl Outlook {
+    /// The model of the next period: rates, ingress batches and costs as in this one; for each flow the time that waits and calls
+    /// may take of its objective less `guard`.
+    pub fn model(&mut self, layout: &Layout, snapshot: &Snapshot, guard: f64) -> (Model, Arrivals) {
+        self.learning.pass(layout, snapshot);
+        let flows = (0..layout.flows.len()).map(|at| {
+            let slo = match layout.flows[at].slo_s {
+                Some(slo) => ((1.0 - guard) * slo - self.learning.rest(at).unwrap_or(0.0)).max(NONE),
+                None => f64::INFINITY,
+            };
+            Flow { slo, ..flow(layout, snapshot, at) }
+        });
+        let flows = flows.collect();
+        let model = Model::new(modules(layout, snapshot), flows, layout.batch as f64);
+        let model = model.expect("a snapshot's figures are in order").with_turn(0.0);
+        let before = |at: usize| match layout.modules[at].before[..] {
+            [before] if !layout.modules[at].entry => Some(before),
+            _ => None,
+        };
+        let kept = |at: usize| {
+            let batch = before(at).and_then(|before| snapshot.modules[before].batch());
+            batch.map_or(1.0, |batch| (ingress(layout, snapshot, at) / batch).clamp(0.0, 1.0))
+        };
+        let modules = 0..layout.modules.len();
+        (
+            model,
+            Arrivals { before: modules.clone().map(before).collect(), kept: modules.map(kept).collect(), factor: 1.0 },
+        )
+    }
+
+    /// The model as the paper writes it (Batchy equations 11 to 13): objectives are as declared, and a turn takes what it does.
+    #[must_use]
+    pub fn written(&self, layout: &Layout, snapshot: &Snapshot) -> Model {
+        let turn = |worker: &WorkerSnapshot| worker.busy_s / worker.busy_turns.max(1) as f64;
+        let turn = snapshot.workers.iter().map(turn).fold(0.0, f64::max);
+        let slo = |flow: usize| layout.flows[flow].slo_s.unwrap_or(f64::INFINITY);
+        let flows = (0..layout.flows.len()).map(|at| Flow { slo: slo(at), ..flow(layout, snapshot, at) });
+        let model = Model::new(modules(layout, snapshot), flows.collect(), layout.batch as f64);
+        model.expect("a snapshot's figures are in order").with_turn(turn)
+    }
+
+    /// What packets of a flow take beside waits and calls, in seconds, as far as is known.
+    #[must_use]
+    pub fn rest(&self, flow: usize) -> Option<f64> {
+        self.learning.rest(flow)
+    }
+}

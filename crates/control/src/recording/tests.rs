@@ -1,0 +1,142 @@
+//! Recordings, whole and broken.
+
+use forebay_graph::snapshot::{DelaySnapshot, FlowSnapshot, ModuleSnapshot, WorkerSnapshot};
+use forebay_graph::{FlowLayout, Layout, ModuleLayout, SchedulerKind, Snapshot, controllers};
+use forebay_measure::Nanos;
+use proptest::prelude::*;
+
+use super::*;
+use crate::replay::{Summary, replay};
+
+/// Two modules, one flow through both, so many periods.
+fn recorded(periods: usize) -> String {
+    let module = |name: &str, before: &[usize]| ModuleLayout {
+        name: name.to_owned(),
+        function: "counter".to_owned(),
+        leader: before.len(),
+        before: before.to_vec(),
+        entry: before.is_empty(),
+        fixed: false,
+        workers: vec![0],
+    };
+    let layout = Layout {
+        pipeline: "two".to_owned(),
+        batch: 32,
+        scheduler: SchedulerKind::RunToCompletion,
+        workers: 1,
+        modules: vec![module("a", &[]), module("b", &[0])],
+        flows: vec![FlowLayout { name: "all".to_owned(), path: vec![0, 1], slo_s: Some(1e-3), percentile: 99.0 }],
+    };
+    let module = ModuleSnapshot {
+        packets: 10_000,
+        calls: 5_000,
+        came: 10_000,
+        arrived: (10_000, 5_000),
+        timed: (10, 20, 5e-6),
+        cost_s: (3e-7, 5e-8),
+        ..ModuleSnapshot::default()
+    };
+    let delay = DelaySnapshot { mean: 5e-6, p95: 1e-5, p99: 2e-5, chosen: 2e-5 };
+    let snapshot = |at: usize| Snapshot {
+        at_s: at as f64 * 0.1,
+        period_s: 0.1,
+        modules: vec![module; 2],
+        flows: vec![FlowSnapshot { packets: 10_000, delay_s: Some(delay), violations: 0 }],
+        workers: vec![WorkerSnapshot {
+            busy_s: 0.05,
+            busy_turns: 5_000,
+            port_wait_s: Some(delay),
+            ..WorkerSnapshot::default()
+        }],
+    };
+    let optimal = controllers().into_iter().find(|it| it.name == "optimal").expect("registered");
+    let settings = Settings { controller: optimal, params: Value::Null, period: Nanos(100_000_000), guard: 0.05 };
+    let mut written = Vec::new();
+    {
+        let mut recorder = Recorder::new(&mut written, |error| panic!("{error}"));
+        recorder.begin(&settings, &layout);
+        let mut pilot = crate::Pilot::new(&settings, layout.clone(), crate::Costs::Recorded).expect("no parameters");
+        for at in 0..periods {
+            let mut snapshot = snapshot(at);
+            let actions = pilot.decide(&mut snapshot).clone();
+            recorder.period(&snapshot, &actions);
+        }
+    }
+    String::from_utf8(written).expect("JSON")
+}
+
+/// Reads it, and has every controller decide on it that the file allows.
+fn read_and_replay(text: &[u8]) -> Result<Vec<Summary>, RecordingError> {
+    let mut summaries = Vec::new();
+    for (begin, periods) in read(text)? {
+        for controller in controllers() {
+            let params = if controller.name == "static" { serde_json::json!({ "trigger": 8 }) } else { Value::Null };
+            let settings = Settings { controller, params, period: Nanos(100_000_000), guard: begin.guard };
+            let told = replay(&begin, &periods, &settings).expect("parameters that it takes");
+            summaries.push(Summary::of(&told));
+        }
+    }
+    Ok(summaries)
+}
+
+#[test]
+fn what_is_recorded_is_read_and_decided_alike() {
+    let parts = read(recorded(5).as_bytes()).expect("as it was written");
+    let (begin, periods) = &parts[0];
+    assert_eq!((parts.len(), periods.len(), begin.controller.as_str()), (1, 5, "optimal"));
+    let optimal = controllers().into_iter().find(|it| it.name == "optimal").expect("registered");
+    let settings = Settings { controller: optimal, params: Value::Null, period: Nanos(100_000_000), guard: 0.05 };
+    let summary = Summary::of(&replay(begin, periods, &settings).expect("no parameters"));
+    assert_eq!((summary.periods, summary.different, summary.recorded), (5, 0, summary.replayed));
+    assert!(summary.recorded.changes > 0 && summary.recorded.load > Some(0.0), "{summary:?}");
+}
+
+#[test]
+fn what_was_cut_off_is_read_as_far_as_it_is_whole() {
+    let text = recorded(3);
+    let last = text.trim_end().rfind('\n').expect("lines") + 1;
+    for end in [last, last + 1, text.len() - 2] {
+        let parts = read(&text.as_bytes()[..end]).unwrap_or_else(|error| panic!("{end}: {error}"));
+        assert_eq!(parts[0].1.len(), 2, "{end}");
+    }
+    // In the middle of a character, where a new configuration begins.
+    let name = text.lines().next().expect("a line").replace("two", "zweitürig");
+    let end = name.find('ü').expect("it is there") + 1;
+    let cut = [text.as_bytes(), &name.as_bytes()[..end]].concat();
+    assert_eq!(read(&cut[..]).expect("cut off").len(), 1);
+}
+
+#[test]
+fn figures_that_cannot_be_are_refused_by_their_line() {
+    let text = recorded(2);
+    for (from, to, told) in [
+        ("\"batch\":32", "\"batch\":0", "line 1: batches of 0: allowed are 1 to 256"),
+        ("\"leader\":1", "\"leader\":2", "line 1: module 2: there are 2, from 0"),
+        ("\"path\":[0,1]", "\"path\":[1,1]", "line 1: flow 'all': its modules are not in order, each once"),
+        ("\"slo_s\":0.001", "\"slo_s\":0.0", "line 1: flow 'all': an objective of 0 s"),
+        ("\"guard\":0.05", "\"guard\":1.5", "line 1: a guard of 1.5: allowed is 0 to less than 1"),
+        ("\"cost_s\":[3e-7", "\"cost_s\":[-3e-7", "line 2: a module's time of -0.0000003 s: allowed are 0 to"),
+        ("\"trigger\":0", "\"trigger\":33", "line 2: a trigger of 33: allowed are 0 to 32, the largest batch"),
+        ("\"changes\":[{\"module\":0", "\"changes\":[{\"module\":7", "line 2: module 7: there are 2, from 0"),
+    ] {
+        assert!(text.contains(from), "'{from}' is not in\n{text}");
+        let wrong = text.replacen(from, to, 1);
+        let error = read(wrong.as_bytes()).expect_err(to).to_string();
+        assert!(error.starts_with(told), "{error}");
+    }
+}
+
+proptest! {
+    /// Whatever is changed in a file, it is refused or decided on.
+    #[test]
+    fn no_recording_makes_a_controller_panic(
+        at in 0.0..1.0f64, what in prop_oneof![Just(""), Just("0"), Just("1e308"), Just("-1"), Just("9"), Just("99999999999999999999")],
+    ) {
+        let text = recorded(3);
+        // A number becomes another one.
+        let digits: Vec<usize> = text.char_indices().filter(|(_, it)| it.is_ascii_digit()).map(|(at, _)| at).collect();
+        let place = digits[(at * digits.len() as f64) as usize];
+        let changed = [&text[..place], what, &text[place + 1..]].concat();
+        let _ = read_and_replay(changed.as_bytes());
+    }
+}

@@ -1,0 +1,115 @@
+//! What a controller has decided, and why.
+
+use std::fmt;
+
+use forebay_measure::Nanos;
+use serde::{Deserialize, Serialize};
+
+use crate::action::Action;
+use crate::snapshot::Snapshot;
+
+/// What is to change after a period.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Actions {
+    /// What workers are to do, in this order.
+    pub all: Vec<Action>,
+    /// Why triggers change.
+    pub changes: Vec<Change>,
+    /// Objectives that nothing keeps.
+    pub unkept: Vec<Unkept>,
+}
+
+/// A trigger that changes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Change {
+    /// The module.
+    pub module: usize,
+    /// Its trigger until now.
+    pub from: usize,
+    /// Its trigger from now on.
+    pub to: usize,
+    /// Why.
+    pub why: Why,
+    /// The flow on account of which, where there is one.
+    pub flow: Option<usize>,
+}
+
+/// Why a trigger changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Why {
+    /// The controller always sets it so.
+    Rule,
+    /// All objectives leave room for more.
+    Room,
+    /// The least load within all objectives.
+    Optimum,
+    /// A step along the gradient.
+    Gradient,
+    /// Packets come together in nearly as large batches already.
+    Arrives,
+    /// Waiting for a batch would take longer than an objective allows.
+    Slow,
+    /// A flow takes longer than its objective.
+    Recovery,
+    /// No packets came.
+    Idle,
+}
+
+/// An objective that is not kept whatever triggers are.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Unkept {
+    /// The flow.
+    pub flow: usize,
+    /// What its packets take without any buffer, in seconds, at the chosen percentile.
+    pub least_s: f64,
+    /// Its objective, in seconds.
+    pub slo_s: f64,
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Rule => "the controller always sets it so",
+            Self::Room => "all objectives leave room for more",
+            Self::Optimum => "the least load within all objectives",
+            Self::Gradient => "a step towards less load",
+            Self::Arrives => "packets come together in nearly as large batches already",
+            Self::Slow => "waiting for a batch would take longer than an objective allows",
+            Self::Recovery => "a flow takes longer than its objective",
+            Self::Idle => "no packets came",
+        })
+    }
+}
+
+impl Actions {
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.all.clear();
+        self.changes.clear();
+        self.unkept.clear();
+    }
+
+    /// Decides on a module's trigger, and on its hold limit in seconds where it has one; what is so already is left out.
+    pub fn set(
+        &mut self,
+        snapshot: &Snapshot,
+        module: usize,
+        trigger: usize,
+        hold_s: Option<f64>,
+        because: (Why, Option<usize>),
+    ) {
+        let now = &snapshot.modules[module];
+        if trigger != now.trigger {
+            self.all.push(Action::SetTrigger { module, trigger });
+            self.changes.push(Change { module, from: now.trigger, to: trigger, why: because.0, flow: because.1 });
+        }
+        let Some(hold_s) = hold_s.filter(|_| trigger > 0) else { return };
+        let hold = Nanos((hold_s * 1e9) as u64);
+        // What is a tick or two off is the same.
+        let same = trigger == now.trigger && (hold_s - now.hold_s).abs() <= 0.02 * hold_s;
+        if !same {
+            self.all.push(Action::SetHold { module, hold });
+        }
+    }
+}

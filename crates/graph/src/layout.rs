@@ -1,0 +1,123 @@
+//! What a pipeline looks like to whoever decides on its batches: what does not change while it runs.
+
+use serde::{Deserialize, Serialize};
+
+use crate::flow::{self, FlowError};
+use crate::plan::{Plan, Target};
+use crate::scheduler::SchedulerKind;
+use crate::worker::shape;
+
+/// A pipeline's shape. Modules and flows stand at their places in the [`Plan`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Layout {
+    /// The pipeline's name.
+    pub pipeline: String,
+    /// Packets in the largest batch.
+    pub batch: usize,
+    /// Which scheduler its workers have.
+    pub scheduler: SchedulerKind,
+    /// How many workers run it.
+    pub workers: usize,
+    /// By module.
+    pub modules: Vec<ModuleLayout>,
+    /// By flow.
+    pub flows: Vec<FlowLayout>,
+}
+
+/// A module.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ModuleLayout {
+    /// Its name.
+    pub name: String,
+    /// Its function's name.
+    pub function: String,
+    /// The module that runs for it: itself, but where equal branches run as one. Only that one has a queue.
+    pub leader: usize,
+    /// The modules that its packets come from: those that run.
+    pub before: Vec<usize>,
+    /// Whether packets come to it from a port.
+    pub entry: bool,
+    /// Whether its trigger is written in the configuration: nobody changes it then.
+    pub fixed: bool,
+    /// The workers that run it.
+    pub workers: Vec<usize>,
+}
+
+/// A flow.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FlowLayout {
+    /// Its name.
+    pub name: String,
+    /// The modules that run on its way, first to last; none where it has no objective.
+    pub path: Vec<usize>,
+    /// The delay objective, in seconds.
+    pub slo_s: Option<f64>,
+    /// The share of packets that must keep it, as a percentile.
+    pub percentile: f64,
+}
+
+impl Layout {
+    /// The modules that run: those that others run for have no queue.
+    pub fn running(&self) -> impl Iterator<Item = (usize, &ModuleLayout)> {
+        self.modules.iter().enumerate().filter(|(at, module)| module.leader == *at)
+    }
+}
+
+impl Plan {
+    /// What the pipeline looks like to whoever decides on its batches.
+    ///
+    /// # Errors
+    /// A declared flow that no path fits; more paths than can be told apart.
+    pub fn layout(&self) -> Result<Layout, FlowError> {
+        let mut leaders: Vec<usize> = (0..self.modules.len()).collect();
+        for members in &self.folds {
+            members.iter().for_each(|&member| leaders[member] = members[0]);
+        }
+        let mut modules: Vec<ModuleLayout> = self
+            .modules
+            .iter()
+            .enumerate()
+            .map(|(at, module)| ModuleLayout {
+                name: module.name.clone(),
+                function: module.kind.to_owned(),
+                leader: leaders[at],
+                before: Vec::new(),
+                entry: self.ports.iter().any(|port| port.entry == Some(Target::Module(at))),
+                fixed: module.trigger > 0,
+                workers: self.placement.modules[at].clone(),
+            })
+            .collect();
+        for (from, module) in self.modules.iter().enumerate() {
+            for (_, target) in &module.gates {
+                let Target::Module(to) = *target else { continue };
+                let before = &mut modules[leaders[to]].before;
+                if !before.contains(&leaders[from]) {
+                    before.push(leaders[from]);
+                }
+            }
+        }
+        let shape = shape(self);
+        let (_, found) = flow::build(&shape, &self.flows)?;
+        let flows = found.into_iter().map(|flow| {
+            let passed = if flow.slo.is_some() { flow::modules_of(&shape, &flow) } else { Vec::new() };
+            let mut path: Vec<usize> = passed.into_iter().map(|module| leaders[module]).collect();
+            path.sort_unstable();
+            path.dedup();
+            FlowLayout {
+                name: flow.name,
+                path,
+                slo_s: flow.slo.map(|slo| slo.0 as f64 / 1e9),
+                percentile: flow.percentile,
+            }
+        });
+        let flows = flows.collect();
+        Ok(Layout {
+            pipeline: self.name.clone(),
+            batch: self.batch,
+            scheduler: self.scheduler,
+            workers: self.placement.workers,
+            modules,
+            flows,
+        })
+    }
+}

@@ -1,0 +1,289 @@
+//! The difference between two readings.
+
+use std::collections::{BTreeMap, HashMap};
+
+use forebay_measure::{Distribution, Frequency};
+
+use super::reading::{FlowReading, Metered, ModuleReading, PortReading, Reading, Timed, WorkerReading};
+use super::{
+    Delay, FlowReport, ModuleReport, Origin, Packets, PortReport, Report, Spent, Stalls, Timing, WorkerReport,
+};
+use crate::telemetry::{LONG, LONG_CLASSES};
+use crate::worker::Census;
+
+/// How many times a usual turn one takes in which the machine must have been elsewhere.
+const STALL: f64 = 8.0;
+
+impl Report {
+    /// What happened from `earlier` to `later`, two readings of the same workers. Modules, flows and ports are those of
+    /// `later`.
+    #[must_use]
+    pub fn between(earlier: &Reading, later: &Reading, origin: &Origin) -> Self {
+        let frequency = later.frequency;
+        let duration_s = frequency.seconds(later.at.since(earlier.at));
+        let clocks = [(1, "poll"), (2, "intended"), (4, "kernel")];
+        let workers = pairs(&earlier.workers, &later.workers, |worker| worker.id);
+        let workers: Vec<_> = workers.map(|(before, now)| worker(before, now, origin, frequency)).collect();
+        let before: u64 = earlier.workers.iter().map(|worker| worker.all).sum();
+        let span = later.workers.iter().map(|worker| worker.all).sum::<u64>().saturating_sub(before);
+        let of_module = |(before, now)| module(before, now, (span, duration_s), frequency);
+        let mut modules: Vec<_> =
+            pairs(&earlier.modules, &later.modules, |module| module.name.as_str()).map(of_module).collect();
+        unfold(&mut modules);
+        let of_flow = |(before, now)| flow(before, now, duration_s, frequency);
+        let report = Self {
+            pipeline: later.pipeline.clone(),
+            forebay: env!("CARGO_PKG_VERSION").into(),
+            kind: origin.kind,
+            cpu: origin.cpu.clone(),
+            duration_s,
+            packets: packets(earlier, later),
+            modules: modules.into_iter().map(|(module, _)| module).collect(),
+            flows: pairs(&earlier.flows, &later.flows, |flow| flow.name.as_str()).map(of_flow).collect(),
+            workers,
+            ports: pairs(&earlier.ports, &later.ports, |port| port.name.as_str()).map(port).collect(),
+            arrival_clocks: clocks
+                .iter()
+                .filter(|(bit, _)| later.clocks & bit != 0)
+                .map(|(_, name)| (*name).into())
+                .collect(),
+            pool_exhausted: later.exhausted.saturating_sub(earlier.exhausted),
+            control: None,
+        };
+        // Of all workers, or not at all.
+        if later.workers.iter().any(|worker| worker.meter_failed) { report.without_meters() } else { report }
+    }
+
+    fn without_meters(mut self) -> Self {
+        self.modules.iter_mut().for_each(|module| module.metered = None);
+        self.ports.iter_mut().for_each(|port| (port.receiving.metered, port.sending.metered) = (None, None));
+        for worker in &mut self.workers {
+            (worker.metered, worker.metered_residue, worker.handover.metered) = (None, None, None);
+        }
+        self
+    }
+}
+
+/// Each of `later` with what it was in `earlier`, where it was there.
+fn pairs<'r, T: Clone + Default, K: Eq + std::hash::Hash>(
+    earlier: &'r [T],
+    later: &'r [T],
+    key: impl Fn(&'r T) -> K,
+) -> impl Iterator<Item = (T, &'r T)> {
+    let before: HashMap<K, &T> = earlier.iter().map(|item| (key(item), item)).collect();
+    later.iter().map(move |item| (before.get(&key(item)).map_or_else(T::default, |before| (*before).clone()), item))
+}
+
+fn rate(count: u64, seconds: f64) -> f64 {
+    if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
+}
+
+/// A module between two readings, in which `span` ticks of all workers' time, or `seconds`, passed.
+fn module(
+    before: ModuleReading,
+    now: &ModuleReading,
+    (span, seconds): (u64, f64),
+    frequency: Frequency,
+) -> (ModuleReport, u64) {
+    let mut sizes = now.sizes;
+    sizes.iter_mut().zip(before.sizes).for_each(|(count, before)| *count -= before);
+    let batches: u64 = sizes.iter().sum();
+    // What runs folded is told from counters that are not written together.
+    let packets = now.packets.saturating_sub(before.packets);
+    let all = if now.of_fold > 0 { now.of_fold - before.of_fold } else { packets };
+    let timed = Timing::between(&before.timed, &now.timed);
+    let mut counters = now.own.clone();
+    for (heading, counts) in &mut counters {
+        let earlier = before.own.get(heading);
+        for (name, count) in counts {
+            *count = count.wrapping_sub(earlier.and_then(|earlier| earlier.get(name)).copied().unwrap_or(0));
+        }
+    }
+    let batch_mean = (batches > 0).then(|| all as f64 / batches as f64);
+    let [arrived, arrivals] = [(now.arrived.0, before.arrived.0), (now.arrived.1, before.arrived.1)]
+        .map(|(now, before)| now.saturating_sub(before));
+    let report = ModuleReport {
+        name: now.name.clone(),
+        function: now.kind.into(),
+        workers: now.workers.clone(),
+        packets,
+        rate_pps: rate(packets, seconds),
+        batches,
+        batch_mean,
+        ingress_mean: if arrivals > 0 { Some(arrived as f64 / arrivals as f64) } else { batch_mean },
+        batch_sizes: sizes,
+        trigger: now.trigger,
+        weight: Some(now.weight).filter(|weight| *weight > 0),
+        hold_us: (now.trigger > 0).then(|| frequency.micros(now.hold as f64)),
+        ticks_per_packet: timed.ticks_per_packet,
+        ticks_per_batch: timed.ticks_per_batch,
+        metered: timed.metered,
+        share: timed.ticks_per_batch.filter(|_| span > 0).map(|ticks| ticks * batches as f64 / span as f64),
+        folded: now.folded.clone(),
+        dropped: now.dropped - before.dropped,
+        counters,
+    };
+    (report, all)
+}
+
+/// Gives each module that runs folded its part, by packets, of the calls and times of all that the one has which runs for it.
+fn unfold(modules: &mut [(ModuleReport, u64)]) {
+    let leads = |told: &&(ModuleReport, u64)| told.0.folded.as_ref() == Some(&told.0.name);
+    let leaders: HashMap<String, (ModuleReport, u64)> =
+        modules.iter().filter(leads).map(|told| (told.0.name.clone(), told.clone())).collect();
+    for (told, _) in modules {
+        let Some((leader, all)) = told.folded.as_ref().and_then(|leader| leaders.get(leader)) else { continue };
+        let share = if *all > 0 { (told.packets as f64 / *all as f64).min(1.0) } else { 0.0 };
+        let part = |count: u64| (count as f64 * share).round() as u64;
+        let some = |value: Option<f64>| value.filter(|_| told.packets > 0);
+        (told.batches, told.batch_sizes) = (part(leader.batches), leader.batch_sizes.map(part));
+        (told.batch_mean, told.ingress_mean) = (some(leader.batch_mean), some(leader.ingress_mean));
+        (told.ticks_per_packet, told.ticks_per_batch) = (some(leader.ticks_per_packet), some(leader.ticks_per_batch));
+        told.metered = leader.metered.filter(|_| told.packets > 0);
+        told.share = leader.share.map(|all| all * share);
+    }
+}
+
+fn flow(before: FlowReading, now: &FlowReading, seconds: f64, frequency: Frequency) -> FlowReport {
+    let delays = now.delays.since(&before.delays);
+    // A port that refuses packets takes back what was counted as sent.
+    let violations = now.violations.saturating_sub(before.violations);
+    let packets = delays.samples();
+    // Counted packet by packet: not subject to the histogram's buckets.
+    let allowed = packets as f64 * (100.0 - now.percentile) / 100.0;
+    FlowReport {
+        name: now.name.clone(),
+        packets,
+        rate_pps: rate(packets, seconds),
+        delay_us: Delay::of(&delays, |ticks| frequency.micros(ticks)),
+        slo_us: now.slo.map(|slo| slo.0 as f64 / 1e3),
+        percentile: now.slo.map(|_| now.percentile),
+        at_percentile_us: now
+            .slo
+            .and_then(|_| delays.quantile(now.percentile / 100.0))
+            .map(|ticks| frequency.micros(ticks as f64)),
+        violations: now.slo.map(|_| violations),
+        kept: now.slo.filter(|_| packets > 0).map(|_| violations as f64 <= allowed),
+    }
+}
+
+fn worker(before: WorkerReading, now: &WorkerReading, origin: &Origin, frequency: Frequency) -> WorkerReport {
+    let (span, busy) = (now.all.saturating_sub(before.all), now.busy.saturating_sub(before.busy));
+    let (busy_turns, timed_turns) = (now.busy_turns - before.busy_turns, now.timed_turns - before.timed_turns);
+    WorkerReport {
+        id: now.id,
+        core: origin.cores.get(now.id).copied().flatten(),
+        // Read while the worker writes, the two may be a turn apart.
+        busy: if span > 0 { (busy as f64 / span as f64).min(1.0) } else { 0.0 },
+        turns: now.turns.saturating_sub(before.turns),
+        busy_turns,
+        residue_ticks_per_turn: (timed_turns > 0).then(|| signed(now.residue, before.residue) / timed_turns as f64),
+        metered: Spent::between(&before.metered, &now.metered),
+        metered_residue: Spent::between(&before.metered_residue, &now.metered_residue),
+        handover: Timing::between(&before.handover, &now.handover),
+        machine_stalls: stalls(&before, now, frequency),
+        handed: now.handed.saturating_sub(before.handed),
+        taken: now.taken.saturating_sub(before.taken),
+        stalls: now.stalls.saturating_sub(before.stalls),
+    }
+}
+
+/// Long turns that are no usual ones: the rule is fixed, whatever is measured.
+fn stalls(before: &WorkerReading, now: &WorkerReading, frequency: Frequency) -> Stalls {
+    let [turns, long_busy_turns, ticks, busy]: [[u64; LONG_CLASSES]; 4] =
+        std::array::from_fn(|of| std::array::from_fn(|class| now.long[of][class] - before.long[of][class]));
+    let (span, all_busy) = ((now.all - before.all) as f64, (now.busy - before.busy) as f64);
+    let busy_turns = (now.busy_turns - before.busy_turns) as f64;
+    let long = frequency.ticks(LONG).0 as f64;
+    // The longest first: what they take makes no other turn look usual. A class that has most turns is usual itself.
+    let mut stalls = Stalls::default();
+    let (mut stalled, mut stalled_busy, mut stalled_busy_turns) = (0.0, 0.0, 0.0);
+    for class in (0..LONG_CLASSES).rev().filter(|class| turns[*class] > 0) {
+        let usual = (all_busy - stalled_busy).max(0.0) / (busy_turns - stalled_busy_turns).max(1.0);
+        if long * f64::from(1u32 << class) < usual * STALL {
+            break;
+        }
+        stalls.turns += turns[class];
+        stalled += ticks[class] as f64;
+        stalled_busy += busy[class] as f64;
+        stalled_busy_turns += long_busy_turns[class] as f64;
+    }
+    if span > 0.0 {
+        (stalls.share, stalls.busy_share) = ((stalled / span).min(1.0), (stalled_busy / span).min(1.0));
+    }
+    stalls
+}
+
+fn port((before, now): (PortReading, &PortReading)) -> PortReport {
+    let [received, sent, dropped, refused, errors] =
+        std::array::from_fn(|at| now.counts[at].saturating_sub(before.counts[at]));
+    let receiving = Timing::between(&before.receiving, &now.receiving);
+    let sending = Timing::between(&before.sending, &now.sending);
+    let (name, kind) = (now.name.clone(), now.kind.into());
+    PortReport { name, kind, received, sent, dropped, refused, errors, receiving, sending }
+}
+
+/// Where the packets are. Reasons that nothing happened for are left out.
+fn packets(earlier: &Reading, later: &Reading) -> Packets {
+    let Census { queued, held, in_flight, handed, taken, .. } = later.census;
+    let difference = |later: &BTreeMap<String, u64>, earlier: &BTreeMap<String, u64>| {
+        let counts = later.iter().map(|(name, count)| (name.clone(), count - earlier.get(name).unwrap_or(&0)));
+        counts.filter(|(_, count)| *count > 0).collect()
+    };
+    Packets {
+        entered: later.census.entered - earlier.census.entered,
+        created: difference(&later.created, &earlier.created),
+        out: later.census.left.saturating_sub(earlier.census.left),
+        dropped: difference(&later.dropped, &earlier.dropped),
+        consumed: difference(&later.consumed, &earlier.consumed),
+        queued: queued + handed.saturating_sub(taken),
+        held,
+        in_flight,
+    }
+}
+
+impl Delay {
+    fn of(delays: &Distribution, micros: impl Fn(f64) -> f64) -> Self {
+        let at = |quantile| delays.quantile(quantile).map(|ticks| micros(ticks as f64));
+        Self {
+            mean: delays.mean().map(&micros),
+            p50: at(0.5),
+            p95: at(0.95),
+            p99: at(0.99),
+            p999: at(0.999),
+            max: delays.max().map(|ticks| micros(ticks as f64)),
+            samples: delays.samples(),
+        }
+    }
+}
+
+impl Spent {
+    /// For each packet, or turn; `None` where none was metered.
+    fn between(before: &Metered, now: &Metered) -> Option<Self> {
+        let times = now.times.saturating_sub(before.times) as f64;
+        let each = |now, before| signed(now, before) / times;
+        (times > 0.0).then(|| Self {
+            instructions: each(now.instructions, before.instructions),
+            cycles: each(now.cycles, before.cycles),
+        })
+    }
+}
+
+impl Timing {
+    pub(super) fn between(before: &Timed, now: &Timed) -> Self {
+        let ticks = signed(now.ticks, before.ticks);
+        let [packets, calls] = [now.packets - before.packets, now.calls - before.calls].map(|count| count as f64);
+        let ratio = |of: f64, over: f64| (over > 0.0).then(|| of / over);
+        Self {
+            ticks_per_packet: ratio(ticks, packets),
+            ticks_per_batch: ratio(ticks, calls),
+            batch_mean: ratio(packets, calls),
+            metered: Spent::between(&before.metered, &now.metered),
+        }
+    }
+}
+
+/// What was added to a sum of spans, of which short ones may be negative; the sum is not but for want of many.
+fn signed(now: u64, before: u64) -> f64 {
+    (now.wrapping_sub(before).cast_signed() as f64).max(0.0)
+}

@@ -1,0 +1,103 @@
+//! What has happened in a period, for whoever decides on batches: plain figures, in seconds and packets.
+
+mod sampler;
+
+use serde::{Deserialize, Serialize};
+
+pub use sampler::Sampler;
+
+use crate::telemetry::LONG_CLASSES;
+
+/// A period of a running pipeline. Modules and flows stand at their places in the [`Layout`](crate::Layout).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// When it was taken, in seconds since the run began.
+    pub at_s: f64,
+    /// How long the period was, in seconds.
+    pub period_s: f64,
+    /// By module. Those that others run for have nothing.
+    pub modules: Vec<ModuleSnapshot>,
+    /// By flow.
+    pub flows: Vec<FlowSnapshot>,
+    /// By worker.
+    pub workers: Vec<WorkerSnapshot>,
+}
+
+/// A module in a period, over all workers that run it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ModuleSnapshot {
+    /// Packets processed.
+    pub packets: u64,
+    /// Calls.
+    pub calls: u64,
+    /// Packets that came, those that were turned away included.
+    pub came: u64,
+    /// With a trigger: packets that came, and turns in which any did, between the last times that this was looked at.
+    pub arrived: (u64, u64),
+    /// Of the calls that were timed: calls, packets, seconds.
+    pub timed: (u64, u64, f64),
+    /// The trigger in force at its end.
+    pub trigger: usize,
+    /// The hold limit in force at its end, in seconds; 0 without a trigger.
+    pub hold_s: f64,
+    /// The weight in force at its end; 0 where time is not shared out.
+    pub weight: u32,
+    /// Packets that waited at its end, where there is a trigger or time is shared out.
+    pub queued: u64,
+    /// How long the first of them had waited for the trigger, in seconds.
+    pub oldest_s: f64,
+    /// What a call costs at last account, in seconds: T0, and T1 for each packet. Whoever keeps accounts writes it here.
+    pub cost_s: (f64, f64),
+}
+
+/// A flow in a period.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FlowSnapshot {
+    /// Packets that left.
+    pub packets: u64,
+    /// From arrival to departure, in seconds; `None` where too few left to tell.
+    pub delay_s: Option<DelaySnapshot>,
+    /// Packets above the objective.
+    pub violations: u64,
+}
+
+/// Delays of the packets that left: in the period, or where those are few in several.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DelaySnapshot {
+    /// The mean.
+    pub mean: f64,
+    /// The 95th percentile.
+    pub p95: f64,
+    /// The 99th percentile.
+    pub p99: f64,
+    /// The flow's own percentile.
+    pub chosen: f64,
+}
+
+/// A worker in a period.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WorkerSnapshot {
+    /// Seconds of turns in which there was something to do.
+    pub busy_s: f64,
+    /// How many of those.
+    pub busy_turns: u64,
+    /// How long packets waited at ports before they were taken, in seconds; the chosen percentile is the 99th.
+    pub port_wait_s: Option<DelaySnapshot>,
+    /// Those of them that took 50 µs and more, by length: to 100 µs, to 200 µs, and so on. The machine may have been elsewhere.
+    pub long_turns: [u64; LONG_CLASSES],
+}
+
+impl ModuleSnapshot {
+    /// Packets that come together, as a mean: in a turn where there is a trigger, else in a call. `None` without packets.
+    #[must_use]
+    pub fn ingress(&self) -> Option<f64> {
+        let (packets, times) = if self.trigger > 0 { self.arrived } else { (self.packets, self.calls) };
+        (packets > 0 && times > 0).then(|| packets as f64 / times as f64)
+    }
+
+    /// Packets a call; `None` without any.
+    #[must_use]
+    pub fn batch(&self) -> Option<f64> {
+        (self.calls > 0).then(|| self.packets as f64 / self.calls as f64)
+    }
+}

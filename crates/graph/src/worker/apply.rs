@@ -1,0 +1,113 @@
+//! What a controller changes between turns.
+
+use forebay_measure::Clock;
+
+use super::Worker;
+use crate::action::Action;
+use crate::port::Ready;
+use crate::scheduler::share::check_weight;
+use crate::scheduler::{Limit, Scheduler, ShareError};
+
+impl<C: Clock, S: Scheduler> Worker<C, S> {
+    /// Applies a controller's actions. Only between turns.
+    ///
+    /// # Errors
+    /// A module that does not exist, a value that makes no sense, a change that the scheduler has no use for: nothing is
+    /// changed.
+    pub fn apply(&mut self, actions: &[Action]) -> Result<(), ActionError> {
+        actions.iter().try_for_each(|action| self.check(action))?;
+        for action in actions {
+            self.make(action);
+        }
+        // Once for all of them: it looks at every buffer.
+        if actions.iter().any(|action| matches!(action, Action::SetTrigger { .. } | Action::SetHold { .. })) {
+            self.derive_holds();
+        }
+        Ok(())
+    }
+
+    fn check(&self, action: &Action) -> Result<(), ActionError> {
+        let modules = self.modules;
+        if let Some(module) = action.module().filter(|module| *module >= modules) {
+            return Err(ActionError::Module { module, modules });
+        }
+        match *action {
+            Action::SetTrigger { trigger, .. } if trigger > self.batch => {
+                Err(ActionError::Trigger { trigger, batch: self.batch })
+            }
+            Action::SetWeight { .. } | Action::SetRate { .. } if !S::SHARES => {
+                Err(ActionError::Scheduler { scheduler: S::NAME })
+            }
+            Action::SetWeight { weight, .. } => Ok(check_weight(weight)?),
+            Action::SetRate { ref limit, .. } => Ok(limit.as_ref().map_or(Ok(()), Limit::check)?),
+            Action::SetOffer { factor } if !(factor >= 0.0 && factor.is_finite()) => {
+                Err(ActionError::Factor { factor })
+            }
+            Action::SetTrigger { .. } | Action::SetHold { .. } | Action::SetOffer { .. } => Ok(()),
+        }
+    }
+
+    fn make(&mut self, action: &Action) {
+        // Those of a fold have one queue.
+        let leader = action.module().map_or(0, |module| self.leaders[module]);
+        match *action {
+            Action::SetTrigger { trigger, .. } => {
+                let input = &mut self.nodes[leader].input;
+                input.mark(self.counters[leader].packets.get() + input.len() as u64);
+                input.set_trigger(trigger, self.batch, self.desk.now, &mut self.spares);
+                if input.is_ready() {
+                    self.scheduler.ready(leader);
+                }
+            }
+            Action::SetHold { hold, .. } => self.hold_stated[leader] = Some(self.clock.frequency().ticks(hold)),
+            Action::SetWeight { weight, .. } => {
+                self.scheduler.set_weight(leader, weight);
+                self.counters[leader].weight.set(weight.into());
+            }
+            Action::SetRate { limit, .. } => self.scheduler.set_limit(leader, limit),
+            Action::SetOffer { factor } => {
+                for gateway in &mut self.gateways {
+                    if gateway.port.as_mut().is_some_and(|port| port.set_offer(factor)) {
+                        gateway.ready = Ready::Now;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Why an action was refused.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ActionError {
+    /// No such module.
+    #[error("there is no module {module}: there are {modules}, from 0")]
+    Module {
+        /// The module named.
+        module: usize,
+        /// How many there are.
+        modules: usize,
+    },
+    /// A trigger that no batch can reach.
+    #[error("a trigger of {trigger}: allowed are 0 to {batch}, the largest batch")]
+    Trigger {
+        /// The trigger named.
+        trigger: usize,
+        /// The largest batch.
+        batch: usize,
+    },
+    /// A rate that no source can offer.
+    #[error("{factor} times the configured rates: allowed are 0 and more")]
+    Factor {
+        /// The factor named.
+        factor: f64,
+    },
+    /// A weight or limit that makes no sense.
+    #[error("{}: {_0}", _0.part)]
+    Share(#[from] ShareError),
+    /// A weight or limit where time is not shared out.
+    #[error("the scheduler {scheduler} has no weights and limits: weighted-fair has")]
+    Scheduler {
+        /// The scheduler.
+        scheduler: &'static str,
+    },
+}

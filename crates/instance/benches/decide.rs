@@ -1,0 +1,57 @@
+//! What a decision takes, from the first counter read to the last action written: gateways whose branches run by themselves.
+
+use std::time::{Duration, Instant};
+
+use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use forebay_control::{Costs, Pilot, Settings};
+use forebay_graph::{Cost, RunToCompletion, Sampler};
+use forebay_instance::{SimulatedTeam, Simulation};
+use forebay_measure::Nanos;
+use forebay_models::batching::Line;
+use forebay_packet::Ticks;
+use forebay_pipeline::{Conditions, load, usecase};
+
+/// A period, in ticks of simulated time.
+const PERIOD: u64 = 2_000_000;
+
+fn decide(c: &mut Criterion) {
+    let mut group = c.benchmark_group("decide");
+    group.sample_size(20).measurement_time(Duration::from_secs(2));
+    for hops in [64, 1_024] {
+        for name in ["null", "on-off", "gradient", "optimal"] {
+            let sets = [format!("n={hops}"), "slo=1ms".to_owned(), "fold=off".to_owned(), "rate=1Mpps".to_owned()];
+            let source = usecase("gw", &sets).expect("a use case");
+            let conditions = Conditions { frequency: Simulation::frequency(), simulated: true };
+            let loaded = load(&source, conditions).expect("in order");
+            let layout = loaded.plans[0].layout().expect("flows");
+            let modules = layout.modules.len();
+            let costs = vec![Cost { per_batch: 150, per_packet: 20 }; modules];
+            let known = Costs::Known(vec![Line { fixed: 150e-9, each: 20e-9 }; modules]);
+            let mut team = SimulatedTeam::<RunToCompletion>::new(loaded.plans, &costs, None).expect("a plan that runs");
+            let mut sampler = Sampler::new(team.board.telemetries(), Ticks::ZERO, Ticks::ZERO);
+            let controller = forebay_graph::controllers().into_iter().find(|it| it.name == name).expect("it is there");
+            let settings = Settings { controller, params: serde_json::Value::Null, period: Nanos(PERIOD), guard: 0.05 };
+            let mut pilot = Pilot::new(&settings, layout, known).expect("no parameters");
+            let mut now = Ticks::ZERO;
+            let id = BenchmarkId::new(name, format!("{hops} flows, {modules} modules"));
+            group.bench_function(id, |b| {
+                b.iter_custom(|times| {
+                    let mut took = Duration::ZERO;
+                    for _ in 0..times {
+                        now += Ticks(PERIOD);
+                        team.run(now);
+                        let start = Instant::now();
+                        let actions = pilot.decide(sampler.take(now)).all.clone();
+                        took += start.elapsed();
+                        team.workers.iter_mut().for_each(|worker| worker.apply(&actions).expect("in order"));
+                    }
+                    took
+                });
+            });
+        }
+    }
+    group.finish();
+}
+
+criterion_group!(benches, decide);
+criterion_main!(benches);

@@ -1,0 +1,97 @@
+//! Has a running pipeline's controller decide once a period, on a thread of its own.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use forebay_control::{Log, Profiled};
+use forebay_graph::{Action, Scheduler};
+use forebay_measure::{Clock, Tsc};
+
+use crate::running::{Running, act};
+use crate::steering::{Helm, Steer, Steering};
+
+/// How long the thread sleeps where nothing sets triggers.
+const IDLE: Duration = Duration::from_millis(100);
+
+/// The thread, once there is one.
+pub(crate) struct Steersman {
+    pub(crate) costs: BTreeMap<String, Profiled>,
+    state: Mutex<State>,
+}
+
+enum State {
+    /// Nothing has set triggers yet; who would see it.
+    Waits(Option<Box<dyn Log>>),
+    Runs(JoinHandle<()>),
+    Ended,
+}
+
+impl Steersman {
+    pub(crate) fn new(steer: Steer) -> Self {
+        Self { costs: steer.costs, state: Mutex::new(State::Waits(steer.log)) }
+    }
+
+    /// Starts the thread, unless it runs already or nothing sets triggers.
+    pub(crate) fn start<S: Scheduler + 'static>(&self, running: &Running<S>) -> std::io::Result<()> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let State::Waits(log) = &mut *state
+            && running.board.state().steering.is_some()
+        {
+            let (running, log) = (Weak::clone(&running.own), log.take());
+            let thread = std::thread::Builder::new().name("control".to_owned()).spawn(move || steer(&running, log))?;
+            *state = State::Runs(thread);
+        }
+        Ok(())
+    }
+
+    /// Ends it: it must have been told to stop.
+    pub(crate) fn end(&self) {
+        let state = std::mem::replace(&mut *self.state.lock().unwrap_or_else(PoisonError::into_inner), State::Ended);
+        if let State::Runs(thread) = state {
+            thread.thread().unpark();
+            // Nothing depends on it if it has panicked.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Decides until the run ends.
+fn steer<S: Scheduler + 'static>(running: &Weak<Running<S>>, mut log: Option<Box<dyn Log>>) {
+    let mut helm: Option<Helm> = None;
+    let mut next = Instant::now();
+    loop {
+        std::thread::park_timeout(next.saturating_duration_since(Instant::now()));
+        let Some(running) = running.upgrade().filter(|running| !running.stop.load(Ordering::Relaxed)) else { return };
+        if Instant::now() < next {
+            continue;
+        }
+        let (steering, telemetries) = running.board.steered();
+        // A change of the configuration begins anew.
+        if helm.as_ref().map(|helm| Arc::as_ptr(&helm.steering)) != steering.as_ref().map(Arc::as_ptr) {
+            // Its parameters have been checked.
+            let (began, now) = (running.board.began(), Tsc.now());
+            helm = steering.and_then(|steering| Helm::new(steering, telemetries, began, now, log.as_deref_mut()).ok());
+        } else if let Some(helm) = &mut helm {
+            let steering = Arc::clone(&helm.steering);
+            let actions = helm.decide(Tsc.now(), log.as_deref_mut());
+            let trouble = if actions.is_empty() { None } else { running.act_for(&steering, actions).err() };
+            steering.note(trouble);
+        }
+        let period = helm.as_ref().map_or(IDLE, |helm| Duration::from_nanos(helm.patience().0));
+        // A machine that was elsewhere for longer than a period has missed it.
+        next = (next + period).max(Instant::now());
+    }
+}
+
+impl<S: Scheduler + 'static> Running<S> {
+    /// Has actions applied that were decided on for this pipeline; if it is another one by now, they mean nothing.
+    fn act_for(&self, steering: &Arc<Steering>, actions: &[Action]) -> Result<(), String> {
+        // Held while a change takes effect.
+        let mut crew = self.crew();
+        let same = self.board.state().steering.as_ref().is_some_and(|present| Arc::ptr_eq(present, steering));
+        if same { act(&mut crew, actions) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,114 @@
+//! Use cases under a controller in simulated time, period by period.
+
+use std::sync::{Arc, Mutex};
+
+use forebay_control::Log;
+use forebay_control::recording::Period;
+use forebay_graph::drive::wind_up_team;
+use forebay_graph::report::Report;
+use forebay_graph::{Action, Actions, Cost, Layout, RunToCompletion, Scheduler, SchedulerKind, Snapshot, WeightedFair};
+use forebay_instance::{SimulatedTeam, Simulation};
+use forebay_measure::Clock;
+use forebay_packet::Ticks;
+use forebay_pipeline::{Conditions, load, usecase};
+
+/// A use case with settings, whose modules' calls take so many nanoseconds.
+#[derive(Clone, Debug)]
+pub(crate) struct Case {
+    pub(crate) usecase: &'static str,
+    pub(crate) sets: Vec<String>,
+    pub(crate) cost: (u64, u64),
+}
+
+/// What a run came to.
+pub(crate) struct Run {
+    pub(crate) layout: Layout,
+    pub(crate) periods: Vec<Period>,
+    pub(crate) report: Report,
+}
+
+#[derive(Clone, Default)]
+struct Seen(Arc<Mutex<(Option<Layout>, Vec<Period>)>>);
+
+impl Log for Seen {
+    fn begin(&mut self, _: &forebay_control::Settings, layout: &Layout) {
+        self.0.lock().expect("nobody panicked").0 = Some(layout.clone());
+    }
+
+    fn period(&mut self, snapshot: &Snapshot, actions: &Actions) {
+        let period = Period { snapshot: snapshot.clone(), actions: actions.clone() };
+        self.0.lock().expect("nobody panicked").1.push(period);
+    }
+}
+
+impl Case {
+    pub(crate) fn new(usecase: &'static str, sets: &str) -> Self {
+        Self { usecase, sets: sets.split_whitespace().map(|set| set.replace('~', " ")).collect(), cost: (300, 50) }
+    }
+
+    pub(crate) fn with(&self, sets: &str) -> Self {
+        let mut case = self.clone();
+        case.sets.extend(sets.split_whitespace().map(|set| set.replace('~', " ")));
+        case
+    }
+
+    /// Runs it for so many milliseconds; at some instants sources offer so many times their rate.
+    pub(crate) fn run(&self, millis: u64, offers: &[(u64, f64)]) -> Run {
+        let source = usecase(self.usecase, &self.sets).unwrap_or_else(|problems| panic!("{problems}"));
+        let conditions = Conditions { frequency: Simulation::frequency(), simulated: true };
+        let loaded = load(&source, conditions).unwrap_or_else(|problems| panic!("{problems}"));
+        match loaded.plans[0].scheduler {
+            SchedulerKind::RunToCompletion => self.of::<RunToCompletion>(loaded, millis, offers),
+            SchedulerKind::WeightedFair => self.of::<WeightedFair>(loaded, millis, offers),
+        }
+    }
+
+    fn of<S: Scheduler>(&self, loaded: forebay_pipeline::Loaded, millis: u64, offers: &[(u64, f64)]) -> Run {
+        let cost = Cost { per_batch: self.cost.0, per_packet: self.cost.1 };
+        let costs = vec![cost; loaded.plans[0].modules.len()];
+        let seen = Seen::default();
+        let log: Box<dyn Log> = Box::new(seen.clone());
+        let control = loaded.made.control().cloned();
+        let mut team =
+            SimulatedTeam::<S>::told(loaded.plans, &costs, control.as_ref(), Some(log)).expect("a plan that runs");
+        for &(at, factor) in offers {
+            team.run(Ticks(at * 1_000_000));
+            let actions = [Action::SetOffer { factor }];
+            team.workers.iter_mut().for_each(|worker| worker.apply(&actions).expect("sources"));
+        }
+        team.run(Ticks(millis * 1_000_000));
+        assert!(wind_up_team(&mut team.workers).is_empty());
+        let reading = team.board.read(team.workers[0].clock().now());
+        let report = team.board.report(&team.board.nothing(), &reading);
+        assert_eq!(report.packets.missing(), 0);
+        let (layout, periods) = std::mem::take(&mut *seen.0.lock().expect("nobody panicked"));
+        Run { layout: layout.expect("a controller"), periods, report }
+    }
+}
+
+impl Run {
+    /// Of each period that some flow left in: by how much of its objective the slowest flow's percentile was.
+    pub(crate) fn worst(&self) -> Vec<f64> {
+        let worst = |period: &Period| {
+            let flows = self.layout.flows.iter().zip(&period.snapshot.flows);
+            // Percentiles are told up to 1/16 too high; packets above the objective are counted exactly.
+            let parts = flows.filter_map(|(flow, told)| {
+                let part = told.delay_s?.chosen / flow.slo_s?;
+                let kept = told.violations as f64 <= (1.0 - flow.percentile / 100.0) * told.packets as f64;
+                Some(if kept { part.min(1.0) } else { part })
+            });
+            parts.fold(0.0, f64::max)
+        };
+        self.periods.iter().map(worst).collect()
+    }
+
+    /// Packets a call over some periods, and packets a second.
+    pub(crate) fn figures(&self, from: usize) -> (f64, f64) {
+        let periods = &self.periods[from..];
+        let modules = || periods.iter().flat_map(|period| &period.snapshot.modules);
+        let (packets, calls) = (modules().map(|it| it.packets).sum::<u64>(), modules().map(|it| it.calls).sum::<u64>());
+        let left: u64 = periods.iter().flat_map(|period| &period.snapshot.flows).map(|flow| flow.packets).sum();
+        let seconds: f64 = periods.iter().map(|period| period.snapshot.period_s).sum();
+        (packets as f64 / calls as f64, left as f64 / seconds)
+    }
+}

@@ -1,0 +1,6 @@
+//! Controllers in simulated time: every flow keeps its objective, and packets cost as little as they can.
+
+mod driving;
+
+mod objectives;
+mod running;

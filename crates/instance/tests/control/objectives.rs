@@ -1,0 +1,89 @@
+//! Objectives are kept, whatever traffic does.
+
+use crate::driving::{Case, Run};
+
+/// Decisions that are made before the period is as long as it is to be.
+const FIRST: usize = 4;
+
+/// A gateway whose 16 branches run by themselves; it can do 2.1 million packets a second with full batches, and 0.85 million with
+/// batches as they come.
+fn gateway(slo: &str, controller: &str) -> Case {
+    Case::new("gw", "n=16 fold=off control.period=10ms").with(&format!("slo={slo} control.batching={controller}"))
+}
+
+/// The periods from `from` on in which an objective was missed.
+fn missed(run: &Run, from: usize) -> Vec<(usize, f64)> {
+    run.worst().into_iter().enumerate().skip(from).filter(|(_, worst)| *worst > 1.0).collect()
+}
+
+/// The longest that any packet took, in microseconds.
+fn longest(run: &Run) -> f64 {
+    run.report.flows.iter().filter_map(|flow| flow.delay_us.max).fold(0.0, f64::max)
+}
+
+#[test]
+fn poisson_traffic_keeps_its_objective_at_any_load() {
+    for rate in ["630kpps", "1260kpps", "1890kpps"] {
+        let run =
+            gateway("1ms", "optimal").with(&format!("rate={rate} ports.in.generator.arrivals=poisson")).run(1_000, &[]);
+        assert_eq!(missed(&run, FIRST), [], "{rate}");
+        assert!(run.figures(FIRST).0 > 16.0, "{rate}: {:?}", run.figures(FIRST));
+    }
+}
+
+#[test]
+fn bursts_keep_their_objective() {
+    let run = gateway("1ms", "optimal")
+        .with("rate=500kpps ports.in.generator.arrivals={on_off:~{on:~100us,~off:~900us}}")
+        .run(500, &[]);
+    assert_eq!(missed(&run, FIRST), []);
+}
+
+#[test]
+fn at_light_load_every_packet_is_in_time() {
+    for rate in ["1kpps", "10kpps", "100kpps"] {
+        for arrivals in ["constant", "poisson"] {
+            let sets = format!("rate={rate} ports.in.generator.arrivals={arrivals}");
+            let run = gateway("1ms", "optimal").with(&sets).run(500, &[]);
+            assert!(longest(&run) <= 1_000.0, "{rate} {arrivals}: {} us", longest(&run));
+        }
+    }
+}
+
+/// The tail of a flow that stops must not wait for packets that never come.
+#[test]
+fn traffic_that_stops_leaves_in_time() {
+    let offers = [(100, 0.0), (150, 1.0), (200, 0.0)];
+    let run = gateway("1ms", "optimal").with("rate=400kpps").run(250, &offers);
+    assert!(longest(&run) <= 1_000.0, "{} us", longest(&run));
+    assert_eq!(run.report.packets.queued, 0);
+}
+
+#[test]
+fn a_step_of_load_is_followed_in_two_periods() {
+    let steps = [(200, 15.0), (400, 1.0), (600, 10.0), (800, 0.1)];
+    let run = gateway("1ms", "optimal").with("rate=100kpps").run(1_000, &steps);
+    for (at_ms, factor) in steps {
+        let after = |period: &forebay_control::recording::Period| period.snapshot.at_s * 1e3 > at_ms as f64 + 1.0;
+        let first = run.periods.iter().position(after).expect("there are periods after it");
+        let next = run.periods[first..].iter().position(|period| (period.snapshot.at_s * 1e3) > at_ms as f64 + 195.0);
+        let until = first + next.unwrap_or(run.periods.len() - first);
+        let late: Vec<_> = missed(&run, first + 2).into_iter().filter(|(period, _)| *period < until).collect();
+        assert_eq!(late, [], "after {at_ms} ms, {factor} times");
+    }
+}
+
+/// Where packets cost more than there is time, queues at ports grow: larger batches are the cure, and not what queues forbid.
+#[test]
+fn what_is_too_much_for_small_batches_is_not_for_large_ones() {
+    let null = gateway("1ms", "null").with("rate=1500kpps").run(300, &[]);
+    let optimal = gateway("1ms", "optimal").with("rate=1500kpps").run(300, &[]);
+    assert!(missed(&null, FIRST).len() > 20, "the machine is overloaded without batches");
+    assert_eq!(missed(&optimal, FIRST), []);
+}
+
+#[test]
+fn every_run_is_the_same() {
+    let run = || gateway("300us", "optimal").with("rate=1Mpps ports.in.generator.arrivals=poisson").run(100, &[]);
+    assert_eq!(run().periods, run().periods);
+}

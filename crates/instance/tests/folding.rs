@@ -1,0 +1,183 @@
+//! Branches that run as one and branches that run as they are written treat every packet alike, and are told alike.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use forebay_graph::RunToCompletion;
+use forebay_graph::drive::{Ended, simulate_team, wind_up_team};
+use forebay_graph::report::Report;
+use forebay_instance::{SimulatedTeam, Simulation};
+use forebay_measure::Clock;
+use forebay_packet::Ticks;
+use forebay_pipeline::{Conditions, Source, load};
+use forebay_ports::pcap::read_memory;
+use proptest::prelude::*;
+
+/// What a branch does with packets: functions in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Ttl,
+    Mac,
+    Nat,
+    Acl,
+    Checksum,
+    Counter,
+    /// Not to be folded.
+    Bypass,
+}
+
+impl Kind {
+    /// It with the parameters of a branch, as it is configured.
+    fn told(self, branch: usize) -> String {
+        match self {
+            Self::Ttl => "ttl: ".to_owned(),
+            Self::Mac => format!(
+                "mac_rewrite: {{ source: '02:00:00:00:00:{branch:02x}', destination: '06:00:00:00:00:{branch:02x}' }}"
+            ),
+            Self::Nat => format!(
+                "static_nat: {{ direction: out, unmatched: drop, mappings: [{{ inside: 198.18.0.0/17, outside: {}.1.0.0/17 }}] }}",
+                branch + 1
+            ),
+            Self::Acl => format!("acl: {{ rules: {{ synthetic: 20, seed: {branch} }}, default: deny }}"),
+            Self::Checksum => "ip_checksum: ".to_owned(),
+            Self::Counter => "counter: ".to_owned(),
+            Self::Bypass => "bypass: {}".to_owned(),
+        }
+    }
+}
+
+/// A split over branches, each a chain.
+#[derive(Clone, Debug)]
+struct Shape {
+    branches: Vec<Vec<Kind>>,
+    /// Whether all go on to one module more.
+    meets: bool,
+    trigger: usize,
+    /// Whether flows are declared, and packets of every other branch are of none.
+    declared: bool,
+}
+
+fn shape() -> impl Strategy<Value = Shape> {
+    let kind = || {
+        prop_oneof![
+            Just(Kind::Ttl),
+            Just(Kind::Mac),
+            Just(Kind::Nat),
+            Just(Kind::Acl),
+            Just(Kind::Checksum),
+            Just(Kind::Counter)
+        ]
+    };
+    let odd = prop::option::weighted(0.3, (0..6usize, 0..4usize));
+    (2..6usize, prop::collection::vec(kind(), 1..5), odd, any::<bool>(), 0..9usize, any::<bool>()).prop_map(
+        |(branches, chain, odd, meets, trigger, declared)| {
+            let mut branches = vec![chain; branches];
+            if let Some((branch, stage)) = odd {
+                let branch = branch % branches.len();
+                let stage = stage % branches[branch].len();
+                branches[branch][stage] = Kind::Bypass;
+            }
+            Shape { branches, meets, trigger, declared }
+        },
+    )
+}
+
+impl Shape {
+    fn text(&self, fold: &str) -> String {
+        let mut text = format!(
+            "batch: 16\nfold: {fold}\nports:\n  in: {{ generator: {{ rate: 1Mpps, count: 3000, sessions: 64, burst: 3, size: imix, source: [198.18.0.0/16] }} }}\n  \
+             out: {{ pcap: {{ write: {fold}.pcap }} }}\nmodules:\n  split: {{ hash_split: {{ gates: {} }} }}\n",
+            self.branches.len()
+        );
+        let mut lines = "pipeline:\n  - in -> split\n".to_owned();
+        if self.meets {
+            text.push_str("  last: { ip_checksum: }\n");
+            lines.push_str("  - last -> out\n");
+        }
+        let end = if self.meets { "last" } else { "out" };
+        let mut flows = "flows:\n".to_owned();
+        for (branch, chain) in self.branches.iter().enumerate() {
+            let names: Vec<_> = (0..chain.len()).map(|stage| format!("m{branch}-{stage}")).collect();
+            for (name, kind) in names.iter().zip(chain) {
+                text.push_str(&format!("  {name}: {{ {} }}\n", kind.told(branch)));
+            }
+            lines.push_str(&format!("  - split[{branch}] -> {} -> {end}\n", names.join(" -> ")));
+            if branch % 2 == 0 {
+                flows.push_str(&format!("  - {{ name: f{branch}, path: [split[{branch}]], slo: 1ms }}\n"));
+            }
+        }
+        if self.trigger > 0 {
+            // Of the split: what comes later would not be folded.
+            text.push_str(&format!("buffers: {{ split: {{ trigger: {} }} }}\n", self.trigger));
+        }
+        if self.declared { text + &lines + &flows } else { text + &lines }
+    }
+
+    /// How many folds there should be: a branch that differs is left out.
+    fn folds(&self) -> usize {
+        let alike: Vec<_> = self.branches.iter().filter(|branch| !branch.contains(&Kind::Bypass)).collect();
+        if alike.len() > 1 { alike[0].len() } else { 0 }
+    }
+}
+
+/// What became of packets.
+struct Done {
+    report: Report,
+    /// Frames that left, in order.
+    frames: Vec<Vec<u8>>,
+    folds: usize,
+}
+
+fn run(shape: &Shape, fold: &str, folder: &Path) -> Done {
+    let source = Source::new(shape.text(fold), "test", folder);
+    let conditions = Conditions { frequency: Simulation::frequency(), simulated: true };
+    let loaded = load(&source, conditions).unwrap_or_else(|problems| panic!("{problems}\n{}", shape.text(fold)));
+    let folds = loaded.plans[0].folds.len();
+    let mut team = SimulatedTeam::<RunToCompletion>::new(loaded.plans, &[], None).expect("a plan that runs");
+    assert_eq!(simulate_team(&mut team.workers, Ticks(1_000_000_000)), Ended::Finished);
+    assert!(wind_up_team(&mut team.workers).is_empty());
+    let reading = team.board.read(team.workers[0].clock().now());
+    let report = team.board.report(&team.board.nothing(), &reading);
+    let capture = std::fs::read(folder.join(format!("{fold}.pcap"))).expect("it was written");
+    let (frames, error) = read_memory(&capture);
+    assert!(error.is_none(), "{error:?}");
+    Done { report, frames: frames.into_iter().map(|(_, frame)| frame).collect(), folds }
+}
+
+/// By session: the frames in order.
+fn by_session(frames: &[Vec<u8>]) -> BTreeMap<Vec<u8>, Vec<&[u8]>> {
+    let mut sessions: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for frame in frames {
+        // Addresses and ports of IPv4 without options, and which branch's Ethernet addresses it has.
+        let key = [&frame[..12], &frame[26..38]].concat();
+        sessions.entry(key).or_default().push(&frame[..]);
+    }
+    sessions
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn folded_and_written_do_the_same(shape in shape()) {
+        let folder = tempfile::tempdir().expect("a writable folder for temporary files");
+        let (folded, written) = (run(&shape, "on", folder.path()), run(&shape, "off", folder.path()));
+        prop_assert_eq!((folded.folds, written.folds), (shape.folds(), 0));
+        prop_assert_eq!(by_session(&folded.frames), by_session(&written.frames));
+        for told in [&folded.report, &written.report] {
+            prop_assert_eq!(told.packets.missing(), 0);
+        }
+        prop_assert_eq!(&folded.report.packets, &written.report.packets);
+        for (folded, written) in folded.report.modules.iter().zip(&written.report.modules) {
+            let told = |module: &forebay_graph::report::ModuleReport| {
+                (module.name.clone(), module.function.clone(), module.packets, module.dropped, module.counters.clone())
+            };
+            prop_assert_eq!(told(folded), told(written));
+        }
+        let flows = |report: &Report| report.flows.iter().map(|flow| (flow.name.clone(), flow.packets)).collect::<Vec<_>>();
+        prop_assert_eq!(flows(&folded.report), flows(&written.report));
+        // Calls of what runs as one add up.
+        let calls = |report: &Report| report.modules.iter().map(|module| module.batches).sum::<u64>();
+        prop_assert!(shape.folds() == 0 || calls(&folded.report) <= calls(&written.report) + 16, "{} {}", calls(&folded.report), calls(&written.report));
+    }
+}

@@ -1,0 +1,265 @@
+//! The experiment `batching`: Batchy's evaluation (NSDI 2020), made here.
+//!
+//! What objectives cost and what batches save: every use case under every controller, what branches and bursts make of it, objectives and
+//! loads that change, other traffic, what deciding takes, and whose turn it is where there is not enough time for all.
+
+mod captures;
+mod contour;
+mod costs;
+mod fairness;
+mod figures;
+mod interval;
+mod open;
+mod overhead;
+mod page;
+mod place;
+mod scenario;
+mod settled;
+mod steps;
+mod tables;
+mod watch;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use forebay_measure::Nanos;
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::{LabError, Machine, Progress};
+
+pub use captures::Captured;
+pub use contour::Gain;
+pub use costs::{Costs, Origin};
+pub use fairness::Fairness;
+pub use figures::{Delay, Told};
+pub use interval::Ratio;
+pub use open::Open;
+pub use overhead::Took;
+pub use settled::Row;
+pub use steps::{Series, Stage};
+pub use watch::Moment;
+
+use figures::VOID;
+use place::Place;
+use scenario::Span;
+
+/// A part of the experiment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Part {
+    /// Every use case under every controller.
+    Static,
+    /// Objectives that change.
+    SloSteps,
+    /// Loads that change.
+    LoadSteps,
+    /// A mobile gateway with a bearer whose load changes.
+    Bearer,
+    /// What is gained by branches, batchiness and bursts.
+    Contour,
+    /// Traffic that keeps to a schedule.
+    Open,
+    /// Recorded traffic.
+    Captures,
+    /// What deciding takes.
+    Overhead,
+    /// Run to completion against weighted-fair.
+    Fairness,
+}
+
+impl Part {
+    /// All of them.
+    pub const ALL: &'static [Self] = &[
+        Self::Static,
+        Self::SloSteps,
+        Self::LoadSteps,
+        Self::Bearer,
+        Self::Contour,
+        Self::Open,
+        Self::Captures,
+        Self::Overhead,
+        Self::Fairness,
+    ];
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Static => "static",
+            Self::SloSteps => "slo-steps",
+            Self::LoadSteps => "load-steps",
+            Self::Bearer => "bearer",
+            Self::Contour => "contour",
+            Self::Open => "open",
+            Self::Captures => "captures",
+            Self::Overhead => "overhead",
+            Self::Fairness => "fairness",
+        }
+    }
+}
+
+/// What is run, and how long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// In simulated time.
+    pub simulated: bool,
+    /// Fewer, smaller and shorter runs, in simulated time.
+    pub short: bool,
+    /// The parts; none: all.
+    pub only: BTreeSet<Part>,
+    /// A control period.
+    pub period: Option<Nanos>,
+    /// How long a run is, once the controller has settled.
+    pub duration: Option<Nanos>,
+    /// How often each is run in the static experiment.
+    pub runs: Option<usize>,
+    /// A folder with captures.
+    pub captures: Option<PathBuf>,
+}
+
+/// How long and how often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Extents {
+    /// Whether there is little of everything.
+    #[serde(skip)]
+    short: bool,
+    #[serde(skip)]
+    span: Span,
+    /// How often each is run in the static experiment.
+    pub runs: usize,
+}
+
+impl Settings {
+    fn has(&self, part: Part) -> bool {
+        self.only.is_empty() || self.only.contains(&part)
+    }
+
+    fn extents(&self) -> Extents {
+        let (period, periods, runs) = if self.short { (2_000_000, 20, 2) } else { (10_000_000, 100, 20) };
+        let period = self.period.unwrap_or(Nanos(period));
+        let periods =
+            self.duration.map_or(periods, |duration| u32::try_from(duration.0 / period.0).unwrap_or(u32::MAX));
+        let span = Span { period, periods: periods.max(1) };
+        Extents { short: self.short, span, runs: self.runs.unwrap_or(runs).max(1) }
+    }
+}
+
+/// All that the experiment has found. Parts that were not asked for are empty.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Results {
+    /// `batching`.
+    pub experiment: &'static str,
+    /// The version of Forebay.
+    pub forebay: &'static str,
+    /// When it began.
+    pub at: Timestamp,
+    /// Whether runs were few, small and short: to see what there is, not to rely on.
+    pub short: bool,
+    /// Whether time was simulated.
+    pub simulated: bool,
+    /// A control period, in milliseconds.
+    pub period_ms: f64,
+    /// Periods of a run that count.
+    pub periods: u32,
+    /// Runs of each in the static experiment.
+    pub runs: usize,
+    /// Where.
+    pub machine: Machine,
+    /// What calls cost: in simulated time all that there is, else what controllers began with.
+    pub costs: Costs,
+    /// Every use case under every controller.
+    #[serde(rename = "static")]
+    pub rows: Vec<Row>,
+    /// Objectives that change.
+    pub slo_steps: Vec<Series>,
+    /// Loads that change.
+    pub load_steps: Vec<Series>,
+    /// A bearer whose load changes.
+    pub bearer: Vec<Series>,
+    /// What is gained by branches, batchiness and bursts. Simulated.
+    pub contour: Vec<Gain>,
+    /// Traffic that keeps to a schedule.
+    pub open: Vec<Open>,
+    /// Recorded traffic; `None` where no captures were given.
+    pub captures: Option<Vec<Captured>>,
+    /// What deciding takes.
+    pub controller_us: Vec<Took>,
+    /// Run to completion against weighted-fair.
+    pub fairness: Vec<Fairness>,
+    /// `None`: pipelines are not decomposed.
+    pub decomposition: Option<()>,
+}
+
+/// Runs the experiment.
+///
+/// # Errors
+/// [`LabError`].
+pub fn run(settings: &Settings, progress: &mut dyn Progress) -> Result<Results, LabError> {
+    let at = Timestamp::now();
+    let extents = settings.extents();
+    // The short form is the same everywhere.
+    let costs = if settings.short { Costs::published() } else { Costs::stored() };
+    let place = Place { simulated: settings.simulated || settings.short, costs };
+    let mut make = Maker { settings, place: &place, extents: &extents, progress };
+    let rows = make.part(Part::Static, settled::measure)?;
+    let slo_steps = make.part(Part::SloSteps, steps::objectives)?;
+    let load_steps = make.part(Part::LoadSteps, steps::loads)?;
+    let bearer = make.part(Part::Bearer, steps::bearer)?;
+    let contour = make.part(Part::Contour, contour::measure)?;
+    let open = make.part(Part::Open, open::measure)?;
+    let captures = settings.captures.as_deref().filter(|_| settings.has(Part::Captures));
+    let captures = captures.map(|folder| captures::measure(folder, &place, &extents, make.progress)).transpose()?;
+    let controller_us = make.part(Part::Overhead, overhead::measure)?;
+    let fairness = make.part(Part::Fairness, fairness::measure)?;
+    Ok(Results {
+        experiment: "batching",
+        forebay: env!("CARGO_PKG_VERSION"),
+        at,
+        short: settings.short,
+        simulated: place.simulated,
+        period_ms: extents.span.period.0 as f64 / 1e6,
+        periods: extents.span.periods,
+        runs: extents.runs,
+        machine: Machine::this(),
+        costs: place.costs,
+        rows,
+        slo_steps,
+        load_steps,
+        bearer,
+        contour,
+        open,
+        captures,
+        controller_us,
+        fairness,
+        decomposition: None,
+    })
+}
+
+/// Makes a part's runs.
+type Measure<T> = fn(&Place, &Extents, &mut dyn Progress) -> Result<Vec<T>, LabError>;
+
+/// Makes the parts that are asked for.
+struct Maker<'a> {
+    settings: &'a Settings,
+    place: &'a Place,
+    extents: &'a Extents,
+    progress: &'a mut dyn Progress,
+}
+
+impl Maker<'_> {
+    fn part<T>(&mut self, part: Part, measure: Measure<T>) -> Result<Vec<T>, LabError> {
+        if self.settings.has(part) { measure(self.place, self.extents, self.progress) } else { Ok(Vec::new()) }
+    }
+}
+
+/// Writes results to a folder, which is made where it is not there: `results.json`, a CSV file for each table, `index.html`.
+/// The files that were written.
+///
+/// # Errors
+/// [`LabError`].
+pub fn write(results: &Results, folder: &Path) -> Result<Vec<PathBuf>, LabError> {
+    let mut files = vec![("index.html", page::page(results)?)];
+    files.extend(tables::all(results));
+    crate::folder::write(folder, results, files)
+}

@@ -1,0 +1,112 @@
+//! Recorded traffic: sessions of a capture spread over branches of equal functions, as fast as packets are taken.
+
+use std::path::{Path, PathBuf};
+
+use forebay_graph::Cost;
+use serde::Serialize;
+
+use super::Extents;
+use super::figures::{Figures, Told};
+use super::place::Place;
+use super::scenario::{PERCENTILE, Rule, Scenario, Span};
+use super::settled::objective;
+use crate::{LabError, Progress};
+
+const CONTROLLERS: &[&str] = &["null", "max", "on-off", "gradient", "optimal"];
+/// Branches, and functions of each.
+const BRANCHES: usize = 16;
+const FUNCTIONS: usize = 3;
+/// What a function takes, in nanoseconds; in real time it spins for as many of the paper's cycles.
+const COST: Cost = Cost { per_batch: 60, per_packet: 15 };
+const CYCLES: (u64, u64) = (144, 36);
+/// Periods of a run that count at most.
+const PERIODS: u32 = 100;
+
+/// A run on a capture.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Captured {
+    /// The file.
+    pub capture: String,
+    /// The controller.
+    pub controller: &'static str,
+    /// Whether equal branches ran as one.
+    pub fold: bool,
+    /// Packets a second against those of `null`.
+    pub to_null: f64,
+    /// Figures.
+    #[serde(flatten)]
+    pub told: Told,
+}
+
+/// Makes all runs on the captures in a folder.
+pub(super) fn measure(
+    folder: &Path,
+    place: &Place,
+    extents: &Extents,
+    progress: &mut dyn Progress,
+) -> Result<Vec<Captured>, LabError> {
+    let files = files(folder)?;
+    let span = Span { periods: PERIODS.min(extents.span.periods), ..extents.span };
+    let both: Vec<_> = files.iter().flat_map(|file| [(file, false), (file, true)]).collect();
+    let max: Vec<_> = both.iter().map(|(file, fold)| scenario(file, *fold, "max", None, span)).collect();
+    let objectives = place.all(&max, progress, |run| objective(&run, false))?;
+    let mut scenarios = Vec::new();
+    for ((file, fold), slo) in both.iter().zip(&objectives) {
+        let slo = Some(slo.0);
+        scenarios.extend(CONTROLLERS.iter().map(|controller| scenario(file, *fold, controller, slo, span)));
+    }
+    let figures = place.all(&scenarios, progress, |run| Figures::of(&run, place.hertz()))?;
+    let mut all = Vec::new();
+    for ((file, fold), figures) in both.iter().zip(figures.chunks(CONTROLLERS.len())) {
+        let null = figures[0].rate_pps.max(f64::MIN_POSITIVE);
+        all.extend(figures.iter().zip(CONTROLLERS).map(|(figures, controller)| Captured {
+            capture: name(file),
+            controller,
+            fold: *fold,
+            to_null: figures.rate_pps / null,
+            told: figures.told(),
+        }));
+    }
+    Ok(all)
+}
+
+fn name(file: &Path) -> String {
+    file.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// The captures in a folder, by name.
+fn files(folder: &Path) -> Result<Vec<PathBuf>, LabError> {
+    let wrong = |error| LabError::File { path: folder.to_owned(), error };
+    let entries = std::fs::read_dir(folder).map_err(wrong)?.collect::<Result<Vec<_>, _>>().map_err(wrong)?;
+    let mut files: Vec<_> = entries.into_iter().map(|entry| entry.path()).collect();
+    files.retain(|file| [".pcap", ".pcapng", ".pcap.gz", ".pcapng.gz"].iter().any(|end| name(file).ends_with(end)));
+    files.sort();
+    Ok(files)
+}
+
+fn scenario(file: &Path, fold: bool, controller: &'static str, slo: Option<u64>, span: Span) -> Scenario {
+    let mut text = format!(
+        "name: capture\nports:\n  in: {{ pcap: {{ read: {}, speed: fast, loops: forever }} }}\n  out: {{ sink: {{}} }}\n",
+        // A name in JSON is one in YAML.
+        serde_json::Value::from(file.display().to_string())
+    );
+    let (mut modules, mut lines, mut flows) = (String::new(), String::new(), String::new());
+    for branch in 0..BRANCHES {
+        let names: Vec<_> = (0..FUNCTIONS).map(|function| format!("f{function}_{branch}")).collect();
+        for name in &names {
+            let (batch, packet) = CYCLES;
+            modules.push_str(&format!(
+                "  {name}: {{ bypass: {{ cycles_per_batch: {batch}, cycles_per_packet: {packet} }} }}\n"
+            ));
+        }
+        let way = format!("split[{branch}] -> {}", names.join(" -> "));
+        lines.push_str(&format!("  - {way} -> out\n"));
+        let slo = slo.map_or_else(String::new, |slo| format!(", slo: {slo}ns"));
+        flows.push_str(&format!("  - {{ name: branch{branch}, path: \"{way}\"{slo}, percentile: {PERCENTILE} }}\n"));
+    }
+    text.push_str(&format!("modules:\n  split: {{ hash_split: {{ gates: {BRANCHES} }} }}\n{modules}"));
+    text.push_str(&format!("pipeline:\n  - in -> split\n{lines}flows:\n{flows}"));
+    let folded = format!("fold={}", if fold { "on" } else { "off" });
+    let name = format!("{}, {controller}", name(file));
+    Scenario::of_text(name, text, &Rule::new(controller), &[folded], span).costing("f", COST)
+}

@@ -1,0 +1,109 @@
+//! Whose turn it is where there is not enough time for all: run to completion against weighted-fair (Batchy, Fig. 11).
+//!
+//! Two functions behind a split are offered half as much again as there is time for. Fair is in proportion to rate at equal cost, and
+//! in proportion to cost at equal rate, so that both functions lose the same part of their packets.
+
+use forebay_graph::Cost;
+use serde::Serialize;
+
+use super::Extents;
+use super::costs::BATCH;
+use super::figures::Tally;
+use super::place::{Place, Run};
+use super::scenario::{Rule, Scenario, Span};
+use crate::{LabError, Progress};
+
+/// What a packet takes, in nanoseconds, and for how many of the paper's cycles functions spin in real time.
+const PACKET: u64 = 400;
+const CYCLES: u64 = 960;
+/// What is offered, in parts of what there is time for.
+const OVERLOAD: f64 = 1.5;
+/// By case: its name, the weights of the split, and how many times the cost.
+const CASES: &[(&str, [u64; 2], [u64; 2])] =
+    &[("twice the rate for the first", [2, 1], [1, 1]), ("twice the cost for the first", [1, 1], [2, 1])];
+/// Schedulers: a name, and the controller that goes with it.
+const SCHEDULERS: &[(&str, &str)] = &[
+    ("run to completion", "null"),
+    ("weighted-fair, equal weights", "wfq"),
+    ("weighted-fair, NFVnice's weights", "nfvnice"),
+];
+const PERIODS: u32 = 100;
+
+/// Two functions under a scheduler.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Fairness {
+    /// What is unequal.
+    pub case: &'static str,
+    /// The scheduler.
+    pub scheduler: &'static str,
+    /// By function: packets a second that were offered.
+    pub offered_pps: [f64; 2],
+    /// By function: packets a second that left.
+    pub rate_pps: [f64; 2],
+    /// By function: the mean delay, in microseconds.
+    pub delay_us: [f64; 2],
+    /// The share of periods in which the machine was elsewhere, in percent.
+    pub void_pct: f64,
+    /// Packets that are unaccounted for.
+    pub missing: i64,
+}
+
+/// Makes all runs.
+pub(super) fn measure(
+    place: &Place,
+    extents: &Extents,
+    progress: &mut dyn Progress,
+) -> Result<Vec<Fairness>, LabError> {
+    let span = Span { periods: PERIODS.min(extents.span.periods), ..extents.span };
+    let both = || CASES.iter().flat_map(|case| SCHEDULERS.iter().map(move |scheduler| (case, scheduler)));
+    let scenarios: Vec<_> = both().map(|(case, (_, controller))| scenario(case, controller, span)).collect();
+    let runs = place.all(&scenarios, progress, |run| run)?;
+    let told = both().zip(&runs).map(|((case, (scheduler, _)), run)| {
+        let of = |value: fn(&Run, usize) -> f64| [value(run, 0), value(run, 1)];
+        let (rate, weights) = (offered(case), case.1.map(|weight| weight as f64));
+        Fairness {
+            case: case.0,
+            scheduler,
+            offered_pps: weights.map(|weight| rate * weight / weights.iter().sum::<f64>()),
+            rate_pps: of(|run, flow| run.report.flows[flow].rate_pps),
+            delay_us: of(|run, flow| run.report.flows[flow].delay_us.mean.unwrap_or(0.0)),
+            void_pct: Tally::of(&run.moments).void() * 100.0,
+            missing: run.missing,
+        }
+    });
+    Ok(told.collect())
+}
+
+type Case = (&'static str, [u64; 2], [u64; 2]);
+
+/// Packets a second that are offered.
+fn offered((_, weights, costs): &Case) -> f64 {
+    let shares = weights.iter().zip(costs).map(|(weight, cost)| weight * cost * PACKET).sum::<u64>();
+    let packet = shares as f64 / weights.iter().sum::<u64>() as f64;
+    OVERLOAD * 1e9 / packet
+}
+
+fn scenario(case: &Case, controller: &'static str, span: Span) -> Scenario {
+    let (name, weights, costs) = case;
+    let bypass =
+        |times: u64| format!("bypass: {{ cycles_per_batch: {CYCLES}, cycles_per_packet: {} }}", times * CYCLES);
+    let text = format!(
+        "name: fairness\nports:\n  in: {{ generator: {{ rate: {:.0}pps }} }}\n  out: {{ sink: {{}} }}\n\
+         modules:\n  split: {{ weighted_split: {{ weights: [{}, {}] }} }}\n  first: {{ {} }}\n  second: {{ {} }}\n\
+         pipeline:\n  - in -> split\n  - split[0] -> first -> out\n  - split[1] -> second -> out\n\
+         flows:\n  - {{ name: first, path: \"split[0] -> first\" }}\n  - {{ name: second, path: \"split[1] -> second\" }}\n\
+         scheduler: run-to-completion\nshares:\n  first: {{ when_full: drop }}\n  second: {{ when_full: drop }}\n",
+        offered(case),
+        weights[0],
+        weights[1],
+        bypass(costs[0]),
+        bypass(costs[1])
+    );
+    // The call is small beside the packets of a batch: shares are what is looked at.
+    let cost = |times: u64| Cost { per_batch: PACKET / BATCH as u64, per_packet: times * PACKET };
+    let scenario = Scenario::of_text(format!("{name}, {controller}"), text, &Rule::new(controller), &[], span);
+    scenario
+        .costing("split", Cost { per_batch: 1, per_packet: 1 })
+        .costing("first", cost(costs[0]))
+        .costing("second", cost(costs[1]))
+}

@@ -1,0 +1,241 @@
+//! What a run's figures are, and those of several runs together.
+
+use forebay_graph::report::{FlowReport, Report};
+use serde::Serialize;
+
+use super::place::Run;
+use super::scenario::SETTLED;
+use super::watch::Moment;
+use crate::trial::median;
+
+/// The share of periods with a stall of the machine above which a run is void.
+pub const VOID: f64 = 0.1;
+/// Places at which a distribution over periods is kept.
+const PLACES: usize = 41;
+
+/// Delays of the flow that is nearest to its objective, in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Delay {
+    /// The mean.
+    pub mean: f64,
+    /// The 95th percentile.
+    pub p95: f64,
+    /// The 99th percentile.
+    pub p99: f64,
+}
+
+/// What is told of runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Told {
+    /// Packets a second that left: the median where there are several runs, as are the figures below.
+    pub rate_pps: f64,
+    /// Packets a call, the mean over modules.
+    pub batch_mean: f64,
+    /// Ticks of busy turns per packet that left; a tick of simulated time is a nanosecond.
+    pub ticks_per_packet: f64,
+    /// The objective of the flow that is nearest to its own.
+    pub slo_us: Option<f64>,
+    /// That flow's delays.
+    pub delay_us: Delay,
+    /// The share of periods in which an objective was missed, in percent.
+    pub violations_pct: f64,
+    /// Periods that count.
+    pub periods: u32,
+    /// The share of periods in which the machine was elsewhere, in percent: they do not count.
+    pub void_pct: f64,
+    /// Whether those are so many that the figures say nothing.
+    pub void: bool,
+    /// Packets that are unaccounted for.
+    pub missing: i64,
+}
+
+/// A run's figures, of what happened once the controller had settled.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Figures {
+    pub(super) rate_pps: f64,
+    /// Packets a call: the mean over modules.
+    pub(super) batch_mean: f64,
+    pub(super) ticks_per_packet: f64,
+    pub(super) delay_us: Delay,
+    /// That flow's objective.
+    pub(super) slo_us: Option<f64>,
+    pub(super) tally: Tally,
+    pub(super) missing: i64,
+    /// By period that counts.
+    pub(super) worst: Vec<f64>,
+}
+
+/// Periods of runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tally {
+    /// After the controller settled.
+    pub(super) all: u32,
+    /// In which the machine was elsewhere: they do not count.
+    pub(super) stalled: u32,
+    /// In which an objective was missed, of those that count.
+    pub(super) violated: u32,
+}
+
+impl Tally {
+    /// Counts them.
+    pub(super) fn of(moments: &[Moment]) -> Self {
+        let mut tally = Self::default();
+        for moment in moments {
+            tally.all += 1;
+            tally.stalled += u32::from(moment.stalled);
+            tally.violated += u32::from(moment.violated && !moment.stalled);
+        }
+        tally
+    }
+
+    fn add(&mut self, other: Self) {
+        self.all += other.all;
+        self.stalled += other.stalled;
+        self.violated += other.violated;
+    }
+
+    /// Periods that count.
+    pub(super) fn counted(self) -> u32 {
+        self.all - self.stalled
+    }
+
+    /// The share of those in which an objective was missed.
+    pub(super) fn violated(self) -> f64 {
+        f64::from(self.violated) / f64::from(self.counted().max(1))
+    }
+
+    /// The share of periods with a stall.
+    pub(super) fn void(self) -> f64 {
+        f64::from(self.stalled) / f64::from(self.all.max(1))
+    }
+}
+
+/// The flow that comes nearest to its objective, or, without any, takes longest.
+fn nearest(report: &Report) -> Option<&FlowReport> {
+    let part = |flow: &&FlowReport| flow.delay_us.p95.unwrap_or(0.0) / flow.slo_us.unwrap_or(1.0);
+    let objective = report.flows.iter().any(|flow| flow.slo_us.is_some());
+    let flows = report.flows.iter().filter(|flow| flow.slo_us.is_some() == objective);
+    flows.max_by(|one, other| part(one).total_cmp(&part(other)))
+}
+
+impl Figures {
+    pub(super) fn of(run: &Run, hertz: f64) -> Self {
+        let Run { report, .. } = run;
+        let moments = run.moments.get(SETTLED as usize..).unwrap_or_default();
+        let left: u64 = report.flows.iter().map(|flow| flow.packets).sum();
+        let batches: Vec<f64> = report.modules.iter().filter_map(|module| module.batch_mean).collect();
+        let busy: f64 = report.workers.iter().map(|worker| worker.busy).sum();
+        let flow = nearest(report);
+        let delay = |flow: &FlowReport| {
+            let told = &flow.delay_us;
+            let known = |value: Option<f64>| value.unwrap_or(0.0);
+            Delay { mean: known(told.mean), p95: known(told.p95), p99: known(told.p99) }
+        };
+        Self {
+            rate_pps: left as f64 / report.duration_s,
+            batch_mean: batches.iter().sum::<f64>() / batches.len().max(1) as f64,
+            ticks_per_packet: busy * report.duration_s * hertz / left.max(1) as f64,
+            delay_us: flow.map(delay).unwrap_or_default(),
+            slo_us: flow.and_then(|flow| flow.slo_us),
+            tally: Tally::of(moments),
+            missing: run.missing,
+            worst: moments.iter().filter(|moment| !moment.stalled).map(|moment| moment.worst).collect(),
+        }
+    }
+
+    /// What is told of it.
+    pub(super) fn told(&self) -> Told {
+        Told {
+            rate_pps: self.rate_pps,
+            batch_mean: self.batch_mean,
+            ticks_per_packet: self.ticks_per_packet,
+            slo_us: self.slo_us,
+            delay_us: self.delay_us,
+            violations_pct: self.tally.violated() * 100.0,
+            periods: self.tally.counted(),
+            void_pct: self.tally.void() * 100.0,
+            void: self.tally.void() > VOID,
+            missing: self.missing,
+        }
+    }
+
+    /// Of several runs: medians; periods are added up.
+    pub(super) fn together(runs: &[Self]) -> Self {
+        let middle = |value: fn(&Self) -> f64| median(runs.iter().map(value).collect()).unwrap_or(0.0);
+        let mut all = Self {
+            rate_pps: middle(|run| run.rate_pps),
+            batch_mean: middle(|run| run.batch_mean),
+            ticks_per_packet: middle(|run| run.ticks_per_packet),
+            delay_us: Delay {
+                mean: middle(|run| run.delay_us.mean),
+                p95: middle(|run| run.delay_us.p95),
+                p99: middle(|run| run.delay_us.p99),
+            },
+            slo_us: median(runs.iter().filter_map(|run| run.slo_us).collect()),
+            ..Self::default()
+        };
+        for run in runs {
+            all.tally.add(run.tally);
+            all.missing += run.missing;
+            all.worst.extend_from_slice(&run.worst);
+        }
+        all
+    }
+}
+
+/// A distribution at evenly spread places, from its least to its most.
+pub(super) fn quantiles(mut values: Vec<f64>) -> Vec<f64> {
+    values.sort_by(f64::total_cmp);
+    let Some(last) = values.len().checked_sub(1) else { return values };
+    (0..PLACES).map(|place| values[last * place / (PLACES - 1)]).collect()
+}
+
+/// The mean delay of a run, in microseconds: of all packets, or where only the first flow is urgent, of that.
+pub(super) fn mean_delay_us(run: &Run, urgent: bool) -> f64 {
+    let flows = if urgent { run.report.flows.get(..1).unwrap_or_default() } else { &run.report.flows[..] };
+    let sum: f64 = flows.iter().filter_map(|flow| Some(flow.delay_us.mean? * flow.packets as f64)).sum();
+    sum / flows.iter().map(|flow| flow.packets).sum::<u64>().max(1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn moment(violated: bool, stalled: bool) -> Moment {
+        Moment { violated, stalled, ..Moment::default() }
+    }
+
+    #[test]
+    fn periods_with_a_stall_do_not_count_and_too_many_make_a_run_void() {
+        let mut moments = vec![moment(false, false); 17];
+        moments.extend([moment(true, false), moment(true, true), moment(false, true)]);
+        let tally = Tally::of(&moments);
+        assert_eq!(tally, Tally { all: 20, stalled: 2, violated: 1 });
+        assert_eq!((tally.counted(), tally.violated()), (18, 1.0 / 18.0));
+        assert!(tally.void() <= VOID, "a tenth is not too many");
+        moments.push(moment(false, true));
+        assert!(Tally::of(&moments).void() > VOID);
+        assert_eq!((Tally::default().violated(), Tally::default().void()), (0.0, 0.0));
+    }
+
+    #[test]
+    fn runs_together_are_medians_and_sums() {
+        let run = |rate_pps, all| Figures {
+            rate_pps,
+            tally: Tally { all, stalled: 1, violated: 2 },
+            worst: vec![rate_pps],
+            ..Figures::default()
+        };
+        let all = Figures::together(&[run(1.0, 10), run(9.0, 20), run(2.0, 30)]);
+        assert_eq!((all.rate_pps, all.tally), (2.0, Tally { all: 60, stalled: 3, violated: 6 }));
+        assert_eq!(all.worst, [1.0, 9.0, 2.0]);
+    }
+
+    #[test]
+    fn a_distribution_keeps_its_ends_and_its_middle() {
+        let values = quantiles((0..=1_000).rev().map(f64::from).collect());
+        assert_eq!((values.len(), values[0], values[20], values[40]), (41, 0.0, 500.0, 1_000.0));
+        assert!(quantiles(Vec::new()).is_empty());
+        assert_eq!(quantiles(vec![3.0]), vec![3.0; 41]);
+    }
+}

@@ -1,0 +1,76 @@
+//! Ratios of runs in pairs: their median, and where the true one lies.
+//!
+//! The interval is that of order statistics: it asks nothing of how ratios are spread, and one disturbed pair does not move it.
+
+use serde::Serialize;
+
+use crate::trial::median;
+
+/// How sure an interval is.
+const CONFIDENCE: f64 = 0.95;
+
+/// A ratio of runs that were made in turn.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Ratio {
+    /// The median of all pairs.
+    pub median: f64,
+    /// The 95 % interval of the median; `None` where there are too few pairs for one (fewer than six).
+    pub interval: Option<(f64, f64)>,
+    /// How many pairs.
+    pub pairs: usize,
+}
+
+impl Ratio {
+    /// Of these to those, one by one; `None` where none of those has anything.
+    pub(super) fn of(these: &[f64], those: &[f64]) -> Option<Self> {
+        let ratios = these.iter().zip(those).filter(|(_, that)| **that > 0.0).map(|(this, that)| this / that);
+        let mut ratios: Vec<f64> = ratios.collect();
+        ratios.sort_by(f64::total_cmp);
+        let interval = rank(ratios.len()).map(|rank| (ratios[rank], ratios[ratios.len() - 1 - rank]));
+        Some(Self { pairs: ratios.len(), median: median(ratios)?, interval })
+    }
+}
+
+/// How many of so many sorted values may be left out at either end so that the rest has the median in it as surely as is asked.
+fn rank(count: usize) -> Option<usize> {
+    // The chance that at most `below` of `count` values are on one side of the median.
+    let (mut chance, mut sum, mut found) = (0.5_f64.powi(i32::try_from(count).ok()?), 0.0, None);
+    for below in 0..count.div_ceil(2) {
+        sum += chance;
+        if 2.0 * sum > 1.0 - CONFIDENCE {
+            break;
+        }
+        found = Some(below);
+        chance *= (count - below) as f64 / (below + 1) as f64;
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Conover, Practical Nonparametric Statistics: 95 % and more from the 1st of 6, the 6th of 20, the 40th of 100 on.
+    #[test]
+    fn as_many_are_left_out_as_tables_say() {
+        assert_eq!([0, 1, 5, 6, 20, 100].map(rank), [None, None, None, Some(0), Some(5), Some(39)]);
+    }
+
+    #[test]
+    fn one_bad_pair_moves_neither_the_median_nor_the_interval() {
+        let null = vec![1.0; 20];
+        let mut these: Vec<f64> = (0..20).map(|run| 2.0 + f64::from(run) / 100.0).collect();
+        let sound = Ratio::of(&these, &null).expect("pairs");
+        these[19] = 1e9;
+        assert_eq!(Ratio::of(&these, &null), Some(sound));
+        assert!((sound.median - 2.095).abs() < 1e-12, "{sound:?}");
+        assert_eq!(sound.interval, Some((2.05, 2.14)));
+    }
+
+    #[test]
+    fn nothing_is_told_of_nothing() {
+        assert_eq!(Ratio::of(&[1.0], &[0.0]), None);
+        let few = Ratio::of(&[3.0, 1.0], &[1.0, 1.0]).expect("pairs");
+        assert_eq!((few.median, few.interval, few.pairs), (2.0, None, 2));
+    }
+}

@@ -1,0 +1,95 @@
+//! Traffic that comes when it comes: packets keep to a schedule whether the worker is there or not, from light load to near all
+//! that it can do.
+
+use serde::Serialize;
+
+use super::Extents;
+use super::figures::{Figures, Told};
+use super::place::{Place, Run};
+use super::scenario::{Pipeline, Rule, Span};
+use crate::{LabError, Progress};
+
+/// Every flow's objective.
+const OBJECTIVE: &str = "slo=1ms";
+/// Of what the worker does under `max`.
+const LOADS: &[f64] = &[0.3, 0.6, 0.9];
+const ARRIVALS: &[(&str, &str)] = &[
+    ("constant", "constant"),
+    ("poisson", "poisson"),
+    ("bursts, 100 µs of 400 µs", "{ on_off: { on: 100us, off: 300us } }"),
+];
+const CONTROLLERS: &[&str] = &["null", "max", "on-off", "gradient", "optimal"];
+/// Periods of a run that count at most.
+const PERIODS: u32 = 200;
+
+/// A run with such traffic.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Open {
+    /// The use case with its sizes.
+    pub usecase: String,
+    /// How packets are spread over time.
+    pub arrivals: &'static str,
+    /// The load, in parts of what the worker does under `max` of a source that always has packets.
+    pub share: f64,
+    /// Packets a second that were due.
+    pub offered_pps: f64,
+    /// The share of them that found the source's queue full.
+    pub lost: f64,
+    /// The share of time that the worker was busy.
+    pub busy: f64,
+    /// The controller.
+    pub controller: &'static str,
+    /// Whether equal branches ran as one.
+    pub fold: bool,
+    /// Figures.
+    #[serde(flatten)]
+    pub told: Told,
+}
+
+/// Makes all runs.
+pub(super) fn measure(place: &Place, extents: &Extents, progress: &mut dyn Progress) -> Result<Vec<Open>, LabError> {
+    let pipeline = Pipeline::new("gw", &[if extents.short { "n=4" } else { "n=16" }]);
+    let span = Span { periods: PERIODS.min(extents.span.periods), ..extents.span };
+    let folds = [false, true];
+    let fold = |fold: bool| format!("fold={}", if fold { "on" } else { "off" });
+    let full = folds.map(|on| pipeline.under(&Rule::new("max"), &["rate=max".to_owned(), fold(on)], span));
+    let full: Vec<_> = full.into_iter().collect::<Result<_, _>>()?;
+    let full = place.all(&full, progress, |run| Figures::of(&run, place.hertz()).rate_pps)?;
+    let (mut wanted, mut scenarios) = (Vec::new(), Vec::new());
+    for (on, full) in folds.into_iter().zip(full) {
+        for (name, arrivals) in ARRIVALS {
+            for share in if extents.short { &[0.6] } else { LOADS } {
+                for controller in CONTROLLERS {
+                    let rate = (full * share).max(1.0);
+                    let settings = [
+                        OBJECTIVE.to_owned(),
+                        fold(on),
+                        format!("rate={rate:.0}pps"),
+                        format!("ports.in.generator.arrivals={arrivals}"),
+                    ];
+                    scenarios.push(pipeline.under(&Rule::new(controller), &settings, span)?);
+                    wanted.push((on, *name, *share, rate, *controller));
+                }
+            }
+        }
+    }
+    let runs = place.all(&scenarios, progress, |run| run)?;
+    let told = wanted.into_iter().zip(&runs).map(|((fold, arrivals, share, offered_pps, controller), run)| Open {
+        usecase: pipeline.name.clone(),
+        arrivals,
+        share,
+        offered_pps,
+        lost: lost(run),
+        busy: run.report.workers.iter().map(|worker| worker.busy).sum(),
+        controller,
+        fold,
+        told: Figures::of(run, place.hertz()).told(),
+    });
+    Ok(told.collect())
+}
+
+fn lost(run: &Run) -> f64 {
+    let (received, dropped) =
+        run.report.ports.iter().fold((0, 0), |sum, port| (sum.0 + port.received, sum.1 + port.dropped));
+    dropped as f64 / (received + dropped).max(1) as f64
+}

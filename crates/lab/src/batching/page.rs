@@ -1,0 +1,133 @@
+//! The report: what was found, where figures come from, and where Forebay falls short of the paper.
+
+mod control;
+mod settled;
+mod shortfall;
+mod steps;
+mod traffic;
+
+use forebay_plot::{Block, Page, PlotError, Section};
+
+use super::costs::Origin;
+use super::{Results, VOID};
+use crate::blocks::text;
+
+const SLO_STEPS: &str = "Virtual routers whose flows all have the same objective, which changes while as many packets come as are taken (the \
+    paper's Fig. 9a). The paper's controller cuts triggers at once where an objective falls, and raises them in steps where it rises.";
+const LOAD_STEPS: &str =
+    "Virtual routers whose flows all have an objective of 1 ms, under a load that changes (the paper's Fig. 9b).";
+const BEARER: &str = "A mobile gateway of two bearers: the first one's flows have an objective of 1 ms and a load that changes, the second one's \
+    sources give all that is taken (the paper's Fig. 9c).";
+
+/// The page's text.
+pub(super) fn page(results: &Results) -> Result<String, PlotError> {
+    let mut sections = vec![machine(results)];
+    if !results.rows.is_empty() {
+        sections.push(shortfall::section(results));
+        sections.extend(settled::sections(&results.rows)?);
+    }
+    for (title, what, series) in [
+        ("Objectives that change", SLO_STEPS, &results.slo_steps),
+        ("Loads that change", LOAD_STEPS, &results.load_steps),
+        ("A bearer whose load changes", BEARER, &results.bearer),
+    ] {
+        if !series.is_empty() {
+            sections.push(steps::section(title, what, series)?);
+        }
+    }
+    if !results.contour.is_empty() {
+        sections.push(traffic::contour(&results.contour)?);
+    }
+    if !results.open.is_empty() {
+        sections.push(traffic::open(&results.open));
+    }
+    sections.push(traffic::captures(results.captures.as_deref()));
+    if !results.controller_us.is_empty() {
+        sections.push(control::overhead(&results.controller_us));
+    }
+    if !results.fairness.is_empty() {
+        sections.push(control::fairness(&results.fairness));
+    }
+    sections.push(again(results));
+    Ok(Page { title: "Batching under delay objectives".to_owned(), head: head(results), sections }.html())
+}
+
+fn head(results: &Results) -> Vec<Block> {
+    let mut head = vec![text(
+        "What batches save and what they cost in delay, under controllers that hold packets back as long as every flow keeps its \
+         objective: the experiments of “Batchy: Batch-scheduling Data Flow Graphs with Service-level Objectives” (NSDI 2020), made \
+         here, each also with equal branches run as one (folded).",
+    )];
+    if results.short {
+        let note = "This is a short run: few, small and short runs, to see what there is. Do not rely on its figures.";
+        head.push(Block::Note(note.to_owned()));
+    }
+    let void = results.rows.iter().filter(|row| row.told.void);
+    let void: Vec<_> = void.map(|row| format!("{} {}{}", row.usecase, row.controller, folded(row.fold))).collect();
+    if !void.is_empty() {
+        head.push(Block::Note(format!(
+            "The machine was elsewhere in more than {:.0} % of the periods of these: they are void, and say nothing. {}.",
+            VOID * 100.0,
+            void.join("; ")
+        )));
+    }
+    head
+}
+
+fn folded(fold: bool) -> &'static str {
+    if fold { ", folded" } else { "" }
+}
+
+fn machine(results: &Results) -> Section {
+    let time = if results.simulated {
+        "simulated: calls take what is told below, to the nanosecond, and nothing else but 64 ns a turn takes any time. Every packet is \
+         made, passes its modules and is accounted for. Runs of one seed are the same on every machine; the runs of a row have \
+         seeds 1, 2, …, and differ where anything is drawn at random: in robot control"
+    } else {
+        "this machine's: pipelines run on cores of their own, and figures are measured"
+    };
+    let costs = match results.costs.origin {
+        Origin::Profile => "measured on this machine (forebay profile)",
+        Origin::Published => "those that Batchy published, and 60 ns a call and 15 ns a packet for other functions",
+    };
+    let mut facts = results.machine.facts();
+    facts.extend([
+        ("Time".to_owned(), time.to_owned()),
+        ("Costs of calls".to_owned(), costs.to_owned()),
+        ("Control period".to_owned(), format!("{} ms", results.period_ms)),
+        ("Forebay".to_owned(), results.forebay.to_owned()),
+        ("Begun".to_owned(), results.at.to_string()),
+    ]);
+    let rule = format!(
+        "Sources give as many packets as are taken, sessions take branches in turn, packet by packet, and the largest batch is 32. The \
+         objective of each pipeline, folded or not, is 80 % of the mean delay that the controller max has here with branches as they are \
+         written; 95 % of a flow's packets must keep \
+         it. A period is violated when more of any flow's packets that left in it were above the objective: they are counted one by \
+         one. The first ten periods of a run do not count, and then {} do, in each of {} runs. A turn that takes twice as long as all \
+         modules with full batches would, and 100 µs at least, is a stall of the machine; a period with one does not count, and \
+         more than {:.0} % of such make a row void.",
+        results.periods,
+        results.runs,
+        VOID * 100.0
+    );
+    let cycles = "Where a function is asked for in cycles (robot control), a cycle is one of the paper's machine, 1/2.4 ns, in simulated \
+                  time, and a tick of the time-stamp counter in real time.";
+    Section {
+        title: "The machine, and where figures come from".to_owned(),
+        blocks: vec![Block::Facts(facts), text(&rule), text(cycles)],
+    }
+}
+
+fn again(results: &Results) -> Section {
+    let mut command = "forebay lab batching --out DIR".to_owned();
+    if results.short {
+        command.push_str(" --short");
+    } else if results.simulated {
+        command.push_str(" --virtual");
+    }
+    let blocks = vec![
+        Block::Code(command),
+        text("results.json, beside this page, has everything that is shown here; the CSV files have its tables."),
+    ];
+    Section { title: "How to run it again".to_owned(), blocks }
+}

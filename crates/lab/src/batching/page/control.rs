@@ -1,0 +1,61 @@
+//! What deciding takes, and whose turn it is.
+
+use forebay_plot::{Block, Section, Table, engineering};
+
+use crate::batching::{Fairness, Took, VOID};
+use crate::blocks::{columns, text};
+
+/// What deciding takes.
+pub(super) fn overhead(all: &[Took]) -> Section {
+    let row = |took: &Took| {
+        let name = format!("{}, {}", took.usecase, took.controller);
+        vec![
+            name,
+            took.flows.to_string(),
+            took.modules.to_string(),
+            format!("{:.1}", took.median),
+            format!("{:.1}", took.max),
+        ]
+    };
+    let table = Table {
+        caption: "Of a decision, µs".to_owned(),
+        columns: columns(&["pipeline", "flows", "modules", "median", "most"]),
+        rows: all.iter().map(row).collect(),
+    };
+    let what = "From the first counter read to the last action written, on this machine's clock whatever time pipelines run in. The paper's \
+                controller takes 2 to 90 ms. Where something else had the core meanwhile, that is in the longest.";
+    Section { title: "What deciding takes".to_owned(), blocks: vec![text(what), Block::Table(table)] }
+}
+
+/// Run to completion against weighted-fair.
+pub(super) fn fairness(all: &[Fairness]) -> Section {
+    let row = |told: &Fairness| {
+        let void = if told.void_pct > VOID * 100.0 { ", void" } else { "" };
+        let mut row = vec![format!("{}, {}{void}", told.case, told.scheduler)];
+        row.extend(told.offered_pps.iter().chain(&told.rate_pps).map(|rate| engineering(*rate)));
+        let kept = [0, 1].map(|at| told.rate_pps[at] / told.offered_pps[at]);
+        row.extend(kept.map(|kept| format!("{:.0} %", kept * 100.0)));
+        row.extend(told.delay_us.map(|delay| format!("{delay:.0}")));
+        row
+    };
+    let table = Table {
+        caption: String::new(),
+        columns: columns(&[
+            "case, scheduler",
+            "offered to the first",
+            "to the second",
+            "left by the first",
+            "by the second",
+            "of the first's",
+            "of the second's",
+            "first's mean delay, µs",
+            "second's",
+        ]),
+        rows: all.iter().map(row).collect(),
+    };
+    let what = "Two functions behind a split, offered half as much again as there is time for. Fair is where both keep the same part of what \
+                is offered to them: time in proportion to rate and to cost. Run to completion does so by itself (the paper's Fig. 11); equal \
+                weights do not; NFVnice's weights, arrival rate times cost, are made to. Weighted-fair drops what has no room before its \
+                function.";
+    Section { title: "Fairness".to_owned(), blocks: vec![text(what), Block::Table(table)] }
+}

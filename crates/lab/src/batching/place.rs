@@ -1,0 +1,207 @@
+//! Where pipelines run: in simulated time, or on this machine's cores.
+//!
+//! Both keep the same accounts, so that whatever is told of a run is told of either.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+use forebay_control::Log;
+use forebay_graph::drive::wind_up_team;
+use forebay_graph::report::Report;
+use forebay_graph::{Action, RunToCompletion, Scheduler, SchedulerKind, WeightedFair};
+use forebay_instance::{Instance, SimulatedTeam, Simulation, Steer, choose, start};
+use forebay_measure::{Clock, Nanos, Tsc};
+use forebay_packet::Ticks;
+use forebay_pipeline::{Conditions, Loaded, load};
+
+use super::costs::{BATCH, Costs};
+use super::scenario::{Scenario, Step};
+use super::watch::{Moment, Watch};
+use crate::{LabError, Progress};
+
+/// The shortest turn that is taken for a stall of the machine.
+const STALL: Nanos = Nanos(100_000);
+/// A turn must be so many times longer than the longest that there should be.
+const STALL_TURNS: f64 = 2.0;
+
+/// Where pipelines run.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) simulated: bool,
+    pub(super) costs: Costs,
+}
+
+/// What a run came to.
+pub(super) struct Run {
+    /// By period, the first ones included.
+    pub(super) moments: Vec<Moment>,
+    /// What happened once the controller had settled.
+    pub(super) report: Report,
+    /// Packets of the whole run that are unaccounted for.
+    pub(super) missing: i64,
+    /// Modules that run.
+    pub(super) modules: usize,
+}
+
+impl Place {
+    /// Ticks a second of its clock.
+    pub(super) fn hertz(&self) -> f64 {
+        if self.simulated { Simulation::frequency() } else { Tsc.frequency() }.hertz()
+    }
+
+    /// Makes runs, in their order; in simulated time, where they do not disturb each other, several at once. Of each run is kept what
+    /// `keep` makes of it.
+    pub(super) fn all<T: Send>(
+        &self,
+        scenarios: &[Scenario],
+        progress: &mut dyn Progress,
+        keep: impl Fn(Run) -> T + Sync,
+    ) -> Result<Vec<T>, LabError> {
+        progress.begin(scenarios.len());
+        let cores = std::thread::available_parallelism().map_or(1, usize::from).min(scenarios.len());
+        let threads = if self.simulated { cores } else { 1 };
+        let (next, keep) = (AtomicUsize::new(0), &keep);
+        let mut kept: Vec<Option<T>> = scenarios.iter().map(|_| None).collect();
+        std::thread::scope(|scope| {
+            let (sender, made) = channel();
+            for _ in 0..threads {
+                let (sender, next) = (sender.clone(), &next);
+                scope.spawn(move || {
+                    loop {
+                        let at = next.fetch_add(1, Ordering::Relaxed);
+                        let Some(scenario) = scenarios.get(at) else { return };
+                        // After an error nobody listens, and there is nothing more to do.
+                        if sender.send((at, self.run(scenario).map(keep))).is_err() {
+                            return;
+                        }
+                    }
+                });
+            }
+            drop(sender);
+            for (at, run) in made {
+                progress.step(&scenarios[at].name);
+                kept[at] = Some(run?);
+            }
+            Ok::<_, LabError>(())
+        })?;
+        Ok(kept.into_iter().flatten().collect())
+    }
+
+    /// Makes one run.
+    pub(super) fn run(&self, scenario: &Scenario) -> Result<Run, LabError> {
+        let frequency = if self.simulated { Simulation::frequency() } else { Tsc.frequency() };
+        let loaded = load(&scenario.source, Conditions { frequency, simulated: self.simulated })?;
+        match (self.simulated, loaded.plans[0].scheduler) {
+            (false, _) => self.measured(scenario, loaded),
+            (true, SchedulerKind::RunToCompletion) => self.simulated::<RunToCompletion>(scenario, loaded),
+            (true, SchedulerKind::WeightedFair) => self.simulated::<WeightedFair>(scenario, loaded),
+        }
+    }
+
+    fn simulated<S: Scheduler>(&self, scenario: &Scenario, loaded: Loaded) -> Result<Run, LabError> {
+        let watch = Watch::new(scenario.flow, scenario.module.clone(), None);
+        let log: Box<dyn Log> = Box::new(watch.clone());
+        let costs = self.costs.of_plan(&loaded.plans[0], &scenario.special);
+        let control = loaded.made.control().cloned();
+        let mut team = SimulatedTeam::<S>::told(loaded.plans, &costs, control.as_ref(), Some(log))?;
+        let frequency = Simulation::frequency();
+        let instant = |at: Nanos| Ticks::ZERO + frequency.ticks(at);
+        let mut steps = scenario.steps.iter().peekable();
+        let mut settled = None;
+        for end in [scenario.span.settled(), scenario.span.end()] {
+            while let Some((at, step)) = steps.next_if(|(at, _)| *at < end) {
+                team.run(instant(*at));
+                match *step {
+                    Step::Objective(slo) => team.set_objectives(slo),
+                    Step::Offer(factor) => {
+                        let actions = [Action::SetOffer { factor }];
+                        let refused = team.workers.iter_mut().find_map(|worker| worker.apply(&actions).err());
+                        refused.map_or(Ok(()), |error| Err(trouble(scenario, error.to_string())))?;
+                    }
+                }
+            }
+            team.run(instant(end));
+            settled.get_or_insert_with(|| team.board.read(team.workers[0].clock().now()));
+        }
+        let last = team.board.read(team.workers[0].clock().now());
+        let first = settled.unwrap_or_else(|| team.board.nothing());
+        let report = team.board.report(&first, &last);
+        no_troubles(scenario, &wind_up_team(&mut team.workers))?;
+        let whole = team.board.report(&team.board.nothing(), &team.board.read(team.workers[0].clock().now()));
+        Ok(Run::new(&watch, report, &whole))
+    }
+
+    fn measured(&self, scenario: &Scenario, loaded: Loaded) -> Result<Run, LabError> {
+        let Loaded { plans, cores, made, .. } = loaded;
+        // What the longest turn without a stall takes is known before the run: no figure of it moves the threshold.
+        let costs = self.costs.of_plan(&plans[0], &scenario.special);
+        let turn: u64 = costs.iter().map(|cost| cost.per_batch + cost.per_packet * BATCH as u64).sum();
+        let stall = Nanos(((turn as f64 * STALL_TURNS) as u64).max(STALL.0));
+        let watch = Watch::new(scenario.flow, scenario.module.clone(), Some(stall));
+        let steer = Steer { costs: self.costs.profiled(), log: Some(Box::new(watch.clone())) };
+        let instance = start(plans, choose(&cores)?, made, Box::new(|_| None), steer)?;
+        let done = drive(scenario, &*instance);
+        let outcome = instance.end();
+        let report = done?;
+        no_troubles(scenario, &outcome.troubles)?;
+        let board = instance.board();
+        let whole = board.report(&board.nothing(), &board.read(outcome.at));
+        Ok(Run::new(&watch, report, &whole))
+    }
+}
+
+/// Lets a pipeline run to the end, with all that happens on the way; what has happened since the controller settled.
+fn drive(scenario: &Scenario, instance: &dyn Instance) -> Result<Report, LabError> {
+    let began = Instant::now();
+    let wait = |at: Nanos| {
+        let at = began + Duration::from_nanos(at.0);
+        std::thread::sleep(at.saturating_duration_since(Instant::now()));
+    };
+    let board = instance.board();
+    let mut steps = scenario.steps.iter().peekable();
+    let mut settled = None;
+    for end in [scenario.span.settled(), scenario.span.end()] {
+        while let Some((at, step)) = steps.next_if(|(at, _)| *at < end) {
+            wait(*at);
+            let refused = match *step {
+                Step::Offer(factor) => instance.act(&[Action::SetOffer { factor }]),
+                Step::Objective(slo) => change(scenario, instance, slo),
+            };
+            refused.map_err(|told| trouble(scenario, told))?;
+        }
+        wait(end);
+        settled.get_or_insert_with(|| board.read(Tsc.now()));
+    }
+    let first = settled.unwrap_or_else(|| board.nothing());
+    Ok(board.report(&first, &board.read(Tsc.now())))
+}
+
+/// Changes the configuration to one with another objective, for every flow that has one.
+fn change(scenario: &Scenario, instance: &dyn Instance, slo: Nanos) -> Result<(), String> {
+    let flows = scenario.source.text().matches("\n    slo: ").count();
+    let set = |source: forebay_pipeline::Source, flow| source.set(format!("flows.{flow}.slo={}ns", slo.0));
+    let source = (0..flows).fold(scenario.source.clone(), set);
+    instance.reload(&source, &mut || Ok(())).map(drop).map_err(|error| error.to_string())
+}
+
+fn trouble(scenario: &Scenario, told: String) -> LabError {
+    LabError::Trouble { pipeline: scenario.name.clone(), told }
+}
+
+fn no_troubles(scenario: &Scenario, troubles: &[(String, String)]) -> Result<(), LabError> {
+    if troubles.is_empty() {
+        return Ok(());
+    }
+    let told: Vec<_> = troubles.iter().map(|(place, trouble)| format!("{place}: {trouble}")).collect();
+    Err(trouble(scenario, told.join("; ")))
+}
+
+impl Run {
+    fn new(watch: &Watch, report: Report, whole: &Report) -> Self {
+        let (layout, moments) = watch.take();
+        let modules = layout.map_or(0, |layout| layout.running().count());
+        let missing = i64::try_from(whole.packets.missing()).unwrap_or(i64::MAX);
+        Self { moments, report, missing, modules }
+    }
+}

@@ -1,0 +1,193 @@
+//! What is run: a pipeline with its settings, for how long, and what happens on the way.
+
+use forebay_graph::Cost;
+use forebay_measure::Nanos;
+use forebay_pipeline::{Source, usecase};
+
+use super::costs::{BATCH, cycles};
+use crate::LabError;
+use crate::trial::Case;
+
+/// Decisions before a controller has settled: what they are about does not count.
+pub(super) const SETTLED: u32 = 10;
+/// How soon the first decision of a run is made; each further one takes twice as long, until it is a period.
+const FIRST: Nanos = Nanos(1_000_000);
+/// The percentile that must keep objectives: the paper's.
+pub(super) const PERCENTILE: f64 = 95.0;
+
+/// A pipeline of the experiments.
+#[derive(Clone, Debug)]
+pub(super) struct Pipeline {
+    /// As tables name it: `gw 16`.
+    pub(super) name: String,
+    case: Case,
+    /// What modules whose names begin so take in simulated time, whatever their function.
+    special: Vec<(&'static str, Cost)>,
+    /// Whether only the first flow is urgent.
+    pub(super) urgent: bool,
+}
+
+impl Pipeline {
+    /// A use case with these sizes, `key=value` each.
+    pub(super) fn new(usecase: &'static str, sizes: &[&str]) -> Self {
+        let size = |set: &&str| set.split_once('=').map(|(_, size)| size.to_owned());
+        let name = std::iter::once(usecase.to_owned()).chain(sizes.iter().filter_map(size)).collect::<Vec<_>>();
+        Self { name: name.join(" "), case: Case::new(usecase, sizes), special: Vec::new(), urgent: false }
+    }
+
+    /// Robot control: one urgent branch of no cost among `n`, whose others cost `c` cycles a packet.
+    pub(super) fn robot(n: usize, c: u64) -> Self {
+        let mut pipeline = Self::new("rc", &[&format!("n={n}")]);
+        pipeline.case = pipeline.case.with(format!("c={c}"));
+        pipeline.name = format!("rc {n} (c = {c})");
+        let work = Cost { per_batch: cycles(10_000), per_packet: cycles(c) };
+        pipeline.special = vec![("control", Cost { per_batch: 1, per_packet: 1 }), ("work", work)];
+        pipeline.urgent = true;
+        pipeline
+    }
+
+    /// All modules take this in simulated time.
+    pub(super) fn costing(mut self, cost: Cost) -> Self {
+        self.special = vec![("", cost)];
+        self
+    }
+
+    /// With further settings.
+    pub(super) fn with(mut self, settings: &[&str]) -> Self {
+        self.case = settings.iter().fold(self.case, |case, setting| case.with((*setting).to_owned()));
+        self
+    }
+
+    /// The configuration with these settings besides.
+    pub(super) fn source(&self, settings: &[String]) -> Result<Source, LabError> {
+        let settings: Vec<_> = self.case.settings.iter().chain(settings).cloned().collect();
+        let source = usecase(self.case.name, &settings)?;
+        // Every flow is written, each with its name first.
+        let flows = source.text().matches("\n  - name: ").count();
+        Ok((0..flows).fold(source, |source, flow| source.set(format!("flows.{flow}.percentile={PERCENTILE}"))))
+    }
+
+    /// A run of it under a controller.
+    pub(super) fn under(&self, rule: &Rule, more: &[String], span: Span) -> Result<Scenario, LabError> {
+        let mut settings = vec![format!("batch={BATCH}")];
+        settings.extend(rule.settings(span.period));
+        settings.extend_from_slice(more);
+        let source = self.source(&settings)?;
+        let name = format!("{}, {}", self.name, rule.name);
+        Ok(Scenario { name, source, special: self.special.clone(), span, steps: Vec::new(), flow: 0, module: None })
+    }
+}
+
+/// A controller with its parameters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Rule {
+    /// Its name.
+    pub(super) name: &'static str,
+    /// The trigger, where it has one.
+    pub(super) trigger: Option<usize>,
+}
+
+impl Rule {
+    pub(super) const fn new(name: &'static str) -> Self {
+        Self { name, trigger: None }
+    }
+
+    pub(super) const fn constant(trigger: usize) -> Self {
+        Self { name: "static", trigger: Some(trigger) }
+    }
+
+    fn settings(&self, period: Nanos) -> Vec<String> {
+        let batching = match self.trigger {
+            Some(trigger) => format!("{{ {}: {{ trigger: {trigger} }} }}", self.name),
+            None => self.name.to_owned(),
+        };
+        let mut settings = vec![format!("control.batching={batching}"), format!("control.period={}ns", period.0)];
+        if matches!(self.name, "wfq" | "nfvnice") {
+            settings.push("scheduler=weighted-fair".to_owned());
+        }
+        settings
+    }
+}
+
+/// How long a run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Span {
+    /// A control period.
+    pub(super) period: Nanos,
+    /// Those that count, after the controller has settled.
+    pub(super) periods: u32,
+}
+
+impl Span {
+    /// When what counts begins.
+    pub(super) fn settled(self) -> Nanos {
+        Nanos((0..SETTLED).map(|decided| (FIRST.0 << decided).min(self.period.0)).sum())
+    }
+
+    /// When it ends.
+    pub(super) fn end(self) -> Nanos {
+        Nanos(self.settled().0 + self.period.0 * u64::from(self.periods))
+    }
+}
+
+/// Something that changes while a pipeline runs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Step {
+    /// Sources offer so many times their rate.
+    Offer(f64),
+    /// Every flow that has an objective gets this one.
+    Objective(Nanos),
+}
+
+/// A run to be made.
+#[derive(Clone, Debug)]
+pub(super) struct Scenario {
+    /// What it is called while it runs.
+    pub(super) name: String,
+    pub(super) source: Source,
+    /// What modules whose names begin so take in simulated time.
+    pub(super) special: Vec<(&'static str, Cost)>,
+    pub(super) span: Span,
+    /// When what changes, in order.
+    pub(super) steps: Vec<(Nanos, Step)>,
+    /// The flow that is watched.
+    pub(super) flow: usize,
+    /// The module whose trigger is watched.
+    pub(super) module: Option<String>,
+}
+
+impl Scenario {
+    /// A configuration's text under a controller.
+    pub(super) fn of_text(name: String, text: String, rule: &Rule, more: &[String], span: Span) -> Self {
+        let settings = rule.settings(span.period).into_iter().chain(more.iter().cloned());
+        let source = settings.fold(Source::new(text, name.clone(), ""), Source::set);
+        Self { name, source, special: Vec::new(), span, steps: Vec::new(), flow: 0, module: None }
+    }
+
+    /// Modules whose names begin so take this in simulated time.
+    pub(super) fn costing(mut self, prefix: &'static str, cost: Cost) -> Self {
+        self.special.push((prefix, cost));
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_the_paper_and_every_flow_has_its_percentile() {
+        let pipeline = Pipeline::new("vrf", &["m=2", "n=4"]);
+        assert_eq!((pipeline.name.as_str(), Pipeline::robot(16, 100).name.as_str()), ("vrf 2 4", "rc 16 (c = 100)"));
+        let source = pipeline.source(&["slo=1ms".to_owned()]).expect("a use case");
+        assert_eq!(source.sets().len(), 8);
+        assert!(forebay_pipeline::check(&source).is_ok());
+    }
+
+    #[test]
+    fn a_controller_settles_in_ten_decisions_that_begin_early() {
+        let span = |millis: u64| Span { period: Nanos(millis * 1_000_000), periods: 5 };
+        assert_eq!([1, 2, 10].map(|millis| span(millis).settled().0 / 1_000_000), [10, 19, 75]);
+        assert_eq!(span(2).end(), Nanos(29_000_000));
+    }
+}

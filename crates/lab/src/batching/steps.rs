@@ -1,0 +1,228 @@
+//! Objectives and loads that change while a pipeline runs (Batchy, Fig. 9).
+
+use forebay_measure::Nanos;
+use forebay_pipeline::Source;
+use serde::Serialize;
+
+use super::Extents;
+use super::figures::Tally;
+use super::place::{Place, Run};
+use super::scenario::{Pipeline, Rule, Scenario, Span, Step};
+use super::watch::Moment;
+use crate::{LabError, Progress};
+
+/// Controllers that are compared.
+const CONTROLLERS: &[&str] = &["null", "max", "gradient", "optimal"];
+/// Objectives, in microseconds, one after the other.
+const OBJECTIVES: &[f64] = &[150.0, 100.0, 200.0, 300.0, 125.0, 60.0];
+/// Loads, in thousands of packets a second.
+const LOADS: &[f64] = &[100.0, 3_500.0, 200.0, 3_000.0, 10.0, 50.0];
+/// Loads of the first bearer, either way.
+const BEARER: &[f64] = &[10.0, 20.0, 5.0, 50.0, 15.0, 1.0];
+/// How many periods each lasts, and in a short run.
+const PERIODS: [u32; 2] = [60, 12];
+
+/// A run in which something changes.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Series {
+    /// The pipeline.
+    pub usecase: String,
+    /// The controller.
+    pub controller: String,
+    /// What changes.
+    pub quantity: &'static str,
+    /// When, in seconds, and to what.
+    pub steps: Vec<Stage>,
+    /// By period.
+    pub moments: Vec<Moment>,
+    /// The share of periods in which the machine was elsewhere, in percent: they do not count.
+    pub void_pct: f64,
+    /// Packets that are unaccounted for.
+    pub missing: i64,
+}
+
+/// What follows a change.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Stage {
+    /// When it began, in seconds.
+    pub at_s: f64,
+    /// The value from then on.
+    pub value: f64,
+    /// Periods that ended in it, without those in which the machine was elsewhere.
+    pub periods: usize,
+    /// How many of them were violated.
+    pub violated: usize,
+    /// How many came until the last that was violated.
+    pub until_kept: usize,
+}
+
+/// An experiment: what is run, and what changes.
+struct Plan {
+    quantity: &'static str,
+    values: &'static [f64],
+    scenarios: Vec<(String, &'static str, Scenario)>,
+}
+
+/// Objectives that change.
+pub(super) fn objectives(
+    place: &Place,
+    extents: &Extents,
+    progress: &mut dyn Progress,
+) -> Result<Vec<Series>, LabError> {
+    let pipeline = virtual_routers(extents);
+    let first = format!("slo={}us", OBJECTIVES[0]);
+    let step = |value, _| Step::Objective(micros(value));
+    let plan = plan("objective, µs", OBJECTIVES, step, &pipeline, &["rate=max".to_owned(), first], "acl1_0", extents)?;
+    plan.run(place, extents, progress)
+}
+
+/// Loads that change.
+pub(super) fn loads(place: &Place, extents: &Extents, progress: &mut dyn Progress) -> Result<Vec<Series>, LabError> {
+    let pipeline = virtual_routers(extents);
+    let rate = format!("rate={}kpps", LOADS[0]);
+    let settings = ["slo=1ms".to_owned(), rate];
+    let plan = plan("offered, thousand packets a second", LOADS, factor, &pipeline, &settings, "acl1_0", extents)?;
+    plan.run(place, extents, progress)
+}
+
+/// A mobile gateway whose first bearer has an objective and a load that changes, while the second takes all that is left.
+pub(super) fn bearer(place: &Place, extents: &Extents, progress: &mut dyn Progress) -> Result<Vec<Series>, LabError> {
+    let users = if extents.short { 2 } else { 16 };
+    let pipeline = Pipeline::new("mgw", &[&format!("m={users}"), "n=2"]);
+    let settings = ["rate=max".to_owned(), "sessions=256".to_owned()];
+    let quantity = "offered to bearer 0, thousand packets a second";
+    let mut plan = plan(quantity, BEARER, factor, &pipeline, &settings, "down_service0_0", extents)?;
+    for (_, _, scenario) in &mut plan.scenarios {
+        scenario.source = two_bearers(&scenario.source, users);
+    }
+    plan.run(place, extents, progress)
+}
+
+fn virtual_routers(extents: &Extents) -> Pipeline {
+    if extents.short { Pipeline::new("vrf", &["m=2", "n=2"]) } else { Pipeline::new("vrf", &["m=4", "n=8"]) }
+}
+
+fn micros(value: f64) -> Nanos {
+    Nanos((value * 1e3) as u64)
+}
+
+fn factor(value: f64, first: f64) -> Step {
+    Step::Offer(value / first)
+}
+
+fn plan(
+    quantity: &'static str,
+    values: &'static [f64],
+    step: fn(f64, f64) -> Step,
+    pipeline: &Pipeline,
+    settings: &[String],
+    module: &str,
+    extents: &Extents,
+) -> Result<Plan, LabError> {
+    let stage = PERIODS[usize::from(extents.short)];
+    let span = Span { periods: stage * values.len() as u32, ..extents.span };
+    let settings: Vec<_> = settings.iter().cloned().chain(["fold=off".to_owned()]).collect();
+    let scenario = |name: &&'static str| {
+        let mut scenario = pipeline.under(&Rule::new(name), &settings, span)?;
+        scenario.module = Some(module.to_owned());
+        let change = |(at, value): (usize, &f64)| (begins(span, stage, at), step(*value, values[0]));
+        scenario.steps = values.iter().enumerate().skip(1).map(change).collect();
+        Ok::<_, LabError>((pipeline.name.clone(), *name, scenario))
+    };
+    let scenarios = CONTROLLERS.iter().map(scenario).collect::<Result<_, _>>()?;
+    Ok(Plan { quantity, values, scenarios })
+}
+
+/// When the value with this number begins.
+fn begins(span: Span, stage: u32, at: usize) -> Nanos {
+    Nanos(span.settled().0 + span.period.0 * u64::from(stage) * at as u64)
+}
+
+impl Plan {
+    fn run(self, place: &Place, extents: &Extents, progress: &mut dyn Progress) -> Result<Vec<Series>, LabError> {
+        let scenarios: Vec<_> = self.scenarios.iter().map(|(_, _, scenario)| scenario.clone()).collect();
+        let runs = place.all(&scenarios, progress, |run| run)?;
+        let stage = PERIODS[usize::from(extents.short)];
+        let series = runs.into_iter().zip(&self.scenarios).map(|(run, (usecase, controller, scenario))| {
+            let begun = |at: usize| if at == 0 { 0.0 } else { begins(scenario.span, stage, at).0 as f64 / 1e9 };
+            let begun: Vec<_> = (0..self.values.len()).map(begun).collect();
+            Series {
+                usecase: usecase.clone(),
+                controller: (*controller).to_owned(),
+                quantity: self.quantity,
+                steps: stages(&run, &begun, self.values),
+                void_pct: Tally::of(&run.moments).void() * 100.0,
+                missing: run.missing,
+                moments: run.moments,
+            }
+        });
+        Ok(series.collect())
+    }
+}
+
+fn stages(run: &Run, begun: &[f64], values: &[f64]) -> Vec<Stage> {
+    let stage = |(at, (at_s, value)): (usize, (&f64, &f64))| {
+        let end = begun.get(at + 1).copied().unwrap_or(f64::INFINITY);
+        // A period belongs to the stage in which it began.
+        let within = |moment: &&Moment| moment.at_s > at_s + 1e-6 && moment.at_s <= end + 1e-6 && !moment.stalled;
+        let moments: Vec<_> = run.moments.iter().filter(within).collect();
+        Stage {
+            at_s: *at_s,
+            value: *value,
+            periods: moments.len(),
+            violated: moments.iter().filter(|moment| moment.violated).count(),
+            until_kept: moments.iter().rposition(|moment| moment.violated).map_or(0, |last| last + 1),
+        }
+    };
+    begun.iter().zip(values).enumerate().map(stage).collect()
+}
+
+/// The mobile gateway with sources for each bearer: those of the first keep to a rate, those of the second give all that is taken. Only
+/// the first bearer's flows have an objective.
+fn two_bearers(source: &Source, users: usize) -> Source {
+    let mut text = source.text().to_owned();
+    for way in ["down", "up"] {
+        let block = block(&text, &format!("  {way}:\n"));
+        let ports = "destination_port: 5000-5001";
+        let bulk = block.replace(ports, "destination_port: 5001");
+        let rated = format!("    generator:\n      rate: {}kpps", BEARER[0]);
+        let urgent = block.replace(ports, "destination_port: 5000").replace("    generator:", &rated);
+        let urgent = urgent.replacen(&format!("  {way}:"), &format!("  {way}_urgent:"), 1);
+        text = text.replacen(&block, &format!("{bulk}{urgent}"), 1);
+        let line = format!("  - {way} -> l2\n");
+        text = text.replacen(&line, &format!("{line}  - {way}_urgent -> l2\n"), 1);
+    }
+    let sets = source.sets().to_vec();
+    let named = Source::new(text, source.file(), "");
+    let source = sets.into_iter().fold(named, Source::set);
+    // Of either direction the first bearer's flows come first.
+    let urgent = (0..users).chain(2 * users..3 * users);
+    urgent.fold(source, |source, flow| source.set(format!("flows.{flow}.slo=1ms")))
+}
+
+/// A port's lines, from its name on.
+fn block(text: &str, name: &str) -> String {
+    let Some(start) = text.find(name) else { return String::new() };
+    let lines = text[start..].split_inclusive('\n').enumerate();
+    lines.take_while(|(at, line)| *at == 0 || line.starts_with("    ")).map(|(_, line)| line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_bearer_has_sources_of_its_own_and_the_first_an_objective() {
+        let pipeline = Pipeline::new("mgw", &["m=2", "n=2", "rate=max"]);
+        let source = two_bearers(&pipeline.source(&[]).expect("a use case"), 2);
+        let ports: Vec<_> = source.text().lines().filter(|line| line.contains("destination_port")).collect();
+        let [first, second] = ["      destination_port: 5001", "      destination_port: 5000"];
+        assert_eq!(ports, [first, second, first, second], "{}", source.text());
+        let conditions =
+            forebay_pipeline::Conditions { frequency: forebay_instance::Simulation::frequency(), simulated: true };
+        let loaded = forebay_pipeline::load(&source, conditions).unwrap_or_else(|problems| panic!("{problems}"));
+        let urgent = loaded.plans[0].flows.iter().filter(|flow| flow.slo.is_some());
+        let names: Vec<_> = urgent.map(|flow| flow.name.as_str()).collect();
+        assert_eq!(names, ["down0_0", "down1_0", "up0_0", "up1_0"]);
+    }
+}

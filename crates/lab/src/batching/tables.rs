@@ -1,0 +1,194 @@
+//! The results as CSV files, a table each. What was not run has no file.
+
+use super::interval::Ratio;
+use super::{Captured, Fairness, Gain, Open, Results, Row, Series, Told, Took};
+use crate::csv::{figure, text};
+
+/// Their names and texts.
+pub(super) fn all(results: &Results) -> Vec<(&'static str, String)> {
+    let mut files = Vec::new();
+    if !results.rows.is_empty() {
+        files.push(("static.csv", rows(&results.rows)));
+    }
+    for (name, series) in [
+        ("slo-steps.csv", &results.slo_steps),
+        ("load-steps.csv", &results.load_steps),
+        ("bearer.csv", &results.bearer),
+    ] {
+        if !series.is_empty() {
+            files.push((name, moments(series)));
+        }
+    }
+    if !results.contour.is_empty() {
+        files.push(("contour.csv", contour(&results.contour)));
+    }
+    if !results.open.is_empty() {
+        files.push(("open.csv", open(&results.open)));
+    }
+    if let Some(all) = &results.captures {
+        files.push(("captures.csv", captures(all)));
+    }
+    if !results.controller_us.is_empty() {
+        files.push(("controller.csv", took(&results.controller_us)));
+    }
+    if !results.fairness.is_empty() {
+        files.push(("fairness.csv", fairness(&results.fairness)));
+    }
+    files
+}
+
+fn number(value: f64) -> String {
+    figure(Some(value))
+}
+
+fn ratio(ratio: Option<&Ratio>) -> [String; 3] {
+    let interval = ratio.and_then(|ratio| ratio.interval);
+    [ratio.map(|ratio| ratio.median), interval.map(|ends| ends.0), interval.map(|ends| ends.1)].map(figure)
+}
+
+const TOLD: [&str; 11] = [
+    "rate_pps",
+    "batch_mean",
+    "ticks_per_packet",
+    "slo_us",
+    "delay_mean_us",
+    "delay_p95_us",
+    "delay_p99_us",
+    "violations_pct",
+    "periods",
+    "void_pct",
+    "void",
+];
+
+fn told(told: &Told) -> Vec<String> {
+    let mut cells: Vec<_> = [told.rate_pps, told.batch_mean, told.ticks_per_packet].map(number).to_vec();
+    cells.push(figure(told.slo_us));
+    cells.extend([told.delay_us.mean, told.delay_us.p95, told.delay_us.p99, told.violations_pct].map(number));
+    cells.extend([told.periods.to_string(), number(told.void_pct), told.void.to_string()]);
+    cells
+}
+
+/// Heads: what a row is of, then figures, then more.
+fn heads(first: &[&'static str], last: &[&'static str]) -> Vec<&'static str> {
+    first.iter().chain(&TOLD).chain(last).copied().collect()
+}
+
+/// A row for each controller and use case.
+fn rows(rows: &[Row]) -> String {
+    let more = [
+        "runs",
+        "trigger",
+        "to_null",
+        "to_null_low",
+        "to_null_high",
+        "to_optimal",
+        "to_optimal_low",
+        "to_optimal_high",
+        "batch_of_max",
+    ];
+    let row = |row: &Row| {
+        let mut cells = vec![row.usecase.clone(), row.controller.clone(), row.fold.to_string()];
+        cells.extend(told(&row.told));
+        cells.push(row.runs.to_string());
+        cells.push(row.trigger.map_or_else(String::new, |trigger| trigger.to_string()));
+        cells.extend(ratio(row.to_null.as_ref()));
+        cells.extend(ratio(row.to_optimal.as_ref()));
+        cells.push(figure(row.batch_of_max));
+        cells
+    };
+    text(&heads(&["usecase", "controller", "fold"], &more), rows.iter().map(row))
+}
+
+/// A row for each period.
+fn moments(all: &[Series]) -> String {
+    let heads = [
+        "controller",
+        "at_s",
+        "slo_us",
+        "delay_us",
+        "worst",
+        "trigger",
+        "batch_mean",
+        "rate_pps",
+        "violated",
+        "stalled",
+    ];
+    let rows = all.iter().flat_map(|series| {
+        series.moments.iter().map(|moment| {
+            let mut row = vec![series.controller.clone(), number(moment.at_s), figure(moment.slo_us)];
+            row.extend([figure(moment.delay_us), number(moment.worst)]);
+            row.push(moment.trigger.map_or_else(String::new, |trigger| trigger.to_string()));
+            row.extend([figure(moment.batch), number(moment.rate_pps)]);
+            row.extend([moment.violated.to_string(), moment.stalled.to_string()]);
+            row
+        })
+    });
+    text(&heads, rows)
+}
+
+/// A row for each place.
+fn contour(all: &[Gain]) -> String {
+    let row = |gain: &Gain| {
+        let mut row = vec![gain.branches.to_string(), number(gain.batchiness), gain.burst.to_string()];
+        row.extend([gain.optimal, gain.gradient, gain.violated].map(number));
+        row
+    };
+    text(&["branches", "batchiness", "burst", "optimal", "gradient", "optimal_violated"], all.iter().map(row))
+}
+
+/// A row for each run.
+fn open(all: &[Open]) -> String {
+    let row = |open: &Open| {
+        let mut row =
+            vec![open.usecase.clone(), open.arrivals.to_owned(), number(open.share), number(open.offered_pps)];
+        row.extend([open.controller.to_owned(), open.fold.to_string()]);
+        row.extend(told(&open.told));
+        row.extend([open.lost, open.busy].map(number));
+        row
+    };
+    let first = ["usecase", "arrivals", "share", "offered_pps", "controller", "fold"];
+    text(&heads(&first, &["lost", "busy"]), all.iter().map(row))
+}
+
+/// A row for each run.
+fn captures(all: &[Captured]) -> String {
+    let row = |captured: &Captured| {
+        let mut row = vec![captured.capture.clone(), captured.controller.to_owned(), captured.fold.to_string()];
+        row.extend(told(&captured.told));
+        row.push(number(captured.to_null));
+        row
+    };
+    text(&heads(&["capture", "controller", "fold"], &["to_null"]), all.iter().map(row))
+}
+
+/// A row for each pipeline and controller.
+fn took(all: &[Took]) -> String {
+    let row = |took: &Took| {
+        let mut row = vec![took.usecase.clone(), took.controller.to_owned()];
+        row.extend([took.flows.to_string(), took.modules.to_string(), number(took.median), number(took.max)]);
+        row
+    };
+    text(&["usecase", "controller", "flows", "modules", "median_us", "max_us"], all.iter().map(row))
+}
+
+/// A row for each case and scheduler.
+fn fairness(all: &[Fairness]) -> String {
+    let heads = [
+        "case",
+        "scheduler",
+        "offered_first_pps",
+        "offered_second_pps",
+        "rate_first_pps",
+        "rate_second_pps",
+        "delay_first_us",
+        "delay_second_us",
+        "void_pct",
+    ];
+    let row = |told: &Fairness| {
+        let mut row = vec![told.case.to_owned(), told.scheduler.to_owned()];
+        row.extend(told.offered_pps.into_iter().chain(told.rate_pps).chain(told.delay_us).map(number));
+        row.push(number(told.void_pct));
+        row
+    };
+    text(&heads, all.iter().map(row))
+}

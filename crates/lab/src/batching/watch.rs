@@ -1,0 +1,141 @@
+//! What is kept of each period of a run: what tables and plots need, and not the whole snapshot.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use forebay_control::{Log, Settings};
+use forebay_graph::{Actions, Layout, Snapshot};
+use forebay_measure::Nanos;
+use serde::Serialize;
+
+/// A period.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Moment {
+    /// When it ended, in seconds since the run began.
+    pub at_s: f64,
+    /// Packets a second that left.
+    pub rate_pps: f64,
+    /// Whether more packets of a flow than may were above their objective.
+    pub violated: bool,
+    /// Whether the machine was elsewhere in a turn of it.
+    pub stalled: bool,
+    /// The percentile of the flow that came nearest to its objective, in parts of that.
+    pub worst: f64,
+    /// The watched flow's percentile, in microseconds.
+    pub delay_us: Option<f64>,
+    /// The watched flow's objective, in microseconds.
+    pub slo_us: Option<f64>,
+    /// The watched module's trigger.
+    pub trigger: Option<usize>,
+    /// Packets a call, the mean over modules.
+    pub batch: Option<f64>,
+}
+
+/// Watches a run.
+#[derive(Clone)]
+pub(super) struct Watch {
+    flow: usize,
+    module: Option<String>,
+    /// A turn as long as this is a stall of the machine; `None`: there is no machine.
+    stall: Option<Nanos>,
+    seen: Arc<Mutex<Seen>>,
+}
+
+#[derive(Default)]
+struct Seen {
+    layout: Option<Layout>,
+    moments: Vec<Moment>,
+}
+
+impl Watch {
+    pub(super) fn new(flow: usize, module: Option<String>, stall: Option<Nanos>) -> Self {
+        Self { flow, module, stall, seen: Arc::default() }
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The pipeline, and all periods.
+    pub(super) fn take(&self) -> (Option<Layout>, Vec<Moment>) {
+        let Seen { layout, moments } = std::mem::take(&mut *self.seen());
+        (layout, moments)
+    }
+}
+
+/// Whether more packets were above the objective than its percentile allows.
+fn is_missed(violations: u64, packets: u64, percentile: f64) -> bool {
+    // Counted exactly; a percentile that is told is up to 1/16 too high.
+    violations as f64 > (1.0 - percentile / 100.0) * packets as f64 * (1.0 + 1e-9)
+}
+
+/// Whether a turn took at least this long. Classes are told from their shortest on: 50 us, 100 us, 200 us, …
+fn is_stalled(long_turns: &[u64], stall: Nanos) -> bool {
+    let shortest = |class: usize| 50_000_u64 << class;
+    long_turns.iter().enumerate().any(|(class, turns)| *turns > 0 && shortest(class) >= stall.0)
+}
+
+/// The period as it is kept.
+fn moment(watch: &Watch, layout: &Layout, snapshot: &Snapshot) -> Moment {
+    let (mut violated, mut worst) = (false, 0.0_f64);
+    for (flow, told) in layout.flows.iter().zip(&snapshot.flows) {
+        let Some(slo) = flow.slo_s else { continue };
+        let missed = is_missed(told.violations, told.packets, flow.percentile);
+        violated |= missed;
+        if let Some(delay) = told.delay_s.filter(|_| told.packets > 0) {
+            let part = delay.chosen / slo;
+            worst = worst.max(if missed { part } else { part.min(1.0) });
+        }
+    }
+    let flow = layout.flows.get(watch.flow).zip(snapshot.flows.get(watch.flow));
+    let module = layout.modules.iter().position(|module| watch.module.as_ref() == Some(&module.name));
+    let batches: Vec<f64> = snapshot.modules.iter().filter_map(|module| module.batch()).collect();
+    let packets: u64 = snapshot.flows.iter().map(|flow| flow.packets).sum();
+    Moment {
+        at_s: snapshot.at_s,
+        rate_pps: packets as f64 / snapshot.period_s,
+        violated,
+        stalled: watch
+            .stall
+            .is_some_and(|stall| snapshot.workers.iter().any(|worker| is_stalled(&worker.long_turns, stall))),
+        worst,
+        delay_us: flow.and_then(|(_, told)| Some(told.delay_s?.chosen * 1e6)),
+        slo_us: flow.and_then(|(flow, _)| Some(flow.slo_s? * 1e6)),
+        trigger: module.map(|at| snapshot.modules[layout.modules[at].leader].trigger),
+        batch: (!batches.is_empty()).then(|| batches.iter().sum::<f64>() / batches.len() as f64),
+    }
+}
+
+impl Log for Watch {
+    fn begin(&mut self, _: &Settings, layout: &Layout) {
+        self.seen().layout = Some(layout.clone());
+    }
+
+    fn period(&mut self, snapshot: &Snapshot, _: &Actions) {
+        let mut seen = self.seen();
+        if let Some(layout) = &seen.layout {
+            let moment = moment(self, layout, snapshot);
+            seen.moments.push(moment);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_packets_as_the_percentile_leaves_may_be_above() {
+        assert!(!is_missed(5, 100, 95.0) && is_missed(6, 100, 95.0));
+        assert!(!is_missed(0, 0, 95.0) && is_missed(1, 1, 95.0));
+        assert!(is_missed(1, 1_000, 100.0));
+    }
+
+    #[test]
+    fn turns_from_the_threshold_on_are_stalls() {
+        let turns = [9, 9, 0, 0];
+        assert!(is_stalled(&turns, Nanos(50_000)) && is_stalled(&turns, Nanos(100_000)));
+        assert!(!is_stalled(&turns, Nanos(100_001)));
+        // The last class has all that is longer.
+        assert!(is_stalled(&[0, 0, 0, 1], Nanos(400_000)));
+    }
+}

@@ -1,0 +1,287 @@
+//! What calls of network functions cost on this machine: `T(b) = T0 + T1·b` for a batch of b packets (Batchy, section 2).
+//!
+//! Whoever chooses batches needs both parts: the fixed one is what larger batches save. They are measured in the engine as it
+//! runs ([`bench`]), so that its own cost of a call is in them, and fitted ([`fit`]). What was found is kept by CPU model and
+//! build ([`store`]) and corrected by what a running pipeline shows (`forebay_models::online`).
+
+mod bench;
+mod fit;
+mod store;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use forebay_instance::{CoreError, StartError};
+use forebay_measure::{Clock, Tsc};
+use forebay_pipeline::{Problems, nearest};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+pub use store::{Build, Key, Store, StoreError, Unusable, fuzz_profile};
+
+/// The form of the file.
+pub(crate) const SCHEMA: u32 = 1;
+
+/// The part of a call's cost that all packets of a full batch add at most, where it is flat.
+const FLAT: f64 = 0.1;
+
+/// Functions whose example does something else than a busy worker's, and what is asked instead, besides what a gate asks.
+const FUNCTIONS: &[(&str, &[&str])] = &[
+    // It would end copying; where all is copied, no disk keeps up for long.
+    ("tap", &["modules.tap.tap.file=/dev/null", "modules.tap.tap.most=1000000000000"]),
+];
+
+/// What functions cost on a machine, by a build.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Profile {
+    /// The form: 1.
+    pub schema: u32,
+    /// Of which machine and build, and for which largest batch.
+    #[serde(flatten)]
+    pub key: Key,
+    /// By function: what its calls cost.
+    pub functions: BTreeMap<String, Costed>,
+}
+
+/// What a function's calls cost: `t0_s + t1_s · packets`, in seconds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Costed {
+    /// The cost of a call, the engine's included. Never negative.
+    pub t0_s: f64,
+    /// The cost of each packet of it. Never negative.
+    pub t1_s: f64,
+    /// The 95 % interval of `t0_s`, as far as it is not below 0.
+    pub t0_95_s: [f64; 2],
+    /// The same of `t1_s`.
+    pub t1_95_s: [f64; 2],
+    /// The part of `t0_s` that the engine's stopwatch counts as nobody's: choosing the module, taking its packets from the queue.
+    pub dispatch_s: f64,
+    /// The share of the calls' variance that is explained by their packets; `None` where there is no variance. Where a call
+    /// costs the same for any number of packets, what is left to explain is noise, and it is small though nothing is wrong.
+    pub r2: Option<f64>,
+    /// `(T0 + B·T1) / (B·(T0 + T1))` with the largest batch B: what packets cost in full batches, in parts of what they cost one
+    /// by one. 1: batches save nothing.
+    pub batchiness: f64,
+    /// Rounds in which each size was measured.
+    pub samples: usize,
+    /// The sizes that were measured, and what calls took: the lower quartile of all rounds, since whatever disturbs makes them dearer.
+    pub sizes: Vec<Size>,
+    /// The share of the time for which the machine was elsewhere; it is left out.
+    pub stalled: f64,
+    /// When it was measured.
+    pub at: Timestamp,
+}
+
+/// What calls on batches of one size took.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Size {
+    /// Packets a call.
+    pub packets: f64,
+    /// Seconds a call.
+    pub call_s: f64,
+}
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Effort {
+    /// The largest batch.
+    pub batch: usize,
+    /// How often all functions take their turn: what disturbs the machine for some seconds does so in one of them.
+    pub passes: usize,
+    /// How often each size is measured in a pass.
+    pub rounds: usize,
+    /// How long each function is measured, all together.
+    pub time: Duration,
+}
+
+impl Effort {
+    /// The largest batches that can be asked for: a line needs three sizes.
+    pub const BATCHES: std::ops::RangeInclusive<usize> = 4..=forebay_packet::MAX_BATCH;
+
+    /// As much as it takes, for this largest batch.
+    #[must_use]
+    pub fn new(batch: usize) -> Self {
+        Self { batch, passes: 3, rounds: 5, time: Duration::from_millis(600) }
+    }
+
+    /// How long a size is measured in a round.
+    fn span(&self, sizes: usize) -> Duration {
+        let parts = u32::try_from(sizes * self.passes * self.rounds).unwrap_or(u32::MAX).max(1);
+        (self.time / parts).max(Duration::from_micros(100))
+    }
+}
+
+/// Why there is no profile.
+#[derive(Debug, thiserror::Error)]
+pub enum ProfileError {
+    /// A function that is not there.
+    #[error("there is no function '{name}'{near}: `forebay list functions` has all")]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// What may have been meant.
+        near: String,
+    },
+    /// Its pipeline cannot be made.
+    #[error(transparent)]
+    Pipeline(#[from] Problems),
+    /// No core for it.
+    #[error(transparent)]
+    Core(#[from] CoreError),
+    /// It cannot be run.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// It went wrong as it ran.
+    #[error("{function}: {told}")]
+    Trouble {
+        /// The function.
+        function: String,
+        /// What happened.
+        told: String,
+    },
+    /// What was measured is no line.
+    #[error("{function}: what its calls took is too little to be told from nothing")]
+    Nothing {
+        /// The function.
+        function: String,
+    },
+}
+
+/// How far measuring is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress<'a> {
+    /// What is measured now.
+    pub function: &'a str,
+    /// Steps that are done: each function is measured in several passes.
+    pub done: usize,
+    /// All steps.
+    pub all: usize,
+}
+
+impl Profile {
+    /// A profile that has nothing yet.
+    #[must_use]
+    pub fn empty(key: Key) -> Self {
+        Self { schema: SCHEMA, key, functions: BTreeMap::new() }
+    }
+
+    /// Measures these functions on this machine; what was known of them before is replaced. `told` hears of each that begins.
+    ///
+    /// # Errors
+    /// [`ProfileError`]: nothing is replaced then.
+    pub fn measure(
+        &mut self,
+        names: &[String],
+        effort: &Effort,
+        told: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<(), ProfileError> {
+        known(names)?;
+        let (mut cores, mut done) = (None, 0);
+        let mut measured: BTreeMap<_, bench::Measured> = BTreeMap::new();
+        for _ in 0..effort.passes {
+            for function in names {
+                told(Progress { function, done, all: effort.passes * names.len() });
+                let source = source(function, effort.batch)?;
+                let more = bench::measure(function, &source, effort, &mut cores)?;
+                measured.entry(function).or_default().add(more);
+                done += 1;
+            }
+        }
+        let hertz = Tsc.frequency().hertz();
+        let costed = measured.into_iter().map(|(name, measured)| {
+            let costed = Costed::of(&measured, effort, hertz);
+            costed.map(|costed| (name.clone(), costed)).ok_or_else(|| ProfileError::Nothing { function: name.clone() })
+        });
+        self.functions.extend(costed.collect::<Result<Vec<_>, _>>()?);
+        Ok(())
+    }
+}
+
+/// The names of all functions that there are.
+#[must_use]
+pub fn all() -> Vec<String> {
+    forebay_graph::functions().iter().map(|function| function.name.to_owned()).collect()
+}
+
+/// Whether these are functions.
+///
+/// # Errors
+/// [`ProfileError::Unknown`], with what may have been meant.
+pub fn known(names: &[String]) -> Result<(), ProfileError> {
+    let all = all();
+    match names.iter().find(|name| !all.contains(name)) {
+        None => Ok(()),
+        Some(name) => {
+            let near = nearest(name, all.iter().map(String::as_str));
+            Err(ProfileError::Unknown { name: name.clone(), near })
+        }
+    }
+}
+
+/// The pipeline around a function, as a gate counts it, with batches of up to `batch` packets.
+fn source(name: &str, batch: usize) -> Result<forebay_pipeline::Source, Problems> {
+    let asked = crate::cases::built_in(&format!("function:{name}"));
+    let own = FUNCTIONS.iter().find(|(of, _)| *of == name).map_or(&[][..], |(_, set)| set);
+    let sets = asked.into_iter().flat_map(|asked| asked.set).chain(own.iter().map(|set| (*set).to_owned()));
+    forebay_pipeline::sample(name, &sets.chain([format!("batch={batch}")]).collect::<Vec<_>>())
+}
+
+impl Costed {
+    /// The line through what was measured.
+    fn of(measured: &bench::Measured, effort: &Effort, hertz: f64) -> Option<Self> {
+        // What a turn takes that is nobody's grows with its calls: by what the engine needs for each.
+        let sizes = measured.sizes()?;
+        let turns: Vec<_> = sizes.iter().map(|size| (size.calls, size.residue)).collect();
+        let (dispatch, within) = fit::line(&turns).map_or((0.0, 0.0), |line| (line.each, line.each_within));
+        let calls: Vec<_> = sizes.iter().map(|size| (size.packets, size.call + dispatch)).collect();
+        let line = fit::line(&calls)?;
+        let fixed_within = line.fixed_within.hypot(within);
+        let fixed_95 =
+            [line.fixed_95[0].min(line.fixed - fixed_within).max(0.0), line.fixed_95[1].max(line.fixed + fixed_within)];
+        let seconds = |ticks: f64| ticks / hertz;
+        Some(Self {
+            t0_s: seconds(line.fixed),
+            t1_s: seconds(line.each),
+            t0_95_s: fixed_95.map(seconds),
+            t1_95_s: line.each_95.map(seconds),
+            dispatch_s: seconds(dispatch.min(line.fixed)),
+            r2: line.r2,
+            batchiness: batchiness(line.fixed, line.each, effort.batch),
+            samples: effort.passes * effort.rounds,
+            sizes: calls.iter().map(|&(packets, call)| Size { packets, call_s: seconds(call) }).collect(),
+            stalled: measured.stalled(),
+            at: Timestamp::now(),
+        })
+    }
+
+    /// What a call on so many packets costs, in seconds.
+    #[must_use]
+    pub fn call_s(&self, packets: f64) -> f64 {
+        self.t0_s + self.t1_s * packets
+    }
+
+    /// Whether packets hardly add to what a call costs, in batches of up to `batch`: then noise is most of what varies.
+    #[must_use]
+    pub fn is_flat(&self, batch: usize) -> bool {
+        self.t1_95_s[0] <= 0.0 || self.t1_s * batch as f64 <= self.t0_s * FLAT
+    }
+
+    /// Whether it can be: finite, nothing negative, intervals around their values.
+    fn is_sound(&self) -> bool {
+        let figures = [self.t0_s, self.t1_s, self.dispatch_s, self.batchiness, self.stalled];
+        let all = figures.into_iter().chain(self.t0_95_s).chain(self.t1_95_s).chain(self.r2);
+        let mut all = all.chain(self.sizes.iter().flat_map(|size| [size.packets, size.call_s]));
+        let ordered = [self.t0_95_s, self.t1_95_s].iter().all(|[low, high]| low <= high);
+        ordered && self.t0_s + self.t1_s > 0.0 && all.all(|figure| figure.is_finite() && figure >= 0.0)
+    }
+}
+
+/// `(T0 + B·T1) / (B·(T0 + T1))`, 1/B to 1: what packets cost in batches of `batch`, in parts of what they cost one by one.
+#[must_use]
+pub fn batchiness(t0: f64, t1: f64, batch: usize) -> f64 {
+    let batch = batch as f64;
+    (t0 + batch * t1) / (batch * (t0 + t1))
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

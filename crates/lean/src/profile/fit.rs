@@ -1,0 +1,139 @@
+//! A straight line through costs: weighted least squares, with 95 % intervals and R².
+//!
+//! What varies is the cost's own size, a few percent of it whatever the batch: so each cost counts by its share, and a line
+//! that is off by a tenth for one packet is as bad as one that is off by a tenth for a batch.
+
+/// Student's t by degrees of freedom, from 1: half of what is left out of 95 % lies beyond it.
+const STUDENT: [f64; 8] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306];
+/// Costs below this part of the largest weigh no more than it: what is nearly nothing is known as badly as what is little.
+const LEAST: f64 = 0.02;
+
+/// A cost: a fixed part, and one for each more of what it is of. Neither is negative.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Line {
+    pub(super) fixed: f64,
+    pub(super) each: f64,
+    /// Half the width of their 95 % intervals, as they came out, before what is negative is made 0.
+    pub(super) fixed_within: f64,
+    pub(super) each_within: f64,
+    /// The 95 % intervals, without what is below 0.
+    pub(super) fixed_95: [f64; 2],
+    pub(super) each_95: [f64; 2],
+    /// The share of the costs' variance that the line has; not known where they do not vary.
+    pub(super) r2: Option<f64>,
+}
+
+/// The line through `points` of (how many, cost): at least three numbers that are not all the same, each cost above 0.
+pub(super) fn line(points: &[(f64, f64)]) -> Option<Line> {
+    let student = STUDENT[points.len().checked_sub(3)?.min(STUDENT.len() - 1)];
+    let largest = points.iter().map(|(_, y)| *y).fold(0.0, f64::max);
+    let weight = |y: f64| y.max(largest * LEAST).powi(-2);
+    let sum = |of: &dyn Fn(f64, f64) -> f64| points.iter().map(|&(x, y)| weight(y) * of(x, y)).sum::<f64>();
+    let all = sum(&|_, _| 1.0);
+    let (x_mean, y_mean) = (sum(&|x, _| x) / all, sum(&|_, y| y) / all);
+    let spread = sum(&|x, _| (x - x_mean).powi(2));
+    let usable = largest > 0.0 && all.is_finite() && spread > all * x_mean.powi(2) * 1e-12;
+    if !usable {
+        return None;
+    }
+    let each = sum(&|x, y| (x - x_mean) * (y - y_mean)) / spread;
+    let fixed = y_mean - each * x_mean;
+    let left = sum(&|x, y| (y - fixed - each * x).powi(2));
+    let variance = left / (points.len() - 2) as f64;
+    let each_within = student * (variance / spread).sqrt();
+    let fixed_within = student * (variance * (1.0 / all + x_mean.powi(2) / spread)).sqrt();
+    let (fixed, each, [fixed_95, each_95]) = {
+        let intervals = [(fixed, fixed_within), (each, each_within)]
+            .map(|(value, within)| [value - within, value + within].map(|end| end.max(0.0)));
+        // The best line of those that cost nothing where this one would give something back.
+        match (fixed < 0.0, each < 0.0) {
+            (true, _) => (0.0, sum(&|x, y| x * y) / sum(&|x, _| x * x), intervals),
+            (_, true) => (y_mean, 0.0, intervals),
+            _ => (fixed, each, intervals),
+        }
+    };
+    let (left, varied) = (sum(&|x, y| (y - fixed - each * x).powi(2)), sum(&|_, y| (y - y_mean).powi(2)));
+    let r2 = (varied > all * y_mean.powi(2) * 1e-24).then(|| (1.0 - left / varied).clamp(0.0, 1.0));
+    Some(Line { fixed, each, fixed_within, each_within, fixed_95, each_95, r2 })
+}
+
+/// The lower quartile of some figures; none has none.
+pub(super) fn quartile(mut figures: Vec<f64>) -> Option<f64> {
+    figures.sort_by(f64::total_cmp);
+    figures.get(figures.len().checked_sub(1)? / 4).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SIZES: [f64; 6] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0];
+
+    #[test]
+    fn a_planted_line_is_found_exactly() {
+        let told = line(&SIZES.map(|x| (x, 50.0 + 7.0 * x))).expect("six sizes");
+        assert!((told.fixed - 50.0).abs() < 1e-9 && (told.each - 7.0).abs() < 1e-9, "{told:?}");
+        assert!(told.fixed_within < 1e-6 && told.each_within < 1e-6, "{told:?}");
+        assert!(told.r2.is_some_and(|r2| r2 > 1.0 - 1e-12), "{told:?}");
+    }
+
+    #[test]
+    fn what_does_not_vary_is_flat_and_has_no_share_of_variance() {
+        let told = line(&SIZES.map(|x| (x, 40.0))).expect("six sizes");
+        assert!((told.fixed - 40.0).abs() < 1e-9 && told.each.abs() < 1e-9, "{told:?}");
+        assert_eq!(told.r2, None);
+    }
+
+    /// A fixed cost below 0 would make the controller believe that small batches are cheaper.
+    #[test]
+    fn a_negative_part_is_none_and_keeps_its_interval() {
+        let told = line(&SIZES.map(|x| (x, if x < 2.0 { 9.0 } else { 10.0 * x }))).expect("six sizes");
+        assert_eq!(told.fixed, 0.0);
+        assert!(told.each > 9.0 && told.each < 11.0, "{told:?}");
+        assert!(told.fixed_95[0] == 0.0 && told.fixed_95[1] >= 0.0 && told.fixed_within > 0.0, "{told:?}");
+        let falling = line(&SIZES.map(|x| (x, 100.0 - x / 100.0))).expect("six sizes");
+        assert!(falling.each == 0.0 && (falling.fixed - 100.0).abs() < 0.5, "{falling:?}");
+    }
+
+    #[test]
+    fn too_few_or_equal_sizes_make_no_line() {
+        assert_eq!(line(&[(1.0, 10.0), (2.0, 12.0)]), None);
+        assert_eq!(line(&[(4.0, 10.0), (4.0, 12.0), (4.0, 11.0)]), None);
+        assert_eq!(line(&[(1.0, 0.0), (2.0, 0.0), (3.0, 0.0)]), None);
+        let quartiles = [vec![], vec![3.0], vec![5.0, 1.0, 2.0, 3.0, 9.0]].map(quartile);
+        assert_eq!(quartiles, [None, Some(3.0), Some(2.0)]);
+    }
+
+    proptest! {
+        /// With noise of up to 3 % the true line is near, and mostly within the intervals: always within five times them.
+        #[test]
+        fn a_noisy_line_is_found(
+            fixed in 5.0..500.0f64,
+            each in 1.0..100.0f64,
+            noise in prop::array::uniform6(-0.03..0.03f64),
+        ) {
+            let points: Vec<_> =
+                SIZES.iter().zip(noise).map(|(x, noise)| (*x, (fixed + each * x) * (1.0 + noise))).collect();
+            let told = line(&points).expect("six sizes");
+            for (x, y) in SIZES.map(|x| (x, fixed + each * x)) {
+                let is = told.fixed + told.each * x;
+                prop_assert!((is / y - 1.0).abs() < 0.09, "{x}: {is} for {y}: {told:?}");
+            }
+            prop_assert!(told.fixed >= 0.0 && told.each >= 0.0);
+            prop_assert!(told.fixed_95[0] <= told.fixed && told.fixed <= told.fixed_95[1] || told.fixed == 0.0);
+        }
+
+        /// Costs in other units are the same line in these.
+        #[test]
+        fn units_do_not_matter(scale in 1e-10..1e3f64) {
+            let points = SIZES.map(|x| (x, 30.0 + 4.0 * x + if x == 8.0 { 1.0 } else { 0.0 }));
+            let (one, other) = (line(&points), line(&points.map(|(x, y)| (x, y * scale))));
+            let (one, other) = one.zip(other).expect("six sizes");
+            prop_assert!((other.fixed / scale / one.fixed - 1.0).abs() < 1e-9);
+            prop_assert!((other.each_within / scale / one.each_within - 1.0).abs() < 1e-6);
+            prop_assert!((one.r2.expect("it varies") - other.r2.expect("it varies")).abs() < 1e-9);
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Profiles that are made of planted costs; measuring itself is tried on one function, for its form.
+
+// Functions and ports make themselves known by being linked.
+use {forebay_functions as _, forebay_ports as _};
+
+use super::bench::{Measured, Sample, tests::of};
+use super::*;
+
+/// A function that costs this much, in seconds.
+pub(crate) fn costed(t0_s: f64, t1_s: f64) -> Costed {
+    Costed {
+        t0_s,
+        t1_s,
+        t0_95_s: [t0_s; 2],
+        t1_95_s: [t1_s; 2],
+        dispatch_s: 0.0,
+        r2: Some(1.0),
+        batchiness: batchiness(t0_s, t1_s, 32),
+        samples: 15,
+        sizes: [1.0, 32.0].map(|packets| Size { packets, call_s: t0_s + t1_s * packets }).to_vec(),
+        stalled: 0.0,
+        at: Timestamp::UNIX_EPOCH,
+    }
+}
+
+/// Calls of a module that cost `t0 + t1·b` ticks, in turns of 32 packets, where the engine takes `dispatch` for each call.
+fn measured(t0: f64, t1: f64, dispatch: f64) -> Measured {
+    let sample = |packets: f64| {
+        let calls = 32.0 / packets;
+        Sample { packets, call: t0 + t1 * packets, calls, residue: 90.0 + dispatch * calls }
+    };
+    of(&[1.0, 2.0, 4.0, 8.0, 16.0, 32.0].map(sample))
+}
+
+#[test]
+fn a_call_costs_what_the_function_and_the_engine_take() {
+    let told = Costed::of(&measured(40.0, 6.0, 15.0), &Effort::new(32), 1e9).expect("a line");
+    let near = |is: f64, was: f64| assert!((is * 1e9 - was).abs() < 1e-6, "{is}: {told:?}");
+    near(told.t0_s, 55.0);
+    near(told.t1_s, 6.0);
+    near(told.dispatch_s, 15.0);
+    near(told.call_s(8.0), 103.0);
+    assert!((told.batchiness - (55.0 + 32.0 * 6.0) / (32.0 * 61.0)).abs() < 1e-9);
+    assert!(told.is_sound() && told.r2.is_some_and(|r2| r2 > 0.999_999));
+}
+
+#[test]
+fn batchiness_is_one_where_batches_save_nothing() {
+    assert!((batchiness(0.0, 5.0, 32) - 1.0).abs() < 1e-12);
+    assert!((batchiness(5.0, 0.0, 32) - 1.0 / 32.0).abs() < 1e-12);
+    let flat = [costed(40e-9, 0.1e-9), costed(40e-9, 2e-9), Costed { t1_95_s: [0.0, 3e-9], ..costed(40e-9, 2e-9) }];
+    assert_eq!(flat.map(|costed| costed.is_flat(32)), [true, false, true]);
+}
+
+#[test]
+fn a_function_that_costs_nothing_is_no_line_and_an_unknown_one_is_named() {
+    let nothing = measured(0.0, 0.0, 0.0);
+    assert_eq!(Costed::of(&nothing, &Effort::new(32), 1e9), None);
+    let told = known(&["ttl".to_owned(), "alc".to_owned()]).expect_err("there is no alc").to_string();
+    assert_eq!(told, "there is no function 'alc' (did you mean 'acl'?): `forebay list functions` has all");
+    let mut profile = Profile::empty(Key::this(32).expect("this program"));
+    let told = profile.measure(&["alc".to_owned()], &Effort::new(32), &mut |_| panic!("nothing begins"));
+    assert!(matches!(told, Err(ProfileError::Unknown { .. })) && profile.functions.is_empty());
+}
+
+#[test]
+fn every_function_has_a_pipeline_for_every_batch() {
+    for name in all() {
+        for batch in [4, 256] {
+            let source = source(&name, batch).unwrap_or_else(|told| panic!("{told}"));
+            let checked = forebay_pipeline::check(&source).unwrap_or_else(|told| panic!("{told}"));
+            assert_eq!(checked.modules.len(), 1, "{name}");
+        }
+    }
+}
+
+/// The published implementation keeps one profile object and overwrites it: all modules have the last one's costs.
+#[test]
+fn a_profile_that_keeps_only_the_last_module() {
+    let names = ["ttl", "mac_swap", "ttl", "counter"].map(str::to_owned);
+    let effort = Effort { batch: 4, passes: 2, rounds: 1, time: Duration::from_millis(1) };
+    let mut profile = Profile::empty(Key::this(4).expect("this program"));
+    let mut begun = Vec::new();
+    let mut told = |progress: Progress<'_>| begun.push((progress.function.to_owned(), progress.done, progress.all));
+    profile.measure(&names[..2], &effort, &mut told).expect("two functions");
+    let first = profile.functions["mac_swap"].clone();
+    profile.measure(&names[2..], &effort, &mut told).expect("two more");
+    assert_eq!(profile.functions.keys().collect::<Vec<_>>(), ["counter", "mac_swap", "ttl"]);
+    assert_eq!(profile.functions["mac_swap"], first);
+    let all: Vec<_> = profile.functions.values().collect();
+    assert!(all.windows(2).all(|pair| pair[0].sizes != pair[1].sizes), "they cost the same to the last bit: {all:?}");
+    assert_eq!(begun[1..3], [("mac_swap".to_owned(), 1, 4), ("ttl".to_owned(), 2, 4)]);
+    for (name, costed) in &profile.functions {
+        assert!(costed.is_sound(), "{name}: {costed:?}");
+        let sizes: Vec<_> = costed.sizes.iter().map(|size| size.packets.round()).collect();
+        assert_eq!(sizes, [1.0, 2.0, 4.0], "{name}");
+    }
+}

@@ -1,0 +1,160 @@
+//! What a histogram has recorded since it was looked at last: one pass over the buckets that it has used, and no allocation once
+//! there was something in each.
+
+use crate::histogram::{Histogram, upper_bound};
+
+/// Every this many times the lowest buckets are looked at, too, which have had nothing: what came to be there in between is told then.
+const ALL: u32 = 16;
+
+/// Where a reader of a histogram has come to.
+#[derive(Clone, Debug, Default)]
+pub struct Window {
+    before: Vec<u64>,
+    sum: u64,
+    /// The lowest bucket that has had something.
+    first: usize,
+    times: u32,
+}
+
+/// Values of several histograms together.
+#[derive(Clone, Debug, Default)]
+pub struct Values {
+    counts: Vec<u64>,
+    /// The lowest bucket that may have something.
+    first: usize,
+    samples: u64,
+    sum: u64,
+    max: u64,
+}
+
+impl Window {
+    /// Adds to `values` what `histogram` has recorded since it was looked at last; how many values that is.
+    pub fn take(&mut self, histogram: &Histogram, values: &mut Values) -> u64 {
+        let used = histogram.used();
+        let end = used.len();
+        let first = if self.times.is_multiple_of(ALL) { 0 } else { self.first.min(end) };
+        if self.before.len() < end {
+            self.before.resize(end, 0);
+        }
+        if values.counts.len() < end {
+            values.counts.resize(end, 0);
+        }
+        values.first = if values.samples == 0 { first } else { values.first.min(first) };
+        let mut samples = 0;
+        let kept = self.before[first..end].iter_mut().zip(&mut values.counts[first..end]);
+        for (used, (before, count)) in used[first..].iter().zip(kept) {
+            let now = used.get();
+            let more = now - std::mem::replace(before, now);
+            *count += more;
+            samples += more;
+        }
+        if self.times.is_multiple_of(ALL) {
+            self.first = self.before.iter().position(|count| *count > 0).unwrap_or(0);
+        }
+        self.times = self.times.wrapping_add(1);
+        let sum = histogram.sum();
+        values.sum = values.sum.wrapping_add(sum.wrapping_sub(std::mem::replace(&mut self.sum, sum)));
+        values.max = values.max.max(histogram.max());
+        values.samples += samples;
+        samples
+    }
+}
+
+impl Values {
+    /// Forgets everything, and keeps the memory.
+    pub fn clear(&mut self) {
+        if self.samples > 0 {
+            self.counts[self.first..].fill(0);
+        }
+        (self.samples, self.sum, self.max) = (0, 0, 0);
+    }
+
+    /// Adds another's values.
+    pub fn add(&mut self, other: &Self) {
+        // Of values that are told later the sum is known already.
+        self.sum = self.sum.wrapping_add(other.sum);
+        if other.samples == 0 {
+            return;
+        }
+        if self.counts.len() < other.counts.len() {
+            self.counts.resize(other.counts.len(), 0);
+        }
+        self.first = if self.samples == 0 { other.first } else { self.first.min(other.first) };
+        let counts = self.counts[other.first..].iter_mut().zip(&other.counts[other.first..]);
+        counts.for_each(|(count, more)| *count += more);
+        self.samples += other.samples;
+        self.max = self.max.max(other.max);
+    }
+
+    /// How many values.
+    #[must_use]
+    pub fn samples(&self) -> u64 {
+        self.samples
+    }
+
+    /// Their mean; `None` without any.
+    #[must_use]
+    pub fn mean(&self) -> Option<f64> {
+        (self.samples > 0).then(|| self.sum as f64 / self.samples as f64)
+    }
+
+    /// The values that these shares of them (0..=1, ascending) do not exceed, each at most 1/16 too high and never too low, as
+    /// [`quantile`](crate::Distribution::quantile); `None` without any.
+    #[must_use]
+    pub fn quantiles<const N: usize>(&self, quantiles: [f64; N]) -> Option<[u64; N]> {
+        if self.samples == 0 {
+            return None;
+        }
+        let ranks = quantiles.map(|quantile| ((quantile.clamp(0.0, 1.0) * self.samples as f64).ceil() as u64).max(1));
+        let (mut values, mut found, mut seen) = ([self.max; N], 0, 0);
+        for (bucket, count) in self.counts.iter().enumerate().skip(self.first) {
+            seen += count;
+            while found < N && seen >= ranks[found] {
+                values[found] = upper_bound(bucket).min(self.max);
+                found += 1;
+            }
+            if found == N {
+                break;
+            }
+        }
+        Some(values)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_window_has_what_was_recorded_since_it_was_looked_at(parts in proptest::collection::vec(proptest::collection::vec(0u64..1 << 30, 0..30), 1..40)) {
+            let histogram = Histogram::new();
+            let (mut window, mut seen, mut all) = (Window::default(), Values::default(), Values::default());
+            let mut total = 0;
+            for part in &parts {
+                part.iter().for_each(|value| histogram.record(*value, 1));
+                total += part.len() as u64;
+                seen.clear();
+                window.take(&histogram, &mut seen);
+                all.add(&seen);
+                // The lowest may be told later.
+                prop_assert!(all.samples() <= total);
+                prop_assert_eq!(seen.quantiles([0.5, 0.99]).is_some(), seen.samples() > 0);
+            }
+            while !window.times.is_multiple_of(ALL) {
+                seen.clear();
+                window.take(&histogram, &mut seen);
+                all.add(&seen);
+            }
+            seen.clear();
+            window.take(&histogram, &mut seen);
+            all.add(&seen);
+            let whole = histogram.read();
+            prop_assert_eq!((all.samples(), all.mean()), (whole.samples(), whole.mean()));
+            for quantile in [0.5, 0.99] {
+                prop_assert_eq!(all.quantiles([quantile]).map(|[value]| value), whole.quantile(quantile));
+            }
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Recovery from violations (Batchy section 4.3 and appendix E): triggers are cut until delays are within objectives again.
+//!
+//! Cut is where that loses least of what batches save, for the delay that is won back: the same convex programme as the optimum's,
+//! with what the triggers are now as the most. So flows are helped all at once, a cut that helps several counts for all of them, and
+//! none depends on which flow was defined first.
+
+use super::Model;
+use super::measured::{Bound, Measured};
+use crate::separable::{self, Limit, Term};
+
+/// How far below its limit a flow is brought, relative to it: what solving and rounding may be wrong by is less.
+const MARGIN: f64 = 1e-5;
+/// How near to a whole number a trigger is one.
+const WHOLE: f64 = 1e-7;
+
+impl Model {
+    /// Triggers with which flows in violation are within their guarded objectives again, as far as the model knows.
+    ///
+    /// No trigger is cut below the batches that arrive. A flow for which that is not enough has its whole path short-circuited; what
+    /// others win by that is theirs.
+    #[must_use]
+    pub fn recovery(&self, measured: &Measured<'_>) -> Vec<usize> {
+        let now = measured.triggers;
+        let mut to = now.to_vec();
+        let mut bounds = self.bounds(measured);
+        loop {
+            let delay = |bound: &Bound, to: &[usize]| bound.delay + self.change(bound.flow, now, to);
+            let violated: Vec<usize> =
+                (0..bounds.len()).filter(|&at| delay(&bounds[at], &to) >= bounds[at].limit).collect();
+            let lowest: Vec<usize> = (0..to.len()).map(|at| self.lowest(at, to[at])).collect();
+            match self.cut(&to, &lowest, violated.iter().map(|&at| (&bounds[at], delay(&bounds[at], &to)))) {
+                Ok(values) => {
+                    let rooms: Vec<f64> = (bounds.iter().enumerate())
+                        .map(|(at, bound)| {
+                            let target = bound.limit * (1.0 - MARGIN / 2.0);
+                            if violated.contains(&at) { target } else { bound.limit.max(bound.delay) }
+                        })
+                        .collect();
+                    let cut: Vec<usize> = values
+                        .iter()
+                        .zip(&lowest)
+                        .map(|(value, low)| low.max(&((value + WHOLE) as usize)).to_owned())
+                        .collect();
+                    let most = std::mem::replace(&mut to, cut);
+                    self.round_up(now, &bounds, &rooms, &mut to, &most);
+                    return to;
+                }
+                Err(limits) => {
+                    let beyond = |limit: usize| {
+                        let bound = &bounds[violated[limit]];
+                        delay(bound, &lowest) / bound.limit
+                    };
+                    let worst = limits.iter().map(|&limit| beyond(limit)).fold(0.0, f64::max);
+                    let lost: Vec<usize> =
+                        limits.into_iter().filter(|&limit| beyond(limit) >= worst * (1.0 - WHOLE)).collect();
+                    for limit in lost.into_iter().rev() {
+                        let lost = bounds.remove(violated[limit]);
+                        self.flows()[lost.flow].path.iter().for_each(|&at| to[at] = 0);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The least that a trigger is cut to.
+    fn lowest(&self, module: usize, trigger: usize) -> usize {
+        trigger.min((self.modules()[module].ingress.ceil() as usize).max(1))
+    }
+
+    /// The values between `lowest` and `to` with the least load that bring flows below their limits, or those of them that none
+    /// does.
+    fn cut<'b>(
+        &self,
+        to: &[usize],
+        lowest: &[usize],
+        violated: impl Iterator<Item = (&'b Bound, f64)>,
+    ) -> Result<Vec<f64>, Vec<usize>> {
+        let term = |at: usize| {
+            let moves = to[at] > 0 && self.rates()[at] > 0.0;
+            let (low, high) = (lowest[at] as f64, to[at] as f64);
+            if moves {
+                Term { gain: self.rates()[at] * self.modules()[at].cpu.fixed, weight: self.delay_slope(at), low, high }
+            } else {
+                Term { gain: 0.0, weight: 1.0, low: 1.0, high: 1.0 }
+            }
+        };
+        let terms: Vec<Term> = (0..to.len()).map(term).collect();
+        let mut paths: Vec<Vec<usize>> = Vec::new();
+        let mut most = Vec::new();
+        for (bound, delay) in violated {
+            let path: Vec<usize> = self.flows()[bound.flow].path.iter().copied().filter(|&at| to[at] > 0).collect();
+            let held: f64 = path.iter().map(|&at| terms[at].weight * terms[at].high).sum();
+            most.push(held - (delay - bound.limit * (1.0 - MARGIN)));
+            paths.push(path);
+        }
+        let limits: Vec<Limit<'_>> = paths.iter().zip(most).map(|(terms, most)| Limit { terms, most }).collect();
+        let solved = separable::solve(&terms, &limits)?;
+        let mut values: Vec<f64> = to.iter().map(|&trigger| trigger as f64).collect();
+        paths.iter().flatten().for_each(|&at| values[at] = solved.values[at]);
+        Ok(values)
+    }
+}

@@ -1,0 +1,108 @@
+//! Time that is left where one packet more for a whole chain is too much: spent on a step inside of it.
+//!
+//! Triggers are whole numbers, so that the tightest flow mostly has some time left. A larger batch from the middle of a chain on
+//! delays less than one for all of it, and a smaller one up to there may pay for the rest. Modules behind the chain keep their
+//! triggers, and wait less.
+
+use super::Model;
+use super::search::Search;
+
+/// A chain that is called with more from one of its modules on.
+#[derive(Clone, Copy)]
+struct Step {
+    /// The module that gathers.
+    module: usize,
+    /// Packets before it, and from it on.
+    batches: (f64, f64),
+    /// What is delayed from it on by a packet more, in seconds.
+    each: f64,
+    /// The load that depends on it.
+    load: f64,
+}
+
+impl Search<'_> {
+    /// Puts a step into each chain where that makes the load less, and all flows allow it. `triggers`: by module, those of the
+    /// segments set.
+    pub(super) fn spend(&mut self, model: &Model, triggers: &mut [usize]) {
+        let segments = self.segments;
+        for &at in &segments.order {
+            let first = segments.all[at].first;
+            let packets = |batch: f64, arrived: f64| if batch > arrived { batch as usize } else { 0 };
+            if segments.stops_at(at).iter().all(|&stop| segments.stops[stop].last) {
+                // A step before it has left it other time than it had.
+                self.fill(&[at]);
+                triggers[first] = packets(self.batches[at], self.arrived[at]);
+            } else {
+                self.arrived[at] = self.arrives(at);
+                self.batches[at] = self.arrived[at].max(triggers[first] as f64);
+                self.left[at] = self.batches[at];
+                self.pass(at);
+            }
+            if self.caps[at] > 0.0
+                && let Some(step) = self.step(model, at, triggers)
+            {
+                let (before, from) = step.batches;
+                triggers[first] = packets(before, self.arrived[at]);
+                triggers[step.module] = from as usize;
+                (self.batches[at], self.left[at]) = step.batches;
+                self.inside[at] = (from - before) * (segments.all[at].wait + step.each);
+                self.pass(at);
+            }
+        }
+    }
+
+    /// The best step in a segment, if there is one that is better than none.
+    fn step(&self, model: &Model, at: usize, triggers: &[usize]) -> Option<Step> {
+        let (segment, batch) = (&self.segments.all[at], self.batches[at]);
+        let mut best: Option<Step> = None;
+        let mut more = batch.floor() + 1.0;
+        while more <= self.largest {
+            let mut fits = false;
+            let (mut inside, mut each, mut gain) = (segment.first, segment.each, segment.gain);
+            while let Some(module) = self.segments.next[inside] {
+                each -= model.modules()[inside].delay.each;
+                gain -= model.rates()[inside] * model.modules()[inside].cpu.fixed;
+                inside = module;
+                let mut before = batch;
+                while before >= self.arrived[at] {
+                    let load = (segment.gain - gain) / before + gain / more;
+                    let step = Step { module, batches: (before, more), each, load };
+                    if load >= best.map_or(segment.gain / batch, |best| best.load) {
+                        break;
+                    }
+                    if self.allows(at, &step, triggers) {
+                        (best, fits) = (Some(step), true);
+                        break;
+                    }
+                    let less = (before.ceil() - 1.0).max(self.arrived[at]);
+                    if less >= before {
+                        break;
+                    }
+                    before = less;
+                }
+            }
+            if !fits {
+                break;
+            }
+            more += 1.0;
+        }
+        best
+    }
+
+    /// Whether all flows through a segment are within their objectives with this step.
+    fn allows(&self, at: usize, step: &Step, triggers: &[usize]) -> bool {
+        let (segments, (before, from)) = (self.segments, step.batches);
+        let segment = &segments.all[at];
+        let here = segment.delay(self.arrived[at], before) + (from - before) * (segment.wait + step.each);
+        segments.stops_at(at).iter().all(|&stop| {
+            let (mut delay, mut batch) = (self.spent[stop] + here, from);
+            for stop in segments.rest(stop) {
+                let segment = &segments.all[stop.segment];
+                let arrived = segment.arrives(batch);
+                batch = arrived.max(triggers[segment.first] as f64);
+                delay += segment.delay(arrived, batch);
+            }
+            delay <= segments.flows[segments.stops[stop].flow].room
+        })
+    }
+}

@@ -1,0 +1,96 @@
+//! A truer model of waiting than the paper's, by whole triggers: what `optimal` solves each period.
+//!
+//! Equation 12 lets packets wait `b/R` at every module with a trigger, also where they come in batches already: behind a module
+//! that gathers 16, another that wants 16 waits for nothing. Here packets wait for what is missing,
+//! `max(0, b − b_in)/R`, times a factor that says how much longer than the mean the chosen percentile is (1 where packets come
+//! evenly), and what arrives follows from the trigger of the module before. A trigger of no more than what arrives is
+//! none: packets pass as they come.
+
+use super::{Flow, Model};
+
+/// What arrives at modules, beside the costs and rates of a [`Model`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Arrivals {
+    /// By module: the one that all its packets come from, where there is one; it has a lower number.
+    pub before: Vec<Option<usize>>,
+    /// By module with one before it: packets that arrive together, for each that was together there; 0 to 1.
+    pub kept: Vec<f64>,
+    /// How much longer than the mean wait the chosen percentile's is.
+    pub factor: f64,
+}
+
+/// What triggers lead to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Predicted {
+    /// The share of its time that the worker is busy.
+    pub load: f64,
+    /// By module: packets a call.
+    pub batches: Vec<f64>,
+    /// By flow, in seconds; `None` without packets.
+    pub delays: Vec<Option<f64>>,
+}
+
+impl Model {
+    /// What `triggers` (by module, 0 to the largest batch) lead to.
+    #[must_use]
+    pub fn predict(&self, arrivals: &Arrivals, triggers: &[usize]) -> Predicted {
+        let mut arrived = vec![0.0; triggers.len()];
+        let mut batches = vec![0.0; triggers.len()];
+        for at in 0..triggers.len() {
+            (arrived[at], batches[at]) = self.batch(arrivals, &batches, at, triggers[at]);
+        }
+        let load = self.modules().iter().enumerate();
+        let load = load.map(|(at, module)| self.rates()[at] / batches[at] * module.cpu.at(batches[at])).sum();
+        let delay = |flow: &Flow| (flow.rate > 0.0).then(|| self.delay(arrivals, flow, &arrived, &batches));
+        let delays = self.flows().iter().map(delay).collect();
+        Predicted { load, batches, delays }
+    }
+
+    /// What arrives at a module, and what it is called with.
+    fn batch(&self, arrivals: &Arrivals, batches: &[f64], at: usize, trigger: usize) -> (f64, f64) {
+        let arrives = match arrivals.before[at] {
+            Some(before) => (arrivals.kept[at] * batches[before]).clamp(1.0, self.largest()),
+            None => self.modules()[at].ingress,
+        };
+        (arrives, arrives.max(trigger as f64))
+    }
+
+    fn delay(&self, arrivals: &Arrivals, flow: &Flow, arrived: &[f64], batches: &[f64]) -> f64 {
+        let of_module = |&at: &usize| {
+            let missing = (batches[at] - arrived[at]).max(0.0);
+            arrivals.factor * missing / self.rates()[at] + self.modules()[at].delay.at(batches[at])
+        };
+        self.turn() + flow.path.iter().map(of_module).sum::<f64>()
+    }
+
+    /// By module, the seconds for which its buffer may hold a packet, whatever comes after it: what it is modelled to wait for a
+    /// batch, and of the time that is left to its flows as much as its share of the waiting. Infinite where no flow has an objective.
+    ///
+    /// Along a path whose objective can be kept, the holds, the turn and the calls are never more than that together.
+    #[must_use]
+    pub fn holds(&self, arrivals: &Arrivals, triggers: &[usize]) -> Vec<f64> {
+        let Predicted { batches, delays, .. } = self.predict(arrivals, triggers);
+        let wait = |at: usize| {
+            let arrived = self.batch(arrivals, &batches, at, 0).0;
+            arrivals.factor * (batches[at] - arrived).max(0.0) / self.rates()[at]
+        };
+        let mut holds = vec![f64::INFINITY; triggers.len()];
+        for (flow, delay) in self.flows().iter().zip(delays) {
+            let Some(delay) = delay.filter(|_| flow.slo.is_finite()) else { continue };
+            let left = (flow.slo - delay).max(0.0);
+            let waited: f64 = flow.path.iter().map(|&at| wait(at)).sum();
+            let buffers = flow.path.iter().filter(|at| triggers[**at] > 0).count() as f64;
+            for &at in &flow.path {
+                let share = if waited > 0.0 {
+                    wait(at) / waited
+                } else if triggers[at] > 0 {
+                    buffers.recip()
+                } else {
+                    0.0
+                };
+                holds[at] = holds[at].min(wait(at) + left * share);
+            }
+        }
+        holds
+    }
+}

@@ -1,0 +1,9 @@
+//! The mathematics: pure functions of numbers, without input, output, threads or clocks.
+//!
+//! Units are SI: seconds, packets, packets a second.
+
+#![forbid(unsafe_code)]
+
+pub mod batching;
+pub mod online;
+mod separable;

@@ -1,0 +1,283 @@
+//! The convex programme behind the batch model, solved exactly:
+//!
+//! ```text
+//! minimise    Σ_v  gain_v / b_v
+//! subject to  Σ_{v in limit} weight_v · b_v ≤ most    for each limit
+//!             low_v ≤ b_v ≤ high_v
+//! ```
+//!
+//! For given prices of the limits each `b_v` follows by itself: `gain/b² = weight · (sum of the prices of the limits it is in)`,
+//! within its bounds. What is left is the dual, a concave function of as many prices as there are limits. It is climbed one price
+//! after the other, each to where its own limit is just kept, which always leads to the optimum, and with Newton steps for all
+//! prices together in between, which lead there soon.
+
+/// A variable.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Term {
+    /// What is divided by it in the objective; 0 or more.
+    pub(crate) gain: f64,
+    /// What it is multiplied by in limits; above 0.
+    pub(crate) weight: f64,
+    /// The least that it may be; above 0.
+    pub(crate) low: f64,
+    /// The most.
+    pub(crate) high: f64,
+}
+
+impl Term {
+    /// Its best value at this sum of prices.
+    fn value(&self, price: f64) -> f64 {
+        if self.gain == 0.0 {
+            return self.low;
+        }
+        if price <= 0.0 { self.high } else { (self.gain / (self.weight * price)).sqrt().clamp(self.low, self.high) }
+    }
+
+    /// What it has of a limit, and what that changes by with the price, at this sum of prices.
+    fn share(&self, price: f64) -> (f64, f64) {
+        let value = self.value(price);
+        let moves = value > self.low && value < self.high;
+        let share = self.weight * value;
+        (share, if moves { -share / (2.0 * price) } else { 0.0 })
+    }
+}
+
+/// A limit to the weighted sum of some variables, each named once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limit<'p> {
+    pub(crate) terms: &'p [usize],
+    pub(crate) most: f64,
+}
+
+/// The optimum.
+#[derive(Clone, Debug)]
+pub(crate) struct Solution {
+    /// By variable.
+    pub(crate) values: Vec<f64>,
+    /// By limit: by how much the objective would fall with one more of it.
+    pub(crate) prices: Vec<f64>,
+}
+
+/// How near limits are kept, relative to them.
+const EXACT: f64 = 1e-10;
+/// Rounds after which what has been found is taken: far more than are needed.
+const ROUNDS: usize = 1_000;
+/// A curvature that is rounding, relative to what it is without what limits have in common.
+const FLAT: f64 = 1e-10;
+/// Rounds after which prices that fall slowly are tried without.
+const SLOW: usize = 4;
+/// Steps in search of one price, and of one direction.
+const STEPS: usize = 64;
+
+/// Solves; the limits that not even the least values keep, where there are such.
+pub(crate) fn solve(terms: &[Term], limits: &[Limit<'_>]) -> Result<Solution, Vec<usize>> {
+    let least = |limit: &Limit<'_>| limit.terms.iter().map(|&at| terms[at].weight * terms[at].low).sum::<f64>();
+    let broken: Vec<_> = (0..limits.len()).filter(|&at| least(&limits[at]) > limits[at].most).collect();
+    if !broken.is_empty() {
+        return Err(broken);
+    }
+    let mut dual = Dual { terms, limits, prices: vec![0.0; limits.len()], sums: vec![0.0; terms.len()] };
+    for round in 1..=ROUNDS {
+        (0..limits.len()).for_each(|limit| dual.settle(limit));
+        dual.add_up();
+        if dual.error() <= EXACT {
+            break;
+        }
+        dual.step();
+        if round % SLOW == 0 {
+            dual.drop_slack();
+        }
+    }
+    Ok(dual.into_solution())
+}
+
+struct Dual<'p> {
+    terms: &'p [Term],
+    limits: &'p [Limit<'p>],
+    /// By limit.
+    prices: Vec<f64>,
+    /// By variable: the sum of the prices of the limits that it is in.
+    sums: Vec<f64>,
+}
+
+impl Dual<'_> {
+    /// Sums of prices, without what rounding has left in them.
+    fn add_up(&mut self) {
+        self.sums.fill(0.0);
+        for (limit, price) in self.limits.iter().zip(&self.prices) {
+            limit.terms.iter().for_each(|&at| self.sums[at] += price);
+        }
+    }
+
+    /// By how much a limit is exceeded; below 0 where there is room.
+    fn excess(&self, limit: usize) -> f64 {
+        let Limit { terms, most } = self.limits[limit];
+        terms.iter().map(|&at| self.terms[at].share(self.sums[at]).0).sum::<f64>() - most
+    }
+
+    /// How far the optimum's conditions are from being met, relative to the limits: no limit is exceeded, and one with a price is
+    /// reached.
+    fn error(&self) -> f64 {
+        let of_limit = |at: usize| {
+            let excess = self.excess(at);
+            let wrong = if self.prices[at] > 0.0 { excess.abs() } else { excess.max(0.0) };
+            wrong / self.limits[at].most
+        };
+        (0..self.limits.len()).map(of_limit).fold(0.0, f64::max)
+    }
+
+    /// Sets one price to where its limit is just kept, the others staying: 0 where it is kept without.
+    fn settle(&mut self, limit: usize) {
+        let Limit { terms, most } = self.limits[limit];
+        let before = self.prices[limit];
+        for &at in terms {
+            self.sums[at] = (self.sums[at] - before).max(0.0);
+        }
+        let price = self.price(terms, most, before);
+        self.prices[limit] = price;
+        terms.iter().for_each(|&at| self.sums[at] += price);
+    }
+
+    /// The price at which `terms`, with those of other limits in the sums, have `most`.
+    fn price(&self, terms: &[usize], most: f64, guess: f64) -> f64 {
+        // What moves, what does not, and by how much the first changes.
+        let at_price = |price: f64| {
+            terms.iter().fold((0.0, 0.0, 0.0), |(moving, still, slope), &at| {
+                let (share, by) = self.terms[at].share(self.sums[at] + price);
+                if by == 0.0 { (moving, still + share, slope) } else { (moving + share, still, slope + by) }
+            })
+        };
+        let (moving, still, _) = at_price(0.0);
+        if moving + still <= most {
+            return 0.0;
+        }
+        // At this price all are as small as they may be.
+        let highest = |&at: &usize| self.terms[at].gain / (self.terms[at].weight * self.terms[at].low.powi(2));
+        let (mut below, mut above) = (0.0, terms.iter().map(highest).fold(0.0, f64::max));
+        let mut price = if guess > below && guess < above { guess } else { above / 2.0 };
+        for _ in 0..STEPS {
+            let (moving, still, slope) = at_price(price);
+            let excess = moving + still - most;
+            if excess.abs() <= EXACT / 8.0 * most || above - below <= f64::EPSILON * above {
+                break;
+            }
+            if excess > 0.0 {
+                below = price
+            } else {
+                above = price
+            };
+            // Of one variable `share^-2` is a straight line of the price: Newton's step on that.
+            let wanted = most - still;
+            let next = price + (wanted.powi(-2) - moving.powi(-2)) * moving.powi(3) / (-2.0 * slope);
+            let inside = wanted > 0.0 && slope < 0.0 && next > below && next < above;
+            price = if inside {
+                next
+            } else if below > 0.0 {
+                (below * above).sqrt()
+            } else {
+                above / 16.0
+            };
+        }
+        price
+    }
+
+    /// Tries limits that are not reached, but have prices, without them: of two limits to the same variables the wider one's price
+    /// would else pass to the other in steps as small as the limits are near to each other.
+    fn drop_slack(&mut self) {
+        let (before, error) = (self.prices.clone(), self.error());
+        let (slack, reached): (Vec<usize>, Vec<usize>) =
+            (0..self.limits.len()).partition(|&at| self.excess(at) < -EXACT * self.limits[at].most);
+        slack.iter().for_each(|&at| self.prices[at] = 0.0);
+        self.add_up();
+        reached.iter().chain(&slack).for_each(|&at| self.settle(at));
+        self.add_up();
+        if self.error() > error {
+            self.prices = before;
+            self.add_up();
+        }
+    }
+
+    /// Newton's step for all prices that are above 0, where it leads nearer to the optimum.
+    fn step(&mut self) {
+        let free: Vec<usize> = (0..self.limits.len()).filter(|&at| self.prices[at] > 0.0).collect();
+        let excess: Vec<f64> = free.iter().map(|&at| self.excess(at)).collect();
+        let slopes: Vec<f64> = self.terms.iter().zip(&self.sums).map(|(term, sum)| -term.share(*sum).1).collect();
+        let direction = self.direction(&free, &excess, &slopes);
+        let (before, error) = (self.prices.clone(), self.error());
+        for halving in 0..4 {
+            let length = 0.5f64.powi(halving);
+            for (&at, by) in free.iter().zip(&direction) {
+                self.prices[at] = (before[at] + length * by).max(0.0);
+            }
+            self.add_up();
+            if self.error() < error {
+                return;
+            }
+        }
+        self.prices = before;
+        self.add_up();
+    }
+
+    /// Solves `H·direction = excess` by conjugate gradients, H being how the limits `free` depend on each other's prices.
+    fn direction(&self, free: &[usize], excess: &[f64], slopes: &[f64]) -> Vec<f64> {
+        let of = |limit: usize| self.limits[limit].terms;
+        let diagonal: Vec<f64> = free.iter().map(|&at| of(at).iter().map(|&term| slopes[term]).sum::<f64>()).collect();
+        let product = |by: &[f64]| -> Vec<f64> {
+            let mut moved = vec![0.0; self.terms.len()];
+            for (&at, by) in free.iter().zip(by) {
+                of(at).iter().for_each(|&term| moved[term] += by);
+            }
+            free.iter().map(|&at| of(at).iter().map(|&term| slopes[term] * moved[term]).sum()).collect()
+        };
+        // A limit whose variables are all at their bounds depends on nothing: it is left alone.
+        let scaled = |residual: &[f64]| -> Vec<f64> {
+            residual.iter().zip(&diagonal).map(|(r, d)| if *d > 0.0 { r / d } else { 0.0 }).collect()
+        };
+        let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+        let mut solution = vec![0.0; free.len()];
+        let mut residual: Vec<f64> =
+            excess.iter().zip(&diagonal).map(|(e, d)| if *d > 0.0 { *e } else { 0.0 }).collect();
+        let mut conditioned = scaled(&residual);
+        let mut search = conditioned.clone();
+        let mut size = dot(&residual, &conditioned);
+        let enough = size * 1e-16;
+        for _ in 0..STEPS {
+            let product = product(&search);
+            let curvature = dot(&search, &product);
+            // Along what does not change anything a step has no end: limits to the same variables have such directions.
+            let scale: f64 = search.iter().zip(&diagonal).map(|(by, d)| by * by * d).sum();
+            if size <= enough || curvature <= FLAT * scale {
+                break;
+            }
+            let length = size / curvature;
+            for at in 0..free.len() {
+                solution[at] += length * search[at];
+                residual[at] -= length * product[at];
+            }
+            conditioned = scaled(&residual);
+            let next = dot(&residual, &conditioned);
+            let keep = next / std::mem::replace(&mut size, next);
+            search.iter_mut().zip(&conditioned).for_each(|(search, new)| *search = new + keep * *search);
+        }
+        solution
+    }
+
+    /// The values, drawn back towards their least by what limits are still exceeded by: a rounding error, mostly.
+    fn into_solution(self) -> Solution {
+        let mut values: Vec<f64> = self.terms.iter().zip(&self.sums).map(|(term, sum)| term.value(*sum)).collect();
+        let back = |limit: &Limit<'_>| {
+            let of = |&at: &usize| (self.terms[at].weight * values[at], self.terms[at].weight * self.terms[at].low);
+            let (all, least) = limit.terms.iter().map(of).fold((0.0, 0.0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
+            if all > limit.most {
+                ((all - limit.most) / (all - least) * (1.0 + 1e-9) + f64::EPSILON).min(1.0)
+            } else {
+                0.0
+            }
+        };
+        let back = self.limits.iter().map(back).fold(0.0, f64::max);
+        for (value, term) in values.iter_mut().zip(self.terms) {
+            *value -= (*value - term.low) * back;
+        }
+        Solution { values, prices: self.prices }
+    }
+}

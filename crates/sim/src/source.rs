@@ -1,0 +1,220 @@
+//! Where packets come from: the instants at which they arrive, the queue that they wait in, and the way that each takes.
+
+use std::collections::VecDeque;
+
+use forebay_graph::{Pace, Spread};
+
+use crate::pattern::{Pattern, Player};
+use crate::queue::{Bundle, Run};
+use crate::random::Random;
+use crate::time::Picos;
+
+/// Instants are kept in 2⁻³² picoseconds, so that a rate does not drift.
+const FRACTION: u32 = 32;
+
+/// When a source is to be asked again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ready {
+    Now,
+    At(Picos),
+    Never,
+}
+
+/// A source of packets.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    spread: Spread,
+    room: usize,
+    factor: f64,
+    player: Player,
+    random: Random,
+    started: bool,
+    /// The next packet's place on an axis that stands still between bursts, how much later that is in time, and where on it
+    /// the present burst ends.
+    axis: u128,
+    shift: u128,
+    edge: u128,
+    gap: u128,
+    /// Instants of packets that wait, oldest first.
+    waiting: VecDeque<Picos>,
+    /// Packets that found the queue full.
+    pub(crate) lost: u64,
+}
+
+fn fixed(seconds: f64) -> u128 {
+    (seconds * 1e12 * (1u64 << FRACTION) as f64) as u128
+}
+
+impl Source {
+    pub(crate) fn new(pace: Pace, pattern: Pattern, random: Random) -> Self {
+        let mut source = Self {
+            spread: pace.spread,
+            room: pace.queue,
+            factor: 1.0,
+            player: Player::new(pattern),
+            random,
+            started: false,
+            axis: 0,
+            shift: 0,
+            edge: u128::MAX,
+            gap: 0,
+            waiting: VecDeque::new(),
+            lost: 0,
+        };
+        source.set_offer(1.0);
+        source
+    }
+
+    /// Begins anew with so many times the configured rate; with 0 it pauses.
+    pub(crate) fn set_offer(&mut self, factor: f64) {
+        self.factor = factor;
+        (self.axis, self.shift, self.started) = (0, 0, false);
+        let gap = |pps: f64| fixed(1.0 / (pps * factor)).max(1);
+        match self.spread {
+            _ if factor == 0.0 => {}
+            Spread::Saturating => {}
+            Spread::Constant { pps } | Spread::Poisson { pps } => self.gap = gap(pps),
+            Spread::OnOff { pps, on_s, off_s } => {
+                (self.gap, self.edge) = (gap(pps * (on_s + off_s) / on_s), fixed(on_s));
+            }
+        }
+    }
+
+    /// Packets a second that it offers, on average; `None` where it saturates.
+    pub(crate) fn rate(&self) -> Option<f64> {
+        match self.spread {
+            Spread::Saturating => None,
+            Spread::Constant { pps } | Spread::Poisson { pps } | Spread::OnOff { pps, .. } => Some(pps * self.factor),
+        }
+    }
+
+    /// How long its traffic takes to come round, in seconds: 0 where it is always the same.
+    pub(crate) fn cycle(&self) -> f64 {
+        if let Spread::OnOff { on_s, off_s, .. } = self.spread { on_s + off_s } else { 0.0 }
+    }
+
+    /// How many packets wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// When the next packet arrives.
+    #[inline]
+    fn next(&self) -> Picos {
+        if self.factor == 0.0 { Picos::NEVER } else { Picos(((self.axis + self.shift) >> FRACTION) as u64) }
+    }
+
+    /// Moves on to the packet after the next.
+    #[inline]
+    fn pass(&mut self) {
+        self.axis += match self.spread {
+            Spread::Poisson { .. } => (self.gap as f64 * self.random.exponential()) as u128,
+            _ => self.gap,
+        };
+        if let Spread::OnOff { on_s, off_s, .. } = self.spread {
+            while self.axis >= self.edge {
+                self.edge += fixed(on_s);
+                self.shift += fixed(off_s);
+            }
+        }
+    }
+
+    fn start(&mut self, now: Picos) {
+        self.started = true;
+        self.shift = u128::from(now.0) << FRACTION;
+        if let Spread::Poisson { .. } = self.spread {
+            self.pass();
+        }
+    }
+
+    /// Adds up to `most` packets that have arrived to `bundle`.
+    pub(crate) fn take(&mut self, now: Picos, most: u32, bundle: &mut Bundle) -> Ready {
+        if self.spread == Spread::Saturating {
+            for _ in 0..most {
+                let at = self.player.next(&mut self.random);
+                bundle.push(Run { at, count: 1, arrival: now });
+            }
+            return Ready::Now;
+        }
+        if !self.started {
+            self.start(now);
+        }
+        let room = self.room.saturating_sub(self.waiting.len());
+        let mut left = most as usize;
+        while left > 0
+            && let Some(arrival) = self.waiting.pop_front()
+        {
+            let at = self.player.next(&mut self.random);
+            bundle.push(Run { at, count: 1, arrival });
+            left -= 1;
+        }
+        // What arrives now goes straight on while it can: it was in the queue for no time.
+        let mut straight = left.min(room);
+        let mut queued = room - straight;
+        while self.next() <= now {
+            let arrival = self.next();
+            if straight > 0 {
+                straight -= 1;
+                let at = self.player.next(&mut self.random);
+                bundle.push(Run { at, count: 1, arrival });
+            } else if queued > 0 {
+                queued -= 1;
+                self.waiting.push_back(arrival);
+            } else {
+                self.lost += 1;
+            }
+            self.pass();
+        }
+        if !self.waiting.is_empty() {
+            return Ready::Now;
+        }
+        if self.factor == 0.0 { Ready::Never } else { Ready::At(self.next()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source(spread: Spread) -> Source {
+        Source::new(Pace { spread, queue: 10 }, Pattern::of(&[3, 4, 3, 4]), Random::new(1, 0))
+    }
+
+    fn take(source: &mut Source, now: u64, most: u32) -> (Vec<(u32, u64)>, Ready) {
+        let mut bundle = Bundle::default();
+        let ready = source.take(Picos(now), most, &mut bundle);
+        let each = |run: &Run| vec![(run.at, run.arrival.0); run.count as usize];
+        (bundle.runs.iter().flat_map(each).collect(), ready)
+    }
+
+    #[test]
+    fn packets_arrive_evenly_wait_and_are_lost() {
+        let mut source = source(Spread::Constant { pps: 1e9 });
+        assert_eq!(take(&mut source, 500, 8), (vec![(3, 500)], Ready::At(Picos(1_500))));
+        assert_eq!(take(&mut source, 3_499, 1), (vec![(4, 1_500)], Ready::Now));
+        // One waits; of twenty that come since, nine find room when one is taken.
+        let (taken, ready) = take(&mut source, 22_600, 1);
+        assert_eq!((taken, ready, source.lost), (vec![(3, 2_500)], Ready::Now, 11));
+        assert_eq!(source.waiting(), 9);
+    }
+
+    #[test]
+    fn bursts_come_by_turns_with_silence_and_offers_change_rates() {
+        let mut source = source(Spread::OnOff { pps: 5e8, on_s: 2e-9, off_s: 2e-9 });
+        assert_eq!(take(&mut source, 0, 8), (vec![(3, 0)], Ready::At(Picos(1_000))));
+        let (taken, ready) = take(&mut source, 6_000, 8);
+        assert_eq!((taken, ready), (vec![(4, 1_000), (3, 4_000), (4, 5_000)], Ready::At(Picos(8_000))));
+        source.set_offer(0.0);
+        assert_eq!(take(&mut source, 50_000, 8), (vec![], Ready::Never));
+        // It begins anew, with twice as many.
+        source.set_offer(2.0);
+        assert_eq!(take(&mut source, 60_600, 8), (vec![(3, 60_600)], Ready::At(Picos(61_100))));
+    }
+
+    #[test]
+    fn random_arrivals_have_their_rate() {
+        let mut source = source(Spread::Poisson { pps: 1e9 });
+        let taken: usize = (0..10_000).map(|at| take(&mut source, at * 1_000, 32).0.len()).sum();
+        assert!((9_600..10_400).contains(&taken), "{taken}");
+    }
+}

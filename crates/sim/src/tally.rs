@@ -1,0 +1,140 @@
+//! What is counted.
+
+use forebay_measure::Distribution;
+
+use crate::time::Picos;
+
+/// What a worker has counted since its beginning, or what was counted in a part of that.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) modules: Vec<ModuleTally>,
+    pub(crate) flows: Vec<FlowTally>,
+    /// Picoseconds of turns in which there was something to do, and how many of those.
+    pub(crate) busy: u64,
+    pub(crate) busy_turns: u64,
+    /// How long packets had waited at ports, in nanoseconds.
+    pub(crate) port_wait: Distribution,
+    /// Packets that were taken from sources, and those that found a source's queue full.
+    pub(crate) entered: u64,
+    pub(crate) lost: u64,
+    pub(crate) left: u64,
+    /// Packets that ended in functions, or for which the configuration has no place.
+    pub(crate) gone: u64,
+}
+
+/// A module's part.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ModuleTally {
+    pub(crate) packets: u64,
+    pub(crate) calls: u64,
+    /// Packets that came, those turned away included.
+    pub(crate) came: u64,
+    /// With a trigger: packets that came, and instants at which any did.
+    pub(crate) arrived: u64,
+    pub(crate) arrivals: u64,
+    pub(crate) turned_away: u64,
+}
+
+/// A flow's part.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FlowTally {
+    pub(crate) packets: u64,
+    pub(crate) violations: u64,
+    /// In nanoseconds.
+    pub(crate) delay: Distribution,
+}
+
+impl Tally {
+    pub(crate) fn new(modules: usize, flows: usize) -> Self {
+        Self {
+            modules: vec![ModuleTally::default(); modules],
+            flows: vec![FlowTally::default(); flows],
+            ..Self::default()
+        }
+    }
+
+    /// Each count with its fellow of `other`, by `each`.
+    fn with(&mut self, other: &Self, each: impl Fn(&mut u64, u64)) {
+        for (mine, theirs) in self.modules.iter_mut().zip(&other.modules) {
+            let ModuleTally { packets, calls, came, arrived, arrivals, turned_away } = mine;
+            each(packets, theirs.packets);
+            each(calls, theirs.calls);
+            each(came, theirs.came);
+            each(arrived, theirs.arrived);
+            each(arrivals, theirs.arrivals);
+            each(turned_away, theirs.turned_away);
+        }
+        for (mine, theirs) in self.flows.iter_mut().zip(&other.flows) {
+            each(&mut mine.packets, theirs.packets);
+            each(&mut mine.violations, theirs.violations);
+        }
+        each(&mut self.busy, other.busy);
+        each(&mut self.busy_turns, other.busy_turns);
+        each(&mut self.entered, other.entered);
+        each(&mut self.left, other.left);
+        each(&mut self.gone, other.gone);
+        each(&mut self.lost, other.lost);
+    }
+
+    /// What was counted after `earlier`.
+    pub(crate) fn since(&self, earlier: &Self) -> Self {
+        let mut rest = self.clone();
+        rest.with(earlier, |count, before| *count = count.saturating_sub(before));
+        for ((mine, all), before) in rest.flows.iter_mut().zip(&self.flows).zip(&earlier.flows) {
+            mine.delay = all.delay.since(&before.delay);
+        }
+        rest.port_wait = self.port_wait.since(&earlier.port_wait);
+        rest
+    }
+
+    /// Adds another's counts so many times: what may be expected of a time so many times as long.
+    pub(crate) fn add_times(&mut self, other: &Self, times: f64) {
+        self.with(other, |count, more| *count += (more as f64 * times).round() as u64);
+        for (mine, theirs) in self.flows.iter_mut().zip(&other.flows) {
+            mine.delay.add_times(&theirs.delay, times);
+        }
+        self.port_wait.add_times(&other.port_wait, times);
+    }
+}
+
+/// A few figures of all that is counted, by which it is told whether things are steady. Cheap to read after every little while.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Gist {
+    pub(crate) time: f64,
+    pub(crate) left: f64,
+    pub(crate) calls: f64,
+    pub(crate) busy: f64,
+    /// Seconds that packets which have left took, all together.
+    pub(crate) delay: f64,
+}
+
+impl Gist {
+    pub(crate) fn minus(self, earlier: Self) -> Self {
+        Self {
+            time: self.time - earlier.time,
+            left: self.left - earlier.left,
+            calls: self.calls - earlier.calls,
+            busy: self.busy - earlier.busy,
+            delay: self.delay - earlier.delay,
+        }
+    }
+
+    pub(crate) fn plus(self, other: Self) -> Self {
+        Self {
+            time: self.time + other.time,
+            left: self.left + other.left,
+            calls: self.calls + other.calls,
+            busy: self.busy + other.busy,
+            delay: self.delay + other.delay,
+        }
+    }
+
+    /// Adds what a worker has counted by `now`.
+    pub(crate) fn count(&mut self, now: Picos, left: u64, calls: u64, busy: u64, delay: u64) {
+        self.time = now.seconds();
+        self.left += left as f64;
+        self.calls += calls as f64;
+        self.busy += busy as f64 / 1e12;
+        self.delay += delay as f64 / 1e9;
+    }
+}

@@ -1,0 +1,60 @@
+//! Simulated time in picoseconds: costs of a fraction of a nanosecond count, and half a year fits.
+
+use std::ops::{Add, AddAssign, Sub};
+
+/// A span of simulated time, or an instant since it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Picos(pub(crate) u64);
+
+const SECOND: f64 = 1e12;
+
+impl Picos {
+    pub(crate) const ZERO: Self = Self(0);
+    pub(crate) const NEVER: Self = Self(u64::MAX);
+
+    /// The nearest to so many seconds; [`NEVER`](Self::NEVER) where they are too many.
+    pub(crate) fn of_seconds(seconds: f64) -> Self {
+        Self((seconds * SECOND).round() as u64)
+    }
+
+    pub(crate) fn seconds(self) -> f64 {
+        self.0 as f64 / SECOND
+    }
+
+    /// Whole nanoseconds: what delays are counted in.
+    #[inline]
+    pub(crate) fn nanos(self) -> u64 {
+        self.0 / 1_000
+    }
+
+    /// How long after `earlier`; nothing where it is not.
+    #[inline]
+    pub(crate) fn since(self, earlier: Self) -> Self {
+        Self(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add for Picos {
+    type Output = Self;
+
+    #[inline]
+    fn add(self, span: Self) -> Self {
+        Self(self.0.saturating_add(span.0))
+    }
+}
+
+impl AddAssign for Picos {
+    #[inline]
+    fn add_assign(&mut self, span: Self) {
+        *self = *self + span;
+    }
+}
+
+impl Sub for Picos {
+    type Output = Self;
+
+    #[inline]
+    fn sub(self, span: Self) -> Self {
+        self.since(span)
+    }
+}

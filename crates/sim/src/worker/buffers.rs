@@ -1,0 +1,133 @@
+//! Buffers: their hold limits, and what is changed between turns.
+
+use forebay_graph::{Action, Scheduler};
+
+use super::{LATE, Worker};
+use crate::time::Picos;
+
+/// How long packets wait for a trigger on a path without a delay objective (as in the engine).
+const DEFAULT_HOLD: Picos = Picos(1_000_000_000);
+/// How often it is told what waits where, in idle turns and besides (as in the engine).
+const PUBLISH_EVERY: Picos = Picos(1_000_000_000);
+
+/// What is told of a queue.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Gauge {
+    /// Packets that wait, and how long the first has waited for the trigger.
+    pub(crate) queued: u64,
+    pub(crate) oldest: Picos,
+    /// Packets that came while there was a trigger, and at how many instants any did.
+    arrived: u64,
+    arrivals: u64,
+}
+
+impl<S: Scheduler> Worker<S> {
+    /// Releases buffers over their hold limit.
+    pub(super) fn sweep(&mut self) {
+        let now = self.now;
+        // What comes from now on need not be looked at before.
+        let mut next = now + self.least_hold;
+        for &module in &self.buffered {
+            let queue = &mut self.queues[module];
+            match queue.due() {
+                Some(due) if due <= now => {
+                    queue.release();
+                    self.scheduler.ready(module);
+                }
+                Some(due) => next = next.min(due),
+                None => {}
+            }
+        }
+        self.sweep_at = next.max(now + Picos(self.least_hold.0 / LATE));
+        if !self.was_busy || now >= self.publish_at {
+            self.publish();
+        }
+    }
+
+    /// Applies a controller's actions; between turns only.
+    pub(crate) fn apply(&mut self, actions: &[Action]) {
+        let mut buffers = false;
+        for action in actions {
+            // Those of a fold have one queue.
+            let leader = action.module().map_or(0, |module| self.scene.layout.modules[module].leader);
+            match *action {
+                Action::SetTrigger { trigger, .. } => {
+                    let queue = &mut self.queues[leader];
+                    queue.set_trigger(trigger as u32, self.batch, self.now);
+                    if queue.is_ready() {
+                        self.scheduler.ready(leader);
+                    }
+                    buffers = true;
+                }
+                Action::SetHold { hold, .. } => {
+                    self.hold_stated[leader] = Some(Picos(hold.0.saturating_mul(1_000)));
+                    buffers = true;
+                }
+                Action::SetWeight { weight, .. } => {
+                    self.scheduler.set_weight(leader, weight);
+                    self.weights[leader] = weight;
+                }
+                Action::SetOffer { factor } => self.set_offer(factor),
+                // A limit counts what packets are made of, which nobody knows here; no controller sets one.
+                _ => {}
+            }
+        }
+        if buffers {
+            self.derive_holds();
+        }
+    }
+
+    /// Works out the hold limits that nobody stated, as the engine does: half of the tightest objective among the flows
+    /// through the module, shared evenly by the buffers on that flow's path.
+    pub(super) fn derive_holds(&mut self) {
+        self.buffered = (0..self.modules).filter(|module| self.queues[*module].trigger() > 0).collect();
+        let mut buffers_on = vec![0; self.objectives.len()];
+        for &module in &self.buffered {
+            self.flows_of[module].iter().for_each(|flow| buffers_on[*flow] += 1);
+        }
+        for &module in &self.buffered {
+            let shares =
+                self.flows_of[module].iter().filter_map(|flow| Some(self.objectives[*flow]? / (2 * buffers_on[*flow])));
+            let derived = shares.min().map_or(DEFAULT_HOLD, |nanos| Picos(nanos * 1_000));
+            self.queues[module].set_hold(self.hold_stated[module].unwrap_or(derived));
+        }
+        let holds = self.buffered.iter().map(|module| self.queues[*module].hold());
+        self.least_hold = holds.min().unwrap_or(Picos::NEVER);
+        // Some may be over their limit now.
+        self.sweep_at = if self.buffered.is_empty() { Picos::NEVER } else { Picos::ZERO };
+    }
+
+    /// A module's trigger and hold limit.
+    pub(crate) fn buffer(&self, module: usize) -> (usize, Picos) {
+        let queue = &self.queues[module];
+        (queue.trigger() as usize, if queue.trigger() > 0 { queue.hold() } else { Picos::ZERO })
+    }
+
+    /// What was last told of a module's queue.
+    pub(crate) fn gauge(&self, module: usize) -> Gauge {
+        self.gauges[module]
+    }
+
+    /// Tells what waits where, as the engine does: in idle turns, and else now and then.
+    fn publish(&mut self) {
+        self.publish_at = self.now + PUBLISH_EVERY;
+        let all = if S::SHARES { 0..self.modules } else { 0..0 };
+        for module in self.buffered.iter().copied().chain(all) {
+            let (queue, gauge) = (&self.queues[module], &mut self.gauges[module]);
+            gauge.queued = u64::from(queue.len());
+            if queue.trigger() > 0 {
+                gauge.arrivals = queue.turns();
+                gauge.arrived = self.tally.modules[module].packets + gauge.queued;
+                gauge.oldest = if gauge.queued > 0 { self.now.since(queue.since()) } else { Picos::ZERO };
+            }
+        }
+    }
+
+    /// Puts what was last told of queues among what is counted.
+    pub(crate) fn count_queues(&mut self) {
+        for (counted, gauge) in self.tally.modules.iter_mut().zip(&self.gauges) {
+            counted.came = counted.packets + gauge.queued + counted.turned_away;
+            (counted.arrived, counted.arrivals) = (gauge.arrived, gauge.arrivals);
+        }
+    }
+}

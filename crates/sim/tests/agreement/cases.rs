@@ -1,0 +1,119 @@
+//! All use cases, under controllers, with even and random arrivals, under and at saturation: rates, batches, mean delays and 99th
+//! percentiles within 5 % of the packet-exact engine's.
+
+use forebay_sim::{Detail, Options};
+
+use crate::run::{engine, simulated};
+
+/// What the simulator may be off by.
+const BAR: f64 = 0.05;
+
+const USECASES: [&str; 5] = ["l2l3 n=16", "gw n=16", "vrf m=4 n=4", "mgw m=4 n=4", "rc n=16"];
+const CONTROLLERS: [&str; 4] = ["null", "max", "{~static:~{~trigger:~8~}~}", "optimal"];
+
+/// The settings that make the packets of a use case arrive at random.
+fn at_random(usecase: &str) -> String {
+    let ports: &[&str] = match usecase.split(' ').next() {
+        Some("vrf") => &["in1", "in2", "in3", "in4"],
+        Some("mgw") => &["down", "up"],
+        _ => &["in"],
+    };
+    ports.iter().map(|port| format!(" ports.{port}.generator.arrivals=poisson")).collect()
+}
+
+/// Compares what stages of a case come to, without the first; what is off by too much.
+fn compare_stages(case: &str, stages: &[(u64, f64)]) -> Vec<String> {
+    let (truth, _) = engine(case, stages);
+    let options = Options { seed: 1, detail: Detail::Within(0.02) };
+    let (told, _, detail) = simulated(case, options, stages);
+    let mut wrong = Vec::new();
+    for ((told, truth), (until, _)) in told.iter().zip(&truth).zip(stages).skip(1) {
+        let off = told.off(truth);
+        let line = format!(
+            "{case} until {until} ms: off {off:.3}, in detail {detail:.3}\n   engine {truth:?}\n   told   {told:?}"
+        );
+        println!("{line}");
+        if off > BAR {
+            wrong.push(line);
+        }
+    }
+    wrong
+}
+
+/// Compares cases from `from` to `until`, in milliseconds.
+fn compare<'a>(cases: impl IntoIterator<Item = &'a str>, from: u64, until: u64) {
+    let wrong: Vec<_> = cases.into_iter().flat_map(|case| compare_stages(case, &[(from, 1.0), (until, 1.0)])).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Cases with even and random arrivals, under and at saturation; `some`: of those with the same use case and load one in two.
+fn all(some: bool, from: u64, until: u64) {
+    let mut cases = Vec::new();
+    for (row, usecase) in USECASES.into_iter().enumerate() {
+        for (column, controller) in CONTROLLERS.into_iter().enumerate() {
+            for (load, rate) in ["600kpps", "max"].into_iter().enumerate() {
+                for random in [false, true] {
+                    let wanted = !some || (row + column + load) % 2 == usize::from(random);
+                    if wanted && !(random && rate == "max") {
+                        let arrivals = if random { at_random(usecase) } else { String::new() };
+                        let control = format!("control.batching={controller} control.period=10ms");
+                        cases.push(format!("{usecase} fold=off slo=400us rate={rate} {control}{arrivals}"));
+                    }
+                }
+            }
+        }
+    }
+    compare(cases.iter().map(String::as_str), from, until);
+}
+
+#[test]
+fn half_of_all_cases_agree() {
+    all(true, 40, 140);
+}
+
+#[test]
+#[ignore = "takes a minute: `make sim`"]
+fn all_cases_agree() {
+    all(false, 200, 1_000);
+}
+
+#[test]
+fn folded_shared_overloaded_and_bursty_cases_agree() {
+    let cases = [
+        "gw n=16 rate=1Mpps",
+        "gw n=16 fold=off rate=5Mpps",
+        "gw n=16 fold=off rate=1Mpps scheduler=weighted-fair control.batching=nfvnice control.period=10ms",
+        "l2l3 n=16 fold=off slo=200us rate=1Mpps control.batching=optimal control.period=10ms \
+         ports.in.generator.arrivals={~on_off:~{~on:~200us,~off:~300us~}~}",
+        "gw n=16 fold=off slo=400us rate=600kpps control.batching=optimal control.period=10ms \
+         ports.in.generator.burst=8",
+        "gw n=16 fold=off rate=600kpps ports.in.generator.skew=1.0",
+    ];
+    compare(cases, 50, 150);
+}
+
+#[test]
+fn workers_agree() {
+    let cases = [
+        "sfc_a n=4 stages=2 rate=max",
+        "sfc_a n=4 stages=2 rate=1Mpps ports.in.generator.arrivals=poisson",
+        "sfc_b n=4 stages=2 slo=200us rate=1Mpps control.batching=optimal control.period=10ms fold=off",
+        "gw n=8 fold=off rate=2Mpps workers=[{},{}]",
+    ];
+    compare(cases, 50, 150);
+}
+
+#[test]
+fn what_changes_is_followed() {
+    // Overloaded, and again far from it: transients are a part of what happens.
+    let stages = [(50, 1.0), (110, 2.0), (170, 0.2), (230, 1.2)];
+    let wrong: Vec<_> = [
+        "gw n=16 fold=off rate=600kpps",
+        "gw n=16 fold=off slo=400us rate=600kpps control.batching=optimal control.period=10ms",
+        "l2l3 n=16 slo=200us rate=2Mpps control.batching=max control.period=10ms",
+    ]
+    .into_iter()
+    .flat_map(|case| compare_stages(case, &stages))
+    .collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
