@@ -119,7 +119,7 @@ pub(crate) mod tests {
             took_us: Some((12.0, 90.0)),
             changes: vec![change(3.0, "m2", 0, 4), change(12.34, "m0", 8, 14), change(12.34, "m1", 0, 3)],
             unkept: vec![UnkeptReport { flow: "video".to_owned(), least_us: 300.0, slo_us: 100.0 }],
-            trouble: None,
+            ..ControlReport::default()
         }
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use forebay_control::{Log, Settings};
+use forebay_control::Log;
 use forebay_graph::{Cost, Plan};
 use forebay_instance::{Board, Cores, Instance, Outcome, Simulation, Steer, Watch};
 use forebay_measure::{Clock, Frequency, Nanos, Tsc};
@@ -18,8 +18,8 @@ const SIMULATED_DURATION: Nanos = Nanos(100_000_000);
 pub(crate) enum Mode {
     /// By this machine's clock, each bound to its core.
     Real { cores: Cores, made: Box<Made>, steer: Steer },
-    /// In simulated time; each module's calls take what is given here; what sets triggers.
-    Simulated { costs: Vec<Cost>, control: Option<Settings>, log: Option<Box<dyn Log>> },
+    /// In simulated time; each module's calls take what is given here.
+    Simulated { costs: Vec<Cost>, made: Box<Made>, log: Option<Box<dyn Log>> },
 }
 
 /// What a tick is worth.
@@ -56,10 +56,10 @@ impl Engine {
                 let instance = forebay_instance::start(plans, &cores, *made, watch, steer)?;
                 Self::Real { instance, until: duration.map(|span| Instant::now() + Duration::from_nanos(span.0)) }
             }
-            Mode::Simulated { costs, control, log } => {
+            Mode::Simulated { costs, made, log } => {
                 let duration = duration.unwrap_or(SIMULATED_DURATION);
                 let stop = Arc::clone(stop);
-                Self::Simulated(Simulation::start(plans, &costs, duration, watch, stop, control.as_ref(), log)?)
+                Self::Simulated(Simulation::start(plans, &costs, duration, watch, stop, *made, log)?)
             }
         })
     }

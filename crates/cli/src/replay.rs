@@ -88,7 +88,7 @@ fn settings(arguments: &args::Replay, begin: &Begin) -> anyhow::Result<Settings>
         }
     }
     let period = Nanos((begin.period_s * 1e9) as u64);
-    Ok(Settings { controller, params, period, guard: arguments.guard.unwrap_or(begin.guard) })
+    Ok(Settings { controller, params, period, guard: arguments.guard.unwrap_or(begin.guard), workers: 1 })
 }
 
 fn find(name: &str) -> Result<&'static ControllerDeclaration, String> {

@@ -87,8 +87,8 @@ pub(crate) fn run(arguments: &args::Run) -> anyhow::Result<Answer> {
     };
     let mut steer = Steer { log, costs: profiled(plans[0].batch) };
     let mode = if simulated {
-        let (costs, control) = (costs(&plans[0], &arguments.cost)?, made.control().cloned());
-        Mode::Simulated { costs, control, log: steer.log.take() }
+        let (costs, made) = (costs(&plans[0], &arguments.cost)?, Box::new(made));
+        Mode::Simulated { costs, made, log: steer.log.take() }
     } else {
         Mode::Real { cores: choose(&cores)?, made: Box::new(made), steer }
     };

@@ -6,15 +6,19 @@
 
 #![forbid(unsafe_code)]
 
+mod arrangement;
 mod controllers;
 mod costs;
+mod decomposition;
 mod learning;
 mod outlook;
 mod pilot;
 pub mod recording;
 pub mod replay;
 
+pub use arrangement::Arrangement;
 pub use costs::{Costs, Profiled};
+pub use decomposition::{Decomposer, Move, Unmoved};
 pub use outlook::Outlook;
 pub use pilot::{Pilot, Settings};
 pub use recording::Log;

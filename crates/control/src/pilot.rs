@@ -17,6 +17,8 @@ pub struct Settings {
     pub period: Nanos,
     /// The part of each delay objective that is kept in reserve: delta in Batchy.
     pub guard: f64,
+    /// The most workers that it may use: with more than there are, flows that cannot be together part.
+    pub workers: usize,
 }
 
 /// A controller at work.
@@ -53,6 +55,18 @@ impl Pilot {
             .iter_mut()
             .filter_map(|flow| flow.slo_s.as_mut())
             .for_each(|slo_s| *slo_s = slo.0 as f64 / 1e9);
+    }
+
+    /// What was decided last.
+    #[must_use]
+    pub fn last(&self) -> &Actions {
+        &self.actions
+    }
+
+    /// What is known of modules' costs.
+    #[must_use]
+    pub fn costs(&self) -> &Costs {
+        &self.costs
     }
 
     /// What the pipeline looks like.

@@ -4,6 +4,7 @@
 
 use std::io::{self, BufRead, Write};
 
+use forebay_graph::report::MoveReport;
 use forebay_graph::{Actions, Layout, Snapshot};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -20,6 +21,8 @@ pub enum Line {
     Begin(Begin),
     /// A period.
     Period(Period),
+    /// Modules have changed their worker: what is controlled comes next.
+    Moved(MoveReport),
 }
 
 /// What is controlled, and by what.
@@ -53,6 +56,8 @@ pub trait Log: Send {
     fn begin(&mut self, settings: &Settings, layout: &Layout);
     /// A period, and what was decided after it.
     fn period(&mut self, snapshot: &Snapshot, actions: &Actions);
+    /// Modules have changed their worker; [`begin`](Self::begin) follows.
+    fn moved(&mut self, _moved: &MoveReport) {}
 }
 
 /// Writes a recording; what goes wrong is told once, and nothing more is written.
@@ -91,6 +96,10 @@ impl<W: Write + Send> Log for Recorder<W> {
 
     fn period(&mut self, snapshot: &Snapshot, actions: &Actions) {
         self.write(&Line::Period(Period { snapshot: snapshot.clone(), actions: actions.clone() }));
+    }
+
+    fn moved(&mut self, moved: &MoveReport) {
+        self.write(&Line::Moved(moved.clone()));
     }
 }
 
@@ -180,6 +189,8 @@ pub fn read(input: impl BufRead) -> Result<Vec<(Begin, Vec<Period>)>, RecordingE
                 figures::period(&begin.layout, &period).map_err(figure)?;
                 periods.push(period);
             }
+            // Which worker a module is on is the same to whoever decides on triggers.
+            Ok(Line::Moved(_)) => {}
             Err(error) if error.is_eof() && lines.peek().is_none() && !parts.is_empty() => {}
             Err(error) => return Err(RecordingError::line(line, &error)),
         }

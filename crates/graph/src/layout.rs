@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::flow::{self, FlowError};
-use crate::plan::{Plan, Target};
+use crate::flow::{self, FlowError, Shape};
+use crate::function::{StateKind, functions};
+use crate::plan::{FlowPlan, Plan, Target};
 use crate::scheduler::SchedulerKind;
 use crate::worker::shape;
 
@@ -41,6 +42,9 @@ pub struct ModuleLayout {
     pub fixed: bool,
     /// The workers that run it.
     pub workers: Vec<usize>,
+    /// Whether it can be on one worker only: it has state that its packets change, or packets come to it from a port.
+    #[serde(default)]
+    pub single: bool,
 }
 
 /// A flow.
@@ -61,6 +65,16 @@ impl Layout {
     pub fn running(&self) -> impl Iterator<Item = (usize, &ModuleLayout)> {
         self.modules.iter().enumerate().filter(|(at, module)| module.leader == *at)
     }
+
+    /// By module: those that its packets go to, of those that run.
+    #[must_use]
+    pub fn after(&self) -> Vec<Vec<usize>> {
+        let mut after = vec![Vec::new(); self.modules.len()];
+        for (at, module) in self.running() {
+            module.before.iter().for_each(|&before| after[before].push(at));
+        }
+        after
+    }
 }
 
 impl Plan {
@@ -69,22 +83,28 @@ impl Plan {
     /// # Errors
     /// A declared flow that no path fits; more paths than can be told apart.
     pub fn layout(&self) -> Result<Layout, FlowError> {
-        let mut leaders: Vec<usize> = (0..self.modules.len()).collect();
-        for members in &self.folds {
-            members.iter().for_each(|&member| leaders[member] = members[0]);
-        }
+        let leaders = self.leaders();
+        let known = functions();
+        let changes = |kind: &str| {
+            let state = known.iter().find(|known| known.name == kind).map_or(StateKind::None, |known| known.state);
+            matches!(state, StateKind::PerSession | StateKind::Global)
+        };
         let mut modules: Vec<ModuleLayout> = self
             .modules
             .iter()
             .enumerate()
-            .map(|(at, module)| ModuleLayout {
-                name: module.name.clone(),
-                function: module.kind.to_owned(),
-                leader: leaders[at],
-                before: Vec::new(),
-                entry: self.ports.iter().any(|port| port.entry == Some(Target::Module(at))),
-                fixed: module.trigger > 0,
-                workers: self.placement.modules[at].clone(),
+            .map(|(at, module)| {
+                let entry = self.ports.iter().any(|port| port.entry == Some(Target::Module(at)));
+                ModuleLayout {
+                    name: module.name.clone(),
+                    function: module.kind.to_owned(),
+                    leader: leaders[at],
+                    before: Vec::new(),
+                    entry,
+                    fixed: module.trigger > 0,
+                    workers: self.placement.modules[at].clone(),
+                    single: entry || changes(module.kind),
+                }
             })
             .collect();
         for (from, module) in self.modules.iter().enumerate() {
@@ -99,10 +119,7 @@ impl Plan {
         let shape = shape(self);
         let (_, found) = flow::build(&shape, &self.flows)?;
         let flows = found.into_iter().map(|flow| {
-            let passed = if flow.slo.is_some() { flow::modules_of(&shape, &flow) } else { Vec::new() };
-            let mut path: Vec<usize> = passed.into_iter().map(|module| leaders[module]).collect();
-            path.sort_unstable();
-            path.dedup();
+            let path = if flow.slo.is_some() { way(&shape, &flow, &leaders) } else { Vec::new() };
             FlowLayout {
                 name: flow.name,
                 path,
@@ -120,4 +137,22 @@ impl Plan {
             flows,
         })
     }
+
+    /// By flow of the [layout](Self::layout), those without an objective included: the modules that run on its way, first to last.
+    ///
+    /// # Errors
+    /// As [`layout`](Self::layout).
+    pub fn ways(&self) -> Result<Vec<Vec<usize>>, FlowError> {
+        let (shape, leaders) = (shape(self), self.leaders());
+        let (_, found) = flow::build(&shape, &self.flows)?;
+        Ok(found.iter().map(|flow| way(&shape, flow, &leaders)).collect())
+    }
+}
+
+/// The modules that run on a flow's way, first to last.
+fn way(shape: &Shape<'_>, flow: &FlowPlan, leaders: &[usize]) -> Vec<usize> {
+    let mut way: Vec<usize> = flow::modules_of(shape, flow).into_iter().map(|module| leaders[module]).collect();
+    way.sort_unstable();
+    way.dedup();
+    way
 }

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use forebay_measure::machine::Cpu;
 use serde::{Deserialize, Serialize};
 
-pub use control::{ChangeReport, ControlReport, UnkeptReport};
+pub use control::{ChangeReport, ControlReport, MoveReport, UnkeptReport, WhyMoved};
 pub use reading::Reading;
 
 use crate::telemetry::SIZE_CLASSES;

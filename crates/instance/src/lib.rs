@@ -12,6 +12,7 @@ pub mod socket;
 mod sole;
 mod steering;
 mod steersman;
+mod succession;
 mod threads;
 
 pub use accepted::Accepted;

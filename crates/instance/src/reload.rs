@@ -5,20 +5,20 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, PoisonError};
 
+use forebay_control::Arrangement;
 use forebay_graph::drive::Order;
-use forebay_graph::report::Reading;
-use forebay_graph::{Exchange, Former, MakeError, NamedTable, Plan, Scheduler, Team, Telemetry, Worker, links};
+use forebay_graph::{Action, Exchange, Former, MakeError, NamedTable, Plan, Scheduler, Team, Telemetry, Worker};
 use forebay_measure::{Clock, Tsc};
-use forebay_packet::Pool;
+use forebay_packet::Ticks;
 use forebay_pipeline::{Change, Conditions, Loaded, Made, Problems, Source};
 use rtrb::PushError;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::board::State;
 use crate::cores::{CoreError, Cores};
-use crate::running::{Crew, Running, origin, steering, tables};
+use crate::running::{Crew, Running, act, origin, steering, tables};
 use crate::steering::Steering;
+use crate::succession::{Successors, settle};
 use crate::threads::{Over, StartError, Waiting, join};
 
 /// Why a configuration was refused: the old one runs on.
@@ -99,38 +99,72 @@ impl<S: Scheduler + 'static> Running<S> {
         accept: &mut dyn FnMut() -> std::io::Result<()>,
     ) -> Result<Reloaded, ReloadError> {
         let began = Tsc.now();
-        let frequency = Tsc.frequency();
         // One change after the other; whoever asks for something else waits for the switch alone.
         let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let conditions = Conditions { frequency, simulated: false };
         let running = self.crew().made.clone();
-        let checked = forebay_pipeline::prepare(source, conditions, Some(&running))?;
-        // What can be refused without asking anybody else is, before files are made and ports opened: from here on
-        // everything is undone by being dropped, before the refusal is told: threads that were to join are waited for.
-        let cores = self.choose_beside(checked.cores())?;
-        let loaded = checked.open()?;
-        let mut crew = self.crew();
-        let prepared = self.prepare(&mut crew, loaded, cores)?;
-        accept().map_err(ReloadError::Keep)?;
-
-        // From here on nothing can fail but the machine itself. Whoever reads counters waits.
-        let mut state = self.board.state();
-        let Prepared { change, made, tables, cores, team, telemetries, exchange, heirs, joining, steering } = prepared;
-        let formers = switch(&mut crew, heirs, joining, &exchange);
-        let mut told = Reloaded { change, sets: source.given().to_vec(), ..Reloaded::default() };
-        told.took_ms = frequency.seconds(Tsc.now().since(began)) * 1e3;
-        (state.telemetries, state.team, state.origin) = (telemetries, team, origin(&cores));
-        state.steering = steering;
-        told.cores = cores.to_vec();
-        (crew.made, crew.tables, crew.cores) = (made, tables, cores);
-        self.settle(&mut crew, &mut state, formers, &exchange, &mut told);
-        drop((crew, state));
+        let checked = forebay_pipeline::prepare(source, conditions(), Some(&running))?;
+        let told = self.follow(began, checked, None, accept)?;
         // Without a thread the pipeline runs with the triggers that it has: that is told as what went wrong with the control.
         if let Err(error) = self.steersman.start(self)
             && let Some(steering) = &self.board.state().steering
         {
             steering.note(Some(format!("no thread for the controller: {error}")));
         }
+        Ok(Reloaded { sets: source.given().to_vec(), ..told })
+    }
+
+    /// Arranges the running configuration otherwise, if it still is the one that `present` decides for: whether it was. `next` decides
+    /// from then on, and what `in_force` says stays so.
+    pub(crate) fn rearrange(
+        &self,
+        arrangement: &Arrangement,
+        present: &Arc<Steering>,
+        next: &Arc<Steering>,
+        in_force: &[Action],
+    ) -> Result<Option<Reloaded>, ReloadError> {
+        let began = Tsc.now();
+        let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.board.state().steering.as_ref().is_some_and(|steering| Arc::ptr_eq(steering, present)) {
+            return Ok(None);
+        }
+        let running = self.crew().made.clone();
+        let checked = forebay_pipeline::rearrange(&running, conditions(), arrangement)?;
+        let told = self.follow(began, checked, Some(Arc::clone(next)), &mut || Ok(()))?;
+        next.note(act(&mut self.crew(), in_force).err());
+        Ok(Some(told))
+    }
+
+    /// Has another configuration follow. What sets the triggers is what is given, or what it says itself.
+    fn follow(
+        &self,
+        began: Ticks,
+        checked: forebay_pipeline::Prepared,
+        steering: Option<Arc<Steering>>,
+        accept: &mut dyn FnMut() -> std::io::Result<()>,
+    ) -> Result<Reloaded, ReloadError> {
+        let frequency = Tsc.frequency();
+        // What can be refused without asking anybody else is, before files are made and ports opened: from here on
+        // everything is undone by being dropped, before the refusal is told: threads that were to join are waited for.
+        let cores = self.choose_beside(checked.cores())?;
+        let loaded = checked.open()?;
+        let mut crew = self.crew();
+        let prepared = self.prepare(&mut crew, loaded, cores, steering)?;
+        accept().map_err(ReloadError::Keep)?;
+
+        // From here on nothing can fail but the machine itself. Whoever reads counters waits.
+        let mut state = self.board.state();
+        let Prepared { change, made, tables, cores, team, telemetries, exchange, heirs, joining, steering } = prepared;
+        let formers = switch(&mut crew, heirs, joining, &exchange);
+        let mut told = Reloaded { change, ..Reloaded::default() };
+        told.took_ms = frequency.seconds(Tsc.now().since(began)) * 1e3;
+        (state.telemetries, state.team, state.origin) = (telemetries, team, origin(&cores));
+        state.steering = steering;
+        told.cores = cores.to_vec();
+        (crew.made, crew.tables, crew.cores) = (made, tables, cores);
+        let left = settle(&mut state, formers, &exchange, self.board.began(), || Tsc.now(), &mut crew.watch);
+        (told.dropped, told.missing) = (left.dropped, left.missing);
+        told.pause_us = frequency.micros(left.pause.0 as f64);
+        crew.troubles.extend(left.troubles);
         Ok(told)
     }
 
@@ -153,22 +187,25 @@ impl<S: Scheduler + 'static> Running<S> {
     }
 
     /// Makes workers of the plans, threads for those that join, and what is between them and those that run.
-    fn prepare(&self, crew: &mut Crew<S>, loaded: Loaded, cores: Cores) -> Result<Prepared<S>, ReloadError> {
+    fn prepare(
+        &self,
+        crew: &mut Crew<S>,
+        loaded: Loaded,
+        cores: Cores,
+        given: Option<Arc<Steering>>,
+    ) -> Result<Prepared<S>, ReloadError> {
         self.refuse_ending(crew)?;
         let Loaded { plans, made, .. } = loaded;
         let change = crew.made.change_to(&made);
         let tables = tables_over(crew, &plans);
-        let steering = steering(&made, &plans[0], &self.steersman.costs).map_err(MakeError::from)?;
-        let (team, rings) = (Arc::new(Team::new(plans.len())), links(&plans[0], &plans[0].placement));
-        let mut next: Vec<Worker<Tsc, S>> = Vec::new();
-        for (plan, ring) in plans.into_iter().zip(rings) {
-            let pool = match crew.threads.get(plan.worker) {
-                Some(thread) => thread.pool.clone(),
-                None => Pool::new(plan.pool).map_err(MakeError::from)?,
-            };
-            next.push(Worker::member(plan, Tsc, Vec::new(), pool, ring, Arc::clone(&team))?);
-        }
-        let exchange = Arc::new(Exchange::between(&self.board.telemetries(), &mut next));
+        let steering = match given {
+            Some(given) => Some(given),
+            None => steering(&made, &plans[0], &self.steersman.costs).map_err(MakeError::from)?,
+        };
+        let pool = |worker: usize| crew.threads.get(worker).map(|thread| thread.pool.clone());
+        let made_next = Successors::make(plans, &self.board.telemetries(), &[], || Tsc, pool)?;
+        let Successors { team, workers: mut next, exchange } = made_next;
+        let exchange = Arc::new(exchange);
         let telemetries = next.iter().map(Worker::telemetry).collect();
         let stay = crew.threads.len().min(next.len());
         let mut joining = Vec::new();
@@ -180,43 +217,10 @@ impl<S: Scheduler + 'static> Running<S> {
         }
         Ok(Prepared { change, made, tables, cores, team, telemetries, exchange, heirs: next, joining, steering })
     }
+}
 
-    /// Closes what was not taken over, and makes what the old graph counted part of the past.
-    fn settle(
-        &self,
-        crew: &mut Crew<S>,
-        state: &mut State,
-        mut formers: Vec<Former<Tsc, S>>,
-        exchange: &Exchange,
-        told: &mut Reloaded,
-    ) {
-        let frequency = Tsc.frequency();
-        let longest = formers.iter().map(|former| former.pause).max().unwrap_or_default();
-        told.pause_us = frequency.micros(longest.0 as f64);
-        let mut gone = Reading::nothing(frequency, self.board.began());
-        // Ports and held packets go on from graph to graph: only all of them together must come to nothing.
-        let mut census = state.past.census();
-        for former in &mut formers {
-            let telemetry = former.telemetry();
-            // What is dropped now is seen as what was dropped before.
-            former.observe((crew.watch)(telemetry.id));
-            let before = telemetry.worker.wound_up.get();
-            crew.troubles.extend(former.close().err().unwrap_or_default());
-            told.dropped += telemetry.worker.wound_up.get() - before;
-        }
-        for former in formers {
-            let mut reading = former.reading(Tsc.now());
-            census.add(&reading.census());
-            former.retire(&mut reading);
-            gone.merge(&reading);
-        }
-        told.missing = (census.missing() - i128::from(exchange.moved())) as i64;
-        state.past.merge(&gone);
-        // Of what is gone only the packets are told.
-        let mut present = Reading::nothing(frequency, self.board.began());
-        state.telemetries.iter().for_each(|told| present.merge(&Reading::of(told, Tsc.now())));
-        state.past.keep(&present);
-    }
+fn conditions() -> Conditions {
+    Conditions { frequency: Tsc.frequency(), simulated: false }
 }
 
 /// The tables that can be changed once `plans` are in force: modules that are taken over keep theirs.

@@ -1,10 +1,12 @@
 //! A pipeline in simulated time: all its workers on one thread, the same every time.
 
+mod rearranging;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-use forebay_control::{Costs, Log, Settings};
+use forebay_control::{Costs, Log};
 use forebay_graph::drive::{Ended, simulate_team, wind_up_team};
 use forebay_graph::report::{Kind, Origin};
 use forebay_graph::{
@@ -14,6 +16,7 @@ use forebay_measure::machine::Cpu;
 use forebay_measure::{Clock, Frequency, Nanos, Simulated};
 use forebay_models::batching::Line;
 use forebay_packet::{Pool, Ticks};
+use forebay_pipeline::Made;
 
 use crate::board::Board;
 use crate::running::{Outcome, Watch};
@@ -34,16 +37,21 @@ pub struct SimulatedTeam<S: Scheduler> {
     /// What sets the triggers, and when it does next.
     helm: Option<(Helm, Ticks)>,
     log: Option<Box<dyn Log>>,
+    /// What it is made of, and what calls take: modules may change their worker.
+    made: Option<Made>,
+    costs: Vec<Cost>,
+    /// Who watches workers.
+    watch: Watch,
 }
 
 impl<S: Scheduler> SimulatedTeam<S> {
     /// Makes the workers of `plans`, which were made for simulated time; their modules' calls take `costs`. Triggers are set as
-    /// `control` says, which knows the costs.
+    /// the configuration that they are `made` of says; what sets them knows the costs.
     ///
     /// # Errors
     /// A plan that cannot run.
-    pub fn new(plans: Vec<Plan>, costs: &[Cost], control: Option<&Settings>) -> Result<Self, StartError> {
-        Self::told(plans, costs, control, None)
+    pub fn new(plans: Vec<Plan>, costs: &[Cost], made: Option<Made>) -> Result<Self, StartError> {
+        Self::told(plans, costs, made, None)
     }
 
     /// The same where `log` sees what is decided.
@@ -53,7 +61,7 @@ impl<S: Scheduler> SimulatedTeam<S> {
     pub fn told(
         plans: Vec<Plan>,
         costs: &[Cost],
-        control: Option<&Settings>,
+        made: Option<Made>,
         mut log: Option<Box<dyn Log>>,
     ) -> Result<Self, StartError> {
         let frequency = Simulation::frequency();
@@ -62,6 +70,7 @@ impl<S: Scheduler> SimulatedTeam<S> {
             Line { fixed: frequency.seconds(Ticks(per_batch)), each: frequency.seconds(Ticks(per_packet)) }
         });
         let known = Costs::Known(known.collect());
+        let control = made.as_ref().and_then(Made::control);
         let steering = control.map(|settings| Steering::new(settings.clone(), &plans[0], known).map(Arc::new));
         let steering = steering.transpose().map_err(MakeError::from)?;
         let team = Arc::new(Team::new(plans.len()));
@@ -81,7 +90,14 @@ impl<S: Scheduler> SimulatedTeam<S> {
             let first = frequency.ticks(helm.patience());
             Ok::<_, StartError>((helm, first))
         });
-        Ok(Self { workers, board, helm: helm.transpose()?, log })
+        let (helm, costs) = (helm.transpose()?, costs.to_vec());
+        Ok(Self { workers, board, helm, log, made, costs, watch: Box::new(|_| None) })
+    }
+
+    /// Has each worker, those that will join included, watched by an observer that `watch` makes for it.
+    pub fn observe(&mut self, mut watch: Watch) {
+        self.workers.iter_mut().enumerate().for_each(|(id, worker)| worker.observe(watch(id)));
+        self.watch = watch;
     }
 
     /// Gives every flow that has an objective this one from now on, as a reload does to a pipeline that runs.
@@ -109,7 +125,10 @@ impl<S: Scheduler> SimulatedTeam<S> {
                 let actions = helm.decide(next, self.log.as_deref_mut());
                 let trouble = self.workers.iter_mut().find_map(|worker| worker.apply(actions).err());
                 helm.steering.note(trouble.map(|error| error.to_string()));
-                *at = next + Simulation::frequency().ticks(helm.patience());
+                self.move_modules();
+                if let Some((helm, at)) = &mut self.helm {
+                    *at = next + Simulation::frequency().ticks(helm.patience());
+                }
             }
             if next >= until || ended == Ended::Finished {
                 return ended;
@@ -142,14 +161,14 @@ impl Simulation {
         duration: Nanos,
         watch: Watch,
         stop: Arc<AtomicBool>,
-        control: Option<&Settings>,
+        made: Made,
         log: Option<Box<dyn Log>>,
     ) -> Result<Self, StartError> {
         match plans[0].scheduler {
             SchedulerKind::RunToCompletion => {
-                Self::of::<RunToCompletion>(plans, costs, duration, watch, stop, control, log)
+                Self::of::<RunToCompletion>(plans, costs, duration, watch, stop, made, log)
             }
-            SchedulerKind::WeightedFair => Self::of::<WeightedFair>(plans, costs, duration, watch, stop, control, log),
+            SchedulerKind::WeightedFair => Self::of::<WeightedFair>(plans, costs, duration, watch, stop, made, log),
         }
     }
 
@@ -157,16 +176,14 @@ impl Simulation {
         plans: Vec<Plan>,
         costs: &[Cost],
         duration: Nanos,
-        mut watch: Watch,
+        watch: Watch,
         stop: Arc<AtomicBool>,
-        control: Option<&Settings>,
+        made: Made,
         log: Option<Box<dyn Log>>,
     ) -> Result<Self, StartError> {
         let frequency = Self::frequency();
-        let mut team = SimulatedTeam::<S>::told(plans, costs, control, log)?;
-        for (id, worker) in team.workers.iter_mut().enumerate() {
-            worker.observe(watch(id));
-        }
+        let mut team = SimulatedTeam::<S>::told(plans, costs, Some(made), log)?;
+        team.observe(watch);
         let board = Arc::clone(&team.board);
         let thread = std::thread::Builder::new().name("workers".to_owned()).spawn(move || {
             let until = Ticks::ZERO + frequency.ticks(duration);

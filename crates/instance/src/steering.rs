@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use forebay_control::{Costs, Log, Pilot, Profiled, Settings};
-use forebay_graph::report::{ChangeReport, ControlReport, UnkeptReport};
+use forebay_control::{Costs, Decomposer, Log, Move, Pilot, Profiled, Settings};
+use forebay_graph::report::{ChangeReport, ControlReport, MoveReport, UnkeptReport};
 use forebay_graph::{Action, Actions, FlowError, Layout, Plan, Sampler, SetupError, Snapshot, Telemetry};
 use forebay_measure::{Clock, Distribution, Histogram, Nanos, Tsc};
 use forebay_packet::Ticks;
@@ -26,7 +26,10 @@ pub(crate) struct Steering {
     pub(crate) settings: Settings,
     layout: Layout,
     costs: Costs,
-    told: Mutex<Told>,
+    /// By flow: the modules on its way, where some may go to other workers.
+    ways: Vec<Vec<usize>>,
+    /// Of all arrangements of one configuration.
+    told: Arc<Mutex<Told>>,
 }
 
 /// What has been decided.
@@ -42,6 +45,7 @@ impl Steering {
     /// Of the pipeline that `plan` is of.
     pub(crate) fn new(settings: Settings, plan: &Plan, costs: Costs) -> Result<Self, FlowError> {
         let layout = plan.layout()?;
+        let ways = if settings.workers > layout.workers { plan.ways()? } else { Vec::new() };
         let report = ControlReport {
             controller: settings.controller.name.to_owned(),
             period_ms: settings.period.0 as f64 / 1e6,
@@ -49,7 +53,13 @@ impl Steering {
             ..ControlReport::default()
         };
         let told = Told { report, places: vec![None; layout.modules.len()], took: Histogram::new() };
-        Ok(Self { settings, layout, costs, told: Mutex::new(told) })
+        Ok(Self { settings, layout, costs, ways, told: Arc::new(Mutex::new(told)) })
+    }
+
+    /// Of the same pipeline in another arrangement, whose modules cost this as far as is known.
+    fn rearranged(&self, layout: Layout, costs: Costs) -> Self {
+        let (settings, told) = (self.settings.clone(), Arc::clone(&self.told));
+        Self { settings, layout, costs, ways: Vec::new(), told }
     }
 
     fn told(&self) -> MutexGuard<'_, Told> {
@@ -68,6 +78,21 @@ impl Steering {
     /// Says that the last decision was not carried out, or that it was.
     pub(crate) fn note(&self, trouble: Option<String>) {
         self.told().report.trouble = trouble;
+    }
+
+    /// Says why modules that should go do not, or that none should.
+    fn tell_unmoved(&self, unmoved: Option<String>) {
+        self.told().report.unmoved = unmoved;
+    }
+
+    /// Says what has moved.
+    fn tell_moved(&self, moved: MoveReport) {
+        let ControlReport { moves, unmoved, .. } = &mut self.told().report;
+        *unmoved = None;
+        if moves.len() == ControlReport::MOVES {
+            moves.remove(0);
+        }
+        moves.push(moved);
     }
 
     fn tell(&self, snapshot: &Snapshot, actions: &Actions, took: Ticks) {
@@ -110,6 +135,8 @@ pub(crate) struct Helm {
     pilot: Pilot,
     sampler: Sampler,
     decided: u32,
+    /// What parts flows, where they may.
+    decomposer: Option<Decomposer>,
 }
 
 impl Helm {
@@ -125,7 +152,80 @@ impl Helm {
         if let Some(log) = log {
             log.begin(&steering.settings, &steering.layout);
         }
-        Ok(Self { steering, pilot, sampler: Sampler::new(telemetries, began, now), decided: 0 })
+        let decomposer = Decomposer::new(&steering.settings, &steering.layout, steering.ways.clone());
+        Ok(Self { steering, pilot, sampler: Sampler::new(telemetries, began, now), decided: 0, decomposer })
+    }
+
+    /// What is to change its worker after the period that was just decided on.
+    pub(crate) fn rearrangement(&mut self) -> Option<Move> {
+        let decomposer = self.decomposer.as_mut()?;
+        let layout = self.pilot.layout();
+        let next = decomposer.decide(layout, self.sampler.last());
+        let unmoved = decomposer.unmoved().map(|unmoved| {
+            let (flow, worker) = (&layout.flows[unmoved.flow].name, unmoved.worker);
+            let why = if unmoved.workers {
+                format!("all {} workers of `control.workers` are in use", layout.workers)
+            } else {
+                "what is in its way is on its own, or cannot be on another worker".to_owned()
+            };
+            format!("{flow} cannot keep its objective on worker {worker}: {why}")
+        });
+        self.steering.tell_unmoved(unmoved);
+        next
+    }
+
+    /// What will decide once this has moved.
+    pub(crate) fn steering_after(&self, moved: &Move) -> Arc<Steering> {
+        Arc::new(self.steering.rearranged(moved.layout.clone(), self.pilot.costs().clone()))
+    }
+
+    /// The triggers and hold limits that are in force, what was just decided included.
+    pub(crate) fn in_force(&self) -> Vec<Action> {
+        let modules = self.sampler.last().modules.iter().enumerate().filter(|(_, told)| told.trigger > 0);
+        let before = modules.flat_map(|(module, told)| {
+            let hold = Nanos((told.hold_s * 1e9) as u64);
+            [Action::SetTrigger { module, trigger: told.trigger }, Action::SetHold { module, hold }]
+        });
+        before.chain(self.pilot.last().all.iter().cloned()).collect()
+    }
+
+    /// It has moved: `next` decides from now on, for workers that count here. No packets were taken from ports for `pause_us`.
+    pub(crate) fn moved(
+        &mut self,
+        moved: &Move,
+        next: Arc<Steering>,
+        telemetries: Vec<Arc<Telemetry>>,
+        (began, now): (Ticks, Ticks),
+        pause_us: f64,
+        mut log: Option<&mut (dyn Log + 'static)>,
+    ) -> Result<(), SetupError> {
+        let layout = self.pilot.layout();
+        let told = MoveReport {
+            at_s: moved.at_s,
+            modules: moved.modules.iter().map(|module| layout.modules[*module].name.clone()).collect(),
+            from: moved.from,
+            to: moved.to,
+            why: moved.why,
+            flow: moved.flow.map(|flow| layout.flows[flow].name.clone()),
+            turn_us: moved.turn_s * 1e6,
+            pause_us,
+        };
+        if let Some(log) = &mut log {
+            log.moved(&told);
+        }
+        next.tell_moved(told);
+        let mut decomposer = self.decomposer.take();
+        if let Some(decomposer) = &mut decomposer {
+            decomposer.moved(moved);
+        }
+        *self = Self { decomposer, ..Self::new(next, telemetries, began, now, log)? };
+        Ok(())
+    }
+
+    /// It could not be moved.
+    pub(crate) fn stayed(&mut self, why: String) {
+        self.steering.tell_unmoved(Some(why));
+        self.decomposer.iter_mut().for_each(Decomposer::pause);
     }
 
     /// How long after this decision the next is made, in nanoseconds: nothing is known when a pipeline starts, and it need not wait

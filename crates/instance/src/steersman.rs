@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use forebay_control::{Log, Profiled};
+use forebay_control::{Log, Move, Profiled};
 use forebay_graph::{Action, Scheduler};
 use forebay_measure::{Clock, Tsc};
 
@@ -79,6 +79,9 @@ fn steer<S: Scheduler + 'static>(running: &Weak<Running<S>>, mut log: Option<Box
             let actions = helm.decide(Tsc.now(), log.as_deref_mut());
             let trouble = if actions.is_empty() { None } else { running.act_for(&steering, actions).err() };
             steering.note(trouble);
+            if let Some(moved) = helm.rearrangement() {
+                running.move_modules(helm, &moved, log.as_deref_mut());
+            }
         }
         let period = helm.as_ref().map_or(IDLE, |helm| Duration::from_nanos(helm.patience().0));
         // A machine that was elsewhere for longer than a period has missed it.
@@ -93,5 +96,21 @@ impl<S: Scheduler + 'static> Running<S> {
         let mut crew = self.crew();
         let same = self.board.state().steering.as_ref().is_some_and(|present| Arc::ptr_eq(present, steering));
         if same { act(&mut crew, actions) } else { Ok(()) }
+    }
+
+    /// Has modules change their worker, unless another configuration is in force by now.
+    fn move_modules(&self, helm: &mut Helm, moved: &Move, log: Option<&mut (dyn Log + 'static)>) {
+        let next = helm.steering_after(moved);
+        match self.rearrange(&moved.arrangement(), &helm.steering, &next, &helm.in_force()) {
+            Ok(Some(told)) => {
+                let instants = (self.board.began(), Tsc.now());
+                let done = helm.moved(moved, next, self.board.telemetries(), instants, told.pause_us, log);
+                // Its parameters have been checked.
+                drop(done);
+            }
+            // The next look begins anew.
+            Ok(None) => {}
+            Err(error) => helm.stayed(error.to_string()),
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use forebay_control::Settings;
+use forebay_control::{Arrangement, Settings};
 use forebay_graph::{
     Declaration, Declared, Fault, Files, Function, Placement, PortDeclaration, SchedulerKind, Setup, SetupError,
     SharedState, Step, Surroundings, Target,
@@ -52,7 +52,7 @@ pub struct Conditions {
 pub fn check(source: &Source) -> Result<Checked, Problems> {
     // Nothing runs: any will do, and simulated time waits for nothing.
     let conditions = Conditions { frequency: Frequency::new(1e9), simulated: true };
-    let (draft, _) = compile(source, conditions, None)?;
+    let (draft, _) = compile(source, conditions, None, None)?;
     Ok(draft.checked())
 }
 
@@ -136,6 +136,7 @@ pub(crate) fn compile(
     source: &Source,
     conditions: Conditions,
     running: Option<&crate::made::Made>,
+    arrangement: Option<&Arrangement>,
 ) -> Result<(Draft, Surroundings), Problems> {
     let mut findings = Findings::default();
     let Some(root) = source.tree(&mut findings) else {
@@ -165,6 +166,11 @@ pub(crate) fn compile(
         surroundings.words.clone_from(&running.words);
     }
     let workers = Workers::read(&root, &mut misfits, &mut findings);
+    let written = workers.cores.len();
+    let workers = match arrangement {
+        Some(arrangement) => workers.arranged(&root, arrangement),
+        None => workers,
+    };
     workers.check_state(&root, &mut findings);
     let state = make_state(&root, &stamps, running, &mut surroundings, &mut misfits);
     let mut reads = reads_of("state", &surroundings);
@@ -187,8 +193,9 @@ pub(crate) fn compile(
     let flows = read_flows(&root, &ends, &wiring, &mut misfits, &mut findings);
     let kinds: Vec<_> = modules.iter().map(|made| made.as_ref().map(|made| made.kind)).collect();
     let queues: Vec<bool> = ports.iter().map(|port| port.as_ref().is_some_and(|port| port.kind.queues)).collect();
-    let placed = workers.place(&ends, &wiring, &kinds, &queues, &mut findings);
-    let control = control::read_control(&root, scheduler, &mut misfits);
+    let there = running.filter(|_| arrangement.is_some());
+    let placed = workers.place(&ends, &wiring, &kinds, &queues, there, &mut findings);
+    let control = control::read_control(&root, scheduler, written, &mut misfits);
     misfits.report(&mut findings);
     findings.finish(&source.file, &source.sets)?;
 

@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::compile::{add_faults, read};
 use crate::conform::Misfits;
 use crate::language::Control;
+use crate::workers::MOST;
 use crate::yaml::Node;
 
 /// How often a controller decides where nothing is said.
@@ -19,7 +20,13 @@ const LONGEST: Nanos = Nanos(3_600_000_000_000);
 const GUARD: f64 = 0.05;
 
 /// Reads the section, where there is one. What is wrong with it is added.
-pub(crate) fn read_control(root: &Node, scheduler: SchedulerKind, misfits: &mut Misfits) -> Option<Settings> {
+/// `workers`: how many there are under `workers`.
+pub(crate) fn read_control(
+    root: &Node,
+    scheduler: SchedulerKind,
+    workers: usize,
+    misfits: &mut Misfits,
+) -> Option<Settings> {
     let node = root.get("control")?;
     let told: Control = read(misfits, root, &["control"], node)?;
     let (name, params) = match &told.batching {
@@ -52,5 +59,17 @@ pub(crate) fn read_control(root: &Node, scheduler: SchedulerKind, misfits: &mut 
         add_faults(misfits, root, &["control"], SetupError::at("batching", message));
         return None;
     }
-    Some(Settings { controller, params, period, guard: told.guard.unwrap_or(GUARD) })
+    let most = told.workers.unwrap_or(workers);
+    let wrong = if most < workers {
+        Some(format!("{most} where there are {workers} under `workers`: allowed are {workers} to {MOST}"))
+    } else if most > workers && scheduler != SchedulerKind::RunToCompletion {
+        Some(format!("{most}: nothing goes to other workers where time is shared out: allowed is {workers}, or run-to-completion"))
+    } else {
+        None
+    };
+    if let Some(message) = wrong {
+        add_faults(misfits, root, &["control"], SetupError::at("workers", message));
+        return None;
+    }
+    Some(Settings { controller, params, period, guard: told.guard.unwrap_or(GUARD), workers: most })
 }

@@ -41,7 +41,7 @@ pub struct PortDemand {
 pub fn demands(source: &Source) -> Result<Demands, Problems> {
     // Nothing runs, as in `check`.
     let conditions = Conditions { frequency: Frequency::new(1e9), simulated: true };
-    let (draft, _) = compile(source, conditions, None)?;
+    let (draft, _) = compile(source, conditions, None, None)?;
     let pool = PoolOptions { chunks: draft.pool.chunks, frame: draft.pool.frame, ..PoolOptions::default() };
     let ports = draft.ports.into_iter().zip(draft.placement.ports.iter()).map(|(port, workers)| {
         // Every kind of port that is on one calls it so.

@@ -153,4 +153,7 @@ pub(crate) struct Control {
     /// The part of each delay objective that is kept in reserve.
     #[serde(default)]
     pub(crate) guard: Option<f64>,
+    /// The most workers that it may use.
+    #[serde(default)]
+    pub(crate) workers: Option<usize>,
 }

@@ -26,7 +26,7 @@ mod yaml;
 
 pub use compile::{Checked, Conditions, check, check_str};
 pub use demands::{Demands, PortDemand, demands};
-pub use load::{Loaded, Prepared, load, prepare};
+pub use load::{Loaded, Prepared, load, prepare, rearrange};
 pub use made::{Change, Made};
 pub use problem::{Place, Problem, Problems, nearest};
 pub use sample::{built_in, is_built_in, sample};

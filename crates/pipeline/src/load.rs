@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use forebay_control::Arrangement;
 use forebay_graph::{Files, LASTING, Module, ONCE_A_MODULE, Plan, PortPlan, Setup, Surroundings};
 use forebay_packet::PoolOptions;
 
@@ -55,7 +56,31 @@ pub struct Prepared {
 /// Everything that is wrong, with places; also what cannot change while packets run: the largest batch, the seed, the
 /// scheduler and the packet pool.
 pub fn prepare(source: &Source, conditions: Conditions, running: Option<&Made>) -> Result<Prepared, Problems> {
-    let (mut draft, mut surroundings) = compile(source, conditions, running)?;
+    prepared(source, conditions, running, None)
+}
+
+/// The running configuration once more, with modules on other workers: it follows like any other.
+///
+/// # Errors
+/// As [`prepare`]. Also files that were changed since they were read: what they would change is for a reload to say.
+pub fn rearrange(running: &Made, conditions: Conditions, arrangement: &Arrangement) -> Result<Prepared, Problems> {
+    let prepared = prepared(&running.source, conditions, Some(running), Some(arrangement))?;
+    let mut findings = Findings::default();
+    for (section, name) in prepared.made.made_otherwise(running) {
+        let place = prepared.draft.root.place_of([section, name]);
+        findings.add(place, format!("'{name}' reads a file that was changed since: reload, or change it back"));
+    }
+    findings.finish(&running.source.file, &running.source.sets)?;
+    Ok(prepared)
+}
+
+fn prepared(
+    source: &Source,
+    conditions: Conditions,
+    running: Option<&Made>,
+    arrangement: Option<&Arrangement>,
+) -> Result<Prepared, Problems> {
+    let (mut draft, mut surroundings) = compile(source, conditions, running, arrangement)?;
     let (mut findings, mut misfits) = (Findings::default(), Misfits::default());
     surroundings.checking = false;
     if let Some(running) = running {
@@ -72,7 +97,7 @@ pub fn prepare(source: &Source, conditions: Conditions, running: Option<&Made>) 
     claim_reads(reads, &draft, &mut surroundings, &mut misfits);
     misfits.report(&mut findings);
     findings.finish(&source.file, &source.sets)?;
-    let made = draft.made(&surroundings);
+    let made = draft.made(source, &surroundings);
     Ok(Prepared { source: source.clone(), draft, surroundings, made, running: running.cloned(), used })
 }
 
@@ -224,13 +249,14 @@ impl Draft {
         }
     }
 
-    fn made(&self, surroundings: &Surroundings) -> Made {
+    fn made(&self, source: &Source, surroundings: &Surroundings) -> Made {
         let identity = |section: &str, name: &str, kind: &str| {
             Identity::of(&self.root, section, name, kind, &self.stamps, &surroundings.files)
         };
         let modules = self.modules.iter().zip(&self.placement.modules);
         let ports = self.ports.iter().zip(&self.placement.ports);
         Made {
+            source: source.clone(),
             modules: modules
                 .map(|(module, on)| {
                     let identity = identity("modules", &module.name, module.kind.name);

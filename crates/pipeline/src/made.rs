@@ -9,16 +9,22 @@ use forebay_graph::{Files, LASTING, ONCE_A_MODULE, SchedulerKind, SharedState};
 use forebay_packet::Word;
 use serde::{Deserialize, Serialize};
 
+use crate::Source;
 use crate::compile::Draft;
 use crate::identity::{Identity, Stamps};
 use crate::problem::Findings;
 use crate::yaml::Node;
 
+/// Modules or ports by name: what each is made of, and the workers that it is on.
+type Things = BTreeMap<String, (Identity, Vec<usize>)>;
+
 /// What a running pipeline is made of, by name: how a changed configuration is told from it.
 #[derive(Clone)]
 pub struct Made {
-    pub(crate) modules: BTreeMap<String, (Identity, Vec<usize>)>,
-    pub(crate) ports: BTreeMap<String, (Identity, Vec<usize>)>,
+    /// The configuration.
+    pub(crate) source: Source,
+    pub(crate) modules: Things,
+    pub(crate) ports: Things,
     pub(crate) state: BTreeMap<String, (Identity, SharedState)>,
     /// What replicas of one module share ([`Setup::once_a_module`]), and what [lasts](Setup::lasting), by key.
     pub(crate) tables: BTreeMap<String, SharedState>,
@@ -89,11 +95,21 @@ impl Made {
             (Some((old, there)), Some((new, on))) => old == new && taken_over(there, on, on[0], true).is_some(),
             _ => false,
         };
-        let not_on = |ports: &BTreeMap<String, (Identity, Vec<usize>)>| {
+        let not_on = |ports: &Things| {
             ports.keys().filter(|name| !goes_on(self, new, name)).cloned().collect()
         };
         (change.ports_closed, change.ports_opened) = (not_on(&self.ports), not_on(&new.ports));
         change
+    }
+
+    /// Modules and ports that are made of something else in `running`: their section and name.
+    pub(crate) fn made_otherwise<'a>(&'a self, running: &'a Self) -> Vec<(&'static str, &'a str)> {
+        let of = |section, now: &'a Things, then: &Things| {
+            let other = |name: &String| then.get(name).map(|(identity, _)| identity);
+            let other = now.iter().filter(|(name, (identity, _))| other(name) != Some(identity));
+            other.map(|(name, _)| (section, name.as_str())).collect::<Vec<_>>()
+        };
+        [of("modules", &self.modules, &running.modules), of("ports", &self.ports, &running.ports)].concat()
     }
 
     /// Modules that are made anew because of those with which they run as one, now or before: what runs as one is taken over as
@@ -104,7 +120,11 @@ impl Made {
             members.collect::<HashMap<_, _>>()
         };
         let (before, now) = (folds(running), folds(self));
-        let as_it_was = |member: &String| running.modules.get(member) == self.modules.get(member);
+        // From one worker to one worker it goes as it is.
+        let as_it_was = |member: &String| match (running.modules.get(member), self.modules.get(member)) {
+            (Some((old, there)), Some((new, on))) => old == new && (there == on || (there.len(), on.len()) == (1, 1)),
+            _ => false,
+        };
         let remade = self.folds.iter().filter(|fold| {
             let same = before.get(fold[0].as_str()) == Some(fold);
             !(same && fold.iter().all(as_it_was))

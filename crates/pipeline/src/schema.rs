@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 use crate::conform::Rules;
 use crate::language::{Buffer, Flow, Fold, PoolSection, Share, Worker};
 use crate::problem::Findings;
+use crate::workers::MOST as MOST_WORKERS;
 use crate::yaml;
 
 /// The JSON Schema (2020-12) of a configuration with every function, port and kind of state that is linked in.
@@ -92,6 +93,10 @@ fn control(generator: &mut SchemaGenerator) -> Value {
             "guard": {
                 "type": "number", "minimum": 0, "exclusiveMaximum": 1,
                 "description": "The part of each delay objective that is kept in reserve; 0.05 by default.",
+            },
+            "workers": {
+                "type": "integer", "minimum": 1, "maximum": MOST_WORKERS,
+                "description": "The most workers that it may use. With more than there are under `workers`, flows that cannot keep their objectives beside others on one worker are left there, and the others go to a worker of their own while packets run. Without it, none goes.",
             },
         },
     })

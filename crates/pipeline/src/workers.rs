@@ -1,16 +1,18 @@
 //! The section `workers:`: how many threads there are, on which cores, and which of them run which modules.
 
+use forebay_control::Arrangement;
 use forebay_graph::{Declaration, Placement, StateKind, Target};
 
 use crate::compile::{entries, kind_of, read};
 use crate::conform::Misfits;
 use crate::language::Worker;
+use crate::made::Made;
 use crate::problem::{Findings, Place, nearest, quote};
 use crate::wiring::{Ends, Wiring};
 use crate::yaml::Node;
 
 /// The most workers: more cores than any machine of today has.
-const MOST: usize = 256;
+pub(crate) const MOST: usize = 256;
 
 /// The workers, and by module in order of definition which of them run it, lowest first.
 pub(crate) struct Workers {
@@ -80,6 +82,17 @@ impl Workers {
         Self { cores: all.iter().map(|worker| worker.core).collect(), modules, places }
     }
 
+    /// The same as they are arranged while packets run.
+    pub(crate) fn arranged(mut self, root: &Node, arrangement: &Arrangement) -> Self {
+        self.cores.resize(arrangement.workers, None);
+        for (entry, on) in entries(root, "modules").zip(&mut self.modules) {
+            if let Some(arranged) = arrangement.modules.get(&entry.key) {
+                on.clone_from(arranged);
+            }
+        }
+        self
+    }
+
     /// Modules with state that every packet may change, on several workers.
     pub(crate) fn check_state(&self, root: &Node, findings: &mut Findings) {
         let known = forebay_graph::functions();
@@ -101,13 +114,15 @@ impl Workers {
     }
 
     /// Places ports, and finds workers that have nothing to do or would wait for each other. `queues` says of each port
-    /// whether it can be open on several workers.
+    /// whether it can be open on several workers. Where modules are arranged while packets run, `running` says where ports
+    /// are: one by which packets only leave stays there, or it would be closed.
     pub(crate) fn place(
         &self,
         ends: &Ends,
         wiring: &Wiring,
         kinds: &[Option<&'static Declaration>],
         queues: &[bool],
+        running: Option<&Made>,
         findings: &mut Findings,
     ) -> Placement {
         let workers = self.cores.len();
@@ -119,10 +134,11 @@ impl Workers {
             on
         };
         let ports = (0..ends.ports.len()).map(|port| {
-            let mut on = match wiring.entries[port] {
-                Some((Target::Module(module), _)) => self.modules[module].clone(),
-                Some(_) => vec![0],
-                None => leads_to(port),
+            let mut on = match (wiring.entries[port], running) {
+                (Some((Target::Module(module), _)), _) => self.modules[module].clone(),
+                (Some(_), _) => vec![0],
+                (None, Some(running)) => running.ports[&ends.ports[port].name].1.clone(),
+                (None, None) => leads_to(port),
             };
             if !queues[port] {
                 on.truncate(1);

@@ -26,9 +26,8 @@ fn engine(name: &str, sets: &str) -> f64 {
     const MILLIS: u64 = 100;
     let loaded = loaded(name, sets);
     let costs = vec![Cost { per_batch: 300, per_packet: 20 }; loaded.plans[0].modules.len()];
-    let control = loaded.made.control().cloned();
     let mut team =
-        SimulatedTeam::<RunToCompletion>::new(loaded.plans, &costs, control.as_ref()).expect("a plan that runs");
+        SimulatedTeam::<RunToCompletion>::new(loaded.plans, &costs, Some(loaded.made)).expect("a plan that runs");
     let start = Instant::now();
     team.run(Ticks(MILLIS * 1_000_000));
     MILLIS as f64 / 1e3 / start.elapsed().as_secs_f64()

@@ -18,6 +18,7 @@ fn recorded(periods: usize) -> String {
         entry: before.is_empty(),
         fixed: false,
         workers: vec![0],
+        single: false,
     };
     let layout = Layout {
         pipeline: "two".to_owned(),
@@ -50,7 +51,7 @@ fn recorded(periods: usize) -> String {
         }],
     };
     let optimal = controllers().into_iter().find(|it| it.name == "optimal").expect("registered");
-    let settings = Settings { controller: optimal, params: Value::Null, period: Nanos(100_000_000), guard: 0.05 };
+    let settings = Settings { controller: optimal, params: Value::Null, period: Nanos(100_000_000), guard: 0.05, workers: 1 };
     let mut written = Vec::new();
     {
         let mut recorder = Recorder::new(&mut written, |error| panic!("{error}"));
@@ -71,7 +72,7 @@ fn read_and_replay(text: &[u8]) -> Result<Vec<Summary>, RecordingError> {
     for (begin, periods) in read(text)? {
         for controller in controllers() {
             let params = if controller.name == "static" { serde_json::json!({ "trigger": 8 }) } else { Value::Null };
-            let settings = Settings { controller, params, period: Nanos(100_000_000), guard: begin.guard };
+            let settings = Settings { controller, params, period: Nanos(100_000_000), guard: begin.guard, workers: 1 };
             let told = replay(&begin, &periods, &settings).expect("parameters that it takes");
             summaries.push(Summary::of(&told));
         }
@@ -85,7 +86,7 @@ fn what_is_recorded_is_read_and_decided_alike() {
     let (begin, periods) = &parts[0];
     assert_eq!((parts.len(), periods.len(), begin.controller.as_str()), (1, 5, "optimal"));
     let optimal = controllers().into_iter().find(|it| it.name == "optimal").expect("registered");
-    let settings = Settings { controller: optimal, params: Value::Null, period: Nanos(100_000_000), guard: 0.05 };
+    let settings = Settings { controller: optimal, params: Value::Null, period: Nanos(100_000_000), guard: 0.05, workers: 1 };
     let summary = Summary::of(&replay(begin, periods, &settings).expect("no parameters"));
     assert_eq!((summary.periods, summary.different, summary.recorded), (5, 0, summary.replayed));
     assert!(summary.recorded.changes > 0 && summary.recorded.load > Some(0.0), "{summary:?}");

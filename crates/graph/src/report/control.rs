@@ -21,9 +21,52 @@ pub struct ControlReport {
     pub changes: Vec<ChangeReport>,
     /// Objectives that nothing keeps at present.
     pub unkept: Vec<UnkeptReport>,
+    /// What has gone to other workers and come back, last things last: not more than [`MOVES`](Self::MOVES).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub moves: Vec<MoveReport>,
+    /// Why modules that should go to another worker do not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unmoved: Option<String>,
     /// What went wrong with the last decision, where something did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
+}
+
+impl ControlReport {
+    /// How many moves are remembered.
+    pub const MOVES: usize = 32;
+}
+
+/// Modules that have gone to another worker, or have come back.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MoveReport {
+    /// When, in seconds since the run began.
+    pub at_s: f64,
+    /// The modules.
+    pub modules: Vec<String>,
+    /// The worker that they were on, by its number then.
+    pub from: usize,
+    /// The worker that they are on since, by its number since.
+    pub to: usize,
+    /// Why.
+    pub why: WhyMoved,
+    /// The flow whose objective leaves the least time for a turn, where one has an objective.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flow: Option<String>,
+    /// What a turn takes at most with all of them on one worker, in microseconds.
+    pub turn_us: f64,
+    /// For how long no packets were taken from ports, in microseconds.
+    pub pause_us: f64,
+}
+
+/// Why modules change their worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WhyMoved {
+    /// A flow cannot keep its objective beside them, whatever triggers are.
+    Apart,
+    /// All flows fit on one worker again.
+    Together,
 }
 
 /// A trigger that a controller has changed.

@@ -119,7 +119,7 @@ impl Plan {
     }
 
     /// By module: the one that runs for it.
-    fn leaders(&self) -> Box<[usize]> {
+    pub(crate) fn leaders(&self) -> Box<[usize]> {
         let mut leaders: Box<[usize]> = (0..self.modules.len()).collect();
         for members in &self.folds {
             members.iter().for_each(|member| leaders[*member] = members[0]);

@@ -68,9 +68,8 @@ impl Case {
         let costs = vec![cost; loaded.plans[0].modules.len()];
         let seen = Seen::default();
         let log: Box<dyn Log> = Box::new(seen.clone());
-        let control = loaded.made.control().cloned();
         let mut team =
-            SimulatedTeam::<S>::told(loaded.plans, &costs, control.as_ref(), Some(log)).expect("a plan that runs");
+            SimulatedTeam::<S>::told(loaded.plans, &costs, Some(loaded.made), Some(log)).expect("a plan that runs");
         for &(at, factor) in offers {
             team.run(Ticks(at * 1_000_000));
             let actions = [Action::SetOffer { factor }];

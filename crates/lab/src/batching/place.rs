@@ -103,8 +103,7 @@ impl Place {
         let watch = Watch::new(scenario.flow, scenario.module.clone(), None);
         let log: Box<dyn Log> = Box::new(watch.clone());
         let costs = self.costs.of_plan(&loaded.plans[0], &scenario.special);
-        let control = loaded.made.control().cloned();
-        let mut team = SimulatedTeam::<S>::told(loaded.plans, &costs, control.as_ref(), Some(log))?;
+        let mut team = SimulatedTeam::<S>::told(loaded.plans, &costs, Some(loaded.made), Some(log))?;
         let frequency = Simulation::frequency();
         let instant = |at: Nanos| Ticks::ZERO + frequency.ticks(at);
         let mut steps = scenario.steps.iter().peekable();

@@ -98,11 +98,10 @@ pub(crate) fn engine(case: &str, stages: &[(u64, f64)]) -> (Vec<Figures>, Vec<Pe
 
 fn engine_of<S: Scheduler>(loaded: Loaded, stages: &[(u64, f64)]) -> (Vec<Figures>, Vec<Period>) {
     let costs = vec![Cost { per_batch: COST.0, per_packet: COST.1 }; loaded.plans[0].modules.len()];
-    let control = loaded.made.control().cloned();
     let seen = Seen::default();
     let log: Box<dyn Log> = Box::new(seen.clone());
     let mut team =
-        SimulatedTeam::<S>::told(loaded.plans, &costs, control.as_ref(), Some(log)).expect("a plan that runs");
+        SimulatedTeam::<S>::told(loaded.plans, &costs, Some(loaded.made), Some(log)).expect("a plan that runs");
     let count = |team: &SimulatedTeam<S>| {
         let (mut packets, mut calls, mut delay) = (0, 0, Distribution::default());
         for telemetry in team.workers.iter().map(|worker| worker.telemetry()) {
