@@ -125,9 +125,10 @@ impl<S: Scheduler> SimulatedTeam<S> {
                 let actions = helm.decide(next, self.log.as_deref_mut());
                 let trouble = self.workers.iter_mut().find_map(|worker| worker.apply(actions).err());
                 helm.steering.note(trouble.map(|error| error.to_string()));
-                self.move_modules();
+                // A move takes time.
+                let now = if self.move_modules() { self.latest().max(next) } else { next };
                 if let Some((helm, at)) = &mut self.helm {
-                    *at = next + Simulation::frequency().ticks(helm.patience());
+                    *at = now + Simulation::frequency().ticks(helm.patience());
                 }
             }
             if next >= until || ended == Ended::Finished {

@@ -16,26 +16,28 @@ use crate::succession::{Left, Successors, settle};
 const TURN: Ticks = Ticks(64);
 
 impl<S: Scheduler> SimulatedTeam<S> {
-    /// Has modules change their worker, if whoever sets the triggers finds that they should.
-    pub(super) fn move_modules(&mut self) {
-        let Some((mut helm, at)) = self.helm.take() else { return };
-        if let Some(moved) = helm.rearrangement() {
-            let next = helm.steering_after(&moved);
-            match self.rearrange(&moved, &next, &helm.in_force()) {
+    /// Has modules change their worker, if whoever sets the triggers finds that they should: whether it was tried.
+    pub(super) fn move_modules(&mut self) -> bool {
+        let Some((mut helm, at)) = self.helm.take() else { return false };
+        let moved = helm.rearrangement();
+        if let Some(moved) = &moved {
+            let next = helm.steering_after(moved);
+            match self.rearrange(moved, &next, &helm.in_force()) {
                 Ok(left) => {
                     let pause_us = Simulation::frequency().micros(left.pause.0 as f64);
                     let (instants, telemetries) = ((Ticks::ZERO, self.latest()), self.board.telemetries());
                     // Its parameters have been checked.
-                    drop(helm.moved(&moved, next, telemetries, instants, pause_us, self.log.as_deref_mut()));
+                    drop(helm.moved(moved, next, telemetries, instants, pause_us, self.log.as_deref_mut()));
                 }
                 Err(error) => helm.stayed(error.to_string()),
             }
         }
         self.helm = Some((helm, at));
+        moved.is_some()
     }
 
     /// The latest of all workers' clocks.
-    fn latest(&self) -> Ticks {
+    pub(super) fn latest(&self) -> Ticks {
         self.workers.iter().map(|worker| worker.clock().now()).max().unwrap_or_default()
     }
 

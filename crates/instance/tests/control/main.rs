@@ -1,6 +1,8 @@
 //! Controllers in simulated time: every flow keeps its objective, and packets cost as little as they can.
 
 mod driving;
+mod numbered;
 
 mod objectives;
+mod parting;
 mod running;

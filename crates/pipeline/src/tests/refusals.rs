@@ -277,7 +277,7 @@ control: { batching: optimum, perod: 1s, guard: 1 }
         test.yaml:4: no module uses the state 'unused'
         test.yaml:8: workers[1].dispatch: 'none' does not fit: allowed is session
         test.yaml:9: control.batching: 'optimum' does not fit (did you mean 'optimal'?): allowed are gradient, max, nfvnice, null, on-off, optimal, static, wfq, a mapping with gradient, max, nfvnice, null, on-off, optimal, static, wfq
-        test.yaml:9: control: unknown key 'perod' (did you mean 'period'?): allowed are batching, guard, period
+        test.yaml:9: control: unknown key 'perod' (did you mean 'period'?): allowed are batching, guard, period, workers
         test.yaml:9: control.guard: '1' is out of range: allowed is a number from 0 below 1
         ");
     insta::assert_snapshot!(refused("
@@ -294,7 +294,7 @@ control: { btching: optimal }
         test.yaml:4: state.odd: there is no kind of state 'test_tabel' (did you mean 'test_table'?): there are …
         test.yaml:6: modules.a.test_pass.table: no state is called 'non' (none is defined)
         test.yaml:8: control: `batching` is missing (The controller: its name, or its name with its parameters)
-        test.yaml:8: control: unknown key 'btching' (did you mean 'batching'?): allowed are batching, guard, period
+        test.yaml:8: control: unknown key 'btching' (did you mean 'batching'?): allowed are batching, guard, period, workers
         ");
 }
 
@@ -318,6 +318,11 @@ fn controllers_that_cannot_be() {
         "{ batching: optimal, period: 7200s }",
         "{ batching: optimal, guard: -0.1 }",
         "{ batching: nfvnice }",
+        "{ batching: optimal, workers: 0 }",
+        "{ batching: optimal, workers: 257 }",
+        "{ batching: optimal, workers: many }",
+        "{ batching: optimal, workers: 1 }\nworkers: [{}, {}]",
+        "{ batching: wfq, workers: 2 }\nscheduler: weighted-fair",
     ];
     insta::assert_snapshot!(all.map(refused).join("\n"), @r"
     test.yaml:4: control: `batching` is missing (The controller: its name, or its name with its parameters)

@@ -1,0 +1,80 @@
+//! Captures of numbered packets: played, written again, and looked at for packets that are gone or have overtaken others.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use forebay_packet::wire::checksum;
+use forebay_ports::pcap::read_memory;
+
+/// A stream of packets to one UDP port, of as many sessions.
+#[derive(Clone, Copy)]
+pub(crate) struct Stream {
+    pub(crate) port: u16,
+    pub(crate) sessions: u32,
+    /// Microseconds between packets.
+    pub(crate) every_us: u64,
+    /// Until when, in milliseconds.
+    pub(crate) until_ms: u64,
+}
+
+impl Stream {
+    fn packets(self) -> impl Iterator<Item = (u64, Self, u32)> {
+        (0..self.count()).map(move |number| (number * self.every_us, self, number as u32))
+    }
+
+    pub(crate) fn count(self) -> u64 {
+        self.until_ms * 1_000 / self.every_us
+    }
+}
+
+/// Ethernet, IPv4 and UDP, then the port and the packet's number in its session.
+fn frame(stream: Stream, number: u32) -> [u8; 60] {
+    let (session, number) = (number % stream.sessions, number / stream.sessions);
+    let mut frame = [0; 60];
+    frame[..12].copy_from_slice(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1]);
+    frame[12..14].copy_from_slice(&[8, 0]);
+    frame[14..24].copy_from_slice(&[0x45, 0, 0, 46, 0, 0, 0x40, 0, 64, 17]);
+    frame[26..30].copy_from_slice(&[192, 0, 2, session as u8]);
+    frame[30..34].copy_from_slice(&[10, 0, 0, 1]);
+    frame[34..36].copy_from_slice(&1_024u16.to_be_bytes());
+    frame[36..38].copy_from_slice(&stream.port.to_be_bytes());
+    frame[38..40].copy_from_slice(&26u16.to_be_bytes());
+    frame[42..46].copy_from_slice(&number.to_be_bytes());
+    let sum = !checksum::sum(&frame[14..34]);
+    frame[24..26].copy_from_slice(&sum.to_ne_bytes());
+    frame
+}
+
+/// Writes the streams' packets, in the order in which they are due.
+pub(crate) fn write(path: &Path, streams: &[Stream]) {
+    let mut all: Vec<_> = streams.iter().flat_map(|stream| stream.packets()).collect();
+    all.sort_by_key(|(at, stream, _)| (*at, stream.port));
+    let mut bytes = Vec::new();
+    for word in [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, 1] {
+        bytes.extend(word.to_le_bytes());
+    }
+    for (at, stream, number) in all {
+        let frame = frame(stream, number);
+        let words = [at / 1_000_000, at % 1_000_000, frame.len() as u64, frame.len() as u64];
+        words.into_iter().for_each(|word| bytes.extend((word as u32).to_le_bytes()));
+        bytes.extend(frame);
+    }
+    std::fs::write(path, bytes).expect("a writable folder");
+}
+
+/// By UDP port: how many packets have left. None of a session is missing, and none has overtaken another.
+pub(crate) fn left_in_order(path: &Path) -> BTreeMap<u16, u64> {
+    let capture = std::fs::read(path).expect("it was written");
+    let (frames, error) = read_memory(&capture);
+    assert!(error.is_none(), "{error:?}");
+    let (mut next, mut counts) = (BTreeMap::new(), BTreeMap::new());
+    for (_, frame) in frames {
+        let port = u16::from_be_bytes([frame[36], frame[37]]);
+        let number = u32::from_be_bytes([frame[42], frame[43], frame[44], frame[45]]);
+        let expected = next.entry((port, frame[29])).or_insert(0);
+        assert_eq!(number, *expected, "port {port}, session {}", frame[29]);
+        *expected += 1;
+        *counts.entry(port).or_insert(0) += 1;
+    }
+    counts
+}
