@@ -1,6 +1,6 @@
 //! What a controller does, in few words: for the live table, the line an interval, and the summary.
 
-use forebay_graph::report::{ChangeReport, ControlReport, FlowReport, Report, UnkeptReport};
+use forebay_graph::report::{ChangeReport, ControlReport, FlowReport, MoveReport, Report, UnkeptReport, WhyMoved};
 
 use crate::format::{counted, span};
 
@@ -56,13 +56,37 @@ pub(crate) fn unkept(control: &ControlReport) -> Vec<String> {
     told
 }
 
+/// What has moved to another worker last, with its reason; and why what should move does not.
+pub(crate) fn moves(control: &ControlReport) -> Vec<String> {
+    let last = control.moves.last().map(|moved| {
+        let MoveReport { at_s, from, to, why, turn_us, pause_us, .. } = moved;
+        let modules: Vec<_> = moved.modules.iter().map(String::as_str).collect();
+        let flow = moved.flow.as_deref().unwrap_or("a flow");
+        let (turn, pause) = (span(Some(*turn_us)), span(Some(*pause_us)));
+        let why = match why {
+            WhyMoved::Apart => format!("{flow} cannot keep its objective beside them, with turns of up to {turn}"),
+            WhyMoved::Together => format!("all flows fit together again, with turns of up to {turn}"),
+        };
+        let all = control.moves.len();
+        let all = if all > 1 { format!(", the last of {all} moves") } else { String::new() };
+        format!(
+            "moved: {} from worker {from} to worker {to}: {why} ({at_s:.1} s, paused {pause}{all})",
+            names(&modules)
+        )
+    });
+    last.into_iter().chain(control.unmoved.iter().map(|why| format!("not moved: {why}"))).collect()
+}
+
 /// All of it for a line that has little room.
 pub(crate) fn in_short(control: &ControlReport) -> String {
     let last = last(control).map_or(String::new(), |told| format!(" {}", change(told)));
     let unkept: Vec<_> = control.unkept.iter().map(|unkept| unkept.flow.as_str()).collect();
+    let moved = control.moves.last().map_or(String::new(), |moved| {
+        format!(", {} to worker {}", counted(moved.modules.len() as u64, "module"), moved.to)
+    });
     let unkept = if unkept.is_empty() { String::new() } else { format!("  cannot be kept: {}", names(&unkept)) };
     format!(
-        "{}{last}, {} of {} missed{unkept}",
+        "{}{last}, {} of {} missed{moved}{unkept}",
         control.controller,
         control.violated,
         counted(control.periods, "period")
@@ -137,6 +161,33 @@ pub(crate) mod tests {
         assert_eq!(in_short(&told), "optimal m0 8 -> 14 and 1 more, 4 of 123 periods missed  cannot be kept: video");
         let nothing = ControlReport { controller: "null".to_owned(), ..ControlReport::default() };
         assert_eq!((decision(&nothing), in_short(&nothing).as_str()), (None, "null, 0 of 0 periods missed"));
+    }
+
+    #[test]
+    fn what_moves_is_told_with_its_reason() {
+        let moved = |why, (from, to)| MoveReport {
+            at_s: 1.25,
+            modules: ["a", "b", "c", "d", "e"].map(str::to_owned).to_vec(),
+            from,
+            to,
+            why,
+            flow: Some("video".to_owned()),
+            turn_us: 1_542.0,
+            pause_us: 80.0,
+        };
+        let mut told = ControlReport { moves: vec![moved(WhyMoved::Apart, (0, 1))], ..control() };
+        let said = "moved: a, b, c, d and 1 more from worker 0 to worker 1: video cannot keep its objective beside them, with turns of up to 1.542 ms (1.2 s, paused 80.00 us)";
+        assert_eq!(moves(&told), [said]);
+        assert!(
+            in_short(&told).contains("4 of 123 periods missed, 5 modules to worker 1  cannot"),
+            "{}",
+            in_short(&told)
+        );
+        told.moves.push(moved(WhyMoved::Together, (1, 0)));
+        told.unmoved = Some("no core".to_owned());
+        let said = "moved: a, b, c, d and 1 more from worker 1 to worker 0: all flows fit together again, with turns of up to 1.542 ms (1.2 s, paused 80.00 us, the last of 2 moves)";
+        assert_eq!(moves(&told), [said, "not moved: no core"]);
+        assert!(moves(&control()).is_empty());
     }
 
     #[test]

@@ -46,6 +46,7 @@ fn objectives(report: &Report, out: &mut impl Write) -> io::Result<()> {
     if let Some(told) = &report.control {
         writeln!(out, "{}", control::state(told))?;
         control::decision(told).iter().try_for_each(|last| writeln!(out, "{last}"))?;
+        control::moves(told).iter().try_for_each(|sentence| writeln!(out, "{sentence}"))?;
         control::unkept(told).iter().try_for_each(|sentence| writeln!(out, "{sentence}"))?;
         told.trouble
             .iter()

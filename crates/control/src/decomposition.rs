@@ -176,7 +176,8 @@ impl Decomposer {
             let cost = |at: &usize| group.model.modules()[*at].delay.at(group.model.largest());
             let go: Vec<usize> = go.iter().map(|at| group.modules[*at]).collect();
             let go = movable(layout, &go);
-            let won: f64 = (0..group.modules.len()).filter(|at| go.contains(&group.modules[*at])).map(|at| cost(&at)).sum();
+            let won: f64 =
+                (0..group.modules.len()).filter(|at| go.contains(&group.modules[*at])).map(|at| cost(&at)).sum();
             let turn_s = group.model.turn();
             let (nothing, none_left) = (won < WORTH * turn_s, self.parted.workers() >= self.most);
             if nothing || none_left {
@@ -260,3 +261,5 @@ fn is_late(layout: &Layout, snapshot: &Snapshot, flow: usize) -> bool {
     of.slo_s.is_some() && told.violations as f64 > (1.0 - of.percentile / 100.0) * told.packets as f64
 }
 
+#[cfg(test)]
+mod tests;

@@ -6,6 +6,7 @@
 mod captures;
 mod contour;
 mod costs;
+mod decomposition;
 mod fairness;
 mod figures;
 mod interval;
@@ -31,6 +32,7 @@ use crate::{LabError, Machine, Progress};
 pub use captures::Captured;
 pub use contour::Gain;
 pub use costs::{Costs, Origin};
+pub use decomposition::Decomposed;
 pub use fairness::Fairness;
 pub use figures::{Delay, Told};
 pub use interval::Ratio;
@@ -66,6 +68,8 @@ pub enum Part {
     Overhead,
     /// Run to completion against weighted-fair.
     Fairness,
+    /// Flows that cannot be together on a worker.
+    Decomposition,
 }
 
 impl Part {
@@ -80,6 +84,7 @@ impl Part {
         Self::Captures,
         Self::Overhead,
         Self::Fairness,
+        Self::Decomposition,
     ];
 
     /// Its name.
@@ -95,6 +100,7 @@ impl Part {
             Self::Captures => "captures",
             Self::Overhead => "overhead",
             Self::Fairness => "fairness",
+            Self::Decomposition => "decomposition",
         }
     }
 }
@@ -187,8 +193,8 @@ pub struct Results {
     pub controller_us: Vec<Took>,
     /// Run to completion against weighted-fair.
     pub fairness: Vec<Fairness>,
-    /// `None`: pipelines are not decomposed.
-    pub decomposition: Option<()>,
+    /// Flows that cannot be together, with one worker and with two.
+    pub decomposition: Vec<Decomposed>,
 }
 
 /// Runs the experiment.
@@ -212,6 +218,7 @@ pub fn run(settings: &Settings, progress: &mut dyn Progress) -> Result<Results, 
     let captures = captures.map(|folder| captures::measure(folder, &place, &extents, make.progress)).transpose()?;
     let controller_us = make.part(Part::Overhead, overhead::measure)?;
     let fairness = make.part(Part::Fairness, fairness::measure)?;
+    let decomposition = make.part(Part::Decomposition, decomposition::measure)?;
     Ok(Results {
         experiment: "batching",
         forebay: env!("CARGO_PKG_VERSION"),
@@ -232,7 +239,7 @@ pub fn run(settings: &Settings, progress: &mut dyn Progress) -> Result<Results, 
         captures,
         controller_us,
         fairness,
-        decomposition: None,
+        decomposition,
     })
 }
 

@@ -149,7 +149,9 @@ fn totals(recent: &Report, so_far: &Report) -> Vec<Line<'static>> {
 fn controlled(control: &ControlReport) -> Vec<Line<'static>> {
     let last = control::decision(control).unwrap_or_else(|| "last: no change yet".to_owned());
     let mut lines = vec![Line::from(control::state(control)), Line::from(last)];
+    let moves = control::moves(control);
     let wrong = control::unkept(control).into_iter().chain(control.trouble.clone());
+    lines.extend(moves.into_iter().map(Line::from));
     lines.extend(wrong.map(|told| Line::from(told).style(Style::new().fg(Color::Red))));
     lines
 }

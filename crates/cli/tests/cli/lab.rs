@@ -106,6 +106,7 @@ const BATCHING: &[&str] = &[
     "captures.csv",
     "controller.csv",
     "fairness.csv",
+    "decomposition.csv",
     "results.json",
     "index.html",
 ];
@@ -129,13 +130,17 @@ fn a_short_run_of_batching_keeps_its_promises() {
     let results: Value = serde_json::from_str(&std::fs::read_to_string(&path).expect("it was written")).expect("JSON");
     assert_eq!((&results["experiment"], &results["simulated"]), (&"batching".into(), &true.into()));
     assert_eq!(results["costs"]["origin"], "published");
-    assert!(results["decomposition"].is_null());
+    // Flows that cannot be together: with a second worker they part, and keep the objective from the next period but one on.
+    let [one, two] = &list(&results, "decomposition")[..] else { panic!("two runs") };
+    assert!(figure(one, "violated") == figure(one, "periods") && list(one, "moves").is_empty(), "{one}");
+    assert!(figure(two, "violated") == 0.0 && figure(two, "until_kept") <= 2.0, "{two}");
+    assert!(figure(two, "rate_pps") > 10.0 * figure(one, "rate_pps"), "{two} {one}");
     assert_eq!(list(&results, "captures").len(), 5 * 2);
 
     // Three use cases under eight controllers and the oracle, folded and not; every packet is accounted for.
     let rows = list(&results, "static");
     assert_eq!(rows.len(), 3 * 9 * 2);
-    let parts = ["static", "slo_steps", "load_steps", "bearer", "open", "captures", "fairness"];
+    let parts = ["static", "slo_steps", "load_steps", "bearer", "open", "captures", "fairness", "decomposition"];
     for told in parts.iter().flat_map(|part| list(&results, part)) {
         assert_eq!(told["missing"], 0, "{told}");
     }

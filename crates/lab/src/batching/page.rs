@@ -1,6 +1,7 @@
 //! The report: what was found, where figures come from, and where Forebay falls short of the paper.
 
 mod control;
+mod decomposition;
 mod settled;
 mod shortfall;
 mod steps;
@@ -47,6 +48,9 @@ pub(super) fn page(results: &Results) -> Result<String, PlotError> {
     }
     if !results.fairness.is_empty() {
         sections.push(control::fairness(&results.fairness));
+    }
+    if !results.decomposition.is_empty() {
+        sections.push(decomposition::section(&results.decomposition)?);
     }
     sections.push(again(results));
     Ok(Page { title: "Batching under delay objectives".to_owned(), head: head(results), sections }.html())

@@ -201,7 +201,7 @@ fn two_bearers(source: &Source, users: usize) -> Source {
 }
 
 /// A port's lines, from its name on.
-fn block(text: &str, name: &str) -> String {
+pub(super) fn block(text: &str, name: &str) -> String {
     let Some(start) = text.find(name) else { return String::new() };
     let lines = text[start..].split_inclusive('\n').enumerate();
     lines.take_while(|(at, line)| *at == 0 || line.starts_with("    ")).map(|(_, line)| line).collect()

@@ -1,7 +1,8 @@
 //! The results as CSV files, a table each. What was not run has no file.
 
 use super::interval::Ratio;
-use super::{Captured, Fairness, Gain, Open, Results, Row, Series, Told, Took};
+use super::watch::Moment;
+use super::{Captured, Decomposed, Fairness, Gain, Open, Results, Row, Series, Told, Took};
 use crate::csv::{figure, text};
 
 /// Their names and texts.
@@ -33,6 +34,9 @@ pub(super) fn all(results: &Results) -> Vec<(&'static str, String)> {
     }
     if !results.fairness.is_empty() {
         files.push(("fairness.csv", fairness(&results.fairness)));
+    }
+    if !results.decomposition.is_empty() {
+        files.push(("decomposition.csv", decomposition(&results.decomposition)));
     }
     files
 }
@@ -191,4 +195,16 @@ fn fairness(all: &[Fairness]) -> String {
         row
     };
     text(&heads, all.iter().map(row))
+}
+
+/// A row for each period.
+fn decomposition(all: &[Decomposed]) -> String {
+    let row = |(told, moment): (&Decomposed, &Moment)| {
+        let mut row = vec![told.workers.to_string()];
+        row.extend([Some(moment.at_s), Some(moment.rate_pps), moment.delay_us].map(figure));
+        row.extend([moment.violated, moment.stalled].map(|is| is.to_string()));
+        row
+    };
+    let periods = all.iter().flat_map(|told| told.moments.iter().map(move |moment| (told, moment)));
+    text(&["workers", "at_s", "rate_pps", "delay_us", "violated", "stalled"], periods.map(row))
 }

@@ -339,6 +339,11 @@ fn controllers_that_cannot_be() {
     test.yaml:4: control.period: every 7200s: allowed are 1ms to 3600s
     test.yaml:4: control.guard: '-0.1' is out of range: allowed is a number from 0 below 1
     test.yaml:4: control.batching: nfvnice sets weights: write `scheduler: weighted-fair` too
+    test.yaml:4: control.workers: '0' is out of range: allowed is a whole number from 1 to 256
+    test.yaml:4: control.workers: '257' is out of range: allowed is a whole number from 1 to 256
+    test.yaml:4: control.workers: 'many' is not a whole number
+    test.yaml:4: control.workers: 1 where there are 2 under `workers`: allowed are 2 to 256
+    test.yaml:4: control.workers: 2: nothing goes to other workers where time is shared out: allowed is 1, or run-to-completion
     ");
 }
 

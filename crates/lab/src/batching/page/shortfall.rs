@@ -45,10 +45,6 @@ pub(super) fn section(results: &Results) -> Section {
              ns): less is to be gained here, and ratios to null are smaller for that reason alone.",
         ));
     }
-    blocks.push(text(
-        "Decomposition over workers (the paper's Fig. 10) is n/a: this engine does not move parts of a running graph to other workers by \
-         itself yet.",
-    ));
     Section { title: "Where Forebay falls short of the paper".to_owned(), blocks }
 }
 

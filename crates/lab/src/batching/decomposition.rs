@@ -1,0 +1,174 @@
+//! Flows that cannot be together on a worker (Batchy, Fig. 10).
+//!
+//! Two users of a mobile gateway have an objective on the first bearer, and all that is taken of their packets comes. The others' packets
+//! are on the second bearer, whose every call takes so long that no triggers keep the objective beside it. The same is run with one worker
+//! and with two: with the second, flows part while packets flow.
+
+use forebay_graph::Cost;
+use forebay_graph::report::{MoveReport, WhyMoved};
+use forebay_pipeline::usecase;
+use serde::Serialize;
+
+use super::Extents;
+use super::costs::{BATCH, cycles};
+use super::figures::Tally;
+use super::place::{Place, Run};
+use super::scenario::{Rule, Scenario, Span};
+use super::steps::block;
+use super::watch::Moment;
+use crate::trial::median;
+use crate::{LabError, Progress};
+
+/// What the second bearer takes: cycles a call and a packet.
+const SLOW: [u64; 2] = [250_000, 50_000];
+/// Packets a second of the second bearer, either way: three quarters of what a worker can do with them in full batches. Where they came
+/// faster, the ring between the workers would be full, and what is not taken from it holds up all that comes by the ports.
+const BULK: &str = "15kpps";
+/// The users, and those of them with an objective.
+const USERS: u64 = 8;
+const TIGHT: u64 = 2;
+const PERIODS: u32 = 40;
+
+/// The gateway with so many workers.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Decomposed {
+    /// The pipeline.
+    pub usecase: &'static str,
+    /// The most workers that the controller may use.
+    pub workers: usize,
+    /// What has moved.
+    pub moves: Vec<MoveReport>,
+    /// Periods until flows parted, the short ones of a beginning included.
+    pub until_parted: Option<usize>,
+    /// How many of them were violated.
+    pub violated_before: usize,
+    /// Periods from then on until the last that was violated.
+    pub until_kept: Option<usize>,
+    /// In the second half: packets a second that left.
+    pub rate_pps: f64,
+    /// In the second half: of the first flow with an objective, by period, the median and the most of the 99th percentile.
+    pub delay_us: [Option<f64>; 2],
+    /// In the second half: periods.
+    pub periods: usize,
+    /// How many of them were violated.
+    pub violated: usize,
+    /// The objective.
+    pub slo_us: Option<f64>,
+    /// By period.
+    pub moments: Vec<Moment>,
+    /// The share of periods in which the machine was elsewhere, in percent.
+    pub void_pct: f64,
+    /// Packets that are unaccounted for.
+    pub missing: i64,
+}
+
+/// Makes both runs.
+pub(super) fn measure(
+    place: &Place,
+    extents: &Extents,
+    progress: &mut dyn Progress,
+) -> Result<Vec<Decomposed>, LabError> {
+    let span = Span { periods: PERIODS.min(2 * extents.span.periods), ..extents.span };
+    let workers = [1, 2];
+    let scenarios = workers.map(|workers| scenario(workers, span));
+    let [one, two] = scenarios;
+    let runs = place.all(&[one?, two?], progress, |run| run)?;
+    Ok(workers.into_iter().zip(runs).map(|(workers, run)| told(workers, run)).collect())
+}
+
+fn told(workers: usize, run: Run) -> Decomposed {
+    let moves = run.report.control.as_ref().map(|control| control.moves.clone()).unwrap_or_default();
+    let parted = moves.iter().find(|moved| moved.why == WhyMoved::Apart).map(|moved| moved.at_s);
+    let after = parted.map_or(0, |at_s| run.moments.iter().filter(|moment| moment.at_s <= at_s + 1e-9).count());
+    let counts = |moments: &[Moment]| moments.iter().filter(|moment| moment.violated && !moment.stalled).count();
+    let last = run.moments[after..].iter().rposition(|moment| moment.violated && !moment.stalled);
+    let half = &run.moments[run.moments.len() / 2..];
+    let delays: Vec<f64> = half.iter().filter_map(|moment| moment.delay_us).collect();
+    Decomposed {
+        usecase: "mgw 8 2",
+        workers,
+        until_parted: parted.map(|_| after),
+        violated_before: counts(&run.moments[..after]),
+        until_kept: parted.map(|_| last.map_or(0, |last| last + 1)),
+        rate_pps: half.iter().map(|moment| moment.rate_pps).sum::<f64>() / half.len().max(1) as f64,
+        delay_us: [median(delays.clone()), delays.into_iter().max_by(f64::total_cmp)],
+        periods: half.len(),
+        violated: counts(half),
+        slo_us: run.moments.iter().find_map(|moment| moment.slo_us),
+        void_pct: Tally::of(&run.moments).void() * 100.0,
+        missing: run.missing,
+        moments: run.moments,
+        moves,
+    }
+}
+
+fn scenario(workers: usize, span: Span) -> Result<Scenario, LabError> {
+    let text = text()?;
+    let more = [format!("control.workers={workers}"), format!("batch={BATCH}"), "fold=off".to_owned()];
+    let name = format!("mgw 8 2, workers: {workers}");
+    let cost = Cost { per_batch: cycles(SLOW[0]), per_packet: cycles(SLOW[1]) };
+    let scenario = Scenario::of_text(name, text, &Rule::new("optimal"), &more, span);
+    Ok(scenario.costing("down_slow", cost).costing("up_slow", cost))
+}
+
+/// The gateway, where each bearer has sources of its own and the second one a module that is slow.
+fn text() -> Result<String, LabError> {
+    let sizes = [format!("m={USERS}"), "n=2".to_owned(), "rate=max".to_owned(), "sessions=16".to_owned()];
+    let mut text = usecase("mgw", &sizes)?.text().to_owned();
+    for way in ["down", "up"] {
+        let both = block(&text, &format!("  {way}:\n"));
+        let tight = sources(&both, 5_000, 0..TIGHT);
+        let bulk = sources(&both, 5_001, TIGHT..USERS);
+        let bulk = bulk.replacen(&format!("  {way}:"), &format!("  {way}_bulk:"), 1);
+        let bulk = bulk.replacen("    generator:\n", &format!("    generator:\n      rate: {BULK}\n"), 1);
+        text = text.replacen(&both, &format!("{tight}{bulk}"), 1);
+        let line = format!("  - {way} -> l2\n");
+        text = text.replacen(&line, &format!("{line}  - {way}_bulk -> l2\n"), 1);
+        let line = format!("  - {way}_bearers[1] -> {way}_users1\n");
+        text = text.replacen(&line, &line.replace(" -> ", &format!(" -> {way}_slow -> ")), 1);
+        let slow = format!(
+            "modules:\n  {way}_slow: {{ bypass: {{ cycles_per_batch: {}, cycles_per_packet: {} }} }}\n",
+            SLOW[0], SLOW[1]
+        );
+        text = text.replacen("modules:\n", &slow, 1);
+        for user in 0..TIGHT {
+            let name = format!("  - name: {way}{user}_0\n");
+            text = text.replacen(&name, &format!("{name}    slo: 1ms\n"), 1);
+        }
+    }
+    Ok(text)
+}
+
+/// A port's lines for these users of the bearer with this port number.
+fn sources(both: &str, port: u16, users: std::ops::Range<u64>) -> String {
+    let count = users.end - users.start;
+    let addresses: Vec<_> = users.map(|user| format!("10.60.0.{user}")).collect();
+    let line = |line: &str| {
+        if let Some((key, _)) = line.split_once(": [10.60.") {
+            return format!("{key}: [{}]\n", addresses.join(", "));
+        }
+        let line = line.replace("5000-5001", &port.to_string()).replace("sessions: 16", &format!("sessions: {count}"));
+        line.replace("tunnels: 16", &format!("tunnels: {count}"))
+    };
+    both.split_inclusive('\n').map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forebay_pipeline::{Conditions, load};
+
+    #[test]
+    fn two_users_have_an_objective_and_the_others_are_slow() {
+        let span = Span { period: forebay_measure::Nanos(10_000_000), periods: 1 };
+        let scenario = scenario(2, span).expect("a use case");
+        let conditions = Conditions { frequency: forebay_instance::Simulation::frequency(), simulated: true };
+        let loaded = load(&scenario.source, conditions).unwrap_or_else(|problems| panic!("{problems}"));
+        let plan = &loaded.plans[0];
+        let tight: Vec<_> = plan.flows.iter().filter(|flow| flow.slo.is_some()).map(|flow| &flow.name[..]).collect();
+        assert_eq!(tight, ["down0_0", "down1_0", "up0_0", "up1_0"]);
+        assert_eq!(plan.ports.iter().filter(|port| port.entry.is_some()).count(), 4);
+        assert_eq!(plan.modules.iter().filter(|module| module.name.ends_with("_slow")).count(), 2);
+        assert_eq!(loaded.made.control().map(|control| control.workers), Some(2));
+    }
+}
