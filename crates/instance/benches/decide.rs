@@ -30,7 +30,13 @@ fn decide(c: &mut Criterion) {
             let mut team = SimulatedTeam::<RunToCompletion>::new(loaded.plans, &costs, None).expect("a plan that runs");
             let mut sampler = Sampler::new(team.board.telemetries(), Ticks::ZERO, Ticks::ZERO);
             let controller = forebay_graph::controllers().into_iter().find(|it| it.name == name).expect("it is there");
-            let settings = Settings { controller, params: serde_json::Value::Null, period: Nanos(PERIOD), guard: 0.05, workers: 1 };
+            let settings = Settings {
+                controller,
+                params: serde_json::Value::Null,
+                period: Nanos(PERIOD),
+                guard: 0.05,
+                workers: 1,
+            };
             let mut pilot = Pilot::new(&settings, layout, known).expect("no parameters");
             let mut now = Ticks::ZERO;
             let id = BenchmarkId::new(name, format!("{hops} flows, {modules} modules"));

@@ -63,7 +63,9 @@ pub(crate) fn read_control(
     let wrong = if most < workers {
         Some(format!("{most} where there are {workers} under `workers`: allowed are {workers} to {MOST}"))
     } else if most > workers && scheduler != SchedulerKind::RunToCompletion {
-        Some(format!("{most}: nothing goes to other workers where time is shared out: allowed is {workers}, or run-to-completion"))
+        Some(format!(
+            "{most}: nothing goes to other workers where time is shared out: allowed is {workers}, or run-to-completion"
+        ))
     } else {
         None
     };

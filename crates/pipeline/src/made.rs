@@ -95,9 +95,7 @@ impl Made {
             (Some((old, there)), Some((new, on))) => old == new && taken_over(there, on, on[0], true).is_some(),
             _ => false,
         };
-        let not_on = |ports: &Things| {
-            ports.keys().filter(|name| !goes_on(self, new, name)).cloned().collect()
-        };
+        let not_on = |ports: &Things| ports.keys().filter(|name| !goes_on(self, new, name)).cloned().collect();
         (change.ports_closed, change.ports_opened) = (not_on(&self.ports), not_on(&new.ports));
         change
     }

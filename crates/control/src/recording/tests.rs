@@ -51,7 +51,8 @@ fn recorded(periods: usize) -> String {
         }],
     };
     let optimal = controllers().into_iter().find(|it| it.name == "optimal").expect("registered");
-    let settings = Settings { controller: optimal, params: Value::Null, period: Nanos(100_000_000), guard: 0.05, workers: 1 };
+    let settings =
+        Settings { controller: optimal, params: Value::Null, period: Nanos(100_000_000), guard: 0.05, workers: 1 };
     let mut written = Vec::new();
     {
         let mut recorder = Recorder::new(&mut written, |error| panic!("{error}"));
@@ -86,7 +87,8 @@ fn what_is_recorded_is_read_and_decided_alike() {
     let (begin, periods) = &parts[0];
     assert_eq!((parts.len(), periods.len(), begin.controller.as_str()), (1, 5, "optimal"));
     let optimal = controllers().into_iter().find(|it| it.name == "optimal").expect("registered");
-    let settings = Settings { controller: optimal, params: Value::Null, period: Nanos(100_000_000), guard: 0.05, workers: 1 };
+    let settings =
+        Settings { controller: optimal, params: Value::Null, period: Nanos(100_000_000), guard: 0.05, workers: 1 };
     let summary = Summary::of(&replay(begin, periods, &settings).expect("no parameters"));
     assert_eq!((summary.periods, summary.different, summary.recorded), (5, 0, summary.replayed));
     assert!(summary.recorded.changes > 0 && summary.recorded.load > Some(0.0), "{summary:?}");

@@ -1,5 +1,6 @@
 //! Flows that cannot be together part while packets flow, and come together again: nothing is lost and nothing overtakes.
 
+use std::io::Write as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -64,9 +65,12 @@ fn streams(tight: (u64, u64), bulk: (u64, u64), folder: &Path) -> Vec<(u16, u64)
     tight.iter().chain(&bulk).map(|stream| (stream.port, stream.count())).collect()
 }
 
-/// What was seen and decided: by shape, its periods.
+/// By shape, its periods.
+type Shapes = Vec<(Layout, Vec<Period>)>;
+
+/// What was seen and decided.
 #[derive(Clone, Default)]
-struct Seen(Arc<Mutex<Vec<(Layout, Vec<Period>)>>>);
+struct Seen(Arc<Mutex<Shapes>>);
 
 impl Log for Seen {
     fn begin(&mut self, _: &Settings, layout: &Layout) {
@@ -81,7 +85,7 @@ impl Log for Seen {
 
 /// A run in simulated time.
 struct Run {
-    seen: Vec<(Layout, Vec<Period>)>,
+    seen: Shapes,
     report: Report,
 }
 
@@ -106,10 +110,8 @@ fn simulate(folder: &Path, control: &str, heavy: (u64, u64), millis: u64) -> Run
     let source = Source::new(text("{}", control), "bearers.yaml", folder);
     let conditions = Conditions { frequency: Simulation::frequency(), simulated: true };
     let loaded = load(&source, conditions).unwrap_or_else(|problems| panic!("{problems}"));
-    let cost = |name: &str| match name.starts_with("heavy") {
-        true => Cost { per_batch: heavy.0, per_packet: heavy.1 },
-        false => Cost { per_batch: 100, per_packet: 20 },
-    };
+    let (heavy, light) = (Cost { per_batch: heavy.0, per_packet: heavy.1 }, Cost { per_batch: 100, per_packet: 20 });
+    let cost = |name: &str| if name.starts_with("heavy") { heavy } else { light };
     let costs: Vec<_> = loaded.plans[0].modules.iter().map(|module| cost(&module.name)).collect();
     let seen = Seen::default();
     let mut team =
@@ -207,7 +209,7 @@ fn a_load_near_the_limit_does_not_flap() {
 #[test]
 fn flows_part_and_come_together_while_threads_run() {
     if allowed_cores().len() < 2 {
-        eprintln!("skipped: flows_part_and_come_together_while_threads_run: one core");
+        let _ = writeln!(std::io::stderr(), "skipped: flows_part_and_come_together_while_threads_run: one core");
         return;
     }
     let folder = tempfile::tempdir().expect("a writable folder for temporary files");
@@ -219,8 +221,8 @@ fn flows_part_and_come_together_while_threads_run() {
     let source = Source::new(text(&heavy, control), "bearers.yaml", folder.path());
     let conditions = Conditions { frequency: Tsc.frequency(), simulated: false };
     let Loaded { plans, cores, made, .. } = load(&source, conditions).unwrap_or_else(|problems| panic!("{problems}"));
-    let instance = start(plans, choose(&cores).expect("a core"), made, Box::new(|_| None), Steer::default())
-        .expect("it starts");
+    let instance =
+        start(plans, choose(&cores).expect("a core"), made, Box::new(|_| None), Steer::default()).expect("it starts");
     let board = instance.board();
     let control = || {
         let report = board.report(&board.nothing(), &board.read(Tsc.now()));

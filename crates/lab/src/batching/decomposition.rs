@@ -27,7 +27,8 @@ const BULK: &str = "15kpps";
 /// The users, and those of them with an objective.
 const USERS: u64 = 8;
 const TIGHT: u64 = 2;
-const PERIODS: u32 = 40;
+/// Periods: in simulated time, where costs are known from the beginning; and where they are to be learnt from few calls.
+const PERIODS: [u32; 2] = [40, 300];
 
 /// The gateway with so many workers.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -68,7 +69,7 @@ pub(super) fn measure(
     extents: &Extents,
     progress: &mut dyn Progress,
 ) -> Result<Vec<Decomposed>, LabError> {
-    let span = Span { periods: PERIODS.min(2 * extents.span.periods), ..extents.span };
+    let span = Span { periods: PERIODS[usize::from(!place.simulated)], ..extents.span };
     let workers = [1, 2];
     let scenarios = workers.map(|workers| scenario(workers, span));
     let [one, two] = scenarios;
