@@ -5,7 +5,7 @@ use forebay_graph::{Actions, Controller, DeclareController, Layout, SetupError, 
 use forebay_models::batching::Model;
 use forebay_models::batching::waiting::Arrivals;
 
-use super::NoParams;
+use super::{NoParams, set_buffers};
 use crate::outlook::Outlook;
 
 /// By how much less load triggers are changed at all: a steady load has a steady control.
@@ -37,11 +37,10 @@ impl Controller for Optimal {
             best = present;
         }
         let holds = model.holds(&arrivals, &best);
-        for (at, _) in layout.running().filter(|(_, module)| !module.fixed) {
-            let hold = Some(holds[at]).filter(|hold| hold.is_finite());
-            let why = if model.rates()[at] <= IDLE { Why::Idle } else { Why::Optimum };
-            actions.set(snapshot, at, best[at], hold, (why, None));
-        }
+        let idle = |at: usize| model.rates()[at] <= IDLE;
+        set_buffers(layout, snapshot, actions, |at| {
+            (best[at], Some(holds[at]), if idle(at) { Why::Idle } else { Why::Optimum })
+        });
         if !actions.changes.is_empty() {
             let nearest = nearest(layout, &model, &then.delays);
             actions.changes.iter_mut().for_each(|change| change.flow = nearest[change.module]);
@@ -50,7 +49,7 @@ impl Controller for Optimal {
             let Some(slo_s) = layout.flows[flow].slo_s else { continue };
             let told = &model.flows()[flow];
             if let Some(delay) = delay.filter(|delay| *delay > told.slo) {
-                let least_s = delay + (1.0 - guard) * slo_s - told.slo;
+                let least_s = delay + self.outlook.rest(flow).unwrap_or(0.0);
                 actions.unkept.push(Unkept { flow, least_s, slo_s });
             }
         }

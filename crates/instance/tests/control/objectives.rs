@@ -87,3 +87,16 @@ fn every_run_is_the_same() {
     let run = || gateway("300us", "optimal").with("rate=1Mpps ports.in.generator.arrivals=poisson").run(100, &[]);
     assert_eq!(run().periods, run().periods);
 }
+
+/// Robot control: one branch is urgent, and the others make a turn longer than its objective as long as they gather no batches.
+#[test]
+fn others_gather_batches_while_an_objective_is_missed() {
+    let robot = |controller: &str| {
+        let mut case = Case::new("rc", "n=8 fold=off rate=max control.period=10ms slo=25us");
+        case.special = vec![("control", (1, 1)), ("work", (4_000, 0))];
+        case.with(&format!("control.batching={controller}")).run(500, &[])
+    };
+    let (null, gradient) = (robot("null"), robot("gradient"));
+    assert!(missed(&null, FIRST).len() > 20, "a turn is too long without batches");
+    assert!(gradient.figures(20).1 > 3.0 * null.figures(20).1, "{:?} {:?}", gradient.figures(20), null.figures(20));
+}
