@@ -19,9 +19,10 @@ const FULL: f64 = 0.98;
 const LEARN: f64 = 0.25;
 const MOST_STRAINED: f64 = 2.0;
 
-/// The most that flows may be late where objectives leave a worker no time, in parts of their objectives; how often that is halved to
-/// find what will do, and by how much more it may be.
+/// The most that flows may be late where objectives leave a worker no time, in parts of their objectives; what is tried where
+/// as much as before is enough, how often it is halved to find what will do, and by how much more it may be.
 const LATEST: f64 = 1.0;
+const LESS: f64 = 0.8;
 const HALVINGS: u32 = 4;
 const LENIENT: f64 = 0.25;
 
@@ -33,6 +34,8 @@ const ALWAYS: f64 = 0.02;
 pub(crate) struct Optimal {
     outlook: Outlook,
     strain: Strain,
+    /// By how much flows were to be late last, in parts of their objectives.
+    late: f64,
 }
 
 impl Controller for Optimal {
@@ -44,8 +47,9 @@ impl Controller for Optimal {
         let leaves_time = |predicted: &Predicted| !queues(snapshot) || busiest(layout, &model, predicted) <= spare;
         let mut plan = solve(&model, &arrivals);
         if !leaves_time(&plan.predicted) {
-            plan = relieve(layout, &model, &arrivals, leaves_time);
+            plan = relieve(layout, &model, &arrivals, self.late, leaves_time);
         }
+        self.late = plan.late;
         // What has been relieved is as much too late as it has to be, and a little more makes no difference.
         let stays = lateness(layout, &model, &now) <= plan.late * (1.0 + LENIENT)
             && leaves_time(&now)
@@ -137,7 +141,13 @@ fn lateness(layout: &Layout, model: &Model, predicted: &Predicted) -> f64 {
 
 /// Triggers that leave a worker time, where those that keep all objectives do not: packets that come while it is busy all the time
 /// queue without end, which is later than any batch. All flows are late by the same part of their objectives, the least that will do.
-fn relieve(layout: &Layout, model: &Model, arrivals: &Arrivals, leaves_time: impl Fn(&Predicted) -> bool) -> Solved {
+fn relieve(
+    layout: &Layout,
+    model: &Model,
+    arrivals: &Arrivals,
+    last: f64,
+    leaves_time: impl Fn(&Predicted) -> bool,
+) -> Solved {
     let with = |late: f64| {
         let longer = layout.flows.iter().zip(model.flows());
         let flows =
@@ -145,9 +155,20 @@ fn relieve(layout: &Layout, model: &Model, arrivals: &Arrivals, leaves_time: imp
         let longer = Model::new(model.modules().to_vec(), flows.collect(), model.largest());
         Solved { late, ..solve(&longer.expect("of a model").with_turn(model.turn()), arrivals) }
     };
-    let (mut least, mut most) = (0.0, with(LATEST));
+    // What did before mostly does, and less does not: two are tried then.
+    let mut most = with(if last > 0.0 { last } else { LATEST });
+    let mut least = 0.0;
     if !leaves_time(&most.predicted) {
-        return most;
+        (least, most) = (most.late, with(LATEST));
+        if !leaves_time(&most.predicted) {
+            return most;
+        }
+    } else if last > 0.0 {
+        let less = with(last * LESS);
+        if !leaves_time(&less.predicted) {
+            return most;
+        }
+        most = less;
     }
     for _ in 0..HALVINGS {
         let between = with((least + most.late) / 2.0);
