@@ -109,8 +109,7 @@ fn tell(layout: &Layout, snapshot: &Snapshot, flow: usize) -> Option<Told> {
     let (queues, turn) = at_ports(snapshot, of.percentile);
     // What packets wait at ports because they cost too much must not forbid what makes them cheaper.
     let overloaded = (queues > QUEUES * slo).then(|| (most - queues).max(turn));
-    let missed = seen.violations as f64 > (1.0 - of.percentile / 100.0) * seen.packets as f64;
-    Some(Told { flow, most, waits, holds, first: PRESUMED * slo, overloaded, missed })
+    Some(Told { flow, most, waits, holds, first: PRESUMED * slo, overloaded, missed: seen.missed(of) })
 }
 
 /// What packets wait at ports, at about this percentile, and what a turn takes, in seconds: of the worker that they wait longest for.
