@@ -11,13 +11,19 @@ const SENTENCES: usize = 3;
 
 /// Which controller it is, and how it fares.
 pub(crate) fn state(control: &ControlReport) -> String {
-    let ControlReport { controller, period_ms, guard, periods, violated, took_us, .. } = control;
+    let ControlReport { controller, period_ms, guard, periods, violated, stalled, took_us, .. } = control;
     let took = took_us.map_or(String::new(), |(median, most)| {
         format!("; it decides in {} (at most {})", span(Some(median)), span(Some(most)))
     });
     let (every, periods) = (span(Some(period_ms * 1e3)), counted(*periods, "period"));
     let reserve = guard * 100.0;
-    format!("{controller} every {every}, guard {reserve:.0} %: {violated} of {periods} missed an objective{took}")
+    let stalled = match stalled {
+        0 => String::new(),
+        stalled => format!(" ({stalled} with a turn of half of it: see `forebay doctor`)"),
+    };
+    format!(
+        "{controller} every {every}, guard {reserve:.0} %: {violated} of {periods} missed an objective{stalled}{took}"
+    )
 }
 
 /// The last decision that changed a trigger: one change, and how many there were at once.
@@ -140,6 +146,7 @@ pub(crate) mod tests {
             guard: 0.05,
             periods: 123,
             violated: 4,
+            stalled: 0,
             took_us: Some((12.0, 90.0)),
             changes: vec![change(3.0, "m2", 0, 4), change(12.34, "m0", 8, 14), change(12.34, "m1", 0, 3)],
             unkept: vec![UnkeptReport { flow: "video".to_owned(), least_us: 300.0, slo_us: 100.0 }],
@@ -152,6 +159,9 @@ pub(crate) mod tests {
         let told = control();
         let said = "optimal every 100.0 ms, guard 5 %: 4 of 123 periods missed an objective; it decides in 12.00 us (at most 90.00 us)";
         assert_eq!(state(&told), said);
+        let stalled = ControlReport { stalled: 3, took_us: None, ..told.clone() };
+        let said = "4 of 123 periods missed an objective (3 with a turn of half of it: see `forebay doctor`)";
+        assert!(state(&stalled).ends_with(said), "{}", state(&stalled));
         let said = "last: m0 8 -> 14 and 1 more: the least load within all objectives (12.3 s)";
         assert_eq!(decision(&told).as_deref(), Some(said));
         let said = "video cannot keep 100.0 us (5 % in reserve): it takes 300.0 us at least";

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 pub use sampler::Sampler;
 
-use crate::telemetry::LONG_CLASSES;
+use crate::layout::FlowLayout;
+use crate::telemetry::{LONG, LONG_CLASSES};
 
 /// A period of a running pipeline. Modules and flows stand at their places in the [`Layout`](crate::Layout).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -87,6 +88,25 @@ pub struct WorkerSnapshot {
     pub long_turns: [u64; LONG_CLASSES],
 }
 
+impl FlowSnapshot {
+    /// Whether more packets were above the objective of `flow`, which this is told of, than its percentile allows.
+    #[must_use]
+    pub fn missed(&self, flow: &FlowLayout) -> bool {
+        // Counted exactly; a percentile that is told is up to 1/16 too high.
+        let allowed = (1.0 - flow.percentile / 100.0) * self.packets as f64;
+        flow.slo_s.is_some() && self.violations as f64 > allowed * (1.0 + 1e-9)
+    }
+}
+
+impl WorkerSnapshot {
+    /// Whether a turn with something to do took at least so many seconds; 50 µs is the least that is told.
+    #[must_use]
+    pub fn had_turn_of(&self, seconds: f64) -> bool {
+        let shortest = |class: usize| LONG.0 as f64 / 1e9 * f64::from(1_u32 << class);
+        self.long_turns.iter().enumerate().any(|(class, turns)| *turns > 0 && shortest(class) >= seconds)
+    }
+}
+
 impl ModuleSnapshot {
     /// Packets that come together, as a mean: in a turn where there is a trigger, else in a call. `None` without packets.
     #[must_use]
@@ -99,5 +119,32 @@ impl ModuleSnapshot {
     #[must_use]
     pub fn batch(&self) -> Option<f64> {
         (self.calls > 0).then(|| self.packets as f64 / self.calls as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_packets_as_the_percentile_leaves_may_be_above() {
+        let flow = |percentile| FlowLayout { name: "f".to_owned(), path: vec![0], slo_s: Some(1e-3), percentile };
+        let told = |violations, packets| FlowSnapshot { violations, packets, delay_s: None };
+        assert!(!told(5, 100).missed(&flow(95.0)) && told(6, 100).missed(&flow(95.0)));
+        assert!(!told(0, 0).missed(&flow(95.0)) && told(1, 1).missed(&flow(95.0)));
+        assert!(told(1, 1_000).missed(&flow(100.0)));
+        assert!(!told(9, 9).missed(&FlowLayout { slo_s: None, ..flow(95.0) }));
+    }
+
+    #[test]
+    fn turns_are_told_from_the_shortest_of_their_class_on() {
+        let worker = |classes: &[u64]| {
+            let mut worker = WorkerSnapshot::default();
+            worker.long_turns[..classes.len()].copy_from_slice(classes);
+            worker
+        };
+        let told = worker(&[9, 9]);
+        assert!(told.had_turn_of(50e-6) && told.had_turn_of(100e-6) && !told.had_turn_of(100.001e-6));
+        assert!(worker(&[0, 0, 0, 1]).had_turn_of(400e-6));
     }
 }

@@ -99,10 +99,11 @@ impl Steering {
         let Told { report, places, took: all } = &mut *self.told();
         all.record(took.0, 1);
         report.periods += 1;
-        let flows = self.layout.flows.iter().zip(&snapshot.flows);
-        let above = |slo: Option<f64>, delay: Option<f64>| slo.zip(delay).is_some_and(|(slo, delay)| delay > slo);
-        let violated = flows.clone().any(|(flow, told)| above(flow.slo_s, told.delay_s.map(|delay| delay.chosen)));
-        report.violated += u64::from(violated);
+        let missed = self.layout.flows.iter().zip(&snapshot.flows).filter(|(flow, told)| told.missed(flow));
+        if let Some(shortest) = missed.filter_map(|(flow, _)| flow.slo_s).min_by(f64::total_cmp) {
+            report.violated += 1;
+            report.stalled += u64::from(snapshot.workers.iter().any(|worker| worker.had_turn_of(shortest / 2.0)));
+        }
         for change in &actions.changes {
             let told = ChangeReport {
                 at_s: snapshot.at_s,

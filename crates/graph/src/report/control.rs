@@ -13,8 +13,12 @@ pub struct ControlReport {
     pub guard: f64,
     /// Periods since the run began, or since the last change of the configuration.
     pub periods: u64,
-    /// Periods in which a flow with an objective was above it, at its percentile.
+    /// Periods in which more packets of a flow were above its objective than its percentile allows.
     pub violated: u64,
+    /// Those of them with a turn of half the shortest objective that was missed: no batches would have kept it. The machine was
+    /// elsewhere, or a turn has too much to do.
+    #[serde(default)]
+    pub stalled: u64,
     /// Of how long a decision takes, from the first counter read to the last action written, in microseconds: the median and the most.
     pub took_us: Option<(f64, f64)>,
     /// By module, the last change of its trigger.

@@ -18,6 +18,8 @@ pub(crate) struct Case {
     pub(crate) usecase: &'static str,
     pub(crate) sets: Vec<String>,
     pub(crate) cost: (u64, u64),
+    /// What calls of modules whose names begin so take instead.
+    pub(crate) special: Vec<(&'static str, (u64, u64))>,
 }
 
 /// What a run came to.
@@ -43,7 +45,12 @@ impl Log for Seen {
 
 impl Case {
     pub(crate) fn new(usecase: &'static str, sets: &str) -> Self {
-        Self { usecase, sets: sets.split_whitespace().map(|set| set.replace('~', " ")).collect(), cost: (300, 50) }
+        Self {
+            usecase,
+            sets: sets.split_whitespace().map(|set| set.replace('~', " ")).collect(),
+            cost: (300, 50),
+            special: Vec::new(),
+        }
     }
 
     pub(crate) fn with(&self, sets: &str) -> Self {
@@ -64,8 +71,12 @@ impl Case {
     }
 
     fn of<S: Scheduler>(&self, loaded: forebay_pipeline::Loaded, millis: u64, offers: &[(u64, f64)]) -> Run {
-        let cost = Cost { per_batch: self.cost.0, per_packet: self.cost.1 };
-        let costs = vec![cost; loaded.plans[0].modules.len()];
+        let cost = |name: &str| {
+            let special = self.special.iter().find(|(prefix, _)| name.starts_with(prefix));
+            let (per_batch, per_packet) = special.map_or(self.cost, |(_, cost)| *cost);
+            Cost { per_batch, per_packet }
+        };
+        let costs: Vec<Cost> = loaded.plans[0].modules.iter().map(|module| cost(&module.name)).collect();
         let seen = Seen::default();
         let log: Box<dyn Log> = Box::new(seen.clone());
         let mut team =

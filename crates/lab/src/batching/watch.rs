@@ -62,24 +62,12 @@ impl Watch {
     }
 }
 
-/// Whether more packets were above the objective than its percentile allows.
-fn is_missed(violations: u64, packets: u64, percentile: f64) -> bool {
-    // Counted exactly; a percentile that is told is up to 1/16 too high.
-    violations as f64 > (1.0 - percentile / 100.0) * packets as f64 * (1.0 + 1e-9)
-}
-
-/// Whether a turn took at least this long. Classes are told from their shortest on: 50 us, 100 us, 200 us, …
-fn is_stalled(long_turns: &[u64], stall: Nanos) -> bool {
-    let shortest = |class: usize| 50_000_u64 << class;
-    long_turns.iter().enumerate().any(|(class, turns)| *turns > 0 && shortest(class) >= stall.0)
-}
-
 /// The period as it is kept.
 fn moment(watch: &Watch, layout: &Layout, snapshot: &Snapshot) -> Moment {
     let (mut violated, mut worst) = (false, 0.0_f64);
     for (flow, told) in layout.flows.iter().zip(&snapshot.flows) {
         let Some(slo) = flow.slo_s else { continue };
-        let missed = is_missed(told.violations, told.packets, flow.percentile);
+        let missed = told.missed(flow);
         violated |= missed;
         if let Some(delay) = told.delay_s.filter(|_| told.packets > 0) {
             let part = delay.chosen / slo;
@@ -96,7 +84,7 @@ fn moment(watch: &Watch, layout: &Layout, snapshot: &Snapshot) -> Moment {
         violated,
         stalled: watch
             .stall
-            .is_some_and(|stall| snapshot.workers.iter().any(|worker| is_stalled(&worker.long_turns, stall))),
+            .is_some_and(|stall| snapshot.workers.iter().any(|worker| worker.had_turn_of(stall.0 as f64 / 1e9))),
         worst,
         delay_us: flow.and_then(|(_, told)| Some(told.delay_s?.chosen * 1e6)),
         slo_us: flow.and_then(|(flow, _)| Some(flow.slo_s? * 1e6)),
@@ -116,26 +104,5 @@ impl Log for Watch {
             let moment = moment(self, layout, snapshot);
             seen.moments.push(moment);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn as_many_packets_as_the_percentile_leaves_may_be_above() {
-        assert!(!is_missed(5, 100, 95.0) && is_missed(6, 100, 95.0));
-        assert!(!is_missed(0, 0, 95.0) && is_missed(1, 1, 95.0));
-        assert!(is_missed(1, 1_000, 100.0));
-    }
-
-    #[test]
-    fn turns_from_the_threshold_on_are_stalls() {
-        let turns = [9, 9, 0, 0];
-        assert!(is_stalled(&turns, Nanos(50_000)) && is_stalled(&turns, Nanos(100_000)));
-        assert!(!is_stalled(&turns, Nanos(100_001)));
-        // The last class has all that is longer.
-        assert!(is_stalled(&[0, 0, 0, 1], Nanos(400_000)));
     }
 }
