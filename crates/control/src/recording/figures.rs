@@ -9,6 +9,8 @@ use super::{Begin, Period};
 const SHORTEST: f64 = 1e-6;
 /// More seconds than anything takes.
 const LONGEST: f64 = 1e9;
+/// More workers than anything has.
+const MOST_WORKERS: usize = 1 << 16;
 
 type Checked = Result<(), String>;
 
@@ -35,8 +37,12 @@ pub(super) fn begin(begin: &Begin) -> Checked {
     check((0.0..1.0).contains(guard), || format!("a guard of {guard}: allowed is 0 to less than 1"))?;
     let (batch, modules) = (layout.batch, layout.modules.len());
     check((1..=MAX_BATCH).contains(&batch), || format!("batches of {batch}: allowed are 1 to {MAX_BATCH}"))?;
+    check((1..=MOST_WORKERS).contains(&layout.workers), || {
+        format!("{} workers: allowed are 1 to {MOST_WORKERS}", layout.workers)
+    })?;
     for module in &layout.modules {
         place("module", module.leader, modules)?;
+        module.workers.iter().try_for_each(|worker| place("worker", *worker, layout.workers))?;
         module.before.iter().try_for_each(|before| place("module", *before, modules))?;
     }
     for flow in &layout.flows {
@@ -77,6 +83,9 @@ pub(super) fn period(layout: &Layout, period: &Period) -> Checked {
         let delays = [delay.mean, delay.p95, delay.p99, delay.chosen];
         delays.into_iter().try_for_each(|seconds| time("a delay", seconds))?;
     }
+    check(snapshot.workers.len() == layout.workers, || {
+        format!("a period with {} workers: the pipeline has {}", snapshot.workers.len(), layout.workers)
+    })?;
     for worker in &snapshot.workers {
         time("a worker's time", worker.busy_s)?;
         let waits = worker.port_wait_s.map_or([0.0; 4], |wait| [wait.mean, wait.p95, wait.p99, wait.chosen]);
