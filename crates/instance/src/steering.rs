@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forebay_control::{Costs, Log, Pilot, Profiled, Settings};
-use forebay_graph::report::{ChangeReport, ControlReport, UnkeptReport};
-use forebay_graph::{Action, Actions, FlowError, Layout, Plan, Sampler, SetupError, Snapshot, Telemetry};
+use forebay_graph::report::{ChangeReport, ControlReport, ShortCauseReport, ShortReport, UnkeptReport};
+use forebay_graph::{
+    Action, Actions, FlowError, Layout, Plan, Sampler, SetupError, Short, ShortCause, Snapshot, Telemetry,
+};
 use forebay_measure::{Clock, Distribution, Histogram, Nanos, Tsc};
 use forebay_packet::Ticks;
 
@@ -70,6 +72,23 @@ impl Steering {
         self.told().report.trouble = trouble;
     }
 
+    fn short(&self, short: &Short) -> ShortReport {
+        let Layout { flows, modules, .. } = &self.layout;
+        let module = |at: usize| modules[at].name.clone();
+        ShortReport {
+            flow: flows[short.flow].name.clone(),
+            rate_pps: short.rate,
+            min_rate_pps: flows[short.flow].min_rate.unwrap_or(0.0),
+            cause: match short.cause {
+                ShortCause::Time { worker, load } => ShortCauseReport::Time { worker, load },
+                ShortCause::Together { with, module: at } => {
+                    ShortCauseReport::Together { with: flows[with].name.clone(), module: module(at) }
+                }
+                ShortCause::Held { module: at } => ShortCauseReport::Held { module: module(at) },
+            },
+        }
+    }
+
     fn tell(&self, snapshot: &Snapshot, actions: &Actions, took: Ticks) {
         let Told { report, places, took: all } = &mut *self.told();
         all.record(took.0, 1);
@@ -101,6 +120,8 @@ impl Steering {
             least_us: unkept.least_s * 1e6,
             slo_us: unkept.slo_s * 1e6,
         }));
+        report.short.clear();
+        report.short.extend(actions.short.iter().map(|short| self.short(short)));
     }
 }
 

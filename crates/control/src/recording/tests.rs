@@ -25,7 +25,13 @@ fn recorded(periods: usize) -> String {
         scheduler: SchedulerKind::RunToCompletion,
         workers: 1,
         modules: vec![module("a", &[]), module("b", &[0])],
-        flows: vec![FlowLayout { name: "all".to_owned(), path: vec![0, 1], slo_s: Some(1e-3), percentile: 99.0 }],
+        flows: vec![FlowLayout {
+            name: "all".to_owned(),
+            path: vec![0, 1],
+            slo_s: Some(1e-3),
+            percentile: 99.0,
+            min_rate: None,
+        }],
     };
     let module = ModuleSnapshot {
         packets: 10_000,

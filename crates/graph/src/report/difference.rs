@@ -13,6 +13,8 @@ use crate::worker::Census;
 
 /// How many times a usual turn one takes in which the machine must have been elsewhere.
 const STALL: f64 = 8.0;
+/// A flow's rate that is less than its objective by no more than this part is that.
+const NEAR: f64 = 0.01;
 
 impl Report {
     /// What happened from `earlier` to `later`, two readings of the same workers. Modules, flows and ports are those of
@@ -149,12 +151,16 @@ fn flow(before: FlowReading, now: &FlowReading, seconds: f64, frequency: Frequen
     // A port that refuses packets takes back what was counted as sent.
     let violations = now.violations.saturating_sub(before.violations);
     let packets = delays.samples();
+    let rate_pps = rate(packets, seconds);
+    let turned_away = now.turned_away.saturating_sub(before.turned_away);
+    // One that offers less than its rate, and gets it all, has not missed it.
+    let rate_kept = |least: f64| rate_pps >= (1.0 - NEAR) * least || turned_away == 0;
     // Counted packet by packet: not subject to the histogram's buckets.
     let allowed = packets as f64 * (100.0 - now.percentile) / 100.0;
     FlowReport {
         name: now.name.clone(),
         packets,
-        rate_pps: rate(packets, seconds),
+        rate_pps,
         delay_us: Delay::of(&delays, |ticks| frequency.micros(ticks)),
         slo_us: now.slo.map(|slo| slo.0 as f64 / 1e3),
         percentile: now.slo.map(|_| now.percentile),
@@ -164,6 +170,9 @@ fn flow(before: FlowReading, now: &FlowReading, seconds: f64, frequency: Frequen
             .map(|ticks| frequency.micros(ticks as f64)),
         violations: now.slo.map(|_| violations),
         kept: now.slo.filter(|_| packets > 0).map(|_| violations as f64 <= allowed),
+        min_rate_pps: now.min_rate.map(|rate| rate.0),
+        turned_away: now.min_rate.map(|_| turned_away),
+        rate_kept: now.min_rate.filter(|_| packets + turned_away > 0).map(|rate| rate_kept(rate.0)),
     }
 }
 

@@ -3,4 +3,5 @@
 mod driving;
 
 mod objectives;
+mod rates;
 mod running;
