@@ -8,7 +8,8 @@
 mod demands;
 
 use forebay_graph::{
-    Actions, Controller, DeclareController, Layout, SchedulerKind, SetupError, Short, ShortCause, Snapshot, register,
+    Actions, Controller, DeclareController, Layout, SchedulerKind, SetupError, Short, ShortCause, Snapshot, Unkept,
+    register,
 };
 use forebay_models::max_min::{Shares, share};
 
@@ -45,7 +46,7 @@ impl Controller for Fair {
         self.set_triggers(layout, snapshot, (&demands.gates, &restricted), guard, actions);
         let needs = needs(layout, snapshot, (&demands, &shares, &restricted), actions);
         set_weights(layout, snapshot, &needs, WORTH, actions);
-        self.tell_short(layout, snapshot, &demands, &shares, actions);
+        self.tell_short(layout, snapshot, (&demands, &shares), guard, actions);
     }
 }
 
@@ -65,8 +66,15 @@ impl Fair {
         }
         let mut without = layout.clone();
         let held = gates.iter().zip(restricted).filter(|(_, restricted)| **restricted);
-        held.flat_map(|(gate, _)| &gate.flows).for_each(|(flow, _)| without.flows[*flow].slo_s = None);
+        let held: Vec<usize> = held.flat_map(|(gate, _)| &gate.flows).map(|(flow, _)| *flow).collect();
+        held.iter().for_each(|flow| without.flows[*flow].slo_s = None);
         self.triggers.decide(&without, snapshot, guard, actions);
+        for flow in held {
+            let delay = snapshot.flows[flow].delay_s.map(|delay| delay.chosen);
+            if let Some((least_s, slo_s)) = delay.zip(layout.flows[flow].slo_s).filter(|(delay, slo)| delay > slo) {
+                actions.unkept.push(Unkept { flow, least_s, slo_s });
+            }
+        }
     }
 
     /// Tells which flows do not have their rates, and why.
@@ -74,8 +82,8 @@ impl Fair {
         &self,
         layout: &Layout,
         snapshot: &Snapshot,
-        demands: &Demands,
-        shares: &Shares,
+        (demands, shares): (&Demands, &Shares),
+        guard: f64,
         actions: &mut Actions,
     ) {
         for (at, gate) in demands.gates.iter().enumerate() {
@@ -88,7 +96,7 @@ impl Fair {
                 let wanted = stated.min(gate.offered * part);
                 let cause = if shares.promised[at] * part < (1.0 - NEAR) * wanted {
                     gate.flows.iter().find(|(other, _)| *other != flow).map_or_else(
-                        || time(layout, demands),
+                        || time(layout, demands, guard),
                         |(with, _)| ShortCause::Together { with: *with, module: gate.module },
                     )
                 } else if let Some(module) = shared().find(|before| is_full(layout, snapshot, *before)) {
@@ -103,10 +111,11 @@ impl Fair {
 }
 
 /// The worker of whose time all rate objectives together take most, and how much that is of what there is.
-fn time(layout: &Layout, demands: &Demands) -> ShortCause {
+fn time(layout: &Layout, demands: &Demands, guard: f64) -> ShortCause {
     let mut needed = vec![0.0; demands.whole.len()];
     for asked in demands.asked(layout) {
-        asked.uses.iter().for_each(|(worker, each)| needed[*worker] += asked.promised.min(asked.offered) * each);
+        let stated = (asked.promised * (1.0 - guard)).min(asked.offered);
+        asked.uses.iter().for_each(|(worker, each)| needed[*worker] += stated * each);
     }
     let load = |worker: usize| (needed[worker] + demands.whole[worker] - demands.left[worker]) / demands.whole[worker];
     let worker = (0..needed.len()).max_by(|a, b| load(*a).total_cmp(&load(*b))).unwrap_or(0);
