@@ -119,6 +119,11 @@ fn verdict(what: &str, report: &Report, of: impl Fn(&FlowReport) -> Option<Optio
     (all > 0).then(|| format!("{what}: {kept} of {all} kept{late}{silent}"))
 }
 
+/// Whether any flow missed an objective, of delay or of rate.
+pub(crate) fn is_missed(report: &Report) -> bool {
+    report.flows.iter().any(|flow| flow.kept == Some(false) || flow.rate_kept == Some(false))
+}
+
 /// A flow's delay as its objective is judged by it: `p99 123.4 us`.
 pub(crate) fn at_percentile(flow: &FlowReport) -> String {
     flow.percentile.map_or("-".to_owned(), |percentile| format!("p{percentile} {}", span(flow.at_percentile_us)))

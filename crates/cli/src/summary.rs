@@ -39,6 +39,36 @@ pub(crate) fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {
     invariant(report, out)
 }
 
+/// Prints what a simulation came to, of which so many seconds were simulated in detail.
+pub(crate) fn simulated(report: &Report, detail_s: f64, out: &mut impl Write) -> io::Result<()> {
+    let seconds = report.duration_s;
+    let detail = span(Some(detail_s * 1e6));
+    writeln!(
+        out,
+        "{}: {seconds:.3} s simulated batch by batch, {detail} of it in detail; a tick is a nanosecond\n",
+        report.pipeline
+    )?;
+    modules(report, out)?;
+    flows(report, out)?;
+    objectives(report, out)?;
+    for worker in &report.workers {
+        writeln!(out, "worker {}: {:.1} % busy", worker.id, worker.busy * 100.0)?;
+    }
+    writeln!(out)?;
+    reasons("dropped", &report.packets.dropped, out)?;
+    let packets = &report.packets;
+    let lost: u64 = report.ports.iter().map(|port| port.dropped).sum();
+    writeln!(
+        out,
+        "in {}, out {}, dropped {}, waiting {}; lost before they entered {}",
+        whole(packets.entered),
+        whole(packets.out),
+        whole(packets.all_dropped()),
+        whole(packets.queued),
+        whole(lost)
+    )
+}
+
 /// Whether objectives were kept, and what the controller did about them.
 fn objectives(report: &Report, out: &mut impl Write) -> io::Result<()> {
     let verdicts = control::verdicts(report);

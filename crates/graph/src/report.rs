@@ -5,6 +5,7 @@
 
 mod control;
 mod difference;
+mod flow;
 mod reading;
 
 use std::borrow::Cow;
@@ -14,6 +15,7 @@ use forebay_measure::machine::Cpu;
 use serde::{Deserialize, Serialize};
 
 pub use control::{ChangeReport, ControlReport, ShortCauseReport, ShortReport, UnkeptReport};
+pub use flow::FlowFigures;
 pub use reading::Reading;
 
 use crate::telemetry::SIZE_CLASSES;

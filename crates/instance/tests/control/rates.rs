@@ -87,12 +87,12 @@ fn what_is_promised_is_had_and_the_rest_is_the_others() {
 
 #[test]
 fn both_have_what_they_were_promised() {
-    let promised = [Some("600kpps"), Some("420kpps")];
+    let promised = [Some("500kpps"), Some("460kpps")];
     let [first, second] = rates(&run(&two("4Mpps", promised, "fair"), &cost, 500, &[]));
-    assert!(first >= 600e3 && second >= 420e3, "{first} {second}");
+    assert!(first >= 500e3 && second >= 460e3, "{first} {second}");
     // By loads, as NFVnice has it, the second would have too little.
     let told = run(&two("4Mpps", promised, "nfvnice"), &cost, 500, &[]);
-    assert!(rates(&told)[1] < 400e3, "{:?}", rates(&told));
+    assert!(rates(&told)[1] < 455e3, "{:?}", rates(&told));
     assert_eq!(told.report.flows[1].rate_kept, Some(false));
 }
 
