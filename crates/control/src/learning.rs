@@ -12,6 +12,8 @@ use crate::outlook::ingress;
 
 /// The part of an objective that queues at ports may take: beyond, packets cost too much, and larger batches are the cure.
 const QUEUES: f64 = 0.5;
+/// The part of an objective that the rest is presumed to take at most, before there are periods to say.
+const PRESUMED: f64 = 0.1;
 /// How much of what a period says is believed.
 const LEARN: f64 = 0.5;
 /// For how many periods nothing is taken back after an objective was missed for the first time.
@@ -39,6 +41,8 @@ struct Told {
     most: f64,
     waits: f64,
     holds: f64,
+    /// The most that is presumed where nothing is known.
+    first: f64,
     /// Packets wait so long at ports that larger batches are the cure: what the rest is without that.
     overloaded: Option<f64>,
     missed: bool,
@@ -63,7 +67,8 @@ impl Learning {
         for told in all {
             let (most, least) = (told.most, (told.most - told.holds).max(0.0));
             let seen = (most - told.waits).clamp(least, most);
-            let known = self.rests[told.flow].unwrap_or(most);
+            // Nothing is known of what triggers do to turns that nobody has set yet.
+            let known = self.rests[told.flow].unwrap_or_else(|| most.max(full_turn(layout, snapshot).min(told.first)));
             self.rests[told.flow] = Some(match told.overloaded {
                 Some(without) => known.min(without),
                 None if told.missed => known.max(seen),
@@ -77,6 +82,12 @@ impl Learning {
     pub(crate) fn rest(&self, flow: usize) -> Option<f64> {
         self.rests.get(flow).copied().flatten()
     }
+}
+
+/// What a turn takes in which each module is called with the largest batch, in seconds (Batchy section 4.1).
+fn full_turn(layout: &Layout, snapshot: &Snapshot) -> f64 {
+    let cost = |at: usize| snapshot.modules[at].cost_s;
+    layout.running().map(|(at, _)| cost(at).0 + cost(at).1 * layout.batch as f64).sum()
 }
 
 fn tell(layout: &Layout, snapshot: &Snapshot, flow: usize) -> Option<Told> {
@@ -99,7 +110,7 @@ fn tell(layout: &Layout, snapshot: &Snapshot, flow: usize) -> Option<Told> {
     // What packets wait at ports because they cost too much must not forbid what makes them cheaper.
     let overloaded = (queues > QUEUES * slo).then(|| (most - queues).max(turn));
     let missed = seen.violations as f64 > (1.0 - of.percentile / 100.0) * seen.packets as f64;
-    Some(Told { flow, most, waits, holds, overloaded, missed })
+    Some(Told { flow, most, waits, holds, first: PRESUMED * slo, overloaded, missed })
 }
 
 /// What packets wait at ports, at about this percentile, and what a turn takes, in seconds: of the worker that they wait longest for.

@@ -5,7 +5,7 @@
 
 use forebay_graph::snapshot::{FlowSnapshot, ModuleSnapshot, WorkerSnapshot};
 use forebay_graph::{FlowLayout, Layout, Snapshot};
-use forebay_models::batching::waiting::Arrivals;
+use forebay_models::batching::waiting::{Arrivals, Predicted};
 use forebay_models::batching::{Flow, Line, Model, Module};
 
 use crate::learning::Learning;
@@ -22,8 +22,18 @@ pub struct Outlook {
 }
 
 /// Packets that come to a module together.
+///
+/// At a module behind a port those do not count that were there together only because they waited for a turn: how many that are
+/// follows from how long turns take, and triggers that are chosen by it change it. Packets that come evenly wait half a turn in the
+/// mean.
 pub(crate) fn ingress(layout: &Layout, snapshot: &Snapshot, at: usize) -> f64 {
-    snapshot.modules[at].ingress().unwrap_or(1.0).clamp(1.0, layout.batch as f64)
+    let (module, of) = (&snapshot.modules[at], &layout.modules[at]);
+    let waits = of.workers.iter().filter_map(|worker| Some(snapshot.workers[*worker].port_wait_s?.mean));
+    let gathered = match of.entry {
+        true => 2.0 * waits.fold(0.0, f64::max) * module.came as f64 / snapshot.period_s,
+        false => 0.0,
+    };
+    (module.ingress().unwrap_or(1.0) - gathered).clamp(1.0, layout.batch as f64)
 }
 
 fn modules(layout: &Layout, snapshot: &Snapshot) -> Vec<Module> {
@@ -47,6 +57,17 @@ pub(crate) fn delays(layout: &Layout, snapshot: &Snapshot) -> Vec<Option<f64>> {
         told.delay_s.map(|delay| delay.chosen.max(oldest))
     };
     layout.flows.iter().zip(&snapshot.flows).map(delay).collect()
+}
+
+/// The share of its time that the worker with the most to do is busy; a module of several workers is shared by them evenly.
+pub(crate) fn busiest(layout: &Layout, model: &Model, predicted: &Predicted) -> f64 {
+    let mut loads = vec![0.0; layout.workers];
+    for (at, module) in layout.running() {
+        let batch = predicted.batches[at];
+        let load = model.rates()[at] / batch * model.modules()[at].cpu.at(batch);
+        module.workers.iter().for_each(|worker| loads[*worker] += load / module.workers.len() as f64);
+    }
+    loads.into_iter().fold(0.0, f64::max)
 }
 
 impl Outlook {

@@ -4,7 +4,7 @@ use forebay_graph::{Actions, Controller, DeclareController, Layout, SetupError, 
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::FOR_EVER;
+use super::{FOR_EVER, set_buffers};
 
 /// The trigger.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
@@ -21,9 +21,7 @@ pub(crate) struct Static(Params);
 impl Controller for Static {
     fn decide(&mut self, layout: &Layout, snapshot: &Snapshot, _: f64, actions: &mut Actions) {
         let trigger = self.0.trigger.min(layout.batch);
-        for (at, _) in layout.running().filter(|(_, module)| !module.fixed) {
-            actions.set(snapshot, at, trigger, Some(FOR_EVER), (Why::Rule, None));
-        }
+        set_buffers(layout, snapshot, actions, |_| (trigger, Some(FOR_EVER), Why::Rule));
     }
 }
 

@@ -4,8 +4,8 @@ use forebay_graph::{Actions, Controller, DeclareController, Layout, SetupError, 
 use forebay_models::batching::Model;
 use forebay_models::batching::measured::Measured;
 
-use super::NoParams;
 use super::rests::Rests;
+use super::{NoParams, set_buffers};
 use crate::outlook::{Outlook, delays};
 
 /// Steps along the gradient; takes buffers away and gives new ones by the paper's rules.
@@ -20,42 +20,35 @@ impl Controller for Gradient {
         let (truer, arrivals) = self.outlook.model(layout, snapshot, guard);
         let written = self.outlook.written(layout, snapshot);
         self.rests.pass(layout.modules.len());
-        let mut triggers: Vec<usize> = snapshot.modules.iter().map(|module| module.trigger).collect();
-        let mut why = vec![Why::Gradient; triggers.len()];
-        for at in written.needless_buffers(&triggers) {
-            (triggers[at], why[at]) = (0, Why::Arrives);
-        }
+        let present: Vec<usize> = snapshot.modules.iter().map(|module| module.trigger).collect();
         let told = delays(layout, snapshot);
-        let measured = Measured { triggers: &triggers, delays: &told, guard };
-        let limit = |flow: usize| layout.flows[flow].slo_s.map(|slo| (1.0 - guard) * slo);
-        let violated = (0..told.len()).any(|flow| told[flow].zip(limit(flow)).is_some_and(|(is, may)| is >= may));
-        let next = if violated {
-            let cut = written.recovery(&measured);
-            for at in (0..cut.len()).filter(|at| cut[*at] < triggers[*at]) {
-                why[at] = Why::Recovery;
-                if cut[at] == 0 {
-                    self.rests.begin(at);
-                }
-            }
-            cut
-        } else {
-            // What a buffer lets go decides about those behind it that have none.
-            let attributed = Model::new(written.attributed(&triggers), written.flows().to_vec(), written.largest());
-            let attributed = attributed.expect("of a model").with_turn(written.turn());
-            let mut next = attributed.gradient_step(&measured);
-            let stepped = Measured { triggers: &next.clone(), ..measured };
-            for (at, trigger) in written.new_buffers(&stepped) {
-                if self.rests.over(at) {
-                    (next[at], why[at]) = (trigger, Why::Room);
-                }
-            }
-            next
-        };
-        let holds = truer.holds(&arrivals, &next);
-        for (at, _) in layout.running().filter(|(_, module)| !module.fixed) {
-            let hold = Some(holds[at]).filter(|hold| hold.is_finite());
-            actions.set(snapshot, at, next[at], hold, (why[at], None));
+        let measured = Measured { triggers: &present, delays: &told, guard };
+        let (mut next, mut why) = (present.clone(), vec![Why::Gradient; present.len()]);
+        for at in written.needless_buffers(&next) {
+            (next[at], why[at]) = (0, Why::Arrives);
         }
+        // Flows that are too slow are helped first; what others have time for is theirs all the same.
+        let delays = written.delays_after(&measured, &next);
+        let cut = written.recovery(&Measured { triggers: &next, delays: &delays, guard });
+        for at in (0..cut.len()).filter(|at| cut[*at] < next[*at]) {
+            why[at] = Why::Recovery;
+            if cut[at] == 0 {
+                self.rests.begin(at);
+            }
+        }
+        // What a buffer lets go decides about those behind it that have none.
+        let attributed = Model::new(written.attributed(&cut), written.flows().to_vec(), written.largest());
+        let attributed = attributed.expect("of a model").with_turn(written.turn());
+        let delays = written.delays_after(&measured, &cut);
+        next = attributed.gradient_step(&Measured { triggers: &cut, delays: &delays, guard });
+        let delays = written.delays_after(&measured, &next);
+        for (at, trigger) in written.new_buffers(&Measured { triggers: &next, delays: &delays, guard }) {
+            if self.rests.over(at) {
+                (next[at], why[at]) = (trigger, Why::Room);
+            }
+        }
+        let holds = truer.holds(&arrivals, &next);
+        set_buffers(layout, snapshot, actions, |at| (next[at], Some(holds[at]), why[at]));
     }
 }
 

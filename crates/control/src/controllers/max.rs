@@ -2,16 +2,14 @@
 
 use forebay_graph::{Actions, Controller, DeclareController, Layout, SetupError, Snapshot, Why, register};
 
-use super::{FOR_EVER, NoParams};
+use super::{FOR_EVER, NoParams, set_buffers};
 
 /// All triggers the largest batch.
 pub(crate) struct Max;
 
 impl Controller for Max {
     fn decide(&mut self, layout: &Layout, snapshot: &Snapshot, _: f64, actions: &mut Actions) {
-        for (at, _) in layout.running().filter(|(_, module)| !module.fixed) {
-            actions.set(snapshot, at, layout.batch, Some(FOR_EVER), (Why::Rule, None));
-        }
+        set_buffers(layout, snapshot, actions, |_| (layout.batch, Some(FOR_EVER), Why::Rule));
     }
 }
 

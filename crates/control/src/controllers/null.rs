@@ -2,16 +2,14 @@
 
 use forebay_graph::{Actions, Controller, DeclareController, Layout, SetupError, Snapshot, Why, register};
 
-use super::NoParams;
+use super::{NoParams, set_buffers};
 
 /// All triggers 0.
 pub(crate) struct Null;
 
 impl Controller for Null {
     fn decide(&mut self, layout: &Layout, snapshot: &Snapshot, _: f64, actions: &mut Actions) {
-        for (at, _) in layout.running().filter(|(_, module)| !module.fixed) {
-            actions.set(snapshot, at, 0, None, (Why::Rule, None));
-        }
+        set_buffers(layout, snapshot, actions, |_| (0, None, Why::Rule));
     }
 }
 

@@ -3,12 +3,9 @@
 use forebay_graph::{Actions, Controller, DeclareController, Layout, SetupError, Snapshot, Why, register};
 use forebay_models::batching::Model;
 
-use super::NoParams;
 use super::rests::Rests;
+use super::{NoParams, set_buffers};
 use crate::outlook::{Outlook, delays};
-
-/// Batches that arrive with so much of the largest are large enough (Batchy section 4.3).
-const LARGE_ENOUGH: f64 = 0.7;
 
 /// Gives whole buffers where flows have time for them, and takes them away where they have not.
 #[derive(Default)]
@@ -39,7 +36,7 @@ impl Controller for OnOff {
         let mut order: Vec<usize> = (0..triggers.len()).filter(|at| model.rates()[*at] > 0.0).collect();
         order.sort_by(|a, b| (saves(*b) / costs(*b)).total_cmp(&(saves(*a) / costs(*a))));
         for &at in &order {
-            if triggers[at] > 0 && model.modules()[at].ingress >= LARGE_ENOUGH * model.largest() {
+            if triggers[at] > 0 && model.arrives_large(at) {
                 (triggers[at], why[at]) = (0, Why::Arrives);
             }
         }
@@ -53,18 +50,19 @@ impl Controller for OnOff {
             }
         }
         for &at in &order {
-            let arrives = model.modules()[at].ingress >= LARGE_ENOUGH * model.largest();
             let room = |flow: &usize| flows[*flow].is_none_or(|(is, may)| is + costs(at) < may);
-            if triggers[at] == 0 && !arrives && saves(at) > 0.0 && self.rests.over(at) && through[at].iter().all(room) {
+            if triggers[at] == 0
+                && !model.arrives_large(at)
+                && saves(at) > 0.0
+                && self.rests.over(at)
+                && through[at].iter().all(room)
+            {
                 (triggers[at], why[at]) = (layout.batch, Why::Room);
                 through[at].iter().for_each(|flow| add(&mut flows[*flow], costs(at)));
             }
         }
         let holds = truer.holds(&arrivals, &triggers);
-        for (at, _) in layout.running().filter(|(_, module)| !module.fixed) {
-            let hold = Some(holds[at]).filter(|hold| hold.is_finite());
-            actions.set(snapshot, at, triggers[at], hold, (why[at], None));
-        }
+        set_buffers(layout, snapshot, actions, |at| (triggers[at], Some(holds[at]), why[at]));
     }
 }
 

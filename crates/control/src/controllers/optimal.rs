@@ -1,18 +1,30 @@
 //! `optimal`: the least load within all objectives, each period from the present snapshot.
 
 use forebay_graph::{Actions, Controller, DeclareController, Layout, SetupError, Snapshot, Unkept, Why, register};
+use forebay_models::batching::waiting::{Arrivals, Predicted};
+use forebay_models::batching::{Flow, Model};
 
-use forebay_models::batching::Model;
-use forebay_models::batching::waiting::Arrivals;
-
-use super::NoParams;
-use crate::outlook::Outlook;
+use super::{NoParams, set_buffers};
+use crate::outlook::{Outlook, busiest};
 
 /// By how much less load triggers are changed at all: a steady load has a steady control.
 const WORTH: f64 = 0.01;
 
 /// The rate up to which no packets come to a module, in packets a second: that of flows that are only kept in mind.
 const IDLE: f64 = 1.0;
+
+/// The share of its time from which on a worker may have had more to do than it did; what is believed of a period; the most that
+/// may be learnt.
+const FULL: f64 = 0.98;
+const LEARN: f64 = 0.25;
+const MOST_STRAINED: f64 = 2.0;
+
+/// The most that flows may be late where objectives leave a worker no time, in parts of their objectives; what is tried where
+/// as much as before is enough, how often it is halved to find what will do, and by how much more it may be.
+const LATEST: f64 = 1.0;
+const LESS: f64 = 0.8;
+const HALVINGS: u32 = 4;
+const LENIENT: f64 = 0.25;
 
 /// How near to a whole number packets that come together are, where it is always so many.
 const ALWAYS: f64 = 0.02;
@@ -21,27 +33,33 @@ const ALWAYS: f64 = 0.02;
 #[derive(Default)]
 pub(crate) struct Optimal {
     outlook: Outlook,
+    strain: Strain,
+    /// By how much flows were to be late last, in parts of their objectives.
+    late: f64,
 }
 
 impl Controller for Optimal {
     fn decide(&mut self, layout: &Layout, snapshot: &Snapshot, guard: f64, actions: &mut Actions) {
         let (model, arrivals) = self.outlook.model(layout, snapshot, guard);
         let present: Vec<usize> = snapshot.modules.iter().map(|module| module.trigger).collect();
-        let mut best = model.best_triggers(&arrivals);
-        whole_arrivals(&model, &arrivals, &mut best);
-        let (now, then) = (model.predict(&arrivals, &present), model.predict(&arrivals, &best));
-        let kept = |delays: &[Option<f64>]| {
-            model.flows().iter().zip(delays).all(|(flow, delay)| delay.is_none_or(|delay| delay <= flow.slo))
-        };
-        if kept(&now.delays) && now.load <= then.load * (1.0 + WORTH) {
-            best = present;
+        let now = model.predict(&arrivals, &present);
+        let spare = self.strain.learn(snapshot, busiest(layout, &model, &now), guard);
+        let leaves_time = |predicted: &Predicted| !queues(snapshot) || busiest(layout, &model, predicted) <= spare;
+        let mut plan = solve(&model, &arrivals);
+        if !leaves_time(&plan.predicted) {
+            plan = relieve(layout, &model, &arrivals, self.late, leaves_time);
         }
+        self.late = plan.late;
+        // What has been relieved is as much too late as it has to be, and a little more makes no difference.
+        let stays = lateness(layout, &model, &now) <= plan.late * (1.0 + LENIENT)
+            && leaves_time(&now)
+            && (now.load <= plan.predicted.load * (1.0 + WORTH) || plan.late > 0.0);
+        let (best, then) = if stays { (present, now) } else { (plan.triggers, plan.predicted) };
         let holds = model.holds(&arrivals, &best);
-        for (at, _) in layout.running().filter(|(_, module)| !module.fixed) {
-            let hold = Some(holds[at]).filter(|hold| hold.is_finite());
-            let why = if model.rates()[at] <= IDLE { Why::Idle } else { Why::Optimum };
-            actions.set(snapshot, at, best[at], hold, (why, None));
-        }
+        let idle = |at: usize| model.rates()[at] <= IDLE;
+        set_buffers(layout, snapshot, actions, |at| {
+            (best[at], Some(holds[at]), if idle(at) { Why::Idle } else { Why::Optimum })
+        });
         if !actions.changes.is_empty() {
             let nearest = nearest(layout, &model, &then.delays);
             actions.changes.iter_mut().for_each(|change| change.flow = nearest[change.module]);
@@ -50,7 +68,7 @@ impl Controller for Optimal {
             let Some(slo_s) = layout.flows[flow].slo_s else { continue };
             let told = &model.flows()[flow];
             if let Some(delay) = delay.filter(|delay| *delay > told.slo) {
-                let least_s = delay + (1.0 - guard) * slo_s - told.slo;
+                let least_s = delay + self.outlook.rest(flow).unwrap_or(0.0);
                 actions.unkept.push(Unkept { flow, least_s, slo_s });
             }
         }
@@ -69,6 +87,94 @@ fn nearest(layout: &Layout, model: &Model, delays: &[Option<f64>]) -> Vec<Option
         }
     }
     nearest.into_iter().map(|(_, flow)| flow).collect()
+}
+
+/// How much busier workers are than the model says: batches that irregular arrivals and hold limits keep from becoming whole.
+struct Strain(f64);
+
+impl Default for Strain {
+    fn default() -> Self {
+        Self(1.0)
+    }
+}
+
+impl Strain {
+    /// Learns from a period in which the worker with the most to do was to be busy for this share of the time; how busy the model may
+    /// say that one is, with a part of the time in reserve.
+    fn learn(&mut self, snapshot: &Snapshot, predicted: f64, guard: f64) -> f64 {
+        let busy = snapshot.workers.iter().map(|worker| worker.busy_s / snapshot.period_s).fold(0.0, f64::max);
+        if predicted > 0.0 {
+            let seen = (busy / predicted).clamp(1.0, MOST_STRAINED);
+            // Whoever is busy all the time may be as much too slow again.
+            self.0 = if busy < FULL { self.0 + LEARN * (seen - self.0) } else { self.0.max(seen) };
+        }
+        (1.0 - guard) / self.0
+    }
+}
+
+/// Triggers, and what they lead to.
+struct Solved {
+    triggers: Vec<usize>,
+    predicted: Predicted,
+    /// By how much of their objectives flows may be above them.
+    late: f64,
+}
+
+fn solve(model: &Model, arrivals: &Arrivals) -> Solved {
+    let mut triggers = model.best_triggers(arrivals);
+    whole_arrivals(model, arrivals, &mut triggers);
+    let predicted = model.predict(arrivals, &triggers);
+    Solved { triggers, predicted, late: 0.0 }
+}
+
+/// Whether packets queue at ports when a worker is slow: where they come only when they are asked for, it is always busy.
+fn queues(snapshot: &Snapshot) -> bool {
+    snapshot.workers.iter().any(|worker| worker.port_wait_s.is_some_and(|wait| wait.mean > 0.0))
+}
+
+/// By how much of its objective the latest flow is above what it may take.
+fn lateness(layout: &Layout, model: &Model, predicted: &Predicted) -> f64 {
+    let late =
+        |(flow, delay): (usize, &Option<f64>)| Some(((*delay)? - model.flows()[flow].slo) / layout.flows[flow].slo_s?);
+    predicted.delays.iter().enumerate().filter_map(late).fold(0.0, f64::max)
+}
+
+/// Triggers that leave a worker time, where those that keep all objectives do not: packets that come while it is busy all the time
+/// queue without end, which is later than any batch. All flows are late by the same part of their objectives, the least that will do.
+fn relieve(
+    layout: &Layout,
+    model: &Model,
+    arrivals: &Arrivals,
+    last: f64,
+    leaves_time: impl Fn(&Predicted) -> bool,
+) -> Solved {
+    let with = |late: f64| {
+        let longer = layout.flows.iter().zip(model.flows());
+        let flows =
+            longer.map(|(flow, told)| Flow { slo: told.slo + late * flow.slo_s.unwrap_or(0.0), ..told.clone() });
+        let longer = Model::new(model.modules().to_vec(), flows.collect(), model.largest());
+        Solved { late, ..solve(&longer.expect("of a model").with_turn(model.turn()), arrivals) }
+    };
+    // What did before mostly does, and less does not: two are tried then.
+    let mut most = with(if last > 0.0 { last } else { LATEST });
+    let mut least = 0.0;
+    if !leaves_time(&most.predicted) {
+        (least, most) = (most.late, with(LATEST));
+        if !leaves_time(&most.predicted) {
+            return most;
+        }
+    } else if last > 0.0 {
+        let less = with(last * LESS);
+        if !leaves_time(&less.predicted) {
+            return most;
+        }
+        most = less;
+    }
+    for _ in 0..HALVINGS {
+        let between = with((least + most.late) / 2.0);
+        if leaves_time(&between.predicted) { most = between } else { least = between.late }
+    }
+    most
 }
 
 /// Where packets come so many at a time, and always so many, a trigger that is no multiple of that waits for more than it takes: a

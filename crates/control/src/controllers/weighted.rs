@@ -8,7 +8,7 @@ use forebay_graph::{
     Action, Actions, Controller, DeclareController, Layout, SchedulerKind, SetupError, Snapshot, Why, register,
 };
 
-use super::NoParams;
+use super::{NoParams, set_buffers};
 
 /// The largest weight that is given: with it a share is told to a ten-thousandth.
 const MOST: f64 = 10_000.0;
@@ -28,15 +28,9 @@ pub(crate) struct NfvNice {
 /// How much of a load is the last period's: NFVnice takes a moving average.
 const RECENT: f64 = 0.5;
 
-fn no_waiting(layout: &Layout, snapshot: &Snapshot, actions: &mut Actions) {
-    for (at, _) in layout.running().filter(|(_, module)| !module.fixed) {
-        actions.set(snapshot, at, 0, None, (Why::Rule, None));
-    }
-}
-
 impl Controller for Wfq {
     fn decide(&mut self, layout: &Layout, snapshot: &Snapshot, _: f64, actions: &mut Actions) {
-        no_waiting(layout, snapshot, actions);
+        set_buffers(layout, snapshot, actions, |_| (0, None, Why::Rule));
         for (module, _) in layout.running().filter(|(at, _)| snapshot.modules[*at].weight != 1) {
             actions.all.push(Action::SetWeight { module, weight: 1 });
         }
@@ -45,7 +39,7 @@ impl Controller for Wfq {
 
 impl Controller for NfvNice {
     fn decide(&mut self, layout: &Layout, snapshot: &Snapshot, _: f64, actions: &mut Actions) {
-        no_waiting(layout, snapshot, actions);
+        set_buffers(layout, snapshot, actions, |_| (0, None, Why::Rule));
         self.loads.resize(layout.modules.len(), 0.0);
         for (load, module) in self.loads.iter_mut().zip(&snapshot.modules) {
             let batch = module.batch().unwrap_or(1.0);

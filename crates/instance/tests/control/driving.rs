@@ -18,6 +18,8 @@ pub(crate) struct Case {
     pub(crate) usecase: &'static str,
     pub(crate) sets: Vec<String>,
     pub(crate) cost: (u64, u64),
+    /// What calls of modules whose names begin so take instead.
+    pub(crate) special: Vec<(&'static str, (u64, u64))>,
 }
 
 /// What a run came to.
@@ -43,7 +45,12 @@ impl Log for Seen {
 
 impl Case {
     pub(crate) fn new(usecase: &'static str, sets: &str) -> Self {
-        Self { usecase, sets: sets.split_whitespace().map(|set| set.replace('~', " ")).collect(), cost: (300, 50) }
+        Self {
+            usecase,
+            sets: sets.split_whitespace().map(|set| set.replace('~', " ")).collect(),
+            cost: (300, 50),
+            special: Vec::new(),
+        }
     }
 
     pub(crate) fn with(&self, sets: &str) -> Self {
@@ -55,7 +62,11 @@ impl Case {
     /// Runs it for so many milliseconds; at some instants sources offer so many times their rate.
     pub(crate) fn run(&self, millis: u64, offers: &[(u64, f64)]) -> Run {
         let source = usecase(self.usecase, &self.sets).unwrap_or_else(|problems| panic!("{problems}"));
-        run(&source, &|_| self.cost, millis, offers)
+        let cost = |name: &str| {
+            let special = self.special.iter().find(|(prefix, _)| name.starts_with(prefix));
+            special.map_or(self.cost, |(_, cost)| *cost)
+        };
+        run(&source, &cost, millis, offers)
     }
 }
 

@@ -87,3 +87,29 @@ fn every_run_is_the_same() {
     let run = || gateway("300us", "optimal").with("rate=1Mpps ports.in.generator.arrivals=poisson").run(100, &[]);
     assert_eq!(run().periods, run().periods);
 }
+
+/// Robot control: one branch is urgent, and the others make a turn longer than its objective as long as they gather no batches.
+#[test]
+fn others_gather_batches_while_an_objective_is_missed() {
+    let robot = |controller: &str| {
+        let mut case = Case::new("rc", "n=8 fold=off rate=max control.period=10ms slo=25us");
+        case.special = vec![("control", (1, 1)), ("work", (4_000, 0))];
+        case.with(&format!("control.batching={controller}")).run(500, &[])
+    };
+    let (null, gradient) = (robot("null"), robot("gradient"));
+    assert!(missed(&null, FIRST).len() > 20, "a turn is too long without batches");
+    assert!(gradient.figures(20).1 > 3.0 * null.figures(20).1, "{:?} {:?}", gradient.figures(20), null.figures(20));
+}
+
+/// The objective asks for so small batches that a worker would be busy all the time: later than any batch. It was, in turns with the
+/// largest batches, and packets were ten times too late.
+#[test]
+fn where_objectives_leave_no_time_batches_are_larger_and_steady() {
+    let run = Case::new("mgw", "m=4 n=4 fold=off slo=300us rate=1Mpps control.period=10ms control.batching=optimal")
+        .run(600, &[]);
+    let last = &run.periods[20..];
+    assert!(last.iter().all(|period| period.actions.changes.is_empty()), "triggers are steady");
+    assert!(last.iter().all(|period| !period.actions.unkept.is_empty()), "somebody is told");
+    assert!(run.worst()[20..].iter().all(|worst| *worst < 1.25), "{:?}", run.worst());
+    assert!(run.figures(20).1 > 990e3, "{:?}", run.figures(20));
+}

@@ -45,9 +45,15 @@ impl Model {
         found
     }
 
+    /// Whether packets come to a module in batches that are large enough as they are.
+    #[must_use]
+    pub fn arrives_large(&self, at: usize) -> bool {
+        self.modules()[at].ingress >= LARGE_ENOUGH * self.largest()
+    }
+
     fn is_needless(&self, at: usize, trigger: usize, tightest: f64) -> bool {
         let arrives = self.modules()[at].ingress;
-        arrives >= LARGE_ENOUGH * self.largest()
+        self.arrives_large(at)
             || trigger as f64 <= arrives
             || trigger as f64 > self.largest()
             || trigger as f64 / self.rates()[at] > tightest

@@ -68,6 +68,13 @@ impl Model {
         path.map(|&at| self.module_delay(at, to[at]) - self.module_delay(at, from[at])).sum()
     }
 
+    /// By flow: what is measured, with other triggers; `None` where nothing is.
+    #[must_use]
+    pub fn delays_after(&self, measured: &Measured<'_>, triggers: &[usize]) -> Vec<Option<f64>> {
+        let flows = measured.delays.iter().enumerate();
+        flows.map(|(flow, delay)| Some((*delay)? + self.change(flow, measured.triggers, triggers))).collect()
+    }
+
     /// By module: the places in `bounds` of the flows through it.
     pub(super) fn through(&self, bounds: &[Bound]) -> Vec<Vec<usize>> {
         let mut through = vec![Vec::new(); self.modules().len()];
