@@ -16,7 +16,7 @@ use forebay_models::max_min::{Shares, share};
 use super::NoParams;
 use super::optimal::Optimal;
 use super::weighted::set_weights;
-use demands::{Demands, Gate, Rates, cost, is_full, parts};
+use demands::{Demands, Gate, Rates, cost, parts};
 
 /// Modules that nothing is to be turned away at may have so many times what they need: they take no more than that, and what
 /// comes unevenly does not wait.
@@ -99,7 +99,7 @@ impl Fair {
                         || time(layout, demands, guard),
                         |(with, _)| ShortCause::Together { with: *with, module: gate.module },
                     )
-                } else if let Some(module) = shared().find(|before| is_full(layout, snapshot, *before)) {
+                } else if let Some(module) = shared().find(|before| self.rates.is_full(layout, snapshot, *before)) {
                     ShortCause::Held { module }
                 } else {
                     continue;

@@ -10,8 +10,6 @@ use forebay_graph::{FlowLayout, Layout, Snapshot};
 use forebay_models::batching::Line;
 use forebay_models::max_min::Demand;
 
-use crate::outlook::ingress;
-
 /// How much of a rate is the last period's.
 const RECENT: f64 = 0.5;
 /// Of the largest batch: where so much comes together at a port's module all the time, more waits at the port.
@@ -23,13 +21,15 @@ const UNTOLD: f64 = 1e12;
 /// The least part of a worker's time that is taken to be left to modules.
 const LEAST: f64 = 0.05;
 
-/// Packets a second, over the last periods.
+/// Packets a second, and together, over the last periods.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rates {
     /// By module: what came.
     came: Vec<f64>,
     /// By flow: what left.
     left: Vec<f64>,
+    /// By module: packets that come together, which not every period tells.
+    together: Vec<f64>,
 }
 
 /// Flows that one module tells from all others, or packets of no flow that has a path.
@@ -63,13 +63,6 @@ pub(super) fn cost(snapshot: &Snapshot, at: usize) -> Line {
     Line { fixed, each }
 }
 
-/// Whether packets wait at the ports before a module because their worker has no time for it.
-pub(super) fn is_full(layout: &Layout, snapshot: &Snapshot, at: usize) -> bool {
-    let module = &layout.modules[at];
-    let busy = |worker: &usize| snapshot.workers.get(*worker).is_some_and(|it| it.busy_s >= BUSY * snapshot.period_s);
-    module.entry && module.workers.iter().any(busy) && ingress(layout, snapshot, at) >= FULL * layout.batch as f64
-}
-
 impl Rates {
     /// Learns from a period.
     pub(super) fn pass(&mut self, snapshot: &Snapshot) {
@@ -83,6 +76,19 @@ impl Rates {
                 *rates = news;
             }
         }
+        self.together.resize(snapshot.modules.len(), 1.0);
+        for (together, module) in self.together.iter_mut().zip(&snapshot.modules) {
+            let news = module.ingress().unwrap_or(*together);
+            *together += RECENT * (news - *together);
+        }
+    }
+
+    /// Whether packets wait at the ports before a module because their worker has no time for it.
+    pub(super) fn is_full(&self, layout: &Layout, snapshot: &Snapshot, at: usize) -> bool {
+        let module = &layout.modules[at];
+        let busy =
+            |worker: &usize| snapshot.workers.get(*worker).is_some_and(|it| it.busy_s >= BUSY * snapshot.period_s);
+        module.entry && module.workers.iter().any(busy) && self.together[at] >= FULL * layout.batch as f64
     }
 
     /// Packets a second of a flow that left.
@@ -126,7 +132,9 @@ impl Demands {
         let gates = of_gate.into_iter().map(|(module, flows)| {
             let own: f64 = flows.iter().map(|flow| rates.left[*flow]).sum();
             let others = behind[module] - own;
-            Gate::new(layout, snapshot, module, (&flows, &rates.left), (rates.came[module] - others).max(own), guard)
+            let full = rates.is_full(layout, snapshot, module);
+            let offered = if full { UNTOLD } else { (rates.came[module] - others).max(own) };
+            Gate::new(layout, module, (&flows, &rates.left), offered, guard)
         });
         let before: Vec<f64> = (0..layout.modules.len())
             .map(|at| if before[at] == Some(true) { (rates.came[at] - behind[at]).max(0.0) } else { 0.0 })
@@ -166,18 +174,10 @@ impl Demands {
 }
 
 impl Gate {
-    fn new(
-        layout: &Layout,
-        snapshot: &Snapshot,
-        module: usize,
-        (flows, left): (&[usize], &[f64]),
-        came: f64,
-        guard: f64,
-    ) -> Self {
+    fn new(layout: &Layout, module: usize, (flows, left): (&[usize], &[f64]), offered: f64, guard: f64) -> Self {
         let all: f64 = flows.iter().map(|flow| left[*flow]).sum();
         let part = |flow: usize| if all > 0.0 { left[flow] / all } else { 1.0 / flows.len() as f64 };
         let flows: Vec<_> = flows.iter().map(|&flow| (flow, part(flow))).collect();
-        let offered = if is_full(layout, snapshot, module) { UNTOLD } else { came };
         // Who comes first is run first: so much has to be let through that the part of each is what it was promised.
         let promised = |&(flow, part): &(usize, f64)| layout.flows[flow].min_rate.unwrap_or(0.0) / (1.0 - guard) / part;
         let promised = flows.iter().filter(|(_, part)| *part > 0.0).map(promised).fold(0.0, f64::max);
