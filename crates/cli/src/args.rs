@@ -45,7 +45,7 @@ Examples:
   forebay list functions                     what pipelines are made of
   forebay describe ip_lookup                 one of them: parameters, gates, reasons for drops, an example
 
-Exit codes: 0 done; 1 the answer is no (a delay objective missed, with --strict; a module dearer than its baseline; `doctor` found what \
+Exit codes: 0 done; 1 the answer is no (an objective missed, with --strict; a module dearer than its baseline; `doctor` found what \
 costs); 2 bad usage or input, or a port failed."
 )]
 pub(crate) struct Args {
@@ -173,7 +173,7 @@ Examples:
   forebay run usecase:gw --virtual --cost 'acl=500+20' --duration 100ms
 
 The run ends when every source is used up, after --duration, or by Ctrl-C (on the live table also q); the summary follows \
-in every case. Exit codes: 0 done; 1 with --strict, where a flow missed its delay objective; 2 bad usage or input, or a \
+in every case. Exit codes: 0 done; 1 with --strict, where a flow missed an objective; 2 bad usage or input, or a \
 port failed (its disk full, say).")]
 pub(crate) struct Run {
     /// A configuration file, `usecase:NAME`, or `-` for standard input
@@ -204,7 +204,7 @@ pub(crate) struct Run {
     /// End with one JSON object on standard output, and print nothing else there
     #[arg(long)]
     pub(crate) json: bool,
-    /// Exit with 1 where a flow missed its delay objective
+    /// Exit with 1 where a flow missed an objective, of delay or of rate
     #[arg(long)]
     pub(crate) strict: bool,
     /// Show the way of the next N packets through the modules, and what each did
