@@ -136,7 +136,7 @@ pub(crate) fn has_rates(report: &Report) -> bool {
 
 /// A flow's rate objective.
 pub(crate) fn stated_rate(flow: &FlowReport) -> String {
-    flow.min_rate_pps.map_or("-".to_owned(), |rate| short(rate))
+    flow.min_rate_pps.map_or_else(|| "-".to_owned(), short)
 }
 
 fn names(of: &[&str]) -> String {
