@@ -8,6 +8,8 @@ mod lab;
 mod measure;
 mod profile;
 mod replay;
+mod settings;
+mod simulate;
 mod values;
 
 use std::path::PathBuf;
@@ -17,7 +19,7 @@ use clap_complete::Shell;
 use forebay_measure::Nanos;
 
 use crate::filter::Filter;
-use values::{cost, filter, interval, setting, trigger, workers};
+use values::{cost, filter, interval, setting, trigger};
 
 pub(crate) use compare::Compare;
 pub(crate) use gate::Gate;
@@ -27,6 +29,8 @@ pub(crate) use lab::{Lab, LabBatching, LabLean};
 pub(crate) use measure::{Count, Measure};
 pub(crate) use profile::Profile;
 pub(crate) use replay::Replay;
+pub(crate) use settings::Settings;
+pub(crate) use simulate::Simulate;
 
 /// Runs network functions on packets in batches, keeps every flow's delay objective, and accounts for every packet.
 #[derive(Debug, Parser)]
@@ -41,7 +45,7 @@ Examples:
   forebay list functions                     what pipelines are made of
   forebay describe ip_lookup                 one of them: parameters, gates, reasons for drops, an example
 
-Exit codes: 0 done; 1 the answer is no (a delay objective missed, with --strict; a module dearer than its baseline; `doctor` found what \
+Exit codes: 0 done; 1 the answer is no (an objective missed, with --strict; a module dearer than its baseline; `doctor` found what \
 costs); 2 bad usage or input, or a port failed."
 )]
 pub(crate) struct Args {
@@ -53,6 +57,8 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Run a pipeline
     Run(Box<Run>),
+    /// Simulate a pipeline batch by batch: hours of traffic on any number of cores in seconds
+    Simulate(Simulate),
     /// Measure what a packet costs, module by module, in ticks and instructions
     Measure(Measured),
     /// Measure what calls of functions cost on this machine: a part for the call, and one for each packet of it
@@ -167,33 +173,22 @@ Examples:
   forebay run usecase:gw --virtual --cost 'acl=500+20' --duration 100ms
 
 The run ends when every source is used up, after --duration, or by Ctrl-C (on the live table also q); the summary follows \
-in every case. Exit codes: 0 done; 1 with --strict, where a flow missed its delay objective; 2 bad usage or input, or a \
+in every case. Exit codes: 0 done; 1 with --strict, where a flow missed an objective; 2 bad usage or input, or a \
 port failed (its disk full, say).")]
 pub(crate) struct Run {
     /// A configuration file, `usecase:NAME`, or `-` for standard input
     pub(crate) pipeline: String,
-    /// Set a use case's parameter or override a part of the configuration: `n=16`, `ports.red.generator.rate=2Mpps`
-    #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
-    pub(crate) set: Vec<String>,
+    #[command(flatten)]
+    pub(crate) settings: Settings,
     /// Set a module's trigger: it runs on exactly N packets at a time (0: on what comes)
     #[arg(long, value_name = "MODULE=N", value_parser = trigger)]
     pub(crate) trigger: Vec<(String, usize)>,
-    /// Which module runs next: everything in order, or modules by their weights; the same as `--set scheduler=NAME`
-    #[arg(long, value_name = "NAME", value_parser = ["run-to-completion", "weighted-fair"])]
-    pub(crate) scheduler: Option<String>,
-    /// What sets triggers so that flows keep their delay objectives (`forebay list controllers`); the same as `--set
-    /// control.batching=NAME`
-    #[arg(long, value_name = "NAME")]
-    pub(crate) controller: Option<String>,
     /// Write what the controller sees and decides each period, for `forebay replay`
     #[arg(long, value_name = "FILE")]
     pub(crate) decisions: Option<PathBuf>,
     /// End after this time, such as 20s or 500ms
     #[arg(long, value_name = "TIME")]
     pub(crate) duration: Option<Nanos>,
-    /// Run on so many workers, each with its share of the sessions: the same as so many plain entries under `workers:`
-    #[arg(long, value_name = "N", value_parser = workers)]
-    pub(crate) workers: Option<usize>,
     /// Bind the one worker to this core; without it, to the configuration's, else to one that is chosen
     #[arg(long, value_name = "N")]
     pub(crate) core: Option<usize>,
@@ -209,7 +204,7 @@ pub(crate) struct Run {
     /// End with one JSON object on standard output, and print nothing else there
     #[arg(long)]
     pub(crate) json: bool,
-    /// Exit with 1 where a flow missed its delay objective
+    /// Exit with 1 where a flow missed an objective, of delay or of rate
     #[arg(long)]
     pub(crate) strict: bool,
     /// Show the way of the next N packets through the modules, and what each did
@@ -234,9 +229,6 @@ pub(crate) struct Run {
     /// and a packet
     #[arg(long, value_name = "NAME=CALL+PACKET", requires = "simulated", value_parser = cost)]
     pub(crate) cost: Vec<(String, forebay_graph::Cost)>,
-    /// What everything random derives from: the same as `--set seed=N`
-    #[arg(long, value_name = "N")]
-    pub(crate) seed: Option<u64>,
 }
 
 /// Which running pipeline is meant.

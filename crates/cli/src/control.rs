@@ -1,8 +1,10 @@
 //! What a controller does, in few words: for the live table, the line an interval, and the summary.
 
-use forebay_graph::report::{ChangeReport, ControlReport, FlowReport, MoveReport, Report, UnkeptReport, WhyMoved};
+use forebay_graph::report::{
+    ChangeReport, ControlReport, FlowReport, MoveReport, Report, ShortCauseReport, ShortReport, UnkeptReport, WhyMoved,
+};
 
-use crate::format::{counted, span};
+use crate::format::{counted, short, span};
 
 /// So many flows are named; of more, how many there are.
 const NAMED: usize = 4;
@@ -49,15 +51,21 @@ pub(crate) fn decision(control: &ControlReport) -> Option<String> {
     Some(format!("last: {}: {} ({flow}{:.1} s)", change(told), told.0.why, told.0.at_s))
 }
 
-/// Objectives that nothing keeps: a sentence for each of the first.
+/// Objectives that are not kept: a sentence for each of the first, of delays and of rates.
 pub(crate) fn unkept(control: &ControlReport) -> Vec<String> {
     let sentence = |unkept: &UnkeptReport| {
         let (least, slo) = (span(Some(unkept.least_us)), span(Some(unkept.slo_us)));
         let reserve = control.guard * 100.0;
         format!("{} cannot keep {slo} ({reserve:.0} % in reserve): it takes {least} at least", unkept.flow)
     };
-    let mut told: Vec<_> = control.unkept.iter().take(SENTENCES).map(sentence).collect();
-    let more = control.unkept.len().saturating_sub(SENTENCES);
+    let mut told = first_of(&control.unkept, sentence);
+    told.extend(first_of(&control.short, too_slow));
+    told
+}
+
+fn first_of<T>(all: &[T], sentence: impl Fn(&T) -> String) -> Vec<String> {
+    let mut told: Vec<_> = all.iter().take(SENTENCES).map(sentence).collect();
+    let more = all.len().saturating_sub(SENTENCES);
     told.extend((more > 0).then(|| format!("and so do {more} more")));
     told
 }
@@ -83,10 +91,29 @@ pub(crate) fn moves(control: &ControlReport) -> Vec<String> {
     last.into_iter().chain(control.unmoved.iter().map(|why| format!("not moved: {why}"))).collect()
 }
 
+/// A flow that does not have its rate: why, and what helps.
+fn too_slow(told: &ShortReport) -> String {
+    let why = match &told.cause {
+        ShortCauseReport::Time { worker, load } => format!(
+            "all stated rates take {:.0} % of the time that worker {worker} has: state less, or add a worker",
+            load * 100.0
+        ),
+        ShortCauseReport::Together { with, module } => {
+            format!("{with} passes the same modules, {module} first: give each flow a module of its own")
+        }
+        ShortCauseReport::Held { module } => format!(
+            "its packets wait for others' before {module}: say `when_full: drop` in `shares` of the modules behind it"
+        ),
+    };
+    let (stated, has) = (short(told.min_rate_pps), short(told.rate_pps));
+    format!("{} cannot have {stated} pps, it has {has}: {why}", told.flow)
+}
+
 /// All of it for a line that has little room.
 pub(crate) fn in_short(control: &ControlReport) -> String {
     let last = last(control).map_or(String::new(), |told| format!(" {}", change(told)));
-    let unkept: Vec<_> = control.unkept.iter().map(|unkept| unkept.flow.as_str()).collect();
+    let slow = control.short.iter().map(|short| short.flow.as_str());
+    let unkept: Vec<_> = control.unkept.iter().map(|unkept| unkept.flow.as_str()).chain(slow).collect();
     let moved = control.moves.last().map_or(String::new(), |moved| {
         format!(", {} to worker {}", counted(moved.modules.len() as u64, "module"), moved.to)
     });
@@ -99,22 +126,47 @@ pub(crate) fn in_short(control: &ControlReport) -> String {
     )
 }
 
-/// Whether flows kept their objectives, where any has one.
-pub(crate) fn verdict(report: &Report) -> Option<String> {
-    let with_slo: Vec<_> = report.flows.iter().filter(|flow| flow.slo_us.is_some()).collect();
-    let names_of = |kept| -> Vec<&str> {
-        with_slo.iter().filter(|flow| flow.kept == kept).map(|flow| flow.name.as_str()).collect()
+/// Whether flows kept their objectives, of delays and of rates, where any has one.
+pub(crate) fn verdicts(report: &Report) -> Vec<String> {
+    let delays = verdict("objectives", report, |flow| flow.slo_us.map(|_| flow.kept));
+    let rates = verdict("rates", report, |flow| flow.min_rate_pps.map(|_| flow.rate_kept));
+    let name = report.control.as_ref().map_or("null", |control| control.controller.as_str());
+    let serves = forebay_graph::controllers().iter().any(|controller| controller.name == name && controller.rates);
+    let nobody = (rates.is_some() && !serves).then(|| format!("{name} does nothing for stated rates: fair does"));
+    delays.into_iter().chain(rates).chain(nobody).collect()
+}
+
+/// How many of those that `of` tells something about have kept it.
+fn verdict(what: &str, report: &Report, of: impl Fn(&FlowReport) -> Option<Option<bool>>) -> Option<String> {
+    let told: Vec<_> = report.flows.iter().filter_map(|flow| Some((flow.name.as_str(), of(flow)?))).collect();
+    let names_of = |kept: Option<bool>| -> Vec<&str> {
+        told.iter().filter(|(_, told)| *told == kept).map(|(name, _)| *name).collect()
     };
     let (missed, silent) = (names_of(Some(false)), names_of(None).len());
     let late = if missed.is_empty() { String::new() } else { format!(", {} MISSED: {}", missed.len(), names(&missed)) };
     let silent = if silent > 0 { format!(", {silent} without packets") } else { String::new() };
-    let (kept, all) = (names_of(Some(true)).len(), with_slo.len());
-    (all > 0).then(|| format!("objectives: {kept} of {all} kept{late}{silent}"))
+    let (kept, all) = (names_of(Some(true)).len(), told.len());
+    (all > 0).then(|| format!("{what}: {kept} of {all} kept{late}{silent}"))
+}
+
+/// Whether any flow missed an objective, of delay or of rate.
+pub(crate) fn is_missed(report: &Report) -> bool {
+    report.flows.iter().any(|flow| flow.kept == Some(false) || flow.rate_kept == Some(false))
 }
 
 /// A flow's delay as its objective is judged by it: `p99 123.4 us`.
 pub(crate) fn at_percentile(flow: &FlowReport) -> String {
     flow.percentile.map_or("-".to_owned(), |percentile| format!("p{percentile} {}", span(flow.at_percentile_us)))
+}
+
+/// Whether any flow has a rate objective: tables have columns for it only then.
+pub(crate) fn has_rates(report: &Report) -> bool {
+    report.flows.iter().any(|flow| flow.min_rate_pps.is_some())
+}
+
+/// A flow's rate objective.
+pub(crate) fn stated_rate(flow: &FlowReport) -> String {
+    flow.min_rate_pps.map_or_else(|| "-".to_owned(), short)
 }
 
 fn names(of: &[&str]) -> String {
@@ -201,15 +253,38 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn rates_that_flows_do_not_have_are_told_with_why_and_what_helps() {
+        let short = |cause| ShortReport { flow: "video".to_owned(), rate_pps: 4e5, min_rate_pps: 1e6, cause };
+        let causes = [
+            ShortCauseReport::Time { worker: 0, load: 1.44 },
+            ShortCauseReport::Together { with: "rest".to_owned(), module: "fw".to_owned() },
+            ShortCauseReport::Held { module: "split".to_owned() },
+        ];
+        let told = ControlReport { unkept: Vec::new(), short: causes.map(short).to_vec(), ..control() };
+        let said = [
+            "all stated rates take 144 % of the time that worker 0 has: state less, or add a worker",
+            "rest passes the same modules, fw first: give each flow a module of its own",
+            "its packets wait for others' before split: say `when_full: drop` in `shares` of the modules behind it",
+        ];
+        assert_eq!(unkept(&told), said.map(|why| format!("video cannot have 1.00M pps, it has 400.0k: {why}")));
+        assert!(in_short(&told).ends_with("cannot be kept: video, video, video"));
+    }
+
+    #[test]
     fn objectives_are_counted_and_those_missed_are_named() {
         let mut told = report(1);
-        assert_eq!(verdict(&told).as_deref(), Some("objectives: 0 of 1 kept, 1 MISSED: video"));
+        assert_eq!(verdicts(&told), ["objectives: 0 of 1 kept, 1 MISSED: video"]);
         told.flows[0].kept = Some(true);
         let quiet = forebay_graph::report::FlowReport { kept: None, ..told.flows[0].clone() };
         told.flows.push(quiet);
-        assert_eq!(verdict(&told).as_deref(), Some("objectives: 1 of 2 kept, 1 without packets"));
+        assert_eq!(verdicts(&told), ["objectives: 1 of 2 kept, 1 without packets"]);
         told.flows.iter_mut().for_each(|flow| flow.slo_us = None);
-        assert_eq!(verdict(&told), None);
+        assert_eq!(verdicts(&told), <Vec<String>>::new());
+        (told.flows[0].min_rate_pps, told.flows[0].rate_kept) = (Some(5e5), Some(false));
+        let nobody = "null does nothing for stated rates: fair does";
+        assert_eq!(verdicts(&told), ["rates: 0 of 1 kept, 1 MISSED: video", nobody]);
+        told.control = Some(ControlReport { controller: "fair".to_owned(), ..ControlReport::default() });
+        assert_eq!(verdicts(&told), ["rates: 0 of 1 kept, 1 MISSED: video"]);
         let missed = names(&["a", "b", "c", "d", "e"]);
         assert_eq!(missed, "a, b, c, d and 1 more");
     }

@@ -7,6 +7,8 @@ mod changes;
 mod check;
 mod compare;
 mod control;
+mod costs;
+mod decisions;
 pub mod decode;
 mod describe;
 mod doctor;
@@ -29,6 +31,7 @@ mod rates;
 mod remote;
 mod replay;
 mod run;
+mod simulate;
 mod source;
 mod story;
 mod strain;
@@ -102,6 +105,7 @@ fn refuse(error: &clap::Error) -> ExitCode {
 fn answer(command: Command) -> anyhow::Result<Answer> {
     match command {
         Command::Run(run) => return run::run(&run),
+        Command::Simulate(told) => return simulate::simulate(&told),
         Command::Measure(args::Measured { other: Some(args::Other::Handover(told)), .. }) => handover::handover(&told)?,
         Command::Measure(args::Measured { pipeline: Some(told), .. }) => return measure::measure(&told),
         Command::Measure(args::Measured { pipeline: None, .. }) => {

@@ -1,6 +1,5 @@
 //! `forebay run`: a pipeline runs and is watched; at the end there is a summary.
 
-use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,14 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
-use forebay_control::Profiled;
-use forebay_control::recording::{Log, Recorder};
-use forebay_graph::{Cost, Plan};
+use forebay_graph::Plan;
 use forebay_instance::socket::{Bound, Patience, Server, Service, place};
 use forebay_instance::{Accepted, Board, Cores, Instance, Sole, SoleError, Steer, choose};
-use forebay_lean::profile::{Costed, Key, Profile, Store};
 use forebay_measure::{Clock, Frequency, Tsc};
-use forebay_models::batching::Line;
 use forebay_packet::Ticks;
 use forebay_pipeline::{Conditions, Loaded, Source, is_built_in, nearest};
 
@@ -27,7 +22,7 @@ use crate::engine::{self, Engine, Mode};
 use crate::live::Live;
 use crate::source::source;
 use crate::trace::{Hub, Story, Tracer};
-use crate::{plain, printed, summary};
+use crate::{control, costs, decisions, plain, printed, summary};
 
 /// How long the stop flag and the keyboard wait to be looked at.
 const LOOK: Duration = Duration::from_millis(20);
@@ -81,14 +76,14 @@ pub(crate) fn run(arguments: &args::Run) -> anyhow::Result<Answer> {
                 );
             }
             made.claim("--decisions", path, true).map_err(|told| anyhow!("--decisions: {told}"))?;
-            Some(decisions(path, &trouble)?)
+            Some(decisions::write(path, &trouble)?)
         }
         None => None,
     };
-    let mut steer = Steer { log, costs: profiled(plans[0].batch) };
+    let mut steer = Steer { log, costs: costs::profiled(plans[0].batch) };
     let mode = if simulated {
-        let (costs, made) = (costs(&plans[0], &arguments.cost)?, Box::new(made));
-        Mode::Simulated { costs, made, log: steer.log.take() }
+        let costs = costs::given(&plans[0], &arguments.cost)?.into_iter().map(Option::unwrap_or_default).collect();
+        Mode::Simulated { costs, made: Box::new(made), log: steer.log.take() }
     } else {
         Mode::Real { cores: choose(&cores)?, made: Box::new(made), steer }
     };
@@ -147,7 +142,7 @@ pub(crate) fn run(arguments: &args::Run) -> anyhow::Result<Answer> {
     // What went wrong with the run is said before what went wrong with saying so.
     shown?;
     printed?;
-    let missed = report.flows.iter().any(|flow| flow.kept == Some(false));
+    let missed = control::is_missed(&report);
     Ok(if arguments.strict && missed { Answer::No } else { Answer::Yes })
 }
 
@@ -156,7 +151,7 @@ fn accepted(arguments: &args::Run) -> anyhow::Result<Source> {
     if let Some(path) = &arguments.state {
         let kept = Accepted::read(path).with_context(|| format!("--state {}", path.display()))?;
         if let Some(kept) = kept {
-            let ignored: Vec<_> = settings(arguments).map(|(flag, _)| flag).collect();
+            let ignored: Vec<_> = arguments.settings.all().map(|(flag, _)| flag).collect();
             let ignored = match ignored.join(", ") {
                 none if none.is_empty() => none,
                 flags => format!("; not used, as it has settings of its own: {flags}"),
@@ -170,21 +165,8 @@ fn accepted(arguments: &args::Run) -> anyhow::Result<Source> {
             return Ok(kept.source());
         }
     }
-    let sets: Vec<_> = settings(arguments).map(|(_, setting)| setting).collect();
+    let sets: Vec<_> = arguments.settings.all().map(|(_, setting)| setting).collect();
     Ok(source(&arguments.pipeline, &sets)?)
-}
-
-/// What the command line sets of the configuration: each as it was written there, and as a setting.
-fn settings(arguments: &args::Run) -> impl Iterator<Item = (String, String)> {
-    let set = arguments.set.iter().map(|set| (format!("--set {set}"), set.clone()));
-    let scheduler = arguments.scheduler.iter().map(|name| (format!("--scheduler {name}"), format!("scheduler={name}")));
-    let controller = arguments.controller.iter();
-    let controller = controller.map(|name| (format!("--controller {name}"), format!("control.batching={name}")));
-    let seed = arguments.seed.map(|seed| (format!("--seed {seed}"), format!("seed={seed}")));
-    let workers = arguments
-        .workers
-        .map(|workers| (format!("--workers {workers}"), format!("workers=[{}]", vec!["{}"; workers].join(", "))));
-    set.chain(scheduler).chain(controller).chain(seed).chain(workers)
 }
 
 /// Has the file of accepted configurations for this run alone: another one's would be lost in it.
@@ -197,26 +179,6 @@ fn keep_alone(path: &Path) -> anyhow::Result<Sole> {
         SoleError::Lock { .. } => anyhow!("--state {}: it cannot be had alone: {error}", path.display()),
     };
     Sole::of(path).map_err(told)
-}
-
-/// What functions' calls cost, as `forebay profile` has measured on this machine; nothing where it has not.
-fn profiled(batch: usize) -> BTreeMap<String, Profiled> {
-    let stored = Store::of_user().and_then(|store| Profile::stored(&store, &Key::this(batch)?));
-    let functions = stored.ok().flatten().map(|profile| profile.functions).unwrap_or_default();
-    let profiled =
-        |cost: &Costed| Profiled { line: Line { fixed: cost.t0_s, each: cost.t1_s }, dispatch: cost.dispatch_s };
-    functions.iter().map(|(name, cost)| (name.clone(), profiled(cost))).collect()
-}
-
-/// Writes what a controller sees and decides; what goes wrong is left in `trouble`.
-fn decisions(path: &Path, trouble: &Arc<Mutex<Option<String>>>) -> anyhow::Result<Box<dyn Log>> {
-    let told = || format!("--decisions {}", path.display());
-    let out = io::BufWriter::new(std::fs::File::create(path).with_context(told)?);
-    let (trouble, path) = (Arc::clone(trouble), path.to_owned());
-    Ok(Box::new(Recorder::new(out, move |error| {
-        let told = format!("--decisions {}: {error}", path.display());
-        *trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(told);
-    })))
 }
 
 /// Makes the socket at `path`.
@@ -298,24 +260,6 @@ fn set_triggers(plans: &mut [Plan], triggers: &[(String, usize)]) -> anyhow::Res
         }
     }
     Ok(())
-}
-
-/// Each module's cost: the last that names it, its function or everything.
-fn costs(plan: &Plan, given: &[(String, Cost)]) -> anyhow::Result<Vec<Cost>> {
-    let mut costs = vec![Cost::default(); plan.modules.len()];
-    for (name, cost) in given {
-        let mut named = false;
-        for (module, slot) in plan.modules.iter().zip(&mut costs) {
-            if name == "*" || *name == module.name || name == module.kind {
-                (*slot, named) = (*cost, true);
-            }
-        }
-        if !named {
-            let names = plan.modules.iter().flat_map(|module| [module.name.as_str(), module.kind]);
-            return Err(anyhow!("--cost {name}: no module or function is called '{name}'{}", nearest(name, names)));
-        }
-    }
-    Ok(costs)
 }
 
 /// Shows what goes on until the run is over.

@@ -39,10 +39,40 @@ pub(crate) fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {
     invariant(report, out)
 }
 
+/// Prints what a simulation came to, of which so many seconds were simulated in detail.
+pub(crate) fn simulated(report: &Report, detail_s: f64, out: &mut impl Write) -> io::Result<()> {
+    let seconds = report.duration_s;
+    let detail = span(Some(detail_s * 1e6));
+    writeln!(
+        out,
+        "{}: {seconds:.3} s simulated batch by batch, {detail} of it in detail; a tick is a nanosecond\n",
+        report.pipeline
+    )?;
+    modules(report, out)?;
+    flows(report, out)?;
+    objectives(report, out)?;
+    for worker in &report.workers {
+        writeln!(out, "worker {}: {:.1} % busy", worker.id, worker.busy * 100.0)?;
+    }
+    writeln!(out)?;
+    reasons("dropped", &report.packets.dropped, out)?;
+    let packets = &report.packets;
+    let lost: u64 = report.ports.iter().map(|port| port.dropped).sum();
+    writeln!(
+        out,
+        "in {}, out {}, dropped {}, waiting {}; lost before they entered {}",
+        whole(packets.entered),
+        whole(packets.out),
+        whole(packets.all_dropped()),
+        whole(packets.queued),
+        whole(lost)
+    )
+}
+
 /// Whether objectives were kept, and what the controller did about them.
 fn objectives(report: &Report, out: &mut impl Write) -> io::Result<()> {
-    let verdict = control::verdict(report);
-    verdict.iter().try_for_each(|told| writeln!(out, "{told}"))?;
+    let verdicts = control::verdicts(report);
+    verdicts.iter().try_for_each(|told| writeln!(out, "{told}"))?;
     if let Some(told) = &report.control {
         writeln!(out, "{}", control::state(told))?;
         control::decision(told).iter().try_for_each(|last| writeln!(out, "{last}"))?;
@@ -52,7 +82,7 @@ fn objectives(report: &Report, out: &mut impl Write) -> io::Result<()> {
             .iter()
             .try_for_each(|trouble| writeln!(out, "its last decision was not carried out: {trouble}"))?;
     }
-    if verdict.is_some() || report.control.is_some() { writeln!(out) } else { Ok(()) }
+    if !verdicts.is_empty() || report.control.is_some() { writeln!(out) } else { Ok(()) }
 }
 
 pub(crate) fn workers(report: &Report, out: &mut impl Write) -> io::Result<()> {
@@ -119,7 +149,8 @@ fn is_short(counters: &BTreeMap<String, u64>) -> bool {
 }
 
 pub(crate) fn flows(report: &Report, out: &mut impl Write) -> io::Result<()> {
-    let columns = [
+    let rates = control::has_rates(report);
+    let mut columns = vec![
         ("flow", Left),
         ("packets", Right),
         ("pps", Right),
@@ -134,6 +165,7 @@ pub(crate) fn flows(report: &Report, out: &mut impl Write) -> io::Result<()> {
         ("late", Right),
         ("", Left),
     ];
+    columns.extend(rates.then_some([("min rate", Right), ("", Left)]).into_iter().flatten());
     let rows = report.flows.iter().map(|flow| {
         let delay = &flow.delay_us;
         let mut row = vec![flow.name.clone(), whole(flow.packets), short(flow.rate_pps)];
@@ -141,7 +173,11 @@ pub(crate) fn flows(report: &Report, out: &mut impl Write) -> io::Result<()> {
         row.push(control::at_percentile(flow));
         row.push(flow.slo_us.map_or("-".to_owned(), |slo| span(Some(slo))));
         row.push(flow.violations.map_or("-".to_owned(), whole));
-        row.push(flow.kept.map_or("", |kept| if kept { "kept" } else { "MISSED" }).to_owned());
+        let verdict = |kept: Option<bool>| kept.map_or("", |kept| if kept { "kept" } else { "MISSED" }).to_owned();
+        row.push(verdict(flow.kept));
+        if rates {
+            row.extend([control::stated_rate(flow), verdict(flow.rate_kept)]);
+        }
         row
     });
     write!(out, "{}", table(&columns, &rows.collect::<Vec<_>>()))?;

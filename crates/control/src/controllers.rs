@@ -1,5 +1,6 @@
 //! The controllers, a file each.
 
+mod fair;
 mod fixed;
 mod gradient;
 mod max;

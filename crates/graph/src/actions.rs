@@ -15,8 +15,11 @@ pub struct Actions {
     pub all: Vec<Action>,
     /// Why triggers change.
     pub changes: Vec<Change>,
-    /// Objectives that nothing keeps.
+    /// Delay objectives that nothing keeps.
     pub unkept: Vec<Unkept>,
+    /// Flows that do not have their rates.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub short: Vec<Short>,
 }
 
 /// A trigger that changes.
@@ -67,6 +70,42 @@ pub struct Unkept {
     pub slo_s: f64,
 }
 
+/// A flow that does not have the rate that is its objective, although it offers as much.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Short {
+    /// The flow.
+    pub flow: usize,
+    /// Packets a second that it has.
+    pub rate: f64,
+    /// Why.
+    pub cause: ShortCause,
+}
+
+/// Why a flow does not have its rate.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ShortCause {
+    /// All rate objectives together take more of a worker's time than there is for modules.
+    Time {
+        /// The worker.
+        worker: usize,
+        /// What they would take of it: above 1.
+        load: f64,
+    },
+    /// Another flow passes all its modules: nothing tells them apart.
+    Together {
+        /// That flow.
+        with: usize,
+        /// The module where both are told apart from others.
+        module: usize,
+    },
+    /// Its packets wait at a port with those of other flows, of which one has too many.
+    Held {
+        /// The module behind the port.
+        module: usize,
+    },
+}
+
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -88,6 +127,7 @@ impl Actions {
         self.all.clear();
         self.changes.clear();
         self.unkept.clear();
+        self.short.clear();
     }
 
     /// Decides on a module's trigger, and on its hold limit in seconds where it has one; what is so already is left out.

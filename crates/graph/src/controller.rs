@@ -36,6 +36,8 @@ pub trait DeclareController: Controller + Sized + 'static {
     const EXAMPLE: &'static str;
     /// The scheduler without which it can do nothing, where there is one.
     const SCHEDULER: Option<SchedulerKind> = None;
+    /// Whether it keeps flows' rate objectives.
+    const RATES: bool = false;
 
     /// Makes the controller.
     ///
@@ -56,6 +58,8 @@ pub struct ControllerDeclaration {
     pub example: &'static str,
     /// [`DeclareController::SCHEDULER`].
     pub scheduler: Option<SchedulerKind>,
+    /// [`DeclareController::RATES`].
+    pub rates: bool,
     /// The parameters' JSON Schema.
     pub schema: fn(&mut SchemaGenerator) -> Schema,
     build: fn(&Value) -> Result<Box<dyn Controller>, SetupError>,
@@ -71,6 +75,7 @@ impl ControllerDeclaration {
             help: C::HELP,
             example: C::EXAMPLE,
             scheduler: C::SCHEDULER,
+            rates: C::RATES,
             schema: |generator| generator.subschema_for::<C::Params>(),
             build: |params| Ok(Box::new(C::new(read_params(params)?)?)),
         }

@@ -273,7 +273,7 @@ fn key_of(what: &impl Hash) -> u64 {
 }
 
 fn undeclared(name: String, path: Vec<Step>) -> FlowPlan {
-    FlowPlan { name, path, slo: None, percentile: 99.0 }
+    FlowPlan { name, path, slo: None, percentile: 99.0, min_rate: None }
 }
 
 impl Progress {

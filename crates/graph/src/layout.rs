@@ -52,12 +52,15 @@ pub struct ModuleLayout {
 pub struct FlowLayout {
     /// Its name.
     pub name: String,
-    /// The modules that run on its way, first to last; none where it has no objective.
+    /// The modules that run on its way, first to last; none where nobody asks: it has no objective, and time is not shared out.
     pub path: Vec<usize>,
     /// The delay objective, in seconds.
     pub slo_s: Option<f64>,
     /// The share of packets that must keep it, as a percentile.
     pub percentile: f64,
+    /// The rate objective, in packets a second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_rate: Option<f64>,
 }
 
 impl Layout {
@@ -119,12 +122,16 @@ impl Plan {
         let shape = shape(self);
         let (_, found) = flow::build(&shape, &self.flows)?;
         let flows = found.into_iter().map(|flow| {
-            let path = if flow.slo.is_some() { way(&shape, &flow, &leaders) } else { Vec::new() };
+            // Without any step it is what is left over, and may be anywhere.
+            let shared = self.scheduler == SchedulerKind::WeightedFair && !flow.path.is_empty();
+            let asked = shared || flow.slo.is_some() || flow.min_rate.is_some();
+            let path = if asked { way(&shape, &flow, &leaders) } else { Vec::new() };
             FlowLayout {
                 name: flow.name,
                 path,
                 slo_s: flow.slo.map(|slo| slo.0 as f64 / 1e9),
                 percentile: flow.percentile,
+                min_rate: flow.min_rate.map(|rate| rate.0),
             }
         });
         let flows = flows.collect();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use forebay_measure::{Counter, Nanos};
+use forebay_measure::{Counter, Nanos, PacketRate};
 use forebay_packet::PoolOptions;
 
 use crate::function::{Function, Reason};
@@ -76,7 +76,7 @@ pub struct Step {
     pub gate: Option<usize>,
 }
 
-/// A flow: the packets that take one path, with their delay objective.
+/// A flow: the packets that take one path, with their objectives.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlowPlan {
     /// Its name.
@@ -87,6 +87,8 @@ pub struct FlowPlan {
     pub slo: Option<Nanos>,
     /// The share of packets that must keep it, as a percentile: 99 by default.
     pub percentile: f64,
+    /// The rate objective: the flow gets at least that much of what it offers.
+    pub min_rate: Option<PacketRate>,
 }
 
 /// A pipeline, ready to run by one worker. Modules are in topological order: every gate leads to a later module. The plans

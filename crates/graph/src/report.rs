@@ -5,6 +5,7 @@
 
 mod control;
 mod difference;
+mod flow;
 mod reading;
 
 use std::borrow::Cow;
@@ -13,7 +14,8 @@ use std::collections::BTreeMap;
 use forebay_measure::machine::Cpu;
 use serde::{Deserialize, Serialize};
 
-pub use control::{ChangeReport, ControlReport, MoveReport, UnkeptReport, WhyMoved};
+pub use control::{ChangeReport, ControlReport, MoveReport, ShortCauseReport, ShortReport, UnkeptReport, WhyMoved};
+pub use flow::FlowFigures;
 pub use reading::Reading;
 
 use crate::telemetry::SIZE_CLASSES;
@@ -199,6 +201,16 @@ pub struct FlowReport {
     pub violations: Option<u64>,
     /// Whether the objective was kept; `None` without one or without packets.
     pub kept: Option<bool>,
+    /// The rate objective.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_rate_pps: Option<f64>,
+    /// Packets that were turned away on the flow's way, or lost before they entered, where it has a rate objective; those of other
+    /// flows with the same way are among them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turned_away: Option<u64>,
+    /// Whether the flow had that rate within 1 %, or all that it offered; `None` without the objective or without packets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_kept: Option<bool>,
 }
 
 /// A distribution of delays in microseconds. Percentiles are at most 1/16 above the true ones, and never below.

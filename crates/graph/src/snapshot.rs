@@ -128,7 +128,13 @@ mod tests {
 
     #[test]
     fn as_many_packets_as_the_percentile_leaves_may_be_above() {
-        let flow = |percentile| FlowLayout { name: "f".to_owned(), path: vec![0], slo_s: Some(1e-3), percentile };
+        let flow = |percentile| FlowLayout {
+            name: "f".to_owned(),
+            path: vec![0],
+            slo_s: Some(1e-3),
+            percentile,
+            min_rate: None,
+        };
         let told = |violations, packets| FlowSnapshot { violations, packets, delay_s: None };
         assert!(!told(5, 100).missed(&flow(95.0)) && told(6, 100).missed(&flow(95.0)));
         assert!(!told(0, 0).missed(&flow(95.0)) && told(1, 1).missed(&flow(95.0)));

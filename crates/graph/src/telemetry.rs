@@ -1,5 +1,7 @@
 //! What the engine counts, as plain words that the worker writes and anybody reads.
 
+mod ways;
+
 use std::sync::Arc;
 
 use forebay_measure::histogram::Sample;
@@ -9,6 +11,7 @@ use forebay_packet::Ticks;
 use crate::fold::Arrival;
 use crate::plan::FlowPlan;
 use crate::port::PortCounters;
+pub use ways::Way;
 
 /// The reason for which packets are dropped where a chain begins that leads to an overloaded module.
 pub const BACKPRESSURE: &str = "backpressure";
@@ -383,6 +386,8 @@ pub struct Telemetry {
     pub ports: Vec<PortTelemetry>,
     /// By flow.
     pub flows: Vec<FlowTelemetry>,
+    /// The ways of flows with a rate objective.
+    pub ways: Vec<Way>,
     /// What runs as one.
     pub folds: FoldTelemetry,
     /// The worker itself.

@@ -5,6 +5,7 @@
 mod accepted;
 mod board;
 mod cores;
+mod decided;
 mod reload;
 mod running;
 mod simulated;
@@ -18,6 +19,7 @@ mod threads;
 pub use accepted::Accepted;
 pub use board::Board;
 pub use cores::{CoreError, Cores, choose, choose_of};
+pub use decided::Decided;
 pub use reload::{ReloadError, Reloaded};
 pub use running::{Instance, Outcome, Watch, WorkerThread, start};
 pub use simulated::{SimulatedTeam, Simulation};

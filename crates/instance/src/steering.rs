@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forebay_control::{Costs, Decomposer, Log, Move, Pilot, Profiled, Settings};
-use forebay_graph::report::{ChangeReport, ControlReport, MoveReport, UnkeptReport};
-use forebay_graph::{Action, Actions, FlowError, Layout, Plan, Sampler, SetupError, Snapshot, Telemetry};
-use forebay_measure::{Clock, Distribution, Histogram, Nanos, Tsc};
+use forebay_graph::report::{ControlReport, MoveReport};
+use forebay_graph::{Action, FlowError, Layout, Plan, Sampler, SetupError, Telemetry};
+use forebay_measure::{Clock, Nanos, Tsc};
 use forebay_packet::Ticks;
+
+use crate::decided::Decided;
 
 /// How soon the first decision is made; every further one takes twice as long, until it is a period.
 const FIRST: Nanos = Nanos(1_000_000);
@@ -29,16 +31,7 @@ pub(crate) struct Steering {
     /// By flow: the modules on its way, where some may go to other workers.
     ways: Vec<Vec<usize>>,
     /// Of all arrangements of one configuration.
-    told: Arc<Mutex<Told>>,
-}
-
-/// What has been decided.
-struct Told {
-    report: ControlReport,
-    /// By module: its last change's place in the report.
-    places: Vec<Option<usize>>,
-    /// What decisions took, in ticks.
-    took: Histogram,
+    told: Arc<Mutex<Decided>>,
 }
 
 impl Steering {
@@ -46,13 +39,7 @@ impl Steering {
     pub(crate) fn new(settings: Settings, plan: &Plan, costs: Costs) -> Result<Self, FlowError> {
         let layout = plan.layout()?;
         let ways = if settings.workers > layout.workers { plan.ways()? } else { Vec::new() };
-        let report = ControlReport {
-            controller: settings.controller.name.to_owned(),
-            period_ms: settings.period.0 as f64 / 1e6,
-            guard: settings.guard,
-            ..ControlReport::default()
-        };
-        let told = Told { report, places: vec![None; layout.modules.len()], took: Histogram::new() };
+        let told = Decided::new(&settings, &layout);
         Ok(Self { settings, layout, costs, ways, told: Arc::new(Mutex::new(told)) })
     }
 
@@ -62,71 +49,18 @@ impl Steering {
         Self { settings, layout, costs, ways: Vec::new(), told }
     }
 
-    fn told(&self) -> MutexGuard<'_, Told> {
+    fn told(&self) -> MutexGuard<'_, Decided> {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What has been decided.
     pub(crate) fn report(&self) -> ControlReport {
-        let told = self.told();
-        let took: Distribution = told.took.read();
-        let micros = |ticks: u64| Tsc.frequency().micros(ticks as f64);
-        let took_us = took.quantile(0.5).zip(took.max()).map(|(median, most)| (micros(median), micros(most)));
-        ControlReport { took_us, ..told.report.clone() }
+        self.told().report()
     }
 
     /// Says that the last decision was not carried out, or that it was.
     pub(crate) fn note(&self, trouble: Option<String>) {
-        self.told().report.trouble = trouble;
-    }
-
-    /// Says why modules that should go do not, or that none should.
-    fn tell_unmoved(&self, unmoved: Option<String>) {
-        self.told().report.unmoved = unmoved;
-    }
-
-    /// Says what has moved.
-    fn tell_moved(&self, moved: MoveReport) {
-        let ControlReport { moves, unmoved, .. } = &mut self.told().report;
-        *unmoved = None;
-        if moves.len() == ControlReport::MOVES {
-            moves.remove(0);
-        }
-        moves.push(moved);
-    }
-
-    fn tell(&self, snapshot: &Snapshot, actions: &Actions, took: Ticks) {
-        let Told { report, places, took: all } = &mut *self.told();
-        all.record(took.0, 1);
-        report.periods += 1;
-        let missed = self.layout.flows.iter().zip(&snapshot.flows).filter(|(flow, told)| told.missed(flow));
-        if let Some(shortest) = missed.filter_map(|(flow, _)| flow.slo_s).min_by(f64::total_cmp) {
-            report.violated += 1;
-            report.stalled += u64::from(snapshot.workers.iter().any(|worker| worker.had_turn_of(shortest / 2.0)));
-        }
-        for change in &actions.changes {
-            let told = ChangeReport {
-                at_s: snapshot.at_s,
-                module: self.layout.modules[change.module].name.clone(),
-                from: change.from,
-                to: change.to,
-                why: change.why,
-                flow: change.flow.map(|flow| self.layout.flows[flow].name.clone()),
-            };
-            match places[change.module] {
-                Some(place) => report.changes[place] = told,
-                None => {
-                    places[change.module] = Some(report.changes.len());
-                    report.changes.push(told);
-                }
-            }
-        }
-        report.unkept.clear();
-        report.unkept.extend(actions.unkept.iter().map(|unkept| UnkeptReport {
-            flow: self.layout.flows[unkept.flow].name.clone(),
-            least_us: unkept.least_s * 1e6,
-            slo_us: unkept.slo_s * 1e6,
-        }));
+        self.told().note(trouble);
     }
 }
 
@@ -171,7 +105,7 @@ impl Helm {
             };
             format!("{flow} cannot keep its objective on worker {worker}: {why}")
         });
-        self.steering.tell_unmoved(unmoved);
+        self.steering.told().tell_unmoved(unmoved);
         next
     }
 
@@ -214,7 +148,7 @@ impl Helm {
         if let Some(log) = &mut log {
             log.moved(&told);
         }
-        next.tell_moved(told);
+        next.told().tell_moved(told);
         let mut decomposer = self.decomposer.take();
         if let Some(decomposer) = &mut decomposer {
             decomposer.moved(moved);
@@ -225,7 +159,7 @@ impl Helm {
 
     /// It could not be moved.
     pub(crate) fn stayed(&mut self, why: String) {
-        self.steering.tell_unmoved(Some(why));
+        self.steering.told().tell_unmoved(Some(why));
         self.decomposer.iter_mut().for_each(Decomposer::pause);
     }
 
@@ -250,7 +184,7 @@ impl Helm {
         let snapshot = self.sampler.take(now);
         let actions = self.pilot.decide(snapshot);
         let took = Tsc.now().since(start);
-        self.steering.tell(snapshot, actions, took);
+        self.steering.told().tell(&self.steering.layout, snapshot, actions, Some(took));
         if let Some(log) = log {
             log.period(snapshot, actions);
         }

@@ -5,5 +5,6 @@
 #![forbid(unsafe_code)]
 
 pub mod batching;
+pub mod max_min;
 pub mod online;
 mod separable;

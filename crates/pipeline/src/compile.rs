@@ -451,5 +451,5 @@ fn read_flows(
             declared.push((flow, node));
         }
     }
-    flows::read(ends, wiring, &declared, findings)
+    flows::read(ends, wiring, &declared, root.get("control").is_some(), findings)
 }

@@ -1,9 +1,10 @@
 //! Reads `flows:` and sees that packets can take each flow's path.
 
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 
 use forebay_graph::{FlowPlan, Step, Target};
-use forebay_measure::Nanos;
+use forebay_measure::{Nanos, PacketRate};
 
 use crate::language::{Flow, Path};
 use crate::line::{self, Stop};
@@ -11,8 +12,18 @@ use crate::problem::{Findings, Place, quote};
 use crate::wiring::{Ends, Wiring};
 use crate::yaml::Node;
 
-/// Turns declared flows into the plan's. Modules are numbered as in the configuration.
-pub(crate) fn read(ends: &Ends, wiring: &Wiring, declared: &[(Flow, &Node)], findings: &mut Findings) -> Vec<FlowPlan> {
+/// The rates that may be an objective.
+const RATES: RangeInclusive<f64> = 1.0..=1e12;
+
+/// Turns declared flows into the plan's. Modules are numbered as in the configuration. `controlled`: whether it names a controller;
+/// one that keeps no rates is allowed, so that controllers can be compared on one file.
+pub(crate) fn read(
+    ends: &Ends,
+    wiring: &Wiring,
+    declared: &[(Flow, &Node)],
+    controlled: bool,
+    findings: &mut Findings,
+) -> Vec<FlowPlan> {
     let mut reach = Reach::new(ends, wiring);
     let mut flows = Vec::new();
     let (mut names, mut paths) = (HashMap::new(), HashMap::new());
@@ -23,6 +34,14 @@ pub(crate) fn read(ends: &Ends, wiring: &Wiring, declared: &[(Flow, &Node)], fin
         }
         if flow.slo == Some(Nanos(0)) {
             findings.add(place("slo"), "an objective of no delay at all cannot be met: allowed is more than 0");
+        }
+        if let Some(rate) = flow.min_rate.filter(|rate| !RATES.contains(&rate.0)) {
+            let message = format!(
+                "a rate objective of {rate}: allowed are {} to {}",
+                PacketRate(*RATES.start()),
+                PacketRate(*RATES.end())
+            );
+            findings.add(place("min_rate"), message);
         }
         let Some(path) = steps(ends, flow, node, findings) else { continue };
         if let Some(line) = paths.insert(path.clone(), line_of(place("path"))) {
@@ -45,7 +64,13 @@ pub(crate) fn read(ends: &Ends, wiring: &Wiring, declared: &[(Flow, &Node)], fin
             path,
             slo: flow.slo,
             percentile: flow.percentile.unwrap_or(99.0),
+            min_rate: flow.min_rate,
         });
+    }
+    if let Some((_, node)) = declared.iter().find(|(flow, _)| flow.min_rate.is_some()).filter(|_| !controlled) {
+        let place = node.get("min_rate").map_or(node.place, |value| value.place);
+        let message = "nothing keeps a rate objective here: write `scheduler: weighted-fair` and `control: { batching: fair }` too";
+        findings.add(place, message);
     }
     flows
 }

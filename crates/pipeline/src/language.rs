@@ -4,7 +4,7 @@
 //! registered.
 
 use forebay_graph::{Marks, Rate, WhenFull};
-use forebay_measure::Nanos;
+use forebay_measure::{Nanos, PacketRate};
 use forebay_packet::PoolOptions;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -91,7 +91,7 @@ impl Share {
     }
 }
 
-/// The packets that take one path, with their delay objective.
+/// The packets that take one path, with their objectives.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Flow {
@@ -105,6 +105,9 @@ pub(crate) struct Flow {
     /// The share of packets that must keep the objective, as a percentile; 99 by default.
     #[schemars(extend("exclusiveMinimum" = 0, "maximum" = 100))]
     pub(crate) percentile: Option<f64>,
+    /// The rate objective: the flow gets at least that much of what it offers, whatever others offer. The controller `fair` keeps
+    /// it, under `scheduler: weighted-fair`.
+    pub(crate) min_rate: Option<PacketRate>,
 }
 
 /// A flow's path.

@@ -74,6 +74,7 @@ mod stretch;
 mod tally;
 mod team;
 mod time;
+mod told;
 mod worker;
 
 pub use learn::LearnError;

@@ -38,6 +38,8 @@ pub struct ModuleReport {
     pub packets: u64,
     /// Calls.
     pub calls: u64,
+    /// Packets for it that were turned away.
+    pub turned_away: u64,
 }
 
 /// A flow.
@@ -65,6 +67,7 @@ impl Report {
             for (told, module) in report.modules.iter_mut().zip(&tally.modules) {
                 told.packets += module.packets;
                 told.calls += module.calls;
+                told.turned_away += module.turned_away;
                 report.turned_away += module.turned_away;
             }
             for (told, flow) in report.flows.iter_mut().zip(&tally.flows) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use forebay_control::{Costs, Log, Pilot, Settings};
-use forebay_graph::{Action, RunToCompletion, SchedulerKind, SetupError, WeightedFair};
+use forebay_graph::{Action, Layout, RunToCompletion, SchedulerKind, SetupError, WeightedFair};
 use forebay_measure::Nanos;
 use forebay_models::batching::Line;
 
@@ -13,7 +13,7 @@ use crate::snapshots::Snapshots;
 use crate::state::{Key, Known, State};
 use crate::stretch::{Stretch, Verdict};
 use crate::tally::{Gist, Tally};
-use crate::team::{Play, Team};
+use crate::team::{ModuleNow, Play, Team};
 use crate::time::Picos;
 use crate::worker::Price;
 
@@ -193,6 +193,23 @@ impl Simulator {
         let (passed, skipped) = (self.time() - self.began.0, self.skipped - self.began.1);
         let [queued, _, on_rings] = self.team.waiting();
         Report::of(&counted, passed.seconds(), (passed - skipped).seconds(), queued + on_rings)
+    }
+
+    /// The pipeline's shape.
+    #[must_use]
+    pub fn layout(&self) -> &Layout {
+        &self.scene.layout
+    }
+
+    /// A module as it is now.
+    pub(crate) fn present(&self, module: usize) -> ModuleNow {
+        self.team.module(module)
+    }
+
+    /// Seconds that so many calls with so many packets of a module take.
+    pub(crate) fn spent(&self, module: usize, calls: u64, packets: u64) -> f64 {
+        let Price { fixed, each } = self.prices[module];
+        fixed.seconds() * calls as f64 + each.seconds() * packets as f64
     }
 
     fn nothing(&self) -> Vec<Tally> {

@@ -66,9 +66,14 @@ impl View {
 
     fn flows(&self, recent: &Report, frame: &mut Frame<'_>, area: Rect) {
         let first = self.scroll.min(recent.flows.len().saturating_sub(usize::from(area.height.saturating_sub(3))));
-        let rows = recent.flows.iter().skip(first).take(area.height.into()).map(flow);
-        let heads = ["flow", "packets/s", "p50", "p95", "p99", "for SLO", "SLO", ""];
-        let widths = [12, 7, 8, 8, 8, 14, 8, 6].map(Constraint::Min);
+        let rates = control::has_rates(recent);
+        let rows = recent.flows.iter().skip(first).take(area.height.into()).map(|told| flow(told, rates));
+        let mut heads = vec!["flow", "packets/s", "p50", "p95", "p99", "for SLO", "SLO", ""];
+        let mut widths = [12, 7, 8, 8, 8, 14, 8, 6].map(Constraint::Min).to_vec();
+        if rates {
+            heads.extend(["min rate", ""]);
+            widths.extend([8, 6].map(Constraint::Min));
+        }
         let title = format!(" flows {} of {} ", first + usize::from(!recent.flows.is_empty()), recent.flows.len());
         frame
             .render_widget(Table::new(rows, widths).header(header(&heads)).block(Block::bordered().title(title)), area);
@@ -94,18 +99,26 @@ fn module(module: &ModuleReport, drops: u64) -> Row<'static> {
     ])
 }
 
-fn flow(flow: &FlowReport) -> Row<'static> {
-    let (verdict, style) = match flow.kept {
+fn verdict(kept: Option<bool>) -> (&'static str, Style) {
+    match kept {
         Some(true) => ("kept", Style::new().fg(Color::Green)),
         Some(false) => ("missed", Style::new().fg(Color::Red)),
         None => ("", Style::new()),
-    };
+    }
+}
+
+fn flow(flow: &FlowReport, rates: bool) -> Row<'static> {
+    let (told, style) = verdict(flow.kept);
     let delay = &flow.delay_us;
     let mut cells = vec![Cell::from(flow.name.clone()), Cell::from(short(flow.rate_pps))];
     cells.extend([delay.p50, delay.p95, delay.p99].map(span).map(Cell::from));
     cells.push(Cell::from(control::at_percentile(flow)).style(style));
     cells.push(Cell::from(flow.slo_us.map_or("-".to_owned(), |slo| span(Some(slo)))));
-    cells.push(Cell::from(verdict).style(style));
+    cells.push(Cell::from(told).style(style));
+    if rates {
+        let (told, style) = verdict(flow.rate_kept);
+        cells.extend([Cell::from(control::stated_rate(flow)), Cell::from(told).style(style)]);
+    }
     Row::new(cells)
 }
 

@@ -58,6 +58,9 @@ pub(crate) fn report(modules: usize) -> Report {
             at_percentile_us: Some(30.0),
             violations: Some(1),
             kept: Some(false),
+            min_rate_pps: None,
+            turned_away: None,
+            rate_kept: None,
         }],
         workers: vec![WorkerReport { core: Some(1), busy: 0.5, turns: 9, ..WorkerReport::default() }],
         ports: vec![PortReport {

@@ -114,7 +114,7 @@ fn a_controller_is_described_with_what_it_needs() {
     assert_eq!(described("nfvnice")[0]["scheduler"], "weighted-fair");
     assert_eq!(described("optimal")[0]["scheduler"], Value::Null);
     let listed = forebay(&["list", "controllers"]).well();
-    for name in ["gradient", "max", "nfvnice", "null", "on-off", "optimal", "static", "wfq"] {
+    for name in ["fair", "gradient", "max", "nfvnice", "null", "on-off", "optimal", "static", "wfq"] {
         assert!(listed.lines().any(|line| line.starts_with(&format!("{name} "))), "{listed}");
         let file = File::new(&forebay(&["usecase", "rc", "--set", "n=2"]).well());
         let example = described(name)[0]["example"].as_str().expect("an example").trim().to_owned();

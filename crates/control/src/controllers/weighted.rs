@@ -10,8 +10,8 @@ use forebay_graph::{
 
 use super::{NoParams, set_buffers};
 
-/// The largest weight that is given: with it a share is told to a thousandth.
-const MOST: f64 = 1_000.0;
+/// The largest weight that is given: with it a share is told to a ten-thousandth.
+const MOST: f64 = 10_000.0;
 /// A weight is changed where it is off by more than this part.
 const WORTH: f64 = 0.05;
 
@@ -46,16 +46,21 @@ impl Controller for NfvNice {
             let packet = module.cost_s.0 / batch + module.cost_s.1;
             *load += RECENT * (module.came as f64 / snapshot.period_s * packet - *load);
         }
-        let most = self.loads.iter().fold(0.0_f64, |most, load| most.max(*load));
-        if most <= 0.0 {
-            return;
-        }
-        for (module, _) in layout.running() {
-            let weight = (MOST * self.loads[module] / most).round().max(1.0);
-            let now = f64::from(snapshot.modules[module].weight);
-            if (weight - now).abs() > WORTH * now {
-                actions.all.push(Action::SetWeight { module, weight: weight as u32 });
-            }
+        set_weights(layout, snapshot, &self.loads, WORTH, actions);
+    }
+}
+
+/// Gives modules weights in proportion to `shares`, where those in force are off by more than this part.
+pub(super) fn set_weights(layout: &Layout, snapshot: &Snapshot, shares: &[f64], worth: f64, actions: &mut Actions) {
+    let most = shares.iter().fold(0.0_f64, |most, share| most.max(*share));
+    if most <= 0.0 {
+        return;
+    }
+    for (module, _) in layout.running() {
+        let weight = (MOST * shares[module] / most).round().max(1.0);
+        let now = f64::from(snapshot.modules[module].weight);
+        if (weight - now).abs() > worth * now {
+            actions.all.push(Action::SetWeight { module, weight: weight as u32 });
         }
     }
 }

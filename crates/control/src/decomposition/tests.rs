@@ -19,7 +19,13 @@ fn layout() -> Layout {
         workers: vec![0],
         single: before.is_empty(),
     };
-    let flow = |name: &str, slo_s| FlowLayout { name: name.to_owned(), path: Vec::new(), slo_s, percentile: 99.0 };
+    let flow = |name: &str, slo_s| FlowLayout {
+        name: name.to_owned(),
+        path: Vec::new(),
+        slo_s,
+        percentile: 99.0,
+        min_rate: None,
+    };
     Layout {
         pipeline: "branches".to_owned(),
         batch: 32,

@@ -7,6 +7,8 @@ use super::{Begin, Period};
 
 /// The shortest period, in seconds.
 const SHORTEST: f64 = 1e-6;
+/// More packets a second than anything has.
+const FASTEST: f64 = 1e15;
 /// More seconds than anything takes.
 const LONGEST: f64 = 1e9;
 /// More workers than anything has.
@@ -57,6 +59,10 @@ pub(super) fn begin(begin: &Begin) -> Checked {
         check(percentile > 0.0 && percentile <= 100.0, || {
             format!("flow '{}': percentile {percentile}: allowed is more than 0 to 100", flow.name)
         })?;
+        let rate = flow.min_rate.unwrap_or(1.0);
+        check(rate > 0.0 && rate <= FASTEST, || {
+            format!("flow '{}': a rate of {rate} pps: allowed is more than 0 to {FASTEST} pps", flow.name)
+        })?;
     }
     Ok(())
 }
@@ -98,5 +104,6 @@ pub(super) fn period(layout: &Layout, period: &Period) -> Checked {
         change.flow.map_or(Ok(()), |flow| place("flow", flow, flows))?;
     }
     actions.all.iter().filter_map(|action| action.module()).try_for_each(|module| place("module", module, modules))?;
-    actions.unkept.iter().try_for_each(|unkept| place("flow", unkept.flow, flows))
+    actions.unkept.iter().try_for_each(|unkept| place("flow", unkept.flow, flows))?;
+    actions.short.iter().try_for_each(|short| place("flow", short.flow, flows))
 }

@@ -26,7 +26,13 @@ fn recorded(periods: usize) -> String {
         scheduler: SchedulerKind::RunToCompletion,
         workers: 1,
         modules: vec![module("a", &[]), module("b", &[0])],
-        flows: vec![FlowLayout { name: "all".to_owned(), path: vec![0, 1], slo_s: Some(1e-3), percentile: 99.0 }],
+        flows: vec![FlowLayout {
+            name: "all".to_owned(),
+            path: vec![0, 1],
+            slo_s: Some(1e-3),
+            percentile: 99.0,
+            min_rate: Some(1e5),
+        }],
     };
     let module = ModuleSnapshot {
         packets: 10_000,
@@ -117,6 +123,7 @@ fn figures_that_cannot_be_are_refused_by_their_line() {
         ("\"leader\":1", "\"leader\":2", "line 1: module 2: there are 2, from 0"),
         ("\"path\":[0,1]", "\"path\":[1,1]", "line 1: flow 'all': its modules are not in order, each once"),
         ("\"slo_s\":0.001", "\"slo_s\":0.0", "line 1: flow 'all': an objective of 0 s"),
+        ("\"min_rate\":100000.0", "\"min_rate\":0.0", "line 1: flow 'all': a rate of 0 pps"),
         ("\"guard\":0.05", "\"guard\":1.5", "line 1: a guard of 1.5: allowed is 0 to less than 1"),
         ("\"cost_s\":[3e-7", "\"cost_s\":[-3e-7", "line 2: a module's time of -0.0000003 s: allowed are 0 to"),
         ("\"trigger\":0", "\"trigger\":33", "line 2: a trigger of 33: allowed are 0 to 32, the largest batch"),

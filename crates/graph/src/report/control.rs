@@ -25,6 +25,9 @@ pub struct ControlReport {
     pub changes: Vec<ChangeReport>,
     /// Objectives that nothing keeps at present.
     pub unkept: Vec<UnkeptReport>,
+    /// Flows that do not have their rates at present.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub short: Vec<ShortReport>,
     /// What has gone to other workers and come back, last things last: not more than [`MOVES`](Self::MOVES).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub moves: Vec<MoveReport>,
@@ -100,4 +103,42 @@ pub struct UnkeptReport {
     pub least_us: f64,
     /// Its objective, in microseconds.
     pub slo_us: f64,
+}
+
+/// A flow that does not have its rate.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ShortReport {
+    /// The flow.
+    pub flow: String,
+    /// Packets a second that it has.
+    pub rate_pps: f64,
+    /// Its rate objective.
+    pub min_rate_pps: f64,
+    /// Why.
+    pub cause: ShortCauseReport,
+}
+
+/// Why a flow does not have its rate.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ShortCauseReport {
+    /// All rate objectives together take more of a worker's time than there is for modules.
+    Time {
+        /// The worker.
+        worker: usize,
+        /// What they would take of it: above 1.
+        load: f64,
+    },
+    /// Another flow passes all its modules: what comes first is run first.
+    Together {
+        /// That flow.
+        with: String,
+        /// The module where they are told apart from the others.
+        module: String,
+    },
+    /// Its packets wait at a port with those of other flows, of which one has too many.
+    Held {
+        /// The module behind the port.
+        module: String,
+    },
 }

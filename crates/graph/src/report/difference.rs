@@ -6,7 +6,8 @@ use forebay_measure::{Distribution, Frequency};
 
 use super::reading::{FlowReading, Metered, ModuleReading, PortReading, Reading, Timed, WorkerReading};
 use super::{
-    Delay, FlowReport, ModuleReport, Origin, Packets, PortReport, Report, Spent, Stalls, Timing, WorkerReport,
+    Delay, FlowFigures, FlowReport, ModuleReport, Origin, Packets, PortReport, Report, Spent, Stalls, Timing,
+    WorkerReport,
 };
 use crate::telemetry::{LONG, LONG_CLASSES};
 use crate::worker::Census;
@@ -146,25 +147,18 @@ fn unfold(modules: &mut [(ModuleReport, u64)]) {
 
 fn flow(before: FlowReading, now: &FlowReading, seconds: f64, frequency: Frequency) -> FlowReport {
     let delays = now.delays.since(&before.delays);
-    // A port that refuses packets takes back what was counted as sent.
-    let violations = now.violations.saturating_sub(before.violations);
-    let packets = delays.samples();
-    // Counted packet by packet: not subject to the histogram's buckets.
-    let allowed = packets as f64 * (100.0 - now.percentile) / 100.0;
-    FlowReport {
-        name: now.name.clone(),
-        packets,
-        rate_pps: rate(packets, seconds),
-        delay_us: Delay::of(&delays, |ticks| frequency.micros(ticks)),
-        slo_us: now.slo.map(|slo| slo.0 as f64 / 1e3),
-        percentile: now.slo.map(|_| now.percentile),
-        at_percentile_us: now
-            .slo
-            .and_then(|_| delays.quantile(now.percentile / 100.0))
-            .map(|ticks| frequency.micros(ticks as f64)),
-        violations: now.slo.map(|_| violations),
-        kept: now.slo.filter(|_| packets > 0).map(|_| violations as f64 <= allowed),
-    }
+    let figures = FlowFigures {
+        name: &now.name,
+        seconds,
+        delays: &delays,
+        // A port that refuses packets takes back what was counted as sent.
+        violations: now.violations.saturating_sub(before.violations),
+        slo: now.slo,
+        percentile: now.percentile,
+        min_rate: now.min_rate,
+        turned_away: now.turned_away.saturating_sub(before.turned_away),
+    };
+    figures.report(frequency)
 }
 
 fn worker(before: WorkerReading, now: &WorkerReading, origin: &Origin, frequency: Frequency) -> WorkerReport {
@@ -243,7 +237,8 @@ fn packets(earlier: &Reading, later: &Reading) -> Packets {
 }
 
 impl Delay {
-    fn of(delays: &Distribution, micros: impl Fn(f64) -> f64) -> Self {
+    /// Of delays in ticks; `micros` says how long those are.
+    pub(super) fn of(delays: &Distribution, micros: impl Fn(f64) -> f64) -> Self {
         let at = |quantile| delays.quantile(quantile).map(|ticks| micros(ticks as f64));
         Self {
             mean: delays.mean().map(&micros),

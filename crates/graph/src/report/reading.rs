@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::Hash;
 
-use forebay_measure::{Counter, Distribution, Frequency, Nanos};
+use forebay_measure::{Counter, Distribution, Frequency, Nanos, PacketRate};
 use forebay_packet::Ticks;
 
 use crate::telemetry::{Account, BACKPRESSURE, LONG_CLASSES, MeterAccount, ReasonCounters, SIZE_CLASSES, Telemetry};
@@ -110,6 +110,9 @@ pub(super) struct FlowReading {
     pub(super) percentile: f64,
     pub(super) delays: Distribution,
     pub(super) violations: u64,
+    pub(super) min_rate: Option<PacketRate>,
+    /// Packets that were turned away on its way, where it has a rate objective.
+    pub(super) turned_away: u64,
 }
 
 /// A port's counters.
@@ -187,12 +190,15 @@ impl Reading {
             flows: telemetry
                 .flows
                 .iter()
-                .map(|told| FlowReading {
+                .enumerate()
+                .map(|(flow, told)| FlowReading {
                     name: told.plan.name.clone(),
                     slo: told.plan.slo,
                     percentile: told.plan.percentile,
                     delays: told.delay.read(),
                     violations: told.violations.get(),
+                    min_rate: told.plan.min_rate,
+                    turned_away: turned_away_of(telemetry, flow),
                 })
                 .collect(),
             ports,
@@ -313,6 +319,11 @@ impl Reading {
     }
 }
 
+/// Packets that were turned away on the way of a flow that has a rate objective.
+fn turned_away_of(telemetry: &Telemetry, flow: usize) -> u64 {
+    telemetry.ways.iter().filter(|way| way.flow == flow).map(|way| way.turned_away(telemetry)).sum()
+}
+
 /// Counts of what happened at all, by name.
 fn happened(counts: impl Iterator<Item = (String, u64)>) -> BTreeMap<String, u64> {
     let mut named = BTreeMap::new();
@@ -408,6 +419,7 @@ impl FlowReading {
         self.delays.merge(&other.delays);
         // A port that refuses packets takes back what was counted as sent.
         self.violations = self.violations.wrapping_add(other.violations);
+        self.turned_away += other.turned_away;
     }
 }
 

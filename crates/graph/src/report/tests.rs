@@ -82,6 +82,7 @@ fn worker() -> Worker<Simulated, RunToCompletion> {
             path: vec![Step { module: 0, gate: None }],
             slo: Some(Nanos(50)),
             percentile: 99.0,
+            min_rate: None,
         }],
         worker: 0,
         placement: Arc::new(Placement::alone(1, 2)),

@@ -164,6 +164,8 @@ pub struct WeightedFair {
     until_timed: u32,
     timing: bool,
     random: u32,
+    /// Whether weights have changed since the last turn, and passes with them.
+    reweighted: bool,
     /// Whether limits and marks no longer count.
     lifted: bool,
 }
@@ -210,6 +212,13 @@ impl WeightedFair {
             account.pass = account.pass.saturating_sub(by);
         }
         (self.virtual_time, self.furthest) = (EARLY, self.furthest.saturating_sub(by).max(EARLY));
+        self.queue_anew();
+    }
+
+    /// Puts those ahead in the order of their passes, which have changed.
+    #[cold]
+    fn queue_anew(&mut self) {
+        self.reweighted = false;
         // In the same memory: a turn allocates nothing.
         let mut ahead = std::mem::take(&mut self.ahead).into_vec();
         for Reverse(key) in &mut ahead {
@@ -324,6 +333,7 @@ impl Scheduler for WeightedFair {
             until_timed: 0,
             timing: false,
             random: 1,
+            reweighted: false,
             lifted: false,
         };
         for (module, share) in topology.shares.iter().enumerate() {
@@ -352,6 +362,9 @@ impl Scheduler for WeightedFair {
         self.left = self.accounts.len();
         if self.virtual_time >= LATE {
             self.set_back();
+        }
+        if self.reweighted {
+            self.queue_anew();
         }
         if now >= self.earliest {
             self.release();
@@ -515,9 +528,15 @@ impl Scheduler for WeightedFair {
 
     fn set_weight(&mut self, module: usize, weight: u32) {
         let account = &mut self.accounts[module];
-        // What it has been charged stands; the new weight counts from its next call on.
-        account.per_tick = TICK / f64::from(weight.max(1));
+        let before = std::mem::replace(&mut account.per_tick, TICK / f64::from(weight.max(1)));
         account.price(&self.estimates[module]);
+        // What it has had before the others stays the same time, and not the same virtual time: where all weights became a
+        // thousand times larger, it would wait for a thousand times as long.
+        if account.pass > self.virtual_time {
+            let ahead = (account.pass - self.virtual_time) as f64 * (account.per_tick / before);
+            account.pass = self.virtual_time.saturating_add(ahead as u64);
+            self.reweighted = true;
+        }
     }
 
     fn set_limit(&mut self, module: usize, limit: Option<Limit>) {

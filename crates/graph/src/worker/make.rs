@@ -25,7 +25,7 @@ use crate::scheduler::{Scheduler, ShareError, Topology};
 use crate::team::Team;
 use crate::telemetry::{
     Account, FlowTelemetry, FoldTelemetry, Metered, ModuleCounters, ModuleTelemetry, PortTelemetry, ReasonCounters,
-    Telemetry, WorkerCounters,
+    Telemetry, Way, WorkerCounters,
 };
 
 /// How long packets wait for a trigger on a path without a delay objective.
@@ -187,6 +187,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         for (flow, declared) in found.iter().enumerate().filter(|(_, flow)| flow.slo.is_some()) {
             flow::modules_of(&shape, declared).into_iter().for_each(|module| flows_of[module].push(flow));
         }
+        let ways = Way::all(&shape, &found, &plan.leaders());
         drop(shape);
         let frequency = clock.frequency();
 
@@ -286,6 +287,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
                 modules: Vec::new(),
                 ports: Vec::new(),
                 flows: found.into_iter().map(|plan| FlowTelemetry::new(plan, frequency)).collect(),
+                ways,
                 folds: FoldTelemetry { members: plan.folds, before, arrival: flows.arrival.clone(), arrived },
                 worker: WorkerCounters::default(),
                 metered: None,

@@ -10,7 +10,7 @@ use forebay_graph::{Action, Actions, Cost, Layout, RunToCompletion, Scheduler, S
 use forebay_instance::{SimulatedTeam, Simulation};
 use forebay_measure::Clock;
 use forebay_packet::Ticks;
-use forebay_pipeline::{Conditions, load, usecase};
+use forebay_pipeline::{Conditions, Loaded, Source, load, usecase};
 
 /// A use case with settings, whose modules' calls take so many nanoseconds.
 #[derive(Clone, Debug)]
@@ -62,25 +62,36 @@ impl Case {
     /// Runs it for so many milliseconds; at some instants sources offer so many times their rate.
     pub(crate) fn run(&self, millis: u64, offers: &[(u64, f64)]) -> Run {
         let source = usecase(self.usecase, &self.sets).unwrap_or_else(|problems| panic!("{problems}"));
-        let conditions = Conditions { frequency: Simulation::frequency(), simulated: true };
-        let loaded = load(&source, conditions).unwrap_or_else(|problems| panic!("{problems}"));
-        match loaded.plans[0].scheduler {
-            SchedulerKind::RunToCompletion => self.of::<RunToCompletion>(loaded, millis, offers),
-            SchedulerKind::WeightedFair => self.of::<WeightedFair>(loaded, millis, offers),
-        }
-    }
-
-    fn of<S: Scheduler>(&self, loaded: forebay_pipeline::Loaded, millis: u64, offers: &[(u64, f64)]) -> Run {
         let cost = |name: &str| {
             let special = self.special.iter().find(|(prefix, _)| name.starts_with(prefix));
-            let (per_batch, per_packet) = special.map_or(self.cost, |(_, cost)| *cost);
-            Cost { per_batch, per_packet }
+            special.map_or(self.cost, |(_, cost)| *cost)
         };
-        let costs: Vec<Cost> = loaded.plans[0].modules.iter().map(|module| cost(&module.name)).collect();
+        run(&source, &cost, millis, offers)
+    }
+}
+
+/// Runs a pipeline whose modules' calls take so many nanoseconds, by name, for so many milliseconds; at some instants sources offer
+/// so many times their rate.
+pub(crate) fn run(source: &Source, cost: &dyn Fn(&str) -> (u64, u64), millis: u64, offers: &[(u64, f64)]) -> Run {
+    let conditions = Conditions { frequency: Simulation::frequency(), simulated: true };
+    let loaded = load(source, conditions).unwrap_or_else(|problems| panic!("{problems}"));
+    let cost = |module: &forebay_graph::Module| {
+        let (per_batch, per_packet) = cost(&module.name);
+        Cost { per_batch, per_packet }
+    };
+    let costs: Vec<Cost> = loaded.plans[0].modules.iter().map(cost).collect();
+    match loaded.plans[0].scheduler {
+        SchedulerKind::RunToCompletion => Run::of::<RunToCompletion>(loaded, &costs, millis, offers),
+        SchedulerKind::WeightedFair => Run::of::<WeightedFair>(loaded, &costs, millis, offers),
+    }
+}
+
+impl Run {
+    fn of<S: Scheduler>(loaded: Loaded, costs: &[Cost], millis: u64, offers: &[(u64, f64)]) -> Self {
         let seen = Seen::default();
         let log: Box<dyn Log> = Box::new(seen.clone());
         let mut team =
-            SimulatedTeam::<S>::told(loaded.plans, &costs, Some(loaded.made), Some(log)).expect("a plan that runs");
+            SimulatedTeam::<S>::told(loaded.plans, costs, Some(loaded.made), Some(log)).expect("a plan that runs");
         for &(at, factor) in offers {
             team.run(Ticks(at * 1_000_000));
             let actions = [Action::SetOffer { factor }];
@@ -92,11 +103,9 @@ impl Case {
         let report = team.board.report(&team.board.nothing(), &reading);
         assert_eq!(report.packets.missing(), 0);
         let (layout, periods) = std::mem::take(&mut *seen.0.lock().expect("nobody panicked"));
-        Run { layout: layout.expect("a controller"), periods, report }
+        Self { layout: layout.expect("a controller"), periods, report }
     }
-}
 
-impl Run {
     /// Of each period that some flow left in: by how much of its objective the slowest flow's percentile was.
     pub(crate) fn worst(&self) -> Vec<f64> {
         let worst = |period: &Period| {

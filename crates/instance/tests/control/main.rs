@@ -5,4 +5,5 @@ mod numbered;
 
 mod objectives;
 mod parting;
+mod rates;
 mod running;

@@ -1,7 +1,8 @@
 //! Whose turn it is where there is not enough time for all: run to completion against weighted-fair (Batchy, Fig. 11).
 //!
-//! Two functions behind a split are offered half as much again as there is time for. Fair is in proportion to rate at equal cost, and
-//! in proportion to cost at equal rate, so that both functions lose the same part of their packets.
+//! Two functions behind a split are offered half as much again as there is time for. Fair, in the paper's sense, is in proportion to
+//! rate at equal cost, and in proportion to cost at equal rate, so that both functions lose the same part of their packets. `fair` has
+//! another sense: max-min rates, and before that what was promised.
 
 use forebay_graph::Cost;
 use serde::Serialize;
@@ -21,12 +22,16 @@ const OVERLOAD: f64 = 1.5;
 /// By case: its name, the weights of the split, and how many times the cost.
 const CASES: &[(&str, [u64; 2], [u64; 2])] =
     &[("twice the rate for the first", [2, 1], [1, 1]), ("twice the cost for the first", [1, 1], [2, 1])];
-/// Schedulers: a name, and the controller that goes with it.
-const SCHEDULERS: &[(&str, &str)] = &[
-    ("run to completion", "null"),
-    ("weighted-fair, equal weights", "wfq"),
-    ("weighted-fair, NFVnice's weights", "nfvnice"),
+/// Schedulers: a name, the controller that goes with it, and whether the first function is promised most of what it is offered.
+const SCHEDULERS: &[(&str, &str, bool)] = &[
+    ("run to completion", "null", false),
+    ("weighted-fair, equal weights", "wfq", false),
+    ("weighted-fair, NFVnice's weights", "nfvnice", false),
+    ("weighted-fair, max-min rates", "fair", false),
+    ("weighted-fair, a rate for the first", "fair", true),
 ];
+/// The part of what it is offered that the first function is promised then.
+const PROMISED: f64 = 0.8;
 const PERIODS: u32 = 100;
 
 /// Two functions under a scheduler.
@@ -38,6 +43,8 @@ pub struct Fairness {
     pub scheduler: &'static str,
     /// By function: packets a second that were offered.
     pub offered_pps: [f64; 2],
+    /// Packets a second that the first function was promised.
+    pub min_rate_pps: Option<f64>,
     /// By function: packets a second that left.
     pub rate_pps: [f64; 2],
     /// By function: the mean delay, in microseconds.
@@ -56,15 +63,18 @@ pub(super) fn measure(
 ) -> Result<Vec<Fairness>, LabError> {
     let span = Span { periods: PERIODS.min(extents.span.periods), ..extents.span };
     let both = || CASES.iter().flat_map(|case| SCHEDULERS.iter().map(move |scheduler| (case, scheduler)));
-    let scenarios: Vec<_> = both().map(|(case, (_, controller))| scenario(case, controller, span)).collect();
+    let scenarios: Vec<_> = both()
+        .map(|(case, (_, controller, promised))| scenario(case, controller, promise(case, *promised), span))
+        .collect();
     let runs = place.all(&scenarios, progress, |run| run)?;
-    let told = both().zip(&runs).map(|((case, (scheduler, _)), run)| {
+    let told = both().zip(&runs).map(|((case, (scheduler, _, promised)), run)| {
         let of = |value: fn(&Run, usize) -> f64| [value(run, 0), value(run, 1)];
         let (rate, weights) = (offered(case), case.1.map(|weight| weight as f64));
         Fairness {
             case: case.0,
             scheduler,
             offered_pps: weights.map(|weight| rate * weight / weights.iter().sum::<f64>()),
+            min_rate_pps: promise(case, *promised),
             rate_pps: of(|run, flow| run.report.flows[flow].rate_pps),
             delay_us: of(|run, flow| run.report.flows[flow].delay_us.mean.unwrap_or(0.0)),
             void_pct: Tally::of(&run.moments).void() * 100.0,
@@ -83,15 +93,22 @@ fn offered((_, weights, costs): &Case) -> f64 {
     OVERLOAD * 1e9 / packet
 }
 
-fn scenario(case: &Case, controller: &'static str, span: Span) -> Scenario {
+/// Packets a second that the first function is promised, where it is.
+fn promise(case: &Case, promised: bool) -> Option<f64> {
+    let [first, second] = case.1.map(|weight| weight as f64);
+    promised.then(|| PROMISED * offered(case) * first / (first + second))
+}
+
+fn scenario(case: &Case, controller: &'static str, promised: Option<f64>, span: Span) -> Scenario {
     let (name, weights, costs) = case;
+    let promised = promised.map_or_else(String::new, |rate| format!(", min_rate: {rate:.0}pps"));
     let bypass =
         |times: u64| format!("bypass: {{ cycles_per_batch: {CYCLES}, cycles_per_packet: {} }}", times * CYCLES);
     let text = format!(
         "name: fairness\nports:\n  in: {{ generator: {{ rate: {:.0}pps }} }}\n  out: {{ sink: {{}} }}\n\
          modules:\n  split: {{ weighted_split: {{ weights: [{}, {}] }} }}\n  first: {{ {} }}\n  second: {{ {} }}\n\
          pipeline:\n  - in -> split\n  - split[0] -> first -> out\n  - split[1] -> second -> out\n\
-         flows:\n  - {{ name: first, path: \"split[0] -> first\" }}\n  - {{ name: second, path: \"split[1] -> second\" }}\n\
+         flows:\n  - {{ name: first, path: \"split[0] -> first\"{promised} }}\n  - {{ name: second, path: \"split[1] -> second\" }}\n\
          scheduler: run-to-completion\nshares:\n  first: {{ when_full: drop }}\n  second: {{ when_full: drop }}\n",
         offered(case),
         weights[0],

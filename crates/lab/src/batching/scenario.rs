@@ -102,7 +102,7 @@ impl Rule {
             None => self.name.to_owned(),
         };
         let mut settings = vec![format!("control.batching={batching}"), format!("control.period={}ns", period.0)];
-        if matches!(self.name, "wfq" | "nfvnice") {
+        if matches!(self.name, "wfq" | "nfvnice" | "fair") {
             settings.push("scheduler=weighted-fair".to_owned());
         }
         settings

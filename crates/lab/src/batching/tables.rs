@@ -182,6 +182,7 @@ fn fairness(all: &[Fairness]) -> String {
         "scheduler",
         "offered_first_pps",
         "offered_second_pps",
+        "min_rate_first_pps",
         "rate_first_pps",
         "rate_second_pps",
         "delay_first_us",
@@ -190,7 +191,9 @@ fn fairness(all: &[Fairness]) -> String {
     ];
     let row = |told: &Fairness| {
         let mut row = vec![told.case.to_owned(), told.scheduler.to_owned()];
-        row.extend(told.offered_pps.into_iter().chain(told.rate_pps).chain(told.delay_us).map(number));
+        row.extend(told.offered_pps.map(number));
+        row.push(told.min_rate_pps.map_or_else(String::new, number));
+        row.extend(told.rate_pps.into_iter().chain(told.delay_us).map(number));
         row.push(number(told.void_pct));
         row
     };

@@ -230,6 +230,42 @@ flows:
 }
 
 #[test]
+fn rate_objectives_that_cannot_be_or_that_nobody_keeps() {
+    let flows = |rest: &str| {
+        refused(&format!(
+            "
+ports: {{ in: {{ test_port: }} }}
+modules:
+  s: {{ test_split: {{ gates: [x, y] }} }}
+  a: {{ test_pass: }}
+pipeline:
+  - in -> s
+  - s[x] -> a -> in
+  - s[y] -> in
+{rest}"
+        ))
+    };
+    insta::assert_snapshot!(flows("scheduler: weighted-fair
+control: { batching: fair }
+flows:
+  - { name: none, path: [s[x], a], min_rate: 0pps }
+  - { name: less, path: [s], min_rate: 0.5pps }
+  - { name: much, path: [a], min_rate: 2000Gpps }
+  - { name: bits, path: [s[y]], min_rate: 1Gbps }
+"), @r"
+        test.yaml:12: a rate objective of 0pps: allowed are 1pps to 1000Gpps
+        test.yaml:13: a rate objective of 0.5pps: allowed are 1pps to 1000Gpps
+        test.yaml:14: a rate objective of 2000Gpps: allowed are 1pps to 1000Gpps
+        test.yaml:15: flows[3].min_rate: '1Gbps' is not a packet rate: write a number and a unit, such as 5Mpps (units: pps, kpps, Mpps, Gpps)
+        ");
+    insta::assert_snapshot!(flows("flows: [{ name: one, path: [s[x], a], min_rate: 1Mpps }]
+"), @"test.yaml:9: nothing keeps a rate objective here: write `scheduler: weighted-fair` and `control: { batching: fair }` too");
+    insta::assert_snapshot!(flows("control: { batching: fair }
+flows: [{ name: one, path: [s[x], a], min_rate: 1Mpps }]
+"), @"test.yaml:10: control.batching: fair sets weights: write `scheduler: weighted-fair` too");
+}
+
+#[test]
 fn workers_that_cannot_be() {
     insta::assert_snapshot!(refused("
 ports: { in: { test_port: } }
@@ -276,7 +312,7 @@ control: { batching: optimum, perod: 1s, guard: 1 }
 "), @r"
         test.yaml:4: no module uses the state 'unused'
         test.yaml:8: workers[1].dispatch: 'none' does not fit: allowed is session
-        test.yaml:9: control.batching: 'optimum' does not fit (did you mean 'optimal'?): allowed are gradient, max, nfvnice, null, on-off, optimal, static, wfq, a mapping with gradient, max, nfvnice, null, on-off, optimal, static, wfq
+        test.yaml:9: control.batching: 'optimum' does not fit (did you mean 'optimal'?): allowed are fair, gradient, max, nfvnice, null, on-off, optimal, static, wfq, a mapping with fair, gradient, max, nfvnice, null, on-off, optimal, static, wfq
         test.yaml:9: control: unknown key 'perod' (did you mean 'period'?): allowed are batching, guard, period, workers
         test.yaml:9: control.guard: '1' is out of range: allowed is a number from 0 below 1
         ");
@@ -327,7 +363,7 @@ fn controllers_that_cannot_be() {
     insta::assert_snapshot!(all.map(refused).join("\n"), @r"
     test.yaml:4: control: `batching` is missing (The controller: its name, or its name with its parameters)
     test.yaml:4: control: 'optimal' is not a mapping
-    test.yaml:4: control.batching: unknown key 'optimul' (did you mean 'optimal'?): allowed are gradient, max, nfvnice, null, on-off, optimal, static, wfq
+    test.yaml:4: control.batching: unknown key 'optimul' (did you mean 'optimal'?): allowed are fair, gradient, max, nfvnice, null, on-off, optimal, static, wfq
     test.yaml:4: control.batching: it has 2 keys: allowed is 1, of …
     test.yaml:4: control.batching.optimal: unknown key 'speed': none is allowed
     test.yaml:4: control.batching: static needs parameters: write `batching: { static: { trigger: 16 } }`

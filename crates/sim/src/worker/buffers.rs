@@ -19,6 +19,16 @@ pub(crate) struct Gauge {
     /// Packets that came while there was a trigger, and at how many instants any did.
     arrived: u64,
     arrivals: u64,
+    /// How many of them had come when the trigger was set or taken away last, and packets at all.
+    came: u64,
+    marked: u64,
+}
+
+impl Gauge {
+    /// Packets that have come while there was a trigger, where so many have come at all.
+    fn arrived(&self, trigger: u32, all: u64) -> u64 {
+        if trigger == 0 { self.came } else { self.came + (all - self.marked) }
+    }
 }
 
 impl<S: Scheduler> Worker<S> {
@@ -52,7 +62,9 @@ impl<S: Scheduler> Worker<S> {
             let leader = action.module().map_or(0, |module| self.scene.layout.modules[module].leader);
             match *action {
                 Action::SetTrigger { trigger, .. } => {
-                    let queue = &mut self.queues[leader];
+                    let (queue, gauge) = (&mut self.queues[leader], &mut self.gauges[leader]);
+                    let all = self.tally.modules[leader].packets + u64::from(queue.len());
+                    (gauge.came, gauge.marked) = (gauge.arrived(queue.trigger(), all), all);
                     queue.set_trigger(trigger as u32, self.batch, self.now);
                     if queue.is_ready() {
                         self.scheduler.ready(leader);
@@ -117,7 +129,8 @@ impl<S: Scheduler> Worker<S> {
             gauge.queued = u64::from(queue.len());
             if queue.trigger() > 0 {
                 gauge.arrivals = queue.turns();
-                gauge.arrived = self.tally.modules[module].packets + gauge.queued;
+                let all = self.tally.modules[module].packets + gauge.queued;
+                gauge.arrived = gauge.arrived(queue.trigger(), all);
                 gauge.oldest = if gauge.queued > 0 { self.now.since(queue.since()) } else { Picos::ZERO };
             }
         }

@@ -32,7 +32,9 @@ pub(super) fn fairness(all: &[Fairness]) -> Section {
     let row = |told: &Fairness| {
         let void = if told.void_pct > VOID * 100.0 { ", void" } else { "" };
         let mut row = vec![format!("{}, {}{void}", told.case, told.scheduler)];
-        row.extend(told.offered_pps.iter().chain(&told.rate_pps).map(|rate| engineering(*rate)));
+        row.extend(told.offered_pps.iter().map(|rate| engineering(*rate)));
+        row.push(told.min_rate_pps.map_or_else(|| "-".to_owned(), engineering));
+        row.extend(told.rate_pps.iter().map(|rate| engineering(*rate)));
         let kept = [0, 1].map(|at| told.rate_pps[at] / told.offered_pps[at]);
         row.extend(kept.map(|kept| format!("{:.0} %", kept * 100.0)));
         row.extend(told.delay_us.map(|delay| format!("{delay:.0}")));
@@ -44,6 +46,7 @@ pub(super) fn fairness(all: &[Fairness]) -> Section {
             "case, scheduler",
             "offered to the first",
             "to the second",
+            "stated for the first",
             "left by the first",
             "by the second",
             "of the first's",
@@ -55,7 +58,7 @@ pub(super) fn fairness(all: &[Fairness]) -> Section {
     };
     let what = "Two functions behind a split, offered half as much again as there is time for. Fair is where both keep the same part of what \
                 is offered to them: time in proportion to rate and to cost. Run to completion does so by itself (the paper's Fig. 11); equal \
-                weights do not; NFVnice's weights, arrival rate times cost, are made to. Weighted-fair drops what has no room before its \
-                function.";
+                weights do not; NFVnice's weights, arrival rate times cost, are made to. The controller fair gives both the same rate, and with a \
+                rate stated for the first four fifths of what is offered to it. Weighted-fair drops what has no room before its function.";
     Section { title: "Fairness".to_owned(), blocks: vec![text(what), Block::Table(table)] }
 }

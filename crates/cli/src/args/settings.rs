@@ -1,0 +1,39 @@
+//! What the command line sets of a configuration that is to run.
+
+use super::values::{setting, workers};
+
+/// Settings of a run.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Settings {
+    /// Set a use case's parameter or override a part of the configuration: `n=16`, `ports.red.generator.rate=2Mpps`
+    #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
+    pub(crate) set: Vec<String>,
+    /// Which module runs next: everything in order, or modules by their weights; the same as `--set scheduler=NAME`
+    #[arg(long, value_name = "NAME", value_parser = ["run-to-completion", "weighted-fair"])]
+    pub(crate) scheduler: Option<String>,
+    /// What sets triggers so that flows keep their delay objectives (`forebay list controllers`); the same as `--set
+    /// control.batching=NAME`
+    #[arg(long, value_name = "NAME")]
+    pub(crate) controller: Option<String>,
+    /// Run on so many workers, each with its share of the sessions: the same as so many plain entries under `workers:`
+    #[arg(long, value_name = "N", value_parser = workers)]
+    pub(crate) workers: Option<usize>,
+    /// What everything random derives from: the same as `--set seed=N`
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+}
+
+impl Settings {
+    /// All of them: each as it was written, and as a setting.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (String, String)> {
+        let set = self.set.iter().map(|set| (format!("--set {set}"), set.clone()));
+        let scheduler = self.scheduler.iter().map(|name| (format!("--scheduler {name}"), format!("scheduler={name}")));
+        let controller = self.controller.iter();
+        let controller = controller.map(|name| (format!("--controller {name}"), format!("control.batching={name}")));
+        let seed = self.seed.map(|seed| (format!("--seed {seed}"), format!("seed={seed}")));
+        let workers = self
+            .workers
+            .map(|workers| (format!("--workers {workers}"), format!("workers=[{}]", vec!["{}"; workers].join(", "))));
+        set.chain(scheduler).chain(controller).chain(seed).chain(workers)
+    }
+}

@@ -1,0 +1,37 @@
+//! What modules' calls cost where time is simulated, or before it is known better: as was given, or as was measured here before.
+
+use std::collections::BTreeMap;
+
+use anyhow::anyhow;
+use forebay_control::Profiled;
+use forebay_graph::{Cost, Plan};
+use forebay_lean::profile::{Costed, Key, Profile, Store};
+use forebay_models::batching::Line;
+use forebay_pipeline::nearest;
+
+/// What functions' calls cost, as `forebay profile` has measured on this machine; nothing where it has not.
+pub(crate) fn profiled(batch: usize) -> BTreeMap<String, Profiled> {
+    let stored = Store::of_user().and_then(|store| Profile::stored(&store, &Key::this(batch)?));
+    let functions = stored.ok().flatten().map(|profile| profile.functions).unwrap_or_default();
+    let profiled =
+        |cost: &Costed| Profiled { line: Line { fixed: cost.t0_s, each: cost.t1_s }, dispatch: cost.dispatch_s };
+    functions.iter().map(|(name, cost)| (name.clone(), profiled(cost))).collect()
+}
+
+/// Each module's cost: the last that names it, its function or everything.
+pub(crate) fn given(plan: &Plan, given: &[(String, Cost)]) -> anyhow::Result<Vec<Option<Cost>>> {
+    let mut costs = vec![None; plan.modules.len()];
+    for (name, cost) in given {
+        let mut named = false;
+        for (module, slot) in plan.modules.iter().zip(&mut costs) {
+            if name == "*" || *name == module.name || name == module.kind {
+                (*slot, named) = (Some(*cost), true);
+            }
+        }
+        if !named {
+            let names = plan.modules.iter().flat_map(|module| [module.name.as_str(), module.kind]);
+            return Err(anyhow!("--cost {name}: no module or function is called '{name}'{}", nearest(name, names)));
+        }
+    }
+    Ok(costs)
+}

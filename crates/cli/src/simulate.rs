@@ -1,0 +1,141 @@
+//! `forebay simulate`: a pipeline batch by batch, for as long as is wanted.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{anyhow, bail};
+use forebay_control::{Log, Settings};
+use forebay_graph::{Actions, Layout, Plan, Snapshot};
+use forebay_instance::Decided;
+use forebay_measure::Nanos;
+use forebay_models::batching::Line;
+use forebay_pipeline::{Conditions, Loaded};
+use forebay_sim::{Options, Scene, Simulator};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::source::source;
+use crate::{Answer, args, control, costs, decisions, engine, printed, summary};
+
+/// How many packets of each source are watched on their ways.
+const WATCHED: usize = 8_192;
+/// In how many pieces time passes, so that progress shows.
+const PIECES: u64 = 200;
+
+/// Simulates a pipeline, and prints what came of it.
+pub(crate) fn simulate(arguments: &args::Simulate) -> anyhow::Result<Answer> {
+    if arguments.duration == Nanos(0) {
+        bail!("--duration {}: nothing happens in no time: allowed is more than 0", arguments.duration);
+    }
+    let sets: Vec<_> = arguments.settings.all().map(|(_, setting)| setting).collect();
+    let source = source(&arguments.pipeline, &sets)?;
+    let conditions = Conditions { frequency: engine::frequency(true), simulated: true };
+    let Loaded { plans, mut made, .. } = forebay_pipeline::load(&source, conditions)?;
+    let prices = prices(&plans[0], arguments)?;
+    let settings = made.control().cloned();
+    let trouble = Arc::new(Mutex::new(None));
+    let written = match &arguments.decisions {
+        Some(_) if settings.is_none() => {
+            bail!("--decisions: nothing decides: name a controller (--controller, or `control:` in the configuration)")
+        }
+        Some(path) => {
+            made.claim("--decisions", path, true).map_err(|told| anyhow!("--decisions: {told}"))?;
+            Some(decisions::write(path, &trouble)?)
+        }
+        None => None,
+    };
+    let seed = source_seed(arguments);
+    let scene = Scene::learn(plans, WATCHED).map_err(|error| anyhow!("{}: {error}", arguments.pipeline))?;
+    let mut simulator = Simulator::new(scene, &prices, settings.as_ref(), Options { seed, ..Options::default() })?;
+    let decided = Arc::new(Mutex::new(None));
+    if settings.is_some() {
+        simulator.tell(Box::new(Told { decided: Arc::clone(&decided), written }));
+    }
+    let detail = pass(&mut simulator, arguments.duration);
+    let mut report = simulator.told();
+    report.control = decided.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|(told, _)| told.report());
+    let mut out = printed::out();
+    if arguments.json {
+        writeln!(out, "{}", serde_json::to_string(&report)?)?;
+    } else {
+        summary::simulated(&report, detail, &mut out)?;
+    }
+    // The recording ends with the simulator.
+    drop(simulator);
+    if let Some(trouble) = trouble.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        bail!(trouble);
+    }
+    Ok(if arguments.strict && control::is_missed(&report) { Answer::No } else { Answer::Yes })
+}
+
+/// What everything random in the simulation derives from.
+fn source_seed(arguments: &args::Simulate) -> u64 {
+    arguments.settings.seed.unwrap_or(Options::default().seed)
+}
+
+/// What modules' calls take: as given, else as was measured of their functions.
+fn prices(plan: &Plan, arguments: &args::Simulate) -> anyhow::Result<Vec<Line>> {
+    let (given, profiled) = (costs::given(plan, &arguments.cost)?, costs::profiled(plan.batch));
+    let mut unknown = BTreeSet::new();
+    let price = |(module, given): (&forebay_graph::Module, &Option<forebay_graph::Cost>)| {
+        let known = profiled.get(module.kind).map(|profiled| profiled.line);
+        let given = given.map(|cost| Line { fixed: cost.per_batch as f64 / 1e9, each: cost.per_packet as f64 / 1e9 });
+        given.or(known).unwrap_or_else(|| {
+            unknown.insert(module.kind);
+            Line::default()
+        })
+    };
+    let prices = plan.modules.iter().zip(&given).map(price).collect();
+    if unknown.is_empty() {
+        return Ok(prices);
+    }
+    let names = unknown.into_iter().collect::<Vec<_>>();
+    let (list, of_batch) =
+        (names.join(", "), if plan.batch == 32 { String::new() } else { format!(" --batch {}", plan.batch) });
+    bail!(
+        "what calls of {list} take is not known: `forebay profile{of_batch} {}` measures it, or say `--cost {}=CALL+PACKET`",
+        names.join(" "),
+        names[0]
+    )
+}
+
+/// Lets time pass, and shows on a terminal how far it is; how much of it was simulated in detail, in seconds.
+fn pass(simulator: &mut Simulator, duration: Nanos) -> f64 {
+    let bar = ProgressBar::new(PIECES);
+    let style = ProgressStyle::with_template("{elapsed_precise} [{bar:30}] {percent} % of {msg}");
+    // The template is this program's own: a mistake in it would show in every run.
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar.set_message(duration.to_string());
+    let seconds = duration.0 as f64 / 1e9;
+    for piece in 1..=PIECES {
+        let until = seconds * piece as f64 / PIECES as f64;
+        simulator.run(until - simulator.now());
+        bar.set_position(piece);
+    }
+    bar.finish_and_clear();
+    simulator.report().detail_s
+}
+
+/// What was decided, and of which shape.
+type Account = Arc<Mutex<Option<(Decided, Layout)>>>;
+
+/// Adds up what is decided, and hands it on to who writes it.
+struct Told {
+    decided: Account,
+    written: Option<Box<dyn Log>>,
+}
+
+impl Log for Told {
+    fn begin(&mut self, settings: &Settings, layout: &Layout) {
+        let account = (Decided::new(settings, layout), layout.clone());
+        *self.decided.lock().unwrap_or_else(PoisonError::into_inner) = Some(account);
+        self.written.iter_mut().for_each(|log| log.begin(settings, layout));
+    }
+
+    fn period(&mut self, snapshot: &Snapshot, actions: &Actions) {
+        if let Some((told, layout)) = &mut *self.decided.lock().unwrap_or_else(PoisonError::into_inner) {
+            told.tell(layout, snapshot, actions, None);
+        }
+        self.written.iter_mut().for_each(|log| log.period(snapshot, actions));
+    }
+}

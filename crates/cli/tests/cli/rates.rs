@@ -1,0 +1,40 @@
+//! Rate objectives from the configuration to the tables.
+
+use crate::{File, forebay};
+
+const TWO: &str = "\
+scheduler: weighted-fair
+ports: { in: { generator: { rate: 4Mpps } }, out: { sink: } }
+modules: { split: { weighted_split: { weights: [3, 1] } }, video: { counter: }, fw: { counter: } }
+pipeline: [in -> split, 'split[0] -> video -> out', 'split[1] -> fw -> out']
+flows:
+  - { name: video, path: split[0] -> video, min_rate: 1Mpps }
+  - { name: rest, path: split[1] -> fw }
+shares: { video: { when_full: drop }, fw: { when_full: drop } }
+control: { batching: fair, period: 10ms }
+";
+const COSTS: [&str; 8] =
+    ["--virtual", "--cost", "split=50+5", "--cost", "video=50+400", "--cost", "fw=200+1600", "--duration=300ms"];
+
+#[test]
+fn a_rate_is_kept_and_told() {
+    let file = File::new(TWO);
+    let run = |more: &[&str]| forebay(&[&["run", file.path()], &COSTS[..], more].concat());
+    let out = run(&["--strict"]).well();
+    assert!(out.contains("min rate") && out.contains("rates: 1 of 1 kept"), "{out}");
+    let report = run(&["--json"]).json();
+    let video = &report["flows"][0];
+    assert_eq!((&video["min_rate_pps"], &video["rate_kept"]), (&1e6.into(), &true.into()));
+    assert!(video["turned_away"].as_u64() > Some(0) && report["flows"][1].get("min_rate_pps").is_none());
+    // More than there is time for, and a controller that does not care.
+    let done = run(&["--strict", "--set", "flows.1.min_rate=500kpps"]);
+    let said = "rest cannot have 500.0k pps";
+    assert!(done.code == Some(1) && done.out.contains("MISSED") && done.out.contains(said), "{}", done.out);
+    let out = run(&["--controller", "wfq"]).well();
+    assert!(out.contains("wfq does nothing for stated rates: fair does"), "{out}");
+    // In the simulator it is the same.
+    let arguments: Vec<_> = COSTS.into_iter().filter(|argument| *argument != "--virtual").collect();
+    let told = forebay(&[&["simulate", file.path(), "--json"], &arguments[..]].concat()).json();
+    let rate = |told: &serde_json::Value| told["flows"][0]["rate_pps"].as_f64().expect("a rate");
+    assert!((rate(&told) / rate(&report) - 1.0).abs() < 0.05, "{} instead of {}", rate(&told), rate(&report));
+}

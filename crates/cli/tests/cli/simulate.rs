@@ -1,0 +1,91 @@
+//! `forebay simulate`: the same as a run packet by packet, within a few percent; the same again by one seed; and what it refuses.
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::{File, ROUTER, forebay};
+
+const GATEWAY: &str = "usecase:gw --set n=4 --set fold=off --set rate=1Mpps --set slo=200us --set control.period=10ms \
+                       --controller optimal --cost *=100+20 --json";
+
+fn json(command: &str, more: &str) -> Value {
+    let arguments: Vec<_> = command.split_whitespace().chain(GATEWAY.split_whitespace()).collect();
+    let arguments = arguments.into_iter().chain(more.split_whitespace()).collect::<Vec<_>>();
+    let done = forebay(&arguments);
+    assert_eq!(done.code, Some(0), "{}", done.err);
+    done.json()
+}
+
+/// Rate, mean delay and packets a call of the first branch.
+fn figures(report: &Value) -> [f64; 4] {
+    let flow = &report["flows"][0];
+    let modules = report["modules"].as_array().expect("a list");
+    let acl = modules.iter().find(|module| module["name"] == "acl0").expect("it is there");
+    let told = [&flow["rate_pps"], &flow["delay_us"]["mean"], &acl["batch_mean"], &report["workers"][0]["busy"]];
+    told.map(|figure| figure.as_f64().expect("a number"))
+}
+
+#[test]
+fn it_says_what_a_run_packet_by_packet_says() {
+    let (told, truth) = (json("simulate", "--duration 2s"), json("run", "--virtual --duration 2s"));
+    for (told, truth) in figures(&told).into_iter().zip(figures(&truth)) {
+        assert!((told / truth - 1.0).abs() <= 0.05, "{told} instead of {truth}");
+    }
+    assert_eq!((&told["kind"], &told["flows"][0]["kept"]), (&"simulated".into(), &true.into()));
+    assert_eq!(told["control"]["controller"], "optimal");
+    assert!(told["control"]["changes"].as_array().is_some_and(|changes| !changes.is_empty()));
+}
+
+#[test]
+fn one_seed_has_one_answer() {
+    let poisson = "--set ports.in.generator.arrivals=poisson --duration 500ms --seed";
+    let run = |seed: u64| json("simulate", &format!("{poisson} {seed}"));
+    assert_eq!(run(7), run(7));
+    assert_ne!(run(7), run(8));
+}
+
+#[test]
+fn an_hour_is_told_in_tables() {
+    let arguments: Vec<_> = GATEWAY.split_whitespace().filter(|argument| *argument != "--json").collect();
+    let out = forebay(&[&["simulate"], &arguments[..], &["--duration", "3600s", "--strict"]].concat()).well();
+    for said in ["3600.000 s simulated batch by batch", "acl0", "objectives: 4 of 4 kept", "optimal every", "worker 0:"]
+    {
+        assert!(out.contains(said), "'{said}' is not in\n{out}");
+    }
+}
+
+#[test]
+fn costs_are_those_that_were_measured_where_none_are_given() {
+    let cache = TempDir::new().expect("a folder for the test");
+    let file = File::new(&ROUTER.replace("count: 1000", "rate: 1Mpps"));
+    let run = |arguments: &[&str]| {
+        let mut command = assert_cmd::Command::new(env!("CARGO_BIN_EXE_forebay"));
+        let output = command.args(arguments).env("XDG_CACHE_HOME", cache.path()).output().expect("it starts");
+        (output.status.code(), String::from_utf8(output.stderr).expect("UTF-8"))
+    };
+    let simulate = ["simulate", file.path(), "--duration", "100ms"];
+    let (code, told) = run(&simulate);
+    let names = "ether_split hash_split mac_rewrite ttl";
+    assert!(code == Some(2) && told.contains(&format!("`forebay profile {names}`")), "{told}");
+    let functions: Vec<_> = names.split(' ').collect();
+    let (code, told) = run(&[&["profile", "--time", "20ms"], &functions[..]].concat());
+    assert_eq!(code, Some(0), "{told}");
+    let (code, told) = run(&simulate);
+    assert_eq!(code, Some(0), "{told}");
+}
+
+#[test]
+fn what_cannot_be_simulated_or_makes_no_sense_is_named() {
+    let (ends, goes_on) = (File::new(ROUTER), File::new(&ROUTER.replace("count: 1000", "rate: 1Mpps")));
+    let refused = |arguments: &[&str], said: &str| {
+        let done = forebay(&[&["simulate"], arguments].concat());
+        assert!(done.code == Some(2) && done.err.contains(said), "{:?}: {}", done.code, done.err);
+    };
+    let cost = ["--cost", "*=100"];
+    refused(&[ends.path(), cost[0], cost[1]], "port 'in': nobody can say when its packets come");
+    refused(&[goes_on.path(), "--cost", "hopp=100"], "no module or function is called 'hopp' (did you mean 'hop'?)");
+    refused(&[goes_on.path(), cost[0], cost[1], "--duration", "0s"], "allowed is more than 0");
+    refused(&[goes_on.path(), cost[0], cost[1], "--decisions", "x"], "--decisions: nothing decides");
+    refused(&[goes_on.path(), cost[0], cost[1], "--controller", "fair"], "write `scheduler: weighted-fair` too");
+    refused(&["nowhere.yaml"], "nowhere.yaml");
+}

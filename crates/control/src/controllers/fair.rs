@@ -1,0 +1,177 @@
+//! `fair`: the explicit-scheduling model (Batchy equations 8 to 10) for the weighted-fair scheduler, with rate objectives.
+//!
+//! Equations 8 to 10 ask for executions a second, `x_v`. Triggers bring them about, `b_v = R_v/x_v`, and are those of the least load within
+//! all delay objectives, as `optimal` finds them. A weight of this engine is a share of ticks: module v is given what its
+//! executions take, `x_v·T0_v + R_v·T1_v`. Where there is not time for all, `R_v` is what there is time for: rate objectives first, and
+//! of what is left max-min fair rates.
+
+mod demands;
+
+use forebay_graph::{
+    Actions, Controller, DeclareController, Layout, SchedulerKind, SetupError, Short, ShortCause, Snapshot, Unkept,
+    register,
+};
+use forebay_models::max_min::{Shares, share};
+
+use super::NoParams;
+use super::optimal::Optimal;
+use super::weighted::set_weights;
+use demands::{Demands, Gate, Rates, cost, parts};
+
+/// Modules that nothing is to be turned away at may have so many times what they need: they take no more than that, and what
+/// comes unevenly does not wait.
+const HEADROOM: f64 = 1.5;
+/// The least share of a worker's time that a module may have, so that one that was idle can begin.
+const START: f64 = 0.01;
+/// A weight is changed where it is off by more than this part.
+const WORTH: f64 = 0.01;
+/// A rate that is less by no more than this part is the same.
+const NEAR: f64 = 0.01;
+
+/// Weights and triggers for the least load, and rates where there is too much.
+#[derive(Default)]
+pub(crate) struct Fair {
+    triggers: Optimal,
+    rates: Rates,
+}
+
+impl Controller for Fair {
+    fn decide(&mut self, layout: &Layout, snapshot: &Snapshot, guard: f64, actions: &mut Actions) {
+        self.rates.pass(snapshot);
+        let demands = Demands::new(layout, snapshot, &self.rates, guard);
+        let asked = demands.asked(layout);
+        let shares = share(&asked, &demands.left);
+        let restricted: Vec<bool> =
+            asked.iter().zip(&shares.rates).map(|(asked, rate)| *rate < (1.0 - NEAR) * asked.offered).collect();
+        self.set_triggers(layout, snapshot, (&demands.gates, &restricted), guard, actions);
+        let needs = needs(layout, snapshot, (&demands, &shares, &restricted), actions);
+        set_weights(layout, snapshot, &needs, WORTH, actions);
+        self.tell_short(layout, snapshot, (&demands, &shares), guard, actions);
+    }
+}
+
+impl Fair {
+    /// Packets of a flow that is given less than it offers wait for their turn, whatever triggers are: its delay objective does not
+    /// count meanwhile.
+    fn set_triggers(
+        &mut self,
+        layout: &Layout,
+        snapshot: &Snapshot,
+        (gates, restricted): (&[Gate], &[bool]),
+        guard: f64,
+        actions: &mut Actions,
+    ) {
+        if !restricted.contains(&true) {
+            return self.triggers.decide(layout, snapshot, guard, actions);
+        }
+        let mut without = layout.clone();
+        let held = gates.iter().zip(restricted).filter(|(_, restricted)| **restricted);
+        let held: Vec<usize> = held.flat_map(|(gate, _)| &gate.flows).map(|(flow, _)| *flow).collect();
+        held.iter().for_each(|flow| without.flows[*flow].slo_s = None);
+        self.triggers.decide(&without, snapshot, guard, actions);
+        for flow in held {
+            let delay = snapshot.flows[flow].delay_s.map(|delay| delay.chosen);
+            if let Some((least_s, slo_s)) = delay.zip(layout.flows[flow].slo_s).filter(|(delay, slo)| delay > slo) {
+                actions.unkept.push(Unkept { flow, least_s, slo_s });
+            }
+        }
+    }
+
+    /// Tells which flows do not have their rates, and why.
+    fn tell_short(
+        &self,
+        layout: &Layout,
+        snapshot: &Snapshot,
+        (demands, shares): (&Demands, &Shares),
+        guard: f64,
+        actions: &mut Actions,
+    ) {
+        for (at, gate) in demands.gates.iter().enumerate() {
+            for &(flow, part) in &gate.flows {
+                let (rate, Some(stated)) = (self.rates.left(flow), layout.flows[flow].min_rate) else { continue };
+                if rate >= (1.0 - NEAR) * stated {
+                    continue;
+                }
+                let shared = || layout.flows[flow].path.iter().copied().take_while(|before| *before < gate.module);
+                let wanted = stated.min(gate.offered * part);
+                let cause = if shares.promised[at] * part < (1.0 - NEAR) * wanted {
+                    gate.flows.iter().find(|(other, _)| *other != flow).map_or_else(
+                        || time(layout, demands, guard),
+                        |(with, _)| ShortCause::Together { with: *with, module: gate.module },
+                    )
+                } else if let Some(module) = shared().find(|before| self.rates.is_full(layout, snapshot, *before)) {
+                    ShortCause::Held { module }
+                } else {
+                    continue;
+                };
+                actions.short.push(Short { flow, rate, cause });
+            }
+        }
+    }
+}
+
+/// The worker of whose time all rate objectives together take most, and how much that is of what there is.
+fn time(layout: &Layout, demands: &Demands, guard: f64) -> ShortCause {
+    let mut needed = vec![0.0; demands.whole.len()];
+    for asked in demands.asked(layout) {
+        let stated = (asked.promised * (1.0 - guard)).min(asked.offered);
+        asked.uses.iter().for_each(|(worker, each)| needed[*worker] += stated * each);
+    }
+    let load = |worker: usize| (needed[worker] + demands.whole[worker] - demands.left[worker]) / demands.whole[worker];
+    let worker = (0..needed.len()).max_by(|a, b| load(*a).total_cmp(&load(*b))).unwrap_or(0);
+    ShortCause::Time { worker, load: if needed.is_empty() { 0.0 } else { load(worker) } }
+}
+
+/// By module, the share of a worker's time that it is to have.
+fn needs(
+    layout: &Layout,
+    snapshot: &Snapshot,
+    (demands, shares, restricted): (&Demands, &Shares, &[bool]),
+    actions: &Actions,
+) -> Vec<f64> {
+    let mut triggers: Vec<usize> = snapshot.modules.iter().map(|module| module.trigger).collect();
+    actions.changes.iter().for_each(|change| triggers[change.module] = change.to);
+    let mut turns_away = vec![false; layout.modules.len()];
+    let (mut rates, mut promised) = (demands.before.clone(), vec![0.0; layout.modules.len()]);
+    for (at, gate) in demands.gates.iter().enumerate() {
+        turns_away[gate.module] = restricted[at];
+        for (module, part) in gate.behind(layout) {
+            rates[module] += shares.rates[at] * part;
+            promised[module] += gate.promised * part;
+        }
+    }
+    let need = |at: usize, rate: f64| {
+        let batch = snapshot.modules[at].batch().unwrap_or(1.0).max(triggers[at] as f64).max(1.0);
+        let (executions, cost) = (rate / batch, cost(snapshot, at));
+        (executions * cost.fixed + rate * cost.each) / layout.modules[at].workers.len().max(1) as f64
+    };
+    (0..layout.modules.len())
+        .map(|at| {
+            if turns_away[at] {
+                return need(at, rates[at]);
+            }
+            let most: f64 =
+                parts(layout, at).filter_map(|(worker, _)| demands.whole.get(worker)).fold(0.0, |a, b| a.max(*b));
+            need(at, (HEADROOM * rates[at]).max(promised[at])).max(START * most)
+        })
+        .collect()
+}
+
+impl DeclareController for Fair {
+    type Params = NoParams;
+    const NAME: &'static str = "fair";
+    const SUMMARY: &'static str =
+        "the least load within all delay objectives; in overload rates as stated, and fair beyond";
+    const HELP: &'static str = "For `scheduler: weighted-fair`. Triggers are those of `optimal`; weights follow from what modules need. Where there is \
+         not time for all packets, each flow has its `min_rate` or what it offers, and what is left is shared so that the least rate \
+         is as high as it can be. Flows that share a port need `shares` with `when_full: drop` behind the split, or they wait for each other.";
+    const EXAMPLE: &'static str = "{}";
+    const SCHEDULER: Option<SchedulerKind> = Some(SchedulerKind::WeightedFair);
+    const RATES: bool = true;
+
+    fn new(_: NoParams) -> Result<Self, SetupError> {
+        Ok(Self::default())
+    }
+}
+
+register!(controller Fair);

@@ -1,0 +1,111 @@
+//! Max-min shares of random resources: nobody's can be better, promises hold, and the order does not matter.
+
+use forebay_models::max_min::{Demand, Shares, share};
+use proptest::prelude::*;
+
+const RESOURCES: usize = 3;
+/// What rounding may come to, relative to what is compared.
+const ROUNDING: f64 = 1e-7;
+
+fn demand() -> impl Strategy<Value = Demand> {
+    let uses = prop::collection::btree_map(0..RESOURCES, 0.01..10.0f64, 1..=RESOURCES);
+    (0.5..3.0f64, prop_oneof![Just(0.0), 0.0..2.0f64], 0.01..5.0f64, uses).prop_map(
+        |(weight, promised, offered, uses)| Demand { weight, promised, offered, uses: uses.into_iter().collect() },
+    )
+}
+
+fn case() -> impl Strategy<Value = (Vec<Demand>, Vec<f64>)> {
+    (prop::collection::vec(demand(), 1..7), prop::collection::vec(0.1..20.0f64, RESOURCES))
+}
+
+fn used(demands: &[Demand], rates: &[f64], resource: usize) -> f64 {
+    let of = |demand: &Demand| demand.uses.iter().filter(|(of, _)| *of == resource).map(|(_, each)| *each).sum::<f64>();
+    demands.iter().zip(rates).map(|(demand, rate)| of(demand) * rate).sum()
+}
+
+/// Whether rates take no more than so much of each resource.
+fn fits(demands: &[Demand], rates: &[f64], capacities: &[f64], part: f64) -> bool {
+    (0..RESOURCES).all(|resource| used(demands, rates, resource) <= capacities[resource] * part)
+}
+
+/// Each demand's rate by its weight, lowest first: of two lists the fairer is the one that is greater where they first differ.
+fn sorted(demands: &[Demand], rates: &[f64]) -> Vec<f64> {
+    let mut levels: Vec<f64> = demands.iter().zip(rates).map(|(demand, rate)| rate / demand.weight).collect();
+    levels.sort_by(f64::total_cmp);
+    levels
+}
+
+proptest! {
+    #[test]
+    fn shares_are_feasible_and_promises_come_first((demands, capacities) in case()) {
+        let Shares { rates, promised } = share(&demands, &capacities);
+        prop_assert!(fits(&demands, &rates, &capacities, 1.0 + ROUNDING));
+        let full = |resource: usize, rates: &[f64]| {
+            used(&demands, rates, resource) >= capacities[resource] * (1.0 - ROUNDING)
+        };
+        for (at, demand) in demands.iter().enumerate() {
+            let wanted = demand.promised.min(demand.offered);
+            prop_assert!(rates[at] >= promised[at] && rates[at] <= demand.offered);
+            // A promise is broken only where promises alone use a resource up.
+            let broken = promised[at] < wanted * (1.0 - ROUNDING);
+            prop_assert!(!broken || demand.uses.iter().any(|(resource, _)| full(*resource, &promised)));
+            // Nothing is left lying about: who has less than it offers uses something that is used up.
+            let short = rates[at] < demand.offered * (1.0 - ROUNDING);
+            prop_assert!(!short || demand.uses.iter().any(|(resource, _)| full(*resource, &rates)));
+        }
+    }
+
+    /// The condition for max-min (Bertsekas and Gallager, section 6.5.2): everybody who has less than it offers uses a resource
+    /// that is used up, in which nobody who has more than its promise is at a higher level.
+    #[test]
+    fn everybody_has_a_bottleneck((demands, capacities) in case()) {
+        let Shares { rates, promised } = share(&demands, &capacities);
+        let level = |at: usize| rates[at] / demands[at].weight;
+        for at in (0..demands.len()).filter(|at| rates[*at] < demands[*at].offered * (1.0 - ROUNDING)) {
+            let is_bottleneck = |&(resource, _): &(usize, f64)| {
+                let uses = |other: &usize| demands[*other].uses.iter().any(|(of, _)| *of == resource);
+                let higher = |other: usize| {
+                    level(other) > level(at) * (1.0 + ROUNDING) + 1e-12 && rates[other] > promised[other] * (1.0 + ROUNDING)
+                };
+                used(&demands, &rates, resource) >= capacities[resource] * (1.0 - ROUNDING)
+                    && !(0..demands.len()).filter(uses).any(higher)
+            };
+            prop_assert!(demands[at].uses.iter().any(is_bottleneck), "demand {at}: {rates:?}");
+        }
+    }
+
+    /// No other rates that keep the promises are fairer.
+    #[test]
+    fn no_random_shares_are_fairer(
+        (demands, capacities) in case(), parts in prop::collection::vec(prop::collection::vec(0.0..1.0f64, 7), 20),
+    ) {
+        let Shares { rates, promised } = share(&demands, &capacities);
+        let best = sorted(&demands, &rates);
+        for parts in parts {
+            let mut other: Vec<f64> = demands.iter().zip(&promised).zip(&parts)
+                .map(|((demand, least), part)| least + (demand.offered - least).max(0.0) * part).collect();
+            // As much of what is above promises as there is room for.
+            let mut scale = 1.0;
+            while !fits(&demands, &other, &capacities, 1.0 - ROUNDING) && scale > 1e-9 {
+                scale *= 0.8;
+                other.iter_mut().zip(&promised).for_each(|(rate, least)| *rate = least + (*rate - least) * 0.8);
+            }
+            let differ = best.iter().zip(sorted(&demands, &other)).find(|(a, b)| (*a - b).abs() > 1e-6 * (1.0 + b));
+            prop_assert!(differ.is_none_or(|(best, other)| *best > other), "{best:?} and {other:?}");
+        }
+    }
+
+    #[test]
+    fn order_does_not_matter((demands, capacities) in case(), by in 0..7usize) {
+        let told = share(&demands, &capacities);
+        let mut turned = demands.clone();
+        turned.rotate_left(by % demands.len());
+        turned.reverse();
+        let mut other = share(&turned, &capacities).rates;
+        other.reverse();
+        other.rotate_right(by % demands.len());
+        for (rate, other) in told.rates.iter().zip(other) {
+            prop_assert!((rate - other).abs() <= ROUNDING * (1.0 + rate), "{:?}", told.rates);
+        }
+    }
+}
