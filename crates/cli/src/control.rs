@@ -266,7 +266,7 @@ pub(crate) mod tests {
             "rest passes the same modules, fw first: give each flow a module of its own",
             "its packets wait for others' before split: say `when_full: drop` in `shares` of the modules behind it",
         ];
-        assert_eq!(unkept(&told), said.map(|why| format!("video cannot have 1.00M pps, it has 400.0k: {why}")));
+        assert_eq!(unkept(&told), said.map(|why| format!("video cannot have 1.000M pps, it has 400.0k: {why}")));
         assert!(in_short(&told).ends_with("cannot be kept: video, video, video"));
     }
 

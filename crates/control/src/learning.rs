@@ -64,11 +64,13 @@ impl Learning {
         } else {
             self.kept = self.kept.saturating_sub(1);
         }
+        let unknown = all.iter().any(|told| self.rests[told.flow].is_none());
+        let turn = if unknown { full_turn(layout, snapshot) } else { 0.0 };
         for told in all {
             let (most, least) = (told.most, (told.most - told.holds).max(0.0));
             let seen = (most - told.waits).clamp(least, most);
             // Nothing is known of what triggers do to turns that nobody has set yet.
-            let known = self.rests[told.flow].unwrap_or_else(|| most.max(full_turn(layout, snapshot).min(told.first)));
+            let known = self.rests[told.flow].unwrap_or_else(|| most.max(turn.min(told.first)));
             self.rests[told.flow] = Some(match told.overloaded {
                 Some(without) => known.min(without),
                 None if told.missed => known.max(seen),
@@ -84,10 +86,14 @@ impl Learning {
     }
 }
 
-/// What a turn takes in which each module is called with the largest batch, in seconds (Batchy section 4.1).
+/// What the longest turn takes in which each module of a worker is called with the largest batch, in seconds (Batchy section 4.1).
 fn full_turn(layout: &Layout, snapshot: &Snapshot) -> f64 {
-    let cost = |at: usize| snapshot.modules[at].cost_s;
-    layout.running().map(|(at, _)| cost(at).0 + cost(at).1 * layout.batch as f64).sum()
+    let call = |at: usize| snapshot.modules[at].cost_s.0 + snapshot.modules[at].cost_s.1 * layout.batch as f64;
+    let turn = |worker: usize| {
+        let on_it = layout.running().filter(|(_, module)| module.workers.contains(&worker));
+        on_it.map(|(at, _)| call(at)).sum::<f64>()
+    };
+    (0..layout.workers).map(turn).fold(0.0, f64::max)
 }
 
 fn tell(layout: &Layout, snapshot: &Snapshot, flow: usize) -> Option<Told> {

@@ -30,7 +30,9 @@ pub(crate) fn ingress(layout: &Layout, snapshot: &Snapshot, at: usize) -> f64 {
     let (module, of) = (&snapshot.modules[at], &layout.modules[at]);
     let waits = of.workers.iter().filter_map(|worker| Some(snapshot.workers[*worker].port_wait_s?.mean));
     let gathered = match of.entry {
-        true => 2.0 * waits.fold(0.0, f64::max) * module.came as f64 / snapshot.period_s,
+        true => {
+            2.0 * waits.fold(0.0, f64::max) * module.came as f64 / snapshot.period_s / of.workers.len().max(1) as f64
+        }
         false => 0.0,
     };
     (module.ingress().unwrap_or(1.0) - gathered).clamp(1.0, layout.batch as f64)

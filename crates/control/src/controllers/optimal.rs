@@ -8,7 +8,7 @@ use super::{NoParams, set_buffers};
 use crate::outlook::{Outlook, busiest};
 
 /// By how much less load triggers are changed at all: a steady load has a steady control.
-const WORTH: f64 = 0.01;
+const WORTH: f64 = 0.02;
 
 /// The rate up to which no packets come to a module, in packets a second: that of flows that are only kept in mind.
 const IDLE: f64 = 1.0;
@@ -25,6 +25,9 @@ const LATEST: f64 = 1.0;
 const LESS: f64 = 0.8;
 const HALVINGS: u32 = 4;
 const LENIENT: f64 = 0.25;
+
+/// The part of the reserve that present triggers may touch before they are changed.
+const TOUCHED: f64 = 0.5;
 
 /// How near to a whole number packets that come together are, where it is always so many.
 const ALWAYS: f64 = 0.02;
@@ -50,8 +53,10 @@ impl Controller for Optimal {
             plan = relieve(layout, &model, &arrivals, self.late, leaves_time);
         }
         self.late = plan.late;
-        // What has been relieved is as much too late as it has to be, and a little more makes no difference.
-        let stays = lateness(layout, &model, &now) <= plan.late * (1.0 + LENIENT)
+        // What has been relieved is as much too late as it has to be, and a little more makes no difference; what keeps objectives by a
+        // little less than the reserve keeps them: a steady load has a steady control.
+        let enough = plan.late * (1.0 + LENIENT) + TOUCHED * guard;
+        let stays = lateness(layout, &model, &now) <= enough
             && leaves_time(&now)
             && (now.load <= plan.predicted.load * (1.0 + WORTH) || plan.late > 0.0);
         let (best, then) = if stays { (present, now) } else { (plan.triggers, plan.predicted) };

@@ -15,8 +15,7 @@ pub struct ControlReport {
     pub periods: u64,
     /// Periods in which more packets of a flow were above its objective than its percentile allows.
     pub violated: u64,
-    /// Those of them with a turn of half the shortest objective that was missed: no batches would have kept it. The machine was
-    /// elsewhere, or a turn has too much to do.
+    /// Those of them with a turn of half the shortest objective that was missed: the machine was elsewhere, or a turn had too much to do.
     #[serde(default)]
     pub stalled: u64,
     /// Of how long a decision takes, from the first counter read to the last action written, in microseconds: the median and the most.

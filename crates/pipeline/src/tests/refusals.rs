@@ -262,7 +262,7 @@ flows:
 "), @"test.yaml:9: nothing keeps a rate objective here: write `scheduler: weighted-fair` and `control: { batching: fair }` too");
     insta::assert_snapshot!(flows("control: { batching: fair }
 flows: [{ name: one, path: [s[x], a], min_rate: 1Mpps }]
-"), @"test.yaml:10: control.batching: fair sets weights: write `scheduler: weighted-fair` too");
+"), @"test.yaml:9: control.batching: fair sets weights: write `scheduler: weighted-fair` too");
 }
 
 #[test]
