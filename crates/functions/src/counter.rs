@@ -48,10 +48,10 @@ struct Folded(PerBranch<Counter>);
 
 impl Function for Folded {
     fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
-        let branches = context.branches();
-        if let Some(only) = self.0.common(branches, batch) {
-            return only.process(batch, context);
+        if self.0.run_common(batch, context) {
+            return;
         }
+        let branches = context.branches();
         for packet in batch {
             if let [packets, bytes] = &*self.0.of(branches, packet).counts {
                 packets.add(1);

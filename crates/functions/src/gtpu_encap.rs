@@ -240,10 +240,10 @@ struct Folded(PerBranch<GtpuEncap>);
 
 impl Function for Folded {
     fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
-        let branches = context.branches();
-        if let Some(only) = self.0.common(branches, batch) {
-            return only.process(batch, context);
+        if self.0.run_common(batch, context) {
+            return;
         }
+        let branches = context.branches();
         for (index, packet) in batch.iter_mut().enumerate() {
             let GtpuEncap { which, headers } = self.0.of_mut(branches, packet);
             let gate = match headers {

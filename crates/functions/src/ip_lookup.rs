@@ -298,10 +298,10 @@ struct Folded(PerBranch<IpLookup>);
 
 impl Function for Folded {
     fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
-        let branches = context.branches();
-        if let Some(only) = self.0.common(branches, batch) {
-            return only.process(batch, context);
+        if self.0.run_common(batch, context) {
+            return;
         }
+        let branches = context.branches();
         for (packet, gate) in batch.iter_mut().zip(context.each()) {
             let IpLookup { routes, outcome, word, .. } = self.0.of_mut(branches, packet);
             let Some(next_hop) = lookup(&routes.read(), packet) else {

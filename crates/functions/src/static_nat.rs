@@ -181,10 +181,10 @@ struct Folded(PerBranch<StaticNat>);
 
 impl Function for Folded {
     fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
-        let branches = context.branches();
-        if let Some(only) = self.0.common(branches, batch) {
-            return only.process(batch, context);
+        if self.0.run_common(batch, context) {
+            return;
         }
+        let branches = context.branches();
         // Parting the batch by branches would cost more than asking for each packet's mappings.
         for (index, packet) in batch.iter_mut().enumerate() {
             let StaticNat { mappings, way } = self.0.of_mut(branches, packet);

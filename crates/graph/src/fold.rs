@@ -6,6 +6,9 @@
 
 use forebay_packet::{MAX_BATCH, Packet};
 
+use crate::context::Context;
+use crate::function::Function;
+
 /// Which branch packets are in, for a function that runs for several modules ([`Declare::FOLD`](crate::Declare::FOLD)).
 #[derive(Clone, Copy, Debug)]
 pub struct Branches<'a>(pub(crate) &'a [u32]);
@@ -51,6 +54,18 @@ impl Iterator for Places<'_> {
         let place = usize::from(self.at.checked_sub(1)?);
         self.at = self.next[place % MAX_BATCH];
         Some(place)
+    }
+}
+
+impl<F: Function> PerBranch<F> {
+    /// Runs the branch's own function where all packets of a batch are of one branch; whether they were.
+    #[inline]
+    pub fn run_common(&mut self, batch: &mut [Packet], context: &mut Context<'_>) -> bool {
+        let branches = context.branches();
+        self.common(branches, batch).is_some_and(|only| {
+            only.process(batch, context);
+            true
+        })
     }
 }
 
