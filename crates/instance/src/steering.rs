@@ -72,6 +72,8 @@ pub(crate) struct Helm {
     decided: u32,
     /// What parts flows, where they may.
     decomposer: Option<Decomposer>,
+    /// Why the last move could not be made, until it is not wanted any more.
+    failure: Option<String>,
 }
 
 impl Helm {
@@ -88,7 +90,14 @@ impl Helm {
             log.begin(&steering.settings, &steering.layout);
         }
         let decomposer = Decomposer::new(&steering.settings, &steering.layout, steering.ways.clone());
-        Ok(Self { steering, pilot, sampler: Sampler::new(telemetries, began, now), decided: 0, decomposer })
+        Ok(Self {
+            steering,
+            pilot,
+            sampler: Sampler::new(telemetries, began, now),
+            decided: 0,
+            decomposer,
+            failure: None,
+        })
     }
 
     /// What is to change its worker after the period that was just decided on.
@@ -105,7 +114,10 @@ impl Helm {
             };
             format!("{flow} cannot keep its objective on worker {worker}: {why}")
         });
-        self.steering.told().tell_unmoved(unmoved);
+        if !decomposer.is_thwarted() {
+            self.failure = None;
+        }
+        self.steering.told().tell_unmoved(unmoved.or_else(|| self.failure.clone()));
         next
     }
 
@@ -158,9 +170,10 @@ impl Helm {
     }
 
     /// It could not be moved.
-    pub(crate) fn stayed(&mut self, why: String) {
-        self.steering.told().tell_unmoved(Some(why));
-        self.decomposer.iter_mut().for_each(Decomposer::pause);
+    pub(crate) fn stayed(&mut self, wanted: &Move, why: String) {
+        self.steering.told().tell_unmoved(Some(why.clone()));
+        self.failure = Some(why);
+        self.decomposer.iter_mut().for_each(|decomposer| decomposer.stayed(wanted));
     }
 
     /// How long after this decision the next is made, in nanoseconds: nothing is known when a pipeline starts, and it need not wait
