@@ -33,6 +33,14 @@ pub(crate) fn simulate(arguments: &args::Simulate) -> anyhow::Result<Answer> {
     let Loaded { plans, mut made, seed, .. } = forebay_pipeline::load(&source, conditions)?;
     let prices = prices(&plans[0], arguments)?;
     let settings = made.control().cloned();
+    let (workers, most) = (plans.len(), settings.as_ref().map_or(0, |settings| settings.workers));
+    if most > workers {
+        bail!(
+            "{}: control.workers: {most}: modules do not change their worker in a simulation: allowed is {workers}, as under \
+             `workers`; in `forebay run --virtual` they do",
+            arguments.pipeline
+        );
+    }
     let trouble = Arc::new(Mutex::new(None));
     let written = match &arguments.decisions {
         Some(_) if settings.is_none() => {

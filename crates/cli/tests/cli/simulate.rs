@@ -90,5 +90,13 @@ fn what_cannot_be_simulated_or_makes_no_sense_is_named() {
     refused(&[goes_on.path(), cost[0], cost[1], "--duration", "0s"], "allowed is more than 0");
     refused(&[goes_on.path(), cost[0], cost[1], "--decisions", "x"], "--decisions: nothing decides");
     refused(&[goes_on.path(), cost[0], cost[1], "--controller", "fair"], "write `scheduler: weighted-fair` too");
+    let optimal = [goes_on.path(), cost[0], cost[1], "--controller", "optimal"];
+    let said = format!(
+        "{}: control.workers: 2: modules do not change their worker in a simulation: allowed is 1",
+        goes_on.path()
+    );
+    refused(&[&optimal[..], &["--set", "control.workers=2"]].concat(), &said);
+    let two = ["--workers", "2", "--set", "control.workers=2", "--duration", "10ms"];
+    forebay(&[&["simulate"], &optimal[..], &two].concat()).well();
     refused(&["nowhere.yaml"], "nowhere.yaml");
 }
