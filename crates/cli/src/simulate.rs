@@ -30,9 +30,17 @@ pub(crate) fn simulate(arguments: &args::Simulate) -> anyhow::Result<Answer> {
     let sets: Vec<_> = arguments.settings.all().map(|(_, setting)| setting).collect();
     let source = source(&arguments.pipeline, &sets)?;
     let conditions = Conditions { frequency: engine::frequency(true), simulated: true };
-    let Loaded { plans, mut made, .. } = forebay_pipeline::load(&source, conditions)?;
+    let Loaded { plans, mut made, seed, .. } = forebay_pipeline::load(&source, conditions)?;
     let prices = prices(&plans[0], arguments)?;
     let settings = made.control().cloned();
+    let (workers, most) = (plans.len(), settings.as_ref().map_or(0, |settings| settings.workers));
+    if most > workers {
+        bail!(
+            "{}: control.workers: {most}: modules do not change their worker in a simulation: allowed is {workers}, as under \
+             `workers`; in `forebay run --virtual` they do",
+            arguments.pipeline
+        );
+    }
     let trouble = Arc::new(Mutex::new(None));
     let written = match &arguments.decisions {
         Some(_) if settings.is_none() => {
@@ -44,7 +52,6 @@ pub(crate) fn simulate(arguments: &args::Simulate) -> anyhow::Result<Answer> {
         }
         None => None,
     };
-    let seed = source_seed(arguments);
     let scene = Scene::learn(plans, WATCHED).map_err(|error| anyhow!("{}: {error}", arguments.pipeline))?;
     let mut simulator = Simulator::new(scene, &prices, settings.as_ref(), Options { seed, ..Options::default() })?;
     let decided = Arc::new(Mutex::new(None));
@@ -66,11 +73,6 @@ pub(crate) fn simulate(arguments: &args::Simulate) -> anyhow::Result<Answer> {
         bail!(trouble);
     }
     Ok(if arguments.strict && control::is_missed(&report) { Answer::No } else { Answer::Yes })
-}
-
-/// What everything random in the simulation derives from.
-fn source_seed(arguments: &args::Simulate) -> u64 {
-    arguments.settings.seed.unwrap_or(Options::default().seed)
 }
 
 /// What modules' calls take: as given, else as was measured of their functions.

@@ -16,8 +16,10 @@ use crate::pilot::Settings;
 const TURNS: f64 = 2.0;
 /// Periods in a row in which flows cannot be together until they part.
 const SEEN: u32 = 3;
-/// Periods after a move in which nothing is judged: the controller has begun anew.
+/// Periods after a move in which nothing is judged: the controller has begun anew. Twice as many after each further move in a row that
+/// could not be made, as often as said: each prepares the whole configuration once more.
 const REST: u32 = 5;
+const DOUBLINGS: u32 = 7;
 /// Periods in a row in which flows would fit together until they do come together, for the first time and at most.
 const FIRST: u32 = 10;
 const LONGEST: u32 = 1 << 12;
@@ -75,10 +77,14 @@ pub struct Decomposer {
     fits: Vec<u32>,
     /// For how many periods nothing is judged.
     rest: u32,
-    /// For how many periods flows must fit: longer each time that they came together and had to part again.
-    patience: u32,
-    came_together: bool,
+    /// By module: for how many periods it must fit until it comes back, longer each time that it came back and had to go again; and
+    /// whether it has come back.
+    patience: Vec<u32>,
+    came_back: Vec<bool>,
     unmoved: Option<Unmoved>,
+    /// How many moves in a row could not be made; the last of them, as long as it is wanted: why, and from which worker.
+    failures: u32,
+    failed: Option<(WhyMoved, usize)>,
 }
 
 /// What would go if it could.
@@ -114,9 +120,11 @@ impl Decomposer {
             seen: vec![0; settings.workers],
             fits: vec![0; settings.workers],
             rest: 0,
-            patience: FIRST,
-            came_together: false,
+            patience: vec![FIRST; layout.modules.len()],
+            came_back: vec![false; layout.modules.len()],
             unmoved: None,
+            failures: 0,
+            failed: None,
         })
     }
 
@@ -130,7 +138,13 @@ impl Decomposer {
             return None;
         }
         self.unmoved = None;
-        self.apart(layout, snapshot).or_else(|| self.together(layout, snapshot))
+        let next = self.apart(layout, snapshot).or_else(|| self.together(layout, snapshot));
+        // What is being counted again is still wanted.
+        self.failed = self.failed.filter(|(why, worker)| match why {
+            WhyMoved::Apart => self.seen[*worker] > 0,
+            WhyMoved::Together => self.fits[*worker] > 0,
+        });
+        next
     }
 
     /// What would have gone in the last period if it could.
@@ -139,39 +153,53 @@ impl Decomposer {
         self.unmoved
     }
 
+    /// Whether a move that [could not be made](Self::stayed) is still wanted, as far as is known.
+    #[must_use]
+    pub fn is_thwarted(&self) -> bool {
+        self.failed.is_some()
+    }
+
     /// It has been moved.
     pub fn moved(&mut self, done: &Move) {
-        match done.why {
-            // What came together for nothing does so less soon.
-            WhyMoved::Apart if self.came_together => self.patience = (2 * self.patience).min(LONGEST),
-            WhyMoved::Apart => {}
-            WhyMoved::Together => self.came_together = true,
+        for &module in &done.modules {
+            let came_back = std::mem::replace(&mut self.came_back[module], done.why == WhyMoved::Together);
+            // What came back for nothing does so less soon.
+            if came_back && done.why == WhyMoved::Apart {
+                self.patience[module] = (2 * self.patience[module]).min(LONGEST);
+            }
         }
         self.parted = done.next.clone();
-        self.pause();
+        (self.failures, self.failed) = (0, None);
+        self.pause(REST);
     }
 
     /// It could not be moved: it is tried again after a while.
-    pub fn pause(&mut self) {
+    pub fn stayed(&mut self, wanted: &Move) {
+        self.pause(REST << self.failures.min(DOUBLINGS));
+        self.failures = self.failures.saturating_add(1);
+        (self.failed, self.unmoved) = (Some((wanted.why, wanted.from)), None);
+    }
+
+    fn pause(&mut self, periods: u32) {
         self.seen.fill(0);
         self.fits.fill(0);
-        self.rest = REST;
+        self.rest = periods;
     }
 
     fn apart(&mut self, layout: &Layout, snapshot: &Snapshot) -> Option<Move> {
         for worker in 0..layout.workers {
             let group = self.group(layout, snapshot, &[worker]);
             let violated = group.model.inherent_violations();
-            let late = violated.iter().find(|flow| is_late(layout, snapshot, group.flows[**flow]));
-            let Some(&late) = late else {
+            let flows = violated.iter().map(|flow| group.flows[*flow]);
+            let late = flows.filter(|flow| snapshot.flows[*flow].missed(&layout.flows[*flow]));
+            let Some(flow) = tightest(layout, late) else {
                 self.seen[worker] = 0;
                 continue;
             };
-            self.seen[worker] += 1;
+            self.seen[worker] = self.seen[worker].saturating_add(1);
             if self.seen[worker] < SEEN {
                 continue;
             }
-            let flow = group.flows[late];
             let go = group.model.decomposition().map(|parted| parted.go).unwrap_or_default();
             let cost = |at: &usize| group.model.modules()[*at].delay.at(group.model.largest());
             let go: Vec<usize> = go.iter().map(|at| group.modules[*at]).collect();
@@ -204,22 +232,18 @@ impl Decomposer {
                 self.fits[on] = 0;
                 continue;
             }
-            self.fits[on] += 1;
-            if self.fits[on] < self.patience {
+            self.fits[on] = self.fits[on].saturating_add(1);
+            let patience = gone.modules.iter().map(|module| self.patience[*module]).max();
+            if self.fits[on] < patience.unwrap_or(FIRST) {
                 continue;
             }
-            let tightest = group.flows.iter().copied().filter(|flow| layout.flows[*flow].slo_s.is_some());
-            let tightest = tightest.min_by(|a, b| {
-                let slo = |flow: usize| layout.flows[flow].slo_s.unwrap_or(f64::INFINITY);
-                slo(*a).total_cmp(&slo(*b))
-            });
             return Some(Move {
                 at_s: snapshot.at_s,
                 modules: gone.modules,
                 from: on,
                 to: gone.from,
                 why: WhyMoved::Together,
-                flow: tightest,
+                flow: tightest(layout, group.flows.iter().copied()),
                 turn_s: group.model.turn(),
                 layout: next.layout(layout),
                 next,
@@ -255,10 +279,10 @@ impl Decomposer {
     }
 }
 
-/// Whether more packets of a flow are late than may be.
-fn is_late(layout: &Layout, snapshot: &Snapshot, flow: usize) -> bool {
-    let (of, told) = (&layout.flows[flow], &snapshot.flows[flow]);
-    of.slo_s.is_some() && told.violations as f64 > (1.0 - of.percentile / 100.0) * told.packets as f64
+/// That of these flows with the shortest objective; of those without one, none.
+fn tightest(layout: &Layout, flows: impl Iterator<Item = usize>) -> Option<usize> {
+    let with_slo = flows.filter_map(|flow| Some((flow, layout.flows[flow].slo_s?)));
+    with_slo.min_by(|(_, a), (_, b)| a.total_cmp(b)).map(|(flow, _)| flow)
 }
 
 #[cfg(test)]

@@ -9,18 +9,17 @@ use std::thread::JoinHandle;
 use forebay_control::{Costs, Log};
 use forebay_graph::drive::{Ended, simulate_team, wind_up_team};
 use forebay_graph::report::{Kind, Origin};
-use forebay_graph::{
-    Cost, MakeError, Plan, RunToCompletion, Scheduler, SchedulerKind, Team, WeightedFair, Worker, links,
-};
+use forebay_graph::{Cost, MakeError, Plan, RunToCompletion, Scheduler, SchedulerKind, WeightedFair, Worker};
 use forebay_measure::machine::Cpu;
 use forebay_measure::{Clock, Frequency, Nanos, Simulated};
 use forebay_models::batching::Line;
-use forebay_packet::{Pool, Ticks};
+use forebay_packet::Ticks;
 use forebay_pipeline::Made;
 
 use crate::board::Board;
 use crate::running::{Outcome, Watch};
 use crate::steering::{Helm, Steering};
+use crate::succession::members;
 use crate::threads::StartError;
 
 /// A tick of simulated time is a nanosecond.
@@ -73,14 +72,7 @@ impl<S: Scheduler> SimulatedTeam<S> {
         let control = made.as_ref().and_then(Made::control);
         let steering = control.map(|settings| Steering::new(settings.clone(), &plans[0], known).map(Arc::new));
         let steering = steering.transpose().map_err(MakeError::from)?;
-        let team = Arc::new(Team::new(plans.len()));
-        let rings = links(&plans[0], &plans[0].placement);
-        let mut workers: Vec<Worker<Simulated, S>> = Vec::new();
-        for (plan, ring) in plans.into_iter().zip(rings) {
-            let pool = Pool::new(plan.pool).map_err(MakeError::from)?;
-            let clock = Simulated::new(frequency);
-            workers.push(Worker::member(plan, clock, costs.to_vec(), pool, ring, Arc::clone(&team))?);
-        }
+        let (team, workers) = members(plans, costs, || Simulated::new(frequency), |_| None)?;
         let cpu = Cpu { model: "simulated clock".to_owned(), tsc_ghz: HERTZ / 1e9 };
         let origin = Origin { kind: Kind::Simulated, cpu, cores: vec![None; workers.len()] };
         let telemetries = workers.iter().map(Worker::telemetry).collect();

@@ -72,6 +72,8 @@ pub(crate) struct Helm {
     decided: u32,
     /// What parts flows, where they may.
     decomposer: Option<Decomposer>,
+    /// Why the last move could not be made, until it is not wanted any more.
+    failure: Option<String>,
 }
 
 impl Helm {
@@ -88,7 +90,14 @@ impl Helm {
             log.begin(&steering.settings, &steering.layout);
         }
         let decomposer = Decomposer::new(&steering.settings, &steering.layout, steering.ways.clone());
-        Ok(Self { steering, pilot, sampler: Sampler::new(telemetries, began, now), decided: 0, decomposer })
+        Ok(Self {
+            steering,
+            pilot,
+            sampler: Sampler::new(telemetries, began, now),
+            decided: 0,
+            decomposer,
+            failure: None,
+        })
     }
 
     /// What is to change its worker after the period that was just decided on.
@@ -105,7 +114,10 @@ impl Helm {
             };
             format!("{flow} cannot keep its objective on worker {worker}: {why}")
         });
-        self.steering.told().tell_unmoved(unmoved);
+        if !decomposer.is_thwarted() {
+            self.failure = None;
+        }
+        self.steering.told().tell_unmoved(unmoved.or_else(|| self.failure.clone()));
         next
     }
 
@@ -158,9 +170,10 @@ impl Helm {
     }
 
     /// It could not be moved.
-    pub(crate) fn stayed(&mut self, why: String) {
-        self.steering.told().tell_unmoved(Some(why));
-        self.decomposer.iter_mut().for_each(Decomposer::pause);
+    pub(crate) fn stayed(&mut self, wanted: &Move, why: String) {
+        self.steering.told().tell_unmoved(Some(why.clone()));
+        self.failure = Some(why);
+        self.decomposer.iter_mut().for_each(|decomposer| decomposer.stayed(wanted));
     }
 
     /// How long after this decision the next is made, in nanoseconds: nothing is known when a pipeline starts, and it need not wait
@@ -182,12 +195,44 @@ impl Helm {
         let start = Tsc.now();
         self.decided = self.decided.saturating_add(1);
         let snapshot = self.sampler.take(now);
-        let actions = self.pilot.decide(snapshot);
+        self.pilot.decide(snapshot);
         let took = Tsc.now().since(start);
-        self.steering.told().tell(&self.steering.layout, snapshot, actions, Some(took));
+        let actions = self.pilot.last();
+        // Objectives may have been changed since the steering was made.
+        self.steering.told().tell(self.pilot.layout(), snapshot, actions, Some(took));
         if let Some(log) = log {
             log.period(snapshot, actions);
         }
         &actions.all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_graph::{Cost, RunToCompletion};
+    use forebay_pipeline::{Conditions, load, usecase};
+
+    use super::*;
+    use crate::simulated::{SimulatedTeam, Simulation};
+
+    /// Turns were held against the objectives of the beginning.
+    #[test]
+    fn long_turns_are_held_against_the_objective_in_force() {
+        let sets = ["rate=100kpps", "slo=1s", "control.batching=null", "control.period=1ms"].map(str::to_owned);
+        let source = usecase("l2l3", &sets).unwrap_or_else(|problems| panic!("{problems}"));
+        let conditions = Conditions { frequency: Simulation::frequency(), simulated: true };
+        let loaded = load(&source, conditions).unwrap_or_else(|problems| panic!("{problems}"));
+        let costs = vec![Cost { per_batch: 10_000, per_packet: 0 }; loaded.plans[0].modules.len()];
+        let mut team = SimulatedTeam::<RunToCompletion>::new(loaded.plans, &costs, Some(loaded.made)).expect("a plan");
+        let mut stalled = |slo, until| {
+            team.set_objectives(slo);
+            // In simulated time no turn is told as long.
+            team.board.telemetries()[0].worker.long.busy_turns[0].add(1);
+            team.run(Ticks(until));
+            let steering = team.board.state().steering.clone().expect("a controller");
+            (steering.report().violated, steering.report().stalled)
+        };
+        assert_eq!(stalled(Nanos(1_000_000_000), 1_000_000), (0, 0));
+        assert_eq!(stalled(Nanos(10_000), 2_000_000), (1, 1));
     }
 }

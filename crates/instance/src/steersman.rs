@@ -110,7 +110,7 @@ impl<S: Scheduler + 'static> Running<S> {
             }
             // The next look begins anew.
             Ok(None) => {}
-            Err(error) => helm.stayed(error.to_string()),
+            Err(error) => helm.stayed(moved, error.to_string()),
         }
     }
 }

@@ -26,15 +26,29 @@ impl<C: Clock, S: Scheduler> Successors<C, S> {
         clock: impl Fn() -> C,
         pool: impl Fn(usize) -> Option<Pool>,
     ) -> Result<Self, MakeError> {
-        let (team, rings) = (Arc::new(Team::new(plans.len())), links(&plans[0], &plans[0].placement));
-        let mut workers: Vec<Worker<C, S>> = Vec::new();
-        for (plan, ring) in plans.into_iter().zip(rings) {
-            let pool = pool(plan.worker).map_or_else(|| Pool::new(plan.pool), Ok)?;
-            workers.push(Worker::member(plan, clock(), costs.to_vec(), pool, ring, Arc::clone(&team))?);
-        }
+        let (team, mut workers) = members(plans, costs, clock, pool)?;
         let exchange = Exchange::between(running, &mut workers);
         Ok(Self { team, workers, exchange })
     }
+}
+
+/// Workers of one graph, and what they share.
+type Members<C, S> = (Arc<Team>, Vec<Worker<C, S>>);
+
+/// A worker for each of `plans`, and what they share. `pool`: the packets of a worker that runs already.
+pub(crate) fn members<C: Clock, S: Scheduler>(
+    plans: Vec<Plan>,
+    costs: &[Cost],
+    clock: impl Fn() -> C,
+    pool: impl Fn(usize) -> Option<Pool>,
+) -> Result<Members<C, S>, MakeError> {
+    let (team, rings) = (Arc::new(Team::new(plans.len())), links(&plans[0], &plans[0].placement));
+    let workers = plans.into_iter().zip(rings).map(|(plan, ring)| {
+        let pool = pool(plan.worker).map_or_else(|| Pool::new(plan.pool), Ok)?;
+        Worker::member(plan, clock(), costs.to_vec(), pool, ring, Arc::clone(&team))
+    });
+    let workers = workers.collect::<Result<_, MakeError>>()?;
+    Ok((team, workers))
 }
 
 /// What workers that were followed leave behind.

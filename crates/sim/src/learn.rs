@@ -108,7 +108,8 @@ impl Scene {
             Site { topology: Topology { nodes: nodes.len(), ..topology }, nodes, alone: roads.alone(), sources, ins }
         });
         let workers = workers.collect();
-        Ok(Self { layout, flows, hops, workers, rings, buffers })
+        let entries = graph.entries.iter().map(|entry| entry.as_ref().and_then(module)).collect();
+        Ok(Self { layout, flows, hops, workers, rings, entries, buffers })
     }
 }
 
@@ -129,9 +130,13 @@ impl Graph {
     }
 }
 
+/// The module that a gate or a port leads to.
+fn module(target: &Target) -> Option<usize> {
+    if let Target::Module(module) = *target { Some(module) } else { None }
+}
+
 /// What a worker's scheduler is told of the graph.
 fn topology(plan: &Plan, graph: &Graph, frequency: Frequency) -> Topology {
-    let module = |target: &Target| if let Target::Module(module) = *target { Some(module) } else { None };
     let mut fed_otherwise = vec![false; graph.gates.len()];
     graph.gates.iter().flatten().filter_map(module).for_each(|to| fed_otherwise[to] = true);
     for (port, entry) in graph.entries.iter().enumerate() {

@@ -19,8 +19,8 @@ pub struct Report {
     pub gone: u64,
     /// Packets that were turned away where a chain begins that leads to an overloaded module.
     pub turned_away: u64,
-    /// Packets that found a source's queue full: they never entered.
-    pub lost: u64,
+    /// By port: packets that found its queue full: they never entered.
+    pub lost: Vec<u64>,
     /// Packets that wait now, for modules and on their way to other workers.
     pub queued: u64,
     /// By module: those that others run for have nothing.
@@ -59,11 +59,12 @@ impl Report {
         let Some(first) = counted.first() else { return report };
         report.modules.resize(first.modules.len(), ModuleReport::default());
         report.flows.resize(first.flows.len(), FlowReport::default());
+        report.lost.resize(first.lost.len(), 0);
         for tally in counted {
             report.entered += tally.entered;
             report.left += tally.left;
             report.gone += tally.gone;
-            report.lost += tally.lost;
+            report.lost.iter_mut().zip(&tally.lost).for_each(|(told, lost)| *told += lost);
             for (told, module) in report.modules.iter_mut().zip(&tally.modules) {
                 told.packets += module.packets;
                 told.calls += module.calls;

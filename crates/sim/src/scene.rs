@@ -24,6 +24,8 @@ pub struct Scene {
     pub(crate) workers: Vec<Site>,
     /// Rings between workers.
     pub(crate) rings: Vec<RingPlan>,
+    /// By port: the module that its packets enter by, where there is one.
+    pub(crate) entries: Vec<Option<usize>>,
     /// By module: trigger and hold limit as configured.
     pub(crate) buffers: Vec<(usize, Option<Nanos>)>,
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use forebay_control::{Costs, Log, Pilot, Settings};
-use forebay_graph::{Action, Layout, RunToCompletion, SchedulerKind, SetupError, WeightedFair};
+use forebay_graph::{Action, FlowLayout, Layout, RunToCompletion, SchedulerKind, SetupError, WeightedFair};
 use forebay_measure::Nanos;
 use forebay_models::batching::Line;
 
@@ -108,7 +108,7 @@ impl Simulator {
             SchedulerKind::RunToCompletion => Box::new(Team::<RunToCompletion>::new(&scene, &prices, options.seed)),
             SchedulerKind::WeightedFair => Box::new(Team::<WeightedFair>::new(&scene, &prices, options.seed)),
         };
-        let nothing = vec![Tally::new(scene.layout.modules.len(), scene.flows); scene.workers.len()];
+        let nothing = nothing(&scene);
         let state = State { key: Key::default(), stretch: Stretch::new(1.0), began: nothing.clone(), known: None };
         let mut simulator = Self {
             snapshots: Snapshots::new(&scene),
@@ -167,7 +167,7 @@ impl Simulator {
         self.began = (self.time(), self.skipped);
         let states = self.others.iter_mut().chain([&mut self.state]);
         states.filter_map(|state| state.known.as_mut()).for_each(|known| known.stood_in = 0.0);
-        self.forgotten = self.nothing();
+        self.forgotten = nothing(&self.scene);
     }
 
     /// Lets so many seconds pass.
@@ -201,6 +201,15 @@ impl Simulator {
         &self.scene.layout
     }
 
+    /// Packets of a flow that were turned away on its way, or lost at ports whose packets enter on it; other flows' that share it
+    /// included, as in the engine.
+    pub(crate) fn turned_away(&self, flow: &FlowLayout, report: &Report) -> u64 {
+        let enters = |entry: &Option<usize>| entry.is_some_and(|module| flow.path.contains(&module));
+        let lost = self.scene.entries.iter().zip(&report.lost).filter(|(entry, _)| enters(entry));
+        let turned_away = flow.path.iter().map(|at| report.modules[*at].turned_away);
+        turned_away.chain(lost.map(|(_, lost)| *lost)).sum()
+    }
+
     /// A module as it is now.
     pub(crate) fn present(&self, module: usize) -> ModuleNow {
         self.team.module(module)
@@ -210,10 +219,6 @@ impl Simulator {
     pub(crate) fn spent(&self, module: usize, calls: u64, packets: u64) -> f64 {
         let Price { fixed, each } = self.prices[module];
         fixed.seconds() * calls as f64 + each.seconds() * packets as f64
-    }
-
-    fn nothing(&self) -> Vec<Tally> {
-        vec![Tally::new(self.scene.layout.modules.len(), self.scene.flows); self.scene.workers.len()]
     }
 
     fn patience(&self) -> Picos {
@@ -328,7 +333,7 @@ impl Simulator {
         self.period_began = now;
         self.next = now + self.patience();
         let snapshot = self.snapshots.take((now.seconds(), span), &self.counted, &*self.team, &self.prices);
-        self.counted = vec![Tally::new(self.scene.layout.modules.len(), self.scene.flows); self.scene.workers.len()];
+        self.counted = nothing(&self.scene);
         let Some((pilot, _)) = &mut self.pilot else { return };
         let actions = pilot.decide(snapshot);
         if let Some(log) = &mut self.log {
@@ -368,6 +373,11 @@ impl Simulator {
             forgotten.iter().for_each(|known| known.add_to(&mut self.forgotten, known.stood_in));
         }
     }
+}
+
+/// Nothing counted yet, by worker.
+fn nothing(scene: &Scene) -> Vec<Tally> {
+    vec![Tally::new(scene); scene.workers.len()]
 }
 
 /// What was counted between two times.

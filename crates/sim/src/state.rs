@@ -55,7 +55,8 @@ impl Known {
             sum(|tally| tally.left + tally.gone) + sum(|tally| tally.modules.iter().map(|it| it.turned_away).sum());
         // By chance a little more or less came and went than does on average. Where all of it is carried, as much goes as comes in
         // the long run.
-        let carried = offered.filter(|offered| *offered > 0.0 && ended > 0 && sum(|tally| tally.lost) == 0);
+        let carried =
+            offered.filter(|offered| *offered > 0.0 && ended > 0 && sum(|tally| tally.lost.iter().sum()) == 0);
         Self { counted, worth: carried.map_or(seconds, |offered| ended as f64 / offered), stood_in: 0.0 }
     }
 

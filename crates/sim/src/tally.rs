@@ -2,6 +2,7 @@
 
 use forebay_measure::Distribution;
 
+use crate::scene::Scene;
 use crate::time::Picos;
 
 /// What a worker has counted since its beginning, or what was counted in a part of that.
@@ -14,9 +15,9 @@ pub(crate) struct Tally {
     pub(crate) busy_turns: u64,
     /// How long packets had waited at ports, in nanoseconds.
     pub(crate) port_wait: Distribution,
-    /// Packets that were taken from sources, and those that found a source's queue full.
+    /// Packets that were taken from sources; and, by port, those that found its queue full.
     pub(crate) entered: u64,
-    pub(crate) lost: u64,
+    pub(crate) lost: Vec<u64>,
     pub(crate) left: u64,
     /// Packets that ended in functions, or for which the configuration has no place.
     pub(crate) gone: u64,
@@ -45,10 +46,12 @@ pub(crate) struct FlowTally {
 }
 
 impl Tally {
-    pub(crate) fn new(modules: usize, flows: usize) -> Self {
+    /// Nothing of this scene yet.
+    pub(crate) fn new(scene: &Scene) -> Self {
         Self {
-            modules: vec![ModuleTally::default(); modules],
-            flows: vec![FlowTally::default(); flows],
+            modules: vec![ModuleTally::default(); scene.layout.modules.len()],
+            flows: vec![FlowTally::default(); scene.flows],
+            lost: vec![0; scene.entries.len()],
             ..Self::default()
         }
     }
@@ -73,7 +76,7 @@ impl Tally {
         each(&mut self.entered, other.entered);
         each(&mut self.left, other.left);
         each(&mut self.gone, other.gone);
-        each(&mut self.lost, other.lost);
+        self.lost.iter_mut().zip(&other.lost).for_each(|(mine, theirs)| each(mine, *theirs));
     }
 
     /// What was counted after `earlier`.

@@ -57,7 +57,7 @@ impl Simulator {
                 kind: "simulated".into(),
                 received: report.entered,
                 sent: report.left,
-                dropped: report.lost,
+                dropped: report.lost.iter().sum(),
                 ..PortReport::default()
             }],
             arrival_clocks: vec!["intended".into()],
@@ -102,8 +102,6 @@ impl Simulator {
     }
 
     fn flow(&self, flow: &FlowLayout, told: &crate::FlowReport, report: &crate::Report) -> FlowReport {
-        // Sources are not told apart: what any of them lost may have been this flow's.
-        let turned_away = flow.path.iter().map(|at| report.modules[*at].turned_away).sum::<u64>() + report.lost;
         let figures = FlowFigures {
             name: &flow.name,
             seconds: report.seconds,
@@ -112,7 +110,7 @@ impl Simulator {
             slo: flow.slo_s.map(|slo| Nanos((slo * 1e9).round() as u64)),
             percentile: flow.percentile,
             min_rate: flow.min_rate.map(PacketRate),
-            turned_away,
+            turned_away: self.turned_away(flow, report),
         };
         figures.report(Frequency::new(TICKS))
     }

@@ -136,7 +136,7 @@ impl<S: Scheduler> Worker<S> {
             gauges: vec![Gauge::default(); modules],
             publish_at: Picos::ZERO,
             weights: site.topology.shares.iter().map(|share| if S::SHARES { share.weight } else { 0 }).collect(),
-            tally: Tally::new(modules, scene.flows),
+            tally: Tally::new(scene),
             calls: 0,
             delay: 0,
             scene: Arc::clone(scene),

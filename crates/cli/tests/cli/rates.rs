@@ -38,3 +38,29 @@ fn a_rate_is_kept_and_told() {
     let rate = |told: &serde_json::Value| told["flows"][0]["rate_pps"].as_f64().expect("a rate");
     assert!((rate(&told) / rate(&report) - 1.0).abs() < 0.05, "{} instead of {}", rate(&told), rate(&report));
 }
+
+/// What any port lost counted for every flow: one that had all that it offered had missed its rate.
+#[test]
+fn what_another_port_loses_is_nothing_to_a_flow_in_the_simulator_either() {
+    let file = File::new(
+        "\
+scheduler: weighted-fair
+ports: { in: { generator: { rate: 4Mpps } }, few: { generator: { rate: 10kpps } }, out: { sink: } }
+modules: { slow: { counter: }, quick: { counter: } }
+pipeline: [in -> slow -> out, few -> quick -> out]
+flows:
+  - { name: many, path: slow, min_rate: 3Mpps }
+  - { name: little, path: quick, min_rate: 1Mpps }
+control: { batching: wfq, period: 10ms }
+",
+    );
+    let costs = ["--cost", "slow=200+1600", "--cost", "quick=50+5", "--duration", "300ms", "--json"];
+    let flows = |command: &[&str]| forebay(&[command, &[file.path()], &costs].concat()).json()["flows"].clone();
+    let (told, truth) = (flows(&["simulate"]), flows(&["run", "--virtual"]));
+    for flows in [told, truth] {
+        let [many, little] = [&flows[0], &flows[1]];
+        assert!(many["turned_away"].as_u64() > Some(100_000), "{many}");
+        assert_eq!((&many["rate_kept"], &little["rate_kept"]), (&false.into(), &true.into()), "{flows}");
+        assert_eq!(little["turned_away"], 0, "{little}");
+    }
+}

@@ -38,10 +38,13 @@ fn it_says_what_a_run_packet_by_packet_says() {
 
 #[test]
 fn one_seed_has_one_answer() {
-    let poisson = "--set ports.in.generator.arrivals=poisson --duration 500ms --seed";
-    let run = |seed: u64| json("simulate", &format!("{poisson} {seed}"));
-    assert_eq!(run(7), run(7));
-    assert_ne!(run(7), run(8));
+    let run =
+        |seed: &str| json("simulate", &format!("--set ports.in.generator.arrivals=poisson --duration 500ms {seed}"));
+    let seven = run("--seed 7");
+    assert_eq!(seven, run("--seed 7"));
+    assert_ne!(seven, run("--seed 8"));
+    // Only `--seed` counted.
+    assert_eq!(seven, run("--set seed=7"));
 }
 
 #[test]
@@ -87,5 +90,13 @@ fn what_cannot_be_simulated_or_makes_no_sense_is_named() {
     refused(&[goes_on.path(), cost[0], cost[1], "--duration", "0s"], "allowed is more than 0");
     refused(&[goes_on.path(), cost[0], cost[1], "--decisions", "x"], "--decisions: nothing decides");
     refused(&[goes_on.path(), cost[0], cost[1], "--controller", "fair"], "write `scheduler: weighted-fair` too");
+    let optimal = [goes_on.path(), cost[0], cost[1], "--controller", "optimal"];
+    let said = format!(
+        "{}: control.workers: 2: modules do not change their worker in a simulation: allowed is 1",
+        goes_on.path()
+    );
+    refused(&[&optimal[..], &["--set", "control.workers=2"]].concat(), &said);
+    let two = ["--workers", "2", "--set", "control.workers=2", "--duration", "10ms"];
+    forebay(&[&["simulate"], &optimal[..], &two].concat()).well();
     refused(&["nowhere.yaml"], "nowhere.yaml");
 }

@@ -148,3 +148,97 @@ fn workers_come_back_in_any_order_but_not_before_those_that_came_from_them() {
     assert_eq!(beside.placed(&layout), [vec![0], vec![1], vec![2], vec![2], vec![0, 1, 2]]);
     assert_eq!(beside.together(1).expect("nobody came from it"), Parted::new(&layout).apart(0, vec![2, 3]));
 }
+
+/// What was told depended on which of the late flows was declared first.
+#[test]
+fn the_flow_that_is_told_is_the_one_with_the_shortest_objective() {
+    for (slos, tightest) in [([9e-4, 5e-4, 7e-4], 1), ([5e-4, 7e-4, 9e-4], 0), ([9e-4, 7e-4, 5e-4], 2)] {
+        let mut layout = layout();
+        let flow = |slo_s: &f64| FlowLayout { slo_s: Some(*slo_s), ..layout.flows[0].clone() };
+        layout.flows = slos.iter().map(flow).chain([layout.flows[1].clone()]).collect();
+        let ways = [vec![ways()[0].clone(); 3], vec![ways()[1].clone()]].concat();
+        let mut late = period(1e-3, 500, 0.3);
+        late.flows = [vec![late.flows[0]; 3], vec![late.flows[1]]].concat();
+        let mut decomposer = Decomposer::new(&settings(2), &layout, ways.clone()).expect("it may");
+        let moved = (0..SEEN).find_map(|_| decomposer.decide(&layout, &late)).expect("they part");
+        assert_eq!((moved.why, moved.flow), (WhyMoved::Apart, Some(tightest)), "{slos:?}");
+        let mut nowhere = Decomposer { most: 1, ..Decomposer::new(&settings(2), &layout, ways).expect("it may") };
+        (0..SEEN).for_each(|_| assert_eq!(nowhere.decide(&layout, &late), None));
+        assert_eq!(nowhere.unmoved(), Some(Unmoved { worker: 0, flow: tightest, workers: true }));
+    }
+}
+
+/// Whatever parted after anything had come together was taken for a repeat, for good.
+#[test]
+fn only_what_came_back_and_goes_again_comes_back_later() {
+    let layout = layout();
+    let mut decomposer = Decomposer::new(&settings(3), &layout, ways()).expect("it may");
+    let mut make = |why, modules: &[usize]| {
+        let (modules, next) = (modules.to_vec(), decomposer.parted.clone());
+        let (from, to, flow, layout) = (0, 1, None, layout.clone());
+        decomposer.moved(&Move { at_s: 1.0, modules, from, to, why, flow, turn_s: 1e-3, layout, next });
+        decomposer.patience.clone()
+    };
+    let (first, twice, fourfold) = (FIRST, 2 * FIRST, 4 * FIRST);
+    assert_eq!(make(WhyMoved::Apart, &[2, 3])[..], [first; 5]);
+    assert_eq!(make(WhyMoved::Together, &[2, 3])[..], [first; 5]);
+    assert_eq!(make(WhyMoved::Apart, &[1])[..], [first; 5], "others");
+    assert_eq!(make(WhyMoved::Apart, &[2, 3])[..], [first, first, twice, twice, first]);
+    // It has not come back since.
+    assert_eq!(make(WhyMoved::Apart, &[3])[..], [first, first, twice, twice, first]);
+    assert_eq!(make(WhyMoved::Together, &[2])[..], [first, first, twice, twice, first]);
+    assert_eq!(make(WhyMoved::Apart, &[2])[..], [first, first, fourfold, twice, first]);
+}
+
+/// Each attempt prepares the whole configuration, and one was made every eight periods for ever.
+#[test]
+fn what_cannot_be_moved_is_tried_less_and_less_often_while_it_is_wanted() {
+    let mut layout = layout();
+    let mut decomposer = Decomposer::new(&settings(2), &layout, ways()).expect("it may");
+    let (slow, quick) = (period(1e-3, 500, 0.3), period(1e-6, 0, 0.3));
+    let next = |decomposer: &mut Decomposer| {
+        let after = (1..10_000).find(|_| {
+            let moved = decomposer.decide(&layout, &slow);
+            assert!(moved.is_some() || decomposer.failures == 0 || decomposer.is_thwarted());
+            moved.iter().for_each(|moved| decomposer.stayed(moved));
+            moved.is_some()
+        });
+        after.expect("it is tried again")
+    };
+    let longest = (REST << DOUBLINGS) + SEEN;
+    for rest in [0, 5, 10, 20, 40, 80, 160, 320, 640] {
+        assert_eq!(next(&mut decomposer), rest + SEEN);
+    }
+    assert_eq!([next(&mut decomposer), next(&mut decomposer)], [longest; 2]);
+    // It is wanted as long as nobody knows otherwise.
+    for _ in 0..REST << DOUBLINGS {
+        assert!(decomposer.decide(&layout, &quick).is_none() && decomposer.is_thwarted());
+    }
+    assert!(decomposer.decide(&layout, &quick).is_none() && !decomposer.is_thwarted());
+    // One that succeeds is followed by the usual rest.
+    assert_eq!(decide(&mut decomposer, &mut layout, SEEN, &slow)[..], [(SEEN, WhyMoved::Apart)]);
+    assert_eq!((decomposer.rest, decomposer.failures), (REST, 0));
+}
+
+/// Periods in which something should go and cannot were counted until the count overflowed.
+#[test]
+fn however_long_something_cannot_go_it_is_told() {
+    let mut layout = layout();
+    layout.modules[4].single = true;
+    let mut decomposer = Decomposer::new(&settings(2), &layout, ways()).expect("it may");
+    decomposer.seen.fill(u32::MAX);
+    assert_eq!(decide(&mut decomposer, &mut layout, 2, &period(1e-3, 500, 0.3)), []);
+    assert!(decomposer.unmoved().is_some());
+}
+
+/// A tenth of a thousand packets may be late, but a little less was computed.
+#[test]
+fn a_flow_is_late_where_a_period_is_told_as_missed() {
+    let mut layout = layout();
+    layout.flows[0].percentile = 90.0;
+    let mut decomposer = Decomposer::new(&settings(2), &layout, ways()).expect("it may");
+    let allowed = (0..=1_000).filter(|late| !period(1e-3, *late, 0.3).flows[0].missed(&layout.flows[0])).max();
+    let allowed = allowed.expect("none is late");
+    assert_eq!(decide(&mut decomposer, &mut layout, 2 * SEEN, &period(1e-3, allowed, 0.3)), []);
+    assert_eq!(decide(&mut decomposer, &mut layout, SEEN, &period(1e-3, allowed + 1, 0.3)).len(), 1);
+}

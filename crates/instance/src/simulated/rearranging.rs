@@ -29,7 +29,7 @@ impl<S: Scheduler> SimulatedTeam<S> {
                     // Its parameters have been checked.
                     drop(helm.moved(moved, next, telemetries, instants, pause_us, self.log.as_deref_mut()));
                 }
-                Err(error) => helm.stayed(error.to_string()),
+                Err(error) => helm.stayed(moved, error.to_string()),
             }
         }
         self.helm = Some((helm, at));

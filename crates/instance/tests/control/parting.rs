@@ -3,12 +3,12 @@
 use std::io::Write as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use forebay_control::recording::Period;
 use forebay_control::{Log, Profiled, Settings};
 use forebay_graph::drive::wind_up_team;
-use forebay_graph::report::{MoveReport, Report, WhyMoved};
+use forebay_graph::report::{ControlReport, MoveReport, Report, WhyMoved};
 use forebay_graph::{Actions, Cost, Layout, RunToCompletion, Snapshot};
 use forebay_instance::{SimulatedTeam, Simulation, Steer, choose, start};
 use forebay_measure::machine::allowed_cores;
@@ -106,8 +106,8 @@ impl Run {
     }
 }
 
-/// Runs it for so long, looking at all packets each millisecond. Slow modules take `heavy` nanoseconds a call and a packet.
-fn simulate(folder: &Path, control: &str, heavy: (u64, u64), millis: u64) -> Run {
+/// The pipeline in simulated time, and what will be seen of it. Slow modules take `heavy` nanoseconds a call and a packet.
+fn team(folder: &Path, control: &str, heavy: (u64, u64)) -> (SimulatedTeam<RunToCompletion>, Seen) {
     let source = Source::new(text("{}", control), "bearers.yaml", folder);
     let conditions = Conditions { frequency: Simulation::frequency(), simulated: true };
     let loaded = load(&source, conditions).unwrap_or_else(|problems| panic!("{problems}"));
@@ -115,9 +115,19 @@ fn simulate(folder: &Path, control: &str, heavy: (u64, u64), millis: u64) -> Run
     let cost = |name: &str| if name.starts_with("heavy") { heavy } else { light };
     let costs: Vec<_> = loaded.plans[0].modules.iter().map(|module| cost(&module.name)).collect();
     let seen = Seen::default();
-    let mut team =
-        SimulatedTeam::<RunToCompletion>::told(loaded.plans, &costs, Some(loaded.made), Some(Box::new(seen.clone())))
-            .expect("a plan that runs");
+    let log = Some(Box::new(seen.clone()) as Box<dyn Log>);
+    (SimulatedTeam::told(loaded.plans, &costs, Some(loaded.made), log).expect("a plan that runs"), seen)
+}
+
+/// What has been decided by now.
+fn decided(team: &SimulatedTeam<RunToCompletion>) -> ControlReport {
+    let report = team.board.report(&team.board.nothing(), &team.board.read(team.workers[0].clock().now()));
+    report.control.expect("a controller")
+}
+
+/// Runs it for so long, looking at all packets each millisecond. Slow modules take `heavy` nanoseconds a call and a packet.
+fn simulate(folder: &Path, control: &str, heavy: (u64, u64), millis: u64) -> Run {
+    let (mut team, seen) = team(folder, control, heavy);
     for at in 1..=millis {
         team.run(Ticks(at * 1_000_000));
         let now = team.workers.iter_mut().map(|worker| (worker.census(), worker.clock().now()).1).max();
@@ -180,6 +190,36 @@ fn without_leave_nothing_moves() {
     let run = simulate(folder.path(), "{ batching: optimal, period: 5ms }", PAPERS, 60);
     assert_eq!(run.moves(), []);
     assert!(run.p99(0).iter().rev().skip(2).take(3).all(|p99| *p99 > 1_000.0));
+}
+
+/// The reason was there for one period, and gone in the next.
+#[test]
+fn why_nothing_moves_is_told_until_it_does() {
+    let folder = tempfile::tempdir().expect("a writable folder for temporary files");
+    streams((20, 600), (60, 600), folder.path());
+    let (mut team, _) = team(folder.path(), "{ batching: optimal, period: 5ms, workers: 2 }", PAPERS);
+    // The same packets still, but who knows.
+    let bulk = std::fs::File::options().append(true).open(folder.path().join("bulk.pcap")).expect("it was written");
+    let written = bulk.metadata().and_then(|told| told.modified()).expect("a file");
+    bulk.set_modified(SystemTime::UNIX_EPOCH).expect("its owner may");
+    let mut told: Vec<Option<String>> = Vec::new();
+    for at in 1..=300 {
+        team.run(Ticks(at * 1_000_000));
+        told.push(decided(&team).unmoved);
+    }
+    let first = told.iter().position(Option::is_some).expect("it is tried");
+    let why =
+        |told: &Option<String>| told.as_ref().is_some_and(|why| why.contains("'bulk' reads a file that was changed"));
+    assert!(first < 100 && told[first..].iter().all(why), "{told:?}");
+    bulk.set_modified(written).expect("its owner may");
+    let moved = (301..=600).find(|at| {
+        team.run(Ticks(at * 1_000_000));
+        let now = decided(&team);
+        assert_eq!(now.unmoved.is_none(), now.moves.len() == 1, "{now:?}");
+        now.unmoved.is_none()
+    });
+    assert!(moved.is_some(), "it moves once it can");
+    assert!(wind_up_team(&mut team.workers).is_empty());
 }
 
 #[test]

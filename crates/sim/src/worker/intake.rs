@@ -72,7 +72,7 @@ impl<S: Scheduler> Worker<S> {
         }
         let lost = gateway.source.lost;
         gateway.ready = gateway.source.take(self.now, self.batch, &mut self.intake);
-        self.tally.lost += gateway.source.lost - lost;
+        self.tally.lost[gateway.port] += gateway.source.lost - lost;
         let (entry, packets) = (gateway.entry, u64::from(self.intake.packets));
         let Some(first) = self.intake.runs.first() else { return false };
         self.tally.entered += packets;
