@@ -70,10 +70,12 @@ impl Fair {
         held.iter().for_each(|flow| without.flows[*flow].slo_s = None);
         self.triggers.decide(&without, snapshot, guard, actions);
         for flow in held {
+            let told = &layout.flows[flow];
             let delay = snapshot.flows[flow].delay_s.map(|delay| delay.chosen);
-            if let Some((least_s, slo_s)) = delay.zip(layout.flows[flow].slo_s).filter(|(delay, slo)| delay > slo) {
-                actions.unkept.push(Unkept { flow, least_s, slo_s });
-            }
+            let Some(slo_s) = told.slo_s.filter(|slo| delay.is_some_and(|delay| delay > *slo)) else { continue };
+            // The queue is full whatever triggers are, and no buffer's: what remains are the calls.
+            let call = |at: &usize| cost(snapshot, *at).at(snapshot.modules[*at].batch().unwrap_or(1.0));
+            actions.unkept.push(Unkept { flow, least_s: told.path.iter().map(call).sum(), slo_s });
         }
     }
 

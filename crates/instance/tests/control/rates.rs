@@ -195,6 +195,16 @@ fn promises_of_flows_that_share_a_module_take_too_much_time_rather_than_being_to
     assert!(load > 1.1 && load < 1.4, "{load}");
 }
 
+/// Its delay is that of a full queue, and no call's.
+#[test]
+fn a_flow_that_is_held_back_is_told_what_its_calls_take_and_not_what_it_waited() {
+    let told = run(&two("4Mpps", [Some("1200kpps"), None], "fair"), &cost, 500, &[]);
+    let unkept = &told.periods.last().expect("periods").actions.unkept;
+    assert!(!unkept.is_empty());
+    let is_of_calls = |least_s: f64| least_s > 0.0 && least_s < 256.0 * 2e-6;
+    assert!(unkept.iter().all(|unkept| is_of_calls(unkept.least_s) && unkept.slo_s > unkept.least_s), "{unkept:?}");
+}
+
 /// Ports of their own need no queue that drops: what there is no time for stays outside.
 #[test]
 fn flows_with_ports_of_their_own_have_their_rates_too() {
