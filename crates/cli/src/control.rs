@@ -1,5 +1,7 @@
 //! What a controller does, in few words: for the live table, the line an interval, and the summary.
 
+use std::collections::HashSet;
+
 use forebay_graph::report::{
     ChangeReport, ControlReport, FlowReport, MoveReport, Report, ShortCauseReport, ShortReport, UnkeptReport, WhyMoved,
 };
@@ -55,6 +57,9 @@ pub(crate) fn decision(control: &ControlReport) -> Option<String> {
 pub(crate) fn unkept(control: &ControlReport) -> Vec<String> {
     let sentence = |unkept: &UnkeptReport| {
         let (least, slo) = (span(Some(unkept.least_us)), span(Some(unkept.slo_us)));
+        if unkept.is_held_back(control.guard) {
+            return format!("{} cannot keep {slo}: it is held back because it offers more than its share", unkept.flow);
+        }
         let reserve = control.guard * 100.0;
         format!("{} cannot keep {slo} ({reserve:.0} % in reserve): it takes {least} at least", unkept.flow)
     };
@@ -113,7 +118,10 @@ fn too_slow(told: &ShortReport) -> String {
 pub(crate) fn in_short(control: &ControlReport) -> String {
     let last = last(control).map_or(String::new(), |told| format!(" {}", change(told)));
     let slow = control.short.iter().map(|short| short.flow.as_str());
-    let unkept: Vec<_> = control.unkept.iter().map(|unkept| unkept.flow.as_str()).chain(slow).collect();
+    let late = control.unkept.iter().map(|unkept| unkept.flow.as_str());
+    // Once, whichever of its objectives it misses.
+    let mut seen = HashSet::new();
+    let unkept: Vec<_> = late.chain(slow).filter(|flow| seen.insert(*flow)).collect();
     let moved = control.moves.last().map_or(String::new(), |moved| {
         format!(", {} to worker {}", counted(moved.modules.len() as u64, "module"), moved.to)
     });
@@ -267,7 +275,28 @@ pub(crate) mod tests {
             "its packets wait for others' before split: say `when_full: drop` in `shares` of the modules behind it",
         ];
         assert_eq!(unkept(&told), said.map(|why| format!("video cannot have 1.000M pps, it has 400.0k: {why}")));
-        assert!(in_short(&told).ends_with("cannot be kept: video, video, video"));
+        assert!(in_short(&told).ends_with("cannot be kept: video"));
+    }
+
+    #[test]
+    fn a_flow_that_misses_both_its_objectives_is_named_once() {
+        let cause = ShortCauseReport::Time { worker: 0, load: 1.5 };
+        let short = |flow: &str| {
+            let cause = cause.clone();
+            ShortReport { flow: flow.to_owned(), rate_pps: 4e5, min_rate_pps: 1e6, cause }
+        };
+        let told = ControlReport { short: vec![short("video"), short("rest")], ..control() };
+        assert!(in_short(&told).ends_with("  cannot be kept: video, rest"), "{}", in_short(&told));
+    }
+
+    #[test]
+    fn a_flow_that_is_held_back_is_not_told_that_its_calls_take_too_long() {
+        let told = |least_us: f64| {
+            let held = UnkeptReport { flow: "video".to_owned(), least_us, slo_us: 100.0 };
+            unkept(&ControlReport { unkept: vec![held], ..control() })
+        };
+        assert_eq!(told(3.0), ["video cannot keep 100.0 us: it is held back because it offers more than its share"]);
+        assert_eq!(told(97.0), ["video cannot keep 100.0 us (5 % in reserve): it takes 97.00 us at least"]);
     }
 
     #[test]

@@ -64,7 +64,8 @@ pub enum Why {
 pub struct Unkept {
     /// The flow.
     pub flow: usize,
-    /// What its packets take without any buffer, in seconds, at the chosen percentile.
+    /// What its packets take without any buffer, in seconds, at the chosen percentile. Of a flow that is held back, because it
+    /// offers more than its share, it is without the queue in which they wait, too: it may then be within the objective.
     pub least_s: f64,
     /// Its objective, in seconds.
     pub slo_s: f64,

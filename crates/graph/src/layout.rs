@@ -157,7 +157,7 @@ impl Plan {
 }
 
 /// The modules that run on a flow's way, first to last.
-fn way(shape: &Shape<'_>, flow: &FlowPlan, leaders: &[usize]) -> Vec<usize> {
+pub(crate) fn way(shape: &Shape<'_>, flow: &FlowPlan, leaders: &[usize]) -> Vec<usize> {
     let mut way: Vec<usize> = flow::modules_of(shape, flow).into_iter().map(|module| leaders[module]).collect();
     way.sort_unstable();
     way.dedup();

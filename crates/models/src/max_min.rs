@@ -24,7 +24,7 @@ pub struct Shares {
     /// By demand: its rate.
     pub rates: Vec<f64>,
     /// By demand: what of that was promised. Less than the promise, and than what is offered, only where a resource is too
-    /// small for all promises: there each gets the same part of its own.
+    /// small for all promises: there each gets the same part of its own, or of what it offers if that is less.
     pub promised: Vec<f64>,
 }
 
@@ -33,7 +33,8 @@ pub struct Shares {
 pub fn share(demands: &[Demand], capacities: &[f64]) -> Shares {
     let first = demands.iter().map(|demand| {
         let most = demand.promised.min(demand.offered).max(0.0);
-        Riser { weight: demand.promised.max(f64::MIN_POSITIVE), least: 0.0, most, uses: &demand.uses }
+        // What is promised beyond what is offered takes nothing from others, and may be without end.
+        Riser { weight: most.max(f64::MIN_POSITIVE), least: 0.0, most, uses: &demand.uses }
     });
     let promised = fill(&first.collect::<Vec<_>>(), capacities);
     let then = demands.iter().zip(&promised).map(|(demand, &least)| Riser {

@@ -9,9 +9,14 @@ const ROUNDING: f64 = 1e-7;
 
 fn demand() -> impl Strategy<Value = Demand> {
     let uses = prop::collection::btree_map(0..RESOURCES, 0.01..10.0f64, 1..=RESOURCES);
-    (0.5..3.0f64, prop_oneof![Just(0.0), 0.0..2.0f64], 0.01..5.0f64, uses).prop_map(
-        |(weight, promised, offered, uses)| Demand { weight, promised, offered, uses: uses.into_iter().collect() },
-    )
+    // Promises may be without end: who offers less is promised that.
+    let promised = prop_oneof![4 => Just(0.0), 8 => 0.0..2.0f64, 1 => 1e9..1e300f64, 1 => Just(f64::INFINITY)];
+    (0.5..3.0f64, promised, 0.01..5.0f64, uses).prop_map(|(weight, promised, offered, uses)| Demand {
+        weight,
+        promised,
+        offered,
+        uses: uses.into_iter().collect(),
+    })
 }
 
 fn case() -> impl Strategy<Value = (Vec<Demand>, Vec<f64>)> {
@@ -43,12 +48,17 @@ proptest! {
         let full = |resource: usize, rates: &[f64]| {
             used(&demands, rates, resource) >= capacities[resource] * (1.0 - ROUNDING)
         };
+        let wanted = |at: usize| demands[at].promised.min(demands[at].offered);
         for (at, demand) in demands.iter().enumerate() {
-            let wanted = demand.promised.min(demand.offered);
             prop_assert!(rates[at] >= promised[at] && rates[at] <= demand.offered);
             // A promise is broken only where promises alone use a resource up.
-            let broken = promised[at] < wanted * (1.0 - ROUNDING);
+            let broken = promised[at] < wanted(at) * (1.0 - ROUNDING);
             prop_assert!(!broken || demand.uses.iter().any(|(resource, _)| full(*resource, &promised)));
+            // However much others are promised: nobody at the same resources has a larger part of what it wants.
+            let part = |at: usize| promised[at] / wanted(at).max(f64::MIN_POSITIVE);
+            let uses = |at: usize| demands[at].uses.iter().map(|(resource, _)| *resource).collect::<Vec<_>>();
+            let larger = |other: usize| wanted(other) > 0.0 && part(other) > part(at) * (1.0 + ROUNDING);
+            prop_assert!(!broken || !(0..demands.len()).any(|other| uses(other) == uses(at) && larger(other)));
             // Nothing is left lying about: who has less than it offers uses something that is used up.
             let short = rates[at] < demand.offered * (1.0 - ROUNDING);
             prop_assert!(!short || demand.uses.iter().any(|(resource, _)| full(*resource, &rates)));

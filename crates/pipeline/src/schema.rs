@@ -64,7 +64,7 @@ pub fn schema() -> Value {
             },
             "flows": {
                 "type": "array", "items": section::<Flow>(&mut generator),
-                "description": "Paths with a name and a delay objective. Without any, every path is a flow of its own.",
+                "description": "Paths with a name, and objectives of delay and of rate. Without any, every path is a flow of its own.",
             },
             "workers": {
                 "type": "array", "minItems": 1, "items": section::<Worker>(&mut generator),

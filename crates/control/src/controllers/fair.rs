@@ -70,10 +70,12 @@ impl Fair {
         held.iter().for_each(|flow| without.flows[*flow].slo_s = None);
         self.triggers.decide(&without, snapshot, guard, actions);
         for flow in held {
+            let told = &layout.flows[flow];
             let delay = snapshot.flows[flow].delay_s.map(|delay| delay.chosen);
-            if let Some((least_s, slo_s)) = delay.zip(layout.flows[flow].slo_s).filter(|(delay, slo)| delay > slo) {
-                actions.unkept.push(Unkept { flow, least_s, slo_s });
-            }
+            let Some(slo_s) = told.slo_s.filter(|slo| delay.is_some_and(|delay| delay > *slo)) else { continue };
+            // The queue is full whatever triggers are, and no buffer's: what remains are the calls.
+            let call = |at: &usize| cost(snapshot, *at).at(snapshot.modules[*at].batch().unwrap_or(1.0));
+            actions.unkept.push(Unkept { flow, least_s: told.path.iter().map(call).sum(), slo_s });
         }
     }
 
@@ -89,16 +91,15 @@ impl Fair {
         for (at, gate) in demands.gates.iter().enumerate() {
             for &(flow, part) in &gate.flows {
                 let (rate, Some(stated)) = (self.rates.left(flow), layout.flows[flow].min_rate) else { continue };
-                if rate >= (1.0 - NEAR) * stated {
+                // Where others pass its gate and none of its packets do, none come.
+                if rate >= (1.0 - NEAR) * stated || part <= 0.0 {
                     continue;
                 }
                 let shared = || layout.flows[flow].path.iter().copied().take_while(|before| *before < gate.module);
                 let wanted = stated.min(gate.offered * part);
-                let cause = if shares.promised[at] * part < (1.0 - NEAR) * wanted {
-                    gate.flows.iter().find(|(other, _)| *other != flow).map_or_else(
-                        || time(layout, demands, guard),
-                        |(with, _)| ShortCause::Together { with: *with, module: gate.module },
-                    )
+                let cause = if shares.rates[at] * part < (1.0 - NEAR) * wanted {
+                    let with = gate.flows.iter().map(|(other, _)| *other).find(|other| *other != flow);
+                    missing(layout, demands, (with, gate.module), guard)
                 } else if let Some(module) = shared().find(|before| self.rates.is_full(layout, snapshot, *before)) {
                     ShortCause::Held { module }
                 } else {
@@ -110,16 +111,23 @@ impl Fair {
     }
 }
 
-/// The worker of whose time all rate objectives together take most, and how much that is of what there is.
-fn time(layout: &Layout, demands: &Demands, guard: f64) -> ShortCause {
-    let mut needed = vec![0.0; demands.whole.len()];
-    for asked in demands.asked(layout) {
-        let stated = (asked.promised * (1.0 - guard)).min(asked.offered);
-        asked.uses.iter().for_each(|(worker, each)| needed[*worker] += stated * each);
+/// Why a gate is not let through as much as one of its flows needs: there is no time for what is stated, or for what comes along with
+/// it. `with`: another flow of the gate, where there is one.
+fn missing(layout: &Layout, demands: &Demands, (with, module): (Option<usize>, usize), guard: f64) -> ShortCause {
+    let stated = |gate: &Gate, flow: usize, part: f64| {
+        layout.flows[flow].min_rate.map_or(0.0, |stated| stated.min(gate.offered * part))
+    };
+    let (worker, load) = demands.busiest(layout, stated);
+    match with {
+        Some(with) if load <= 1.0 => ShortCause::Together { with, module },
+        _ if load > 1.0 => ShortCause::Time { worker, load },
+        // There would be, but for what others have with theirs.
+        _ => {
+            let along = |gate: &Gate, _: usize, part: f64| (gate.promised * (1.0 - guard)).min(gate.offered) * part;
+            let (worker, load) = demands.busiest(layout, along);
+            ShortCause::Time { worker, load }
+        }
     }
-    let load = |worker: usize| (needed[worker] + demands.whole[worker] - demands.left[worker]) / demands.whole[worker];
-    let worker = (0..needed.len()).max_by(|a, b| load(*a).total_cmp(&load(*b))).unwrap_or(0);
-    ShortCause::Time { worker, load: if needed.is_empty() { 0.0 } else { load(worker) } }
 }
 
 /// By module, the share of a worker's time that it is to have.

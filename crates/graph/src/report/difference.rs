@@ -156,7 +156,7 @@ fn flow(before: FlowReading, now: &FlowReading, seconds: f64, frequency: Frequen
         slo: now.slo,
         percentile: now.percentile,
         min_rate: now.min_rate,
-        turned_away: now.turned_away.saturating_sub(before.turned_away),
+        turned_away: now.turned_away().saturating_sub(before.turned_away()),
     };
     figures.report(frequency)
 }

@@ -111,8 +111,10 @@ pub(super) struct FlowReading {
     pub(super) delays: Distribution,
     pub(super) violations: u64,
     pub(super) min_rate: Option<PacketRate>,
-    /// Packets that were turned away on its way, where it has a rate objective.
-    pub(super) turned_away: u64,
+    /// Packets that modules on its way turned away, where it has a rate objective.
+    turned_away: u64,
+    /// Packets that ports lost before they came onto its way, by the port's name: a port goes on counting in the next graph.
+    lost: BTreeMap<String, u64>,
 }
 
 /// A port's counters.
@@ -187,20 +189,7 @@ impl Reading {
             dropped,
             consumed: named(|told| &told.consumes),
             modules,
-            flows: telemetry
-                .flows
-                .iter()
-                .enumerate()
-                .map(|(flow, told)| FlowReading {
-                    name: told.plan.name.clone(),
-                    slo: told.plan.slo,
-                    percentile: told.plan.percentile,
-                    delays: told.delay.read(),
-                    violations: told.violations.get(),
-                    min_rate: told.plan.min_rate,
-                    turned_away: turned_away_of(telemetry, flow),
-                })
-                .collect(),
+            flows: (0..telemetry.flows.len()).map(|flow| FlowReading::of(telemetry, flow)).collect(),
             ports,
             workers: vec![WorkerReading {
                 id: telemetry.id,
@@ -292,6 +281,7 @@ impl Reading {
             census.left -= port.counts[1];
             port.counts = [0, 0, 0, refused, 0];
         }
+        self.flows.iter_mut().for_each(|flow| flow.lost.retain(|port, _| !kept_port(port)));
     }
 
     /// Forgets the modules, flows, ports and workers that `present` does not have, and functions' own counters likewise;
@@ -317,11 +307,6 @@ impl Reading {
     pub fn census(&self) -> Census {
         self.census
     }
-}
-
-/// Packets that were turned away on the way of a flow that has a rate objective.
-fn turned_away_of(telemetry: &Telemetry, flow: usize) -> u64 {
-    telemetry.ways.iter().filter(|way| way.flow == flow).map(|way| way.turned_away(telemetry)).sum()
 }
 
 /// Counts of what happened at all, by name.
@@ -415,11 +400,33 @@ impl ModuleReading {
 }
 
 impl FlowReading {
+    fn of(telemetry: &Telemetry, flow: usize) -> Self {
+        let told = &telemetry.flows[flow];
+        let ways = || telemetry.ways.iter().filter(|way| way.flow == flow);
+        let lost = happened(ways().flat_map(|way| way.lost(telemetry)));
+        Self {
+            name: told.plan.name.clone(),
+            slo: told.plan.slo,
+            percentile: told.plan.percentile,
+            delays: told.delay.read(),
+            violations: told.violations.get(),
+            min_rate: told.plan.min_rate,
+            turned_away: ways().map(|way| way.turned_away(telemetry)).sum(),
+            lost,
+        }
+    }
+
+    /// Packets that were turned away on its way, or lost before they came onto it.
+    pub(super) fn turned_away(&self) -> u64 {
+        self.turned_away + self.lost.values().sum::<u64>()
+    }
+
     fn add(&mut self, other: &Self) {
         self.delays.merge(&other.delays);
         // A port that refuses packets takes back what was counted as sent.
         self.violations = self.violations.wrapping_add(other.violations);
         self.turned_away += other.turned_away;
+        add(&mut self.lost, other.lost.clone());
     }
 }
 

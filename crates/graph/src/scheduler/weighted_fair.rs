@@ -535,6 +535,7 @@ impl Scheduler for WeightedFair {
         if account.pass > self.virtual_time {
             let ahead = (account.pass - self.virtual_time) as f64 * (account.per_tick / before);
             account.pass = self.virtual_time.saturating_add(ahead as u64);
+            self.furthest = self.furthest.max(account.pass);
             self.reweighted = true;
         }
     }

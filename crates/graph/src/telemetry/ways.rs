@@ -2,7 +2,8 @@
 //! were.
 
 use super::Telemetry;
-use crate::flow::{self, Shape};
+use crate::flow::Shape;
+use crate::layout;
 use crate::plan::{FlowPlan, Target};
 
 /// A flow's way, from ports on.
@@ -21,10 +22,9 @@ impl Way {
     pub(crate) fn all(shape: &Shape<'_>, flows: &[FlowPlan], leaders: &[usize]) -> Vec<Self> {
         let stated = flows.iter().enumerate().filter(|(_, plan)| plan.min_rate.is_some());
         let way = |(flow, plan): (usize, &FlowPlan)| {
-            let mut modules: Vec<usize> = flow::modules_of(shape, plan).into_iter().map(|at| leaders[at]).collect();
-            modules.sort_unstable();
-            modules.dedup();
-            let enters = |entry: Option<Target>| matches!(entry, Some(Target::Module(at)) if modules.binary_search(&leaders[at]).is_ok());
+            let modules = layout::way(shape, plan, leaders);
+            let enters =
+                |entry: Option<Target>| matches!(entry, Some(Target::Module(at)) if modules.contains(&leaders[at]));
             let ports = shape.ports.iter().enumerate().filter(|(_, (_, entry))| enters(*entry));
             let ports = ports.map(|(port, _)| port).collect();
             Self { flow, modules, ports }
@@ -32,10 +32,14 @@ impl Way {
         stated.map(way).collect()
     }
 
-    /// Packets that were turned away on it, or lost before they entered; other flows' that share it included.
+    /// Packets that its modules turned away; other flows' that share it included.
     pub(crate) fn turned_away(&self, telemetry: &Telemetry) -> u64 {
-        let modules = self.modules.iter().map(|at| telemetry.modules[*at].turned_away.get());
-        let ports = self.ports.iter().map(|at| telemetry.ports[*at].counters.dropped.get());
-        modules.chain(ports).sum()
+        self.modules.iter().map(|at| telemetry.modules[*at].turned_away.get()).sum()
+    }
+
+    /// By port: its name, and packets that it lost before they entered, of whatever flow.
+    pub(crate) fn lost<'t>(&'t self, telemetry: &'t Telemetry) -> impl Iterator<Item = (String, u64)> + 't {
+        let ports = self.ports.iter().map(|at| &telemetry.ports[*at]);
+        ports.map(|port| (port.name.clone(), port.counters.dropped.get()))
     }
 }

@@ -1,6 +1,6 @@
 //! Rate objectives in overload: each flow has what it was promised, and of what is left fair rates.
 
-use forebay_graph::ShortCause;
+use forebay_graph::{Short, ShortCause};
 use forebay_pipeline::Source;
 
 use crate::driving::{Run, run};
@@ -142,6 +142,67 @@ fn delay_objectives_of_flows_that_have_all_they_offer_are_kept_in_overload() {
     };
     near(rates(&told)[1], 120e3);
     assert_eq!(told.periods[SETTLED..].iter().filter(|period| late(period)).count(), 0);
+}
+
+/// Two flows that pass one module, the first with a rate, and a third with one of its own. Packets of the first end after a tenth of
+/// a second.
+const SHARED: &str = "
+scheduler: weighted-fair
+ports:
+  a: { generator: { rate: 500kpps, count: 50000, vlans: [1] } }
+  b: { generator: { rate: 6Mpps, vlans: [2] } }
+  c: { generator: { rate: 3Mpps, vlans: [3] } }
+  out: { sink: }
+modules: { split: { vlan_split: { ids: [1, 2, 3] } }, shared: { counter: }, own: { counter: } }
+pipeline: [a -> split, b -> split, c -> split, 'split[1] -> shared -> out', 'split[2] -> shared', 'split[3] -> own -> out', 'split[other] -> drop']
+flows:
+  - { name: first, path: 'split[1] -> shared', min_rate: 200kpps }
+  - { name: flood, path: 'split[2] -> shared' }
+  - { name: third, path: 'split[3] -> own' }
+shares: { shared: { when_full: drop }, own: { when_full: drop } }
+control: { batching: fair, period: 10ms }
+";
+
+/// Runs it for a second.
+fn shared(sets: &[&str]) -> Run {
+    let source = sets.iter().fold(Source::new(SHARED, "shared.yaml", ""), |source, set| source.set(*set));
+    run(&source, &|module| if module == "split" { (50, 5) } else { (50, 800) }, 1_000, &[])
+}
+
+/// Nobody can let a flow pass the others of its modules; but where it sends nothing, these others are promised nothing.
+#[test]
+fn a_promised_flow_that_stops_leaves_no_promise_to_those_that_share_its_modules() {
+    let told = shared(&[]);
+    let left = |flow: usize, from: usize| {
+        let periods = told.periods[from..].iter().take(5);
+        periods.map(|period| period.snapshot.flows[flow].packets).sum::<u64>() as f64
+    };
+    let causes = |at: usize| told.periods[at].actions.short.iter().map(|short| short.cause).collect::<Vec<_>>();
+    assert!(left(0, 5) > 0.0);
+    assert_eq!(causes(5), [ShortCause::Together { with: 1, module: 1 }], "there is time for what is stated");
+    // One of a gate's two flows has gone: its gate still has two shares.
+    let last = told.periods.len() - 5;
+    assert!(left(0, last) == 0.0);
+    near(left(2, last), left(1, last) / 2.0);
+    assert_eq!(causes(last), [], "who sends nothing lacks nothing");
+}
+
+#[test]
+fn promises_of_flows_that_share_a_module_take_too_much_time_rather_than_being_together() {
+    let told = shared(&["ports.a.generator.count=10000000", "flows.0.min_rate=450kpps", "flows.1.min_rate=1Mpps"]);
+    let short = &told.periods.last().expect("periods").actions.short;
+    let [Short { flow: 0, cause: ShortCause::Time { worker: 0, load }, .. }] = short[..] else { panic!("{short:?}") };
+    assert!(load > 1.1 && load < 1.4, "{load}");
+}
+
+/// Its delay is that of a full queue, and no call's.
+#[test]
+fn a_flow_that_is_held_back_is_told_what_its_calls_take_and_not_what_it_waited() {
+    let told = run(&two("4Mpps", [Some("1200kpps"), None], "fair"), &cost, 500, &[]);
+    let unkept = &told.periods.last().expect("periods").actions.unkept;
+    assert!(!unkept.is_empty());
+    let is_of_calls = |least_s: f64| least_s > 0.0 && least_s < 256.0 * 2e-6;
+    assert!(unkept.iter().all(|unkept| is_of_calls(unkept.least_s) && unkept.slo_s > unkept.least_s), "{unkept:?}");
 }
 
 /// Ports of their own need no queue that drops: what there is no time for stays outside.

@@ -6,18 +6,22 @@
 
 use std::collections::BTreeMap;
 
-use forebay_graph::{FlowLayout, Layout, Snapshot};
+use forebay_graph::{Layout, Snapshot};
 use forebay_models::batching::Line;
 use forebay_models::max_min::Demand;
 
 /// How much of a rate is the last period's.
 const RECENT: f64 = 0.5;
+/// Fewer packets a second than this are none: what has stopped is halved from period to period without end.
+const SOME: f64 = 1.0;
 /// Of the largest batch: where so much comes together at a port's module all the time, more waits at the port.
 const FULL: f64 = 0.9;
 /// The share of its time from which on a worker has none left.
 const BUSY: f64 = 0.95;
 /// What waits at a port cannot be counted: more packets a second than there are.
 const UNTOLD: f64 = 1e12;
+/// So many times what a flow was promised comes with it at the most: others' packets at the same gate, which are run as they come.
+const ALONG: f64 = 10.0;
 /// The least part of a worker's time that is taken to be left to modules.
 const LEAST: f64 = 0.05;
 
@@ -40,7 +44,7 @@ pub(super) struct Gate {
     pub(super) flows: Vec<(usize, f64)>,
     /// Packets a second that come to it.
     pub(super) offered: f64,
-    /// The rate at which each of its flows has what it was promised.
+    /// The rate at which each of its flows has what it was promised, or what it offers; not above `offered`.
     pub(super) promised: f64,
 }
 
@@ -71,7 +75,10 @@ impl Rates {
         let left = snapshot.flows.iter().map(|flow| news(flow.packets));
         for (rates, news) in [(&mut self.came, came.collect::<Vec<_>>()), (&mut self.left, left.collect())] {
             if rates.len() == news.len() {
-                rates.iter_mut().zip(news).for_each(|(rate, news)| *rate += RECENT * (news - *rate));
+                for (rate, news) in rates.iter_mut().zip(news) {
+                    let next = *rate + RECENT * (news - *rate);
+                    *rate = if next < SOME { 0.0 } else { next };
+                }
             } else {
                 *rates = news;
             }
@@ -164,12 +171,31 @@ impl Demands {
     /// Seconds of each worker that a packet through a gate takes.
     fn uses(&self, layout: &Layout, gate: &Gate) -> Vec<(usize, f64)> {
         let mut uses: BTreeMap<usize, f64> = BTreeMap::new();
-        for (at, part_of_packets) in gate.behind(layout) {
-            for (worker, part) in parts(layout, at).filter(|(worker, _)| *worker < self.left.len()) {
-                *uses.entry(worker).or_default() += part_of_packets * self.packet[at] * part;
-            }
+        for (at, part) in gate.behind(layout) {
+            self.takes(layout, at, part).for_each(|(worker, seconds)| *uses.entry(worker).or_default() += seconds);
         }
         uses.into_iter().collect()
+    }
+
+    /// Seconds of each worker that so many packets take at a module.
+    fn takes<'l>(&'l self, layout: &'l Layout, at: usize, packets: f64) -> impl Iterator<Item = (usize, f64)> + 'l {
+        let there = parts(layout, at).filter(|(worker, _)| *worker < self.left.len());
+        there.map(move |(worker, part)| (worker, packets * self.packet[at] * part))
+    }
+
+    /// The worker of whose time flows take most at these rates, of those that gates let through, and how much that is of what there
+    /// is. `rate`: of a gate, its flow and the flow's part.
+    pub(super) fn busiest(&self, layout: &Layout, rate: impl Fn(&Gate, usize, f64) -> f64) -> (usize, f64) {
+        let mut needed: Vec<f64> = self.whole.iter().zip(&self.left).map(|(whole, left)| whole - left).collect();
+        for gate in &self.gates {
+            for &(flow, part) in &gate.flows {
+                let rate = rate(gate, flow, part);
+                let takes = gate.way(layout, flow).flat_map(|at| self.takes(layout, at, rate));
+                takes.for_each(|(worker, seconds)| needed[worker] += seconds);
+            }
+        }
+        let loads = needed.iter().zip(&self.whole).map(|(needed, whole)| needed / whole).enumerate();
+        loads.max_by(|(_, a), (_, b)| a.total_cmp(b)).unwrap_or((0, 0.0))
     }
 }
 
@@ -178,20 +204,28 @@ impl Gate {
         let all: f64 = flows.iter().map(|flow| left[*flow]).sum();
         let part = |flow: usize| if all > 0.0 { left[flow] / all } else { 1.0 / flows.len() as f64 };
         let flows: Vec<_> = flows.iter().map(|&flow| (flow, part(flow))).collect();
-        // Who comes first is run first: so much has to be let through that the part of each is what it was promised.
-        let promised = |&(flow, part): &(usize, f64)| layout.flows[flow].min_rate.unwrap_or(0.0) / (1.0 - guard) / part;
+        // Who comes first is run first: so much has to be let through that the part of each is what it was promised. A flow that
+        // hardly sends anything would promise all of the others' packets: they come along with what it has a claim to, and there
+        // is an end to it.
+        let promised = |&(flow, part): &(usize, f64)| {
+            let claim = (layout.flows[flow].min_rate.unwrap_or(0.0) / (1.0 - guard)).min(offered * part);
+            claim * part.recip().min(ALONG)
+        };
         let promised = flows.iter().filter(|(_, part)| *part > 0.0).map(promised).fold(0.0, f64::max);
         Self { module, flows, offered, promised }
     }
 
     /// The modules from the gate on, each with its part of what the gate lets through.
     pub(super) fn behind<'l>(&'l self, layout: &'l Layout) -> impl Iterator<Item = (usize, f64)> + 'l {
-        let of_flow = |&(flow, part): &'l (usize, f64)| {
-            let FlowLayout { path, .. } = &layout.flows[flow];
-            path.iter().filter(|at| **at >= self.module).map(move |at| (*at, part))
-        };
+        let of_flow = |&(flow, part): &'l (usize, f64)| self.way(layout, flow).map(move |at| (at, part));
         let alone = self.flows.is_empty().then_some((self.module, 1.0));
         self.flows.iter().flat_map(of_flow).chain(alone)
+    }
+
+    /// A flow's modules from the gate on.
+    fn way<'l>(&self, layout: &'l Layout, flow: usize) -> impl Iterator<Item = usize> + 'l {
+        let gate = self.module;
+        layout.flows[flow].path.iter().copied().filter(move |at| *at >= gate)
     }
 }
 

@@ -61,6 +61,20 @@ fn a_turn_ends_when_it_has_had_as_many_calls_as_there_are_modules() {
     }
 }
 
+/// Where nobody waits for anybody all start anew, one whose weight has become less since its last call like the others.
+#[test]
+fn who_has_become_lighter_starts_anew_abreast_of_the_others() {
+    let mut scheduler = of(&[1_000, 1_000]);
+    scheduler.ready(0);
+    let node = run(&mut scheduler);
+    scheduler.charge(node, 1, Took::Exactly(Ticks(1_000)));
+    scheduler.set_weight(0, 1);
+    assert_eq!(scheduler.next(), None);
+    scheduler.begin(Ticks::ZERO);
+    (0..2).for_each(|node| scheduler.ready(node));
+    assert_eq!((run(&mut scheduler), scheduler.accounts[0].pass), (0, scheduler.accounts[1].pass));
+}
+
 #[test]
 fn who_comes_back_has_neither_saved_time_up_nor_owes_any() {
     let mut scheduler = of(&[1, 1]);
@@ -150,6 +164,7 @@ impl Model {
         let ahead = pass.saturating_sub(self.time) as f64;
         let scale = (TICK / f64::from(weight)) / (TICK / f64::from(before));
         *pass = (*pass).min(self.time) + (ahead * scale) as u64;
+        self.furthest = self.furthest.max(*pass);
     }
 
     fn charge(&mut self, node: usize, ticks: u64) {

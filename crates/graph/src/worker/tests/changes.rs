@@ -9,7 +9,7 @@ use super::teams::{Cut, cuts, part};
 use super::*;
 use crate::drive::{Ended, simulate_team, wind_up_team};
 use crate::links::links;
-use crate::report::Reading;
+use crate::report::{Origin, Reading, Report};
 use crate::{Exchange, Former, Team};
 
 type Sim = Worker<Simulated, RunToCompletion>;
@@ -260,4 +260,40 @@ fn packets_whose_path_a_change_takes_away_go_on_in_the_branches_that_they_are_se
     let right = sessions.iter().filter(|session| (session.wrapping_mul(0x85eb_ca6b) >> 16) % 2 == 1).count() as u64;
     assert_eq!((sessions.len(), new.telemetry().folds.packets(|_| 0)), (64, vec![vec![64 - right, right]]));
     assert!(right > 0 && right < 64, "{right}");
+}
+
+/// A port that goes on counts on in the next graph: what it has lost is told there, and only there.
+#[test]
+fn what_a_port_lost_is_told_once_over_a_change() {
+    let stated = |open: bool| {
+        let modules = vec![module("m", Kind::Pass, vec![Target::Port(1)], 0)];
+        let mut plan = plan(source(0), drain(&Log::default()), modules, 64);
+        let path = vec![Step { module: 0, gate: None }];
+        let min_rate = Some(forebay_measure::PacketRate(1e6));
+        plan.flows = vec![FlowPlan { name: "video".to_owned(), path, slo: None, percentile: 99.0, min_rate }];
+        if !open {
+            plan.ports.iter_mut().for_each(|port| (port.open, port.from) = (None, Some(0)));
+        }
+        plan
+    };
+    let costs = || vec![Cost { per_batch: 1, per_packet: 1 }];
+    let (mut running, mut next) = (worker(stated(true), costs()), [worker(stated(false), costs())]);
+    let exchange = Exchange::between(&[running.telemetry()], &mut next);
+    running.telemetry().ports[0].counters.dropped.add(7);
+    running.telemetry().modules[0].turned_away.add(3);
+    assert!(running.lay_down(&exchange));
+    let former = Former::of(running);
+    let mut reading = former.reading(Ticks(1));
+    former.retire(&mut reading);
+    let [next] = &mut next;
+    next.take_up(&exchange);
+    let told = next.telemetry();
+    told.ports[0].counters.dropped.add(2);
+    told.modules[0].turned_away.add(1);
+    reading.merge(&Reading::of(&told, Ticks(2)));
+    let nothing = Reading::nothing(Frequency::new(1e9), Ticks::ZERO);
+    let cpu = forebay_measure::machine::Cpu { model: "none".to_owned(), tsc_ghz: 1.0 };
+    let origin = Origin { kind: crate::report::Kind::Simulated, cpu, cores: vec![None] };
+    let report = Report::between(&nothing, &reading, &origin);
+    assert_eq!((report.ports[0].dropped, report.flows[0].turned_away), (9, Some(7 + 2 + 3 + 1)));
 }
