@@ -218,8 +218,8 @@ mod tests {
     fn reading_the_counter_takes_less_than_readings_in_a_row() {
         let (first, count) = (Tsc.now(), 100_000);
         let last = (0..count).fold(first, |_, _| Tsc.now());
-        // The least of many tries against one: generous.
-        assert!(Tsc.reading().0 <= last.since(first).0 * 2 / count + 1, "{:?}", Tsc.reading());
+        // Generous, as the core may have been slower by a step or shared while the one was measured: the order must be right.
+        assert!(Tsc.reading().0 <= last.since(first).0 * 10 / count + 1, "{:?}", Tsc.reading());
     }
 
     #[test]
