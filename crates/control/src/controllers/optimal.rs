@@ -59,6 +59,7 @@ impl Controller for Optimal {
         let stays = lateness(layout, &model, &now) <= enough
             && leaves_time(&now)
             && (now.load <= plan.predicted.load * (1.0 + WORTH) || plan.late > 0.0);
+        self.tell_unkept(layout, &model, &plan.predicted, actions);
         let (best, then) = if stays { (present, now) } else { (plan.triggers, plan.predicted) };
         let holds = model.holds(&arrivals, &best);
         let idle = |at: usize| model.rates()[at] <= IDLE;
@@ -69,10 +70,15 @@ impl Controller for Optimal {
             let nearest = nearest(layout, &model, &then.delays);
             actions.changes.iter_mut().for_each(|change| change.flow = nearest[change.module]);
         }
-        for (flow, delay) in then.delays.iter().enumerate() {
+    }
+}
+
+impl Optimal {
+    /// Tells the objectives that the best triggers do not keep. What present ones take of the reserve is none.
+    fn tell_unkept(&self, layout: &Layout, model: &Model, best: &Predicted, actions: &mut Actions) {
+        for (flow, delay) in best.delays.iter().enumerate() {
             let Some(slo_s) = layout.flows[flow].slo_s else { continue };
-            let told = &model.flows()[flow];
-            if let Some(delay) = delay.filter(|delay| *delay > told.slo) {
+            if let Some(delay) = delay.filter(|delay| *delay > model.flows()[flow].slo) {
                 let least_s = delay + self.outlook.rest(flow).unwrap_or(0.0);
                 actions.unkept.push(Unkept { flow, least_s, slo_s });
             }
