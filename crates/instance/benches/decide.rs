@@ -1,28 +1,59 @@
-//! What a decision takes, from the first counter read to the last action written: gateways whose branches run by themselves.
+//! What a decision takes, from the first counter read to the last action written, and what a worker takes to apply one that changes
+//! everything: gateways whose branches run by themselves.
 
 use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use forebay_control::{Costs, Pilot, Settings};
-use forebay_graph::{Cost, RunToCompletion, Sampler};
+use forebay_graph::{Action, Cost, RunToCompletion, Sampler};
 use forebay_instance::{SimulatedTeam, Simulation};
 use forebay_measure::Nanos;
 use forebay_models::batching::Line;
 use forebay_packet::Ticks;
-use forebay_pipeline::{Conditions, load, usecase};
+use forebay_pipeline::{Conditions, Loaded, load, usecase};
 
 /// A period, in ticks of simulated time.
 const PERIOD: u64 = 2_000_000;
+
+/// A gateway with so many branches, in simulated time.
+fn gateway(hops: usize) -> Loaded {
+    let sets = [format!("n={hops}"), "slo=1ms".to_owned(), "fold=off".to_owned(), "rate=1Mpps".to_owned()];
+    let source = usecase("gw", &sets).expect("a use case");
+    load(&source, Conditions { frequency: Simulation::frequency(), simulated: true }).expect("in order")
+}
+
+fn apply(c: &mut Criterion) {
+    let mut group = c.benchmark_group("apply");
+    for hops in [64, 1_024] {
+        let loaded = gateway(hops);
+        let layout = loaded.plans[0].layout().expect("flows");
+        let modules: Vec<usize> = layout.running().map(|(at, _)| at).collect();
+        let costs = vec![Cost { per_batch: 150, per_packet: 20 }; layout.modules.len()];
+        let mut team = SimulatedTeam::<RunToCompletion>::new(loaded.plans, &costs, None).expect("a plan that runs");
+        let changes = [8, 9].map(|trigger| -> Vec<Action> {
+            let hold = Nanos(1_000_000);
+            let change = |module: &usize| {
+                [Action::SetTrigger { module: *module, trigger }, Action::SetHold { module: *module, hold }]
+            };
+            modules.iter().flat_map(change).collect()
+        });
+        let mut turn = 0;
+        group.bench_function(BenchmarkId::from_parameter(format!("{} modules", modules.len())), |b| {
+            b.iter(|| {
+                turn += 1;
+                team.workers[0].apply(&changes[turn % 2]).expect("in order");
+            });
+        });
+    }
+    group.finish();
+}
 
 fn decide(c: &mut Criterion) {
     let mut group = c.benchmark_group("decide");
     group.sample_size(20).measurement_time(Duration::from_secs(2));
     for hops in [64, 1_024] {
         for name in ["null", "on-off", "gradient", "optimal"] {
-            let sets = [format!("n={hops}"), "slo=1ms".to_owned(), "fold=off".to_owned(), "rate=1Mpps".to_owned()];
-            let source = usecase("gw", &sets).expect("a use case");
-            let conditions = Conditions { frequency: Simulation::frequency(), simulated: true };
-            let loaded = load(&source, conditions).expect("in order");
+            let loaded = gateway(hops);
             let layout = loaded.plans[0].layout().expect("flows");
             let modules = layout.modules.len();
             let costs = vec![Cost { per_batch: 150, per_packet: 20 }; modules];
@@ -59,5 +90,5 @@ fn decide(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, decide);
+criterion_group!(benches, decide, apply);
 criterion_main!(benches);

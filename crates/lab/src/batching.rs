@@ -6,6 +6,7 @@
 mod captures;
 mod contour;
 mod costs;
+mod data_path;
 mod decomposition;
 mod fairness;
 mod figures;
@@ -32,6 +33,7 @@ use crate::{LabError, Machine, Progress};
 pub use captures::Captured;
 pub use contour::Gain;
 pub use costs::{Costs, Origin};
+pub use data_path::DataPath;
 pub use decomposition::Decomposed;
 pub use fairness::Fairness;
 pub use figures::{Delay, Told};
@@ -66,6 +68,8 @@ pub enum Part {
     Captures,
     /// What deciding takes.
     Overhead,
+    /// What being watched takes of the data path.
+    DataPath,
     /// Run to completion against weighted-fair.
     Fairness,
     /// Flows that cannot be together on a worker.
@@ -83,6 +87,7 @@ impl Part {
         Self::Open,
         Self::Captures,
         Self::Overhead,
+        Self::DataPath,
         Self::Fairness,
         Self::Decomposition,
     ];
@@ -99,6 +104,7 @@ impl Part {
             Self::Open => "open",
             Self::Captures => "captures",
             Self::Overhead => "overhead",
+            Self::DataPath => "data-path",
             Self::Fairness => "fairness",
             Self::Decomposition => "decomposition",
         }
@@ -191,6 +197,8 @@ pub struct Results {
     pub captures: Option<Vec<Captured>>,
     /// What deciding takes.
     pub controller_us: Vec<Took>,
+    /// What being watched takes of the data path; on this machine's clock only.
+    pub data_path: Vec<DataPath>,
     /// Run to completion against weighted-fair.
     pub fairness: Vec<Fairness>,
     /// Flows that cannot be together, with one worker and with two.
@@ -217,6 +225,7 @@ pub fn run(settings: &Settings, progress: &mut dyn Progress) -> Result<Results, 
     let captures = settings.captures.as_deref().filter(|_| settings.has(Part::Captures));
     let captures = captures.map(|folder| captures::measure(folder, &place, &extents, make.progress)).transpose()?;
     let controller_us = make.part(Part::Overhead, overhead::measure)?;
+    let data_path = make.part(Part::DataPath, data_path::measure)?;
     let fairness = make.part(Part::Fairness, fairness::measure)?;
     let decomposition = make.part(Part::Decomposition, decomposition::measure)?;
     Ok(Results {
@@ -238,6 +247,7 @@ pub fn run(settings: &Settings, progress: &mut dyn Progress) -> Result<Results, 
         open,
         captures,
         controller_us,
+        data_path,
         fairness,
         decomposition,
     })

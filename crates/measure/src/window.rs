@@ -1,6 +1,8 @@
 //! What a histogram has recorded since it was looked at last: one pass over the buckets that it has used, and no allocation once
 //! there was something in each.
 
+use std::ops::Range;
+
 use crate::histogram::{Histogram, upper_bound};
 
 /// Every this many times the lowest buckets are looked at, too, which have had nothing: what came to be there in between is told then.
@@ -20,8 +22,8 @@ pub struct Window {
 #[derive(Clone, Debug, Default)]
 pub struct Values {
     counts: Vec<u64>,
-    /// The lowest bucket that may have something.
-    first: usize,
+    /// The buckets that have something are among these.
+    among: Range<usize>,
     samples: u64,
     sum: u64,
     max: u64,
@@ -39,15 +41,18 @@ impl Window {
         if values.counts.len() < end {
             values.counts.resize(end, 0);
         }
-        values.first = if values.samples == 0 { first } else { values.first.min(first) };
-        let mut samples = 0;
+        let (mut samples, mut lowest, mut above) = (0, end, first);
         let kept = self.before[first..end].iter_mut().zip(&mut values.counts[first..end]);
-        for (used, (before, count)) in used[first..].iter().zip(kept) {
+        for (bucket, (used, (before, count))) in (first..).zip(used[first..].iter().zip(kept)) {
             let now = used.get();
             let more = now - std::mem::replace(before, now);
-            *count += more;
-            samples += more;
+            if more > 0 {
+                *count += more;
+                samples += more;
+                (lowest, above) = (lowest.min(bucket), bucket + 1);
+            }
         }
+        values.widen(lowest..above);
         if self.times.is_multiple_of(ALL) {
             self.first = self.before.iter().position(|count| *count > 0).unwrap_or(0);
         }
@@ -63,10 +68,8 @@ impl Window {
 impl Values {
     /// Forgets everything, and keeps the memory.
     pub fn clear(&mut self) {
-        if self.samples > 0 {
-            self.counts[self.first..].fill(0);
-        }
-        (self.samples, self.sum, self.max) = (0, 0, 0);
+        self.counts[self.among.clone()].fill(0);
+        (self.among, self.samples, self.sum, self.max) = (0..0, 0, 0, 0);
     }
 
     /// Adds another's values.
@@ -79,11 +82,20 @@ impl Values {
         if self.counts.len() < other.counts.len() {
             self.counts.resize(other.counts.len(), 0);
         }
-        self.first = if self.samples == 0 { other.first } else { self.first.min(other.first) };
-        let counts = self.counts[other.first..].iter_mut().zip(&other.counts[other.first..]);
+        let counts = self.counts[other.among.clone()].iter_mut().zip(&other.counts[other.among.clone()]);
         counts.for_each(|(count, more)| *count += more);
+        self.widen(other.among.clone());
         self.samples += other.samples;
         self.max = self.max.max(other.max);
+    }
+
+    /// Tells that these buckets may have something, too.
+    fn widen(&mut self, by: Range<usize>) {
+        if self.among.is_empty() && !by.is_empty() {
+            self.among = by;
+        } else if !by.is_empty() {
+            self.among = self.among.start.min(by.start)..self.among.end.max(by.end);
+        }
     }
 
     /// How many values.
@@ -107,7 +119,7 @@ impl Values {
         }
         let ranks = quantiles.map(|quantile| ((quantile.clamp(0.0, 1.0) * self.samples as f64).ceil() as u64).max(1));
         let (mut values, mut found, mut seen) = ([self.max; N], 0, 0);
-        for (bucket, count) in self.counts.iter().enumerate().skip(self.first) {
+        for (bucket, count) in self.among.clone().zip(&self.counts[self.among.clone()]) {
             seen += count;
             while found < N && seen >= ranks[found] {
                 values[found] = upper_bound(bucket).min(self.max);

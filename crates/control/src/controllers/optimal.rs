@@ -19,11 +19,11 @@ const FULL: f64 = 0.98;
 const LEARN: f64 = 0.25;
 const MOST_STRAINED: f64 = 2.0;
 
-/// The most that flows may be late where objectives leave a worker no time, in parts of their objectives; what is tried where
-/// as much as before is enough, how often it is halved to find what will do, and by how much more it may be.
+/// The most that flows may be late where objectives leave a worker no time, in parts of their objectives; what is tried first; what
+/// is tried where as much as before is enough; and by how much more than the least that was found it may be.
 const LATEST: f64 = 1.0;
+const FIRST: f64 = 0.125;
 const LESS: f64 = 0.8;
-const HALVINGS: u32 = 4;
 const LENIENT: f64 = 0.25;
 
 /// The part of the reserve that present triggers may touch before they are changed.
@@ -151,7 +151,8 @@ fn lateness(layout: &Layout, model: &Model, predicted: &Predicted) -> f64 {
 }
 
 /// Triggers that leave a worker time, where those that keep all objectives do not: packets that come while it is busy all the time
-/// queue without end, which is later than any batch. All flows are late by the same part of their objectives, the least that will do.
+/// queue without end, which is later than any batch. All flows are late by the same part of their objectives: a little less than it was
+/// last where that will do, or between that and the most, so that the least that will do is come to within a few periods.
 fn relieve(
     layout: &Layout,
     model: &Model,
@@ -166,26 +167,19 @@ fn relieve(
         let longer = Model::new(model.modules().to_vec(), flows.collect(), model.largest());
         Solved { late, ..solve(&longer.expect("of a model").with_turn(model.turn()), arrivals) }
     };
-    // What did before mostly does, and less does not: two are tried then.
-    let mut most = with(if last > 0.0 { last } else { LATEST });
-    let mut least = 0.0;
-    if !leaves_time(&most.predicted) {
-        (least, most) = (most.late, with(LATEST));
-        if !leaves_time(&most.predicted) {
-            return most;
+    let first = with(if last > 0.0 { last } else { FIRST });
+    let (most, next) = if leaves_time(&first.predicted) {
+        let less = first.late * LESS;
+        (first, less)
+    } else {
+        let latest = with(LATEST);
+        if !leaves_time(&latest.predicted) {
+            return latest;
         }
-    } else if last > 0.0 {
-        let less = with(last * LESS);
-        if !leaves_time(&less.predicted) {
-            return most;
-        }
-        most = less;
-    }
-    for _ in 0..HALVINGS {
-        let between = with((least + most.late) / 2.0);
-        if leaves_time(&between.predicted) { most = between } else { least = between.late }
-    }
-    most
+        (latest, (first.late * LATEST).sqrt())
+    };
+    let less = with(next);
+    if leaves_time(&less.predicted) { less } else { most }
 }
 
 /// Where packets come so many at a time, and always so many, a trigger that is no multiple of that waits for more than it takes: a

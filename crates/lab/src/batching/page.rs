@@ -46,6 +46,9 @@ pub(super) fn page(results: &Results) -> Result<String, PlotError> {
     if !results.controller_us.is_empty() {
         sections.push(control::overhead(&results.controller_us));
     }
+    if !results.data_path.is_empty() {
+        sections.push(control::data_path(&results.data_path));
+    }
     if !results.fairness.is_empty() {
         sections.push(control::fairness(&results.fairness));
     }

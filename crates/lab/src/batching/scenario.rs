@@ -69,11 +69,20 @@ impl Pipeline {
 
     /// A run of it under a controller.
     pub(super) fn under(&self, rule: &Rule, more: &[String], span: Span) -> Result<Scenario, LabError> {
+        self.run(rule.name, rule.settings(span.period), more, span)
+    }
+
+    /// A run of it without a controller.
+    pub(super) fn uncontrolled(&self, more: &[String], span: Span) -> Result<Scenario, LabError> {
+        self.run("no controller", Vec::new(), more, span)
+    }
+
+    fn run(&self, rule: &str, control: Vec<String>, more: &[String], span: Span) -> Result<Scenario, LabError> {
         let mut settings = vec![format!("batch={BATCH}")];
-        settings.extend(rule.settings(span.period));
+        settings.extend(control);
         settings.extend_from_slice(more);
         let source = self.source(&settings)?;
-        let name = format!("{}, {}", self.name, rule.name);
+        let name = format!("{}, {rule}", self.name);
         Ok(Scenario { name, source, special: self.special.clone(), span, steps: Vec::new(), flow: 0, module: None })
     }
 }

@@ -2,7 +2,7 @@
 
 use super::interval::Ratio;
 use super::watch::Moment;
-use super::{Captured, Decomposed, Fairness, Gain, Open, Results, Row, Series, Told, Took};
+use super::{Captured, DataPath, Decomposed, Fairness, Gain, Open, Results, Row, Series, Told, Took};
 use crate::csv::{figure, text};
 
 /// Their names and texts.
@@ -31,6 +31,9 @@ pub(super) fn all(results: &Results) -> Vec<(&'static str, String)> {
     }
     if !results.controller_us.is_empty() {
         files.push(("controller.csv", took(&results.controller_us)));
+    }
+    if !results.data_path.is_empty() {
+        files.push(("data-path.csv", data_path(&results.data_path)));
     }
     if !results.fairness.is_empty() {
         files.push(("fairness.csv", fairness(&results.fairness)));
@@ -173,6 +176,17 @@ fn took(all: &[Took]) -> String {
         row
     };
     text(&["usecase", "controller", "flows", "modules", "median_us", "max_us"], all.iter().map(row))
+}
+
+/// A row for each pipeline and period.
+fn data_path(all: &[DataPath]) -> String {
+    let row = |told: &DataPath| {
+        let mut row = vec![told.usecase.clone(), number(told.period_ms), number(told.ticks_per_packet)];
+        row.extend(ratio(told.to_none.as_ref()));
+        row
+    };
+    let heads = ["usecase", "period_ms", "ticks_per_packet_without", "to_none", "to_none_low", "to_none_high"];
+    text(&heads, all.iter().map(row))
 }
 
 /// A row for each case and scheduler.

@@ -2,7 +2,7 @@
 
 use forebay_plot::{Block, Section, Table, engineering};
 
-use crate::batching::{Fairness, Took, VOID};
+use crate::batching::{DataPath, Fairness, Ratio, Took, VOID};
 use crate::blocks::{columns, text};
 
 /// What deciding takes.
@@ -25,6 +25,28 @@ pub(super) fn overhead(all: &[Took]) -> Section {
     let what = "From the first counter read to the last action written, on this machine's clock whatever time pipelines run in. The paper's \
                 controller takes 2 to 90 ms. Where something else had the core meanwhile, that is in the longest.";
     Section { title: "What deciding takes".to_owned(), blocks: vec![text(what), Block::Table(table)] }
+}
+
+/// What being watched takes.
+pub(super) fn data_path(all: &[DataPath]) -> Section {
+    let row = |told: &DataPath| {
+        let ticks = format!("{:.1}", told.ticks_per_packet);
+        // A percent is what this is about.
+        let times = |ratio: &Ratio| {
+            let ends = ratio.interval.map(|(low, high)| format!(" ({low:.3}–{high:.3})"));
+            format!("{:.3}{}", ratio.median, ends.unwrap_or_default())
+        };
+        let times = told.to_none.as_ref().map_or_else(|| "n/a".to_owned(), times);
+        vec![format!("{}, every {} ms", told.usecase, told.period_ms), ticks, times]
+    };
+    let table = Table {
+        caption: "Workers' time a packet".to_owned(),
+        columns: columns(&["pipeline, period", "ticks without a controller", "times that with one"]),
+        rows: all.iter().map(row).collect(),
+    };
+    let what = "As many packets as a worker can take, without a controller, and with one that reads all counters every period and changes \
+                nothing. Runs in turn: the median of the pairs and its 95 % interval.";
+    Section { title: "What being watched takes".to_owned(), blocks: vec![text(what), Block::Table(table)] }
 }
 
 /// Run to completion against weighted-fair.

@@ -1,0 +1,79 @@
+//! What being watched takes of the data path: workers' time a packet with a controller that decides nothing, against that without any.
+//! What a decision changes is applied between turns; `cargo bench -p forebay-instance --bench decide` has what that takes.
+
+use forebay_measure::Nanos;
+use serde::Serialize;
+
+use super::Extents;
+use super::figures::Figures;
+use super::interval::Ratio;
+use super::place::Place;
+use super::scenario::{Pipeline, Rule, Scenario, Span};
+use crate::{LabError, Progress};
+
+/// Control periods.
+const PERIODS: [Nanos; 2] = [Nanos(100_000_000), Nanos(10_000_000)];
+/// How long a run is, once it has settled.
+const DURATION: Nanos = Nanos(1_000_000_000);
+
+/// Workers' time a packet with a controller, against that without.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DataPath {
+    /// The use case with its sizes.
+    pub usecase: String,
+    /// A control period, in milliseconds.
+    pub period_ms: f64,
+    /// Ticks a packet without a controller.
+    pub ticks_per_packet: f64,
+    /// Ticks a packet with one, against that.
+    pub to_none: Option<Ratio>,
+}
+
+/// Makes runs, one at a time, in turn. Simulated workers take the same time whoever watches: nothing is run there.
+pub(super) fn measure(
+    place: &Place,
+    extents: &Extents,
+    progress: &mut dyn Progress,
+) -> Result<Vec<DataPath>, LabError> {
+    if place.simulated {
+        return Ok(Vec::new());
+    }
+    let pipelines = [Pipeline::new("gw", &["n=16"]), Pipeline::new("gw", &["n=64"])];
+    let mut scenarios = Vec::new();
+    for seed in 1..=extents.runs {
+        for pipeline in &pipelines {
+            scenarios.extend(in_turn(pipeline, seed)?);
+        }
+    }
+    let hertz = place.hertz();
+    let ticks = place.all(&scenarios, progress, |run| Figures::of(&run, hertz).ticks_per_packet)?;
+    let runs = 1 + PERIODS.len();
+    let of = |pipeline: usize, run: usize| -> Vec<f64> {
+        ticks.chunks(pipelines.len() * runs).map(|turn| turn[pipeline * runs + run]).collect()
+    };
+    let row = |(at, pipeline): (usize, &Pipeline)| {
+        let without = of(at, 0);
+        let of_period = |(number, period): (usize, &Nanos)| DataPath {
+            usecase: pipeline.name.clone(),
+            period_ms: period.0 as f64 / 1e6,
+            ticks_per_packet: crate::trial::median(without.clone()).unwrap_or(0.0),
+            to_none: Ratio::of(&of(at, 1 + number), &without),
+        };
+        PERIODS.iter().enumerate().map(of_period).collect::<Vec<_>>()
+    };
+    Ok(pipelines.iter().enumerate().flat_map(row).collect())
+}
+
+/// A run without a controller, and one with each period.
+fn in_turn(pipeline: &Pipeline, seed: usize) -> Result<Vec<Scenario>, LabError> {
+    let settings = ["rate=max".to_owned(), "fold=off".to_owned(), format!("seed={seed}")];
+    let mut all = Vec::new();
+    for period in PERIODS {
+        let span = Span { period, periods: u32::try_from(DURATION.0 / period.0).unwrap_or(u32::MAX) };
+        if all.is_empty() {
+            all.push(pipeline.uncontrolled(&settings, span)?);
+        }
+        all.push(pipeline.under(&Rule::new("null"), &settings, span)?);
+    }
+    Ok(all)
+}
