@@ -19,7 +19,7 @@ use clap_complete::Shell;
 use forebay_measure::Nanos;
 
 use crate::filter::Filter;
-use values::{cost, filter, interval, setting, trigger};
+use values::{cost, filter, interval, setting, trigger, whole};
 
 pub(crate) use compare::Compare;
 pub(crate) use gate::Gate;
@@ -190,7 +190,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "TIME")]
     pub(crate) duration: Option<Nanos>,
     /// Bind the one worker to this core; without it, to the configuration's, else to one that is chosen
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>)]
     pub(crate) core: Option<usize>,
     /// Keep the configuration that is accepted last in this file, and start from it when it is there
     #[arg(long, value_name = "FILE", conflicts_with = "simulated")]

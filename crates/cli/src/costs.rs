@@ -1,6 +1,7 @@
 //! What modules' calls cost where time is simulated, or before it is known better: as was given, or as was measured here before.
 
 use std::collections::BTreeMap;
+use std::io::Write;
 
 use anyhow::anyhow;
 use forebay_control::Profiled;
@@ -9,10 +10,19 @@ use forebay_lean::profile::{Costed, Key, Profile, Store};
 use forebay_models::batching::Line;
 use forebay_pipeline::nearest;
 
-/// What functions' calls cost, as `forebay profile` has measured on this machine; nothing where it has not.
+use crate::printed;
+
+/// What functions' calls cost, as `forebay profile` has measured on this machine; nothing where it has not, and where what it kept
+/// cannot be read, which is said.
 pub(crate) fn profiled(batch: usize) -> BTreeMap<String, Profiled> {
-    let stored = Store::of_user().and_then(|store| Profile::stored(&store, &Key::this(batch)?));
-    let functions = stored.ok().flatten().map(|profile| profile.functions).unwrap_or_default();
+    // Without a place for profiles there are none.
+    let stored = Store::of_user().ok().map(|store| Profile::stored(&store, &Key::this(batch)?)).transpose();
+    let stored = stored.unwrap_or_else(|error| {
+        let _ =
+            writeln!(printed::err(), "{error}: what calls cost is not taken from it (`forebay profile` measures anew)");
+        None
+    });
+    let functions = stored.flatten().map(|profile| profile.functions).unwrap_or_default();
     let profiled =
         |cost: &Costed| Profiled { line: Line { fixed: cost.t0_s, each: cost.t1_s }, dispatch: cost.dispatch_s };
     functions.iter().map(|(name, cost)| (name.clone(), profiled(cost))).collect()

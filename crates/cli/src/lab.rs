@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use forebay_lab::{Progress, batching, lean};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -28,6 +28,17 @@ pub(crate) fn lean(arguments: &args::LabLean) -> anyhow::Result<()> {
 
 /// Runs the experiment `batching` and writes its report.
 pub(crate) fn batching(arguments: &args::LabBatching) -> anyhow::Result<()> {
+    let (only, part) = (&arguments.only, batching::Part::Captures);
+    match &arguments.captures {
+        None if only.contains(&part) => bail!("--only captures: no captures are given: --captures names their folder"),
+        Some(folder) if !only.is_empty() && !only.contains(&part) => {
+            bail!(
+                "--captures {}: the part `captures`, which they are for, is not among those of --only",
+                folder.display()
+            )
+        }
+        _ => {}
+    }
     ready(&arguments.out)?;
     let settings = batching::Settings {
         simulated: arguments.simulated,
@@ -47,10 +58,17 @@ pub(crate) fn batching(arguments: &args::LabBatching) -> anyhow::Result<()> {
 
 /// Before minutes are spent: whether the folder can be written to.
 fn ready(folder: &Path) -> anyhow::Result<()> {
-    let told = || folder.display().to_string();
+    let told = || format!("--out {}", folder.display());
+    if folder.exists() && !folder.is_dir() {
+        bail!("{}: it is no folder: allowed is one, which is made where it is not there", told());
+    }
     std::fs::create_dir_all(folder).with_context(told)?;
     tempfile::tempfile_in(folder).with_context(told)?;
-    Ok(())
+    // What every experiment writes.
+    match ["results.json", "index.html"].map(|name| folder.join(name)).iter().find(|file| file.is_dir()) {
+        Some(taken) => bail!("{}: {} is a folder: results are written to a file of that name", told(), taken.display()),
+        None => Ok(()),
+    }
 }
 
 /// The results as JSON, or the files that have them.

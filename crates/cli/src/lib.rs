@@ -40,10 +40,12 @@ mod temporary;
 mod trace;
 mod usecase;
 
+use std::any::TypeId;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
+use clap::{CommandFactory, FromArgMatches};
+use forebay_measure::Nanos;
 
 use args::{Args, Command};
 
@@ -59,7 +61,7 @@ enum Answer {
 /// Runs the command line of this process.
 #[must_use]
 pub fn main() -> ExitCode {
-    let arguments = match Args::try_parse() {
+    let arguments = match signed(Args::command()).try_get_matches().and_then(|told| Args::from_arg_matches(&told)) {
         Ok(arguments) => arguments,
         Err(error) => return refuse(&error),
     };
@@ -77,6 +79,17 @@ pub fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+/// The command with flags for numbers and times that take what begins with a minus: what is allowed is said by who reads them, and
+/// not that there is no flag `-1`.
+fn signed(command: clap::Command) -> clap::Command {
+    let numbers = [TypeId::of::<Nanos>(), TypeId::of::<usize>(), TypeId::of::<u64>(), TypeId::of::<f64>()];
+    let command = command.mut_args(|arg| {
+        let number = arg.get_long().is_some() && numbers.iter().any(|of| arg.get_value_parser().type_id() == *of);
+        if number { arg.allow_hyphen_values(true) } else { arg }
+    });
+    command.mut_subcommands(signed)
 }
 
 /// What went wrong, from the outermost place to the first cause. What tells its cause itself is not told twice.

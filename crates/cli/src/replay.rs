@@ -9,7 +9,7 @@ use forebay_control::recording::{Begin, Period, read};
 use forebay_control::replay::{Decided, Replayed, Summary, Total, replay as decide};
 use forebay_graph::{ControllerDeclaration, Layout, controllers};
 use forebay_measure::Nanos;
-use forebay_pipeline::nearest;
+use forebay_pipeline::{Place, Source, nearest, parameters};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -77,16 +77,18 @@ fn settings(arguments: &args::Replay, begin: &Begin) -> anyhow::Result<Settings>
         let (needed, there) = (word(needed).unwrap_or_default(), word(begin.layout.scheduler).unwrap_or_default());
         bail!("{place}: {name} needs `scheduler: {needed}`, and what was recorded has {there}");
     }
-    let mut params = if arguments.controller.is_none() { begin.params.clone() } else { Value::Null };
-    for set in &arguments.set {
-        let (key, value) = set.split_once('=').unwrap_or((set, ""));
-        // Numbers and the like as in JSON; all else is text.
-        let value = serde_json::from_str(value).unwrap_or_else(|_| Value::from(value));
-        match &mut params {
-            Value::Object(map) => drop(map.insert(key.to_owned(), value)),
-            other => *other = Value::Object(Map::from_iter([(key.to_owned(), value)])),
-        }
-    }
+    let recorded = if arguments.controller.is_none() { begin.params.clone() } else { Value::Null };
+    let text = if recorded.is_null() { "{}".to_owned() } else { recorded.to_string() };
+    let source = arguments.set.iter().fold(Source::new(text, file.as_str(), ""), Source::set);
+    let params = parameters(&source, controller.schema).map_err(|problems| {
+        let told = problems.all.iter().map(|problem| match problem.place {
+            Place::Set(_) => problem.to_string(),
+            Place::Line(..) => format!("{place}: {name}: {}", problem.message),
+        });
+        let told = told.collect::<Vec<_>>().join("\n");
+        anyhow!("{told} (`forebay describe {name}` has its parameters; --set KEY=VALUE)")
+    })?;
+    let params = if params.as_object().is_some_and(Map::is_empty) { recorded } else { params };
     let period = Nanos((begin.period_s * 1e9) as u64);
     Ok(Settings { controller, params, period, guard: arguments.guard.unwrap_or(begin.guard), workers: 1 })
 }

@@ -36,7 +36,8 @@ pub(crate) fn run(arguments: &args::Run) -> anyhow::Result<Answer> {
     let bound = arguments.socket.as_deref().map(bind).transpose()?;
     let source = accepted(arguments)?;
     let conditions = Conditions { frequency, simulated };
-    let Loaded { mut plans, mut cores, mut made, .. } = forebay_pipeline::load(&source, conditions)?;
+    let Loaded { mut plans, mut cores, mut made, .. } =
+        forebay_pipeline::load(&source, conditions).map_err(|problems| arguments.settings.as_written(problems))?;
     set_triggers(&mut plans, &arguments.trigger)?;
     let name = plans[0].name.clone();
     if let Some(core) = arguments.core {
@@ -166,7 +167,7 @@ fn accepted(arguments: &args::Run) -> anyhow::Result<Source> {
         }
     }
     let sets: Vec<_> = arguments.settings.all().map(|(_, setting)| setting).collect();
-    Ok(source(&arguments.pipeline, &sets)?)
+    Ok(source(&arguments.pipeline, &sets).map_err(|problems| arguments.settings.as_written(problems))?)
 }
 
 /// Has the file of accepted configurations for this run alone: another one's would be lost in it.

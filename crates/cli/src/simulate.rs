@@ -28,9 +28,10 @@ pub(crate) fn simulate(arguments: &args::Simulate) -> anyhow::Result<Answer> {
         bail!("--duration {}: nothing happens in no time: allowed is more than 0", arguments.duration);
     }
     let sets: Vec<_> = arguments.settings.all().map(|(_, setting)| setting).collect();
-    let source = source(&arguments.pipeline, &sets)?;
+    let written = |problems| arguments.settings.as_written(problems);
+    let source = source(&arguments.pipeline, &sets).map_err(written)?;
     let conditions = Conditions { frequency: engine::frequency(true), simulated: true };
-    let Loaded { plans, mut made, seed, .. } = forebay_pipeline::load(&source, conditions)?;
+    let Loaded { plans, mut made, seed, .. } = forebay_pipeline::load(&source, conditions).map_err(written)?;
     let prices = prices(&plans[0], arguments)?;
     let settings = made.control().cloned();
     let (workers, most) = (plans.len(), settings.as_ref().map_or(0, |settings| settings.workers));

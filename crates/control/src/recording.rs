@@ -149,6 +149,9 @@ pub enum RecordingError {
         /// Its number.
         line: usize,
     },
+    /// It is compressed.
+    #[error("it is compressed by gzip: allowed is what `forebay run --decisions` writes: unpack it (`gunzip`)")]
+    Compressed,
     /// There is nothing in it.
     #[error("nothing is recorded there: allowed is what `forebay run --decisions` writes")]
     Empty,
@@ -162,6 +165,9 @@ impl RecordingError {
         Self::Line { line, column, told }
     }
 }
+
+/// How a file that gzip has compressed begins (RFC 1952 section 2.3.1).
+const GZIP: &[u8] = &[0x1f, 0x8b];
 
 /// Reads a recording: each `begin` with the periods after it. A last line that was not written to its end is left out.
 ///
@@ -192,6 +198,7 @@ pub fn read(input: impl BufRead) -> Result<Vec<(Begin, Vec<Period>)>, RecordingE
             // Which worker a module is on is the same to whoever decides on triggers.
             Ok(Line::Moved(_)) => {}
             Err(error) if error.is_eof() && lines.peek().is_none() && !parts.is_empty() => {}
+            Err(_) if at == 0 && text.starts_with(GZIP) => return Err(RecordingError::Compressed),
             Err(error) => return Err(RecordingError::line(line, &error)),
         }
     }

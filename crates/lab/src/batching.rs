@@ -44,6 +44,7 @@ pub use settled::Row;
 pub use steps::{Series, Stage};
 pub use watch::Moment;
 
+pub(crate) use captures::ENDS as CAPTURES;
 use figures::VOID;
 use place::Place;
 use scenario::Span;
@@ -211,6 +212,9 @@ pub struct Results {
 /// [`LabError`].
 pub fn run(settings: &Settings, progress: &mut dyn Progress) -> Result<Results, LabError> {
     let at = Timestamp::now();
+    let captures = settings.captures.as_deref().filter(|_| settings.has(Part::Captures));
+    // Before hours are spent on other parts.
+    captures.map(captures::files).transpose()?;
     let extents = settings.extents();
     // The short form is the same everywhere.
     let costs = if settings.short { Costs::published() } else { Costs::stored() };
@@ -222,7 +226,6 @@ pub fn run(settings: &Settings, progress: &mut dyn Progress) -> Result<Results, 
     let bearer = make.part(Part::Bearer, steps::bearer)?;
     let contour = make.part(Part::Contour, contour::measure)?;
     let open = make.part(Part::Open, open::measure)?;
-    let captures = settings.captures.as_deref().filter(|_| settings.has(Part::Captures));
     let captures = captures.map(|folder| captures::measure(folder, &place, &extents, make.progress)).transpose()?;
     let controller_us = make.part(Part::Overhead, overhead::measure)?;
     let data_path = make.part(Part::DataPath, data_path::measure)?;

@@ -53,6 +53,9 @@ pub enum LabError {
     /// A figure that cannot be drawn.
     #[error(transparent)]
     Plot(#[from] forebay_plot::PlotError),
+    /// A folder without captures.
+    #[error("{}: there are no captures in it: allowed are files whose names end in {}", .0.display(), batching::CAPTURES.join(", "))]
+    Captures(std::path::PathBuf),
     /// A file that cannot be written.
     #[error("{}: {error}", .path.display())]
     File {

@@ -10,20 +10,41 @@ use thiserror::Error;
 
 /// Text that is not the quantity asked for.
 #[derive(Debug, Error, PartialEq, Eq)]
-#[error("'{value}' is not {what}: write a number and a unit, such as {example} (units: {units})")]
-pub struct UnitError {
-    value: String,
-    what: &'static str,
-    example: &'static str,
-    units: String,
+pub enum UnitError {
+    /// It is none.
+    #[error("'{value}' is not {what}: write a number and a unit, such as {example} (units: {units})")]
+    Other {
+        /// The text.
+        value: String,
+        /// What was asked for.
+        what: &'static str,
+        /// How that is written.
+        example: &'static str,
+        /// The units that it may have.
+        units: String,
+    },
+    /// It is more than can be reckoned with exactly.
+    #[error("'{value}' is too large for {what}: allowed is up to {most}")]
+    Large {
+        /// The text.
+        value: String,
+        /// What was asked for.
+        what: &'static str,
+        /// The most that is allowed.
+        most: String,
+    },
 }
+
+/// Beyond this whole numbers are no longer exact.
+const MOST: f64 = 9e15;
 
 /// A unit's name and how many of the type's own units it is.
 type Unit = (&'static str, f64);
 
 fn parse(text: &str, what: &'static str, example: &'static str, units: &[Unit]) -> Result<f64, UnitError> {
-    let bad = || UnitError {
-        value: text.chars().take(40).collect(),
+    let told: String = text.chars().take(40).collect();
+    let bad = || UnitError::Other {
+        value: told.clone(),
         what,
         example,
         units: units.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", "),
@@ -34,8 +55,11 @@ fn parse(text: &str, what: &'static str, example: &'static str, units: &[Unit]) 
     let number: f64 = number.replace('_', "").parse().map_err(|_| bad())?;
     let (_, scale) = units.iter().find(|(name, _)| *name == unit.trim()).ok_or_else(bad)?;
     let value = number * scale;
-    // Beyond this whole numbers are no longer exact.
-    (value <= 9e15).then_some(value).ok_or_else(bad)
+    if value <= MOST {
+        return Ok(value);
+    }
+    let (name, scale) = units.iter().max_by(|a, b| a.1.total_cmp(&b.1)).copied().unwrap_or(("", 1.0));
+    Err(UnitError::Large { value: told.clone(), what, most: format!("{}{name}", (MOST / scale).floor()) })
 }
 
 /// Writes a value in the largest unit in which it is at least 1.
@@ -150,10 +174,25 @@ mod tests {
 
     #[test]
     fn a_wrong_unit_is_refused_with_the_value_and_what_is_allowed() {
-        for text in ["300", "300 minutes", "us", "-1us", "1e3us", "99999999999s", "NaNus", ""] {
+        for text in ["300", "300 minutes", "us", "-1us", "1e3us", "NaNus", ""] {
             let error = text.parse::<Nanos>().expect_err(text).to_string();
             assert!(error.contains(&format!("'{text}'")) && error.contains("ns, us, ms, s"), "{error}");
         }
+    }
+
+    #[test]
+    fn what_is_too_large_is_told_so_with_the_most_that_is_allowed() {
+        let told = |error: UnitError| error.to_string();
+        let time = |text: &str| text.parse::<Nanos>().map_err(told);
+        assert_eq!(time("9000000s"), Ok(Nanos(9_000_000_000_000_000)));
+        let large = |text: &str| format!("'{text}' is too large for a span of time: allowed is up to 9000000s");
+        for text in
+            ["9000001s", "99999999999s", &"9".repeat(30), &"9".repeat(400)].map(|text| text.trim_end_matches('s'))
+        {
+            assert_eq!(time(&format!("{text}s")), Err(large(&format!("{text}s").chars().take(40).collect::<String>())));
+        }
+        let bytes = "9999999999GiB".parse::<Bytes>().map_err(told);
+        assert_eq!(bytes, Err("'9999999999GiB' is too large for a size: allowed is up to 8381903GiB".to_owned()));
     }
 
     proptest! {

@@ -215,8 +215,12 @@ fn put(root: &mut Node, key: &str, value: Node, place: Place) -> Result<(), Stri
             }
             Kind::List(list) => {
                 let count = list.len();
+                let named = list.iter().position(|item| item.get("name").and_then(Node::as_text) == Some(part));
                 let item = part.parse::<usize>().ok().and_then(|at| list.get_mut(at));
-                item.ok_or_else(|| format!("{} is not in the list '{path}', which has {count} (from 0)", quote(part)))?
+                item.ok_or_else(|| {
+                    let meant = named.map_or_else(String::new, |at| format!(" (did you mean '{path}.{at}'?)"));
+                    format!("{} is not in the list '{path}', which has {count} (from 0){meant}", quote(part))
+                })?
             }
             _ => return Err(format!("'{path}' is a single value: it has no {}", quote(part))),
         };

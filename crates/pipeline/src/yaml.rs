@@ -76,6 +76,14 @@ impl Map {
     }
 }
 
+/// Whole numbers written in one way: 2 and 2.0 are one value (JSON Schema validation, section 4.2.3 of its core).
+fn whole(number: &serde_json::Number) -> serde_json::Number {
+    match number.as_f64() {
+        Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < 2f64.powi(53) => (float as i64).into(),
+        _ => number.clone(),
+    }
+}
+
 impl Node {
     pub(crate) fn as_map(&self) -> Option<&Map> {
         if let Kind::Map(map) = &self.kind { Some(map) } else { None }
@@ -99,7 +107,7 @@ impl Node {
         match &self.kind {
             Kind::Null => Value::Null,
             Kind::Bool(bool) => Value::Bool(*bool),
-            Kind::Number(number) => Value::Number(number.clone()),
+            Kind::Number(number) => Value::Number(whole(number)),
             Kind::Text(text) => Value::String(text.clone()),
             Kind::List(list) => Value::Array(list.iter().map(Self::to_json).collect()),
             Kind::Map(map) => {

@@ -7,6 +7,8 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use forebay_lab::batching::Part;
 use forebay_measure::Nanos;
 
+use super::values::time_within;
+
 /// Experiments.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Lab {
@@ -66,13 +68,13 @@ pub(crate) struct LabBatching {
     #[arg(long, value_name = "PART,…", value_delimiter = ',', value_parser = parts())]
     pub(crate) only: Vec<Part>,
     /// How often controllers decide, from 1ms (10ms)
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = period)]
     pub(crate) period: Option<Nanos>,
     /// How long a run of the static experiment is, once its controller has settled (1s)
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) duration: Option<Nanos>,
     /// How often each run of the static experiment is made (20)
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = runs)]
     pub(crate) runs: Option<usize>,
     /// A folder with captures, for recorded traffic
     #[arg(long, value_name = "DIR")]
@@ -80,6 +82,18 @@ pub(crate) struct LabBatching {
     /// Print the results as JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+fn period(text: &str) -> Result<Nanos, String> {
+    time_within(text, Nanos(1_000_000)..=Nanos(3_600_000_000_000), "1ms to 3600s")
+}
+
+fn duration(text: &str) -> Result<Nanos, String> {
+    time_within(text, Nanos(1_000_000)..=Nanos(3_600_000_000_000), "1ms to 3600s")
+}
+
+fn runs(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|runs| (1..=10_000).contains(runs)).ok_or_else(|| "allowed are 1 to 10000".to_owned())
 }
 
 fn parts() -> impl TypedValueParser<Value = Part> {

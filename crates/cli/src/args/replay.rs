@@ -27,7 +27,7 @@ pub(crate) struct Replay {
     #[arg(long, value_name = "PART", value_parser = guard)]
     pub(crate) guard: Option<f64>,
     /// How many of the last periods are shown
-    #[arg(long, value_name = "N", default_value_t = 10)]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = super::values::whole::<usize>)]
     pub(crate) periods: usize,
     /// Print JSON: every period
     #[arg(long)]

@@ -1,6 +1,9 @@
 //! What the command line sets of a configuration that is to run.
 
-use super::values::{setting, workers};
+use clap::builder::NonEmptyStringValueParser;
+use forebay_pipeline::Problems;
+
+use super::values::{setting, whole, workers};
 
 /// Settings of a run.
 #[derive(Debug, clap::Args)]
@@ -13,13 +16,13 @@ pub(crate) struct Settings {
     pub(crate) scheduler: Option<String>,
     /// What sets triggers so that flows keep their delay objectives (`forebay list controllers`); the same as `--set
     /// control.batching=NAME`
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) controller: Option<String>,
     /// Run on so many workers, each with its share of the sessions: the same as so many plain entries under `workers:`
     #[arg(long, value_name = "N", value_parser = workers)]
     pub(crate) workers: Option<usize>,
     /// What everything random derives from: the same as `--set seed=N`
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>)]
     pub(crate) seed: Option<u64>,
 }
 
@@ -35,5 +38,14 @@ impl Settings {
             .workers
             .map(|workers| (format!("--workers {workers}"), format!("workers=[{}]", vec!["{}"; workers].join(", "))));
         set.chain(scheduler).chain(controller).chain(seed).chain(workers)
+    }
+
+    /// The same problems, those of settings that have a flag of their own told by that flag.
+    pub(crate) fn as_written(&self, mut problems: Problems) -> Problems {
+        for (written, setting) in self.all() {
+            let told = format!("--set {setting}");
+            problems.all.iter_mut().filter(|it| it.shown == told).for_each(|it| it.shown.clone_from(&written));
+        }
+        problems
     }
 }

@@ -44,9 +44,18 @@ pub(super) fn cost(text: &str) -> Result<(String, forebay_graph::Cost), String> 
         let (per_batch, per_packet) = cost.split_once('+').unwrap_or((cost, "0"));
         // Together they must not bring the clock to its end: an hour a packet is enough for anybody.
         let nanos = |text: &str| text.trim().parse().ok().filter(|nanos| *nanos <= 3_600_000_000_000u64);
-        Some((name.to_owned(), forebay_graph::Cost { per_batch: nanos(per_batch)?, per_packet: nanos(per_packet)? }))
+        let cost = forebay_graph::Cost { per_batch: nanos(per_batch)?, per_packet: nanos(per_packet)? };
+        (!name.trim().is_empty()).then(|| (name.to_owned(), cost))
     });
-    parts.ok_or_else(|| "write NAME=CALL+PACKET in nanoseconds, such as acl=500+20".to_owned())
+    parts.ok_or_else(|| {
+        "write NAME=CALL+PACKET in whole nanoseconds of up to 3600000000000, such as acl=500+20".to_owned()
+    })
+}
+
+/// A whole number; what is none is told in words, not in those of the standard library.
+pub(super) fn whole<N: TryFrom<u64>>(text: &str) -> Result<N, String> {
+    let number = text.parse::<u64>().ok().and_then(|number| N::try_from(number).ok());
+    number.ok_or_else(|| format!("allowed are whole numbers from 0 to {}", u64::MAX))
 }
 
 #[cfg(test)]
@@ -60,6 +69,12 @@ mod tests {
         assert!(setting("n=16").is_ok() && setting("=16").is_err() && setting("n").is_err());
         let (name, cost) = cost("acl=500+20").expect("well-formed");
         assert_eq!((name.as_str(), cost.per_batch, cost.per_packet), ("acl", 500, 20));
-        assert!(super::cost("acl=5+5+5").is_err() && interval("1ns").is_err());
+        for wrong in ["acl=5+5+5", "=5", " =5+1", "acl=", "acl=1.5+2", "acl=-1+2", "acl=3600000000001", "acl"] {
+            assert!(super::cost(wrong).is_err_and(|told| told.contains("whole nanoseconds of up to")), "{wrong}");
+        }
+        for wrong in ["-1", "x", "", "99999999999999999999"] {
+            assert!(whole::<usize>(wrong).is_err_and(|told| told.contains("whole numbers")), "{wrong}");
+        }
+        assert!(interval("1ns").is_err() && whole("7") == Ok(7_usize));
     }
 }

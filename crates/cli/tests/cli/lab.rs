@@ -177,3 +177,32 @@ fn what_cannot_be_written_is_named_before_anything_runs() {
     let done = forebay(&["lab", "fat"]);
     assert!(done.code == Some(2) && done.err.contains("unrecognized subcommand 'fat'"), "{}", done.err);
 }
+
+/// Runs of no time, none at all, or of captures that are not there once ended well, with tables of nothing.
+#[test]
+fn an_experiment_of_nothing_is_refused() {
+    let folder = TempDir::new().expect("a folder for the test");
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let (out, none, file) = (at("report"), at("none"), at("file"));
+    std::fs::create_dir(&none).expect("a folder");
+    std::fs::write(&file, "").expect("a file");
+    std::fs::create_dir_all(at("taken/results.json")).expect("folders");
+    let refused = |out: &str, more: &[&str], all: &[&str]| {
+        let done = forebay(&[&["lab", "batching", "--short", "--out", out], more].concat());
+        assert_eq!(done.code, Some(2), "{more:?}: {}{}", done.out, done.err);
+        for said in all {
+            assert!(done.err.contains(said), "{more:?}: '{said}' is not in\n{}", done.err);
+        }
+    };
+    refused(&out, &["--only", "static", "--duration", "0s"], &["'0s' for '--duration <TIME>'", "1ms to 3600s"]);
+    refused(&out, &["--only", "static", "--period", "1us"], &["'1us' for '--period <TIME>'", "1ms to 3600s"]);
+    refused(&out, &["--only", "static", "--runs", "0"], &["'0' for '--runs <N>'", "1 to 10000"]);
+    refused(&out, &["--only", "statik"], &["'statik'", "'static'"]);
+    refused(&out, &["--only", "captures"], &["--only captures: ", "--captures"]);
+    refused(&out, &["--only", "static", "--captures", &none], &["--captures", &none, "--only"]);
+    assert!(!Path::new(&out).exists(), "nothing is made before arguments are right");
+    refused(&out, &["--captures", &none], &[&none, "no captures", ".pcapng.gz"]);
+    refused(&out, &["--captures", &at("never")], &[&at("never"), "No such file"]);
+    refused(&file, &["--only", "static"], &["--out", &file, "no folder"]);
+    refused(&at("taken"), &["--only", "static"], &["--out", "results.json is a folder"]);
+}

@@ -194,3 +194,18 @@ fn what_is_no_function_is_refused_before_anything_is_measured() {
     let help = forebay(&["profile", "--help"]).well();
     assert!(help.contains("forebay profile --again acl") && help.contains("--batch"), "{help}");
 }
+
+/// Whoever reckons with what was measured says that it cannot, and not only that nothing is known.
+#[test]
+fn what_is_broken_is_told_by_a_simulation_too() {
+    let cache = Cache::new();
+    cache.profile(&["ttl", "--time", "10ms"]).well();
+    fs::write(cache.file(), "garbage").expect("our own file");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
+    let told = done(command.args(["simulate", "usecase:gw"]).env("XDG_CACHE_HOME", cache.0.path()));
+    let file = cache.file().display().to_string();
+    assert!(told.code == Some(2) && told.out.is_empty(), "{}{}", told.out, told.err);
+    for said in [file.as_str(), "no profile: ", "is not taken from it", "what calls of acl"] {
+        assert!(told.err.contains(said), "'{said}' is not in\n{}", told.err);
+    }
+}

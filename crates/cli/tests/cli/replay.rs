@@ -97,7 +97,13 @@ fn what_cannot_be_replayed_is_refused() {
     );
     refused(&["replay", path, "--controller", "nfvnice"], &["`scheduler: weighted-fair`", "run-to-completion"]);
     refused(&["replay", path, "--controller", "static"], &["static", "trigger", "--set"]);
-    refused(&["replay", path, "--set", "size=3"], &["optimal", "size"]);
+    refused(&["replay", path, "--set", "size=3"], &["--set size=3: unknown key 'size'", "describe optimal"]);
+    let one = |set, all: &[&str]| refused(&["replay", path, "--controller", "static", "--set", set], all);
+    one("trgger=3", &["--set trgger=3: ", "unknown key 'trgger' (did you mean 'trigger'?)"]);
+    one("trigger=x", &["--set trigger=x: trigger: 'x' is not a whole number"]);
+    // As in a configuration; it was once taken as the largest batch.
+    one("trigger=257", &["--set trigger=257: trigger: '257' is out of range", "to 256"]);
+    one("trigger=", &["--set trigger=: trigger: nothing is not a whole number"]);
     refused(&["replay", path, "--guard", "1"], &["0 to less than 1"]);
     let text = std::fs::read_to_string(path).expect("a recording");
     let broken = |name: &str, text: &str, all: &[&str]| {
@@ -115,6 +121,13 @@ fn what_cannot_be_replayed_is_refused() {
         &text.replacen("\"flows\":[{\"packets\"", "\"flows\":[],\"more\":[{\"packets\"", 1),
         &["line 2: ", "0 flows"],
     );
+    broken("wide", &text.replacen("\"hold_s\":0.0", "\"hold_s\":1e300", 1), &["line 2: a module's time of 1e300 s: "]);
+    let trigger = "\"params\":{\"trigger\":900}";
+    let wrong = text.replacen("optimal", "static", 1).replacen("\"params\":null", trigger, 1);
+    broken("params", &wrong, &["static: trigger: '900' is out of range", "to 256"]);
+    let gzip = file.beside("day.jsonl.gz");
+    std::fs::write(&gzip, b"\x1f\x8b\x08\x00\x00").expect("a file beside the test's");
+    refused(&["replay", &gzip], &[&gzip, "compressed by gzip", "gunzip"]);
     broken("name", &text.replacen("optimal", "optimel", 1), &["'optimel'", "did you mean 'optimal'?"]);
     broken(
         "none",

@@ -88,6 +88,76 @@ fn settings_triggers_and_costs() {
     run(&["--core", "4000"], &["core 4000", "allowed are"]);
 }
 
+/// An empty name once meant the controller `null`, which is YAML for nothing.
+#[test]
+fn no_controller_is_named_by_nothing() {
+    let file = File::new(ROUTER);
+    for command in ["run", "simulate"] {
+        says(&[command, file.path(), "--controller", ""], &["--controller <NAME>", "a value is required"]);
+        says(
+            &[command, file.path(), "--controller", "optimum"],
+            &["error: --controller optimum: control.batching: 'optimum'", "did you mean 'optimal'?", "on-off"],
+        );
+        says(&[command, file.path(), "--workers", "300"], &["'300'", "--workers", "1 to 256"]);
+    }
+}
+
+#[test]
+fn settings_of_batch_control() {
+    let file = File::new(&format!("{ROUTER}flows:\n  - {{ name: all, path: hop, slo: 1ms }}\n"));
+    let set = |setting: &str, all: &[&str]| {
+        let given = format!("--set {setting}: ");
+        says(
+            &["run", file.path(), "--virtual", "--controller", "optimal", "--set", setting],
+            &[&[given.as_str()], all].concat(),
+        );
+    };
+    for wrong in ["0", "-1", "257", "1000"] {
+        let told = format!("'{wrong}' is out of range: allowed is a whole number from 1 to 256");
+        set(&format!("control.workers={wrong}"), &["control.workers", &told]);
+    }
+    for wrong in ["two", "1.5"] {
+        set(&format!("control.workers={wrong}"), &[&format!("'{wrong}' is not a whole number")]);
+    }
+    // A whole number, however it is written: once told as a `floating point`, `expected usize`.
+    set("control.workers=1e3", &["'1000.0' is out of range: allowed is a whole number from 1 to 256"]);
+    let one = forebay(&["run", file.path(), "--virtual", "--controller", "optimal", "--set", "control.workers=1e0"]);
+    assert_eq!(one.code, Some(0), "{}", one.err);
+    set("control.guard=1", &["'1' is out of range: allowed is a number from 0 below 1"]);
+    set("control.guard=5%", &["'5%' is not a number"]);
+    set("control.gaurd=0.1", &["unknown key 'gaurd' (did you mean 'guard'?)"]);
+    set("control.period=1us", &["1us: allowed are 1ms to 3600s"]);
+    set("flows.0.slo=0s", &["no delay at all", "more than 0"]);
+    set("flows.0.slo=-1ms", &["flows[0].slo: '-1ms' is not a span of time", "units: ns, us, ms, s"]);
+    set("flows.0.slo=1parsec", &["'1parsec' is not a span of time"]);
+    set("flows.0.slo=99999999999s", &["'99999999999s' is too large for a span of time: allowed is up to 9000000s"]);
+    set("flows.0.min_rate=0pps", &["0pps: allowed are 1pps to 1000Gpps"]);
+    set("flows.0.percentile=101", &["'101' is out of range: allowed is a number above 0 to 100"]);
+    set("flows.all.slo=1ms", &["'all' is not in the list 'flows'", "(did you mean 'flows.0'?)"]);
+}
+
+/// `unexpected argument '-1' found` says neither of which flag it is nor what is allowed.
+#[test]
+fn what_is_below_nothing_is_told_of_its_flag() {
+    let file = File::new(ROUTER);
+    says(&["simulate", file.path(), "--duration", "-1s"], &["'-1s' for '--duration <TIME>'", "units: ns, us, ms, s"]);
+    says(&["run", file.path(), "--seed", "-1"], &["'-1' for '--seed <N>'"]);
+    says(&["replay", file.path(), "--guard", "-0.1"], &["'-0.1' for '--guard <PART>'", "0 to less than 1"]);
+    says(&["replay", file.path(), "--periods", "-1"], &["'-1' for '--periods <N>'", "whole numbers from 0 to"]);
+    says(&["profile", "--batch", "-1"], &["'-1' for '--batch <N>'", "allowed are 4 to 256"]);
+}
+
+#[test]
+fn costs_that_nobody_can_have() {
+    let file = File::new(ROUTER);
+    for wrong in ["*=", "=1", "hop", "hop=-1+2", "hop=1.5", "hop=1+2+3", "hop=99999999999999999999+1"] {
+        says(
+            &["simulate", file.path(), "--cost", wrong],
+            &["--cost", &format!("'{wrong}'"), "whole nanoseconds of up to 3600000000000"],
+        );
+    }
+}
+
 #[test]
 fn traces_and_drops() {
     let file = File::new(ROUTER);

@@ -22,7 +22,7 @@ fn check(right: bool, wrong: impl FnOnce() -> String) -> Checked {
 
 /// A time that anything may take.
 fn time(what: &str, seconds: f64) -> Checked {
-    check((0.0..=LONGEST).contains(&seconds), || format!("{what} of {seconds} s: allowed are 0 to {LONGEST} s"))
+    check((0.0..=LONGEST).contains(&seconds), || format!("{what} of {seconds:?} s: allowed are 0 to {LONGEST} s"))
 }
 
 /// A module or flow, by its number.
@@ -34,9 +34,9 @@ fn place(what: &str, at: usize, of: usize) -> Checked {
 pub(super) fn begin(begin: &Begin) -> Checked {
     let Begin { period_s, guard, layout, .. } = begin;
     check((SHORTEST..=LONGEST).contains(period_s), || {
-        format!("a decision every {period_s} s: allowed are {SHORTEST} to {LONGEST} s")
+        format!("a decision every {period_s:?} s: allowed are {SHORTEST} to {LONGEST} s")
     })?;
-    check((0.0..1.0).contains(guard), || format!("a guard of {guard}: allowed is 0 to less than 1"))?;
+    check((0.0..1.0).contains(guard), || format!("a guard of {guard:?}: allowed is 0 to less than 1"))?;
     let (batch, modules) = (layout.batch, layout.modules.len());
     check((1..=MAX_BATCH).contains(&batch), || format!("batches of {batch}: allowed are 1 to {MAX_BATCH}"))?;
     check((1..=MOST_WORKERS).contains(&layout.workers), || {
@@ -53,15 +53,15 @@ pub(super) fn begin(begin: &Begin) -> Checked {
         check(sorted, || format!("flow '{}': its modules are not in order, each once", flow.name))?;
         let slo = flow.slo_s.unwrap_or(1.0);
         check(slo > 0.0 && slo <= LONGEST, || {
-            format!("flow '{}': an objective of {slo} s: allowed is more than 0 to {LONGEST} s", flow.name)
+            format!("flow '{}': an objective of {slo:?} s: allowed is more than 0 to {LONGEST} s", flow.name)
         })?;
         let percentile = flow.percentile;
         check(percentile > 0.0 && percentile <= 100.0, || {
-            format!("flow '{}': percentile {percentile}: allowed is more than 0 to 100", flow.name)
+            format!("flow '{}': percentile {percentile:?}: allowed is more than 0 to 100", flow.name)
         })?;
         let rate = flow.min_rate.unwrap_or(1.0);
         check(rate > 0.0 && rate <= FASTEST, || {
-            format!("flow '{}': a rate of {rate} pps: allowed is more than 0 to {FASTEST} pps", flow.name)
+            format!("flow '{}': a rate of {rate:?} pps: allowed is more than 0 to {FASTEST} pps", flow.name)
         })?;
     }
     Ok(())
@@ -71,7 +71,7 @@ pub(super) fn begin(begin: &Begin) -> Checked {
 pub(super) fn period(layout: &Layout, period: &Period) -> Checked {
     let Period { snapshot, actions } = period;
     check((SHORTEST..=LONGEST).contains(&snapshot.period_s), || {
-        format!("a period of {} s: allowed are {SHORTEST} to {LONGEST} s", snapshot.period_s)
+        format!("a period of {:?} s: allowed are {SHORTEST} to {LONGEST} s", snapshot.period_s)
     })?;
     time("a time", snapshot.at_s)?;
     let trigger = |trigger: usize| {

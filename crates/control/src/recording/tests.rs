@@ -116,16 +116,22 @@ fn what_was_cut_off_is_read_as_far_as_it_is_whole() {
 }
 
 #[test]
+fn what_is_compressed_is_told_so() {
+    let error = read(&b"\x1f\x8b\x08\0rest\n"[..]).expect_err("no lines of JSON").to_string();
+    assert!(error.contains("gzip") && error.contains("gunzip"), "{error}");
+}
+
+#[test]
 fn figures_that_cannot_be_are_refused_by_their_line() {
     let text = recorded(2);
     for (from, to, told) in [
         ("\"batch\":32", "\"batch\":0", "line 1: batches of 0: allowed are 1 to 256"),
         ("\"leader\":1", "\"leader\":2", "line 1: module 2: there are 2, from 0"),
         ("\"path\":[0,1]", "\"path\":[1,1]", "line 1: flow 'all': its modules are not in order, each once"),
-        ("\"slo_s\":0.001", "\"slo_s\":0.0", "line 1: flow 'all': an objective of 0 s"),
-        ("\"min_rate\":100000.0", "\"min_rate\":0.0", "line 1: flow 'all': a rate of 0 pps"),
+        ("\"slo_s\":0.001", "\"slo_s\":0.0", "line 1: flow 'all': an objective of 0.0 s"),
+        ("\"min_rate\":100000.0", "\"min_rate\":0.0", "line 1: flow 'all': a rate of 0.0 pps"),
         ("\"guard\":0.05", "\"guard\":1.5", "line 1: a guard of 1.5: allowed is 0 to less than 1"),
-        ("\"cost_s\":[3e-7", "\"cost_s\":[-3e-7", "line 2: a module's time of -0.0000003 s: allowed are 0 to"),
+        ("\"cost_s\":[3e-7", "\"cost_s\":[-3e-7", "line 2: a module's time of -3e-7 s: allowed are 0 to"),
         ("\"trigger\":0", "\"trigger\":33", "line 2: a trigger of 33: allowed are 0 to 32, the largest batch"),
         ("\"changes\":[{\"module\":0", "\"changes\":[{\"module\":7", "line 2: module 7: there are 2, from 0"),
     ] {

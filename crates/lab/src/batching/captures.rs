@@ -74,14 +74,17 @@ fn name(file: &Path) -> String {
     file.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
+/// How names of captures end.
+pub(crate) const ENDS: [&str; 4] = [".pcap", ".pcapng", ".pcap.gz", ".pcapng.gz"];
+
 /// The captures in a folder, by name.
-fn files(folder: &Path) -> Result<Vec<PathBuf>, LabError> {
+pub(super) fn files(folder: &Path) -> Result<Vec<PathBuf>, LabError> {
     let wrong = |error| LabError::File { path: folder.to_owned(), error };
     let entries = std::fs::read_dir(folder).map_err(wrong)?.collect::<Result<Vec<_>, _>>().map_err(wrong)?;
     let mut files: Vec<_> = entries.into_iter().map(|entry| entry.path()).collect();
-    files.retain(|file| [".pcap", ".pcapng", ".pcap.gz", ".pcapng.gz"].iter().any(|end| name(file).ends_with(end)));
+    files.retain(|file| ENDS.iter().any(|end| name(file).ends_with(end)));
     files.sort();
-    Ok(files)
+    if files.is_empty() { Err(LabError::Captures(folder.to_owned())) } else { Ok(files) }
 }
 
 fn scenario(file: &Path, fold: bool, controller: &'static str, slo: Option<u64>, span: Span) -> Scenario {

@@ -223,7 +223,7 @@ impl<'r> Walk<'r> {
         }
         if rule["uniqueItems"] == true {
             let mut seen = HashSet::new();
-            if let Some(twice) = list.iter().map(Node::to_json).find(|item| !seen.insert(by_value(item).to_string())) {
+            if let Some(twice) = list.iter().map(Node::to_json).find(|item| !seen.insert(item.to_string())) {
                 self.wrong(node, format!("{} stands here twice", shown(&twice)), false, false);
             }
         }
@@ -313,21 +313,5 @@ impl<'r> Walk<'r> {
         let near = value.as_str().map(|wrong| nearest(wrong, words.iter().map(String::as_str))).unwrap_or_default();
         let words = format!("allowed {} {}", be(words.len()), listed(words.iter().map(String::as_str)));
         self.wrong(node, format!("{} does not fit{near}: {words}", shown(&value)), true, true);
-    }
-}
-
-/// The same with whole numbers written in one way: 2 and 2.0 are one value (JSON Schema validation, section 4.2.3 of
-/// its core).
-fn by_value(value: &Value) -> Value {
-    match value {
-        Value::Number(number) => match number.as_f64() {
-            Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < 2f64.powi(53) => {
-                Value::from(float as i64)
-            }
-            _ => value.clone(),
-        },
-        Value::Array(items) => items.iter().map(by_value).collect(),
-        Value::Object(members) => members.iter().map(|(name, member)| (name.clone(), by_value(member))).collect(),
-        other => other.clone(),
     }
 }

@@ -15,7 +15,7 @@ fn values_are_those_of_the_core_schema() {
         "a: [1, -2, 0x1f, 0o17, 1.5, 1e3, .inf, 02:00:00:00:00:01, 192.0.2.0/28, 300us]\nb: {t: true, n: ~, e: , s: '1', u: !!str 2}\n",
     );
     let expected = json!({
-        "a": [1, -2, 31, 15, 1.5, 1000.0, ".inf", "02:00:00:00:00:01", "192.0.2.0/28", "300us"],
+        "a": [1, -2, 31, 15, 1.5, 1000, ".inf", "02:00:00:00:00:01", "192.0.2.0/28", "300us"],
         "b": { "t": true, "n": null, "e": null, "s": "1", "u": "2" },
     });
     assert_eq!(node.expect("YAML").to_json(), expected);
