@@ -22,6 +22,7 @@ pub const TARGETS: &[Target] = &[
     ("baseline", forebay_lean::baseline::fuzz_baseline),
     ("profile", forebay_lean::profile::fuzz_profile),
     ("host", forebay_host::fuzz_files),
+    ("recording", forebay_control::recording::fuzz_recording),
 ];
 
 /// Frames through every function's example: each starts with its length in one byte. Every packet gets a gate or is

@@ -5,11 +5,13 @@
 use std::io::{self, BufRead, Write};
 
 use forebay_graph::report::MoveReport;
-use forebay_graph::{Actions, Layout, Snapshot};
+use forebay_graph::{Actions, Layout, Snapshot, controllers};
+use forebay_measure::Nanos;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::pilot::Settings;
+use crate::replay::{Summary, replay};
 
 mod figures;
 
@@ -203,6 +205,26 @@ pub fn read(input: impl BufRead) -> Result<Vec<(Begin, Vec<Period>)>, RecordingE
         }
     }
     if parts.is_empty() { Err(RecordingError::Empty) } else { Ok(parts) }
+}
+
+/// Any bytes, for fuzzing: what is read is the same when it has been written and read again, and every controller decides on it.
+pub fn fuzz_recording(bytes: &[u8]) {
+    let Ok(parts) = read(bytes) else { return };
+    for (begin, periods) in parts {
+        let mut text = Vec::new();
+        let mut again = Recorder::new(&mut text, |error| panic!("memory takes what is written: {error}"));
+        again.write(&Line::Begin(begin.clone()));
+        periods.iter().for_each(|period| again.write(&Line::Period(period.clone())));
+        drop(again);
+        assert_eq!(read(&text[..]).expect("what was read can be written and read"), [(begin.clone(), periods.clone())]);
+        for controller in controllers() {
+            let params = if controller.name == "static" { serde_json::json!({ "trigger": 8 }) } else { Value::Null };
+            let period = Nanos((begin.period_s * 1e9) as u64);
+            let settings = Settings { controller, params, period, guard: begin.guard, workers: 1 };
+            let told = replay(&begin, &periods, &settings).expect("parameters that it takes");
+            assert_eq!(Summary::of(&told).periods, periods.len());
+        }
+    }
 }
 
 #[cfg(test)]

@@ -11,8 +11,10 @@ const SHORTEST: f64 = 1e-6;
 const FASTEST: f64 = 1e15;
 /// More seconds than anything takes.
 const LONGEST: f64 = 1e9;
-/// More workers than anything has.
-const MOST_WORKERS: usize = 1 << 16;
+/// More workers, modules or flows than anything has.
+const MOST_PLACES: usize = 1 << 15;
+/// More packets, calls or turns than a period has. Those of as many modules add up to less than 64 bits hold.
+const MOST_COUNTED: u64 = 1 << 48;
 
 type Checked = Result<(), String>;
 
@@ -23,6 +25,11 @@ fn check(right: bool, wrong: impl FnOnce() -> String) -> Checked {
 /// A time that anything may take.
 fn time(what: &str, seconds: f64) -> Checked {
     check((0.0..=LONGEST).contains(&seconds), || format!("{what} of {seconds:?} s: allowed are 0 to {LONGEST} s"))
+}
+
+/// How many there were in a period.
+fn count(what: &str, count: u64) -> Checked {
+    check(count <= MOST_COUNTED, || format!("{what}: {count}: allowed are 0 to {MOST_COUNTED}"))
 }
 
 /// A module or flow, by its number.
@@ -39,9 +46,12 @@ pub(super) fn begin(begin: &Begin) -> Checked {
     check((0.0..1.0).contains(guard), || format!("a guard of {guard:?}: allowed is 0 to less than 1"))?;
     let (batch, modules) = (layout.batch, layout.modules.len());
     check((1..=MAX_BATCH).contains(&batch), || format!("batches of {batch}: allowed are 1 to {MAX_BATCH}"))?;
-    check((1..=MOST_WORKERS).contains(&layout.workers), || {
-        format!("{} workers: allowed are 1 to {MOST_WORKERS}", layout.workers)
+    check((1..=MOST_PLACES).contains(&layout.workers), || {
+        format!("{} workers: allowed are 1 to {MOST_PLACES}", layout.workers)
     })?;
+    for (what, count) in [("modules", modules), ("flows", layout.flows.len())] {
+        check(count <= MOST_PLACES, || format!("{count} {what}: allowed are up to {MOST_PLACES}"))?;
+    }
     for module in &layout.modules {
         place("module", module.leader, modules)?;
         module.workers.iter().try_for_each(|worker| place("worker", *worker, layout.workers))?;
@@ -84,6 +94,13 @@ pub(super) fn period(layout: &Layout, period: &Period) -> Checked {
         let times = [module.timed.2, module.hold_s, module.oldest_s, fixed, each];
         times.into_iter().try_for_each(|seconds| time("a module's time", seconds))?;
         trigger(module.trigger)?;
+        let packets = [module.packets, module.came, module.queued, module.arrived.0, module.timed.1];
+        packets.into_iter().try_for_each(|packets| count("a module's packets", packets))?;
+        let calls = [module.calls, module.arrived.1, module.timed.0];
+        calls.into_iter().try_for_each(|calls| count("a module's calls", calls))?;
+    }
+    for flow in &snapshot.flows {
+        [flow.packets, flow.violations].into_iter().try_for_each(|packets| count("a flow's packets", packets))?;
     }
     for delay in snapshot.flows.iter().filter_map(|flow| flow.delay_s) {
         let delays = [delay.mean, delay.p95, delay.p99, delay.chosen];
@@ -94,6 +111,11 @@ pub(super) fn period(layout: &Layout, period: &Period) -> Checked {
     })?;
     for worker in &snapshot.workers {
         time("a worker's time", worker.busy_s)?;
+        worker
+            .long_turns
+            .into_iter()
+            .chain([worker.busy_turns])
+            .try_for_each(|turns| count("a worker's turns", turns))?;
         let waits = worker.port_wait_s.map_or([0.0; 4], |wait| [wait.mean, wait.p95, wait.p99, wait.chosen]);
         waits.into_iter().try_for_each(|seconds| time("a wait", seconds))?;
     }

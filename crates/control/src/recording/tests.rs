@@ -1,12 +1,10 @@
 //! Recordings, whole and broken.
 
 use forebay_graph::snapshot::{DelaySnapshot, FlowSnapshot, ModuleSnapshot, WorkerSnapshot};
-use forebay_graph::{FlowLayout, Layout, ModuleLayout, SchedulerKind, Snapshot, controllers};
-use forebay_measure::Nanos;
+use forebay_graph::{FlowLayout, ModuleLayout, SchedulerKind};
 use proptest::prelude::*;
 
 use super::*;
-use crate::replay::{Summary, replay};
 
 /// Two modules, one flow through both, so many periods.
 fn recorded(periods: usize) -> String {
@@ -73,20 +71,6 @@ fn recorded(periods: usize) -> String {
     String::from_utf8(written).expect("JSON")
 }
 
-/// Reads it, and has every controller decide on it that the file allows.
-fn read_and_replay(text: &[u8]) -> Result<Vec<Summary>, RecordingError> {
-    let mut summaries = Vec::new();
-    for (begin, periods) in read(text)? {
-        for controller in controllers() {
-            let params = if controller.name == "static" { serde_json::json!({ "trigger": 8 }) } else { Value::Null };
-            let settings = Settings { controller, params, period: Nanos(100_000_000), guard: begin.guard, workers: 1 };
-            let told = replay(&begin, &periods, &settings).expect("parameters that it takes");
-            summaries.push(Summary::of(&told));
-        }
-    }
-    Ok(summaries)
-}
-
 #[test]
 fn what_is_recorded_is_read_and_decided_alike() {
     let parts = read(recorded(5).as_bytes()).expect("as it was written");
@@ -133,6 +117,12 @@ fn figures_that_cannot_be_are_refused_by_their_line() {
         ("\"guard\":0.05", "\"guard\":1.5", "line 1: a guard of 1.5: allowed is 0 to less than 1"),
         ("\"cost_s\":[3e-7", "\"cost_s\":[-3e-7", "line 2: a module's time of -3e-7 s: allowed are 0 to"),
         ("\"trigger\":0", "\"trigger\":33", "line 2: a trigger of 33: allowed are 0 to 32, the largest batch"),
+        (
+            "\"came\":10000",
+            "\"came\":18446744073709551615",
+            "line 2: a module's packets: 18446744073709551615: allowed",
+        ),
+        ("\"busy_turns\":5000", "\"busy_turns\":281474976710657", "line 2: a worker's turns: 281474976710657: allowed"),
         ("\"changes\":[{\"module\":0", "\"changes\":[{\"module\":7", "line 2: module 7: there are 2, from 0"),
     ] {
         assert!(text.contains(from), "'{from}' is not in\n{text}");
@@ -142,7 +132,79 @@ fn figures_that_cannot_be_are_refused_by_their_line() {
     }
 }
 
+/// What is done to a recording: a byte or a number becomes another, a stretch goes, is there twice, or comes from elsewhere.
+#[derive(Clone, Debug)]
+enum Edit {
+    Byte(u8),
+    Number(&'static str),
+    Cut(usize),
+    Twice(usize),
+    Line,
+}
+
+impl Edit {
+    /// Made at a part of the way through `text`.
+    fn make(&self, text: &mut Vec<u8>, at: f64) {
+        if text.is_empty() {
+            return;
+        }
+        let place = (at * text.len() as f64) as usize;
+        let end = |len: usize| (place + len).min(text.len());
+        match self {
+            Self::Byte(byte) => text[place] = *byte,
+            Self::Number(number) => {
+                let is_part = |byte: &u8| byte.is_ascii_digit() || b"-+.e".contains(byte);
+                let Some(start) = (place..text.len()).find(|at| text[*at].is_ascii_digit()) else { return };
+                let len = text[start..].iter().take_while(|byte| is_part(byte)).count();
+                drop(text.splice(start..start + len, number.bytes()));
+            }
+            Self::Cut(len) => drop(text.drain(place..end(*len))),
+            Self::Twice(len) => {
+                let stretch = text[place..end(*len)].to_vec();
+                drop(text.splice(place..place, stretch));
+            }
+            // The whole line in which it is goes to the end.
+            Self::Line => {
+                let start = text[..place].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+                let len = text[start..].iter().position(|byte| *byte == b'\n').map_or(text.len() - start, |at| at + 1);
+                let line: Vec<_> = text.drain(start..start + len).collect();
+                text.extend(line);
+            }
+        }
+    }
+}
+
+/// The fuzz target's corpus.
+fn corpus() -> Vec<Vec<u8>> {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/recording");
+    let files = std::fs::read_dir(folder).expect("it is checked in");
+    let mut files: Vec<_> = files.map(|file| file.expect("a readable folder").path()).collect();
+    files.sort();
+    files.iter().map(|file| std::fs::read(file).expect("a readable file")).collect()
+}
+
 proptest! {
+    /// `PROPTEST_CASES=300000` is as good as some minutes of the fuzz target, where that cannot be built.
+    #[test]
+    fn no_edit_of_a_recording_makes_a_controller_panic(
+        which in any::<prop::sample::Index>(),
+        edits in prop::collection::vec((0.0..1.0f64, prop_oneof![
+            any::<u8>().prop_map(Edit::Byte),
+            prop::sample::select(&["0", "1", "-1", "1e-300", "1e308", "1e15", "0.999999", "255", "281474976710656", "18446744073709551615", "null"][..])
+                .prop_map(Edit::Number),
+            (1..40usize).prop_map(Edit::Cut),
+            (1..400usize).prop_map(Edit::Twice),
+            Just(Edit::Line),
+        ]), 1..5),
+    ) {
+        thread_local! {
+            static CORPUS: Vec<Vec<u8>> = corpus();
+        }
+        let mut text = CORPUS.with(|corpus| which.get(corpus).clone());
+        edits.iter().for_each(|(at, edit)| edit.make(&mut text, *at));
+        fuzz_recording(&text);
+    }
+
     /// Whatever is changed in a file, it is refused or decided on.
     #[test]
     fn no_recording_makes_a_controller_panic(
@@ -153,6 +215,6 @@ proptest! {
         let digits: Vec<usize> = text.char_indices().filter(|(_, it)| it.is_ascii_digit()).map(|(at, _)| at).collect();
         let place = digits[(at * digits.len() as f64) as usize];
         let changed = [&text[..place], what, &text[place + 1..]].concat();
-        let _ = read_and_replay(changed.as_bytes());
+        fuzz_recording(changed.as_bytes());
     }
 }
