@@ -25,10 +25,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use forebay_measure::Nanos;
-use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::{LabError, Machine, Progress};
+use crate::{Header, LabError, Machine, Progress};
 
 pub use captures::Captured;
 pub use contour::Gain;
@@ -36,7 +35,7 @@ pub use costs::{Costs, Origin};
 pub use data_path::DataPath;
 pub use decomposition::Decomposed;
 pub use fairness::Fairness;
-pub use figures::{Delay, Told};
+pub use figures::{Delay, Soundness, Told};
 pub use interval::Ratio;
 pub use open::Open;
 pub use overhead::Took;
@@ -161,14 +160,9 @@ impl Settings {
 /// All that the experiment has found. Parts that were not asked for are empty.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Results {
-    /// `batching`.
-    pub experiment: &'static str,
-    /// The version of Forebay.
-    pub forebay: &'static str,
-    /// When it began.
-    pub at: Timestamp,
-    /// Whether runs were few, small and short: to see what there is, not to rely on.
-    pub short: bool,
+    /// Which experiment, and when; a short one is small, too.
+    #[serde(flatten)]
+    pub header: Header,
     /// Whether time was simulated.
     pub simulated: bool,
     /// A control period, in milliseconds.
@@ -211,7 +205,7 @@ pub struct Results {
 /// # Errors
 /// [`LabError`].
 pub fn run(settings: &Settings, progress: &mut dyn Progress) -> Result<Results, LabError> {
-    let at = Timestamp::now();
+    let header = Header::now("batching", settings.short);
     let captures = settings.captures.as_deref().filter(|_| settings.has(Part::Captures));
     // Before hours are spent on other parts.
     captures.map(captures::files).transpose()?;
@@ -232,10 +226,7 @@ pub fn run(settings: &Settings, progress: &mut dyn Progress) -> Result<Results, 
     let fairness = make.part(Part::Fairness, fairness::measure)?;
     let decomposition = make.part(Part::Decomposition, decomposition::measure)?;
     Ok(Results {
-        experiment: "batching",
-        forebay: env!("CARGO_PKG_VERSION"),
-        at,
-        short: settings.short,
+        header,
         simulated: place.simulated,
         period_ms: extents.span.period.0 as f64 / 1e6,
         periods: extents.span.periods,

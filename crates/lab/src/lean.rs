@@ -19,10 +19,9 @@ use std::time::Duration;
 
 use forebay_lean::counting::Extent;
 use forebay_lean::handover::Handover;
-use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::{LabError, Machine, Progress};
+use crate::{Header, LabError, Machine, Progress};
 
 pub use chains::{Chain, Model, Paper, Stages};
 pub use load::{Load, Point};
@@ -72,14 +71,9 @@ impl Settings {
 /// All that the experiment has found.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Results {
-    /// `lean`.
-    pub experiment: &'static str,
-    /// The version of Forebay.
-    pub forebay: &'static str,
-    /// When it began.
-    pub at: Timestamp,
-    /// Whether runs were few and short: to see what there is, not to rely on.
-    pub short: bool,
+    /// Which experiment, and when.
+    #[serde(flatten)]
+    pub header: Header,
     /// Where.
     pub machine: Machine,
     /// Why instructions are not there, where they are not.
@@ -99,7 +93,7 @@ pub struct Results {
 /// # Errors
 /// [`LabError`].
 pub fn run(settings: &Settings, progress: &mut dyn Progress) -> Result<Results, LabError> {
-    let at = Timestamp::now();
+    let header = Header::now("lean", settings.short);
     let extents = settings.extents();
     let (chains, usecases) = (chains::cases(), usecases::cases());
     // Counting a use case takes seconds by itself: a short run leaves them out.
@@ -115,18 +109,7 @@ pub fn run(settings: &Settings, progress: &mut dyn Progress) -> Result<Results, 
     let handover = memory::measure(extents.repeats, progress)?;
     let load = load::measure(settings.short, extents.step, progress)?;
     let usecases = usecases::measure(&usecases, of_usecases, extents.span, progress)?;
-    Ok(Results {
-        experiment: "lean",
-        forebay: env!("CARGO_PKG_VERSION"),
-        at,
-        short: settings.short,
-        machine: Machine::this(),
-        not_counted,
-        chains,
-        handover,
-        load,
-        usecases,
-    })
+    Ok(Results { header, machine: Machine::this(), not_counted, chains, handover, load, usecases })
 }
 
 /// Writes results to a folder, which is made where it is not there: `results.json`, a CSV file for each table, `index.html`.

@@ -9,11 +9,13 @@ pub mod batching;
 mod blocks;
 mod csv;
 mod folder;
+mod header;
 pub mod history;
 pub mod lean;
 mod machine;
 mod trial;
 
+pub use header::Header;
 pub use machine::Machine;
 
 /// Hears how far an experiment is.

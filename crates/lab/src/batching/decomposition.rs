@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::Extents;
 use super::costs::{BATCH, cycles};
-use super::figures::Tally;
+use super::figures::Soundness;
 use super::place::{Place, Run};
 use super::scenario::{Rule, Scenario, Span};
 use super::steps::block;
@@ -57,10 +57,9 @@ pub struct Decomposed {
     pub slo_us: Option<f64>,
     /// By period.
     pub moments: Vec<Moment>,
-    /// The share of periods in which the machine was elsewhere, in percent.
-    pub void_pct: f64,
-    /// Packets that are unaccounted for.
-    pub missing: i64,
+    /// How far that can be relied on.
+    #[serde(flatten)]
+    pub soundness: Soundness,
 }
 
 /// Makes both runs.
@@ -96,8 +95,7 @@ fn told(workers: usize, run: Run) -> Decomposed {
         periods: half.len(),
         violated: counts(half),
         slo_us: run.moments.iter().find_map(|moment| moment.slo_us),
-        void_pct: Tally::of(&run.moments).void() * 100.0,
-        missing: run.missing,
+        soundness: Soundness::of(&run),
         moments: run.moments,
         moves,
     }

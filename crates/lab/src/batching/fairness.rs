@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::Extents;
 use super::costs::BATCH;
-use super::figures::Tally;
+use super::figures::Soundness;
 use super::place::{Place, Run};
 use super::scenario::{Rule, Scenario, Span};
 use crate::{LabError, Progress};
@@ -49,10 +49,9 @@ pub struct Fairness {
     pub rate_pps: [f64; 2],
     /// By function: the mean delay, in microseconds.
     pub delay_us: [f64; 2],
-    /// The share of periods in which the machine was elsewhere, in percent.
-    pub void_pct: f64,
-    /// Packets that are unaccounted for.
-    pub missing: i64,
+    /// How far that can be relied on.
+    #[serde(flatten)]
+    pub soundness: Soundness,
 }
 
 /// Makes all runs.
@@ -77,8 +76,7 @@ pub(super) fn measure(
             min_rate_pps: promise(case, *promised),
             rate_pps: of(|run, flow| run.report.flows[flow].rate_pps),
             delay_us: of(|run, flow| run.report.flows[flow].delay_us.mean.unwrap_or(0.0)),
-            void_pct: Tally::of(&run.moments).void() * 100.0,
-            missing: run.missing,
+            soundness: Soundness::of(run),
         }
     });
     Ok(told.collect())

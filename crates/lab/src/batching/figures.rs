@@ -49,6 +49,27 @@ pub struct Told {
     pub missing: i64,
 }
 
+/// How far what is told of a run can be relied on.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Soundness {
+    /// The share of periods in which the machine was elsewhere, in percent: they do not count.
+    pub void_pct: f64,
+    /// Packets that are unaccounted for.
+    pub missing: i64,
+}
+
+impl Soundness {
+    /// Of a run.
+    pub(super) fn of(run: &Run) -> Self {
+        Self { void_pct: Tally::of(&run.moments).void() * 100.0, missing: run.missing }
+    }
+
+    /// Whether the machine was elsewhere so often that the figures say nothing.
+    pub(super) fn is_void(self) -> bool {
+        self.void_pct > VOID * 100.0
+    }
+}
+
 /// A run's figures, of what happened once the controller had settled.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Figures {

@@ -65,7 +65,7 @@ fn head(results: &Results) -> Vec<Block> {
          objective: the experiments of “Batchy: Batch-scheduling Data Flow Graphs with Service-level Objectives” (NSDI 2020), made \
          here, each also with equal branches run as one (folded).",
     )];
-    if results.short {
+    if results.header.short {
         let note = "This is a short run: few, small and short runs, to see what there is. Do not rely on its figures.";
         head.push(Block::Note(note.to_owned()));
     }
@@ -102,9 +102,8 @@ fn machine(results: &Results) -> Section {
         ("Time".to_owned(), time.to_owned()),
         ("Costs of calls".to_owned(), costs.to_owned()),
         ("Control period".to_owned(), format!("{} ms", results.period_ms)),
-        ("Forebay".to_owned(), results.forebay.to_owned()),
-        ("Begun".to_owned(), results.at.to_string()),
     ]);
+    facts.extend(results.header.facts());
     let rule = format!(
         "Sources give as many packets as are taken, sessions take branches in turn, packet by packet, and the largest batch is 32. The \
          objective of each pipeline, folded or not, is 80 % of the mean delay that the controller max has here with branches as they are \
@@ -127,7 +126,7 @@ fn machine(results: &Results) -> Section {
 
 fn again(results: &Results) -> Section {
     let mut command = "forebay lab batching --out DIR".to_owned();
-    if results.short {
+    if results.header.short {
         command.push_str(" --short");
     } else if results.simulated {
         command.push_str(" --virtual");

@@ -5,7 +5,7 @@ use forebay_pipeline::Source;
 use serde::Serialize;
 
 use super::Extents;
-use super::figures::Tally;
+use super::figures::Soundness;
 use super::place::{Place, Run};
 use super::scenario::{Pipeline, Rule, Scenario, Span, Step};
 use super::watch::Moment;
@@ -35,10 +35,9 @@ pub struct Series {
     pub steps: Vec<Stage>,
     /// By period.
     pub moments: Vec<Moment>,
-    /// The share of periods in which the machine was elsewhere, in percent: they do not count.
-    pub void_pct: f64,
-    /// Packets that are unaccounted for.
-    pub missing: i64,
+    /// How far that can be relied on.
+    #[serde(flatten)]
+    pub soundness: Soundness,
 }
 
 /// What follows a change.
@@ -151,8 +150,7 @@ impl Plan {
                 controller: (*controller).to_owned(),
                 quantity: self.quantity,
                 steps: stages(&run, &begun, self.values),
-                void_pct: Tally::of(&run.moments).void() * 100.0,
-                missing: run.missing,
+                soundness: Soundness::of(&run),
                 moments: run.moments,
             }
         });

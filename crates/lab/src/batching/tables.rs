@@ -208,7 +208,7 @@ fn fairness(all: &[Fairness]) -> String {
         row.extend(told.offered_pps.map(number));
         row.push(told.min_rate_pps.map_or_else(String::new, number));
         row.extend(told.rate_pps.into_iter().chain(told.delay_us).map(number));
-        row.push(number(told.void_pct));
+        row.push(number(told.soundness.void_pct));
         row
     };
     text(&heads, all.iter().map(row))

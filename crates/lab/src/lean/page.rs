@@ -26,7 +26,7 @@ fn head(results: &Results) -> Vec<Block> {
         "What a packet costs here, in ticks of the time-stamp counter and in instructions, beside the figures of “NFV \
          Acceleration via Lean Measurements” (NALM, IEEE/ACM Transactions on Networking, 2023).",
     )];
-    if results.short {
+    if results.header.short {
         let note = "This is a short run: few and short measurements, to see what there is. Do not rely on its figures. \
                     Instructions of use cases are left out.";
         head.push(Block::Note(note.to_owned()));
@@ -69,9 +69,8 @@ fn machine(results: &Results) -> Section {
     facts.extend([
         ("A tick is".to_owned(), tick),
         ("Instruction set counted".to_owned(), set.unwrap_or_else(|| "n/a".to_owned())),
-        ("Forebay".to_owned(), results.forebay.to_owned()),
-        ("Begun".to_owned(), results.at.to_string()),
     ]);
+    facts.extend(results.header.facts());
     let origin = "Ticks, rates and utilisation are measured, on this machine's clock, while pipelines run on cores of their own. \
          Instructions are emulated: counted under valgrind's callgrind, in simulated time, on the same input each time; they are \
          the same in every run. Nothing is modelled. A tick is no core cycle: the core has a clock of its own, so that the paper's \
@@ -291,7 +290,7 @@ fn of_usecase(told: &UseCase) -> Result<Section, PlotError> {
 }
 
 fn again(results: &Results) -> Section {
-    let short = if results.short { " --short" } else { "" };
+    let short = if results.header.short { " --short" } else { "" };
     let blocks = vec![
         Block::Code(format!("forebay lab lean --out DIR{short}")),
         text("results.json, beside this page, has everything that is shown here; the CSV files have its tables."),

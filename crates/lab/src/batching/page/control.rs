@@ -2,7 +2,7 @@
 
 use forebay_plot::{Block, Section, Table, engineering};
 
-use crate::batching::{DataPath, Fairness, Ratio, Took, VOID};
+use crate::batching::{DataPath, Fairness, Ratio, Took};
 use crate::blocks::{columns, text};
 
 /// What deciding takes.
@@ -52,7 +52,7 @@ pub(super) fn data_path(all: &[DataPath]) -> Section {
 /// Run to completion against weighted-fair.
 pub(super) fn fairness(all: &[Fairness]) -> Section {
     let row = |told: &Fairness| {
-        let void = if told.void_pct > VOID * 100.0 { ", void" } else { "" };
+        let void = if told.soundness.is_void() { ", void" } else { "" };
         let mut row = vec![format!("{}, {}{void}", told.case, told.scheduler)];
         row.extend(told.offered_pps.iter().map(|rate| engineering(*rate)));
         row.push(told.min_rate_pps.map_or_else(|| "-".to_owned(), engineering));

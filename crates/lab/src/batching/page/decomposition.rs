@@ -2,7 +2,7 @@
 
 use forebay_plot::{Axis, Block, Figure, Layer, PlotError, Section, Table, engineering};
 
-use crate::batching::{Decomposed, VOID};
+use crate::batching::Decomposed;
 use crate::blocks::{columns, figure, known, text};
 
 const WHAT: &str = "A mobile gateway of eight users with two bearers, whose branches run as they are written. Two users have the first \
@@ -60,7 +60,7 @@ fn rates(all: &[Decomposed]) -> Figure {
 fn table(all: &[Decomposed]) -> Table {
     let count = |count: Option<usize>| known(count.map(|count| count as f64), 0);
     let row = |told: &Decomposed| {
-        let void = if told.void_pct > VOID * 100.0 { ", void" } else { "" };
+        let void = if told.soundness.is_void() { ", void" } else { "" };
         vec![
             format!("{}{void}", workers(told)),
             engineering(told.rate_pps),

@@ -2,7 +2,6 @@
 
 use forebay_plot::{Axis, Block, Figure, Layer, PlotError, Section, Table, engineering};
 
-use crate::batching::VOID;
 use crate::batching::steps::Series;
 use crate::batching::watch::Moment;
 use crate::blocks::{columns, figure, text};
@@ -56,7 +55,7 @@ fn rates(title: &str, all: &[Series]) -> Figure {
 
 /// A series's controller, and whether it says nothing.
 fn controller(series: &Series) -> String {
-    if series.void_pct > VOID * 100.0 { format!("{}, void", series.controller) } else { series.controller.clone() }
+    if series.soundness.is_void() { format!("{}, void", series.controller) } else { series.controller.clone() }
 }
 
 fn table(all: &[Series]) -> Table {
