@@ -1,12 +1,11 @@
 //! What a histogram has recorded since it was looked at last: one pass over the buckets that it has used, and no allocation once
 //! there was something in each.
+//!
+//! Below the lowest bucket that has had something it is only asked whether there is something now, which takes a quarter of the time.
 
 use std::ops::Range;
 
 use crate::histogram::{Histogram, upper_bound};
-
-/// Every this many times the lowest buckets are looked at, too, which have had nothing: what came to be there in between is told then.
-const ALL: u32 = 16;
 
 /// Where a reader of a histogram has come to.
 #[derive(Clone, Debug, Default)]
@@ -14,8 +13,7 @@ pub struct Window {
     before: Vec<u64>,
     sum: u64,
     /// The lowest bucket that has had something.
-    first: usize,
-    times: u32,
+    first: Option<usize>,
 }
 
 /// Values of several histograms together.
@@ -34,7 +32,10 @@ impl Window {
     pub fn take(&mut self, histogram: &Histogram, values: &mut Values) -> u64 {
         let used = histogram.used();
         let end = used.len();
-        let first = if self.times.is_multiple_of(ALL) { 0 } else { self.first.min(end) };
+        let known = self.first.unwrap_or(end);
+        let lower = used[..known].iter().position(|count| count.get() > 0);
+        let first = lower.unwrap_or(known);
+        self.first = lower.or(self.first);
         if self.before.len() < end {
             self.before.resize(end, 0);
         }
@@ -53,10 +54,6 @@ impl Window {
             }
         }
         values.widen(lowest..above);
-        if self.times.is_multiple_of(ALL) {
-            self.first = self.before.iter().position(|count| *count > 0).unwrap_or(0);
-        }
-        self.times = self.times.wrapping_add(1);
         let sum = histogram.sum();
         values.sum = values.sum.wrapping_add(sum.wrapping_sub(std::mem::replace(&mut self.sum, sum)));
         values.max = values.max.max(histogram.max());
@@ -74,11 +71,10 @@ impl Values {
 
     /// Adds another's values.
     pub fn add(&mut self, other: &Self) {
-        // Of values that are told later the sum is known already.
-        self.sum = self.sum.wrapping_add(other.sum);
         if other.samples == 0 {
             return;
         }
+        self.sum = self.sum.wrapping_add(other.sum);
         if self.counts.len() < other.counts.len() {
             self.counts.resize(other.counts.len(), 0);
         }
@@ -150,18 +146,9 @@ mod tests {
                 seen.clear();
                 window.take(&histogram, &mut seen);
                 all.add(&seen);
-                // The lowest may be told later.
-                prop_assert!(all.samples() <= total);
+                prop_assert_eq!(all.samples(), total);
                 prop_assert_eq!(seen.quantiles([0.5, 0.99]).is_some(), seen.samples() > 0);
             }
-            while !window.times.is_multiple_of(ALL) {
-                seen.clear();
-                window.take(&histogram, &mut seen);
-                all.add(&seen);
-            }
-            seen.clear();
-            window.take(&histogram, &mut seen);
-            all.add(&seen);
             let whole = histogram.read();
             prop_assert_eq!((all.samples(), all.mean()), (whole.samples(), whole.mean()));
             for quantile in [0.5, 0.99] {

@@ -9,8 +9,10 @@ use crate::queue::{Bundle, Run};
 use crate::random::Random;
 use crate::time::Picos;
 
-/// Instants are kept in 2⁻³² picoseconds, so that a rate does not drift.
+/// Instants are kept in 2⁻³² nanoseconds, so that a rate does not drift, and told in whole ones: as the engine's in simulated time. What
+/// arrives in the same nanosecond there does so here.
 const FRACTION: u32 = 32;
+const NANO: u64 = 1_000;
 
 /// When a source is to be asked again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +44,7 @@ pub(crate) struct Source {
 }
 
 fn fixed(seconds: f64) -> u128 {
-    (seconds * 1e12 * (1u64 << FRACTION) as f64) as u128
+    (seconds * 1e9 * (1u64 << FRACTION) as f64).round() as u128
 }
 
 impl Source {
@@ -69,7 +71,7 @@ impl Source {
     pub(crate) fn set_offer(&mut self, factor: f64) {
         self.factor = factor;
         (self.axis, self.shift, self.started) = (0, 0, false);
-        let gap = |pps: f64| fixed(1.0 / (pps * factor)).max(1);
+        let gap = |pps: f64| ((fixed(1.0 / pps) as f64 / factor).round() as u128).max(1);
         match self.spread {
             _ if factor == 0.0 => {}
             Spread::Saturating => {}
@@ -101,7 +103,7 @@ impl Source {
     /// When the next packet arrives.
     #[inline]
     fn next(&self) -> Picos {
-        if self.factor == 0.0 { Picos::NEVER } else { Picos(((self.axis + self.shift) >> FRACTION) as u64) }
+        if self.factor == 0.0 { Picos::NEVER } else { Picos(((self.axis + self.shift) >> FRACTION) as u64 * NANO) }
     }
 
     /// Moves on to the packet after the next.
@@ -121,7 +123,7 @@ impl Source {
 
     fn start(&mut self, now: Picos) {
         self.started = true;
-        self.shift = u128::from(now.0) << FRACTION;
+        self.shift = u128::from(now.nanos()) << FRACTION;
         if let Spread::Poisson { .. } = self.spread {
             self.pass();
         }
@@ -180,17 +182,21 @@ mod tests {
         Source::new(Pace { spread, queue: 10 }, Pattern::of(&[3, 4, 3, 4]), Random::new(1, 0))
     }
 
+    fn nanos(nanos: u64) -> Picos {
+        Picos(nanos * NANO)
+    }
+
     fn take(source: &mut Source, now: u64, most: u32) -> (Vec<(u32, u64)>, Ready) {
         let mut bundle = Bundle::default();
-        let ready = source.take(Picos(now), most, &mut bundle);
-        let each = |run: &Run| vec![(run.at, run.arrival.0); run.count as usize];
+        let ready = source.take(nanos(now), most, &mut bundle);
+        let each = |run: &Run| vec![(run.at, run.arrival.nanos()); run.count as usize];
         (bundle.runs.iter().flat_map(each).collect(), ready)
     }
 
     #[test]
     fn packets_arrive_evenly_wait_and_are_lost() {
-        let mut source = source(Spread::Constant { pps: 1e9 });
-        assert_eq!(take(&mut source, 500, 8), (vec![(3, 500)], Ready::At(Picos(1_500))));
+        let mut source = source(Spread::Constant { pps: 1e6 });
+        assert_eq!(take(&mut source, 500, 8), (vec![(3, 500)], Ready::At(nanos(1_500))));
         assert_eq!(take(&mut source, 3_499, 1), (vec![(4, 1_500)], Ready::Now));
         // One waits; of twenty that come since, nine find room when one is taken.
         let (taken, ready) = take(&mut source, 22_600, 1);
@@ -200,20 +206,20 @@ mod tests {
 
     #[test]
     fn bursts_come_by_turns_with_silence_and_offers_change_rates() {
-        let mut source = source(Spread::OnOff { pps: 5e8, on_s: 2e-9, off_s: 2e-9 });
-        assert_eq!(take(&mut source, 0, 8), (vec![(3, 0)], Ready::At(Picos(1_000))));
+        let mut source = source(Spread::OnOff { pps: 5e5, on_s: 2e-6, off_s: 2e-6 });
+        assert_eq!(take(&mut source, 0, 8), (vec![(3, 0)], Ready::At(nanos(1_000))));
         let (taken, ready) = take(&mut source, 6_000, 8);
-        assert_eq!((taken, ready), (vec![(4, 1_000), (3, 4_000), (4, 5_000)], Ready::At(Picos(8_000))));
+        assert_eq!((taken, ready), (vec![(4, 1_000), (3, 4_000), (4, 5_000)], Ready::At(nanos(8_000))));
         source.set_offer(0.0);
         assert_eq!(take(&mut source, 50_000, 8), (vec![], Ready::Never));
         // It begins anew, with twice as many.
         source.set_offer(2.0);
-        assert_eq!(take(&mut source, 60_600, 8), (vec![(3, 60_600)], Ready::At(Picos(61_100))));
+        assert_eq!(take(&mut source, 60_600, 8), (vec![(3, 60_600)], Ready::At(nanos(61_100))));
     }
 
     #[test]
     fn random_arrivals_have_their_rate() {
-        let mut source = source(Spread::Poisson { pps: 1e9 });
+        let mut source = source(Spread::Poisson { pps: 1e6 });
         let taken: usize = (0..10_000).map(|at| take(&mut source, at * 1_000, 32).0.len()).sum();
         assert!((9_600..10_400).contains(&taken), "{taken}");
     }
