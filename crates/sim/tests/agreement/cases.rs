@@ -1,5 +1,5 @@
 //! All use cases, under controllers, with even and random arrivals, under and at saturation: rates, batches, mean delays and 99th
-//! percentiles within 5 % of the packet-exact engine's, within 15 % under `optimal`.
+//! percentiles within 5 % of the packet-exact engine's.
 
 use forebay_sim::{Detail, Options};
 
@@ -8,9 +8,8 @@ use crate::run::{engine, simulated};
 /// What the simulator may be off by.
 const BAR: f64 = 0.05;
 
-/// The same under `optimal`: its triggers rest where its past has led them, and a packet more or less decides what it remembers. With
-/// other seeds the engine's own batches differ by 11 % from each other (vrf 4 4 with random arrivals).
-const OPTIMAL: f64 = 0.15;
+/// How many seeds' means are compared where chance decides, at the least and at the most.
+const SEEDS: std::ops::RangeInclusive<usize> = 4..=32;
 
 const USECASES: [&str; 5] = ["l2l3 n=16", "gw n=16", "vrf m=4 n=4", "mgw m=4 n=4", "rc n=16"];
 const CONTROLLERS: [&str; 4] = ["null", "max", "{~static:~{~trigger:~8~}~}", "optimal"];
@@ -27,7 +26,6 @@ fn at_random(usecase: &str) -> String {
 
 /// Compares what stages of a case come to, without the first; what is off by too much.
 fn compare_stages(case: &str, stages: &[(u64, f64)]) -> Vec<String> {
-    let bar = if case.contains("batching=optimal") { OPTIMAL } else { BAR };
     let (truth, _) = engine(case, stages);
     let options = Options { seed: 1, detail: Detail::Within(0.02) };
     let (told, _, detail) = simulated(case, options, stages);
@@ -38,21 +36,57 @@ fn compare_stages(case: &str, stages: &[(u64, f64)]) -> Vec<String> {
             "{case} until {until} ms: off {off:.3}, in detail {detail:.3}\n   engine {truth:?}\n   told   {told:?}"
         );
         println!("{line}");
-        if off > bar {
+        if off > BAR {
             wrong.push(line);
         }
     }
     wrong
 }
 
+/// Compares means over seeds: `optimal` leaves triggers where they came to rest, and where that is random arrivals decide. The mean
+/// delay of one run in the engine scatters by 6 % (vrf 4 4), as it does here. Seeds are added until the means are known to agree;
+/// what is off if they do not.
+fn compare_means(case: &str, from: u64, until: u64) -> Option<String> {
+    let stages = [(from, 1.0), (until, 1.0)];
+    let (mut pairs, mut line, mut off) = (Vec::new(), String::new(), Vec::new());
+    for seed in 1..=*SEEDS.end() {
+        let case = format!("{case} seed={seed}");
+        let options = Options { seed: seed as u64, detail: Detail::Within(0.02) };
+        let (truth, told) = (&engine(&case, &stages).0[1], &simulated(&case, options, &stages).0[1]);
+        pairs.push((told.each(), truth.each()));
+        let each = |figure: usize| difference(pairs.iter().map(|(told, truth)| (told[figure], truth[figure])));
+        off = (0..4).map(each).collect();
+        line = format!("{case}: off by, and standard error {off:.3?}");
+        if SEEDS.contains(&seed) && off.iter().all(|(off, error)| off + 2.0 * error <= BAR) {
+            println!("{line}");
+            return None;
+        }
+    }
+    println!("{line}");
+    off.iter().any(|(off, _)| *off > BAR).then_some(line)
+}
+
+/// By how much means differ, and how sure that is: both as parts of the second's.
+fn difference(pairs: impl Iterator<Item = (f64, f64)> + Clone) -> (f64, f64) {
+    let count = pairs.clone().count() as f64;
+    let sum = pairs.clone().fold((0.0, 0.0), |sum, pair| (sum.0 + pair.0, sum.1 + pair.1));
+    let (told, truth) = (sum.0 / count, sum.1 / count);
+    let squares = pairs.map(|pair| (pair.0 - told).powi(2) + (pair.1 - truth).powi(2)).sum::<f64>();
+    ((told / truth - 1.0).abs(), (squares / (count - 1.0).max(1.0) / count).sqrt() / truth)
+}
+
 /// Compares cases from `from` to `until`, in milliseconds.
 fn compare<'a>(cases: impl IntoIterator<Item = &'a str>, from: u64, until: u64) {
-    let wrong: Vec<_> = cases.into_iter().flat_map(|case| compare_stages(case, &[(from, 1.0), (until, 1.0)])).collect();
+    let one = |case: &'a str| match by_seeds(case) {
+        true => compare_means(case, from, until).into_iter().collect(),
+        false => compare_stages(case, &[(from, 1.0), (until, 1.0)]),
+    };
+    let wrong: Vec<_> = cases.into_iter().flat_map(one).collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 /// Cases with even and random arrivals, under and at saturation; `some`: of those with the same use case and load one in two.
-fn all(some: bool, from: u64, until: u64) {
+fn all(some: bool) -> Vec<String> {
     let mut cases = Vec::new();
     for (row, usecase) in USECASES.into_iter().enumerate() {
         for (column, controller) in CONTROLLERS.into_iter().enumerate() {
@@ -68,18 +102,28 @@ fn all(some: bool, from: u64, until: u64) {
             }
         }
     }
-    compare(cases.iter().map(String::as_str), from, until);
+    cases
+}
+
+/// Whether a case is compared by means over seeds.
+fn by_seeds(case: &str) -> bool {
+    case.contains("batching=optimal") && case.contains("poisson")
 }
 
 #[test]
 fn half_of_all_cases_agree() {
-    all(true, 40, 340);
+    compare(all(true).iter().map(String::as_str).filter(|case| !by_seeds(case)), 40, 340);
 }
 
 #[test]
-#[ignore = "takes a minute: `make sim`"]
+fn half_of_all_cases_agree_over_seeds() {
+    compare(all(true).iter().map(String::as_str).filter(|case| by_seeds(case)), 30, 90);
+}
+
+#[test]
+#[ignore = "takes two minutes: `make sim`"]
 fn all_cases_agree() {
-    all(false, 200, 1_000);
+    compare(all(false).iter().map(String::as_str), 200, 1_000);
 }
 
 #[test]
