@@ -32,6 +32,8 @@ const LONGEST: u32 = 64;
 /// How many times a flow's packets must have left, and the slowest buffer filled, before anything is known.
 const SAMPLES: u64 = 2_000;
 const FILLED: f64 = 4.0;
+/// Decisions after which a controller that leaves a known state as it is every time is taken to do so for good: none remembers more.
+const SETTLED: u32 = 100;
 /// How many states are remembered.
 const MOST_STATES: usize = 64;
 
@@ -82,6 +84,8 @@ pub struct Simulator {
     /// Pieces until the state has settled; what passes before is no part of it.
     unsettled: u32,
     others: Vec<State>,
+    /// How many decisions in succession have left a known state as it was.
+    settled: u32,
     /// What each worker has counted in this period so far.
     counted: Vec<Tally>,
     /// What had been counted at the beginning, when that was, and how much of the time was skipped.
@@ -124,6 +128,7 @@ impl Simulator {
             state,
             unsettled: WARM,
             others: Vec::new(),
+            settled: 0,
             counted: nothing.clone(),
             before: nothing.clone(),
             began: (Picos::ZERO, Picos::ZERO),
@@ -174,11 +179,29 @@ impl Simulator {
     pub fn run(&mut self, seconds: f64) {
         let until = self.time() + Picos::of_seconds(seconds);
         while self.time() < until {
+            self.leap(until);
             let next = self.next;
             self.pass(next.min(until) - self.time());
             if self.time() >= next {
                 self.decide();
             }
+        }
+    }
+
+    /// Lets all whole periods until then pass at once, where every one is like the last.
+    fn leap(&mut self, until: Picos) {
+        let Some(known) = self.state.known.as_mut().filter(|_| self.settled >= SETTLED) else { return };
+        let period = self.next - self.period_began;
+        let periods = (until - self.next).0 / period.0;
+        let span = Picos(period.0 * periods);
+        if let (Some(log), Some((pilot, _))) = (&mut self.log, &self.pilot) {
+            for _ in 0..periods {
+                log.period(self.snapshots.again(), pilot.last());
+            }
+        }
+        known.stood_in += span.seconds();
+        for instant in [&mut self.skipped, &mut self.next, &mut self.period_began] {
+            *instant += span;
         }
     }
 
@@ -334,7 +357,13 @@ impl Simulator {
         self.next = now + self.patience();
         let snapshot = self.snapshots.take((now.seconds(), span), &self.counted, &*self.team, &self.prices);
         self.counted = nothing(&self.scene);
-        let Some((pilot, _)) = &mut self.pilot else { return };
+        let is_known = self.state.known.is_some() && self.unsettled == 0;
+        self.settled = if is_known { self.settled.saturating_add(1) } else { 0 };
+        let Some((pilot, _)) = &mut self.pilot else {
+            // Nobody can change anything.
+            self.settled = self.settled.saturating_mul(SETTLED);
+            return;
+        };
         let actions = pilot.decide(snapshot);
         if let Some(log) = &mut self.log {
             log.period(snapshot, actions);
@@ -353,6 +382,7 @@ impl Simulator {
         if key.is_like(&self.state.key) {
             return;
         }
+        self.settled = 0;
         let next = match self.others.iter().position(|state| key.is_like(&state.key)) {
             Some(at) => {
                 self.unsettled = LONGEST;

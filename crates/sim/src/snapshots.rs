@@ -73,6 +73,12 @@ impl Snapshots {
         }
         snapshot
     }
+
+    /// Of a period like the last, which followed it.
+    pub(crate) fn again(&mut self) -> &Snapshot {
+        self.snapshot.at_s += self.snapshot.period_s;
+        &self.snapshot
+    }
 }
 
 fn delay(seen: &Distribution, percentile: f64) -> Option<DelaySnapshot> {
