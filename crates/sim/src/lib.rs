@@ -20,7 +20,9 @@
 //! they were in it. What changes (a queue that grows, the time after a trigger was set) is simulated to its end. So
 //!
 //! - periods that are extrapolated do not scatter: the controller sees what is to be expected of a period;
-//! - hold limits within 5 % of each other are one state;
+//! - hold limits within 5 % of each other, or within 0.2 % of the tightest objective, are one state;
+//! - a controller that has left a known state as it was a hundred times in succession is not asked about each further period, and its
+//!   log is told that they are like the last;
 //! - a controller that never settles, and a load so near to what workers carry that queues never settle, leave little to extrapolate: it
 //!   is then tens of times faster than real time, and not thousands;
 //! - flows with less than a quarter of an even share may be seen too seldom for their percentiles.

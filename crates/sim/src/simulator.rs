@@ -253,7 +253,9 @@ impl Simulator {
     fn key(&self) -> Key {
         let modules = (0..self.scene.layout.modules.len()).map(|at| self.team.module(at));
         let (modules, holds) = modules.map(|now| ((now.trigger, now.weight), now.hold.seconds())).unzip();
-        Key { modules, holds, offer: self.factor }
+        let objectives = self.scene.layout.flows.iter().filter_map(|flow| flow.slo_s);
+        let objective = objectives.reduce(f64::min).unwrap_or(0.0);
+        Key { modules, holds, offer: self.factor, objective }
     }
 
     /// A state of which nothing is known.

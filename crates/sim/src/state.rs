@@ -3,8 +3,10 @@
 use crate::stretch::Stretch;
 use crate::tally::Tally;
 
-/// Hold limits that differ by less than this part make no other state. How long packets wait differs by less.
+/// Hold limits that differ by less than this part, or by less than so much of the tightest objective, make no other state. How long packets
+/// wait differs by less.
 const SAME_HOLD: f64 = 0.05;
+const SAME_DELAY: f64 = 0.002;
 
 /// What a state is told by.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -15,12 +17,15 @@ pub(crate) struct Key {
     pub(crate) holds: Vec<f64>,
     /// How many times their configured rate sources offer.
     pub(crate) offer: f64,
+    /// The tightest objective, in seconds; 0 without any.
+    pub(crate) objective: f64,
 }
 
 impl Key {
     /// Whether what is known of the one holds for the other.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
-        let same = |(one, other): (&f64, &f64)| (one - other).abs() <= SAME_HOLD * other;
+        let same =
+            |(one, other): (&f64, &f64)| (one - other).abs() <= (SAME_HOLD * other).max(SAME_DELAY * self.objective);
         self.offer == other.offer && self.modules == other.modules && self.holds.iter().zip(&other.holds).all(same)
     }
 }
