@@ -32,7 +32,7 @@ impl Window {
     pub fn take(&mut self, histogram: &Histogram, values: &mut Values) -> u64 {
         let used = histogram.used();
         let end = used.len();
-        let known = self.first.unwrap_or(end);
+        let known = self.first.map_or(end, |first| first.min(end));
         let lower = used[..known].iter().position(|count| count.get() > 0);
         let first = lower.unwrap_or(known);
         self.first = lower.or(self.first);
