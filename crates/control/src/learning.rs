@@ -19,6 +19,9 @@ const LEARN: f64 = 0.5;
 /// For how many periods nothing is taken back after an objective was missed for the first time.
 const REMEMBERED: u32 = 8;
 const LONGEST: u32 = 1 << 14;
+/// A turn of at least so many seconds, and so many times longer than the longest that there should be, is the machine's doing.
+const STALL_S: f64 = 100e-6;
+const STALL_TURNS: f64 = 2.0;
 /// Where the rate of all packets changes by more than this part it is other traffic: what was missed is forgotten.
 const ANOTHER: f64 = 0.25;
 
@@ -56,7 +59,12 @@ impl Learning {
         if (packets - self.packets).abs() > ANOTHER * self.packets {
             (self.kept, self.kept_last, self.packets) = (0, 0, packets);
         }
-        let all: Vec<Told> = (0..layout.flows.len()).filter_map(|flow| tell(layout, snapshot, flow)).collect();
+        let turn = full_turn(layout, snapshot);
+        let stall = STALL_S.max(STALL_TURNS * turn);
+        let stalled = snapshot.workers.iter().any(|worker| worker.had_turn_of(stall));
+        let mut all: Vec<Told> = (0..layout.flows.len()).filter_map(|flow| tell(layout, snapshot, flow)).collect();
+        // No trigger helps against a machine that is elsewhere, and none is to be blamed for it.
+        all.iter_mut().for_each(|told| told.missed &= !stalled);
         // What no buffer had a part in is not to be mended here.
         if all.iter().any(|told| told.missed && told.overloaded.is_none() && told.holds > 0.0) {
             self.kept_last = (2 * self.kept_last).clamp(REMEMBERED, LONGEST);
@@ -64,8 +72,6 @@ impl Learning {
         } else {
             self.kept = self.kept.saturating_sub(1);
         }
-        let unknown = all.iter().any(|told| self.rests[told.flow].is_none());
-        let turn = if unknown { full_turn(layout, snapshot) } else { 0.0 };
         for told in all {
             let (most, least) = (told.most, (told.most - told.holds).max(0.0));
             let seen = (most - told.waits).clamp(least, most);
