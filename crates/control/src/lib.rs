@@ -10,6 +10,7 @@ mod arrangement;
 mod controllers;
 mod costs;
 mod decomposition;
+mod holding;
 mod learning;
 mod outlook;
 mod pilot;

@@ -8,6 +8,7 @@ use forebay_graph::{FlowLayout, Layout, Snapshot};
 use forebay_models::batching::waiting::{Arrivals, Predicted};
 use forebay_models::batching::{Flow, Line, Model, Module};
 
+use crate::holding::Holding;
 use crate::learning::Learning;
 
 /// The rate of a flow that no packets came of, in packets a second: its objective holds for the next one.
@@ -19,6 +20,7 @@ const NONE: f64 = 1e-12;
 #[derive(Clone, Debug, Default)]
 pub struct Outlook {
     learning: Learning,
+    holding: Holding,
 }
 
 /// Packets that come to a module together.
@@ -77,6 +79,7 @@ impl Outlook {
     /// may take of its objective less `guard`.
     pub fn model(&mut self, layout: &Layout, snapshot: &Snapshot, guard: f64) -> (Model, Arrivals) {
         self.learning.pass(layout, snapshot);
+        self.holding.learn(layout, snapshot);
         let flows = (0..layout.flows.len()).map(|at| {
             let slo = match layout.flows[at].slo_s {
                 Some(slo) => ((1.0 - guard) * slo - self.learning.rest(at).unwrap_or(0.0)).max(NONE),
@@ -96,10 +99,13 @@ impl Outlook {
             batch.map_or(1.0, |batch| (ingress(layout, snapshot, at) / batch).clamp(0.0, 1.0))
         };
         let modules = 0..layout.modules.len();
-        (
-            model,
-            Arrivals { before: modules.clone().map(before).collect(), kept: modules.map(kept).collect(), factor: 1.0 },
-        )
+        let arrivals = Arrivals {
+            before: modules.clone().map(before).collect(),
+            kept: modules.map(kept).collect(),
+            factor: 1.0,
+            held: self.holding.each(),
+        };
+        (model, arrivals)
     }
 
     /// The model as the paper writes it (Batchy equations 11 to 13): objectives are as declared, and a turn takes what it does.
@@ -111,6 +117,11 @@ impl Outlook {
         let flows = (0..layout.flows.len()).map(|at| Flow { slo: slo(at), ..flow(layout, snapshot, at) });
         let model = Model::new(modules(layout, snapshot), flows.collect(), layout.batch as f64);
         model.expect("a snapshot's figures are in order").with_turn(turn)
+    }
+
+    /// Whether it is to be seen first what packets cost that nobody holds.
+    pub(crate) fn asks(&self, snapshot: &Snapshot) -> bool {
+        self.holding.asks(snapshot)
     }
 
     /// What packets of a flow take beside waits and calls, in seconds, as far as is known.

@@ -134,8 +134,9 @@ fn loose_work(words: &mut [u64; 64]) {
 /// others show 23 (Intel, model 167). What is taken away too little makes spans longer by that; too much, and short ones are nothing.
 fn measure_reading() -> Ticks {
     const PARTS: u64 = 2_000;
+    type Part = fn(&mut [u64; 64]);
     let mut words = [1; 64];
-    let mut take = |part: fn(&mut [u64; 64])| {
+    let mut take = |part: Part| {
         let spans = (0..10).map(|_| {
             let start = read();
             (0..PARTS).for_each(|_| part(&mut words));
@@ -143,7 +144,7 @@ fn measure_reading() -> Ticks {
         });
         spans.min().expect("ten")
     };
-    let kinds: [[fn(&mut [u64; 64]); 2]; 3] = [
+    let kinds: [[Part; 2]; 3] = [
         [work, |words| {
             work(words);
             black_box(read());

@@ -27,7 +27,7 @@ fn gateway(flows: usize) -> (Model, Arrivals) {
         _ => Some(at - 1),
     });
     let kept = (0..3 + 5 * flows).map(|at| if at > 2 && (at - 3).is_multiple_of(5) { 1.0 / flows as f64 } else { 1.0 });
-    (model, Arrivals { before: before.collect(), kept: kept.collect(), factor: 1.0 })
+    (model, Arrivals { before: before.collect(), kept: kept.collect(), factor: 1.0, held: 0.0 })
 }
 
 fn decide(c: &mut Criterion) {

@@ -8,6 +8,7 @@ pub mod buffers;
 pub mod decomposition;
 pub mod explicit;
 pub mod gradient;
+mod holding;
 pub mod measured;
 mod projection;
 pub mod recovery;

@@ -44,6 +44,9 @@ pub(crate) struct Optimal {
 impl Controller for Optimal {
     fn decide(&mut self, layout: &Layout, snapshot: &Snapshot, guard: f64, actions: &mut Actions) {
         let (model, arrivals) = self.outlook.model(layout, snapshot, guard);
+        if self.outlook.asks(snapshot) {
+            return;
+        }
         let present: Vec<usize> = snapshot.modules.iter().map(|module| module.trigger).collect();
         let now = model.predict(&arrivals, &present);
         let spare = self.strain.learn(snapshot, busiest(layout, &model, &now), guard);

@@ -25,17 +25,27 @@ impl Model {
     /// Not always the best that there is: within 1 % of it on small graphs, and mostly the same.
     #[must_use]
     pub fn best_triggers(&self, arrivals: &Arrivals) -> Vec<usize> {
-        let chains = self.search(&Segments::new(self, arrivals, true));
+        self.worth_holding(arrivals, self.fullest_triggers(arrivals, &[]))
+    }
+
+    /// The same where holding packets costs nothing; some modules hold none.
+    pub(super) fn fullest_triggers(&self, arrivals: &Arrivals, barred: &[usize]) -> Vec<usize> {
+        let chains = self.search(&Segments::new(self, arrivals, true), barred);
         if self.modules().len() > FEW {
             return chains;
         }
-        let single = self.search(&Segments::new(self, arrivals, false));
+        let single = self.search(&Segments::new(self, arrivals, false), barred);
         let load = |triggers: &[usize]| self.predict(arrivals, triggers).load;
         if load(&single) < load(&chains) * (1.0 - BETTER) { single } else { chains }
     }
 
-    fn search(&self, segments: &Segments) -> Vec<usize> {
+    fn search(&self, segments: &Segments, barred: &[usize]) -> Vec<usize> {
         let mut search = Search::new(segments, self.largest().floor());
+        for (segment, cap) in segments.all.iter().zip(&mut search.caps) {
+            if barred.binary_search(&segment.first).is_ok() {
+                *cap = 0.0;
+            }
+        }
         search.fill(&segments.order);
         search.improve();
         let mut triggers = vec![0; self.modules().len()];

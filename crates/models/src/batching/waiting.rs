@@ -17,6 +17,8 @@ pub struct Arrivals {
     pub kept: Vec<f64>,
     /// How much longer than the mean wait the chosen percentile's is.
     pub factor: f64,
+    /// Seconds of the worker's time that a packet costs more, here and elsewhere, for each batch that it waits for.
+    pub held: f64,
 }
 
 /// What triggers lead to.
@@ -39,15 +41,18 @@ impl Model {
         for at in 0..triggers.len() {
             (arrived[at], batches[at]) = self.batch(arrivals, &batches, at, triggers[at]);
         }
-        let load = self.modules().iter().enumerate();
-        let load = load.map(|(at, module)| self.rates()[at] / batches[at] * module.cpu.at(batches[at])).sum();
+        let load = self.modules().iter().enumerate().map(|(at, module)| {
+            let held = if batches[at] > arrived[at] { arrivals.held } else { 0.0 };
+            self.rates()[at] * (module.cpu.at(batches[at]) / batches[at] + held)
+        });
+        let load = load.sum();
         let delay = |flow: &Flow| (flow.rate > 0.0).then(|| self.delay(arrivals, flow, &arrived, &batches));
         let delays = self.flows().iter().map(delay).collect();
         Predicted { load, batches, delays }
     }
 
     /// What arrives at a module, and what it is called with.
-    fn batch(&self, arrivals: &Arrivals, batches: &[f64], at: usize, trigger: usize) -> (f64, f64) {
+    pub(super) fn batch(&self, arrivals: &Arrivals, batches: &[f64], at: usize, trigger: usize) -> (f64, f64) {
         let arrives = match arrivals.before[at] {
             Some(before) => (arrivals.kept[at] * batches[before]).clamp(1.0, self.largest()),
             None => self.modules()[at].ingress,

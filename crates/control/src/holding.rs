@@ -1,0 +1,149 @@
+//! What it costs to hold packets: what workers take beside calls, a packet, with packets held and without.
+//!
+//! A packet that waits for a batch goes out of the caches, and the next one to arrive gets a buffer that is not in them either. Little of
+//! it shows in calls, and what does is learnt there; the rest shows where packets enter and leave. Both are of this machine, pipeline and
+//! traffic, so that it is learnt as they run: from periods in which nobody waits, as at the beginning, and others.
+
+use forebay_graph::{Layout, Snapshot};
+
+/// How much of what a period says is believed.
+const LEARN: f64 = 0.25;
+/// The share of packets that may be held where nobody waits, and that must be where it is seen what that costs.
+const NOBODY: f64 = 0.01;
+const MANY: f64 = 0.25;
+/// What workers may take beside calls where nothing else is simulated, in parts of all.
+const EXACT: f64 = 1e-3;
+/// The share of its time that a worker has something to do, at least, so that its time is what packets cost.
+const FULL: f64 = 0.98;
+/// By what part packets a call may differ where they enter: what a turn costs is shared by as many.
+const ALIKE: f64 = 0.25;
+
+/// What has been learnt.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Holding {
+    /// Whether a period has been seen: in the first one nothing is in the caches yet, unless time is simulated.
+    begun: bool,
+    /// Where nobody waited: seconds a packet beside calls, and packets a call where they enter.
+    free: Option<(f64, f64)>,
+    /// Seconds for each batch that a packet waits for.
+    each: f64,
+}
+
+impl Holding {
+    /// Learns from a period whose modules' costs are known.
+    pub(crate) fn learn(&mut self, layout: &Layout, snapshot: &Snapshot) {
+        let (mut entered, mut entries, mut held, mut calls) = (0, 0, 0, 0.0);
+        for (of, module) in layout.modules.iter().zip(&snapshot.modules) {
+            let (fixed, each) = module.cost_s;
+            calls += module.calls as f64 * fixed + module.packets as f64 * each;
+            held += if module.trigger > 0 { module.packets } else { 0 };
+            if of.entry {
+                (entered, entries) = (entered + module.packets, entries + module.calls);
+            }
+        }
+        if entered == 0 || entries == 0 || !Self::shows(snapshot) {
+            return;
+        }
+        let packets = entered as f64;
+        let busy: f64 = snapshot.workers.iter().map(|worker| worker.busy_s).sum();
+        let (beside, held, together) = ((busy - calls) / packets, held as f64 / packets, packets / entries as f64);
+        if !std::mem::replace(&mut self.begun, true) && (busy - calls).abs() > EXACT * busy {
+            return;
+        }
+        match self.free {
+            _ if held < NOBODY => {
+                let before = self.free.filter(|(_, before)| (together - before).abs() <= ALIKE * before);
+                self.free = Some(before.map_or((beside, together), |(free, before)| {
+                    (free + LEARN * (beside - free), before + LEARN * (together - before))
+                }));
+            }
+            Some((free, before)) if held > MANY && (together - before).abs() <= ALIKE * before => {
+                self.each = (self.each + LEARN * ((beside - free) / held - self.each)).max(0.0);
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether a period says anything: who has time to spare spends it on looking for packets, which costs nobody anything.
+    fn shows(snapshot: &Snapshot) -> bool {
+        snapshot.workers.iter().all(|worker| worker.busy_s >= FULL * snapshot.period_s)
+    }
+
+    /// Whether it is to be seen first what packets cost that nobody holds.
+    pub(crate) fn asks(self, snapshot: &Snapshot) -> bool {
+        self.free.is_none() && Self::shows(snapshot) && snapshot.modules.iter().all(|module| module.trigger == 0)
+    }
+
+    /// Seconds that a packet costs more for each batch that it waits for.
+    pub(crate) fn each(self) -> f64 {
+        self.each
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_graph::snapshot::{ModuleSnapshot, WorkerSnapshot};
+    use forebay_graph::{ModuleLayout, SchedulerKind};
+
+    use super::*;
+
+    /// A module that packets enter, on a worker that is busy for this share of a period of 10 ms.
+    fn period(layout: &Layout, busy: f64, trigger: usize, beside_s: f64) -> Snapshot {
+        let (packets, calls, cost_s) = (100_000, 3_125, (100e-9, 20e-9));
+        let took = packets as f64 * (cost_s.1 + beside_s) + calls as f64 * cost_s.0;
+        let module = ModuleSnapshot { packets, calls, trigger, cost_s, ..ModuleSnapshot::default() };
+        let worker = WorkerSnapshot { busy_s: took, ..WorkerSnapshot::default() };
+        let modules = vec![module; layout.modules.len()];
+        Snapshot { period_s: took / busy, modules, workers: vec![worker], ..Snapshot::default() }
+    }
+
+    fn layout() -> Layout {
+        let module = ModuleLayout {
+            name: "entry".to_owned(),
+            function: "counter".to_owned(),
+            leader: 0,
+            before: Vec::new(),
+            entry: true,
+            fixed: false,
+            workers: vec![0],
+            single: false,
+        };
+        let scheduler = SchedulerKind::RunToCompletion;
+        Layout {
+            pipeline: "one".to_owned(),
+            batch: 32,
+            scheduler,
+            workers: 1,
+            modules: vec![module],
+            flows: Vec::new(),
+        }
+    }
+
+    fn learnt(periods: &[(f64, usize, f64)]) -> Holding {
+        let (layout, mut holding) = (layout(), Holding::default());
+        periods
+            .iter()
+            .for_each(|&(busy, trigger, beside_s)| holding.learn(&layout, &period(&layout, busy, trigger, beside_s)));
+        holding
+    }
+
+    #[test]
+    fn what_packets_cost_more_that_are_held_is_learnt() {
+        let mut periods = vec![(1.0, 0, 50e-9), (1.0, 0, 10e-9)];
+        assert_eq!(learnt(&periods).each(), 0.0);
+        periods.extend([(1.0, 32, 18e-9); 30]);
+        // The first period does not count: nothing was in the caches yet.
+        assert!((learnt(&periods).each() - 8e-9).abs() < 1e-10, "{:?}", learnt(&periods));
+        periods.extend([(1.0, 32, 9e-9); 30]);
+        assert_eq!(learnt(&periods).each(), 0.0);
+    }
+
+    #[test]
+    fn workers_with_time_to_spare_say_nothing() {
+        assert_eq!(learnt(&[(0.5, 0, 10e-9), (0.5, 0, 10e-9), (0.5, 32, 90e-9)]).each(), 0.0);
+        let (layout, holding) = (layout(), Holding::default());
+        assert!(holding.asks(&period(&layout, 1.0, 0, 10e-9)));
+        assert!(!holding.asks(&period(&layout, 0.5, 0, 10e-9)) && !holding.asks(&period(&layout, 1.0, 8, 10e-9)));
+        assert!(!learnt(&[(1.0, 0, 0.0)]).asks(&period(&layout, 1.0, 0, 0.0)), "simulated time hides nothing");
+    }
+}
