@@ -179,7 +179,7 @@ fn compare(packet: &Packet, model: &mut Model) {
 }
 
 fn native(headroom: usize, frame: usize) -> Pool {
-    Pool::new(PoolOptions { chunks: 4, frame, headroom, order: Order::Lifo }).expect("a small pool")
+    Pool::new(PoolOptions { chunks: 4, frame, headroom, order: Order::Lifo, populated: true }).expect("a small pool")
 }
 
 proptest! {

@@ -28,11 +28,14 @@ pub struct PoolOptions {
     pub headroom: usize,
     /// Order of reuse.
     pub order: Order,
+    /// Whether the system gives its memory at once, the first 256 MiB of it: else the first packet in each page waits until the system
+    /// has found and cleared it.
+    pub populated: bool,
 }
 
 impl Default for PoolOptions {
     fn default() -> Self {
-        Self { chunks: 16_384, frame: 2_048, headroom: 128, order: Order::Lifo }
+        Self { chunks: 16_384, frame: 2_048, headroom: 128, order: Order::Lifo, populated: false }
     }
 }
 
@@ -47,6 +50,10 @@ impl PoolOptions {
 
 /// A huge page of the size that x86-64 and ARM give by default, in bytes.
 const HUGE: usize = 1 << 21;
+
+/// The most memory that is asked for before it is needed, in bytes: what is beyond may never be.
+#[cfg(not(miri))]
+const POPULATED: usize = 1 << 28;
 
 /// The longest frame that a native chunk can be asked to hold (jumbo Ethernet with tags and tunnels), in bytes.
 const MAX_FRAME: usize = 9_216;
@@ -67,7 +74,8 @@ impl Native {
         layout.check()?;
         let stride = stride(end);
         let bytes = stride * options.chunks;
-        let memory = memory::Region::new(bytes).map_err(|source| PoolError::Memory { bytes, source })?;
+        let memory =
+            memory::Region::new(bytes, options.populated).map_err(|source| PoolError::Memory { bytes, source })?;
         let free = (0..options.chunks).map(|index| Chunk::new(memory.at(index * stride))).collect();
         Ok(Self { layout, free: Mutex::new(free), _memory: memory })
     }
@@ -114,7 +122,7 @@ mod memory {
     unsafe impl Sync for Region {}
 
     impl Region {
-        pub(super) fn new(bytes: usize) -> std::io::Result<Self> {
+        pub(super) fn new(bytes: usize, populated: bool) -> std::io::Result<Self> {
             let (read_write, private) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
             let bytes = bytes.next_multiple_of(super::HUGE);
             // SAFETY: a new mapping at an address that the kernel chooses touches nothing that exists. Huge pages
@@ -126,6 +134,11 @@ mod memory {
             // Advice only: without transparent huge pages everything works, a little slower.
             // SAFETY: exactly the region mapped above; this advice does not change its content.
             let _ = unsafe { madvise(mapped, bytes, Advice::LinuxHugepage) };
+            if populated {
+                // Where the system cannot, packets wait for their pages as they always would.
+                // SAFETY: inside the region mapped above; this advice does not change its content.
+                let _ = unsafe { madvise(mapped, bytes.min(super::POPULATED), Advice::LinuxPopulateWrite) };
+            }
             let start = NonNull::new(mapped.cast()).ok_or(std::io::ErrorKind::OutOfMemory)?;
             Ok(Self(start, bytes))
         }
@@ -159,7 +172,7 @@ mod memory {
     unsafe impl Sync for Region {}
 
     impl Region {
-        pub(super) fn new(bytes: usize) -> std::io::Result<Self> {
+        pub(super) fn new(bytes: usize, _: bool) -> std::io::Result<Self> {
             let layout = Layout::from_size_align(bytes, 4096).map_err(|_| std::io::ErrorKind::OutOfMemory)?;
             // SAFETY: a pool has at least one chunk, so the size is not zero.
             let start = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(std::io::ErrorKind::OutOfMemory)?;

@@ -11,7 +11,7 @@ use crate::testing::Numbers;
 use crate::testing::driver_memory::DriverMemory;
 
 fn pool(chunks: usize, order: Order) -> Pool {
-    Pool::new(PoolOptions { chunks, frame: 128, headroom: 64, order }).expect("a small pool")
+    Pool::new(PoolOptions { chunks, frame: 128, headroom: 64, order, populated: false }).expect("a small pool")
 }
 
 /// Where a packet's chunk is.

@@ -317,7 +317,7 @@ impl World {
         }
         let (pool, memory) = match memory {
             Memory::Native(order) => {
-                let options = PoolOptions { chunks: capacity, frame: 64, headroom: 16, order };
+                let options = PoolOptions { chunks: capacity, frame: 64, headroom: 16, order, populated: false };
                 (Pool::new(options).expect("a small pool"), None)
             }
             Memory::Driver => {
