@@ -11,7 +11,7 @@ use forebay_graph::{
 };
 use forebay_measure::machine::pin_to;
 use forebay_measure::{Clock, Tsc};
-use forebay_packet::{Pool, Ticks};
+use forebay_packet::{Pool, PoolOptions, Ticks};
 use rtrb::{Consumer, Producer, RingBuffer};
 use thiserror::Error;
 
@@ -125,7 +125,8 @@ pub(crate) fn begin<S: Scheduler + 'static>(
     let handle = std::thread::Builder::new().name(name).spawn(move || {
         let made = pin_to(core).map_err(|error| StartError::Core { core, error }).and_then(|()| {
             let Part { plan, links, team, observer } = part;
-            let pool = Pool::new(plan.pool).map_err(MakeError::from)?;
+            // A page's first packet would wait for it as long as for many others: up to half a millisecond for a huge one.
+            let pool = Pool::new(PoolOptions { populated: true, ..plan.pool }).map_err(MakeError::from)?;
             let mut worker = Worker::<Tsc, S>::member(plan, Tsc, Vec::new(), pool.clone(), links, team)?;
             worker.observe(observer);
             Ok((worker, pool))

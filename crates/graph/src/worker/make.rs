@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use forebay_measure::{Clock, Counter};
 use forebay_packet::pool::PoolError;
-use forebay_packet::{Batch, MAX_BATCH, Pool, PoolOptions, Ticks};
+use forebay_packet::{Batch, MAX_BATCH, Pool, Ticks};
 use thiserror::Error;
 
 use super::crossing::Stuck;
@@ -162,8 +162,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     /// [`MakeError`].
     pub fn new(plan: Plan, clock: C, costs: Vec<Cost>) -> Result<Self, MakeError> {
         plan.check()?;
-        // A page's first packet would wait for it as long as for many others: up to half a millisecond for a huge one.
-        let pool = Pool::new(PoolOptions { populated: !C::SIMULATED, ..plan.pool })?;
+        let pool = Pool::new(plan.pool)?;
         Self::member(plan, clock, costs, pool, Links::default(), Arc::new(Team::new(1)))
     }
 
