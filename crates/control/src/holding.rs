@@ -1,8 +1,8 @@
-//! What it costs to hold packets: what workers take beside calls, a packet, with packets held and without.
+//! What it costs to hold packets: what workers take for a packet, with packets held and without, less what fewer calls save.
 //!
-//! A packet that waits for a batch goes out of the caches, and the next one to arrive gets a buffer that is not in them either. Little of
-//! it shows in calls, and what does is learnt there; the rest shows where packets enter and leave. Both are of this machine, pipeline and
-//! traffic, so that it is learnt as they run: from periods in which nobody waits, as at the beginning, and others.
+//! A packet that waits for a batch goes out of the caches, and the next one to arrive gets a buffer that is not in them either. It shows
+//! where packets enter and leave as much as in calls, and is of this machine, pipeline and traffic, so that it is learnt as they run: from
+//! periods in which nobody waits, as at the beginning, and others.
 
 use forebay_graph::{Layout, Snapshot};
 
@@ -19,14 +19,25 @@ const FULL: f64 = 0.98;
 const ALIKE: f64 = 0.25;
 
 /// What has been learnt.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Holding {
     /// Whether a period has been seen: in the first one nothing is in the caches yet, unless time is simulated.
     begun: bool,
-    /// Where nobody waited: seconds a packet beside calls, and packets a call where they enter.
-    free: Option<(f64, f64)>,
+    /// Where nobody waited.
+    free: Option<Free>,
     /// Seconds for each batch that a packet waits for.
     each: f64,
+}
+
+/// What was where nobody waited.
+#[derive(Clone, Debug)]
+struct Free {
+    /// Workers' seconds a packet.
+    took: f64,
+    /// Packets a call where they enter.
+    together: f64,
+    /// By module: packets a call; 0 without any.
+    batches: Vec<f64>,
 }
 
 impl Holding {
@@ -46,21 +57,28 @@ impl Holding {
         }
         let packets = entered as f64;
         let busy: f64 = snapshot.workers.iter().map(|worker| worker.busy_s).sum();
-        let (beside, held, together) = ((busy - calls) / packets, held as f64 / packets, packets / entries as f64);
+        let (took, held, together) = (busy / packets, held as f64 / packets, packets / entries as f64);
         if !std::mem::replace(&mut self.begun, true) && (busy - calls).abs() > EXACT * busy {
             return;
         }
-        match self.free {
-            _ if held < NOBODY => {
-                let before = self.free.filter(|(_, before)| (together - before).abs() <= ALIKE * before);
-                self.free = Some(before.map_or((beside, together), |(free, before)| {
-                    (free + LEARN * (beside - free), before + LEARN * (together - before))
-                }));
-            }
-            Some((free, before)) if held > MANY && (together - before).abs() <= ALIKE * before => {
-                self.each = (self.each + LEARN * ((beside - free) / held - self.each)).max(0.0);
-            }
-            _ => {}
+        if held < NOBODY {
+            let before = self.free.take().filter(|free| (together - free.together).abs() <= ALIKE * free.together);
+            let took = before.map_or(took, |free| free.took + LEARN * (took - free.took));
+            let batches = snapshot.modules.iter().map(|module| module.batch().unwrap_or(0.0)).collect();
+            self.free = Some(Free { took, together, batches });
+        } else if let Some(free) = &self.free
+            && held > MANY
+            && (together - free.together).abs() <= ALIKE * free.together
+        {
+            // What is saved in calls is what costs say, right or wrong: so the sum of both is what is seen.
+            let saved = snapshot
+                .modules
+                .iter()
+                .zip(&free.batches)
+                .filter(|(_, batch)| **batch > 0.0)
+                .map(|(module, batch)| module.cost_s.0 * (module.packets as f64 / batch - module.calls as f64));
+            let each = (took - free.took + saved.sum::<f64>() / packets) / held;
+            self.each = (self.each + LEARN * (each - self.each)).max(0.0);
         }
     }
 
@@ -70,12 +88,12 @@ impl Holding {
     }
 
     /// Whether it is to be seen first what packets cost that nobody holds.
-    pub(crate) fn asks(self, snapshot: &Snapshot) -> bool {
+    pub(crate) fn asks(&self, snapshot: &Snapshot) -> bool {
         self.free.is_none() && Self::shows(snapshot) && snapshot.modules.iter().all(|module| module.trigger == 0)
     }
 
     /// Seconds that a packet costs more for each batch that it waits for.
-    pub(crate) fn each(self) -> f64 {
+    pub(crate) fn each(&self) -> f64 {
         self.each
     }
 }

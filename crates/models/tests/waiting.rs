@@ -207,7 +207,8 @@ fn paths_that_join_again_share_their_time() {
     // Two ways into module 3, whose arrivals are measured.
     let flow = |module: usize, slo: f64| Flow { path: vec![0, module, 3], rate: 1e6, slo };
     let model = Model::new(vec![MODULE; 4], vec![flow(1, 4e-5), flow(2, 1e-2)], 32.0).expect("in order").with_turn(0.0);
-    let arrivals = Arrivals { before: vec![None, Some(0), Some(0), None], kept: vec![1.0, 0.5, 0.5, 1.0], factor: 1.0, held: 0.0 };
+    let arrivals =
+        Arrivals { before: vec![None, Some(0), Some(0), None], kept: vec![1.0, 0.5, 0.5, 1.0], factor: 1.0, held: 0.0 };
     let triggers = model.best_triggers(&arrivals);
     let found = model.predict(&arrivals, &triggers);
     assert!(keeps(&model, &found), "{triggers:?} {found:?}");
