@@ -39,6 +39,12 @@ pub(crate) fn batching(arguments: &args::LabBatching) -> anyhow::Result<()> {
         }
         _ => {}
     }
+    let simulated = [(arguments.short, "--short"), (arguments.simulated, "--virtual")].into_iter().find(|(is, _)| *is);
+    if let Some((_, flag)) = simulated.filter(|_| only.contains(&batching::Part::DataPath)) {
+        bail!(
+            "--only data-path: with {flag} time is simulated, in which being watched takes none: it needs the real clock"
+        );
+    }
     ready(&arguments.out)?;
     let settings = batching::Settings {
         simulated: arguments.simulated,

@@ -199,6 +199,7 @@ fn an_experiment_of_nothing_is_refused() {
     refused(&out, &["--only", "static", "--runs", "0"], &["'0' for '--runs <N>'", "1 to 10000"]);
     refused(&out, &["--only", "statik"], &["'statik'", "'static'"]);
     refused(&out, &["--only", "captures"], &["--only captures: ", "--captures"]);
+    refused(&out, &["--only", "static,data-path"], &["--only data-path: ", "--short"]);
     refused(&out, &["--only", "static", "--captures", &none], &["--captures", &none, "--only"]);
     assert!(!Path::new(&out).exists(), "nothing is made before arguments are right");
     refused(&out, &["--captures", &none], &[&none, "no captures", ".pcapng.gz"]);
