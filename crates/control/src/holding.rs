@@ -6,6 +6,8 @@
 
 use forebay_graph::{Layout, Snapshot};
 
+use crate::outlook::queues;
+
 /// How much of what a period says is believed.
 const LEARN: f64 = 0.25;
 /// The share of packets that may be held where nobody waits, and that must be where it is seen what that costs.
@@ -21,8 +23,8 @@ const ALIKE: f64 = 0.25;
 /// What has been learnt.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Holding {
-    /// Whether a period has been seen: in the first one nothing is in the caches yet, unless time is simulated.
-    begun: bool,
+    /// Periods that have been seen: in the first one nothing is in the caches yet, unless time is simulated.
+    periods: u32,
     /// Where nobody waited.
     free: Option<Free>,
     /// Seconds for each batch that a packet waits for.
@@ -43,6 +45,7 @@ struct Free {
 impl Holding {
     /// Learns from a period whose modules' costs are known.
     pub(crate) fn learn(&mut self, layout: &Layout, snapshot: &Snapshot) {
+        self.periods = self.periods.saturating_add(1);
         let (mut entered, mut entries, mut held, mut calls) = (0, 0, 0, 0.0);
         for (of, module) in layout.modules.iter().zip(&snapshot.modules) {
             let (fixed, each) = module.cost_s;
@@ -58,7 +61,7 @@ impl Holding {
         let packets = entered as f64;
         let busy: f64 = snapshot.workers.iter().map(|worker| worker.busy_s).sum();
         let (took, held, together) = (busy / packets, held as f64 / packets, packets / entries as f64);
-        if !std::mem::replace(&mut self.begun, true) && (busy - calls).abs() > EXACT * busy {
+        if self.periods == 1 && (busy - calls).abs() > EXACT * busy {
             return;
         }
         if held < NOBODY {
@@ -87,9 +90,11 @@ impl Holding {
         snapshot.workers.iter().all(|worker| worker.busy_s >= FULL * snapshot.period_s)
     }
 
-    /// Whether it is to be seen first what packets cost that nobody holds.
+    /// Whether it is to be seen first what packets cost that nobody holds. In the first period packets may not have come from its beginning
+    /// on: whether a worker will have time to spare is not known then, unless packets wait for it.
     pub(crate) fn asks(&self, snapshot: &Snapshot) -> bool {
-        self.free.is_none() && Self::shows(snapshot) && snapshot.modules.iter().all(|module| module.trigger == 0)
+        let may_show = Self::shows(snapshot) || self.periods == 1 && !queues(snapshot);
+        self.free.is_none() && may_show && snapshot.modules.iter().all(|module| module.trigger == 0)
     }
 
     /// Seconds that a packet costs more for each batch that it waits for.
@@ -162,6 +167,12 @@ mod tests {
         let (layout, holding) = (layout(), Holding::default());
         assert!(holding.asks(&period(&layout, 1.0, 0, 10e-9)));
         assert!(!holding.asks(&period(&layout, 0.5, 0, 10e-9)) && !holding.asks(&period(&layout, 1.0, 8, 10e-9)));
+        // At a start packets may come late in the first period: the second one says what they cost.
+        let started = learnt(&[(0.5, 0, 50e-9)]);
+        assert!(started.asks(&period(&layout, 0.5, 0, 50e-9)));
+        assert!(!learnt(&[(0.5, 0, 50e-9), (0.5, 0, 50e-9)]).asks(&period(&layout, 0.5, 0, 50e-9)));
+        let full = learnt(&[(0.5, 0, 50e-9), (1.0, 0, 10e-9)]);
+        assert!(!full.asks(&period(&layout, 1.0, 0, 10e-9)), "{full:?}");
         assert!(!learnt(&[(1.0, 0, 0.0)]).asks(&period(&layout, 1.0, 0, 0.0)), "simulated time hides nothing");
     }
 }

@@ -63,6 +63,11 @@ pub(crate) fn delays(layout: &Layout, snapshot: &Snapshot) -> Vec<Option<f64>> {
     layout.flows.iter().zip(&snapshot.flows).map(delay).collect()
 }
 
+/// Whether packets queue at ports when a worker is slow: where they come only when they are asked for, it is always busy.
+pub(crate) fn queues(snapshot: &Snapshot) -> bool {
+    snapshot.workers.iter().any(|worker| worker.port_wait_s.is_some_and(|wait| wait.mean > 0.0))
+}
+
 /// The share of its time that the worker with the most to do is busy; a module of several workers is shared by them evenly.
 pub(crate) fn busiest(layout: &Layout, model: &Model, predicted: &Predicted) -> f64 {
     let mut loads = vec![0.0; layout.workers];

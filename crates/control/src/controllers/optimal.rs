@@ -5,7 +5,7 @@ use forebay_models::batching::waiting::{Arrivals, Predicted};
 use forebay_models::batching::{Flow, Model};
 
 use super::{NoParams, set_buffers};
-use crate::outlook::{Outlook, busiest};
+use crate::outlook::{Outlook, busiest, queues};
 
 /// By how much less load triggers are changed at all: a steady load has a steady control.
 const WORTH: f64 = 0.02;
@@ -139,11 +139,6 @@ fn solve(model: &Model, arrivals: &Arrivals) -> Solved {
     whole_arrivals(model, arrivals, &mut triggers);
     let predicted = model.predict(arrivals, &triggers);
     Solved { triggers, predicted, late: 0.0 }
-}
-
-/// Whether packets queue at ports when a worker is slow: where they come only when they are asked for, it is always busy.
-fn queues(snapshot: &Snapshot) -> bool {
-    snapshot.workers.iter().any(|worker| worker.port_wait_s.is_some_and(|wait| wait.mean > 0.0))
 }
 
 /// By how much of its objective the latest flow is above what it may take.
