@@ -27,7 +27,8 @@ fn gateway(flows: usize) -> (Model, Arrivals) {
         _ => Some(at - 1),
     });
     let kept = (0..3 + 5 * flows).map(|at| if at > 2 && (at - 3).is_multiple_of(5) { 1.0 / flows as f64 } else { 1.0 });
-    (model, Arrivals { before: before.collect(), kept: kept.collect(), factor: 1.0, held: 0.0 })
+    let (buffers, stated) = (vec![1.0; model.modules().len()], vec![0; model.modules().len()]);
+    (model, Arrivals { before: before.collect(), kept: kept.collect(), buffers, stated, held: 0.0 })
 }
 
 fn decide(c: &mut Criterion) {
@@ -54,7 +55,7 @@ fn decide(c: &mut Criterion) {
         let triggers = vec![8; count];
         let delays: Vec<Option<f64>> =
             (0..flows).map(|flow| Some(model.flows()[flow].slo * if flow % 4 == 0 { 1.1 } else { 0.5 })).collect();
-        let measured = Measured { triggers: &triggers, delays: &delays, guard: 0.05 };
+        let measured = Measured { triggers: &triggers, stays: &[], delays: &delays, guard: 0.05 };
         group.bench_function(BenchmarkId::new("step", &name), |b| b.iter(|| black_box(model.gradient_step(&measured))));
         group.bench_function(BenchmarkId::new("recovery", &name), |b| b.iter(|| black_box(model.recovery(&measured))));
         let none = vec![0; count];

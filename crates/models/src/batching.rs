@@ -139,8 +139,8 @@ impl Model {
             )?;
             figure(|| format!("flow {at}: objective"), slo, slo > 0.0, "more than 0 seconds")?;
             for &module in &flow.path {
-                let missing = ModelError::Path { flow: at, module, modules: modules.len() };
-                let last = last.get_mut(module).ok_or(missing)?;
+                let missing = || ModelError::Path { flow: at, module, modules: modules.len() };
+                let last = last.get_mut(module).ok_or_else(missing)?;
                 if std::mem::replace(last, at) == at {
                     return Err(ModelError::Twice { flow: at, module });
                 }
@@ -156,6 +156,13 @@ impl Model {
     #[must_use]
     pub fn with_turn(self, seconds: f64) -> Self {
         Self { turn: seconds, ..self }
+    }
+
+    /// The same with packets of no flow: `rates`, by module, are what comes in all. What flows say is the least.
+    #[must_use]
+    pub fn with_rates(mut self, rates: impl IntoIterator<Item = f64>) -> Self {
+        self.rates.iter_mut().zip(rates).for_each(|(rate, all)| *rate = rate.max(all));
+        self
     }
 
     /// The modules.
@@ -182,7 +189,7 @@ impl Model {
         self.turn
     }
 
-    /// By module: packets a second, of all flows through it.
+    /// By module: packets a second, of all flows through it and of none: R.
     #[must_use]
     pub fn rates(&self) -> &[f64] {
         &self.rates

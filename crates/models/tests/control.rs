@@ -15,7 +15,7 @@ fn flow(path: &[usize], rate: f64, slo: f64) -> Flow {
 }
 
 fn measured<'m>(triggers: &'m [usize], delays: &'m [Option<f64>]) -> Measured<'m> {
-    Measured { triggers, delays, guard: GUARD }
+    Measured { triggers, stays: &[], delays, guard: GUARD }
 }
 
 /// A model, triggers, and delays that are not quite what the model says.
@@ -137,13 +137,26 @@ proptest! {
             prop_assert!(case.triggers[at] == 0 && trigger as f64 > case.model.modules()[at].ingress);
             to[at] = trigger;
         }
-        let needless = case.model.needless_buffers(&to);
+        let needless = case.model.needless_buffers(&measured(&to, &case.delays));
         for (at, flow) in case.model.flows().iter().enumerate() {
             let changed = flow.path.iter().any(|at| to[*at] != case.triggers[*at]);
             prop_assert!(!changed || case.after(at, &to) < (1.0 - GUARD) * flow.slo * (1.0 + 1e-12));
         }
         prop_assert!(needless.iter().all(|at| to[*at] == case.triggers[*at]));
         prop_assert!(case.load(&to) <= case.load(&case.triggers) * (1.0 + 1e-12));
+    }
+
+    #[test]
+    fn triggers_that_are_stated_stay_and_the_others_keep_what_they_would(case in case(10, 8, 32.0), stays in prop::collection::vec(any::<bool>(), 10)) {
+        let told = Measured { stays: &stays, ..case.measured() };
+        let stay = |to: &[usize]| (0..to.len()).all(|at| !stays[at] || to[at] == case.triggers[at]);
+        prop_assert!(stay(&case.model.recovery(&told)) && stay(&case.model.gradient_step(&told)));
+        prop_assert!(case.model.new_buffers(&told).iter().all(|(at, _)| !stays[*at]));
+        prop_assert!(case.model.needless_buffers(&told).iter().all(|at| !stays[*at]));
+        for (at, flow) in case.model.flows().iter().enumerate() {
+            let (limit, now) = ((1.0 - GUARD) * flow.slo, case.after(at, &case.triggers));
+            prop_assert!(case.after(at, &case.model.gradient_step(&told)) <= limit.max(now) * (1.0 + 1e-12));
+        }
     }
 
     #[test]
@@ -221,6 +234,6 @@ fn buffers_are_needless_for_each_of_three_reasons() {
     let flows = vec![flow(&[0, 1, 3], 1e6, 1.0), flow(&[2], 1e3, 7.5e-3)];
     let model = Model::new(modules, flows, 32.0).expect("in order");
     // Large enough as they arrive; no larger than they arrive; 8 packets take 8 ms; none of them.
-    assert_eq!(model.needless_buffers(&[32, 8, 8, 2]), [0, 1, 2]);
-    assert_eq!(model.needless_buffers(&[0, 9, 7, 2]), [0usize; 0]);
+    assert_eq!(model.needless_buffers(&measured(&[32, 8, 8, 2], &[])), [0, 1, 2]);
+    assert_eq!(model.needless_buffers(&measured(&[0, 9, 7, 2], &[])), [0usize; 0]);
 }

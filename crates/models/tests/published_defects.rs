@@ -17,7 +17,7 @@ fn model(modules: usize, flows: &[Flow]) -> Model {
 }
 
 fn measured<'m>(triggers: &'m [usize], delays: &'m [Option<f64>]) -> Measured<'m> {
-    Measured { triggers, delays, guard: GUARD }
+    Measured { triggers, stays: &[], delays, guard: GUARD }
 }
 
 fn close(a: f64, b: f64) -> bool {
@@ -128,7 +128,7 @@ fn decided((modules, flows): &Told, order: &[usize], flow_order: &[usize]) -> Ve
     let mut new = vec![0; 8];
     model.new_buffers(&now).into_iter().for_each(|(at, trigger)| new[at] = trigger);
     let mut needless = vec![0; 8];
-    model.needless_buffers(&triggers).into_iter().for_each(|at| needless[at] = 1);
+    model.needless_buffers(&measured(&triggers, &[])).into_iter().for_each(|at| needless[at] = 1);
     let by_module = |found: Vec<usize>| (0..8).map(|at| found[place(at)]).collect::<Vec<_>>();
     [model.gradient_step(&now), model.recovery(&now), new, needless].map(by_module).to_vec()
 }

@@ -13,9 +13,9 @@ impl Model {
     /// Modules whose buffers are to be short-circuited: batches that arrive are large enough, or no smaller than the trigger, or
     /// waiting for one batch alone is longer than the objective of a flow.
     #[must_use]
-    pub fn needless_buffers(&self, triggers: &[usize]) -> Vec<usize> {
-        let tightest = self.tightest();
-        let buffered = (0..triggers.len()).filter(|&at| triggers[at] > 0);
+    pub fn needless_buffers(&self, measured: &Measured<'_>) -> Vec<usize> {
+        let (triggers, tightest) = (measured.triggers, self.tightest());
+        let buffered = (0..triggers.len()).filter(|&at| measured.moves(at));
         buffered.filter(|&at| self.is_needless(at, triggers[at], tightest[at])).collect()
     }
 
@@ -28,6 +28,7 @@ impl Model {
         let delay = |at: usize| self.module_delay(at, trigger(at)) - self.module_delay(at, 0);
         let fits = |at: &usize| {
             measured.triggers[*at] == 0
+                && measured.may_change(*at)
                 && self.rates()[*at] > 0.0
                 && !self.is_needless(*at, trigger(*at), tightest[*at])
         };
@@ -57,6 +58,12 @@ impl Model {
             || trigger as f64 <= arrives
             || trigger as f64 > self.largest()
             || trigger as f64 / self.rates()[at] > tightest
+    }
+
+    /// Whether waiting for one batch of `trigger` packets is longer than the objective of a flow through the module.
+    #[must_use]
+    pub fn waits_too_long(&self, at: usize, trigger: usize) -> bool {
+        trigger as f64 / self.rates()[at] > self.tightest()[at]
     }
 
     /// By module: the shortest objective of a flow through it; infinite without one.

@@ -22,7 +22,7 @@ impl Model {
     pub fn gradient_step(&self, measured: &Measured<'_>) -> Vec<usize> {
         let bounds = self.bounds(measured);
         let now = measured.triggers;
-        let step = self.direction(&bounds, now);
+        let step = self.direction(&bounds, measured);
         let rooms: Vec<f64> = bounds.iter().map(|bound| bound.limit.max(bound.delay)).collect();
         let mut length = self.longest(&bounds, now, &step);
         // What is clamped at 1 gives back less than the step counts on: then a shorter one.
@@ -49,10 +49,11 @@ impl Model {
     }
 
     /// The direction in which the load falls fastest, while the delays of flows in violation stay; by module, 0 where nothing moves.
-    fn direction(&self, bounds: &[Bound], now: &[usize]) -> Vec<f64> {
+    fn direction(&self, bounds: &[Bound], measured: &Measured<'_>) -> Vec<f64> {
+        let now = measured.triggers;
         let triggers: Vec<f64> = now.iter().map(|&trigger| trigger as f64).collect();
         let gradient = self.load_gradient(&triggers);
-        let mut free: Vec<usize> = (0..now.len()).filter(|&at| now[at] > 0 && self.rates()[at] > 0.0).collect();
+        let mut free: Vec<usize> = (0..now.len()).filter(|&at| measured.moves(at) && self.rates()[at] > 0.0).collect();
         let mut rows: Vec<usize> = bounds.iter().filter(|bound| bound.violated()).map(|bound| bound.flow).collect();
         loop {
             let down: Vec<f64> = free.iter().map(|&at| -gradient[at]).collect();

@@ -10,6 +10,8 @@ use super::Model;
 pub struct Measured<'m> {
     /// By module: packets in a batch; 0 without a buffer.
     pub triggers: &'m [usize],
+    /// By module: whether its trigger stays what it is, whatever that would save or help. Those that are not named may change.
+    pub stays: &'m [bool],
     /// By flow: seconds of delay, where enough packets came to say; else the model's are taken.
     pub delays: &'m [Option<f64>],
     /// The share of objectives that is kept free: a flow is in violation from `(1 − guard)` of its objective on.
@@ -28,6 +30,18 @@ pub(super) struct Bound {
     pub(super) delay: f64,
     /// Seconds from which on it is in violation.
     pub(super) limit: f64,
+}
+
+impl Measured<'_> {
+    /// Whether a module has a trigger that may change.
+    pub(super) fn moves(&self, module: usize) -> bool {
+        self.triggers[module] > 0 && self.may_change(module)
+    }
+
+    /// Whether a module's trigger may be another one.
+    pub(super) fn may_change(&self, module: usize) -> bool {
+        !self.stays.get(module).copied().unwrap_or(false)
+    }
 }
 
 impl Bound {
@@ -108,7 +122,8 @@ impl Model {
     }
 
     /// Modules by what they are worth, the most first; of twins, the one that packets come to first.
-    pub(super) fn best_first(&self, mut worth: Vec<(f64, usize)>) -> Vec<usize> {
+    #[must_use]
+    pub fn best_first(&self, mut worth: Vec<(f64, usize)>) -> Vec<usize> {
         let mut hops = vec![0; self.modules().len()];
         for flow in self.flows() {
             flow.path.iter().enumerate().for_each(|(hop, &at)| hops[at] = hop.max(hops[at]));

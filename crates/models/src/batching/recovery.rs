@@ -27,7 +27,9 @@ impl Model {
             let delay = |bound: &Bound, to: &[usize]| bound.delay + self.change(bound.flow, now, to);
             let violated: Vec<usize> =
                 (0..bounds.len()).filter(|&at| delay(&bounds[at], &to) >= bounds[at].limit).collect();
-            let lowest: Vec<usize> = (0..to.len()).map(|at| self.lowest(at, to[at])).collect();
+            let lowest: Vec<usize> = (0..to.len())
+                .map(|at| if measured.may_change(at) { self.lowest(at, to[at]) } else { to[at] })
+                .collect();
             match self.cut(&to, &lowest, violated.iter().map(|&at| (&bounds[at], delay(&bounds[at], &to)))) {
                 Ok(values) => {
                     let rooms: Vec<f64> = (bounds.iter().enumerate())
@@ -55,7 +57,8 @@ impl Model {
                         limits.into_iter().filter(|&limit| beyond(limit) >= worst * (1.0 - WHOLE)).collect();
                     for limit in lost.into_iter().rev() {
                         let lost = bounds.remove(violated[limit]);
-                        self.flows()[lost.flow].path.iter().for_each(|&at| to[at] = 0);
+                        let path = self.flows()[lost.flow].path.iter().filter(|at| measured.may_change(**at));
+                        path.for_each(|&at| to[at] = 0);
                     }
                 }
             }

@@ -76,7 +76,8 @@ pub(super) struct Search<'s> {
 }
 
 impl<'s> Search<'s> {
-    /// With caps that hold nobody but those that gain nothing, and flows whose objectives cannot be kept.
+    /// With caps that hold nobody but those whose triggers are stated, those that gain nothing, and flows whose objectives cannot be
+    /// kept.
     fn new(segments: &'s Segments, largest: f64) -> Self {
         let many = segments.all.len();
         let mut search = Self {
@@ -93,7 +94,8 @@ impl<'s> Search<'s> {
         for (segment, cap) in search.caps.iter_mut().enumerate() {
             let stops = segments.stops_at(segment);
             let ends = stops.iter().all(|&stop| segments.stops[stop].last);
-            *cap = if ends && segments.all[segment].gain == 0.0 { 0.0 } else { largest };
+            let stays = segments.all[segment].stated > 0.0 || ends && segments.all[segment].gain == 0.0;
+            *cap = if stays { 0.0 } else { largest };
         }
         for flow in &segments.flows {
             let through = |last: usize| search.spent[last] + search.delay_of(segments.stops[last].segment);
@@ -129,15 +131,15 @@ impl<'s> Search<'s> {
     pub(super) fn fill(&mut self, order: &[usize]) {
         for &at in order {
             let arrived = self.arrives(at);
-            let mut batch = self.caps[at];
+            let (mut batch, least) = (self.caps[at], arrived.max(self.segments.all[at].stated));
             for &stop in self.segments.stops_at(at) {
-                if batch <= arrived {
+                if batch <= least {
                     break;
                 }
                 batch = self.highest(stop, arrived, batch);
             }
             self.arrived[at] = arrived;
-            self.batches[at] = batch.max(arrived);
+            self.batches[at] = batch.max(least);
             self.left[at] = self.batches[at];
             self.pass(at);
         }
@@ -148,8 +150,9 @@ impl<'s> Search<'s> {
         let here = self.spent[stop] + self.segments.all[self.segments.stops[stop].segment].delay(arrived, batch);
         let (delay, _) = self.segments.rest(stop).iter().fold((here, batch), |(sum, batch), stop| {
             let segment = &self.segments.all[stop.segment];
-            let batch = segment.arrives(batch);
-            (sum + batch * segment.each, batch)
+            let arrives = segment.arrives(batch);
+            let batch = arrives.max(segment.stated);
+            (sum + segment.delay(arrives, batch), batch)
         });
         delay
     }

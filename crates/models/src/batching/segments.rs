@@ -18,6 +18,8 @@ pub(super) struct Segment {
     pub(super) kept: f64,
     /// Packets in a batch as they arrive, where no segment is before.
     pub(super) ingress: f64,
+    /// The trigger that it has whatever is decided, where there is one; else 0.
+    pub(super) stated: f64,
     /// Seconds that are waited for a packet that is missing.
     pub(super) wait: f64,
     /// What a call more a packet would cost: the load is this by the batch, and what does not depend on it. `R·T0`.
@@ -136,15 +138,17 @@ fn chains(model: &Model, arrivals: &Arrivals, chained: bool) -> (Vec<Segment>, V
     }
     let mut all: Vec<Segment> = Vec::with_capacity(modules.len());
     let (mut of, mut next) = (vec![None; modules.len()], vec![None; modules.len()]);
-    for (at, module) in modules.iter().enumerate().filter(|(at, _)| passing[*at] > 0) {
+    for (at, module) in modules.iter().enumerate().filter(|(at, _)| model.rates()[*at] > 0.0) {
         let rate = model.rates()[at];
-        let wait = arrivals.factor / rate;
+        let wait = model.wait(arrivals, at);
         let gain = rate * module.cpu.fixed;
         let before = arrivals.before[at];
         if let Some(before) = before
             && chained
             && arrivals.kept[at] >= 1.0
             && passing[before] == passing[at]
+            && arrivals.buffers[before] == arrivals.buffers[at]
+            && (arrivals.stated[before], arrivals.stated[at]) == (0, 0)
             && let Some(segment) = of[before]
         {
             let chain: &mut Segment = &mut all[segment];
@@ -162,6 +166,7 @@ fn chains(model: &Model, arrivals: &Arrivals, chained: bool) -> (Vec<Segment>, V
             before: before.and_then(|before| of[before]),
             kept: arrivals.kept[at],
             ingress: module.ingress,
+            stated: arrivals.stated[at] as f64,
             wait,
             gain,
             each: module.delay.each,

@@ -34,7 +34,7 @@ impl Search<'_> {
                 triggers[first] = packets(self.batches[at], self.arrived[at]);
             } else {
                 self.arrived[at] = self.arrives(at);
-                self.batches[at] = self.arrived[at].max(triggers[first] as f64);
+                self.batches[at] = self.arrived[at].max(triggers[first] as f64).max(segments.all[at].stated);
                 self.left[at] = self.batches[at];
                 self.pass(at);
             }
@@ -99,7 +99,7 @@ impl Search<'_> {
             for stop in segments.rest(stop) {
                 let segment = &segments.all[stop.segment];
                 let arrived = segment.arrives(batch);
-                batch = arrived.max(triggers[segment.first] as f64);
+                batch = arrived.max(triggers[segment.first] as f64).max(segment.stated);
                 delay += segment.delay(arrived, batch);
             }
             delay <= segments.flows[segments.stops[stop].flow].room

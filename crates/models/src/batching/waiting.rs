@@ -2,9 +2,9 @@
 //!
 //! Equation 12 lets packets wait `b/R` at every module with a trigger, also where they come in batches already: behind a module
 //! that gathers 16, another that wants 16 waits for nothing. Here packets wait for what is missing,
-//! `max(0, b − b_in)/R`, times a factor that says how much longer than the mean the chosen percentile is (1 where packets come
-//! evenly), and what arrives follows from the trigger of the module before. A trigger of no more than what arrives is
-//! none: packets pass as they come.
+//! `max(0, b − b_in)/R`, and what arrives follows from the trigger of the module before. A trigger of no more than what arrives is
+//! none: packets pass as they come. By how much the chosen percentile waits longer is not modelled: hold limits end waits that are
+//! longer than that, and what is left shows in delays.
 
 use super::{Flow, Model};
 
@@ -15,8 +15,10 @@ pub struct Arrivals {
     pub before: Vec<Option<usize>>,
     /// By module with one before it: packets that arrive together, for each that was together there; 0 to 1.
     pub kept: Vec<f64>,
-    /// How much longer than the mean wait the chosen percentile's is.
-    pub factor: f64,
+    /// By module: buffers that its packets are spread over evenly, one a worker that runs it; 1 and more.
+    pub buffers: Vec<f64>,
+    /// By module: the trigger that it has whatever is decided; 0 where there is none.
+    pub stated: Vec<usize>,
     /// Seconds of the worker's time that a packet costs more, here and elsewhere, for each batch that it waits for.
     pub held: f64,
 }
@@ -51,19 +53,25 @@ impl Model {
         Predicted { load, batches, delays }
     }
 
+    /// Seconds that are waited at a module for each packet that is missing.
+    pub(super) fn wait(&self, arrivals: &Arrivals, at: usize) -> f64 {
+        arrivals.buffers[at] / self.rates()[at]
+    }
+
     /// What arrives at a module, and what it is called with.
     pub(super) fn batch(&self, arrivals: &Arrivals, batches: &[f64], at: usize, trigger: usize) -> (f64, f64) {
         let arrives = match arrivals.before[at] {
             Some(before) => (arrivals.kept[at] * batches[before]).clamp(1.0, self.largest()),
             None => self.modules()[at].ingress,
         };
+        let trigger = if arrivals.stated[at] > 0 { arrivals.stated[at] } else { trigger };
         (arrives, arrives.max(trigger as f64))
     }
 
     fn delay(&self, arrivals: &Arrivals, flow: &Flow, arrived: &[f64], batches: &[f64]) -> f64 {
         let of_module = |&at: &usize| {
             let missing = (batches[at] - arrived[at]).max(0.0);
-            arrivals.factor * missing / self.rates()[at] + self.modules()[at].delay.at(batches[at])
+            missing * self.wait(arrivals, at) + self.modules()[at].delay.at(batches[at])
         };
         self.turn() + flow.path.iter().map(of_module).sum::<f64>()
     }
@@ -77,7 +85,7 @@ impl Model {
         let Predicted { batches, delays, .. } = self.predict(arrivals, triggers);
         let wait = |at: usize| {
             let arrived = self.batch(arrivals, &batches, at, 0).0;
-            arrivals.factor * (batches[at] - arrived).max(0.0) / self.rates()[at]
+            (batches[at] - arrived).max(0.0) * self.wait(arrivals, at)
         };
         let mut holds = vec![f64::INFINITY; triggers.len()];
         for (flow, delay) in self.flows().iter().zip(delays) {
