@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use forebay_graph::UnkeptCause;
 use forebay_graph::report::{
     ChangeReport, ControlReport, FlowReport, MoveReport, Report, ShortCauseReport, ShortReport, UnkeptReport, WhyMoved,
 };
@@ -56,12 +57,17 @@ pub(crate) fn decision(control: &ControlReport) -> Option<String> {
 /// Objectives that are not kept: a sentence for each of the first, of delays and of rates.
 pub(crate) fn unkept(control: &ControlReport) -> Vec<String> {
     let sentence = |unkept: &UnkeptReport| {
-        let (least, slo) = (span(Some(unkept.least_us)), span(Some(unkept.slo_us)));
-        if unkept.is_held_back(control.guard) {
-            return format!("{} cannot keep {slo}: it is held back because it offers more than its share", unkept.flow);
-        }
-        let reserve = control.guard * 100.0;
-        format!("{} cannot keep {slo} ({reserve:.0} % in reserve): it takes {least} at least", unkept.flow)
+        let (takes, slo) = (span(Some(unkept.least_us)), span(Some(unkept.slo_us)));
+        let reserve = match unkept.cause {
+            UnkeptCause::Share => String::new(),
+            UnkeptCause::Slow | UnkeptCause::Time => format!(" ({:.0} % in reserve)", control.guard * 100.0),
+        };
+        let why = match unkept.cause {
+            UnkeptCause::Share => "it is held back because it offers more than its share".to_owned(),
+            UnkeptCause::Slow => format!("it takes {takes} although it waits for no batch"),
+            UnkeptCause::Time => format!("it takes {takes}, as smaller batches would leave a worker no time"),
+        };
+        format!("{} cannot keep {slo}{reserve}: {why}", unkept.flow)
     };
     let mut told = first_of(&control.unkept, sentence);
     told.extend(first_of(&control.short, too_slow));
@@ -209,7 +215,12 @@ pub(crate) mod tests {
             stalled: 0,
             took_us: Some((12.0, 90.0)),
             changes: vec![change(3.0, "m2", 0, 4), change(12.34, "m0", 8, 14), change(12.34, "m1", 0, 3)],
-            unkept: vec![UnkeptReport { flow: "video".to_owned(), least_us: 300.0, slo_us: 100.0 }],
+            unkept: vec![UnkeptReport {
+                flow: "video".to_owned(),
+                least_us: 300.0,
+                slo_us: 100.0,
+                cause: UnkeptCause::Slow,
+            }],
             ..ControlReport::default()
         }
     }
@@ -224,7 +235,7 @@ pub(crate) mod tests {
         assert!(state(&stalled).ends_with(said), "{}", state(&stalled));
         let said = "last: m0 8 -> 14 and 1 more: the least load within all objectives (12.3 s)";
         assert_eq!(decision(&told).as_deref(), Some(said));
-        let said = "video cannot keep 100.0 us (5 % in reserve): it takes 300.0 us at least";
+        let said = "video cannot keep 100.0 us (5 % in reserve): it takes 300.0 us although it waits for no batch";
         assert_eq!(unkept(&told), [said]);
         let many = ControlReport { unkept: vec![told.unkept[0].clone(); 9], ..told.clone() };
         assert_eq!((unkept(&many).len(), unkept(&many)[3].as_str()), (4, "and so do 6 more"));
@@ -290,13 +301,15 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_flow_that_is_held_back_is_not_told_that_its_calls_take_too_long() {
-        let told = |least_us: f64| {
-            let held = UnkeptReport { flow: "video".to_owned(), least_us, slo_us: 100.0 };
+    fn an_objective_that_is_not_kept_is_told_with_why() {
+        let told = |least_us: f64, cause: UnkeptCause| {
+            let held = UnkeptReport { flow: "video".to_owned(), least_us, slo_us: 100.0, cause };
             unkept(&ControlReport { unkept: vec![held], ..control() })
         };
-        assert_eq!(told(3.0), ["video cannot keep 100.0 us: it is held back because it offers more than its share"]);
-        assert_eq!(told(97.0), ["video cannot keep 100.0 us (5 % in reserve): it takes 97.00 us at least"]);
+        let said = "video cannot keep 100.0 us: it is held back because it offers more than its share";
+        assert_eq!(told(3.0, UnkeptCause::Share), [said]);
+        let said = "video cannot keep 100.0 us (5 % in reserve): it takes 110.0 us, as smaller batches would leave a worker no time";
+        assert_eq!(told(110.0, UnkeptCause::Time), [said]);
     }
 
     #[test]

@@ -8,8 +8,10 @@ use forebay_graph::{Layout, Snapshot};
 
 use crate::outlook::queues;
 
-/// How much of what a period says is believed.
+/// How much of what a period says is believed; and of what was seen is forgotten in a period in which nobody waits, so that it is seen
+/// again now and then.
 const LEARN: f64 = 0.25;
+const FORGET: f64 = 1.0 / 256.0;
 /// The share of packets that may be held where nobody waits, and that must be where it is seen what that costs.
 const NOBODY: f64 = 0.01;
 const MANY: f64 = 0.25;
@@ -17,7 +19,7 @@ const MANY: f64 = 0.25;
 const EXACT: f64 = 1e-3;
 /// The share of its time that a worker has something to do, at least, so that its time is what packets cost.
 const FULL: f64 = 0.98;
-/// By what part packets a call may differ where they enter: what a turn costs is shared by as many.
+/// By what part packets a call may differ where they enter, as what a turn costs is shared by as many; and the modules that they pass.
 const ALIKE: f64 = 0.25;
 
 /// What has been learnt.
@@ -38,8 +40,23 @@ struct Free {
     took: f64,
     /// Packets a call where they enter.
     together: f64,
+    /// By module: packets, for each that entered.
+    ways: Vec<f64>,
     /// By module: packets a call; 0 without any.
     batches: Vec<f64>,
+}
+
+impl Free {
+    /// Whether packets came together as much as they do now.
+    fn comes(&self, together: f64) -> bool {
+        (together - self.together).abs() <= ALIKE * self.together
+    }
+
+    /// Whether packets went these ways.
+    fn goes(&self, ways: &[f64]) -> bool {
+        let other: f64 = self.ways.iter().zip(ways).map(|(was, is)| (was - is).abs()).sum();
+        other <= ALIKE * self.ways.iter().sum::<f64>()
+    }
 }
 
 impl Holding {
@@ -61,17 +78,23 @@ impl Holding {
         let packets = entered as f64;
         let busy: f64 = snapshot.workers.iter().map(|worker| worker.busy_s).sum();
         let (took, held, together) = (busy / packets, held as f64 / packets, packets / entries as f64);
+        let ways: Vec<f64> = snapshot.modules.iter().map(|module| module.packets as f64 / packets).collect();
         if self.periods == 1 && (busy - calls).abs() > EXACT * busy {
             return;
         }
+        if self.free.as_ref().is_some_and(|free| !free.goes(&ways)) {
+            // Packets that go other ways cost something else.
+            (self.free, self.each) = (None, 0.0);
+        }
         if held < NOBODY {
-            let before = self.free.take().filter(|free| (together - free.together).abs() <= ALIKE * free.together);
+            self.each *= 1.0 - FORGET;
+            let before = self.free.take().filter(|free| free.comes(together));
             let took = before.map_or(took, |free| free.took + LEARN * (took - free.took));
             let batches = snapshot.modules.iter().map(|module| module.batch().unwrap_or(0.0)).collect();
-            self.free = Some(Free { took, together, batches });
+            self.free = Some(Free { took, together, ways, batches });
         } else if let Some(free) = &self.free
             && held > MANY
-            && (together - free.together).abs() <= ALIKE * free.together
+            && free.comes(together)
         {
             // What is saved in calls is what costs say, right or wrong: so the sum of both is what is seen.
             let saved = snapshot
@@ -159,6 +182,28 @@ mod tests {
         assert!((learnt(&periods).each() - 8e-9).abs() < 1e-10, "{:?}", learnt(&periods));
         periods.extend([(1.0, 32, 9e-9); 30]);
         assert_eq!(learnt(&periods).each(), 0.0);
+    }
+
+    /// A price that was too high once had packets never held again, of which it would have been seen.
+    #[test]
+    fn what_nobody_is_seen_to_pay_is_forgotten() {
+        let held = [&[(1.0, 0, 50e-9), (1.0, 0, 10e-9)][..], &[(1.0, 32, 18e-9); 30]].concat();
+        let price = learnt(&held).each();
+        let quiet = learnt(&[&held[..], &[(1.0, 0, 10e-9); 200]].concat()).each();
+        assert!(quiet > 0.0 && quiet < price / 2.0, "{quiet} of {price}");
+        let (layout, mut holding) =
+            (Layout { modules: vec![layout().modules.remove(0); 2], ..layout() }, Holding::default());
+        let told = |other: u64| {
+            let mut snapshot = period(&layout, 1.0, 0, 10e-9);
+            snapshot.modules[1].packets = other;
+            snapshot
+        };
+        (0..3).for_each(|_| holding.learn(&layout, &told(90_000)));
+        holding.each = price;
+        holding.learn(&layout, &told(80_000));
+        assert!(holding.each() > 0.9 * price, "about as many go there: {holding:?}");
+        holding.learn(&layout, &told(9_000));
+        assert_eq!(holding.each(), 0.0, "other packets: {holding:?}");
     }
 
     #[test]

@@ -8,20 +8,16 @@
 use forebay_graph::snapshot::WorkerSnapshot;
 use forebay_graph::{Layout, Snapshot};
 
-use crate::outlook::ingress;
-
-/// The part of an objective that queues at ports may take: beyond, packets cost too much, and larger batches are the cure.
+/// The part of an objective that queues at ports may take: beyond, packets cost too much, and larger batches are the cure. Unless a turn
+/// takes so long: then that is what packets wait for.
 const QUEUES: f64 = 0.5;
-/// The part of an objective that the rest is presumed to take at most, before there are periods to say.
-const PRESUMED: f64 = 0.1;
+/// The part of an objective that the rest is presumed to take at most, before there are buffers to say.
+const PRESUMED: f64 = 0.15;
 /// How much of what a period says is believed.
 const LEARN: f64 = 0.5;
 /// For how many periods nothing is taken back after an objective was missed for the first time.
 const REMEMBERED: u32 = 8;
 const LONGEST: u32 = 1 << 14;
-/// A turn of at least so many seconds, and so many times longer than the longest that there should be, is the machine's doing.
-const STALL_S: f64 = 100e-6;
-const STALL_TURNS: f64 = 2.0;
 /// Where the rate of all packets changes by more than this part it is other traffic: what was missed is forgotten.
 const ANOTHER: f64 = 0.25;
 
@@ -44,7 +40,7 @@ struct Told {
     most: f64,
     waits: f64,
     holds: f64,
-    /// The most that is presumed where nothing is known.
+    /// The most that is presumed where no buffer is set.
     first: f64,
     /// Packets wait so long at ports that larger batches are the cure: what the rest is without that.
     overloaded: Option<f64>,
@@ -52,17 +48,17 @@ struct Told {
 }
 
 impl Learning {
-    /// Learns from a period.
-    pub(crate) fn pass(&mut self, layout: &Layout, snapshot: &Snapshot) {
+    /// Learns from a period in which so many packets came together at each module; `stalled`: the machine was elsewhere meanwhile.
+    pub(crate) fn pass(&mut self, layout: &Layout, snapshot: &Snapshot, arrives: &[f64], stalled: bool) {
         self.rests.resize(layout.flows.len(), None);
         let packets = snapshot.flows.iter().map(|flow| flow.packets).sum::<u64>() as f64 / snapshot.period_s;
         if (packets - self.packets).abs() > ANOTHER * self.packets {
             (self.kept, self.kept_last, self.packets) = (0, 0, packets);
         }
-        let turn = full_turn(layout, snapshot);
-        let stall = STALL_S.max(STALL_TURNS * turn);
-        let stalled = snapshot.workers.iter().any(|worker| worker.had_turn_of(stall));
-        let mut all: Vec<Told> = (0..layout.flows.len()).filter_map(|flow| tell(layout, snapshot, flow)).collect();
+        let turns: Vec<f64> = full_turns(layout, snapshot).collect();
+        let turn = turns.iter().copied().fold(0.0, f64::max);
+        let mut all: Vec<Told> =
+            (0..layout.flows.len()).filter_map(|flow| tell(layout, snapshot, arrives, &turns, flow)).collect();
         // No trigger helps against a machine that is elsewhere, and none is to be blamed for it.
         all.iter_mut().for_each(|told| told.missed &= !stalled);
         // What no buffer had a part in is not to be mended here.
@@ -76,13 +72,15 @@ impl Learning {
             let (most, least) = (told.most, (told.most - told.holds).max(0.0));
             let seen = (most - told.waits).clamp(least, most);
             // Nothing is known of what triggers do to turns that nobody has set yet.
-            let known = self.rests[told.flow].unwrap_or_else(|| most.max(turn.min(told.first)));
-            self.rests[told.flow] = Some(match told.overloaded {
+            let presumed = if told.holds > 0.0 { 0.0 } else { turn.min(told.first) };
+            let known = self.rests[told.flow].unwrap_or(most);
+            let learnt = match told.overloaded {
                 Some(without) => known.min(without),
                 None if told.missed => known.max(seen),
                 None if self.kept > 0 => known.max(least),
                 None => known + LEARN * (seen - known),
-            });
+            };
+            self.rests[told.flow] = Some(learnt.max(presumed));
         }
     }
 
@@ -92,17 +90,19 @@ impl Learning {
     }
 }
 
-/// What the longest turn takes in which each module of a worker is called with the largest batch, in seconds (Batchy section 4.1).
-fn full_turn(layout: &Layout, snapshot: &Snapshot) -> f64 {
+/// By worker: what a turn takes in which each of its modules that packets came to is called with the largest batch, in seconds (Batchy
+/// section 4.1).
+pub(crate) fn full_turns(layout: &Layout, snapshot: &Snapshot) -> impl Iterator<Item = f64> {
     let call = |at: usize| snapshot.modules[at].cost_s.0 + snapshot.modules[at].cost_s.1 * layout.batch as f64;
-    let turn = |worker: usize| {
-        let on_it = layout.running().filter(|(_, module)| module.workers.contains(&worker));
+    let turn = move |worker: usize| {
+        let on_it =
+            layout.running().filter(|(at, module)| snapshot.modules[*at].came > 0 && module.workers.contains(&worker));
         on_it.map(|(at, _)| call(at)).sum::<f64>()
     };
-    (0..layout.workers).map(turn).fold(0.0, f64::max)
+    (0..layout.workers).map(turn)
 }
 
-fn tell(layout: &Layout, snapshot: &Snapshot, flow: usize) -> Option<Told> {
+fn tell(layout: &Layout, snapshot: &Snapshot, arrives: &[f64], full_turns: &[f64], flow: usize) -> Option<Told> {
     let (of, seen) = (&layout.flows[flow], &snapshot.flows[flow]);
     let (slo, delay) = (of.slo_s?, seen.delay_s?);
     let (mut holds, mut waits, mut calls, mut oldest) = (0.0, 0.0, 0.0, 0.0_f64);
@@ -113,20 +113,22 @@ fn tell(layout: &Layout, snapshot: &Snapshot, flow: usize) -> Option<Told> {
         oldest = oldest.max(module.oldest_s);
         if module.trigger > 0 && module.came > 0 {
             holds += module.hold_s;
-            let missing = (module.trigger as f64 - ingress(layout, snapshot, at)).max(0.0);
-            waits += (missing / module.came as f64 * snapshot.period_s).min(module.hold_s);
+            let missing = (module.trigger as f64 - arrives[at]).max(0.0);
+            let buffers = layout.modules[at].workers.len().max(1) as f64;
+            waits += (missing * buffers / module.came as f64 * snapshot.period_s).min(module.hold_s);
         }
     }
     let most = (delay.chosen.max(oldest) - calls).max(0.0);
-    let (queues, turn) = at_ports(snapshot, of.percentile);
+    let (queues, turn, full_turn) = at_ports(snapshot, full_turns, of.percentile);
     // What packets wait at ports because they cost too much must not forbid what makes them cheaper.
-    let overloaded = (queues > QUEUES * slo).then(|| (most - queues).max(turn));
+    let overloaded = (queues > full_turn.max(QUEUES * slo)).then(|| (most - queues).max(turn));
     Some(Told { flow, most, waits, holds, first: PRESUMED * slo, overloaded, missed: seen.missed(of) })
 }
 
-/// What packets wait at ports, at about this percentile, and what a turn takes, in seconds: of the worker that they wait longest for.
-fn at_ports(snapshot: &Snapshot, percentile: f64) -> (f64, f64) {
-    let of_worker = |worker: &WorkerSnapshot| {
+/// What packets wait at ports, at about this percentile, and what a turn takes, and may take, in seconds: of the worker that they wait
+/// longest for.
+fn at_ports(snapshot: &Snapshot, full_turns: &[f64], percentile: f64) -> (f64, f64, f64) {
+    let of_worker = |(worker, full_turn): (&WorkerSnapshot, &f64)| {
         let wait = worker.port_wait_s?;
         let wait = if percentile >= 99.0 {
             wait.p99
@@ -135,7 +137,7 @@ fn at_ports(snapshot: &Snapshot, percentile: f64) -> (f64, f64) {
         } else {
             wait.mean
         };
-        Some((wait, worker.busy_s / worker.busy_turns.max(1) as f64))
+        Some((wait, worker.busy_s / worker.busy_turns.max(1) as f64, *full_turn))
     };
-    snapshot.workers.iter().filter_map(of_worker).max_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or_default()
+    snapshot.workers.iter().zip(full_turns).filter_map(of_worker).max_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or_default()
 }

@@ -9,10 +9,13 @@ use forebay_models::batching::waiting::{Arrivals, Predicted};
 use forebay_models::batching::{Flow, Line, Model, Module};
 
 use crate::holding::Holding;
-use crate::learning::Learning;
+use crate::learning::{Learning, full_turns};
 
 /// The rate of a flow that no packets came of, in packets a second: its objective holds for the next one.
 const SLOWEST: f64 = 1e-3;
+/// A turn of at least so many seconds, and so many times longer than the longest that there should be, is the machine's doing.
+const STALL_S: f64 = 100e-6;
+const STALL_TURNS: f64 = 2.0;
 /// The shortest time that a flow is given to the model, in seconds: one that has none left.
 const NONE: f64 = 1e-12;
 
@@ -23,12 +26,23 @@ pub struct Outlook {
     holding: Holding,
 }
 
+/// Whether the machine was elsewhere for long in this period: what was seen says nothing of what will be.
+pub(crate) fn stalled(layout: &Layout, snapshot: &Snapshot) -> bool {
+    let stall = STALL_S.max(STALL_TURNS * full_turns(layout, snapshot).fold(0.0, f64::max));
+    snapshot.workers.iter().any(|worker| worker.had_turn_of(stall))
+}
+
+/// By module: packets that come to it together.
+fn arrivals(layout: &Layout, snapshot: &Snapshot) -> Vec<f64> {
+    (0..layout.modules.len()).map(|at| ingress(layout, snapshot, at)).collect()
+}
+
 /// Packets that come to a module together.
 ///
 /// At a module behind a port those do not count that were there together only because they waited for a turn: how many that are
 /// follows from how long turns take, and triggers that are chosen by it change it. Packets that come evenly wait half a turn in the
 /// mean.
-pub(crate) fn ingress(layout: &Layout, snapshot: &Snapshot, at: usize) -> f64 {
+fn ingress(layout: &Layout, snapshot: &Snapshot, at: usize) -> f64 {
     let (module, of) = (&snapshot.modules[at], &layout.modules[at]);
     let waits = of.workers.iter().filter_map(|worker| Some(snapshot.workers[*worker].port_wait_s?.mean));
     let gathered = match of.entry {
@@ -40,12 +54,17 @@ pub(crate) fn ingress(layout: &Layout, snapshot: &Snapshot, at: usize) -> f64 {
     (module.ingress().unwrap_or(1.0) - gathered).clamp(1.0, layout.batch as f64)
 }
 
-fn modules(layout: &Layout, snapshot: &Snapshot) -> Vec<Module> {
-    let module = |(at, module): (usize, &ModuleSnapshot)| {
+fn modules(snapshot: &Snapshot, arrives: &[f64]) -> Vec<Module> {
+    let module = |(module, arrives): (&ModuleSnapshot, &f64)| {
         let cost = Line { fixed: module.cost_s.0, each: module.cost_s.1 };
-        Module { cpu: cost, delay: cost, ingress: ingress(layout, snapshot, at) }
+        Module { cpu: cost, delay: cost, ingress: *arrives }
     };
-    snapshot.modules.iter().enumerate().map(module).collect()
+    snapshot.modules.iter().zip(arrives).map(module).collect()
+}
+
+/// By module: packets a second that came to it, of whatever flow.
+fn rates(snapshot: &Snapshot) -> impl Iterator<Item = f64> {
+    snapshot.modules.iter().map(|module| module.came as f64 / snapshot.period_s)
 }
 
 /// A flow that may take for ever.
@@ -54,11 +73,13 @@ fn flow(layout: &Layout, snapshot: &Snapshot, at: usize) -> Flow {
     Flow { path: layout.flows[at].path.clone(), rate: rate.max(SLOWEST), slo: f64::INFINITY }
 }
 
-/// By flow: what its packets took, in seconds, at its percentile; where few left, at least as long as the oldest waits.
+/// By flow: what its packets took, in seconds, at its percentile; where few left, or none, at least as long as the oldest waits.
+/// `None` without packets.
 pub(crate) fn delays(layout: &Layout, snapshot: &Snapshot) -> Vec<Option<f64>> {
     let delay = |(flow, told): (&FlowLayout, &FlowSnapshot)| {
         let oldest = flow.path.iter().map(|at| snapshot.modules[*at].oldest_s).fold(0.0, f64::max);
-        told.delay_s.map(|delay| delay.chosen.max(oldest))
+        // Of a flow that none left of it is all that is known.
+        told.delay_s.map_or((oldest > 0.0).then_some(oldest), |delay| Some(delay.chosen.max(oldest)))
     };
     layout.flows.iter().zip(&snapshot.flows).map(delay).collect()
 }
@@ -83,8 +104,12 @@ impl Outlook {
     /// The model of the next period: rates, ingress batches and costs as in this one; for each flow the time that waits and calls
     /// may take of its objective less `guard`.
     pub fn model(&mut self, layout: &Layout, snapshot: &Snapshot, guard: f64) -> (Model, Arrivals) {
-        self.learning.pass(layout, snapshot);
-        self.holding.learn(layout, snapshot);
+        let arrives = arrivals(layout, snapshot);
+        let stalled = stalled(layout, snapshot);
+        self.learning.pass(layout, snapshot, &arrives, stalled);
+        if !stalled {
+            self.holding.learn(layout, snapshot);
+        }
         let flows = (0..layout.flows.len()).map(|at| {
             let slo = match layout.flows[at].slo_s {
                 Some(slo) => ((1.0 - guard) * slo - self.learning.rest(at).unwrap_or(0.0)).max(NONE),
@@ -93,21 +118,24 @@ impl Outlook {
             Flow { slo, ..flow(layout, snapshot, at) }
         });
         let flows = flows.collect();
-        let model = Model::new(modules(layout, snapshot), flows, layout.batch as f64);
-        let model = model.expect("a snapshot's figures are in order").with_turn(0.0);
+        let model = Model::new(modules(snapshot, &arrives), flows, layout.batch as f64);
+        let model = model.expect("a snapshot's figures are in order").with_turn(0.0).with_rates(rates(snapshot));
         let before = |at: usize| match layout.modules[at].before[..] {
             [before] if !layout.modules[at].entry => Some(before),
             _ => None,
         };
         let kept = |at: usize| {
             let batch = before(at).and_then(|before| snapshot.modules[before].batch());
-            batch.map_or(1.0, |batch| (ingress(layout, snapshot, at) / batch).clamp(0.0, 1.0))
+            batch.map_or(1.0, |batch| (arrives[at] / batch).clamp(0.0, 1.0))
         };
+        let stated = layout.modules.iter().zip(&snapshot.modules);
+        let stated = stated.map(|(of, module)| if of.fixed { module.trigger } else { 0 });
         let modules = 0..layout.modules.len();
         let arrivals = Arrivals {
             before: modules.clone().map(before).collect(),
             kept: modules.map(kept).collect(),
-            factor: 1.0,
+            buffers: layout.modules.iter().map(|module| module.workers.len().max(1) as f64).collect(),
+            stated: stated.collect(),
             held: self.holding.each(),
         };
         (model, arrivals)
@@ -120,8 +148,9 @@ impl Outlook {
         let turn = snapshot.workers.iter().map(turn).fold(0.0, f64::max);
         let slo = |flow: usize| layout.flows[flow].slo_s.unwrap_or(f64::INFINITY);
         let flows = (0..layout.flows.len()).map(|at| Flow { slo: slo(at), ..flow(layout, snapshot, at) });
-        let model = Model::new(modules(layout, snapshot), flows.collect(), layout.batch as f64);
-        model.expect("a snapshot's figures are in order").with_turn(turn)
+        let modules = modules(snapshot, &arrivals(layout, snapshot));
+        let model = Model::new(modules, flows.collect(), layout.batch as f64);
+        model.expect("a snapshot's figures are in order").with_turn(turn).with_rates(rates(snapshot))
     }
 
     /// Whether it is to be seen first what packets cost that nobody holds.

@@ -57,6 +57,8 @@ pub enum Why {
     Recovery,
     /// No packets came.
     Idle,
+    /// Objectives that no trigger is known to keep are kept better where no packet waits.
+    Bare,
 }
 
 /// An objective that is not kept whatever triggers are.
@@ -64,11 +66,26 @@ pub enum Why {
 pub struct Unkept {
     /// The flow.
     pub flow: usize,
-    /// What its packets take without any buffer, in seconds, at the chosen percentile. Of a flow that is held back, because it
-    /// offers more than its share, it is without the queue in which they wait, too: it may then be within the objective.
+    /// What its packets take, in seconds, at the chosen percentile, as `cause` says.
     pub least_s: f64,
     /// Its objective, in seconds.
     pub slo_s: f64,
+    /// Why.
+    #[serde(default)]
+    pub cause: UnkeptCause,
+}
+
+/// Why a delay objective is not kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UnkeptCause {
+    /// Calls and waits for a turn take longer, although packets wait for no batch: what they take so, as far as is known.
+    #[default]
+    Slow,
+    /// Smaller batches would leave a worker no time: what packets take as it is.
+    Time,
+    /// The flow is held back because it offers more than its share: what packets take without the queue that they wait in.
+    Share,
 }
 
 /// A flow that does not have the rate that is its objective, although it offers as much.
@@ -118,6 +135,7 @@ impl fmt::Display for Why {
             Self::Slow => "waiting for a batch would take longer than an objective allows",
             Self::Recovery => "a flow takes longer than its objective",
             Self::Idle => "no packets came",
+            Self::Bare => "objectives are kept better where no packet waits",
         })
     }
 }

@@ -37,7 +37,7 @@ pub mod telemetry;
 mod worker;
 
 pub use action::Action;
-pub use actions::{Actions, Change, Short, ShortCause, Unkept, Why};
+pub use actions::{Actions, Change, Short, ShortCause, Unkept, UnkeptCause, Why};
 pub use context::Context;
 pub use controller::{Controller, ControllerDeclaration, DeclareController, controllers};
 pub use effect::Effect;

@@ -82,6 +82,7 @@ impl Decided {
             flow: layout.flows[unkept.flow].name.clone(),
             least_us: unkept.least_s * 1e6,
             slo_us: unkept.slo_s * 1e6,
+            cause: unkept.cause,
         }));
         report.short.clear();
         report.short.extend(actions.short.iter().map(|short| slow(layout, short)));

@@ -270,18 +270,26 @@ impl<S: Scheduler + 'static> Instance for Running<S> {
             }
         }
         drop(crew);
-        self.steersman.end();
+        if self.steersman.end().is_err() {
+            let what = "its thread panicked, and triggers stayed as they were: this is a defect of Forebay";
+            outcome.troubles.push(("control".to_owned(), what.to_owned()));
+        }
         outcome
     }
 }
 
 /// Has every worker apply actions.
 pub(crate) fn act<S: Scheduler>(crew: &mut Crew<S>, actions: &[Action]) -> Result<(), String> {
+    // All of them, or none.
+    if crew.threads.iter().any(|thread| thread.orders.slots() == 0) {
+        return Err("a worker has too many orders waiting".to_owned());
+    }
     let actions: Arc<[Action]> = actions.into();
     let (answer, answers) = channel();
     for thread in &mut crew.threads {
         let order = Order::Act(Arc::clone(&actions), answer.clone());
-        thread.orders.push(order).map_err(|_| "a worker has too many orders waiting".to_owned())?;
+        // Only the crew gives orders: there is room.
+        let _ = thread.orders.push(order);
     }
     for _ in 0..crew.threads.len() {
         let told = answers.recv_timeout(PATIENCE).map_err(|_| "a worker does not answer".to_owned())?;

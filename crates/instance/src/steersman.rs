@@ -48,13 +48,14 @@ impl Steersman {
     }
 
     /// Ends it: it must have been told to stop.
-    pub(crate) fn end(&self) {
+    ///
+    /// # Errors
+    /// It has panicked.
+    pub(crate) fn end(&self) -> std::thread::Result<()> {
         let state = std::mem::replace(&mut *self.state.lock().unwrap_or_else(PoisonError::into_inner), State::Ended);
-        if let State::Runs(thread) = state {
-            thread.thread().unpark();
-            // Nothing depends on it if it has panicked.
-            let _ = thread.join();
-        }
+        let State::Runs(thread) = state else { return Ok(()) };
+        thread.thread().unpark();
+        thread.join()
     }
 }
 

@@ -9,7 +9,7 @@ mod demands;
 
 use forebay_graph::{
     Actions, Controller, DeclareController, Layout, SchedulerKind, SetupError, Short, ShortCause, Snapshot, Unkept,
-    register,
+    UnkeptCause, register,
 };
 use forebay_models::max_min::{Shares, share};
 
@@ -75,7 +75,9 @@ impl Fair {
             let Some(slo_s) = told.slo_s.filter(|slo| delay.is_some_and(|delay| delay > *slo)) else { continue };
             // The queue is full whatever triggers are, and no buffer's: what remains are the calls.
             let call = |at: &usize| cost(snapshot, *at).at(snapshot.modules[*at].batch().unwrap_or(1.0));
-            actions.unkept.push(Unkept { flow, least_s: told.path.iter().map(call).sum(), slo_s });
+            let least_s = told.path.iter().map(call).sum();
+            let cause = if least_s < (1.0 - guard) * slo_s { UnkeptCause::Share } else { UnkeptCause::Slow };
+            actions.unkept.push(Unkept { flow, least_s, slo_s, cause });
         }
     }
 

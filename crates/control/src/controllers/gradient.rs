@@ -22,14 +22,19 @@ impl Controller for Gradient {
         self.rests.pass(layout.modules.len());
         let present: Vec<usize> = snapshot.modules.iter().map(|module| module.trigger).collect();
         let told = delays(layout, snapshot);
-        let measured = Measured { triggers: &present, delays: &told, guard };
+        // What is stated stays; and a buffer that was taken away is not given back at once, nor is what it would delay kept for it.
+        let stays = |rests: &Rests| -> Vec<bool> {
+            layout.modules.iter().enumerate().map(|(at, module)| module.fixed || !rests.over(at)).collect()
+        };
+        let may = stays(&self.rests);
+        let measured = Measured { triggers: &present, stays: &may, delays: &told, guard };
         let (mut next, mut why) = (present.clone(), vec![Why::Gradient; present.len()]);
-        for at in written.needless_buffers(&next) {
-            (next[at], why[at]) = (0, Why::Arrives);
+        for at in written.needless_buffers(&measured) {
+            (next[at], why[at]) = (0, if written.waits_too_long(at, present[at]) { Why::Slow } else { Why::Arrives });
         }
         // Flows that are too slow are helped first; what others have time for is theirs all the same.
         let delays = written.delays_after(&measured, &next);
-        let cut = written.recovery(&Measured { triggers: &next, delays: &delays, guard });
+        let cut = written.recovery(&Measured { triggers: &next, delays: &delays, ..measured });
         for at in (0..cut.len()).filter(|at| cut[*at] < next[*at]) {
             why[at] = Why::Recovery;
             if cut[at] == 0 {
@@ -40,12 +45,12 @@ impl Controller for Gradient {
         let attributed = Model::new(written.attributed(&cut), written.flows().to_vec(), written.largest());
         let attributed = attributed.expect("of a model").with_turn(written.turn());
         let delays = written.delays_after(&measured, &cut);
-        next = attributed.gradient_step(&Measured { triggers: &cut, delays: &delays, guard });
+        next = attributed.gradient_step(&Measured { triggers: &cut, delays: &delays, ..measured });
         let delays = written.delays_after(&measured, &next);
-        for (at, trigger) in written.new_buffers(&Measured { triggers: &next, delays: &delays, guard }) {
-            if self.rests.over(at) {
-                (next[at], why[at]) = (trigger, Why::Room);
-            }
+        let rested = stays(&self.rests);
+        let after = Measured { triggers: &next, stays: &rested, delays: &delays, guard };
+        for (at, trigger) in written.new_buffers(&after) {
+            (next[at], why[at]) = (trigger, Why::Room);
         }
         let holds = truer.holds(&arrivals, &next);
         set_buffers(layout, snapshot, actions, |at| (next[at], Some(holds[at]), why[at]));

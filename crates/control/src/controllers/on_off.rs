@@ -33,8 +33,9 @@ impl Controller for OnOff {
             let module = &model.modules()[at];
             model.rates()[at] * module.cpu.fixed * (module.ingress.recip() - model.largest().recip())
         };
-        let mut order: Vec<usize> = (0..triggers.len()).filter(|at| model.rates()[*at] > 0.0).collect();
-        order.sort_by(|a, b| (saves(*b) / costs(*b)).total_cmp(&(saves(*a) / costs(*a))));
+        let moves = |at: &usize| !layout.modules[*at].fixed && model.rates()[*at] > 0.0;
+        let worth = (0..triggers.len()).filter(moves).map(|at| (saves(at) / costs(at), at));
+        let order = model.best_first(worth.collect());
         for &at in &order {
             if triggers[at] > 0 && model.arrives_large(at) {
                 (triggers[at], why[at]) = (0, Why::Arrives);

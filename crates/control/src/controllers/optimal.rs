@@ -1,11 +1,19 @@
 //! `optimal`: the least load within all objectives, each period from the present snapshot.
 
-use forebay_graph::{Actions, Controller, DeclareController, Layout, SetupError, Snapshot, Unkept, Why, register};
+use forebay_graph::{
+    Actions, Controller, DeclareController, Layout, SetupError, Snapshot, Unkept, UnkeptCause, Why, register,
+};
+use forebay_models::batching::Model;
 use forebay_models::batching::waiting::{Arrivals, Predicted};
-use forebay_models::batching::{Flow, Model};
 
 use super::{NoParams, set_buffers};
-use crate::outlook::{Outlook, busiest, queues};
+use crate::outlook::{Outlook, busiest, delays, queues, stalled};
+
+mod bare;
+mod solution;
+
+use bare::Bare;
+use solution::{Solution, carries, relieve, solve};
 
 /// By how much less load triggers are changed at all: a steady load has a steady control.
 const WORTH: f64 = 0.02;
@@ -19,18 +27,11 @@ const FULL: f64 = 0.98;
 const LEARN: f64 = 0.25;
 const MOST_STRAINED: f64 = 2.0;
 
-/// The most that flows may be late where objectives leave a worker no time, in parts of their objectives; what is tried first; what
-/// is tried where as much as before is enough; and by how much more than the least that was found it may be.
-const LATEST: f64 = 1.0;
-const FIRST: f64 = 0.125;
-const LESS: f64 = 0.8;
+/// By how much later than need be flows that are late may be, in parts of that.
 const LENIENT: f64 = 0.25;
 
 /// The part of the reserve that present triggers may touch before they are changed.
 const TOUCHED: f64 = 0.5;
-
-/// How near to a whole number packets that come together are, where it is always so many.
-const ALWAYS: f64 = 0.02;
 
 /// Solves the model to its optimum.
 #[derive(Default)]
@@ -39,6 +40,7 @@ pub(crate) struct Optimal {
     strain: Strain,
     /// By how much flows were to be late last, in parts of their objectives.
     late: f64,
+    bare: Bare,
 }
 
 impl Controller for Optimal {
@@ -49,26 +51,46 @@ impl Controller for Optimal {
         }
         let present: Vec<usize> = snapshot.modules.iter().map(|module| module.trigger).collect();
         let now = model.predict(&arrivals, &present);
-        let spare = self.strain.learn(snapshot, busiest(layout, &model, &now), guard);
+        let predicted = busiest(layout, &model, &now);
+        let spare = self.strain.learn(snapshot, predicted, guard, stalled(layout, snapshot));
         let leaves_time = |predicted: &Predicted| !queues(snapshot) || busiest(layout, &model, predicted) <= spare;
         let mut plan = solve(&model, &arrivals);
         if !leaves_time(&plan.predicted) {
             plan = relieve(layout, &model, &arrivals, self.late, leaves_time);
         }
         self.late = plan.late;
+        let told = delays(layout, snapshot);
+        actions.unkept = self.unkept((layout, snapshot), (&model, &arrivals), &plan, &told);
+        let worst = layout
+            .flows
+            .iter()
+            .zip(&told)
+            .filter_map(|(flow, delay)| Some((*delay)? / flow.slo_s?))
+            .fold(0.0, f64::max);
+        let bare =
+            self.bare.pass(worst, !actions.unkept.is_empty(), || carries(layout, &model, &arrivals, 1.0 - guard));
         // What has been relieved is as much too late as it has to be, and a little more makes no difference; what keeps objectives by a
         // little less than the reserve keeps them: a steady load has a steady control.
         let enough = plan.late * (1.0 + LENIENT) + TOUCHED * guard;
         let stays = lateness(layout, &model, &now) <= enough
             && leaves_time(&now)
             && (now.load <= plan.predicted.load * (1.0 + WORTH) || plan.late > 0.0);
-        self.tell_unkept(layout, &model, &plan.predicted, actions);
-        let (best, then) = if stays { (present, now) } else { (plan.triggers, plan.predicted) };
+        let (best, then) = if bare {
+            let none = vec![0; present.len()];
+            let then = model.predict(&arrivals, &none);
+            (none, then)
+        } else if stays {
+            (present, now)
+        } else {
+            (plan.triggers, plan.predicted)
+        };
         let holds = model.holds(&arrivals, &best);
-        let idle = |at: usize| model.rates()[at] <= IDLE;
-        set_buffers(layout, snapshot, actions, |at| {
-            (best[at], Some(holds[at]), if idle(at) { Why::Idle } else { Why::Optimum })
-        });
+        let why = |at: usize| match bare {
+            true => Why::Bare,
+            false if model.rates()[at] <= IDLE => Why::Idle,
+            false => Why::Optimum,
+        };
+        set_buffers(layout, snapshot, actions, |at| (best[at], Some(holds[at]), why(at)));
         if !actions.changes.is_empty() {
             let nearest = nearest(layout, &model, &then.delays);
             actions.changes.iter_mut().for_each(|change| change.flow = nearest[change.module]);
@@ -77,15 +99,35 @@ impl Controller for Optimal {
 }
 
 impl Optimal {
-    /// Tells the objectives that the best triggers do not keep. What present ones take of the reserve is none.
-    fn tell_unkept(&self, layout: &Layout, model: &Model, best: &Predicted, actions: &mut Actions) {
-        for (flow, delay) in best.delays.iter().enumerate() {
-            let Some(slo_s) = layout.flows[flow].slo_s else { continue };
-            if let Some(delay) = delay.filter(|delay| *delay > model.flows()[flow].slo) {
-                let least_s = delay + self.outlook.rest(flow).unwrap_or(0.0);
-                actions.unkept.push(Unkept { flow, least_s, slo_s });
-            }
+    /// The objectives that the best triggers do not keep, of flows that are late in fact. What present ones take of the reserve is none.
+    fn unkept(
+        &self,
+        (layout, snapshot): (&Layout, &Snapshot),
+        (model, arrivals): (&Model, &Arrivals),
+        best: &Solution,
+        told: &[Option<f64>],
+    ) -> Vec<Unkept> {
+        let late = |flow: &usize| {
+            let (of, beyond) = (&layout.flows[*flow], model.flows()[*flow].slo);
+            // Packets that have not left may be late as well.
+            let waits = of.slo_s.is_some_and(|slo| snapshot.flows[*flow].packets == 0 && told[*flow] > Some(slo));
+            (snapshot.flows[*flow].missed(of) || waits)
+                && best.predicted.delays[*flow].is_some_and(|delay| delay > beyond)
+        };
+        let late: Vec<usize> = (0..layout.flows.len()).filter(late).collect();
+        if late.is_empty() {
+            return Vec::new();
         }
+        let none = model.predict(arrivals, &vec![0; model.modules().len()]);
+        let unkept = |flow: usize| {
+            let (slo_s, takes) = (layout.flows[flow].slo_s?, told[flow]?);
+            let alone = none.delays[flow]? + self.outlook.rest(flow).unwrap_or(0.0);
+            let slow = none.delays[flow]? > model.flows()[flow].slo;
+            let (least_s, cause) =
+                if slow { (alone.min(takes), UnkeptCause::Slow) } else { (takes, UnkeptCause::Time) };
+            Some(Unkept { flow, least_s, slo_s, cause })
+        };
+        late.into_iter().filter_map(unkept).collect()
     }
 }
 
@@ -114,10 +156,10 @@ impl Default for Strain {
 
 impl Strain {
     /// Learns from a period in which the worker with the most to do was to be busy for this share of the time; how busy the model may
-    /// say that one is, with a part of the time in reserve.
-    fn learn(&mut self, snapshot: &Snapshot, predicted: f64, guard: f64) -> f64 {
+    /// say that one is, with a part of the time in reserve. A time in which the machine was elsewhere teaches nothing.
+    fn learn(&mut self, snapshot: &Snapshot, predicted: f64, guard: f64, stalled: bool) -> f64 {
         let busy = snapshot.workers.iter().map(|worker| worker.busy_s / snapshot.period_s).fold(0.0, f64::max);
-        if predicted > 0.0 {
+        if predicted > 0.0 && !stalled {
             let seen = (busy / predicted).clamp(1.0, MOST_STRAINED);
             // Whoever is busy all the time may be as much too slow again.
             self.0 = if busy < FULL { self.0 + LEARN * (seen - self.0) } else { self.0.max(seen) };
@@ -126,74 +168,11 @@ impl Strain {
     }
 }
 
-/// Triggers, and what they lead to.
-struct Solved {
-    triggers: Vec<usize>,
-    predicted: Predicted,
-    /// By how much of their objectives flows may be above them.
-    late: f64,
-}
-
-fn solve(model: &Model, arrivals: &Arrivals) -> Solved {
-    let mut triggers = model.best_triggers(arrivals);
-    whole_arrivals(model, arrivals, &mut triggers);
-    let predicted = model.predict(arrivals, &triggers);
-    Solved { triggers, predicted, late: 0.0 }
-}
-
 /// By how much of its objective the latest flow is above what it may take.
 fn lateness(layout: &Layout, model: &Model, predicted: &Predicted) -> f64 {
     let late =
         |(flow, delay): (usize, &Option<f64>)| Some(((*delay)? - model.flows()[flow].slo) / layout.flows[flow].slo_s?);
     predicted.delays.iter().enumerate().filter_map(late).fold(0.0, f64::max)
-}
-
-/// Triggers that leave a worker time, where those that keep all objectives do not: packets that come while it is busy all the time
-/// queue without end, which is later than any batch. All flows are late by the same part of their objectives: a little less than it was
-/// last where that will do, or between that and the most, so that the least that will do is come to within a few periods.
-fn relieve(
-    layout: &Layout,
-    model: &Model,
-    arrivals: &Arrivals,
-    last: f64,
-    leaves_time: impl Fn(&Predicted) -> bool,
-) -> Solved {
-    let with = |late: f64| {
-        let longer = layout.flows.iter().zip(model.flows());
-        let flows =
-            longer.map(|(flow, told)| Flow { slo: told.slo + late * flow.slo_s.unwrap_or(0.0), ..told.clone() });
-        let longer = Model::new(model.modules().to_vec(), flows.collect(), model.largest());
-        Solved { late, ..solve(&longer.expect("of a model").with_turn(model.turn()), arrivals) }
-    };
-    let first = with(if last > 0.0 { last } else { FIRST });
-    let (most, next) = if leaves_time(&first.predicted) {
-        let less = first.late * LESS;
-        (first, less)
-    } else {
-        let latest = with(LATEST);
-        if !leaves_time(&latest.predicted) {
-            return latest;
-        }
-        (latest, (first.late * LATEST).sqrt())
-    };
-    let less = with(next);
-    if leaves_time(&less.predicted) { less } else { most }
-}
-
-/// Where packets come so many at a time, and always so many, a trigger that is no multiple of that waits for more than it takes: a
-/// smaller one costs a call more, and keeps nobody waiting for the rest of what came together.
-fn whole_arrivals(model: &Model, arrivals: &Arrivals, triggers: &mut [usize]) {
-    let batches = model.predict(arrivals, triggers).batches;
-    for (at, trigger) in triggers.iter_mut().enumerate() {
-        let arrives = match arrivals.before[at] {
-            Some(before) => arrivals.kept[at] * batches[before],
-            None => model.modules()[at].ingress,
-        };
-        let together = arrives.round();
-        if *trigger > 0 && together >= 2.0 && (arrives - together).abs() <= ALWAYS * together {
-            *trigger -= *trigger % together as usize;
-        }
-    }
 }
 
 impl DeclareController for Optimal {

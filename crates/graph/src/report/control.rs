@@ -98,20 +98,12 @@ pub struct ChangeReport {
 pub struct UnkeptReport {
     /// The flow.
     pub flow: String,
-    /// What its packets take without any buffer and without the queue before what the flow is held back at, in microseconds, at its
-    /// percentile.
+    /// What its packets take, in microseconds, at its percentile, as `cause` says.
     pub least_us: f64,
     /// Its objective, in microseconds.
     pub slo_us: f64,
-}
-
-impl UnkeptReport {
-    /// Whether nothing but a full queue is in the objective's way: the flow offers more than its share. `guard`: the part of the
-    /// objective that is kept in reserve.
-    #[must_use]
-    pub fn is_held_back(&self, guard: f64) -> bool {
-        self.least_us < self.slo_us * (1.0 - guard)
-    }
+    /// Why.
+    pub cause: crate::UnkeptCause,
 }
 
 /// A flow that does not have its rate.

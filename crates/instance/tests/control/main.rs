@@ -3,6 +3,7 @@
 mod driving;
 mod numbered;
 
+mod mixed;
 mod objectives;
 mod parting;
 mod rates;

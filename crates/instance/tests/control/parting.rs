@@ -158,12 +158,13 @@ fn flows_part_and_come_together_and_nothing_is_lost_or_overtaken() {
     }
     let ways: Vec<_> = run.moves().iter().map(|moved| (moved.why, moved.from, moved.to)).collect();
     assert_eq!(ways, [(WhyMoved::Apart, 0, 1), (WhyMoved::Together, 1, 0)]);
-    // Late before; in time from the second period on, and for good.
+    // Late before; in time from the second period on, and for good: what is told of that one is of the first, too, which has too few
+    // packets to tell.
     let before = run.p99(0);
     assert!(before.iter().rev().take(3).all(|p99| *p99 > 1_000.0), "{before:?}");
     for shape in [1, 2] {
         let after = run.p99(shape);
-        assert!(after[1..].iter().all(|p99| *p99 < 1_000.0), "{after:?}");
+        assert!(after[2..].iter().all(|p99| *p99 < 1_000.0), "{after:?}");
     }
     // The controller has been told where modules are, and of each move.
     let workers: Vec<_> = run.seen.iter().map(|(layout, _)| layout.workers).collect();
