@@ -43,9 +43,9 @@ pub struct Row {
     pub told: Told,
     /// Runs.
     pub runs: usize,
-    /// Of `static`: the best constant; `None` where none keeps the objective.
+    /// Of `static`: the best constant; `None` where none keeps the objective, or all that were tried were void.
     pub trigger: Option<usize>,
-    /// Then the constant that misses it in the fewest periods, which these figures are of.
+    /// Where none keeps it: the constant that misses it in the fewest periods, which these figures are of.
     pub nearest: Option<usize>,
     /// Packets a second against those of `null`.
     pub to_null: Option<Ratio>,
@@ -199,8 +199,8 @@ fn table(case: &Case, all: &[(Rule, Vec<Figures>)], simulated: bool) -> Vec<Row>
             fold: case.fold,
             told: told.told(),
             runs: runs.len(),
-            trigger: rule.trigger.filter(|_| kept),
-            nearest: rule.trigger.filter(|_| !kept),
+            trigger: rule.trigger.filter(|_| kept == Some(true)),
+            nearest: rule.trigger.filter(|_| kept == Some(false)),
             to_null: Ratio::of(&rates, &null),
             to_optimal: Ratio::of(&rates, &optimal),
             batch_of_max: max.filter(|max| *max > 0.0).map(|max| told.batch_mean / max),

@@ -108,6 +108,7 @@ fn table(caption: &str, rows: &[&Row]) -> Table {
         let name = match (row.trigger, row.nearest) {
             (Some(trigger), _) => format!("{} {trigger}", row.controller),
             (None, Some(nearest)) => format!("{}: none keeps it, {nearest} misses it least", row.controller),
+            (None, None) if row.controller == "static" => "static: all that were tried are void".to_owned(),
             (None, None) => row.controller.clone(),
         };
         vec![

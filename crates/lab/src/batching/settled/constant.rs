@@ -11,8 +11,9 @@ const STEPS: usize = 4;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Constant {
     pub(super) trigger: usize,
-    /// Whether it keeps the objective. If not, no other does, and this one misses it in the fewest periods.
-    pub(super) kept: bool,
+    /// Whether it keeps the objective. If not, no other does, and this one misses it in the fewest periods; `None` where all runs were
+    /// void, and nothing is known.
+    pub(super) kept: Option<bool>,
 }
 
 /// The best of those that were tried: the most packets, the objective kept. What a void run kept says nothing.
@@ -20,17 +21,12 @@ pub(super) fn best(tried: &[(usize, Figures)]) -> Constant {
     let keeps = |run: &Figures| !run.is_void() && run.tally.violated() <= KEPT;
     let kept = tried.iter().filter(|(_, run)| keeps(run));
     let most = kept.max_by(|(_, one), (_, other)| one.rate_pps.total_cmp(&other.rate_pps));
-    let missed = |run: &Figures| (run.is_void(), run.tally.violated());
-    let least = || {
-        tried.iter().min_by(|(_, one), (_, other)| {
-            let (one, other) = (missed(one), missed(other));
-            one.0.cmp(&other.0).then(one.1.total_cmp(&other.1))
-        })
-    };
-    match most {
-        Some((trigger, _)) => Constant { trigger: *trigger, kept: true },
-        None => Constant { trigger: least().map_or(0, |(trigger, _)| *trigger), kept: false },
+    if let Some((trigger, _)) = most {
+        return Constant { trigger: *trigger, kept: Some(true) };
     }
+    let sound = tried.iter().filter(|(_, run)| !run.is_void());
+    let least = sound.min_by(|(_, one), (_, other)| one.tally.violated().total_cmp(&other.tally.violated()));
+    Constant { trigger: least.map_or(0, |(trigger, _)| *trigger), kept: least.map(|_| false) }
 }
 
 /// What is to be tried around the best of these, which are in order.
@@ -54,9 +50,10 @@ mod tests {
     #[test]
     fn the_best_constant_carries_most_of_those_that_keep_the_objective() {
         let tried = [(0, run(1.0, 0, 0)), (8, run(2.0, 5, 0)), (16, run(3.0, 6, 0)), (24, run(4.0, 0, 1))];
-        assert_eq!(best(&tried), Constant { trigger: 8, kept: true }, "a void run keeps nothing");
-        assert_eq!(best(&tried[2..]), Constant { trigger: 16, kept: false });
-        assert_eq!(best(&[(0, run(1.0, 90, 0)), (4, run(2.0, 80, 0))]), Constant { trigger: 4, kept: false });
+        assert_eq!(best(&tried), Constant { trigger: 8, kept: Some(true) }, "a void run keeps nothing");
+        assert_eq!(best(&tried[2..]), Constant { trigger: 16, kept: Some(false) });
+        assert_eq!(best(&tried[3..]), Constant { trigger: 0, kept: None });
+        assert_eq!(best(&[(0, run(1.0, 90, 0)), (4, run(2.0, 80, 0))]), Constant { trigger: 4, kept: Some(false) });
     }
 
     #[test]
