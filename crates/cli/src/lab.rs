@@ -41,9 +41,7 @@ pub(crate) fn batching(arguments: &args::LabBatching) -> anyhow::Result<()> {
     }
     let simulated = [(arguments.short, "--short"), (arguments.simulated, "--virtual")].into_iter().find(|(is, _)| *is);
     if let Some((_, flag)) = simulated.filter(|_| only.contains(&batching::Part::DataPath)) {
-        bail!(
-            "--only data-path: with {flag} time is simulated, in which being watched takes none: it needs the real clock"
-        );
+        bail!("--only data-path: with {flag} time is simulated; it measures real time: leave {flag} out");
     }
     ready(&arguments.out)?;
     let settings = batching::Settings {

@@ -3,7 +3,9 @@
 //! What objectives cost and what batches save: every use case under every controller, what branches and bursts make of it, objectives and
 //! loads that change, other traffic, what deciding takes, and whose turn it is where there is not enough time for all.
 
+mod basis;
 mod captures;
+mod command;
 mod contour;
 mod costs;
 mod data_path;
@@ -163,6 +165,8 @@ pub struct Results {
     /// Which experiment, and when; a short one is small, too.
     #[serde(flatten)]
     pub header: Header,
+    /// What is typed to make it again; `DIR` is any folder.
+    pub command: String,
     /// Whether time was simulated.
     pub simulated: bool,
     /// A control period, in milliseconds.
@@ -212,7 +216,7 @@ pub fn run(settings: &Settings, progress: &mut dyn Progress) -> Result<Results, 
     let extents = settings.extents();
     // The short form is the same everywhere.
     let costs = if settings.short { Costs::published() } else { Costs::stored() };
-    let place = Place { simulated: settings.simulated || settings.short, costs };
+    let place = Place::new(settings.simulated || settings.short, costs);
     let mut make = Maker { settings, place: &place, extents: &extents, progress };
     let rows = make.part(Part::Static, settled::measure)?;
     let slo_steps = make.part(Part::SloSteps, steps::objectives)?;
@@ -227,12 +231,13 @@ pub fn run(settings: &Settings, progress: &mut dyn Progress) -> Result<Results, 
     let decomposition = make.part(Part::Decomposition, decomposition::measure)?;
     Ok(Results {
         header,
+        command: command::told(settings),
         simulated: place.simulated,
         period_ms: extents.span.period.0 as f64 / 1e6,
         periods: extents.span.periods,
         runs: extents.runs,
         machine: Machine::this(),
-        costs: place.costs,
+        costs: place.costs(),
         rows,
         slo_steps,
         load_steps,

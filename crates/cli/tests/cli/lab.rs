@@ -135,11 +135,21 @@ fn a_short_run_of_batching_keeps_its_promises() {
     assert!(figure(one, "violated") == figure(one, "periods") && list(one, "moves").is_empty(), "{one}");
     assert!(figure(two, "violated") == 0.0 && figure(two, "until_kept") <= 2.0, "{two}");
     assert!(figure(two, "rate_pps") > 10.0 * figure(one, "rate_pps"), "{two} {one}");
-    assert_eq!(list(&results, "captures").len(), 5 * 2);
+    assert_eq!(list(&results, "captures").len(), 5, "its functions do not fold");
 
-    // Three use cases under eight controllers and the oracle, folded and not; every packet is accounted for.
+    // Three use cases under eight controllers and the oracle, and folded what folds: two of them, without weighted-fair. Every packet is
+    // accounted for.
     let rows = list(&results, "static");
-    assert_eq!(rows.len(), 3 * 9 * 2);
+    assert_eq!(rows.len(), 3 * 9 + 2 * 7);
+    for row in rows.iter().filter(|row| row["fold"] == true) {
+        assert!(
+            row["usecase"] != "rc 8 (c = 0)" && row["controller"] != "wfq" && row["controller"] != "nfvnice",
+            "{row}"
+        );
+    }
+    let constants = rows.iter().filter(|row| row["controller"] == "static");
+    assert!(constants.clone().all(|row| row["trigger"].is_null() != row["nearest"].is_null()));
+    assert!(constants.clone().all(|row| row["nearest"].is_null() || figure(row, "violations_pct") > 5.0));
     let parts = ["static", "slo_steps", "load_steps", "bearer", "open", "captures", "fairness", "decomposition"];
     for told in parts.iter().flat_map(|part| list(&results, part)) {
         assert_eq!(told["missing"], 0, "{told}");
@@ -157,14 +167,38 @@ fn a_short_run_of_batching_keeps_its_promises() {
     assert_eq!(row("gw 8", "oracle", false)["rate_pps"], optimal["rate_pps"]);
 
     let series = list(&results, "slo_steps");
-    assert_eq!(series.len(), 4);
+    assert_eq!(series.len(), 4 * 2);
     assert!(series.iter().all(|series| list(series, "steps").len() == 6 && list(series, "moments").len() == 82));
+    let missed = |controller: &str, fold: bool| {
+        let of = |told: &&Value| told["controller"] == controller && told["fold"] == fold;
+        let told = series.iter().find(of).unwrap_or_else(|| panic!("{controller}"));
+        list(told, "steps").iter().map(|step| figure(step, "violated")).sum::<f64>()
+    };
+    assert!(missed("max", false) > 10.0, "there is something to see");
+    assert!(missed("optimal", false) < missed("max", false) / 2.0, "{}", missed("optimal", false));
+    for part in ["slo_steps", "load_steps", "bearer"] {
+        assert_eq!(list(&results, part).iter().filter(|told| told["fold"] == true).count(), 4, "{part}");
+    }
+    let over = list(&results, "open").iter().filter(|told| figure(told, "share") > 1.0);
+    assert!(
+        over.clone().count() > 0 && over.clone().all(|told| figure(told, "lost") > 0.0),
+        "more than there is time for"
+    );
+    for gain in list(&results, "contour") {
+        assert!(figure(gain, "violated") <= 1.0 && figure(gain, "gradient_violated") <= 1.0, "{gain}");
+    }
+    let origins = &results["costs"]["origins"];
+    assert!(origins["acl"] == "published" && origins["ttl"] == "assumed", "{origins}");
+    let command = results["command"].as_str().expect("a command");
+    let given = format!("forebay lab batching --out DIR --short --captures {}", captures.display());
+    assert_eq!(command, given);
     assert!(!list(&results, "controller_us").is_empty() && !list(&results, "contour").is_empty());
 
     let html = std::fs::read_to_string(out.join("index.html")).expect("it was written");
     let options = roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() };
     let document = roxmltree::Document::parse_with_options(&html, options).expect("well-formed");
     assert!(!html.contains("http") && !html.contains("src="), "it loads nothing");
+    assert!(html.contains(command) && !html.contains("1 branches"));
     let heads: Vec<_> = document.descendants().filter(|node| node.has_tag_name("h2")).collect();
     assert!(heads.len() >= 12, "{} sections", heads.len());
     crate::contract::shared("lab-batching", path.to_str().expect("a plain name"));
@@ -199,7 +233,11 @@ fn an_experiment_of_nothing_is_refused() {
     refused(&out, &["--only", "static", "--runs", "0"], &["'0' for '--runs <N>'", "1 to 10000"]);
     refused(&out, &["--only", "statik"], &["'statik'", "'static'"]);
     refused(&out, &["--only", "captures"], &["--only captures: ", "--captures"]);
-    refused(&out, &["--only", "static,data-path"], &["--only data-path: ", "--short"]);
+    refused(
+        &out,
+        &["--only", "static,data-path"],
+        &["--only data-path: with --short time is simulated; it measures real time: leave --short out"],
+    );
     refused(&out, &["--only", "static", "--captures", &none], &["--captures", &none, "--only"]);
     assert!(!Path::new(&out).exists(), "nothing is made before arguments are right");
     refused(&out, &["--captures", &none], &[&none, "no captures", ".pcapng.gz"]);

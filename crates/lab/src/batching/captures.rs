@@ -1,15 +1,18 @@
 //! Recorded traffic: sessions of a capture spread over branches of equal functions, as fast as packets are taken.
+//!
+//! The functions are stand-ins of a known cost, which take packets of any kind as they are. Stand-ins do not fold, so that there are no
+//! folded runs.
 
 use std::path::{Path, PathBuf};
 
 use forebay_graph::Cost;
 use serde::Serialize;
 
-use super::Extents;
-use super::figures::{Figures, Told};
+use super::figures::{Figures, Told, mean_delay_us};
 use super::place::Place;
-use super::scenario::{PERCENTILE, Rule, Scenario, Span};
+use super::scenario::{PERCENTILE, Rule, Scenario, Span, fold};
 use super::settled::objective;
+use super::{Extents, basis};
 use crate::{LabError, Progress};
 
 const CONTROLLERS: &[&str] = &["null", "max", "on-off", "gradient", "optimal"];
@@ -29,10 +32,10 @@ pub struct Captured {
     pub capture: String,
     /// The controller.
     pub controller: &'static str,
-    /// Whether equal branches ran as one.
+    /// Whether equal branches ran as one: stand-ins never do.
     pub fold: bool,
-    /// Packets a second against those of `null`.
-    pub to_null: f64,
+    /// Packets a second against those of `null`; `None` where either run is void.
+    pub to_null: Option<f64>,
     /// Figures.
     #[serde(flatten)]
     pub told: Told,
@@ -47,23 +50,23 @@ pub(super) fn measure(
 ) -> Result<Vec<Captured>, LabError> {
     let files = files(folder)?;
     let span = Span { periods: PERIODS.min(extents.span.periods), ..extents.span };
-    let both: Vec<_> = files.iter().flat_map(|file| [(file, false), (file, true)]).collect();
-    let max: Vec<_> = both.iter().map(|(file, fold)| scenario(file, *fold, "max", None, span)).collect();
-    let objectives = place.all(&max, progress, |run| objective(&run, false))?;
+    let max: Vec<_> = files.iter().map(|file| scenario(file, "max", None, span)).collect();
+    let means = basis::measure(place, &max, progress, |run| [mean_delay_us(run, false)])?;
     let mut scenarios = Vec::new();
-    for ((file, fold), slo) in both.iter().zip(&objectives) {
-        let slo = Some(slo.0);
-        scenarios.extend(CONTROLLERS.iter().map(|controller| scenario(file, *fold, controller, slo, span)));
+    for (file, [mean]) in files.iter().zip(means) {
+        let slo = Some(objective(mean).0);
+        scenarios.extend(CONTROLLERS.iter().map(|controller| scenario(file, controller, slo, span)));
     }
     let figures = place.all(&scenarios, progress, |run| Figures::of(&run, place.hertz()))?;
     let mut all = Vec::new();
-    for ((file, fold), figures) in both.iter().zip(figures.chunks(CONTROLLERS.len())) {
-        let null = figures[0].rate_pps.max(f64::MIN_POSITIVE);
+    for (file, figures) in files.iter().zip(figures.chunks(CONTROLLERS.len())) {
+        let rate = |run: &Figures| run.sound(|run| run.rate_pps).filter(|rate| *rate > 0.0);
+        let null = rate(&figures[0]);
         all.extend(figures.iter().zip(CONTROLLERS).map(|(figures, controller)| Captured {
             capture: name(file),
             controller,
-            fold: *fold,
-            to_null: figures.rate_pps / null,
+            fold: false,
+            to_null: rate(figures).zip(null).map(|(rate, null)| rate / null),
             told: figures.told(),
         }));
     }
@@ -87,7 +90,7 @@ pub(super) fn files(folder: &Path) -> Result<Vec<PathBuf>, LabError> {
     if files.is_empty() { Err(LabError::Captures(folder.to_owned())) } else { Ok(files) }
 }
 
-fn scenario(file: &Path, fold: bool, controller: &'static str, slo: Option<u64>, span: Span) -> Scenario {
+fn scenario(file: &Path, controller: &'static str, slo: Option<u64>, span: Span) -> Scenario {
     let mut text = format!(
         "name: capture\nports:\n  in: {{ pcap: {{ read: {}, speed: fast, loops: forever }} }}\n  out: {{ sink: {{}} }}\n",
         // A name in JSON is one in YAML.
@@ -109,7 +112,25 @@ fn scenario(file: &Path, fold: bool, controller: &'static str, slo: Option<u64>,
     }
     text.push_str(&format!("modules:\n  split: {{ hash_split: {{ gates: {BRANCHES} }} }}\n{modules}"));
     text.push_str(&format!("pipeline:\n  - in -> split\n{lines}flows:\n{flows}"));
-    let folded = format!("fold={}", if fold { "on" } else { "off" });
     let name = format!("{}, {controller}", name(file));
-    Scenario::of_text(name, text, &Rule::new(controller), &[folded], span).costing("f", COST)
+    Scenario::of_text(name, text, &Rule::new(controller), &[fold(false)], span).costing("f", COST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forebay_measure::Nanos;
+
+    /// Where stand-ins can be folded one day, captures are to be run folded, too.
+    #[test]
+    fn stand_ins_do_not_fold() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("none.pcap");
+        // libpcap's header of a file in microseconds, of Ethernet, without packets.
+        let words = [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, 1];
+        std::fs::write(&file, words.map(u32::to_le_bytes).concat()).expect("a file");
+        let mut scenario = scenario(&file, "null", None, Span { period: Nanos(1_000_000), periods: 1 });
+        scenario.source = scenario.source.set(fold(true));
+        assert!(!scenario.folds().expect("a pipeline"));
+    }
 }

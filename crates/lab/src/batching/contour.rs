@@ -4,12 +4,12 @@
 use forebay_graph::Cost;
 use serde::Serialize;
 
-use super::Extents;
 use super::costs::BATCH;
-use super::figures::Figures;
+use super::figures::{Figures, mean_delay_us};
 use super::place::Place;
 use super::scenario::{Pipeline, Rule, Scenario, Span};
 use super::settled::objective;
+use super::{Extents, basis};
 use crate::{LabError, Progress};
 
 /// What a packet takes alone in each module, in nanoseconds.
@@ -37,11 +37,13 @@ pub struct Gain {
     pub gradient: f64,
     /// The share of periods in which `optimal` missed an objective.
     pub violated: f64,
+    /// The same of `gradient`.
+    pub gradient_violated: f64,
 }
 
 /// Both planes: branches by batchiness, and branches by burst.
 pub(super) fn measure(place: &Place, extents: &Extents, progress: &mut dyn Progress) -> Result<Vec<Gain>, LabError> {
-    let simulated = Place { simulated: true, costs: place.costs.clone() };
+    let simulated = place.simulated();
     let places = places(extents);
     let span = Span { periods: PERIODS.min(extents.span.periods), ..extents.span };
     let scenario = |at: &(usize, f64, usize), rule: &'static str, slo: Option<String>| -> Result<Scenario, LabError> {
@@ -53,9 +55,10 @@ pub(super) fn measure(place: &Place, extents: &Extents, progress: &mut dyn Progr
         pipeline.under(&Rule::new(rule), &settings, span)
     };
     let max: Vec<_> = places.iter().map(|at| scenario(at, "max", None)).collect::<Result<_, _>>()?;
-    let objectives = simulated.all(&max, progress, |run| objective(&run, false))?;
+    let means = basis::measure(&simulated, &max, progress, |run| [mean_delay_us(run, false)])?;
     let mut scenarios = Vec::new();
-    for (at, slo) in places.iter().zip(&objectives) {
+    for (at, [mean]) in places.iter().zip(means) {
+        let slo = objective(mean);
         for rule in ["null", "optimal", "gradient"] {
             scenarios.push(scenario(at, rule, Some(format!("slo={}ns", slo.0)))?);
         }
@@ -64,8 +67,9 @@ pub(super) fn measure(place: &Place, extents: &Extents, progress: &mut dyn Progr
     let gains = places.iter().zip(figures.chunks(3)).map(|(at, runs)| {
         let gain = |run: &Figures| run.rate_pps / runs[0].rate_pps.max(f64::MIN_POSITIVE);
         let (branches, batchiness, burst) = *at;
-        let violated = runs[1].tally.violated();
-        Gain { branches, batchiness, burst, optimal: gain(&runs[1]), gradient: gain(&runs[2]), violated }
+        let [violated, gradient_violated] = [1, 2].map(|rule: usize| runs[rule].tally.violated());
+        let [optimal, gradient] = [1, 2].map(|rule: usize| gain(&runs[rule]));
+        Gain { branches, batchiness, burst, optimal, gradient, violated, gradient_violated }
     });
     Ok(gains.collect())
 }

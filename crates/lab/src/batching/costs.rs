@@ -1,6 +1,6 @@
 //! What calls cost: in simulated time all that modules take, on a real clock what controllers begin with.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use forebay_control::Profiled;
 use forebay_graph::{Cost, Plan};
@@ -30,15 +30,19 @@ pub enum Origin {
     Profile,
     /// Batchy's figures, where it has any, and figures like them.
     Published,
+    /// Measured by nobody: figures like Batchy's. Of single functions only.
+    Assumed,
 }
 
 /// What calls of functions cost.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Costs {
-    /// Where from.
+    /// Where from, as far as there are any of a function.
     pub origin: Origin,
     /// By function: nanoseconds a call and a packet.
     pub functions: BTreeMap<String, (f64, f64)>,
+    /// By function that was run and whose cost is not its pipeline's own: where that is from.
+    pub origins: BTreeMap<String, Origin>,
     #[serde(skip)]
     profiled: BTreeMap<String, Profiled>,
 }
@@ -55,14 +59,14 @@ impl Costs {
         });
         let profiled: BTreeMap<_, _> = profiled.collect();
         let nanos = |(name, told): (&String, &Profiled)| (name.clone(), (told.line.fixed * 1e9, told.line.each * 1e9));
-        Self { origin: Origin::Profile, functions: profiled.iter().map(nanos).collect(), profiled }
+        let functions = profiled.iter().map(nanos).collect();
+        Self { origin: Origin::Profile, functions, origins: BTreeMap::new(), profiled }
     }
 
     /// What was published.
     pub(super) fn published() -> Self {
-        let nanos = |(name, cost): &(&str, Cost)| ((*name).to_owned(), (cost.per_batch as f64, cost.per_packet as f64));
-        let functions = PUBLISHED.iter().map(nanos).collect();
-        Self { origin: Origin::Published, functions, profiled: BTreeMap::new() }
+        let functions = PUBLISHED.iter().map(|(name, cost)| ((*name).to_owned(), nanos(*cost))).collect();
+        Self { origin: Origin::Published, functions, origins: BTreeMap::new(), profiled: BTreeMap::new() }
     }
 
     /// What was measured, for controllers to begin with.
@@ -76,15 +80,42 @@ impl Costs {
         if let Some((_, cost)) = special.iter().find(|(prefix, _)| name.starts_with(prefix)) {
             return *cost;
         }
-        self.functions
-            .get(function)
-            .map_or(OTHER, |(call, packet)| Cost { per_batch: call.round() as u64, per_packet: packet.round() as u64 })
+        let (call, packet) = self.known(function).0;
+        Cost { per_batch: call.round() as u64, per_packet: packet.round() as u64 }
+    }
+
+    /// What a function costs, in nanoseconds a call and a packet, and where that is from.
+    fn known(&self, function: &str) -> ((f64, f64), Origin) {
+        let published = PUBLISHED.iter().find(|(name, _)| *name == function);
+        match (self.functions.get(function), published) {
+            (Some(cost), _) => (*cost, self.origin),
+            (None, Some((_, cost))) => (nanos(*cost), Origin::Published),
+            (None, None) => (nanos(OTHER), Origin::Assumed),
+        }
+    }
+
+    /// With all functions that were run: what they cost, and where that is from.
+    pub(super) fn with(mut self, run: &BTreeSet<&str>) -> Self {
+        self.origins = run.iter().map(|name| ((*name).to_owned(), self.known(name).1)).collect();
+        let known: Vec<_> = run.iter().map(|name| ((*name).to_owned(), self.known(name).0)).collect();
+        self.functions.extend(known);
+        self
+    }
+
+    /// Functions of a pipeline whose cost is not the pipeline's own.
+    pub(super) fn asked(plan: &Plan, special: &[(&str, Cost)]) -> impl Iterator<Item = &'static str> {
+        let own = |name: &str| special.iter().any(|(prefix, _)| name.starts_with(prefix));
+        plan.modules.iter().filter(move |module| !own(&module.name)).map(|module| module.kind)
     }
 
     /// The same of all modules of a pipeline.
     pub(super) fn of_plan(&self, plan: &Plan, special: &[(&str, Cost)]) -> Vec<Cost> {
         plan.modules.iter().map(|module| self.of(&module.name, module.kind, special)).collect()
     }
+}
+
+fn nanos(cost: Cost) -> (f64, f64) {
+    (cost.per_batch as f64, cost.per_packet as f64)
 }
 
 /// So many of the paper's cycles, in nanoseconds.
@@ -104,5 +135,19 @@ mod tests {
         assert_eq!(of("work3", "bypass"), Cost { per_batch: 4_167, per_packet: 0 });
         assert_eq!(of("acl3", "acl"), Cost { per_batch: 122, per_packet: 30 });
         assert_eq!(of("sum3", "ip_checksum"), OTHER);
+    }
+
+    /// What a stored profile does not have was once told as measured.
+    #[test]
+    fn what_is_not_in_a_profile_says_where_it_is_from() {
+        let mut costs = Costs::published();
+        costs.origin = Origin::Profile;
+        costs.functions = BTreeMap::from([("ttl".to_owned(), (9.6, 2.0))]);
+        let told = costs.with(&BTreeSet::from(["ttl", "acl", "ip_checksum"]));
+        assert_eq!(told.of("ttl0", "ttl", &[]), Cost { per_batch: 10, per_packet: 2 });
+        assert_eq!(told.functions["acl"], (122.0, 30.0));
+        assert_eq!(told.functions["ip_checksum"], (60.0, 15.0));
+        let origins: Vec<_> = told.origins.values().copied().collect();
+        assert_eq!(origins, [Origin::Published, Origin::Assumed, Origin::Profile], "acl, ip_checksum, ttl");
     }
 }

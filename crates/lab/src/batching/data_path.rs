@@ -9,6 +9,7 @@ use super::figures::Figures;
 use super::interval::Ratio;
 use super::place::Place;
 use super::scenario::{Pipeline, Rule, Scenario, Span};
+use crate::trial::median;
 use crate::{LabError, Progress};
 
 /// Control periods.
@@ -23,8 +24,8 @@ pub struct DataPath {
     pub usecase: String,
     /// A control period, in milliseconds.
     pub period_ms: f64,
-    /// Ticks a packet without a controller.
-    pub ticks_per_packet: f64,
+    /// Ticks a packet without a controller; `None` where all such runs are void.
+    pub ticks_per_packet: Option<f64>,
     /// Ticks a packet with one, against that.
     pub to_none: Option<Ratio>,
 }
@@ -46,9 +47,11 @@ pub(super) fn measure(
         }
     }
     let hertz = place.hertz();
-    let ticks = place.all(&scenarios, progress, |run| Figures::of(&run, hertz).ticks_per_packet)?;
+    // Of void runs nothing: their pairs say nothing.
+    let ticks = |run| Figures::of(&run, hertz).sound(|run| run.ticks_per_packet);
+    let ticks = place.all(&scenarios, progress, ticks)?;
     let runs = 1 + PERIODS.len();
-    let of = |pipeline: usize, run: usize| -> Vec<f64> {
+    let of = |pipeline: usize, run: usize| -> Vec<Option<f64>> {
         ticks.chunks(pipelines.len() * runs).map(|turn| turn[pipeline * runs + run]).collect()
     };
     let row = |(at, pipeline): (usize, &Pipeline)| {
@@ -56,7 +59,7 @@ pub(super) fn measure(
         let of_period = |(number, period): (usize, &Nanos)| DataPath {
             usecase: pipeline.name.clone(),
             period_ms: period.0 as f64 / 1e6,
-            ticks_per_packet: crate::trial::median(without.clone()).unwrap_or(0.0),
+            ticks_per_packet: median(without.iter().copied().flatten().collect()),
             to_none: Ratio::of(&of(at, 1 + number), &without),
         };
         PERIODS.iter().enumerate().map(of_period).collect::<Vec<_>>()

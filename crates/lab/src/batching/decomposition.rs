@@ -43,13 +43,13 @@ pub struct Decomposed {
     pub until_parted: Option<usize>,
     /// How many of them were violated.
     pub violated_before: usize,
-    /// Periods from then on until the last that was violated.
+    /// Periods from then on, short ones included, until the last that was violated.
     pub until_kept: Option<usize>,
     /// In the second half: packets a second that left.
     pub rate_pps: f64,
     /// In the second half: of the first flow with an objective, by period, the median and the most of the 99th percentile.
     pub delay_us: [Option<f64>; 2],
-    /// In the second half: periods.
+    /// In the second half: whole periods, without those in which the machine was elsewhere.
     pub periods: usize,
     /// How many of them were violated.
     pub violated: usize,
@@ -80,20 +80,21 @@ fn told(workers: usize, run: Run) -> Decomposed {
     let moves = run.report.control.as_ref().map(|control| control.moves.clone()).unwrap_or_default();
     let parted = moves.iter().find(|moved| moved.why == WhyMoved::Apart).map(|moved| moved.at_s);
     let after = parted.map_or(0, |at_s| run.moments.iter().filter(|moment| moment.at_s <= at_s + 1e-9).count());
-    let counts = |moments: &[Moment]| moments.iter().filter(|moment| moment.violated && !moment.stalled).count();
-    let last = run.moments[after..].iter().rposition(|moment| moment.violated && !moment.stalled);
+    // Short ones that follow a beginning or a move are periods here, where it is told how soon something happens.
+    let missed = |moment: &Moment| moment.violated && !moment.stalled;
+    let last = run.moments[after..].iter().rposition(missed);
     let half = &run.moments[run.moments.len() / 2..];
     let delays: Vec<f64> = half.iter().filter_map(|moment| moment.delay_us).collect();
     Decomposed {
         usecase: "mgw 8 2",
         workers,
         until_parted: parted.map(|_| after),
-        violated_before: counts(&run.moments[..after]),
+        violated_before: run.moments[..after].iter().filter(|moment| missed(moment)).count(),
         until_kept: parted.map(|_| last.map_or(0, |last| last + 1)),
         rate_pps: half.iter().map(|moment| moment.rate_pps).sum::<f64>() / half.len().max(1) as f64,
         delay_us: [median(delays.clone()), delays.into_iter().max_by(f64::total_cmp)],
-        periods: half.len(),
-        violated: counts(half),
+        periods: half.iter().filter(|moment| moment.counts()).count(),
+        violated: half.iter().filter(|moment| moment.missed()).count(),
         slo_us: run.moments.iter().find_map(|moment| moment.slo_us),
         soundness: Soundness::of(&run),
         moments: run.moments,

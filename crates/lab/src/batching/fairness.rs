@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::Extents;
 use super::costs::BATCH;
 use super::figures::Soundness;
-use super::place::{Place, Run};
+use super::place::Place;
 use super::scenario::{Rule, Scenario, Span};
 use crate::{LabError, Progress};
 
@@ -47,8 +47,8 @@ pub struct Fairness {
     pub min_rate_pps: Option<f64>,
     /// By function: packets a second that left.
     pub rate_pps: [f64; 2],
-    /// By function: the mean delay, in microseconds.
-    pub delay_us: [f64; 2],
+    /// By function: the mean delay, in microseconds; `None` where no packet left.
+    pub delay_us: [Option<f64>; 2],
     /// How far that can be relied on.
     #[serde(flatten)]
     pub soundness: Soundness,
@@ -67,15 +67,14 @@ pub(super) fn measure(
         .collect();
     let runs = place.all(&scenarios, progress, |run| run)?;
     let told = both().zip(&runs).map(|((case, (scheduler, _, promised)), run)| {
-        let of = |value: fn(&Run, usize) -> f64| [value(run, 0), value(run, 1)];
         let (rate, weights) = (offered(case), case.1.map(|weight| weight as f64));
         Fairness {
             case: case.0,
             scheduler,
             offered_pps: weights.map(|weight| rate * weight / weights.iter().sum::<f64>()),
             min_rate_pps: promise(case, *promised),
-            rate_pps: of(|run, flow| run.report.flows[flow].rate_pps),
-            delay_us: of(|run, flow| run.report.flows[flow].delay_us.mean.unwrap_or(0.0)),
+            rate_pps: [0, 1].map(|flow: usize| run.report.flows[flow].rate_pps),
+            delay_us: [0, 1].map(|flow: usize| run.report.flows[flow].delay_us.mean),
             soundness: Soundness::of(run),
         }
     });

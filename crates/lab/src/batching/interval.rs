@@ -16,14 +16,15 @@ pub struct Ratio {
     pub median: f64,
     /// The 95 % interval of the median; `None` where there are too few pairs for one (fewer than six).
     pub interval: Option<(f64, f64)>,
-    /// How many pairs.
+    /// How many pairs: those of which either run is void are none.
     pub pairs: usize,
 }
 
 impl Ratio {
-    /// Of these to those, one by one; `None` where none of those has anything.
-    pub(super) fn of(these: &[f64], those: &[f64]) -> Option<Self> {
-        let ratios = these.iter().zip(those).filter(|(_, that)| **that > 0.0).map(|(this, that)| this / that);
+    /// Of these to those, one by one; what a void run came to is `None`. `None` where no pair says anything.
+    pub(super) fn of(these: &[Option<f64>], those: &[Option<f64>]) -> Option<Self> {
+        let pairs = these.iter().zip(those).filter_map(|(this, that)| (*this).zip(that.filter(|that| *that > 0.0)));
+        let ratios = pairs.map(|(this, that)| this / that);
         let mut ratios: Vec<f64> = ratios.collect();
         ratios.sort_by(f64::total_cmp);
         let interval = rank(ratios.len()).map(|rank| (ratios[rank], ratios[ratios.len() - 1 - rank]));
@@ -58,10 +59,10 @@ mod tests {
 
     #[test]
     fn one_bad_pair_moves_neither_the_median_nor_the_interval() {
-        let null = vec![1.0; 20];
-        let mut these: Vec<f64> = (0..20).map(|run| 2.0 + f64::from(run) / 100.0).collect();
+        let null = vec![Some(1.0); 20];
+        let mut these: Vec<_> = (0..20).map(|run| Some(2.0 + f64::from(run) / 100.0)).collect();
         let sound = Ratio::of(&these, &null).expect("pairs");
-        these[19] = 1e9;
+        these[19] = Some(1e9);
         assert_eq!(Ratio::of(&these, &null), Some(sound));
         assert!((sound.median - 2.095).abs() < 1e-12, "{sound:?}");
         assert_eq!(sound.interval, Some((2.05, 2.14)));
@@ -69,8 +70,15 @@ mod tests {
 
     #[test]
     fn nothing_is_told_of_nothing() {
-        assert_eq!(Ratio::of(&[1.0], &[0.0]), None);
-        let few = Ratio::of(&[3.0, 1.0], &[1.0, 1.0]).expect("pairs");
+        assert_eq!(Ratio::of(&[Some(1.0)], &[Some(0.0)]), None);
+        let few = Ratio::of(&[Some(3.0), Some(1.0)], &[Some(1.0), Some(1.0)]).expect("pairs");
         assert_eq!((few.median, few.interval, few.pairs), (2.0, None, 2));
+    }
+
+    #[test]
+    fn a_void_run_is_in_no_pair() {
+        let told = Ratio::of(&[Some(2.0), None, Some(9.0)], &[Some(1.0), Some(1.0), None]).expect("a pair");
+        assert_eq!((told.median, told.pairs), (2.0, 1));
+        assert_eq!(Ratio::of(&[None], &[Some(1.0)]), None);
     }
 }

@@ -1,18 +1,20 @@
-//! Traffic that comes when it comes: packets keep to a schedule whether the worker is there or not, from light load to near all
-//! that it can do.
+//! Traffic that comes when it comes: packets keep to a schedule whether the worker is there or not, from light load to more than it
+//! can do.
 
 use serde::Serialize;
 
-use super::Extents;
 use super::figures::{Figures, Told};
 use super::place::{Place, Run};
-use super::scenario::{Pipeline, Rule, Span};
+use super::scenario::{Pipeline, Rule, Span, fold};
+use super::{Extents, basis};
 use crate::{LabError, Progress};
 
 /// Every flow's objective.
 const OBJECTIVE: &str = "slo=1ms";
-/// Of what the worker does under `max`.
-const LOADS: &[f64] = &[0.3, 0.6, 0.9];
+/// Of what the worker does under `max`; the last is more than it can do, and what it does then must not suffer.
+const LOADS: &[f64] = &[0.3, 0.6, 0.9, 1.2];
+/// Those of a short run.
+const FEW: &[f64] = &[0.6, 1.2];
 const ARRIVALS: &[(&str, &str)] = &[
     ("constant", "constant"),
     ("poisson", "poisson"),
@@ -51,14 +53,13 @@ pub(super) fn measure(place: &Place, extents: &Extents, progress: &mut dyn Progr
     let pipeline = Pipeline::new("gw", &[if extents.short { "n=4" } else { "n=16" }]);
     let span = Span { periods: PERIODS.min(extents.span.periods), ..extents.span };
     let folds = [false, true];
-    let fold = |fold: bool| format!("fold={}", if fold { "on" } else { "off" });
     let full = folds.map(|on| pipeline.under(&Rule::new("max"), &["rate=max".to_owned(), fold(on)], span));
     let full: Vec<_> = full.into_iter().collect::<Result<_, _>>()?;
-    let full = place.all(&full, progress, |run| Figures::of(&run, place.hertz()).rate_pps)?;
+    let full = basis::measure(place, &full, progress, |run| [Figures::of(run, place.hertz()).rate_pps])?;
     let (mut wanted, mut scenarios) = (Vec::new(), Vec::new());
-    for (on, full) in folds.into_iter().zip(full) {
+    for (on, [full]) in folds.into_iter().zip(full) {
         for (name, arrivals) in ARRIVALS {
-            for share in if extents.short { &[0.6] } else { LOADS } {
+            for share in if extents.short { FEW } else { LOADS } {
                 for controller in CONTROLLERS {
                     let rate = (full * share).max(1.0);
                     let settings = [

@@ -9,8 +9,7 @@ mod traffic;
 
 use forebay_plot::{Block, Page, PlotError, Section};
 
-use super::costs::Origin;
-use super::{Results, VOID};
+use super::{Costs, Origin, Results, VOID};
 use crate::blocks::text;
 
 const SLO_STEPS: &str = "Virtual routers whose flows all have the same objective, which changes while as many packets come as are taken (the \
@@ -25,7 +24,7 @@ pub(super) fn page(results: &Results) -> Result<String, PlotError> {
     let mut sections = vec![machine(results)];
     if !results.rows.is_empty() {
         sections.push(shortfall::section(results));
-        sections.extend(settled::sections(&results.rows)?);
+        sections.extend(settled::sections(results)?);
     }
     for (title, what, series) in [
         ("Objectives that change", SLO_STEPS, &results.slo_steps),
@@ -63,22 +62,50 @@ fn head(results: &Results) -> Vec<Block> {
     let mut head = vec![text(
         "What batches save and what they cost in delay, under controllers that hold packets back as long as every flow keeps its \
          objective: the experiments of “Batchy: Batch-scheduling Data Flow Graphs with Service-level Objectives” (NSDI 2020), made \
-         here, each also with equal branches run as one (folded).",
+         here. Where equal branches can run as one (folded), that is shown beside branches as they are written; where that would say \
+         nothing, the section says why.",
     )];
     if results.header.short {
         let note = "This is a short run: few, small and short runs, to see what there is. Do not rely on its figures.";
         head.push(Block::Note(note.to_owned()));
     }
-    let void = results.rows.iter().filter(|row| row.told.void);
-    let void: Vec<_> = void.map(|row| format!("{} {}{}", row.usecase, row.controller, folded(row.fold))).collect();
+    let void = void(results);
     if !void.is_empty() {
         head.push(Block::Note(format!(
-            "The machine was elsewhere in more than {:.0} % of the periods of these: they are void, and say nothing. {}.",
+            "The machine was elsewhere in more than {:.0} % of the periods of these runs, or of most runs where there are several: they are \
+             void, and say nothing. {}.",
             VOID * 100.0,
             void.join("; ")
         )));
     }
     head
+}
+
+/// All that is void, of whatever part.
+fn void(results: &Results) -> Vec<String> {
+    let mut void = Vec::new();
+    let rows = results.rows.iter().filter(|row| row.told.void);
+    void.extend(rows.map(|row| format!("{} {}{}", row.usecase, row.controller, folded(row.fold))));
+    for (what, all) in [
+        ("objectives that change", &results.slo_steps),
+        ("loads that change", &results.load_steps),
+        ("a bearer whose load changes", &results.bearer),
+    ] {
+        let series = all.iter().filter(|series| series.soundness.is_void());
+        void.extend(series.map(|series| format!("{what}, {}{}", series.controller, folded(series.fold))));
+    }
+    let open = results.open.iter().filter(|open| open.told.void);
+    void.extend(open.map(|open| {
+        let (share, fold) = (open.share * 100.0, folded(open.fold));
+        format!("traffic on a schedule, {}, {share:.0} %, {}{fold}", open.arrivals, open.controller)
+    }));
+    let captures = results.captures.iter().flatten().filter(|told| told.told.void);
+    void.extend(captures.map(|told| format!("{}, {}", told.capture, told.controller)));
+    let fairness = results.fairness.iter().filter(|told| told.soundness.is_void());
+    void.extend(fairness.map(|told| format!("fairness, {}, {}", told.case, told.scheduler)));
+    let parted = results.decomposition.iter().filter(|told| told.soundness.is_void());
+    void.extend(parted.map(|told| format!("decomposition, at most {} worker(s)", told.workers)));
+    void
 }
 
 fn folded(fold: bool) -> &'static str {
@@ -93,27 +120,20 @@ fn machine(results: &Results) -> Section {
     } else {
         "this machine's: pipelines run on cores of their own, and figures are measured"
     };
-    let costs = match results.costs.origin {
-        Origin::Profile => "measured on this machine (forebay profile)",
-        Origin::Published => "those that Batchy published, and 60 ns a call and 15 ns a packet for other functions",
-    };
     let mut facts = results.machine.facts();
     facts.extend([
         ("Time".to_owned(), time.to_owned()),
-        ("Costs of calls".to_owned(), costs.to_owned()),
+        ("Costs of calls".to_owned(), costs(&results.costs)),
         ("Control period".to_owned(), format!("{} ms", results.period_ms)),
     ]);
     facts.extend(results.header.facts());
     let rule = format!(
-        "Sources give as many packets as are taken, sessions take branches in turn, packet by packet, and the largest batch is 32. The \
-         objective of each pipeline, folded or not, is 80 % of the mean delay that the controller max has here with branches as they are \
-         written; 95 % of a flow's packets must keep \
-         it. A period is violated when more of any flow's packets that left in it were above the objective: they are counted one by \
-         one. The first ten periods of a run do not count, and then {} do, in each of {} runs. A turn that takes twice as long as all \
-         modules with full batches would, and 100 µs at least, is a stall of the machine; a period with one does not count, and \
-         more than {:.0} % of such make a row void.",
-        results.periods,
-        results.runs,
+        "The largest batch is 32; 95 % of a flow's packets must keep its objective, in the decomposition 99 %. A period is violated \
+         when more of any flow's packets that left in it were above the objective: they are counted one by one. A turn that takes \
+         twice as long as all modules with full batches would, and 100 µs at least, is a stall of the machine; a period with one does not \
+         count, and more than {:.0} % of such make a run void. Of several runs void ones are left out, unless all are. Rates, batches, \
+         ticks and delays are of whole runs: stalled periods of a run that is not void are in them. \
+         Simulated time has no stalls.",
         VOID * 100.0
     );
     let cycles = "Where a function is asked for in cycles (robot control), a cycle is one of the paper's machine, 1/2.4 ns, in simulated \
@@ -124,15 +144,25 @@ fn machine(results: &Results) -> Section {
     }
 }
 
+/// What calls cost, and where that is from, function by function.
+fn costs(costs: &Costs) -> String {
+    let of = |origin: Origin| {
+        let names = costs.origins.iter().filter(|(_, from)| **from == origin).map(|(name, _)| name.as_str());
+        names.collect::<Vec<_>>().join(", ")
+    };
+    let told = [
+        ("measured on this machine (forebay profile)", of(Origin::Profile)),
+        ("published by Batchy", of(Origin::Published)),
+        ("60 ns a call and 15 ns a packet, as nobody has measured them", of(Origin::Assumed)),
+    ];
+    let told: Vec<_> =
+        told.iter().filter(|(_, names)| !names.is_empty()).map(|(how, n)| format!("{how}: {n}")).collect();
+    if told.is_empty() { "those that each section tells".to_owned() } else { told.join("; ") }
+}
+
 fn again(results: &Results) -> Section {
-    let mut command = "forebay lab batching --out DIR".to_owned();
-    if results.header.short {
-        command.push_str(" --short");
-    } else if results.simulated {
-        command.push_str(" --virtual");
-    }
     let blocks = vec![
-        Block::Code(command),
+        Block::Code(results.command.clone()),
         text("results.json, beside this page, has everything that is shown here; the CSV files have its tables."),
     ];
     Section { title: "How to run it again".to_owned(), blocks }

@@ -2,8 +2,10 @@
 //!
 //! Both keep the same accounts, so that whatever is told of a run is told of either.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use forebay_control::Log;
@@ -29,7 +31,9 @@ const STALL_TURNS: f64 = 2.0;
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     pub(super) simulated: bool,
-    pub(super) costs: Costs,
+    costs: Costs,
+    /// Functions that were run, as far as their cost is asked for by function.
+    asked: Arc<Mutex<BTreeSet<&'static str>>>,
 }
 
 /// What a run came to.
@@ -45,6 +49,20 @@ pub(super) struct Run {
 }
 
 impl Place {
+    pub(super) fn new(simulated: bool, costs: Costs) -> Self {
+        Self { simulated, costs, asked: Arc::default() }
+    }
+
+    /// The same in simulated time.
+    pub(super) fn simulated(&self) -> Self {
+        Self { simulated: true, ..self.clone() }
+    }
+
+    /// What calls cost, of all functions that were run.
+    pub(super) fn costs(&self) -> Costs {
+        self.costs.clone().with(&self.asked.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// Ticks a second of its clock.
     pub(super) fn hertz(&self) -> f64 {
         if self.simulated { Simulation::frequency() } else { Tsc.frequency() }.hertz()
@@ -92,14 +110,16 @@ impl Place {
     pub(super) fn run(&self, scenario: &Scenario) -> Result<Run, LabError> {
         let frequency = if self.simulated { Simulation::frequency() } else { Tsc.frequency() };
         let loaded = load(&scenario.source, Conditions { frequency, simulated: self.simulated })?;
+        let asked = Costs::asked(&loaded.plans[0], &scenario.special);
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).extend(asked);
         match (self.simulated, loaded.plans[0].scheduler) {
             (false, _) => self.measured(scenario, loaded),
-            (true, SchedulerKind::RunToCompletion) => self.simulated::<RunToCompletion>(scenario, loaded),
-            (true, SchedulerKind::WeightedFair) => self.simulated::<WeightedFair>(scenario, loaded),
+            (true, SchedulerKind::RunToCompletion) => self.in_simulation::<RunToCompletion>(scenario, loaded),
+            (true, SchedulerKind::WeightedFair) => self.in_simulation::<WeightedFair>(scenario, loaded),
         }
     }
 
-    fn simulated<S: Scheduler>(&self, scenario: &Scenario, loaded: Loaded) -> Result<Run, LabError> {
+    fn in_simulation<S: Scheduler>(&self, scenario: &Scenario, loaded: Loaded) -> Result<Run, LabError> {
         let watch = Watch::new(scenario.flow, scenario.module.clone(), None);
         let log: Box<dyn Log> = Box::new(watch.clone());
         let costs = self.costs.of_plan(&loaded.plans[0], &scenario.special);
@@ -202,5 +222,26 @@ impl Run {
         let modules = layout.map_or(0, |layout| layout.running().count());
         let missing = i64::try_from(whole.packets.missing()).unwrap_or(i64::MAX);
         Self { moments, report, missing, modules }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batching::scenario::{Pipeline, Rule, Span};
+
+    /// A controller that begins decides after 1, 2, 4 and 8 ms: that is told of such periods.
+    #[test]
+    fn periods_that_a_controller_begins_with_are_brief() {
+        let span = Span { period: Nanos(10_000_000), periods: 1 };
+        let sets = ["rate=10kpps".to_owned()];
+        let scenario = Pipeline::new("l2l3", &["n=1"]).under(&Rule::new("null"), &sets, span).expect("a use case");
+        let place = Place::new(true, Costs::published());
+        let run = place.run(&scenario).expect("it runs");
+        let brief: Vec<_> = run.moments.iter().map(|moment| moment.brief).collect();
+        assert_eq!((&brief[..4], brief.len()), (&[true; 4][..], 11));
+        assert!(!brief[4..].contains(&true) && run.settled().len() == 1);
+        let asked = place.costs().origins;
+        assert!(asked.contains_key("ip_lookup") && !asked.contains_key("acl"), "{asked:?}");
     }
 }

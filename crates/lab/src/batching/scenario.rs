@@ -1,8 +1,9 @@
 //! What is run: a pipeline with its settings, for how long, and what happens on the way.
 
 use forebay_graph::Cost;
+use forebay_instance::Simulation;
 use forebay_measure::Nanos;
-use forebay_pipeline::{Source, usecase};
+use forebay_pipeline::{Conditions, Source, load, usecase};
 
 use super::costs::{BATCH, cycles};
 use crate::LabError;
@@ -11,7 +12,7 @@ use crate::trial::Case;
 /// Decisions before a controller has settled: what they are about does not count.
 pub(super) const SETTLED: u32 = 10;
 /// How soon the first decision of a run is made; each further one takes twice as long, until it is a period.
-const FIRST: Nanos = Nanos(1_000_000);
+pub(super) const FIRST: Nanos = Nanos(1_000_000);
 /// The percentile that must keep objectives: the paper's.
 pub(super) const PERCENTILE: f64 = 95.0;
 
@@ -105,13 +106,18 @@ impl Rule {
         Self { name: "static", trigger: Some(trigger) }
     }
 
+    /// Whether it goes with the weighted-fair scheduler, which gives each module its own share of time, and so folds nothing.
+    pub(super) fn is_weighted(&self) -> bool {
+        matches!(self.name, "wfq" | "nfvnice" | "fair")
+    }
+
     fn settings(&self, period: Nanos) -> Vec<String> {
         let batching = match self.trigger {
             Some(trigger) => format!("{{ {}: {{ trigger: {trigger} }} }}", self.name),
             None => self.name.to_owned(),
         };
         let mut settings = vec![format!("control.batching={batching}"), format!("control.period={}ns", period.0)];
-        if matches!(self.name, "wfq" | "nfvnice" | "fair") {
+        if self.is_weighted() {
             settings.push("scheduler=weighted-fair".to_owned());
         }
         settings
@@ -137,6 +143,11 @@ impl Span {
     pub(super) fn end(self) -> Nanos {
         Nanos(self.settled().0 + self.period.0 * u64::from(self.periods))
     }
+}
+
+/// The setting that folds equal branches, or runs them as they are written.
+pub(super) fn fold(on: bool) -> String {
+    format!("fold={}", if on { "on" } else { "off" })
 }
 
 /// Something that changes while a pipeline runs.
@@ -173,6 +184,12 @@ impl Scenario {
         Self { name, source, special: Vec::new(), span, steps: Vec::new(), flow: 0, module: None }
     }
 
+    /// Whether any branches of it run as one: where none do, a folded run is the run of before once more.
+    pub(super) fn folds(&self) -> Result<bool, LabError> {
+        let loaded = load(&self.source, Conditions { frequency: Simulation::frequency(), simulated: true })?;
+        Ok(loaded.plans.iter().any(|plan| !plan.folds.is_empty()))
+    }
+
     /// Modules whose names begin so take this in simulated time.
     pub(super) fn costing(mut self, prefix: &'static str, cost: Cost) -> Self {
         self.special.push((prefix, cost));
@@ -198,5 +215,18 @@ mod tests {
         let span = |millis: u64| Span { period: Nanos(millis * 1_000_000), periods: 5 };
         assert_eq!([1, 2, 10].map(|millis| span(millis).settled().0 / 1_000_000), [10, 19, 75]);
         assert_eq!(span(2).end(), Nanos(29_000_000));
+    }
+
+    #[test]
+    fn robot_control_and_weighted_shares_fold_nothing() {
+        let span = Span { period: Nanos(1_000_000), periods: 1 };
+        let folds = |pipeline: &Pipeline, rule| {
+            let scenario = pipeline.under(&Rule::new(rule), &[fold(true)], span).expect("a use case");
+            scenario.folds().expect("a pipeline")
+        };
+        let router = Pipeline::new("l2l3", &["n=4"]);
+        assert!(folds(&router, "null") && !folds(&router, "wfq"));
+        assert!(Rule::new("wfq").is_weighted() && !Rule::new("null").is_weighted());
+        assert!(!folds(&Pipeline::robot(4, 0), "null"), "its branches are of a function that does not fold");
     }
 }

@@ -69,9 +69,8 @@ const TOLD: [&str; 11] = [
 
 fn told(told: &Told) -> Vec<String> {
     let mut cells: Vec<_> = [told.rate_pps, told.batch_mean, told.ticks_per_packet].map(number).to_vec();
-    cells.push(figure(told.slo_us));
-    cells.extend([told.delay_us.mean, told.delay_us.p95, told.delay_us.p99, told.violations_pct].map(number));
-    cells.extend([told.periods.to_string(), number(told.void_pct), told.void.to_string()]);
+    cells.extend([told.slo_us, told.delay_us.mean, told.delay_us.p95, told.delay_us.p99].map(figure));
+    cells.extend([number(told.violations_pct), told.periods.to_string(), number(told.void_pct), told.void.to_string()]);
     cells
 }
 
@@ -84,7 +83,9 @@ fn heads(first: &[&'static str], last: &[&'static str]) -> Vec<&'static str> {
 fn rows(rows: &[Row]) -> String {
     let more = [
         "runs",
+        "void_runs",
         "trigger",
+        "nearest",
         "to_null",
         "to_null_low",
         "to_null_high",
@@ -96,8 +97,8 @@ fn rows(rows: &[Row]) -> String {
     let row = |row: &Row| {
         let mut cells = vec![row.usecase.clone(), row.controller.clone(), row.fold.to_string()];
         cells.extend(told(&row.told));
-        cells.push(row.runs.to_string());
-        cells.push(row.trigger.map_or_else(String::new, |trigger| trigger.to_string()));
+        cells.extend([row.runs, row.told.void_runs].map(|count| count.to_string()));
+        cells.extend([row.trigger, row.nearest].map(|at| at.map_or_else(String::new, |trigger| trigger.to_string())));
         cells.extend(ratio(row.to_null.as_ref()));
         cells.extend(ratio(row.to_optimal.as_ref()));
         cells.push(figure(row.batch_of_max));
@@ -110,6 +111,7 @@ fn rows(rows: &[Row]) -> String {
 fn moments(all: &[Series]) -> String {
     let heads = [
         "controller",
+        "fold",
         "at_s",
         "slo_us",
         "delay_us",
@@ -119,14 +121,15 @@ fn moments(all: &[Series]) -> String {
         "rate_pps",
         "violated",
         "stalled",
+        "brief",
     ];
     let rows = all.iter().flat_map(|series| {
         series.moments.iter().map(|moment| {
-            let mut row = vec![series.controller.clone(), number(moment.at_s), figure(moment.slo_us)];
-            row.extend([figure(moment.delay_us), number(moment.worst)]);
+            let mut row = vec![series.controller.clone(), series.fold.to_string(), number(moment.at_s)];
+            row.extend([moment.slo_us, moment.delay_us, moment.worst].map(figure));
             row.push(moment.trigger.map_or_else(String::new, |trigger| trigger.to_string()));
             row.extend([figure(moment.batch), number(moment.rate_pps)]);
-            row.extend([moment.violated.to_string(), moment.stalled.to_string()]);
+            row.extend([moment.violated, moment.stalled, moment.brief].map(|is| is.to_string()));
             row
         })
     });
@@ -137,10 +140,11 @@ fn moments(all: &[Series]) -> String {
 fn contour(all: &[Gain]) -> String {
     let row = |gain: &Gain| {
         let mut row = vec![gain.branches.to_string(), number(gain.batchiness), gain.burst.to_string()];
-        row.extend([gain.optimal, gain.gradient, gain.violated].map(number));
+        row.extend([gain.optimal, gain.gradient, gain.violated, gain.gradient_violated].map(number));
         row
     };
-    text(&["branches", "batchiness", "burst", "optimal", "gradient", "optimal_violated"], all.iter().map(row))
+    let heads = ["branches", "batchiness", "burst", "optimal", "gradient", "optimal_violated", "gradient_violated"];
+    text(&heads, all.iter().map(row))
 }
 
 /// A row for each run.
@@ -162,7 +166,7 @@ fn captures(all: &[Captured]) -> String {
     let row = |captured: &Captured| {
         let mut row = vec![captured.capture.clone(), captured.controller.to_owned(), captured.fold.to_string()];
         row.extend(told(&captured.told));
-        row.push(number(captured.to_null));
+        row.push(figure(captured.to_null));
         row
     };
     text(&heads(&["capture", "controller", "fold"], &["to_null"]), all.iter().map(row))
@@ -181,7 +185,7 @@ fn took(all: &[Took]) -> String {
 /// A row for each pipeline and period.
 fn data_path(all: &[DataPath]) -> String {
     let row = |told: &DataPath| {
-        let mut row = vec![told.usecase.clone(), number(told.period_ms), number(told.ticks_per_packet)];
+        let mut row = vec![told.usecase.clone(), number(told.period_ms), figure(told.ticks_per_packet)];
         row.extend(ratio(told.to_none.as_ref()));
         row
     };
@@ -206,8 +210,9 @@ fn fairness(all: &[Fairness]) -> String {
     let row = |told: &Fairness| {
         let mut row = vec![told.case.to_owned(), told.scheduler.to_owned()];
         row.extend(told.offered_pps.map(number));
-        row.push(told.min_rate_pps.map_or_else(String::new, number));
-        row.extend(told.rate_pps.into_iter().chain(told.delay_us).map(number));
+        row.push(figure(told.min_rate_pps));
+        row.extend(told.rate_pps.map(number));
+        row.extend(told.delay_us.map(figure));
         row.push(number(told.soundness.void_pct));
         row
     };
@@ -219,9 +224,9 @@ fn decomposition(all: &[Decomposed]) -> String {
     let row = |(told, moment): (&Decomposed, &Moment)| {
         let mut row = vec![told.workers.to_string()];
         row.extend([Some(moment.at_s), Some(moment.rate_pps), moment.delay_us].map(figure));
-        row.extend([moment.violated, moment.stalled].map(|is| is.to_string()));
+        row.extend([moment.violated, moment.stalled, moment.brief].map(|is| is.to_string()));
         row
     };
     let periods = all.iter().flat_map(|told| told.moments.iter().map(move |moment| (told, moment)));
-    text(&["workers", "at_s", "rate_pps", "delay_us", "violated", "stalled"], periods.map(row))
+    text(&["workers", "at_s", "rate_pps", "delay_us", "violated", "stalled", "brief"], periods.map(row))
 }

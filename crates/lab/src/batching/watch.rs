@@ -7,6 +7,8 @@ use forebay_graph::{Actions, Layout, Snapshot};
 use forebay_measure::Nanos;
 use serde::Serialize;
 
+use super::scenario::FIRST;
+
 /// A period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Moment {
@@ -18,8 +20,10 @@ pub struct Moment {
     pub violated: bool,
     /// Whether the machine was elsewhere in a turn of it.
     pub stalled: bool,
-    /// The percentile of the flow that came nearest to its objective, in parts of that.
-    pub worst: f64,
+    /// Whether it was shorter than a period: one of the first that a controller decides on, which it does anew after a reload.
+    pub brief: bool,
+    /// The percentile of the flow that came nearest to its objective, in parts of that; `None` where no packet of such a flow left.
+    pub worst: Option<f64>,
     /// The watched flow's percentile, in microseconds.
     pub delay_us: Option<f64>,
     /// The watched flow's objective, in microseconds.
@@ -28,6 +32,21 @@ pub struct Moment {
     pub trigger: Option<usize>,
     /// Packets a call, the mean over modules.
     pub batch: Option<f64>,
+}
+
+/// What is shorter than this part of a period is none.
+const WHOLE: f64 = 0.9;
+
+impl Moment {
+    /// Whether it counts where periods do: it is a whole one, and the machine was there.
+    pub(super) fn counts(&self) -> bool {
+        !self.stalled && !self.brief
+    }
+
+    /// Whether it counts, and an objective was missed in it.
+    pub(super) fn missed(&self) -> bool {
+        self.violated && self.counts()
+    }
 }
 
 /// Watches a run.
@@ -43,6 +62,10 @@ pub(super) struct Watch {
 #[derive(Default)]
 struct Seen {
     layout: Option<Layout>,
+    /// A control period.
+    period: Nanos,
+    /// Decisions since the controller began.
+    decided: u32,
     moments: Vec<Moment>,
 }
 
@@ -57,21 +80,22 @@ impl Watch {
 
     /// The pipeline, and all periods.
     pub(super) fn take(&self) -> (Option<Layout>, Vec<Moment>) {
-        let Seen { layout, moments } = std::mem::take(&mut *self.seen());
+        let Seen { layout, moments, .. } = std::mem::take(&mut *self.seen());
         (layout, moments)
     }
 }
 
 /// The period as it is kept.
-fn moment(watch: &Watch, layout: &Layout, snapshot: &Snapshot) -> Moment {
-    let (mut violated, mut worst) = (false, 0.0_f64);
+fn moment(watch: &Watch, layout: &Layout, brief: bool, snapshot: &Snapshot) -> Moment {
+    let (mut violated, mut worst) = (false, None::<f64>);
     for (flow, told) in layout.flows.iter().zip(&snapshot.flows) {
         let Some(slo) = flow.slo_s else { continue };
         let missed = told.missed(flow);
         violated |= missed;
         if let Some(delay) = told.delay_s.filter(|_| told.packets > 0) {
             let part = delay.chosen / slo;
-            worst = worst.max(if missed { part } else { part.min(1.0) });
+            let part = if missed { part } else { part.min(1.0) };
+            worst = Some(worst.map_or(part, |worst| worst.max(part)));
         }
     }
     let flow = layout.flows.get(watch.flow).zip(snapshot.flows.get(watch.flow));
@@ -85,6 +109,7 @@ fn moment(watch: &Watch, layout: &Layout, snapshot: &Snapshot) -> Moment {
         stalled: watch
             .stall
             .is_some_and(|stall| snapshot.workers.iter().any(|worker| worker.had_turn_of(stall.0 as f64 / 1e9))),
+        brief,
         worst,
         delay_us: flow.and_then(|(_, told)| Some(told.delay_s?.chosen * 1e6)),
         slo_us: flow.and_then(|(flow, _)| Some(flow.slo_s? * 1e6)),
@@ -94,14 +119,21 @@ fn moment(watch: &Watch, layout: &Layout, snapshot: &Snapshot) -> Moment {
 }
 
 impl Log for Watch {
-    fn begin(&mut self, _: &Settings, layout: &Layout) {
-        self.seen().layout = Some(layout.clone());
+    fn begin(&mut self, settings: &Settings, layout: &Layout) {
+        let mut seen = self.seen();
+        seen.layout = Some(layout.clone());
+        (seen.period, seen.decided) = (settings.period, 0);
     }
 
     fn period(&mut self, snapshot: &Snapshot, _: &Actions) {
         let mut seen = self.seen();
         if let Some(layout) = &seen.layout {
-            let moment = moment(self, layout, snapshot);
+            // Where a controller only goes on with other objectives, the period is a whole one; and one that is cut short because the
+            // last was late is as good as any.
+            let early = FIRST.0 << seen.decided.min(32) < seen.period.0;
+            let brief = early && snapshot.period_s < WHOLE * seen.period.0 as f64 / 1e9;
+            let moment = moment(self, layout, brief, snapshot);
+            seen.decided = seen.decided.saturating_add(1);
             seen.moments.push(moment);
         }
     }

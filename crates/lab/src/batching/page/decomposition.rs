@@ -5,7 +5,8 @@ use forebay_plot::{Axis, Block, Figure, Layer, PlotError, Section, Table, engine
 use crate::batching::Decomposed;
 use crate::blocks::{columns, figure, known, text};
 
-const WHAT: &str = "A mobile gateway of eight users with two bearers, whose branches run as they are written. Two users have the first \
+const WHAT: &str = "A mobile gateway of eight users with two bearers, whose branches run as they are written: the bearers \
+    that are to part differ, and would not fold with each other. Two users have the first \
     bearer, with an objective of 1 ms for 99 % of their packets, and all that is taken of these comes; the others have the second one, \
     without an objective, at 15 000 packets a second either way, and there each direction takes 250 000 cycles a call and 50 000 a packet. \
     With one worker nothing can be done about it. With two, what is slow goes to the second worker as soon as three periods in a row have \
@@ -36,7 +37,7 @@ fn workers(told: &Decomposed) -> String {
 }
 
 fn delays(all: &[Decomposed]) -> Figure {
-    let empty = Figure::new("Delay, parted and not", Axis::new("time, s"), Axis::new("delay, µs").log());
+    let empty = Figure::new("Delay, parted and not", Axis::new("time, s").from_zero(), Axis::new("delay, µs").log());
     let objective = all.iter().flat_map(|told| told.moments.iter());
     let objective = objective.filter_map(|moment| Some((moment.at_s, moment.slo_us?))).collect();
     let line = |told: &Decomposed| Layer::Line {
@@ -44,7 +45,13 @@ fn delays(all: &[Decomposed]) -> Figure {
         points: told.moments.iter().filter_map(|moment| Some((moment.at_s, moment.delay_us?))).collect(),
     };
     let empty = empty.with(Layer::Steps { name: "objective".to_owned(), points: objective });
-    all.iter().map(line).fold(empty, Figure::with)
+    let drawn = all.iter().map(line).fold(empty, Figure::with);
+    let missed = all.iter().flat_map(|told| &told.moments).filter(|moment| moment.missed());
+    let missed: Vec<_> = missed.filter_map(|moment| Some((moment.at_s, moment.delay_us?))).collect();
+    if missed.is_empty() {
+        return drawn;
+    }
+    drawn.with(Layer::Points { name: "a period in which some flow missed its objective".to_owned(), points: missed })
 }
 
 fn rates(all: &[Decomposed]) -> Figure {
@@ -53,7 +60,7 @@ fn rates(all: &[Decomposed]) -> Figure {
         name: workers(told),
         points: told.moments.iter().map(|moment| (moment.at_s, moment.rate_pps / 1e6)).collect(),
     };
-    let empty = Figure::new("Packets a second, parted and not", Axis::new("time, s"), y);
+    let empty = Figure::new("Packets a second, parted and not", Axis::new("time, s").from_zero(), y);
     all.iter().map(line).fold(empty, Figure::with)
 }
 

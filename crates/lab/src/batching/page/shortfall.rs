@@ -69,8 +69,8 @@ fn of_row(row: &Row, max: Option<&Row>) -> Vec<String> {
     let name = format!("{}, {}", row.usecase, row.controller);
     let gain = row.to_null.map(|ratio| ratio.median);
     if let Some(part) = row.batch_of_max.filter(|part| *part < REFORMED) {
-        let tail = row.told.slo_us.map_or(0.0, |slo| row.told.delay_us.p95 / slo * 100.0);
-        let most = max.and_then(|max| Some(row.told.slo_us? / max.told.delay_us.p95 * 100.0));
+        let tail = row.told.delay_us.p95.zip(row.told.slo_us).map_or(0.0, |(p95, slo)| p95 / slo * 100.0);
+        let most = max.and_then(|max| Some(row.told.slo_us? / max.told.delay_us.p95? * 100.0));
         let room = most.map_or_else(String::new, |most| {
             format!(
                 "the objective, of a mean, is {most:.0} % of the 95th percentile that max has, and waiting is in proportion to batches; "

@@ -9,12 +9,23 @@ use crate::blocks::{columns, figure, text};
 /// The section of an experiment: `what` says what is run and what changes.
 pub(super) fn section(title: &str, what: &str, all: &[Series]) -> Result<Section, PlotError> {
     let mut blocks = vec![text(what)];
-    for series in all.iter().filter(|series| matches!(series.controller.as_str(), "gradient" | "optimal")) {
+    blocks.push(text(
+        "Every whole period counts, those of the beginning, too: only the short ones with which a controller begins do not, at the start and, \
+         on this machine's clock, after each change of objectives, which is a reload there. One run each. Figures of delays and \
+         triggers are of branches as they are written: where equal ones run as one there is little to wait for.",
+    ));
+    let drawn = |series: &&Series| !series.fold && matches!(series.controller.as_str(), "gradient" | "optimal");
+    for series in all.iter().filter(drawn) {
         let name = format!("{title}: {}", series.controller);
         blocks.push(figure(&delays(&name, series), "The first flow's 95th percentile, told up to 1/16 too high.")?);
         blocks.push(figure(&triggers(&name, series), "")?);
     }
-    blocks.push(figure(&rates(title, all), "")?);
+    for (on, how) in [(false, "packets a second"), (true, "packets a second, folded")] {
+        let series: Vec<_> = all.iter().filter(|series| series.fold == on).collect();
+        if !series.is_empty() {
+            blocks.push(figure(&rates(&format!("{title}, {how}"), &series), "")?);
+        }
+    }
     blocks.push(Block::Table(table(all)));
     Ok(Section { title: title.to_owned(), blocks })
 }
@@ -25,9 +36,9 @@ fn delays(name: &str, series: &Series) -> Figure {
         moments.filter_map(|moment| Some((moment.at_s, moment.delay_us?))).collect()
     };
     let objective = series.moments.iter().filter_map(|moment| Some((moment.at_s, moment.slo_us?))).collect();
-    let missed = points(&mut series.moments.iter().filter(|moment| moment.violated));
+    let missed = points(&mut series.moments.iter().filter(|moment| moment.missed()));
     let y = Axis::new("delay, µs").log();
-    let drawn = Figure::new(&format!("{name}, delay"), Axis::new("time, s"), y)
+    let drawn = Figure::new(&format!("{name}, delay"), Axis::new("time, s").from_zero(), y)
         .with(Layer::Steps { name: "objective".to_owned(), points: objective })
         .with(Layer::Line { name: "delay".to_owned(), points: points(&mut series.moments.iter()) });
     if missed.is_empty() {
@@ -39,23 +50,25 @@ fn delays(name: &str, series: &Series) -> Figure {
 fn triggers(name: &str, series: &Series) -> Figure {
     let points = series.moments.iter().filter_map(|moment| Some((moment.at_s, moment.trigger? as f64))).collect();
     let y = Axis::new("trigger of the first branch's first module").from_zero();
-    Figure::new(&format!("{name}, trigger"), Axis::new("time, s"), y)
+    Figure::new(&format!("{name}, trigger"), Axis::new("time, s").from_zero(), y)
         .with(Layer::Steps { name: "trigger".to_owned(), points })
 }
 
-fn rates(title: &str, all: &[Series]) -> Figure {
-    let line = |series: &Series| Layer::Steps {
+fn rates(title: &str, all: &[&Series]) -> Figure {
+    let line = |series: &&Series| Layer::Steps {
         name: series.controller.clone(),
         points: series.moments.iter().map(|moment| (moment.at_s, moment.rate_pps / 1e6)).collect(),
     };
     let y = Axis::new("million packets a second").from_zero();
-    let empty = Figure::new(&format!("{title}, packets a second"), Axis::new("time, s"), y);
+    let empty = Figure::new(title, Axis::new("time, s").from_zero(), y);
     all.iter().map(line).fold(empty, Figure::with)
 }
 
-/// A series's controller, and whether it says nothing.
+/// A series's controller, whether branches ran as one, and whether it says nothing.
 fn controller(series: &Series) -> String {
-    if series.soundness.is_void() { format!("{}, void", series.controller) } else { series.controller.clone() }
+    let folded = super::folded(series.fold);
+    let void = if series.soundness.is_void() { ", void" } else { "" };
+    format!("{}{folded}{void}", series.controller)
 }
 
 fn table(all: &[Series]) -> Table {

@@ -1,0 +1,67 @@
+//! The command that makes an experiment again: all that it was given, where figures go to left open.
+
+use forebay_measure::Nanos;
+
+use super::Settings;
+
+/// As it is typed.
+pub(super) fn told(settings: &Settings) -> String {
+    let mut words: Vec<String> = ["forebay", "lab", "batching", "--out", "DIR"].map(str::to_owned).to_vec();
+    if settings.simulated {
+        words.push("--virtual".to_owned());
+    }
+    if settings.short {
+        words.push("--short".to_owned());
+    }
+    let parts: Vec<_> = settings.only.iter().map(|part| part.name()).collect();
+    let given = [
+        ("--only", (!parts.is_empty()).then(|| parts.join(","))),
+        ("--period", settings.period.map(time)),
+        ("--duration", settings.duration.map(time)),
+        ("--runs", settings.runs.map(|runs| runs.to_string())),
+        ("--captures", settings.captures.as_ref().map(|folder| quoted(&folder.to_string_lossy()))),
+    ];
+    words.extend(given.into_iter().filter_map(|(name, value)| Some([name.to_owned(), value?])).flatten());
+    words.join(" ")
+}
+
+/// In the largest unit that leaves nothing over.
+fn time(time: Nanos) -> String {
+    let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")];
+    let unit = units.iter().find(|(nanos, _)| time.0.is_multiple_of(*nanos));
+    unit.map_or_else(|| format!("{}ns", time.0), |(nanos, name)| format!("{}{name}", time.0 / nanos))
+}
+
+/// For a shell.
+fn quoted(text: &str) -> String {
+    let plain = |letter: char| letter.is_alphanumeric() || "/._-+,:=@%".contains(letter);
+    if !text.is_empty() && text.chars().all(plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batching::Part;
+
+    #[test]
+    fn all_that_was_given_is_told() {
+        let mut settings = Settings {
+            simulated: true,
+            short: false,
+            only: [Part::Open, Part::Captures].into(),
+            period: Some(Nanos(1_500_000)),
+            duration: Some(Nanos(2_000_000_000)),
+            runs: Some(3),
+            captures: Some("it's here".into()),
+        };
+        let wanted = "forebay lab batching --out DIR --virtual --only open,captures --period 1500us --duration 2s --runs 3 \
+                      --captures 'it'\\''s here'";
+        assert_eq!(told(&settings), wanted);
+        settings = Settings { simulated: false, short: true, captures: None, only: [].into(), ..settings };
+        settings = Settings { period: None, duration: None, runs: None, ..settings };
+        assert_eq!(told(&settings), "forebay lab batching --out DIR --short");
+    }
+}
