@@ -123,6 +123,19 @@ fn how_a_controller_is_given_parameters_is_said() {
 }
 
 #[test]
+fn settings_without_a_value() {
+    let file = File::new(&format!("{ROUTER}flows:\n  - {{ name: all, path: hop, slo: 1ms }}\n"));
+    for command in ["run", "simulate", "check"] {
+        says(
+            &[command, file.path(), "--set", "flows.0.slo="],
+            &["'flows.0.slo='", "`flows.0.slo=null` leaves the key out"],
+        );
+    }
+    let told = forebay(&["run", file.path(), "--virtual", "--set", "flows.0.slo=null", "--json"]).json();
+    assert_eq!(told["flows"][0]["slo_us"], serde_json::Value::Null);
+}
+
+#[test]
 fn settings_of_batch_control() {
     let file = File::new(&format!("{ROUTER}flows:\n  - {{ name: all, path: hop, slo: 1ms }}\n"));
     let set = |setting: &str, all: &[&str]| {
