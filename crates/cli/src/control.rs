@@ -107,7 +107,8 @@ fn too_slow(told: &ShortReport) -> String {
             format!("{with} passes the same modules, {module} first: give each flow a module of its own")
         }
         ShortCauseReport::Held { module } => format!(
-            "its packets wait for others' before {module}: say `when_full: drop` in `shares` of the modules behind it"
+            "its packets wait for others' before {module}: modules behind it that have no `when_full: drop` in `shares` need it; where \
+             all have it, offer less or add a worker"
         ),
     };
     let (stated, has) = (short(told.min_rate_pps), short(told.rate_pps));
@@ -272,7 +273,8 @@ pub(crate) mod tests {
         let said = [
             "all stated rates take 144 % of the time that worker 0 has: state less, or add a worker",
             "rest passes the same modules, fw first: give each flow a module of its own",
-            "its packets wait for others' before split: say `when_full: drop` in `shares` of the modules behind it",
+            "its packets wait for others' before split: modules behind it that have no `when_full: drop` in `shares` need it; where \
+             all have it, offer less or add a worker",
         ];
         assert_eq!(unkept(&told), said.map(|why| format!("video cannot have 1.000M pps, it has 400.0k: {why}")));
         assert!(in_short(&told).ends_with("cannot be kept: video"));
