@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use forebay_graph::UnkeptCause;
 use forebay_graph::report::{
     ChangeReport, ControlReport, FlowReport, MoveReport, Report, ShortCauseReport, ShortReport, UnkeptReport, WhyMoved,
+    WorkerReport,
 };
 
 use crate::format::{counted, short, span};
@@ -13,22 +14,28 @@ use crate::format::{counted, short, span};
 const NAMED: usize = 4;
 /// So many objectives that nothing keeps are told one by one.
 const SENTENCES: usize = 3;
+/// The share of a worker's time from which on it is worth asking why the machine was elsewhere.
+const ELSEWHERE: f64 = 0.005;
 
 /// Which controller it is, and how it fares.
-pub(crate) fn state(control: &ControlReport) -> String {
+pub(crate) fn state(control: &ControlReport, workers: &[WorkerReport]) -> String {
+    clauses(control, workers).join("; ")
+}
+
+/// The parts of [`state`], what matters most first.
+pub(crate) fn clauses(control: &ControlReport, workers: &[WorkerReport]) -> Vec<String> {
     let ControlReport { controller, period_ms, guard, periods, violated, stalled, took_us, .. } = control;
-    let took = took_us.map_or(String::new(), |(median, most)| {
-        format!("; it decides in {} (at most {})", span(Some(median)), span(Some(most)))
-    });
     let (every, periods) = (span(Some(period_ms * 1e3)), counted(*periods, "period"));
     let reserve = guard * 100.0;
-    let stalled = match stalled {
-        0 => String::new(),
-        stalled => format!(" ({stalled} with a turn of half of it: see `forebay doctor`)"),
-    };
-    format!(
-        "{controller} every {every}, guard {reserve:.0} %: {violated} of {periods} missed an objective{stalled}{took}"
-    )
+    let missed =
+        format!("{controller} every {every}, guard {reserve:.0} %: {violated} of {periods} missed an objective");
+    // A turn may be long because of what is to be done in it: the machine is blamed for what it was seen to do.
+    let elsewhere = workers.iter().any(|worker| worker.machine_stalls.share >= ELSEWHERE);
+    let doctor = if elsewhere { " (the machine was elsewhere: see `forebay doctor`)" } else { "" };
+    let turns = (*stalled > 0).then(|| format!("in {stalled} of them a turn took half the objective or more{doctor}"));
+    let took =
+        took_us.map(|(median, most)| format!("it decides in {} (at most {})", span(Some(median)), span(Some(most))));
+    [Some(missed), turns, took].into_iter().flatten().collect()
 }
 
 /// The last decision that changed a trigger: one change, and how many there were at once.
@@ -113,7 +120,8 @@ fn too_slow(told: &ShortReport) -> String {
             format!("{with} passes the same modules, {module} first: give each flow a module of its own")
         }
         ShortCauseReport::Held { module } => format!(
-            "its packets wait for others' before {module}: say `when_full: drop` in `shares` of the modules behind it"
+            "its packets wait for others' before {module}: modules behind it that have no `when_full: drop` in `shares` need it; where \
+             all have it, offer less or add a worker"
         ),
     };
     let (stated, has) = (short(told.min_rate_pps), short(told.rate_pps));
@@ -192,6 +200,7 @@ fn names(of: &[&str]) -> String {
 #[cfg(test)]
 pub(crate) mod tests {
     use forebay_graph::Why;
+    use forebay_graph::report::Stalls;
 
     use super::*;
     use crate::live::tests::report;
@@ -229,10 +238,19 @@ pub(crate) mod tests {
     fn a_controller_is_told_in_sentences() {
         let told = control();
         let said = "optimal every 100.0 ms, guard 5 %: 4 of 123 periods missed an objective; it decides in 12.00 us (at most 90.00 us)";
-        assert_eq!(state(&told), said);
+        let workers = |share| {
+            let machine_stalls = Stalls { share, ..Stalls::default() };
+            [WorkerReport::default(), WorkerReport { machine_stalls, ..WorkerReport::default() }]
+        };
+        assert_eq!(state(&told, &workers(0.5)), said);
+        // The machine was blamed for turns that were as long as the pipeline's own calls.
         let stalled = ControlReport { stalled: 3, took_us: None, ..told.clone() };
-        let said = "4 of 123 periods missed an objective (3 with a turn of half of it: see `forebay doctor`)";
-        assert!(state(&stalled).ends_with(said), "{}", state(&stalled));
+        let said = "4 of 123 periods missed an objective; in 3 of them a turn took half the objective or more";
+        let of_machine = format!("{said} (the machine was elsewhere: see `forebay doctor`)");
+        for (share, said) in [(0.0, said), (0.0049, said), (0.005, &of_machine)] {
+            let told = state(&stalled, &workers(share));
+            assert!(told.ends_with(said), "{told}");
+        }
         let said = "last: m0 8 -> 14 and 1 more: the least load within all objectives (12.3 s)";
         assert_eq!(decision(&told).as_deref(), Some(said));
         let said = "video cannot keep 100.0 us (5 % in reserve): it takes 300.0 us although it waits for no batch";
@@ -283,7 +301,8 @@ pub(crate) mod tests {
         let said = [
             "all stated rates take 144 % of the time that worker 0 has: state less, or add a worker",
             "rest passes the same modules, fw first: give each flow a module of its own",
-            "its packets wait for others' before split: say `when_full: drop` in `shares` of the modules behind it",
+            "its packets wait for others' before split: modules behind it that have no `when_full: drop` in `shares` need it; where \
+             all have it, offer less or add a worker",
         ];
         assert_eq!(unkept(&told), said.map(|why| format!("video cannot have 1.000M pps, it has 400.0k: {why}")));
         assert!(in_short(&told).ends_with("cannot be kept: video"));

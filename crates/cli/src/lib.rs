@@ -25,6 +25,7 @@ mod list;
 mod live;
 mod measure;
 mod plain;
+mod prices;
 mod printed;
 mod profile;
 mod rates;

@@ -123,7 +123,7 @@ impl<'a> Part<'a> {
     }
 
     fn print(&self, most: usize, out: &mut impl Write) -> io::Result<()> {
-        let Summary { periods, different, recorded, replayed } = self.summary;
+        let Summary { periods, different, measured, recorded, replayed, .. } = self.summary;
         let differ = match different {
             0 => "decided alike".to_owned(),
             some => format!("decided otherwise in {some}"),
@@ -137,14 +137,19 @@ impl<'a> Part<'a> {
             ("missed", Right),
             ("changes", Right),
         ];
-        let row = |what: &str, who: &Who<'_>, total: Total| {
+        let row = |what: &str, who: &Who<'_>, load: String, missed: usize, changes: String| {
             let guard = format!("{:.0} %", who.guard * 100.0);
-            let figures = [guard, percent(total.load), total.missed.to_string(), total.changes.to_string()];
+            let figures = [guard, load, missed.to_string(), changes];
             [what.to_owned(), who.controller.to_owned()].into_iter().chain(figures).collect()
         };
-        let rows = [row("recorded", &self.recorded, recorded), row("replayed", &self.replayed, replayed)];
+        let told = |what: &str, who: &Who<'_>, Total { load, missed, changes }: Total| {
+            row(what, who, load.map_or_else(|| percent(None), |load| self.load(load)), missed, changes.to_string())
+        };
+        let busy = row("measured", &self.recorded, percent(measured.busy), measured.missed, String::new());
+        let rows = [busy, told("recorded", &self.recorded, recorded), told("replayed", &self.replayed, replayed)];
         write!(out, "{}", table(&columns, &rows))?;
         let shown = &self.periods[self.periods.len() - most.min(self.periods.len())..];
+        self.explain(shown, out)?;
         if shown.is_empty() {
             return Ok(());
         }
@@ -153,17 +158,21 @@ impl<'a> Part<'a> {
             ("time", Right),
             ("load", Right),
             ("replayed", Right),
+            ("busy", Right),
+            ("missed", Left),
             ("slowest of its objective", Left),
             ("replayed", Left),
             ("triggers", Left),
             ("replayed", Left),
         ];
         let row = |period: &Replayed| {
-            let Replayed { at_s, recorded, replayed, .. } = period;
+            let Replayed { at_s, measured, recorded, replayed, .. } = period;
             vec![
                 format!("{at_s:.3} s"),
-                percent(Some(recorded.load)),
-                percent(Some(replayed.load)),
+                self.load(recorded.load),
+                self.load(replayed.load),
+                percent(Some(measured.busy)),
+                if measured.missed { "yes" } else { "-" }.to_owned(),
                 self.worst(recorded),
                 self.worst(replayed),
                 self.changes(recorded),
@@ -171,6 +180,39 @@ impl<'a> Part<'a> {
             ]
         };
         write!(out, "{}", table(&columns, &shown.iter().map(row).collect::<Vec<_>>()))
+    }
+
+    /// What figures mean that could be taken for others.
+    fn explain(&self, shown: &[Replayed], out: &mut impl Write) -> io::Result<()> {
+        let Summary { periods, first, .. } = self.summary;
+        writeln!(
+            out,
+            "measured: what workers were busy and which periods missed an objective then; the others: what the model makes of \
+             the decisions"
+        )?;
+        if (1..periods).contains(&first) {
+            writeln!(out, "loads are means without the first {}", counted(first as u64, "period"))?;
+        }
+        let is_over = |decided: &Decided| decided.load > self.layout.workers as f64;
+        let over = |period: &Replayed| is_over(&period.recorded) || is_over(&period.replayed);
+        if self.periods.iter().filter(|period| period.settled).chain(shown).any(over) {
+            writeln!(
+                out,
+                "{}: there is not so much time; packets would wait for it, which `missed` leaves out, and batches would grow by that \
+                 until they take less",
+                self.most()
+            )?;
+        }
+        Ok(())
+    }
+
+    /// A load, not beyond what there is time for: what the model says of more does not come about.
+    fn load(&self, load: f64) -> String {
+        if load > self.layout.workers as f64 { self.most() } else { percent(Some(load)) }
+    }
+
+    fn most(&self) -> String {
+        format!("> {} %", self.layout.workers * 100)
     }
 
     fn worst(&self, decided: &Decided) -> String {

@@ -6,16 +6,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{anyhow, bail};
 use forebay_control::{Log, Settings};
-use forebay_graph::{Actions, Layout, Plan, Snapshot};
+use forebay_graph::report::Report;
+use forebay_graph::{Actions, Layout, Snapshot};
 use forebay_instance::Decided;
 use forebay_measure::Nanos;
-use forebay_models::batching::Line;
 use forebay_pipeline::{Conditions, Loaded};
 use forebay_sim::{Options, Scene, Simulator};
 use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
 
+use crate::prices::Prices;
 use crate::source::source;
-use crate::{Answer, args, control, costs, decisions, engine, printed, summary};
+use crate::{Answer, args, control, decisions, engine, printed, summary};
 
 /// How many packets of each source are watched on their ways.
 const WATCHED: usize = 8_192;
@@ -32,7 +34,10 @@ pub(crate) fn simulate(arguments: &args::Simulate) -> anyhow::Result<Answer> {
     let source = source(&arguments.pipeline, &sets).map_err(written)?;
     let conditions = Conditions { frequency: engine::frequency(true), simulated: true };
     let Loaded { plans, mut made, seed, .. } = forebay_pipeline::load(&source, conditions).map_err(written)?;
-    let prices = prices(&plans[0], arguments)?;
+    let prices = Prices::of(&plans[0], &source, &arguments.cost)?;
+    if let Some(doubt) = prices.doubt() {
+        let _ = writeln!(printed::err(), "{}: {doubt}", plans[0].name);
+    }
     let settings = made.control().cloned();
     let (workers, most) = (plans.len(), settings.as_ref().map_or(0, |settings| settings.workers));
     if most > workers {
@@ -54,7 +59,8 @@ pub(crate) fn simulate(arguments: &args::Simulate) -> anyhow::Result<Answer> {
         None => None,
     };
     let scene = Scene::learn(plans, WATCHED).map_err(|error| anyhow!("{}: {error}", arguments.pipeline))?;
-    let mut simulator = Simulator::new(scene, &prices, settings.as_ref(), Options { seed, ..Options::default() })?;
+    let mut simulator =
+        Simulator::new(scene, &prices.lines, settings.as_ref(), Options { seed, ..Options::default() })?;
     let decided = Arc::new(Mutex::new(None));
     if settings.is_some() {
         simulator.tell(Box::new(Told { decided: Arc::clone(&decided), written }));
@@ -64,7 +70,8 @@ pub(crate) fn simulate(arguments: &args::Simulate) -> anyhow::Result<Answer> {
     report.control = decided.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|(told, _)| told.report());
     let mut out = printed::out();
     if arguments.json {
-        writeln!(out, "{}", serde_json::to_string(&report)?)?;
+        let told = Simulated { report: &report, costs_of_example: &prices.of_example };
+        writeln!(out, "{}", serde_json::to_string(&told)?)?;
     } else {
         summary::simulated(&report, detail, &mut out)?;
     }
@@ -76,30 +83,13 @@ pub(crate) fn simulate(arguments: &args::Simulate) -> anyhow::Result<Answer> {
     Ok(if arguments.strict && control::is_missed(&report) { Answer::No } else { Answer::Yes })
 }
 
-/// What modules' calls take: as given, else as was measured of their functions.
-fn prices(plan: &Plan, arguments: &args::Simulate) -> anyhow::Result<Vec<Line>> {
-    let (given, profiled) = (costs::given(plan, &arguments.cost)?, costs::profiled(plan.batch));
-    let mut unknown = BTreeSet::new();
-    let price = |(module, given): (&forebay_graph::Module, &Option<forebay_graph::Cost>)| {
-        let known = profiled.get(module.kind).map(|profiled| profiled.line);
-        let given = given.map(|cost| Line { fixed: cost.per_batch as f64 / 1e9, each: cost.per_packet as f64 / 1e9 });
-        given.or(known).unwrap_or_else(|| {
-            unknown.insert(module.kind);
-            Line::default()
-        })
-    };
-    let prices = plan.modules.iter().zip(&given).map(price).collect();
-    if unknown.is_empty() {
-        return Ok(prices);
-    }
-    let names = unknown.into_iter().collect::<Vec<_>>();
-    let (list, of_batch) =
-        (names.join(", "), if plan.batch == 32 { String::new() } else { format!(" --batch {}", plan.batch) });
-    bail!(
-        "what calls of {list} take is not known: `forebay profile{of_batch} {}` measures it, or say `--cost {}=CALL+PACKET`",
-        names.join(" "),
-        names[0]
-    )
+/// What is told as JSON.
+#[derive(Serialize)]
+struct Simulated<'a> {
+    #[serde(flatten)]
+    report: &'a Report,
+    /// Functions whose calls are taken to cost what they do with other parameters.
+    costs_of_example: &'a BTreeSet<&'static str>,
 }
 
 /// Lets time pass, and shows on a terminal how far it is; how much of it was simulated in detail, in seconds.

@@ -74,7 +74,7 @@ fn objectives(report: &Report, out: &mut impl Write) -> io::Result<()> {
     let verdicts = control::verdicts(report);
     verdicts.iter().try_for_each(|told| writeln!(out, "{told}"))?;
     if let Some(told) = &report.control {
-        writeln!(out, "{}", control::state(told))?;
+        writeln!(out, "{}", control::state(told, &report.workers))?;
         control::decision(told).iter().try_for_each(|last| writeln!(out, "{last}"))?;
         control::moves(told).iter().try_for_each(|sentence| writeln!(out, "{sentence}"))?;
         control::unkept(told).iter().try_for_each(|sentence| writeln!(out, "{sentence}"))?;

@@ -21,7 +21,7 @@ pub(crate) struct Replay {
     #[arg(long, value_name = "NAME")]
     pub(crate) controller: Option<String>,
     /// Set one of the controller's parameters (`forebay describe NAME`)
-    #[arg(long, value_name = "KEY=VALUE", value_parser = super::setting)]
+    #[arg(long, value_name = "KEY=VALUE", value_parser = super::values::parameter)]
     pub(crate) set: Vec<String>,
     /// The part of each delay objective that is kept in reserve, 0 to less than 1; without it, the recorded one
     #[arg(long, value_name = "PART", value_parser = guard)]

@@ -1,7 +1,7 @@
 //! What the command line sets of a configuration that is to run.
 
 use clap::builder::NonEmptyStringValueParser;
-use forebay_pipeline::Problems;
+use forebay_pipeline::{Problem, Problems};
 
 use super::values::{setting, whole, workers};
 
@@ -46,6 +46,23 @@ impl Settings {
             let told = format!("--set {setting}");
             problems.all.iter_mut().filter(|it| it.shown == told).for_each(|it| it.shown.clone_from(&written));
         }
+        for problem in &mut problems.all {
+            let way =
+                with_parameters(problem).map(|setting| format!(": on the command line `--set '{setting}'` instead"));
+            problem.message.push_str(&way.unwrap_or_default());
+        }
         problems
     }
+}
+
+/// The setting that names a controller with its parameters, where one was given that cannot: `--controller` and `control.batching=NAME`
+/// leave no place for them.
+fn with_parameters(problem: &Problem) -> Option<String> {
+    if let Some((_, written)) = problem.message.split_once(" needs parameters: write `batching: ") {
+        return Some(format!("control.batching={}", written.strip_suffix('`')?));
+    }
+    let (path, value) = problem.shown.strip_prefix("--set control.batching.")?.split_once('=')?;
+    let (name, key) = path.split_once('.')?;
+    let single = problem.message.starts_with("'control.batching' is a single value") && !key.contains('.');
+    single.then(|| format!("control.batching={{ {name}: {{ {key}: {value} }} }}"))
 }

@@ -6,7 +6,20 @@ use forebay_measure::Nanos;
 
 use crate::filter::Filter;
 
+/// A setting of a configuration. One of nothing would take a key away, such as an objective: that is to be said, by `null`.
 pub(super) fn setting(text: &str) -> Result<String, String> {
+    let told = parameter(text)?;
+    match told.split_once('=') {
+        Some((key, value)) if value.trim().is_empty() => {
+            let key = key.trim();
+            Err(format!("it has no value: `{key}=null` leaves the key out, `{key}={{}}` is one without parameters"))
+        }
+        _ => Ok(told),
+    }
+}
+
+/// A parameter, held against a schema that says what nothing is.
+pub(super) fn parameter(text: &str) -> Result<String, String> {
     match text.split_once('=') {
         Some((key, _)) if !key.trim().is_empty() => Ok(text.to_owned()),
         _ => Err("write KEY=VALUE, such as n=16".to_owned()),
@@ -67,6 +80,11 @@ mod tests {
         assert_eq!(trigger("route=16"), Ok(("route".to_owned(), 16)));
         assert!(trigger("route").is_err() && trigger("route=-1").is_err());
         assert!(setting("n=16").is_ok() && setting("=16").is_err() && setting("n").is_err());
+        // An objective was taken away by a variable of a script that was not set.
+        for wrong in ["flows.0.slo=", "flows.0.slo= "] {
+            assert!(setting(wrong).is_err_and(|told| told.contains("`flows.0.slo=null` leaves")), "{wrong}");
+        }
+        assert!(setting("flows.0.slo=null").is_ok() && parameter("trigger=").is_ok() && parameter("=3").is_err());
         let (name, cost) = cost("acl=500+20").expect("well-formed");
         assert_eq!((name.as_str(), cost.per_batch, cost.per_packet), ("acl", 500, 20));
         for wrong in ["acl=5+5+5", "=5", " =5+1", "acl=", "acl=1.5+2", "acl=-1+2", "acl=3600000000001", "acl"] {

@@ -1,6 +1,6 @@
 //! How the live table looks.
 
-use forebay_graph::report::{ControlReport, FlowReport, ModuleReport, Report};
+use forebay_graph::report::{ControlReport, FlowReport, ModuleReport, Report, WorkerReport};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -18,7 +18,7 @@ impl View {
             frame.render_widget(Paragraph::new(told), frame.area());
             return;
         };
-        let told = totals(recent, so_far);
+        let told = totals(recent, so_far, usize::from(frame.area().width));
         let head = u16::try_from(told.len()).unwrap_or(u16::MAX);
         // Flows get what they need of up to half of the height.
         let room = frame.area().height.saturating_sub(head + 1);
@@ -122,7 +122,7 @@ fn flow(flow: &FlowReport, rates: bool) -> Row<'static> {
     Row::new(cells)
 }
 
-fn totals(recent: &Report, so_far: &Report) -> Vec<Line<'static>> {
+fn totals(recent: &Report, so_far: &Report, width: usize) -> Vec<Line<'static>> {
     let per_second = |count: u64| short(if recent.duration_s > 0.0 { count as f64 / recent.duration_s } else { 0.0 });
     let packets = &so_far.packets;
     let cores: Vec<_> = recent.workers.iter().filter_map(|worker| worker.core).map(|core| core.to_string()).collect();
@@ -154,17 +154,34 @@ fn totals(recent: &Report, so_far: &Report) -> Vec<Line<'static>> {
         )),
     ];
     lines.push(losses);
-    lines.extend(recent.control.as_ref().map(controlled).unwrap_or_default());
+    lines
+        .extend(recent.control.as_ref().map(|control| controlled(control, &recent.workers, width)).unwrap_or_default());
     lines
 }
 
 /// What the controller does, and what it cannot do.
-fn controlled(control: &ControlReport) -> Vec<Line<'static>> {
+fn controlled(control: &ControlReport, workers: &[WorkerReport], width: usize) -> Vec<Line<'static>> {
     let last = control::decision(control).unwrap_or_else(|| "last: no change yet".to_owned());
-    let mut lines = vec![Line::from(control::state(control)), Line::from(last)];
+    let mut lines: Vec<_> = filled(control::clauses(control, workers), width).into_iter().map(Line::from).collect();
+    lines.push(Line::from(last));
     let moves = control::moves(control);
     let wrong = control::unkept(control).into_iter().chain(control.trouble.clone());
     lines.extend(moves.into_iter().map(Line::from));
     lines.extend(wrong.map(|told| Line::from(told).style(Style::new().fg(Color::Red))));
+    lines
+}
+
+/// Clauses in lines of up to `width` characters, as many in each as there is room for; a longer one has a line of its own.
+fn filled(clauses: Vec<String>, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for clause in clauses {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 2 + clause.chars().count() <= width => {
+                line.push_str("; ");
+                line.push_str(&clause);
+            }
+            _ => lines.push(clause),
+        }
+    }
     lines
 }

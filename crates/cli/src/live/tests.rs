@@ -114,8 +114,18 @@ fn a_controller_is_shown_with_its_last_decision_and_what_nothing_keeps() {
     let figures: Vec<&str> = row.split_whitespace().skip(2).take(4).collect();
     assert_eq!(figures, ["1.000M", "2.50", "16", "10.00"], "packets a second, batch in, trigger, batch out\n{row}");
     // Nothing of that is cut off on the usual terminal.
+    view.recent.as_mut().and_then(|report| report.control.as_mut()).expect("set above").stalled = 3;
     let shown = screen(&view, 80, 24);
-    for said in ["missed an objective", "(12.3 s)", "300.0 us at least", "p99 30.00 us", "25.00 us", "missed│"] {
+    for said in [
+        "missed an objective",
+        "half the objective or more",
+        "(at most 90.00 us)",
+        "(12.3 s)",
+        "300.0 us at least",
+        "p99 30.00 us",
+        "25.00 us",
+        "missed│",
+    ] {
         assert!(shown.contains(said), "'{said}' is not in\n{shown}");
     }
     let control = view.recent.as_mut().and_then(|report| report.control.as_mut()).expect("set above");

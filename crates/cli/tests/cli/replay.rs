@@ -78,6 +78,62 @@ fn another_controller_is_told_beside_the_recorded_one() {
     assert!(short.contains("decided alike") && !short.contains("the last"), "{short}");
 }
 
+/// A flow whose objective the model takes to be kept, and which misses it behind one whose calls take half of it.
+const LATE: &str = "\
+ports:
+  up: { generator: { rate: 500kpps, arrivals: poisson } }
+  down: { sink: }
+modules:
+  cls: { weighted_split: { weights: [1, 1] } }
+  voice: { ttl: }
+  inspect: { bypass: }
+  bulk: { ttl: }
+pipeline:
+  - up -> cls
+  - cls[0] -> voice -> down
+  - cls[1] -> inspect -> bulk -> down
+flows:
+  - { name: voice, path: 'cls[0] -> voice', slo: 20us }
+  - { name: bulk, path: 'cls[1] -> bulk', slo: 5ms }
+control: { batching: optimal, period: 10ms }
+";
+
+/// Only the model's figures were told: none of the periods missed an objective that most had been counted to miss, and without batches
+/// there would be more to do than there is time for.
+#[test]
+fn what_was_measured_stands_beside_what_the_model_says() {
+    let (file, decisions) = (File::new(LATE), File::new(""));
+    let costs = ["--cost", "*=100+20", "--cost", "inspect=8000+200"];
+    let run = ["run", file.path(), "--virtual", "--duration", "300ms", "--json", "--decisions", decisions.path()];
+    let report = forebay(&[&run[..], &costs].concat()).json();
+    let told = replayed(&[decisions.path(), "--controller", "null"]);
+    let (part, summary) = (&told["parts"][0], &told["parts"][0]["summary"]);
+    let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("{value} in {summary}"));
+    assert_eq!(summary["measured"]["missed"], report["control"]["violated"]);
+    assert!(number(&summary["measured"]["missed"]) > number(&summary["periods"]) / 2.0, "{summary}");
+    // 1, 2, 4 and 8 ms, and the first of 10.
+    let periods = part["periods"].as_array().expect("a list");
+    assert_eq!((summary["first"].as_u64(), periods.iter().filter(|it| it["settled"] == false).count()), (Some(5), 5));
+    let mean = |of: &dyn Fn(&Value) -> f64| periods[5..].iter().map(of).sum::<f64>() / (periods.len() - 5) as f64;
+    let near = |told: &Value, mean: f64| assert!((number(told) - mean).abs() < 1e-9, "{mean}: {summary}");
+    near(&summary["measured"]["busy"], mean(&|it| number(&it["measured"]["busy"])));
+    near(&summary["recorded"]["load"], mean(&|it| number(&it["recorded"]["load"])));
+    let busy = number(&report["workers"][0]["busy"]);
+    assert!((number(&summary["measured"]["busy"]) / busy - 1.0).abs() < 0.2, "{busy}: {summary}");
+    assert!(number(&summary["replayed"]["load"]) > 1.0, "{summary}");
+    let table = forebay(&["replay", decisions.path(), "--controller", "null", "--periods", "1"]).well();
+    for said in [
+        "measured  optimal",
+        "loads are means without the first 5 periods",
+        "> 100 %: there is not so much time",
+        " yes ",
+    ] {
+        assert!(table.contains(said), "'{said}' is not in\n{table}");
+    }
+    let alike = forebay(&["replay", decisions.path(), "--periods", "1"]).well();
+    assert!(!alike.contains("> 100 %"), "{alike}");
+}
+
 fn refused(arguments: &[&str], all: &[&str]) {
     let done = forebay(arguments);
     assert_eq!(done.code, Some(2), "{arguments:?}: {}{}", done.out, done.err);

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::{File, ROUTER, forebay};
+use crate::{Done, File, ROUTER, forebay};
 
 const GATEWAY: &str = "usecase:gw --set n=4 --set fold=off --set rate=1Mpps --set slo=200us --set control.period=10ms \
                        --controller optimal --cost *=100+20 --json";
@@ -75,6 +75,39 @@ fn costs_are_those_that_were_measured_where_none_are_given() {
     assert_eq!(code, Some(0), "{told}");
     let (code, told) = run(&simulate);
     assert_eq!(code, Some(0), "{told}");
+}
+
+/// A profile is of functions' examples: a `bypass` that spins for longer was taken to cost what that of the example does, and of other
+/// parameters of other functions nothing was said.
+#[test]
+fn parameters_that_are_not_the_examples_count_or_are_told() {
+    let cache = TempDir::new().expect("a folder for the test");
+    let run = |arguments: &[&str]| {
+        let mut command = assert_cmd::Command::new(env!("CARGO_BIN_EXE_forebay"));
+        let output = command.args(arguments).env("XDG_CACHE_HOME", cache.path()).output().expect("it starts");
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
+        let done = Done { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) };
+        assert_eq!(done.code, Some(0), "{}", done.err);
+        done
+    };
+    let file = File::new(
+        "ports: { in: { generator: { rate: 20kpps } }, out: { sink: } }\nmodules:\n  fw: { acl: { rules: { synthetic: 200 } } }\n  hop: { ttl: }\n  inspect: { bypass: { cycles_per_batch: 20000, cycles_per_packet: 500 } }\n\
+         pipeline: [in -> fw -> hop -> inspect -> out]\n",
+    );
+    run(&["profile", "--time", "20ms", "acl", "ttl", "bypass"]);
+    let simulate = ["simulate", file.path(), "--duration", "200ms", "--json"];
+    let busy = |done: &Done| done.json()["workers"][0]["busy"].as_f64().expect("a share");
+    let (as_written, dearer) =
+        (run(&simulate), run(&[&simulate[..], &["--set", "modules.inspect.bypass.cycles_per_batch=40000"]].concat()));
+    assert!(busy(&dearer) > 1.5 * busy(&as_written), "{} and {}", busy(&as_written), busy(&dearer));
+    assert_eq!(as_written.json()["costs_of_example"], serde_json::json!(["acl"]));
+    let told: Vec<_> = as_written.err.lines().filter(|line| line.contains("the function's example")).collect();
+    assert!(
+        matches!(told[..], [one] if one.contains("test: acl: ") && one.contains("`--cost acl=CALL+PACKET`")),
+        "{told:?}"
+    );
+    let given = run(&[&simulate[..], &["--cost", "fw=100+20"]].concat());
+    assert_eq!((given.err.as_str(), &given.json()["costs_of_example"]), ("", &serde_json::json!([])));
 }
 
 #[test]

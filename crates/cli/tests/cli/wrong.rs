@@ -102,6 +102,39 @@ fn no_controller_is_named_by_nothing() {
     }
 }
 
+/// The controller was refused for want of parameters, and its parameters because it has none: neither said what works.
+#[test]
+fn how_a_controller_is_given_parameters_is_said() {
+    let goes_on = ROUTER.replace("count: 1000", "rate: 1Mpps");
+    let file = File::new(&format!("{goes_on}control: {{ batching: optimal, period: 10ms }}\n"));
+    let run = ["run", file.path(), "--virtual"];
+    let works = |trigger| format!("control.batching={{ static: {{ trigger: {trigger} }} }}");
+    let instead = |trigger| format!(": on the command line `--set '{}'` instead", works(trigger));
+    for command in [&["--controller", "static"][..], &["--set", "control.batching=static"]] {
+        says(&[&run[..], command].concat(), &["static needs parameters: ", &instead(16)]);
+    }
+    let one = ["--set", "control.batching.static.trigger=8"];
+    let told = ["'control.batching' is a single value", &instead(8)];
+    says(&[&run[..], &one].concat(), &told);
+    says(&[&run[..], &["--controller", "static"], &one].concat(), &told);
+    let json = forebay(&[&run[..], &["--set", &works(8), "--json"]].concat()).json();
+    assert_eq!(json["control"]["controller"], "static");
+    assert!(json["modules"].as_array().is_some_and(|all| all.iter().all(|module| module["trigger"] == 8)), "{json}");
+}
+
+#[test]
+fn settings_without_a_value() {
+    let file = File::new(&format!("{ROUTER}flows:\n  - {{ name: all, path: hop, slo: 1ms }}\n"));
+    for command in ["run", "simulate", "check"] {
+        says(
+            &[command, file.path(), "--set", "flows.0.slo="],
+            &["'flows.0.slo='", "`flows.0.slo=null` leaves the key out"],
+        );
+    }
+    let told = forebay(&["run", file.path(), "--virtual", "--set", "flows.0.slo=null", "--json"]).json();
+    assert_eq!(told["flows"][0]["slo_us"], serde_json::Value::Null);
+}
+
 #[test]
 fn settings_of_batch_control() {
     let file = File::new(&format!("{ROUTER}flows:\n  - {{ name: all, path: hop, slo: 1ms }}\n"));
