@@ -18,8 +18,6 @@ const BUCKETS: usize = SUB + (TOP_BITS - SUB_BITS) as usize * SUB;
 pub struct Histogram {
     sum: Counter,
     max: Counter,
-    /// From the lowest bucket that has had something to the last one: how many.
-    reach: Counter,
     buckets: [Counter; BUCKETS],
 }
 
@@ -33,8 +31,7 @@ impl Histogram {
     /// An empty histogram.
     #[must_use]
     pub fn new() -> Self {
-        let [sum, max, reach] = [const { Counter::new() }; 3];
-        Self { sum, max, reach, buckets: [const { Counter::new() }; BUCKETS] }
+        Self { sum: Counter::new(), max: Counter::new(), buckets: [const { Counter::new() }; BUCKETS] }
     }
 
     /// Records `value` `n` times. Only the histogram's one writer calls this.
@@ -54,14 +51,19 @@ impl Histogram {
     /// The same for a value that is known not to be above what was recorded before ([`max`](Self::max)).
     #[inline]
     pub fn record_within(&self, sample: Sample, n: u64) {
-        self.add(sample.bucket, n);
+        if let Some(bucket) = self.buckets.get(sample.bucket) {
+            bucket.add(n);
+        }
         self.sum.add(sample.value.wrapping_mul(n));
     }
 
     /// Records a value `n` times in its bucket and in `tally`, which is [settled](Self::settle) after several values.
     #[inline]
     pub fn count(&self, sample: Sample, n: u64, tally: &mut Tally) {
-        self.add(sample.bucket, n);
+        // The bucket function stays below BUCKETS, which the compiler does not know.
+        if let Some(bucket) = self.buckets.get(sample.bucket) {
+            bucket.add(n);
+        }
         tally.sum = tally.sum.wrapping_add(sample.value.wrapping_mul(n));
         tally.max = tally.max.max(sample.value);
     }
@@ -75,27 +77,9 @@ impl Histogram {
         }
     }
 
-    #[inline]
-    fn add(&self, at: usize, n: u64) {
-        // The bucket function stays below BUCKETS, which the compiler does not know.
-        let Some(bucket) = self.buckets.get(at) else { return };
-        let before = bucket.get();
-        bucket.set(before.wrapping_add(n));
-        if before == 0 {
-            self.widen(at);
-        }
-    }
-
-    #[cold]
-    fn widen(&self, to: usize) {
-        self.reach.set(self.reach.get().max((BUCKETS - to) as u64));
-    }
-
-    /// The buckets from the lowest that has had something to the highest, and which one the first of them is.
-    pub(crate) fn used(&self) -> (usize, &[Counter]) {
-        let end = bucket_of(self.max.get()) + 1;
-        let first = (BUCKETS - self.reach.get() as usize).min(end);
-        (first, &self.buckets[first..end])
+    /// The buckets from the first to the highest that has something.
+    pub(crate) fn used(&self) -> &[Counter] {
+        &self.buckets[..=bucket_of(self.max.get())]
     }
 
     /// The sum of all values.

@@ -1,8 +1,12 @@
 //! What a histogram has recorded since it was looked at last: one pass over the buckets that it has used, and no allocation once
 //! there was something in each.
+//!
+//! Below the lowest bucket that has had something it is only asked whether there is something now, several buckets at a time: that is most
+//! of the memory, and a core whose caches are cold waits for it.
 
 use std::ops::Range;
 
+use crate::Counter;
 use crate::histogram::{Histogram, upper_bound};
 
 /// Where a reader of a histogram has come to.
@@ -10,6 +14,8 @@ use crate::histogram::{Histogram, upper_bound};
 pub struct Window {
     before: Vec<u64>,
     sum: u64,
+    /// The lowest bucket that has had something.
+    first: Option<usize>,
 }
 
 /// Values of several histograms together.
@@ -26,8 +32,12 @@ pub struct Values {
 impl Window {
     /// Adds to `values` what `histogram` has recorded since it was looked at last; how many values that is.
     pub fn take(&mut self, histogram: &Histogram, values: &mut Values) -> u64 {
-        let (first, used) = histogram.used();
-        let end = first + used.len();
+        let used = histogram.used();
+        let end = used.len();
+        let known = self.first.map_or(end, |first| first.min(end));
+        let lower = lowest(&used[..known]);
+        let first = lower.unwrap_or(known);
+        self.first = lower.or(self.first);
         if self.before.len() < end {
             self.before.resize(end, 0);
         }
@@ -35,8 +45,8 @@ impl Window {
             values.counts.resize(end, 0);
         }
         let (mut samples, mut lowest, mut above) = (0, end, first);
-        let kept = self.before[first..].iter_mut().zip(&mut values.counts[first..end]);
-        for (bucket, (used, (before, count))) in (first..).zip(used.iter().zip(kept)) {
+        let kept = self.before[first..end].iter_mut().zip(&mut values.counts[first..end]);
+        for (bucket, (used, (before, count))) in (first..).zip(used[first..].iter().zip(kept)) {
             let now = used.get();
             // Less than before: values were taken back that had been seen. As many more are not new then.
             let more = now.saturating_sub(*before);
@@ -54,6 +64,15 @@ impl Window {
         values.samples += samples;
         samples
     }
+}
+
+/// The lowest bucket that has something.
+fn lowest(buckets: &[Counter]) -> Option<usize> {
+    const TOGETHER: usize = 16;
+    let has = |some: &[Counter]| some.iter().fold(0, |all, count| all | count.get()) > 0;
+    let some = buckets.chunks(TOGETHER).position(has)?;
+    let from = some * TOGETHER;
+    buckets[from..].iter().position(|count| count.get() > 0).map(|at| from + at)
 }
 
 impl Values {
