@@ -164,3 +164,37 @@ impl Outlook {
         self.learning.rest(flow)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use forebay_graph::SchedulerKind;
+    use forebay_graph::snapshot::DelaySnapshot;
+
+    use super::*;
+
+    /// An idle flow whose packets lie in a buffer looked perfect.
+    #[test]
+    fn of_a_flow_that_has_stopped_the_oldest_packet_is_the_delay() {
+        let flow =
+            FlowLayout { name: "f".to_owned(), path: vec![0], slo_s: Some(1e-3), percentile: 99.0, min_rate: None };
+        let layout = Layout {
+            pipeline: "one".to_owned(),
+            batch: 32,
+            scheduler: SchedulerKind::RunToCompletion,
+            workers: 1,
+            modules: Vec::new(),
+            flows: vec![flow],
+        };
+        let told = |chosen: Option<f64>, oldest_s: f64| {
+            let delay_s = chosen.map(|chosen| DelaySnapshot { chosen, ..DelaySnapshot::default() });
+            let snapshot = Snapshot {
+                modules: vec![ModuleSnapshot { oldest_s, ..ModuleSnapshot::default() }],
+                flows: vec![FlowSnapshot { delay_s, ..FlowSnapshot::default() }],
+                ..Snapshot::default()
+            };
+            delays(&layout, &snapshot)[0]
+        };
+        assert_eq!((told(None, 0.0), told(None, 5e-3)), (None, Some(5e-3)));
+        assert_eq!((told(Some(1e-4), 0.0), told(Some(1e-4), 5e-3)), (Some(1e-4), Some(5e-3)));
+    }
+}

@@ -165,7 +165,7 @@ impl Actions {
         }
         let Some(hold_s) = hold_s.filter(|_| trigger > 0) else { return };
         let hold = Nanos((hold_s * 1e9) as u64);
-        // What is a tick or two off is the same.
+        // What is two percent off is the same: what is kept in reserve is more.
         let same = trigger == now.trigger && (hold_s - now.hold_s).abs() <= 0.02 * hold_s;
         if !same {
             self.all.push(Action::SetHold { module, hold });

@@ -85,7 +85,7 @@ impl Decided {
             cause: unkept.cause,
         }));
         report.short.clear();
-        report.short.extend(actions.short.iter().map(|short| slow(layout, short)));
+        report.short.extend(actions.short.iter().map(|told| short(layout, told)));
     }
 }
 
@@ -100,7 +100,7 @@ fn changed(layout: &Layout, at_s: f64, change: &Change) -> ChangeReport {
     }
 }
 
-fn slow(layout: &Layout, short: &Short) -> ShortReport {
+fn short(layout: &Layout, short: &Short) -> ShortReport {
     let Layout { flows, modules, .. } = layout;
     let module = |at: usize| modules[at].name.clone();
     ShortReport {

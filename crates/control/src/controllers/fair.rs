@@ -5,17 +5,19 @@
 //! executions take, `x_v·T0_v + R_v·T1_v`. Where there is not time for all, `R_v` is what there is time for: rate objectives first, and
 //! of what is left max-min fair rates.
 
+mod admitted;
 mod demands;
 
 use forebay_graph::{
     Actions, Controller, DeclareController, Layout, SchedulerKind, SetupError, Short, ShortCause, Snapshot, Unkept,
     UnkeptCause, register,
 };
-use forebay_models::max_min::{Shares, share};
+use forebay_models::max_min::Shares;
 
 use super::NoParams;
 use super::optimal::Optimal;
 use super::weighted::set_weights;
+use admitted::Admitted;
 use demands::{Demands, Gate, Rates, cost, parts};
 
 /// Modules that nothing is to be turned away at may have so many times what they need: they take no more than that, and what
@@ -39,14 +41,11 @@ impl Controller for Fair {
     fn decide(&mut self, layout: &Layout, snapshot: &Snapshot, guard: f64, actions: &mut Actions) {
         self.rates.pass(snapshot);
         let demands = Demands::new(layout, snapshot, &self.rates, guard);
-        let asked = demands.asked(layout);
-        let shares = share(&asked, &demands.left);
-        let restricted: Vec<bool> =
-            asked.iter().zip(&shares.rates).map(|(asked, rate)| *rate < (1.0 - NEAR) * asked.offered).collect();
-        self.set_triggers(layout, snapshot, (&demands.gates, &restricted), guard, actions);
-        let needs = needs(layout, snapshot, (&demands, &shares, &restricted), actions);
+        let admitted = Admitted::new(layout, &demands);
+        self.set_triggers(layout, snapshot, (&demands.gates, &admitted.restricted), guard, actions);
+        let needs = needs(layout, snapshot, &admitted, actions);
         set_weights(layout, snapshot, &needs, WORTH, actions);
-        self.tell_short(layout, snapshot, (&demands, &shares), guard, actions);
+        self.tell_short(layout, snapshot, (&demands, &admitted.shares), guard, actions);
     }
 }
 
@@ -136,7 +135,7 @@ fn missing(layout: &Layout, demands: &Demands, (with, module): (Option<usize>, u
 fn needs(
     layout: &Layout,
     snapshot: &Snapshot,
-    (demands, shares, restricted): (&Demands, &Shares, &[bool]),
+    Admitted { demands, shares, restricted, part }: &Admitted,
     actions: &Actions,
 ) -> Vec<f64> {
     let mut triggers: Vec<usize> = snapshot.modules.iter().map(|module| module.trigger).collect();
@@ -162,7 +161,9 @@ fn needs(
             }
             let most: f64 =
                 parts(layout, at).filter_map(|(worker, _)| demands.whole.get(worker)).fold(0.0, |a, b| a.max(*b));
-            need(at, (HEADROOM * rates[at]).max(promised[at])).max(START * most)
+            // What is to stay outside must not come in because there is headroom.
+            let headroom = if *part < 1.0 && demands.before[at] > 0.0 { 1.0 } else { HEADROOM };
+            need(at, (headroom * rates[at]).max(promised[at])).max(START * most)
         })
         .collect()
 }

@@ -239,3 +239,18 @@ fn a_flow_that_waits_for_another_at_a_port_is_told() {
     let short: Vec<_> = last.actions.short.iter().map(|short| (short.flow, short.cause)).collect();
     assert_eq!(short, [(0, ShortCause::Held { module: 0 })]);
 }
+
+/// What is before the split had time for all that came, and next to nothing was left for what was paid for.
+#[test]
+fn where_modules_before_a_split_take_most_of_the_time_packets_stay_outside() {
+    let even = |_: &str| (30, 400);
+    for promised in [[None, None], [Some("1Mpps"), None]] {
+        let all = |controller: &str| {
+            let promised = if controller == "fair" { promised } else { [None, None] };
+            rates(&run(&two("4Mpps", promised, controller), &even, 1_000, &[])).iter().sum::<f64>()
+        };
+        let (fair, wfq) = (all("fair"), all("wfq"));
+        // Equal rates of flows that come three to one take more of the split than they leave it.
+        assert!(fair > 0.6 * wfq, "{promised:?}: {fair} of {wfq}");
+    }
+}

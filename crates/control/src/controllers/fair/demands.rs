@@ -148,13 +148,37 @@ impl Demands {
             .collect();
         let gates = gates.collect();
         let whole: Vec<f64> = (0..snapshot.workers.len()).map(|worker| capacity(layout, snapshot, worker)).collect();
-        let mut left = whole.clone();
-        for (at, rate) in before.iter().enumerate() {
+        Self { gates, before, left: Vec::new(), whole, packet }.with_time_left(layout)
+    }
+
+    /// The same where modules before gates take only this part of what comes: the rest stays outside.
+    pub(super) fn admitting(&self, layout: &Layout, part: f64) -> Self {
+        let gate = |gate: &Gate| {
+            let offered = if self.is_behind(layout, gate) { part * gate.offered } else { gate.offered };
+            Gate { offered, promised: gate.promised.min(offered), ..gate.clone() }
+        };
+        let gates = self.gates.iter().map(gate).collect();
+        let before = self.before.iter().map(|rate| part * rate).collect();
+        Self { gates, before, ..self.clone() }.with_time_left(layout)
+    }
+
+    /// Whether packets pass other modules before they come to a gate.
+    fn is_behind(&self, layout: &Layout, gate: &Gate) -> bool {
+        let passes = |&(flow, _): &(usize, f64)| {
+            layout.flows[flow].path.iter().any(|&at| at < gate.module && self.before[at] > 0.0)
+        };
+        gate.flows.iter().any(passes)
+    }
+
+    fn with_time_left(mut self, layout: &Layout) -> Self {
+        self.left.clone_from(&self.whole);
+        for (at, rate) in self.before.iter().enumerate() {
             for (worker, part) in parts(layout, at) {
-                left.get_mut(worker).into_iter().for_each(|left| *left = (*left - rate * packet[at] * part).max(0.0));
+                let takes = rate * self.packet[at] * part;
+                self.left.get_mut(worker).into_iter().for_each(|left| *left = (*left - takes).max(0.0));
             }
         }
-        Self { gates, before, left, whole, packet }
+        self
     }
 
     /// What gates ask for.
