@@ -1,8 +1,8 @@
 //! Objectives that no trigger is known to keep, with nothing waiting at all: what the model does not know, such as that short calls make
 //! turns short, may keep them. It is tried, and kept up as long as it is better.
 
-/// Periods in a row in which objectives are not kept before it is tried, and for which it is.
-const ENOUGH: u32 = 3;
+/// Periods in a row in which objectives are not kept before it is tried, and for which it is. Flows that may part do so before.
+const ENOUGH: u32 = 6;
 const TRIED: u32 = 3;
 /// By what part flows are to be less late.
 const BETTER: f64 = 0.05;
