@@ -40,8 +40,12 @@ impl Steersman {
         if let State::Waits(log) = &mut *state
             && running.board.state().steering.is_some()
         {
-            let (running, log) = (Weak::clone(&running.own), log.take());
-            let thread = std::thread::Builder::new().name("control".to_owned()).spawn(move || steer(&running, log))?;
+            let mut log = log.take();
+            // Here, and not on the thread: however soon the run ends, it is told what was controlled.
+            let helm = begin(running, log.as_deref_mut());
+            let running = Weak::clone(&running.own);
+            let steers = move || steer(&running, helm, log);
+            let thread = std::thread::Builder::new().name("control".to_owned()).spawn(steers)?;
             *state = State::Runs(thread);
         }
         Ok(())
@@ -59,22 +63,31 @@ impl Steersman {
     }
 }
 
+/// What decides from now on, if anything does.
+fn begin<S: Scheduler>(running: &Running<S>, log: Option<&mut (dyn Log + 'static)>) -> Option<Helm> {
+    let (steering, telemetries) = running.board.steered();
+    // Its parameters have been checked.
+    steering.and_then(|steering| Helm::new(steering, telemetries, running.board.began(), Tsc.now(), log).ok())
+}
+
+/// How long after a decision the next is made.
+fn patience(helm: Option<&Helm>) -> Duration {
+    helm.map_or(IDLE, |helm| Duration::from_nanos(helm.patience().0))
+}
+
 /// Decides until the run ends.
-fn steer<S: Scheduler + 'static>(running: &Weak<Running<S>>, mut log: Option<Box<dyn Log>>) {
-    let mut helm: Option<Helm> = None;
-    let mut next = Instant::now();
+fn steer<S: Scheduler + 'static>(running: &Weak<Running<S>>, mut helm: Option<Helm>, mut log: Option<Box<dyn Log>>) {
+    let mut next = Instant::now() + patience(helm.as_ref());
     loop {
         std::thread::park_timeout(next.saturating_duration_since(Instant::now()));
         let Some(running) = running.upgrade().filter(|running| !running.stop.load(Ordering::Relaxed)) else { return };
         if Instant::now() < next {
             continue;
         }
-        let (steering, telemetries) = running.board.steered();
+        let steering = running.board.steered().0;
         // A change of the configuration begins anew.
         if helm.as_ref().map(|helm| Arc::as_ptr(&helm.steering)) != steering.as_ref().map(Arc::as_ptr) {
-            // Its parameters have been checked.
-            let (began, now) = (running.board.began(), Tsc.now());
-            helm = steering.and_then(|steering| Helm::new(steering, telemetries, began, now, log.as_deref_mut()).ok());
+            helm = begin(&running, log.as_deref_mut());
         } else if let Some(helm) = &mut helm {
             let steering = Arc::clone(&helm.steering);
             let actions = helm.decide(Tsc.now(), log.as_deref_mut());
@@ -84,9 +97,8 @@ fn steer<S: Scheduler + 'static>(running: &Weak<Running<S>>, mut log: Option<Box
                 running.move_modules(helm, &moved, log.as_deref_mut());
             }
         }
-        let period = helm.as_ref().map_or(IDLE, |helm| Duration::from_nanos(helm.patience().0));
         // A machine that was elsewhere for longer than a period has missed it.
-        next = (next + period).max(Instant::now());
+        next = (next + patience(helm.as_ref())).max(Instant::now());
     }
 }
 

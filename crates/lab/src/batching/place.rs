@@ -46,6 +46,8 @@ pub(super) struct Run {
     pub(super) missing: i64,
     /// Modules that run.
     pub(super) modules: usize,
+    /// Triggers of the last period that counted and kept all objectives, of modules that had one.
+    pub(super) triggers: Vec<(String, usize)>,
 }
 
 impl Place {
@@ -218,10 +220,12 @@ fn no_troubles(scenario: &Scenario, troubles: &[(String, String)]) -> Result<(),
 
 impl Run {
     fn new(watch: &Watch, report: Report, whole: &Report) -> Self {
-        let (layout, moments) = watch.take();
-        let modules = layout.map_or(0, |layout| layout.running().count());
+        let (layout, moments, kept) = watch.take();
+        let modules = layout.as_ref().map_or(0, |layout| layout.running().count());
         let missing = i64::try_from(whole.packets.missing()).unwrap_or(i64::MAX);
-        Self { moments, report, missing, modules }
+        let names = layout.into_iter().flat_map(|layout| layout.modules).map(|module| module.name);
+        let triggers = names.zip(kept).filter(|(_, trigger)| *trigger > 0).collect();
+        Self { moments, report, missing, modules, triggers }
     }
 }
 

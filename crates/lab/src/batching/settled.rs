@@ -6,12 +6,15 @@
 //! would be those of before once more.
 
 mod constant;
+mod oracle;
 
 use forebay_measure::Nanos;
 use serde::Serialize;
 
 use constant::Constant;
+use oracle::Oracle;
 
+use super::costs::BATCH;
 use super::figures::{Figures, Told, mean_delay_us, quantiles};
 use super::interval::Ratio;
 use super::place::Place;
@@ -43,10 +46,13 @@ pub struct Row {
     pub told: Told,
     /// Runs.
     pub runs: usize,
-    /// Of `static`: the best constant; `None` where none keeps the objective, or all that were tried were void.
+    /// Of `static`: the best constant; `None` where none keeps the objective, or all that were tried were void. Of `oracle`: the
+    /// constant, if nothing else carries more.
     pub trigger: Option<usize>,
     /// Where none keeps it: the constant that misses it in the fewest periods, which these figures are of.
     pub nearest: Option<usize>,
+    /// Of `oracle`: how many times those of `optimal` its triggers are; `None` where the best constant carries more.
+    pub multiple: Option<f64>,
     /// Packets a second against those of `null`.
     pub to_null: Option<Ratio>,
     /// Packets a second against those of `optimal`.
@@ -75,12 +81,14 @@ fn pipelines(extents: &Extents) -> Vec<Pipeline> {
     ]
 }
 
-/// A use case, folded or not, with its objective and its best constant.
+/// A use case, folded or not, with its objective, its best constant and its best triggers.
 struct Case {
     pipeline: Pipeline,
     fold: bool,
     slo: Nanos,
     constant: Constant,
+    /// `None` where no triggers that were tried keep the objective.
+    oracle: Option<Oracle>,
 }
 
 impl Case {
@@ -88,13 +96,27 @@ impl Case {
         settings(self.fold, Some(self.slo), seed)
     }
 
-    /// Controllers that are compared on it, those left out that fold nothing where it is folded.
-    fn rules(&self) -> Vec<Rule> {
-        let mut rules: Vec<_> = CONTROLLERS.iter().map(|name| Rule::new(name)).collect();
-        rules.insert(2, Rule::constant(self.constant.trigger));
-        rules.retain(|rule| !(self.fold && rule.is_weighted()));
-        rules
+    /// What is compared on it. Controllers are left out that fold nothing where it is folded.
+    fn contenders(&self) -> Vec<Contender> {
+        let of = |name| Contender { name, rule: Rule::new(name), settings: Vec::new() };
+        let mut all: Vec<_> = CONTROLLERS.iter().map(|name| of(name)).collect();
+        all.insert(2, Contender { rule: Rule::constant(self.constant.trigger), ..of("static") });
+        all.retain(|contender| !(self.fold && contender.rule.is_weighted()));
+        all.extend(self.oracle.as_ref().map(|oracle| Contender {
+            name: "oracle",
+            rule: oracle.rule(),
+            settings: oracle.settings.clone(),
+        }));
+        all
     }
+}
+
+/// A controller with what is stated for it besides.
+#[derive(Clone)]
+struct Contender {
+    name: &'static str,
+    rule: Rule,
+    settings: Vec<String>,
 }
 
 fn settings(on: bool, slo: Option<Nanos>, seed: usize) -> Vec<String> {
@@ -110,13 +132,17 @@ pub(super) fn objective(mean_us: f64) -> Nanos {
 /// Makes the table.
 pub(super) fn measure(place: &Place, extents: &Extents, progress: &mut dyn Progress) -> Result<Vec<Row>, LabError> {
     let cases = cases(place, extents, progress)?;
-    let wanted: Vec<(usize, Rule)> =
-        cases.iter().enumerate().flat_map(|(at, case)| case.rules().into_iter().map(move |rule| (at, rule))).collect();
+    let wanted: Vec<(usize, Contender)> = cases
+        .iter()
+        .enumerate()
+        .flat_map(|(at, case)| case.contenders().into_iter().map(move |contender| (at, contender)))
+        .collect();
     let mut scenarios = Vec::new();
     for seed in 1..=extents.runs {
-        for (case, rule) in &wanted {
+        for (case, contender) in &wanted {
             let case = &cases[*case];
-            scenarios.push(case.pipeline.under(rule, &case.settings(seed), extents.span)?);
+            let settings = [case.settings(seed), contender.settings.clone()].concat();
+            scenarios.push(case.pipeline.under(&contender.rule, &settings, extents.span)?);
         }
     }
     let hertz = place.hertz();
@@ -124,13 +150,13 @@ pub(super) fn measure(place: &Place, extents: &Extents, progress: &mut dyn Progr
     let of = |number: usize| runs.chunks(wanted.len()).map(|turn| turn[number].clone()).collect::<Vec<_>>();
     let rows = cases.iter().enumerate().flat_map(|(at, case)| {
         let own = wanted.iter().enumerate().filter(|(_, (case, _))| *case == at);
-        let all: Vec<_> = own.map(|(number, (_, rule))| (rule.clone(), of(number))).collect();
-        table(case, &all, place.simulated)
+        let all: Vec<_> = own.map(|(number, (_, contender))| (contender.clone(), of(number))).collect();
+        table(case, &all)
     });
     Ok(rows.collect())
 }
 
-/// Finds objectives, then best constants. The objective is that of the pipeline as it is written, folded or not: `max` has nothing to
+/// Finds objectives, then best constants, then the best triggers. The objective is that of the pipeline as it is written, folded or not: `max` has nothing to
 /// wait for where branches have been folded, and 80 % of no waiting is what no controller can keep.
 fn cases(place: &Place, extents: &Extents, progress: &mut dyn Progress) -> Result<Vec<Case>, LabError> {
     let look = Span { periods: LOOK.min(extents.span.periods), ..extents.span };
@@ -144,18 +170,43 @@ fn cases(place: &Place, extents: &Extents, progress: &mut dyn Progress) -> Resul
         let slo = objective(means[usize::from(pipeline.urgent)]);
         let folds = pipeline.under(&rule, &settings(true, None, 1), look)?.folds()?;
         let constant = Constant::default();
-        cases.extend(folds.then(|| Case { pipeline: pipeline.clone(), fold: true, slo, constant }));
-        cases.push(Case { pipeline, fold: false, slo, constant });
+        cases.extend(folds.then(|| Case { pipeline: pipeline.clone(), fold: true, slo, constant, oracle: None }));
+        cases.push(Case { pipeline, fold: false, slo, constant, oracle: None });
     }
     let constants = constants(extents);
     let coarse = sweep(place, &cases, &vec![constants.to_vec(); cases.len()], look, progress)?;
     let near: Vec<_> = coarse.iter().map(|tried| constant::around(constants, constant::best(tried).trigger)).collect();
     let fine = sweep(place, &cases, &near, look, progress)?;
-    for ((case, mut tried), fine) in cases.iter_mut().zip(coarse).zip(fine) {
-        tried.extend(fine);
-        case.constant = constant::best(&tried);
+    let constants: Vec<_> = coarse.into_iter().zip(fine).map(|(coarse, fine)| [coarse, fine].concat()).collect();
+    let tried = multiples(place, &cases, look, extents.short, progress)?;
+    for ((case, constants), tried) in cases.iter_mut().zip(&constants).zip(&tried) {
+        case.constant = constant::best(constants);
+        case.oracle = oracle::best(tried, constants);
     }
     Ok(cases)
+}
+
+/// Runs of each case with multiples of the triggers that `optimal` comes to rest at.
+fn multiples(
+    place: &Place,
+    cases: &[Case],
+    look: Span,
+    short: bool,
+    progress: &mut dyn Progress,
+) -> Result<Vec<Vec<(Oracle, Figures)>>, LabError> {
+    let rule = Rule::new("optimal");
+    let rests = cases.iter().map(|case| case.pipeline.under(&rule, &case.settings(1), look));
+    let rests = place.all(&rests.collect::<Result<Vec<_>, _>>()?, progress, |run| run.triggers)?;
+    let tried: Vec<_> = rests.iter().map(|triggers| oracle::around(triggers, BATCH, short)).collect();
+    let mut scenarios = Vec::new();
+    for (case, tried) in cases.iter().zip(&tried) {
+        for oracle in tried {
+            let settings = [case.settings(1), oracle.settings.clone()].concat();
+            scenarios.push(case.pipeline.under(&oracle.rule(), &settings, look)?);
+        }
+    }
+    let mut runs = place.all(&scenarios, progress, |run| Figures::of(&run, place.hertz()))?.into_iter();
+    Ok(tried.into_iter().map(|tried| tried.into_iter().zip(runs.by_ref()).collect()).collect())
 }
 
 /// Runs of each case with each of its constants.
@@ -181,34 +232,35 @@ fn constants(extents: &Extents) -> &'static [usize] {
     if extents.short { &[0, 8, 16, 24] } else { CONSTANTS }
 }
 
-/// The rows of a use case. In simulated time costs are as they are known, so that `optimal` is the oracle.
-fn table(case: &Case, all: &[(Rule, Vec<Figures>)], simulated: bool) -> Vec<Row> {
+/// The rows of a use case.
+fn table(case: &Case, all: &[(Contender, Vec<Figures>)]) -> Vec<Row> {
     let rates = |name: &str| {
-        let runs = all.iter().find(|(rule, _)| rule.name == name).map(|(_, runs)| runs.as_slice());
+        let runs = all.iter().find(|(contender, _)| contender.name == name).map(|(_, runs)| runs.as_slice());
         runs.unwrap_or_default().iter().map(|run| run.sound(|run| run.rate_pps)).collect::<Vec<_>>()
     };
     let (null, optimal) = (rates("null"), rates("optimal"));
-    let max = all.iter().find(|(rule, _)| rule.name == "max").map(|(_, runs)| Figures::together(runs).batch_mean);
-    let row = |(rule, runs): &(Rule, Vec<Figures>)| {
+    let max =
+        all.iter().find(|(contender, _)| contender.name == "max").map(|(_, runs)| Figures::together(runs).batch_mean);
+    let row = |(contender, runs): &(Contender, Vec<Figures>)| {
         let told = Figures::together(runs);
         let rates: Vec<_> = runs.iter().map(|run| run.sound(|run| run.rate_pps)).collect();
-        let Constant { kept, .. } = case.constant;
+        let kept = if contender.name == "oracle" { Some(true) } else { case.constant.kept };
+        let constant = contender.rule.trigger;
+        let oracle = case.oracle.as_ref().filter(|_| contender.name == "oracle");
         Row {
             usecase: case.pipeline.name.clone(),
-            controller: rule.name.to_owned(),
+            controller: contender.name.to_owned(),
             fold: case.fold,
             told: told.told(),
             runs: runs.len(),
-            trigger: rule.trigger.filter(|_| kept == Some(true)),
-            nearest: rule.trigger.filter(|_| kept == Some(false)),
+            trigger: constant.filter(|_| kept == Some(true)),
+            nearest: constant.filter(|_| kept == Some(false)),
+            multiple: oracle.and_then(|oracle| oracle.multiple),
             to_null: Ratio::of(&rates, &null),
             to_optimal: Ratio::of(&rates, &optimal),
             batch_of_max: max.filter(|max| *max > 0.0).map(|max| told.batch_mean / max),
             worst: quantiles(told.worst),
         }
     };
-    let mut rows: Vec<_> = all.iter().map(row).collect();
-    let oracle = rows.iter().find(|row| row.controller == "optimal" && simulated).cloned();
-    rows.extend(oracle.map(|row| Row { controller: "oracle".to_owned(), ..row }));
-    rows
+    all.iter().map(row).collect()
 }

@@ -67,6 +67,8 @@ struct Seen {
     /// Decisions since the controller began.
     decided: u32,
     moments: Vec<Moment>,
+    /// Triggers of the last period that counted and kept all objectives, by module.
+    kept: Vec<usize>,
 }
 
 impl Watch {
@@ -78,10 +80,10 @@ impl Watch {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The pipeline, and all periods.
-    pub(super) fn take(&self) -> (Option<Layout>, Vec<Moment>) {
-        let Seen { layout, moments, .. } = std::mem::take(&mut *self.seen());
-        (layout, moments)
+    /// The pipeline, all periods, and the triggers of the last that counted and kept all objectives, by module.
+    pub(super) fn take(&self) -> (Option<Layout>, Vec<Moment>, Vec<usize>) {
+        let Seen { layout, moments, kept, .. } = std::mem::take(&mut *self.seen());
+        (layout, moments, kept)
     }
 }
 
@@ -127,12 +129,16 @@ impl Log for Watch {
 
     fn period(&mut self, snapshot: &Snapshot, _: &Actions) {
         let mut seen = self.seen();
+        let seen = &mut *seen;
         if let Some(layout) = &seen.layout {
             // Where a controller only goes on with other objectives, the period is a whole one; and one that is cut short because the
             // last was late is as good as any.
             let early = FIRST.0 << seen.decided.min(32) < seen.period.0;
             let brief = early && snapshot.period_s < WHOLE * seen.period.0 as f64 / 1e9;
             let moment = moment(self, layout, brief, snapshot);
+            if moment.counts() && !moment.violated {
+                seen.kept = layout.modules.iter().map(|module| snapshot.modules[module.leader].trigger).collect();
+            }
             seen.decided = seen.decided.saturating_add(1);
             seen.moments.push(moment);
         }

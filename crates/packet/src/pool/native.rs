@@ -1,6 +1,5 @@
 //! The native pool's memory: one region, chunks a fixed stride apart.
 
-use std::collections::VecDeque;
 use std::ptr::NonNull;
 use std::sync::{Mutex, PoisonError};
 
@@ -60,7 +59,9 @@ const MAX_FRAME: usize = 9_216;
 
 pub(super) struct Native {
     layout: Layout,
-    free: Mutex<VecDeque<Chunk>>,
+    /// A stack: what came home last is the warmest. Threads whose packets in flight come and go by more than their caches hold
+    /// would else walk through the whole pool, and find every chunk cold.
+    free: Mutex<Vec<Chunk>>,
     _memory: memory::Region,
 }
 
@@ -76,7 +77,8 @@ impl Native {
         let bytes = stride * options.chunks;
         let memory =
             memory::Region::new(bytes, options.populated).map_err(|source| PoolError::Memory { bytes, source })?;
-        let free = (0..options.chunks).map(|index| Chunk::new(memory.at(index * stride))).collect();
+        // The first chunks, which are populated first, are the first to be taken.
+        let free = (0..options.chunks).rev().map(|index| Chunk::new(memory.at(index * stride))).collect();
         Ok(Self { layout, free: Mutex::new(free), _memory: memory })
     }
 }
@@ -97,14 +99,14 @@ unsafe impl Backing for Native {
     fn take(&self, chunks: &mut [Chunk]) -> usize {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         let n = chunks.len().min(free.len());
-        for (slot, chunk) in chunks.iter_mut().zip(free.drain(..n)) {
-            *slot = chunk;
-        }
+        let left = free.len() - n;
+        chunks[..n].copy_from_slice(&free[left..]);
+        free.truncate(left);
         n
     }
 
     fn give(&self, chunks: &[Chunk]) {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner).extend(chunks);
+        self.free.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(chunks);
     }
 }
 
