@@ -11,6 +11,8 @@ use crate::outlook::queues;
 /// How much of what a period says is believed; and of what was seen is forgotten in a period in which nobody waits, so that it is seen
 /// again now and then.
 const LEARN: f64 = 0.25;
+/// How much of what a change of triggers says, which is once.
+const LEARN_CHANGE: f64 = 0.5;
 const FORGET: f64 = 1.0 / 256.0;
 /// The share of packets that may be held where nobody waits, and that must be where it is seen what that costs.
 const NOBODY: f64 = 0.01;
@@ -19,6 +21,8 @@ const MANY: f64 = 0.25;
 const EXACT: f64 = 1e-3;
 /// The share of its time that a worker has something to do, at least, so that its time is what packets cost.
 const FULL: f64 = 0.98;
+/// Turns of a period, at least, for a change of triggers to say something: what calls are under way when it ends is too much of it else.
+const TURNS: u64 = 100;
 /// By what part packets a call may differ where they enter, as what a turn costs is shared by as many; and the modules that they pass.
 const ALIKE: f64 = 0.25;
 
@@ -28,16 +32,24 @@ pub(crate) struct Holding {
     /// Periods that have been seen: in the first one nothing is in the caches yet, unless time is simulated.
     periods: u32,
     /// Where nobody waited.
-    free: Option<Free>,
-    /// Seconds for each batch that a packet waits for.
+    free: Option<Seen>,
+    /// The last period.
+    last: Option<Seen>,
+    /// Seconds for each batch that a packet waits for, against those that wait for none; and as far as they wait for more than they
+    /// did in the period before, or for fewer: to be held again may cost more than what is held once saves beyond what calls say.
     each: f64,
+    again: f64,
 }
 
-/// What was where nobody waited.
+/// What was in a period.
 #[derive(Clone, Debug)]
-struct Free {
+struct Seen {
     /// Workers' seconds a packet.
     took: f64,
+    /// Turns of the worker with the fewest.
+    turns: u64,
+    /// Batches that a packet waited for.
+    held: f64,
     /// Packets a call where they enter.
     together: f64,
     /// By module: packets, for each that entered.
@@ -46,10 +58,22 @@ struct Free {
     batches: Vec<f64>,
 }
 
-impl Free {
+impl Seen {
     /// Whether packets came together as much as they do now.
     fn comes(&self, together: f64) -> bool {
         (together - self.together).abs() <= ALIKE * self.together
+    }
+
+    /// Seconds for each batch that packets wait for more than they did then. What is saved in calls is what costs say, right or wrong: so
+    /// the sum of both is what is seen.
+    fn price(&self, now: &Self, snapshot: &Snapshot, packets: f64) -> f64 {
+        let saved = snapshot
+            .modules
+            .iter()
+            .zip(&self.batches)
+            .filter(|(_, batch)| **batch > 0.0)
+            .map(|(module, batch)| module.cost_s.0 * (module.packets as f64 / batch - module.calls as f64));
+        (now.took - self.took + saved.sum::<f64>() / packets) / (now.held - self.held)
     }
 
     /// Whether packets went these ways.
@@ -63,6 +87,7 @@ impl Holding {
     /// Learns from a period whose modules' costs are known.
     pub(crate) fn learn(&mut self, layout: &Layout, snapshot: &Snapshot) {
         self.periods = self.periods.saturating_add(1);
+        let last = self.last.take();
         let (mut entered, mut entries, mut held, mut calls) = (0, 0, 0, 0.0);
         for (of, module) in layout.modules.iter().zip(&snapshot.modules) {
             let (fixed, each) = module.cost_s;
@@ -82,29 +107,35 @@ impl Holding {
         if self.periods == 1 && (busy - calls).abs() > EXACT * busy {
             return;
         }
-        if self.free.as_ref().is_some_and(|free| !free.goes(&ways)) {
+        let batches = snapshot.modules.iter().map(|module| module.batch().unwrap_or(0.0)).collect();
+        let turns = snapshot.workers.iter().map(|worker| worker.busy_turns).min().unwrap_or(0);
+        let mut now = Seen { took, turns, held, together, ways, batches };
+        let other = |seen: &Seen| !seen.goes(&now.ways);
+        if self.free.as_ref().is_some_and(other) || last.as_ref().is_some_and(other) {
             // Packets that go other ways cost something else.
-            (self.free, self.each) = (None, 0.0);
+            *self = Self { periods: self.periods, ..Self::default() };
+        } else if let Some(last) = last.filter(|last| {
+            turns.min(last.turns) >= TURNS
+                && held.min(last.held) > NOBODY
+                && (held - last.held).abs() > MANY
+                && last.comes(together)
+        }) {
+            let again = last.price(&now, snapshot, packets);
+            self.again = (self.again + LEARN_CHANGE * (again - self.again)).max(0.0);
+        } else {
+            self.again *= 1.0 - FORGET;
         }
+        self.last = Some(now.clone());
         if held < NOBODY {
             self.each *= 1.0 - FORGET;
             let before = self.free.take().filter(|free| free.comes(together));
-            let took = before.map_or(took, |free| free.took + LEARN * (took - free.took));
-            let batches = snapshot.modules.iter().map(|module| module.batch().unwrap_or(0.0)).collect();
-            self.free = Some(Free { took, together, ways, batches });
+            now.took = before.map_or(took, |free| free.took + LEARN * (took - free.took));
+            self.free = Some(now);
         } else if let Some(free) = &self.free
             && held > MANY
             && free.comes(together)
         {
-            // What is saved in calls is what costs say, right or wrong: so the sum of both is what is seen.
-            let saved = snapshot
-                .modules
-                .iter()
-                .zip(&free.batches)
-                .filter(|(_, batch)| **batch > 0.0)
-                .map(|(module, batch)| module.cost_s.0 * (module.packets as f64 / batch - module.calls as f64));
-            let each = (took - free.took + saved.sum::<f64>() / packets) / held;
-            self.each = (self.each + LEARN * (each - self.each)).max(0.0);
+            self.each = (self.each + LEARN * (free.price(&now, snapshot, packets) - self.each)).max(0.0);
         }
     }
 
@@ -122,7 +153,7 @@ impl Holding {
 
     /// Seconds that a packet costs more for each batch that it waits for.
     pub(crate) fn each(&self) -> f64 {
-        self.each
+        self.each.max(self.again)
     }
 }
 
@@ -138,7 +169,7 @@ mod tests {
         let (packets, calls, cost_s) = (100_000, 3_125, (100e-9, 20e-9));
         let took = packets as f64 * (cost_s.1 + beside_s) + calls as f64 * cost_s.0;
         let module = ModuleSnapshot { packets, calls, trigger, cost_s, ..ModuleSnapshot::default() };
-        let worker = WorkerSnapshot { busy_s: took, ..WorkerSnapshot::default() };
+        let worker = WorkerSnapshot { busy_s: took, busy_turns: calls, ..WorkerSnapshot::default() };
         let modules = vec![module; layout.modules.len()];
         Snapshot { period_s: took / busy, modules, workers: vec![worker], ..Snapshot::default() }
     }
@@ -204,6 +235,27 @@ mod tests {
         assert!(holding.each() > 0.9 * price, "about as many go there: {holding:?}");
         holding.learn(&layout, &told(9_000));
         assert_eq!(holding.each(), 0.0, "other packets: {holding:?}");
+    }
+
+    /// What holding saved beyond what calls say was once taken for a price of nothing, at which packets were held again for less than that
+    /// cost.
+    #[test]
+    fn what_packets_cost_more_that_are_held_again_is_seen_when_triggers_change() {
+        let mut layout = Layout { modules: vec![layout().modules.remove(0); 2], ..layout() };
+        layout.modules[1].entry = false;
+        let told = |triggers: [usize; 2], beside_s: f64| {
+            let mut snapshot = period(&layout, 1.0, triggers[0], beside_s);
+            snapshot.modules[1].trigger = triggers[1];
+            snapshot
+        };
+        let (free, once, again) = (told([0, 0], 80e-9), told([32, 0], 20e-9), told([32, 32], 30e-9));
+        let mut holding = Holding::default();
+        [&free, &free, &once, &once].into_iter().for_each(|period| holding.learn(&layout, period));
+        assert_eq!(holding.each(), 0.0, "it saves more than calls say");
+        holding.learn(&layout, &again);
+        assert!(holding.each() > 3e-9, "{holding:?}");
+        [&once, &again, &once].into_iter().for_each(|period| holding.learn(&layout, period));
+        assert!((7e-9..=10.1e-9).contains(&holding.each()), "{holding:?}");
     }
 
     #[test]

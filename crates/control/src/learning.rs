@@ -2,8 +2,8 @@
 //! machines and traffic are real; it is what is left of measured delays.
 //!
 //! What buffers had of a delay is between nothing and the sum of their hold limits. So is what is learnt of the rest: mostly that
-//! buffers had what the model says. Where an objective was missed all the same, nothing is taken back for a while, and each further
-//! time for twice as long: a steady load comes to a steady control.
+//! buffers had what the model says. Where an objective was missed all the same, nothing is taken back for a while as long as any flow is
+//! near to its own, and each further time for twice as long: a steady load comes to a steady control.
 
 use forebay_graph::snapshot::WorkerSnapshot;
 use forebay_graph::{Layout, Snapshot};
@@ -18,6 +18,9 @@ const LEARN: f64 = 0.5;
 /// For how many periods nothing is taken back after an objective was missed for the first time.
 const REMEMBERED: u32 = 8;
 const LONGEST: u32 = 1 << 14;
+/// Unless no flow takes more than this part of its objective: then a little of it is, each period.
+const EASY: f64 = 0.75;
+const LITTLE: f64 = 0.125;
 /// Where the rate of all packets changes by more than this part it is other traffic: what was missed is forgotten.
 const ANOTHER: f64 = 0.25;
 
@@ -44,6 +47,8 @@ struct Told {
     first: f64,
     /// Packets wait so long at ports that larger batches are the cure: what the rest is without that.
     overloaded: Option<f64>,
+    /// The part of its objective that it takes.
+    part: f64,
     missed: bool,
 }
 
@@ -68,6 +73,7 @@ impl Learning {
         } else {
             self.kept = self.kept.saturating_sub(1);
         }
+        let easy = all.iter().all(|told| told.part < EASY);
         for told in all {
             let (most, least) = (told.most, (told.most - told.holds).max(0.0));
             let seen = (most - told.waits).clamp(least, most);
@@ -77,6 +83,7 @@ impl Learning {
             let learnt = match told.overloaded {
                 Some(without) => known.min(without),
                 None if told.missed => known.max(seen),
+                None if self.kept > 0 && easy => (known + LITTLE * (seen - known)).max(least),
                 None if self.kept > 0 => known.max(least),
                 None => known + LEARN * (seen - known),
             };
@@ -122,7 +129,8 @@ fn tell(layout: &Layout, snapshot: &Snapshot, arrives: &[f64], full_turns: &[f64
     let (queues, turn, full_turn) = at_ports(snapshot, full_turns, of.percentile);
     // What packets wait at ports because they cost too much must not forbid what makes them cheaper.
     let overloaded = (queues > full_turn.max(QUEUES * slo)).then(|| (most - queues).max(turn));
-    Some(Told { flow, most, waits, holds, first: PRESUMED * slo, overloaded, missed: seen.missed(of) })
+    let part = delay.chosen.max(oldest) / slo;
+    Some(Told { flow, most, waits, holds, first: PRESUMED * slo, overloaded, part, missed: seen.missed(of) })
 }
 
 /// What packets wait at ports, at about this percentile, and what a turn takes, and may take, in seconds: of the worker that they wait
@@ -140,4 +148,69 @@ fn at_ports(snapshot: &Snapshot, full_turns: &[f64], percentile: f64) -> (f64, f
         Some((wait, worker.busy_s / worker.busy_turns.max(1) as f64, *full_turn))
     };
     snapshot.workers.iter().zip(full_turns).filter_map(of_worker).max_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_graph::snapshot::{DelaySnapshot, FlowSnapshot, ModuleSnapshot};
+    use forebay_graph::{FlowLayout, ModuleLayout, SchedulerKind};
+
+    use super::*;
+
+    /// A flow of 1 ms through a module that holds, which takes this part of it.
+    fn period(part: f64) -> (Layout, Snapshot) {
+        let module = ModuleLayout {
+            name: "one".to_owned(),
+            function: "counter".to_owned(),
+            leader: 0,
+            before: Vec::new(),
+            entry: true,
+            fixed: false,
+            workers: vec![0],
+            single: false,
+        };
+        let flow =
+            FlowLayout { name: "f".to_owned(), path: vec![0], slo_s: Some(1e-3), percentile: 99.0, min_rate: None };
+        let layout = Layout {
+            pipeline: "one".to_owned(),
+            batch: 32,
+            scheduler: SchedulerKind::RunToCompletion,
+            workers: 1,
+            modules: vec![module],
+            flows: vec![flow],
+        };
+        let delay = DelaySnapshot { mean: part * 1e-3, p95: part * 1e-3, p99: part * 1e-3, chosen: part * 1e-3 };
+        let violations = if part > 1.0 { 1_000 } else { 0 };
+        let snapshot = Snapshot {
+            period_s: 0.01,
+            modules: vec![ModuleSnapshot {
+                packets: 1_000,
+                came: 1_000,
+                calls: 100,
+                trigger: 10,
+                hold_s: 1e-3,
+                ..ModuleSnapshot::default()
+            }],
+            flows: vec![FlowSnapshot { packets: 1_000, delay_s: Some(delay), violations }],
+            ..Snapshot::default()
+        };
+        (layout, snapshot)
+    }
+
+    /// What had been learnt from triggers that missed once stood in the way for long, however easily others kept the objective.
+    #[test]
+    fn what_was_missed_is_taken_back_where_objectives_are_kept_with_ease() {
+        let learnt = |parts: &[f64]| {
+            let mut learning = Learning::default();
+            for part in parts {
+                let (layout, snapshot) = period(*part);
+                learning.pass(&layout, &snapshot, &[1.0], false);
+            }
+            learning.rest(0).expect("a flow with packets")
+        };
+        let missed = learnt(&[1.4]);
+        assert_eq!(learnt(&[1.4, 0.9, 0.9, 0.9]), missed, "near to its objective nothing is taken back");
+        let eased = learnt(&[1.4, 0.5, 0.5, 0.5]);
+        assert!(eased < 0.85 * missed && eased > 0.5 * missed, "{eased} of {missed}");
+    }
 }

@@ -164,7 +164,13 @@ fn a_short_run_of_batching_keeps_its_promises() {
     assert!(figure(optimal, "rate_pps") > 1.2 * figure(null, "rate_pps"), "{optimal}");
     assert!(figure(optimal, "violations_pct") <= 9.0 && figure(max, "violations_pct") > 90.0, "{optimal} {max}");
     assert!(figure(row("gw 8", "null", true), "rate_pps") > 0.99 * figure(max, "rate_pps"));
-    assert_eq!(row("gw 8", "oracle", false)["rate_pps"], optimal["rate_pps"]);
+    let oracle = row("gw 8", "oracle", false);
+    assert!(figure(optimal, "rate_pps") >= 0.95 * figure(oracle, "rate_pps"), "{optimal} {oracle}");
+    assert!(
+        figure(oracle, "rate_pps") > figure(null, "rate_pps") && figure(oracle, "violations_pct") <= 9.0,
+        "{oracle}"
+    );
+    assert!(oracle["trigger"].is_null() != oracle["multiple"].is_null(), "{oracle}");
 
     let series = list(&results, "slo_steps");
     assert_eq!(series.len(), 4 * 2);
