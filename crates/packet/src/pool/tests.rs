@@ -51,6 +51,22 @@ fn first_in_first_out_goes_round_all_chunks() {
     }
 }
 
+/// More packets in flight than a thread caches, coming and going, walked through the whole pool: each was cold.
+#[test]
+fn packets_that_come_and_go_stay_within_the_chunks_that_they_had() {
+    let pool = pool(16_384, Order::Lifo);
+    let mut seen = std::collections::BTreeSet::new();
+    let mut held = Vec::new();
+    for round in 0..200 {
+        // Once 1 200 are held, and then never again more than 700.
+        let many = if round == 10 { 1_200 } else { 700 };
+        held.extend((held.len()..many).map(|_| pool.take().expect("one")));
+        seen.extend(held.iter().map(chunk));
+        held.clear();
+    }
+    assert!(seen.len() <= 2_048, "{} chunks of 16 384", seen.len());
+}
+
 #[test]
 fn packets_filled_in_as_arrived_are_fresh_but_for_length_and_arrival() {
     let memory = DriverMemory::new(6, 32, 64);
