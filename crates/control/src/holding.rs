@@ -8,11 +8,10 @@ use forebay_graph::{Layout, Snapshot};
 
 use crate::outlook::queues;
 
-/// How much of what a period says is believed; and of what was seen is forgotten in a period in which nobody waits, so that it is seen
-/// again now and then.
+/// How much of what a period says is believed, and of what a change of triggers says, which is once.
 const LEARN: f64 = 0.25;
-/// How much of what a change of triggers says, which is once.
 const LEARN_CHANGE: f64 = 0.5;
+/// How much of what was seen is forgotten in a period in which nobody waits, or none changes, so that it is seen again now and then.
 const FORGET: f64 = 1.0 / 256.0;
 /// The share of packets that may be held where nobody waits, and that must be where it is seen what that costs.
 const NOBODY: f64 = 0.01;
@@ -33,10 +32,10 @@ pub(crate) struct Holding {
     periods: u32,
     /// Where nobody waited.
     free: Option<Seen>,
-    /// The last period.
+    /// The last period that said anything.
     last: Option<Seen>,
     /// Seconds for each batch that a packet waits for, against those that wait for none; and as far as they wait for more than they
-    /// did in the period before, or for fewer: to be held again may cost more than what is held once saves beyond what calls say.
+    /// did in the last period, or for fewer: to be held again may cost more than what is held once saves beyond what calls say.
     each: f64,
     again: f64,
 }
@@ -110,18 +109,18 @@ impl Holding {
         let batches = snapshot.modules.iter().map(|module| module.batch().unwrap_or(0.0)).collect();
         let turns = snapshot.workers.iter().map(|worker| worker.busy_turns).min().unwrap_or(0);
         let mut now = Seen { took, turns, held, together, ways, batches };
-        let other = |seen: &Seen| !seen.goes(&now.ways);
-        if self.free.as_ref().is_some_and(other) || last.as_ref().is_some_and(other) {
+        if self.free.as_ref().is_some_and(|free| !free.goes(&now.ways)) {
             // Packets that go other ways cost something else.
             *self = Self { periods: self.periods, ..Self::default() };
         } else if let Some(last) = last.filter(|last| {
-            turns.min(last.turns) >= TURNS
+            last.goes(&now.ways)
+                && turns.min(last.turns) >= TURNS
                 && held.min(last.held) > NOBODY
                 && (held - last.held).abs() > MANY
                 && last.comes(together)
         }) {
             let again = last.price(&now, snapshot, packets);
-            self.again = (self.again + LEARN_CHANGE * (again - self.again)).max(0.0);
+            self.again += LEARN_CHANGE * (again - self.again);
         } else {
             self.again *= 1.0 - FORGET;
         }
@@ -153,7 +152,12 @@ impl Holding {
 
     /// Seconds that a packet costs more for each batch that it waits for.
     pub(crate) fn each(&self) -> f64 {
-        self.each.max(self.again)
+        self.each
+    }
+
+    /// The same where packets have waited for one before: what changes of triggers said, if anything.
+    pub(crate) fn again(&self) -> f64 {
+        self.again.max(0.0)
     }
 }
 
@@ -251,11 +255,25 @@ mod tests {
         let (free, once, again) = (told([0, 0], 80e-9), told([32, 0], 20e-9), told([32, 32], 30e-9));
         let mut holding = Holding::default();
         [&free, &free, &once, &once].into_iter().for_each(|period| holding.learn(&layout, period));
-        assert_eq!(holding.each(), 0.0, "it saves more than calls say");
+        assert_eq!((holding.each(), holding.again()), (0.0, 0.0), "it saves more than calls say");
         holding.learn(&layout, &again);
-        assert!(holding.each() > 3e-9, "{holding:?}");
+        assert!(holding.again() > 3e-9, "{holding:?}");
         [&once, &again, &once].into_iter().for_each(|period| holding.learn(&layout, period));
-        assert!((7e-9..=10.1e-9).contains(&holding.each()), "{holding:?}");
+        assert!((7e-9..=10.1e-9).contains(&holding.again()) && holding.each() == 0.0, "{holding:?}");
+        // What came to be other by chance says as often that it costs less.
+        let twice = told([32, 32], 20e-9);
+        for _ in 0..20 {
+            [&twice, &once].into_iter().for_each(|period| holding.learn(&layout, period));
+        }
+        assert!(holding.again() < 1e-10, "{holding:?}");
+        holding.learn(&layout, &again);
+        (0..100).for_each(|_| holding.learn(&layout, &again));
+        let price = holding.again();
+        assert!(price > 0.0 && price < 5e-9, "it is forgotten: {holding:?}");
+        let mut few = once.clone();
+        few.workers[0].busy_turns = TURNS - 1;
+        holding.learn(&layout, &few);
+        assert!(holding.again() <= price, "few turns say nothing: {holding:?}");
     }
 
     #[test]

@@ -18,9 +18,9 @@ const LEARN: f64 = 0.5;
 /// For how many periods nothing is taken back after an objective was missed for the first time.
 const REMEMBERED: u32 = 8;
 const LONGEST: u32 = 1 << 14;
-/// Unless no flow takes more than this part of its objective: then a little of it is, each period.
+/// Unless no flow takes more than this part of its objective: then this much of it in as many periods as nothing is taken back for.
 const EASY: f64 = 0.75;
-const LITTLE: f64 = 0.125;
+const EASED: f64 = 1.0;
 /// Where the rate of all packets changes by more than this part it is other traffic: what was missed is forgotten.
 const ANOTHER: f64 = 0.25;
 
@@ -83,7 +83,9 @@ impl Learning {
             let learnt = match told.overloaded {
                 Some(without) => known.min(without),
                 None if told.missed => known.max(seen),
-                None if self.kept > 0 && easy => (known + LITTLE * (seen - known)).max(least),
+                None if self.kept > 0 && easy => {
+                    (known + EASED / f64::from(self.kept_last) * (seen - known)).max(least)
+                }
                 None if self.kept > 0 => known.max(least),
                 None => known + LEARN * (seen - known),
             };
@@ -212,5 +214,8 @@ mod tests {
         assert_eq!(learnt(&[1.4, 0.9, 0.9, 0.9]), missed, "near to its objective nothing is taken back");
         let eased = learnt(&[1.4, 0.5, 0.5, 0.5]);
         assert!(eased < 0.85 * missed && eased > 0.5 * missed, "{eased} of {missed}");
+        // Each further time it takes twice as long.
+        let often = learnt(&[1.4, 1.4, 1.4, 0.5, 0.5, 0.5]);
+        assert!(often > 1.1 * eased && often < missed, "{often}, {eased} of {missed}");
     }
 }

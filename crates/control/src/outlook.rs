@@ -137,6 +137,7 @@ impl Outlook {
             buffers: layout.modules.iter().map(|module| module.workers.len().max(1) as f64).collect(),
             stated: stated.collect(),
             held: self.holding.each(),
+            again: self.holding.again(),
         };
         (model, arrivals)
     }

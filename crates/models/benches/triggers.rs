@@ -28,7 +28,7 @@ fn gateway(flows: usize) -> (Model, Arrivals) {
     });
     let kept = (0..3 + 5 * flows).map(|at| if at > 2 && (at - 3).is_multiple_of(5) { 1.0 / flows as f64 } else { 1.0 });
     let (buffers, stated) = (vec![1.0; model.modules().len()], vec![0; model.modules().len()]);
-    (model, Arrivals { before: before.collect(), kept: kept.collect(), buffers, stated, held: 0.0 })
+    (model, Arrivals { before: before.collect(), kept: kept.collect(), buffers, stated, held: 0.0, again: 0.0 })
 }
 
 fn decide(c: &mut Criterion) {

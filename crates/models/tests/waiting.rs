@@ -47,6 +47,7 @@ fn tree(modules: usize, flows: usize, largest: f64) -> impl Strategy<Value = (Mo
                 buffers: parts.iter().map(|part| f64::from(part.3)).collect(),
                 stated: parts.iter().map(|part| part.4).collect(),
                 held: 0.0,
+                again: 0.0,
             };
             let least = model.predict(&arrivals, &vec![0; parts.len()]).delays;
             let told = free.into_iter().zip(&flows).zip(least).filter(|((_, (.., share)), _)| *share < UNTOLD);
@@ -162,6 +163,7 @@ proptest! {
             buffers: order.iter().map(|&at| arrivals.buffers[at]).collect(),
             stated: order.iter().map(|&at| arrivals.stated[at]).collect(),
             held: arrivals.held,
+            again: arrivals.again,
         };
         let (one, two) = (model.best_triggers(&arrivals), other.best_triggers(&other_arrivals));
         let back: Vec<usize> = (0..modules).map(|at| two[place(at)]).collect();
@@ -201,6 +203,7 @@ fn all_that_is_left_goes_to_the_holds_in_the_shares_of_waiting() {
         buffers: vec![1.0; 3],
         stated: vec![0; 3],
         held: 0.0,
+        again: 0.0,
     };
     let calls = COST.at(16.0) * 2.0;
     let left = 1e-4 - calls - 28e-6;
@@ -224,6 +227,7 @@ fn a_flow_that_cannot_be_helped_stops_nobody() {
         buffers: vec![1.0; 3],
         stated: vec![0; 3],
         held: 0.0,
+        again: 0.0,
     };
     assert_eq!(model.best_triggers(&arrivals), [0, 0, 32]);
 }
@@ -239,6 +243,7 @@ fn paths_that_join_again_share_their_time() {
         buffers: vec![1.0; 4],
         stated: vec![0; 4],
         held: 0.0,
+        again: 0.0,
     };
     let triggers = model.best_triggers(&arrivals);
     let found = model.predict(&arrivals, &triggers);

@@ -113,3 +113,13 @@ fn a_controller_may_come_with_a_change() {
     std::thread::sleep(Duration::from_millis(30));
     assert_eq!(said.last(), ended, "it has ended with the run");
 }
+
+/// A recording was empty where a run ended within a few milliseconds.
+#[test]
+fn what_is_controlled_is_told_however_soon_a_run_ends() {
+    let said = Said::default();
+    let instance = run(&gateway(2, &["control.batching=optimal", "control.period=10s"]), &said);
+    let began = said.last();
+    instance.end();
+    assert_eq!(began.map(|(controller, ..)| controller).as_deref(), Some("optimal"), "before packets run");
+}

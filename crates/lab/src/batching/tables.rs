@@ -86,6 +86,7 @@ fn rows(rows: &[Row]) -> String {
         "void_runs",
         "trigger",
         "nearest",
+        "multiple",
         "to_null",
         "to_null_low",
         "to_null_high",
@@ -99,6 +100,7 @@ fn rows(rows: &[Row]) -> String {
         cells.extend(told(&row.told));
         cells.extend([row.runs, row.told.void_runs].map(|count| count.to_string()));
         cells.extend([row.trigger, row.nearest].map(|at| at.map_or_else(String::new, |trigger| trigger.to_string())));
+        cells.push(figure(row.multiple));
         cells.extend(ratio(row.to_null.as_ref()));
         cells.extend(ratio(row.to_optimal.as_ref()));
         cells.push(figure(row.batch_of_max));

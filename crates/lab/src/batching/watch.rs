@@ -7,7 +7,7 @@ use forebay_graph::{Actions, Layout, Snapshot};
 use forebay_measure::Nanos;
 use serde::Serialize;
 
-use super::scenario::FIRST;
+use super::scenario::{FIRST, SETTLED};
 
 /// A period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -67,7 +67,7 @@ struct Seen {
     /// Decisions since the controller began.
     decided: u32,
     moments: Vec<Moment>,
-    /// Triggers of the last period that counted and kept all objectives, by module.
+    /// Triggers of the last period that counted and kept all objectives, once the controller had settled, by module.
     kept: Vec<usize>,
 }
 
@@ -124,6 +124,7 @@ impl Log for Watch {
     fn begin(&mut self, settings: &Settings, layout: &Layout) {
         let mut seen = self.seen();
         seen.layout = Some(layout.clone());
+        seen.kept.clear();
         (seen.period, seen.decided) = (settings.period, 0);
     }
 
@@ -136,7 +137,7 @@ impl Log for Watch {
             let early = FIRST.0 << seen.decided.min(32) < seen.period.0;
             let brief = early && snapshot.period_s < WHOLE * seen.period.0 as f64 / 1e9;
             let moment = moment(self, layout, brief, snapshot);
-            if moment.counts() && !moment.violated {
+            if moment.counts() && !moment.violated && seen.decided >= SETTLED {
                 seen.kept = layout.modules.iter().map(|module| snapshot.modules[module.leader].trigger).collect();
             }
             seen.decided = seen.decided.saturating_add(1);

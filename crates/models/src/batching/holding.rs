@@ -13,7 +13,7 @@ const ROUNDS: usize = 3;
 impl Model {
     /// Of triggers that keep objectives, those that save more than holding packets for them costs; none at all where that is less.
     pub(super) fn worth_holding(&self, arrivals: &Arrivals, triggers: Vec<usize>) -> Vec<usize> {
-        if arrivals.held <= 0.0 {
+        if arrivals.price(true) <= 0.0 {
             return triggers;
         }
         let load = |triggers: &Vec<usize>| self.predict(arrivals, triggers).load;
@@ -45,6 +45,7 @@ impl Model {
         let mut part = vec![1.0; triggers.len()];
         let mut saves = vec![0.0; triggers.len()];
         let (mut first, mut again) = (Vec::new(), Vec::new());
+        let mut price = vec![arrivals.held; triggers.len()];
         for (at, module) in self.modules().iter().enumerate() {
             let arrived = self.batch(arrivals, &told.batches, at, 0).0;
             let batch = told.batches[at];
@@ -53,6 +54,7 @@ impl Model {
             if batch > arrived {
                 (gathers[at], part[at]) = (Some(at), arrived / batch);
                 if let Some(outer) = outer {
+                    price[at] = arrivals.price(true);
                     again.push(at);
                     first.push(outer);
                 }
@@ -64,7 +66,7 @@ impl Model {
         }
         first.sort_unstable();
         first.dedup();
-        let wasted = |at: &usize| gathers[*at] == Some(*at) && saves[*at] <= arrivals.held * self.rates()[*at];
+        let wasted = |at: &usize| gathers[*at] == Some(*at) && saves[*at] <= price[*at] * self.rates()[*at];
         let wasted = (0..triggers.len()).filter(wasted).collect();
         [wasted, first, again].into_iter().filter(|modules: &Vec<usize>| !modules.is_empty()).collect()
     }

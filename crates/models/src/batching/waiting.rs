@@ -21,6 +21,15 @@ pub struct Arrivals {
     pub stated: Vec<usize>,
     /// Seconds of the worker's time that a packet costs more, here and elsewhere, for each batch that it waits for.
     pub held: f64,
+    /// The same for a packet that has waited for a batch before, where that is more.
+    pub again: f64,
+}
+
+impl Arrivals {
+    /// What it costs that a packet waits for a batch, which has waited for one before or not.
+    pub(super) fn price(&self, before: bool) -> f64 {
+        if before { self.held.max(self.again) } else { self.held }
+    }
 }
 
 /// What triggers lead to.
@@ -43,8 +52,12 @@ impl Model {
         for at in 0..triggers.len() {
             (arrived[at], batches[at]) = self.batch(arrivals, &batches, at, triggers[at]);
         }
+        // By module: whether packets have waited for a batch when they leave it.
+        let mut waited = vec![false; triggers.len()];
         let load = self.modules().iter().enumerate().map(|(at, module)| {
-            let held = if batches[at] > arrived[at] { arrivals.held } else { 0.0 };
+            let (waits, before) = (batches[at] > arrived[at], arrivals.before[at].is_some_and(|before| waited[before]));
+            waited[at] = waits || before;
+            let held = if waits { arrivals.price(before) } else { 0.0 };
             self.rates()[at] * (module.cpu.at(batches[at]) / batches[at] + held)
         });
         let load = load.sum();

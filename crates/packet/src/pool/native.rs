@@ -77,7 +77,7 @@ impl Native {
         let bytes = stride * options.chunks;
         let memory =
             memory::Region::new(bytes, options.populated).map_err(|source| PoolError::Memory { bytes, source })?;
-        // The first chunks, which are populated first, are the first to be taken.
+        // Under `Lifo` the first chunks, which are populated first, are the first to be taken.
         let free = (0..options.chunks).rev().map(|index| Chunk::new(memory.at(index * stride))).collect();
         Ok(Self { layout, free: Mutex::new(free), _memory: memory })
     }

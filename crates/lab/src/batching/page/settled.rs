@@ -33,7 +33,8 @@ fn rule(results: &Results) -> Section {
          The first ten decisions of a run do not count; then {} periods do, in each of {} runs. The constant of static is the one that \
          carries most of those that miss objectives in at most 5 % of the periods of a run, found by trying some, and then others around the \
          best. oracle is the best that is known, and nothing has to be learnt for it: triggers that stay, found in the same way among multiples of those at \
-         which optimal comes to rest, and all constants. Controllers run in turn, and each run's rate is divided by that of its partner under null and under optimal; pairs of \
+         which optimal comes to rest, where branches are as they are written, and all constants; where none keeps the objective \
+         there is no such row. Controllers run in turn, and each run's rate is divided by that of its partner under null and under optimal; pairs of \
          which either run is void are left out.",
         results.periods, results.runs
     );
@@ -73,16 +74,19 @@ fn drawn(name: &str, apart: &[&Row], folded: &[&Row]) -> Bars {
     // Controllers that fold nothing have no folded bar.
     let of =
         |rows: &[&Row], name: &str| rows.iter().find(|row| row.controller == name).map(|row| row.told.rate_pps / 1e6);
+    let mut places: Vec<String> = apart.iter().map(|row| row.controller.clone()).collect();
+    let more = folded.iter().map(|row| &row.controller).filter(|controller| !places.contains(controller));
+    places.extend(more.cloned().collect::<Vec<_>>());
     let group = |name: &str, rows: &[&Row]| Group {
         name: name.to_owned(),
-        values: apart.iter().map(|row| of(rows, &row.controller)).collect(),
+        values: places.iter().map(|controller| of(rows, controller)).collect(),
     };
     let mut groups = vec![group("as written", apart)];
     groups.extend((!folded.is_empty()).then(|| group("folded", folded)));
     Bars {
         title: format!("Packets a second: {name}"),
         label: "million packets a second".to_owned(),
-        places: apart.iter().map(|row| row.controller.clone()).collect(),
+        places,
         groups,
         stacked: false,
     }
