@@ -22,6 +22,10 @@ const EXACT: f64 = 1e-3;
 const FULL: f64 = 0.98;
 /// Turns of a period, at least, for a change of triggers to say something: what calls are under way when it ends is too much of it else.
 const TURNS: u64 = 100;
+/// Where packets that nobody holds cost less by this part than in the period before, caches become warm: that is waited for, in so many
+/// first periods at most.
+const WARMER: f64 = 0.02;
+const WARM: u32 = 8;
 /// By what part packets a call may differ where they enter, as what a turn costs is shared by as many; and the modules that they pass.
 const ALIKE: f64 = 0.25;
 
@@ -30,8 +34,9 @@ const ALIKE: f64 = 0.25;
 pub(crate) struct Holding {
     /// Periods that have been seen: in the first one nothing is in the caches yet, unless time is simulated.
     periods: u32,
-    /// Where nobody waited.
+    /// Where nobody waited; and whether that costs less and less.
     free: Option<Seen>,
+    warms: bool,
     /// The last period that said anything.
     last: Option<Seen>,
     /// Seconds for each batch that a packet waits for, against those that wait for none; and as far as they wait for more than they
@@ -103,7 +108,8 @@ impl Holding {
         let busy: f64 = snapshot.workers.iter().map(|worker| worker.busy_s).sum();
         let (took, held, together) = (busy / packets, held as f64 / packets, packets / entries as f64);
         let ways: Vec<f64> = snapshot.modules.iter().map(|module| module.packets as f64 / packets).collect();
-        if self.periods == 1 && (busy - calls).abs() > EXACT * busy {
+        let exact = (busy - calls).abs() <= EXACT * busy;
+        if self.periods == 1 && !exact {
             return;
         }
         let batches = snapshot.modules.iter().map(|module| module.batch().unwrap_or(0.0)).collect();
@@ -126,15 +132,23 @@ impl Holding {
         }
         self.last = Some(now.clone());
         if held < NOBODY {
-            self.each *= 1.0 - FORGET;
             let before = self.free.take().filter(|free| free.comes(together));
-            now.took = before.map_or(took, |free| free.took + LEARN * (took - free.took));
+            let warmer = |free: &Seen| self.warms && took < free.took * (1.0 - WARMER);
+            self.warms = before.as_ref().map_or(self.periods == 2 && !exact, warmer);
+            now.took = match before {
+                Some(free) if !self.warms => free.took + LEARN * (took - free.took),
+                _ => took,
+            };
             self.free = Some(now);
         } else if let Some(free) = &self.free
             && held > MANY
             && free.comes(together)
         {
             self.each = (self.each + LEARN * (free.price(&now, snapshot, packets) - self.each)).max(0.0);
+        }
+        // What few are seen to pay is tried again by more some time.
+        if held <= MANY {
+            self.each *= 1.0 - FORGET;
         }
     }
 
@@ -147,7 +161,9 @@ impl Holding {
     /// on: whether a worker will have time to spare is not known then, unless packets wait for it.
     pub(crate) fn asks(&self, snapshot: &Snapshot) -> bool {
         let may_show = Self::shows(snapshot) || self.periods == 1 && !queues(snapshot);
-        self.free.is_none() && may_show && snapshot.modules.iter().all(|module| module.trigger == 0)
+        // What piles up meanwhile would be late.
+        let warms = self.warms && self.periods < WARM && !queues(snapshot);
+        (self.free.is_none() || warms) && may_show && snapshot.modules.iter().all(|module| module.trigger == 0)
     }
 
     /// Seconds that a packet costs more for each batch that it waits for.
@@ -276,6 +292,22 @@ mod tests {
         assert!(holding.again() <= price, "few turns say nothing: {holding:?}");
     }
 
+    /// The second period was taken for what packets cost that nobody holds, where caches were not warm yet: holding seemed to cost nothing.
+    #[test]
+    fn what_packets_cost_is_seen_when_caches_are_warm() {
+        let mut periods = vec![(1.0, 0, 50e-9)];
+        for beside_s in [20e-9, 14e-9, 11e-9, 10e-9] {
+            periods.push((1.0, 0, beside_s));
+            assert!(learnt(&periods).asks(&period(&layout(), 1.0, 0, beside_s)), "{periods:?}");
+        }
+        periods.push((1.0, 0, 10e-9));
+        assert!(!learnt(&periods).asks(&period(&layout(), 1.0, 0, 10e-9)));
+        periods.extend([(1.0, 32, 18e-9); 30]);
+        assert!((learnt(&periods).each() - 8e-9).abs() < 1e-10, "{:?}", learnt(&periods));
+        let warming: Vec<_> = (1..=WARM).map(|at| (1.0, 0, 100e-9 * 0.5_f64.powi(at as i32))).collect();
+        assert!(!learnt(&warming).asks(&period(&layout(), 1.0, 0, 0.0)), "nobody waits for ever");
+    }
+
     #[test]
     fn workers_with_time_to_spare_say_nothing() {
         assert_eq!(learnt(&[(0.5, 0, 10e-9), (0.5, 0, 10e-9), (0.5, 32, 90e-9)]).each(), 0.0);
@@ -286,7 +318,7 @@ mod tests {
         let started = learnt(&[(0.5, 0, 50e-9)]);
         assert!(started.asks(&period(&layout, 0.5, 0, 50e-9)));
         assert!(!learnt(&[(0.5, 0, 50e-9), (0.5, 0, 50e-9)]).asks(&period(&layout, 0.5, 0, 50e-9)));
-        let full = learnt(&[(0.5, 0, 50e-9), (1.0, 0, 10e-9)]);
+        let full = learnt(&[(0.5, 0, 50e-9), (1.0, 0, 10e-9), (1.0, 0, 10e-9)]);
         assert!(!full.asks(&period(&layout, 1.0, 0, 10e-9)), "{full:?}");
         assert!(!learnt(&[(1.0, 0, 0.0)]).asks(&period(&layout, 1.0, 0, 0.0)), "simulated time hides nothing");
     }

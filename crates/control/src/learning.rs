@@ -29,6 +29,8 @@ const ANOTHER: f64 = 0.25;
 pub(crate) struct Learning {
     /// By flow: seconds beside waits and calls.
     rests: Vec<Option<f64>>,
+    /// By module: its trigger in the last period.
+    before: Vec<usize>,
     /// For how many periods nothing is taken back, and for how many it was the last time.
     kept: u32,
     kept_last: u32,
@@ -50,6 +52,8 @@ struct Told {
     /// The part of its objective that it takes.
     part: f64,
     missed: bool,
+    /// No trigger is left on its way, and packets that waited for one until then are among those that left.
+    freed: bool,
 }
 
 impl Learning {
@@ -66,6 +70,13 @@ impl Learning {
             (0..layout.flows.len()).filter_map(|flow| tell(layout, snapshot, arrives, &turns, flow)).collect();
         // No trigger helps against a machine that is elsewhere, and none is to be blamed for it.
         all.iter_mut().for_each(|told| told.missed &= !stalled);
+        for told in &mut all {
+            let path = &layout.flows[told.flow].path;
+            let before = path.iter().any(|at| self.before.get(*at).is_some_and(|trigger| *trigger > 0));
+            told.freed = before && path.iter().all(|at| snapshot.modules[*at].trigger == 0);
+        }
+        self.before.clear();
+        self.before.extend(snapshot.modules.iter().map(|module| module.trigger));
         // What no buffer had a part in is not to be mended here.
         if all.iter().any(|told| told.missed && told.overloaded.is_none() && told.holds > 0.0) {
             self.kept_last = (2 * self.kept_last).clamp(REMEMBERED, LONGEST);
@@ -82,6 +93,7 @@ impl Learning {
             let known = self.rests[told.flow].unwrap_or(most);
             let learnt = match told.overloaded {
                 Some(without) => known.min(without),
+                None if told.freed => known,
                 None if told.missed => known.max(seen),
                 None if self.kept > 0 && easy => {
                     (known + EASED / f64::from(self.kept_last) * (seen - known)).max(least)
@@ -132,7 +144,17 @@ fn tell(layout: &Layout, snapshot: &Snapshot, arrives: &[f64], full_turns: &[f64
     // What packets wait at ports because they cost too much must not forbid what makes them cheaper.
     let overloaded = (queues > full_turn.max(QUEUES * slo)).then(|| (most - queues).max(turn));
     let part = delay.chosen.max(oldest) / slo;
-    Some(Told { flow, most, waits, holds, first: PRESUMED * slo, overloaded, part, missed: seen.missed(of) })
+    Some(Told {
+        flow,
+        most,
+        waits,
+        holds,
+        first: PRESUMED * slo,
+        overloaded,
+        part,
+        missed: seen.missed(of),
+        freed: false,
+    })
 }
 
 /// What packets wait at ports, at about this percentile, and what a turn takes, and may take, in seconds: of the worker that they wait
@@ -197,6 +219,22 @@ mod tests {
             ..Snapshot::default()
         };
         (layout, snapshot)
+    }
+
+    /// Packets that had waited for a trigger when it was taken away made its flow seem slow without one: it was never held again.
+    #[test]
+    fn what_packets_waited_for_the_last_trigger_is_no_rest() {
+        let mut learning = Learning::default();
+        let (layout, held) = period(1.2);
+        learning.pass(&layout, &held, &[1.0], false);
+        let rest = learning.rest(0);
+        let (mut after, mut pass) = (held.clone(), |after: &Snapshot| {
+            learning.pass(&layout, after, &[1.0], false);
+            learning.rest(0)
+        });
+        (after.modules[0].trigger, after.modules[0].hold_s) = (0, 0.0);
+        assert_eq!(pass(&after), rest);
+        assert!(pass(&after) > Some(1.1e-3), "a period later nothing waits");
     }
 
     /// What had been learnt from triggers that missed once stood in the way for long, however easily others kept the objective.
