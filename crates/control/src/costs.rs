@@ -1,8 +1,10 @@
 //! What calls of modules cost: as was known before, put right by what the running modules take.
 
-use forebay_graph::Snapshot;
+use forebay_graph::{Layout, Snapshot};
 use forebay_models::batching::Line;
 use forebay_models::online::Online;
+
+use crate::outlook::stalled;
 
 /// What a function's calls cost, as was measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -16,11 +18,12 @@ pub struct Profiled {
 /// What is assumed of a function that nobody has measured.
 const ASSUMED: Profiled = Profiled { line: Line { fixed: 40e-9, each: 10e-9 }, dispatch: 5e-9 };
 
-/// Packets for each that enters, at most, that wait for a batch where nobody does; and how much of what a period says is believed.
-const NOBODY: f64 = 0.01;
+/// How much is believed of what a period says about time that calls share.
 const LEARN: f64 = 0.5;
-/// What calls take beside their packets is at least this part of what is timed of it.
+/// The part of T0 that is left of it, at least.
 const LEAST: f64 = 0.1;
+/// A period with at least this part of the calls for each packet tells as much as the one before it that told most.
+const AS_MANY: f64 = 0.75;
 
 /// Each module's cost.
 #[derive(Clone, Debug)]
@@ -41,17 +44,18 @@ impl Costs {
             let Profiled { line, dispatch } = profile.unwrap_or(ASSUMED);
             Online::new(line, dispatch)
         };
-        Self::Learnt(Learnt { modules: profiles.into_iter().map(online).collect(), counts: None })
+        Self::Learnt(Learnt { modules: profiles.into_iter().map(online).collect(), most: None, shared: None })
     }
 
     /// Learns from a period, and writes what is known into its snapshot.
-    pub fn account(&mut self, snapshot: &mut Snapshot) {
+    pub fn account(&mut self, layout: &Layout, snapshot: &mut Snapshot) {
         match self {
-            Self::Learnt(learnt) => learnt.account(snapshot),
+            Self::Learnt(learnt) => learnt.account(layout, snapshot),
             Self::Known(lines) => {
                 for (line, module) in lines.iter().zip(&mut snapshot.modules) {
                     module.cost_s = (line.fixed, line.each);
                 }
+                snapshot.exact = true;
             }
             Self::Recorded => {}
         }
@@ -60,44 +64,77 @@ impl Costs {
 
 /// Costs that are learnt.
 ///
-/// A call that is timed shares no cycle with the one before it and the one after, as calls do otherwise: many short ones are timed at up to
-/// twice what workers take for all of them together. What calls take beside their packets counts for no more than there is room for.
+/// A call that is timed by itself shares no time with the one before it and the one after. Calls do otherwise, as a processor begins with
+/// what comes next before it has ended: many short ones are timed at up to twice what workers take for all of them. So they are said to
+/// share as much time, each the same, as brings all together down to what workers were busy for, ports included.
 #[derive(Clone, Debug)]
 pub struct Learnt {
     /// By module: what is timed of its calls.
     modules: Vec<Online>,
-    /// The part of that that counts, of what calls take beside their packets.
-    counts: Option<f64>,
+    /// The period that said most: where many packets are in a call, ports and caches hide what calls share.
+    most: Option<Told>,
+    /// Seconds of each call that it shares with others.
+    shared: Option<f64>,
+}
+
+/// What there was in a period.
+#[derive(Clone, Debug)]
+struct Told {
+    /// By module: calls and packets.
+    modules: Vec<(f64, f64)>,
+    calls: f64,
+    packets: f64,
+    /// Seconds of all workers.
+    busy_s: f64,
+}
+
+impl Told {
+    fn new(snapshot: &Snapshot) -> Self {
+        let modules: Vec<_> =
+            snapshot.modules.iter().map(|module| (module.calls as f64, module.packets as f64)).collect();
+        let (calls, packets) = modules.iter().fold((0.0, 0.0), |sum, module| (sum.0 + module.0, sum.1 + module.1));
+        Self { modules, calls, packets, busy_s: snapshot.workers.iter().map(|worker| worker.busy_s).sum() }
+    }
+
+    /// What each call shared at least, in seconds, if calls of modules take as long as this one by one.
+    fn shared(&self, lines: &[Line]) -> f64 {
+        let all =
+            lines.iter().zip(&self.modules).map(|(line, (calls, packets))| line.fixed * calls + line.each * packets);
+        ((all.sum::<f64>() - self.busy_s) / self.calls).max(0.0)
+    }
 }
 
 impl Learnt {
-    fn account(&mut self, snapshot: &mut Snapshot) {
-        let (mut fixed, mut each, mut waiting, mut most) = (0.0, 0.0, 0, 0);
-        for (online, module) in self.modules.iter_mut().zip(&mut snapshot.modules) {
+    fn account(&mut self, layout: &Layout, snapshot: &mut Snapshot) {
+        for (online, module) in self.modules.iter_mut().zip(&snapshot.modules) {
             let (calls, packets, seconds) = module.timed;
             online.note(calls, packets, seconds);
-            let line = online.line();
-            fixed += line.fixed * module.calls as f64;
-            each += line.each * module.packets as f64;
-            waiting += if module.trigger > 0 { module.packets } else { 0 };
-            most = most.max(module.packets);
+        }
+        let lines: Vec<Line> = self.modules.iter().map(Online::line).collect();
+        for (line, module) in lines.iter().zip(&mut snapshot.modules) {
             module.cost_s = (line.fixed, line.each);
         }
-        let busy: f64 = snapshot.workers.iter().map(|worker| worker.busy_s).sum();
-        if fixed > 0.0 {
-            let room = ((busy - each) / fixed).clamp(LEAST, 1.0);
-            // Where packets wait calls are few, and there may be more room than they need.
-            let counts = self.counts.unwrap_or(room);
-            let tells = room < counts || waiting as f64 <= NOBODY * most as f64;
-            self.counts = Some(if tells { counts + LEARN * (room - counts) } else { counts });
+        let now = Told::new(snapshot);
+        if now.calls > 0.0 && !stalled(layout, snapshot) {
+            let least = now.shared(&lines);
+            let as_many = |most: &Told| now.calls * most.packets >= AS_MANY * most.calls * now.packets;
+            if self.most.as_ref().is_none_or(as_many) {
+                self.most = Some(now);
+            }
+            let most = self.most.as_ref().map_or(0.0, |most| most.shared(&lines));
+            let seen = most.max(least);
+            self.shared = Some(self.shared.map_or(seen, |shared| shared + LEARN * (seen - shared)));
         }
-        let counts = self.counts.unwrap_or(1.0);
-        snapshot.modules.iter_mut().for_each(|module| module.cost_s.0 *= counts);
+        let shared = self.shared.unwrap_or(0.0);
+        for module in &mut snapshot.modules {
+            module.cost_s.0 = (module.cost_s.0 - shared).max(LEAST * module.cost_s.0);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use forebay_graph::SchedulerKind;
     use forebay_graph::snapshot::{ModuleSnapshot, WorkerSnapshot};
 
     use super::*;
@@ -111,40 +148,73 @@ mod tests {
         Snapshot { modules: vec![module; 2], workers: vec![worker], ..Snapshot::default() }
     }
 
-    fn fixed(costs: &mut Costs, mut snapshot: Snapshot) -> f64 {
-        costs.account(&mut snapshot);
-        snapshot.modules[1].cost_s.0
+    fn layout() -> Layout {
+        Layout {
+            pipeline: "two".to_owned(),
+            batch: 32,
+            scheduler: SchedulerKind::RunToCompletion,
+            workers: 1,
+            modules: Vec::new(),
+            flows: Vec::new(),
+        }
     }
 
-    fn costs() -> Costs {
-        Costs::learnt(vec![Some(Profiled { line: Line { fixed: 30e-9, each: 2e-9 }, dispatch: 0.0 }); 2])
+    /// What a call of the second module costs, and a packet of it.
+    fn cost(costs: &mut Costs, mut snapshot: Snapshot) -> (f64, f64) {
+        costs.account(&layout(), &mut snapshot);
+        assert!(!snapshot.exact);
+        snapshot.modules[1].cost_s
+    }
+
+    fn costs(fixed: f64, each: f64) -> Costs {
+        Costs::learnt(vec![Some(Profiled { line: Line { fixed, each }, dispatch: 0.0 }); 2])
+    }
+
+    #[track_caller]
+    fn near(is: (f64, f64), fixed: f64) {
+        assert!((is.0 - fixed).abs() < 1e-12 && (is.1 - 2e-9).abs() < 1e-12, "{is:?}, not {fixed}");
     }
 
     /// Calls of single packets, timed one by one, were more than workers were busy: what holding saved was overrated threefold, and
     /// so was its price, so that triggers of less than half a batch seemed worth nothing.
     #[test]
     fn calls_cost_together_no_more_than_workers_are_busy() {
-        let mut costs = costs();
+        let mut costs = costs(30e-9, 2e-9);
         // A packet takes 24 ns: 20 for its two calls.
-        for _ in 0..30 {
-            assert!((fixed(&mut costs, period(1, 0, 2.4e-3)) - 10e-9).abs() < 1e-12);
-        }
-        // Few calls leave room, and say nothing of what many cost; where they are many and there is room, they cost more.
-        for _ in 0..30 {
-            assert!((fixed(&mut costs, period(16, 16, 2.4e-3)) - 10e-9).abs() < 1e-12);
-        }
-        let mut more = 0.0;
-        (0..30).for_each(|_| more = fixed(&mut costs, period(1, 0, 3.4e-3)));
-        assert!((more - 15e-9).abs() < 1e-12, "{more}");
-        (0..30).for_each(|_| more = fixed(&mut costs, period(16, 16, 0.5e-3)));
-        assert!((more - 8e-9).abs() < 1e-12, "less than before, where packets are held, too: {more}");
+        near(cost(&mut costs, period(1, 0, 2.4e-3)), 10e-9);
+        // Few calls say nothing of what many share, held or not; nor does a period with a long turn or without packets.
+        (0..30).for_each(|_| near(cost(&mut costs, period(16, 16, 2.4e-3)), 10e-9));
+        (0..30).for_each(|_| near(cost(&mut costs, period(16, 0, 2.4e-3)), 10e-9));
+        let mut stalled = period(1, 0, 9e-3);
+        stalled.workers[0].long_turns[5] = 1;
+        near(cost(&mut costs, stalled), 10e-9);
+        near(cost(&mut costs, Snapshot { modules: vec![ModuleSnapshot::default(); 2], ..Snapshot::default() }), 10e-9);
+        let mut last = (0.0, 0.0);
+        (0..30).for_each(|_| last = cost(&mut costs, period(1, 0, 3.4e-3)));
+        near(last, 15e-9);
+        // Where they are more than there is time for all the same, they share more.
+        (0..30).for_each(|_| last = cost(&mut costs, period(16, 16, 0.5e-3)));
+        near(last, 8e-9);
+        (0..30).for_each(|_| last = cost(&mut costs, period(1, 0, 0.2e-3)));
+        near(last, 3e-9);
+    }
+
+    #[test]
+    fn a_long_call_is_not_taken_for_many_short_ones() {
+        let line = |fixed| Some(Profiled { line: Line { fixed, each: 2e-9 }, dispatch: 0.0 });
+        let mut costs = Costs::learnt(vec![line(5e-6), line(30e-9)]);
+        let mut snapshot = period(1, 0, 0.0);
+        // One call in a thousand packets.
+        (snapshot.modules[0].calls, snapshot.modules[0].timed) = (100, (100, 100_000, 5e-6 * 100.0 + 2e-9 * 100_000.0));
+        snapshot.workers[0].busy_s = 5e-6 * 100.0 + 2.0 * 2e-9 * 100_000.0 + 10e-9 * 100_000.0;
+        costs.account(&layout(), &mut snapshot);
+        assert!(snapshot.modules[0].cost_s.0 > 4.9e-6, "{:?}", snapshot.modules[0].cost_s);
+        near(snapshot.modules[1].cost_s, 10e-9 + 20e-9 * 100.0 / 100_100.0);
     }
 
     #[test]
     fn where_there_is_room_what_is_timed_counts_in_whole() {
-        let mut costs = costs();
-        (0..3).for_each(|_| assert!((fixed(&mut costs, period(1, 0, 1e-2)) - 30e-9).abs() < 1e-12));
-        let none = Snapshot { modules: vec![ModuleSnapshot::default(); 2], ..Snapshot::default() };
-        assert!((fixed(&mut costs, none) - 30e-9).abs() < 1e-12, "a period without packets says nothing");
+        let mut costs = costs(30e-9, 2e-9);
+        (0..3).for_each(|_| near(cost(&mut costs, period(1, 0, 1e-2)), 30e-9));
     }
 }

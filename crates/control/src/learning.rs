@@ -225,10 +225,10 @@ mod tests {
     #[test]
     fn what_packets_waited_for_the_last_trigger_is_no_rest() {
         let mut learning = Learning::default();
-        let (layout, held) = period(1.2);
+        let (layout, held) = period(0.5);
         learning.pass(&layout, &held, &[1.0], false);
         let rest = learning.rest(0);
-        let (mut after, mut pass) = (held.clone(), |after: &Snapshot| {
+        let (mut after, mut pass) = (period(1.2).1, |after: &Snapshot| {
             learning.pass(&layout, after, &[1.0], false);
             learning.rest(0)
         });

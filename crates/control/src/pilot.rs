@@ -42,7 +42,7 @@ impl Pilot {
 
     /// What is to change after this period. The costs of modules are written into the snapshot.
     pub fn decide(&mut self, snapshot: &mut Snapshot) -> &Actions {
-        self.costs.account(snapshot);
+        self.costs.account(&self.layout, snapshot);
         self.actions.clear();
         self.controller.decide(&self.layout, snapshot, self.guard, &mut self.actions);
         &self.actions

@@ -22,6 +22,9 @@ pub struct Snapshot {
     pub flows: Vec<FlowSnapshot>,
     /// By worker.
     pub workers: Vec<WorkerSnapshot>,
+    /// Whether modules' costs are what calls take, neither more nor less, as they are where time is simulated.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub exact: bool,
 }
 
 /// A module in a period, over all workers that run it.

@@ -18,9 +18,8 @@ const PRIOR: f64 = 0.5;
 const FEW_CALLS: f64 = 16.0;
 /// The batch for which turning the line changes nothing: few packets cost more then, and many less.
 const PIVOT: f64 = 8.0;
-/// The noise of a period over how far a line is usually turned from its profile, squared: so much is against turning it (ridge
-/// regression).
-const RIDGE: f64 = (0.01 / 0.25) * (0.01 / 0.25);
+/// How far a line is usually turned from its profile: the noise of a period over this, squared, is against turning it (ridge regression).
+const TURNED: f64 = 0.25;
 /// How many times the usual distance a point may be off before it counts as no farther; and what is always allowed.
 const FAR: f64 = 3.0;
 const USUAL: f64 = 0.01;
@@ -122,7 +121,7 @@ impl Online {
     /// The cost of a call and of each packet of it. Neither is negative.
     #[must_use]
     pub fn line(&self) -> Line {
-        let turn = self.products / (self.squares + RIDGE);
+        let turn = self.products / (self.squares + (self.usual.max(USUAL) / TURNED).powi(2));
         let (factor, turned) = (self.cost - turn * self.reach, self.turned(turn));
         let line =
             Line { fixed: factor * self.profile.fixed + turned.fixed, each: factor * self.profile.each + turned.each };

@@ -53,6 +53,7 @@ fn period(slow_s: f64, late: u64, busy: f64) -> Snapshot {
     let worker = WorkerSnapshot { busy_s: busy * 0.1, ..WorkerSnapshot::default() };
     Snapshot {
         at_s: 1.0,
+        exact: false,
         period_s: 0.1,
         modules: [1e-6, 1e-6, slow_s, slow_s, 1e-6].map(|fixed| module((fixed, 0.0))).to_vec(),
         flows: vec![flow(late), flow(0)],

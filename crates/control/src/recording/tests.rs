@@ -44,6 +44,7 @@ fn recorded(periods: usize) -> String {
     let delay = DelaySnapshot { mean: 5e-6, p95: 1e-5, p99: 2e-5, chosen: 2e-5 };
     let snapshot = |at: usize| Snapshot {
         at_s: at as f64 * 0.1,
+        exact: false,
         period_s: 0.1,
         modules: vec![module; 2],
         flows: vec![FlowSnapshot { packets: 10_000, delay_s: Some(delay), violations: 0 }],

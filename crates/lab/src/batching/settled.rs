@@ -24,8 +24,8 @@ use crate::{LabError, Progress};
 
 /// The part of the mean delay of `max` that is the objective.
 const PART: f64 = 0.8;
-/// Periods of a run that only looks for something.
-const LOOK: u32 = 20;
+/// Periods of a run that only looks for something. With 20 on a busy machine chance chose the constant.
+const LOOK: u32 = 60;
 /// Constants that are tried.
 const CONSTANTS: &[usize] = &[0, 1, 2, 4, 6, 8, 12, 16, 20, 24, 28, 32];
 

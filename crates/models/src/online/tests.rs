@@ -55,6 +55,26 @@ fn one_stalled_period_moves_it_little_and_passes() {
     assert!((call(&online, 8.0) / 130.0 - 1.0).abs() < 0.01, "{}", call(&online, 8.0));
 }
 
+/// Batches of nearly one size, and noise in what they take: a line was turned so far that calls cost nothing, or all.
+#[test]
+fn noise_of_batches_of_nearly_one_size_turns_it_little() {
+    let mut online = nanos(50.0, 10.0);
+    let mut seed = 1_u64;
+    let mut chance = move || {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) as f64 / f64::from(1_u32 << 31)
+    };
+    let (mut least, mut most) = (f64::INFINITY, 0.0_f64);
+    for _ in 0..2_000 {
+        let packets = (200.0 * (16.0 + 2.0 * chance())) as u64;
+        let took = 50.0 * 200.0 + 10.0 * packets as f64;
+        online.note(200, packets, took * (0.9 + 0.2 * chance()) * 1e-9);
+        let fixed = online.line().fixed * 1e9;
+        (least, most) = (least.min(fixed), most.max(fixed));
+    }
+    assert!(least > 10.0 && most < 100.0, "{least} to {most}");
+}
+
 /// Noise in every period, seeded: the same in every run.
 #[test]
 fn noise_is_averaged() {
