@@ -212,6 +212,35 @@ mod tests {
         near(snapshot.modules[1].cost_s, 10e-9 + 20e-9 * 100.0 / 100_100.0);
     }
 
+    /// Otherwise one early period would stand for ever, whatever traffic comes later.
+    #[test]
+    fn what_calls_share_is_told_by_the_last_of_periods_with_about_as_many() {
+        let told = |packets: u64| {
+            let mut costs = costs(30e-9, 2e-9);
+            near(cost(&mut costs, period(1, 0, 2.4e-3)), 10e-9);
+            // As many calls, of more packets.
+            let mut other = period(1, 0, 0.0);
+            other.modules.iter_mut().for_each(|module| {
+                (module.packets, module.timed) = (packets, (100_000, packets, 30e-9 * 1e5 + 2e-9 * packets as f64));
+            });
+            other.workers[0].busy_s = 2.0 * (15e-9 * 1e5 + 2e-9 * packets as f64);
+            let mut last = (0.0, 0.0);
+            (0..30).for_each(|_| last = cost(&mut costs, other.clone()));
+            last
+        };
+        near(told(125_000), 15e-9);
+        near(told(150_000), 10e-9);
+    }
+
+    #[test]
+    fn what_is_known_for_sure_is_said_to_be() {
+        let mut snapshot = period(1, 0, 1e-2);
+        let mut costs = Costs::Known(vec![Line { fixed: 7e-9, each: 2e-9 }; 2]);
+        costs.account(&layout(), &mut snapshot);
+        assert!(snapshot.exact);
+        near(snapshot.modules[1].cost_s, 7e-9);
+    }
+
     #[test]
     fn where_there_is_room_what_is_timed_counts_in_whole() {
         let mut costs = costs(30e-9, 2e-9);

@@ -120,6 +120,6 @@ fn where_objectives_leave_no_time_batches_are_larger_and_steady() {
 fn what_stays_within_the_reserve_is_not_told_as_unkept() {
     let run = gateway("300us", "optimal").with("rate=1200kpps ports.in.generator.arrivals=poisson").run(1_000, &[]);
     let told = run.periods[20..].iter().filter(|period| !period.actions.unkept.is_empty()).count();
-    // What is missed by chance is remembered, each time for twice as long.
-    assert!(told == 0 && missed(&run, 20).len() <= 3, "{told} of {}, {:?}", run.periods.len(), missed(&run, 20));
+    // A worker that is busy all the time misses a period in fifty by chance.
+    assert!(told == 0 && missed(&run, 20).len() <= 2, "{told} of {}, {:?}", run.periods.len(), missed(&run, 20));
 }
