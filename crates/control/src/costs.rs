@@ -4,7 +4,7 @@ use forebay_graph::{Layout, Snapshot};
 use forebay_models::batching::Line;
 use forebay_models::online::Online;
 
-use crate::outlook::stalled;
+use crate::period::stalled;
 
 /// What a function's calls cost, as was measured.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -6,7 +6,7 @@
 
 use forebay_graph::{Layout, Snapshot};
 
-use crate::outlook::queues;
+use crate::period::queues;
 
 /// How much of what a period says is believed, and of what a change of triggers says, which is once.
 const LEARN: f64 = 0.25;

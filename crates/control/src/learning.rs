@@ -8,6 +8,8 @@
 use forebay_graph::snapshot::WorkerSnapshot;
 use forebay_graph::{Layout, Snapshot};
 
+use crate::period::full_turns;
+
 /// The part of an objective that queues at ports may take: beyond, packets cost too much, and larger batches are the cure. Unless a turn
 /// takes so long: then that is what packets wait for.
 const QUEUES: f64 = 0.5;
@@ -109,18 +111,6 @@ impl Learning {
     pub(crate) fn rest(&self, flow: usize) -> Option<f64> {
         self.rests.get(flow).copied().flatten()
     }
-}
-
-/// By worker: what a turn takes in which each of its modules that packets came to is called with the largest batch, in seconds (Batchy
-/// section 4.1).
-pub(crate) fn full_turns(layout: &Layout, snapshot: &Snapshot) -> impl Iterator<Item = f64> {
-    let call = |at: usize| snapshot.modules[at].cost_s.0 + snapshot.modules[at].cost_s.1 * layout.batch as f64;
-    let turn = move |worker: usize| {
-        let on_it =
-            layout.running().filter(|(at, module)| snapshot.modules[*at].came > 0 && module.workers.contains(&worker));
-        on_it.map(|(at, _)| call(at)).sum::<f64>()
-    };
-    (0..layout.workers).map(turn)
 }
 
 fn tell(layout: &Layout, snapshot: &Snapshot, arrives: &[f64], full_turns: &[f64], flow: usize) -> Option<Told> {

@@ -13,6 +13,7 @@ mod decomposition;
 mod holding;
 mod learning;
 mod outlook;
+mod period;
 mod pilot;
 pub mod recording;
 pub mod replay;

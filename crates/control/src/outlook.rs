@@ -3,19 +3,17 @@
 //! A packet's delay is what it waits for batches, what the calls on its way take, and the rest: its wait for a turn, and in queues
 //! at ports. The rest is nobody's to choose, and is [learnt](Learning).
 
-use forebay_graph::snapshot::{FlowSnapshot, ModuleSnapshot, WorkerSnapshot};
-use forebay_graph::{FlowLayout, Layout, Snapshot};
+use forebay_graph::snapshot::{ModuleSnapshot, WorkerSnapshot};
+use forebay_graph::{Layout, Snapshot};
 use forebay_models::batching::waiting::{Arrivals, Predicted};
 use forebay_models::batching::{Flow, Line, Model, Module};
 
 use crate::holding::Holding;
-use crate::learning::{Learning, full_turns};
+use crate::learning::Learning;
+use crate::period::stalled;
 
 /// The rate of a flow that no packets came of, in packets a second: its objective holds for the next one.
 const SLOWEST: f64 = 1e-3;
-/// A turn of at least so many seconds, and so many times longer than the longest that there should be, is the machine's doing.
-const STALL_S: f64 = 100e-6;
-const STALL_TURNS: f64 = 2.0;
 /// The shortest time that a flow is given to the model, in seconds: one that has none left.
 const NONE: f64 = 1e-12;
 
@@ -24,12 +22,6 @@ const NONE: f64 = 1e-12;
 pub struct Outlook {
     learning: Learning,
     holding: Holding,
-}
-
-/// Whether the machine was elsewhere for long in this period: what was seen says nothing of what will be.
-pub(crate) fn stalled(layout: &Layout, snapshot: &Snapshot) -> bool {
-    let stall = STALL_S.max(STALL_TURNS * full_turns(layout, snapshot).fold(0.0, f64::max));
-    snapshot.workers.iter().any(|worker| worker.had_turn_of(stall))
 }
 
 /// By module: packets that come to it together.
@@ -73,22 +65,6 @@ fn flow(layout: &Layout, snapshot: &Snapshot, at: usize) -> Flow {
     Flow { path: layout.flows[at].path.clone(), rate: rate.max(SLOWEST), slo: f64::INFINITY }
 }
 
-/// By flow: what its packets took, in seconds, at its percentile; where few left, or none, at least as long as the oldest waits.
-/// `None` without packets.
-pub(crate) fn delays(layout: &Layout, snapshot: &Snapshot) -> Vec<Option<f64>> {
-    let delay = |(flow, told): (&FlowLayout, &FlowSnapshot)| {
-        let oldest = flow.path.iter().map(|at| snapshot.modules[*at].oldest_s).fold(0.0, f64::max);
-        // Of a flow that none left of it is all that is known.
-        told.delay_s.map_or((oldest > 0.0).then_some(oldest), |delay| Some(delay.chosen.max(oldest)))
-    };
-    layout.flows.iter().zip(&snapshot.flows).map(delay).collect()
-}
-
-/// Whether packets queue at ports when a worker is slow: where they come only when they are asked for, it is always busy.
-pub(crate) fn queues(snapshot: &Snapshot) -> bool {
-    snapshot.workers.iter().any(|worker| worker.port_wait_s.is_some_and(|wait| wait.mean > 0.0))
-}
-
 /// The share of its time that the worker with the most to do is busy; a module of several workers is shared by them evenly.
 pub(crate) fn busiest(layout: &Layout, model: &Model, predicted: &Predicted) -> f64 {
     let mut loads = vec![0.0; layout.workers];
@@ -101,15 +77,20 @@ pub(crate) fn busiest(layout: &Layout, model: &Model, predicted: &Predicted) -> 
 }
 
 impl Outlook {
-    /// The model of the next period: rates, ingress batches and costs as in this one; for each flow the time that waits and calls
-    /// may take of its objective less `guard`.
-    pub fn model(&mut self, layout: &Layout, snapshot: &Snapshot, guard: f64) -> (Model, Arrivals) {
-        let arrives = arrivals(layout, snapshot);
+    /// Learns from a period, once.
+    pub fn learn(&mut self, layout: &Layout, snapshot: &Snapshot) {
         let stalled = stalled(layout, snapshot);
-        self.learning.pass(layout, snapshot, &arrives, stalled);
+        self.learning.pass(layout, snapshot, &arrivals(layout, snapshot), stalled);
         if !stalled {
             self.holding.learn(layout, snapshot);
         }
+    }
+
+    /// The model of the next period: rates, ingress batches and costs as in this one; for each flow the time that waits and calls
+    /// may take of its objective less `guard`.
+    #[must_use]
+    pub fn model(&self, layout: &Layout, snapshot: &Snapshot, guard: f64) -> (Model, Arrivals) {
+        let arrives = arrivals(layout, snapshot);
         let flows = (0..layout.flows.len()).map(|at| {
             let slo = match layout.flows[at].slo_s {
                 Some(slo) => ((1.0 - guard) * slo - self.learning.rest(at).unwrap_or(0.0)).max(NONE),
@@ -163,39 +144,5 @@ impl Outlook {
     #[must_use]
     pub fn rest(&self, flow: usize) -> Option<f64> {
         self.learning.rest(flow)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use forebay_graph::SchedulerKind;
-    use forebay_graph::snapshot::DelaySnapshot;
-
-    use super::*;
-
-    /// An idle flow whose packets lie in a buffer looked perfect.
-    #[test]
-    fn of_a_flow_that_has_stopped_the_oldest_packet_is_the_delay() {
-        let flow =
-            FlowLayout { name: "f".to_owned(), path: vec![0], slo_s: Some(1e-3), percentile: 99.0, min_rate: None };
-        let layout = Layout {
-            pipeline: "one".to_owned(),
-            batch: 32,
-            scheduler: SchedulerKind::RunToCompletion,
-            workers: 1,
-            modules: Vec::new(),
-            flows: vec![flow],
-        };
-        let told = |chosen: Option<f64>, oldest_s: f64| {
-            let delay_s = chosen.map(|chosen| DelaySnapshot { chosen, ..DelaySnapshot::default() });
-            let snapshot = Snapshot {
-                modules: vec![ModuleSnapshot { oldest_s, ..ModuleSnapshot::default() }],
-                flows: vec![FlowSnapshot { delay_s, ..FlowSnapshot::default() }],
-                ..Snapshot::default()
-            };
-            delays(&layout, &snapshot)[0]
-        };
-        assert_eq!((told(None, 0.0), told(None, 5e-3)), (None, Some(5e-3)));
-        assert_eq!((told(Some(1e-4), 0.0), told(Some(1e-4), 5e-3)), (Some(1e-4), Some(5e-3)));
     }
 }

@@ -142,10 +142,9 @@ pub fn replay(begin: &Begin, periods: &[Period], settings: &Settings) -> Result<
     let periods = periods.iter().enumerate().map(|(number, period)| {
         let mut snapshot = period.snapshot.clone();
         let actions = pilot.decide(&mut snapshot);
-        let decided = |actions: &Actions| decided(&mut outlook.clone(), &begin.layout, &snapshot, actions);
+        outlook.learn(&begin.layout, &snapshot);
+        let decided = |actions: &Actions| decided(&outlook, &begin.layout, &snapshot, actions);
         let (recorded, replayed, same) = (decided(&period.actions), decided(actions), period.actions == *actions);
-        // What it learns from a period it learns once.
-        drop(outlook.model(&begin.layout, &snapshot, 0.0));
         let measured = measured(&begin.layout, &snapshot);
         Replayed { at_s: snapshot.at_s, settled: number > short, measured, recorded, replayed, same }
     });
@@ -161,7 +160,7 @@ fn measured(layout: &Layout, snapshot: &Snapshot) -> Measured {
     }
 }
 
-fn decided(outlook: &mut Outlook, layout: &Layout, snapshot: &Snapshot, actions: &Actions) -> Decided {
+fn decided(outlook: &Outlook, layout: &Layout, snapshot: &Snapshot, actions: &Actions) -> Decided {
     let (model, arrivals) = outlook.model(layout, snapshot, 0.0);
     let mut triggers: Vec<usize> = snapshot.modules.iter().map(|module| module.trigger).collect();
     actions.changes.iter().for_each(|change| triggers[change.module] = change.to);

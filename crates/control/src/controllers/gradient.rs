@@ -6,7 +6,8 @@ use forebay_models::batching::measured::Measured;
 
 use super::rests::Rests;
 use super::{NoParams, set_buffers};
-use crate::outlook::{Outlook, delays};
+use crate::outlook::Outlook;
+use crate::period::delays;
 
 /// Steps along the gradient; takes buffers away and gives new ones by the paper's rules.
 #[derive(Default)]
@@ -17,6 +18,7 @@ pub(crate) struct Gradient {
 
 impl Controller for Gradient {
     fn decide(&mut self, layout: &Layout, snapshot: &Snapshot, guard: f64, actions: &mut Actions) {
+        self.outlook.learn(layout, snapshot);
         let (truer, arrivals) = self.outlook.model(layout, snapshot, guard);
         let written = self.outlook.written(layout, snapshot);
         self.rests.pass(layout.modules.len());

@@ -5,7 +5,8 @@ use forebay_models::batching::Model;
 
 use super::rests::Rests;
 use super::{NoParams, set_buffers};
-use crate::outlook::{Outlook, delays};
+use crate::outlook::Outlook;
+use crate::period::delays;
 
 /// Gives whole buffers where flows have time for them, and takes them away where they have not.
 #[derive(Default)]
@@ -16,6 +17,7 @@ pub(crate) struct OnOff {
 
 impl Controller for OnOff {
     fn decide(&mut self, layout: &Layout, snapshot: &Snapshot, guard: f64, actions: &mut Actions) {
+        self.outlook.learn(layout, snapshot);
         let (truer, arrivals) = self.outlook.model(layout, snapshot, guard);
         let model = self.outlook.written(layout, snapshot);
         self.rests.pass(layout.modules.len());

@@ -7,7 +7,8 @@ use forebay_models::batching::Model;
 use forebay_models::batching::waiting::{Arrivals, Predicted};
 
 use super::{NoParams, set_buffers};
-use crate::outlook::{Outlook, busiest, delays, queues, stalled};
+use crate::outlook::{Outlook, busiest};
+use crate::period::{delays, queues, stalled};
 
 mod bare;
 mod solution;
@@ -45,10 +46,11 @@ pub(crate) struct Optimal {
 
 impl Controller for Optimal {
     fn decide(&mut self, layout: &Layout, snapshot: &Snapshot, guard: f64, actions: &mut Actions) {
-        let (model, arrivals) = self.outlook.model(layout, snapshot, guard);
+        self.outlook.learn(layout, snapshot);
         if self.outlook.asks(snapshot) {
             return;
         }
+        let (model, arrivals) = self.outlook.model(layout, snapshot, guard);
         let present: Vec<usize> = snapshot.modules.iter().map(|module| module.trigger).collect();
         let now = model.predict(&arrivals, &present);
         let predicted = busiest(layout, &model, &now);

@@ -1,0 +1,76 @@
+//! What a snapshot says of its period as a whole: whether it tells anything, whether packets queue, what flows took.
+
+use forebay_graph::snapshot::FlowSnapshot;
+use forebay_graph::{FlowLayout, Layout, Snapshot};
+
+/// A turn of at least so many seconds, and so many times longer than the longest that there should be, is the machine's doing.
+const STALL_S: f64 = 100e-6;
+const STALL_TURNS: f64 = 2.0;
+
+/// Whether the machine was elsewhere for long in this period: what was seen says nothing of what will be.
+pub(crate) fn stalled(layout: &Layout, snapshot: &Snapshot) -> bool {
+    let stall = STALL_S.max(STALL_TURNS * full_turns(layout, snapshot).fold(0.0, f64::max));
+    snapshot.workers.iter().any(|worker| worker.had_turn_of(stall))
+}
+
+/// By worker: what a turn takes in which each of its modules that packets came to is called with the largest batch, in seconds (Batchy
+/// section 4.1).
+pub(crate) fn full_turns(layout: &Layout, snapshot: &Snapshot) -> impl Iterator<Item = f64> {
+    let call = |at: usize| snapshot.modules[at].cost_s.0 + snapshot.modules[at].cost_s.1 * layout.batch as f64;
+    let turn = move |worker: usize| {
+        let on_it =
+            layout.running().filter(|(at, module)| snapshot.modules[*at].came > 0 && module.workers.contains(&worker));
+        on_it.map(|(at, _)| call(at)).sum::<f64>()
+    };
+    (0..layout.workers).map(turn)
+}
+
+/// Whether packets queue at ports when a worker is slow: where they come only when they are asked for, it is always busy.
+pub(crate) fn queues(snapshot: &Snapshot) -> bool {
+    snapshot.workers.iter().any(|worker| worker.port_wait_s.is_some_and(|wait| wait.mean > 0.0))
+}
+
+/// By flow: what its packets took, in seconds, at its percentile; where few left, or none, at least as long as the oldest waits.
+/// `None` without packets.
+pub(crate) fn delays(layout: &Layout, snapshot: &Snapshot) -> Vec<Option<f64>> {
+    let delay = |(flow, told): (&FlowLayout, &FlowSnapshot)| {
+        let oldest = flow.path.iter().map(|at| snapshot.modules[*at].oldest_s).fold(0.0, f64::max);
+        // Of a flow that none left of it is all that is known.
+        told.delay_s.map_or((oldest > 0.0).then_some(oldest), |delay| Some(delay.chosen.max(oldest)))
+    };
+    layout.flows.iter().zip(&snapshot.flows).map(delay).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_graph::SchedulerKind;
+    use forebay_graph::snapshot::{DelaySnapshot, ModuleSnapshot};
+
+    use super::*;
+
+    /// An idle flow whose packets lie in a buffer looked perfect.
+    #[test]
+    fn of_a_flow_that_has_stopped_the_oldest_packet_is_the_delay() {
+        let flow =
+            FlowLayout { name: "f".to_owned(), path: vec![0], slo_s: Some(1e-3), percentile: 99.0, min_rate: None };
+        let layout = Layout {
+            pipeline: "one".to_owned(),
+            batch: 32,
+            scheduler: SchedulerKind::RunToCompletion,
+            workers: 1,
+            modules: Vec::new(),
+            flows: vec![flow],
+        };
+        let told = |chosen: Option<f64>, oldest_s: f64| {
+            let delay_s = chosen.map(|chosen| DelaySnapshot { chosen, ..DelaySnapshot::default() });
+            let snapshot = Snapshot {
+                modules: vec![ModuleSnapshot { oldest_s, ..ModuleSnapshot::default() }],
+                flows: vec![FlowSnapshot { delay_s, ..FlowSnapshot::default() }],
+                ..Snapshot::default()
+            };
+            delays(&layout, &snapshot)[0]
+        };
+        assert_eq!((told(None, 0.0), told(None, 5e-3)), (None, Some(5e-3)));
+        assert_eq!((told(Some(1e-4), 0.0), told(Some(1e-4), 5e-3)), (Some(1e-4), Some(5e-3)));
+    }
+}
