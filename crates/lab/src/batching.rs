@@ -31,7 +31,6 @@ use serde::Serialize;
 
 use crate::{Header, LabError, Machine, Progress};
 
-pub use captures::Captured;
 pub use contour::Gain;
 pub use costs::{Costs, Origin};
 pub use data_path::DataPath;
@@ -193,7 +192,7 @@ pub struct Results {
     /// Traffic that keeps to a schedule.
     pub open: Vec<Open>,
     /// Recorded traffic; `None` where no captures were given.
-    pub captures: Option<Vec<Captured>>,
+    pub captures: Option<Vec<Open>>,
     /// What deciding takes.
     pub controller_us: Vec<Took>,
     /// What being watched takes of the data path; on this machine's clock only.

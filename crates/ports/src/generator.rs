@@ -8,6 +8,7 @@ mod arrivals;
 mod frames;
 mod params;
 mod random;
+mod recorded;
 mod sessions;
 mod share;
 mod sizes;

@@ -38,7 +38,9 @@ pub enum LearnError {
     #[error(transparent)]
     Make(#[from] MakeError),
     /// A port whose packets come nobody knows when, or end.
-    #[error("port '{port}': nobody can say when its packets come: allowed are generators without a `count`")]
+    #[error(
+        "port '{port}': nobody can say when its packets come: allowed are generators without `count` and `recorded`"
+    )]
     Source {
         /// Its name.
         port: String,

@@ -135,7 +135,7 @@ fn a_short_run_of_batching_keeps_its_promises() {
     assert!(2.0 * figure(one, "violated") > figure(one, "periods") && list(one, "moves").is_empty(), "{one}");
     assert!(figure(two, "violated") == 0.0 && figure(two, "until_kept") <= 2.0, "{two}");
     assert!(figure(two, "rate_pps") > 3.0 * figure(one, "rate_pps"), "{two} {one}");
-    assert_eq!(list(&results, "captures").len(), 5, "its functions do not fold");
+    assert_eq!(list(&results, "captures").len(), 20, "two use cases, folded and not, under five controllers");
 
     // Three use cases under eight controllers and the oracle, and folded what folds: two of them, without weighted-fair. Every packet is
     // accounted for.

@@ -10,7 +10,7 @@ use super::{Extents, basis};
 use crate::{LabError, Progress};
 
 /// Every flow's objective.
-const OBJECTIVE: &str = "slo=1ms";
+pub(super) const OBJECTIVE: &str = "slo=1ms";
 /// Of what the worker does under `max`; the last is more than it can do, and what it does then must not suffer.
 const LOADS: &[f64] = &[0.3, 0.6, 0.9, 1.2];
 /// Those of a short run.
@@ -20,17 +20,17 @@ const ARRIVALS: &[(&str, &str)] = &[
     ("poisson", "poisson"),
     ("bursts, 100 µs of 400 µs", "{ on_off: { on: 100us, off: 300us } }"),
 ];
-const CONTROLLERS: &[&str] = &["null", "max", "on-off", "gradient", "optimal"];
+pub(super) const CONTROLLERS: &[&str] = &["null", "max", "on-off", "gradient", "optimal"];
 /// Periods of a run that count at most.
-const PERIODS: u32 = 200;
+pub(super) const PERIODS: u32 = 200;
 
 /// A run with such traffic.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Open {
     /// The use case with its sizes.
     pub usecase: String,
-    /// How packets are spread over time.
-    pub arrivals: &'static str,
+    /// How packets are spread over time; of recorded ones the capture's name.
+    pub arrivals: String,
     /// The load, in parts of what the worker does under `max` of a source that always has packets.
     pub share: f64,
     /// Packets a second that were due.
@@ -46,6 +46,22 @@ pub struct Open {
     /// Figures.
     #[serde(flatten)]
     pub told: Told,
+}
+
+impl Open {
+    /// What came of a run at this load and rate, under this controller, folded or not.
+    pub(super) fn of(
+        run: &Run,
+        place: &Place,
+        usecase: String,
+        arrivals: String,
+        (share, offered_pps): (f64, f64),
+        (controller, fold): (&'static str, bool),
+    ) -> Self {
+        let busy = run.report.workers.iter().map(|worker| worker.busy).sum();
+        let told = Figures::of(run, place.hertz()).told();
+        Self { usecase, arrivals, share, offered_pps, lost: lost(run), busy, controller, fold, told }
+    }
 }
 
 /// Makes all runs.
@@ -75,16 +91,8 @@ pub(super) fn measure(place: &Place, extents: &Extents, progress: &mut dyn Progr
         }
     }
     let runs = place.all(&scenarios, progress, |run| run)?;
-    let told = wanted.into_iter().zip(&runs).map(|((fold, arrivals, share, offered_pps, controller), run)| Open {
-        usecase: pipeline.name.clone(),
-        arrivals,
-        share,
-        offered_pps,
-        lost: lost(run),
-        busy: run.report.workers.iter().map(|worker| worker.busy).sum(),
-        controller,
-        fold,
-        told: Figures::of(run, place.hertz()).told(),
+    let told = wanted.into_iter().zip(&runs).map(|((fold, arrivals, share, rate, controller), run)| {
+        Open::of(run, place, pipeline.name.clone(), arrivals.to_owned(), (share, rate), (controller, fold))
     });
     Ok(told.collect())
 }

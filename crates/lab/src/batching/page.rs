@@ -94,13 +94,11 @@ fn void(results: &Results) -> Vec<String> {
         let series = all.iter().filter(|series| series.soundness.is_void());
         void.extend(series.map(|series| format!("{what}, {}{}", series.controller, folded(series.fold))));
     }
-    let open = results.open.iter().filter(|open| open.told.void);
+    let open = results.open.iter().chain(results.captures.iter().flatten()).filter(|open| open.told.void);
     void.extend(open.map(|open| {
         let (share, fold) = (open.share * 100.0, folded(open.fold));
-        format!("traffic on a schedule, {}, {share:.0} %, {}{fold}", open.arrivals, open.controller)
+        format!("{}, {}, {share:.0} %, {}{fold}", open.usecase, open.arrivals, open.controller)
     }));
-    let captures = results.captures.iter().flatten().filter(|told| told.told.void);
-    void.extend(captures.map(|told| format!("{}, {}", told.capture, told.controller)));
     let fairness = results.fairness.iter().filter(|told| told.soundness.is_void());
     void.extend(fairness.map(|told| format!("fairness, {}, {}", told.case, told.scheduler)));
     let parted = results.decomposition.iter().filter(|told| told.soundness.is_void());

@@ -2,7 +2,7 @@
 
 use super::interval::Ratio;
 use super::watch::Moment;
-use super::{Captured, DataPath, Decomposed, Fairness, Gain, Open, Results, Row, Series, Told, Took};
+use super::{DataPath, Decomposed, Fairness, Gain, Open, Results, Row, Series, Told, Took};
 use crate::csv::{figure, text};
 
 /// Their names and texts.
@@ -27,7 +27,7 @@ pub(super) fn all(results: &Results) -> Vec<(&'static str, String)> {
         files.push(("open.csv", open(&results.open)));
     }
     if let Some(all) = &results.captures {
-        files.push(("captures.csv", captures(all)));
+        files.push(("captures.csv", open(all)));
     }
     if !results.controller_us.is_empty() {
         files.push(("controller.csv", took(&results.controller_us)));
@@ -152,8 +152,7 @@ fn contour(all: &[Gain]) -> String {
 /// A row for each run.
 fn open(all: &[Open]) -> String {
     let row = |open: &Open| {
-        let mut row =
-            vec![open.usecase.clone(), open.arrivals.to_owned(), number(open.share), number(open.offered_pps)];
+        let mut row = vec![open.usecase.clone(), open.arrivals.clone(), number(open.share), number(open.offered_pps)];
         row.extend([open.controller.to_owned(), open.fold.to_string()]);
         row.extend(told(&open.told));
         row.extend([open.lost, open.busy].map(number));
@@ -161,17 +160,6 @@ fn open(all: &[Open]) -> String {
     };
     let first = ["usecase", "arrivals", "share", "offered_pps", "controller", "fold"];
     text(&heads(&first, &["lost", "busy"]), all.iter().map(row))
-}
-
-/// A row for each run.
-fn captures(all: &[Captured]) -> String {
-    let row = |captured: &Captured| {
-        let mut row = vec![captured.capture.clone(), captured.controller.to_owned(), captured.fold.to_string()];
-        row.extend(told(&captured.told));
-        row.push(figure(captured.to_null));
-        row
-    };
-    text(&heads(&["capture", "controller", "fold"], &["to_null"]), all.iter().map(row))
 }
 
 /// A row for each pipeline and controller.

@@ -68,12 +68,38 @@ impl Exponential {
     }
 }
 
+/// The time that frames take at the mean rate.
+#[derive(Clone, Debug)]
+pub(super) enum Gaps<T> {
+    /// By the number of a frame's size.
+    BySize(Vec<T>),
+    /// By its place in the round of sizes.
+    ByTurn(Vec<T>),
+}
+
+impl Gaps<f64> {
+    /// The longest; 0 without any.
+    pub(super) fn longest(&self) -> f64 {
+        let (Self::BySize(gaps) | Self::ByTurn(gaps)) = self;
+        gaps.iter().copied().fold(0.0, f64::max)
+    }
+}
+
+impl<T> Gaps<T> {
+    fn map<U>(&self, of: impl Fn(&T) -> U) -> Gaps<U> {
+        match self {
+            Self::BySize(gaps) => Gaps::BySize(gaps.iter().map(of).collect()),
+            Self::ByTurn(gaps) => Gaps::ByTurn(gaps.iter().map(of).collect()),
+        }
+    }
+}
+
 /// The instants at which packets arrive.
 pub(super) struct Schedule {
-    /// Ticks on the axis that a frame of each size takes on average.
-    gaps: Vec<u128>,
+    /// Ticks on the axis until the next frame, on average.
+    gaps: Gaps<u128>,
     /// The same at the configured rate.
-    configured: Vec<u128>,
+    configured: Gaps<u128>,
     sizes: Sizes,
     /// How far into a round of sizes each frame starts, and how long the round is.
     starts: Vec<u128>,
@@ -95,11 +121,11 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    /// A schedule of `count` packets; `seconds`, one for each size, is the time that a frame of each size takes at the mean rate. The burst
-    /// lengths of [`Arrivals::OnOff`] must not be 0 for `on`.
+    /// A schedule of `count` packets; `seconds` is the time that frames take at the mean rate: those that have times of their own come
+    /// evenly apart from these. The burst lengths of [`Arrivals::OnOff`] must not be 0 for `on`.
     pub(super) fn new(
         kind: Arrivals,
-        seconds: &[f64],
+        seconds: &Gaps<f64>,
         sizes: Sizes,
         count: u64,
         frequency: Frequency,
@@ -113,7 +139,7 @@ impl Schedule {
         let bursting = matches!(kind, Arrivals::OnOff { .. });
         let share = if bursting { on as f64 / (on + off) as f64 } else { 1.0 };
         let scale = frequency.hertz() * (1u64 << FRACTION) as f64 * share;
-        let gaps: Vec<_> = seconds.iter().map(|seconds| ((seconds * scale).round() as u128).max(1)).collect();
+        let gaps = seconds.map(|seconds| ((seconds * scale).round() as u128).max(1));
         let starts = starts(&gaps, &sizes);
         let exponential = (kind == Arrivals::Poisson).then(|| Exponential::new(Random::new(random.bits())));
         let edge = if bursting { on } else { u128::MAX };
@@ -156,6 +182,7 @@ impl Schedule {
         let seconds = |fixed: u128| fixed as f64 / (self.hertz * (1u64 << FRACTION) as f64);
         Some(match self.exponential {
             Some(_) => Spread::Poisson { pps },
+            None if matches!(self.gaps, Gaps::ByTurn(_)) => return None,
             None if self.edge == u128::MAX => Spread::Constant { pps },
             None => Spread::OnOff { pps, on_s: seconds(self.on), off_s: seconds(self.off) },
         })
@@ -171,7 +198,7 @@ impl Schedule {
         // Slower than a packet in three hours is as good as nothing, and instants stay in their range.
         let slowest = (self.hertz * (1u64 << FRACTION) as f64 * 1e4) as u128;
         let scaled = |gap: &u128| ((*gap as f64 / factor).round() as u128).clamp(1, slowest);
-        self.gaps = self.configured.iter().map(scaled).collect();
+        self.gaps = self.configured.map(scaled);
         self.sizes.turn_to(0);
         self.starts = starts(&self.gaps, &self.sizes);
         (self.axis, self.shift, self.started) = (0, 0, false);
@@ -192,8 +219,8 @@ impl Schedule {
         if !self.started {
             self.started = true;
             self.shift = u128::from(now.0) << FRACTION;
-            if let Some(exponential) = &mut self.exponential {
-                self.axis = scaled(self.gaps[0], exponential.next());
+            if let (Some(exponential), Gaps::BySize(gaps)) = (&mut self.exponential, &self.gaps) {
+                self.axis = scaled(gaps[0], exponential.next());
             }
         }
     }
@@ -234,8 +261,9 @@ impl Schedule {
     fn take_before(&mut self, limit: u128, times: &mut [Ticks], sizes: &mut [u8]) -> usize {
         let (mut axis, shift, mut taken) = (self.axis, self.shift, 0);
         let slots = times.iter_mut().zip(sizes.iter_mut());
-        match (&mut self.exponential, &self.gaps[..]) {
-            (None, [gap]) => {
+        match (&mut self.exponential, &self.gaps) {
+            (None, Gaps::BySize(gaps)) if gaps.len() == 1 => {
+                let gap = gaps[0];
                 for (time, size) in slots {
                     if axis >= limit {
                         break;
@@ -245,7 +273,18 @@ impl Schedule {
                     taken += 1;
                 }
             }
-            (exponential, gaps) => {
+            (_, Gaps::ByTurn(gaps)) => {
+                for (time, size) in slots {
+                    if axis >= limit {
+                        break;
+                    }
+                    let gap = gaps[self.sizes.turn()];
+                    (*time, *size) = (instant(axis + shift), self.sizes.next());
+                    axis += gap;
+                    taken += 1;
+                }
+            }
+            (exponential, Gaps::BySize(gaps)) => {
                 for (time, size) in slots {
                     if axis >= limit {
                         break;
@@ -328,9 +367,13 @@ impl Schedule {
 }
 
 /// How far into a round of sizes each frame starts, and how long the round is.
-fn starts(gaps: &[u128], sizes: &Sizes) -> Vec<u128> {
-    let steps = sizes.order().iter().scan(0, |start, size| {
-        *start += gaps[usize::from(*size)];
+fn starts(gaps: &Gaps<u128>, sizes: &Sizes) -> Vec<u128> {
+    let gap = |(turn, size): (usize, &u8)| match gaps {
+        Gaps::BySize(gaps) => gaps[usize::from(*size)],
+        Gaps::ByTurn(gaps) => gaps[turn],
+    };
+    let steps = sizes.order().iter().enumerate().scan(0, |start, frame| {
+        *start += gap(frame);
         Some(*start)
     });
     std::iter::once(0).chain(steps).collect()

@@ -12,10 +12,11 @@ use serde::Deserialize;
 use thiserror::Error;
 
 use super::address::{Prefix, read_routes};
-use super::arrivals::{Arrivals, Schedule};
+use super::arrivals::{Arrivals, Gaps, Schedule};
 use super::frames::{Frames, Headers, Transport};
 use super::random::Random;
-use super::sessions::Sessions;
+use super::recorded::Recording;
+use super::sessions::{Sessions, weight};
 use super::share::Share;
 use super::sizes::{Size, Sizes};
 use super::tunnel::Tunnel;
@@ -60,6 +61,11 @@ pub struct Params {
     pub skew: f64,
     /// How many packets of a session follow each other at each of its turns (1 to 65536).
     pub burst: usize,
+    /// A capture (pcap or pcapng, either also in gzip) whose packets these resemble: they come in the same order of sessions, as far from
+    /// each other in proportion to the mean, and with their lengths where no `size` is given, again and again. Sessions are numbered as they
+    /// begin and taken for as many as there are here; lengths are multiples of 8 bytes, the shortest that the headers allow at least, 1514 at
+    /// most. `arrivals`, `skew` and `burst` are its own then.
+    pub recorded: Option<String>,
     /// `udp` or `tcp`.
     pub transport: Transport,
     /// VLAN identifiers of up to two tags, outermost first.
@@ -97,6 +103,7 @@ impl Default for Params {
             sessions: 4096,
             skew: 0.0,
             burst: 1,
+            recorded: None,
             transport: Transport::Udp,
             vlans: Vec::new(),
             source_mac: MacAddress([2, 0, 0, 0, 0, 1]),
@@ -267,6 +274,10 @@ impl Params {
             return Err(SetupError::at("arrivals", "arrivals are spread over time only where there is a `rate`"));
         }
 
+        if self.recorded.is_some() {
+            self.recorded_alone()?;
+        }
+
         let mut random = Random::new(self.seed.unwrap_or_else(|| setup.seed()));
         let destinations = self.destinations(setup, &mut random)?;
         let ipv6 = destinations.first().is_some_and(Prefix::is_ipv6);
@@ -301,7 +312,17 @@ impl Params {
             tunnel: self.tunnel,
         };
         let shortest = headers.shortest();
-        let weighted = self.size.unwrap_or(Size::Fixed(shortest.max(60))).weighted();
+        let recorded = match &self.recorded {
+            Some(file) => Some(
+                Recording::read(&setup.path(file), self.sessions)
+                    .map_err(|error| SetupError::at("recorded", format!("{file}: {error}")))?,
+            ),
+            None => None,
+        };
+        let weighted = match (&recorded, self.size) {
+            (Some(recorded), None) => recorded.lengths(shortest.max(60)),
+            (_, size) => size.unwrap_or(Size::Fixed(shortest.max(60))).weighted(),
+        };
         allowed("size", weighted.len(), 1, MAX_BATCH)
             .map_err(|_| SetupError::at("size", "a list of 1 to 256 sizes is needed"))?;
         for entry in &weighted {
@@ -315,25 +336,36 @@ impl Params {
 
         let ports = |session| (self.source_port.nth(session), self.destination_port.nth(session));
         let frames = Frames::new(&headers, &lengths, self.sessions, &sources, &destinations, ports);
-        let sizes = Sizes::new(&weights, &mut random);
-        let share = Share::of(setup, &frames, self.sessions, self.skew)?;
+        let share = Share::of(setup, &frames, self.sessions, |session| match &recorded {
+            Some(recorded) => recorded.weight(session),
+            None => weight(session, self.skew),
+        })?;
         let left = self.count.map_or(u64::MAX, |count| share.count(count));
         let fraction = share.fraction();
-        let (sessions, left) = match share.sessions {
-            None => (Sessions::new(self.sessions, self.burst, self.skew, &mut random), left),
+        let recorded = recorded.map(|all| share.sessions.as_deref().map_or(all.clone(), |mine| all.of(mine)));
+        let sizes = Sizes::new(&weights, &mut random);
+        let (sizes, sessions, left) = match (&recorded, share.sessions) {
+            (Some(recorded), _) if !recorded.is_empty() => (recorded.sizes(&lengths), recorded.sessions(), left),
+            (None, None) => (sizes, Sessions::new(self.sessions, self.burst, self.skew, &mut random), left),
+            (None, Some(some)) if !some.is_empty() => {
+                (sizes, Sessions::of(some, self.burst, self.skew, &mut random), left)
+            }
             // No session is this worker's: there is nothing to give.
-            Some(some) if some.is_empty() => (Sessions::new(1, 1, 0.0, &mut random), 0),
-            Some(some) => (Sessions::of(some, self.burst, self.skew, &mut random), left),
+            _ => (sizes, Sessions::new(1, 1, 0.0, &mut random), 0),
         };
         let source = match self.rate.filter(|_| left > 0) {
             None => Source::Closed { left, sizes },
             Some(rate) => {
-                let seconds: Vec<f64> = lengths.iter().map(|size| rate.seconds(*size) / fraction).collect();
+                let by_size: Vec<f64> = lengths.iter().map(|size| rate.seconds(*size)).collect();
+                let gaps = match &recorded {
+                    Some(recorded) => Gaps::ByTurn(recorded.seconds(&sizes, &by_size, fraction)),
+                    None => Gaps::BySize(by_size.iter().map(|seconds| seconds / fraction).collect()),
+                };
                 // A packet in three hours: slower ones would leave the range that instants are exact in.
-                allowed("rate", seconds.iter().copied().fold(0.0, f64::max), 0.0, 1e4).map_err(|_| {
+                allowed("rate", gaps.longest(), 0.0, 1e4).map_err(|_| {
                     SetupError::at("rate", "less than one packet in 10000 seconds: allowed are faster ones")
                 })?;
-                let schedule = Schedule::new(self.arrivals, &seconds, sizes, left, setup.frequency(), random);
+                let schedule = Schedule::new(self.arrivals, &gaps, sizes, left, setup.frequency(), random);
                 let times = [forebay_packet::Ticks::ZERO; MAX_BATCH];
                 let waiting = std::collections::VecDeque::with_capacity(self.queue + MAX_BATCH);
                 Source::Open(Box::new(Queue { schedule, waiting, room: self.queue, times }))
@@ -341,6 +373,20 @@ impl Params {
         };
         let (sizes, turns) = (Box::new([0; MAX_BATCH]), Box::new([0; MAX_BATCH]));
         Ok(Generator { lines: frames.lines(), frames, sessions, source, sizes, turns, counters, failure: None })
+    }
+
+    /// Nothing else says what a recording says.
+    fn recorded_alone(&self) -> Result<(), SetupError> {
+        let other = |path: &str| Err(SetupError::at(path, "this is as it was recorded: leave it out, or `recorded`"));
+        match &self.size {
+            _ if self.arrivals != Arrivals::Constant => other("arrivals"),
+            _ if self.skew != 0.0 => other("skew"),
+            _ if self.burst != 1 => other("burst"),
+            Some(Size::Named(_) | Size::List(_)) => {
+                Err(SetupError::at("size", "with `recorded` allowed are one length for all, or none for theirs"))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn destinations(&self, setup: &Setup<'_>, random: &mut Random) -> Result<Vec<Prefix>, SetupError> {

@@ -34,6 +34,11 @@ impl Sessions {
         Self { order, count, burst, turn: 0, left: burst }
     }
 
+    /// In this order, of at least one turn, again and again.
+    pub(super) fn in_order(order: Vec<u32>) -> Self {
+        Self { count: order.len(), order, burst: 1, turn: 0, left: 1 }
+    }
+
     /// The sessions that the next packets are of, one for each of `out`.
     #[inline]
     pub(super) fn take(&mut self, out: &mut [u32]) {

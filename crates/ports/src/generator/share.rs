@@ -4,7 +4,6 @@ use forebay_graph::{Setup, SetupError, share};
 use forebay_packet::{ArrivalClock, Pool, PoolOptions, Ticks};
 
 use super::frames::Frames;
-use super::sessions::weight;
 
 /// A worker's part.
 pub(super) struct Share {
@@ -16,8 +15,13 @@ pub(super) struct Share {
 }
 
 impl Share {
-    /// The part of the generator that is being made.
-    pub(super) fn of(setup: &Setup<'_>, frames: &Frames, sessions: usize, skew: f64) -> Result<Self, SetupError> {
+    /// The part of the generator that is being made; `weight` says how many packets are a session's, by comparison with the others.
+    pub(super) fn of(
+        setup: &Setup<'_>,
+        frames: &Frames,
+        sessions: usize,
+        weight: impl Fn(u32) -> f64,
+    ) -> Result<Self, SetupError> {
         let (which, shares) = setup.share();
         if shares == 1 {
             return Ok(Self { sessions: None, from: 0.0, to: 1.0 });
@@ -31,7 +35,7 @@ impl Share {
             let one = std::slice::from_mut(&mut packet);
             frames.write(one, &[session], &[0], |_| (Ticks::ZERO, ArrivalClock::Poll));
             let of = share(packet.session_hash(), shares);
-            weights[of] += weight(session, skew);
+            weights[of] += weight(session);
             if of == which {
                 mine.push(session);
             }

@@ -76,6 +76,11 @@ impl Sizes {
         Self { order, turn: 0 }
     }
 
+    /// Sizes in this order, of which there is at least one.
+    pub(super) fn of(order: Vec<u8>) -> Self {
+        Self { order, turn: 0 }
+    }
+
     /// The number of the next frame's size.
     #[inline]
     pub(super) fn next(&mut self) -> u8 {

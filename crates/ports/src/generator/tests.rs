@@ -1,6 +1,7 @@
 //! Frames are whole and right; instants, sizes and sessions come as they were ordered; overruns are counted exactly.
 
 mod offered;
+mod recorded;
 mod tunnels;
 
 use std::collections::{BTreeMap, HashSet};

@@ -2,9 +2,9 @@
 
 use forebay_plot::{Axis, Block, Figure, Layer, PlotError, Section, Table, engineering};
 
+use crate::batching::Open;
 use crate::batching::contour::Gain;
 use crate::batching::figures::Told;
-use crate::batching::{Captured, Open};
 use crate::blocks::{columns, figure, known, text};
 
 /// What is gained by branches, batchiness and bursts.
@@ -114,41 +114,33 @@ fn controlled(controller: &str, fold: bool) -> String {
 
 /// Traffic that keeps to a schedule.
 pub(super) fn open(all: &[Open]) -> Section {
+    let what = "Packets have instants at which they arrive, whether or not the worker is there, and delays count from these. Loads are parts of \
+         what the worker does under max of a source that always has packets; above 100 % packets wait in the source's queue, whose length \
+         bounds their delay, and those that find it full are lost. Every flow's objective is 1 ms. One run each; the first ten \
+         decisions do not count.";
+    let table = runs(all);
+    Section { title: "Traffic that keeps to a schedule".to_owned(), blocks: vec![text(what), Block::Table(table)] }
+}
+
+/// Recorded traffic.
+pub(super) fn captures(all: Option<&[Open]>) -> Section {
+    let title = "Recorded traffic".to_owned();
+    let Some(all) = all else {
+        return Section { title, blocks: vec![text("n/a: no captures were given (--captures DIR).")] };
+    };
+    let what = "Packets come in the order of sessions, with the lengths and, in proportion, at the distances of each capture, again and again; \
+                addresses are the use case's own. The load, objectives and what counts are those of the section before.";
+    Section { title, blocks: vec![text(what), Block::Table(runs(all))] }
+}
+
+fn runs(all: &[Open]) -> Table {
     let rows = all.iter().map(|open| {
-        let mut row =
-            vec![format!("{}, {:.0} %, {}", open.arrivals, open.share * 100.0, controlled(open.controller, open.fold))];
+        let controlled = controlled(open.controller, open.fold);
+        let mut row = vec![format!("{}, {}, {:.0} %, {controlled}", open.usecase, open.arrivals, open.share * 100.0)];
         row.extend([format!("{:.0} %", open.busy * 100.0), format!("{:.2} %", open.lost * 100.0)]);
         row.extend(figures(&open.told));
         row
     });
     let heads: Vec<_> = ["traffic", "busy", "lost"].into_iter().chain(FIGURES.iter().copied()).collect();
-    let what = format!(
-        "{}: packets have instants at which they arrive, whether or not the worker is there, and delays count from these. Loads are parts of \
-         what the worker does under max of a source that always has packets; above 100 % packets wait in the source's queue, whose length \
-         bounds their delay, and those that find it full are lost. Every flow's objective is 1 ms. One run each; the first ten \
-         decisions do not count.",
-        all.first().map_or("", |open| &open.usecase)
-    );
-    let table = Table { caption: String::new(), columns: columns(&heads), rows: rows.collect() };
-    Section { title: "Traffic that keeps to a schedule".to_owned(), blocks: vec![text(&what), Block::Table(table)] }
-}
-
-/// Recorded traffic.
-pub(super) fn captures(all: Option<&[Captured]>) -> Section {
-    let title = "Recorded traffic".to_owned();
-    let Some(all) = all else {
-        return Section { title, blocks: vec![text("n/a: no captures were given (--captures DIR).")] };
-    };
-    let rows = all.iter().map(|told| {
-        let mut row = vec![format!("{}, {}", told.capture, controlled(told.controller, told.fold))];
-        row.push(known(told.to_null, 2));
-        row.extend(figures(&told.told));
-        row
-    });
-    let heads: Vec<_> = ["capture", "of null"].into_iter().chain(FIGURES.iter().copied()).collect();
-    let what = "Each capture's packets in their order, again and again, as fast as they are taken; their sessions are spread over 16 branches \
-                of three stand-ins each, which take 60 ns a call and 15 ns a packet, or on this machine's clock 144 and 36 of its ticks. Nothing folds: stand-ins cannot. \
-                Objectives are 80 % of the mean delay of max. One run each; the first ten decisions do not count.";
-    let table = Table { caption: String::new(), columns: columns(&heads), rows: rows.collect() };
-    Section { title, blocks: vec![text(what), Block::Table(table)] }
+    Table { caption: String::new(), columns: columns(&heads), rows: rows.collect() }
 }
