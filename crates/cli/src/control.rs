@@ -66,13 +66,17 @@ pub(crate) fn unkept(control: &ControlReport) -> Vec<String> {
     let sentence = |unkept: &UnkeptReport| {
         let (takes, slo) = (span(Some(unkept.least_us)), span(Some(unkept.slo_us)));
         let reserve = match unkept.cause {
-            UnkeptCause::Share => String::new(),
+            UnkeptCause::Share | UnkeptCause::Load | UnkeptCause::Stated => String::new(),
             UnkeptCause::Slow | UnkeptCause::Time => format!(" ({:.0} % in reserve)", control.guard * 100.0),
         };
         let why = match unkept.cause {
             UnkeptCause::Share => "it is held back because it offers more than its share".to_owned(),
             UnkeptCause::Slow => format!("it takes {takes} although it waits for no batch"),
             UnkeptCause::Time => format!("it takes {takes}, as smaller batches would leave a worker no time"),
+            UnkeptCause::Load => {
+                format!("it takes {takes}, as more comes than a worker has time for, even in the largest batches")
+            }
+            UnkeptCause::Stated => format!("it takes {takes}, as it waits for batches whose trigger is stated"),
         };
         format!("{} cannot keep {slo}{reserve}: {why}", unkept.flow)
     };

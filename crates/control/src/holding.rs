@@ -6,7 +6,7 @@
 
 use forebay_graph::{Layout, Snapshot};
 
-use crate::period::queues;
+use crate::period::{full, queues};
 
 /// How much of what a period says is believed, and of what a change of triggers says, which is once.
 const LEARN: f64 = 0.25;
@@ -16,8 +16,6 @@ const FORGET: f64 = 1.0 / 256.0;
 /// The share of packets that may be held where nobody waits, and that must be where it is seen what that costs.
 const NOBODY: f64 = 0.01;
 const MANY: f64 = 0.25;
-/// The share of its time that a worker has something to do, at least, so that its time is what packets cost.
-const FULL: f64 = 0.98;
 /// Turns of a period, at least, for a change of triggers to say something: what calls are under way when it ends is too much of it else.
 const TURNS: u64 = 100;
 /// Where packets that nobody holds cost less by this part than in the period before, caches become warm; where that is waited for, it is
@@ -154,7 +152,7 @@ impl Holding {
 
     /// Whether a period says anything: who has time to spare spends it on looking for packets, which costs nobody anything.
     fn shows(snapshot: &Snapshot) -> bool {
-        snapshot.workers.iter().all(|worker| worker.busy_s >= FULL * snapshot.period_s)
+        snapshot.workers.iter().all(|worker| full(worker, snapshot))
     }
 
     /// Whether it is to be seen first what packets cost that nobody holds. In the first period packets may not have come from its beginning

@@ -10,9 +10,11 @@ use forebay_graph::{Layout, Snapshot};
 
 use crate::period::full_turns;
 
-/// The part of an objective that queues at ports may take: beyond, packets cost too much, and larger batches are the cure. Unless a turn
-/// takes so long: then that is what packets wait for.
+/// The part of an objective that queues at ports may take where a worker is busy for so much of its time: beyond, packets cost too much,
+/// and larger batches are the cure; the queue is there for a period more. Unless a turn takes so long: then that is what packets wait for.
+/// With more time to spare they queue because they come in bursts.
 const QUEUES: f64 = 0.5;
+const BUSY: f64 = 0.9;
 /// The part of an objective that the rest is presumed to take at most, before there are buffers to say.
 const PRESUMED: f64 = 0.15;
 /// How much of what a period says is believed.
@@ -33,11 +35,19 @@ pub(crate) struct Learning {
     rests: Vec<Option<f64>>,
     /// By module: its trigger in the last period.
     before: Vec<usize>,
+    /// By worker: whether it was busy in the last period.
+    busy: Vec<bool>,
     /// For how many periods nothing is taken back, and for how many it was the last time.
     kept: u32,
     kept_last: u32,
     /// Packets a second, when an objective was last missed.
     packets: f64,
+}
+
+/// A worker: what its turn takes with the largest batches, in seconds, and whether it is busy or has just been.
+struct Load {
+    full_turn: f64,
+    busy: bool,
 }
 
 /// What a period says of a flow.
@@ -66,10 +76,15 @@ impl Learning {
         if (packets - self.packets).abs() > ANOTHER * self.packets {
             (self.kept, self.kept_last, self.packets) = (0, 0, packets);
         }
-        let turns: Vec<f64> = full_turns(layout, snapshot).collect();
-        let turn = turns.iter().copied().fold(0.0, f64::max);
+        let busy: Vec<bool> = snapshot.workers.iter().map(|worker| worker.busy_s >= BUSY * snapshot.period_s).collect();
+        let loaded = |worker: usize| [&busy, &self.busy].iter().any(|busy| busy.get(worker) == Some(&true));
+        let loads: Vec<Load> = full_turns(layout, snapshot)
+            .enumerate()
+            .map(|(worker, full_turn)| Load { full_turn, busy: loaded(worker) })
+            .collect();
+        let turn = loads.iter().map(|load| load.full_turn).fold(0.0, f64::max);
         let mut all: Vec<Told> =
-            (0..layout.flows.len()).filter_map(|flow| tell(layout, snapshot, arrives, &turns, flow)).collect();
+            (0..layout.flows.len()).filter_map(|flow| tell(layout, snapshot, arrives, &loads, flow)).collect();
         // No trigger helps against a machine that is elsewhere, and none is to be blamed for it.
         all.iter_mut().for_each(|told| told.missed &= !stalled);
         for told in &mut all {
@@ -77,6 +92,7 @@ impl Learning {
             let before = path.iter().any(|at| self.before.get(*at).is_some_and(|trigger| *trigger > 0));
             told.freed = before && path.iter().all(|at| snapshot.modules[*at].trigger == 0);
         }
+        self.busy = busy;
         self.before.clear();
         self.before.extend(snapshot.modules.iter().map(|module| module.trigger));
         // What no buffer had a part in is not to be mended here.
@@ -113,7 +129,7 @@ impl Learning {
     }
 }
 
-fn tell(layout: &Layout, snapshot: &Snapshot, arrives: &[f64], full_turns: &[f64], flow: usize) -> Option<Told> {
+fn tell(layout: &Layout, snapshot: &Snapshot, arrives: &[f64], loads: &[Load], flow: usize) -> Option<Told> {
     let (of, seen) = (&layout.flows[flow], &snapshot.flows[flow]);
     let (slo, delay) = (of.slo_s?, seen.delay_s?);
     let (mut holds, mut waits, mut calls, mut oldest) = (0.0, 0.0, 0.0, 0.0_f64);
@@ -130,9 +146,9 @@ fn tell(layout: &Layout, snapshot: &Snapshot, arrives: &[f64], full_turns: &[f64
         }
     }
     let most = (delay.chosen.max(oldest) - calls).max(0.0);
-    let (queues, turn, full_turn) = at_ports(snapshot, full_turns, of.percentile);
+    let (queues, turn, full_turn, busy) = at_ports(snapshot, loads, of.percentile);
     // What packets wait at ports because they cost too much must not forbid what makes them cheaper.
-    let overloaded = (queues > full_turn.max(QUEUES * slo)).then(|| (most - queues).max(turn));
+    let overloaded = (busy && queues > full_turn.max(QUEUES * slo)).then(|| (most - queues).max(turn));
     let part = delay.chosen.max(oldest) / slo;
     Some(Told {
         flow,
@@ -147,10 +163,10 @@ fn tell(layout: &Layout, snapshot: &Snapshot, arrives: &[f64], full_turns: &[f64
     })
 }
 
-/// What packets wait at ports, at about this percentile, and what a turn takes, and may take, in seconds: of the worker that they wait
-/// longest for.
-fn at_ports(snapshot: &Snapshot, full_turns: &[f64], percentile: f64) -> (f64, f64, f64) {
-    let of_worker = |(worker, full_turn): (&WorkerSnapshot, &f64)| {
+/// What packets wait at ports, at about this percentile, and what a turn takes, and may take, in seconds, and whether it is busy: of the
+/// worker that they wait longest for.
+fn at_ports(snapshot: &Snapshot, loads: &[Load], percentile: f64) -> (f64, f64, f64, bool) {
+    let of_worker = |(worker, load): (&WorkerSnapshot, &Load)| {
         let wait = worker.port_wait_s?;
         let wait = if percentile >= 99.0 {
             wait.p99
@@ -159,9 +175,9 @@ fn at_ports(snapshot: &Snapshot, full_turns: &[f64], percentile: f64) -> (f64, f
         } else {
             wait.mean
         };
-        Some((wait, worker.busy_s / worker.busy_turns.max(1) as f64, *full_turn))
+        Some((wait, worker.busy_s / worker.busy_turns.max(1) as f64, load.full_turn, load.busy))
     };
-    snapshot.workers.iter().zip(full_turns).filter_map(of_worker).max_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or_default()
+    snapshot.workers.iter().zip(loads).filter_map(of_worker).max_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -1,8 +1,10 @@
 //! What a snapshot says of its period as a whole: whether it tells anything, whether packets queue, what flows took.
 
-use forebay_graph::snapshot::FlowSnapshot;
+use forebay_graph::snapshot::{FlowSnapshot, WorkerSnapshot};
 use forebay_graph::{FlowLayout, Layout, Snapshot};
 
+/// The share of its time that a worker has something to do where it has no time to spare.
+const FULL: f64 = 0.98;
 /// A turn of at least so many seconds, and so many times longer than the longest that there should be, is the machine's doing.
 const STALL_S: f64 = 100e-6;
 const STALL_TURNS: f64 = 2.0;
@@ -11,6 +13,11 @@ const STALL_TURNS: f64 = 2.0;
 pub(crate) fn stalled(layout: &Layout, snapshot: &Snapshot) -> bool {
     let stall = STALL_S.max(STALL_TURNS * full_turns(layout, snapshot).fold(0.0, f64::max));
     snapshot.workers.iter().any(|worker| worker.had_turn_of(stall))
+}
+
+/// Whether a worker had no time to spare.
+pub(crate) fn full(worker: &WorkerSnapshot, snapshot: &Snapshot) -> bool {
+    worker.busy_s >= FULL * snapshot.period_s
 }
 
 /// By worker: what a turn takes in which each of its modules that packets came to is called with the largest batch, in seconds (Batchy

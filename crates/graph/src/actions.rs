@@ -84,6 +84,10 @@ pub enum UnkeptCause {
     Slow,
     /// Smaller batches would leave a worker no time: what packets take as it is.
     Time,
+    /// All packets together take more time than a worker has, even in the largest batches: what packets take as it is.
+    Load,
+    /// A trigger that is stated makes them wait so long, and no controller may change it: what packets take as it is.
+    Stated,
     /// The flow is held back because it offers more than its share: what packets take without the queue that they wait in.
     Share,
 }

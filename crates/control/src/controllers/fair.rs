@@ -17,6 +17,7 @@ use forebay_models::max_min::Shares;
 use super::NoParams;
 use super::optimal::Optimal;
 use super::weighted::set_weights;
+use crate::period::delays;
 use admitted::Admitted;
 use demands::{Demands, Gate, Rates, cost, parts};
 
@@ -68,10 +69,10 @@ impl Fair {
         let held: Vec<usize> = held.flat_map(|(gate, _)| &gate.flows).map(|(flow, _)| *flow).collect();
         held.iter().for_each(|flow| without.flows[*flow].slo_s = None);
         self.triggers.decide(&without, snapshot, guard, actions);
+        let took = delays(layout, snapshot);
         for flow in held {
             let told = &layout.flows[flow];
-            let delay = snapshot.flows[flow].delay_s.map(|delay| delay.chosen);
-            let Some(slo_s) = told.slo_s.filter(|slo| delay.is_some_and(|delay| delay > *slo)) else { continue };
+            let Some(slo_s) = told.slo_s.filter(|slo| took[flow].is_some_and(|delay| delay > *slo)) else { continue };
             // The queue is full whatever triggers are, and no buffer's: what remains are the calls.
             let call = |at: &usize| cost(snapshot, *at).at(snapshot.modules[*at].batch().unwrap_or(1.0));
             let least_s = told.path.iter().map(call).sum();

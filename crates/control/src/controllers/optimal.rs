@@ -8,7 +8,7 @@ use forebay_models::batching::waiting::{Arrivals, Predicted};
 
 use super::{NoParams, set_buffers};
 use crate::outlook::{Outlook, busiest};
-use crate::period::{delays, queues, stalled};
+use crate::period::{delays, full, queues, stalled};
 
 mod bare;
 mod solution;
@@ -22,9 +22,7 @@ const WORTH: f64 = 0.02;
 /// The rate up to which no packets come to a module, in packets a second: that of flows that are only kept in mind.
 const IDLE: f64 = 1.0;
 
-/// The share of its time from which on a worker may have had more to do than it did; what is believed of a period; the most that
-/// may be learnt.
-const FULL: f64 = 0.98;
+/// What is believed of a period; the most that may be learnt.
 const LEARN: f64 = 0.25;
 const MOST_STRAINED: f64 = 2.0;
 
@@ -62,7 +60,8 @@ impl Controller for Optimal {
         }
         self.late = plan.late;
         let told = delays(layout, snapshot);
-        actions.unkept = self.unkept((layout, snapshot), (&model, &arrivals), &plan, &told);
+        let time = leaves_time(&plan.predicted);
+        actions.unkept = self.unkept((layout, snapshot), (&model, &arrivals), (&plan, time), &told);
         let worst = layout
             .flows
             .iter()
@@ -101,12 +100,13 @@ impl Controller for Optimal {
 }
 
 impl Optimal {
-    /// The objectives that the best triggers do not keep, of flows that are late in fact. What present ones take of the reserve is none.
+    /// The objectives that the best triggers do not keep, of flows that are late in fact; `time`: these leave workers time. What present
+    /// ones take of the reserve is none.
     fn unkept(
         &self,
         (layout, snapshot): (&Layout, &Snapshot),
         (model, arrivals): (&Model, &Arrivals),
-        best: &Solution,
+        (best, time): (&Solution, bool),
         told: &[Option<f64>],
     ) -> Vec<Unkept> {
         let late = |flow: &usize| {
@@ -114,7 +114,7 @@ impl Optimal {
             // Packets that have not left may be late as well.
             let waits = of.slo_s.is_some_and(|slo| snapshot.flows[*flow].packets == 0 && told[*flow] > Some(slo));
             (snapshot.flows[*flow].missed(of) || waits)
-                && best.predicted.delays[*flow].is_some_and(|delay| delay > beyond)
+                && best.predicted.delays[*flow].is_some_and(|delay| !time || delay > beyond)
         };
         let late: Vec<usize> = (0..layout.flows.len()).filter(late).collect();
         if late.is_empty() {
@@ -124,9 +124,15 @@ impl Optimal {
         let unkept = |flow: usize| {
             let (slo_s, takes) = (layout.flows[flow].slo_s?, told[flow]?);
             let alone = none.delays[flow]? + self.outlook.rest(flow).unwrap_or(0.0);
-            let slow = none.delays[flow]? > model.flows()[flow].slo;
-            let (least_s, cause) =
-                if slow { (alone.min(takes), UnkeptCause::Slow) } else { (takes, UnkeptCause::Time) };
+            let stated = layout.flows[flow].path.iter().filter(|at| layout.modules[**at].fixed);
+            let stated: f64 = stated.map(|at| snapshot.modules[*at].hold_s).sum();
+            let (least_s, cause) = if stated > 0.0 && takes - stated <= slo_s {
+                (takes, UnkeptCause::Stated)
+            } else if none.delays[flow]? > model.flows()[flow].slo {
+                (alone.min(takes), UnkeptCause::Slow)
+            } else {
+                (takes, if time { UnkeptCause::Time } else { UnkeptCause::Load })
+            };
             Some(Unkept { flow, least_s, slo_s, cause })
         };
         late.into_iter().filter_map(unkept).collect()
@@ -164,7 +170,11 @@ impl Strain {
         if predicted > 0.0 && !stalled {
             let seen = (busy / predicted).clamp(1.0, MOST_STRAINED);
             // Whoever is busy all the time may be as much too slow again.
-            self.0 = if busy < FULL { self.0 + LEARN * (seen - self.0) } else { self.0.max(seen) };
+            self.0 = if !snapshot.workers.iter().any(|worker| full(worker, snapshot)) {
+                self.0 + LEARN * (seen - self.0)
+            } else {
+                self.0.max(seen)
+            };
         }
         (1.0 - guard) / self.0
     }

@@ -1,5 +1,7 @@
 //! Objectives are kept, whatever traffic does.
 
+use forebay_graph::UnkeptCause;
+
 use crate::driving::{Case, Run};
 
 /// Decisions that are made before the period is as long as it is to be.
@@ -37,6 +39,33 @@ fn bursts_keep_their_objective() {
         .with("rate=500kpps ports.in.generator.arrivals={on_off:~{on:~100us,~off:~900us}}")
         .run(500, &[]);
     assert_eq!(missed(&run, FIRST), []);
+}
+
+/// Packets that waited in a queue for a while, as they came in a burst, were taken for more than a worker can do, and held as long again.
+#[test]
+fn a_burst_at_a_port_is_no_overload() {
+    let run = Case::new("gw", "n=4 fold=off control.period=10ms slo=700us control.batching=optimal")
+        .with("rate=100kpps ports.in.generator.arrivals={on_off:~{on:~100us,~off:~10ms}}")
+        .run(3_000, &[]);
+    assert!(missed(&run, 20).len() <= 3, "{:?} of {}", missed(&run, 20), run.periods.len());
+}
+
+/// Nothing was told where a worker had more to do than it could, although every packet was late.
+#[test]
+fn more_than_a_worker_has_time_for_is_told() {
+    let run = gateway("300us", "optimal").with("rate=5Mpps").run(400, &[]);
+    let last = run.periods.last().expect("some");
+    let causes: Vec<_> = last.actions.unkept.iter().map(|unkept| unkept.cause).collect();
+    assert_eq!(causes, [UnkeptCause::Load; 16], "{:?}", missed(&run, 20));
+}
+
+/// A flow that waits for a batch that the configuration demands was said to wait for none.
+#[test]
+fn a_stated_trigger_that_stands_in_an_objectives_way_is_told() {
+    let run = gateway("1ms", "optimal").with("rate=20kpps trigger=32 hold=100ms").run(400, &[]);
+    let last = run.periods.last().expect("some");
+    assert!(!last.actions.unkept.is_empty(), "{:?}", missed(&run, 20));
+    assert!(last.actions.unkept.iter().all(|unkept| unkept.cause == UnkeptCause::Stated), "{:?}", last.actions.unkept);
 }
 
 #[test]
