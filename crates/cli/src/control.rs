@@ -35,7 +35,9 @@ pub(crate) fn clauses(control: &ControlReport, workers: &[WorkerReport]) -> Vec<
     let turns = (*stalled > 0).then(|| format!("in {stalled} of them a turn took half the objective or more{doctor}"));
     let took =
         took_us.map(|(median, most)| format!("it decides in {} (at most {})", span(Some(median)), span(Some(most))));
-    [Some(missed), turns, took].into_iter().flatten().collect()
+    let late = took_us.filter(|(median, _)| *median > period_ms * 1e3);
+    let late = late.map(|_| "which is longer than its period: state a longer one".to_owned());
+    [Some(missed), turns, took, late].into_iter().flatten().collect()
 }
 
 /// The last decision that changed a trigger: one change, and how many there were at once.
@@ -247,6 +249,8 @@ pub(crate) mod tests {
             [WorkerReport::default(), WorkerReport { machine_stalls, ..WorkerReport::default() }]
         };
         assert_eq!(state(&told, &workers(0.5)), said);
+        let slow = ControlReport { took_us: Some((120e3, 300e3)), ..told.clone() };
+        assert!(state(&slow, &[]).ends_with("which is longer than its period: state a longer one"));
         // The machine was blamed for turns that were as long as the pipeline's own calls.
         let stalled = ControlReport { stalled: 3, took_us: None, ..told.clone() };
         let said = "4 of 123 periods missed an objective; in 3 of them a turn took half the objective or more";

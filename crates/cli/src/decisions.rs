@@ -1,5 +1,6 @@
 //! `--decisions`: what a controller sees and decides, written while it does.
 
+use std::fs::TryLockError;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +11,15 @@ use forebay_control::recording::{Log, Recorder};
 /// Writes what a controller sees and decides; what goes wrong is left in `trouble`.
 pub(crate) fn write(path: &Path, trouble: &Arc<Mutex<Option<String>>>) -> anyhow::Result<Box<dyn Log>> {
     let told = || format!("--decisions {}", path.display());
-    let out = io::BufWriter::new(std::fs::File::create(path).with_context(told)?);
+    // Nothing of another's recording is touched while it is being written.
+    let file = std::fs::File::options().write(true).create(true).truncate(false).open(path).with_context(told)?;
+    if let Err(TryLockError::WouldBlock) = file.try_lock() {
+        anyhow::bail!("{}: another process is writing it: name another file", told());
+    }
+    if file.metadata().is_ok_and(|told| told.is_file()) {
+        file.set_len(0).with_context(told)?;
+    }
+    let out = io::BufWriter::new(file);
     let (trouble, path) = (Arc::clone(trouble), path.to_owned());
     Ok(Box::new(Recorder::new(out, move |error| {
         let told = format!("--decisions {}: {error}", path.display());

@@ -2,7 +2,7 @@
 //!
 //! A line with the pipeline's [`Layout`] comes first, and again whenever the configuration changed; a line for each period follows.
 
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufRead, Read, Write};
 
 use forebay_graph::report::MoveReport;
 use forebay_graph::{Actions, Layout, Snapshot, controllers};
@@ -168,6 +168,9 @@ impl RecordingError {
     }
 }
 
+/// The longest line, in bytes: a hundred times what a pipeline of 5 000 modules needs.
+const LONGEST: u64 = 1 << 28;
+
 /// How a file that gzip has compressed begins (RFC 1952 section 2.3.1).
 const GZIP: &[u8] = &[0x1f, 0x8b];
 
@@ -177,8 +180,7 @@ const GZIP: &[u8] = &[0x1f, 0x8b];
 /// [`RecordingError`].
 pub fn read(input: impl BufRead) -> Result<Vec<(Begin, Vec<Period>)>, RecordingError> {
     let mut parts: Vec<(Begin, Vec<Period>)> = Vec::new();
-    // As bytes: what is cut off may end within a character.
-    let mut lines = input.split(b'\n').enumerate().peekable();
+    let mut lines = lines(input, LONGEST).enumerate().peekable();
     while let Some((at, text)) = lines.next() {
         let (line, text) = (at + 1, text?);
         let figure = |figure| RecordingError::Figure { line, figure };
@@ -205,6 +207,25 @@ pub fn read(input: impl BufRead) -> Result<Vec<(Begin, Vec<Period>)>, RecordingE
         }
     }
     if parts.is_empty() { Err(RecordingError::Empty) } else { Ok(parts) }
+}
+
+/// Its lines, as bytes: what is cut off may end within a character. One that is too long is no line of a recording.
+fn lines(mut input: impl BufRead, longest: u64) -> impl Iterator<Item = io::Result<Vec<u8>>> {
+    std::iter::from_fn(move || {
+        let mut line = Vec::new();
+        match Read::take(&mut input, longest).read_until(b'\n', &mut line) {
+            Ok(0) => None,
+            Ok(read) if read as u64 == longest && !line.ends_with(b"\n") => {
+                let told = format!("a line of {longest} bytes and more: allowed are shorter ones");
+                Some(Err(io::Error::new(io::ErrorKind::InvalidData, told)))
+            }
+            Ok(_) => {
+                line.pop_if(|last| *last == b'\n');
+                Some(Ok(line))
+            }
+            Err(error) => Some(Err(error)),
+        }
+    })
 }
 
 /// Any bytes, for fuzzing: what is read is the same when it has been written and read again, and every controller decides on it.

@@ -274,7 +274,7 @@ impl Maker<'_> {
 /// # Errors
 /// [`LabError`].
 pub fn write(results: &Results, folder: &Path) -> Result<Vec<PathBuf>, LabError> {
-    let mut files = vec![("index.html", page::page(results)?)];
+    let mut files = vec![("index.html", Some(page::page(results)?))];
     files.extend(tables::all(results));
     crate::folder::write(folder, results, files)
 }

@@ -7,12 +7,12 @@ use serde::Serialize;
 
 use crate::LabError;
 
-/// Writes `results.json` and these files to a folder, which is made where it is not there. Each is written whole or not at all.
-/// The files that were written.
+/// Writes `results.json` and these files to a folder, which is made where it is not there. Each is written whole or not at all; those
+/// without a text are taken away, as they would be of other results. The files that were written.
 pub(crate) fn write(
     folder: &Path,
     results: &impl Serialize,
-    files: Vec<(&'static str, String)>,
+    files: Vec<(&'static str, Option<String>)>,
 ) -> Result<Vec<PathBuf>, LabError> {
     let wrong = |path: &Path| {
         let path = path.to_owned();
@@ -22,10 +22,40 @@ pub(crate) fn write(
     let json =
         serde_json::to_string_pretty(results).map_err(|error| wrong(&folder.join("results.json"))(error.into()))?;
     let mut written = Vec::new();
-    for (name, text) in std::iter::once(("results.json", json)).chain(files) {
+    for (name, text) in std::iter::once(("results.json", Some(json))).chain(files) {
         let path = folder.join(name);
-        replace(&path, text.as_bytes()).map_err(wrong(&path))?;
-        written.push(path);
+        if let Some(text) = text {
+            replace(&path, text.as_bytes()).map_err(wrong(&path))?;
+            written.push(path);
+        } else if let Err(error) = std::fs::remove_file(&path)
+            && error.kind() != std::io::ErrorKind::NotFound
+        {
+            return Err(wrong(&path)(error));
+        }
     }
     Ok(written)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Tables of an earlier report lay beside a later one that had none of them.
+    #[test]
+    fn what_other_results_had_is_taken_away_and_nothing_else() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let names = || {
+            let entries = std::fs::read_dir(folder.path()).expect("the folder");
+            let mut names: Vec<_> = entries.map(|entry| entry.expect("an entry").file_name()).collect();
+            names.sort();
+            names
+        };
+        std::fs::write(folder.path().join("mine.csv"), "").expect("space");
+        let text = |there: bool| there.then(|| "a,b\n".to_owned());
+        let files = |one, two| vec![("one.csv", text(one)), ("two.csv", text(two))];
+        assert_eq!(write(folder.path(), &1, files(true, true)).expect("space").len(), 3);
+        assert_eq!(names(), ["mine.csv", "one.csv", "results.json", "two.csv"]);
+        assert_eq!(write(folder.path(), &2, files(false, true)).expect("space").len(), 2);
+        assert_eq!(names(), ["mine.csv", "results.json", "two.csv"]);
+    }
 }

@@ -118,7 +118,7 @@ pub fn run(settings: &Settings, progress: &mut dyn Progress) -> Result<Results, 
 /// # Errors
 /// [`LabError`].
 pub fn write(results: &Results, folder: &Path) -> Result<Vec<PathBuf>, LabError> {
-    let mut files = vec![("index.html", page::page(results)?)];
-    files.extend(tables::all(results));
+    let mut files = vec![("index.html", Some(page::page(results)?))];
+    files.extend(tables::all(results).into_iter().map(|(name, text)| (name, Some(text))));
     crate::folder::write(folder, results, files)
 }

@@ -266,13 +266,15 @@ impl Costed {
         self.t1_95_s[0] <= 0.0 || self.t1_s * batch as f64 <= self.t0_s * FLAT
     }
 
-    /// Whether it can be: finite, nothing negative, intervals around their values.
+    /// Whether it can be: nothing negative, nothing above an hour, ends of intervals in order.
     fn is_sound(&self) -> bool {
+        const MOST_S: f64 = 3_600.0;
         let figures = [self.t0_s, self.t1_s, self.dispatch_s, self.batchiness, self.stalled];
         let all = figures.into_iter().chain(self.t0_95_s).chain(self.t1_95_s).chain(self.r2);
         let mut all = all.chain(self.sizes.iter().flat_map(|size| [size.packets, size.call_s]));
         let ordered = [self.t0_95_s, self.t1_95_s].iter().all(|[low, high]| low <= high);
-        ordered && self.t0_s + self.t1_s > 0.0 && all.all(|figure| figure.is_finite() && figure >= 0.0)
+        let part = self.r2.is_none_or(|part| part <= 1.0);
+        ordered && part && self.t0_s + self.t1_s > 0.0 && all.all(|figure| (0.0..=MOST_S).contains(&figure))
     }
 }
 

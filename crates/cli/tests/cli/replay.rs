@@ -37,6 +37,17 @@ fn replayed(arguments: &[&str]) -> Value {
     serde_json::from_str(&forebay(&[&["replay"], arguments, &["--json"]].concat()).well()).expect("JSON")
 }
 
+/// Two runs that wrote to one file both ended well, and nobody could read it.
+#[test]
+fn a_recording_is_written_by_one_process_at_a_time() {
+    let file = File::new("as it was");
+    let mine = std::fs::File::open(file.path()).expect("the file");
+    mine.lock().expect("nobody else has it");
+    let done = forebay(&[CASE, &["--controller", "optimal", "--decisions", file.path()]].concat());
+    assert!(done.code == Some(2) && done.err.contains("another process is writing it"), "{}", done.err);
+    assert_eq!(std::fs::read_to_string(file.path()).expect("the file"), "as it was");
+}
+
 #[test]
 fn the_controller_that_was_recorded_decides_the_same_again() {
     for controller in ["optimal", "gradient", "on-off"] {

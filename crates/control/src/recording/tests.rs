@@ -184,6 +184,15 @@ fn corpus() -> Vec<Vec<u8>> {
     files.iter().map(|file| std::fs::read(file).expect("a readable file")).collect()
 }
 
+/// A file without line ends was read into memory to its end.
+#[test]
+fn a_line_is_only_so_long() {
+    let read = |text: &'static [u8]| super::lines(text, 4).collect::<io::Result<Vec<_>>>();
+    assert_eq!(read(b"abc\n\nde").expect("short lines"), [&b"abc"[..], b"", b"de"]);
+    let error = read(b"abc\nabcde").expect_err("too long").to_string();
+    assert!(error.contains("4 bytes"), "{error}");
+}
+
 proptest! {
     /// `PROPTEST_CASES=300000` is as good as some minutes of the fuzz target, where that cannot be built.
     #[test]

@@ -5,43 +5,24 @@ use super::watch::Moment;
 use super::{DataPath, Decomposed, Fairness, Gain, Open, Results, Row, Series, Told, Took};
 use crate::csv::{figure, text};
 
-/// Their names and texts.
-pub(super) fn all(results: &Results) -> Vec<(&'static str, String)> {
-    let mut files = Vec::new();
-    if !results.rows.is_empty() {
-        files.push(("static.csv", rows(&results.rows)));
+/// Their names and texts; none where that was not run.
+pub(super) fn all(results: &Results) -> Vec<(&'static str, Option<String>)> {
+    fn some<T>(all: &[T], table: fn(&[T]) -> String) -> Option<String> {
+        (!all.is_empty()).then(|| table(all))
     }
-    for (name, series) in [
-        ("slo-steps.csv", &results.slo_steps),
-        ("load-steps.csv", &results.load_steps),
-        ("bearer.csv", &results.bearer),
-    ] {
-        if !series.is_empty() {
-            files.push((name, moments(series)));
-        }
-    }
-    if !results.contour.is_empty() {
-        files.push(("contour.csv", contour(&results.contour)));
-    }
-    if !results.open.is_empty() {
-        files.push(("open.csv", open(&results.open)));
-    }
-    if let Some(all) = &results.captures {
-        files.push(("captures.csv", open(all)));
-    }
-    if !results.controller_us.is_empty() {
-        files.push(("controller.csv", took(&results.controller_us)));
-    }
-    if !results.data_path.is_empty() {
-        files.push(("data-path.csv", data_path(&results.data_path)));
-    }
-    if !results.fairness.is_empty() {
-        files.push(("fairness.csv", fairness(&results.fairness)));
-    }
-    if !results.decomposition.is_empty() {
-        files.push(("decomposition.csv", decomposition(&results.decomposition)));
-    }
-    files
+    vec![
+        ("static.csv", some(&results.rows, rows)),
+        ("slo-steps.csv", some(&results.slo_steps, moments)),
+        ("load-steps.csv", some(&results.load_steps, moments)),
+        ("bearer.csv", some(&results.bearer, moments)),
+        ("contour.csv", some(&results.contour, contour)),
+        ("open.csv", some(&results.open, open)),
+        ("captures.csv", results.captures.as_deref().map(open)),
+        ("controller.csv", some(&results.controller_us, took)),
+        ("data-path.csv", some(&results.data_path, data_path)),
+        ("fairness.csv", some(&results.fairness, fairness)),
+        ("decomposition.csv", some(&results.decomposition, decomposition)),
+    ]
 }
 
 fn number(value: f64) -> String {

@@ -84,6 +84,7 @@ fn what_is_broken_or_foreign_is_told_and_can_be_replaced() {
         told(&text.replace(was, is))
     };
     assert!(cost("\"t0_s\": 1e-9", "\"t0_s\": -1e-9").ends_with("ttl: such costs cannot be"));
+    assert!(cost("\"t0_s\": 1e-9", "\"t0_s\": 1e300").ends_with("ttl: such costs cannot be"));
     assert!(cost("\"t1_s\": 2e-9", "\"t1_s\": 1e999").contains("no profile: "));
     profile(&["acl"]).keep(&store).expect("it is replaced");
     let all = Profile::stored(&store, &key()).expect("it was kept").expect("it is there");
