@@ -32,9 +32,15 @@ pub(crate) fn full_turns(layout: &Layout, snapshot: &Snapshot) -> impl Iterator<
     (0..layout.workers).map(turn)
 }
 
-/// Whether packets queue at ports when a worker is slow: where they come only when they are asked for, it is always busy.
+/// Whether packets queue at ports when a worker is slow: where they come only when they are asked for, it is always busy. Where some
+/// come so and others by themselves, these hardly wait for more than a turn although it is.
 pub(crate) fn queues(snapshot: &Snapshot) -> bool {
-    snapshot.workers.iter().any(|worker| worker.port_wait_s.is_some_and(|wait| wait.mean > 0.0))
+    let queues = |worker: &WorkerSnapshot| {
+        let turn = worker.busy_s / worker.busy_turns.max(1) as f64;
+        let least = if full(worker, snapshot) { turn } else { 0.0 };
+        worker.port_wait_s.is_some_and(|wait| wait.mean > least)
+    };
+    snapshot.workers.iter().any(queues)
 }
 
 /// By flow: what its packets took, in seconds, at its percentile; where few left, or none, at least as long as the oldest waits.

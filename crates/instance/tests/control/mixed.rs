@@ -149,3 +149,17 @@ fn modules_on_several_workers_wait_longer() {
     };
     assert!(holds(&two) < 1.3 * holds(&one), "as many a call: {} {}", holds(&two), holds(&one));
 }
+
+/// A source that always has packets keeps its worker busy all the time. That was taken for more than it can do of those of another, whose
+/// objectives were then missed by as much again, for ever.
+#[test]
+fn beside_packets_that_are_taken_when_there_is_time_objectives_are_kept() {
+    let slo: Vec<String> = (0..8).map(|flow| format!("flows.{flow}.slo=1ms")).collect();
+    let run = Case::new("mgw", "m=4 n=2 fold=off rate=max control.period=10ms control.batching=optimal")
+        .with("ports.down.generator.rate=10kpps")
+        .with(&slo.join(" "))
+        .run(400, &[]);
+    let worst = &run.worst()[10..];
+    assert!(worst.iter().all(|worst| *worst <= 1.0), "{worst:?}");
+    assert!(run.periods[10..].iter().all(|period| period.actions.unkept.is_empty()));
+}
