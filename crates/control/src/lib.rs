@@ -21,6 +21,5 @@ pub mod replay;
 pub use arrangement::Arrangement;
 pub use costs::{Costs, Profiled};
 pub use decomposition::{Decomposer, Move, Unmoved};
-pub use outlook::Outlook;
 pub use pilot::{Pilot, Settings};
 pub use recording::Log;

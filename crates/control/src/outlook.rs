@@ -14,6 +14,8 @@ use crate::period::stalled;
 
 /// The rate of a flow that no packets came of, in packets a second: its objective holds for the next one.
 const SLOWEST: f64 = 1e-3;
+/// For so many periods it is waited at most to see what packets cost that nobody holds.
+const ASKED: u32 = 8;
 /// The shortest time that a flow is given to the model, in seconds: one that has none left.
 const NONE: f64 = 1e-12;
 
@@ -22,6 +24,8 @@ const NONE: f64 = 1e-12;
 pub struct Outlook {
     learning: Learning,
     holding: Holding,
+    /// For how many periods in a row it was asked what packets cost that nobody holds.
+    asked: u32,
 }
 
 /// By module: packets that come to it together.
@@ -135,14 +139,45 @@ impl Outlook {
         model.expect("a snapshot's figures are in order").with_turn(turn).with_rates(rates(snapshot))
     }
 
-    /// Whether it is to be seen first what packets cost that nobody holds.
-    pub(crate) fn asks(&self, snapshot: &Snapshot) -> bool {
-        self.holding.asks(snapshot)
+    /// Whether it is to be seen first what packets cost that nobody holds. A machine that is elsewhere in every period never shows it.
+    pub(crate) fn asks(&mut self, snapshot: &Snapshot) -> bool {
+        let asks = self.holding.asks(snapshot);
+        self.asked = if asks { self.asked.saturating_add(1) } else { 0 };
+        asks && self.asked <= ASKED
     }
 
     /// What packets of a flow take beside waits and calls, in seconds, as far as is known.
     #[must_use]
     pub fn rest(&self, flow: usize) -> Option<f64> {
         self.learning.rest(flow)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_graph::SchedulerKind;
+
+    use super::*;
+
+    /// On a machine that is elsewhere for a moment in every period nothing was ever held.
+    #[test]
+    fn what_no_period_shows_is_not_waited_for_for_ever() {
+        let layout = Layout {
+            pipeline: "none".to_owned(),
+            batch: 32,
+            scheduler: SchedulerKind::RunToCompletion,
+            workers: 1,
+            modules: Vec::new(),
+            flows: Vec::new(),
+        };
+        let mut worker = WorkerSnapshot { busy_s: 0.1, busy_turns: 10, ..WorkerSnapshot::default() };
+        worker.long_turns[5] = 1;
+        let snapshot = Snapshot { period_s: 0.1, workers: vec![worker], ..Snapshot::default() };
+        let mut outlook = Outlook::default();
+        let asks = (0..100).filter(|_| {
+            outlook.learn(&layout, &snapshot);
+            outlook.asks(&snapshot)
+        });
+        assert_eq!(asks.count(), ASKED as usize);
     }
 }

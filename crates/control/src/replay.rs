@@ -167,8 +167,7 @@ fn decided(outlook: &Outlook, layout: &Layout, snapshot: &Snapshot, actions: &Ac
     let told = model.predict(&arrivals, &triggers);
     let part = |(flow, delay): (usize, &Option<f64>)| {
         let slo = layout.flows[flow].slo_s?;
-        let rest = slo - model.flows()[flow].slo;
-        Some(Worst { flow, part: ((*delay)? + rest) / slo })
+        Some(Worst { flow, part: ((*delay)? + outlook.rest(flow).unwrap_or(0.0)) / slo })
     };
     let worst = told.delays.iter().enumerate().filter_map(part).max_by(|a, b| a.part.total_cmp(&b.part));
     Decided { changes: actions.changes.clone(), load: told.load, worst }

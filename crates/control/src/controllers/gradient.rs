@@ -46,6 +46,7 @@ impl Controller for Gradient {
         // What a buffer lets go decides about those behind it that have none.
         let attributed = Model::new(written.attributed(&cut), written.flows().to_vec(), written.largest());
         let attributed = attributed.expect("of a model").with_turn(written.turn());
+        let attributed = attributed.with_rates(written.rates().iter().copied());
         let delays = written.delays_after(&measured, &cut);
         next = attributed.gradient_step(&Measured { triggers: &cut, delays: &delays, ..measured });
         let delays = written.delays_after(&measured, &next);

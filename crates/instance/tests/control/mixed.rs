@@ -88,7 +88,7 @@ fn objectives_beyond_reach_cost_no_packets() {
 }
 
 /// Two branches of a gateway, most packets on the one without an objective.
-fn unasked(slo: &str, more: &str) -> Run {
+fn unasked(controller: &str, slo: &str, more: &str) -> Run {
     let text = format!(
         "name: unasked
 fold: off
@@ -104,7 +104,7 @@ pipeline:
   - split[1] -> rest -> out
 flows:
   - {{ name: asked, path: 'split[0] -> asked', slo: {slo} }}
-control: {{ batching: optimal, period: 20ms }}
+control: {{ batching: {controller}, period: 20ms }}
 {more}"
     );
     run(&Source::new(text, "unasked.yaml", ""), &|_| (300, 50), 1_000, &[])
@@ -118,17 +118,24 @@ fn trigger(run: &Run, name: &str) -> usize {
 /// Modules that only such packets pass were told as being without any, and shared ones as if there were a tenth of their packets.
 #[test]
 fn packets_without_an_objective_fill_batches_too() {
-    let run = unasked("40us", "");
+    let run = unasked("optimal", "40us", "");
     assert_eq!((missed(&run), trigger(&run, "rest")), (0, 32));
     let batch = run.report.modules.iter().find(|module| module.name == "first").expect("it is there");
     let filled = batch.packets as f64 / batch.batches as f64;
     assert!(filled > 8.0, "40 us at 500 kpps are 20 packets: {filled}");
 }
 
+/// A step was reckoned with the packets of flows alone: modules that others pass as well had triggers of half of what there is time for.
+#[test]
+fn packets_without_a_flow_count_in_a_step_of_the_gradient() {
+    let run = unasked("gradient", "200us", "");
+    assert_eq!(trigger(&run, "first"), 32, "{:?}", run.worst());
+}
+
 /// What a trigger that is stated takes of an objective was left out, and the objective missed.
 #[test]
 fn a_trigger_that_is_stated_is_reckoned_with() {
-    let run = unasked("100us", "buffers: { asked: { trigger: 3, hold: 40us } }\n");
+    let run = unasked("optimal", "100us", "buffers: { asked: { trigger: 3, hold: 40us } }\n");
     assert_eq!(trigger(&run, "asked"), 3);
     // A period in a hundred is missed by chance.
     assert!(missed(&run) <= 1, "{:?}", run.worst());

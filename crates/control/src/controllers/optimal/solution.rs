@@ -66,18 +66,19 @@ pub(super) fn relieve(
         let longer = longer.with_turn(model.turn()).with_rates(model.rates().iter().copied());
         Solution { late, ..solve(&longer, arrivals) }
     };
-    let first = with(if last > 0.0 { last } else { FIRST });
+    let farthest = if lost.contains(&true) { HOPELESS } else { LATEST };
+    let first = with(if last > 0.0 { last.min(farthest) } else { FIRST });
     let (most, next) = if leaves_time(&first.predicted) {
         let less = first.late * LESS;
         (first, less)
     } else {
-        let farthest = if lost.contains(&true) { HOPELESS } else { LATEST };
-        let (mut low, mut latest) = (first.late, with((first.late * MORE).max(LATEST)));
+        let later = |late: f64| with((late * MORE).clamp(LATEST, farthest));
+        let (mut low, mut latest) = (first.late, later(first.late));
         while !leaves_time(&latest.predicted) {
             if latest.late >= farthest {
                 return latest;
             }
-            (low, latest) = (latest.late, with(latest.late * MORE));
+            (low, latest) = (latest.late, later(latest.late));
         }
         let between = (low * latest.late).sqrt();
         (latest, between)
@@ -124,4 +125,49 @@ fn whole_arrivals(model: &Model, arrivals: &Arrivals, triggers: &[usize]) -> Vec
         batches[at] = arrives.max(stated.max(*trigger) as f64);
     }
     fewer
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_graph::SchedulerKind;
+    use forebay_models::batching::Line;
+
+    use super::*;
+
+    /// While more came than a worker can do, flows were to be four times as late each period, and it took as many again until they were
+    /// not.
+    #[test]
+    fn flows_are_late_by_so_much_at_most_however_long_there_is_no_time() {
+        let layout = Layout {
+            pipeline: "one".to_owned(),
+            batch: 32,
+            scheduler: SchedulerKind::RunToCompletion,
+            workers: 1,
+            modules: Vec::new(),
+            flows: Vec::new(),
+        };
+        let cost = Line { fixed: 1e-6, each: 1e-7 };
+        for (slo, most) in [(1e-3, LATEST), (1e-9, HOPELESS)] {
+            let flow = forebay_graph::FlowLayout {
+                name: "f".to_owned(),
+                path: vec![0],
+                slo_s: Some(slo),
+                percentile: 99.0,
+                min_rate: None,
+            };
+            let layout = Layout { flows: vec![flow], ..layout.clone() };
+            let module = Module { cpu: cost, delay: cost, ingress: 1.0 };
+            let model = Model::new(vec![module], vec![Flow { path: vec![0], rate: 1e6, slo }], 32.0).expect("a model");
+            let arrivals = Arrivals {
+                before: vec![None],
+                kept: vec![1.0],
+                buffers: vec![1.0],
+                stated: vec![0],
+                held: 0.0,
+                again: 0.0,
+            };
+            let last = (0..600).fold(0.0, |last, _| relieve(&layout, &model, &arrivals, last, |_| false).late);
+            assert_eq!(last, most, "an objective of {slo} s");
+        }
+    }
 }
