@@ -143,11 +143,27 @@ pub(crate) fn build(shape: &Shape<'_>, declared: &[FlowPlan]) -> Result<(FlowTab
     if builder.table.arrival.iter().any(Option::is_some) {
         let branch = |arrival: &Option<Arrival>| arrival.map_or(0, |arrival| arrival.branch as u32);
         builder.table.branch = builder.table.arrival.iter().map(branch).collect();
+        fold_splits(&shape.folds, &mut builder.table.splits);
     } else {
         let many = builder.table.splits.iter_mut().filter(|split| matches!(split, Split::Many(_)));
         many.for_each(|split| *split = Split::Many(None));
     }
     Ok((builder.table, builder.found))
+}
+
+/// Splits that run as one have the packets of all of them, whose words differ even where all ways to each are alike.
+fn fold_splits(folds: &[Option<Arrival>], splits: &mut [Split]) {
+    let mut known = HashMap::new();
+    for (arrival, split) in folds.iter().zip(&*splits) {
+        if let (Some(arrival), Split::Sole(first) | Split::Many(Some(first))) = (arrival, split) {
+            known.entry(arrival.fold).or_insert(*first);
+        }
+    }
+    for (arrival, split) in folds.iter().zip(splits) {
+        if let Some(first) = arrival.and_then(|arrival| known.get(&arrival.fold)) {
+            *split = Split::Many(Some(*first));
+        }
+    }
 }
 
 impl Builder<'_> {

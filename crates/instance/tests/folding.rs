@@ -129,9 +129,13 @@ struct Done {
 }
 
 fn run(shape: &Shape, fold: &str, folder: &Path) -> Done {
-    let source = Source::new(shape.text(fold), "test", folder);
+    run_text(&shape.text(fold), fold, folder)
+}
+
+fn run_text(text: &str, fold: &str, folder: &Path) -> Done {
+    let source = Source::new(text.to_owned(), "test", folder);
     let conditions = Conditions { frequency: Simulation::frequency(), simulated: true };
-    let loaded = load(&source, conditions).unwrap_or_else(|problems| panic!("{problems}\n{}", shape.text(fold)));
+    let loaded = load(&source, conditions).unwrap_or_else(|problems| panic!("{problems}\n{text}"));
     let folds = loaded.plans[0].folds.len();
     let mut team = SimulatedTeam::<RunToCompletion>::new(loaded.plans, &[], None).expect("a plan that runs");
     assert_eq!(simulate_team(&mut team.workers, Ticks(1_000_000_000)), Ended::Finished);
@@ -153,6 +157,58 @@ fn by_session(frames: &[Vec<u8>]) -> BTreeMap<Vec<u8>, Vec<&[u8]>> {
         sessions.entry(key).or_default().push(&frame[..]);
     }
     sessions
+}
+
+/// Splits behind a split that run as one had all packets' words be those of the first of them: they went on as packets of its branches.
+#[test]
+fn branches_of_branches_do_the_same() {
+    for (depth, declared) in [(2, false), (2, true), (3, false), (3, true)] {
+        let folder = tempfile::tempdir().expect("a writable folder for temporary files");
+        let [folded, written] = ["on", "off"].map(|fold| run_text(&tree(depth, declared, fold), fold, folder.path()));
+        assert!(folded.folds >= depth && written.folds == 0);
+        assert_eq!(by_session(&folded.frames), by_session(&written.frames));
+        let modules = |done: &Done| {
+            done.report.modules.iter().map(|module| (module.name.clone(), module.packets)).collect::<Vec<_>>()
+        };
+        assert_eq!(modules(&folded), modules(&written));
+        let flows =
+            |done: &Done| done.report.flows.iter().map(|flow| (flow.name.clone(), flow.packets)).collect::<Vec<_>>();
+        assert_eq!(flows(&folded), flows(&written));
+    }
+}
+
+/// A tree of splits by bits of the destination address, of whose leaves each writes its own address.
+fn tree(depth: usize, declared: bool, fold: &str) -> String {
+    let mut text = format!(
+        "fold: {fold}\nports:\n  in: {{ generator: {{ rate: 1Mpps, count: 2000, sessions: 64, destination: 10.0.0.0/26 }} }}\n  \
+         out: {{ pcap: {{ write: {fold}.pcap }} }}\nmodules:\n"
+    );
+    let (mut lines, mut flows) = ("pipeline:\n  - in -> s\n".to_owned(), "flows:\n".to_owned());
+    let mut level = vec![String::new()];
+    for bit in 0..depth {
+        let half = 1 << (5 - bit);
+        let mut below = Vec::new();
+        for at in &level {
+            let base: usize = at.bytes().enumerate().map(|(bit, side)| usize::from(side - b'0') << (5 - bit)).sum();
+            let len = 27 + bit;
+            text.push_str(&format!(
+                "  s{at}: {{ ip_lookup: {{ routes: [\"10.0.0.{base}/{len} 0\", \"10.0.0.{}/{len} 1\"] }} }}\n",
+                base + half
+            ));
+            below.extend([0, 1].map(|side| format!("{at}{side}")));
+        }
+        level = below;
+        for at in &level {
+            let (parent, side) = at.split_at(at.len() - 1);
+            let next = if bit + 1 < depth { format!("s{at}") } else { format!("ttl{at} -> mac{at} -> out") };
+            lines.push_str(&format!("  - s{parent}[{side}] -> {next}\n"));
+        }
+    }
+    for (number, leaf) in level.iter().enumerate() {
+        text.push_str(&format!("  ttl{leaf}: {{ ttl: }}\n  mac{leaf}: {{ mac_rewrite: {{ source: '02:00:00:00:00:{number:02x}', destination: '06:00:00:00:00:{number:02x}' }} }}\n"));
+        flows.push_str(&format!("  - {{ name: f{leaf}, path: ttl{leaf}, slo: 1ms }}\n"));
+    }
+    if declared { text + &lines + &flows } else { text + &lines }
 }
 
 proptest! {
