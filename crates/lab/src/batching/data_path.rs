@@ -1,13 +1,14 @@
 //! What being watched takes of the data path: workers' time a packet with a controller that decides nothing, against that without any.
 //! What a decision changes is applied between turns; `cargo bench -p forebay-instance --bench decide` has what that takes.
 
+use forebay_graph::report::WorkerReport;
 use forebay_measure::Nanos;
 use serde::Serialize;
 
 use super::Extents;
-use super::figures::Figures;
+use super::figures::{Figures, VOID};
 use super::interval::Ratio;
-use super::place::Place;
+use super::place::{Place, Run};
 use super::scenario::{Pipeline, Rule, Scenario, Span};
 use crate::trial::median;
 use crate::{LabError, Progress};
@@ -47,8 +48,7 @@ pub(super) fn measure(
         }
     }
     let hertz = place.hertz();
-    // Of void runs nothing: their pairs say nothing.
-    let ticks = |run| Figures::of(&run, hertz).sound(|run| run.ticks_per_packet);
+    let ticks = |run: Run| is_sound(&run.report.workers).then(|| Figures::of(&run, hertz).ticks_per_packet);
     let ticks = place.all(&scenarios, progress, ticks)?;
     let runs = 1 + PERIODS.len();
     let of = |pipeline: usize, run: usize| -> Vec<Option<f64>> {
@@ -67,6 +67,11 @@ pub(super) fn measure(
     Ok(pipelines.iter().enumerate().flat_map(row).collect())
 }
 
+/// Whether a run says anything. Without a controller it has no periods to be counted: it is told by how long the machine was elsewhere.
+fn is_sound(workers: &[WorkerReport]) -> bool {
+    workers.iter().all(|worker| worker.machine_stalls.share <= VOID)
+}
+
 /// A run without a controller, and one with each period.
 fn in_turn(pipeline: &Pipeline, seed: usize) -> Result<Vec<Scenario>, LabError> {
     let settings = ["rate=max".to_owned(), "fold=off".to_owned(), format!("seed={seed}")];
@@ -79,4 +84,19 @@ fn in_turn(pipeline: &Pipeline, seed: usize) -> Result<Vec<Scenario>, LabError> 
         all.push(pipeline.under(&Rule::new("null"), &settings, span)?);
     }
     Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_graph::report::Stalls;
+
+    use super::*;
+
+    /// Runs without a controller were all void, as they have no periods: nothing was ever told.
+    #[test]
+    fn a_run_without_periods_is_void_only_where_the_machine_was_elsewhere() {
+        let run =
+            |share| [WorkerReport { machine_stalls: Stalls { share, ..Stalls::default() }, ..WorkerReport::default() }];
+        assert!(is_sound(&run(0.0)) && is_sound(&run(VOID)) && !is_sound(&run(VOID + 0.01)));
+    }
 }
