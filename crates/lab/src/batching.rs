@@ -13,6 +13,7 @@ mod decomposition;
 mod fairness;
 mod figures;
 mod interval;
+mod light;
 mod open;
 mod overhead;
 mod page;
@@ -31,13 +32,14 @@ use serde::Serialize;
 
 use crate::{Header, LabError, Machine, Progress};
 
-pub use contour::Gain;
+pub use contour::{Claims, Gain};
 pub use costs::{Costs, Origin};
 pub use data_path::DataPath;
 pub use decomposition::Decomposed;
 pub use fairness::Fairness;
 pub use figures::{Delay, Soundness, Told};
 pub use interval::Ratio;
+pub use light::Light;
 pub use open::Open;
 pub use overhead::Took;
 pub use settled::Row;
@@ -67,6 +69,8 @@ pub enum Part {
     Open,
     /// Recorded traffic.
     Captures,
+    /// Light load, and traffic that stops.
+    Light,
     /// What deciding takes.
     Overhead,
     /// What being watched takes of the data path.
@@ -87,6 +91,7 @@ impl Part {
         Self::Contour,
         Self::Open,
         Self::Captures,
+        Self::Light,
         Self::Overhead,
         Self::DataPath,
         Self::Fairness,
@@ -104,6 +109,7 @@ impl Part {
             Self::Contour => "contour",
             Self::Open => "open",
             Self::Captures => "captures",
+            Self::Light => "light",
             Self::Overhead => "overhead",
             Self::DataPath => "data-path",
             Self::Fairness => "fairness",
@@ -131,6 +137,9 @@ pub struct Settings {
     pub captures: Option<PathBuf>,
 }
 
+/// Periods of a run of the static experiment.
+const PERIODS: u32 = 100;
+
 /// How long and how often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Extents {
@@ -139,6 +148,9 @@ pub struct Extents {
     short: bool,
     #[serde(skip)]
     span: Span,
+    /// The most periods of any run with a steady load; `None`: as many as its part asks for.
+    #[serde(skip)]
+    most: Option<u32>,
     /// How often each is run in the static experiment.
     pub runs: usize,
 }
@@ -149,12 +161,19 @@ impl Settings {
     }
 
     fn extents(&self) -> Extents {
-        let (period, periods, runs) = if self.short { (2_000_000, 20, 2) } else { (10_000_000, 100, 20) };
+        let (period, few, runs) = if self.short { (2_000_000, Some(20), 2) } else { (10_000_000, None, 20) };
         let period = self.period.unwrap_or(Nanos(period));
-        let periods =
-            self.duration.map_or(periods, |duration| u32::try_from(duration.0 / period.0).unwrap_or(u32::MAX));
-        let span = Span { period, periods: periods.max(1) };
-        Extents { short: self.short, span, runs: self.runs.unwrap_or(runs).max(1) }
+        let stated = self.duration.map(|duration| u32::try_from(duration.0 / period.0).unwrap_or(u32::MAX).max(1));
+        let most = stated.or(few);
+        let span = Span { period, periods: most.unwrap_or(PERIODS) };
+        Extents { short: self.short, span, most, runs: self.runs.unwrap_or(runs).max(1) }
+    }
+}
+
+impl Extents {
+    /// A run of so many periods, or of fewer where they are limited.
+    fn lasting(&self, periods: u32) -> Span {
+        Span { periods: self.most.map_or(periods, |most| periods.min(most)), ..self.span }
     }
 }
 
@@ -189,10 +208,14 @@ pub struct Results {
     pub bearer: Vec<Series>,
     /// What is gained by branches, batchiness and bursts. Simulated.
     pub contour: Vec<Gain>,
+    /// Of how many places of that is true what is claimed of all; `None` where there are none.
+    pub contour_claims: Option<Claims>,
     /// Traffic that keeps to a schedule.
     pub open: Vec<Open>,
     /// Recorded traffic; `None` where no captures were given.
     pub captures: Option<Vec<Open>>,
+    /// Light load, and traffic that stops.
+    pub light: Vec<Light>,
     /// What deciding takes.
     pub controller_us: Vec<Took>,
     /// What being watched takes of the data path; on this machine's clock only.
@@ -224,6 +247,7 @@ pub fn run(settings: &Settings, progress: &mut dyn Progress) -> Result<Results, 
     let contour = make.part(Part::Contour, contour::measure)?;
     let open = make.part(Part::Open, open::measure)?;
     let captures = captures.map(|folder| captures::measure(folder, &place, &extents, make.progress)).transpose()?;
+    let light = make.part(Part::Light, light::measure)?;
     let controller_us = make.part(Part::Overhead, overhead::measure)?;
     let data_path = make.part(Part::DataPath, data_path::measure)?;
     let fairness = make.part(Part::Fairness, fairness::measure)?;
@@ -241,9 +265,11 @@ pub fn run(settings: &Settings, progress: &mut dyn Progress) -> Result<Results, 
         slo_steps,
         load_steps,
         bearer,
+        contour_claims: (!contour.is_empty()).then(|| Claims::of(&contour)),
         contour,
         open,
         captures,
+        light,
         controller_us,
         data_path,
         fairness,

@@ -104,6 +104,7 @@ const BATCHING: &[&str] = &[
     "contour.csv",
     "open.csv",
     "captures.csv",
+    "light.csv",
     "controller.csv",
     "fairness.csv",
     "decomposition.csv",
@@ -135,7 +136,11 @@ fn a_short_run_of_batching_keeps_its_promises() {
     assert!(2.0 * figure(one, "violated") > figure(one, "periods") && list(one, "moves").is_empty(), "{one}");
     assert!(figure(two, "violated") == 0.0 && figure(two, "until_kept") <= 2.0, "{two}");
     assert!(figure(two, "rate_pps") > 3.0 * figure(one, "rate_pps"), "{two} {one}");
-    assert_eq!(list(&results, "captures").len(), 20, "two use cases, folded and not, under five controllers");
+    assert_eq!(
+        list(&results, "captures").len(),
+        24,
+        "two use cases, folded and not, under four controllers and optimal twice"
+    );
 
     // Three use cases under eight controllers and the oracle, and folded what folds: two of them, without weighted-fair. Every packet is
     // accounted for.
@@ -150,7 +155,8 @@ fn a_short_run_of_batching_keeps_its_promises() {
     let constants = rows.iter().filter(|row| row["controller"] == "static");
     assert!(constants.clone().all(|row| row["trigger"].is_null() != row["nearest"].is_null()));
     assert!(constants.clone().all(|row| row["nearest"].is_null() || figure(row, "violations_pct") > 5.0));
-    let parts = ["static", "slo_steps", "load_steps", "bearer", "open", "captures", "fairness", "decomposition"];
+    let parts =
+        ["static", "slo_steps", "load_steps", "bearer", "open", "captures", "light", "fairness", "decomposition"];
     for told in parts.iter().flat_map(|part| list(&results, part)) {
         assert_eq!(told["missing"], 0, "{told}");
     }
@@ -190,9 +196,23 @@ fn a_short_run_of_batching_keeps_its_promises() {
         over.clone().count() > 0 && over.clone().all(|told| figure(told, "lost") > 0.0),
         "more than there is time for"
     );
+    let optimal = list(&results, "open").iter().filter(|told| told["controller"] == "optimal");
+    let within = optimal.filter(|told| figure(told, "share") <= 1.0);
+    for told in within.clone() {
+        assert!(figure(told, "violations_pct") == 0.0 && figure(told, "worst") <= 1.0, "{told}");
+    }
+    let light = |controller| list(&results, "light").iter().filter(move |told| told["controller"] == controller);
+    for told in light("optimal") {
+        assert!(told["late"] == 0 && told["waiting"] == 0 && figure(told, "max_of_slo") <= 1.0, "{told}");
+    }
+    assert!(light("max").any(|told| figure(told, "max_of_slo") > 10.0), "there is something to break");
+    let guards: Vec<_> = within.map(|told| figure(told, "guard")).collect();
+    assert!(guards.contains(&0.05) && guards.contains(&0.2), "{guards:?}");
     for gain in list(&results, "contour") {
         assert!(figure(gain, "violated") <= 1.0 && figure(gain, "gradient_violated") <= 1.0, "{gain}");
     }
+    let claims = &results["contour_claims"];
+    assert_eq!(claims["no_worse"], list(&results, "contour").len(), "optimal is never worse than null: {claims}");
     let origins = &results["costs"]["origins"];
     assert!(origins["acl"] == "published" && origins["ttl"] == "assumed", "{origins}");
     let command = results["command"].as_str().expect("a command");

@@ -3,11 +3,10 @@
 
 use std::path::{Path, PathBuf};
 
-use super::figures::Figures;
-use super::open::{CONTROLLERS, OBJECTIVE, Open, PERIODS};
+use super::open::{Offered, Open, PERCENTILE};
 use super::place::Place;
-use super::scenario::{Pipeline, Rule, Span, fold};
-use super::{Extents, basis};
+use super::scenario::{Pipeline, fold};
+use super::{Extents, open};
 use crate::{LabError, Progress};
 
 /// Of what the worker does under `max`.
@@ -21,35 +20,31 @@ pub(super) fn measure(
     progress: &mut dyn Progress,
 ) -> Result<Vec<Open>, LabError> {
     let files = files(folder)?;
-    let span = Span { periods: PERIODS.min(extents.span.periods), ..extents.span };
     let (gateway, mobile): (_, &[_]) = if extents.short { ("n=4", &["m=2", "n=2"]) } else { ("n=16", &["m=4", "n=4"]) };
     let pipelines = [(Pipeline::new("gw", &[gateway]), &["in"][..]), (Pipeline::new("mgw", mobile), &["down", "up"])];
-    let (mut full, mut cases) = (Vec::new(), Vec::new());
+    let (mut full, mut all) = (Vec::new(), Vec::new());
     for file in &files {
         for (pipeline, sources) in &pipelines {
             for on in [false, true] {
-                let settings = [recorded(file, sources)?, vec![fold(on)]].concat();
-                let max = [settings.clone(), vec!["rate=max".to_owned()]].concat();
-                full.push(pipeline.under(&Rule::new("max"), &max, span)?);
-                cases.push((file, pipeline, on, settings));
+                let (pipeline, settings) = (pipeline.clone().keeping(PERCENTILE), recorded(file, sources)?);
+                full.push((pipeline.clone(), [settings.clone(), vec![fold(on)]].concat()));
+                all.push(Offered {
+                    pipeline,
+                    settings,
+                    arrivals: name(file),
+                    share: LOAD,
+                    rate_pps: 0.0,
+                    fold: on,
+                    uneven: true,
+                });
             }
         }
     }
-    let full = basis::measure(place, &full, progress, |run| [Figures::of(run, place.hertz()).rate_pps])?;
-    let (mut wanted, mut scenarios) = (Vec::new(), Vec::new());
-    for ((file, pipeline, on, settings), [full]) in cases.into_iter().zip(full) {
-        let rate = (full * LOAD).max(1.0);
-        let settings = [settings, vec![OBJECTIVE.to_owned(), format!("rate={rate:.0}pps")]].concat();
-        for controller in CONTROLLERS {
-            scenarios.push(pipeline.under(&Rule::new(controller), &settings, span)?);
-            wanted.push((name(file), pipeline.name.clone(), on, rate, *controller));
-        }
+    let full = open::capacities(&full, place, extents, progress)?;
+    for (offered, full) in all.iter_mut().zip(full) {
+        offered.rate_pps = (full * LOAD).max(1.0);
     }
-    let runs = place.all(&scenarios, progress, |run| run)?;
-    let told = wanted.into_iter().zip(&runs).map(|((capture, usecase, on, rate, controller), run)| {
-        Open::of(run, place, usecase, capture, (LOAD, rate), (controller, on))
-    });
-    Ok(told.collect())
+    open::under_all(&all, place, extents, progress)
 }
 
 /// Settings with which these sources send as was recorded.

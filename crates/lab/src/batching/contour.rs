@@ -6,7 +6,8 @@ use serde::Serialize;
 
 use super::costs::BATCH;
 use super::figures::{Figures, mean_delay_us};
-use super::place::Place;
+use super::interval::Ratio;
+use super::place::{Place, Run};
 use super::scenario::{Pipeline, Rule, Scenario, Span};
 use super::settled::objective;
 use super::{Extents, basis};
@@ -39,6 +40,49 @@ pub struct Gain {
     pub violated: f64,
     /// The same of `gradient`.
     pub gradient_violated: f64,
+    /// Packets of `optimal` against those of `null`, period by period.
+    pub to_null: Option<Ratio>,
+    /// The same of `gradient`.
+    pub gradient_to_null: Option<Ratio>,
+}
+
+/// The least of an interval that is no worse than `null`.
+pub(super) const NO_WORSE: f64 = 0.97;
+/// What is gained at least, even for bursty traffic (Batchy, section 6).
+pub(super) const CLAIM: f64 = 1.2;
+
+/// What is said of all places, and of how many it is true. A place without an interval is one of which it is not.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Claims {
+    /// Places.
+    pub places: usize,
+    /// Those where `optimal` is never worse: its interval against `null` is above 0.97.
+    pub no_worse: usize,
+    /// The least end of all intervals.
+    pub least: Option<f64>,
+    /// Places where `optimal` carries at least 1.2 times the packets of `null`.
+    pub gained: usize,
+    /// Places with bursts.
+    pub bursty: usize,
+    /// Those of them where `optimal` carries at least 1.2 times the packets of `null`: branches and packets of a burst.
+    pub bursty_gained: Vec<(usize, usize)>,
+}
+
+impl Claims {
+    /// Of these places.
+    pub(super) fn of(gains: &[Gain]) -> Self {
+        let low = |gain: &Gain| gain.to_null.and_then(|ratio| Some(ratio.interval?.0));
+        let gained = |gain: &&Gain| gain.to_null.is_some_and(|ratio| ratio.median >= CLAIM);
+        let bursty = || gains.iter().filter(|gain| gain.burst > 1);
+        Self {
+            places: gains.len(),
+            no_worse: gains.iter().filter(|gain| low(gain).is_some_and(|low| low > NO_WORSE)).count(),
+            least: gains.iter().filter_map(low).min_by(f64::total_cmp),
+            gained: gains.iter().filter(gained).count(),
+            bursty: bursty().count(),
+            bursty_gained: bursty().filter(gained).map(|gain| (gain.branches, gain.burst)).collect(),
+        }
+    }
 }
 
 /// Both planes: branches by batchiness, and branches by burst.
@@ -63,15 +107,23 @@ pub(super) fn measure(place: &Place, extents: &Extents, progress: &mut dyn Progr
             scenarios.push(scenario(at, rule, Some(format!("slo={}ns", slo.0)))?);
         }
     }
-    let figures = simulated.all(&scenarios, progress, |run| Figures::of(&run, simulated.hertz()))?;
+    let figures = simulated.all(&scenarios, progress, |run| (Figures::of(&run, simulated.hertz()), rates(&run)))?;
     let gains = places.iter().zip(figures.chunks(3)).map(|(at, runs)| {
+        let [to_null, gradient_to_null] = [1, 2].map(|rule: usize| Ratio::of(&runs[rule].1, &runs[0].1));
+        let runs: Vec<_> = runs.iter().map(|(figures, _)| figures).collect();
         let gain = |run: &Figures| run.rate_pps / runs[0].rate_pps.max(f64::MIN_POSITIVE);
         let (branches, batchiness, burst) = *at;
         let [violated, gradient_violated] = [1, 2].map(|rule: usize| runs[rule].tally.violated());
-        let [optimal, gradient] = [1, 2].map(|rule: usize| gain(&runs[rule]));
-        Gain { branches, batchiness, burst, optimal, gradient, violated, gradient_violated }
+        let [optimal, gradient] = [1, 2].map(|rule: usize| gain(runs[rule]));
+        Gain { branches, batchiness, burst, optimal, gradient, violated, gradient_violated, to_null, gradient_to_null }
     });
     Ok(gains.collect())
+}
+
+/// Packets a second, by period. Simulated runs of one place are the same every time; what there is to vary is what a controller does from
+/// period to period, so that pairs are made of these.
+fn rates(run: &Run) -> Vec<Option<f64>> {
+    run.settled().iter().map(|moment| Some(moment.rate_pps)).collect()
 }
 
 fn places(extents: &Extents) -> Vec<(usize, f64, usize)> {
@@ -110,10 +162,33 @@ mod tests {
 
     #[test]
     fn both_planes_meet_where_bursts_are_of_one_packet() {
-        let extents =
-            |short| Extents { short, span: Span { period: forebay_measure::Nanos(1_000_000), periods: 1 }, runs: 1 };
-        let places = places(&extents(false));
+        let span = Span { period: forebay_measure::Nanos(1_000_000), periods: 1 };
+        let places = places(&Extents { short: false, span, most: None, runs: 1 });
         assert_eq!(places.len(), BRANCHES.len() * (BATCHINESS.len() + BURSTS.len() - 1));
         assert!(places.contains(&(16, USUAL, 1)) && places.contains(&(16, USUAL, 32)));
+    }
+
+    #[test]
+    fn a_place_that_is_worse_or_of_which_nothing_is_known_is_not_counted() {
+        let gain = |burst, median, interval| Gain {
+            branches: 8,
+            batchiness: USUAL,
+            burst,
+            optimal: median,
+            gradient: median,
+            violated: 0.0,
+            gradient_violated: 0.0,
+            to_null: Some(Ratio { median, interval, pairs: 20 }),
+            gradient_to_null: None,
+        };
+        let gains = [
+            gain(1, 1.5, Some((1.4, 1.6))),
+            gain(8, 1.2, Some((0.98, 1.3))),
+            gain(16, 1.0, Some((0.96, 1.1))),
+            gain(32, 1.1, None),
+        ];
+        let told = Claims::of(&gains);
+        assert_eq!((told.places, told.no_worse, told.least), (4, 2, Some(0.96)));
+        assert_eq!((told.gained, told.bursty, told.bursty_gained), (2, 3, vec![(8, 8)]));
     }
 }

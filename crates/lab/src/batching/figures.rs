@@ -155,7 +155,8 @@ impl Run {
 /// The flow that comes nearest to its objective, or, without any, takes longest.
 fn nearest(report: &Report) -> Option<&FlowReport> {
     // One without packets is near to nothing.
-    let part = |flow: &&FlowReport| flow.delay_us.p95.unwrap_or(0.0) / flow.slo_us.unwrap_or(1.0);
+    let delay = |flow: &&FlowReport| flow.at_percentile_us.or(flow.delay_us.p95).unwrap_or(0.0);
+    let part = |flow: &&FlowReport| delay(flow) / flow.slo_us.unwrap_or(1.0);
     let objective = report.flows.iter().any(|flow| flow.slo_us.is_some());
     let flows = report.flows.iter().filter(|flow| flow.slo_us.is_some() == objective);
     flows.max_by(|one, other| part(one).total_cmp(&part(other)))

@@ -42,6 +42,9 @@ pub(super) fn page(results: &Results) -> Result<String, PlotError> {
         sections.push(traffic::open(&results.open));
     }
     sections.push(traffic::captures(results.captures.as_deref()));
+    if !results.light.is_empty() {
+        sections.push(traffic::light(&results.light));
+    }
     if !results.controller_us.is_empty() {
         sections.push(control::overhead(&results.controller_us));
     }
@@ -95,10 +98,9 @@ fn void(results: &Results) -> Vec<String> {
         void.extend(series.map(|series| format!("{what}, {}{}", series.controller, folded(series.fold))));
     }
     let open = results.open.iter().chain(results.captures.iter().flatten()).filter(|open| open.told.void);
-    void.extend(open.map(|open| {
-        let (share, fold) = (open.share * 100.0, folded(open.fold));
-        format!("{}, {}, {share:.0} %, {}{fold}", open.usecase, open.arrivals, open.controller)
-    }));
+    void.extend(open.map(traffic::of_run));
+    let light = results.light.iter().filter(|light| light.told.void);
+    void.extend(light.map(|light| format!("light load, {} pps, {}", light.offered_pps, light.controller)));
     let fairness = results.fairness.iter().filter(|told| told.soundness.is_void());
     void.extend(fairness.map(|told| format!("fairness, {}, {}", told.case, told.scheduler)));
     let parted = results.decomposition.iter().filter(|told| told.soundness.is_void());
@@ -126,7 +128,7 @@ fn machine(results: &Results) -> Section {
     ]);
     facts.extend(results.header.facts());
     let rule = format!(
-        "The largest batch is 32; 95 % of a flow's packets must keep its objective, in the decomposition 99 %. A period is violated \
+        "The largest batch is 32; 95 % of a flow's packets must keep its objective, where traffic keeps to a schedule or is recorded and in the decomposition 99 %. A period is violated \
          when more of any flow's packets that left in it were above the objective: they are counted one by one. A turn that takes \
          twice as long as all modules with full batches would, and 100 µs at least, is a stall of the machine; a period with one does not \
          count, and more than {:.0} % of such make a run void. Of several runs void ones are left out, unless all are. Rates, batches, \

@@ -42,6 +42,8 @@ pub(super) struct Run {
     pub(super) moments: Vec<Moment>,
     /// What happened once the controller had settled.
     pub(super) report: Report,
+    /// What happened in the whole run.
+    pub(super) whole: Report,
     /// Packets of the whole run that are unaccounted for.
     pub(super) missing: i64,
     /// Modules that run.
@@ -150,7 +152,7 @@ impl Place {
         let report = team.board.report(&first, &last);
         no_troubles(scenario, &wind_up_team(&mut team.workers))?;
         let whole = team.board.report(&team.board.nothing(), &team.board.read(team.workers[0].clock().now()));
-        Ok(Run::new(&watch, report, &whole))
+        Ok(Run::new(&watch, report, whole))
     }
 
     fn measured(&self, scenario: &Scenario, loaded: Loaded) -> Result<Run, LabError> {
@@ -168,7 +170,7 @@ impl Place {
         no_troubles(scenario, &outcome.troubles)?;
         let board = instance.board();
         let whole = board.report(&board.nothing(), &board.read(outcome.at));
-        Ok(Run::new(&watch, report, &whole))
+        Ok(Run::new(&watch, report, whole))
     }
 }
 
@@ -219,13 +221,13 @@ fn no_troubles(scenario: &Scenario, troubles: &[(String, String)]) -> Result<(),
 }
 
 impl Run {
-    fn new(watch: &Watch, report: Report, whole: &Report) -> Self {
+    fn new(watch: &Watch, report: Report, whole: Report) -> Self {
         let (layout, moments, kept) = watch.take();
         let modules = layout.as_ref().map_or(0, |layout| layout.running().count());
         let missing = i64::try_from(whole.packets.missing()).unwrap_or(i64::MAX);
         let names = layout.into_iter().flat_map(|layout| layout.modules).map(|module| module.name);
         let triggers = names.zip(kept).filter(|(_, trigger)| *trigger > 0).collect();
-        Self { moments, report, missing, modules, triggers }
+        Self { moments, report, whole, missing, modules, triggers }
     }
 }
 

@@ -13,8 +13,8 @@ use crate::trial::Case;
 pub(super) const SETTLED: u32 = 10;
 /// How soon the first decision of a run is made; each further one takes twice as long, until it is a period.
 pub(super) const FIRST: Nanos = Nanos(1_000_000);
-/// The percentile that must keep objectives: the paper's.
-pub(super) const PERCENTILE: f64 = 95.0;
+/// The percentile that must keep objectives, where no other is asked for: the paper's.
+const PERCENTILE: f64 = 95.0;
 
 /// A pipeline of the experiments.
 #[derive(Clone, Debug)]
@@ -26,6 +26,8 @@ pub(super) struct Pipeline {
     special: Vec<(&'static str, Cost)>,
     /// Whether only the first flow is urgent.
     pub(super) urgent: bool,
+    /// The percentile that must keep objectives.
+    percentile: f64,
 }
 
 impl Pipeline {
@@ -33,7 +35,8 @@ impl Pipeline {
     pub(super) fn new(usecase: &'static str, sizes: &[&str]) -> Self {
         let size = |set: &&str| set.split_once('=').map(|(_, size)| size.to_owned());
         let name = std::iter::once(usecase.to_owned()).chain(sizes.iter().filter_map(size)).collect::<Vec<_>>();
-        Self { name: name.join(" "), case: Case::new(usecase, sizes), special: Vec::new(), urgent: false }
+        let case = Case::new(usecase, sizes);
+        Self { name: name.join(" "), case, special: Vec::new(), urgent: false, percentile: PERCENTILE }
     }
 
     /// Robot control: one urgent branch of no cost among `n`, whose others cost `c` cycles a packet.
@@ -53,6 +56,12 @@ impl Pipeline {
         self
     }
 
+    /// So many percent of a flow's packets must keep its objective.
+    pub(super) fn keeping(mut self, percentile: f64) -> Self {
+        self.percentile = percentile;
+        self
+    }
+
     /// With further settings.
     pub(super) fn with(mut self, settings: &[&str]) -> Self {
         self.case = settings.iter().fold(self.case, |case, setting| case.with((*setting).to_owned()));
@@ -65,7 +74,7 @@ impl Pipeline {
         let source = usecase(self.case.name, &settings)?;
         // Every flow is written, each with its name first.
         let flows = source.text().matches("\n  - name: ").count();
-        Ok((0..flows).fold(source, |source, flow| source.set(format!("flows.{flow}.percentile={PERCENTILE}"))))
+        Ok((0..flows).fold(source, |source, flow| source.set(format!("flows.{flow}.percentile={}", self.percentile))))
     }
 
     /// A run of it under a controller.

@@ -2,7 +2,7 @@
 
 use super::interval::Ratio;
 use super::watch::Moment;
-use super::{DataPath, Decomposed, Fairness, Gain, Open, Results, Row, Series, Told, Took};
+use super::{DataPath, Decomposed, Fairness, Gain, Light, Open, Results, Row, Series, Told, Took};
 use crate::csv::{figure, text};
 
 /// Their names and texts; none where that was not run.
@@ -18,6 +18,7 @@ pub(super) fn all(results: &Results) -> Vec<(&'static str, Option<String>)> {
         ("contour.csv", some(&results.contour, contour)),
         ("open.csv", some(&results.open, open)),
         ("captures.csv", results.captures.as_deref().map(open)),
+        ("light.csv", some(&results.light, light)),
         ("controller.csv", some(&results.controller_us, took)),
         ("data-path.csv", some(&results.data_path, data_path)),
         ("fairness.csv", some(&results.fairness, fairness)),
@@ -124,9 +125,25 @@ fn contour(all: &[Gain]) -> String {
     let row = |gain: &Gain| {
         let mut row = vec![gain.branches.to_string(), number(gain.batchiness), gain.burst.to_string()];
         row.extend([gain.optimal, gain.gradient, gain.violated, gain.gradient_violated].map(number));
+        row.extend(ratio(gain.to_null.as_ref()));
+        row.extend(ratio(gain.gradient_to_null.as_ref()));
         row
     };
-    let heads = ["branches", "batchiness", "burst", "optimal", "gradient", "optimal_violated", "gradient_violated"];
+    let heads = [
+        "branches",
+        "batchiness",
+        "burst",
+        "optimal",
+        "gradient",
+        "optimal_violated",
+        "gradient_violated",
+        "to_null",
+        "to_null_low",
+        "to_null_high",
+        "gradient_to_null",
+        "gradient_to_null_low",
+        "gradient_to_null_high",
+    ];
     text(&heads, all.iter().map(row))
 }
 
@@ -136,11 +153,26 @@ fn open(all: &[Open]) -> String {
         let mut row = vec![open.usecase.clone(), open.arrivals.clone(), number(open.share), number(open.offered_pps)];
         row.extend([open.controller.to_owned(), open.fold.to_string()]);
         row.extend(told(&open.told));
-        row.extend([open.lost, open.busy].map(number));
+        row.extend([open.lost, open.busy, open.guard].map(number));
+        row.push(figure(open.worst));
         row
     };
     let first = ["usecase", "arrivals", "share", "offered_pps", "controller", "fold"];
-    text(&heads(&first, &["lost", "busy"]), all.iter().map(row))
+    text(&heads(&first, &["lost", "busy", "guard", "worst"]), all.iter().map(row))
+}
+
+/// A row for each run.
+fn light(all: &[Light]) -> String {
+    let row = |light: &Light| {
+        let mut row = vec![light.usecase.clone(), light.arrivals.clone(), number(light.offered_pps)];
+        row.extend([light.stops.to_string(), light.controller.to_owned()]);
+        row.extend(told(&light.told));
+        row.extend([light.packets, light.late, light.waiting].map(|count| count.to_string()));
+        row.extend([light.max_us, light.max_of_slo].map(figure));
+        row
+    };
+    let first = ["usecase", "arrivals", "offered_pps", "stops", "controller"];
+    text(&heads(&first, &["packets", "late", "waiting", "max_us", "max_of_slo"]), all.iter().map(row))
 }
 
 /// A row for each pipeline and controller.
