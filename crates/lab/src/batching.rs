@@ -18,6 +18,7 @@ mod open;
 mod overhead;
 mod page;
 mod place;
+mod router;
 mod scenario;
 mod settled;
 mod steps;
@@ -42,6 +43,7 @@ pub use interval::Ratio;
 pub use light::Light;
 pub use open::Open;
 pub use overhead::Took;
+pub use router::Router;
 pub use settled::Row;
 pub use steps::{Series, Stage};
 pub use watch::Moment;
@@ -71,6 +73,8 @@ pub enum Part {
     Captures,
     /// Light load, and traffic that stops.
     Light,
+    /// What many next hops cost.
+    Router,
     /// What deciding takes.
     Overhead,
     /// What being watched takes of the data path.
@@ -92,6 +96,7 @@ impl Part {
         Self::Open,
         Self::Captures,
         Self::Light,
+        Self::Router,
         Self::Overhead,
         Self::DataPath,
         Self::Fairness,
@@ -110,6 +115,7 @@ impl Part {
             Self::Open => "open",
             Self::Captures => "captures",
             Self::Light => "light",
+            Self::Router => "router",
             Self::Overhead => "overhead",
             Self::DataPath => "data-path",
             Self::Fairness => "fairness",
@@ -216,6 +222,8 @@ pub struct Results {
     pub captures: Option<Vec<Open>>,
     /// Light load, and traffic that stops.
     pub light: Vec<Light>,
+    /// What many next hops cost.
+    pub router: Vec<Router>,
     /// What deciding takes.
     pub controller_us: Vec<Took>,
     /// What being watched takes of the data path; on this machine's clock only.
@@ -248,6 +256,7 @@ pub fn run(settings: &Settings, progress: &mut dyn Progress) -> Result<Results, 
     let open = make.part(Part::Open, open::measure)?;
     let captures = captures.map(|folder| captures::measure(folder, &place, &extents, make.progress)).transpose()?;
     let light = make.part(Part::Light, light::measure)?;
+    let router = make.part(Part::Router, router::measure)?;
     let controller_us = make.part(Part::Overhead, overhead::measure)?;
     let data_path = make.part(Part::DataPath, data_path::measure)?;
     let fairness = make.part(Part::Fairness, fairness::measure)?;
@@ -270,6 +279,7 @@ pub fn run(settings: &Settings, progress: &mut dyn Progress) -> Result<Results, 
         open,
         captures,
         light,
+        router,
         controller_us,
         data_path,
         fairness,

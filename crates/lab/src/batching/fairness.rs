@@ -14,9 +14,8 @@ use super::place::Place;
 use super::scenario::{Rule, Scenario, Span};
 use crate::{LabError, Progress};
 
-/// What a packet takes, in nanoseconds, and for how many of the paper's cycles functions spin in real time.
+/// What a packet takes, in nanoseconds.
 const PACKET: u64 = 400;
-const CYCLES: u64 = 960;
 /// What is offered, in parts of what there is time for.
 const OVERLOAD: f64 = 1.5;
 /// By case: its name, the weights of the split, and how many times the cost.
@@ -63,7 +62,9 @@ pub(super) fn measure(
     let span = Span { periods: PERIODS.min(extents.span.periods), ..extents.span };
     let both = || CASES.iter().flat_map(|case| SCHEDULERS.iter().map(move |scheduler| (case, scheduler)));
     let scenarios: Vec<_> = both()
-        .map(|(case, (_, controller, promised))| scenario(case, controller, promise(case, *promised), span))
+        .map(|(case, (_, controller, promised))| {
+            scenario(case, controller, promise(case, *promised), span, place.hertz())
+        })
         .collect();
     let runs = place.all(&scenarios, progress, |run| run)?;
     let told = both().zip(&runs).map(|((case, (scheduler, _, promised)), run)| {
@@ -96,11 +97,13 @@ fn promise(case: &Case, promised: bool) -> Option<f64> {
     promised.then(|| PROMISED * offered(case) * first / (first + second))
 }
 
-fn scenario(case: &Case, controller: &'static str, promised: Option<f64>, span: Span) -> Scenario {
+fn scenario(case: &Case, controller: &'static str, promised: Option<f64>, span: Span, hertz: f64) -> Scenario {
     let (name, weights, costs) = case;
     let promised = promised.map_or_else(String::new, |rate| format!(", min_rate: {rate:.0}pps"));
-    let bypass =
-        |times: u64| format!("bypass: {{ cycles_per_batch: {CYCLES}, cycles_per_packet: {} }}", times * CYCLES);
+    // Functions spin for ticks, and what is offered is by the second.
+    let cycles = (PACKET as f64 * hertz / 1e9).round() as u64;
+    let call = cycles / BATCH as u64;
+    let bypass = |times: u64| format!("bypass: {{ cycles_per_batch: {call}, cycles_per_packet: {} }}", times * cycles);
     let text = format!(
         "name: fairness\nports:\n  in: {{ generator: {{ rate: {:.0}pps }} }}\n  out: {{ sink: {{}} }}\n\
          modules:\n  split: {{ weighted_split: {{ weights: [{}, {}] }} }}\n  first: {{ {} }}\n  second: {{ {} }}\n\

@@ -32,6 +32,14 @@ impl Ratio {
     }
 }
 
+/// A ratio of runs that may be copies: in simulated time those of a pipeline that draws nothing at random are. However many there are, they
+/// are one, and no interval is told.
+pub(super) fn of_runs(these: &[Option<f64>], those: &[Option<f64>]) -> Option<Ratio> {
+    let copies = |runs: &[Option<f64>]| runs.windows(2).all(|pair| pair[0] == pair[1]);
+    let ratio = Ratio::of(these, those)?;
+    Some(if copies(these) && copies(those) { Ratio { interval: None, pairs: 1, ..ratio } } else { ratio })
+}
+
 /// How many of so many sorted values may be left out at either end so that the rest has the median in it as surely as is asked.
 fn rank(count: usize) -> Option<usize> {
     // The chance that at most `below` of `count` values are on one side of the median.
@@ -73,6 +81,15 @@ mod tests {
         assert_eq!(Ratio::of(&[Some(1.0)], &[Some(0.0)]), None);
         let few = Ratio::of(&[Some(3.0), Some(1.0)], &[Some(1.0), Some(1.0)]).expect("pairs");
         assert_eq!((few.median, few.interval, few.pairs), (2.0, None, 2));
+    }
+
+    /// Intervals of no width were told of twenty runs that were all the same.
+    #[test]
+    fn copies_of_a_run_have_no_interval() {
+        let (these, mut those) = (vec![Some(3.0); 20], vec![Some(2.0); 20]);
+        assert_eq!(of_runs(&these, &those), Some(Ratio { median: 1.5, interval: None, pairs: 1 }));
+        those[3] = Some(2.5);
+        assert_eq!(of_runs(&these, &those), Ratio::of(&these, &those));
     }
 
     #[test]

@@ -37,7 +37,8 @@ pub(super) fn measure(place: &Place, extents: &Extents, progress: &mut dyn Progr
         .map(|n| Pipeline::robot(*n, 0).with(&["slo=100us"]))
         .collect();
     if !short {
-        pipelines.push(Pipeline::new("gw", &["n=64"]).with(&["slo=1ms"]));
+        // About 300 modules, and 5 000.
+        pipelines.extend(["n=64", "n=1024"].map(|n| Pipeline::new("gw", &[n]).with(&["slo=1ms"])));
     }
     let span = Span { periods: PERIODS.min(extents.span.periods), ..extents.span };
     progress.begin(pipelines.len() * CONTROLLERS.len());

@@ -45,6 +45,9 @@ pub(super) fn page(results: &Results) -> Result<String, PlotError> {
     if !results.light.is_empty() {
         sections.push(traffic::light(&results.light));
     }
+    if !results.router.is_empty() {
+        sections.push(traffic::router(&results.router));
+    }
     if !results.controller_us.is_empty() {
         sections.push(control::overhead(&results.controller_us));
     }
@@ -101,6 +104,8 @@ fn void(results: &Results) -> Vec<String> {
     void.extend(open.map(traffic::of_run));
     let light = results.light.iter().filter(|light| light.told.void);
     void.extend(light.map(|light| format!("light load, {} pps, {}", light.offered_pps, light.controller)));
+    let routers = results.router.iter().filter(|router| router.told.void);
+    void.extend(routers.map(|router| format!("{}{}, next hops", router.usecase, folded(router.fold))));
     let fairness = results.fairness.iter().filter(|told| told.soundness.is_void());
     void.extend(fairness.map(|told| format!("fairness, {}, {}", told.case, told.scheduler)));
     let parted = results.decomposition.iter().filter(|told| told.soundness.is_void());
@@ -116,7 +121,7 @@ fn machine(results: &Results) -> Section {
     let time = if results.simulated {
         "simulated: calls take what is told below, to the nanosecond, and nothing else but 64 ns a turn takes any time. Every packet is \
          made, passes its modules and is accounted for. Runs of one seed are the same on every machine; the runs of a row have \
-         seeds 1, 2, …, and differ where anything is drawn at random: in robot control"
+         seeds 1, 2, …, and differ where anything is drawn at random: in robot control. Elsewhere they are copies, and their ratios have no interval (n/a)"
     } else {
         "this machine's: pipelines run on cores of their own, and figures are measured"
     };

@@ -16,7 +16,7 @@ use oracle::Oracle;
 
 use super::costs::BATCH;
 use super::figures::{Figures, Told, mean_delay_us, quantiles};
-use super::interval::Ratio;
+use super::interval::{Ratio, of_runs};
 use super::place::Place;
 use super::scenario::{Pipeline, Rule, Span, fold};
 use super::{Extents, basis};
@@ -57,6 +57,8 @@ pub struct Row {
     pub to_null: Option<Ratio>,
     /// Packets a second against those of `optimal`.
     pub to_optimal: Option<Ratio>,
+    /// Packets a second against those of `on-off`.
+    pub to_on_off: Option<Ratio>,
     /// Packets a call in parts of those of `max`.
     pub batch_of_max: Option<f64>,
     /// By period, how near the worst flow came to its objective, in parts of it: from the least to the most, evenly.
@@ -242,7 +244,7 @@ fn table(case: &Case, all: &[(Contender, Vec<Figures>)]) -> Vec<Row> {
         let runs = all.iter().find(|(contender, _)| contender.name == name).map(|(_, runs)| runs.as_slice());
         runs.unwrap_or_default().iter().map(|run| run.sound(|run| run.rate_pps)).collect::<Vec<_>>()
     };
-    let (null, optimal) = (rates("null"), rates("optimal"));
+    let (null, optimal, on_off) = (rates("null"), rates("optimal"), rates("on-off"));
     let max =
         all.iter().find(|(contender, _)| contender.name == "max").map(|(_, runs)| Figures::together(runs).batch_mean);
     let row = |(contender, runs): &(Contender, Vec<Figures>)| {
@@ -260,8 +262,9 @@ fn table(case: &Case, all: &[(Contender, Vec<Figures>)]) -> Vec<Row> {
             trigger: constant.filter(|_| kept == Some(true)),
             nearest: constant.filter(|_| kept == Some(false)),
             multiple: oracle.and_then(|oracle| oracle.multiple),
-            to_null: Ratio::of(&rates, &null),
-            to_optimal: Ratio::of(&rates, &optimal),
+            to_null: of_runs(&rates, &null),
+            to_optimal: of_runs(&rates, &optimal),
+            to_on_off: of_runs(&rates, &on_off),
             batch_of_max: max.filter(|max| *max > 0.0).map(|max| told.batch_mean / max),
             worst: quantiles(told.worst),
         }

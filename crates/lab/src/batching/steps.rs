@@ -55,7 +55,7 @@ pub struct Stage {
     pub periods: usize,
     /// How many of them were violated.
     pub violated: usize,
-    /// How many came until the last that was violated.
+    /// How many came until the last that was violated, the short ones with which a controller begins included.
     pub until_kept: usize,
 }
 
@@ -177,14 +177,15 @@ fn stages(moments: &[Moment], begun: &[f64], values: &[f64]) -> Vec<Stage> {
     let stage = |(at, (at_s, value)): (usize, (&f64, &f64))| {
         let end = begun.get(at + 1).copied().unwrap_or(f64::INFINITY);
         // A period belongs to the stage in which it ended.
-        let within = |moment: &&Moment| moment.at_s > at_s + 1e-6 && moment.at_s <= end + 1e-6 && moment.counts();
-        let moments: Vec<_> = moments.iter().filter(within).collect();
+        let within = |moment: &&Moment| moment.at_s > at_s + 1e-6 && moment.at_s <= end + 1e-6 && !moment.stalled;
+        let all: Vec<_> = moments.iter().filter(within).collect();
+        let moments: Vec<_> = all.iter().filter(|moment| moment.counts()).collect();
         Stage {
             at_s: *at_s,
             value: *value,
             periods: moments.len(),
             violated: moments.iter().filter(|moment| moment.violated).count(),
-            until_kept: moments.iter().rposition(|moment| moment.violated).map_or(0, |last| last + 1),
+            until_kept: all.iter().rposition(|moment| moment.violated).map_or(0, |last| last + 1),
         }
     };
     begun.iter().zip(values).enumerate().map(stage).collect()
@@ -237,7 +238,11 @@ mod tests {
         ];
         let told = stages(&moments, &[0.0, 0.01], &[1.0, 2.0]);
         assert_eq!(told[0], Stage { at_s: 0.0, value: 1.0, periods: 1, violated: 1, until_kept: 1 });
-        assert_eq!(told[1], Stage { at_s: 0.01, value: 2.0, periods: 1, violated: 1, until_kept: 1 });
+        assert_eq!(
+            told[1],
+            Stage { at_s: 0.01, value: 2.0, periods: 1, violated: 1, until_kept: 3 },
+            "short ones are waited for"
+        );
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::interval::Ratio;
 use super::watch::Moment;
-use super::{DataPath, Decomposed, Fairness, Gain, Light, Open, Results, Row, Series, Told, Took};
+use super::{DataPath, Decomposed, Fairness, Gain, Light, Open, Results, Router, Row, Series, Told, Took};
 use crate::csv::{figure, text};
 
 /// Their names and texts; none where that was not run.
@@ -19,6 +19,7 @@ pub(super) fn all(results: &Results) -> Vec<(&'static str, Option<String>)> {
         ("open.csv", some(&results.open, open)),
         ("captures.csv", results.captures.as_deref().map(open)),
         ("light.csv", some(&results.light, light)),
+        ("router.csv", some(&results.router, router)),
         ("controller.csv", some(&results.controller_us, took)),
         ("data-path.csv", some(&results.data_path, data_path)),
         ("fairness.csv", some(&results.fairness, fairness)),
@@ -76,6 +77,9 @@ fn rows(rows: &[Row]) -> String {
         "to_optimal_low",
         "to_optimal_high",
         "batch_of_max",
+        "to_on_off",
+        "to_on_off_low",
+        "to_on_off_high",
     ];
     let row = |row: &Row| {
         let mut cells = vec![row.usecase.clone(), row.controller.clone(), row.fold.to_string()];
@@ -86,6 +90,7 @@ fn rows(rows: &[Row]) -> String {
         cells.extend(ratio(row.to_null.as_ref()));
         cells.extend(ratio(row.to_optimal.as_ref()));
         cells.push(figure(row.batch_of_max));
+        cells.extend(ratio(row.to_on_off.as_ref()));
         cells
     };
     text(&heads(&["usecase", "controller", "fold"], &more), rows.iter().map(row))
@@ -173,6 +178,17 @@ fn light(all: &[Light]) -> String {
     };
     let first = ["usecase", "arrivals", "offered_pps", "stops", "controller"];
     text(&heads(&first, &["packets", "late", "waiting", "max_us", "max_of_slo"]), all.iter().map(row))
+}
+
+/// A row for each router.
+fn router(all: &[Router]) -> String {
+    let row = |router: &Router| {
+        let mut row = vec![router.usecase.clone(), router.fold.to_string()];
+        row.extend(told(&router.told));
+        row.extend(ratio(router.to_one.as_ref()));
+        row
+    };
+    text(&heads(&["usecase", "fold"], &["to_one", "to_one_low", "to_one_high"]), all.iter().map(row))
 }
 
 /// A row for each pipeline and controller.
