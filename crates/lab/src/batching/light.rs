@@ -21,6 +21,9 @@ const PERIODS: u32 = 100;
 /// Periods of which the last one is without packets in the end, and those that traffic which stops comes and stays away.
 const REST: u32 = 4;
 const TURN: u32 = 2;
+/// Next to nothing, a packet in an hour or so: a source of nothing at all is at its end, and simulated time would stand still until it
+/// comes again.
+const NOTHING: f64 = 1e-9;
 
 /// A run with little traffic, or with traffic that stops.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -94,8 +97,8 @@ fn steps(span: Span, stops: bool) -> Vec<(Nanos, Step)> {
     let rest = span.periods - span.periods.div_ceil(REST);
     let turns = (0..rest).step_by(TURN as usize).filter(|_| stops).enumerate();
     let mut steps: Vec<_> =
-        turns.map(|(turn, period)| (at(period), Step::Offer(if turn % 2 == 0 { 0.0 } else { 1.0 }))).collect();
-    steps.push((at(rest), Step::Offer(0.0)));
+        turns.map(|(turn, period)| (at(period), Step::Offer(if turn % 2 == 0 { NOTHING } else { 1.0 }))).collect();
+    steps.push((at(rest), Step::Offer(NOTHING)));
     steps
 }
 
@@ -141,7 +144,7 @@ mod tests {
             let offer = |(_, step)| if let Step::Offer(factor) = step { factor } else { f64::NAN };
             steps(span, stops).into_iter().map(offer).collect()
         };
-        assert_eq!((offers(false), offers(true)), (vec![0.0], vec![0.0, 1.0, 0.0, 0.0]));
+        assert_eq!((offers(false), offers(true)), (vec![NOTHING], vec![NOTHING, 1.0, NOTHING, NOTHING]));
         assert!(steps(span, true).iter().all(|(at, _)| *at < span.end()));
     }
 
@@ -150,6 +153,8 @@ mod tests {
         for traffic in [("poisson", 1e4, false), ("constant", 4e5, true)] {
             let (max, optimal) = (run("max", traffic), run("optimal", traffic));
             assert!(optimal.late == 0 && optimal.max_of_slo <= Some(1.0) && optimal.waiting == 0, "{optimal:?}");
+            // What stops was once not away for any time: more packets came than under max, which has some of them wait.
+            assert!(optimal.packets.abs_diff(max.packets + max.waiting) <= 500, "{optimal:?} {max:?}");
             assert!(optimal.packets > 0 && max.max_of_slo > optimal.max_of_slo, "{max:?}");
         }
         let max = run("max", ("constant", 1e4, false));
