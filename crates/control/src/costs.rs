@@ -22,6 +22,8 @@ const ASSUMED: Profiled = Profiled { line: Line { fixed: 40e-9, each: 10e-9 }, d
 const LEARN: f64 = 0.5;
 /// The part of T0 that is left of it, at least.
 const LEAST: f64 = 0.1;
+/// Periods after which lines say what calls took in a period: later, what has become dearer is not shared.
+const SETTLES: u32 = 16;
 /// A period with at least this part of the calls for each packet tells as much as the one before it that told most.
 const AS_MANY: f64 = 0.75;
 
@@ -80,8 +82,10 @@ pub struct Learnt {
 /// What there was in a period.
 #[derive(Clone, Debug)]
 struct Told {
-    /// By module: calls and packets.
+    /// By module: calls and packets, and what each cost, as far as could be told so many periods later.
     modules: Vec<(f64, f64)>,
+    lines: Vec<Line>,
+    later: u32,
     calls: f64,
     packets: f64,
     /// Seconds of all workers.
@@ -89,17 +93,26 @@ struct Told {
 }
 
 impl Told {
-    fn new(snapshot: &Snapshot) -> Self {
+    fn new(snapshot: &Snapshot, lines: &[Line]) -> Self {
         let modules: Vec<_> =
             snapshot.modules.iter().map(|module| (module.calls as f64, module.packets as f64)).collect();
         let (calls, packets) = modules.iter().fold((0.0, 0.0), |sum, module| (sum.0 + module.0, sum.1 + module.1));
-        Self { modules, calls, packets, busy_s: snapshot.workers.iter().map(|worker| worker.busy_s).sum() }
+        let busy_s = snapshot.workers.iter().map(|worker| worker.busy_s).sum();
+        Self { modules, lines: lines.to_vec(), later: 0, calls, packets, busy_s }
     }
 
-    /// What each call shared at least, in seconds, if calls of modules take as long as this one by one.
-    fn shared(&self, lines: &[Line]) -> f64 {
-        let all =
-            lines.iter().zip(&self.modules).map(|(line, (calls, packets))| line.fixed * calls + line.each * packets);
+    /// Lines as they are a period later.
+    fn settle(&mut self, lines: &[Line]) {
+        if self.later < SETTLES {
+            self.lines.copy_from_slice(lines);
+            self.later += 1;
+        }
+    }
+
+    /// What each call shared at least, in seconds, if calls of modules take as long as lines say one by one.
+    fn shared(&self) -> f64 {
+        let parts = self.lines.iter().zip(&self.modules);
+        let all = parts.map(|(line, (calls, packets))| line.fixed * calls + line.each * packets);
         ((all.sum::<f64>() - self.busy_s) / self.calls).max(0.0)
     }
 }
@@ -114,14 +127,15 @@ impl Learnt {
         for (line, module) in lines.iter().zip(&mut snapshot.modules) {
             module.cost_s = (line.fixed, line.each);
         }
-        let now = Told::new(snapshot);
+        self.most.iter_mut().for_each(|most| most.settle(&lines));
+        let now = Told::new(snapshot, &lines);
         if now.calls > 0.0 && !stalled(layout, snapshot) {
-            let least = now.shared(&lines);
+            let least = now.shared();
             let as_many = |most: &Told| now.calls * most.packets >= AS_MANY * most.calls * now.packets;
             if self.most.as_ref().is_none_or(as_many) {
                 self.most = Some(now);
             }
-            let most = self.most.as_ref().map_or(0.0, |most| most.shared(&lines));
+            let most = self.most.as_ref().map_or(0.0, Told::shared);
             let seen = most.max(least);
             self.shared = Some(self.shared.map_or(seen, |shared| shared + LEARN * (seen - shared)));
         }
@@ -197,6 +211,20 @@ mod tests {
         near(last, 8e-9);
         (0..30).for_each(|_| last = cost(&mut costs, period(1, 0, 0.2e-3)));
         near(last, 3e-9);
+    }
+
+    /// Calls that became dearer while packets were held were said to share all of it with others.
+    #[test]
+    fn what_becomes_dearer_later_is_not_shared() {
+        let mut costs = costs(30e-9, 2e-9);
+        near(cost(&mut costs, period(1, 0, 2.4e-3)), 10e-9);
+        (0..30).for_each(|_| near(cost(&mut costs, period(16, 16, 2.4e-3)), 10e-9));
+        let mut dearer = period(16, 16, 2.4e-3);
+        dearer.modules.iter_mut().for_each(|module| module.timed.2 += 30e-9 * module.timed.0 as f64);
+        let mut last = (0.0, 0.0);
+        (0..60).for_each(|_| last = cost(&mut costs, dearer.clone()));
+        let call = last.0 + 16.0 * last.1;
+        assert!((call - (60e-9 + 16.0 * 2e-9 - 20e-9)).abs() < 1e-9, "a call of 16 packets: {call}");
     }
 
     #[test]

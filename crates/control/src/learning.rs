@@ -3,12 +3,12 @@
 //!
 //! What buffers had of a delay is between nothing and the sum of their hold limits. So is what is learnt of the rest: mostly that
 //! buffers had what the model says. Where an objective was missed all the same, nothing is taken back for a while as long as any flow is
-//! near to its own, and each further time for twice as long: a steady load comes to a steady control.
+//! near to its own, and each further time for longer: a steady load comes to a steady control.
 
 use forebay_graph::snapshot::WorkerSnapshot;
 use forebay_graph::{Layout, Snapshot};
 
-use crate::period::full_turns;
+use crate::period::{full_turns, is_another, rate};
 
 /// The part of an objective that queues at ports may take where a worker is busy for so much of its time: beyond, packets cost too much,
 /// and larger batches are the cure; the queue is there for a period more. Unless a turn takes so long: then that is what packets wait for.
@@ -19,14 +19,14 @@ const BUSY: f64 = 0.9;
 const PRESUMED: f64 = 0.15;
 /// How much of what a period says is believed.
 const LEARN: f64 = 0.5;
-/// For how many periods nothing is taken back after an objective was missed for the first time.
+/// For how many periods nothing is taken back after an objective was missed for the first time, and more for each in a row.
 const REMEMBERED: u32 = 8;
 const LONGEST: u32 = 1 << 14;
+/// How many times longer after it was missed again.
+const LONGER: u32 = 4;
 /// Unless no flow takes more than this part of its objective: then this much of it in as many periods as nothing is taken back for.
 const EASY: f64 = 0.75;
 const EASED: f64 = 1.0;
-/// Where the rate of all packets changes by more than this part it is other traffic: what was missed is forgotten.
-const ANOTHER: f64 = 0.25;
 
 /// What has been learnt.
 #[derive(Clone, Debug, Default)]
@@ -37,10 +37,10 @@ pub(crate) struct Learning {
     before: Vec<usize>,
     /// By worker: whether it was busy in the last period.
     busy: Vec<bool>,
-    /// For how many periods nothing is taken back, and for how many it was the last time.
-    kept: u32,
-    kept_last: u32,
-    /// Packets a second, when an objective was last missed.
+    /// For how many periods nothing is taken back after an objective was missed, and how many there were since the last one that was.
+    remembered: u32,
+    since: u32,
+    /// Packets a second, when an objective was last missed: of other traffic that is forgotten.
     packets: f64,
 }
 
@@ -72,9 +72,9 @@ impl Learning {
     /// Learns from a period in which so many packets came together at each module; `stalled`: the machine was elsewhere meanwhile.
     pub(crate) fn pass(&mut self, layout: &Layout, snapshot: &Snapshot, arrives: &[f64], stalled: bool) {
         self.rests.resize(layout.flows.len(), None);
-        let packets = snapshot.flows.iter().map(|flow| flow.packets).sum::<u64>() as f64 / snapshot.period_s;
-        if (packets - self.packets).abs() > ANOTHER * self.packets {
-            (self.kept, self.kept_last, self.packets) = (0, 0, packets);
+        let packets = rate(snapshot);
+        if is_another(self.packets, packets) {
+            (self.remembered, self.since, self.packets) = (0, 0, packets);
         }
         let busy: Vec<bool> = snapshot.workers.iter().map(|worker| worker.busy_s >= BUSY * snapshot.period_s).collect();
         let loaded = |worker: usize| [&busy, &self.busy].iter().any(|busy| busy.get(worker) == Some(&true));
@@ -97,11 +97,19 @@ impl Learning {
         self.before.extend(snapshot.modules.iter().map(|module| module.trigger));
         // What no buffer had a part in is not to be mended here.
         if all.iter().any(|told| told.missed && told.overloaded.is_none() && told.holds > 0.0) {
-            self.kept_last = (2 * self.kept_last).clamp(REMEMBERED, LONGEST);
-            (self.kept, self.packets) = (self.kept_last, packets);
+            // Misses in a row are one that is worse.
+            let longer =
+                if self.since > 0 { LONGER * self.remembered } else { self.remembered.saturating_add(REMEMBERED) };
+            self.remembered = longer.clamp(REMEMBERED, LONGEST);
+            (self.since, self.packets) = (0, packets);
         } else {
-            self.kept = self.kept.saturating_sub(1);
+            self.since = self.since.saturating_add(1);
+            if self.since > 2 * self.remembered {
+                self.remembered /= 2;
+                self.since = self.remembered;
+            }
         }
+        let kept = self.since < self.remembered;
         let easy = all.iter().all(|told| told.part < EASY);
         for told in all {
             let (most, least) = (told.most, (told.most - told.holds).max(0.0));
@@ -113,10 +121,8 @@ impl Learning {
                 Some(without) => known.min(without),
                 None if told.freed => known,
                 None if told.missed => known.max(seen),
-                None if self.kept > 0 && easy => {
-                    (known + EASED / f64::from(self.kept_last) * (seen - known)).max(least)
-                }
-                None if self.kept > 0 => known.max(least),
+                None if kept && easy => (known + EASED / f64::from(self.remembered) * (seen - known)).max(least),
+                None if kept => known.max(least),
                 None => known + LEARN * (seen - known),
             };
             self.rests[told.flow] = Some(learnt.max(presumed));
@@ -258,8 +264,15 @@ mod tests {
         assert_eq!(learnt(&[1.4, 0.9, 0.9, 0.9]), missed, "near to its objective nothing is taken back");
         let eased = learnt(&[1.4, 0.5, 0.5, 0.5]);
         assert!(eased < 0.85 * missed && eased > 0.5 * missed, "{eased} of {missed}");
-        // Each further time it takes twice as long.
-        let often = learnt(&[1.4, 1.4, 1.4, 0.5, 0.5, 0.5]);
+        // Each further time it takes longer, more than for each miss in a row.
+        let often = learnt(&[1.4, 0.9, 1.4, 0.9, 1.4, 0.5, 0.5, 0.5]);
         assert!(often > 1.1 * eased && often < missed, "{often}, {eased} of {missed}");
+        let row = learnt(&[1.4, 1.4, 1.4, 0.5, 0.5, 0.5]);
+        assert!(row > eased && row < often, "{row}");
+        // However long the row was, some time later it is over.
+        assert!(learnt(&[&[1.4; 60][..], &[0.5; 600]].concat()) < 0.6 * missed);
+        // After a long time without it takes as long as at first.
+        let after = |misses: &[f64]| learnt(&[misses, &[0.9; 500], &[1.4], &[0.5; 3]].concat());
+        assert_eq!(after(&[1.4, 0.9, 1.4, 0.9, 1.4]), after(&[]));
     }
 }

@@ -81,13 +81,14 @@ pub(crate) fn busiest(layout: &Layout, model: &Model, predicted: &Predicted) -> 
 }
 
 impl Outlook {
-    /// Learns from a period, once.
-    pub fn learn(&mut self, layout: &Layout, snapshot: &Snapshot) {
+    /// Learns from a period, once; whether the machine was elsewhere for long meanwhile.
+    pub fn learn(&mut self, layout: &Layout, snapshot: &Snapshot) -> bool {
         let stalled = stalled(layout, snapshot);
         self.learning.pass(layout, snapshot, &arrivals(layout, snapshot), stalled);
         if !stalled {
             self.holding.learn(layout, snapshot);
         }
+        stalled
     }
 
     /// The model of the next period: rates, ingress batches and costs as in this one; for each flow the time that waits and calls

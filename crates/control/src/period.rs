@@ -9,6 +9,19 @@ const FULL: f64 = 0.98;
 const STALL_S: f64 = 100e-6;
 const STALL_TURNS: f64 = 2.0;
 
+/// Where the rate of all packets changes by more than this part it is other traffic.
+const ANOTHER: f64 = 0.25;
+
+/// Packets a second, of all flows.
+pub(crate) fn rate(snapshot: &Snapshot) -> f64 {
+    snapshot.flows.iter().map(|flow| flow.packets).sum::<u64>() as f64 / snapshot.period_s
+}
+
+/// Whether it is other traffic, by the rates of all packets.
+pub(crate) fn is_another(was: f64, is: f64) -> bool {
+    (is - was).abs() > ANOTHER * was
+}
+
 /// Whether the machine was elsewhere for long in this period: what was seen says nothing of what will be.
 pub(crate) fn stalled(layout: &Layout, snapshot: &Snapshot) -> bool {
     let stall = STALL_S.max(STALL_TURNS * full_turns(layout, snapshot).fold(0.0, f64::max));

@@ -25,6 +25,8 @@ const FAR: f64 = 3.0;
 const USUAL: f64 = 0.01;
 /// How much of the usual distance is learnt from one period.
 const LEARNT: f64 = 0.2;
+/// What a call is taken to cost whose profile says nothing, in seconds.
+const LEAST: f64 = 1e-9;
 /// What one period may at most say a call costs, in parts of what was expected.
 const MOST: f64 = 4.0;
 
@@ -53,6 +55,8 @@ impl Online {
     /// Begins with a profile, of which the engine's stopwatch does not count `dispatch` seconds of a call.
     #[must_use]
     pub fn new(profile: Line, dispatch: f64) -> Self {
+        // No other line is made of one that costs nothing.
+        let profile = if profile.at(1.0) > 0.0 { profile } else { Line { fixed: LEAST, each: 0.0 } };
         Self {
             profile,
             dispatch,

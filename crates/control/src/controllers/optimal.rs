@@ -8,7 +8,7 @@ use forebay_models::batching::waiting::{Arrivals, Predicted};
 
 use super::{NoParams, set_buffers};
 use crate::outlook::{Outlook, busiest};
-use crate::period::{delays, full, queues, stalled};
+use crate::period::{delays, full, queues, rate};
 
 mod bare;
 mod solution;
@@ -25,6 +25,9 @@ const IDLE: f64 = 1.0;
 /// What is believed of a period; the most that may be learnt.
 const LEARN: f64 = 0.25;
 const MOST_STRAINED: f64 = 2.0;
+
+/// The part of its time that a worker is to have in reserve.
+const IN_RESERVE: f64 = 0.05;
 
 /// By how much later than need be flows that are late may be, in parts of that.
 const LENIENT: f64 = 0.25;
@@ -44,7 +47,7 @@ pub(crate) struct Optimal {
 
 impl Controller for Optimal {
     fn decide(&mut self, layout: &Layout, snapshot: &Snapshot, guard: f64, actions: &mut Actions) {
-        self.outlook.learn(layout, snapshot);
+        let stalled = self.outlook.learn(layout, snapshot);
         if self.outlook.asks(snapshot) {
             return;
         }
@@ -52,7 +55,7 @@ impl Controller for Optimal {
         let present: Vec<usize> = snapshot.modules.iter().map(|module| module.trigger).collect();
         let now = model.predict(&arrivals, &present);
         let predicted = busiest(layout, &model, &now);
-        let spare = self.strain.learn(snapshot, predicted, guard, stalled(layout, snapshot));
+        let spare = self.strain.learn(snapshot, predicted, stalled);
         let leaves_time = |predicted: &Predicted| !queues(snapshot) || busiest(layout, &model, predicted) <= spare;
         let mut plan = solve(&model, &arrivals);
         if !leaves_time(&plan.predicted) {
@@ -68,8 +71,9 @@ impl Controller for Optimal {
             .zip(&told)
             .filter_map(|(flow, delay)| Some((*delay)? / flow.slo_s?))
             .fold(0.0, f64::max);
-        let bare =
-            self.bare.pass(worst, !actions.unkept.is_empty(), || carries(layout, &model, &arrivals, 1.0 - guard));
+        let bare = self.bare.pass((worst, rate(snapshot)), !actions.unkept.is_empty(), || {
+            carries(layout, &model, &arrivals, 1.0 - IN_RESERVE)
+        });
         // What has been relieved is as much too late as it has to be, and a little more makes no difference; what keeps objectives by a
         // little less than the reserve keeps them: a steady load has a steady control.
         let enough = plan.late * (1.0 + LENIENT) + TOUCHED * guard;
@@ -165,7 +169,7 @@ impl Default for Strain {
 impl Strain {
     /// Learns from a period in which the worker with the most to do was to be busy for this share of the time; how busy the model may
     /// say that one is, with a part of the time in reserve. A time in which the machine was elsewhere teaches nothing.
-    fn learn(&mut self, snapshot: &Snapshot, predicted: f64, guard: f64, stalled: bool) -> f64 {
+    fn learn(&mut self, snapshot: &Snapshot, predicted: f64, stalled: bool) -> f64 {
         let busy = snapshot.workers.iter().map(|worker| worker.busy_s / snapshot.period_s).fold(0.0, f64::max);
         if predicted > 0.0 && !stalled {
             let seen = (busy / predicted).clamp(1.0, MOST_STRAINED);
@@ -176,7 +180,7 @@ impl Strain {
                 self.0.max(seen)
             };
         }
-        (1.0 - guard) / self.0
+        (1.0 - IN_RESERVE) / self.0
     }
 }
 

@@ -5,7 +5,7 @@
 //! than fewer calls save.
 
 use super::Model;
-use super::waiting::Arrivals;
+use super::waiting::{Arrivals, Called};
 
 /// How often what is wasted is left out, and the rest done again.
 const ROUNDS: usize = 3;
@@ -16,8 +16,8 @@ impl Model {
         if arrivals.price(true) <= 0.0 {
             return triggers;
         }
-        let load = |triggers: &Vec<usize>| self.predict(arrivals, triggers).load;
-        let (mut best, mut barred) = (triggers, Vec::new());
+        let load = |triggers: &[usize]| self.called(arrivals, triggers).load;
+        let (mut least, mut best, mut barred) = (load(&triggers), triggers, Vec::<usize>::new());
         for _ in 0..ROUNDS {
             let better = self.candidates(arrivals, &best).into_iter().map(|more| {
                 let mut barred: Vec<usize> = barred.iter().copied().chain(more).collect();
@@ -27,19 +27,19 @@ impl Model {
                 (load(&found), found, barred)
             });
             let Some((less, found, more)) = better.min_by(|(one, ..), (other, ..)| one.total_cmp(other)) else { break };
-            if less >= load(&best) {
+            if less >= least {
                 break;
             }
-            (best, barred) = (found, more);
+            (least, best, barred) = (less, found, more);
         }
         let none = vec![0; best.len()];
-        if load(&none) < load(&best) { none } else { best }
+        if load(&none) < least { none } else { best }
     }
 
     /// Modules that may rather hold none, together: those whose batches save less, there and behind as far as no other gathers, than
     /// holding packets for them costs; and where packets are held more than once, those that do so first, and those that do so again.
     fn candidates(&self, arrivals: &Arrivals, triggers: &[usize]) -> Vec<Vec<usize>> {
-        let told = self.predict(arrivals, triggers);
+        let Called { arrived, batches, .. } = self.called(arrivals, triggers);
         // By module: the last one up to it that gathers, and in which part of its batches packets would come without.
         let mut gathers: Vec<Option<usize>> = vec![None; triggers.len()];
         let mut part = vec![1.0; triggers.len()];
@@ -47,8 +47,7 @@ impl Model {
         let (mut first, mut again) = (Vec::new(), Vec::new());
         let mut price = vec![arrivals.held; triggers.len()];
         for (at, module) in self.modules().iter().enumerate() {
-            let arrived = self.batch(arrivals, &told.batches, at, 0).0;
-            let batch = told.batches[at];
+            let (arrived, batch) = (arrived[at], batches[at]);
             let outer = arrivals.before[at].and_then(|before| gathers[before]);
             gathers[at] = outer;
             if batch > arrived {

@@ -35,7 +35,7 @@ impl Model {
             return chains;
         }
         let single = self.search(&Segments::new(self, arrivals, false), barred);
-        let load = |triggers: &[usize]| self.predict(arrivals, triggers).load;
+        let load = |triggers: &[usize]| self.called(arrivals, triggers).load;
         if load(&single) < load(&chains) * (1.0 - BETTER) { single } else { chains }
     }
 
@@ -219,10 +219,12 @@ impl<'s> Search<'s> {
         let (mut load, mut cap) = begin;
         let mut last = cap;
         let mut from = self.batches[at].floor();
+        // A cap of less is none: batches are what arrives.
+        let least = self.arrived[at].max(self.segments.all[at].stated).floor();
         let mut step = (self.largest / 2.0).ceil();
         loop {
             for trial in [from - step, from + step] {
-                if trial < 0.0 || trial > self.largest {
+                if trial < least || trial > self.largest {
                     continue;
                 }
                 self.caps[at] = trial;

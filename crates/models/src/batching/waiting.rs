@@ -43,27 +43,41 @@ pub struct Predicted {
     pub delays: Vec<Option<f64>>,
 }
 
+/// What modules are called with.
+pub(super) struct Called {
+    /// The share of its time that the worker is busy.
+    pub(super) load: f64,
+    /// By module: packets that come together.
+    pub(super) arrived: Vec<f64>,
+    /// By module: packets a call.
+    pub(super) batches: Vec<f64>,
+}
+
 impl Model {
     /// What `triggers` (by module, 0 to the largest batch) lead to.
     #[must_use]
     pub fn predict(&self, arrivals: &Arrivals, triggers: &[usize]) -> Predicted {
-        let mut arrived = vec![0.0; triggers.len()];
-        let mut batches = vec![0.0; triggers.len()];
-        for at in 0..triggers.len() {
-            (arrived[at], batches[at]) = self.batch(arrivals, &batches, at, triggers[at]);
-        }
-        // By module: whether packets have waited for a batch when they leave it.
-        let mut waited = vec![false; triggers.len()];
-        let load = self.modules().iter().enumerate().map(|(at, module)| {
-            let (waits, before) = (batches[at] > arrived[at], arrivals.before[at].is_some_and(|before| waited[before]));
-            waited[at] = waits || before;
-            let held = if waits { arrivals.price(before) } else { 0.0 };
-            self.rates()[at] * (module.cpu.at(batches[at]) / batches[at] + held)
-        });
-        let load = load.sum();
+        let Called { load, arrived, batches } = self.called(arrivals, triggers);
         let delay = |flow: &Flow| (flow.rate > 0.0).then(|| self.delay(arrivals, flow, &arrived, &batches));
         let delays = self.flows().iter().map(delay).collect();
         Predicted { load, batches, delays }
+    }
+
+    pub(super) fn called(&self, arrivals: &Arrivals, triggers: &[usize]) -> Called {
+        let many = triggers.len();
+        let mut called = Called { load: 0.0, arrived: Vec::with_capacity(many), batches: Vec::with_capacity(many) };
+        // By module: whether packets have waited for a batch when they leave it.
+        let mut waited = Vec::with_capacity(many);
+        for (at, (module, trigger)) in self.modules().iter().zip(triggers).enumerate() {
+            let (arrives, batch) = self.batch(arrivals, &called.batches, at, *trigger);
+            let (waits, before) = (batch > arrives, arrivals.before[at].is_some_and(|before| waited[before]));
+            let held = if waits { arrivals.price(before) } else { 0.0 };
+            called.load += self.rates()[at] * (module.cpu.at(batch) / batch + held);
+            called.arrived.push(arrives);
+            called.batches.push(batch);
+            waited.push(waits || before);
+        }
+        called
     }
 
     /// Seconds that are waited at a module for each packet that is missing.
@@ -95,15 +109,11 @@ impl Model {
     /// Along a path whose objective can be kept, the holds, the turn and the calls are never more than that together.
     #[must_use]
     pub fn holds(&self, arrivals: &Arrivals, triggers: &[usize]) -> Vec<f64> {
-        let Predicted { batches, delays, .. } = self.predict(arrivals, triggers);
-        let wait = |at: usize| {
-            let arrived = self.batch(arrivals, &batches, at, 0).0;
-            (batches[at] - arrived).max(0.0) * self.wait(arrivals, at)
-        };
+        let Called { arrived, batches, .. } = self.called(arrivals, triggers);
+        let wait = |at: usize| (batches[at] - arrived[at]).max(0.0) * self.wait(arrivals, at);
         let mut holds = vec![f64::INFINITY; triggers.len()];
-        for (flow, delay) in self.flows().iter().zip(delays) {
-            let Some(delay) = delay.filter(|_| flow.slo.is_finite()) else { continue };
-            let left = (flow.slo - delay).max(0.0);
+        for flow in self.flows().iter().filter(|flow| flow.rate > 0.0 && flow.slo.is_finite()) {
+            let left = (flow.slo - self.delay(arrivals, flow, &arrived, &batches)).max(0.0);
             let waited: f64 = flow.path.iter().map(|&at| wait(at)).sum();
             let buffers = flow.path.iter().filter(|at| triggers[**at] > 0).count() as f64;
             for &at in &flow.path {
