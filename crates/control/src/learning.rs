@@ -8,6 +8,7 @@
 use forebay_graph::snapshot::WorkerSnapshot;
 use forebay_graph::{Layout, Snapshot};
 
+use crate::memory::Memory;
 use crate::period::{full_turns, is_another, rate};
 
 /// The part of an objective that queues at ports may take where a worker is busy for so much of its time: beyond, packets cost too much,
@@ -19,11 +20,6 @@ const BUSY: f64 = 0.9;
 const PRESUMED: f64 = 0.15;
 /// How much of what a period says is believed.
 const LEARN: f64 = 0.5;
-/// For how many periods nothing is taken back after an objective was missed for the first time, and more for each in a row.
-const REMEMBERED: u32 = 8;
-const LONGEST: u32 = 1 << 14;
-/// How many times longer after it was missed again.
-const LONGER: u32 = 4;
 /// Unless no flow takes more than this part of its objective: then this much of it in as many periods as nothing is taken back for.
 const EASY: f64 = 0.75;
 const EASED: f64 = 1.0;
@@ -37,9 +33,8 @@ pub(crate) struct Learning {
     before: Vec<usize>,
     /// By worker: whether it was busy in the last period.
     busy: Vec<bool>,
-    /// For how many periods nothing is taken back after an objective was missed, and how many there were since the last one that was.
-    remembered: u32,
-    since: u32,
+    /// Of objectives that were missed: meanwhile nothing is taken back.
+    missed: Memory,
     /// Packets a second, when an objective was last missed: of other traffic that is forgotten.
     packets: f64,
 }
@@ -74,7 +69,7 @@ impl Learning {
         self.rests.resize(layout.flows.len(), None);
         let packets = rate(snapshot);
         if is_another(self.packets, packets) {
-            (self.remembered, self.since, self.packets) = (0, 0, packets);
+            (self.missed, self.packets) = (Memory::default(), packets);
         }
         let busy: Vec<bool> = snapshot.workers.iter().map(|worker| worker.busy_s >= BUSY * snapshot.period_s).collect();
         let loaded = |worker: usize| [&busy, &self.busy].iter().any(|busy| busy.get(worker) == Some(&true));
@@ -95,21 +90,13 @@ impl Learning {
         self.busy = busy;
         self.before.clear();
         self.before.extend(snapshot.modules.iter().map(|module| module.trigger));
+        self.missed.pass();
         // What no buffer had a part in is not to be mended here.
         if all.iter().any(|told| told.missed && told.overloaded.is_none() && told.holds > 0.0) {
-            // Misses in a row are one that is worse.
-            let longer =
-                if self.since > 0 { LONGER * self.remembered } else { self.remembered.saturating_add(REMEMBERED) };
-            self.remembered = longer.clamp(REMEMBERED, LONGEST);
-            (self.since, self.packets) = (0, packets);
-        } else {
-            self.since = self.since.saturating_add(1);
-            if self.since > 2 * self.remembered {
-                self.remembered /= 2;
-                self.since = self.remembered;
-            }
+            self.missed.fails();
+            self.packets = packets;
         }
-        let kept = self.since < self.remembered;
+        let kept = self.missed.lasts();
         let easy = all.iter().all(|told| told.part < EASY);
         for told in all {
             let (most, least) = (told.most, (told.most - told.holds).max(0.0));
@@ -121,7 +108,7 @@ impl Learning {
                 Some(without) => known.min(without),
                 None if told.freed => known,
                 None if told.missed => known.max(seen),
-                None if kept && easy => (known + EASED / f64::from(self.remembered) * (seen - known)).max(least),
+                None if kept && easy => (known + EASED / f64::from(self.missed.periods()) * (seen - known)).max(least),
                 None if kept => known.max(least),
                 None => known + LEARN * (seen - known),
             };
@@ -262,17 +249,13 @@ mod tests {
         };
         let missed = learnt(&[1.4]);
         assert_eq!(learnt(&[1.4, 0.9, 0.9, 0.9]), missed, "near to its objective nothing is taken back");
-        let eased = learnt(&[1.4, 0.5, 0.5, 0.5]);
-        assert!(eased < 0.85 * missed && eased > 0.5 * missed, "{eased} of {missed}");
+        let eased = |misses: &[f64]| learnt(&[misses, &[0.5; 12]].concat());
+        let once = eased(&[1.4]);
+        assert!(once < 0.85 * missed && once > 0.5 * missed, "{once} of {missed}");
         // Each further time it takes longer, more than for each miss in a row.
-        let often = learnt(&[1.4, 0.9, 1.4, 0.9, 1.4, 0.5, 0.5, 0.5]);
-        assert!(often > 1.1 * eased && often < missed, "{often}, {eased} of {missed}");
-        let row = learnt(&[1.4, 1.4, 1.4, 0.5, 0.5, 0.5]);
-        assert!(row > eased && row < often, "{row}");
+        let (row, often) = (eased(&[1.4; 3]), eased(&[1.4, 0.9, 1.4, 0.9, 1.4]));
+        assert!(row > once && often > row && often > 1.1 * once && often < missed, "{once}, {row}, {often}");
         // However long the row was, some time later it is over.
-        assert!(learnt(&[&[1.4; 60][..], &[0.5; 600]].concat()) < 0.6 * missed);
-        // After a long time without it takes as long as at first.
-        let after = |misses: &[f64]| learnt(&[misses, &[0.9; 500], &[1.4], &[0.5; 3]].concat());
-        assert_eq!(after(&[1.4, 0.9, 1.4, 0.9, 1.4]), after(&[]));
+        assert!(learnt(&[&[1.4; 60][..], &[0.5; 3_000]].concat()) < 0.6 * missed);
     }
 }

@@ -12,6 +12,7 @@ mod costs;
 mod decomposition;
 mod holding;
 mod learning;
+mod memory;
 mod outlook;
 mod period;
 mod pilot;

@@ -24,12 +24,8 @@ impl Controller for Gradient {
         self.rests.pass(layout.modules.len());
         let present: Vec<usize> = snapshot.modules.iter().map(|module| module.trigger).collect();
         let told = delays(layout, snapshot);
-        // What is stated stays; and a buffer that was taken away is not given back at once, nor is what it would delay kept for it.
-        let stays = |rests: &Rests| -> Vec<bool> {
-            layout.modules.iter().enumerate().map(|(at, module)| module.fixed || !rests.over(at)).collect()
-        };
-        let may = stays(&self.rests);
-        let measured = Measured { triggers: &present, stays: &may, delays: &told, guard };
+        let stated: Vec<bool> = layout.modules.iter().map(|module| module.fixed).collect();
+        let measured = Measured { triggers: &present, stays: &stated, delays: &told, guard };
         let (mut next, mut why) = (present.clone(), vec![Why::Gradient; present.len()]);
         for at in written.needless_buffers(&measured) {
             (next[at], why[at]) = (0, if written.waits_too_long(at, present[at]) { Why::Slow } else { Why::Arrives });
@@ -39,18 +35,17 @@ impl Controller for Gradient {
         let cut = written.recovery(&Measured { triggers: &next, delays: &delays, ..measured });
         for at in (0..cut.len()).filter(|at| cut[*at] < next[*at]) {
             why[at] = Why::Recovery;
-            if cut[at] == 0 {
-                self.rests.begin(at);
-            }
+            self.rests.begin(at);
         }
+        // What was taken away is not given back at once, nor is what it would delay kept for it.
+        let rested: Vec<bool> = (stated.iter().enumerate()).map(|(at, stated)| *stated || !self.rests.over(at)).collect();
         // What a buffer lets go decides about those behind it that have none.
         let attributed = Model::new(written.attributed(&cut), written.flows().to_vec(), written.largest());
         let attributed = attributed.expect("of a model").with_turn(written.turn());
         let attributed = attributed.with_rates(written.rates().iter().copied());
         let delays = written.delays_after(&measured, &cut);
-        next = attributed.gradient_step(&Measured { triggers: &cut, delays: &delays, ..measured });
+        next = attributed.gradient_step(&Measured { triggers: &cut, stays: &rested, delays: &delays, guard });
         let delays = written.delays_after(&measured, &next);
-        let rested = stays(&self.rests);
         let after = Measured { triggers: &next, stays: &rested, delays: &delays, guard };
         for (at, trigger) in written.new_buffers(&after) {
             (next[at], why[at]) = (trigger, Why::Room);
