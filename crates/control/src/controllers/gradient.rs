@@ -38,7 +38,8 @@ impl Controller for Gradient {
             self.rests.begin(at);
         }
         // What was taken away is not given back at once, nor is what it would delay kept for it.
-        let rested: Vec<bool> = (stated.iter().enumerate()).map(|(at, stated)| *stated || !self.rests.over(at)).collect();
+        let rested: Vec<bool> =
+            (stated.iter().enumerate()).map(|(at, stated)| *stated || !self.rests.over(at)).collect();
         // What a buffer lets go decides about those behind it that have none.
         let attributed = Model::new(written.attributed(&cut), written.flows().to_vec(), written.largest());
         let attributed = attributed.expect("of a model").with_turn(written.turn());
