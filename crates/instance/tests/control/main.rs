@@ -8,3 +8,4 @@ mod objectives;
 mod parting;
 mod rates;
 mod running;
+mod steady;
