@@ -270,6 +270,19 @@ mod tests {
     }
 
     #[test]
+    fn cost_estimates_do_not_grow_with_every_period() {
+        let mut costs = costs(40e-9, 1e-9);
+        let mut after = |periods: usize| {
+            let mut last = (0.0, 0.0);
+            (0..periods).for_each(|at| last = cost(&mut costs, period([1, 32, 4, 16][at % 4], 0, 1e-2)));
+            last
+        };
+        for (call, packet) in [after(60), after(4_000)] {
+            assert!((call - 30e-9).abs() < 1e-10 && (packet - 2e-9).abs() < 1e-11, "{call} {packet}");
+        }
+    }
+
+    #[test]
     fn where_there_is_room_what_is_timed_counts_in_whole() {
         let mut costs = costs(30e-9, 2e-9);
         (0..3).for_each(|_| near(cost(&mut costs, period(1, 0, 1e-2)), 30e-9));

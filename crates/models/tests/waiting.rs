@@ -256,11 +256,12 @@ fn paths_that_join_again_share_their_time() {
 #[test]
 fn what_is_held_is_worth_it() {
     let mut runner = TestRunner::deterministic();
-    let trees = (tree(4, 3, SMALL), 0.0..200e-9f64);
+    // To be held again may cost more than the first time.
+    let trees = (tree(4, 3, SMALL), 0.0..200e-9f64, prop_oneof![Just(0.0), 0.0..400e-9f64]);
     let (mut over, mut fewer) = (Vec::new(), 0);
     for _ in 0..3_000 {
-        let ((model, free), held) = trees.new_tree(&mut runner).expect("always one").current();
-        let arrivals = Arrivals { held, ..free.clone() };
+        let ((model, free), held, again) = trees.new_tree(&mut runner).expect("always one").current();
+        let arrivals = Arrivals { held, again, ..free.clone() };
         let triggers = model.best_triggers(&arrivals);
         let found = model.predict(&arrivals, &triggers);
         assert!(keeps(&model, &found), "{triggers:?} {found:?}");
