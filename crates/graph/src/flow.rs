@@ -13,6 +13,10 @@ use thiserror::Error;
 use crate::fold::Arrival;
 use crate::plan::{FlowPlan, Step, Target};
 
+mod passages;
+
+pub(crate) use passages::Passages;
+
 /// The most flow words a pipeline can have.
 const MOST_WORDS: usize = 1 << 20;
 /// The most flows that are told apart when none are declared.
@@ -107,8 +111,9 @@ struct Builder<'a> {
 /// Tells the flows of a pipeline apart: the tables, and the flows (the declared ones, and `other` where a path is of
 /// none; without declared ones every path).
 pub(crate) fn build(shape: &Shape<'_>, declared: &[FlowPlan]) -> Result<(FlowTable, Vec<FlowPlan>), FlowError> {
+    let mut passages = Passages::new(shape);
     for (flow, plan) in declared.iter().enumerate() {
-        if modules_of(shape, plan).is_empty() {
+        if passages.of(plan).is_empty() {
             return Err(FlowError::NoPath { flow });
         }
     }
@@ -312,47 +317,6 @@ impl Step {
     fn takes(&self, module: usize, gate: usize) -> bool {
         self.module == module && self.gate.is_none_or(|wanted| wanted == gate)
     }
-}
-
-/// The modules that packets of a flow pass, lowest first; none where no path fits.
-pub(crate) fn modules_of(shape: &Shape<'_>, flow: &FlowPlan) -> Vec<usize> {
-    let places = flow.path.len() + 1;
-    let after = |done: usize, module: usize, gate: usize| {
-        done + usize::from(flow.path.get(done).is_some_and(|step| step.takes(module, gate)))
-    };
-    // By module and steps done before it: whether a path from there fits. Gates lead to later modules only.
-    let mut fits = vec![false; shape.modules.len() * places];
-    let leads = |fits: &[bool], target: Target, done: usize| match target {
-        Target::Drop => false,
-        Target::Port(_) => done == flow.path.len(),
-        Target::Module(module) => fits[module * places + done],
-    };
-    for (module, (_, gates)) in shape.modules.iter().enumerate().rev() {
-        for done in 0..places {
-            let mut gates = gates.iter().enumerate();
-            fits[module * places + done] =
-                gates.any(|(gate, (_, target))| leads(&fits, *target, after(done, module, gate)));
-        }
-    }
-    // Which of these places packets get to from a port.
-    let mut reached = vec![false; fits.len()];
-    for (_, entry) in &shape.ports {
-        if let Some(Target::Module(module)) = entry {
-            reached[module * places] = true;
-        }
-    }
-    for (module, (_, gates)) in shape.modules.iter().enumerate() {
-        for done in (0..places).filter(|done| reached[module * places + done]).collect::<Vec<_>>() {
-            for (gate, (_, target)) in gates.iter().enumerate() {
-                if let Target::Module(next) = target {
-                    reached[next * places + after(done, module, gate)] = true;
-                }
-            }
-        }
-    }
-    let passed =
-        |module: &usize| (0..places).any(|done| fits[module * places + done] && reached[module * places + done]);
-    (0..shape.modules.len()).filter(passed).collect()
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::flow::{self, FlowError, Shape};
+use crate::flow::{self, FlowError, Passages};
 use crate::function::{StateKind, functions};
 use crate::plan::{FlowPlan, Plan, Target};
 use crate::scheduler::SchedulerKind;
@@ -121,11 +121,12 @@ impl Plan {
         }
         let shape = shape(self);
         let (_, found) = flow::build(&shape, &self.flows)?;
+        let mut passages = Passages::new(&shape);
         let flows = found.into_iter().map(|flow| {
             // Without any step it is what is left over, and may be anywhere.
             let shared = self.scheduler == SchedulerKind::WeightedFair && !flow.path.is_empty();
             let asked = shared || flow.slo.is_some() || flow.min_rate.is_some();
-            let path = if asked { way(&shape, &flow, &leaders) } else { Vec::new() };
+            let path = if asked { way(&mut passages, &flow, &leaders) } else { Vec::new() };
             FlowLayout {
                 name: flow.name,
                 path,
@@ -152,13 +153,14 @@ impl Plan {
     pub fn ways(&self) -> Result<Vec<Vec<usize>>, FlowError> {
         let (shape, leaders) = (shape(self), self.leaders());
         let (_, found) = flow::build(&shape, &self.flows)?;
-        Ok(found.iter().map(|flow| way(&shape, flow, &leaders)).collect())
+        let mut passages = Passages::new(&shape);
+        Ok(found.iter().map(|flow| way(&mut passages, flow, &leaders)).collect())
     }
 }
 
 /// The modules that run on a flow's way, first to last.
-pub(crate) fn way(shape: &Shape<'_>, flow: &FlowPlan, leaders: &[usize]) -> Vec<usize> {
-    let mut way: Vec<usize> = flow::modules_of(shape, flow).into_iter().map(|module| leaders[module]).collect();
+pub(crate) fn way(passages: &mut Passages<'_>, flow: &FlowPlan, leaders: &[usize]) -> Vec<usize> {
+    let mut way: Vec<usize> = passages.of(flow).into_iter().map(|module| leaders[module]).collect();
     way.sort_unstable();
     way.dedup();
     way

@@ -1,5 +1,7 @@
 //! Flows of small graphs, told apart by walking packets through the tables.
 
+use proptest::prelude::*;
+
 use super::*;
 use crate::plan::Target::{Drop, Module, Port};
 
@@ -67,8 +69,8 @@ fn declared_flows_are_found_and_the_rest_is_other() {
     assert_eq!(flows.iter().map(|flow| flow.name.as_str()).collect::<Vec<_>>(), ["first", "second", "other"]);
     let found: Vec<_> = [[0, 0], [0, 1], [1, 0], [1, 1]].iter().map(|gates| walk(&shape, &table, 0, gates)).collect();
     assert_eq!(found, [Some(2), Some(0), Some(1), Some(1)]);
-    assert_eq!(modules_of(&shape, &declared[0]), [0, 1, 3]);
-    assert_eq!(modules_of(&shape, &declared[1]), [0, 2, 3]);
+    assert_eq!(Passages::new(&shape).of(&declared[0]), [0, 1, 3]);
+    assert_eq!(Passages::new(&shape).of(&declared[1]), [0, 2, 3]);
 }
 
 #[test]
@@ -105,4 +107,81 @@ fn two_ports_have_words_of_their_own() {
     let (table, flows) = build(&shape, &[]).expect("a small graph");
     let flow = walk(&shape, &table, 2, &[1]).expect("it leaves") as usize;
     assert_eq!(flows[flow].name, "in2 > d[1] > out");
+}
+
+/// The same by every place that packets can be in: a module, and the steps done before it.
+fn passed_by_places(shape: &Shape<'_>, flow: &FlowPlan) -> Vec<usize> {
+    let places = flow.path.len() + 1;
+    let after = |done: usize, module: usize, gate: usize| {
+        done + usize::from(flow.path.get(done).is_some_and(|step| step.takes(module, gate)))
+    };
+    // By module and steps done before it: whether a path from there fits. Gates lead to later modules only.
+    let mut fits = vec![false; shape.modules.len() * places];
+    let leads = |fits: &[bool], target: Target, done: usize| match target {
+        Target::Drop => false,
+        Target::Port(_) => done == flow.path.len(),
+        Target::Module(module) => fits[module * places + done],
+    };
+    for (module, (_, gates)) in shape.modules.iter().enumerate().rev() {
+        for done in 0..places {
+            let mut gates = gates.iter().enumerate();
+            fits[module * places + done] =
+                gates.any(|(gate, (_, target))| leads(&fits, *target, after(done, module, gate)));
+        }
+    }
+    // Which of these places packets get to from a port.
+    let mut reached = vec![false; fits.len()];
+    for (_, entry) in &shape.ports {
+        if let Some(Target::Module(module)) = entry {
+            reached[module * places] = true;
+        }
+    }
+    for (module, (_, gates)) in shape.modules.iter().enumerate() {
+        for done in (0..places).filter(|done| reached[module * places + done]).collect::<Vec<_>>() {
+            for (gate, (_, target)) in gates.iter().enumerate() {
+                if let Target::Module(next) = target {
+                    reached[next * places + after(done, module, gate)] = true;
+                }
+            }
+        }
+    }
+    let passed =
+        |module: &usize| (0..places).any(|done| fits[module * places + done] && reached[module * places + done]);
+    (0..shape.modules.len()).filter(passed).collect()
+}
+
+/// By module where each gate leads: to a later module, a port or nowhere.
+fn gates() -> impl Strategy<Value = Vec<Vec<usize>>> {
+    prop::collection::vec(prop::collection::vec(0..12usize, 1..4), 1..9)
+}
+
+fn steps() -> impl Strategy<Value = Vec<(usize, Option<usize>)>> {
+    prop::collection::vec((0..8usize, prop::option::of(0..3usize)), 0..4)
+}
+
+proptest! {
+    #[test]
+    fn passages_are_those_of_all_places(
+        gates in gates(),
+        entries in prop::collection::vec(0..4usize, 1..3),
+        steps in steps(),
+    ) {
+        let many = gates.len();
+        let target = |from: usize, to: usize| match from + to {
+            0..3 if from > 0 => Drop,
+            to if to < many => Module(to),
+            to => if to % 3 == 0 { Drop } else { Port(0) },
+        };
+        let modules = gates.iter().enumerate().map(|(at, gates)| {
+            ("module", gates.iter().map(|to| ("gate", target(at + 1, *to))).collect())
+        });
+        let shape = Shape {
+            modules: modules.collect(),
+            ports: entries.iter().map(|to| ("port", Some(target(0, *to % many)))).collect(),
+            folds: vec![None; many],
+        };
+        let steps: Vec<_> = steps.into_iter().map(|(module, gate)| (module % many, gate)).collect();
+        let flow = flow("flow", &steps);
+        prop_assert_eq!(Passages::new(&shape).of(&flow), passed_by_places(&shape, &flow));
+    }
 }

@@ -2,7 +2,7 @@
 //! were.
 
 use super::Telemetry;
-use crate::flow::Shape;
+use crate::flow::Passages;
 use crate::layout;
 use crate::plan::{FlowPlan, Target};
 
@@ -19,13 +19,13 @@ pub struct Way {
 
 impl Way {
     /// The ways of flows with a rate objective. `leaders`: by module, the one that runs for it.
-    pub(crate) fn all(shape: &Shape<'_>, flows: &[FlowPlan], leaders: &[usize]) -> Vec<Self> {
+    pub(crate) fn all(passages: &mut Passages<'_>, flows: &[FlowPlan], leaders: &[usize]) -> Vec<Self> {
         let stated = flows.iter().enumerate().filter(|(_, plan)| plan.min_rate.is_some());
         let way = |(flow, plan): (usize, &FlowPlan)| {
-            let modules = layout::way(shape, plan, leaders);
+            let modules = layout::way(passages, plan, leaders);
             let enters =
                 |entry: Option<Target>| matches!(entry, Some(Target::Module(at)) if modules.contains(&leaders[at]));
-            let ports = shape.ports.iter().enumerate().filter(|(_, (_, entry))| enters(*entry));
+            let ports = passages.shape().ports.iter().enumerate().filter(|(_, (_, entry))| enters(*entry));
             let ports = ports.map(|(port, _)| port).collect();
             Self { flow, modules, ports }
         };

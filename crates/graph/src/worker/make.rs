@@ -14,7 +14,7 @@ use super::stopwatch::Stopwatch;
 use super::succession::Heritage;
 use super::{Cost, Edge, Gateway, Node, Worker};
 use crate::context::Desk;
-use crate::flow::{self, FlowError, Shape};
+use crate::flow::{self, FlowError, Passages, Shape};
 use crate::fold;
 use crate::input::{Input, Spares};
 use crate::links::Links;
@@ -183,11 +183,11 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         let shape = shape(&plan);
         let (flows, found) = flow::build(&shape, &plan.flows)?;
         let modules = plan.modules.len();
-        let mut flows_of = vec![Vec::new(); modules];
+        let (mut flows_of, mut passages) = (vec![Vec::new(); modules], Passages::new(&shape));
         for (flow, declared) in found.iter().enumerate().filter(|(_, flow)| flow.slo.is_some()) {
-            flow::modules_of(&shape, declared).into_iter().for_each(|module| flows_of[module].push(flow));
+            passages.of(declared).into_iter().for_each(|module| flows_of[module].push(flow));
         }
-        let ways = Way::all(&shape, &found, &plan.leaders());
+        let ways = Way::all(&mut passages, &found, &plan.leaders());
         drop(shape);
         let frequency = clock.frequency();
 

@@ -1,0 +1,103 @@
+//! The modules that packets of a flow pass. Only those near its steps are looked at: pipelines have thousands of flows, each with a few
+//! of their modules.
+
+use super::Shape;
+use crate::plan::{FlowPlan, Step, Target};
+
+/// Finds the modules of one flow after the other.
+pub(crate) struct Passages<'s> {
+    shape: &'s Shape<'s>,
+    /// By module: those that lead to it.
+    before: Vec<Vec<usize>>,
+    /// By module: whether packets can leave by a port behind it.
+    leaves: Vec<bool>,
+    /// By module: the last search in which it was found to lead to the next step, and the last in which packets were found to get there.
+    leads: Vec<usize>,
+    reached: Vec<usize>,
+    search: usize,
+}
+
+impl<'s> Passages<'s> {
+    pub(crate) fn new(shape: &'s Shape<'s>) -> Self {
+        let many = shape.modules.len();
+        let (mut before, mut leaves) = (vec![Vec::new(); many], vec![false; many]);
+        // Gates lead to later modules only.
+        for (module, (_, gates)) in shape.modules.iter().enumerate().rev() {
+            for (_, target) in gates {
+                match *target {
+                    Target::Module(next) => {
+                        before[next].push(module);
+                        leaves[module] |= leaves[next];
+                    }
+                    Target::Port(_) => leaves[module] = true,
+                    Target::Drop => {}
+                }
+            }
+        }
+        Self { shape, before, leaves, leads: vec![0; many], reached: vec![0; many], search: 0 }
+    }
+
+    /// The pipeline's shape.
+    pub(crate) fn shape(&self) -> &'s Shape<'s> {
+        self.shape
+    }
+
+    /// Those that packets of a flow pass, lowest first; none where no path fits.
+    pub(crate) fn of(&mut self, flow: &FlowPlan) -> Vec<usize> {
+        let mut passed = Vec::new();
+        let mut from: Vec<Target> = self.shape.ports.iter().filter_map(|(_, entry)| *entry).collect();
+        let mut least = 0;
+        for step in &flow.path {
+            self.search += 1;
+            self.mark_leading(step.module, least);
+            let search = self.search;
+            self.follow(&from, &mut passed, |all, module| all.leads[module] == search);
+            if self.reached[step.module] != search {
+                return Vec::new();
+            }
+            from = self.taken(step);
+            least = step.module + 1;
+        }
+        self.search += 1;
+        let ends = self.follow(&from, &mut passed, |all, module| all.leaves[module]);
+        if !ends {
+            return Vec::new();
+        }
+        passed.sort_unstable();
+        passed
+    }
+
+    /// Where packets go that take a step.
+    fn taken(&self, step: &Step) -> Vec<Target> {
+        let gates = self.shape.modules[step.module].1.iter().enumerate();
+        gates.filter(|(gate, _)| step.takes(step.module, *gate)).map(|(_, (_, target))| *target).collect()
+    }
+
+    /// Marks a module, and those from `least` on that lead to it.
+    fn mark_leading(&mut self, to: usize, least: usize) {
+        let mut next = vec![to];
+        while let Some(module) = next.pop() {
+            if module >= least && std::mem::replace(&mut self.leads[module], self.search) != self.search {
+                next.extend(&self.before[module]);
+            }
+        }
+    }
+
+    /// Follows packets through all modules that are `allowed`, which are `passed` then; whether some leave by a port.
+    fn follow(&mut self, from: &[Target], passed: &mut Vec<usize>, allowed: impl Fn(&Self, usize) -> bool) -> bool {
+        let (mut next, mut leave) = (from.to_vec(), false);
+        while let Some(target) = next.pop() {
+            leave |= matches!(target, Target::Port(_));
+            if let Target::Module(module) = target
+                && self.reached[module] != self.search
+                && allowed(self, module)
+            {
+                self.reached[module] = self.search;
+                passed.push(module);
+                // A step is where the search for it ends.
+                next.extend(self.shape.modules[module].1.iter().map(|(_, target)| *target));
+            }
+        }
+        leave
+    }
+}
