@@ -164,7 +164,7 @@ fn only<T>(all: &mut Vec<T>, kind: &str, name: &str, name_of: impl Fn(&T) -> &St
 
 fn trace(client: &mut Client, arguments: &args::Show, out: &mut impl Write) -> anyhow::Result<()> {
     let request = Request::Trace { count: arguments.count.unwrap_or(1), filter: arguments.filter.clone() };
-    let mut answer = client.ask(&request)?;
+    let mut answer = client.begin(&request)?;
     while let socket::Answer::Story(story) = answer {
         if arguments.json {
             writeln!(out, "{}", serde_json::to_string(&story)?)?;
@@ -228,7 +228,8 @@ fn entries(client: &mut Client, arguments: &args::Show, out: &mut impl Write) ->
 
 /// `forebay reload`.
 pub(crate) fn reload(arguments: &args::Reload) -> anyhow::Result<()> {
-    let mut client = connect(&arguments.running)?;
+    // Large tables take long to be made.
+    let mut client = connect(&arguments.running)?.with_patience(Duration::from_secs(600));
     let named = |name: &String| {
         let told = "the running pipeline reads it itself, and cannot read what is open here: name a file";
         crate::source::origin(name).ok_or_else(|| anyhow!("{name}: {told}"))

@@ -209,3 +209,15 @@ fn lines_of_any_kind_are_answered() {
         );
     });
 }
+
+/// Who asked a process that was stopped waited for ever.
+#[test]
+fn who_does_not_answer_is_not_waited_for_for_ever() {
+    let folder = tempfile::tempdir().expect("a writable folder for temporary files");
+    let path = folder.path().join("s");
+    let _silent = std::os::unix::net::UnixListener::bind(&path).expect("a socket");
+    let client = Client::connect(&path).expect("the system takes connections");
+    let answer = client.with_patience(Duration::from_millis(20)).ask(&Request::Report {});
+    let why = answer.expect_err("nobody answers").to_string();
+    assert_eq!(why, "the running pipeline has not answered for 0.02 s: is it stopped, or the machine overloaded?");
+}

@@ -4,10 +4,14 @@ use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use thiserror::Error;
 
 use super::{Answer, Request};
+
+/// How long an answer is waited for: a large pipeline's reload takes seconds.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Why there is no answer.
 #[derive(Debug, Error)]
@@ -23,6 +27,9 @@ pub enum ClientError {
     /// The connection broke.
     #[error("the connection to the running pipeline broke: {0}")]
     Broken(io::Error),
+    /// It takes too long.
+    #[error("the running pipeline has not answered for {} s: is it stopped, or the machine overloaded?", .0.as_secs_f64())]
+    Silent(Duration),
     /// What came is no answer.
     #[error("the running pipeline answered what this version does not understand: {0}")]
     Strange(#[from] serde_json::Error),
@@ -60,6 +67,7 @@ impl From<io::Error> for ClientError {
 pub struct Client {
     reader: BufReader<UnixStream>,
     writer: BufWriter<UnixStream>,
+    patience: Duration,
 }
 
 impl Client {
@@ -71,7 +79,13 @@ impl Client {
         let failed = |error| ClientError::Connect { path: path.to_owned(), error };
         let stream = UnixStream::connect(path).map_err(failed)?;
         let writer = BufWriter::with_capacity(1 << 16, stream.try_clone().map_err(failed)?);
-        Ok(Self { reader: BufReader::new(stream), writer })
+        Ok(Self { reader: BufReader::new(stream), writer, patience: PATIENCE })
+    }
+
+    /// The same, which waits so long for what it asks.
+    #[must_use]
+    pub fn with_patience(self, patience: Duration) -> Self {
+        Self { patience, ..self }
     }
 
     /// Asks, and gives the answer.
@@ -79,6 +93,22 @@ impl Client {
     /// # Errors
     /// [`ClientError`]; an answer that is an error is one.
     pub fn ask(&mut self, request: &Request) -> Result<Answer, ClientError> {
+        self.reader.get_ref().set_read_timeout(Some(self.patience))?;
+        let answer = self.begin(request);
+        self.reader.get_ref().set_read_timeout(None)?;
+        match answer {
+            Err(ClientError::Broken(error)) if error.kind() == io::ErrorKind::WouldBlock => {
+                Err(ClientError::Silent(self.patience))
+            }
+            answer => answer,
+        }
+    }
+
+    /// Asks for what is told when there is something to tell, however long that takes; gives the first answer.
+    ///
+    /// # Errors
+    /// As [`ask`](Self::ask).
+    pub fn begin(&mut self, request: &Request) -> Result<Answer, ClientError> {
         self.send(request)?;
         self.answer()
     }
