@@ -148,10 +148,10 @@ impl Learnt {
 
 #[cfg(test)]
 mod tests {
-    use forebay_graph::SchedulerKind;
     use forebay_graph::snapshot::{ModuleSnapshot, WorkerSnapshot};
 
     use super::*;
+    use crate::testing::layout;
 
     /// Two modules whose calls are timed at 30 ns and 2 ns a packet, for batches of this size, on a worker that is busy for so long.
     fn period(batch: u64, trigger: usize, busy_s: f64) -> Snapshot {
@@ -162,20 +162,9 @@ mod tests {
         Snapshot { modules: vec![module; 2], workers: vec![worker], ..Snapshot::default() }
     }
 
-    fn layout() -> Layout {
-        Layout {
-            pipeline: "two".to_owned(),
-            batch: 32,
-            scheduler: SchedulerKind::RunToCompletion,
-            workers: 1,
-            modules: Vec::new(),
-            flows: Vec::new(),
-        }
-    }
-
     /// What a call of the second module costs, and a packet of it.
     fn cost(costs: &mut Costs, mut snapshot: Snapshot) -> (f64, f64) {
-        costs.account(&layout(), &mut snapshot);
+        costs.account(&layout(Vec::new(), Vec::new()), &mut snapshot);
         assert!(!snapshot.exact);
         snapshot.modules[1].cost_s
     }
@@ -235,7 +224,7 @@ mod tests {
         // One call in a thousand packets.
         (snapshot.modules[0].calls, snapshot.modules[0].timed) = (100, (100, 100_000, 5e-6 * 100.0 + 2e-9 * 100_000.0));
         snapshot.workers[0].busy_s = 5e-6 * 100.0 + 2.0 * 2e-9 * 100_000.0 + 10e-9 * 100_000.0;
-        costs.account(&layout(), &mut snapshot);
+        costs.account(&layout(Vec::new(), Vec::new()), &mut snapshot);
         assert!(snapshot.modules[0].cost_s.0 > 4.9e-6, "{:?}", snapshot.modules[0].cost_s);
         near(snapshot.modules[1].cost_s, 10e-9 + 20e-9 * 100.0 / 100_100.0);
     }
@@ -264,7 +253,7 @@ mod tests {
     fn what_is_known_for_sure_is_said_to_be() {
         let mut snapshot = period(1, 0, 1e-2);
         let mut costs = Costs::Known(vec![Line { fixed: 7e-9, each: 2e-9 }; 2]);
-        costs.account(&layout(), &mut snapshot);
+        costs.account(&layout(Vec::new(), Vec::new()), &mut snapshot);
         assert!(snapshot.exact);
         near(snapshot.modules[1].cost_s, 7e-9);
     }

@@ -178,9 +178,9 @@ impl Holding {
 #[cfg(test)]
 mod tests {
     use forebay_graph::snapshot::{DelaySnapshot, ModuleSnapshot, WorkerSnapshot};
-    use forebay_graph::{ModuleLayout, SchedulerKind};
 
     use super::*;
+    use crate::testing;
 
     /// A module that packets enter, on a worker that is busy for this share of a period of 10 ms.
     fn period(layout: &Layout, busy: f64, trigger: usize, beside_s: f64) -> Snapshot {
@@ -193,25 +193,7 @@ mod tests {
     }
 
     fn layout() -> Layout {
-        let module = ModuleLayout {
-            name: "entry".to_owned(),
-            function: "counter".to_owned(),
-            leader: 0,
-            before: Vec::new(),
-            entry: true,
-            fixed: false,
-            workers: vec![0],
-            single: false,
-        };
-        let scheduler = SchedulerKind::RunToCompletion;
-        Layout {
-            pipeline: "one".to_owned(),
-            batch: 32,
-            scheduler,
-            workers: 1,
-            modules: vec![module],
-            flows: Vec::new(),
-        }
+        testing::layout(vec![testing::module("entry", &[])], Vec::new())
     }
 
     fn learnt(periods: &[(f64, usize, f64)]) -> Holding {
@@ -237,8 +219,7 @@ mod tests {
     #[test]
     fn what_holding_costs_is_kept_in_mind_where_packets_go_other_ways() {
         let mut layout = layout();
-        let both = ModuleLayout { name: "other".to_owned(), entry: false, ..layout.modules[0].clone() };
-        layout.modules.push(both);
+        layout.modules.push(testing::module("other", &[0]));
         let mut holding = Holding::default();
         let mut learn = |periods: &[(usize, f64)], here: bool| {
             for (trigger, beside_s) in periods {

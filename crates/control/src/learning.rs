@@ -176,32 +176,13 @@ fn at_ports(snapshot: &Snapshot, loads: &[Load], percentile: f64) -> (f64, f64, 
 #[cfg(test)]
 mod tests {
     use forebay_graph::snapshot::{DelaySnapshot, FlowSnapshot, ModuleSnapshot};
-    use forebay_graph::{FlowLayout, ModuleLayout, SchedulerKind};
 
     use super::*;
+    use crate::testing::{flow, layout, module};
 
     /// A flow of 1 ms through a module that holds, which takes this part of it.
     fn period(part: f64) -> (Layout, Snapshot) {
-        let module = ModuleLayout {
-            name: "one".to_owned(),
-            function: "counter".to_owned(),
-            leader: 0,
-            before: Vec::new(),
-            entry: true,
-            fixed: false,
-            workers: vec![0],
-            single: false,
-        };
-        let flow =
-            FlowLayout { name: "f".to_owned(), path: vec![0], slo_s: Some(1e-3), percentile: 99.0, min_rate: None };
-        let layout = Layout {
-            pipeline: "one".to_owned(),
-            batch: 32,
-            scheduler: SchedulerKind::RunToCompletion,
-            workers: 1,
-            modules: vec![module],
-            flows: vec![flow],
-        };
+        let layout = layout(vec![module("one", &[])], vec![flow("f", &[0], Some(1e-3))]);
         let delay = DelaySnapshot { mean: part * 1e-3, p95: part * 1e-3, p99: part * 1e-3, chosen: part * 1e-3 };
         let violations = if part > 1.0 { 1_000 } else { 0 };
         let snapshot = Snapshot {

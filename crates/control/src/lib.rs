@@ -18,6 +18,8 @@ mod period;
 mod pilot;
 pub mod recording;
 pub mod replay;
+#[cfg(test)]
+mod testing;
 
 pub use arrangement::Arrangement;
 pub use costs::{Costs, Profiled};

@@ -156,21 +156,12 @@ impl Outlook {
 
 #[cfg(test)]
 mod tests {
-    use forebay_graph::SchedulerKind;
-
     use super::*;
 
     /// On a machine that is elsewhere for a moment in every period nothing was ever held.
     #[test]
     fn what_no_period_shows_is_not_waited_for_for_ever() {
-        let layout = Layout {
-            pipeline: "none".to_owned(),
-            batch: 32,
-            scheduler: SchedulerKind::RunToCompletion,
-            workers: 1,
-            modules: Vec::new(),
-            flows: Vec::new(),
-        };
+        let layout = crate::testing::layout(Vec::new(), Vec::new());
         let mut worker = WorkerSnapshot { busy_s: 0.1, busy_turns: 10, ..WorkerSnapshot::default() };
         worker.long_turns[5] = 1;
         let snapshot = Snapshot { period_s: 0.1, workers: vec![worker], ..Snapshot::default() };

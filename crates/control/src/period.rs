@@ -69,24 +69,15 @@ pub(crate) fn delays(layout: &Layout, snapshot: &Snapshot) -> Vec<Option<f64>> {
 
 #[cfg(test)]
 mod tests {
-    use forebay_graph::SchedulerKind;
     use forebay_graph::snapshot::{DelaySnapshot, ModuleSnapshot};
 
     use super::*;
+    use crate::testing::{flow, layout};
 
     /// An idle flow whose packets lie in a buffer looked perfect.
     #[test]
     fn of_a_flow_that_has_stopped_the_oldest_packet_is_the_delay() {
-        let flow =
-            FlowLayout { name: "f".to_owned(), path: vec![0], slo_s: Some(1e-3), percentile: 99.0, min_rate: None };
-        let layout = Layout {
-            pipeline: "one".to_owned(),
-            batch: 32,
-            scheduler: SchedulerKind::RunToCompletion,
-            workers: 1,
-            modules: Vec::new(),
-            flows: vec![flow],
-        };
+        let layout = layout(Vec::new(), vec![flow("f", &[0], Some(1e-3))]);
         let told = |chosen: Option<f64>, oldest_s: f64| {
             let delay_s = chosen.map(|chosen| DelaySnapshot { chosen, ..DelaySnapshot::default() });
             let snapshot = Snapshot {

@@ -1,45 +1,26 @@
 //! What goes, when, and what it takes to come back.
 
 use forebay_graph::snapshot::{FlowSnapshot, ModuleSnapshot, WorkerSnapshot};
-use forebay_graph::{FlowLayout, ModuleLayout, SchedulerKind, controllers};
+use forebay_graph::{FlowLayout, ModuleLayout, controllers};
 use forebay_measure::Nanos;
 use serde_json::Value;
 
 use super::*;
+use crate::testing::{self, flow, module};
 
 /// A splitter, a quick and a slow branch, and what both lead to; a module more after the slow one.
 fn layout() -> Layout {
-    let module = |name: &str, leader: usize, before: &[usize]| ModuleLayout {
-        name: name.to_owned(),
-        function: "counter".to_owned(),
-        leader,
-        before: before.to_vec(),
-        entry: before.is_empty(),
-        fixed: false,
-        workers: vec![0],
-        single: before.is_empty(),
-    };
-    let flow = |name: &str, slo_s| FlowLayout {
-        name: name.to_owned(),
-        path: Vec::new(),
-        slo_s,
-        percentile: 99.0,
-        min_rate: None,
-    };
-    Layout {
-        pipeline: "branches".to_owned(),
-        batch: 32,
-        scheduler: SchedulerKind::RunToCompletion,
-        workers: 1,
-        modules: vec![
+    let module = |name: &str, leader: usize, before: &[usize]| ModuleLayout { leader, ..module(name, before) };
+    testing::layout(
+        vec![
             module("split", 0, &[]),
             module("quick", 1, &[0]),
             module("slow", 2, &[0]),
             module("slower", 3, &[2]),
             module("both", 4, &[1, 3]),
         ],
-        flows: vec![flow("tight", Some(1e-3)), flow("bulk", None)],
-    }
+        vec![flow("tight", &[], Some(1e-3)), flow("bulk", &[], None)],
+    )
 }
 
 fn ways() -> Vec<Vec<usize>> {

@@ -1,37 +1,17 @@
 //! Recordings, whole and broken.
 
 use forebay_graph::snapshot::{DelaySnapshot, FlowSnapshot, ModuleSnapshot, WorkerSnapshot};
-use forebay_graph::{FlowLayout, ModuleLayout, SchedulerKind};
+use forebay_graph::{FlowLayout, ModuleLayout};
 use proptest::prelude::*;
 
 use super::*;
+use crate::testing::{flow, layout, module};
 
 /// Two modules, one flow through both, so many periods.
 fn recorded(periods: usize) -> String {
-    let module = |name: &str, before: &[usize]| ModuleLayout {
-        name: name.to_owned(),
-        function: "counter".to_owned(),
-        leader: before.len(),
-        before: before.to_vec(),
-        entry: before.is_empty(),
-        fixed: false,
-        workers: vec![0],
-        single: false,
-    };
-    let layout = Layout {
-        pipeline: "two".to_owned(),
-        batch: 32,
-        scheduler: SchedulerKind::RunToCompletion,
-        workers: 1,
-        modules: vec![module("a", &[]), module("b", &[0])],
-        flows: vec![FlowLayout {
-            name: "all".to_owned(),
-            path: vec![0, 1],
-            slo_s: Some(1e-3),
-            percentile: 99.0,
-            min_rate: Some(1e5),
-        }],
-    };
+    let module = |name: &str, before: &[usize]| ModuleLayout { leader: before.len(), ..module(name, before) };
+    let all = FlowLayout { min_rate: Some(1e5), ..flow("all", &[0, 1], Some(1e-3)) };
+    let layout = layout(vec![module("a", &[]), module("b", &[0])], vec![all]);
     let module = ModuleSnapshot {
         packets: 10_000,
         calls: 5_000,
@@ -94,7 +74,7 @@ fn what_was_cut_off_is_read_as_far_as_it_is_whole() {
         assert_eq!(parts[0].1.len(), 2, "{end}");
     }
     // In the middle of a character, where a new configuration begins.
-    let name = text.lines().next().expect("a line").replace("two", "zweitürig");
+    let name = text.lines().next().expect("a line").replace("test", "zweitürig");
     let end = name.find('ü').expect("it is there") + 1;
     let cut = [text.as_bytes(), &name.as_bytes()[..end]].concat();
     assert_eq!(read(&cut[..]).expect("cut off").len(), 1);

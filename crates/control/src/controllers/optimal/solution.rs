@@ -129,33 +129,18 @@ fn whole_arrivals(model: &Model, arrivals: &Arrivals, triggers: &[usize]) -> Vec
 
 #[cfg(test)]
 mod tests {
-    use forebay_graph::SchedulerKind;
     use forebay_models::batching::Line;
 
     use super::*;
+    use crate::testing::{flow, layout};
 
     /// While more came than a worker can do, flows were to be four times as late each period, and it took as many again until they were
     /// not.
     #[test]
     fn flows_are_late_by_so_much_at_most_however_long_there_is_no_time() {
-        let layout = Layout {
-            pipeline: "one".to_owned(),
-            batch: 32,
-            scheduler: SchedulerKind::RunToCompletion,
-            workers: 1,
-            modules: Vec::new(),
-            flows: Vec::new(),
-        };
         let cost = Line { fixed: 1e-6, each: 1e-7 };
         for (slo, most) in [(1e-3, LATEST), (1e-9, HOPELESS)] {
-            let flow = forebay_graph::FlowLayout {
-                name: "f".to_owned(),
-                path: vec![0],
-                slo_s: Some(slo),
-                percentile: 99.0,
-                min_rate: None,
-            };
-            let layout = Layout { flows: vec![flow], ..layout.clone() };
+            let layout = layout(Vec::new(), vec![flow("f", &[0], Some(slo))]);
             let module = Module { cpu: cost, delay: cost, ingress: 1.0 };
             let model = Model::new(vec![module], vec![Flow { path: vec![0], rate: 1e6, slo }], 32.0).expect("a model");
             let arrivals = Arrivals {
