@@ -5,7 +5,7 @@ use std::io::{self, BufReader, Write};
 
 use anyhow::{Context, anyhow, bail};
 use forebay_control::Settings;
-use forebay_control::recording::{Begin, Period, read};
+use forebay_control::recording::{Begin, Period, Recorded, read};
 use forebay_control::replay::{Decided, Replayed, Summary, Total, replay as decide};
 use forebay_graph::{ControllerDeclaration, Layout, controllers};
 use forebay_measure::Nanos;
@@ -46,7 +46,10 @@ struct Who<'a> {
 pub(crate) fn replay(arguments: &args::Replay) -> anyhow::Result<()> {
     let file = arguments.file.display();
     let opened = File::open(&arguments.file).with_context(|| file.to_string())?;
-    let recorded = read(BufReader::new(opened)).with_context(|| file.to_string())?;
+    let Recorded { parts: recorded, cut } = read(BufReader::new(opened)).with_context(|| file.to_string())?;
+    if cut {
+        writeln!(printed::err(), "{file}: its last line was not written to its end, and is left out")?;
+    }
     let settings: Vec<_> =
         recorded.iter().map(|(begin, _)| settings(arguments, begin)).collect::<anyhow::Result<_>>()?;
     let parts = recorded.iter().zip(&settings).map(|(recorded, settings)| Part::of(recorded, settings));

@@ -174,12 +174,21 @@ const LONGEST: u64 = 1 << 28;
 /// How a file that gzip has compressed begins (RFC 1952 section 2.3.1).
 const GZIP: &[u8] = &[0x1f, 0x8b];
 
-/// Reads a recording: each `begin` with the periods after it. A last line that was not written to its end is left out.
+/// What a recording has.
+#[derive(Debug, PartialEq)]
+pub struct Recorded {
+    /// Each `begin` with the periods after it.
+    pub parts: Vec<(Begin, Vec<Period>)>,
+    /// Whether its last line was not written to its end: it is left out.
+    pub cut: bool,
+}
+
+/// Reads a recording.
 ///
 /// # Errors
 /// [`RecordingError`].
-pub fn read(input: impl BufRead) -> Result<Vec<(Begin, Vec<Period>)>, RecordingError> {
-    let mut parts: Vec<(Begin, Vec<Period>)> = Vec::new();
+pub fn read(input: impl BufRead) -> Result<Recorded, RecordingError> {
+    let (mut parts, mut cut): (Vec<(Begin, Vec<Period>)>, bool) = (Vec::new(), false);
     let mut lines = lines(input, LONGEST).enumerate().peekable();
     while let Some((at, text)) = lines.next() {
         let (line, text) = (at + 1, text?);
@@ -201,12 +210,12 @@ pub fn read(input: impl BufRead) -> Result<Vec<(Begin, Vec<Period>)>, RecordingE
             }
             // Which worker a module is on is the same to whoever decides on triggers.
             Ok(Line::Moved(_)) => {}
-            Err(error) if error.is_eof() && lines.peek().is_none() && !parts.is_empty() => {}
+            Err(error) if error.is_eof() && lines.peek().is_none() && !parts.is_empty() => cut = true,
             Err(_) if at == 0 && text.starts_with(GZIP) => return Err(RecordingError::Compressed),
             Err(error) => return Err(RecordingError::line(line, &error)),
         }
     }
-    if parts.is_empty() { Err(RecordingError::Empty) } else { Ok(parts) }
+    if parts.is_empty() { Err(RecordingError::Empty) } else { Ok(Recorded { parts, cut }) }
 }
 
 /// Its lines, as bytes: what is cut off may end within a character. One that is too long is no line of a recording.
@@ -230,14 +239,15 @@ fn lines(mut input: impl BufRead, longest: u64) -> impl Iterator<Item = io::Resu
 
 /// Any bytes, for fuzzing: what is read is the same when it has been written and read again, and every controller decides on it.
 pub fn fuzz_recording(bytes: &[u8]) {
-    let Ok(parts) = read(bytes) else { return };
+    let Ok(Recorded { parts, .. }) = read(bytes) else { return };
     for (begin, periods) in parts {
         let mut text = Vec::new();
         let mut again = Recorder::new(&mut text, |error| panic!("memory takes what is written: {error}"));
         again.write(&Line::Begin(begin.clone()));
         periods.iter().for_each(|period| again.write(&Line::Period(period.clone())));
         drop(again);
-        assert_eq!(read(&text[..]).expect("what was read can be written and read"), [(begin.clone(), periods.clone())]);
+        let again = read(&text[..]).expect("what was read can be written and read");
+        assert_eq!(again, Recorded { parts: vec![(begin.clone(), periods.clone())], cut: false });
         for controller in controllers() {
             let params = if controller.name == "static" { serde_json::json!({ "trigger": 8 }) } else { Value::Null };
             let period = Nanos((begin.period_s * 1e9) as u64);

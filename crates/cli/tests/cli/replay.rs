@@ -204,7 +204,9 @@ fn what_cannot_be_replayed_is_refused() {
     // One that was cut off while it was written is as good as what is whole.
     let cut = file.beside("cut");
     std::fs::write(&cut, &text[..text.len() - 40]).expect("a file beside the test's");
-    let told = replayed(&[&cut]);
+    let done = forebay(&["replay", &cut, "--json"]);
+    assert!(done.err.contains("its last line was not written to its end, and is left out"), "{}", done.err);
+    let told: Value = serde_json::from_str(&done.out).expect("JSON");
     let whole = text.lines().count() as u64;
     assert_eq!((told["parts"][0]["summary"]["periods"].as_u64(), begin.is_empty()), (Some(whole - 2), false));
 }

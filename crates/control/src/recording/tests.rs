@@ -54,7 +54,8 @@ fn recorded(periods: usize) -> String {
 
 #[test]
 fn what_is_recorded_is_read_and_decided_alike() {
-    let parts = read(recorded(5).as_bytes()).expect("as it was written");
+    let Recorded { parts, cut } = read(recorded(5).as_bytes()).expect("as it was written");
+    assert!(!cut);
     let (begin, periods) = &parts[0];
     assert_eq!((parts.len(), periods.len(), begin.controller.as_str()), (1, 5, "optimal"));
     let optimal = controllers().into_iter().find(|it| it.name == "optimal").expect("registered");
@@ -70,14 +71,15 @@ fn what_was_cut_off_is_read_as_far_as_it_is_whole() {
     let text = recorded(3);
     let last = text.trim_end().rfind('\n').expect("lines") + 1;
     for end in [last, last + 1, text.len() - 2] {
-        let parts = read(&text.as_bytes()[..end]).unwrap_or_else(|error| panic!("{end}: {error}"));
-        assert_eq!(parts[0].1.len(), 2, "{end}");
+        let Recorded { parts, cut } = read(&text.as_bytes()[..end]).unwrap_or_else(|error| panic!("{end}: {error}"));
+        assert_eq!((parts[0].1.len(), cut), (2, end > last), "{end}");
     }
     // In the middle of a character, where a new configuration begins.
     let name = text.lines().next().expect("a line").replace("test", "zweitürig");
     let end = name.find('ü').expect("it is there") + 1;
     let cut = [text.as_bytes(), &name.as_bytes()[..end]].concat();
-    assert_eq!(read(&cut[..]).expect("cut off").len(), 1);
+    let told = read(&cut[..]).expect("cut off");
+    assert_eq!((told.parts.len(), told.cut), (1, true));
 }
 
 #[test]
