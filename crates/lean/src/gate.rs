@@ -256,6 +256,9 @@ fn split_residue(before: &Case, now: &Case, other: Option<&Case>, modules: Cause
     why
 }
 
+/// Instructions per packet that are within any limit but 0: the compiler makes as much of the same code in another folder.
+pub const LEAST: f64 = 0.05;
+
 /// What a part's change comes to; nothing where there is none.
 fn finding(before: &Part, now: &Part, mut why: Vec<Why>, limit: f64) -> Option<Finding> {
     let (was, is) = (before.per_packet()?, now.per_packet()?);
@@ -263,9 +266,10 @@ fn finding(before: &Part, now: &Part, mut why: Vec<Why>, limit: f64) -> Option<F
     if before.instructions == now.instructions && before.packets == now.packets {
         return None;
     }
+    let most = if limit > 0.0 { LEAST.max(limit * was) } else { 0.0 };
     let verdict = match delta {
-        _ if delta > limit * was => Verdict::Dearer,
-        _ if -delta > limit * was => Verdict::Cheaper,
+        _ if delta > most => Verdict::Dearer,
+        _ if -delta > most => Verdict::Cheaper,
         _ => Verdict::Within,
     };
     // What is a hundredth of it is not why.

@@ -21,7 +21,7 @@ impl Controller for Gradient {
         self.outlook.learn(layout, snapshot);
         let (truer, arrivals) = self.outlook.model(layout, snapshot, guard);
         let written = self.outlook.written(layout, snapshot);
-        self.rests.pass(layout.modules.len());
+        self.rests.pass(layout, snapshot);
         let present: Vec<usize> = snapshot.modules.iter().map(|module| module.trigger).collect();
         let told = delays(layout, snapshot);
         let stated: Vec<bool> = layout.modules.iter().map(|module| module.fixed).collect();

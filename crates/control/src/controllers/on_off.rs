@@ -20,7 +20,7 @@ impl Controller for OnOff {
         self.outlook.learn(layout, snapshot);
         let (truer, arrivals) = self.outlook.model(layout, snapshot, guard);
         let model = self.outlook.written(layout, snapshot);
-        self.rests.pass(layout.modules.len());
+        self.rests.pass(layout, snapshot);
         let mut triggers: Vec<usize> = snapshot.modules.iter().map(|module| module.trigger).collect();
         let mut why = vec![Why::Rule; triggers.len()];
         // By flow: how long it takes, and how long it may.
