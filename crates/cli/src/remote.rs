@@ -21,6 +21,8 @@ use crate::{Answer, plain, printed, summary};
 
 /// How many entries of a table are asked for at a time.
 const PAGE: usize = 10_000;
+/// How long it is waited for large tables to be made.
+const LONG: Duration = Duration::from_secs(600);
 /// How long the keyboard waits to be looked at.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -228,8 +230,7 @@ fn entries(client: &mut Client, arguments: &args::Show, out: &mut impl Write) ->
 
 /// `forebay reload`.
 pub(crate) fn reload(arguments: &args::Reload) -> anyhow::Result<()> {
-    // Large tables take long to be made.
-    let mut client = connect(&arguments.running)?.with_patience(Duration::from_secs(600));
+    let mut client = connect(&arguments.running)?.with_patience(LONG)?;
     let named = |name: &String| {
         let told = "the running pipeline reads it itself, and cannot read what is open here: name a file";
         crate::source::origin(name).ok_or_else(|| anyhow!("{name}: {told}"))
@@ -289,7 +290,7 @@ fn tell(told: &Reloaded, out: &mut impl Write) -> io::Result<()> {
 
 /// `forebay table`.
 pub(crate) fn change(arguments: &args::Table) -> anyhow::Result<Answer> {
-    let mut client = connect(&arguments.running)?;
+    let mut client = connect(&arguments.running)?.with_patience(LONG)?;
     let (module, table) = parts(&arguments.name);
     let request = Request::Change { module: module.clone(), table: table.clone() };
     if let Some(change) = arguments.changes.iter().find(|change| change.contains('\n')) {

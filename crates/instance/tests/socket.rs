@@ -216,8 +216,19 @@ fn who_does_not_answer_is_not_waited_for_for_ever() {
     let folder = tempfile::tempdir().expect("a writable folder for temporary files");
     let path = folder.path().join("s");
     let _silent = std::os::unix::net::UnixListener::bind(&path).expect("a socket");
-    let client = Client::connect(&path).expect("the system takes connections");
-    let answer = client.with_patience(Duration::from_millis(20)).ask(&Request::Report {});
-    let why = answer.expect_err("nobody answers").to_string();
-    assert_eq!(why, "the running pipeline has not answered for 0.02 s: is it stopped, or the machine overloaded?");
+    let client = || {
+        let client = Client::connect(&path).expect("the system takes connections");
+        client.with_patience(Duration::from_millis(20)).expect("more than nothing")
+    };
+    let change: Request = serde_json::from_slice(CHANGE).expect("a request");
+    let changes = b"{\"add\":\"10.0.0.0/8 0\"}\n".repeat(100_000);
+    for answer in [
+        client().ask(&Request::Report {}),
+        client().change(&change, &mut &changes[..20]),
+        // More than the system keeps for who does not read it.
+        client().change(&change, &mut &changes[..]),
+    ] {
+        let why = answer.expect_err("nobody answers").to_string();
+        assert_eq!(why, "the running pipeline does not answer: is it stopped, or the machine overloaded?");
+    }
 }

@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use super::{Answer, Request};
 
-/// How long an answer is waited for: a large pipeline's reload takes seconds.
+/// How long it is waited for the other side, to answer or to take what is said.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Why there is no answer.
@@ -27,9 +27,9 @@ pub enum ClientError {
     /// The connection broke.
     #[error("the connection to the running pipeline broke: {0}")]
     Broken(io::Error),
-    /// It takes too long.
-    #[error("the running pipeline has not answered for {} s: is it stopped, or the machine overloaded?", .0.as_secs_f64())]
-    Silent(Duration),
+    /// It takes too long. What it says later is no answer to another question: the connection is of no use any more.
+    #[error("the running pipeline does not answer: is it stopped, or the machine overloaded?")]
+    Silent,
     /// What came is no answer.
     #[error("the running pipeline answered what this version does not understand: {0}")]
     Strange(#[from] serde_json::Error),
@@ -58,6 +58,7 @@ impl From<io::Error> for ClientError {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof => Self::Ended,
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Self::Silent,
             _ => Self::Broken(error),
         }
     }
@@ -67,7 +68,6 @@ impl From<io::Error> for ClientError {
 pub struct Client {
     reader: BufReader<UnixStream>,
     writer: BufWriter<UnixStream>,
-    patience: Duration,
 }
 
 impl Client {
@@ -79,13 +79,17 @@ impl Client {
         let failed = |error| ClientError::Connect { path: path.to_owned(), error };
         let stream = UnixStream::connect(path).map_err(failed)?;
         let writer = BufWriter::with_capacity(1 << 16, stream.try_clone().map_err(failed)?);
-        Ok(Self { reader: BufReader::new(stream), writer, patience: PATIENCE })
+        Self { reader: BufReader::new(stream), writer }.with_patience(PATIENCE).map_err(failed)
     }
 
-    /// The same, which waits so long for what it asks.
-    #[must_use]
-    pub fn with_patience(self, patience: Duration) -> Self {
-        Self { patience, ..self }
+    /// The same, which waits so long for the other side; longer than nothing.
+    ///
+    /// # Errors
+    /// What the system says to that.
+    pub fn with_patience(self, patience: Duration) -> io::Result<Self> {
+        self.reader.get_ref().set_read_timeout(Some(patience))?;
+        self.reader.get_ref().set_write_timeout(Some(patience))?;
+        Ok(self)
     }
 
     /// Asks, and gives the answer.
@@ -93,15 +97,8 @@ impl Client {
     /// # Errors
     /// [`ClientError`]; an answer that is an error is one.
     pub fn ask(&mut self, request: &Request) -> Result<Answer, ClientError> {
-        self.reader.get_ref().set_read_timeout(Some(self.patience))?;
-        let answer = self.begin(request);
-        self.reader.get_ref().set_read_timeout(None)?;
-        match answer {
-            Err(ClientError::Broken(error)) if error.kind() == io::ErrorKind::WouldBlock => {
-                Err(ClientError::Silent(self.patience))
-            }
-            answer => answer,
-        }
+        self.send(request)?;
+        self.answer()
     }
 
     /// Asks for what is told when there is something to tell, however long that takes; gives the first answer.
@@ -109,8 +106,8 @@ impl Client {
     /// # Errors
     /// As [`ask`](Self::ask).
     pub fn begin(&mut self, request: &Request) -> Result<Answer, ClientError> {
-        self.send(request)?;
-        self.answer()
+        self.reader.get_ref().set_read_timeout(None)?;
+        self.ask(request)
     }
 
     /// Changes a table by the lines of `changes`.

@@ -72,7 +72,7 @@ impl Claims {
     /// Of these places.
     pub(super) fn of(gains: &[Gain]) -> Self {
         let low = |gain: &Gain| gain.to_null.and_then(|ratio| Some(ratio.interval?.0));
-        let gained = |gain: &&Gain| gain.to_null.is_some_and(|ratio| ratio.median >= CLAIM);
+        let gained = |gain: &&Gain| gain.optimal >= CLAIM;
         let bursty = || gains.iter().filter(|gain| gain.burst > 1);
         Self {
             places: gains.len(),

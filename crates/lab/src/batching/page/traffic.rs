@@ -41,7 +41,8 @@ fn claims(told: &Claims) -> String {
         if gained.is_empty() { String::new() } else { format!(" (branches with bursts of: {})", gained.join(", ")) };
     format!(
         "Never worse: in {} of {} places the 95 % interval of optimal against null lies above {NO_WORSE}; the least end is {}. Pairs are \
-         periods of the two runs. The paper's {CLAIM} times and more, even for bursty traffic: in {} of all places, and in {} of {} with \
+         periods of the two runs, which are simulated: intervals tell how steady the controllers are, and nothing of a machine's noise. The \
+         paper's {CLAIM} times and more, even for bursty traffic: in {} of all places, and in {} of {} with \
          bursts{which}.",
         told.no_worse,
         told.places,
@@ -133,7 +134,8 @@ fn figures(told: &Told) -> Vec<String> {
 
 /// How runs of traffic are made and told.
 const RULE: &str = "Every flow's objective is 1 ms, for 99 % of its packets. One run each; the first ten decisions do not count. optimal runs \
-    with a guard of 0.05 and with the paper's careful one, 0.2, and for more periods than the others: many are needed to tell that few are violated. The worst is the worst \
+    with a guard of 0.05 and with the paper's careful one, 0.2, and for more periods than the others where a load can be carried (in simulated time: under Poisson and recorded traffic, branches as \
+    they are written): many are needed to tell that few are violated. The worst is the worst \
     flow's percentile in the worst period, in parts of its objective; where that is above 1 it is told up to 1/16 too high.";
 
 /// Traffic that keeps to a schedule.
@@ -179,7 +181,8 @@ fn runs(all: &[Open]) -> Table {
 pub(super) fn light(all: &[Light]) -> Section {
     let what = "Few packets come, or many that stop again and again; in the last quarter of each run none come. Every flow's objective is 1 ms, \
          for 99 % of its packets; branches run as they are written, as folded there is nothing to wait for. Packets are those of the whole \
-         run, as is the largest delay. max waits for full batches whatever comes. One run each.";
+         run, as is the largest delay. max waits for full batches whatever comes. Rates and violations are of all settled periods, those in which nothing comes among \
+         them. One run each.";
     let row = |light: &Light| {
         let stops = if light.stops { ", stops" } else { "" };
         let traffic = format!("{} pps, {}{stops}", engineering(light.offered_pps), light.arrivals);
