@@ -232,7 +232,7 @@ mod tests {
         };
         let missed = learnt(&[1.4]);
         assert_eq!(learnt(&[1.4, 0.9, 0.9, 0.9]), missed, "near to its objective nothing is taken back");
-        let eased = |misses: &[f64]| learnt(&[misses, &[0.5; 12]].concat());
+        let eased = |misses: &[f64]| learnt(&[misses, &[0.5; 24]].concat());
         let once = eased(&[1.4]);
         assert!(once < 0.85 * missed && once > 0.5 * missed, "{once} of {missed}");
         // Each further time it takes longer; misses in a row are one.

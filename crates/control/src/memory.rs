@@ -2,7 +2,7 @@
 //! Without, what went wrong would be tried again every few periods: a steady load comes to a steady control.
 
 /// Periods at first, and at most.
-const FIRST: u32 = 32;
+const FIRST: u32 = 64;
 const LONGEST: u32 = 1 << 14;
 /// How many times longer after it went wrong again.
 const LONGER: u32 = 4;
