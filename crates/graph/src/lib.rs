@@ -19,6 +19,7 @@ mod links;
 mod live;
 mod meter;
 mod observer;
+mod own;
 mod placement;
 mod plan;
 mod port;
@@ -52,6 +53,7 @@ pub use links::{Links, links};
 pub use live::{Live, Read, Reader, Replay};
 pub use meter::Meter;
 pub use observer::{Observer, Place, Visit};
+pub use own::Own;
 pub use placement::{Origin, Placement, port_that_comes_back, share};
 pub use plan::{FlowPlan, Module, Plan, PortPlan, Step, Target};
 pub use port::{DeclarePort, Intake, Offer, OpenPort, Pace, Port, PortCounters, PortDeclaration, Ready, Spread, ports};
@@ -61,7 +63,7 @@ pub use scheduler::{
     Topology, WeightedFair, WhenFull,
 };
 pub use setup::{
-    DeclareState, Declared, Fault, LASTING, ONCE_A_MODULE, Setup, SetupError, SharedState, StateDeclaration,
+    DeclareState, Declared, Fault, LASTING, ONCE_A_MODULE, OWN, Setup, SetupError, SharedState, StateDeclaration,
     Surroundings, states,
 };
 pub use shelf::Key;

@@ -16,6 +16,7 @@ use serde_json::Value;
 use crate::files::Files;
 use crate::function::read_params;
 use crate::gate::MAX_GATES;
+use crate::own::Own;
 use crate::table::Table;
 
 /// Why a function, port or state cannot be made: one or more faults.
@@ -62,6 +63,9 @@ pub const ONCE_A_MODULE: &str = "module ";
 
 /// What the keys of [`Setup::lasting`] begin with.
 pub const LASTING: &str = "lasting ";
+
+/// What the keys of [`Setup::own`] begin with.
+pub const OWN: &str = "lasting own ";
 
 /// A named object that modules share: both directions' NAT table, say.
 pub type SharedState = Arc<dyn Any + Send + Sync>;
@@ -309,6 +313,20 @@ impl<'a> Setup<'a> {
         make: impl FnOnce(&mut Self) -> Result<T, SetupError>,
     ) -> Result<Arc<T>, SetupError> {
         self.once(&format!("{LASTING}{key}"), make)
+    }
+
+    /// What `make` makes, once for each worker that asks for the same `key`, for as long as the pipeline runs: a changed
+    /// configuration finds it as it is. The key says what it is made of, so that what is made of something else is another.
+    ///
+    /// # Errors
+    /// Those of `make`.
+    pub fn own<T: Any + Send>(
+        &mut self,
+        key: &str,
+        make: impl FnOnce(&mut Self) -> Result<T, SetupError>,
+    ) -> Result<Arc<Own<T>>, SetupError> {
+        let (share, of) = self.share();
+        self.once(&format!("{OWN}{share}/{of} {key}"), |setup| make(setup).map(Own::new))
     }
 
     /// Hands out a table, called `name`, that may be changed while packets run.

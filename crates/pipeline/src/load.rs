@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use forebay_control::Arrangement;
-use forebay_graph::{Files, LASTING, Module, ONCE_A_MODULE, Plan, PortPlan, Setup, Surroundings};
+use forebay_graph::{Files, LASTING, Module, ONCE_A_MODULE, OWN, Plan, PortPlan, Setup, SharedState, Surroundings};
 use forebay_packet::PoolOptions;
 
 use crate::Source;
@@ -118,8 +118,7 @@ impl Prepared {
         self.in_order(&mut plans, Self::make_modules)?;
         self.in_order(&mut plans, Self::open_ports)?;
         let Self { draft, surroundings, made, running, used, .. } = self;
-        let lasts = |key: &str| key.starts_with(ONCE_A_MODULE) || key.starts_with(LASTING);
-        let shared = surroundings.made.into_iter().filter(|(key, _)| lasts(key));
+        let shared = surroundings.made.into_iter().filter(|(key, what)| lasts(key, what));
         let mut files = surroundings.files;
         files.settle(used, |who| goes_on(who, &plans, running.as_ref(), &made));
         let mut made = Made { tables: shared.collect(), words: surroundings.words, files: files.clone(), ..made };
@@ -192,6 +191,13 @@ impl Prepared {
             claim_reads(reads_of("ports", surroundings), draft, surroundings, misfits);
         }
     }
+}
+
+/// Whether what was made under a key is there for the next configuration to find. Workers' own state that no module of this
+/// one has is not: it would stay for as long as the pipeline runs.
+fn lasts(key: &str, what: &SharedState) -> bool {
+    let used = !key.starts_with(OWN) || Arc::strong_count(what) > 1;
+    used && (key.starts_with(ONCE_A_MODULE) || key.starts_with(LASTING))
 }
 
 /// Notes what has been read: somebody may write it.
