@@ -5,4 +5,5 @@
 pub mod acl;
 pub mod keyed;
 pub mod lpm;
+pub mod sessions;
 pub mod token_bucket;

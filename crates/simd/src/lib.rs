@@ -7,5 +7,6 @@
 pub mod interval_map;
 pub mod level;
 pub mod prefetch;
+pub mod signatures;
 
 pub use level::Level;

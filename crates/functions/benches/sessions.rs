@@ -1,0 +1,90 @@
+//! Ticks of the time-stamp counter per look-up of the session table, batches of 32, at nine tenths of its places: the two
+//! sizes of the design, each with keys in an order without pattern. Beside it, in the same run, a hash map of the crate
+//! `hashbrown` with the same keys and entries, asked one by one, as it can be.
+//!
+//! Every round goes through all sessions once, so that a table larger than a cache is cold. Medians and least of several
+//! rounds. `cargo bench -p forebay-functions --bench sessions`.
+
+use std::collections::HashMap;
+use std::hint::black_box;
+
+use forebay_functions::tables::sessions::{Found, Seed, Session, Sessions, Tuple4};
+use forebay_measure::clock::{Clock, Tsc};
+use zerocopy::FromZeros;
+
+const BATCH: usize = 32;
+
+/// As long as a translator's.
+#[derive(Clone, Copy, FromZeros)]
+#[repr(C)]
+struct Entry {
+    key: Tuple4,
+    value: [u32; 9],
+}
+
+impl Session for Entry {
+    type Key = Tuple4;
+    const SIDES: u32 = 1;
+
+    fn key(&self, _: u32) -> Tuple4 {
+        self.key
+    }
+}
+
+fn keys(count: u32) -> Vec<Tuple4> {
+    let key = |number: u32| {
+        let [_, a, b, c] = (number >> 4).to_be_bytes();
+        Tuple4::new([10, a, b, c], [192, 0, 2, (number % 200) as u8], (1_024 + (number % 16) as u16, 443), 6)
+    };
+    let mut keys: Vec<_> = (0..count).map(key).collect();
+    // Fisher and Yates, by a linear congruence.
+    let mut state = 1u64;
+    for at in (1..keys.len()).rev() {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        keys.swap(at, (state >> 33) as usize % (at + 1));
+    }
+    keys
+}
+
+/// Median and least ticks a key over rounds through all keys.
+fn ticks(keys: &[Tuple4], mut look: impl FnMut(&[Tuple4]) -> u64) -> [f64; 2] {
+    let rounds = (40_000_000 / keys.len()).clamp(15, 401);
+    let mut ticks: Vec<f64> = (0..rounds)
+        .map(|_| {
+            let start = Tsc.now();
+            for keys in keys.chunks_exact(BATCH) {
+                black_box(look(black_box(keys)));
+            }
+            Tsc.now().since(start).0 as f64 / keys.len() as f64
+        })
+        .collect();
+    ticks.sort_by(f64::total_cmp);
+    [ticks[ticks.len() / 2], ticks[0]]
+}
+
+fn main() {
+    println!("{:>9} {:>10} {:>8} {:>8} {:>14} {:>8}", "sessions", "table MB", "median", "least", "hashbrown", "least");
+    for count in [4_096u32, 1 << 16, 1 << 20] {
+        let keys = keys(count);
+        let mut table = Sessions::<Entry>::new(count as usize, Seed::new(1)).expect("memory");
+        let mut map = HashMap::with_capacity_and_hasher(count as usize, foldhash::fast::RandomState::default());
+        for key in &keys {
+            let entry = Entry { key: *key, value: [key.ports().0.into(); 9] };
+            table.insert(entry, 1_000).expect("as many as it was made for");
+            map.insert((key.source(), key.destination(), key.ports(), key.protocol()), entry.value);
+        }
+        let [median, least] = ticks(&keys, |keys| {
+            let mut found = [Found::NONE; BATCH];
+            table.find_each(keys, &mut found);
+            found.iter().map(|found| u64::from(table.get(*found).value[0])).sum()
+        });
+        let [of_map, least_of_map] = ticks(&keys, |keys| {
+            let value = |key: &Tuple4| {
+                map.get(&(key.source(), key.destination(), key.ports(), key.protocol())).map_or(0, |value| value[0])
+            };
+            keys.iter().map(|key| u64::from(value(key))).sum()
+        });
+        let megabytes = table.bytes() as f64 / 1e6;
+        println!("{count:>9} {megabytes:>10.1} {median:>8.1} {least:>8.1} {of_map:>14.1} {least_of_map:>8.1}");
+    }
+}

@@ -1,0 +1,359 @@
+//! Sessions by key: what firewalls, translators and load balancers remember of each.
+//!
+//! Bounded memory, all of it set aside at the start (and taken from the system as it is used): a line of the index is eight
+//! signatures and entries' numbers ([`index`]), an entry has the session, its end and its place on a timer wheel ([`wheel`]).
+//! Look-ups are made a batch at a time, in steps that each ask for the memory which the next one needs; a hit takes two
+//! accesses, one of them to a line of the index that few others share.
+//!
+//! A session may be found by two keys, one a side: a translated one by what it is inside and by what it is outside.
+
+mod hash;
+mod index;
+mod tuple;
+mod wheel;
+
+use forebay_simd::prefetch::prefetch_read;
+use zerocopy::FromZeros;
+
+pub use hash::Seed;
+use index::{Index, Spot};
+pub use tuple::{Tuple4, Tuple6};
+use wheel::{Link, Links, Wheel};
+
+/// What a session is found by.
+pub trait Key: Copy + Eq {
+    /// The key's hash with a table's secrets.
+    fn hash(&self, seed: Seed) -> u64;
+}
+
+/// What is remembered. All zero must be a value: memory that was never used is.
+pub trait Session: Copy + FromZeros {
+    /// What it is found by.
+    type Key: Key;
+    /// How many keys it has: 1 or 2.
+    const SIDES: u32;
+
+    /// Its key of a side, 0 or 1.
+    fn key(&self, side: u32) -> Self::Key;
+}
+
+/// A session that was found, and by which side's key. It is good until a session is removed ([`Sessions::removals`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found(u32);
+
+impl Found {
+    /// None was found.
+    pub const NONE: Self = Self(u32::MAX);
+
+    /// The session's number: below the table's capacity, and its own as long as it is there.
+    #[inline(always)]
+    #[must_use]
+    pub fn number(self) -> u32 {
+        self.0 >> 1
+    }
+
+    /// By which side's key it was found.
+    #[inline(always)]
+    #[must_use]
+    pub fn side(self) -> u32 {
+        self.0 & 1
+    }
+
+    /// Whether any was found.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_some(self) -> bool {
+        self.0 != u32::MAX
+    }
+}
+
+/// Why a session was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// As many are there as the table was made for.
+    #[error("the table is full")]
+    Full,
+    /// The index has no place for its key, though it has others ([`Seed`]).
+    #[error("there is no place for this session's key")]
+    Crowded,
+}
+
+/// Times are counted in slots of the wheel, from when the owner of the table likes.
+pub type Slot = u32;
+
+/// A line of the cache, where the session leaves room for the rest.
+#[derive(Clone, Copy, FromZeros)]
+#[repr(C, align(64))]
+struct Entry<S> {
+    session: S,
+    link: Link,
+    /// When it ends if nothing comes; in a free entry, the next free one plus one.
+    ends: Slot,
+}
+
+impl<S> Links for Box<[Entry<S>]> {
+    #[inline]
+    fn link(&mut self, entry: u32) -> &mut Link {
+        &mut self[entry as usize].link
+    }
+}
+
+/// The table.
+pub struct Sessions<S: Session> {
+    index: Index,
+    entries: Box<[Entry<S>]>,
+    wheel: Wheel,
+    seed: Seed,
+    /// Entries from here on were never used.
+    fresh: u32,
+    /// The first free entry below, plus one.
+    free: u32,
+    len: u32,
+    removals: u64,
+}
+
+/// Keys that are looked up in one go.
+const GO: usize = 32;
+/// Entries that are looked at for one that may be given up: others of the slot may turn out to last longer.
+const LOOK: usize = 16;
+/// The most sessions of a table: their numbers and sides must fit into an index entry.
+pub const MOST: usize = 1 << 28;
+
+impl<S: Session> Sessions<S> {
+    /// A table of up to `most` sessions. `None` where it is no number from 1 to [`MOST`], or there is no memory for it.
+    #[must_use]
+    pub fn new(most: usize, seed: Seed) -> Option<Self> {
+        if !(1..=MOST).contains(&most) {
+            return None;
+        }
+        let index = Index::new(most * S::SIDES as usize)?;
+        let entries = <[Entry<S>]>::new_box_zeroed_with_elems(most).ok()?;
+        Some(Self { index, entries, wheel: Wheel::new(), seed, fresh: 0, free: 0, len: 0, removals: 0 })
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// How many there can be.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// How much memory it takes when it is full, in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.index.bytes() + size_of_val(&*self.entries)
+    }
+
+    /// How many have been removed so far: as long as that stays the same, what was found stays where it is.
+    #[inline]
+    #[must_use]
+    pub fn removals(&self) -> u64 {
+        self.removals
+    }
+
+    /// The session that a key is of.
+    #[inline]
+    #[must_use]
+    pub fn find(&self, key: S::Key) -> Found {
+        self.find_at(self.index.spot(key.hash(self.seed)), key)
+    }
+
+    #[inline]
+    fn find_at(&self, spot: Spot, key: S::Key) -> Found {
+        self.index.find(spot, |it| self.is(it, key)).map_or(Found::NONE, Found)
+    }
+
+    #[inline(always)]
+    fn is(&self, it: u32, key: S::Key) -> bool {
+        self.entries[(it >> 1) as usize].session.key(it & 1) == key
+    }
+
+    /// The sessions that keys are of, one each in order.
+    #[inline]
+    pub fn find_each(&self, keys: &[S::Key], found: &mut [Found]) {
+        for (keys, found) in keys.chunks(GO).zip(found.chunks_mut(GO)) {
+            self.find_some(keys, found);
+        }
+    }
+
+    #[inline(always)]
+    fn find_some(&self, keys: &[S::Key], found: &mut [Found]) {
+        let mut spots = [Spot::default(); GO];
+        for (key, spot) in keys.iter().zip(&mut spots) {
+            *spot = self.index.spot(key.hash(self.seed));
+            self.index.prefetch(*spot);
+        }
+        let mut missing = 0u32;
+        for (at, (spot, found)) in spots.iter().zip(&mut *found).enumerate() {
+            let it = self.index.first(*spot);
+            *found = it.map_or(Found::NONE, Found);
+            match it {
+                Some(it) => prefetch_read(&self.entries, (it >> 1) as usize),
+                None => {
+                    self.index.prefetch_other(*spot);
+                    missing |= 1 << at;
+                }
+            }
+        }
+        while missing != 0 {
+            let at = missing.trailing_zeros() as usize % GO;
+            missing &= missing - 1;
+            if let (Some(it), Some(found)) = (self.index.second(spots[at]), found.get_mut(at)) {
+                *found = Found(it);
+                prefetch_read(&self.entries, (it >> 1) as usize);
+            }
+        }
+        for ((key, spot), found) in keys.iter().zip(&spots).zip(found) {
+            // One signature in 2²⁸ look-ups or so is another key's; then all places are looked through.
+            if found.is_some() && !self.is(found.0, *key) || !found.is_some() && self.index.stashed() != 0 {
+                *found = self.find_at(*spot, *key);
+            }
+        }
+    }
+
+    /// A session that was found.
+    #[inline(always)]
+    #[must_use]
+    pub fn get(&self, found: Found) -> &S {
+        &self.entries[found.number() as usize].session
+    }
+
+    /// A session that was found, to be changed; its keys stay as they are.
+    #[inline(always)]
+    pub fn get_mut(&mut self, found: Found) -> &mut S {
+        &mut self.entries[found.number() as usize].session
+    }
+
+    /// When the session ends if nothing else is said until then.
+    #[must_use]
+    pub fn ends(&self, found: Found) -> Slot {
+        self.entries[found.number() as usize].ends
+    }
+
+    /// A packet has come: the session ends at `ends`, not before it would have.
+    #[inline(always)]
+    pub fn keep_until(&mut self, found: Found, ends: Slot) {
+        self.entries[found.number() as usize].ends = ends;
+    }
+
+    /// The session ends at `ends`, which may be sooner than it would have.
+    pub fn end_at(&mut self, found: Found, ends: Slot) {
+        let number = found.number();
+        self.wheel.remove(&mut self.entries, number);
+        self.entries[number as usize].ends = ends;
+        self.wheel.insert(&mut self.entries, number, ends);
+    }
+
+    /// Takes a session in whose keys no other one has.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub fn insert(&mut self, session: S, ends: Slot) -> Result<Found, Refused> {
+        let number = match self.free.checked_sub(1) {
+            Some(number) => number,
+            None if (self.fresh as usize) < self.entries.len() => self.fresh,
+            None => return Err(Refused::Full),
+        };
+        for side in 0..S::SIDES {
+            let spot = self.index.spot(session.key(side).hash(self.seed));
+            if self.index.insert(spot, number << 1 | side).is_err() {
+                // What has two keys is in by both or by none.
+                (0..side).for_each(|side| self.unindex(&session, number, side));
+                return Err(Refused::Crowded);
+            }
+        }
+        if self.free != 0 {
+            self.free = self.entries[number as usize].ends;
+        } else {
+            self.fresh += 1;
+        }
+        self.len += 1;
+        self.entries[number as usize] = Entry { session, link: Link::default(), ends };
+        self.wheel.insert(&mut self.entries, number, ends);
+        Ok(Found(number << 1))
+    }
+
+    fn unindex(&mut self, session: &S, number: u32, side: u32) {
+        let spot = self.index.spot(session.key(side).hash(self.seed));
+        self.index.remove(spot, number << 1 | side);
+    }
+
+    /// Removes a session.
+    pub fn remove(&mut self, found: Found) -> S {
+        let number = found.number();
+        self.wheel.remove(&mut self.entries, number);
+        let session = self.entries[number as usize].session;
+        (0..S::SIDES).for_each(|side| self.unindex(&session, number, side));
+        self.entries[number as usize].ends = std::mem::replace(&mut self.free, number + 1);
+        self.len -= 1;
+        self.removals += 1;
+        session
+    }
+
+    /// A session that has ended by `now`, which is removed; each look at one takes one off `looks`, and none is told when none
+    /// are left, or all until `now` have been looked at. To be called until then, now and then: so that many that end at once
+    /// keep no packet waiting.
+    pub fn expire(&mut self, now: Slot, looks: &mut u32) -> Option<S> {
+        while *looks > 0 {
+            let number = self.wheel.next(now)?;
+            *looks -= 1;
+            let ends = self.entries[number as usize].ends;
+            if ends <= now {
+                return Some(self.remove(Found(number << 1)));
+            }
+            self.put_off(number, ends);
+        }
+        None
+    }
+
+    /// Removes the session that ends soonest, as far as a short look tells: how one that is new finds room.
+    pub fn give_up(&mut self) -> Option<S> {
+        let mut soonest: Option<(Slot, u32)> = None;
+        for _ in 0..LOOK {
+            let (number, ahead) = self.wheel.soonest()?;
+            let ends = self.entries[number as usize].ends;
+            soonest = soonest.into_iter().chain([(ends, number)]).min();
+            if ends <= self.wheel.at() + ahead {
+                break;
+            }
+            self.put_off(number, ends);
+        }
+        soonest.map(|(_, number)| self.remove(Found(number << 1)))
+    }
+
+    /// Puts an entry on the wheel where it belongs: later than in the slot that it is in.
+    fn put_off(&mut self, number: u32, ends: Slot) {
+        self.wheel.remove(&mut self.entries, number);
+        // Not into the slot again that is being gone through.
+        self.wheel.insert(&mut self.entries, number, ends.max(self.wheel.at() + 2));
+    }
+
+    /// Whether anything is left to be looked at until `now` ([`expire`](Self::expire)).
+    #[must_use]
+    pub fn is_due(&self, now: Slot) -> bool {
+        self.wheel.at() < now && self.len > 0
+    }
+
+    /// The sessions, those with numbers from `from` on.
+    pub fn iter(&self, from: u32) -> impl Iterator<Item = (Found, &S)> {
+        let start = (from as usize).min(self.fresh as usize);
+        let entries = (from..).zip(&self.entries[start..self.fresh as usize]);
+        // What is free is not on the wheel.
+        let used = entries.filter(|(_, entry)| !entry.link.is_none());
+        used.map(|(number, entry)| (Found(number << 1), &entry.session))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,79 @@
+//! What sessions are found by, hashed with a secret: who sends packets cannot know which keys share a bucket.
+//!
+//! Folded multiplication (the step of wyhash and foldhash): both halves of a 128-bit product, of words that each have a
+//! secret of their own added in. It is no cryptographic hash; what it must withstand is somebody who sees no hashes and
+//! cannot tell from answers how long a look-up took, and who gains little by a guess: a crowded bucket spills into another
+//! one and a bounded stash, and then a session is refused, counted.
+
+/// Secrets of one table.
+#[derive(Clone, Copy, Debug)]
+pub struct Seed([u64; 3]);
+
+impl Seed {
+    /// Secrets made of one: 64 bits by SplitMix64 (Steele, Lea, Flood 2014).
+    #[must_use]
+    pub fn new(secret: u64) -> Self {
+        let mut state = secret;
+        Self(std::array::from_fn(|_| {
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mut x = state;
+            x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            x ^ (x >> 31)
+        }))
+    }
+
+    /// The hash of two words.
+    #[inline(always)]
+    #[must_use]
+    pub fn hash(self, first: u64, second: u64) -> u64 {
+        let [a, b, c] = self.0;
+        folded(folded(first ^ a, second ^ b), c)
+    }
+
+    /// The hash of a word more than those that gave `before`.
+    #[inline(always)]
+    #[must_use]
+    pub fn and(self, before: u64, word: u64) -> u64 {
+        let [a, b, _] = self.0;
+        folded(before ^ b, word ^ a)
+    }
+}
+
+/// Both halves of the product, in one word.
+#[inline(always)]
+fn folded(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    product as u64 ^ (product >> 64) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_bit_of_a_key_reaches_both_halves() {
+        let seed = Seed::new(7);
+        for word in 0..2 {
+            for bit in 0..64 {
+                let changed = |other: u64| {
+                    if word == 0 { seed.hash(other ^ 1 << bit, 5) } else { seed.hash(5, other ^ 1 << bit) }
+                };
+                let differs = (0..256u64).map(|n| {
+                    let other = n.wrapping_mul(0x0101_0101_0101);
+                    let before = if word == 0 { seed.hash(other, 5) } else { seed.hash(5, other) };
+                    (before ^ changed(other)).count_ones()
+                });
+                let mean = differs.sum::<u32>() / 256;
+                assert!((24..=40).contains(&mean), "bit {bit} of word {word}: {mean} of 64 bits change");
+            }
+        }
+    }
+
+    #[test]
+    fn another_secret_is_another_hash() {
+        let hashes: std::collections::BTreeSet<_> = (0..1_000).map(|secret| Seed::new(secret).hash(1, 2)).collect();
+        assert_eq!(hashes.len(), 1_000);
+        assert_ne!(Seed::new(1).and(5, 6), Seed::new(2).and(5, 6));
+    }
+}

@@ -1,0 +1,226 @@
+//! The table against a map, and against who would crowd it.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use zerocopy::FromZeros;
+
+use super::*;
+
+/// A key whose hash has few values where `crowded` says so: signatures and buckets then are often the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, FromZeros)]
+#[repr(C)]
+struct Number {
+    number: u32,
+    /// A power of two less one, of hashes.
+    crowded: u32,
+}
+
+impl Key for Number {
+    fn hash(&self, seed: Seed) -> u64 {
+        let hash = seed.hash(u64::from(self.number), 0);
+        if self.crowded == 0 { hash } else { (hash & u64::from(self.crowded)).wrapping_mul(0x9e37_79b9_7f4a_7c15) }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, FromZeros)]
+#[repr(C)]
+struct Both {
+    sides: [Number; 2],
+    value: u32,
+}
+
+impl Session for Both {
+    type Key = Number;
+    const SIDES: u32 = 2;
+
+    fn key(&self, side: u32) -> Number {
+        self.sides[side as usize]
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Insert { number: u32, lasts: Slot },
+    Find { numbers: Vec<u32> },
+    Keep { number: u32, lasts: Slot },
+    EndAt { number: u32, lasts: Slot },
+    Remove { number: u32 },
+    Expire { after: Slot, looks: u32 },
+    GiveUp,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let number = || 0u32..60;
+    let lasts = || prop::sample::select(vec![1u32, 2, 5, 64, 1_000, 4_095, 4_096, 9_000]);
+    let step = prop_oneof![
+        4 => (number(), lasts()).prop_map(|(number, lasts)| Step::Insert { number, lasts }),
+        2 => prop::collection::vec(0u32..120, 0..70).prop_map(|numbers| Step::Find { numbers }),
+        2 => (number(), lasts()).prop_map(|(number, lasts)| Step::Keep { number, lasts }),
+        1 => (number(), lasts()).prop_map(|(number, lasts)| Step::EndAt { number, lasts }),
+        2 => number().prop_map(|number| Step::Remove { number }),
+        2 => (prop::sample::select(vec![1u32, 3, 100, 4_096, 20_000]), 0u32..40)
+            .prop_map(|(after, looks)| Step::Expire { after, looks }),
+        1 => Just(Step::GiveUp),
+    ];
+    prop::collection::vec(step, 1..150)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    /// A session is found by both of its keys from when it comes until it is removed or has ended; what ends is told once.
+    #[test]
+    fn it_is_what_a_map_is(steps in steps(), crowded in prop::sample::select(vec![0u32, 0, 1, 7]), most in 1usize..50) {
+        let key = |number| Number { number, crowded };
+        let mut table = Sessions::<Both>::new(most, Seed::new(3)).expect("memory");
+        // By number: the value, and when it ends.
+        let mut model: BTreeMap<u32, (u32, Slot)> = BTreeMap::new();
+        let (mut now, mut value, mut removed) = (0, 0, 0);
+        for step in steps {
+            match step {
+                Step::Insert { number, lasts } if !model.contains_key(&number) => {
+                    value += 1;
+                    // The other side's numbers begin at 60.
+                    let session = Both { sides: [key(number), key(number + 60)], value };
+                    match table.insert(session, now + lasts) {
+                        Ok(found) => {
+                            prop_assert!(model.len() < most);
+                            prop_assert_eq!(*table.get(found), session);
+                            model.insert(number, (value, now + lasts));
+                        }
+                        Err(Refused::Full) => prop_assert_eq!(model.len(), most),
+                        Err(Refused::Crowded) => prop_assert_ne!(crowded, 0),
+                    }
+                }
+                Step::Find { numbers } => {
+                    let keys: Vec<_> = numbers.iter().map(|number| key(*number)).collect();
+                    let mut found = vec![Found::NONE; keys.len()];
+                    table.find_each(&keys, &mut found);
+                    for (number, found) in numbers.iter().zip(found) {
+                        let known = model.get(&(number % 60));
+                        prop_assert_eq!(found, table.find(key(*number)));
+                        prop_assert_eq!(found.is_some().then(|| table.get(found).value), known.map(|known| known.0));
+                        if found.is_some() {
+                            prop_assert_eq!(found.side(), number / 60);
+                            prop_assert_eq!(Some(table.ends(found)), known.map(|known| known.1));
+                        }
+                    }
+                }
+                Step::Keep { number, lasts } => {
+                    if let Some((_, ends)) = model.get_mut(&number) {
+                        *ends = (*ends).max(now + lasts);
+                        table.keep_until(table.find(key(number)), *ends);
+                    }
+                }
+                Step::EndAt { number, lasts } => {
+                    if let Some((_, ends)) = model.get_mut(&number) {
+                        *ends = now + lasts;
+                        table.end_at(table.find(key(number + 60)), *ends);
+                    }
+                }
+                Step::Remove { number } => {
+                    if let Some((value, _)) = model.remove(&number) {
+                        prop_assert_eq!(table.remove(table.find(key(number))).value, value);
+                        removed += 1;
+                    }
+                }
+                Step::Expire { after, mut looks } => {
+                    now += after;
+                    let may = looks;
+                    while let Some(session) = table.expire(now, &mut looks) {
+                        let known = model.remove(&session.sides[0].number);
+                        prop_assert!(known.is_some_and(|(value, ends)| value == session.value && ends <= now));
+                        removed += 1;
+                    }
+                    if looks > 0 {
+                        prop_assert!(model.values().all(|(_, ends)| *ends > now), "all is looked at: {} of {} looks left", looks, may);
+                        prop_assert!(!table.is_due(now));
+                    }
+                }
+                Step::GiveUp => {
+                    let given = table.give_up().map(|session| session.sides[0].number);
+                    prop_assert_eq!(given.is_some(), !model.is_empty());
+                    if let Some(number) = given {
+                        prop_assert!(model.remove(&number).is_some());
+                        removed += 1;
+                    }
+                }
+                Step::Insert { .. } => {}
+            }
+            prop_assert_eq!((table.len(), table.removals()), (model.len(), removed));
+            let there: BTreeMap<_, _> = table.iter(0).map(|(_, session)| (session.sides[0].number, session.value)).collect();
+            prop_assert_eq!(there, model.iter().map(|(number, (value, _))| (*number, *value)).collect());
+        }
+    }
+}
+
+fn table(most: usize, secret: u64) -> Sessions<Both> {
+    Sessions::new(most, Seed::new(secret)).expect("memory")
+}
+
+fn plain(number: u32) -> Both {
+    let key = |number| Number { number, crowded: 0 };
+    Both { sides: [key(number), key(number | 1 << 31)], value: number }
+}
+
+#[test]
+fn it_takes_all_that_it_was_made_for_however_keys_fall() {
+    for secret in 0..5 {
+        let mut table = table(30_000, secret);
+        for number in 0..30_000 {
+            table.insert(plain(number), 10).expect("below the capacity");
+        }
+        assert_eq!(table.insert(plain(40_000), 10), Err(Refused::Full));
+        assert!(table.index.stashed() <= 2, "{} in the stash", table.index.stashed());
+    }
+}
+
+#[test]
+fn who_ends_soonest_gives_way() {
+    let mut table = table(1_000, 1);
+    for number in 0..1_000 {
+        // Most last long; every tenth only a little, and one least.
+        let ends = if number == 500 { 20 } else { 30 + if number % 10 == 0 { 0 } else { 900 } };
+        table.insert(plain(number), ends).expect("below the capacity");
+    }
+    assert_eq!(table.give_up().map(|given| given.value), Some(500));
+    for _ in 0..99 {
+        assert!(table.give_up().is_some_and(|given| given.value % 10 == 0), "one that lasts only a little");
+    }
+}
+
+/// Packets prolong a session without telling the wheel: one that was kept outlasts one that was not.
+#[test]
+fn what_was_kept_does_not_give_way_to_what_was_not() {
+    let mut table = table(10, 1);
+    for number in 0..10 {
+        table.insert(plain(number), 5).expect("below the capacity");
+    }
+    for number in 0..9 {
+        let found = table.find(plain(number).sides[0]);
+        table.keep_until(found, 100 + number);
+    }
+    assert_eq!(table.give_up().map(|given| given.value), Some(9));
+    assert_eq!(table.give_up().map(|given| given.value), Some(0));
+}
+
+#[test]
+fn many_that_end_at_once_are_removed_a_few_at_a_time() {
+    let mut table = table(1_000, 1);
+    for number in 0..1_000 {
+        table.insert(plain(number), 5).expect("below the capacity");
+    }
+    for left in (0..1_000).rev().step_by(50) {
+        let mut looks = 50;
+        while table.expire(6, &mut looks).is_some() {}
+        assert_eq!(table.len(), left + 1 - 50);
+    }
+    assert!(!table.is_due(6));
+}
+
+#[test]
+fn tables_that_cannot_be_are_not_made() {
+    assert!(Sessions::<Both>::new(0, Seed::new(1)).is_none());
+    assert!(Sessions::<Both>::new(MOST + 1, Seed::new(1)).is_none());
+}

@@ -1,0 +1,168 @@
+//! When sessions are looked at again: a timer wheel (Varghese and Lauck, "Hashed and hierarchical timing wheels", SOSP 1987,
+//! scheme 4) of lists that go through the entries themselves.
+//!
+//! A packet of a session only writes into its entry, which is at hand anyway, when the session ends without another one. The
+//! wheel learns of it when the entry's turn comes: it is put off to where it belongs. So each entry is moved once a turn of
+//! the wheel or once a time-out, whichever is longer apart, however many packets it has.
+
+use zerocopy::FromZeros;
+
+/// Slots: at eight a second the wheel goes round in 8.5 minutes; what is to last longer is put off once a round.
+pub(super) const SLOTS: u32 = 4_096;
+
+/// The entry's own part of the wheel. All zero: not on it.
+#[derive(Clone, Copy, Debug, Default, FromZeros)]
+#[repr(C)]
+pub(super) struct Link {
+    /// The next entry of the slot, plus one; 0: none.
+    next: u32,
+    /// The entry before it, plus one; of the first, the slot with the highest bit set.
+    before: u32,
+}
+
+impl Link {
+    /// Whether the entry is not on the wheel.
+    pub(super) fn is_none(&self) -> bool {
+        self.before == 0
+    }
+}
+
+/// Marks a slot in [`Link::before`].
+const SLOT: u32 = 1 << 31;
+
+/// Where links are kept: with the entries.
+pub(super) trait Links {
+    fn link(&mut self, entry: u32) -> &mut Link;
+}
+
+/// The wheel.
+pub(super) struct Wheel {
+    /// By slot: the first entry, plus one.
+    first: Box<[u32]>,
+    /// A bit for each slot that has entries.
+    used: Box<[u64]>,
+    /// The time until which all slots have been gone through.
+    at: u32,
+}
+
+impl Wheel {
+    pub(super) fn new() -> Self {
+        let none = |count: u32| vec![0; count as usize].into_boxed_slice();
+        Self { first: none(SLOTS), used: vec![0; SLOTS as usize / 64].into_boxed_slice(), at: 0 }
+    }
+
+    /// Until when all slots have been gone through.
+    pub(super) fn at(&self) -> u32 {
+        self.at
+    }
+
+    /// Puts an entry that is not on the wheel where it is looked at at `due`, or at the end of a round.
+    pub(super) fn insert(&mut self, links: &mut impl Links, entry: u32, due: u32) {
+        let ahead = due.saturating_sub(self.at).clamp(1, SLOTS - 1);
+        let slot = (self.at.wrapping_add(ahead)) % SLOTS;
+        let next = std::mem::replace(&mut self.first[slot as usize], entry + 1);
+        *links.link(entry) = Link { next, before: SLOT | slot };
+        if next != 0 {
+            links.link(next - 1).before = entry + 1;
+        }
+        self.used[slot as usize / 64] |= 1 << (slot % 64);
+    }
+
+    /// Takes an entry off that is on the wheel.
+    pub(super) fn remove(&mut self, links: &mut impl Links, entry: u32) {
+        let Link { next, before } = std::mem::take(links.link(entry));
+        if next != 0 {
+            links.link(next - 1).before = before;
+        }
+        if before & SLOT == 0 {
+            links.link(before - 1).next = next;
+            return;
+        }
+        let slot = before & !SLOT;
+        self.first[slot as usize] = next;
+        if next == 0 {
+            self.used[slot as usize / 64] &= !(1 << (slot % 64));
+        }
+    }
+
+    /// Goes on to `now` until a slot that has entries: its first one. `None` where all until `now` are gone through.
+    pub(super) fn next(&mut self, now: u32) -> Option<u32> {
+        if self.at >= now {
+            return None;
+        }
+        match self.soonest().filter(|(_, ahead)| *ahead <= now - self.at) {
+            Some((first, ahead)) => {
+                // The slot itself has not been gone through.
+                self.at += ahead - 1;
+                Some(first)
+            }
+            None => {
+                self.at = now;
+                None
+            }
+        }
+    }
+
+    /// The first entry of the next slot that has any, and how far ahead that is.
+    pub(super) fn soonest(&self) -> Option<(u32, u32)> {
+        let start = (self.at.wrapping_add(1)) % SLOTS;
+        let words = self.used.len();
+        // The first word once more at the end, for the slots before the start.
+        let word = |n: usize| {
+            let at = (start as usize / 64 + n) % words;
+            let masked = if n == 0 { self.used[at] >> (start % 64) << (start % 64) } else { self.used[at] };
+            (masked != 0).then(|| at as u32 * 64 + masked.trailing_zeros())
+        };
+        let slot = (0..=words).find_map(word)?;
+        Some((self.first[slot as usize] - 1, (slot + SLOTS - start) % SLOTS + 1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    impl Links for Vec<Link> {
+        fn link(&mut self, entry: u32) -> &mut Link {
+            &mut self[entry as usize]
+        }
+    }
+
+    proptest! {
+        /// What is put on comes off once its time has come, and not before; what lasts longer than a round comes at its end.
+        #[test]
+        fn entries_come_when_they_are_due(
+            steps in prop::collection::vec((0u32..3, 0u32..24, prop::sample::select(vec![0u32, 1, 2, 63, 64, 700, 4_000, 5_000, 30_000])), 1..200),
+        ) {
+            let (mut wheel, mut links) = (Wheel::new(), vec![Link::default(); 24]);
+            // By entry: when it is due at the latest.
+            let mut model: std::collections::BTreeMap<u32, u32> = std::collections::BTreeMap::new();
+            let mut now = 0;
+            for (what, entry, span) in steps {
+                match what {
+                    0 if !model.contains_key(&entry) => {
+                        wheel.insert(&mut links, entry, now + span);
+                        let due = wheel.at() + (now + span).saturating_sub(wheel.at()).clamp(1, SLOTS - 1);
+                        model.insert(entry, due);
+                    }
+                    1 if model.remove(&entry).is_some() => wheel.remove(&mut links, entry),
+                    2 => {
+                        now += span;
+                        while let Some(due) = wheel.next(now) {
+                            let when = model.remove(&due);
+                            prop_assert_eq!(when, Some(wheel.at() + 1), "entry {} at {}", due, now);
+                            wheel.remove(&mut links, due);
+                        }
+                        prop_assert_eq!(wheel.at(), now);
+                        prop_assert!(model.values().all(|due| *due > now));
+                    }
+                    _ => {}
+                }
+                let soonest = wheel.soonest().map(|(entry, ahead)| (model.get(&entry).copied(), wheel.at() + ahead));
+                prop_assert_eq!(soonest, model.values().min().map(|least| (Some(*least), *least)));
+            }
+        }
+    }
+}

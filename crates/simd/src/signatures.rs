@@ -1,0 +1,70 @@
+//! Compares the eight signatures of a hash bucket with one: which of them are the same.
+//!
+//! Every x86-64 processor has SSE2, so that nothing has to be found out or dispatched: the kernel is two compares and a
+//! mask, small enough to be part of the loop that calls it.
+
+/// Bit i of the answer is set where the i-th signature is `wanted`.
+#[inline(always)]
+#[must_use]
+pub fn equal(signatures: &[u32; 8], wanted: u32) -> u8 {
+    #[cfg(target_arch = "x86_64")]
+    return x86::equal(signatures, wanted);
+    #[cfg(not(target_arch = "x86_64"))]
+    scalar(signatures, wanted)
+}
+
+/// The same, one by one: what [`equal`] means.
+#[must_use]
+pub fn scalar(signatures: &[u32; 8], wanted: u32) -> u8 {
+    signatures.iter().rev().fold(0, |mask, signature| mask << 1 | u8::from(*signature == wanted))
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use std::arch::x86_64::{
+        __m128i, _mm_cmpeq_epi32, _mm_loadu_si128, _mm_movemask_epi8, _mm_packs_epi16, _mm_packs_epi32, _mm_set1_epi32,
+        _mm_setzero_si128,
+    };
+
+    #[inline(always)]
+    pub(super) fn equal(signatures: &[u32; 8], wanted: u32) -> u8 {
+        let (first, second) = signatures.split_at(4);
+        // SAFETY: both halves are 16 readable bytes, which an unaligned load takes from anywhere; SSE2 is part of x86-64.
+        unsafe {
+            let wanted = _mm_set1_epi32(wanted.cast_signed());
+            let first = _mm_cmpeq_epi32(_mm_loadu_si128(first.as_ptr().cast::<__m128i>()), wanted);
+            let second = _mm_cmpeq_epi32(_mm_loadu_si128(second.as_ptr().cast::<__m128i>()), wanted);
+            let bytes = _mm_packs_epi16(_mm_packs_epi32(first, second), _mm_setzero_si128());
+            // The mask's upper half is that of zeros.
+            _mm_movemask_epi8(bytes) as u8
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_bit_stands_for_a_place() {
+        for place in 0..8 {
+            let mut signatures = [7; 8];
+            signatures[place] = u32::MAX;
+            assert_eq!(equal(&signatures, u32::MAX), 1 << place);
+        }
+        assert_eq!(equal(&[0; 8], 0), 0xff);
+    }
+
+    proptest! {
+        #[test]
+        fn it_is_what_the_scalar_twin_says(signatures: [u8; 8], wanted: u8, high: u32) {
+            // Few values, so that some are the same; with the other bits the same too, or not.
+            let wide = signatures.map(|signature| u32::from(signature % 4) ^ high);
+            for wanted in [u32::from(wanted % 4) ^ high, u32::from(wanted), high, !high] {
+                prop_assert_eq!(equal(&wide, wanted), scalar(&wide, wanted));
+            }
+        }
+    }
+}
