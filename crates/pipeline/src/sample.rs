@@ -2,8 +2,9 @@
 //!
 //! What a function costs by itself can be asked with it, of every function that there is, without a configuration for each.
 
-use forebay_graph::{Declaration, Setup, Surroundings, functions};
+use forebay_graph::{Declaration, Setup, StateDeclaration, Surroundings, functions, states};
 use forebay_measure::Frequency;
+use serde_json::Value;
 
 use crate::Source;
 use crate::problem::{Findings, Place, Problems, listed, nearest, quote};
@@ -47,22 +48,48 @@ pub fn sample(name: &str, sets: &[String]) -> Result<Source, Problems> {
             listed(names())
         )));
     };
-    let gates = gates(function).map_err(|message| wrong(format!("its example: {message}")))?;
+    let params = params(function.example).map_err(|message| wrong(format!("its example: {message}")))?;
+    let gates = gates(function, &params).map_err(|message| wrong(format!("its example: {message}")))?;
     let ways: String = gates.iter().map(|gate| format!("  - {name}[{gate}] -> out\n")).collect();
     let text = format!(
-        "name: {name}\nports:\n  in: {{ generator: {} }}\n  out: {{ sink: {{}} }}\nmodules:\n  {name}: {{ {name}: {} }}\npipeline:\n  - in -> {name}\n{ways}",
-        function.traffic, function.example
+        "name: {name}\nports:\n  in: {{ generator: {} }}\n  out: {{ sink: {{}} }}\n{}modules:\n  {name}: {{ {name}: {} }}\npipeline:\n  - in -> {name}\n{ways}",
+        function.traffic,
+        section(&params),
+        function.example
     );
     Ok(sets.iter().fold(Source::new(text, file, ""), Source::set))
 }
 
+/// An example's parameters.
+fn params(example: &str) -> Result<Value, String> {
+    Ok(yaml::parse(example, &mut Findings::default()).map_err(|(_, message)| message)?.to_json())
+}
+
+/// The states that an example names: by their kinds' own names.
+fn named(params: &Value) -> Vec<&'static StateDeclaration> {
+    let texts: Vec<&str> =
+        params.as_object().into_iter().flat_map(|map| map.values()).filter_map(Value::as_str).collect();
+    states().into_iter().filter(|state| texts.contains(&state.name)).collect()
+}
+
+/// The configuration's section of states, where the example names any.
+fn section(params: &Value) -> String {
+    let lines: String =
+        named(params).iter().map(|state| format!("  {0}: {{ {0}: {1} }}\n", state.name, state.example)).collect();
+    if lines.is_empty() { lines } else { format!("state:\n{lines}") }
+}
+
 /// The gates that the example has.
-fn gates(function: &Declaration) -> Result<Vec<String>, String> {
-    let params = yaml::parse(function.example, &mut Findings::default()).map_err(|(_, message)| message)?.to_json();
+fn gates(function: &Declaration, example: &Value) -> Result<Vec<String>, String> {
     let mut surroundings = Surroundings::new(Frequency::new(1e9));
     (surroundings.simulated, surroundings.checking) = (true, true);
+    for state in named(example) {
+        let mut setup = Setup::new(state.name, &mut surroundings);
+        let made = state.build(&params(state.example)?, &mut setup).map_err(|error| error.to_string())?;
+        surroundings.state.insert(state.name.to_owned(), made);
+    }
     let mut setup = Setup::new(function.name, &mut surroundings);
-    function.build(&params, &mut setup).map_err(|error| error.to_string())?;
+    function.build(example, &mut setup).map_err(|error| error.to_string())?;
     Ok(setup.finish().gates)
 }
 

@@ -70,6 +70,9 @@ const FIGURES: &[(&str, &str, Share)] = &[
     ("gtpu", "gtpu", Share::Above("gen_sink")),
     ("gtpu_table", "gtpu_table", Share::Above("gen_sink")),
     ("vxlan", "vxlan", Share::Above("gen_sink")),
+    ("nat_4k", "nat_4k", Share::WithoutGenerator),
+    ("nat_1m", "nat_1m", Share::WithoutGenerator),
+    ("nat_churn", "nat_churn", Share::WithoutGenerator),
 ];
 
 /// Makes the cases that the figures named (all, where none are) come from; `alone` without those that they are compared
@@ -166,6 +169,9 @@ fn recipes(folder: &Path) -> std::io::Result<Vec<Recipe>> {
         recipe("gtpu", chain(&[("down", "gtpu_encap", &one), ("up", "gtpu_decap", "teids: 0x1000-0x1fff")])),
         recipe("gtpu_table", chain(&[("down", "gtpu_encap", &each), ("up", "gtpu_decap", "teids: any")])),
         recipe("vxlan", chain(&[("on", "vxlan_encap", &frames), ("off", "vxlan_decap", "vnis: [4096]")])),
+        recipe("nat_4k", translated("sessions: 4096", "")),
+        recipe("nat_1m", translated("sessions: 1000000", ", sessions: 1100000")),
+        recipe("nat_churn", translated("sessions: 1000000, renewal: { at_once: 4096, packets: 20 }", "")),
         recipe("router_1", router(32, 1, 0, TRAFFIC)),
         Recipe { counted: Counted::Nothing, ..recipe("router_1_unaccounted", router(32, 1, 0, TRAFFIC)) },
         Recipe { counted: Counted::Untimed, ..recipe("router_1_untimed", router(32, 1, 0, TRAFFIC)) },
@@ -240,6 +246,13 @@ fn metered(key: &str) -> String {
     wired.replace(
         "  - in -> meter -> out\n",
         "  - in -> meter\n  - meter[green] -> out\n  - meter[yellow] -> drop\n  - meter[red] -> drop\n",
+    )
+}
+
+/// A translation on its way out, of so many sessions, with as many outside ports as they need.
+fn translated(traffic: &str, table: &str) -> String {
+    format!(
+        "ports:\n  in: {{ generator: {{ size: 60, {traffic}, source: 10.0.0.0/14 }} }}\n  out: {{ sink: }}\nstate:\n  nat: {{ nat: {{ pool: 192.0.2.0/25{table} }} }}\nmodules:\n  out_nat: {{ nat_out: {{ state: nat }} }}\npipeline:\n  - in -> out_nat -> out\n"
     )
 }
 

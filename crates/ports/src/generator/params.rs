@@ -61,6 +61,9 @@ pub struct Params {
     pub skew: f64,
     /// How many packets of a session follow each other at each of its turns (1 to 65536).
     pub burst: usize,
+    /// Sessions end and others begin, as in `{ at_once: 4096, packets: 20 }`: so many take turns, packet by packet, and each
+    /// gives way to the next of all `sessions` after so many packets, one after the other.
+    pub renewal: Option<Renewal>,
     /// A capture (pcap or pcapng, either also in gzip) whose packets these resemble: they come in the same order of sessions, as far from
     /// each other in proportion to the mean, and with their lengths where no `size` is given, again and again. Sessions are numbered as they
     /// begin and taken for as many as there are here; lengths are multiples of 8 bytes, the shortest that the headers allow at least, 1514 at
@@ -103,6 +106,7 @@ impl Default for Params {
             sessions: 4096,
             skew: 0.0,
             burst: 1,
+            renewal: None,
             recorded: None,
             transport: Transport::Udp,
             vlans: Vec::new(),
@@ -116,6 +120,16 @@ impl Default for Params {
             seed: None,
         }
     }
+}
+
+/// How sessions end and begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Renewal {
+    /// How many sessions take turns at a time (1 to as many as there are).
+    pub at_once: usize,
+    /// How many packets each has (1 to 65536).
+    pub packets: usize,
 }
 
 /// How fast packets come.
@@ -256,12 +270,29 @@ fn allowed<T: PartialOrd + std::fmt::Display>(path: &str, value: T, least: T, mo
     Err(SetupError::at(path, format!("{value}: allowed are {least} to {most}")))
 }
 
+impl Renewal {
+    /// That of a worker which has such a part of all sessions.
+    fn of_share(self, fraction: f64) -> Self {
+        Self { at_once: ((self.at_once as f64 * fraction).round() as usize).max(1), ..self }
+    }
+}
+
 impl Params {
     pub(super) fn build(self, setup: &mut Setup<'_>, counters: Arc<PortCounters>) -> Result<Generator, SetupError> {
         allowed("queue", self.queue, 1, 1 << 20)?;
         allowed("sessions", self.sessions, 1, 1 << 24)?;
         allowed("burst", self.burst, 1, 1 << 16)?;
         allowed("skew", self.skew, 0.0, 10.0)?;
+        if let Some(renewal) = self.renewal {
+            allowed("renewal.at_once", renewal.at_once, 1, self.sessions)?;
+            allowed("renewal.packets", renewal.packets, 1, 1 << 16)?;
+            if self.skew != 0.0 || self.burst != 1 {
+                return Err(SetupError::at(
+                    "renewal",
+                    "sessions that are renewed take turns: leave out `skew` and `burst`",
+                ));
+            }
+        }
         allowed("vlans", self.vlans.len(), 0, 2)?;
         self.vlans.iter().enumerate().try_for_each(|(n, vlan)| allowed(&format!("vlans[{n}]"), *vlan, 0, 4095))?;
         if let Arrivals::OnOff { on, off } = self.arrivals {
@@ -344,11 +375,14 @@ impl Params {
         let fraction = share.fraction();
         let recorded = recorded.map(|all| share.sessions.as_deref().map_or(all.clone(), |mine| all.of(mine)));
         let sizes = Sizes::new(&weights, &mut random);
+        let renewal = self.renewal.map(|all| all.of_share(fraction));
         let (sizes, sessions, left) = match (&recorded, share.sessions) {
             (Some(recorded), _) if !recorded.is_empty() => (recorded.sizes(&lengths), recorded.sessions(), left),
-            (None, None) => (sizes, Sessions::new(self.sessions, self.burst, self.skew, &mut random), left),
+            (None, None) => {
+                (sizes, Sessions::new(self.sessions, self.burst, self.skew, &mut random).renewed(renewal), left)
+            }
             (None, Some(some)) if !some.is_empty() => {
-                (sizes, Sessions::of(some, self.burst, self.skew, &mut random), left)
+                (sizes, Sessions::of(some, self.burst, self.skew, &mut random).renewed(renewal), left)
             }
             // No session is this worker's: there is nothing to give.
             _ => (sizes, Sessions::new(1, 1, 0.0, &mut random), 0),
@@ -382,6 +416,7 @@ impl Params {
             _ if self.arrivals != Arrivals::Constant => other("arrivals"),
             _ if self.skew != 0.0 => other("skew"),
             _ if self.burst != 1 => other("burst"),
+            _ if self.renewal.is_some() => other("renewal"),
             Some(Size::Named(_) | Size::List(_)) => {
                 Err(SetupError::at("size", "with `recorded` allowed are one length for all, or none for theirs"))
             }

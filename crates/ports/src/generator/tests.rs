@@ -189,6 +189,12 @@ fn sessions_take_turns_alone_or_in_bursts() {
     assert_eq!(order(json!({ "sessions": 3 }), 7), [0, 1, 2, 0, 1, 2, 0]);
     assert_eq!(order(json!({ "sessions": 2, "burst": 3 }), 10), [0, 0, 0, 1, 1, 1, 0, 0, 0, 1]);
     assert_eq!(order(json!({ "sessions": 4096 }), 8192), (0..8192).map(|n| n % 4096).collect::<Vec<_>>());
+    let renewed = order(json!({ "sessions": 100, "renewal": { "at_once": 4, "packets": 2 } }), 16);
+    assert_eq!(renewed, [0, 1, 2, 3, 2, 3, 4, 5, 4, 5, 6, 7, 6, 7, 8, 9]);
+    let renewed = order(json!({ "sessions": 1_000_000, "renewal": { "at_once": 4096, "packets": 20 } }), 1 << 17);
+    let new = renewed.iter().max().map_or(0, |last| last + 1) - 4_096;
+    let share = new as f64 / f64::from((1 << 17) - 4_096);
+    assert!((0.049..0.051).contains(&share), "one of twenty packets is a new session's: {share}");
     let skewed = order(json!({ "sessions": 50, "burst": 4, "skew": 1.0 }), 4000);
     assert!(skewed.chunks(4).all(|burst| burst.iter().all(|session| *session == burst[0])));
 }
@@ -442,6 +448,9 @@ fn parameters_that_make_no_sense_are_named() {
         (json!({ "sessions": 0 }), "sessions", "1 to 16777216"),
         (json!({ "skew": -1 }), "skew", "0 to 10"),
         (json!({ "burst": 0 }), "burst", "1 to 65536"),
+        (json!({ "sessions": 9, "renewal": { "at_once": 10, "packets": 1 } }), "renewal.at_once", "1 to 9"),
+        (json!({ "renewal": { "at_once": 10, "packets": 0 } }), "renewal.packets", "1 to 65536"),
+        (json!({ "skew": 1, "renewal": { "at_once": 10, "packets": 1 } }), "renewal", "leave out"),
         (json!({ "queue": 0 }), "queue", "1 to 1048576"),
         (json!({ "vlans": [1, 4096] }), "vlans[1]", "0 to 4095"),
         (json!({ "vlans": [1, 2, 3] }), "vlans", "0 to 2"),

@@ -1,0 +1,234 @@
+//! What both directions of a network address and port translation share: a state of the kind `nat`.
+//!
+//! [`nat_out`](crate::nat_out) translates what goes from inside to outside, [`nat_in`](crate::nat_in) what comes back. Each
+//! worker has a table of its own, with the sessions that come to it.
+
+mod bindings;
+mod packets;
+mod ports;
+mod translation;
+mod translator;
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use forebay_graph::{DeclareState, Own, Setup, SetupError, register};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub(crate) use translation::Direction;
+pub(crate) use translator::{BUSY, COUNTERS, DROPS, HAIRPIN, Translator, Ways};
+
+use crate::connection::{SlotClock, TimeoutParams, Timeouts};
+use crate::tables::sessions::MOST;
+
+/// Parameters of a state of the kind `nat`.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Params {
+    /// Addresses that sessions have outside: a prefix such as `192.0.2.0/28`, or an address. Up to 4096 addresses. The
+    /// sessions of one inside address have one outside address (RFC 4787 REQ-2).
+    pool: String,
+    /// The ports that are given out: the first and the last, `[1024, 65535]` by default.
+    ports: Option<[u16; 2]>,
+    /// How many sessions there can be, over all workers: 65536 by default. Each takes 64 bytes and two places of an index,
+    /// 82 bytes in all, and as much again where it is the only one of its inside port.
+    sessions: Option<usize>,
+    /// What happens when there are as many: the session that would end soonest is given up (`evict`, the default), or the new
+    /// one is refused (`refuse`, dropped as `full`).
+    #[serde(default)]
+    when_full: WhenFull,
+    /// Whether a new session may come from outside, to an outside port that is in use: `endpoint_dependent` (the default: none
+    /// may, RFC 4787's address and port-dependent filtering) or `endpoint_independent` (from anywhere).
+    #[serde(default)]
+    filtering: Filtering,
+    /// How many outside ports one inside address may have at a time, of each protocol; as many as there are by default (RFC 6888
+    /// REQ-4).
+    ports_per_address: Option<u16>,
+    /// Ports that are always forwarded, from outside to inside, as those of a server.
+    #[serde(default)]
+    forwards: Vec<Forward>,
+    /// How long sessions are remembered without a packet.
+    #[serde(default)]
+    timeouts: TimeoutParams,
+}
+
+/// What happens when a table is full.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum WhenFull {
+    /// The session that would end soonest is given up.
+    #[default]
+    Evict,
+    /// The new one is refused.
+    Refuse,
+}
+
+/// Whose packets may open a session from outside.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+enum Filtering {
+    /// Nobody's.
+    #[default]
+    EndpointDependent,
+    /// Anybody's.
+    EndpointIndependent,
+}
+
+/// A port that is always forwarded.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Forward {
+    /// `tcp` or `udp`.
+    protocol: Transport,
+    /// The address and port outside, such as `192.0.2.1:80`; the address is one of the pool's.
+    outside: String,
+    /// The address and port inside, such as `10.0.0.5:8080`.
+    inside: String,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Transport {
+    Tcp,
+    Udp,
+}
+
+/// The most addresses of a pool.
+const ADDRESSES: u32 = 4_096;
+/// As many sessions unless it is said.
+const SESSIONS: usize = 1 << 16;
+
+/// Protocol, outside, inside.
+type Forwarded = (u8, (u32, u16), (u32, u16));
+
+/// What every worker's translator is made of.
+pub struct Nat {
+    key: String,
+    /// The first address, and how many there are.
+    pool: (u32, u32),
+    ports: (u16, u16),
+    sessions: usize,
+    when_full: WhenFull,
+    filtering: Filtering,
+    ports_per_address: u16,
+    forwards: Vec<Forwarded>,
+    timeouts: Timeouts,
+    clock: SlotClock,
+}
+
+impl Nat {
+    /// A worker's translator: the same for all of its modules that name this state.
+    pub(crate) fn translator(&self, setup: &mut Setup<'_>) -> Result<Arc<Own<Translator>>, SetupError> {
+        if setup.share().1 > 1 && !(self.forwards.is_empty() && self.filtering == Filtering::EndpointDependent) {
+            return Err(SetupError::at(
+                "state",
+                "sessions that begin outside can be on one worker only: 'forwards' and 'filtering: endpoint_independent' \
+                 need both directions in one worker's `modules`",
+            ));
+        }
+        let secret = setup.secret();
+        setup.own(&self.key, |setup| {
+            let share = setup.share();
+            let sessions = self.sessions.div_ceil(share.1);
+            Translator::new(self, sessions, share, secret)
+                .ok_or_else(|| SetupError::at("state", format!("no memory for a table of {sessions} sessions")))
+        })
+    }
+}
+
+impl DeclareState for Nat {
+    type Params = Params;
+    const NAME: &'static str = "nat";
+    const SUMMARY: &'static str = "sessions and outside ports that nat_out and nat_in share";
+    const EXAMPLE: &'static str = "{ pool: 192.0.2.0/28, sessions: 100000 }";
+
+    fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
+        let pool = pool(&params.pool).map_err(|message| SetupError::at("pool", message))?;
+        let [first, last] = params.ports.unwrap_or([1_024, 65_535]);
+        if first == 0 || first > last {
+            let message = format!("{first} to {last}: allowed are 1 to 65535, the first no greater than the last");
+            return Err(SetupError::at("ports", message));
+        }
+        let sessions = params.sessions.unwrap_or(SESSIONS);
+        if !(1..=MOST).contains(&sessions) {
+            return Err(SetupError::at("sessions", format!("{sessions}: allowed are 1 to {MOST}")));
+        }
+        if params.ports_per_address == Some(0) {
+            return Err(SetupError::at("ports_per_address", "0: allowed are 1 to 65535"));
+        }
+        let clock = SlotClock::new(setup.frequency());
+        let forwards = params.forwards.iter().enumerate();
+        let forwards = forwards.map(|(at, forward)| {
+            forward.read(pool).map_err(|message| SetupError::at(format!("forwards[{at}]"), message))
+        });
+        let forwards: Vec<_> = forwards.collect::<Result<_, _>>()?;
+        let twice = |at: usize| {
+            forwards[..at].iter().any(|it| {
+                (it.0, it.1) == (forwards[at].0, forwards[at].1) || (it.0, it.2) == (forwards[at].0, forwards[at].2)
+            })
+        };
+        if let Some(at) = (0..forwards.len()).find(|at| twice(*at)) {
+            return Err(SetupError::at(
+                format!("forwards[{at}]"),
+                "another forward has the same port, outside or inside",
+            ));
+        }
+        let timeouts = Timeouts::new(&params.timeouts, clock, "timeouts")?;
+        // What it is made of: two states that are written alike are still two.
+        let key = format!("nat {} {}", setup.name(), serde_json::to_string(&params).unwrap_or_default());
+        let (when_full, filtering) = (params.when_full, params.filtering);
+        let ports_per_address = params.ports_per_address.unwrap_or(u16::MAX);
+        let ports = (first, last);
+        Ok(Self { key, pool, ports, sessions, when_full, filtering, ports_per_address, forwards, timeouts, clock })
+    }
+}
+
+impl Forward {
+    fn read(&self, (first, count): (u32, u32)) -> Result<Forwarded, String> {
+        let read = |what: &str, text: &str| {
+            let parsed: Result<std::net::SocketAddrV4, _> = text.parse();
+            match parsed {
+                Ok(it) if it.port() != 0 => Ok((u32::from(*it.ip()), it.port())),
+                _ => Err(format!("{what}: '{text}' is no IPv4 address with a port, such as 192.0.2.1:80")),
+            }
+        };
+        let (outside, inside) = (read("outside", &self.outside)?, read("inside", &self.inside)?);
+        if outside.0.wrapping_sub(first) >= count {
+            return Err(format!("outside: '{}' is not of the pool", self.outside));
+        }
+        let protocol = match self.protocol {
+            Transport::Tcp => forebay_packet::wire::ipv4::TCP,
+            Transport::Udp => forebay_packet::wire::ipv4::UDP,
+        };
+        Ok((protocol, outside, inside))
+    }
+}
+
+/// The first address of a pool, and how many it has.
+fn pool(text: &str) -> Result<(u32, u32), String> {
+    let (address, length) = text.split_once('/').unwrap_or((text, "32"));
+    let bad = || format!("'{text}' is no IPv4 prefix such as 192.0.2.0/28, nor an address");
+    let address: Ipv4Addr = address.parse().map_err(|_| bad())?;
+    let length: u32 = length.parse().ok().filter(|length| *length <= 32).ok_or_else(bad)?;
+    let count = 1u64 << (32 - length);
+    if count > u64::from(ADDRESSES) {
+        return Err(format!("'{text}' has {count} addresses: allowed are up to {ADDRESSES} (a /20)"));
+    }
+    let first = u32::from(address);
+    if u64::from(first) % count != 0 {
+        return Err(format!(
+            "'{text}' has bits set behind its length: write {}/{length}",
+            Ipv4Addr::from(first & !(count as u32 - 1))
+        ));
+    }
+    if address.is_unspecified() || address.is_multicast() || address.is_broadcast() || address.is_loopback() {
+        return Err(format!("'{text}': nobody outside could answer to such addresses"));
+    }
+    Ok((first, count as u32))
+}
+
+register!(state Nat);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,95 @@
+//! Translates packets that are not plain: with tags or options, ICMP queries, and errors with what they quote.
+
+use forebay_graph::effect::rewrite_ipv4_address;
+use forebay_packet::Packet;
+use forebay_packet::wire::checksum;
+use forebay_packet::wire::ipv4::{ICMP, Ipv4, TCP, UDP};
+use zerocopy::FromBytes;
+
+use super::translation::Direction;
+
+/// An ICMP message's own header: type, code, checksum, and a word that queries have their identifier in.
+const ICMP_HEADER: usize = 8;
+
+/// Where in a transport's header its checksum is, and where the port that is translated; of ICMP the identifier.
+fn fields(protocol: u8, direction: Direction) -> Option<(usize, usize)> {
+    let port = if direction == Direction::Out { 0 } else { 2 };
+    match protocol {
+        TCP => Some((16, port)),
+        UDP => Some((6, port)),
+        ICMP => Some((2, 4)),
+        _ => None,
+    }
+}
+
+/// Gives a packet another source (on the way out) or destination (on the way in). Its headers are whole.
+pub(super) fn translate(packet: &mut Packet, direction: Direction, (address, port): ([u8; 4], u16)) -> Option<()> {
+    rewrite_ipv4_address(packet, direction == Direction::In, address)?;
+    let (protocol, start) = packet.transport()?;
+    let end = packet.network_end();
+    let header = packet.data_mut().get_mut(start..end)?;
+    rewrite_port(header, protocol, direction, port);
+    Some(())
+}
+
+/// Writes a port, and changes the checksum by the difference where it is there; how the checksum was before and is after.
+fn rewrite_port(header: &mut [u8], protocol: u8, direction: Direction, port: u16) -> Option<(u16, u16)> {
+    let (sum_at, port_at) = fields(protocol, direction)?;
+    let field: &mut [u8; 2] = header.get_mut(port_at..)?.first_chunk_mut()?;
+    let old = u16::from_be_bytes(std::mem::replace(field, port.to_be_bytes()));
+    let field: &mut [u8; 2] = header.get_mut(sum_at..)?.first_chunk_mut()?;
+    let before = u16::from_be_bytes(*field);
+    if protocol == UDP && before == 0 {
+        return None;
+    }
+    let after = checksum::replace16(before, old, port);
+    let after = if protocol == UDP && after == 0 { 0xffff } else { after };
+    *field = after.to_be_bytes();
+    Some((before, after))
+}
+
+/// Translates the packet that an ICMP error quotes (RFC 5508 section 4.2): it went the other way than the error goes, so that
+/// its destination is translated on the way out, and its source on the way in. The error's own checksum follows.
+pub(super) fn translate_quoted(
+    packet: &mut Packet,
+    direction: Direction,
+    (address, port): ([u8; 4], u16),
+) -> Option<()> {
+    let (_, start) = packet.transport()?;
+    let end = packet.network_end();
+    let message = packet.data_mut().get_mut(start..end)?;
+    let (header, quoted) = message.split_first_chunk_mut::<ICMP_HEADER>()?;
+    let mut sum = u16::from_be_bytes([header[2], header[3]]);
+    let (ip, rest) = Ipv4::mut_from_prefix(quoted).ok()?;
+    let options = ip.header_len()? - size_of::<Ipv4>();
+    let outward = direction == Direction::Out;
+    let field = if outward { &mut ip.destination } else { &mut ip.source };
+    let (old, new) = (u32::from_be_bytes(*field), u32::from_be_bytes(address));
+    *field = address;
+    // The quoted header sums up to the same as before: the error's checksum does not see the change.
+    ip.checksum.set(checksum::replace32(ip.checksum.get(), old, new));
+    let protocol = ip.protocol;
+    let transport = rest.get_mut(options..)?;
+    // Of what is quoted the port stands where it would on the opposite way.
+    let opposite = if outward { Direction::In } else { Direction::Out };
+    let (sum_at, port_at) = fields(protocol, opposite)?;
+    // TCP's and UDP's checksums cover the address too; it is quoted where more than eight bytes are.
+    if protocol != ICMP
+        && let Some(field) = transport.get_mut(sum_at..).and_then(<[u8]>::first_chunk_mut::<2>)
+    {
+        let before = u16::from_be_bytes(*field);
+        if protocol == TCP || before != 0 {
+            let after = checksum::replace32(before, old, new);
+            *field = after.to_be_bytes();
+            sum = checksum::replace16(sum, before, after);
+        }
+    }
+    let old_port = transport.get(port_at..)?.first_chunk::<2>().map(|bytes| u16::from_be_bytes(*bytes))?;
+    let changed = rewrite_port(transport, protocol, opposite, port);
+    sum = checksum::replace16(sum, old_port, port);
+    if let Some((before, after)) = changed {
+        sum = checksum::replace16(sum, before, after);
+    }
+    header[2..4].copy_from_slice(&sum.to_be_bytes());
+    Some(())
+}

@@ -1,0 +1,142 @@
+//! Which outside ports are given out: a bit for each port of each address and protocol.
+//!
+//! Where the search begins is drawn at random, so that nobody outside can tell the next port from the last one (RFC 6056
+//! section 3.3.1). A port is of the same parity as the one inside (RFC 4787 REQ-4), as RTP and RTCP of old want it.
+
+use forebay_packet::wire::ipv4::{ICMP, TCP, UDP};
+
+/// Words of bits for all ports.
+const WORDS: usize = 1 << 16 >> 6;
+/// Every second bit, from the first on.
+const EVEN: u64 = 0x5555_5555_5555_5555;
+
+/// The ports of a pool of addresses.
+pub(super) struct Ports {
+    /// By address and protocol: whether a port is given out.
+    used: Box<[u64]>,
+    first: u16,
+    last: u16,
+    random: u64,
+}
+
+/// Protocols' places.
+fn place(protocol: u8) -> usize {
+    match protocol {
+        TCP => 0,
+        UDP => 1,
+        ICMP => 2,
+        other => unreachable!("no connection shows ports of protocol {other}"),
+    }
+}
+
+impl Ports {
+    pub(super) fn new(addresses: u32, (first, last): (u16, u16), secret: u64) -> Self {
+        Self { used: vec![0; addresses as usize * 3 * WORDS].into_boxed_slice(), first, last, random: secret }
+    }
+
+    /// SplitMix64 (Steele, Lea, Flood 2014).
+    fn draw(&mut self) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut x = self.random;
+        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^ (x >> 31)
+    }
+
+    fn of(&mut self, address: u32, protocol: u8) -> &mut [u64] {
+        let start = (address as usize * 3 + place(protocol)) * WORDS;
+        &mut self.used[start..start + WORDS]
+    }
+
+    /// Gives a port out, of an address by its number in the pool: one of the parity of `like`, and that is `right`. `None`:
+    /// all of these are out.
+    pub(super) fn take(&mut self, address: u32, protocol: u8, like: u16, right: impl Fn(u16) -> bool) -> Option<u16> {
+        let (first, last) = (self.first, self.last);
+        let span = u64::from(last - first) + 1;
+        let start = usize::from(first + (self.draw() % span) as u16);
+        let parity = if like.is_multiple_of(2) { EVEN } else { !EVEN };
+        let used = self.of(address, protocol);
+        // The word in which the search begins once more at its end, for what is below the beginning.
+        for step in 0..=WORDS {
+            let word = (start / 64 + step) % WORDS;
+            let mut free = !used[word] & parity;
+            match step {
+                0 => free = free >> (start % 64) << (start % 64),
+                WORDS => free &= (1 << (start % 64)) - 1,
+                _ => {}
+            }
+            while free != 0 {
+                let port = (word * 64) as u16 | free.trailing_zeros() as u16;
+                if (first..=last).contains(&port) && right(port) {
+                    used[word] |= 1 << (port % 64);
+                    return Some(port);
+                }
+                free &= free - 1;
+            }
+        }
+        None
+    }
+
+    /// Gives out this port; whether it was free.
+    pub(super) fn reserve(&mut self, address: u32, protocol: u8, port: u16) -> bool {
+        let word = &mut self.of(address, protocol)[usize::from(port / 64)];
+        let free = *word >> (port % 64) & 1 == 0;
+        *word |= 1 << (port % 64);
+        free
+    }
+
+    /// Takes a port back.
+    pub(super) fn give_back(&mut self, address: u32, protocol: u8, port: u16) {
+        self.of(address, protocol)[usize::from(port / 64)] &= !(1 << (port % 64));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn all_of_a_range_are_given_out_once() {
+        for (first, last) in [(1_024, 1_151), (1_000, 1_099), (1, 65_535), (7, 7)] {
+            let mut ports = Ports::new(2, (first, last), 9);
+            let mut out = BTreeSet::new();
+            for parity in 0..2 {
+                while let Some(port) = ports.take(1, UDP, parity, |_| true) {
+                    assert_eq!(port % 2, parity);
+                    assert!(out.insert(port));
+                }
+            }
+            assert_eq!(out, (first..=last).collect());
+            assert!(ports.take(0, UDP, first, |_| true).is_some(), "another address has its own");
+            assert!(ports.take(1, TCP, first, |_| true).is_some(), "another protocol has its own");
+            ports.give_back(1, UDP, last);
+            assert_eq!(ports.take(1, UDP, last, |_| true), Some(last));
+        }
+    }
+
+    #[test]
+    fn none_can_be_told_from_the_last() {
+        let mut ports = Ports::new(1, (1_024, 65_535), 1);
+        let out: Vec<_> = (0..100).map(|_| ports.take(0, TCP, 2, |_| true).expect("many are free")).collect();
+        let next = out.windows(2).filter(|pair| pair[0].abs_diff(pair[1]) < 64).count();
+        assert!(next < 5, "{next} of 100 next to the one before");
+    }
+
+    proptest! {
+        #[test]
+        fn only_what_is_right_is_given_out(modulus in 1u16..50, rest in 0u16..50, secret: u64) {
+            let right = |port: u16| port % modulus == rest % modulus;
+            let mut ports = Ports::new(1, (2_000, 2_999), secret);
+            let mut count = 0;
+            while let Some(port) = ports.take(0, ICMP, 0, right).or_else(|| ports.take(0, ICMP, 1, right)) {
+                prop_assert!(right(port));
+                count += 1;
+            }
+            prop_assert_eq!(count, (2_000..3_000).filter(|port| right(*port)).count());
+        }
+    }
+}

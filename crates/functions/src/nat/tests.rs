@@ -1,0 +1,394 @@
+//! Packets out and back: through both functions with one state, against a model, and what is refused.
+
+mod model;
+
+use etherparse::{NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
+use forebay_graph::{DeclareState, Gate, Rig, Setup, Surroundings};
+use forebay_measure::Frequency;
+use forebay_packet::Ticks;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::nat_in::NatIn;
+use crate::nat_out::NatOut;
+
+pub(super) const HOST: [u8; 4] = [10, 0, 0, 7];
+pub(super) const PEER: [u8; 4] = [198, 51, 100, 9];
+
+/// Both directions of a translation.
+pub(super) struct Both {
+    pub(super) out: Rig,
+    pub(super) back: Rig,
+}
+
+impl Both {
+    pub(super) fn new(state: Value) -> Self {
+        Self::of_share(state, (0, 1), false)
+    }
+
+    pub(super) fn of_share(state: Value, share: (usize, usize), hairpin: bool) -> Self {
+        let mut surroundings = Surroundings::new(Frequency::new(1e9));
+        surroundings.share = share;
+        surroundings.secret = 5;
+        let nat = make(state, &mut surroundings).expect("parameters");
+        surroundings.state.insert("nat1".to_owned(), Arc::new(nat));
+        let out = Rig::within::<NatOut>(&json!({ "state": "nat1", "hairpin": hairpin }), &mut surroundings);
+        let back = Rig::within::<NatIn>(&json!({ "state": "nat1" }), &mut surroundings);
+        Self { out: out.expect("parameters"), back: back.expect("parameters") }
+    }
+
+    /// What a frame becomes on its way out, where it goes on.
+    pub(super) fn goes_out(&mut self, frame: &[u8]) -> Option<Vec<u8>> {
+        let (gate, frame) = self.out.run(frame);
+        (gate == Gate::FIRST).then_some(frame)
+    }
+
+    /// The same on its way in.
+    pub(super) fn comes_back(&mut self, frame: &[u8]) -> Option<Vec<u8>> {
+        let (gate, frame) = self.back.run(frame);
+        (gate == Gate::FIRST).then_some(frame)
+    }
+
+    pub(super) fn pass(&mut self, seconds: u64) {
+        self.out.now += Ticks(seconds * 1_000_000_000);
+        self.back.now = self.out.now;
+    }
+}
+
+fn make(state: Value, surroundings: &mut Surroundings) -> Result<Nat, String> {
+    let params: Params = serde_json::from_value(state).map_err(|error| error.to_string())?;
+    Nat::new(params, &mut Setup::new("nat1", surroundings)).map_err(|error| error.to_string())
+}
+
+/// A frame of UDP, with and without a tag.
+pub(super) fn udp(from: ([u8; 4], u16), to: ([u8; 4], u16), payload: &[u8]) -> Vec<u8> {
+    let mut frame = Vec::new();
+    let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4(from.0, to.0, 64).udp(from.1, to.1);
+    builder.write(&mut frame, payload).expect("memory");
+    frame
+}
+
+pub(super) fn tagged_udp(from: ([u8; 4], u16), to: ([u8; 4], u16), payload: &[u8]) -> Vec<u8> {
+    let mut frame = Vec::new();
+    let tag = etherparse::VlanId::try_new(7).expect("a tag");
+    let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).single_vlan(tag).ipv4(from.0, to.0, 64).udp(from.1, to.1);
+    builder.write(&mut frame, payload).expect("memory");
+    frame
+}
+
+/// A frame of TCP with these flags: `S`, `A`, `F`, `R`.
+pub(super) fn tcp(from: ([u8; 4], u16), to: ([u8; 4], u16), flags: &str) -> Vec<u8> {
+    let mut builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4(from.0, to.0, 64).tcp(from.1, to.1, 1, 1_000);
+    for flag in flags.chars() {
+        builder = match flag {
+            'S' => builder.syn(),
+            'A' => builder.ack(7),
+            'F' => builder.fin(),
+            _ => builder.rst(),
+        };
+    }
+    let mut frame = Vec::new();
+    builder.write(&mut frame, b"abc").expect("memory");
+    frame
+}
+
+fn echo(from: [u8; 4], to: [u8; 4], id: u16, reply: bool) -> Vec<u8> {
+    let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4(from, to, 64);
+    let mut frame = Vec::new();
+    let builder = if reply { builder.icmpv4_echo_reply(id, 1) } else { builder.icmpv4_echo_request(id, 1) };
+    builder.write(&mut frame, b"ping").expect("memory");
+    frame
+}
+
+/// An ICMP error that quotes the first `quote` bytes of the packet in a frame.
+fn error(from: [u8; 4], to: [u8; 4], frame: &[u8], quote: usize) -> Vec<u8> {
+    let mut error = Vec::new();
+    let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4(from, to, 64).icmpv4_raw(3, 3, [0; 4]);
+    builder.write(&mut error, &frame[14..14 + quote]).expect("memory");
+    error
+}
+
+/// Source and destination with their ports (an identifier in place of both), of a frame whose checksums are all right.
+pub(super) fn ends(frame: &[u8]) -> (([u8; 4], u16), ([u8; 4], u16)) {
+    let parsed = SlicedPacket::from_ethernet(frame).expect("well-formed");
+    let Some(NetSlice::Ipv4(network)) = parsed.net else { panic!("IPv4") };
+    let header = network.header();
+    assert_eq!(header.header_checksum(), header.to_header().calc_header_checksum(), "the header's checksum");
+    let (source, destination) = (header.source(), header.destination());
+    let ports = match parsed.transport.expect("a transport") {
+        TransportSlice::Udp(udp) => {
+            let sum = udp.to_header().calc_checksum_ipv4_raw(source, destination, udp.payload()).expect("short");
+            assert!(udp.checksum() == sum || udp.checksum() == 0, "UDP's checksum");
+            (udp.source_port(), udp.destination_port())
+        }
+        TransportSlice::Tcp(tcp) => {
+            let sum = tcp.to_header().calc_checksum_ipv4_raw(source, destination, tcp.payload()).expect("short");
+            assert_eq!(tcp.checksum(), sum, "TCP's checksum");
+            (tcp.source_port(), tcp.destination_port())
+        }
+        TransportSlice::Icmpv4(icmp) => {
+            assert_eq!(icmp.checksum(), icmp.icmp_type().calc_checksum(icmp.payload()), "ICMP's checksum");
+            let id = u16::from_be_bytes([icmp.slice()[4], icmp.slice()[5]]);
+            (id, id)
+        }
+        other => panic!("{other:?}"),
+    };
+    ((source, ports.0), (destination, ports.1))
+}
+
+fn plain() -> Both {
+    Both::new(json!({ "pool": "192.0.2.0/28" }))
+}
+
+fn is_of_pool(address: [u8; 4]) -> bool {
+    address[..3] == [192, 0, 2] && address[3] < 16
+}
+
+#[test]
+fn what_goes_out_comes_back() {
+    let mut nat = plain();
+    for (frame, reply) in [(udp as fn(_, _, _) -> _, udp as fn(_, _, _) -> _), (tagged_udp, tagged_udp)] {
+        let sent = frame((HOST, 5_000), (PEER, 53), b"a query");
+        let outside = nat.goes_out(&sent).expect("it opens a session");
+        let (source, destination) = ends(&outside);
+        assert!(is_of_pool(source.0) && source.1 >= 1_024 && destination == (PEER, 53));
+        let back = nat.comes_back(&reply((PEER, 53), source, b"an answer")).expect("of the session");
+        assert_eq!(ends(&back), ((PEER, 53), (HOST, 5_000)));
+        assert_eq!(back, reply((PEER, 53), (HOST, 5_000), b"an answer"), "but for addresses all is as it was");
+    }
+}
+
+#[test]
+fn a_tcp_connection_runs_through_its_states() {
+    let mut nat = plain();
+    let (here, there) = ((HOST, 40_000), (PEER, 80));
+    assert_eq!(nat.goes_out(&tcp(here, there, "A")), None, "no SYN");
+    let (outside, _) = ends(&nat.goes_out(&tcp(here, there, "S")).expect("a SYN"));
+    assert_eq!(ends(&nat.comes_back(&tcp(there, outside, "SA")).expect("an answer")).1, here);
+    for _ in 0..3 {
+        assert_eq!(ends(&nat.goes_out(&tcp(here, there, "A")).expect("the session")).0, outside);
+        assert_eq!(ends(&nat.comes_back(&tcp(there, outside, "A")).expect("the session")).1, here);
+    }
+    // RFC 5382 section 5: two hours and four minutes; none of a connection that is over.
+    nat.pass(7_400);
+    assert!(nat.goes_out(&tcp(here, there, "A")).is_some());
+    nat.goes_out(&tcp(here, there, "FA")).expect("the session");
+    nat.comes_back(&tcp(there, outside, "FA")).expect("the session");
+    assert!(nat.goes_out(&tcp(here, there, "A")).is_some());
+    nat.pass(250);
+    assert_eq!(nat.goes_out(&tcp(here, there, "A")), None);
+    assert_eq!(nat.comes_back(&tcp(there, outside, "A")), None);
+}
+
+#[test]
+fn pings_come_back() {
+    let mut nat = plain();
+    let (outside, _) = ends(&nat.goes_out(&echo(HOST, PEER, 77, false)).expect("a request"));
+    let back = nat.comes_back(&echo(PEER, outside.0, outside.1, true)).expect("a reply");
+    assert_eq!(back, echo(PEER, HOST, 77, true));
+    assert_eq!(nat.goes_out(&echo(HOST, PEER, 78, true)), None, "a reply that nobody asked for");
+    assert_eq!(nat.comes_back(&echo(PEER, outside.0, outside.1, false)), None, "a request from outside");
+}
+
+#[test]
+fn errors_reach_who_sent_what_they_are_about() {
+    let mut nat = plain();
+    let router = [203, 0, 113, 1];
+    for (sent, quote) in [
+        (udp((HOST, 5_000), (PEER, 53), b"a long enough payload"), 28),
+        (udp((HOST, 5_000), (PEER, 53), b"a long enough payload"), 40),
+        (tcp((HOST, 5_001), (PEER, 80), "S"), 28),
+        (tcp((HOST, 5_002), (PEER, 80), "S"), 40),
+        (echo(HOST, PEER, 9, false), 32),
+    ] {
+        let outside = nat.goes_out(&sent).expect("it opens a session");
+        let (source, _) = ends(&outside);
+        // About what went out, by a router on the way.
+        let back = nat.comes_back(&error(router, source.0, &outside, quote)).expect("of the session");
+        assert_eq!(back, error(router, HOST, &sent, quote));
+        // About what came back, by the host.
+        let answer = match sent[23] {
+            6 => tcp((PEER, 80), source, "SA"),
+            17 => udp((PEER, 53), source, b"an answer"),
+            _ => echo(PEER, source.0, source.1, true),
+        };
+        let inner = nat.comes_back(&answer).expect("of the session");
+        let out = nat.goes_out(&error(HOST, PEER, &inner, quote.min(inner.len() - 14))).expect("of the session");
+        assert_eq!(out, error(source.0, PEER, &answer, quote.min(inner.len() - 14)));
+    }
+    let stranger = udp((HOST, 1), (PEER, 9_999), b"12345678");
+    assert_eq!(nat.goes_out(&error(HOST, PEER, &stranger, 28)), None, "about nothing");
+    assert_eq!(nat.comes_back(&error(router, [192, 0, 2, 1], &stranger, 20)), None, "it quotes too little");
+}
+
+#[test]
+fn an_inside_port_has_one_outside() {
+    let mut nat = plain();
+    let outside = |nat: &mut Both, port, to| ends(&nat.goes_out(&udp((HOST, port), to, b"")).expect("room")).0;
+    let first = outside(&mut nat, 5_000, (PEER, 53));
+    for to in [(PEER, 54), ([198, 51, 100, 10], 53), ([1, 1, 1, 1], 1)] {
+        assert_eq!(outside(&mut nat, 5_000, to), first);
+    }
+    for port in 5_001..5_020 {
+        let other = outside(&mut nat, port, (PEER, 53));
+        assert_eq!(other.0, first.0, "an inside address has one outside");
+        assert_ne!(other.1, first.1);
+        assert_eq!(other.1 % 2, port % 2, "parity is kept");
+    }
+}
+
+#[test]
+fn nobody_outside_opens_a_session_unless_it_is_allowed() {
+    let mut nat = plain();
+    let (outside, _) = ends(&nat.goes_out(&udp((HOST, 5_000), (PEER, 53), b"")).expect("room"));
+    for from in [(PEER, 54), ([198, 51, 100, 10], 53)] {
+        assert_eq!(nat.comes_back(&udp(from, outside, b"")), None);
+    }
+    let mut nat = Both::new(json!({ "pool": "192.0.2.1", "filtering": "endpoint_independent" }));
+    let (outside, _) = ends(&nat.goes_out(&udp((HOST, 5_000), (PEER, 53), b"")).expect("room"));
+    let stranger = ([198, 51, 100, 10], 99);
+    assert_eq!(ends(&nat.comes_back(&udp(stranger, outside, b"")).expect("from anywhere")).1, (HOST, 5_000));
+    assert_eq!(ends(&nat.goes_out(&udp((HOST, 5_000), stranger, b"")).expect("its answer")).0, outside);
+    assert_eq!(nat.comes_back(&udp(stranger, (outside.0, outside.1 ^ 1), b"")), None, "a port that nobody has");
+}
+
+#[test]
+fn forwards_are_always_there() {
+    let forwards = json!([{ "protocol": "tcp", "outside": "192.0.2.1:80", "inside": "10.0.0.5:8080" }]);
+    let mut nat = Both::new(json!({ "pool": "192.0.2.1", "forwards": forwards }));
+    let server = ([10, 0, 0, 5], 8_080);
+    for client in 1_000..1_010 {
+        let back = nat.comes_back(&tcp((PEER, client), ([192, 0, 2, 1], 80), "S")).expect("forwarded");
+        assert_eq!(ends(&back), ((PEER, client), server));
+        let out = nat.goes_out(&tcp(server, (PEER, client), "SA")).expect("its answer");
+        assert_eq!(ends(&out).0, ([192, 0, 2, 1], 80));
+    }
+    assert_eq!(nat.comes_back(&tcp((PEER, 1), ([192, 0, 2, 1], 81), "S")), None);
+    assert_eq!(nat.comes_back(&udp((PEER, 1), ([192, 0, 2, 1], 80), b"")), None, "another protocol");
+    nat.pass(10_000);
+    assert!(nat.comes_back(&tcp((PEER, 1), ([192, 0, 2, 1], 80), "S")).is_some(), "it stays");
+}
+
+#[test]
+fn inside_hosts_reach_each_other_by_outside_addresses() {
+    let state = json!({ "pool": "192.0.2.0/28", "filtering": "endpoint_independent" });
+    let mut nat = Both::of_share(state, (0, 1), true);
+    let (first, second) = ((HOST, 5_000), ([10, 0, 0, 8], 6_000));
+    let (outside, _) = ends(&nat.goes_out(&udp(second, (PEER, 53), b"")).expect("room"));
+    let (gate, frame) = nat.out.run(&udp(first, outside, b"hello"));
+    assert_eq!(gate, Gate::out(1), "the second gate");
+    let (source, destination) = ends(&frame);
+    assert!(is_of_pool(source.0), "RFC 4787 REQ-9 a: the source is the external one");
+    assert_eq!(destination, second);
+    let (gate, frame) = nat.out.run(&udp(second, source, b"answer"));
+    assert_eq!((gate, ends(&frame)), (Gate::out(1), (outside, first)));
+    let mut without = plain();
+    assert_eq!(without.out.run(&udp(first, ([192, 0, 2, 3], 9), b"")).0, HAIRPIN);
+}
+
+#[test]
+fn what_cannot_be_translated_is_dropped_and_what_need_not_be_passes() {
+    let mut nat = plain();
+    let drop = Gate::drop;
+    let mut fragment = udp((HOST, 1), (PEER, 2), b"12345678");
+    fragment[20] = 0x20;
+    assert_eq!(nat.out.run(&fragment).0, drop(1));
+    let mut gre = udp((HOST, 1), (PEER, 2), b"12345678");
+    gre[23] = 47;
+    assert_eq!(nat.out.run(&gre).0, drop(2));
+    let mut short = tcp((HOST, 1), (PEER, 2), "S");
+    short[17] = 30;
+    assert_eq!(nat.out.run(&short).0, drop(2), "a TCP header that is cut short");
+    let mut ipv6 = Vec::new();
+    let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv6([1; 16], [2; 16], 64).udp(1, 2);
+    builder.write(&mut ipv6, b"").expect("memory");
+    assert_eq!(nat.out.run(&ipv6), (Gate::FIRST, ipv6.clone()));
+    assert_eq!(nat.back.run(&[9; 60]), (drop(0), vec![9; 60]));
+    let frame = tcp((HOST, 1), (PEER, 2), "S");
+    for length in 0..frame.len() {
+        nat.out.run(&frame[..length]);
+        nat.back.run(&frame[..length]);
+    }
+}
+
+#[test]
+fn who_ends_soonest_gives_way_and_its_port_is_free() {
+    let mut nat = Both::new(json!({ "pool": "192.0.2.1", "sessions": 4, "ports": [2_000, 2_004] }));
+    let open = |nat: &mut Both, port| nat.goes_out(&udp((HOST, port), (PEER, 53), b"")).is_some();
+    for port in 0..20 {
+        nat.pass(1);
+        assert!(open(&mut nat, 5_000 + port), "{port}");
+    }
+    let mut refusing = Both::new(json!({ "pool": "192.0.2.1", "sessions": 4, "when_full": "refuse" }));
+    for port in 0..4 {
+        assert!(open(&mut refusing, 5_000 + port));
+    }
+    assert_eq!(refusing.out.run(&udp((HOST, 6_000), (PEER, 53), b"")).0, Gate::drop(4));
+    refusing.pass(400);
+    assert!(open(&mut refusing, 6_000), "they have ended");
+    refusing.out.wake();
+    assert_eq!(
+        refusing.out.counters("sessions"),
+        [("open", 1), ("opened", 5), ("ended", 4), ("evicted", 0), ("refused", 1)].into()
+    );
+}
+
+#[test]
+fn ports_run_out_and_come_back() {
+    let mut nat = Both::new(json!({ "pool": "192.0.2.1", "ports": [2_000, 2_003] }));
+    let open = |nat: &mut Both, port| nat.out.run(&udp((HOST, port), (PEER, 53), b"")).0;
+    for port in 0..4 {
+        assert_eq!(open(&mut nat, 5_000 + port), Gate::FIRST);
+    }
+    assert_eq!(open(&mut nat, 5_004), Gate::drop(3));
+    nat.pass(121);
+    assert_eq!(open(&mut nat, 5_004), Gate::FIRST);
+    let mut nat = Both::new(json!({ "pool": "192.0.2.1", "ports_per_address": 2 }));
+    assert_eq!([1, 2, 3].map(|port| open(&mut nat, port)), [Gate::FIRST, Gate::FIRST, Gate::drop(3)]);
+    let other = nat.out.run(&udp(([10, 0, 0, 8], 1), (PEER, 53), b"")).0;
+    assert_eq!(other, Gate::FIRST, "another address has its own");
+    assert_eq!(nat.out.run(&tcp((HOST, 1), (PEER, 53), "S")).0, Gate::FIRST, "another protocol too");
+}
+
+#[test]
+fn sessions_come_back_to_their_worker() {
+    for share in 0..3 {
+        let mut nat = Both::of_share(json!({ "pool": "192.0.2.0/30" }), (share, 3), false);
+        for port in 0..200 {
+            let out = nat.goes_out(&tcp((HOST, 5_000 + port), (PEER, 80), "S")).expect("room");
+            let mut packet = nat.out.packet(&out);
+            assert_eq!(forebay_graph::share(packet.session_hash(), 3), share);
+            let (source, _) = ends(&out);
+            assert!(nat.comes_back(&tcp((PEER, 80), source, "SA")).is_some());
+        }
+    }
+}
+
+#[test]
+fn parameters_that_make_no_sense_are_named() {
+    for (state, said) in [
+        (json!({ "pool": "192.0.2.0/33" }), "pool: '192.0.2.0/33' is no IPv4 prefix"),
+        (json!({ "pool": "192.0.2.1/28" }), "write 192.0.2.0/28"),
+        (json!({ "pool": "10.0.0.0/8" }), "has 16777216 addresses: allowed are up to 4096"),
+        (json!({ "pool": "224.0.0.0/28" }), "nobody outside could answer"),
+        (json!({ "pool": "192.0.2.1", "ports": [5, 4] }), "ports: 5 to 4: allowed are 1 to 65535"),
+        (json!({ "pool": "192.0.2.1", "sessions": 0 }), "sessions: 0: allowed are 1 to"),
+        (json!({ "pool": "192.0.2.1", "ports_per_address": 0 }), "ports_per_address: 0"),
+        (json!({ "pool": "192.0.2.1", "surprise": 1 }), "unknown field `surprise`"),
+        (
+            json!({ "pool": "192.0.2.1", "forwards": [{ "protocol": "tcp", "outside": "192.0.2.2:80", "inside": "10.0.0.1:80" }] }),
+            "forwards[0]: outside: '192.0.2.2:80' is not of the pool",
+        ),
+        (
+            json!({ "pool": "192.0.2.1", "forwards": [
+                { "protocol": "tcp", "outside": "192.0.2.1:80", "inside": "10.0.0.1:80" },
+                { "protocol": "tcp", "outside": "192.0.2.1:80", "inside": "10.0.0.2:80" },
+            ] }),
+            "forwards[1]: another forward has the same port",
+        ),
+    ] {
+        let mut surroundings = Surroundings::new(Frequency::new(1e9));
+        let error = make(state.clone(), &mut surroundings).err().unwrap_or_else(|| panic!("{state} is refused"));
+        assert!(error.contains(said), "{state}: {error}");
+    }
+}

@@ -1,0 +1,111 @@
+//! A translated session: both of its 5-tuples, and what becomes of a packet's headers.
+
+use forebay_packet::wire::checksum;
+use zerocopy::FromZeros;
+
+use crate::connection::{Connection, Plain};
+use crate::tables::sessions::{Session, Tuple4};
+
+/// Which way packets go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    /// From inside to outside: the source is translated.
+    Out,
+    /// From outside to inside: the destination.
+    In,
+}
+
+/// A session.
+#[derive(Clone, Copy, Debug, FromZeros)]
+#[repr(C)]
+pub(super) struct Translation {
+    /// As packets to outside come.
+    inside: Tuple4,
+    /// As packets from outside come.
+    outside: Tuple4,
+    /// What a checksum gains over the address on the way out, and over address and port (RFC 1624 equation 3).
+    address: u16,
+    both: u16,
+    pub(super) connection: Connection,
+    /// 1 where it was opened from outside.
+    reversed: u8,
+    /// Keeps the length even, as the derive wants it.
+    _spare: u8,
+}
+
+impl Session for Translation {
+    type Key = Tuple4;
+    const SIDES: u32 = 2;
+
+    #[inline(always)]
+    fn key(&self, side: u32) -> Tuple4 {
+        if side == Self::INSIDE { self.inside } else { self.outside }
+    }
+}
+
+impl Translation {
+    /// The side of packets to outside.
+    pub(super) const INSIDE: u32 = 0;
+    /// The side of packets from outside.
+    pub(super) const OUTSIDE: u32 = 1;
+
+    pub(super) fn new(inside: Tuple4, outside: Tuple4, connection: Connection, opened: Direction) -> Self {
+        let (from, to) = (u32::from_be_bytes(inside.source()), u32::from_be_bytes(outside.destination()));
+        let gain = |old: u16, new: u16| checksum::add(!old, new);
+        let address = checksum::add(gain((from >> 16) as u16, (to >> 16) as u16), gain(from as u16, to as u16));
+        let both = checksum::add(address, gain(inside.ports().0, outside.ports().1));
+        Self { inside, outside, address, both, connection, reversed: u8::from(opened == Direction::In), _spare: 0 }
+    }
+
+    /// As packets to outside come.
+    pub(super) fn inside(&self) -> Tuple4 {
+        self.inside
+    }
+
+    /// As packets from outside come.
+    pub(super) fn outside(&self) -> Tuple4 {
+        self.outside
+    }
+
+    /// Whether a packet this way is one of the side that did not open it.
+    #[inline(always)]
+    pub(super) fn is_reply(&self, direction: Direction) -> bool {
+        (direction == Direction::In) != (self.reversed == 1)
+    }
+
+    /// What a packet's source becomes on the way out, and its destination on the way in.
+    #[inline(always)]
+    pub(super) fn becomes(&self, direction: Direction) -> ([u8; 4], u16) {
+        match direction {
+            Direction::Out => (self.outside.destination(), self.outside.ports().1),
+            Direction::In => (self.inside.source(), self.inside.ports().0),
+        }
+    }
+
+    /// Translates a plain packet.
+    #[inline(always)]
+    pub(super) fn translate(&self, plain: &mut Plain, direction: Direction) {
+        let (new_address, new_port) = self.becomes(direction);
+        // What is gained on the way out is lost on the way in.
+        let (address, both) = match direction {
+            Direction::Out => {
+                plain.ip.source = new_address;
+                plain.source.set(new_port);
+                (self.address, self.both)
+            }
+            Direction::In => {
+                plain.ip.destination = new_address;
+                plain.destination.set(new_port);
+                (!self.address, !self.both)
+            }
+        };
+        let header = !checksum::add(!plain.ip.checksum.get(), address);
+        plain.ip.checksum.set(header);
+        let udp = plain.ip.protocol == forebay_packet::wire::ipv4::UDP;
+        if let Some(field) = plain.checksum_mut() {
+            let sum = !checksum::add(!u16::from_be_bytes(*field), both);
+            // RFC 768: one that comes out as zero is sent as all ones.
+            *field = if udp && sum == 0 { [0xff; 2] } else { sum.to_be_bytes() };
+        }
+    }
+}

@@ -1,0 +1,404 @@
+//! A worker's translator: its sessions, and what happens to each packet.
+
+use std::sync::Arc;
+
+use forebay_graph::{Context, Gate, Reason, share};
+use forebay_measure::Counter;
+use forebay_packet::wire::ipv4::{ICMP, TCP};
+use forebay_packet::{Packet, SessionKey};
+
+use super::bindings::{Bindings, Endpoint};
+use super::ports::Ports;
+use super::translation::{Direction, Translation};
+use super::{Filtering, Nat, WhenFull, packets};
+use crate::connection::{Connection, Headers, Plain, Shown, SlotClock, Timeouts, opens};
+use crate::tables::sessions::{Found, Refused, Seed, Sessions, Slot, Tuple4};
+
+/// The reasons for which both directions drop.
+pub(crate) const DROPS: &[Reason] = &[
+    Reason { name: "no_session", help: "The packet is of no session that there is, and may not open one." },
+    Reason {
+        name: "fragment",
+        help: "A fragment does not show its ports, or what follows does not: put `reassemble` before.",
+    },
+    Reason {
+        name: "protocol",
+        help: "The packet is of a protocol without ports that are translated, or its header is cut short.",
+    },
+    Reason {
+        name: "no_port",
+        help: "All ports are given out that the session's outside address has, or that one inside address may have.",
+    },
+    Reason { name: "full", help: "There is no room for another session." },
+    Reason {
+        name: "hairpin",
+        help: "The packet goes from inside to an outside address of the pool, and the module has no such gate.",
+    },
+    Reason { name: "busy", help: "Another worker has the table, which cannot be." },
+];
+const NO_SESSION: Gate = Gate::drop(0);
+const FRAGMENT: Gate = Gate::drop(1);
+const PROTOCOL: Gate = Gate::drop(2);
+const NO_PORT: Gate = Gate::drop(3);
+const FULL: Gate = Gate::drop(4);
+/// See [`DROPS`].
+pub(crate) const HAIRPIN: Gate = Gate::drop(5);
+/// See [`DROPS`].
+pub(crate) const BUSY: Gate = Gate::drop(6);
+
+/// What is counted of sessions, in this order.
+pub(crate) const COUNTERS: [&str; 5] = ["open", "opened", "ended", "evicted", "refused"];
+
+/// Packets that are looked up in one go.
+const GO: usize = 32;
+/// Sessions that may end in one call, beside one for each packet.
+const ENDS: u32 = 32;
+
+/// A worker's translator.
+pub(crate) struct Translator {
+    table: Sessions<Translation>,
+    bindings: Bindings,
+    ports: Ports,
+    /// The first address of the pool, and how many there are.
+    pool: (u32, u32),
+    when_full: WhenFull,
+    filtering: Filtering,
+    timeouts: Timeouts,
+    clock: SlotClock,
+    share: (usize, usize),
+    /// What an inside address's outside address is drawn with.
+    pairing: Seed,
+    /// The slot that it is.
+    now: Slot,
+    opened: u64,
+    ended: u64,
+    evicted: u64,
+    refused: u64,
+}
+
+impl Translator {
+    pub(super) fn new(nat: &Nat, sessions: usize, share: (usize, usize), secret: u64) -> Option<Self> {
+        // A session has its binding before another one gives way to it.
+        let bindings = sessions + nat.forwards.len() + 1;
+        let mut new = Self {
+            table: Sessions::new(sessions, Seed::new(secret))?,
+            bindings: Bindings::new(bindings, nat.ports_per_address, secret)?,
+            ports: Ports::new(nat.pool.1, nat.ports, secret ^ 3),
+            pool: nat.pool,
+            when_full: nat.when_full,
+            filtering: nat.filtering,
+            timeouts: nat.timeouts,
+            clock: nat.clock,
+            share,
+            pairing: Seed::new(secret ^ 4),
+            now: 0,
+            opened: 0,
+            ended: 0,
+            evicted: 0,
+            refused: 0,
+        };
+        for (protocol, outside, inside) in &nat.forwards {
+            new.ports.reserve(outside.0 - nat.pool.0, *protocol, outside.1);
+            let inside = Endpoint::new(inside.0, inside.1, *protocol, 0);
+            // As many places as there are forwards are theirs.
+            new.bindings.forward(inside, Endpoint::new(outside.0, outside.1, *protocol, 1)).ok()?;
+        }
+        Some(new)
+    }
+
+    /// Begins a call: sessions that have ended are removed, a few at a time.
+    #[inline]
+    pub(crate) fn begin(&mut self, context: &Context<'_>, packets: usize) {
+        self.now = self.clock.slot(context.now());
+        if self.table.is_due(self.now) {
+            self.expire(packets as u32 + ENDS);
+        }
+    }
+
+    #[inline(never)]
+    fn expire(&mut self, mut looks: u32) {
+        while let Some(session) = self.table.expire(self.now, &mut looks) {
+            self.ended += 1;
+            self.release(&session);
+        }
+    }
+
+    /// Whether sessions wait for their end.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.table.is_empty()
+    }
+
+    /// Tells what is counted ([`COUNTERS`]).
+    pub(crate) fn tell(&self, counters: &Arc<[Counter]>) {
+        let values = [self.table.len() as u64, self.opened, self.ended, self.evicted, self.refused];
+        for (counter, value) in counters.iter().zip(values) {
+            counter.set(value);
+        }
+    }
+
+    /// Translates packets of one direction, and puts those on their gates that do not go on through the first. `hairpin` is
+    /// where packets go that come from inside and go there again.
+    #[inline(always)]
+    pub(crate) fn process(
+        &mut self,
+        batch: &mut [Packet],
+        context: &mut Context<'_>,
+        direction: Direction,
+        ways: Ways,
+    ) {
+        let side = if direction == Direction::Out { Translation::INSIDE } else { Translation::OUTSIDE };
+        for (go, packets) in batch.chunks_mut(GO).enumerate() {
+            let mut keys = [Tuple4::default(); GO];
+            let mut found = [Found::NONE; GO];
+            for (packet, key) in packets.iter().zip(&mut keys) {
+                // What is not plain is of no session by this key: nothing has protocol 0.
+                *key = Plain::of(packet).map_or(Tuple4::default(), Plain::tuple);
+            }
+            self.table.find_each(&keys[..packets.len()], &mut found[..packets.len()]);
+            let removals = self.table.removals();
+            for (at, (packet, found)) in packets.iter_mut().zip(found).enumerate() {
+                let usable = found.is_some() && found.side() == side && self.table.removals() == removals;
+                if usable && self.quickly(packet, found, direction) {
+                    continue;
+                }
+                let gate = self.slowly(packet, direction, ways);
+                if gate != Gate::FIRST {
+                    context.put(go * GO + at, gate);
+                }
+            }
+        }
+    }
+
+    /// Translates a plain packet of a session that goes on as before.
+    #[inline(always)]
+    fn quickly(&mut self, packet: &mut Packet, found: Found, direction: Direction) -> bool {
+        let Some(plain) = Plain::of_mut(packet) else { return false };
+        let session = self.table.get(found);
+        if !session.connection.goes_on(plain.flags()) {
+            return false;
+        }
+        // A session that leads to the pool itself has two.
+        if direction == Direction::Out && self.is_of_pool(u32::from_be_bytes(plain.ip.destination)) {
+            return false;
+        }
+        session.translate(plain, direction);
+        let ends = self.timeouts.end(session.connection.phase(), self.now);
+        self.table.keep_until(found, ends);
+        packet.forget_session();
+        true
+    }
+
+    #[inline(always)]
+    fn is_of_pool(&self, address: u32) -> bool {
+        address.wrapping_sub(self.pool.0) < self.pool.1
+    }
+
+    /// Any packet.
+    #[inline(never)]
+    fn slowly(&mut self, packet: &mut Packet, direction: Direction, ways: Ways) -> Gate {
+        let shown = match self.step(packet, direction, ways) {
+            Ok(shown) => shown,
+            Err(gate) => return gate,
+        };
+        if direction == Direction::In || !shown {
+            return Gate::FIRST;
+        }
+        // RFC 4787 REQ-9, hairpinning: it goes out as if from outside, and in again.
+        let to_pool = packet.ipv4().is_some_and(|ip| self.is_of_pool(u32::from_be_bytes(ip.destination)));
+        match (to_pool, ways.hairpin) {
+            (false, _) => Gate::FIRST,
+            (true, HAIRPIN) => HAIRPIN,
+            (true, gate) => self.step(packet, Direction::In, ways).map_or_else(|dropped| dropped, |_| gate),
+        }
+    }
+
+    /// Translates a packet in one direction; whether it is IPv4. Otherwise where it goes instead.
+    fn step(&mut self, packet: &mut Packet, direction: Direction, ways: Ways) -> Result<bool, Gate> {
+        if direction == Direction::In
+            && !packet.ipv4().is_some_and(|ip| self.is_of_pool(u32::from_be_bytes(ip.destination)))
+        {
+            // Not for the pool: nothing that this translation has anything to do with.
+            return if ways.others == Gate::FIRST { Ok(false) } else { Err(ways.others) };
+        }
+        match Shown::of(packet) {
+            Shown::NotIpv4 => Ok(false),
+            Shown::Fragment => Err(FRAGMENT),
+            Shown::Other => Err(PROTOCOL),
+            Shown::Error(quoted) => self.error(packet, quoted, direction).map(|()| true).ok_or(NO_SESSION),
+            Shown::Packet(headers) => {
+                let found = self.session(&headers, direction)?;
+                let session = self.table.get_mut(found);
+                let shortened = session.connection.passes(headers.flags, session.is_reply(direction));
+                let (ends, becomes) =
+                    (self.timeouts.end(session.connection.phase(), self.now), session.becomes(direction));
+                if shortened {
+                    self.table.end_at(found, ends);
+                } else {
+                    self.table.keep_until(found, ends);
+                }
+                packets::translate(packet, direction, becomes).map(|()| true).ok_or(PROTOCOL)
+            }
+        }
+    }
+
+    /// An ICMP error: of the session whose packet it quotes. It keeps no session alive (RFC 5508 section 4.2).
+    fn error(&mut self, packet: &mut Packet, quoted: Tuple4, direction: Direction) -> Option<()> {
+        let found = self.table.find(quoted.reversed());
+        let side = if direction == Direction::Out { Translation::INSIDE } else { Translation::OUTSIDE };
+        if !found.is_some() || found.side() != side {
+            return None;
+        }
+        let becomes = self.table.get(found).becomes(direction);
+        packets::translate_quoted(packet, direction, becomes)?;
+        // Whoever sends it, a router on the way perhaps: inside, all are the pool's to who is outside.
+        rewrite(packet, direction, becomes.0)
+    }
+
+    /// The session of a packet, a new one where it may open one.
+    fn session(&mut self, headers: &Headers, direction: Direction) -> Result<Found, Gate> {
+        let found = self.table.find(headers.tuple);
+        let side = if direction == Direction::Out { Translation::INSIDE } else { Translation::OUTSIDE };
+        if found.is_some() && found.side() == side {
+            // Who was asked may answer, and not ask: the identifier is the other's.
+            let turned = headers.tuple.protocol() == ICMP && headers.asks == self.table.get(found).is_reply(direction);
+            return if turned { Err(NO_SESSION) } else { Ok(found) };
+        }
+        if !headers.asks || found.is_some() || headers.tuple.protocol() == TCP && !opens(headers.flags) {
+            return Err(NO_SESSION);
+        }
+        match direction {
+            Direction::Out => self.open_outwards(headers),
+            Direction::In => self.open_inwards(headers),
+        }
+    }
+
+    fn open_outwards(&mut self, headers: &Headers) -> Result<Found, Gate> {
+        let inside = headers.tuple;
+        let (protocol, port) = (inside.protocol(), inside.ports().0);
+        let endpoint = Endpoint::new(u32::from_be_bytes(inside.source()), port, protocol, 0);
+        let shared = self.share.1 == 1;
+        let known = if shared { self.bindings.find(endpoint) } else { None };
+        let outer = match known {
+            Some((found, binding)) => {
+                self.bindings.hold(found);
+                binding.outside
+            }
+            None => self.bind(inside, endpoint, shared)?,
+        };
+        let address = outer.address().to_be_bytes();
+        let ports = if protocol == ICMP { (outer.port(), outer.port()) } else { (inside.ports().1, outer.port()) };
+        let outside = Tuple4::new(inside.destination(), address, ports, protocol);
+        self.open(headers, inside, outside, Direction::Out)
+    }
+
+    fn open_inwards(&mut self, headers: &Headers) -> Result<Found, Gate> {
+        let outside = headers.tuple;
+        let protocol = outside.protocol();
+        let endpoint = Endpoint::new(u32::from_be_bytes(outside.destination()), outside.ports().1, protocol, 1);
+        let (found, binding) = self.bindings.find(endpoint).ok_or(NO_SESSION)?;
+        let open = binding.is_forward() || self.filtering == Filtering::EndpointIndependent;
+        if !open || protocol == ICMP {
+            return Err(NO_SESSION);
+        }
+        self.bindings.hold(found);
+        let address = binding.inside.address().to_be_bytes();
+        let inside = Tuple4::new(address, outside.source(), (binding.inside.port(), outside.ports().0), protocol);
+        self.open(headers, inside, outside, Direction::In)
+    }
+
+    /// Gives an inside port an outside one.
+    fn bind(&mut self, inside: Tuple4, endpoint: Endpoint, shared: bool) -> Result<Endpoint, Gate> {
+        if !self.bindings.may(endpoint) {
+            return Err(NO_PORT);
+        }
+        let (protocol, (mine, shares)) = (inside.protocol(), self.share);
+        // RFC 4787 REQ-2, paired: an inside address has one outside.
+        let number =
+            ((self.pairing.hash(u64::from(endpoint.address()), 0) >> 32) * u64::from(self.pool.1) >> 32) as u32;
+        let outer = self.pool.0 + number;
+        let remote = (inside.destination(), inside.ports().1);
+        let comes_back = |port: u16| shares == 1 || share(outside_hash(remote, outer, port, protocol), shares) == mine;
+        let port = self.ports.take(number, protocol, endpoint.port(), comes_back);
+        // The parity of the inside port is kept as long as there are such ports.
+        let port =
+            port.or_else(|| self.ports.take(number, protocol, endpoint.port() ^ 1, comes_back)).ok_or(NO_PORT)?;
+        let outer = Endpoint::new(outer, port, protocol, 1);
+        if self.bindings.insert(endpoint, outer, shared).is_err() {
+            self.ports.give_back(number, protocol, port);
+            self.refused += 1;
+            return Err(FULL);
+        }
+        Ok(outer)
+    }
+
+    /// Takes a session in whose binding is held already.
+    fn open(&mut self, headers: &Headers, inside: Tuple4, outside: Tuple4, opened: Direction) -> Result<Found, Gate> {
+        let connection = Connection::new(inside.protocol(), headers.flags);
+        let session = Translation::new(inside, outside, connection, opened);
+        let ends = self.timeouts.end(connection.phase(), self.now);
+        let mut told = self.table.insert(session, ends);
+        if told == Err(Refused::Full)
+            && self.when_full == WhenFull::Evict
+            && let Some(given_up) = self.table.give_up()
+        {
+            self.evicted += 1;
+            self.release(&given_up);
+            told = self.table.insert(session, ends);
+        }
+        match told {
+            Ok(found) => {
+                self.opened += 1;
+                Ok(found)
+            }
+            Err(_) => {
+                self.refused += 1;
+                self.release(&session);
+                Err(FULL)
+            }
+        }
+    }
+
+    /// A session has ended: its port is free if no other has it.
+    fn release(&mut self, session: &Translation) {
+        let (inside, outside) = (session.inside(), session.outside());
+        let protocol = inside.protocol();
+        let outer = u32::from_be_bytes(outside.destination());
+        let inner = Endpoint::new(u32::from_be_bytes(inside.source()), inside.ports().0, protocol, 0);
+        let port = outside.ports().1;
+        if self.bindings.release(inner, Endpoint::new(outer, port, protocol, 1)) {
+            self.ports.give_back(outer - self.pool.0, protocol, port);
+        }
+    }
+}
+
+/// Where packets go that do not go on through the first gate.
+#[derive(Clone, Copy)]
+pub(crate) struct Ways {
+    /// From inside to inside, by outside addresses; [`HAIRPIN`] drops them.
+    pub(crate) hairpin: Gate,
+    /// Not for the pool; the first gate lets them pass as they are.
+    pub(crate) others: Gate,
+}
+
+impl Ways {
+    /// What is not for the pool is dropped.
+    pub(crate) const DROP_OTHERS: Gate = NO_SESSION;
+}
+
+/// The outer address of an ICMP error: the source of one on the way out, the destination on the way in.
+fn rewrite(packet: &mut Packet, direction: Direction, address: [u8; 4]) -> Option<()> {
+    forebay_graph::effect::rewrite_ipv4_address(packet, direction == Direction::In, address)
+}
+
+/// The hash by which workers are told apart, of packets that come back.
+fn outside_hash((address, remote): ([u8; 4], u16), outer: u32, port: u16, protocol: u8) -> u32 {
+    let wide = |address: [u8; 4]| {
+        let mut wide = [0; 16];
+        wide[..4].copy_from_slice(&address);
+        wide
+    };
+    // ICMP shows no ports to who spreads packets.
+    let (source_port, destination_port) = if protocol == ICMP { (0, 0) } else { (remote, port) };
+    let (source, destination) = (wide(address), wide(outer.to_be_bytes()));
+    SessionKey { source, destination, source_port, destination_port, protocol }.symmetric_hash()
+}
