@@ -313,8 +313,8 @@ impl Translator {
         }
         let (protocol, (mine, shares)) = (inside.protocol(), self.share);
         // RFC 4787 REQ-2, paired: an inside address has one outside.
-        let number =
-            ((self.pairing.hash(u64::from(endpoint.address()), 0) >> 32) * u64::from(self.pool.1) >> 32) as u32;
+        let drawn = self.pairing.hash(u64::from(endpoint.address()), 0) >> 32;
+        let number = ((drawn * u64::from(self.pool.1)) >> 32) as u32;
         let outer = self.pool.0 + number;
         let remote = (inside.destination(), inside.ports().1);
         let comes_back = |port: u16| shares == 1 || share(outside_hash(remote, outer, port, protocol), shares) == mine;
