@@ -11,11 +11,13 @@ use forebay_packet::{MAX_BATCH, Network, Packet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+mod judge;
 mod list;
 mod rest;
 mod rules;
 
 use crate::tables::acl::{Address, Decision, Hits, Key, Key4, Key6, Verdict, classbench, synthetic};
+pub(crate) use judge::Judge;
 use list::{Form, List, Log};
 use rules::RuleTable;
 
@@ -39,7 +41,7 @@ pub struct Params {
     untagged,
     expecting = "rules are a file's name, a list of rules, or { synthetic: number of rules, seed: number }"
 )]
-enum Rules {
+pub(crate) enum Rules {
     /// A file, relative to the configuration.
     File(String),
     /// The lines of such a file.
@@ -51,7 +53,7 @@ enum Rules {
 /// Made-up rules.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Synthetic {
+pub(crate) struct Synthetic {
     /// How many, 1 to 100 000.
     synthetic: usize,
     /// What they are drawn from.

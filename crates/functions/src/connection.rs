@@ -113,13 +113,15 @@ impl Connection {
         Phase::ALL[usize::from(self.phase) % Phase::ALL.len()]
     }
 
-    /// Whether it goes on as before when a packet with these TCP flags passes (0 of what is not TCP): what nearly all do.
+    /// Whether it goes on as before when a packet with these TCP flags passes (0 of what is not TCP), of the side that did not
+    /// open it where it is a `reply`: what nearly all do.
     #[inline(always)]
     #[must_use]
-    pub fn goes_on(self, flags: u8) -> bool {
-        const STEADY: u32 =
-            1 << Phase::TcpEstablished as u32 | 1 << Phase::UdpEstablished as u32 | 1 << Phase::Icmp as u32;
-        STEADY >> self.phase & 1 == 1 && flags & (SYN | FIN | RST) == 0
+    pub fn goes_on(self, flags: u8, reply: bool) -> bool {
+        const STEADY: u32 = 1 << Phase::TcpEstablished as u32 | 1 << Phase::UdpEstablished as u32;
+        const UNANSWERED: u32 = STEADY | 1 << Phase::UdpOpening as u32;
+        let steady = if reply { STEADY } else { UNANSWERED };
+        (steady >> self.phase) & 1 == 1 && flags & (SYN | FIN | RST) == 0
     }
 
     /// A packet passes, of the side that did not open the connection where it is a `reply`. Whether the connection is now
@@ -246,11 +248,12 @@ mod tests {
                 for (second, third) in (0..64).flat_map(|second| (0..64).map(move |third| (second, third))) {
                     let mut connection = Connection::new(protocol, if protocol == TCP { first } else { 0 });
                     connection.passes(second, true);
-                    let before = connection;
-                    let goes_on = connection.goes_on(third);
-                    if goes_on {
-                        assert!(!connection.passes(third, false));
-                        assert_eq!(connection, before);
+                    for reply in [false, true] {
+                        let before = connection;
+                        if connection.goes_on(if protocol == TCP { third } else { 0 }, reply) {
+                            assert!(!connection.passes(third, reply));
+                            assert_eq!(connection, before);
+                        }
                     }
                 }
             }

@@ -73,6 +73,8 @@ const FIGURES: &[(&str, &str, Share)] = &[
     ("nat_4k", "nat_4k", Share::WithoutGenerator),
     ("nat_1m", "nat_1m", Share::WithoutGenerator),
     ("nat_churn", "nat_churn", Share::WithoutGenerator),
+    ("firewall", "firewall", Share::WithoutGenerator),
+    ("firewall_new", "firewall_new", Share::WithoutGenerator),
 ];
 
 /// Makes the cases that the figures named (all, where none are) come from; `alone` without those that they are compared
@@ -172,6 +174,8 @@ fn recipes(folder: &Path) -> std::io::Result<Vec<Recipe>> {
         recipe("nat_4k", translated("sessions: 4096", "")),
         recipe("nat_1m", translated("sessions: 1000000", ", sessions: 1100000")),
         recipe("nat_churn", translated("sessions: 1000000, renewal: { at_once: 4096, packets: 20 }", "")),
+        recipe("firewall", guarded("sessions: 4096")),
+        recipe("firewall_new", guarded("sessions: 1000000, renewal: { at_once: 4096, packets: 1 }")),
         recipe("router_1", router(32, 1, 0, TRAFFIC)),
         Recipe { counted: Counted::Nothing, ..recipe("router_1_unaccounted", router(32, 1, 0, TRAFFIC)) },
         Recipe { counted: Counted::Untimed, ..recipe("router_1_untimed", router(32, 1, 0, TRAFFIC)) },
@@ -253,6 +257,13 @@ fn metered(key: &str) -> String {
 fn translated(traffic: &str, table: &str) -> String {
     format!(
         "ports:\n  in: {{ generator: {{ size: 60, {traffic}, source: 10.0.0.0/14 }} }}\n  out: {{ sink: }}\nstate:\n  nat: {{ nat: {{ pool: 192.0.2.0/25{table} }} }}\nmodules:\n  out_nat: {{ nat_out: {{ state: nat }} }}\npipeline:\n  - in -> out_nat -> out\n"
+    )
+}
+
+/// A firewall of 100 rules, of which hardly any matches, and connections that it permits.
+fn guarded(traffic: &str) -> String {
+    format!(
+        "ports:\n  in: {{ generator: {{ size: 60, {traffic} }} }}\n  out: {{ sink: }}\nstate:\n  known: {{ connections: {{}} }}\nmodules:\n  wall: {{ firewall: {{ state: known, rules: {{ synthetic: 100, seed: 1 }}, default: permit }} }}\npipeline:\n  - in -> wall -> out\n"
     )
 }
 

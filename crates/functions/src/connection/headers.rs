@@ -3,12 +3,13 @@
 use forebay_packet::Packet;
 use forebay_packet::wire::ethernet::{EtherType, Ethernet};
 use forebay_packet::wire::icmp::Icmp;
-use forebay_packet::wire::ipv4::{ICMP, Ipv4, TCP, UDP};
+use forebay_packet::wire::ipv4::{DCCP, ICMP, Ipv4, SCTP, TCP, UDP, UDP_LITE};
+use forebay_packet::wire::ipv6::{self, Ipv6};
 use forebay_packet::wire::tcp::Tcp;
 use zerocopy::big_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::tables::sessions::Tuple4;
+use crate::tables::sessions::{Tuple4, Tuple6};
 
 /// An IPv4 header without options straight above Ethernet, and as many bytes as TCP's header has.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -84,96 +85,169 @@ impl Plain {
     }
 }
 
-/// What any packet shows.
+/// What any packet shows, over the IP version that `T` is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shown {
+pub enum Shown<T> {
     /// A packet of a connection.
-    Packet(Headers),
+    Packet(Headers<T>),
     /// An ICMP error about a packet of one: what it quotes has this 5-tuple.
-    Error(Tuple4),
+    Error(T),
     /// A fragment of a datagram, first ones too.
     Fragment,
-    /// IPv4 of another protocol, or with a header that is cut short.
-    Other,
-    /// No IPv4.
-    NotIpv4,
+    /// The transport's header is cut short; or it is ICMP that neither asks, answers nor tells of an error.
+    Malformed,
+    /// Neighbour discovery, which is of no connection.
+    Neighbour,
+    /// Another IP version, or none.
+    NotThis,
 }
 
 /// What a packet of a connection shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Headers {
-    /// Its 5-tuple. Of an ICMP query the identifier stands in place of both ports (RFC 5508 section 3.1).
-    pub tuple: Tuple4,
+pub struct Headers<T> {
+    /// Its 5-tuple. Of an ICMP query the identifier stands in place of both ports (RFC 5508 section 3.1); where no ports are
+    /// shown they are 0.
+    pub tuple: T,
+    /// IP protocol number.
+    pub protocol: u8,
     /// TCP's control bits; 0 of others.
     pub flags: u8,
     /// Whether it asks: of ICMP a query, not the answer to one; all of others.
     pub asks: bool,
 }
 
-/// Destination unreachable, source quench, time exceeded, parameter problem (RFC 792).
-pub(super) const ERRORS: [u8; 4] = [3, 4, 11, 12];
-/// Echo, timestamp, information and address mask (RFC 792, RFC 950): requests, and their replies in the same order.
-const REQUESTS: [u8; 4] = [8, 13, 15, 17];
-const REPLIES: [u8; 4] = [0, 14, 16, 18];
+/// An IP version's types of ICMP.
+struct Types {
+    protocol: u8,
+    errors: &'static [u8],
+    /// Requests, and their replies.
+    requests: &'static [u8],
+    replies: &'static [u8],
+    neighbour: std::ops::RangeInclusive<u8>,
+}
 
-impl Shown {
+/// RFC 792, RFC 950: destination unreachable, source quench, time exceeded, parameter problem; echo, timestamp,
+/// information, address mask.
+const V4: Types = Types {
+    protocol: ICMP,
+    errors: &[3, 4, 11, 12],
+    requests: &[8, 13, 15, 17],
+    replies: &[0, 14, 16, 18],
+    // None: 0 is an echo's reply.
+    neighbour: 255..=255,
+};
+
+/// RFC 4443, RFC 4861: the four errors; echo; router and neighbour discovery.
+const V6: Types =
+    Types { protocol: ICMPV6, errors: &[1, 2, 3, 4], requests: &[128], replies: &[129], neighbour: 133..=137 };
+
+/// IP protocol number of ICMPv6 (RFC 4443 section 1).
+const ICMPV6: u8 = 58;
+
+impl Shown<Tuple4> {
     /// What a packet shows of its outermost headers.
     #[must_use]
     pub fn of(packet: &mut Packet) -> Self {
-        let Some(ip) = packet.ipv4().copied() else { return Self::NotIpv4 };
+        let Some(ip) = packet.ipv4().copied() else { return Self::NotThis };
         if ip.flags_fragment.get() & FRAGMENT != 0 {
             return Self::Fragment;
         }
-        let Some((protocol, start)) = packet.transport() else { return Self::Other };
-        let end = packet.network_end();
-        let datagram = packet.data().get(start..end).unwrap_or_default();
-        let headers = |ports, flags, asks| {
-            Self::Packet(Headers { tuple: Tuple4::new(ip.source, ip.destination, ports, protocol), flags, asks })
-        };
-        match protocol {
-            TCP => match Tcp::ref_from_prefix(datagram) {
-                Ok((tcp, _)) => headers((tcp.source.get(), tcp.destination.get()), tcp.flags, true),
-                Err(_) => Self::Other,
-            },
-            UDP => match datagram.first_chunk::<8>() {
-                Some([a, b, c, d, ..]) => {
-                    headers((u16::from_be_bytes([*a, *b]), u16::from_be_bytes([*c, *d])), 0, true)
-                }
-                None => Self::Other,
-            },
-            ICMP => Self::of_icmp(datagram, headers),
-            _ => Self::Other,
-        }
-    }
-
-    fn of_icmp(message: &[u8], headers: impl Fn((u16, u16), u8, bool) -> Self) -> Self {
-        let Ok((Icmp { kind, .. }, rest)) = Icmp::ref_from_prefix(message) else { return Self::Other };
-        let Some((word, quoted)) = rest.split_first_chunk::<4>() else { return Self::Other };
-        if ERRORS.contains(kind) {
-            return quoted_tuple(quoted).map_or(Self::Other, Self::Error);
-        }
-        let identifier = u16::from_be_bytes([word[0], word[1]]);
-        match (REQUESTS.contains(kind), REPLIES.contains(kind)) {
-            (false, false) => Self::Other,
-            (asks, _) => headers((identifier, identifier), 0, asks),
-        }
+        let tuple = |ports, protocol| Tuple4::new(ip.source, ip.destination, ports, protocol);
+        transport(packet, &V4, tuple, quoted_v4)
     }
 }
 
-/// The 5-tuple of the packet that an ICMP error quotes; none of a fragment, nor of what quotes too little.
-fn quoted_tuple(quoted: &[u8]) -> Option<Tuple4> {
+impl Shown<Tuple6> {
+    /// What a packet shows of its outermost headers.
+    #[must_use]
+    pub fn of(packet: &mut Packet) -> Self {
+        let Some(ip) = packet.ipv6().copied() else { return Self::NotThis };
+        let (_, start) = packet.network();
+        if ipv6::fragment(packet.data(), start).is_some() {
+            return Self::Fragment;
+        }
+        let tuple = |ports, protocol| Tuple6::new(ip.source, ip.destination, ports, protocol);
+        transport(packet, &V6, tuple, quoted_v6)
+    }
+}
+
+/// What the transport's header shows.
+fn transport<T>(
+    packet: &mut Packet,
+    types: &Types,
+    tuple: impl Fn((u16, u16), u8) -> T,
+    quoted: impl Fn(&[u8]) -> Option<T>,
+) -> Shown<T> {
+    let Some((protocol, start)) = packet.transport() else { return Shown::Malformed };
+    let (end, ports) = (packet.network_end(), packet.ports());
+    let header = packet.data().get(start..end).unwrap_or_default();
+    let shown = |ports, flags, asks| Shown::Packet(Headers { tuple: tuple(ports, protocol), protocol, flags, asks });
+    if protocol == types.protocol {
+        return icmp(header, types, shown, quoted);
+    }
+    match (protocol, ports) {
+        (TCP, _) => match Tcp::ref_from_prefix(header) {
+            Ok((tcp, _)) => shown((tcp.source.get(), tcp.destination.get()), tcp.flags, true),
+            Err(_) => Shown::Malformed,
+        },
+        (UDP, Some((_, from, to))) if header.len() >= UDP_HEADER => shown((from, to), 0, true),
+        (UDP | SCTP | DCCP | UDP_LITE, None) | (UDP, _) => Shown::Malformed,
+        (_, ports) => shown(ports.map_or((0, 0), |(_, from, to)| (from, to)), 0, true),
+    }
+}
+
+const UDP_HEADER: usize = 8;
+
+/// What an ICMP message shows.
+fn icmp<T>(
+    message: &[u8],
+    types: &Types,
+    shown: impl Fn((u16, u16), u8, bool) -> Shown<T>,
+    quoted: impl Fn(&[u8]) -> Option<T>,
+) -> Shown<T> {
+    let Ok((Icmp { kind, .. }, rest)) = Icmp::ref_from_prefix(message) else { return Shown::Malformed };
+    let Some((word, behind)) = rest.split_first_chunk::<4>() else { return Shown::Malformed };
+    if types.errors.contains(kind) {
+        return quoted(behind).map_or(Shown::Malformed, Shown::Error);
+    }
+    if types.neighbour.contains(kind) {
+        return Shown::Neighbour;
+    }
+    let identifier = u16::from_be_bytes([word[0], word[1]]);
+    match (types.requests.contains(kind), types.replies.contains(kind)) {
+        (false, false) => Shown::Malformed,
+        (asks, _) => shown((identifier, identifier), 0, asks),
+    }
+}
+
+/// The ports of the packet that an ICMP error quotes: eight bytes of its transport are always there (RFC 792).
+fn quoted_ports(protocol: u8, start: &[u8; 8], types: &Types) -> Option<(u16, u16)> {
+    let word = |at: usize| u16::from_be_bytes([start[at], start[at + 1]]);
+    match protocol {
+        TCP | UDP | SCTP | DCCP | UDP_LITE => Some((word(0), word(2))),
+        // An error is never about an error (RFC 1122 section 3.2.2, RFC 4443 section 2.4).
+        it if it == types.protocol => {
+            let query = types.requests.contains(&start[0]) || types.replies.contains(&start[0]);
+            query.then(|| (word(4), word(4)))
+        }
+        _ => Some((0, 0)),
+    }
+}
+
+/// The 5-tuple of the IPv4 packet that an ICMP error quotes; none of a fragment, nor of what quotes too little.
+fn quoted_v4(quoted: &[u8]) -> Option<Tuple4> {
     let (ip, rest) = Ipv4::ref_from_prefix(quoted).ok()?;
     let options = ip.header_len().filter(|_| ip.version_ihl >> 4 == 4)? - size_of::<Ipv4>();
     if ip.flags_fragment.get() & FRAGMENT != 0 {
         return None;
     }
-    let start = rest.get(options..)?.first_chunk::<8>()?;
-    let word = |at: usize| u16::from_be_bytes([start[at], start[at + 1]]);
-    let ports = match ip.protocol {
-        TCP | UDP => (word(0), word(2)),
-        // Only requests and replies are of a connection; an error is never about an error (RFC 1122 section 3.2.2).
-        ICMP if REQUESTS.contains(&start[0]) || REPLIES.contains(&start[0]) => (word(4), word(4)),
-        _ => return None,
-    };
+    let ports = quoted_ports(ip.protocol, rest.get(options..)?.first_chunk()?, &V4)?;
     Some(Tuple4::new(ip.source, ip.destination, ports, ip.protocol))
+}
+
+/// The same over IPv6, of a packet without extension headers.
+fn quoted_v6(quoted: &[u8]) -> Option<Tuple6> {
+    let (ip, rest) = Ipv6::ref_from_prefix(quoted).ok()?;
+    let ports = quoted_ports(ip.next_header, rest.first_chunk()?, &V6)?;
+    Some(Tuple6::new(ip.source, ip.destination, ports, ip.next_header))
 }

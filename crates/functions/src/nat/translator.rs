@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use forebay_graph::{Context, Gate, Reason, share};
 use forebay_measure::Counter;
-use forebay_packet::wire::ipv4::{ICMP, TCP};
+use forebay_packet::wire::ipv4::{ICMP, TCP, UDP};
 use forebay_packet::{Packet, SessionKey};
 
 use super::bindings::{Bindings, Endpoint};
@@ -174,7 +174,7 @@ impl Translator {
     fn quickly(&mut self, packet: &mut Packet, found: Found, direction: Direction) -> bool {
         let Some(plain) = Plain::of_mut(packet) else { return false };
         let session = self.table.get(found);
-        if !session.connection.goes_on(plain.flags()) {
+        if !session.connection.goes_on(plain.flags(), session.is_reply(direction)) {
             return false;
         }
         // A session that leads to the pool itself has two.
@@ -220,10 +220,11 @@ impl Translator {
             // Not for the pool: nothing that this translation has anything to do with.
             return if ways.others == Gate::FIRST { Ok(false) } else { Err(ways.others) };
         }
-        match Shown::of(packet) {
-            Shown::NotIpv4 => Ok(false),
+        match Shown::<Tuple4>::of(packet) {
+            Shown::NotThis => Ok(false),
             Shown::Fragment => Err(FRAGMENT),
-            Shown::Other => Err(PROTOCOL),
+            Shown::Malformed | Shown::Neighbour => Err(PROTOCOL),
+            Shown::Packet(headers) if !matches!(headers.protocol, TCP | UDP | ICMP) => Err(PROTOCOL),
             Shown::Error(quoted) => self.error(packet, quoted, direction).map(|()| true).ok_or(NO_SESSION),
             Shown::Packet(headers) => {
                 let found = self.session(&headers, direction)?;
@@ -255,7 +256,7 @@ impl Translator {
     }
 
     /// The session of a packet, a new one where it may open one.
-    fn session(&mut self, headers: &Headers, direction: Direction) -> Result<Found, Gate> {
+    fn session(&mut self, headers: &Headers<Tuple4>, direction: Direction) -> Result<Found, Gate> {
         let found = self.table.find(headers.tuple);
         let side = if direction == Direction::Out { Translation::INSIDE } else { Translation::OUTSIDE };
         if found.is_some() && found.side() == side {
@@ -272,7 +273,7 @@ impl Translator {
         }
     }
 
-    fn open_outwards(&mut self, headers: &Headers) -> Result<Found, Gate> {
+    fn open_outwards(&mut self, headers: &Headers<Tuple4>) -> Result<Found, Gate> {
         let inside = headers.tuple;
         let (protocol, port) = (inside.protocol(), inside.ports().0);
         let endpoint = Endpoint::new(u32::from_be_bytes(inside.source()), port, protocol, 0);
@@ -291,7 +292,7 @@ impl Translator {
         self.open(headers, inside, outside, Direction::Out)
     }
 
-    fn open_inwards(&mut self, headers: &Headers) -> Result<Found, Gate> {
+    fn open_inwards(&mut self, headers: &Headers<Tuple4>) -> Result<Found, Gate> {
         let outside = headers.tuple;
         let protocol = outside.protocol();
         let endpoint = Endpoint::new(u32::from_be_bytes(outside.destination()), outside.ports().1, protocol, 1);
@@ -332,7 +333,13 @@ impl Translator {
     }
 
     /// Takes a session in whose binding is held already.
-    fn open(&mut self, headers: &Headers, inside: Tuple4, outside: Tuple4, opened: Direction) -> Result<Found, Gate> {
+    fn open(
+        &mut self,
+        headers: &Headers<Tuple4>,
+        inside: Tuple4,
+        outside: Tuple4,
+        opened: Direction,
+    ) -> Result<Found, Gate> {
         let connection = Connection::new(inside.protocol(), headers.flags);
         let session = Translation::new(inside, outside, connection, opened);
         let ends = self.timeouts.end(connection.phase(), self.now);

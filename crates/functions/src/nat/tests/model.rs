@@ -20,7 +20,8 @@ struct Model {
 
 impl Model {
     fn expire(&mut self, now: u64) {
-        self.sessions.retain(|_, known| known.ends > now);
+        // A slot longer than the time-out, at the most.
+        self.sessions.retain(|_, known| known.ends >= now);
         let sessions = &self.sessions;
         self.outside.retain(|inside, _| sessions.keys().any(|(end, _)| end == inside));
     }

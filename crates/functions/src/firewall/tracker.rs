@@ -1,0 +1,134 @@
+//! A worker's connections of one IP version, and what each packet means for them.
+
+use std::sync::Arc;
+
+use forebay_measure::Counter;
+
+use super::Settings;
+use super::tracked::{Tracked, Tuple};
+use crate::connection::{Connection, Headers, Phase, opens};
+use crate::nat::WhenFull;
+use crate::tables::sessions::{Found, Refused, Seed, Sessions, Slot};
+
+/// What is counted, in this order.
+pub(super) const COUNTERS: [&str; 6] = ["open", "half open", "opened", "ended", "evicted", "refused"];
+
+/// Why a packet may not open a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum No {
+    /// It is one that only belongs to a connection.
+    Session,
+    /// As many connections are half open as may be.
+    HalfOpen,
+    /// There is no room.
+    Full,
+}
+
+/// The connections.
+pub(super) struct Tracker<T: Tuple> {
+    pub(super) table: Sessions<Tracked<T>>,
+    /// How many TCP connections have not finished their handshake.
+    half_open: u64,
+    opened: u64,
+    ended: u64,
+    evicted: u64,
+    refused: u64,
+}
+
+impl<T: Tuple> Tracker<T> {
+    pub(super) fn new(most: usize, secret: u64) -> Option<Self> {
+        let table = Sessions::new(most, Seed::new(secret))?;
+        Some(Self { table, half_open: 0, opened: 0, ended: 0, evicted: 0, refused: 0 })
+    }
+
+    /// Removes connections that have ended, a few at a time.
+    pub(super) fn expire(&mut self, now: Slot, mut looks: u32) {
+        while let Some(gone) = self.table.expire(now, &mut looks) {
+            self.ended += 1;
+            self.left(gone.connection);
+        }
+    }
+
+    fn left(&mut self, connection: Connection) {
+        self.half_open -= u64::from(connection.phase() == Phase::TcpOpening);
+    }
+
+    /// A packet of a connection that is there: whether it may pass.
+    pub(super) fn passes(
+        &mut self,
+        found: Found,
+        turned: bool,
+        headers: (u8, bool),
+        settings: &Settings,
+        now: Slot,
+    ) -> bool {
+        let (flags, asks) = headers;
+        let tracked = self.table.get_mut(found);
+        let (before, reply) = (tracked.connection.phase(), tracked.is_reply(turned));
+        // Who was asked may answer, and not ask.
+        if before == Phase::Icmp && asks == reply {
+            return false;
+        }
+        let shortened = tracked.connection.passes(flags, reply);
+        let after = tracked.connection.phase();
+        self.half_open += u64::from(after == Phase::TcpOpening);
+        self.half_open -= u64::from(before == Phase::TcpOpening);
+        let ends = settings.timeouts.end(after, now);
+        if shortened {
+            self.table.end_at(found, ends);
+        } else {
+            self.table.keep_until(found, ends);
+        }
+        true
+    }
+
+    /// Whether a packet may be the first of a connection, as far as connections go.
+    pub(super) fn may_open(&self, headers: &Headers<T>, settings: &Settings) -> Result<(), No> {
+        let Headers { flags, asks, protocol, .. } = *headers;
+        let tcp = protocol == forebay_packet::wire::ipv4::TCP;
+        if !asks || tcp && !opens(flags) && !settings.picks_up {
+            return Err(No::Session);
+        }
+        if tcp && self.half_open >= settings.half_open as u64 {
+            return Err(No::HalfOpen);
+        }
+        Ok(())
+    }
+
+    /// Takes a connection in.
+    pub(super) fn open(
+        &mut self,
+        key: (T, bool),
+        headers: &Headers<T>,
+        settings: &Settings,
+        now: Slot,
+    ) -> Result<(), No> {
+        let connection = Connection::new(headers.protocol, headers.flags);
+        let tracked = Tracked::new(key, connection);
+        let ends = settings.timeouts.end(connection.phase(), now);
+        let mut told = self.table.insert(tracked, ends);
+        if told == Err(Refused::Full)
+            && settings.when_full == WhenFull::Evict
+            && let Some(given_up) = self.table.give_up()
+        {
+            self.evicted += 1;
+            self.left(given_up.connection);
+            told = self.table.insert(tracked, ends);
+        }
+        if told.is_err() {
+            self.refused += 1;
+            return Err(No::Full);
+        }
+        self.opened += 1;
+        self.half_open += u64::from(connection.phase() == Phase::TcpOpening);
+        Ok(())
+    }
+
+    /// Tells what is counted ([`COUNTERS`]).
+    pub(super) fn tell(&self, counters: &Arc<[Counter]>) {
+        let values = [self.table.len() as u64, self.half_open, self.opened, self.ended, self.evicted, self.refused];
+        for (counter, value) in counters.iter().zip(values) {
+            counter.set(value);
+        }
+    }
+}
