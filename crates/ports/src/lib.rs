@@ -5,6 +5,7 @@
 #![deny(unsafe_code)]
 
 pub mod generator;
+pub mod interface;
 pub mod pcap;
 pub mod ring;
 pub mod sink;
