@@ -2,20 +2,17 @@
 //!
 //! What every port to an interface needs, whatever way its packets take.
 
-#![allow(dead_code, reason = "the ports that ask are yet to come")]
-
 mod name;
 pub(crate) mod namespace;
 pub(crate) mod request;
+#[cfg(test)]
+pub(crate) mod testing;
 
 use forebay_packet::wire::ethernet::MacAddress;
 
 pub use name::{InterfaceName, NameError};
-#[allow(unused_imports, reason = "the ports that ask are yet to come")]
-pub(crate) use request::Control;
 
-/// The longest Ethernet header that an MTU does not count: addresses, type and one VLAN tag.
-pub(crate) const HEADER: usize = 18;
+pub(crate) use request::Control;
 
 /// What an interface is like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,9 +1,10 @@
-//! Where packets come from and go to: generator, captures, TAP devices, sink.
+//! Where packets come from and go to: generator, captures, interfaces of the host, TAP devices, sink.
 //!
 //! Every port registers itself under its name; nothing lists them.
 
 #![deny(unsafe_code)]
 
+pub mod af_packet;
 pub mod generator;
 pub mod interface;
 pub mod pcap;
