@@ -159,17 +159,18 @@ impl AfPacket {
         let index = self.watch.last().map(|state| state.index);
         let Some(shared) = &self.shared else { return };
         let mut intakes = lock(shared);
-        if let Some(fresh) = self.fresh.take() {
-            let mut former = std::mem::replace(&mut intakes.current, fresh);
-            former.unbind();
+        let mut failed = false;
+        let former = self.fresh.take().map(|fresh| std::mem::replace(&mut intakes.current, fresh));
+        if let Some(index) = index {
+            failed |= intakes.current.bind(index, self.promiscuous).is_err();
+        }
+        if let Some(former) = former {
+            // Only now: a frame that comes in between is in both rings, but none is in neither.
+            failed |= former.silence().is_err();
             // The kernel hands the last block over when its time has come, and it is read then.
             intakes.former.push_back((former, now + self.retire + self.retire + self.retire));
         }
-        if let Some(index) = index
-            && intakes.current.bind(index, self.promiscuous).is_err()
-        {
-            self.counters.errors.add(1);
-        }
+        self.counters.errors.add(failed.into());
         drop(intakes);
         self.look_at = now + self.look_every;
     }

@@ -66,11 +66,11 @@ impl Receiver {
     }
 
     /// Receives no more; what is in the ring stays there.
-    pub fn unbind(&mut self) {
-        if let Some((index, _)) = self.bound.take() {
-            // Of an interface that is gone nothing comes.
-            let _ = self.socket.bind(index, false);
-        }
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn silence(&self) -> io::Result<()> {
+        self.socket.silence()
     }
 
     /// Whether the interface went down or away since this was last asked.

@@ -62,6 +62,7 @@ impl Socket {
     }
 
     /// Ties the socket to an interface. With `receives`, all frames that come in there are its own from now on.
+    /// Without, a socket that never received does not.
     pub fn bind(&self, index: u32, receives: bool) -> io::Result<()> {
         // SAFETY: all zeros is a value of every field, integers all of them.
         let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
@@ -71,6 +72,14 @@ impl Socket {
         let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
         // SAFETY: the address is readable for its length until the call returns.
         check(unsafe { libc::bind(self.0.as_raw_fd(), (&raw const address).cast(), length) })
+    }
+
+    /// Receives nothing from now on: a filter that takes nothing. (A protocol cannot be taken from a bound socket.)
+    pub fn silence(&self) -> io::Result<()> {
+        let mut program = [libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 }];
+        // The pointer is good until the call has returned, and the kernel only reads by it.
+        let filter = libc::sock_fprog { len: 1, filter: program.as_mut_ptr() };
+        self.set(libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &filter)
     }
 
     /// Receives frames for any address, or no longer. It ends with the socket, or with the interface.

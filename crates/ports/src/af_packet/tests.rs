@@ -130,7 +130,7 @@ fn what_is_sent_at_one_end_is_received_at_the_other_in_order() {
                 assert_eq!(b.send(some), 0);
                 received.extend(a.await_frames(some.len()));
             }
-            assert_eq!(received, sent);
+            assert!(received == sent, "{} of {}", received.len(), sent.len());
             assert_eq!(a.send(&sent[..50]), 0);
             assert_eq!(b.await_frames(50), &sent[..50]);
             assert_eq!((b.port.in_flight(), b.port.close()), (0, Ok(())));

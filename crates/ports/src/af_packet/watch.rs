@@ -77,9 +77,9 @@ impl Watch {
         let Ok(state) = self.control.state(&self.name) else { return Found::default() };
         let trouble = Self::trouble_of(state);
         let is_other = state.map(|state| (state.index, state.mtu)) != self.last.map(|state| (state.index, state.mtu));
-        let was_away = cut_off || matches!(self.trouble, Some(Trouble::Gone | Trouble::Down));
-        let is_new_trouble = trouble != self.trouble && trouble.is_some() || cut_off && self.trouble.is_none();
-        let bind = state.filter(|_| is_other || was_away && trouble != self.trouble || cut_off);
+        let was_away = matches!(self.trouble, Some(Trouble::Gone | Trouble::Down));
+        let is_new_trouble = trouble != self.trouble && trouble.is_some() || cut_off && !was_away;
+        let bind = state.filter(|_| is_other || cut_off || was_away && trouble != self.trouble);
         (self.last, self.trouble) = (state, trouble);
         Found { bind, is_new_trouble }
     }

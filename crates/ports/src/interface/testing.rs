@@ -4,8 +4,11 @@
 
 use std::io::{self, Write as _};
 use std::process::Command;
+use std::time::Duration;
 
 use rustix::thread::UnshareFlags;
+
+use super::Control;
 
 /// Says why a test does not run: not by `println`, which the test harness keeps to itself.
 pub(crate) fn skip(name: &str, why: &str) {
@@ -48,4 +51,16 @@ pub(crate) fn make_pair() -> bool {
     quiet("default")
         && ip("link add name va address 02:00:00:00:00:0a type veth peer name vb address 02:00:00:00:00:0b")
         && ["va", "vb"].iter().all(|name| ip(&format!("link set {name} up")))
+        && has_link("va")
+        && has_link("vb")
+}
+
+/// Waits until the kernel says that an interface has a link, which takes it a moment.
+fn has_link(name: &str) -> bool {
+    let name = name.to_owned().try_into().expect("a name");
+    let control = Control::here().expect("a socket");
+    (0..2_000).any(|_| {
+        std::thread::sleep(Duration::from_millis(5));
+        control.state(&name).is_ok_and(|state| state.is_some_and(|state| state.running))
+    })
 }

@@ -18,9 +18,15 @@ fn frames_that_find_the_ring_full_are_counted() {
         });
         assert!(all, "{received} received, {} dropped", a.counters.dropped.get());
         assert!(a.counters.dropped.get() >= 400, "{}", a.counters.dropped.get());
-        // There is room again.
+        // There is room again, for most: a block may be open still.
+        let dropped = a.counters.dropped.get();
+        let mut received = Vec::new();
         assert_eq!(b.send(&sent[..10]), 0);
-        assert_eq!(a.await_frames(10), &sent[..10]);
+        assert!(a.wait(|a| {
+            received.extend(a.take());
+            received.len() as u64 + a.counters.dropped.get() - dropped == 10
+        }));
+        assert!(!received.is_empty() && received.iter().all(|frame| sent[..10].contains(frame)));
         assert_eq!(a.port.close(), Ok(()));
     });
 }
@@ -164,10 +170,7 @@ fn what_makes_no_port_is_named() {
     let ring = |ring: Value| refusal(json!({ "interface": "va", "ring": ring }));
     assert_eq!(ring(json!({ "blocks": 1 })), "ring.blocks: 1: allowed are 2 to 4096");
     assert_eq!(ring(json!({ "block": "6KiB" })), "ring.block: 6KiB: allowed are powers of two from 4KiB to 4MiB");
-    assert_eq!(
-        ring(json!({ "retire": "1500us" })),
-        "ring.retire: 1.5ms: allowed are 1ms to 1s, in whole milliseconds"
-    );
+    assert_eq!(ring(json!({ "retire": "1500us" })), "ring.retire: 1.5ms: allowed are 1ms to 1s, in whole milliseconds");
     let large = ring(json!({ "block": "4MiB", "blocks": 4096 }));
     assert_eq!(large, "ring.blocks: 4096: allowed are blocks of 4MiB that take up to 1GiB together");
     let send = refusal(json!({ "interface": "va", "send_ring": 33 }));
