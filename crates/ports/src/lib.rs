@@ -5,6 +5,7 @@
 #![deny(unsafe_code)]
 
 pub mod af_packet;
+pub mod af_xdp;
 pub mod generator;
 pub mod interface;
 pub mod pcap;

@@ -1,0 +1,485 @@
+//! The memory that all AF_XDP sockets of a pipeline share, which is a packet pool: a frame that comes in by one socket leaves
+//! by another without a copy.
+//!
+//! A chunk is a packet's metadata line and then what the kernel knows as a chunk: the room that it keeps free before a frame
+//! (`XDP_PACKET_HEADROOM`), which becomes the packet's headroom, and the frame. Unaligned chunks
+//! (`XDP_UMEM_UNALIGNED_CHUNK_FLAG`) begin where we say, so they lie an odd number of cache lines apart and their metadata
+//! before what the kernel is told of; aligned ones are a power of two, and the metadata is in what the kernel leaves alone
+//! as headroom.
+
+#![expect(unsafe_code, reason = "chunks go to the kernel and come back by address")]
+
+use std::io;
+use std::mem;
+use std::os::fd::OwnedFd;
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use forebay_packet::pool::{Chunk, Layout, PoolError, Slab};
+use forebay_packet::{ArrivalClock, MAX_BATCH, Packet, Pool, Ticks};
+
+use super::ring::Descriptor;
+use super::socket::{Rings, Socket};
+
+/// A packet's metadata.
+const LINE: usize = 64;
+/// What the kernel keeps free before each frame (`XDP_PACKET_HEADROOM`).
+const HEADROOM: usize = 256;
+/// The kernel's smallest chunk (`XDP_UMEM_MIN_CHUNK_SIZE`), and its largest on pages of the usual size.
+const LEAST_CHUNK: usize = 2_048;
+const MOST_CHUNK: usize = 4_096;
+/// In an unaligned address these bits are the chunk's, the others how far into it the frame begins.
+const ADDRESS: u64 = (1 << OFFSET_SHIFT) - 1;
+const OFFSET_SHIFT: u32 = 48;
+/// A driver that writes frames to memory itself lets go of it a little after its socket was closed (`xp_release_deferred`).
+const LET_GO: Duration = Duration::from_secs(1);
+
+/// How the memory is divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// How many chunks.
+    pub chunks: usize,
+    /// The longest frame, in bytes.
+    pub frame: usize,
+    /// Whether chunks are a power of two, for drivers that take no others.
+    pub aligned: bool,
+}
+
+impl Shape {
+    /// The longest frame that chunks of the one kind or the other can hold.
+    #[must_use]
+    pub const fn longest(aligned: bool) -> usize {
+        MOST_CHUNK - HEADROOM - if aligned { LINE } else { 0 }
+    }
+
+    /// The kernel's chunk.
+    #[must_use]
+    pub fn chunk(&self) -> usize {
+        if self.aligned {
+            (LINE + HEADROOM + self.frame).next_power_of_two().clamp(LEAST_CHUNK, MOST_CHUNK)
+        } else {
+            (HEADROOM + self.frame).next_multiple_of(LINE).clamp(LEAST_CHUNK, MOST_CHUNK)
+        }
+    }
+
+    /// From one chunk to the next. Metadata at a distance that is a power of two would share few sets of the processor's cache.
+    fn stride(&self) -> usize {
+        if self.aligned { self.chunk() } else { ((LINE + self.chunk()) / LINE | 1) * LINE }
+    }
+
+    /// From a packet's metadata to where the kernel is told that its chunk begins.
+    fn lead(&self) -> usize {
+        if self.aligned { 0 } else { LINE }
+    }
+
+    fn layout(&self) -> Layout {
+        Layout { data: LINE, headroom: HEADROOM, end: self.lead() + self.chunk() }
+    }
+}
+
+/// The memory.
+pub struct Umem {
+    shape: Shape,
+    stride: u64,
+    /// 2⁶⁴ / `stride`, rounded up.
+    reciprocal: u64,
+    lead: u64,
+    start: NonNull<u8>,
+    pool: Pool,
+    book: Mutex<Book>,
+}
+
+// SAFETY: `start` is an address inside the pool's memory, which is reached only by who owns a chunk.
+unsafe impl Send for Umem {}
+// SAFETY: as above.
+unsafe impl Sync for Umem {}
+
+/// Who uses the memory.
+#[derive(Default)]
+struct Book {
+    /// Sockets by which the kernel knows the memory, and whether they are zero-copy: others can share what one registered.
+    sockets: Vec<(Weak<OwnedFd>, bool)>,
+    /// How many chunks sockets may have for receiving.
+    promised: usize,
+    /// Chunks that a driver may still write to, and since when its socket is closed.
+    resting: Vec<(Instant, Vec<Chunk>)>,
+}
+
+impl Umem {
+    /// Memory of this shape.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn new(shape: Shape) -> Result<Self, PoolError> {
+        let slab = Slab::new(shape.layout(), shape.stride(), shape.chunks, true)?;
+        let (start, stride) = (slab.start(), shape.stride() as u64);
+        let pool = Pool::foreign(Box::new(slab), shape.chunks)?;
+        let (reciprocal, lead) = (u64::MAX / stride + 1, shape.lead() as u64);
+        Ok(Self { shape, stride, reciprocal, lead, start, pool, book: Mutex::default() })
+    }
+
+    /// How it is divided.
+    #[must_use]
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// Where packets of this memory come from.
+    #[must_use]
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// What the kernel is told of it.
+    #[must_use]
+    pub fn registration(&self) -> libc::xdp_umem_reg {
+        let headroom = if self.shape.aligned { LINE as u32 } else { 0 };
+        let flags = if self.shape.aligned { 0 } else { libc::XDP_UMEM_UNALIGNED_CHUNK_FLAG };
+        let (addr, len) = (self.start.addr().get() as u64, self.bytes() as u64);
+        libc::xdp_umem_reg { addr, len, chunk_size: self.shape.chunk() as u32, headroom, flags, tx_metadata_len: 0 }
+    }
+
+    /// How much memory it is.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.shape.chunks * self.stride as usize
+    }
+
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Promises a socket so many chunks to receive into; how many there are to promise, where it is too many: a quarter stays for
+    /// packets on their way.
+    pub fn promise(&self, chunks: usize) -> Result<(), usize> {
+        let mut book = self.book();
+        let left = (self.shape.chunks / 4 * 3).saturating_sub(book.promised);
+        if chunks > left {
+            return Err(left);
+        }
+        book.promised += chunks;
+        Ok(())
+    }
+
+    /// Takes a promise back.
+    pub fn release(&self, chunks: usize) {
+        self.book().promised -= chunks;
+    }
+
+    /// Lets `bind` tie a socket to a queue: by the memory as the kernel knows it from another socket of the same kind, one after
+    /// the other as long as they are of interfaces that are gone, or else (`None`) by registering it anew. A socket that this
+    /// is done with does not close meanwhile, nor later because of it.
+    ///
+    /// # Errors
+    /// Those of `bind`.
+    pub fn tie(
+        &self,
+        zero_copy: bool,
+        mut bind: impl FnMut(Option<&OwnedFd>) -> io::Result<Socket>,
+    ) -> io::Result<Socket> {
+        let mut book = self.book();
+        let alike = book.sockets.iter().filter(|(_, zero)| *zero == zero_copy).filter_map(|(it, _)| it.upgrade());
+        // The kernel knows no memory by a socket that has lost its interface.
+        let gone = |error: &io::Error| error.raw_os_error() == Some(libc::EBADF);
+        let mut outcome = None;
+        for other in alike {
+            outcome = Some(bind(Some(&other))).filter(|outcome| !outcome.as_ref().is_err_and(gone));
+            if outcome.is_some() {
+                break;
+            }
+        }
+        let socket = outcome.unwrap_or_else(|| bind(None))?;
+        book.sockets.push((Arc::downgrade(socket.descriptor()), zero_copy));
+        Ok(socket)
+    }
+
+    /// Closes a socket with its rings, which keep it open too, while nobody else holds it.
+    pub fn close(&self, socket: Socket, rings: Rings) {
+        let mut book = self.book();
+        drop((rings, socket));
+        book.sockets.retain(|(socket, _)| socket.strong_count() > 0);
+    }
+
+    /// Brings home what drivers have let go of by now.
+    pub fn settle(&self) {
+        let mut book = self.book();
+        let (done, resting) =
+            mem::take(&mut book.resting).into_iter().partition(|(closed, _)| closed.elapsed() >= LET_GO);
+        book.resting = resting;
+        drop(book);
+        let done: Vec<(Instant, Vec<Chunk>)> = done;
+        for (_, chunks) in done {
+            // SAFETY: they were lent to a socket that is closed, and its driver had its time; nobody else has them.
+            unsafe { self.pool.give_chunks(&chunks) }
+        }
+    }
+
+    /// The number of the chunk that holds this byte: `offset / stride`, without a division. Exact for all memory below 2⁴⁸ bytes.
+    #[inline]
+    fn index(&self, offset: u64) -> usize {
+        ((u128::from(offset) * u128::from(self.reciprocal)) >> 64) as usize
+    }
+
+    #[inline]
+    fn chunk(&self, index: usize) -> Chunk {
+        debug_assert!(index < self.shape.chunks);
+        // SAFETY: callers have the number of a chunk of this memory.
+        Chunk::new(unsafe { self.start.add(index * self.stride as usize) })
+    }
+
+    #[inline]
+    fn index_of(&self, chunk: Chunk) -> usize {
+        self.index((chunk.address().addr().get() - self.start.addr().get()) as u64)
+    }
+
+    /// How the kernel is told of the byte at `start` from a chunk's metadata.
+    #[inline]
+    fn encode(&self, index: usize, start: usize) -> u64 {
+        let (chunk, offset) = (index as u64 * self.stride + self.lead, start as u64 - self.lead);
+        if self.shape.aligned { chunk + offset } else { chunk | offset << OFFSET_SHIFT }
+    }
+
+    /// The same backwards; `None` for what is no address in a chunk.
+    #[inline]
+    fn decode(&self, address: u64) -> Option<(usize, usize)> {
+        let base = if self.shape.aligned { address } else { address & ADDRESS };
+        let index = self.index(base);
+        if index >= self.shape.chunks {
+            return None;
+        }
+        let within = base - index as u64 * self.stride;
+        let start = if self.shape.aligned { within } else { within + (address >> OFFSET_SHIFT) };
+        (within >= self.lead).then_some((index, start as usize))
+    }
+}
+
+/// Chunks that a socket's kernel side has, by number: the proof that one that comes back is ours to give.
+pub struct Lent {
+    umem: Arc<Umem>,
+    chunks: Box<[u64]>,
+    count: usize,
+    /// Finished with, and soon to go home.
+    done: Vec<Chunk>,
+}
+
+impl Lent {
+    /// None yet.
+    #[must_use]
+    pub fn new(umem: Arc<Umem>) -> Self {
+        let chunks = vec![0; umem.shape.chunks.div_ceil(64)].into();
+        Self { umem, chunks, count: 0, done: Vec::with_capacity(MAX_BATCH) }
+    }
+
+    /// How many there are.
+    #[inline]
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    #[inline]
+    fn lend(&mut self, index: usize) {
+        self.chunks[index / 64] |= 1 << (index % 64);
+        self.count += 1;
+    }
+
+    /// Whether it was lent; it is not any more.
+    #[inline]
+    fn regain(&mut self, index: usize) -> bool {
+        let (word, bit) = (&mut self.chunks[index / 64], 1 << (index % 64));
+        let lent = *word & bit != 0;
+        *word &= !bit;
+        self.count -= usize::from(lent);
+        lent
+    }
+
+    /// Lends up to `wanted` free chunks (at most a batch); their addresses, for the kernel to write frames to, go to `each`.
+    /// How many there were.
+    pub fn lend_free(&mut self, wanted: usize, mut each: impl FnMut(u64)) -> usize {
+        let mut chunks = [Chunk::new(NonNull::dangling()); MAX_BATCH];
+        let wanted = wanted.min(MAX_BATCH);
+        let got = self.umem.pool.take_chunks(&mut chunks[..wanted]);
+        for chunk in &chunks[..got] {
+            let index = self.umem.index_of(*chunk);
+            self.lend(index);
+            each(self.umem.encode(index, self.umem.lead as usize));
+        }
+        got
+    }
+
+    /// Lends a packet's chunk for the kernel to send the frame; a packet of another memory comes back.
+    ///
+    /// # Errors
+    /// It is not of this memory.
+    #[inline]
+    pub fn lend_packet(&mut self, packet: Packet) -> Result<Descriptor, Packet> {
+        if !self.umem.pool.owns(&packet) {
+            return Err(packet);
+        }
+        let (start, len) = (packet.start(), packet.len() as u32);
+        let index = self.umem.index_of(packet.into_chunk());
+        self.lend(index);
+        Ok(Descriptor { address: self.umem.encode(index, start), len, options: 0 })
+    }
+
+    /// The frame that the kernel has written to a chunk that it was lent; `None` where it was not, or the frame is not in it.
+    #[inline]
+    pub fn packet(&mut self, descriptor: Descriptor, arrival: Ticks) -> Option<Packet> {
+        let (index, start) = self.umem.decode(descriptor.address)?;
+        if !self.regain(index) {
+            return None;
+        }
+        let chunk = self.umem.chunk(index);
+        // SAFETY: the chunk was lent, so it came from the pool or a packet of it and is nobody else's, and it is lent no more:
+        // the kernel, which gives it back by its ring, does not touch it again.
+        let packet =
+            unsafe { self.umem.pool.packet(chunk, start, descriptor.len as usize, arrival, ArrivalClock::Poll) };
+        if packet.is_none() {
+            self.finish(chunk);
+        }
+        packet
+    }
+
+    /// Takes back a chunk whose frame the kernel has sent; whether it was lent. It goes home with the next
+    /// [`flush`](Self::flush).
+    #[inline]
+    pub fn sent(&mut self, address: u64) -> bool {
+        let known = self.umem.decode(address).filter(|(index, _)| self.regain(*index));
+        let Some((index, _)) = known else { return false };
+        self.finish(self.umem.chunk(index));
+        true
+    }
+
+    #[inline]
+    fn finish(&mut self, chunk: Chunk) {
+        self.done.push(chunk);
+        if self.done.len() == MAX_BATCH {
+            self.flush();
+        }
+    }
+
+    /// Brings home what the kernel is done with.
+    #[inline]
+    pub fn flush(&mut self) {
+        if !self.done.is_empty() {
+            // SAFETY: each was lent, is lent no more, and is nobody else's.
+            unsafe { self.umem.pool.give_chunks(&self.done) }
+            self.done.clear();
+        }
+    }
+
+    /// Takes everything back from a socket that is closed. A driver that writes to the memory itself has its time to let go.
+    ///
+    /// # Safety
+    /// The socket is closed: what the kernel itself copies to and from is done with.
+    pub unsafe fn reclaim(&mut self, zero_copy: bool) {
+        self.flush();
+        let mut chunks = Vec::with_capacity(self.count);
+        for (at, word) in self.chunks.iter_mut().enumerate() {
+            let mut bits = mem::take(word);
+            while bits != 0 {
+                chunks.push(self.umem.chunk(at * 64 + bits.trailing_zeros() as usize));
+                bits &= bits - 1;
+            }
+        }
+        self.count = 0;
+        if zero_copy {
+            self.umem.book().resting.push((Instant::now(), chunks));
+        } else {
+            // SAFETY: they were lent, and the kernel is done with them, as the caller says.
+            unsafe { self.umem.pool.give_chunks(&chunks) }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHAPES: [Shape; 5] = [
+        Shape { chunks: 100, frame: 2_048, aligned: false },
+        Shape { chunks: 100, frame: 64, aligned: false },
+        Shape { chunks: 100, frame: Shape::longest(false), aligned: false },
+        Shape { chunks: 100, frame: 1_728, aligned: true },
+        Shape { chunks: 100, frame: Shape::longest(true), aligned: true },
+    ];
+
+    #[test]
+    fn a_chunk_holds_the_frame_and_lies_as_the_kernel_wants_it() {
+        for shape in SHAPES {
+            let umem = Umem::new(shape).expect("memory");
+            assert!(umem.pool().frame_limit() >= shape.frame, "{shape:?}");
+            let told = umem.registration();
+            assert!((2_048..=4_096).contains(&told.chunk_size) && told.addr.is_multiple_of(4_096));
+            assert_eq!(told.len, umem.stride * 100);
+            if shape.aligned {
+                assert!(told.chunk_size.is_power_of_two() && umem.stride == u64::from(told.chunk_size));
+            } else {
+                assert_eq!(umem.stride / 64 % 2, 1, "an odd number of lines");
+            }
+            // The frame that the kernel puts behind both headrooms is where a fresh packet has its own.
+            let first = umem.lead + u64::from(told.headroom) + HEADROOM as u64;
+            assert_eq!(umem.pool().take().expect("one").start() as u64, first);
+        }
+    }
+
+    #[test]
+    fn addresses_are_read_as_they_are_written_and_others_are_none() {
+        for shape in SHAPES {
+            let umem = Umem::new(shape).expect("memory");
+            for index in 0..100 {
+                for start in [umem.lead as usize, 64, 300, shape.chunk()] {
+                    let start = start.min(umem.stride as usize - 1);
+                    assert_eq!(umem.decode(umem.encode(index, start)), Some((index, start)));
+                }
+                assert_eq!(umem.index_of(umem.chunk(index)), index);
+            }
+            for outside in [umem.encode(100, 64), umem.stride * 100, ADDRESS, u64::MAX] {
+                assert_eq!(umem.decode(outside), None);
+            }
+        }
+    }
+
+    /// What a kernel does in its good and bad hours: nothing comes back twice, and all of it comes home.
+    #[test]
+    fn what_is_lent_comes_back_once_and_home_at_the_end() {
+        for shape in SHAPES {
+            let umem = Arc::new(Umem::new(shape).expect("memory"));
+            let mut lent = Lent::new(Arc::clone(&umem));
+            let mut addresses = Vec::new();
+            assert_eq!(lent.lend_free(60, |address| addresses.push(address)), 60);
+            assert_eq!(lent.lend_free(60, |address| addresses.push(address)), 40);
+            assert_eq!((lent.count(), umem.pool().out()), (100, 100));
+            let frame = |address: u64, len| {
+                let (index, _) = umem.decode(address).expect("ours");
+                Descriptor { address: umem.encode(index, 64 + HEADROOM), len, options: 0 }
+            };
+            let packet = lent.packet(frame(addresses[0], 60), Ticks(3)).expect("it was lent");
+            assert_eq!((packet.len(), packet.headroom(), packet.arrival()), (60, HEADROOM, Ticks(3)));
+            assert!(lent.packet(frame(addresses[0], 60), Ticks(3)).is_none(), "twice");
+            assert!(lent.packet(frame(addresses[1], 9_999), Ticks(3)).is_none(), "longer than a chunk");
+            assert!(!lent.sent(addresses[1]), "twice");
+            assert_eq!(lent.count(), 98);
+            let back = lent.lend_packet(packet).expect("of this memory");
+            assert_eq!((back, lent.count()), (frame(addresses[0], 60), 99));
+            assert!(lent.sent(back.address) && !lent.sent(back.address));
+            assert!(!lent.sent(u64::MAX));
+            // SAFETY: there is no socket at all.
+            unsafe { lent.reclaim(false) };
+            umem.pool().flush();
+            assert_eq!((lent.count(), umem.pool().out()), (0, 0));
+            let other = Pool::new(Default::default()).expect("memory").take().expect("one");
+            assert!(lent.lend_packet(other).is_err());
+        }
+    }
+
+    #[test]
+    fn a_quarter_of_the_memory_is_promised_to_nobody() {
+        let umem = Umem::new(SHAPES[0]).expect("memory");
+        assert_eq!(umem.promise(50), Ok(()));
+        assert_eq!(umem.promise(26), Err(25));
+        umem.release(50);
+        assert_eq!(umem.promise(75), Ok(()));
+    }
+}
