@@ -4,15 +4,21 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use super::error::OpenError;
 use super::ethtool;
 use super::params::{Checksums, CopyMode, Mode};
 use super::program::{Place, Redirect, Step};
 use super::queue::Queue;
-use super::socket::{Sizes, Socket};
+use super::socket::{Rings, Sizes, Socket};
 use super::umem::Umem;
 use crate::interface::{Control, InterfaceName, namespace};
+
+/// For how long a queue may be in use by who had it before.
+const LET_GO: Duration = Duration::from_secs(1);
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
 /// What is to be opened, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,7 +90,7 @@ impl Device {
                 let (open, chunks) = (fill * queue as usize, umem.shape().chunks);
                 OpenError::Chunks { wanted: fill * count as usize, chunks, left: left + open }
             })?;
-            let opened = open_queue(&device.wanted, interface, queue, place, umem);
+            let opened = open_patiently(&device.wanted, interface, queue, place, umem);
             let (socket, rings, zero) = opened.inspect_err(|_| umem.release(fill))?;
             let descriptor = socket.descriptor().as_raw_fd();
             let busy = device.wanted.busy_poll.is_some();
@@ -152,14 +158,28 @@ fn attach(wanted: &Wanted, interface: u32, queues: u32) -> Result<(Redirect, Pla
     })
 }
 
-/// A socket that is bound to a queue, its rings, and whether the device itself writes to the memory.
-fn open_queue(
+/// Opens a queue that somebody may just have let go of: the kernel forgets a socket's tie to it a little after the socket was
+/// closed (`xp_release_deferred`).
+fn open_patiently(
     wanted: &Wanted,
     interface: u32,
     queue: u32,
     place: Place,
     umem: &Arc<Umem>,
-) -> Result<(Socket, super::socket::Rings, bool), OpenError> {
+) -> Result<Open, OpenError> {
+    let start = Instant::now();
+    loop {
+        match open_queue(wanted, interface, queue, place, umem) {
+            Err(OpenError::Busy { .. }) if start.elapsed() < LET_GO => thread::sleep(LOOK_AGAIN),
+            outcome => return outcome,
+        }
+    }
+}
+
+/// A socket that is bound to a queue, its rings, and whether the device itself writes to the memory.
+type Open = (Socket, Rings, bool);
+
+fn open_queue(wanted: &Wanted, interface: u32, queue: u32, place: Place, umem: &Arc<Umem>) -> Result<Open, OpenError> {
     let zero_copy = match wanted.copy {
         CopyMode::Zero => &[true][..],
         CopyMode::Auto if place == Place::Native => &[true, false],

@@ -52,6 +52,8 @@ pub struct Queue {
     seen: (u64, u64),
     /// What went wrong here.
     losses: Losses,
+    /// Frames that had to be copied into this memory.
+    copies: u64,
 }
 
 impl Queue {
@@ -69,6 +71,7 @@ impl Queue {
             busy_poll,
             seen: (0, 0),
             losses: Losses::default(),
+            copies: 0,
         };
         while queue.refill() > 0 {}
         queue
@@ -78,6 +81,12 @@ impl Queue {
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.sending.count().saturating_sub(self.rings.completion.waiting() as usize)
+    }
+
+    /// How many frames were copied into this memory to be sent.
+    #[cfg(test)]
+    pub fn copies(&self) -> u64 {
+        self.copies
     }
 
     /// Gives the kernel chunks to receive into, up to a batch; how many.
@@ -157,7 +166,11 @@ impl Queue {
         }
         let descriptor = match self.sending.lend_packet(packet) {
             Ok(descriptor) => descriptor,
-            Err(packet) => copied(&self.umem, &mut self.sending, packet)?,
+            Err(packet) => {
+                let copied = copied(&self.umem, &mut self.sending, packet)?;
+                self.copies += 1;
+                copied
+            }
         };
         // There is room for it.
         ring.write(descriptor);
