@@ -126,8 +126,17 @@ impl AfXdp {
     /// Waits until what was given to the kernel is sent; then the device goes to the port that comes after this one, or is closed.
     fn finish(&mut self) -> Result<(), String> {
         let Some(mut device) = self.device.take() else {
-            // Who has waited for the port before, or has given the device away, has nothing to pass on.
-            let Some(Coming::Opened(opener)) = self.coming.take() else { return Ok(()) };
+            let opener = match self.coming.take() {
+                Some(Coming::Opened(opener)) => opener,
+                Some(Coming::Before(before)) => {
+                    // It has come, and this port was never asked for anything.
+                    if let Ok(device) = before.try_recv() {
+                        self.hold.pass_on(device);
+                    }
+                    return Ok(());
+                }
+                None => return Ok(()),
+            };
             let trouble = opener.trouble();
             drop(opener);
             self.hold.pass_on(None);

@@ -50,6 +50,7 @@ pub struct Device {
     /// How it was opened.
     pub wanted: Wanted,
     /// Where the program runs.
+    #[cfg_attr(not(test), expect(dead_code, reason = "nobody asks but tests"))]
     pub place: Place,
     /// Whether checksums that are only begun are to be completed.
     pub completes: bool,

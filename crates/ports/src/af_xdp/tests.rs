@@ -440,3 +440,228 @@ fn a_link_that_is_down_refuses_and_comes_back() {
         assert!(left_counters.errors.get() > 0, "without a carrier the device drops what it is given");
     });
 }
+
+/// Frames of this host's own stack: their checksums are left to a device, and there is none.
+#[test]
+fn checksums_that_the_host_leaves_to_a_device_are_completed() {
+    alone("checksums_that_the_host_leaves_to_a_device_are_completed", || {
+        ip("address add 192.0.2.1/24 dev a0").expect("set");
+        ip("neighbour add 192.0.2.2 lladdr 02:00:00:00:00:02 dev a0").expect("set");
+        let socket = std::net::UdpSocket::bind("192.0.2.1:7000").expect("an address");
+        let (pool, mut begun) = (pool(), 0);
+        for mode in ["native", "generic"] {
+            for checksums in ["leave", "auto", "complete"] {
+                let params = json!({ "interface": "a1", "mode": mode, "checksums": checksums });
+                let (mut port, counters) = open(&params).expect("opened");
+                let mut right = 0;
+                for at in 0..32u8 {
+                    socket.send_to(&[at; 33], "192.0.2.2:7001").expect("sent");
+                    let frame = next_udp(&mut port, &pool);
+                    let sliced = etherparse::SlicedPacket::from_ethernet(&frame).expect("a frame");
+                    let (Some(etherparse::NetSlice::Ipv4(ip)), Some(etherparse::TransportSlice::Udp(udp))) =
+                        (sliced.net, sliced.transport)
+                    else {
+                        panic!("no UDP over IPv4: {frame:?}")
+                    };
+                    let header = ip.header().to_header();
+                    let udp_header = udp.to_header();
+                    let expected = udp_header.calc_checksum_ipv4(&header, udp.payload()).expect("short");
+                    assert_eq!(udp.payload(), [at; 33]);
+                    right += usize::from(expected == udp_header.checksum);
+                }
+                assert_eq!(counters.errors.get(), 0);
+                if checksums == "leave" {
+                    begun += 32 - right;
+                } else {
+                    assert_eq!(right, 32, "{mode} {checksums}");
+                }
+            }
+        }
+        // Else there is nothing to complete, and the parameter has no use.
+        assert_eq!(begun, 64, "of 64 frames so many had a checksum that was only begun");
+    });
+}
+
+fn next_udp(port: &mut AfXdp, pool: &Pool) -> Vec<u8> {
+    let (mut batch, start) = (Batch::with_capacity(8), Instant::now());
+    while start.elapsed() < Duration::from_secs(20) {
+        port.receive(&mut batch, &Intake { now: now(), pool, most: 8 });
+        let found = batch.iter().map(|packet| packet.data()).find(|frame| {
+            frame.get(12..14) == Some(&[8, 0])
+                && frame.get(23) == Some(&17)
+                && frame.get(36..38) == Some(&7001u16.to_be_bytes())
+        });
+        if let Some(frame) = found {
+            return frame.to_vec();
+        }
+        batch.clear();
+    }
+    panic!("nothing came")
+}
+
+/// All queues come in by one port, each by its own socket with rings of its own, in one memory.
+#[test]
+fn several_queues_come_in_by_one_port() {
+    alone_with("numtxqueues 4 numrxqueues 4", "several_queues_come_in_by_one_port", || {
+        ip("address add 192.0.2.1/24 dev a0").expect("set");
+        ip("neighbour add 192.0.2.2 lladdr 02:00:00:00:00:02 dev a0").expect("set");
+        let mut around = around();
+        let (mut port, counters) =
+            open_in(&mut around, "in", &json!({ "interface": "a1", "mode": "native" })).expect("opened");
+        assert_eq!(port.device.as_ref().expect("open").queues.len(), 4);
+        let pool = pool();
+        // Each session goes by the queue that the sender's hash gives it.
+        let sockets: Vec<_> =
+            (0..64u16).map(|at| std::net::UdpSocket::bind(("192.0.2.1", 7_100 + at)).expect("free")).collect();
+        let mut by_queue = [0usize; 4];
+        for round in 0..8u8 {
+            for socket in &sockets {
+                socket.send_to(&[round; 20], "192.0.2.2:7001").expect("sent");
+            }
+            let device = port.device.as_mut().expect("open");
+            let mut batch = Batch::with_capacity(MAX_BATCH);
+            for (queue, count) in device.queues.iter_mut().zip(&mut by_queue) {
+                queue.receive(&mut batch, MAX_BATCH, now());
+                *count += batch.iter().filter(|packet| packet.data().get(12..14) == Some(&[8, 0])).count();
+                batch.clear();
+            }
+            // The port itself asks them all.
+            for socket in &sockets {
+                socket.send_to(&[round; 20], "192.0.2.2:7001").expect("sent");
+            }
+            (0..64).for_each(|_| drop(next_udp_of(&mut port, &pool)));
+        }
+        assert_eq!(by_queue.iter().sum::<usize>(), 8 * 64);
+        assert!(by_queue.iter().filter(|count| **count > 0).count() > 1, "{by_queue:?}");
+        // One that has only the first queue leaves the others to the host.
+        assert_eq!(port.close(), Ok(()));
+        assert_eq!((counters.dropped.get(), counters.errors.get()), (0, 0));
+        drop(port);
+        let (port, _) = open_in(&mut around, "in", &json!({ "interface": "a1", "queues": 1 })).expect("opened");
+        assert_eq!(port.device.as_ref().expect("open").queues.len(), 1);
+    });
+}
+
+fn next_udp_of(port: &mut AfXdp, pool: &Pool) -> Vec<u8> {
+    let (mut batch, start) = (Batch::with_capacity(1), Instant::now());
+    while start.elapsed() < Duration::from_secs(20) {
+        port.receive(&mut batch, &Intake { now: now(), pool, most: 1 });
+        if let Some(packet) = batch.iter().find(|packet| packet.data().get(12..14) == Some(&[8, 0])) {
+            return packet.data().to_vec();
+        }
+        batch.clear();
+    }
+    panic!("nothing came")
+}
+
+#[test]
+fn a_port_takes_the_interface_over_from_the_one_before_it() {
+    alone("a_port_takes_the_interface_over_from_the_one_before_it", || {
+        let mut around = around();
+        let (mut peer, _) = open_in(&mut around, "peer", &json!({ "interface": "a0" })).expect("opened");
+        let plain = json!({ "interface": "a1" });
+        let (mut first, _) = open_in(&mut around, "port", &plain).expect("opened");
+        let pool = pool();
+        until_connected(&mut peer, &mut first, &pool);
+        // A change that is refused after all: the port that was made for it never runs.
+        drop(open_in(&mut around, "port", &json!({ "interface": "a1", "send": 64 })).expect("made"));
+        until_connected(&mut peer, &mut first, &pool);
+        // One that changes nothing of the sockets finds what waits in them.
+        let (mut second, counters) = open_in(&mut around, "port", &plain).expect("made");
+        receive_for(&mut first, &pool, Duration::from_millis(20), usize::MAX, &mut Vec::new());
+        assert_eq!(send(&mut peer, &pool, &(100..150).map(frame).collect::<Vec<_>>()), 0);
+        assert_eq!(first.close(), Ok(()));
+        drop(first);
+        let mut got = Vec::new();
+        receive(&mut second, &pool, 50, &mut got);
+        assert_eq!(numbers(&got), (100..150).collect::<Vec<_>>());
+        assert_eq!(counters.dropped.get(), 0);
+        // Other rings: the sockets are made anew, off the way of packets.
+        let (mut third, _) =
+            open_in(&mut around, "port", &json!({ "interface": "a1", "send": 64, "mode": "generic" })).expect("made");
+        until_connected(&mut peer, &mut second, &pool);
+        drop(second);
+        until_connected(&mut peer, &mut third, &pool);
+        assert_eq!(third.device.as_ref().expect("open").place, program::Place::Generic);
+        // Many in a row.
+        let mut before = third;
+        for round in 0..20 {
+            let (next, _) = open_in(&mut around, "port", &plain).expect("made");
+            drop(std::mem::replace(&mut before, next));
+            if round % 5 == 0 {
+                until_connected(&mut peer, &mut before, &pool);
+            }
+        }
+        until_connected(&mut peer, &mut before, &pool);
+        assert_eq!((before.close(), peer.close()), (Ok(()), Ok(())));
+        drop((before, peer));
+        assert!(!has_program("a1"));
+        assert!(open_in(&mut around, "other", &plain).is_ok());
+    });
+}
+
+/// What the tests below start as a process of its own, in their namespace: opens a port and says what came of it.
+#[test]
+fn child() {
+    let Ok(interface) = std::env::var("FOREBAY_TEST_AF_XDP") else { return };
+    let outcome = open(&json!({ "interface": interface }));
+    let _ = match &outcome {
+        Ok(_) => writeln!(io::stderr(), "child: open"),
+        Err(error) => writeln!(io::stderr(), "child: {error}"),
+    };
+    if outcome.is_ok() {
+        std::thread::sleep(Duration::from_secs(60));
+    }
+}
+
+fn start_child(prepare: impl FnOnce(&mut Command)) -> (std::process::Child, String) {
+    use std::io::BufRead;
+    let mut command = Command::new(std::env::current_exe().expect("this program"));
+    command.args(["--exact", "af_xdp::tests::child", "--nocapture"]).env("FOREBAY_TEST_AF_XDP", "a0");
+    command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::piped());
+    prepare(&mut command);
+    let mut child = command.spawn().expect("it starts");
+    let lines = io::BufReader::new(child.stderr.take().expect("a pipe")).lines();
+    let said = lines.map_while(Result::ok).find_map(|line| Some(line.split_once("child: ")?.1.to_owned()));
+    (child, said.unwrap_or_default())
+}
+
+#[test]
+fn a_process_that_is_killed_leaves_the_interface_clean() {
+    alone("a_process_that_is_killed_leaves_the_interface_clean", || {
+        for _ in 0..3 {
+            let (mut child, said) = start_child(|_| {});
+            assert_eq!(said, "open");
+            assert!(has_program("a0"));
+            let refusal = open(&json!({ "interface": "a0" })).err().expect("refused").to_string();
+            assert!(refusal.contains("another XDP program"), "{refusal}");
+            // SIGKILL.
+            child.kill().expect("it runs");
+            child.wait().expect("it ended");
+            assert!(!has_program("a0"));
+            assert!(open(&json!({ "interface": "a0" })).is_ok());
+        }
+    });
+}
+
+#[test]
+fn missing_rights_are_named() {
+    use std::os::unix::process::CommandExt;
+    alone("missing_rights_are_named", || {
+        let (mut child, said) = start_child(|command| {
+            command.uid(65_534).gid(65_534);
+        });
+        child.wait().expect("it ended");
+        if said.is_empty() {
+            let _ = writeln!(
+                io::stderr(),
+                "skipped: af_xdp::tests::missing_rights_are_named: nobody else may run this program"
+            );
+            return;
+        }
+        assert!(
+            said.starts_with("interface: 'a0' needs the rights CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF to"),
+            "{said}"
+        );
+    });
+}

@@ -65,7 +65,7 @@ impl Shape {
 
     /// From one chunk to the next. Metadata at a distance that is a power of two would share few sets of the processor's cache.
     fn stride(&self) -> usize {
-        if self.aligned { self.chunk() } else { ((LINE + self.chunk()) / LINE | 1) * LINE }
+        if self.aligned { self.chunk() } else { (((LINE + self.chunk()) / LINE) | 1) * LINE }
     }
 
     /// From a packet's metadata to where the kernel is told that its chunk begins.
