@@ -36,6 +36,8 @@ use crate::interface::namespace;
 const LOOK: Nanos = Nanos(100_000_000);
 /// For how long nothing is sent to an interface that is down or has no carrier, or looked for from one that is not there.
 const PAUSE: Nanos = Nanos(1_000_000);
+/// For how long the kernel is left alone when it had no room for more.
+const BREATH: Nanos = Nanos(20_000);
 /// At the end, frames that the kernel has not sent yet are waited for, so many times.
 const WAITS: usize = 200;
 const WAIT: Duration = Duration::from_millis(1);
@@ -51,7 +53,10 @@ pub struct AfXdp {
     look_every: Ticks,
     look_at: Ticks,
     pause: Ticks,
-    stuck_until: Ticks,
+    breath: Ticks,
+    /// Before when the kernel is not woken to send, and nothing is taken if it is `stuck`.
+    wake_at: Ticks,
+    stuck: bool,
     /// Which queue is asked first for packets.
     first: usize,
     refused: Batch,
@@ -87,7 +92,12 @@ impl AfXdp {
     #[cold]
     fn lose(&mut self) {
         let Some(mut device) = self.device.take() else { return };
-        device.queues.iter_mut().for_each(queue::Queue::complete);
+        for queue in &mut device.queues {
+            queue.complete();
+            let (_, losses) = queue.look();
+            self.counters.dropped.add(losses.dropped);
+            self.counters.errors.add(losses.errors);
+        }
         // They went with it.
         self.counters.errors.add(device.in_flight() as u64);
         self.coming = Some(Coming::Opened(Opener::start(self.wanted.clone(), Arc::clone(&self.umem), Some(device))));
@@ -110,14 +120,28 @@ impl AfXdp {
             None => None,
         };
         if device.is_some() {
-            (self.device, self.coming) = (device, None);
+            (self.device, self.coming, self.stuck) = (device, None, false);
         }
+    }
+
+    /// Wakes the kernel, if it wants that, to send what it was given.
+    #[inline]
+    fn wake(&mut self, now: Ticks) {
+        let Some(queue) = self.device.as_mut().and_then(|device| device.queues.first_mut()) else { return };
+        let may = now >= self.wake_at;
+        let sent = if may && queue.waits() { queue.kick() } else { Sent::Well };
+        queue.complete();
+        if sent != Sent::Well {
+            return self.trouble(sent, now);
+        }
+        self.stuck &= !may;
     }
 
     /// After what the kernel said of frames to be sent.
     #[cold]
     fn trouble(&mut self, sent: Sent, now: Ticks) {
-        self.stuck_until = now + self.pause;
+        self.wake_at = now + if sent == Sent::Full { self.breath } else { self.pause };
+        self.stuck = sent != Sent::Full;
         if sent == Sent::Gone {
             self.lose();
         }
@@ -200,43 +224,33 @@ impl Port for AfXdp {
         if device.completes {
             batch.iter_mut().for_each(|packet| _ = checksum::complete(packet));
         }
-        let mut sent = Sent::Well;
-        if let Some(queue) = device.queues.first_mut() {
-            queue.complete();
-            if queue.waits() && now >= self.stuck_until {
-                sent = queue.kick();
-            }
-        }
-        if sent != Sent::Well {
-            self.trouble(sent, now);
-        }
+        self.wake(now);
         if batch.len() == most { Ready::Now } else { Ready::Input }
     }
 
     #[inline]
     fn send(&mut self, batch: &mut Batch, now: Ticks) {
-        if now < self.stuck_until {
-            return;
-        }
         if self.device.is_none() {
             self.await_device();
         }
+        if self.stuck {
+            // Nothing is added to what waits for the interface.
+            self.wake(now);
+            if self.stuck {
+                return;
+            }
+        }
         let Self { device, refused, .. } = self;
-        let Some(queue) = device.as_mut().and_then(|device| device.queues.first_mut()) else {
-            self.stuck_until = now + self.pause;
-            return;
-        };
+        let Some(queue) = device.as_mut().and_then(|device| device.queues.first_mut()) else { return };
         batch.drain_each(|_, packet| {
             if let Err(packet) = queue.send(packet) {
                 // As many as there were in the batch.
                 let _ = refused.push(packet);
             }
         });
-        let sent = queue.publish();
+        queue.publish();
         batch.append(refused);
-        if sent != Sent::Well {
-            self.trouble(sent, now);
-        }
+        self.wake(now);
         // A port that is not asked for packets looks here.
         if now >= self.look_at {
             self.look(now);
@@ -369,7 +383,9 @@ room to be sent, no link or no interface are `refused`. An interface that is del
             look_every: setup.frequency().ticks(LOOK),
             look_at: Ticks::ZERO,
             pause: setup.frequency().ticks(PAUSE),
-            stuck_until: Ticks::ZERO,
+            breath: setup.frequency().ticks(BREATH),
+            wake_at: Ticks::ZERO,
+            stuck: false,
             first: 0,
             refused: Batch::with_capacity(MAX_BATCH),
             counters,

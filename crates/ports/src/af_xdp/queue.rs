@@ -30,7 +30,9 @@ pub struct Losses {
 pub enum Sent {
     /// It sends, or will.
     Well,
-    /// The interface is down, has no carrier, or has no room: nothing more for a while.
+    /// It has no room for more now.
+    Full,
+    /// The interface is down or has no carrier: nothing more for a while.
     Stuck,
     /// The interface is gone.
     Gone,
@@ -74,6 +76,8 @@ impl Queue {
             copies: 0,
         };
         while queue.refill() > 0 {}
+        // This thread has no further use for any.
+        queue.umem.pool().flush();
         queue
     }
 
@@ -177,30 +181,32 @@ impl Queue {
         Ok(())
     }
 
-    /// Publishes what was put into TX, and wakes the kernel where it wants that.
+    /// Publishes what was put into TX.
     #[inline]
-    pub fn publish(&mut self) -> Sent {
-        let Some(ring) = &self.rings.send else { return Sent::Well };
-        ring.publish();
-        let sent = self.kick();
-        self.complete();
-        sent
+    pub fn publish(&self) {
+        if let Some(ring) = &self.rings.send {
+            ring.publish();
+        }
     }
 
     /// Wakes the kernel if it wants that, and there is something in TX.
     pub fn kick(&mut self) -> Sent {
         let Self { socket, rings, losses, .. } = self;
         let Some(ring) = &rings.send else { return Sent::Well };
+        let mut left = ring.waiting();
         for _ in 0..KICKS {
-            if ring.waiting() == 0 || !ring.needs_wakeup() {
+            if left == 0 || !ring.needs_wakeup() {
                 break;
             }
-            match socket.wake_send().map_err(|error| error.raw_os_error()) {
+            let outcome = socket.wake_send().map_err(|error| error.raw_os_error());
+            let before = std::mem::replace(&mut left, ring.waiting());
+            match outcome {
                 Ok(()) => {}
                 // Some are sent; or there is no memory for more before others are.
-                Err(Some(libc::EAGAIN | libc::EINTR)) => {}
+                Err(Some(libc::EAGAIN | libc::EINTR)) if left < before => {}
+                Err(Some(libc::EAGAIN | libc::EINTR | libc::ENOBUFS | libc::ENOMEM)) => return Sent::Full,
                 Err(Some(libc::EBUSY)) => {
-                    // The device dropped one: it has no carrier, or no room.
+                    // The device has dropped one.
                     losses.errors += 1;
                     return Sent::Stuck;
                 }
@@ -260,6 +266,7 @@ impl Drop for Queue {
             self.receiving.reclaim(self.zero_copy);
             self.sending.reclaim(self.zero_copy);
         }
+        self.umem.pool().flush();
         self.umem.release(self.fill);
     }
 }
