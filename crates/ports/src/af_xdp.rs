@@ -26,8 +26,8 @@ pub use params::{Checksums, CopyMode, Memory, Mode, Params};
 
 use claim::{Hold, Right, Slot};
 use device::{Device, Wanted};
-use opener::Opener;
-use queue::Sent;
+use opener::{News, Opener};
+use queue::{Losses, Sent};
 use umem::{Shape, Umem};
 
 use crate::interface::namespace;
@@ -45,6 +45,9 @@ const WAIT: Duration = Duration::from_millis(1);
 /// A port to an interface, by AF_XDP.
 pub struct AfXdp {
     device: Option<Device>,
+    /// Whether checksums that are only begun are completed.
+    completes: bool,
+    checksums: Checksums,
     /// Where the device comes from, if it is not there.
     coming: Option<Coming>,
     hold: Hold,
@@ -88,16 +91,23 @@ impl AfXdp {
         }
     }
 
+    fn count(&self, losses: Losses) {
+        self.counters.dropped.add(losses.dropped);
+        self.counters.errors.add(losses.errors);
+    }
+
+    /// Closes a device that nobody takes over.
+    fn close_device(&self, device: Option<Device>) {
+        if let Some(device) = device {
+            self.count(device.close());
+        }
+    }
+
     /// The interface is gone: it is opened again when there is one of its name.
     #[cold]
     fn lose(&mut self) {
         let Some(mut device) = self.device.take() else { return };
-        for queue in &mut device.queues {
-            queue.complete();
-            let (_, losses) = queue.look();
-            self.counters.dropped.add(losses.dropped);
-            self.counters.errors.add(losses.errors);
-        }
+        device.queues.iter_mut().for_each(queue::Queue::complete);
         // They went with it.
         self.counters.errors.add(device.in_flight() as u64);
         self.coming = Some(Coming::Opened(Opener::start(self.wanted.clone(), Arc::clone(&self.umem), Some(device))));
@@ -116,10 +126,18 @@ impl AfXdp {
                 }
                 Err(_) => None,
             },
-            Some(Coming::Opened(opener)) => opener.take(),
+            Some(Coming::Opened(opener)) => match opener.news() {
+                Some(News::Open(device)) => Some(device),
+                Some(News::Closed(losses)) => {
+                    self.count(losses);
+                    None
+                }
+                None => None,
+            },
             None => None,
         };
         if device.is_some() {
+            self.completes = completes(self.checksums, device.as_ref());
             (self.device, self.coming, self.stuck) = (device, None, false);
         }
     }
@@ -150,20 +168,25 @@ impl AfXdp {
     /// Waits until what was given to the kernel is sent; then the device goes to the port that comes after this one, or is closed.
     fn finish(&mut self) -> Result<(), String> {
         let Some(mut device) = self.device.take() else {
-            let opener = match self.coming.take() {
+            let mut opener = match self.coming.take() {
                 Some(Coming::Opened(opener)) => opener,
                 Some(Coming::Before(before)) => {
-                    // It has come, and this port was never asked for anything.
-                    if let Ok(device) = before.try_recv() {
-                        self.hold.pass_on(device);
-                    }
+                    // It may have come, and this port was never asked for anything.
+                    let device = before.try_recv().ok().and_then(|device| self.hold.pass_on(device));
+                    self.close_device(device);
                     return Ok(());
                 }
                 None => return Ok(()),
             };
             let trouble = opener.trouble();
-            drop(opener);
-            self.hold.pass_on(None);
+            opener.stop();
+            while let Some(news) = opener.news() {
+                match news {
+                    News::Closed(losses) => self.count(losses),
+                    News::Open(device) => self.count(device.close()),
+                }
+            }
+            drop(self.hold.pass_on(None));
             let name = &self.wanted.name;
             return trouble
                 .map_or(Ok(()), |trouble| Err(format!("'{name}' was lost, and could not be opened again: {trouble}")));
@@ -188,8 +211,14 @@ impl AfXdp {
             return self.finish();
         }
         self.counters.errors.add(left as u64);
-        // What has not left would count for the next port.
-        self.hold.pass_on(self.device.take().filter(|_| left == 0));
+        let mut device = self.device.take();
+        if left == 0 {
+            device = self.hold.pass_on(device);
+        } else {
+            // What has not left would count for the next port.
+            drop(self.hold.pass_on(None));
+        }
+        self.close_device(device);
         let name = &self.wanted.name;
         match left {
             0 => Ok(()),
@@ -221,7 +250,7 @@ impl Port for AfXdp {
             }
         }
         self.first = if self.first + 1 < queues { self.first + 1 } else { 0 };
-        if device.completes {
+        if self.completes {
             batch.iter_mut().for_each(|packet| _ = checksum::complete(packet));
         }
         self.wake(now);
@@ -270,6 +299,15 @@ impl Drop for AfXdp {
     fn drop(&mut self) {
         // Whoever wants to know closes it first.
         let _ = self.finish();
+    }
+}
+
+/// Whether checksums are to be completed that are only begun.
+fn completes(checksums: Checksums, device: Option<&Device>) -> bool {
+    match checksums {
+        Checksums::Complete => true,
+        Checksums::Leave => false,
+        Checksums::Auto => device.is_some_and(|device| device.is_virtual),
     }
 }
 
@@ -344,7 +382,6 @@ room to be sent, no link or no interface are `refused`. An interface that is del
             queues: params.queues,
             mode: params.mode,
             copy: params.copy,
-            checksums: params.checksums,
             sizes,
             busy_poll: params.busy_poll,
         };
@@ -374,8 +411,11 @@ room to be sent, no link or no interface are `refused`. An interface that is del
                 (None, Some(Coming::Before(before)))
             }
         };
+        let completes = completes(params.checksums, device.as_ref());
         Ok(Self {
             device,
+            completes,
+            checksums: params.checksums,
             coming,
             hold,
             wanted,

@@ -3,7 +3,7 @@
 //! The port that runs has the device, so that no lock is on the way of packets. One that is made while it runs waits; when
 //! the one before it is closed it gets the device, with the frames that wait in it.
 
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, SendError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::device::Device;
@@ -65,12 +65,13 @@ impl Slot {
 }
 
 impl Hold {
-    /// Gives the device to the port that waits for it; it is closed where none does.
-    pub fn pass_on(&self, device: Option<Device>) {
+    /// Gives the device to the port that waits for it; it comes back where none does.
+    pub fn pass_on(&self, device: Option<Device>) -> Option<Device> {
         let heir = self.slot.claim().heir.take();
-        if let Some(heir) = heir {
+        match heir {
             // One that was made and is gone again has no use for it.
-            drop(heir.send(device));
+            Some(heir) => heir.send(device).err().and_then(|SendError(device)| device),
+            None => device,
         }
     }
 }

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use super::error::OpenError;
 use super::ethtool;
-use super::params::{Checksums, CopyMode, Mode};
+use super::params::{CopyMode, Mode};
 use super::program::{Place, Redirect, Step};
-use super::queue::Queue;
+use super::queue::{Losses, Queue};
 use super::socket::{Rings, Sizes, Socket};
 use super::umem::Umem;
 use crate::interface::{Control, InterfaceName, namespace};
@@ -33,8 +33,6 @@ pub struct Wanted {
     pub mode: Mode,
     /// Who writes them to memory.
     pub copy: CopyMode,
-    /// What is done about checksums that are only begun.
-    pub checksums: Checksums,
     /// The rings.
     pub sizes: Sizes,
     /// How many frames the kernel polls for.
@@ -52,8 +50,8 @@ pub struct Device {
     /// Where the program runs.
     #[cfg_attr(not(test), expect(dead_code, reason = "nobody asks but tests"))]
     pub place: Place,
-    /// Whether checksums that are only begun are to be completed.
-    pub completes: bool,
+    /// Whether there is no device behind it.
+    pub is_virtual: bool,
 }
 
 impl Device {
@@ -77,13 +75,9 @@ impl Device {
         umem.settle();
         let (interface, count) = find(wanted)?;
         let (redirect, place) = attach(wanted, interface, count)?;
-        let completes = match wanted.checksums {
-            Checksums::Complete => true,
-            Checksums::Leave => false,
-            Checksums::Auto => ethtool::is_virtual(&wanted.name),
-        };
+        let is_virtual = ethtool::is_virtual(&wanted.name);
         let (queues, wanted) = (Vec::with_capacity(count as usize), wanted.clone());
-        let mut device = Self { redirect, queues, wanted, place, completes };
+        let mut device = Self { redirect, queues, wanted, place, is_virtual };
         for queue in 0..count {
             let fill = device.wanted.sizes.fill as usize;
             umem.promise(fill).map_err(|left| {
@@ -100,6 +94,21 @@ impl Device {
             entered.map_err(|source| tell(&device.wanted, "give its frames to the socket", source))?;
         }
         Ok(device)
+    }
+
+    /// Closes it: what is lost with it, or was and has not been told.
+    #[must_use]
+    pub fn close(self) -> Losses {
+        let Self { redirect, queues, .. } = self;
+        // Nothing more comes from here on.
+        drop(redirect);
+        let mut sum = Losses::default();
+        for mut queue in queues {
+            let (_, losses) = queue.look();
+            sum.dropped += losses.dropped + queue.left() as u64;
+            sum.errors += losses.errors;
+        }
+        sum
     }
 
     /// Frames that the kernel was given and has not finished with.

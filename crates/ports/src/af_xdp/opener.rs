@@ -8,14 +8,23 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use super::device::{Device, Wanted};
+use super::queue::Losses;
 use super::umem::Umem;
 
 /// From one try to the next.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// What the thread has done.
+pub enum News {
+    /// The one before is closed, and this was lost with it.
+    Closed(Losses),
+    /// It is open.
+    Open(Device),
+}
+
 /// The thread, and what comes from it.
 pub struct Opener {
-    device: Receiver<Device>,
+    news: Receiver<News>,
     stop: Arc<AtomicBool>,
     trouble: Arc<Mutex<Option<String>>>,
     thread: Option<JoinHandle<()>>,
@@ -24,15 +33,18 @@ pub struct Opener {
 impl Opener {
     /// Closes `former`, then opens what is wanted.
     pub fn start(wanted: Wanted, umem: Arc<Umem>, former: Option<Device>) -> Self {
-        let (sender, device) = sync_channel(1);
+        let (sender, news) = sync_channel(2);
         let (stop, trouble) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(None)));
         let (stopped, told) = (Arc::clone(&stop), Arc::clone(&trouble));
         let work = move || {
-            drop(former);
+            if let Some(former) = former {
+                // Who does not wait any more does not count.
+                drop(sender.send(News::Closed(former.close())));
+            }
             while !stopped.load(Ordering::Relaxed) {
                 match Device::open(&wanted, &umem) {
                     // Where nobody waits any more it is closed.
-                    Ok(device) => return drop(sender.send(device)),
+                    Ok(device) => return drop(sender.send(News::Open(device))),
                     Err(error) => {
                         *told.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
                     }
@@ -45,12 +57,21 @@ impl Opener {
         if let Err(error) = &thread {
             *trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(format!("no thread to open it on: {error}"));
         }
-        Self { device, stop, trouble, thread: thread.ok() }
+        Self { news, stop, trouble, thread: thread.ok() }
     }
 
-    /// The device, once it is open.
-    pub fn take(&self) -> Option<Device> {
-        self.device.try_recv().ok()
+    /// What it has done that was not told yet.
+    pub fn news(&self) -> Option<News> {
+        self.news.try_recv().ok()
+    }
+
+    /// Ends the thread.
+    pub fn stop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            let _ = thread.join();
+        }
     }
 
     /// Why the last try failed.
@@ -61,11 +82,7 @@ impl Opener {
 
 impl Drop for Opener {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            thread.thread().unpark();
-            // What it opened meanwhile is closed with the channel.
-            let _ = thread.join();
-        }
+        // What it opened meanwhile is closed with the channel.
+        self.stop();
     }
 }

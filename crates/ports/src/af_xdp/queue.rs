@@ -87,6 +87,12 @@ impl Queue {
         self.sending.count().saturating_sub(self.rings.completion.waiting() as usize)
     }
 
+    /// Frames that have come and were not taken.
+    #[must_use]
+    pub fn left(&self) -> usize {
+        self.rings.receive.waiting() as usize
+    }
+
     /// How many frames were copied into this memory to be sent.
     #[cfg(test)]
     pub fn copies(&self) -> u64 {

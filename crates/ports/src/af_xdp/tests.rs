@@ -205,6 +205,22 @@ fn a_frame_passes_from_one_interface_to_another_in_the_same_memory() {
 }
 
 #[test]
+fn frames_that_wait_at_the_end_are_counted_as_lost() {
+    alone("frames_that_wait_at_the_end_are_counted_as_lost", || {
+        let mut around = around();
+        let (mut left, _) = open_in(&mut around, "left", &json!({ "interface": "a0" })).expect("opened");
+        let (mut right, counters) = open_in(&mut around, "right", &json!({ "interface": "a1" })).expect("opened");
+        let pool = pool();
+        assert_eq!(send(&mut left, &pool, &(0..50).map(frame).collect::<Vec<_>>()), 0);
+        let mut got = Vec::new();
+        receive(&mut right, &pool, 1, &mut got);
+        assert_eq!(left.close(), Ok(()));
+        assert_eq!(right.close(), Ok(()));
+        assert_eq!(counters.dropped.get() + got.len() as u64, 50);
+    });
+}
+
+#[test]
 fn another_program_on_the_interface_is_named_and_stays() {
     alone("another_program_on_the_interface_is_named_and_stays", || {
         for (first, second) in [("native", "auto"), ("generic", "auto"), ("generic", "native"), ("native", "generic")] {
