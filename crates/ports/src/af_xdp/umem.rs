@@ -9,6 +9,8 @@
 
 #![expect(unsafe_code, reason = "chunks go to the kernel and come back by address")]
 
+mod lent;
+
 use std::io;
 use std::mem;
 use std::os::fd::OwnedFd;
@@ -16,10 +18,11 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use forebay_packet::Pool;
 use forebay_packet::pool::{Chunk, Layout, PoolError, Slab};
-use forebay_packet::{ArrivalClock, MAX_BATCH, Packet, Pool, Ticks};
 
-use super::ring::Descriptor;
+pub use lent::Lent;
+
 use super::socket::{Rings, Socket};
 
 /// A packet's metadata.
@@ -254,232 +257,5 @@ impl Umem {
     }
 }
 
-/// Chunks that a socket's kernel side has, by number: the proof that one that comes back is ours to give.
-pub struct Lent {
-    umem: Arc<Umem>,
-    chunks: Box<[u64]>,
-    count: usize,
-    /// Finished with, and soon to go home.
-    done: Vec<Chunk>,
-}
-
-impl Lent {
-    /// None yet.
-    #[must_use]
-    pub fn new(umem: Arc<Umem>) -> Self {
-        let chunks = vec![0; umem.shape.chunks.div_ceil(64)].into();
-        Self { umem, chunks, count: 0, done: Vec::with_capacity(MAX_BATCH) }
-    }
-
-    /// How many there are.
-    #[inline]
-    #[must_use]
-    pub fn count(&self) -> usize {
-        self.count
-    }
-
-    #[inline]
-    fn lend(&mut self, index: usize) {
-        self.chunks[index / 64] |= 1 << (index % 64);
-        self.count += 1;
-    }
-
-    /// Whether it was lent; it is not any more.
-    #[inline]
-    fn regain(&mut self, index: usize) -> bool {
-        let (word, bit) = (&mut self.chunks[index / 64], 1 << (index % 64));
-        let lent = *word & bit != 0;
-        *word &= !bit;
-        self.count -= usize::from(lent);
-        lent
-    }
-
-    /// Lends up to `wanted` free chunks (at most a batch); their addresses, for the kernel to write frames to, go to `each`.
-    /// How many there were.
-    pub fn lend_free(&mut self, wanted: usize, mut each: impl FnMut(u64)) -> usize {
-        let mut chunks = [Chunk::new(NonNull::dangling()); MAX_BATCH];
-        let wanted = wanted.min(MAX_BATCH);
-        let got = self.umem.pool.take_chunks(&mut chunks[..wanted]);
-        for chunk in &chunks[..got] {
-            let index = self.umem.index_of(*chunk);
-            self.lend(index);
-            each(self.umem.encode(index, self.umem.lead as usize));
-        }
-        got
-    }
-
-    /// Lends a packet's chunk for the kernel to send the frame; a packet of another memory comes back.
-    ///
-    /// # Errors
-    /// It is not of this memory.
-    #[inline]
-    pub fn lend_packet(&mut self, packet: Packet) -> Result<Descriptor, Packet> {
-        if !self.umem.pool.owns(&packet) {
-            return Err(packet);
-        }
-        let (start, len) = (packet.start(), packet.len() as u32);
-        let index = self.umem.index_of(packet.into_chunk());
-        self.lend(index);
-        Ok(Descriptor { address: self.umem.encode(index, start), len, options: 0 })
-    }
-
-    /// The frame that the kernel has written to a chunk that it was lent; `None` where it was not, or the frame is not in it.
-    #[inline]
-    pub fn packet(&mut self, descriptor: Descriptor, arrival: Ticks) -> Option<Packet> {
-        let (index, start) = self.umem.decode(descriptor.address)?;
-        if !self.regain(index) {
-            return None;
-        }
-        let chunk = self.umem.chunk(index);
-        // SAFETY: the chunk was lent, so it came from the pool or a packet of it and is nobody else's, and it is lent no more:
-        // the kernel, which gives it back by its ring, does not touch it again.
-        let packet =
-            unsafe { self.umem.pool.packet(chunk, start, descriptor.len as usize, arrival, ArrivalClock::Poll) };
-        if packet.is_none() {
-            self.finish(chunk);
-        }
-        packet
-    }
-
-    /// Takes back a chunk whose frame the kernel has sent; whether it was lent. It goes home with the next
-    /// [`flush`](Self::flush).
-    #[inline]
-    pub fn sent(&mut self, address: u64) -> bool {
-        let known = self.umem.decode(address).filter(|(index, _)| self.regain(*index));
-        let Some((index, _)) = known else { return false };
-        self.finish(self.umem.chunk(index));
-        true
-    }
-
-    #[inline]
-    fn finish(&mut self, chunk: Chunk) {
-        self.done.push(chunk);
-        if self.done.len() == MAX_BATCH {
-            self.flush();
-        }
-    }
-
-    /// Brings home what the kernel is done with.
-    #[inline]
-    pub fn flush(&mut self) {
-        if !self.done.is_empty() {
-            // SAFETY: each was lent, is lent no more, and is nobody else's.
-            unsafe { self.umem.pool.give_chunks(&self.done) }
-            self.done.clear();
-        }
-    }
-
-    /// Takes everything back from a socket that is closed. A driver that writes to the memory itself has its time to let go.
-    ///
-    /// # Safety
-    /// The socket is closed: what the kernel itself copies to and from is done with.
-    pub unsafe fn reclaim(&mut self, zero_copy: bool) {
-        self.flush();
-        let mut chunks = Vec::with_capacity(self.count);
-        for (at, word) in self.chunks.iter_mut().enumerate() {
-            let mut bits = mem::take(word);
-            while bits != 0 {
-                chunks.push(self.umem.chunk(at * 64 + bits.trailing_zeros() as usize));
-                bits &= bits - 1;
-            }
-        }
-        self.count = 0;
-        if zero_copy {
-            self.umem.book().resting.push((Instant::now(), chunks));
-        } else {
-            // SAFETY: they were lent, and the kernel is done with them, as the caller says.
-            unsafe { self.umem.pool.give_chunks(&chunks) }
-        }
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SHAPES: [Shape; 5] = [
-        Shape { chunks: 100, frame: 2_048, aligned: false },
-        Shape { chunks: 100, frame: 64, aligned: false },
-        Shape { chunks: 100, frame: Shape::longest(false), aligned: false },
-        Shape { chunks: 100, frame: 1_728, aligned: true },
-        Shape { chunks: 100, frame: Shape::longest(true), aligned: true },
-    ];
-
-    #[test]
-    fn a_chunk_holds_the_frame_and_lies_as_the_kernel_wants_it() {
-        for shape in SHAPES {
-            let umem = Umem::new(shape).expect("memory");
-            assert!(umem.pool().frame_limit() >= shape.frame, "{shape:?}");
-            let told = umem.registration();
-            assert!((2_048..=4_096).contains(&told.chunk_size) && told.addr.is_multiple_of(4_096));
-            assert_eq!(told.len, umem.stride * 100);
-            if shape.aligned {
-                assert!(told.chunk_size.is_power_of_two() && umem.stride == u64::from(told.chunk_size));
-            } else {
-                assert_eq!(umem.stride / 64 % 2, 1, "an odd number of lines");
-            }
-            // The frame that the kernel puts behind both headrooms is where a fresh packet has its own.
-            let first = umem.lead + u64::from(told.headroom) + HEADROOM as u64;
-            assert_eq!(umem.pool().take().expect("one").start() as u64, first);
-        }
-    }
-
-    #[test]
-    fn addresses_are_read_as_they_are_written_and_others_are_none() {
-        for shape in SHAPES {
-            let umem = Umem::new(shape).expect("memory");
-            for index in 0..100 {
-                for start in [umem.lead as usize, 64, 300, shape.chunk()] {
-                    let start = start.min(umem.stride as usize - 1);
-                    assert_eq!(umem.decode(umem.encode(index, start)), Some((index, start)));
-                }
-                assert_eq!(umem.index_of(umem.chunk(index)), index);
-            }
-            for outside in [umem.encode(100, 64), umem.stride * 100, ADDRESS, u64::MAX] {
-                assert_eq!(umem.decode(outside), None);
-            }
-        }
-    }
-
-    /// What a kernel does in its good and bad hours: nothing comes back twice, and all of it comes home.
-    #[test]
-    fn what_is_lent_comes_back_once_and_home_at_the_end() {
-        for shape in SHAPES {
-            let umem = Arc::new(Umem::new(shape).expect("memory"));
-            let mut lent = Lent::new(Arc::clone(&umem));
-            let mut addresses = Vec::new();
-            assert_eq!(lent.lend_free(60, |address| addresses.push(address)), 60);
-            assert_eq!(lent.lend_free(60, |address| addresses.push(address)), 40);
-            assert_eq!((lent.count(), umem.pool().out()), (100, 100));
-            let frame = |address: u64, len| {
-                let (index, _) = umem.decode(address).expect("ours");
-                Descriptor { address: umem.encode(index, 64 + HEADROOM), len, options: 0 }
-            };
-            let packet = lent.packet(frame(addresses[0], 60), Ticks(3)).expect("it was lent");
-            assert_eq!((packet.len(), packet.headroom(), packet.arrival()), (60, HEADROOM, Ticks(3)));
-            assert!(lent.packet(frame(addresses[0], 60), Ticks(3)).is_none(), "twice");
-            assert!(lent.packet(frame(addresses[1], 9_999), Ticks(3)).is_none(), "longer than a chunk");
-            assert!(!lent.sent(addresses[1]), "twice");
-            assert_eq!(lent.count(), 98);
-            let back = lent.lend_packet(packet).expect("of this memory");
-            assert_eq!((back, lent.count()), (frame(addresses[0], 60), 99));
-            assert!(lent.sent(back.address) && !lent.sent(back.address));
-            assert!(!lent.sent(u64::MAX));
-            // SAFETY: there is no socket at all.
-            unsafe { lent.reclaim(false) };
-            umem.pool().flush();
-            assert_eq!((lent.count(), umem.pool().out()), (0, 0));
-            let other = Pool::new(Default::default()).expect("memory").take().expect("one");
-            assert!(lent.lend_packet(other).is_err());
-        }
-    }
-
-    #[test]
-    fn a_quarter_of_the_memory_is_promised_to_nobody() {
-        let umem = Umem::new(SHAPES[0]).expect("memory");
-        assert_eq!(umem.promise(50), Ok(()));
-        assert_eq!(umem.promise(26), Err(25));
-        umem.release(50);
-        assert_eq!(umem.promise(75), Ok(()));
-    }
-}
+mod tests;
