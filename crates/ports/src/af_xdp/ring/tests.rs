@@ -95,7 +95,7 @@ proptest! {
 /// A kernel that takes from FILL what it gives to RX, on another thread: every address comes round, in order, and none twice.
 #[test]
 fn what_one_thread_gives_another_takes_in_order() {
-    const TIMES: u64 = 200_000;
+    const TIMES: u64 = if cfg!(miri) { 300 } else { 200_000 };
     let (fill, rx) = (plain::<u64>(64, u32::MAX - 10), plain::<Descriptor>(32, 5));
     let (mut fill_kernel, mut rx_kernel) = (Taking::<u64>::new(fill.clone()), Giving::<Descriptor>::new(rx.clone()));
     let kernel = std::thread::spawn(move || {
