@@ -251,6 +251,8 @@ impl Port for AfXdp {
         }
         self.first = if self.first + 1 < queues { self.first + 1 } else { 0 };
         if self.completes {
+            // The kernel may have written them on another core: all are asked for before the first is read.
+            batch.prefetch(umem::FIRST);
             batch.iter_mut().for_each(|packet| _ = checksum::complete(packet));
         }
         self.wake(now);

@@ -29,6 +29,8 @@ use super::socket::{Rings, Socket};
 const LINE: usize = 64;
 /// What the kernel keeps free before each frame (`XDP_PACKET_HEADROOM`).
 const HEADROOM: usize = 256;
+/// Where a received frame begins, from its packet's metadata.
+pub const FIRST: usize = LINE + HEADROOM;
 /// The kernel's smallest chunk (`XDP_UMEM_MIN_CHUNK_SIZE`), and its largest on pages of the usual size.
 const LEAST_CHUNK: usize = 2_048;
 const MOST_CHUNK: usize = 4_096;
