@@ -57,6 +57,9 @@ const POPULATED: usize = 1 << 28;
 /// The longest frame that a native chunk can be asked to hold (jumbo Ethernet with tags and tunnels), in bytes.
 const MAX_FRAME: usize = 9_216;
 
+/// The farthest that chunks can be apart, in bytes: as far as one reaches, in whole lines, with as much between them.
+const MOST_STRIDE: usize = 1 << 17;
+
 /// Memory for chunks a fixed stride apart: the native pool's, and that of a driver that may lay out its own.
 pub struct Slab {
     layout: Layout,
@@ -78,7 +81,7 @@ impl Slab {
         if !(1..=MOST_CHUNKS).contains(&chunks) {
             return Err(PoolError::Chunks(chunks));
         }
-        if !stride.is_multiple_of(LINE) || !(layout.end..=usize::from(u16::MAX)).contains(&stride) {
+        if !stride.is_multiple_of(LINE) || !(layout.end..=MOST_STRIDE).contains(&stride) {
             return Err(PoolError::Stride { stride, end: layout.end });
         }
         let bytes = stride * chunks;
