@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use forebay_measure::{Counter, Frequency};
-use forebay_packet::{WORDS, Word};
+use forebay_packet::{PoolOptions, WORDS, Word};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -78,6 +78,8 @@ pub struct Surroundings {
     pub frequency: Frequency,
     /// The largest batch.
     pub batch: usize,
+    /// The longest frame that a packet holds, in bytes.
+    pub frame: usize,
     /// The pipeline's seed: everything random derives from it and the module's name.
     pub seed: u64,
     /// What nobody outside knows, where time is real; [`Setup::secret`] derives from it and the module's name.
@@ -111,6 +113,7 @@ impl Surroundings {
             base: PathBuf::new(),
             frequency,
             batch: 32,
+            frame: PoolOptions::default().frame,
             seed: 1,
             secret: RandomState::new().build_hasher().finish(),
             simulated: false,
@@ -160,6 +163,12 @@ impl<'a> Setup<'a> {
     #[must_use]
     pub fn batch(&self) -> usize {
         self.shared.batch
+    }
+
+    /// The longest frame that a packet holds, in bytes.
+    #[must_use]
+    pub fn frame(&self) -> usize {
+        self.shared.frame
     }
 
     /// Whether time is simulated ([`Surroundings::simulated`]).

@@ -62,6 +62,23 @@ impl Packet {
         prefetch_read(metadata, offset / size_of::<Metadata>());
     }
 
+    /// Gives the chunk up to a device that is to read the frame, without giving it back to its pool: that is for the caller to
+    /// do ([`Pool::give_chunks`](crate::Pool::give_chunks)), or to make a packet of it again.
+    #[inline]
+    #[must_use]
+    pub fn into_chunk(self) -> Chunk {
+        let chunk = Chunk::from_metadata(self.0);
+        std::mem::forget(self);
+        chunk
+    }
+
+    /// Where the frame begins, from its chunk's [address](Chunk::address), in bytes.
+    #[inline]
+    #[must_use]
+    pub fn start(&self) -> usize {
+        usize::from(self.meta().data)
+    }
+
     /// The frame's length in bytes.
     #[inline]
     #[must_use]

@@ -14,7 +14,7 @@ mod native;
 mod registry;
 
 pub use layout::{Backing, Chunk, Layout, LayoutError, Line};
-pub use native::{Order, PoolOptions};
+pub use native::{Order, PoolOptions, Slab};
 
 use std::hint::cold_path;
 use std::mem::MaybeUninit;
@@ -35,6 +35,14 @@ pub enum PoolError {
     /// A pool needs chunks.
     #[error("a pool of {0} chunks: allowed are 1 to 16777216")]
     Chunks(usize),
+    /// Chunks would overlap, or their metadata not be aligned.
+    #[error("chunks of {end} bytes {stride} apart: allowed are multiples of 64 from {end} to 131072")]
+    Stride {
+        /// The distance between two chunks.
+        stride: usize,
+        /// What each one takes.
+        end: usize,
+    },
     /// Frames longer than a native chunk is meant for.
     #[error("a pool for frames of {0} bytes: allowed are 64 to 9216")]
     Frame(usize),
@@ -50,6 +58,9 @@ pub enum PoolError {
         source: std::io::Error,
     },
 }
+
+/// The most chunks of a pool.
+const MOST_CHUNKS: usize = 1 << 24;
 
 /// A hard-limited set of chunks that packets are made from. The handle is what code allocates through; all clones of it
 /// are one.
@@ -83,10 +94,10 @@ impl Pool {
     /// # Errors
     /// [`PoolError`]: sizes that make no sense, no memory, too many pools.
     pub fn new(options: PoolOptions) -> Result<Self, PoolError> {
-        if !(1..=1 << 24).contains(&options.chunks) {
+        if !(1..=MOST_CHUNKS).contains(&options.chunks) {
             return Err(PoolError::Chunks(options.chunks));
         }
-        let (backing, order) = (native::Native::new(options)?, options.order);
+        let (backing, order) = (native::native(options)?, options.order);
         Self::over(Box::new(backing), options.chunks, order)
     }
 
@@ -202,6 +213,62 @@ impl Pool {
             self.inner.count_exhausted((wanted - got) as u64);
         }
         got
+    }
+
+    /// Takes free chunks that no packet is made of: for a device to write frames into. Fills `chunks` from the front as far as
+    /// there are any, how many; what could not be had is counted. Who takes a chunk has it until it makes a
+    /// [packet](Self::packet) of it or [gives it back](Self::give_chunks).
+    pub fn take_chunks(&self, chunks: &mut [Chunk]) -> usize {
+        let got = cache::with(&self.inner, |cache| cache.take_into(chunks));
+        if got < chunks.len() {
+            self.inner.count_exhausted((chunks.len() - got) as u64);
+        }
+        got
+    }
+
+    /// Takes back chunks that no packet is made of.
+    ///
+    /// # Safety
+    /// They were [taken](Self::take_chunks) from this pool, or their packets were ([`Packet::into_chunk`]); the caller has each of
+    /// them alone, and nothing else reaches it any more.
+    pub unsafe fn give_chunks(&self, chunks: &[Chunk]) {
+        cache::with(&self.inner, |cache| cache.push(chunks));
+    }
+
+    /// Makes a packet of a chunk into which a device has written a frame: `len` bytes that begin `start` bytes after the
+    /// chunk's [address](Chunk::address). `None`, and the chunk still the caller's, where that is outside packet memory.
+    ///
+    /// # Safety
+    /// As for [`give_chunks`](Self::give_chunks): the caller hands over sole ownership of a chunk of this pool.
+    #[inline]
+    #[must_use]
+    pub unsafe fn packet(
+        &self,
+        chunk: Chunk,
+        start: usize,
+        len: usize,
+        arrival: Ticks,
+        clock: ArrivalClock,
+    ) -> Option<Packet> {
+        let fresh = &self.inner.fresh;
+        if start < usize::from(fresh.start) * LINE || start.saturating_add(len) > usize::from(fresh.end) {
+            cold_path();
+            return None;
+        }
+        let metadata = Metadata { data: start as u16, len: len as u16, arrival, clock, ..*fresh };
+        // SAFETY: a live, aligned chunk of this pool, which is the caller's alone; the frame is inside its packet memory, by
+        // the check above, whose bytes are initialised (`Backing`).
+        unsafe {
+            chunk.as_metadata().write(metadata);
+            Some(Packet::from_chunk(chunk.as_metadata()))
+        }
+    }
+
+    /// Whether a packet's chunk is of this pool.
+    #[inline]
+    #[must_use]
+    pub fn owns(&self, packet: &Packet) -> bool {
+        packet.meta().pool == self.inner.id
     }
 
     /// How many chunks there are at all.

@@ -169,6 +169,7 @@ impl Prepared {
 
     fn open_ports(&mut self, plans: &mut [Plan], misfits: &mut Misfits) {
         let Self { draft, surroundings, made, running, .. } = self;
+        surroundings.frame = draft.pool.frame;
         for (at, (port, entry)) in draft.ports.iter().zip(&draft.entries).enumerate() {
             let on = &draft.placement.ports[at];
             let there = running.as_ref().and_then(|running| running.ports.get(&port.name));

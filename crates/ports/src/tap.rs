@@ -4,19 +4,18 @@ mod device;
 mod params;
 
 use std::io;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use forebay_graph::{DeclarePort, Intake, Port, PortCounters, Ready, Setup, SetupError, register};
 use forebay_packet::{ArrivalClock, Batch, MAX_BATCH, Ticks};
 
 pub use device::DeviceError;
-pub use params::{AddressError, HostAddress, InterfaceName, NameError, Params};
+pub use params::{AddressError, HostAddress, Params};
+
+use crate::interface::namespace;
 
 use device::{Before, Device, Got, Wanted};
 
-/// Where `ip netns` keeps namespaces by name.
-const NAMESPACES: &str = "/run/netns";
 /// The longest frame of any pool, less an Ethernet header and two tags.
 const MOST_MTU: u16 = 9_194;
 /// RFC 791: what every network must carry.
@@ -184,7 +183,7 @@ the pipeline does.";
             address: params.address,
             mac: params.mac,
             mtu: params.mtu,
-            namespace: params.namespace.map(|name| namespace(&name)),
+            namespace: params.namespace.map(|name| namespace::path(&name)),
         };
         let key = format!("tap {:?} {}", wanted.namespace, wanted.name);
         let slot = setup.lasting(&key, |_| Ok(Slot::default()))?;
@@ -202,11 +201,6 @@ the pipeline does.";
             counters,
         })
     }
-}
-
-/// Where a namespace is: a name is that of `ip netns`.
-fn namespace(name: &str) -> PathBuf {
-    if name.contains('/') { PathBuf::from(name) } else { Path::new(NAMESPACES).join(name) }
 }
 
 register!(port Tap);

@@ -108,8 +108,22 @@ impl Cache {
         filled
     }
 
+    /// Takes as many chunks as there is room for, or the pool has; how many.
+    pub(super) fn take_into(&mut self, chunks: &mut [Chunk]) -> usize {
+        let mut filled = 0;
+        while filled < chunks.len() {
+            let taken = self.take((chunks.len() - filled).min(self.slots.len()));
+            if taken.is_empty() {
+                break;
+            }
+            chunks[filled..filled + taken.len()].copy_from_slice(taken);
+            filled += taken.len();
+        }
+        filled
+    }
+
     #[inline]
-    fn push(&mut self, chunks: &[Chunk]) {
+    pub(super) fn push(&mut self, chunks: &[Chunk]) {
         if self.slots.len() - self.tail < chunks.len() {
             return self.push_slowly(chunks);
         }

@@ -3,7 +3,7 @@
 use std::ptr::NonNull;
 use std::sync::{Mutex, PoisonError};
 
-use super::{Backing, Chunk, Layout, PoolError};
+use super::{Backing, Chunk, Layout, MOST_CHUNKS, PoolError};
 use crate::metadata::LINE;
 
 /// In which order a thread's cache hands free chunks out.
@@ -57,30 +57,56 @@ const POPULATED: usize = 1 << 28;
 /// The longest frame that a native chunk can be asked to hold (jumbo Ethernet with tags and tunnels), in bytes.
 const MAX_FRAME: usize = 9_216;
 
-pub(super) struct Native {
+/// The farthest that chunks can be apart, in bytes: as far as one reaches, in whole lines, with as much between them.
+const MOST_STRIDE: usize = 1 << 17;
+
+/// Memory for chunks a fixed stride apart: the native pool's, and that of a driver that may lay out its own.
+pub struct Slab {
     layout: Layout,
     /// A stack: what came home last is the warmest. Threads whose packets in flight come and go by more than their caches hold
     /// would else walk through the whole pool, and find every chunk cold.
     free: Mutex<Vec<Chunk>>,
-    _memory: memory::Region,
+    memory: memory::Region,
 }
 
-impl Native {
-    pub(super) fn new(options: PoolOptions) -> Result<Self, PoolError> {
-        if options.frame > MAX_FRAME {
-            return Err(PoolError::Frame(options.frame));
-        }
-        let end = (LINE + options.frame).saturating_add(options.headroom);
-        let layout = Layout { data: LINE, headroom: options.headroom, end };
+impl Slab {
+    /// Memory for `chunks` chunks, the first one's metadata at its start and each further one's `stride` bytes on. Of what is
+    /// `populated` the system gives the first 256 MiB at once.
+    ///
+    /// # Errors
+    /// [`PoolError`]: a layout that cannot hold a packet or is longer than the stride, a stride that is not whole lines of
+    /// 64 bytes, no memory.
+    pub fn new(layout: Layout, stride: usize, chunks: usize, populated: bool) -> Result<Self, PoolError> {
         layout.check()?;
-        let stride = stride(end);
-        let bytes = stride * options.chunks;
-        let memory =
-            memory::Region::new(bytes, options.populated).map_err(|source| PoolError::Memory { bytes, source })?;
+        if !(1..=MOST_CHUNKS).contains(&chunks) {
+            return Err(PoolError::Chunks(chunks));
+        }
+        if !stride.is_multiple_of(LINE) || !(layout.end..=MOST_STRIDE).contains(&stride) {
+            return Err(PoolError::Stride { stride, end: layout.end });
+        }
+        let bytes = stride * chunks;
+        let memory = memory::Region::new(bytes, populated).map_err(|source| PoolError::Memory { bytes, source })?;
         // Under `Lifo` the first chunks, which are populated first, are the first to be taken.
-        let free = (0..options.chunks).rev().map(|index| Chunk::new(memory.at(index * stride))).collect();
-        Ok(Self { layout, free: Mutex::new(free), _memory: memory })
+        let free = (0..chunks).rev().map(|index| Chunk::new(memory.at(index * stride))).collect();
+        Ok(Self { layout, free: Mutex::new(free), memory })
     }
+
+    /// Where the first chunk's metadata is: the start of a page.
+    #[must_use]
+    pub fn start(&self) -> NonNull<u8> {
+        self.memory.at(0)
+    }
+}
+
+/// The native pool's memory.
+pub(super) fn native(options: PoolOptions) -> Result<Slab, PoolError> {
+    if options.frame > MAX_FRAME {
+        return Err(PoolError::Frame(options.frame));
+    }
+    let end = (LINE + options.frame).saturating_add(options.headroom);
+    let layout = Layout { data: LINE, headroom: options.headroom, end };
+    layout.check()?;
+    Slab::new(layout, stride(end), options.chunks, options.populated)
 }
 
 /// The distance between chunks that hold `end` bytes: whole cache lines, an odd number of them, because an even
@@ -90,8 +116,8 @@ fn stride(end: usize) -> usize {
 }
 
 // SAFETY: chunks are disjoint, aligned (the region is page-aligned and the stride whole lines), zeroed by the system,
-// live as long as `_memory`, and in the free list exactly while nobody has them.
-unsafe impl Backing for Native {
+// live as long as `memory`, and in the free list exactly while nobody has them.
+unsafe impl Backing for Slab {
     fn layout(&self) -> Layout {
         self.layout
     }

@@ -3,6 +3,7 @@
 mod model;
 
 use std::cell::RefCell;
+use std::ptr::NonNull;
 use std::sync::{Arc, mpsc};
 use std::thread;
 
@@ -177,7 +178,7 @@ fn a_pool_found_done_twice_does_not_take_the_next_one_with_it() {
     let pool = pool(4, Order::Lifo);
     let gone = Inner {
         id: pool.inner.id,
-        backing: Box::new(native::Native::new(PoolOptions { chunks: 1, ..PoolOptions::default() }).expect("memory")),
+        backing: Box::new(native::native(PoolOptions { chunks: 1, ..PoolOptions::default() }).expect("memory")),
         capacity: 1,
         fresh: pool.inner.fresh,
         order: Order::Lifo,
@@ -298,4 +299,47 @@ fn packets_filled_with_lines_hold_the_lines_picked() {
         assert_eq!(pool.out(), 0);
     }
     assert_eq!((memory.home(), memory.wrong()), (6, 0));
+}
+
+/// As a driver does it: chunks without packets go to a device, come back with frames, and go out to it again.
+#[test]
+fn chunks_go_to_a_device_and_come_back_as_packets_or_alone() {
+    let layout = Layout { data: 64, headroom: 256, end: 64 + 2_304 };
+    let slab = Slab::new(layout, 37 * 64, 8, false).expect("memory");
+    let start = slab.start();
+    let pool = Pool::foreign(Box::new(slab), 8).expect("a pool");
+    let mut chunks = [Chunk::new(NonNull::dangling()); 12];
+    assert_eq!(pool.take_chunks(&mut chunks), 8);
+    assert_eq!((pool.out(), pool.exhausted()), (8, 4));
+    let inside = |chunk: &Chunk| chunk.address().addr().get() - start.addr().get();
+    assert!(chunks[..8].iter().all(|chunk| inside(chunk).is_multiple_of(37 * 64) && inside(chunk) < 8 * 37 * 64));
+    for (at, chunk) in chunks[..8].iter().enumerate() {
+        // SAFETY: the chunk is ours; the frame is inside its packet memory.
+        let mut packet = unsafe {
+            chunk.address().add(300).write_bytes(at as u8, 60);
+            assert!(pool.packet(*chunk, 63, 60, Ticks(1), ArrivalClock::Poll).is_none());
+            assert!(pool.packet(*chunk, 2_309, 60, Ticks(1), ArrivalClock::Poll).is_none());
+            pool.packet(*chunk, 300, 60, Ticks(7), ArrivalClock::Kernel).expect("inside")
+        };
+        assert!(pool.owns(&packet));
+        assert_eq!((packet.data(), packet.arrival(), packet.headroom()), ([at as u8; 60].as_slice(), Ticks(7), 236));
+        packet.prepend(4).expect("headroom").fill(9);
+        assert_eq!((packet.start(), packet.len()), (296, 64));
+        assert_eq!(packet.into_chunk(), *chunk);
+    }
+    // SAFETY: all eight are ours, and no packet is made of them.
+    unsafe { pool.give_chunks(&chunks[..8]) };
+    assert!(pool.take().is_some_and(|packet| packet.tailroom() == 2_048));
+    pool.flush();
+    assert_eq!(pool.out(), 0);
+    assert!(!pool.owns(&self::pool(1, Order::Lifo).take().expect("one")));
+}
+
+#[test]
+fn chunks_that_would_overlap_are_refused() {
+    let layout = Layout { data: 64, headroom: 0, end: 256 };
+    for stride in [0, 64, 255, 257, 300, (1 << 17) + 64] {
+        assert!(matches!(Slab::new(layout, stride, 4, false), Err(PoolError::Stride { .. })), "{stride}");
+    }
+    assert!(matches!(Slab::new(layout, 256, 0, false), Err(PoolError::Chunks(0))));
 }

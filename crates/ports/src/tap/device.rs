@@ -5,18 +5,16 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSliceMut, Read, Write};
-use std::mem;
 use std::net::{IpAddr, Ipv6Addr};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::params::HostAddress;
+use crate::interface::request::{Request, check, socket};
+use crate::interface::{InterfaceName, namespace};
 use forebay_packet::wire::ethernet::MacAddress;
-use rustix::fd::AsFd;
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
-
-use super::params::{HostAddress, InterfaceName};
 
 /// Where the kernel makes them.
 const CONTROL: &str = "/dev/net/tun";
@@ -219,28 +217,13 @@ impl Device {
     }
 }
 
-/// Does what is to be done with an interface where it is: a thread goes there and ends, so that no other call finds itself
-/// there. A device is made where its maker is.
+/// Does what is to be done with an interface where it is. A device is made where its maker is.
 fn within<T: Send>(wanted: &Wanted, act: impl FnOnce() -> Result<T, DeviceError> + Send) -> Result<T, DeviceError> {
-    let Some(path) = &wanted.namespace else { return act() };
-    std::thread::scope(|scope| {
-        let there = scope.spawn(|| {
-            enter(path).map_err(|source| match source.raw_os_error() {
-                Some(libc::EPERM) => {
-                    DeviceError::Right(wanted.name.to_string(), "be made in another network namespace")
-                }
-                _ => DeviceError::Namespace { path: path.clone(), source },
-            })?;
-            act()
-        });
-        there.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
-}
-
-/// Takes the calling thread to another network namespace.
-fn enter(path: &Path) -> io::Result<()> {
-    let namespace = File::open(path)?;
-    Ok(move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?)
+    let refused = |path: &Path, source: io::Error| match source.raw_os_error() {
+        Some(libc::EPERM) => DeviceError::Right(wanted.name.to_string(), "be made in another network namespace"),
+        _ => DeviceError::Namespace { path: path.to_owned(), source },
+    };
+    namespace::within(wanted.namespace.as_deref(), act, refused)
 }
 
 fn tell(name: &InterfaceName, doing: &'static str, source: io::Error) -> DeviceError {
@@ -352,41 +335,6 @@ fn submit_ipv6(
     // SAFETY: on an IPv6 socket these calls take an `in6_ifreq`, which lives until they return.
     let outcome = unsafe { libc::ioctl(control.as_raw_fd(), call, &raw mut request) };
     check(outcome).map_err(|error| ("set the address", error))
-}
-
-fn check(outcome: libc::c_int) -> io::Result<()> {
-    if outcome < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
-
-/// A socket to configure interfaces through.
-fn socket(family: libc::c_int) -> io::Result<OwnedFd> {
-    // SAFETY: no memory is involved.
-    let descriptor = unsafe { libc::socket(family, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
-    check(descriptor)?;
-    // SAFETY: the kernel has just given it, and nobody else has it.
-    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
-}
-
-/// A request about one interface.
-struct Request(libc::ifreq);
-
-impl Request {
-    fn new(name: &InterfaceName) -> Self {
-        // SAFETY: all zeros is a value of every field of the structure and of its union: integers and a null pointer.
-        let mut request: libc::ifreq = unsafe { mem::zeroed() };
-        // A name is shorter than the field, so that a zero ends it.
-        for (to, from) in request.ifr_name.iter_mut().zip(name.as_bytes()) {
-            *to = *from as libc::c_char;
-        }
-        Self(request)
-    }
-
-    fn submit(&mut self, to: &impl AsRawFd, call: impl TryInto<libc::Ioctl>) -> io::Result<()> {
-        let call = call.try_into().map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
-        // SAFETY: every call that is made here takes a pointer to an `ifreq`, which is initialised and lives until the
-        // call returns; the kernel writes nothing beyond it.
-        check(unsafe { libc::ioctl(to.as_raw_fd(), call, &raw mut self.0) })
-    }
 }
 
 /// An Ethernet address as the kernel takes it.

@@ -3,6 +3,7 @@
 #![expect(unsafe_code, reason = "a thread leaves for a namespace of its own, which Rust cannot vouch for")]
 
 use std::io::Write as _;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use etherparse::{ArpOperation, ArpPacket, EtherType as Type, Icmpv4Type, PacketBuilder, SlicedPacket, TransportSlice};

@@ -1,0 +1,185 @@
+//! Checksums and parts against a second implementation (etherparse), from frames as senders leave them.
+
+use etherparse::{NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
+use forebay_packet::{Pool, PoolOptions};
+use proptest::prelude::*;
+
+use super::super::block::Several;
+use super::*;
+
+fn pool() -> Pool {
+    Pool::new(PoolOptions { chunks: 128, ..PoolOptions::default() }).expect("memory")
+}
+
+/// A frame with right checksums.
+fn built(six: bool, tcp: bool, tags: usize, payload: &[u8]) -> Vec<u8> {
+    let builder = PacketBuilder::ethernet2([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
+    let mut frame = Vec::new();
+    let write = |to: &mut Vec<u8>| match (six, tcp) {
+        (false, true) => {
+            let builder = builder.ipv4([192, 0, 2, 1], [192, 0, 2, 9], 64).tcp(4_000, 80, 0xffff_f000, 1_000);
+            let options = [etherparse::TcpOptionElement::Timestamp(7, 9)];
+            builder.ack(5).psh().fin().cwr().options(&options).expect("room").write(to, payload)
+        }
+        (true, true) => builder.ipv6([1; 16], [2; 16], 9).tcp(4_000, 80, 77, 1_000).psh().write(to, payload),
+        (false, false) => builder.ipv4([192, 0, 2, 1], [192, 0, 2, 9], 64).udp(53, 54).write(to, payload),
+        (true, false) => builder.ipv6([1; 16], [2; 16], 9).udp(53, 54).write(to, payload),
+    };
+    write(&mut frame).expect("memory");
+    (0..tags).for_each(|_| drop(frame.splice(12..12, [0x88, 0xa8, 0, 7])));
+    frame
+}
+
+/// Where the transport header is, and the checksum in it.
+fn partial(six: bool, tcp: bool, tags: usize) -> Partial {
+    Partial { start: 14 + 4 * tags + if six { 40 } else { 20 }, offset: if tcp { 16 } else { 6 } }
+}
+
+/// Leaves the pseudo-header's sum alone in the checksum's field, as a sender does.
+fn leave(frame: &mut [u8], six: bool, Partial { start, offset }: Partial) {
+    let at = start + offset;
+    let whole = checksum::sum(&frame[start..]);
+    let field = checksum::sum(&frame[at..at + 2]);
+    // All of the sums is all ones: the pseudo-header's is what is missing of the rest, without the field itself.
+    let rest = checksum::add(whole, !field);
+    let pseudo = !checksum::add(rest, field);
+    assert!(six || pseudo != 0);
+    frame[at..at + 2].copy_from_slice(&pseudo.to_ne_bytes());
+}
+
+proptest! {
+    #[test]
+    fn a_completed_checksum_is_the_right_one(six: bool, tcp: bool, tags in 0..3usize, payload in proptest::collection::vec(any::<u8>(), 0..1_400)) {
+        let right = built(six, tcp, tags, &payload);
+        let mut frame = right.clone();
+        let partial = partial(six, tcp, tags);
+        leave(&mut frame, six, partial);
+        prop_assert!(frame != right || payload.is_empty());
+        prop_assert!(complete(&mut frame, partial));
+        prop_assert_eq!(frame, right);
+    }
+
+    #[test]
+    fn a_checksum_outside_the_frame_is_refused(frame in proptest::collection::vec(any::<u8>(), 0..100), start in 0..200usize, offset in 0..200usize) {
+        let mut changed = frame.clone();
+        let within = start + offset + if offset == SCTP_CHECKSUM { 4 } else { 2 } <= frame.len();
+        prop_assert_eq!(complete(&mut changed, Partial { start, offset }), within);
+        prop_assert!(within || changed == frame);
+    }
+
+    #[test]
+    fn the_parts_are_the_whole_and_each_is_right(
+        six: bool,
+        tcp: bool,
+        tags in 0..3usize,
+        // Of a TCP segment at least, so that every part is of use.
+        length in 1..20_000usize,
+        size in 1..1_400usize,
+        is_partial: bool,
+    ) {
+        prop_assume!(length / size < 100);
+        let payload: Vec<_> = (0..length).map(|at| ((at * 7) >> 2) as u8).collect();
+        let bytes = built(six, tcp, tags, &payload);
+        let at = partial(six, tcp, tags);
+        let kind = if tcp { if six { Kind::Tcp6 } else { Kind::Tcp4 } } else { Kind::Udp };
+        let partial = is_partial.then_some(at);
+        let frame = Frame { bytes: &bytes, is_cut: false, tag: None, partial, several: Some(Several { kind, size }), stamp: 0 };
+        let cut = Cut::of(&frame).expect("it can be cut");
+        prop_assert_eq!(cut.parts(), length.div_ceil(size));
+        let pool = pool();
+        let mut whole = Vec::new();
+        for part in 0..cut.parts() {
+            let mut packet = pool.take().expect("a chunk");
+            prop_assert!(cut.write(&frame, part, &mut packet));
+            let sliced = SlicedPacket::from_ethernet(packet.data()).expect("a right frame");
+            let (first, last) = (part == 0, part + 1 == cut.parts());
+            let (content, sum, right) = match (sliced.net, sliced.transport) {
+                (Some(NetSlice::Ipv4(ip)), Some(TransportSlice::Tcp(it))) => {
+                    let (ip, header) = (ip.header().to_header(), it.to_header());
+                    prop_assert_eq!(ip.calc_header_checksum(), ip.header_checksum);
+                    prop_assert_eq!(usize::from(ip.identification), part);
+                    prop_assert_eq!(header.sequence_number, 0xffff_f000u32.wrapping_add((part * size) as u32));
+                    prop_assert_eq!((header.cwr, header.fin, header.psh, header.ack), (first, last, last, true));
+                    (it.payload().to_vec(), header.checksum, header.calc_checksum_ipv4(&ip, it.payload()))
+                }
+                (Some(NetSlice::Ipv6(ip)), Some(TransportSlice::Tcp(it))) => {
+                    let header = it.to_header();
+                    prop_assert_eq!(header.sequence_number, 77 + (part * size) as u32);
+                    (it.payload().to_vec(), header.checksum, header.calc_checksum_ipv6(&ip.header().to_header(), it.payload()))
+                }
+                (Some(NetSlice::Ipv4(ip)), Some(TransportSlice::Udp(it))) => {
+                    let (ip, header) = (ip.header().to_header(), it.to_header());
+                    prop_assert_eq!(ip.calc_header_checksum(), ip.header_checksum);
+                    (it.payload().to_vec(), header.checksum, header.calc_checksum_ipv4(&ip, it.payload()))
+                }
+                (Some(NetSlice::Ipv6(ip)), Some(TransportSlice::Udp(it))) => {
+                    let header = it.to_header();
+                    (it.payload().to_vec(), header.checksum, header.calc_checksum_ipv6(&ip.header().to_header(), it.payload()))
+                }
+                other => panic!("{other:?}"),
+            };
+            // To TCP both forms of 0 are the same.
+            let right = right.expect("a length that fits");
+            prop_assert!(sum == right || tcp && sum == 0xffff && right == 0, "{} {}", sum, right);
+            prop_assert!(content.len() == size || last && !content.is_empty());
+            whole.extend(content);
+        }
+        prop_assert!(whole == payload);
+    }
+}
+
+#[test]
+fn what_cannot_be_cut_is_told() {
+    let bytes = built(false, true, 0, &[1; 3_000]);
+    let several = |kind, size| Some(Several { kind, size });
+    let right =
+        Frame { bytes: &bytes, is_cut: false, tag: None, partial: None, several: several(Kind::Tcp4, 1_000), stamp: 0 };
+    assert_eq!(Cut::of(&right).map(|cut| cut.parts()), Some(3));
+    let with = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = bytes.clone();
+        change(&mut bytes);
+        Cut::of(&Frame { bytes: &bytes, ..right }).is_some()
+    };
+    assert!(with(&|_| {}));
+    // Another protocol, a header that leads out of the frame or is too short, another version, nothing but headers.
+    assert!(!with(&|bytes| bytes[23] = 17));
+    assert!(!with(&|bytes| bytes[14] = 0x44));
+    assert!(!with(&|bytes| bytes[14] = 0x65));
+    assert!(!with(&|bytes| bytes[46] = 0x10));
+    assert!(!with(&|bytes| bytes.truncate(60)));
+    assert!(!with(&|bytes| bytes[12] = 9));
+    assert!((0..bytes.len()).all(|length| {
+        let cut = Cut::of(&Frame { bytes: &bytes[..length], ..right });
+        cut.is_some() == (length > 14 + 20 + 32)
+    }));
+    assert_eq!(Cut::of(&Frame { several: several(Kind::Tcp4, 0), ..right }), None);
+    assert_eq!(Cut::of(&Frame { several: several(Kind::Other, 1_000), ..right }), None);
+    // In a tunnel: what is to be summed begins further in.
+    assert_eq!(Cut::of(&Frame { partial: Some(Partial { start: 84, offset: 16 }), ..right }), None);
+}
+
+/// RFC 9260 gives none; this is the check value of the CRC catalogue ("CRC-32/ISCSI").
+#[test]
+fn crc32c_of_the_nine_digits() {
+    assert_eq!(crc32c(b"123456789"), 0xe306_9283);
+    // Its field counts as zero, whatever is there.
+    let mut frame = vec![7; 14 + 20];
+    frame.extend([1, 2, 3, 4, 5, 6, 7, 8, 0xaa, 0xbb, 0xcc, 0xdd, 9, 9]);
+    assert!(complete(&mut frame, Partial { start: 34, offset: 8 }));
+    let sum = crc32c(&[1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 0, 9, 9]).to_le_bytes();
+    assert_eq!(frame[42..46], sum);
+}
+
+#[test]
+fn a_tag_stands_behind_the_addresses() {
+    let pool = pool();
+    let mut packet = pool.take().expect("a chunk");
+    assert!(!put_tag(&mut packet, [0x81, 0, 0, 5]), "no frame");
+    assert!(packet.write(&(0..60).collect::<Vec<_>>()));
+    assert!(put_tag(&mut packet, [0x81, 0, 0, 5]));
+    let expected: Vec<u8> = (0..12).chain([0x81, 0, 0, 5]).chain(12..60).collect();
+    assert_eq!(packet.data(), expected);
+    // Until the room before it is used up.
+    while put_tag(&mut packet, [0x81, 0, 0, 6]) {}
+    assert!(packet.headroom() < 4);
+}

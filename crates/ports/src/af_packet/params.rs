@@ -1,0 +1,90 @@
+//! The parameters of an `af_packet` port, each checked where it is read or when the port is made.
+
+use forebay_graph::SetupError;
+use forebay_measure::{Bytes, Nanos};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::interface::InterfaceName;
+
+/// Parameters of `af_packet`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Params {
+    /// The interface's name, as `ip link` has it.
+    pub(super) interface: InterfaceName,
+    /// The network namespace that the interface is in: a name as `ip netns` knows it, or a path. Without one it is where
+    /// Forebay is.
+    pub(super) namespace: Option<String>,
+    /// Whether frames for other Ethernet addresses than the interface's own enter, too; on by default.
+    #[serde(default = "yes")]
+    pub(super) promiscuous: bool,
+    /// The ring that the kernel puts frames into.
+    #[serde(default)]
+    pub(super) ring: Ring,
+    /// How many frames may wait to be sent, 32 to 32768, a power of two; 1024 by default.
+    #[serde(default = "send_ring")]
+    #[schemars(range(min = 32, max = 32_768))]
+    pub(super) send_ring: u32,
+    /// Whether frames go to the driver past the interface's queueing discipline, its filters and whoever listens there
+    /// (`tcpdump` does not see them then); off by default.
+    #[serde(default)]
+    pub(super) bypass_queues: bool,
+    /// How long the ring is left alone after it had no more frames, 1us to 1s; 10us by default. Looking takes no system call.
+    #[serde(default = "poll")]
+    pub(super) poll: Nanos,
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn send_ring() -> u32 {
+    1_024
+}
+
+fn poll() -> Nanos {
+    Nanos(10_000)
+}
+
+/// The size of a receive ring: blocks, each of which is handed over as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Ring {
+    /// How many blocks, 2 to 4096; 32 by default.
+    #[schemars(range(min = 2, max = 4_096))]
+    pub(super) blocks: u32,
+    /// How long a block is, 4KiB to 4MiB, a power of two; 128KiB by default. A frame that is longer than a block is cut by the
+    /// kernel, and dropped: what a TCP sender leaves to its interface to cut takes up to 64KiB.
+    pub(super) block: Bytes,
+    /// How long the kernel goes on filling a block before it hands it over, whole milliseconds, 1ms to 1s; 1ms by default. A
+    /// block that is full is handed over at once, so short blocks keep delay short where there is traffic.
+    pub(super) retire: Nanos,
+}
+
+impl Default for Ring {
+    fn default() -> Self {
+        Self { blocks: 32, block: Bytes(128 << 10), retire: Nanos(1_000_000) }
+    }
+}
+
+impl Params {
+    /// Whether everything is within its limits.
+    pub(super) fn check(&self) -> Result<(), SetupError> {
+        let Self { ring: Ring { blocks, block, retire }, send_ring, poll, .. } = self;
+        let allowed = |path: &str, right: bool, told: &dyn std::fmt::Display, allowed: &str| {
+            if right { Ok(()) } else { Err(SetupError::at(path, format!("{told}: allowed are {allowed}"))) }
+        };
+        allowed("poll", (1_000..=1_000_000_000).contains(&poll.0), poll, "1us to 1s")?;
+        let sizes = 4 << 10..=4 << 20;
+        let right = sizes.contains(&block.0) && block.0.is_power_of_two();
+        allowed("ring.block", right, block, "powers of two from 4KiB to 4MiB")?;
+        allowed("ring.blocks", (2..=4_096).contains(blocks), blocks, "2 to 4096")?;
+        let memory = u64::from(*blocks) * block.0;
+        allowed("ring.blocks", memory <= 1 << 30, blocks, &format!("blocks of {block} that take up to 1GiB together"))?;
+        let right = retire.0 % 1_000_000 == 0 && (1_000_000..=1_000_000_000).contains(&retire.0);
+        allowed("ring.retire", right, retire, "1ms to 1s, in whole milliseconds")?;
+        let right = (32..=32_768).contains(send_ring) && send_ring.is_power_of_two();
+        allowed("send_ring", right, send_ring, "powers of two from 32 to 32768")
+    }
+}

@@ -1,0 +1,179 @@
+//! The receiving side: takes frames out of the ring's blocks, one after the other, and makes packets of them.
+
+use std::io;
+
+use forebay_graph::{Intake, PortCounters};
+use forebay_packet::{ArrivalClock, Batch};
+
+use super::block::{Cursor, Frame};
+use super::offload::{self, Cut};
+use super::params::Ring;
+use super::socket::{ReceiveRing, Socket};
+use super::stamps::Stamps;
+
+/// A socket that receives, with its ring.
+pub struct Receiver {
+    socket: Socket,
+    ring: ReceiveRing,
+    sizes: Ring,
+    /// The block that comes next, and how far it has been read.
+    block: usize,
+    cursor: Option<Cursor>,
+    /// The part that comes next of a frame that is several.
+    part: usize,
+    /// The interface that it is bound to, and whether for all addresses.
+    bound: Option<(u32, bool)>,
+}
+
+/// What became of a frame.
+enum Taken {
+    /// It is in the batch, or lost and counted.
+    Whole,
+    /// There was no room for all of it.
+    Partly,
+    /// No packet is left.
+    NoPacket,
+}
+
+impl Receiver {
+    /// One that receives nothing yet, in the network namespace that the calling thread is in.
+    pub fn new(sizes: &Ring) -> io::Result<Self> {
+        let socket = Socket::new()?;
+        // What leaves is not what enters (Linux 4.20).
+        socket.set_number(libc::PACKET_IGNORE_OUTGOING, 1)?;
+        let ring = ReceiveRing::new(&socket, sizes)?;
+        Ok(Self { socket, ring, sizes: *sizes, block: 0, cursor: None, part: 0, bound: None })
+    }
+
+    /// The ring's size.
+    pub fn sizes(&self) -> Ring {
+        self.sizes
+    }
+
+    /// Receives what comes in at an interface from now on.
+    pub fn bind(&mut self, index: u32, promiscuous: bool) -> io::Result<()> {
+        if let Some((before, true)) = self.bound.take() {
+            // It is gone already where the interface is.
+            let _ = self.socket.set_promiscuous(before, false);
+        }
+        self.socket.bind(index, true)?;
+        self.bound = Some((index, false));
+        if promiscuous {
+            self.socket.set_promiscuous(index, true)?;
+            self.bound = Some((index, true));
+        }
+        Ok(())
+    }
+
+    /// Receives no more; what is in the ring stays there.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn silence(&self) -> io::Result<()> {
+        self.socket.silence()
+    }
+
+    /// Whether the interface went down or away since this was last asked.
+    pub fn was_cut_off(&self) -> bool {
+        self.socket.take_error().is_ok_and(|error| error.is_some())
+    }
+
+    /// How many frames found the ring full since this was last asked.
+    pub fn drops(&self) -> u64 {
+        self.socket.drops().unwrap_or(0)
+    }
+
+    /// Adds packets to a batch; whether there may be more.
+    pub fn fill(&mut self, batch: &mut Batch, intake: &Intake<'_>, stamps: &Stamps, counters: &PortCounters) -> bool {
+        // Frames that are lost use up the turn, too: a flood of them does not hold the worker.
+        let mut looks = 2 * intake.most;
+        let Self { ring, block: number, cursor: open, part, .. } = self;
+        while let Some(block) = ring.block(*number) {
+            let cursor = open.get_or_insert_with(|| Cursor::new(block));
+            loop {
+                let frame = match cursor.frame(block) {
+                    Ok(Some(frame)) => frame,
+                    Ok(None) => break,
+                    Err(_) => {
+                        counters.errors.add(1);
+                        counters.dropped.add(cursor.left().into());
+                        break;
+                    }
+                };
+                if looks == 0 || batch.len() >= intake.most || batch.room() == 0 {
+                    return true;
+                }
+                looks -= 1;
+                match take(&frame, part, batch, intake, stamps, counters) {
+                    Taken::Whole => *part = 0,
+                    Taken::Partly | Taken::NoPacket => return true,
+                }
+                cursor.advance(block);
+            }
+            *open = None;
+            ring.give_back(*number);
+            *number = (*number + 1) % ring.blocks();
+        }
+        false
+    }
+}
+
+/// Makes packets of a frame, from this part on where it is several.
+#[inline]
+fn take(
+    frame: &Frame<'_>,
+    part: &mut usize,
+    batch: &mut Batch,
+    intake: &Intake<'_>,
+    stamps: &Stamps,
+    counters: &PortCounters,
+) -> Taken {
+    if frame.several.is_some() {
+        return take_parts(frame, part, batch, intake, stamps, counters);
+    }
+    let Some(mut packet) = intake.pool.take() else { return Taken::NoPacket };
+    let is_whole = !frame.is_cut && packet.write(frame.bytes);
+    let is_right = is_whole && frame.partial.is_none_or(|partial| offload::complete(packet.data_mut(), partial));
+    if !is_right || frame.tag.is_some_and(|tag| !offload::put_tag(&mut packet, tag)) {
+        counters.dropped.add(1);
+        return Taken::Whole;
+    }
+    let (arrival, clock) = stamps.arrival(frame.stamp, intake.now);
+    packet.set_arrival(arrival, clock);
+    // There is room, as the caller has seen.
+    let _ = batch.push(packet);
+    Taken::Whole
+}
+
+/// The same of a frame that is several in one.
+#[inline(never)]
+fn take_parts(
+    frame: &Frame<'_>,
+    part: &mut usize,
+    batch: &mut Batch,
+    intake: &Intake<'_>,
+    stamps: &Stamps,
+    counters: &PortCounters,
+) -> Taken {
+    let cut = if frame.is_cut { None } else { Cut::of(frame) };
+    let Some(cut) = cut else {
+        counters.dropped.add(1);
+        return Taken::Whole;
+    };
+    let (arrival, clock): (_, ArrivalClock) = stamps.arrival(frame.stamp, intake.now);
+    while *part < cut.parts() {
+        if batch.len() >= intake.most || batch.room() == 0 {
+            return Taken::Partly;
+        }
+        let Some(mut packet) = intake.pool.take() else { return Taken::NoPacket };
+        let is_whole = cut.write(frame, *part, &mut packet);
+        *part += 1;
+        if !is_whole || frame.tag.is_some_and(|tag| !offload::put_tag(&mut packet, tag)) {
+            counters.dropped.add(1);
+            continue;
+        }
+        packet.set_arrival(arrival, clock);
+        let _ = batch.push(packet);
+    }
+    Taken::Whole
+}

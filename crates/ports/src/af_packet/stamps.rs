@@ -1,0 +1,82 @@
+//! From the kernel's stamps, which are of the system's clock, to the engine's ticks.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use forebay_measure::{Clock, Frequency, Tsc};
+use forebay_packet::{ArrivalClock, Ticks};
+
+/// What is longer ago is none of the ring's: the system's clock was set.
+const OLDEST_NS: u64 = 10_000_000_000;
+
+/// An instant on both clocks. The system's is kept in step with the world's, so that it is looked at again now and then.
+pub struct Stamps {
+    per_nano: f64,
+    ticks: Ticks,
+    nanos: u64,
+}
+
+impl Stamps {
+    /// Of an engine whose ticks are so frequent.
+    pub fn new(frequency: Frequency) -> Self {
+        let mut stamps = Self { per_nano: frequency.hertz() / 1e9, ticks: Ticks::ZERO, nanos: 0 };
+        stamps.set();
+        stamps
+    }
+
+    /// Reads both clocks.
+    pub fn set(&mut self) {
+        // Something may come in between: of a few readings the one counts in which least did.
+        let readings = (0..4).map(|_| {
+            let before = Tsc.now();
+            let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+            let took = Tsc.now().since(before);
+            (took, before + Ticks(took.0 / 2), nanos)
+        });
+        if let Some((_, ticks, nanos)) = readings.min_by_key(|(took, ..)| *took) {
+            (self.ticks, self.nanos) = (ticks, nanos);
+        }
+    }
+
+    /// When a frame with this stamp arrived: not later than now, and now where the stamp says nothing of use.
+    #[inline]
+    pub fn arrival(&self, stamp: u64, now: Ticks) -> (Ticks, ArrivalClock) {
+        let distance = stamp as i64 - self.nanos as i64;
+        let ticks = self.ticks.0 as i64 + (distance as f64 * self.per_nano) as i64;
+        let arrival = Ticks(ticks.max(0) as u64);
+        let oldest = Ticks((OLDEST_NS as f64 * self.per_nano) as u64);
+        if stamp == 0 || now.since(arrival) > oldest {
+            return (now, ArrivalClock::Poll);
+        }
+        (arrival.min(now), ArrivalClock::Kernel)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stamp_is_the_instant_that_it_was_taken_at() {
+        let frequency = Tsc.frequency();
+        let stamps = Stamps::new(frequency);
+        let now = stamps.ticks + frequency.ticks(forebay_measure::Nanos(5_000_000));
+        let (arrival, clock) = stamps.arrival(stamps.nanos + 2_000_000, now);
+        let waited = frequency.micros(now.since(arrival).0 as f64);
+        assert!((2_999.0..3_001.0).contains(&waited), "{waited}");
+        assert_eq!(clock, ArrivalClock::Kernel);
+        // Before the clocks were read, too.
+        let (arrival, _) = stamps.arrival(stamps.nanos - 1_000_000, now);
+        let waited = frequency.micros(now.since(arrival).0 as f64);
+        assert!((5_999.0..6_001.0).contains(&waited), "{waited}");
+    }
+
+    #[test]
+    fn what_cannot_be_is_now() {
+        let stamps = Stamps::new(Tsc.frequency());
+        let now = stamps.ticks;
+        assert_eq!(stamps.arrival(0, now), (now, ArrivalClock::Poll));
+        assert_eq!(stamps.arrival(stamps.nanos + 9_000_000_000, now), (now, ArrivalClock::Kernel));
+        assert_eq!(stamps.arrival(stamps.nanos - 11_000_000_000, now), (now, ArrivalClock::Poll));
+        assert_eq!(stamps.arrival(u64::MAX, now), (now, ArrivalClock::Poll));
+    }
+}

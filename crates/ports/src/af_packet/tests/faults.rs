@@ -1,0 +1,193 @@
+//! What goes wrong with an interface, or with what it is given: said, counted, and over when it is over.
+
+use super::*;
+use crate::interface::testing::make_pair;
+
+#[test]
+fn frames_that_find_the_ring_full_are_counted() {
+    with_pair("af_packet: frames_that_find_the_ring_full", || {
+        let mut b = Bench::new(&json!({ "interface": "vb" }));
+        let mut a = Bench::new(&json!({ "interface": "va", "ring": { "blocks": 2, "block": "4KiB" } }));
+        let sent: Vec<_> = (0..500).map(|number| frame(number, 60)).collect();
+        assert_eq!(b.send(&sent), 0);
+        // Its last frames are in order, and the rest is counted.
+        let mut received = 0;
+        let all = a.wait(|a| {
+            received += a.take().len() as u64;
+            received > 0 && received + a.counters.dropped.get() == 500
+        });
+        assert!(all, "{received} received, {} dropped", a.counters.dropped.get());
+        assert!(a.counters.dropped.get() >= 400, "{}", a.counters.dropped.get());
+        // There is room again, for most: a block may be open still.
+        let dropped = a.counters.dropped.get();
+        let mut received = Vec::new();
+        assert_eq!(b.send(&sent[..10]), 0);
+        assert!(a.wait(|a| {
+            received.extend(a.take());
+            received.len() as u64 + a.counters.dropped.get() - dropped == 10
+        }));
+        assert!(!received.is_empty() && received.iter().all(|frame| sent[..10].contains(frame)));
+        assert_eq!(a.port.close(), Ok(()));
+    });
+}
+
+#[test]
+fn frames_too_long_for_a_packet_or_a_block_are_dropped_and_counted() {
+    with_pair("af_packet: frames_too_long", || {
+        assert!(ip("link set va mtu 9000") && ip("link set vb mtu 9000"));
+        let refusal = open_in(&mut surroundings(), "it", &json!({ "interface": "va" })).err().expect("refused");
+        assert_eq!(
+            refusal.to_string(),
+            "interface: the interface 'va' has an MTU of 9000 bytes, and frames of 9014; a packet holds 2048: write `pool: { \
+             frame: 9014 }` (at most 9216), or `ip link set va mtu 2034`"
+        );
+        let mut around = surroundings();
+        around.frame = 9_216;
+        let mut open = |name: &str, params: &Value| {
+            let mut bench = Bench::over(open_in(&mut around, name, params).expect("a port"));
+            bench.take();
+            bench
+        };
+        let mut b = open("vb", &json!({ "interface": "vb" }));
+        let mut a = open("va", &json!({ "interface": "va", "ring": { "block": "8KiB" } }));
+        b.pool = pool(9_216);
+        assert_eq!(a.pool.frame_limit(), 2_048);
+        // Just right, too long for a packet, for a block, just right.
+        let sent = [frame(1, 2_048), frame(2, 2_049), frame(3, 9_000), frame(4, 60)];
+        assert_eq!(b.send(&sent), 0);
+        assert_eq!(a.await_frames(2), [sent[0].clone(), sent[3].clone()]);
+        assert_eq!(a.counters.dropped.get(), 2);
+        // Neither the interface nor the kernel takes these: they stay, in order.
+        let sent = [frame(1, 9_015), frame(2, 60), vec![1; 13], frame(3, 9_014)];
+        for frame in &sent {
+            let mut packet = b.pool.take().expect("a chunk");
+            assert!(packet.write(frame));
+            b.batch.push(packet).expect("room");
+        }
+        b.port.send(&mut b.batch, Tsc.now());
+        let left: Vec<_> = b.batch.iter().map(forebay_packet::Packet::len).collect();
+        assert_eq!((left, b.counters.errors.get()), (vec![9_015, 13], 2));
+        a.pool = pool(9_216);
+        a.wait(|a| !a.take().is_empty());
+    });
+}
+
+#[test]
+fn a_link_that_goes_down_and_comes_up_is_taken_up_again() {
+    with_pair("af_packet: a_link_that_goes_down", || {
+        let (mut a, mut b) = (Bench::new(&json!({ "interface": "va" })), Bench::new(&json!({ "interface": "vb" })));
+        assert_eq!(b.send(&[frame(1, 60)]), 0);
+        assert_eq!(a.await_frames(1).len(), 1);
+        assert!(ip("link set vb down"));
+        assert_eq!(b.send(&[frame(2, 60), frame(3, 60)]), 2, "refused");
+        // One end is down, the other has no link.
+        assert!(b.wait(|b| {
+            b.take();
+            b.counters.errors.get() == 1
+        }));
+        assert!(a.wait(|a| {
+            a.take();
+            a.counters.errors.get() == 1
+        }));
+        assert_eq!(b.port.watch.fault().as_deref(), Some("the interface 'vb' is down"));
+        assert_eq!(a.port.watch.fault().as_deref(), Some("the interface 'va' has no link"));
+        assert!(ip("link set vb up"));
+        assert!(a.wait(|a| {
+            a.take();
+            b.take();
+            a.port.watch.fault().is_none() && b.port.watch.fault().is_none()
+        }));
+        assert_eq!(b.send(&[frame(4, 60)]), 0);
+        assert_eq!(a.await_frames(1), [frame(4, 60)]);
+        assert_eq!(a.send(&[frame(5, 60)]), 0);
+        assert_eq!(b.await_frames(1), [frame(5, 60)]);
+        assert_eq!((a.counters.errors.get(), b.counters.errors.get()), (1, 1));
+        assert_eq!((a.port.close(), b.port.close()), (Ok(()), Ok(())));
+    });
+}
+
+#[test]
+fn an_interface_that_is_deleted_and_made_again_is_taken_up_again() {
+    with_pair("af_packet: an_interface_that_is_deleted", || {
+        let (mut a, mut b) = (Bench::new(&json!({ "interface": "va" })), Bench::new(&json!({ "interface": "vb" })));
+        for round in 1..=3 {
+            // Traffic goes on meanwhile.
+            assert!(ip("link del va"));
+            assert_eq!(b.send(&frames(100)), 100, "refused");
+            let gone = Some("the interface 'va' is gone");
+            assert!(a.wait(|a| {
+                a.take();
+                b.take();
+                a.port.watch.fault().as_deref() == gone && b.port.watch.fault().is_some()
+            }));
+            assert_eq!((a.counters.errors.get(), b.counters.errors.get()), (round, round));
+            if round == 3 {
+                break;
+            }
+            assert!(make_pair());
+            assert!(a.wait(|a| {
+                a.take();
+                b.take();
+                a.port.watch.fault().is_none() && b.port.watch.fault().is_none()
+            }));
+            assert_eq!(b.send(&frames(20)), 0);
+            assert_eq!(a.await_frames(20), frames(20));
+            // For any address, as before: this is nobody's.
+            let mut foreign = frame(9, 60);
+            foreign[..6].fill(6);
+            assert_eq!(a.send(&[&foreign]), 0);
+            assert_eq!(b.await_frames(1), [foreign]);
+        }
+        assert_eq!(a.port.close(), Err("the interface 'va' is gone".to_owned()));
+        assert_eq!(a.port.in_flight(), 0);
+    });
+}
+
+/// It is away for less time than passes between two looks.
+#[test]
+fn an_interface_that_is_replaced_between_two_looks_is_taken_up_again() {
+    with_pair("af_packet: an_interface_that_is_replaced", || {
+        let (mut a, mut b) = (Bench::new(&json!({ "interface": "va" })), Bench::new(&json!({ "interface": "vb" })));
+        let index = a.port.watch.last().expect("it is there").index;
+        assert!(ip("link del va"));
+        assert!(ip(&format!(
+            "link add name va index {index} address 02:00:00:00:00:0a type veth peer name vb address 02:00:00:00:00:0b"
+        )));
+        assert!(["va", "vb"].iter().all(|name| ip(&format!("link set {name} up"))));
+        assert!(a.wait(|a| {
+            b.take();
+            let _ = b.send(&[frame(1, 60)]);
+            !a.take().is_empty()
+        }));
+        assert_eq!((a.counters.errors.get(), b.counters.errors.get()), (1, 1));
+    });
+}
+
+#[test]
+fn what_makes_no_port_is_named() {
+    let refusal = |params: Value| open_in(&mut surroundings(), "it", &params).err().expect("refused").to_string();
+    assert_eq!(refusal(json!({ "interface": "va", "poll": "10ns" })), "poll: 10ns: allowed are 1us to 1s");
+    let ring = |ring: Value| refusal(json!({ "interface": "va", "ring": ring }));
+    assert_eq!(ring(json!({ "blocks": 1 })), "ring.blocks: 1: allowed are 2 to 4096");
+    assert_eq!(ring(json!({ "block": "6KiB" })), "ring.block: 6KiB: allowed are powers of two from 4KiB to 4MiB");
+    assert_eq!(ring(json!({ "retire": "1500us" })), "ring.retire: 1.5ms: allowed are 1ms to 1s, in whole milliseconds");
+    let large = ring(json!({ "block": "4MiB", "blocks": 4096 }));
+    assert_eq!(large, "ring.blocks: 4096: allowed are blocks of 4MiB that take up to 1GiB together");
+    let send = refusal(json!({ "interface": "va", "send_ring": 33 }));
+    assert_eq!(send, "send_ring: 33: allowed are powers of two from 32 to 32768");
+    let nowhere = refusal(json!({ "interface": "va", "namespace": "no-such-namespace" }));
+    assert!(nowhere.starts_with("namespace: no network namespace at /run/netns/no-such-namespace: "), "{nowhere}");
+    let mut around = surroundings();
+    around.simulated = true;
+    let simulated = open_in(&mut around, "it", &json!({ "interface": "va" })).err().expect("refused").to_string();
+    assert!(simulated.contains("simulated"), "{simulated}");
+    with_pair("af_packet: what_makes_no_port", || {
+        let refusal = |name: &str| {
+            let refused = open_in(&mut surroundings(), "it", &json!({ "interface": name }));
+            refused.err().expect("refused").to_string()
+        };
+        assert_eq!(refusal("c"), "interface: there is no interface 'c': `ip link` lists those that there are");
+        assert!(ip("link set va down"));
+        assert_eq!(refusal("va"), "interface: the interface 'va' is down: `ip link set va up`");
+    });
+}

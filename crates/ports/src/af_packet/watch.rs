@@ -1,0 +1,86 @@
+//! What becomes of the interface while packets run: it goes down, away, and comes back.
+
+use std::fmt;
+use std::io;
+
+use crate::interface::{Control, InterfaceName, State};
+
+/// What keeps packets from coming and going.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// There is no interface of that name.
+    Gone,
+    /// It was brought down.
+    Down,
+    /// Nothing is at its other end.
+    NoLink,
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Gone => "is gone",
+            Self::Down => "is down",
+            Self::NoLink => "has no link",
+        })
+    }
+}
+
+/// Looks after an interface by its name.
+pub struct Watch {
+    control: Control,
+    name: InterfaceName,
+    /// What it was like when it was last looked at; what is left of it where it is gone.
+    last: Option<State>,
+    trouble: Option<Trouble>,
+}
+
+/// What a look has found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// Sockets are to be bound to this interface, and its MTU may be another one.
+    pub bind: Option<State>,
+    /// Something is wrong since this look.
+    pub is_new_trouble: bool,
+}
+
+impl Watch {
+    /// Of an interface in the network namespace that the calling thread is in.
+    pub fn new(name: &InterfaceName) -> io::Result<Self> {
+        let control = Control::here()?;
+        let last = control.state(name)?;
+        Ok(Self { control, name: name.clone(), last, trouble: Self::trouble_of(last) })
+    }
+
+    /// What it was like when it was last looked at.
+    pub fn last(&self) -> Option<State> {
+        self.last
+    }
+
+    /// What is wrong, in words.
+    pub fn fault(&self) -> Option<String> {
+        self.trouble.map(|trouble| format!("the interface '{}' {trouble}", self.name))
+    }
+
+    fn trouble_of(state: Option<State>) -> Option<Trouble> {
+        match state {
+            None => Some(Trouble::Gone),
+            Some(state) if !state.up => Some(Trouble::Down),
+            Some(state) if !state.running => Some(Trouble::NoLink),
+            Some(_) => None,
+        }
+    }
+
+    /// Looks again. `cut_off`: a socket was told that the interface went down or away, which may be over already.
+    pub fn look(&mut self, cut_off: bool) -> Found {
+        // Who cannot be asked has nothing new to say.
+        let Ok(state) = self.control.state(&self.name) else { return Found::default() };
+        let trouble = Self::trouble_of(state);
+        let is_other = state.map(|state| (state.index, state.mtu)) != self.last.map(|state| (state.index, state.mtu));
+        let was_away = matches!(self.trouble, Some(Trouble::Gone | Trouble::Down));
+        let is_new_trouble = trouble != self.trouble && trouble.is_some() || cut_off && !was_away;
+        let bind = state.filter(|_| is_other || cut_off || was_away && trouble != self.trouble);
+        (self.last, self.trouble) = (state, trouble);
+        Found { bind, is_new_trouble }
+    }
+}

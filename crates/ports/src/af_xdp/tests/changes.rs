@@ -1,0 +1,115 @@
+//! Who has the interface: ports that follow one another, a process that is killed, one without rights.
+
+use super::*;
+
+#[test]
+fn a_port_takes_the_interface_over_from_the_one_before_it() {
+    alone("a_port_takes_the_interface_over_from_the_one_before_it", || {
+        let mut around = around();
+        let (mut peer, _) = open_in(&mut around, "peer", &json!({ "interface": "a0" })).expect("opened");
+        let plain = json!({ "interface": "a1" });
+        let (mut first, _) = open_in(&mut around, "port", &plain).expect("opened");
+        let pool = pool();
+        until_connected(&mut peer, &mut first, &pool);
+        // A change that is refused after all: the port that was made for it never runs.
+        drop(open_in(&mut around, "port", &json!({ "interface": "a1", "send": 64 })).expect("made"));
+        until_connected(&mut peer, &mut first, &pool);
+        // One that changes nothing of the sockets finds what waits in them.
+        let (mut second, counters) = open_in(&mut around, "port", &plain).expect("made");
+        receive_for(&mut first, &pool, Duration::from_millis(20), usize::MAX, &mut Vec::new());
+        assert_eq!(send(&mut peer, &pool, &(100..150).map(frame).collect::<Vec<_>>()), 0);
+        assert_eq!(first.close(), Ok(()));
+        drop(first);
+        let mut got = Vec::new();
+        receive(&mut second, &pool, 50, &mut got);
+        assert_eq!(numbers(&got), (100..150).collect::<Vec<_>>());
+        assert_eq!(counters.dropped.get(), 0);
+        // Other rings: the sockets are made anew, off the way of packets.
+        let (mut third, _) =
+            open_in(&mut around, "port", &json!({ "interface": "a1", "send": 64, "mode": "generic" })).expect("made");
+        until_connected(&mut peer, &mut second, &pool);
+        drop(second);
+        until_connected(&mut peer, &mut third, &pool);
+        assert_eq!(third.device.as_ref().expect("open").place, program::Place::Generic);
+        // Many in a row.
+        let mut before = third;
+        for round in 0..20 {
+            let (next, _) = open_in(&mut around, "port", &plain).expect("made");
+            drop(std::mem::replace(&mut before, next));
+            if round % 5 == 0 {
+                until_connected(&mut peer, &mut before, &pool);
+            }
+        }
+        until_connected(&mut peer, &mut before, &pool);
+        assert_eq!((before.close(), peer.close()), (Ok(()), Ok(())));
+        drop((before, peer));
+        assert!(!has_program("a1"));
+        assert!(open_in(&mut around, "other", &plain).is_ok());
+    });
+}
+
+/// What the tests below start as a process of its own, in their namespace: opens a port and says what came of it.
+#[test]
+fn child() {
+    let Ok(interface) = std::env::var("FOREBAY_TEST_AF_XDP") else { return };
+    let outcome = open(&json!({ "interface": interface }));
+    let _ = match &outcome {
+        Ok(_) => writeln!(io::stderr(), "child: open"),
+        Err(error) => writeln!(io::stderr(), "child: {error}"),
+    };
+    if outcome.is_ok() {
+        std::thread::sleep(Duration::from_secs(60));
+    }
+}
+
+fn start_child(prepare: impl FnOnce(&mut Command)) -> (std::process::Child, String) {
+    use std::io::BufRead;
+    let mut command = Command::new(std::env::current_exe().expect("this program"));
+    command.args(["--exact", "af_xdp::tests::changes::child", "--nocapture"]).env("FOREBAY_TEST_AF_XDP", "a0");
+    command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::piped());
+    prepare(&mut command);
+    let mut child = command.spawn().expect("it starts");
+    let lines = io::BufReader::new(child.stderr.take().expect("a pipe")).lines();
+    let said = lines.map_while(Result::ok).find_map(|line| Some(line.split_once("child: ")?.1.to_owned()));
+    (child, said.unwrap_or_default())
+}
+
+#[test]
+fn a_process_that_is_killed_leaves_the_interface_clean() {
+    alone("a_process_that_is_killed_leaves_the_interface_clean", || {
+        for _ in 0..3 {
+            let (mut child, said) = start_child(|_| {});
+            assert_eq!(said, "open");
+            assert!(has_program("a0"));
+            let refusal = open(&json!({ "interface": "a0" })).err().expect("refused").to_string();
+            assert!(refusal.contains("another XDP program"), "{refusal}");
+            // SIGKILL.
+            child.kill().expect("it runs");
+            child.wait().expect("it ended");
+            assert!(!has_program("a0"));
+            assert!(open(&json!({ "interface": "a0" })).is_ok());
+        }
+    });
+}
+
+#[test]
+fn missing_rights_are_named() {
+    use std::os::unix::process::CommandExt;
+    alone("missing_rights_are_named", || {
+        let (mut child, said) = start_child(|command| {
+            command.uid(65_534).gid(65_534);
+        });
+        child.wait().expect("it ended");
+        if said.is_empty() {
+            let _ = writeln!(
+                io::stderr(),
+                "skipped: af_xdp::tests::changes::missing_rights_are_named: nobody else may run this program"
+            );
+            return;
+        }
+        assert!(
+            said.starts_with("interface: 'a0' needs the rights CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF to"),
+            "{said}"
+        );
+    });
+}

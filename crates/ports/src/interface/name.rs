@@ -1,0 +1,59 @@
+//! An interface's name, checked as it is read: the kernel cuts what is too long, and completes what looks like a pattern.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// An interface's name.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(try_from = "String")]
+#[schemars(with = "String")]
+pub struct InterfaceName(String);
+
+/// Text that cannot name an interface.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "'{0}' is no interface's name: 1 to 15 characters, no space, '/', ':' or '%' among them, and neither '.' nor '..'"
+)]
+pub struct NameError(String);
+
+impl TryFrom<String> for InterfaceName {
+    type Error = NameError;
+
+    /// As the kernel has it (`dev_valid_name`), without the names that it would complete by a number (`tap%d`).
+    fn try_from(name: String) -> Result<Self, NameError> {
+        let right = (1..16).contains(&name.len()) && name != "." && name != "..";
+        let fits = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'/' | b':' | b'%') || !byte.is_ascii();
+        if right && name.bytes().all(fits) { Ok(Self(name)) } else { Err(NameError(name.chars().take(40).collect())) }
+    }
+}
+
+impl InterfaceName {
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}
+
+impl fmt::Display for InterfaceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_that_the_kernel_takes() {
+        let read = |name: &str| InterfaceName::try_from(name.to_owned());
+        for name in ["fb0", "a", "123456789012345", "é", "..."] {
+            assert_eq!(read(name).expect(name).to_string(), name);
+        }
+        for name in ["", ".", "..", "1234567890123456", "a b", "a/b", "a:1", "tap%d", "a\n", "a\0"] {
+            let error = read(name).expect_err(name).to_string();
+            assert!(error.contains(&format!("'{name}'")) && error.contains("1 to 15"), "{error}");
+        }
+    }
+}
