@@ -116,7 +116,7 @@ fn overlapping_fragments_end_their_datagram_and_what_comes_of_it_later() {
         part_v6(5, 40, &bytes[40..120], true),
         part_v6(5, 0, &bytes[..40], true),
         part_v6(5, 0, &bytes[..56], true),
-        part_v6(5, 0, &bytes[..40], false),
+        part_v6(5, 8, &bytes[8..40], false),
     ] {
         let mut rig = rig(json!({}));
         let first = part_v6(5, 0, &bytes[..48], true);
