@@ -257,7 +257,7 @@ impl DeclareState for Interface {
     type Params = Params;
     const NAME: &'static str = "interface";
     const SUMMARY: &'static str = "an interface's own addresses, and the neighbours that it has learnt";
-    const EXAMPLE: &'static str = r#"{ mac: 02:00:00:00:00:01, addresses: [192.0.2.1/24, "2001:db8::1/64"] }"#;
+    const EXAMPLE: &'static str = r#"{ mac: 02:00:00:00:00:01, addresses: [192.0.2.1/24, "2001:db8::1/64"], neighbours: ["192.0.2.254 02:00:00:00:00:fe"] }"#;
 
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
         if params.mac.0[0] & 1 == 1 || params.mac == MacAddress::default() {

@@ -164,7 +164,7 @@ impl Declare for InterfaceIn {
         Who says that an own address is its own is counted as a conflict and told otherwise, once in 10 seconds \
         (RFC 5227). Frames to other stations are dropped. Frames are untagged: `vlan_pop` comes before.";
     const EXAMPLE: &'static str = "{ interface: interface }";
-    const TRAFFIC: &'static str = "{ destination: 198.18.0.0/15 }";
+    const TRAFFIC: &'static str = "{ destination: 198.18.0.0/15, destination_mac: 02:00:00:00:00:01 }";
     const DROPS: &'static [Reason] = DROPS;
     const CONSUMES: &'static [Reason] = CONSUMES;
     const WRITES: &'static [&'static str] = &[WORD];
