@@ -19,6 +19,7 @@ demo: rust ## a gateway for 8 tenants keeps a delay objective of 1 ms for 20 sec
 test: rust ## every test: unit, property, differential, documentation, replayed fuzz corpora
 	@scripts/install-debian --optional 'the tests that read written captures back' tshark:tshark
 	@scripts/install-debian --optional 'the tests that count instructions' valgrind:valgrind
+	@scripts/install-debian --optional 'the tests that ping and trace routes' ping:iputils-ping traceroute:traceroute
 	cargo test --workspace
 
 gate: rust ## instructions per packet against baselines/instructions.json: what became dearer, and why

@@ -16,6 +16,7 @@ mod list;
 mod rest;
 mod rules;
 
+use crate::parameters::Rejected;
 use crate::tables::acl::{Address, Decision, Hits, Key, Key4, Key6, Verdict, classbench, synthetic};
 pub(crate) use judge::Judge;
 use list::{Form, List, Log};
@@ -33,6 +34,9 @@ pub struct Params {
     /// What happens to frames that are not IP (ARP, say), to which no rule can apply.
     #[serde(default)]
     other: Default,
+    /// What becomes of IP packets that are denied: `drop` (the default), or `gate`: they leave by the gate `denied`.
+    #[serde(default)]
+    denied: Rejected,
 }
 
 /// Where rules come from.
@@ -92,6 +96,7 @@ const DROPS: &[Reason] = &[
 struct Counted {
     rules: Reader<List, Log>,
     other: Default,
+    denied: Gate,
     hits4: Hits,
     hits6: Hits,
 }
@@ -136,7 +141,8 @@ impl Params {
         let reader = rules.reader();
         setup.table(table, rules);
         let (hits4, hits6) = (Hits::over(hits4, added4), Hits::over(hits6, added6));
-        Ok(Counted { rules: reader, other: self.other, hits4, hits6 })
+        let denied = self.denied.resolve(1, DENIED);
+        Ok(Counted { rules: reader, other: self.other, denied, hits4, hits6 })
     }
 }
 
@@ -183,7 +189,8 @@ impl Declare for Acl {
         an action a rule permits; 'count' counts the packet and goes on to the next rule. IPv4 and IPv6 rules may stand \
         in one file. Packets that show no ports (fragments but the first, protocols without ports) match only rules that \
         allow every port. The flags column is read and not matched. Each rule's matches are counted and shown with the \
-        module; those of rules that were added while packets ran are counted together. Permitted packets leave by the one gate, unchanged.";
+        module; those of rules that were added while packets ran are counted together. Permitted packets leave by the first \
+        gate, unchanged; with `denied: gate` denied ones leave by a gate of that name.";
     const EXAMPLE: &'static str = "\
         { rules: ['@10.0.0.0/8 0.0.0.0/0 0 : 65535 22 : 22 0x06/0xff deny', \
         '@0.0.0.0/0 0.0.0.0/0 0 : 65535 53 : 53 0x11/0xff count'], default: permit }";
@@ -196,6 +203,9 @@ impl Declare for Acl {
     });
 
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
+        if params.denied == Rejected::Gate {
+            setup.gates(["0", "denied"])?;
+        }
         Ok(Self { list: params.count("rules", setup)?, scratch: Scratch::new() })
     }
 }
@@ -243,7 +253,8 @@ impl Scratch {
         context: &mut Context<'_>,
     ) {
         let Self { keys4, places4, keys6, places6, verdicts } = self;
-        let Counted { rules, other, hits4, hits6, .. } = list;
+        let Counted { rules, other, denied, hits4, hits6 } = list;
+        let denied = *denied;
         let rules = rules.read();
         let rules: &List = &rules;
         let (mut n4, mut n6) = (0, 0);
@@ -268,7 +279,7 @@ impl Scratch {
         }
         let mut deny = |places: &[u8], verdicts: &[Verdict]| {
             for (place, _) in places.iter().zip(verdicts).filter(|(_, verdict)| verdict.denies()) {
-                context.put(usize::from(*place), DENIED);
+                context.put(usize::from(*place), denied);
             }
         };
         if n4 > 0 {

@@ -55,6 +55,28 @@ impl JsonSchema for Miss {
     }
 }
 
+/// What becomes of packets that a function rejects: dropped, or sent out by a gate of their own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, serde::Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Rejected {
+    /// They are dropped and counted.
+    #[default]
+    Drop,
+    /// They leave by a gate of their own, to be told of (`icmp_error`), kept or counted.
+    Gate,
+}
+
+impl Rejected {
+    /// The gate of what is rejected: `drop`, or the one after `before` others.
+    #[must_use]
+    pub fn resolve(self, before: u16, drop: Gate) -> Gate {
+        match self {
+            Self::Drop => drop,
+            Self::Gate => Gate::out(before),
+        }
+    }
+}
+
 /// Gate number `number` of `gates`.
 ///
 /// # Errors

@@ -1,16 +1,25 @@
 //! Takes one off the time to live or hop limit: what a router does to every packet that it forwards.
 
 use forebay_graph::effect::{Edit, Effect};
-use forebay_graph::{Context, Declare, Fold, Function, Gate, Reason, Setup, SetupError, StateKind, register};
+use forebay_graph::{
+    Context, Declare, Fold, Function, Gate, PerBranch, Reason, Setup, SetupError, StateKind, register,
+};
 use forebay_packet::wire::ipv4::Ipv4;
 use forebay_packet::{Network, Packet};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// Parameters of `ttl`: none.
+use crate::parameters::Rejected;
+
+/// Parameters of `ttl`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Params {}
+pub struct Params {
+    /// What becomes of packets whose time to live or hop limit is 0 or 1: `drop` (the default), or `gate`: they leave by the
+    /// gate `expired`, as they came.
+    #[serde(default)]
+    expired: Rejected,
+}
 
 const EXPIRED: Gate = Gate::drop(0);
 const NOT_IP: Gate = Gate::drop(1);
@@ -19,8 +28,10 @@ const DROPS: &[Reason] = &[
     Reason { name: "not_ip", help: "The frame carries neither an IPv4 nor an IPv6 header." },
 ];
 
-/// The function. It has nothing to remember.
-pub struct Ttl;
+/// The function. It has nothing to remember but where expired packets go.
+pub struct Ttl {
+    expired: Gate,
+}
 
 impl Declare for Ttl {
     type Params = Params;
@@ -29,29 +40,38 @@ impl Declare for Ttl {
     const HELP: &'static str = "\
         As RFC 1812 section 5.3.1 and RFC 8200 section 3 ask of a router. The IPv4 header checksum is changed by the \
         difference (RFC 1624 equation 3), not computed anew: a wrong one stays wrong. A packet whose value is 0 or 1 \
-        is dropped; no ICMP message is made. Headers are found behind up to two VLAN tags.";
+        is dropped, or leaves by the gate `expired`, behind which `icmp_error` tells its sender. Headers are found behind up \
+        to two VLAN tags.";
     const EXAMPLE: &'static str = "{}";
     const DROPS: &'static [Reason] = DROPS;
     const STATE: StateKind = StateKind::None;
-    const FOLD: Option<Fold<Self>> = Some(|_| Box::new(Self));
+    const FOLD: Option<Fold<Self>> = Some(|branches| match branches.as_slice() {
+        [first, rest @ ..] if rest.iter().all(|other| other.expired == first.expired) => {
+            Box::new(Self { expired: first.expired })
+        }
+        _ => Box::new(Folded(PerBranch::new(branches))),
+    });
     const EFFECT: bool = true;
 
-    fn new(_: Params, _: &mut Setup<'_>) -> Result<Self, SetupError> {
-        Ok(Self)
+    fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
+        if params.expired == Rejected::Gate {
+            setup.gates(["0", "expired"])?;
+        }
+        Ok(Self { expired: params.expired.resolve(1, EXPIRED) })
     }
 }
 
 /// Decrements, or says why not.
-fn decrement(packet: &mut Packet) -> Gate {
+fn decrement(packet: &mut Packet, expired: Gate) -> Gate {
     match packet.network().0 {
         Network::Ipv4 if packet.ipv4().is_some_and(Ipv4::decrement_ttl) => Gate::FIRST,
-        Network::Ipv4 => EXPIRED,
+        Network::Ipv4 => expired,
         Network::Ipv6 => match packet.ipv6() {
             Some(header) if header.hop_limit > 1 => {
                 header.hop_limit -= 1;
                 Gate::FIRST
             }
-            _ => EXPIRED,
+            _ => expired,
         },
         Network::Other => NOT_IP,
     }
@@ -59,7 +79,9 @@ fn decrement(packet: &mut Packet) -> Gate {
 
 impl Function for Ttl {
     fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
-        context.filter(batch, |packet| packet.known_ipv4().is_some_and(Ipv4::decrement_ttl), decrement);
+        let expired = self.expired;
+        let otherwise = |packet: &mut Packet| decrement(packet, expired);
+        context.filter(batch, |packet| packet.known_ipv4().is_some_and(Ipv4::decrement_ttl), otherwise);
     }
 
     fn effect(&self, packet: &mut Packet) -> Option<Effect> {
@@ -70,6 +92,24 @@ impl Function for Ttl {
         };
         // That this packet has expired says nothing of the session's next one.
         (left > 1).then(|| Effect { edits: vec![Edit::DecrementTtl], gate: Gate::FIRST })
+    }
+}
+
+/// Those of many branches that differ in where expired packets go.
+struct Folded(PerBranch<Ttl>);
+
+impl Function for Folded {
+    fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
+        if self.0.run_common(batch, context) {
+            return;
+        }
+        let branches = context.branches();
+        for (index, packet) in batch.iter_mut().enumerate() {
+            let gate = decrement(packet, self.0.of(branches, packet).expired);
+            if gate != Gate::FIRST {
+                context.put(index, gate);
+            }
+        }
     }
 }
 
@@ -118,6 +158,28 @@ mod tests {
         assert_eq!(rig.run(&[0xff; 60]).0, NOT_IP);
         assert_eq!(rig.run(&ipv4(9, [1; 4], b"")[..33]).0, NOT_IP, "the header is cut short");
         assert_eq!(rig.run(&[]).0, NOT_IP);
+    }
+
+    #[test]
+    fn what_has_expired_leaves_as_it_came_where_that_is_asked_for() {
+        let mut rig = Rig::of::<Ttl>(&json!({ "expired": "gate" })).expect("parameters");
+        assert_eq!(rig.declared.gates, ["0", "expired"]);
+        for frame in [ipv4(1, [1; 4], b"abc"), ipv6(0)] {
+            assert_eq!(rig.run(&frame), (Gate::out(1), frame));
+        }
+        assert_eq!(rig.run(&[0xff; 60]).0, NOT_IP);
+        let params = [json!({ "expired": "gate" }), json!({})];
+        let mut rig = Rig::folded::<Ttl>(&params).expect("parameters");
+        let mut batch = forebay_packet::Batch::with_capacity(4);
+        for branch in [0, 1] {
+            for ttl in [1, 9] {
+                let mut packet = rig.packet(&ipv4(ttl, [1; 4], b""));
+                packet.set_flow(branch);
+                batch.push(packet).expect("room");
+            }
+        }
+        let gates = [Gate::out(1), Gate::FIRST, EXPIRED, Gate::FIRST].map(Some);
+        assert_eq!(rig.process(&mut batch), gates);
     }
 
     #[test]

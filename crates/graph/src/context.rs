@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use forebay_measure::Counter;
-use forebay_packet::{MAX_BATCH, Packet, Pool, Ticks};
+use forebay_packet::{ArrivalClock, MAX_BATCH, Packet, Pool, Ticks};
 
 use crate::fold::Branches;
 use crate::gate::Gate;
@@ -224,6 +224,17 @@ impl<'a> Context<'a> {
         let mut packet = self.desk.pool.take()?;
         packet.set_flow(origin.flow());
         packet.set_arrival(origin.arrival(), origin.arrival_clock());
+        self.desk.created[self.module].get(reason)?.add(1);
+        self.emit(packet, gate);
+        self.desk.emitted.last_mut().map(|(packet, _)| packet)
+    }
+
+    /// The same of the function's own accord, when no packet has come that it belongs to: on `flow`, which is that of a packet
+    /// which came before, and arrived now.
+    pub fn originate(&mut self, reason: usize, gate: Gate, flow: u32) -> Option<&mut Packet> {
+        let mut packet = self.desk.pool.take()?;
+        packet.set_flow(flow);
+        packet.set_arrival(self.desk.now, ArrivalClock::Poll);
         self.desk.created[self.module].get(reason)?.add(1);
         self.emit(packet, gate);
         self.desk.emitted.last_mut().map(|(packet, _)| packet)

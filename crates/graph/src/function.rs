@@ -27,6 +27,11 @@ pub trait Function: Any + Send {
         let _ = context;
     }
 
+    /// Whether the function is to be woken once when it begins, before it has seen a packet: it has something to say.
+    fn begins(&self) -> bool {
+        false
+    }
+
     /// Called once when the worker ends: writes out what is buffered.
     ///
     /// # Errors

@@ -3,12 +3,14 @@
 //! Each header is a plain structure over unaligned bytes; a [`Packet::view`](crate::Packet::view) of it is checked
 //! against the frame's length. Fields of several bytes are in network order and say so by their type.
 
+pub mod arp;
 pub mod checksum;
 pub mod ethernet;
 pub mod gtpu;
 pub mod icmp;
 pub mod ipv4;
 pub mod ipv6;
+pub mod neighbour;
 pub mod tcp;
 pub mod udp;
 pub mod vxlan;

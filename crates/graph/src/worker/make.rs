@@ -320,6 +320,9 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             let own = &worker.edges[edges as usize..];
             let joins = gates > 1 && own.iter().all(|edge| *edge == own[0]);
             let counts = counts[number];
+            if module.function.as_ref().is_some_and(|function| function.begins()) {
+                worker.timers.push((worker.desk.now, worker.nodes.len()));
+            }
             worker.nodes.push(Node { function: module.function, only, input, edges, gates, joins, counts });
             if let Some(from) = module.from {
                 worker.heritage.modules.push((number, module.name.clone(), from));

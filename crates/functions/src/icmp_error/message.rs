@@ -1,0 +1,165 @@
+//! Which packets are told of, and the messages.
+
+use forebay_graph::Gate;
+use forebay_packet::Packet;
+use forebay_packet::wire::checksum;
+use forebay_packet::wire::ethernet::{EtherType, Ethernet, MacAddress};
+use forebay_packet::wire::icmp::{self, ICMPV6, Icmp, v4, v6};
+use forebay_packet::wire::ipv4::{self, Ipv4};
+use forebay_packet::wire::ipv6::Ipv6;
+use forebay_packet::wire::neighbour::REDIRECT;
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::{BAD_HEADER, IcmpError, NO_ROOM, NO_SOURCE, NOT_TOLD};
+use crate::interface::echo::TTL;
+
+/// The longest error of IPv4, from the IP header on (RFC 1812 section 4.3.2.3).
+const MOST_V4: usize = 576;
+/// The longest of IPv6: its least MTU (RFC 4443 section 2.4 c).
+const MOST_V6: usize = 1_280;
+/// An error's own header: type, code, checksum and a word.
+const HEADER: usize = 8;
+/// The precedence of errors: internetwork control (RFC 1812 section 4.3.2.5).
+const PRECEDENCE: u8 = 0xc0;
+
+impl IcmpError {
+    /// Why no error is sent about a packet of IPv4 (RFC 1122 section 3.2.2, RFC 1812 section 4.3.2.7).
+    pub(super) fn refuses_v4(&self, packet: &mut Packet, start: usize) -> Option<Gate> {
+        if !packet.data().get(start..).is_some_and(Ipv4::is_valid) {
+            return Some(BAD_HEADER);
+        }
+        let header = *packet.view::<Ipv4>(start)?;
+        let (source, destination) = (u32::from_be_bytes(header.source), u32::from_be_bytes(header.destination));
+        let all = |address: u32| self.interfaces.iter().any(|interface| interface.is_broadcast(address));
+        let own = self.interfaces.iter().any(|interface| interface.has_v4(source));
+        let no_host = matches!(source >> 24, 0 | 127 | 224..) || all(source) || own;
+        let to_group = destination >> 28 >= 0xe || all(destination) || is_to_group(packet);
+        if no_host || to_group || header.fragment_offset() != 0 {
+            return Some(NOT_TOLD);
+        }
+        if header.protocol != ipv4::ICMP {
+            return None;
+        }
+        let at = start + header.header_len()?;
+        let Some(icmp) = packet.view::<Icmp>(at) else { return Some(NOT_TOLD) };
+        let error = matches!(icmp.kind, v4::UNREACHABLE | 4 | v4::REDIRECT | v4::TIME_EXCEEDED | v4::PARAMETER_PROBLEM);
+        error.then_some(NOT_TOLD)
+    }
+
+    /// The same of IPv6 (RFC 4443 section 2.4 e).
+    pub(super) fn refuses_v6(&self, packet: &mut Packet, start: usize) -> Option<Gate> {
+        let header = *packet.view::<Ipv6>(start)?;
+        let source = u128::from_be_bytes(header.source);
+        let own = self.interfaces.iter().any(|interface| interface.has_v6(source));
+        let no_host = source <= 1 || source >> 120 == 0xff || own;
+        let to_group = !self.told.groups_v6 && (header.destination[0] == 0xff || is_to_group(packet));
+        if no_host || to_group {
+            return Some(NOT_TOLD);
+        }
+        // What is above may be an error, where it cannot be seen.
+        let Some((protocol, at)) = packet.transport() else { return Some(NOT_TOLD) };
+        if protocol != ICMPV6 {
+            return None;
+        }
+        let Some(icmp) = packet.view::<Icmp>(at) else { return Some(NOT_TOLD) };
+        (icmp.kind < v6::FIRST_INFORMATIONAL || icmp.kind == REDIRECT).then_some(NOT_TOLD)
+    }
+
+    /// Makes the error about a packet of IPv4.
+    pub(super) fn tell_v4(&self, packet: &mut Packet, start: usize) -> Gate {
+        const HEADERS: usize = size_of::<Ethernet>() + size_of::<Ipv4>() + HEADER;
+        let Some(&Ipv4 { source: sender, .. }) = packet.view(start) else { return BAD_HEADER };
+        let interface = self.interface(packet);
+        let peer = u32::from_be_bytes(sender);
+        let others = || self.interfaces.iter().find_map(|other| other.source_v4(peer));
+        let Some(source) = interface.source_v4(peer).or_else(others) else { return NO_SOURCE };
+        let mac = interface.mac;
+        let quoted = quote(packet, start, MOST_V4 - size_of::<Ipv4>() - HEADER);
+        let ((kind, code), mtu) = (self.told.v4, self.told.mtu);
+        // RFC 1191 section 4: the next link's MTU is in the lower half of the second word; 0 elsewhere.
+        let [upper, lower] = mtu.to_be_bytes();
+        let mut head = [kind, code, 0, 0, 0, 0, upper, lower];
+        let sum = checksum::add(checksum::sum(&head), checksum::sum(packet.data()));
+        head[2..4].copy_from_slice(icmp::stored(sum).as_bytes());
+        let mut header = Ipv4 {
+            version_ihl: 0x45,
+            traffic_class: PRECEDENCE,
+            total_length: ((size_of::<Ipv4>() + HEADER + quoted) as u16).into(),
+            identification: 0.into(),
+            // It is shorter than any MTU that there is, and needs no identification (RFC 6864 section 4).
+            flags_fragment: 0x4000.into(),
+            ttl: TTL,
+            protocol: ipv4::ICMP,
+            checksum: 0.into(),
+            source: source.to_be_bytes(),
+            destination: sender,
+        };
+        header.update_checksum(&[]);
+        let Some(room) = packet.prepend(HEADERS) else { return NO_ROOM };
+        let (ethernet, rest) = room.split_at_mut(size_of::<Ethernet>());
+        let (ip, icmp) = rest.split_at_mut(size_of::<Ipv4>());
+        ethernet.copy_from_slice(above(mac, EtherType::IPV4).as_bytes());
+        ip.copy_from_slice(header.as_bytes());
+        icmp.copy_from_slice(&head);
+        packet.forget_layers();
+        Gate::FIRST
+    }
+
+    /// The same of IPv6.
+    pub(super) fn tell_v6(&self, packet: &mut Packet, start: usize) -> Gate {
+        const HEADERS: usize = size_of::<Ethernet>() + size_of::<Ipv6>() + HEADER;
+        let Some(&Ipv6 { source: sender, .. }) = packet.view(start) else { return BAD_HEADER };
+        let interface = self.interface(packet);
+        let peer = u128::from_be_bytes(sender);
+        let others = || self.interfaces.iter().find_map(|other| other.source_v6(peer));
+        let Some(source) = interface.source_v6(peer).or_else(others) else { return NO_SOURCE };
+        let mac = interface.mac;
+        let quoted = quote(packet, start, MOST_V6 - size_of::<Ipv6>() - HEADER);
+        let ((kind, code), mtu) = (self.told.v6, self.told.mtu);
+        // RFC 4443 section 3.2: the MTU in 32 bits; 0 elsewhere. No link of IPv6 has less than 1280 (RFC 8200 section 5).
+        let [upper, lower] = if mtu == 0 { [0, 0] } else { mtu.max(MOST_V6 as u16).to_be_bytes() };
+        let mut head = [kind, code, 0, 0, 0, 0, upper, lower];
+        let header = Ipv6 {
+            version_class_label: (6 << 28).into(),
+            payload_length: ((HEADER + quoted) as u16).into(),
+            next_header: ICMPV6,
+            hop_limit: TTL,
+            source: source.to_be_bytes(),
+            destination: sender,
+        };
+        // The pseudo header's length is of all; the message is summed in two parts.
+        let pseudo = checksum::add(checksum::sum(&header.source), checksum::sum(&header.destination));
+        let length = checksum::sum(&((HEADER + quoted) as u32).to_be_bytes());
+        let rest = checksum::add(u16::from(ICMPV6).to_be(), length);
+        let message = checksum::add(checksum::sum(&head), checksum::sum(packet.data()));
+        let sum = checksum::add(checksum::add(pseudo, rest), message);
+        head[2..4].copy_from_slice(icmp::stored(sum).as_bytes());
+        let Some(room) = packet.prepend(HEADERS) else { return NO_ROOM };
+        let (ethernet, rest) = room.split_at_mut(size_of::<Ethernet>());
+        let (ip, icmp) = rest.split_at_mut(size_of::<Ipv6>());
+        ethernet.copy_from_slice(above(mac, EtherType::IPV6).as_bytes());
+        ip.copy_from_slice(header.as_bytes());
+        icmp.copy_from_slice(&head);
+        packet.forget_layers();
+        Gate::FIRST
+    }
+}
+
+/// Leaves of the frame what an error quotes: the IP packet that begins at `start`, without padding, up to `most` bytes. How many
+/// these are.
+fn quote(packet: &mut Packet, start: usize, most: usize) -> usize {
+    let end = packet.network_end().min(start + most);
+    packet.truncate(end);
+    packet.strip(start);
+    packet.len()
+}
+
+/// The Ethernet header of what still has to find its neighbour.
+fn above(mac: MacAddress, ether_type: u16) -> Ethernet {
+    Ethernet { destination: MacAddress::default(), source: mac, ether_type: ether_type.into() }
+}
+
+/// Whether the frame was to a group of stations (RFC 1122 section 3.2.2).
+fn is_to_group(packet: &Packet) -> bool {
+    Ethernet::ref_from_prefix(packet.data()).is_ok_and(|(ethernet, _)| ethernet.destination.0[0] & 1 == 1)
+}

@@ -1,0 +1,333 @@
+//! An interface as its neighbours see it: a state that names its own addresses and knows theirs.
+//!
+//! What enters by it (`interface_in`) and what leaves by it (`interface_out`) have it in common, on all workers, and so have
+//! functions that make packets in its name (`icmp_error`).
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use forebay_graph::{DeclareState, Setup, SetupError, register};
+use forebay_measure::{Frequency, Nanos};
+use forebay_packet::Ticks;
+use forebay_packet::wire::ethernet::MacAddress;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+pub(crate) mod echo;
+pub(crate) mod entry;
+pub(crate) mod frames;
+pub(crate) mod neighbours;
+mod table;
+#[cfg(test)]
+pub(crate) mod testing;
+
+use entry::{Entry, Timers};
+use neighbours::{Address, Neighbours};
+
+/// Parameters of the state `interface`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Params {
+    /// Its Ethernet address, such as `02:00:00:00:00:01`.
+    mac: MacAddress,
+    /// Its own addresses with the length of the prefix that is connected, such as `[192.0.2.1/24, "2001:db8::1/64"]`, up to
+    /// 16. Where there is one of IPv6 and none is link-local, that made of the Ethernet address is its own, too.
+    addresses: Vec<InterfaceAddress>,
+    /// Which interface it is where a router has several: what `interface_in` writes to the metadata word `interface`.
+    number: Option<u32>,
+    /// Neighbours that are known from the start and stay: `["192.0.2.7 02:00:00:00:00:07"]`.
+    #[serde(default)]
+    neighbours: Vec<String>,
+    /// For about how many neighbours there is room, 16 to 1048576; 1024 by default. Each takes 128 bytes.
+    #[serde(default = "capacity")]
+    capacity: usize,
+    /// How long an answer of a neighbour counts; 30s by default.
+    #[serde(default = "reachable")]
+    reachable: Nanos,
+    /// How long packets go to a neighbour of which nothing was heard for so long before it is asked; 5s by default.
+    #[serde(default = "delay")]
+    delay: Nanos,
+    /// How long an answer is waited for before the question is put again; 1s by default.
+    #[serde(default = "retransmit")]
+    retransmit: Nanos,
+    /// How often a neighbour is asked before it is given up, 1 to 15; 3 by default.
+    #[serde(default = "tries")]
+    tries: u8,
+    /// How long a neighbour that did not answer is not asked again; 3s by default, and twice as long each time, up to 32
+    /// times.
+    #[serde(default = "negative")]
+    negative: Nanos,
+    /// How long a neighbour that nobody sends to is remembered; 10m by default.
+    #[serde(default = "forget")]
+    forget: Nanos,
+}
+
+fn capacity() -> usize {
+    1_024
+}
+fn reachable() -> Nanos {
+    Nanos(30_000_000_000)
+}
+fn delay() -> Nanos {
+    Nanos(5_000_000_000)
+}
+fn retransmit() -> Nanos {
+    Nanos(1_000_000_000)
+}
+fn tries() -> u8 {
+    3
+}
+fn negative() -> Nanos {
+    Nanos(3_000_000_000)
+}
+fn forget() -> Nanos {
+    Nanos(600_000_000_000)
+}
+
+/// An address of an interface, and how long the prefix is that is connected to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(try_from = "String")]
+#[schemars(with = "String")]
+pub(crate) struct InterfaceAddress {
+    address: IpAddr,
+    length: u32,
+}
+
+/// Text that is none.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "'{0}' is no address of an interface: write it with the length of its prefix, such as 192.0.2.1/24 or 2001:db8::1/64; allowed are unicast addresses"
+)]
+pub(crate) struct InterfaceAddressError(String);
+
+impl FromStr for InterfaceAddress {
+    type Err = InterfaceAddressError;
+
+    fn from_str(text: &str) -> Result<Self, InterfaceAddressError> {
+        let bad = || InterfaceAddressError(text.chars().take(60).collect());
+        let (address, length) = text.split_once('/').ok_or_else(bad)?;
+        let address: IpAddr = address.parse().map_err(|_| bad())?;
+        let length: u32 = length.parse().map_err(|_| bad())?;
+        let (most, unicast) = match address {
+            IpAddr::V4(it) => {
+                (32, !it.is_multicast() && !it.is_broadcast() && !it.is_unspecified() && !it.is_loopback())
+            }
+            IpAddr::V6(it) => (128, !it.is_multicast() && !it.is_unspecified() && !it.is_loopback()),
+        };
+        if length > most || !unicast {
+            return Err(bad());
+        }
+        Ok(Self { address, length })
+    }
+}
+
+impl TryFrom<String> for InterfaceAddress {
+    type Error = InterfaceAddressError;
+
+    fn try_from(text: String) -> Result<Self, InterfaceAddressError> {
+        text.parse()
+    }
+}
+
+/// An own address with its prefix.
+#[derive(Clone, Copy, Debug)]
+struct Own<A> {
+    address: A,
+    mask: A,
+}
+
+/// An interface.
+pub struct Interface {
+    pub(crate) mac: MacAddress,
+    v4: Vec<Own<u32>>,
+    v6: Vec<Own<u128>>,
+    pub(crate) number: Option<u32>,
+    pub(crate) neighbours: Neighbours,
+    /// The last time that a worker saw, in ticks: what an operator's change is dated with.
+    now: AtomicU64,
+    frequency: Frequency,
+}
+
+impl Interface {
+    /// Whether an IPv4 address is its own.
+    #[inline]
+    pub(crate) fn has_v4(&self, address: u32) -> bool {
+        self.v4.iter().any(|own| own.address == address)
+    }
+
+    /// Whether an IPv6 address is its own.
+    #[inline]
+    pub(crate) fn has_v6(&self, address: u128) -> bool {
+        self.v6.iter().any(|own| own.address == address)
+    }
+
+    /// Whether an IPv4 address is in one of its prefixes.
+    #[inline]
+    pub(crate) fn connects_v4(&self, address: u32) -> bool {
+        self.v4.iter().any(|own| (own.address ^ address) & own.mask == 0)
+    }
+
+    /// Whether an IPv6 address is in one of its prefixes; those of the link are, wherever there is IPv6.
+    #[inline]
+    pub(crate) fn connects_v6(&self, address: u128) -> bool {
+        self.v6.iter().any(|own| (own.address ^ address) & own.mask == 0)
+    }
+
+    pub(crate) fn connects(&self, address: IpAddr) -> bool {
+        match address {
+            IpAddr::V4(address) => self.connects_v4(address.to_bits()),
+            IpAddr::V6(address) => self.connects_v6(address.to_bits()),
+        }
+    }
+
+    /// Whether an address is that of all hosts of one of its prefixes (RFC 1812 section 4.2.3.1); a prefix of 31 bits has
+    /// none (RFC 3021).
+    #[inline]
+    pub(crate) fn is_broadcast(&self, address: u32) -> bool {
+        address == u32::MAX || self.v4.iter().any(|own| own.mask < 0xffff_fffe && address == own.address | !own.mask)
+    }
+
+    /// Whether one of its addresses listens to this solicited-node address (RFC 4291 section 2.7.1).
+    pub(crate) fn is_solicited(&self, address: u128) -> bool {
+        address >> 24 == SOLICITED_NODE && self.v6.iter().any(|own| (own.address ^ address) & 0xff_ffff == 0)
+    }
+
+    /// The own IPv4 address that speaks to `peer`: that of the same prefix, or else the first.
+    pub(crate) fn source_v4(&self, peer: u32) -> Option<u32> {
+        let near = self.v4.iter().find(|own| (own.address ^ peer) & own.mask == 0);
+        near.or(self.v4.first()).map(|own| own.address)
+    }
+
+    /// The own IPv6 address that speaks to `peer`: of the same prefix, or else the first that is good beyond the link
+    /// (RFC 6724 rule 2).
+    pub(crate) fn source_v6(&self, peer: u128) -> Option<u128> {
+        let near = self.v6.iter().find(|own| (own.address ^ peer) & own.mask == 0);
+        let wide = || self.v6.iter().find(|own| !is_link_local(own.address));
+        near.or_else(wide).or(self.v6.first()).map(|own| own.address)
+    }
+
+    /// All its own addresses.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+        let v4 = self.v4.iter().map(|own| IpAddr::V4(Ipv4Addr::from_bits(own.address)));
+        v4.chain(self.v6.iter().map(|own| IpAddr::V6(Ipv6Addr::from_bits(own.address))))
+    }
+
+    /// Notes what time it is.
+    #[inline]
+    pub(crate) fn note(&self, now: Ticks) {
+        self.now.store(now.0, Ordering::Relaxed);
+    }
+
+    fn noted(&self) -> u64 {
+        self.now.load(Ordering::Relaxed)
+    }
+
+    /// A time in ticks.
+    pub(crate) fn ticks(&self, span: Nanos) -> Ticks {
+        self.frequency.ticks(span)
+    }
+}
+
+/// What solicited-node addresses begin with, without the last 24 bits.
+const SOLICITED_NODE: u128 = 0xff02_0000_0000_0000_0000_0001_ff00_0000 >> 24;
+/// What link-local addresses begin with (RFC 4291 section 2.5.6).
+const LINK_LOCAL: u128 = 0xfe80 << 112;
+
+/// Whether an IPv6 address is good on its link only.
+#[inline]
+pub(crate) fn is_link_local(address: u128) -> bool {
+    (address ^ LINK_LOCAL) >> 118 == 0
+}
+
+/// The link-local address that is made of an Ethernet address (RFC 4291 appendix A).
+fn link_local(mac: MacAddress) -> u128 {
+    let [a, b, c, d, e, f] = mac.0;
+    LINK_LOCAL | u128::from(u64::from_be_bytes([a ^ 2, b, c, 0xff, 0xfe, d, e, f]))
+}
+
+fn mask<const BITS: u32>(length: u32) -> u128 {
+    if length == 0 { 0 } else { (u128::MAX << (BITS - length)) & (u128::MAX >> (128 - BITS)) }
+}
+
+/// The most own addresses.
+const MOST: usize = 16;
+
+impl DeclareState for Interface {
+    type Params = Params;
+    const NAME: &'static str = "interface";
+    const SUMMARY: &'static str = "an interface's own addresses, and the neighbours that it has learnt";
+    const EXAMPLE: &'static str = r#"{ mac: 02:00:00:00:00:01, addresses: [192.0.2.1/24, "2001:db8::1/64"], neighbours: ["192.0.2.254 02:00:00:00:00:fe"] }"#;
+
+    fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
+        if params.mac.0[0] & 1 == 1 || params.mac == MacAddress::default() {
+            let message =
+                format!("{}: allowed are addresses of one interface, no group's and not all zeros", params.mac);
+            return Err(SetupError::at("mac", message));
+        }
+        if !(1..=MOST).contains(&params.addresses.len()) {
+            let message = format!("{} addresses: allowed are 1 to {MOST}", params.addresses.len());
+            return Err(SetupError::at("addresses", message));
+        }
+        if !(16..=1 << 20).contains(&params.capacity) {
+            return Err(SetupError::at("capacity", format!("{}: allowed are 16 to 1048576", params.capacity)));
+        }
+        if !(1..=15).contains(&params.tries) {
+            return Err(SetupError::at("tries", format!("{}: allowed are 1 to 15", params.tries)));
+        }
+        let frequency = setup.frequency();
+        let spans = [
+            ("reachable", params.reachable),
+            ("delay", params.delay),
+            ("retransmit", params.retransmit),
+            ("forget", params.forget),
+            ("negative", params.negative),
+        ];
+        let mut ticks = [0; 5];
+        for ((name, span), ticks) in spans.into_iter().zip(&mut ticks) {
+            if !(1_000_000..=86_400_000_000_000).contains(&span.0) {
+                return Err(SetupError::at(name, format!("{span}: allowed are 1ms to 86400s")));
+            }
+            *ticks = frequency.ticks(span).0.max(1);
+        }
+        let [reachable, delay, retransmit, forget, negative] = ticks;
+        let timers = Timers { reachable, delay, retransmit, forget, negative, tries: params.tries };
+        let (mut v4, mut v6): (Vec<Own<u32>>, Vec<Own<u128>>) = (Vec::new(), Vec::new());
+        for (index, InterfaceAddress { address, length }) in params.addresses.iter().enumerate() {
+            let twice = match *address {
+                IpAddr::V4(address) => {
+                    let address = address.to_bits();
+                    let twice = v4.iter().any(|own| own.address == address);
+                    v4.push(Own { address, mask: mask::<32>(*length) as u32 });
+                    twice
+                }
+                IpAddr::V6(address) => {
+                    let address = address.to_bits();
+                    let twice = v6.iter().any(|own| own.address == address);
+                    v6.push(Own { address, mask: mask::<128>(*length) });
+                    twice
+                }
+            };
+            if twice {
+                return Err(SetupError::at(format!("addresses[{index}]"), format!("{address} is listed twice")));
+            }
+        }
+        if !v6.is_empty() && !v6.iter().any(|own| is_link_local(own.address)) {
+            v6.push(Own { address: link_local(params.mac), mask: mask::<128>(64) });
+        }
+        let neighbours = Neighbours::new(params.capacity, setup.secret(), timers);
+        for (index, line) in params.neighbours.iter().enumerate() {
+            let (address, mac) =
+                table::parse(line).map_err(|message| SetupError::at(format!("neighbours[{index}]"), message))?;
+            let put = neighbours.put(Address::of(address), Entry::permanent(mac), 0);
+            put.map_err(|_| SetupError::at(format!("neighbours[{index}]"), table::FULL))?;
+        }
+        let now = AtomicU64::new(0);
+        Ok(Self { mac: params.mac, v4, v6, number: params.number, neighbours, now, frequency })
+    }
+}
+
+register!(state Interface);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+//! Echoes of ICMP and ICMPv6: a request becomes its answer in place.
+
+use forebay_packet::Packet;
+use forebay_packet::wire::checksum;
+use forebay_packet::wire::ethernet::{Ethernet, MacAddress};
+use forebay_packet::wire::icmp::{self, Icmp};
+use forebay_packet::wire::ipv4::Ipv4;
+use forebay_packet::wire::ipv6::Ipv6;
+use zerocopy::FromBytes;
+
+/// The time to live of what is sent (RFC 1122 section 3.2.1.7 leaves the number open; IANA's is 64).
+pub(crate) const TTL: u8 = 64;
+
+/// What a message that may be an echo request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Echo {
+    /// It was one, and is the answer now.
+    Answered,
+    /// It is none, or one that is not answered here: a fragment, or with options or extension headers.
+    Other,
+    /// It is one with a wrong checksum, or that is cut short.
+    Bad,
+}
+
+/// Whether an ICMP message without options at `start` asks for an echo.
+pub(crate) fn is_request_v4(packet: &Packet, start: usize) -> bool {
+    let plain = packet.view::<Ipv4>(start).is_some_and(|header| header.version_ihl == 0x45 && !header.is_fragment());
+    plain
+        && packet
+            .view::<Icmp>(start + size_of::<Ipv4>())
+            .is_some_and(|icmp| (icmp.kind, icmp.code) == (icmp::v4::ECHO, 0))
+}
+
+/// Whether an ICMPv6 message right after the header at `start` asks for an echo.
+pub(crate) fn is_request_v6(packet: &Packet, start: usize) -> bool {
+    packet.view::<Icmp>(start + size_of::<Ipv6>()).is_some_and(|icmp| (icmp.kind, icmp.code) == (icmp::v6::ECHO, 0))
+}
+
+/// Sends the frame back to where it came from.
+fn turn_back(packet: &mut Packet, own: MacAddress) {
+    // The session's hash may be of a direction.
+    packet.forget_layers();
+    if let Some(ethernet) = packet.view_mut::<Ethernet>(0) {
+        (ethernet.destination, ethernet.source) = (ethernet.source, own);
+    }
+}
+
+/// Makes the answer to an echo request of IPv4 whose header is at `start`, from the interface with `own` address.
+pub(crate) fn answer_v4(packet: &mut Packet, start: usize, own: MacAddress) -> Echo {
+    if !is_request_v4(packet, start) {
+        return Echo::Other;
+    }
+    let end = packet.network_end();
+    let at = start + size_of::<Ipv4>();
+    let sound = packet.data().get(start..).is_some_and(Ipv4::is_valid)
+        && packet.data().get(at..end).is_some_and(|message| message.len() >= 8 && checksum::sum(message) == 0xffff);
+    if !sound {
+        return Echo::Bad;
+    }
+    turn_back(packet, own);
+    if let Some(header) = packet.view_mut::<Ipv4>(start) {
+        std::mem::swap(&mut header.source, &mut header.destination);
+        header.ttl = TTL;
+        header.update_checksum(&[]);
+    }
+    if let Some(icmp) = packet.view_mut::<Icmp>(at) {
+        let first = |kind: u8| u16::from(kind) << 8;
+        icmp.checksum =
+            checksum::replace16(icmp.checksum.get(), first(icmp::v4::ECHO), first(icmp::v4::ECHO_REPLY)).into();
+        icmp.kind = icmp::v4::ECHO_REPLY;
+    }
+    Echo::Answered
+}
+
+/// Makes the answer to an echo request of IPv6 whose header is at `start`, from the interface with `own` address.
+pub(crate) fn answer_v6(packet: &mut Packet, start: usize, own: MacAddress) -> Echo {
+    if !is_request_v6(packet, start) {
+        return Echo::Other;
+    }
+    let end = packet.network_end();
+    let at = start + size_of::<Ipv6>();
+    let sound =
+        packet.data().get(start..).and_then(|bytes| Ipv6::ref_from_prefix(bytes).ok()).is_some_and(|(header, _)| {
+            packet.data().get(at..end).is_some_and(|message| {
+                message.len() >= 8
+                    && message.len() == usize::from(header.payload_length.get())
+                    && icmp::sum_over_ipv6(header, message) == 0xffff
+            })
+        });
+    if !sound {
+        return Echo::Bad;
+    }
+    turn_back(packet, own);
+    if let Some(header) = packet.view_mut::<Ipv6>(start) {
+        // The sum over the addresses is the same.
+        std::mem::swap(&mut header.source, &mut header.destination);
+        header.hop_limit = TTL;
+    }
+    if let Some(icmp) = packet.view_mut::<Icmp>(at) {
+        let first = |kind: u8| u16::from(kind) << 8;
+        icmp.checksum =
+            checksum::replace16(icmp.checksum.get(), first(icmp::v6::ECHO), first(icmp::v6::ECHO_REPLY)).into();
+        icmp.kind = icmp::v6::ECHO_REPLY;
+    }
+    Echo::Answered
+}

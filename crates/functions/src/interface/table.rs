@@ -1,0 +1,111 @@
+//! An interface's neighbours as operators see and change them, a line each.
+
+use std::net::IpAddr;
+
+use forebay_graph::{Outcome, Table, Verb};
+use forebay_packet::wire::ethernet::MacAddress;
+
+use super::Interface;
+use super::entry::{Entry, Kind};
+use super::neighbours::Address;
+
+const SYNTAX: &str = "\
+add ADDRESS MAC [permanent|stale]   a new neighbour: add 192.0.2.7 02:00:00:00:00:07; it stays, or is only believed
+remove ADDRESS                      forget a neighbour, learnt or stated
+replace ADDRESS MAC [permanent|stale]   another Ethernet address for a neighbour, or a new one";
+
+/// Why there is no room.
+pub(super) const FULL: &str = "no room: all places that this address may have are taken by permanent neighbours";
+
+/// Reads an address and a MAC address.
+pub(super) fn parse(line: &str) -> Result<(IpAddr, MacAddress), String> {
+    let mut words = line.split_ascii_whitespace();
+    let address = address(words.next().unwrap_or_default())?;
+    let mac =
+        words.next().ok_or_else(|| format!("{address} has no Ethernet address: write {address} 02:00:00:00:00:07"))?;
+    let mac: MacAddress = mac.parse().map_err(|error| format!("{error}"))?;
+    if mac.0[0] & 1 == 1 {
+        return Err(format!("{mac} is a group's: allowed are addresses of one interface"));
+    }
+    match words.next() {
+        Some(surplus) => Err(format!("'{}' after the Ethernet address", surplus.chars().take(60).collect::<String>())),
+        None => Ok((address, mac)),
+    }
+}
+
+fn address(word: &str) -> Result<IpAddr, String> {
+    let bad = || {
+        let shown: String = word.chars().take(60).collect();
+        format!("'{shown}' is no neighbour's address: allowed are unicast addresses such as 192.0.2.7 or 2001:db8::7")
+    };
+    let address: IpAddr = word.parse().map_err(|_| bad())?;
+    let group = address.is_multicast() || address.is_unspecified();
+    if group { Err(bad()) } else { Ok(address) }
+}
+
+impl Interface {
+    fn change(&self, line: &str) -> Result<(), String> {
+        let (verb, entry) = Verb::split(line, SYNTAX)?;
+        let now = self.noted();
+        if verb == Verb::Remove {
+            let word = entry.split_ascii_whitespace().next().unwrap_or_default();
+            let address = address(word)?;
+            let removed = self.neighbours.remove(Address::of(address));
+            return removed.then_some(()).ok_or_else(|| format!("{address} is no neighbour that is known"));
+        }
+        let entry = entry.trim_ascii_end();
+        let (entry, state) = match entry.rsplit_once(|byte: char| byte.is_ascii_whitespace()) {
+            Some((before, state)) if !state.contains([':', '-']) => (before, state),
+            _ => (entry, "permanent"),
+        };
+        let (address, mac) = parse(entry)?;
+        let entry = match state {
+            "permanent" => Entry::permanent(mac),
+            // What was learnt is worth a try.
+            "stale" | "reachable" | "delay" | "probe" => Entry::stale(mac, now, &self.neighbours.timers),
+            other => {
+                let other: String = other.chars().take(60).collect();
+                return Err(format!("'{other}' is no neighbour's state: allowed are permanent and stale"));
+            }
+        };
+        if self.addresses().any(|own| own == address) {
+            return Err(format!("{address} is the interface's own"));
+        }
+        let key = Address::of(address);
+        if verb == Verb::Add && self.neighbours.look(key).is_some_and(|there| there.kind == Kind::Permanent) {
+            return Err(format!("{address} is there already: write {}", Verb::Replace.form(SYNTAX)));
+        }
+        self.neighbours.put(key, entry, now).map_err(|_| FULL.to_owned())
+    }
+}
+
+impl Table for Interface {
+    fn syntax(&self) -> &'static str {
+        SYNTAX
+    }
+
+    fn apply(&self, changes: &[&str]) -> Outcome {
+        let mut outcome = Outcome::default();
+        for (at, line) in changes.iter().enumerate() {
+            outcome.note(at, self.change(line));
+        }
+        outcome
+    }
+
+    fn len(&self) -> usize {
+        self.neighbours.all().len()
+    }
+
+    fn entries(&self, after: Option<&str>, most: usize) -> Result<Vec<String>, String> {
+        let first = |line: &str| address(line.split_ascii_whitespace().next().unwrap_or_default());
+        let after = after.map(first).transpose()?.map(Address::of);
+        let all = self.neighbours.all();
+        let line = |(address, entry): (Address, Entry)| format!("{} {} {}", address.ip(), entry.mac, entry.kind.name());
+        Ok(all
+            .into_iter()
+            .filter(|(address, _)| after.is_none_or(|after| *address > after))
+            .take(most)
+            .map(line)
+            .collect())
+    }
+}

@@ -1,0 +1,88 @@
+use forebay_graph::{Surroundings, Table};
+use serde_json::{Value, json};
+
+use super::*;
+
+fn interface(more: Value) -> Result<Interface, SetupError> {
+    let mut params = json!({ "mac": "02:00:00:00:00:01", "addresses": ["192.0.2.1/24", "2001:db8::1/64"] });
+    params.as_object_mut().expect("a map").extend(more.as_object().expect("a map").clone());
+    let mut surroundings = Surroundings::new(Frequency::new(1e9));
+    let params = serde_json::from_value(params).map_err(|error| SetupError::new(error.to_string()))?;
+    Interface::new(params, &mut Setup::new("lan", &mut surroundings))
+}
+
+#[test]
+fn its_own_addresses_and_prefixes() {
+    let it = interface(json!({})).expect("right");
+    let v4 = |text: &str| text.parse::<Ipv4Addr>().expect("an address").to_bits();
+    let v6 = |text: &str| text.parse::<Ipv6Addr>().expect("an address").to_bits();
+    assert!(it.has_v4(v4("192.0.2.1")) && !it.has_v4(v4("192.0.2.2")));
+    assert!(it.connects_v4(v4("192.0.2.254")) && !it.connects_v4(v4("192.0.3.1")));
+    assert!(it.is_broadcast(v4("192.0.2.255")) && it.is_broadcast(u32::MAX) && !it.is_broadcast(v4("192.0.2.254")));
+    // Made of the Ethernet address.
+    assert!(it.has_v6(v6("fe80::ff:fe00:1")) && it.connects_v6(v6("fe80::9")) && it.connects_v6(v6("2001:db8::9")));
+    assert!(it.is_solicited(v6("ff02::1:ff00:1")) && !it.is_solicited(v6("ff02::1:ff00:2")));
+    assert_eq!(it.source_v6(v6("fe80::9")), Some(v6("fe80::ff:fe00:1")));
+    assert_eq!(it.source_v6(v6("2001:db8:9::9")), Some(v6("2001:db8::1")));
+    assert_eq!(it.source_v4(v4("203.0.113.9")), Some(v4("192.0.2.1")));
+    let point_to_point = interface(json!({ "addresses": ["10.0.0.0/31"] })).expect("right");
+    assert!(!point_to_point.is_broadcast(v4("10.0.0.1")) && point_to_point.connects_v4(v4("10.0.0.1")));
+    assert_eq!(point_to_point.addresses().count(), 1, "no IPv6, no link-local address");
+}
+
+#[test]
+fn faults_name_the_place_the_value_and_what_is_allowed() {
+    for (more, error) in [
+        (json!({ "mac": "01:00:00:00:00:01" }), "mac: 01:00:00:00:00:01: allowed are addresses of one"),
+        (json!({ "addresses": [] }), "addresses: 0 addresses: allowed are 1 to 16"),
+        (json!({ "addresses": ["192.0.2.1"] }), "'192.0.2.1' is no address of an interface"),
+        (json!({ "addresses": ["224.0.0.1/24"] }), "'224.0.0.1/24' is no address of an interface"),
+        (json!({ "addresses": ["192.0.2.1/24", "192.0.2.1/32"] }), "addresses[1]: 192.0.2.1 is listed twice"),
+        (json!({ "tries": 0 }), "tries: 0: allowed are 1 to 15"),
+        (json!({ "retransmit": "1us" }), "retransmit: 1us: allowed are 1ms to 86400s"),
+        (json!({ "capacity": 1 }), "capacity: 1: allowed are 16 to 1048576"),
+        (json!({ "neighbours": ["192.0.2.7"] }), "neighbours[0]: 192.0.2.7 has no Ethernet address"),
+    ] {
+        let told = interface(more).err().expect("refused").to_string();
+        assert!(told.contains(error), "{told}");
+    }
+}
+
+#[test]
+fn operators_see_and_change_neighbours() {
+    let it = interface(json!({ "neighbours": ["192.0.2.7 02:00:00:00:00:07"] })).expect("right");
+    assert_eq!(it.entries(None, 9), Ok(vec!["192.0.2.7 02:00:00:00:00:07 permanent".to_owned()]));
+    let changes = [
+        "add 192.0.2.8 02:00:00:00:00:08",
+        "add 2001:db8::9 02-00-00-00-00-09 stale",
+        "add 192.0.2.7 02:00:00:00:00:0a",
+        "replace 192.0.2.7 02:00:00:00:00:0a",
+        "remove 192.0.2.9",
+        "add 192.0.2.1 02:00:00:00:00:0a",
+        "add 192.0.2.9 03:00:00:00:00:0a",
+        "add 224.0.0.9 02:00:00:00:00:0a",
+        "add 192.0.2.9 02:00:00:00:00:0a forever",
+    ];
+    let outcome = it.apply(&changes);
+    assert_eq!(outcome.made, 3);
+    let told: Vec<_> = outcome.refused.iter().map(ToString::to_string).collect();
+    for (told, expected) in told.iter().zip([
+        "change 3: 192.0.2.7 is there already",
+        "change 5: 192.0.2.9 is no neighbour that is known",
+        "change 6: 192.0.2.1 is the interface's own",
+        "change 7: 03:00:00:00:00:0a is a group's",
+        "change 8: '224.0.0.9' is no neighbour's address",
+        "change 9: 'forever' is no neighbour's state",
+    ]) {
+        assert!(told.starts_with(expected), "{told}");
+    }
+    let all = it.entries(None, 9).expect("a list");
+    assert_eq!(all[..2], ["192.0.2.7 02:00:00:00:00:0a permanent", "192.0.2.8 02:00:00:00:00:08 permanent"]);
+    assert_eq!(all[2], "2001:db8::9 02:00:00:00:00:09 stale");
+    assert_eq!(it.entries(Some(&all[0]), 1), Ok(vec![all[1].clone()]));
+    // What is listed can be read again.
+    let again: Vec<_> = all.iter().map(|line| format!("replace {line}")).collect();
+    let again: Vec<_> = again.iter().map(String::as_str).collect();
+    assert_eq!((it.apply(&again).made, it.entries(None, 9)), (3, Ok(all)));
+    assert_eq!((it.apply(&["remove 192.0.2.8"]).made, it.len()), (1, 2));
+}

@@ -1,0 +1,349 @@
+//! What enters by an interface: answers who asks for it, learns where its neighbours are, and sorts what is for itself from what
+//! is to be passed on.
+//!
+//! Nearly all frames are IP to the interface's Ethernet address and to somebody else's IP address: two comparisons, and on
+//! they go. The rest is seen to out of line.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
+use forebay_measure::Counter;
+use forebay_packet::wire::ethernet::{EtherType, Ethernet, MacAddress};
+use forebay_packet::wire::icmp::ICMPV6;
+use forebay_packet::{Network, Packet, Word};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::interface::echo::{self, Echo};
+use crate::interface::{Interface, is_link_local};
+use crate::tunnel::bucket::Bucket;
+
+mod discovery;
+mod resolution;
+
+/// The metadata word that the interface's number is written to.
+pub(crate) const WORD: &str = "interface";
+
+/// Parameters of `interface_in`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Params {
+    /// The name of a state of the kind `interface`.
+    interface: String,
+    /// The names of the router's other interfaces: packets to their addresses are for the router itself, too.
+    #[serde(default)]
+    others: Vec<String>,
+    /// How many questions for its addresses (ARP, neighbour solicitations) are answered a second, and as many at once after
+    /// a pause; 1000 by default, 0 for none.
+    #[serde(default = "thousand")]
+    answers_per_second: u32,
+    /// How many pings of its addresses are answered a second; 1000 by default. With 0 they leave by the gate `local`.
+    #[serde(default = "thousand")]
+    echoes_per_second: u32,
+}
+
+fn thousand() -> u32 {
+    1_000
+}
+
+const TRANSIT: Gate = Gate::FIRST;
+const LOCAL: Gate = Gate::out(1);
+const REPLY: Gate = Gate::out(2);
+
+const OTHER_STATION: Gate = Gate::drop(0);
+const NOT_IP: Gate = Gate::drop(1);
+const MALFORMED: Gate = Gate::drop(2);
+const BAD_CHECKSUM: Gate = Gate::drop(3);
+const BAD_HOP_LIMIT: Gate = Gate::drop(4);
+const ANSWERS_LIMITED: Gate = Gate::drop(5);
+const ECHOES_LIMITED: Gate = Gate::drop(6);
+const LINK_ONLY: Gate = Gate::drop(7);
+const GROUP: Gate = Gate::drop(8);
+const DROPS: &[Reason] = &[
+    Reason { name: "other_station", help: "The frame is to another station's Ethernet address, or from a group's." },
+    Reason { name: "not_ip", help: "The frame carries neither IP nor ARP, or is cut short inside the header." },
+    Reason {
+        name: "malformed",
+        help: "An ARP message or a neighbour solicitation or advertisement is not as RFC 826 or RFC 4861 say.",
+    },
+    Reason { name: "bad_checksum", help: "The checksum of an echo request or a neighbour discovery message is wrong." },
+    Reason {
+        name: "bad_hop_limit",
+        help: "A neighbour discovery message has another hop limit than 255: a router has passed it on (RFC 4861).",
+    },
+    Reason { name: "answers_limited", help: "More questions for own addresses came than are answered a second." },
+    Reason { name: "echoes_limited", help: "More pings of own addresses came than are answered a second." },
+    Reason {
+        name: "link_only",
+        help: "The packet is from or to a link-local address of another, which no router passes on.",
+    },
+    Reason {
+        name: "link_broadcast",
+        help: "The frame is to a group of stations, and the packet to one host elsewhere (RFC 1122 section 3.3.6).",
+    },
+];
+
+const NEIGHBOUR: Gate = Gate::consume(0);
+const CONFLICT: Gate = Gate::consume(1);
+const CONSUMES: &[Reason] = &[
+    Reason { name: "neighbour", help: "ARP or neighbour discovery that says something, or asks for somebody else." },
+    Reason { name: "conflict", help: "Another station says that it has one of the interface's own addresses." },
+];
+
+/// Which of the counters is which.
+const ANSWERED: usize = 0;
+const LEARNT: usize = 1;
+const EVICTED: usize = 2;
+const NO_ROOM: usize = 3;
+const ECHOED: usize = 4;
+const CONFLICTS: usize = 5;
+const DEFENDED: usize = 6;
+const COUNTERS: [&str; 7] = ["answered", "learnt", "evicted", "no_room", "echoed", "conflicts", "defended"];
+
+/// The function.
+pub struct InterfaceIn {
+    interface: Arc<Interface>,
+    /// Its Ethernet address as a number.
+    mac: u64,
+    /// All the router's addresses.
+    local: Local,
+    word: Option<(Word, u32)>,
+    answers: Bucket,
+    echoes: Option<Bucket>,
+    /// How often it insists on its addresses: once in ten seconds at most (RFC 5227 section 2.4, `DEFEND_INTERVAL`).
+    defended: Option<u64>,
+    counts: Arc<[Counter]>,
+}
+
+/// The addresses of a router.
+struct Local {
+    /// The first two of IPv4, which are mostly all.
+    first: [u32; 2],
+    v4: Vec<u32>,
+    v6: Vec<u128>,
+}
+
+impl Local {
+    fn of<'i>(interfaces: impl Iterator<Item = &'i Interface>) -> Self {
+        let (mut v4, mut v6) = (Vec::new(), Vec::new());
+        for address in interfaces.flat_map(Interface::addresses) {
+            match address {
+                IpAddr::V4(address) => v4.push(address.to_bits()),
+                IpAddr::V6(address) => v6.push(address.to_bits()),
+            }
+        }
+        let first = v4.first().copied().unwrap_or(0);
+        Self { first: [first, v4.get(1).copied().unwrap_or(first)], v4, v6 }
+    }
+
+    #[inline(always)]
+    fn has_v4(&self, address: u32) -> bool {
+        let [first, second] = self.first;
+        address == first || address == second || self.v4.len() > 2 && self.v4.contains(&address)
+    }
+
+    fn has_v6(&self, address: u128) -> bool {
+        self.v6.contains(&address)
+    }
+}
+
+impl Declare for InterfaceIn {
+    type Params = Params;
+    const NAME: &'static str = "interface_in";
+    const SUMMARY: &'static str =
+        "receives at an interface: answers ARP, neighbour discovery and pings for its addresses";
+    const HELP: &'static str = "\
+        Gate `0`: IP packets to be passed on. Gate `local`: what is for the interface itself and not answered here: packets to \
+        its addresses, to its prefixes' broadcast addresses, to multicast, and router discovery. Gate `reply`: answers, made of the \
+        questions, which go back by the port that they came by. ARP requests (RFC 826) and neighbour solicitations \
+        (RFC 4861) for its own addresses are answered; what neighbours say of themselves is learnt in the state of the kind \
+        `interface`, for `interface_out`: who asks for us, from the start, others only where they are known already. \
+        Neighbour discovery must have hop limit 255, a right checksum and sound options. Echo requests to own addresses are \
+        answered (RFC 1122 section 3.2.2.6, RFC 4443 section 4.2); those in fragments or with IP options leave by `local`. \
+        Who says that an own address is its own is counted as a conflict and told otherwise, once in 10 seconds \
+        (RFC 5227). Frames to other stations are dropped. Frames are untagged: `vlan_pop` comes before.";
+    const EXAMPLE: &'static str = "{ interface: interface }";
+    const TRAFFIC: &'static str = "{ destination: 198.18.0.0/15, destination_mac: 02:00:00:00:00:01 }";
+    const DROPS: &'static [Reason] = DROPS;
+    const CONSUMES: &'static [Reason] = CONSUMES;
+    const WRITES: &'static [&'static str] = &[WORD];
+    // The neighbours are all workers', changed by few packets; the rates of answers are each replica's own.
+    const STATE: StateKind = StateKind::SharedReadOnly;
+
+    fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
+        let interface = setup.state::<Interface>("interface", &params.interface)?;
+        setup.gates(["0", "local", "reply"])?;
+        let word = interface.number.map(|number| setup.word(WORD).map(|word| (word, number))).transpose()?;
+        let mut others = Vec::new();
+        for (index, name) in params.others.iter().enumerate() {
+            others.push(setup.state::<Interface>(&format!("others[{index}]"), name)?);
+        }
+        let local = Local::of(std::iter::once(&interface).chain(&others).map(|interface| &**interface));
+        setup.table("neighbours", Arc::clone(&interface) as Arc<dyn forebay_graph::Table>);
+        Ok(Self {
+            mac: number(interface.mac.0),
+            local,
+            word,
+            answers: Bucket::new(params.answers_per_second, setup.frequency()),
+            echoes: (params.echoes_per_second > 0).then(|| Bucket::new(params.echoes_per_second, setup.frequency())),
+            defended: None,
+            counts: setup.counters("neighbours", COUNTERS.map(str::to_owned)),
+            interface,
+        })
+    }
+}
+
+/// An Ethernet address as a number.
+#[inline(always)]
+fn number([a, b, c, d, e, f]: [u8; 6]) -> u64 {
+    u64::from_be_bytes([0, 0, a, b, c, d, e, f])
+}
+
+/// Addresses that no router passes on: 0.0.0.0/8, 127.0.0.0/8, 169.254.0.0/16, 224.0.0.0 and beyond.
+#[inline(always)]
+fn is_special(address: u32) -> bool {
+    let first = address >> 24;
+    first >= 224 || first == 127 || first == 0 || address >> 16 == 0xa9fe
+}
+
+impl InterfaceIn {
+    /// Whether a packet is one of IPv4 that is only to be passed on.
+    #[inline(always)]
+    fn passes(&self, packet: &mut Packet) -> bool {
+        let Some(ethernet) = packet.view::<Ethernet>(0) else { return false };
+        if number(ethernet.destination.0) != self.mac || ethernet.source.0[0] & 1 == 1 {
+            return false;
+        }
+        let Some(header) = packet.ipv4() else { return false };
+        let destination = u32::from_be_bytes(header.destination);
+        !self.local.has_v4(destination)
+            && !is_special(destination)
+            && header.source[..2] != [169, 254]
+            && !self.interface.is_broadcast(destination)
+    }
+
+    /// Sees to every other packet.
+    #[cold]
+    #[inline(never)]
+    fn unusual(&mut self, packet: &mut Packet, context: &mut Context<'_>) -> Gate {
+        let Some(&ethernet) = packet.view::<Ethernet>(0) else { return NOT_IP };
+        let group = ethernet.destination.0[0] & 1 == 1;
+        if !group && number(ethernet.destination.0) != self.mac || ethernet.source.0[0] & 1 == 1 {
+            return OTHER_STATION;
+        }
+        self.interface.note(context.now());
+        if ethernet.ether_type.get() == EtherType::ARP {
+            return self.arp(packet, context.now());
+        }
+        let (network, start) = packet.network();
+        match network {
+            Network::Ipv4 => self.ipv4(packet, start, group, context),
+            Network::Ipv6 => self.ipv6(packet, start, group, context),
+            Network::Other => NOT_IP,
+        }
+    }
+
+    fn ipv4(&mut self, packet: &mut Packet, start: usize, group: bool, context: &Context<'_>) -> Gate {
+        let Some(header) = packet.ipv4() else { return NOT_IP };
+        let (source, destination) = (u32::from_be_bytes(header.source), u32::from_be_bytes(header.destination));
+        if self.local.has_v4(destination) {
+            if group || !self.is_somebody_else_v4(source) {
+                return LOCAL;
+            }
+            return self.echo(
+                packet,
+                context,
+                |packet, own| echo::answer_v4(packet, start, own),
+                |packet| echo::is_request_v4(packet, start),
+            );
+        }
+        if destination >> 28 == 0xe || self.interface.is_broadcast(destination) {
+            return LOCAL;
+        }
+        if is_special(destination) || source >> 16 == 0xa9fe {
+            return LINK_ONLY;
+        }
+        if group { GROUP } else { TRANSIT }
+    }
+
+    fn ipv6(&mut self, packet: &mut Packet, start: usize, group: bool, context: &Context<'_>) -> Gate {
+        let Some(&mut header) = packet.ipv6() else { return NOT_IP };
+        if let Some(gate) = self.discovery(packet, start, &header, context.now()) {
+            return gate;
+        }
+        let (source, destination) = (u128::from_be_bytes(header.source), u128::from_be_bytes(header.destination));
+        if self.local.has_v6(destination) {
+            if group
+                || source >> 120 == 0xff
+                || source == 0
+                || self.local.has_v6(source)
+                || header.next_header != ICMPV6
+            {
+                return LOCAL;
+            }
+            return self.echo(
+                packet,
+                context,
+                |packet, own| echo::answer_v6(packet, start, own),
+                |packet| echo::is_request_v6(packet, start),
+            );
+        }
+        if destination >> 120 == 0xff {
+            return LOCAL;
+        }
+        if is_link_local(destination) || is_link_local(source) || destination <= 1 {
+            return LINK_ONLY;
+        }
+        if group { GROUP } else { TRANSIT }
+    }
+
+    /// Whether an address may be answered: one host's that is not this one (RFC 1122 section 3.2.1.3).
+    fn is_somebody_else_v4(&self, address: u32) -> bool {
+        let special = is_special(address) && address >> 16 != 0xa9fe;
+        !special && !self.local.has_v4(address) && !self.interface.is_broadcast(address)
+    }
+
+    /// Answers an echo request, as long as there are not too many.
+    fn echo(
+        &mut self,
+        packet: &mut Packet,
+        context: &Context<'_>,
+        answer: impl Fn(&mut Packet, MacAddress) -> Echo,
+        is_request: impl Fn(&Packet) -> bool,
+    ) -> Gate {
+        let Some(bucket) = self.echoes.as_mut().filter(|_| is_request(packet)) else { return LOCAL };
+        if !bucket.take(context.now()) {
+            return ECHOES_LIMITED;
+        }
+        match answer(packet, self.interface.mac) {
+            Echo::Answered => {
+                self.counts[ECHOED].add(1);
+                REPLY
+            }
+            Echo::Other => LOCAL,
+            Echo::Bad => BAD_CHECKSUM,
+        }
+    }
+}
+
+impl Function for InterfaceIn {
+    fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
+        if let Some((word, number)) = self.word {
+            batch.iter_mut().for_each(|packet| packet.set_word(word, number));
+        }
+        for (index, packet) in batch.iter_mut().enumerate() {
+            if !self.passes(packet) {
+                let gate = self.unusual(packet, context);
+                if gate != TRANSIT {
+                    context.put(index, gate);
+                }
+            }
+        }
+    }
+}
+
+register!(InterfaceIn);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,108 @@
+//! ARP as it comes in (RFC 826; RFC 5227 for conflicts).
+
+use forebay_graph::Gate;
+use forebay_packet::wire::arp::Arp;
+use forebay_packet::wire::ethernet::{Ethernet, MacAddress};
+use forebay_packet::{Packet, Ticks};
+
+use super::{
+    ANSWERED, ANSWERS_LIMITED, CONFLICT, CONFLICTS, DEFENDED, EVICTED, InterfaceIn, LEARNT, MALFORMED, NEIGHBOUR,
+    NO_ROOM, REPLY,
+};
+use crate::interface::entry::Event;
+use crate::interface::frames;
+use crate::interface::neighbours::{Address, Refused};
+
+/// `DEFEND_INTERVAL` of RFC 5227 section 1.1.
+const DEFEND_INTERVAL: forebay_measure::Nanos = forebay_measure::Nanos(10_000_000_000);
+
+impl InterfaceIn {
+    /// An ARP message: what was asked is the answer afterwards.
+    pub(super) fn arp(&mut self, packet: &mut Packet, now: Ticks) -> Gate {
+        let bytes = packet.data().get(size_of::<Ethernet>()..).unwrap_or_default();
+        let Some(&arp) = Arp::parse(bytes) else { return MALFORMED };
+        let (sender, target) = (u32::from_be_bytes(arp.sender), u32::from_be_bytes(arp.target));
+        let group = |address: u32| address >> 28 >= 0xe || self.interface.is_broadcast(address);
+        if arp.sender_mac.0[0] & 1 == 1 || arp.sender_mac == MacAddress::default() || group(sender) {
+            return MALFORMED;
+        }
+        if self.interface.has_v4(sender) {
+            // An own frame that a switch sent back is no conflict.
+            return if arp.sender_mac == self.interface.mac { NEIGHBOUR } else { self.defend_v4(packet, sender, now) };
+        }
+        let asks = arp.operation.get() == Arp::REQUEST;
+        let for_us = self.interface.has_v4(target);
+        // Who only probes whether an address is free has none yet (RFC 5227 section 1.1).
+        if sender != 0 && self.interface.connects_v4(sender) {
+            let event = match (asks, for_us) {
+                (true, true) => Event::Asked(arp.sender_mac),
+                (false, true) => Event::Answered(Some(arp.sender_mac), true),
+                _ => Event::Told(Some(arp.sender_mac), true),
+            };
+            self.learn(Address::v4(sender), event, now);
+        }
+        if !(asks && for_us) {
+            return NEIGHBOUR;
+        }
+        if !self.answers.take(now) {
+            return ANSWERS_LIMITED;
+        }
+        let mac = self.interface.mac;
+        let answer = Arp::of(Arp::REPLY, (mac, arp.target), (arp.sender_mac, arp.sender));
+        self.reply(packet, &frames::arp(arp.sender_mac, mac, &answer), ANSWERED)
+    }
+
+    /// Another station uses an own address: it is told that it is ours, but not too often.
+    fn defend_v4(&mut self, packet: &mut Packet, address: u32, now: Ticks) -> Gate {
+        if !self.may_defend(now) {
+            return CONFLICT;
+        }
+        let mac = self.interface.mac;
+        // An announcement is a request for the own address (RFC 5227 section 3).
+        let own = address.to_be_bytes();
+        let announcement = Arp::of(Arp::REQUEST, (mac, own), (MacAddress::default(), own));
+        self.reply(packet, &frames::arp(frames::BROADCAST, mac, &announcement), DEFENDED)
+    }
+
+    /// Counts a conflict; whether the address may be defended.
+    pub(super) fn may_defend(&mut self, now: Ticks) -> bool {
+        self.counts[CONFLICTS].add(1);
+        let interval = self.interface.ticks(DEFEND_INTERVAL).0;
+        let may = self.defended.is_none_or(|last| now.0.saturating_sub(last) >= interval);
+        if may {
+            self.defended = Some(now.0);
+        }
+        may
+    }
+
+    /// Puts `frame` in the packet's place.
+    pub(super) fn reply(&mut self, packet: &mut Packet, frame: &[u8], count: usize) -> Gate {
+        if !packet.write(frame) {
+            return MALFORMED;
+        }
+        self.counts[count].add(1);
+        REPLY
+    }
+
+    /// Notes what a neighbour says of itself. Only who asks for us is taken in anew: an answer that nobody waits for, and what
+    /// is told to all, changes nothing but what is known (RFC 826, the merge; RFC 4861 section 7.2.5).
+    pub(super) fn learn(&mut self, address: Address, event: Event, now: Ticks) {
+        let neighbours = &self.interface.neighbours;
+        let changed = match event {
+            Event::Asked(_) => neighbours.step_or_make(address, event, now.0),
+            // Nobody has asked it: it says what it likes.
+            Event::Answered(mac, overrides) if !neighbours.look(address).is_some_and(|it| it.kind.is_asked()) => {
+                neighbours.step(address, Event::Told(mac, overrides), now.0)
+            }
+            _ => neighbours.step(address, event, now.0),
+        };
+        match changed {
+            Ok(changed) => {
+                self.counts[LEARNT].add(1);
+                self.counts[EVICTED].add(u64::from(changed.evicted));
+            }
+            Err(Refused::Full) => self.counts[NO_ROOM].add(1),
+            Err(Refused::Busy | Refused::Absent) => {}
+        }
+    }
+}

@@ -1,0 +1,209 @@
+use std::sync::Arc;
+
+use etherparse::PacketBuilder;
+use forebay_graph::Rig;
+use forebay_packet::wire::arp::Arp;
+use forebay_packet::wire::neighbour::{self, Neighbour, OVERRIDE, SOLICITED};
+use serde_json::json;
+
+use super::*;
+use crate::interface::entry::{Entry, Event, Kind};
+use crate::interface::frames;
+use crate::interface::neighbours::Address;
+use crate::interface::testing::{OWN, OWN_V4, PEER, PEER_V4, SECOND, arp, ipv4, ipv6, neighbour, surroundings, v6};
+
+fn rig(more: serde_json::Value) -> (Rig, Arc<Interface>) {
+    let (mut surroundings, lan) = surroundings();
+    let mut params = json!({ "interface": "lan" });
+    params.as_object_mut().expect("a map").extend(more.as_object().expect("a map").clone());
+    (Rig::within::<InterfaceIn>(&params, &mut surroundings).expect("right"), lan)
+}
+
+fn known(lan: &Interface, address: [u8; 4]) -> Option<(Kind, MacAddress)> {
+    lan.neighbours.look(Address::v4(u32::from_be_bytes(address))).map(|entry| (entry.kind, entry.mac))
+}
+
+#[test]
+fn a_request_for_an_own_address_becomes_its_answer() {
+    let (mut rig, lan) = rig(json!({}));
+    assert_eq!(rig.declared.gates, ["0", "local", "reply"]);
+    let (gate, frame) = rig.run(&arp(frames::BROADCAST, Arp::REQUEST, PEER_V4, OWN_V4));
+    let answer = Arp::of(Arp::REPLY, (OWN, OWN_V4), (PEER, PEER_V4));
+    assert_eq!((gate, frame), (REPLY, frames::arp(PEER, OWN, &answer).to_vec()));
+    assert_eq!(known(&lan, PEER_V4), Some((Kind::Stale, PEER)), "who asks says where it is");
+}
+
+#[test]
+fn arp_of_others_changes_only_what_is_known() {
+    let (mut rig, lan) = rig(json!({}));
+    let other = [192, 0, 2, 9];
+    for frame in [
+        arp(frames::BROADCAST, Arp::REQUEST, PEER_V4, other),
+        arp(frames::BROADCAST, Arp::REQUEST, PEER_V4, PEER_V4),
+        arp(OWN, Arp::REPLY, PEER_V4, OWN_V4),
+    ] {
+        assert_eq!(rig.run(&frame).0, NEIGHBOUR);
+    }
+    assert_eq!(lan.neighbours.all(), [], "nobody has asked");
+    // A probe for an own address is answered, and says nothing of where who has no address is.
+    assert_eq!(rig.run(&arp(frames::BROADCAST, Arp::REQUEST, [0; 4], OWN_V4)).0, REPLY);
+    // Nor is somebody who is not on the link taken in.
+    assert_eq!(rig.run(&arp(frames::BROADCAST, Arp::REQUEST, [203, 0, 113, 9], OWN_V4)).0, REPLY);
+    assert_eq!(lan.neighbours.all(), []);
+    let address = Address::v4(u32::from_be_bytes(PEER_V4));
+    lan.neighbours.step_or_make(address, Event::Packet, 0).expect("room");
+    rig.run(&arp(OWN, Arp::REPLY, PEER_V4, OWN_V4));
+    assert_eq!(known(&lan, PEER_V4), Some((Kind::Reachable, PEER)), "it was asked");
+    lan.neighbours.put(address, Entry::stale(OWN, 0, &lan.neighbours.timers), 0).expect("room");
+    rig.run(&arp(OWN, Arp::REPLY, PEER_V4, OWN_V4));
+    assert_eq!(known(&lan, PEER_V4), Some((Kind::Stale, PEER)), "nobody has asked it now");
+}
+
+#[test]
+fn solicitations_are_answered_as_rfc_4861_says() {
+    let (mut rig, lan) = rig(json!({}));
+    let solicitation = Neighbour::solicitation(v6(1), PEER);
+    let (gate, frame) = rig.run(&neighbour(v6(7), neighbour::solicited_node(v6(1)), solicitation));
+    let flags = neighbour::ROUTER | SOLICITED | OVERRIDE;
+    let expected = frames::neighbour(PEER, OWN, v6(1), v6(7), Neighbour::advertisement(flags, v6(1), OWN));
+    assert_eq!((gate, frame), (REPLY, expected.to_vec()));
+    let entry = lan.neighbours.look(Address(u128::from_be_bytes(v6(7)))).expect("it said where it is");
+    assert_eq!((entry.kind, entry.mac), (Kind::Stale, PEER));
+    // Who has no address yet: all are told. Its message has no option.
+    let mut bare = neighbour([0; 16], neighbour::solicited_node(v6(1)), solicitation);
+    bare.truncate(bare.len() - 8);
+    bare[18..20].copy_from_slice(&24u16.to_be_bytes());
+    let checksum = |frame: &mut Vec<u8>| {
+        frame[56..58].fill(0);
+        let header = zerocopy::FromBytes::ref_from_bytes(&frame[14..54]).expect("a header");
+        let sum = forebay_packet::wire::icmp::sum_over_ipv6(header, &frame[54..]);
+        frame[56..58].copy_from_slice(&(!sum).to_ne_bytes());
+    };
+    checksum(&mut bare);
+    let (gate, frame) = rig.run(&bare);
+    assert_eq!((gate, &frame[..6], &frame[38..54]), (REPLY, &[0x33, 0x33, 0, 0, 0, 1][..], &frames::ALL_NODES[..]));
+    // For others.
+    let other = neighbour(v6(7), neighbour::solicited_node(v6(9)), Neighbour::solicitation(v6(9), PEER));
+    assert_eq!(rig.run(&other).0, NEIGHBOUR);
+}
+
+#[test]
+fn discovery_that_is_not_sound_is_dropped() {
+    let (mut rig, lan) = rig(json!({}));
+    let right = neighbour(v6(7), v6(1), Neighbour::solicitation(v6(1), PEER));
+    assert_eq!(rig.run(&right).0, REPLY);
+    lan.neighbours.remove(Address(u128::from_be_bytes(v6(7))));
+    for (at, value, gate) in [
+        (21, 64, BAD_HOP_LIMIT),
+        (56, right[56] ^ 1, BAD_CHECKSUM),
+        (70, right[70] ^ 1, BAD_CHECKSUM),
+        (19, 200, MALFORMED),
+    ] {
+        let mut frame = right.clone();
+        frame[at] = value;
+        assert_eq!(rig.run(&frame).0, gate, "byte {at}");
+    }
+    let unspecified = neighbour([0; 16], neighbour::solicited_node(v6(1)), Neighbour::solicitation(v6(1), PEER));
+    assert_eq!(rig.run(&unspecified).0, MALFORMED, "with an option");
+    let told = Neighbour::advertisement(SOLICITED, v6(7), PEER);
+    assert_eq!(rig.run(&neighbour(v6(7), frames::ALL_NODES, told)).0, MALFORMED, "solicited by all");
+    assert_eq!(lan.neighbours.all(), []);
+}
+
+#[test]
+fn who_takes_an_own_address_is_told_once_in_a_while() {
+    let (mut rig, lan) = rig(json!({}));
+    let conflict = arp(frames::BROADCAST, Arp::REQUEST, OWN_V4, [192, 0, 2, 9]);
+    let (gate, frame) = rig.run(&conflict);
+    let announcement = Arp::of(Arp::REQUEST, (OWN, OWN_V4), (MacAddress::default(), OWN_V4));
+    assert_eq!((gate, frame), (REPLY, frames::arp(frames::BROADCAST, OWN, &announcement).to_vec()));
+    assert_eq!(rig.run(&conflict).0, CONFLICT);
+    let told = neighbour(v6(1), frames::ALL_NODES, Neighbour::advertisement(OVERRIDE, v6(1), PEER));
+    assert_eq!(rig.run(&told).0, CONFLICT);
+    rig.now = forebay_packet::Ticks(10 * SECOND);
+    assert_eq!(rig.run(&told).0, REPLY);
+    assert_eq!((rig.counters("neighbours")["conflicts"], rig.counters("neighbours")["defended"]), (4, 2));
+    assert_eq!(lan.neighbours.all(), []);
+}
+
+#[test]
+fn pings_of_own_addresses_are_answered() {
+    let (mut rig, _) = rig(json!({ "echoes_per_second": 3 }));
+    let ethernet = || PacketBuilder::ethernet2(PEER.0, OWN.0);
+    let mut request = Vec::new();
+    ethernet().ipv4(PEER_V4, OWN_V4, 9).icmpv4_echo_request(5, 6).write(&mut request, b"abc").expect("memory");
+    let mut expected = Vec::new();
+    let back = || PacketBuilder::ethernet2(OWN.0, PEER.0);
+    back().ipv4(OWN_V4, PEER_V4, 64).icmpv4_echo_reply(5, 6).write(&mut expected, b"abc").expect("memory");
+    assert_eq!(rig.run(&request), (REPLY, expected));
+    let mut wrong = request.clone();
+    wrong[42] ^= 1;
+    assert_eq!(rig.run(&wrong).0, BAD_CHECKSUM);
+    let mut request = Vec::new();
+    ethernet().ipv6(v6(7), v6(1), 9).icmpv6_echo_request(5, 6).write(&mut request, b"abc").expect("memory");
+    let mut expected = Vec::new();
+    back().ipv6(v6(1), v6(7), 64).icmpv6_echo_reply(5, 6).write(&mut expected, b"abc").expect("memory");
+    assert_eq!(rig.run(&request), (REPLY, expected));
+    assert_eq!(rig.run(&request).0, ECHOES_LIMITED);
+}
+
+#[test]
+fn what_is_to_be_passed_on_and_what_is_not() {
+    let (mut rig, _) = rig(json!({}));
+    let far = [203, 0, 113, 9];
+    let to = |mac: MacAddress, mut frame: Vec<u8>| {
+        frame[..6].copy_from_slice(&mac.0);
+        frame
+    };
+    let link_local =
+        |last| std::array::from_fn(|at| [0xfe, 0x80].get(at).copied().unwrap_or(if at == 15 { last } else { 0 }));
+    for (frame, gate) in [
+        (ipv4(PEER_V4, far), TRANSIT),
+        (ipv6(v6(7), [0x20; 16]), TRANSIT),
+        (ipv4(PEER_V4, OWN_V4), LOCAL),
+        (ipv6(v6(7), v6(1)), LOCAL),
+        (ipv4(PEER_V4, [192, 0, 2, 255]), LOCAL),
+        (to(frames::BROADCAST, ipv4(PEER_V4, [255; 4])), LOCAL),
+        (to(frames::multicast_v4(0xe000_0005), ipv4(PEER_V4, [224, 0, 0, 5])), LOCAL),
+        (to(frames::BROADCAST, ipv4(PEER_V4, far)), GROUP),
+        (to(PEER, ipv4(PEER_V4, far)), OTHER_STATION),
+        (ipv4(PEER_V4, [127, 0, 0, 1]), LINK_ONLY),
+        (ipv4([169, 254, 0, 1], far), LINK_ONLY),
+        (ipv6(link_local(7), [0x20; 16]), LINK_ONLY),
+        (ipv6(v6(7), link_local(9)), LINK_ONLY),
+        (to(OWN, vec![0x11; 60]), OTHER_STATION),
+        (vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 7, 0x88, 0xcc, 0, 0], NOT_IP),
+        (vec![2; 9], NOT_IP),
+        (arp(OWN, Arp::REQUEST, PEER_V4, OWN_V4)[..40].to_vec(), MALFORMED),
+    ] {
+        assert_eq!(rig.run(&frame), (gate, frame.clone()), "{frame:02x?}");
+    }
+}
+
+#[test]
+fn answers_are_limited() {
+    let (mut rig, _) = rig(json!({ "answers_per_second": 2 }));
+    let request = arp(frames::BROADCAST, Arp::REQUEST, PEER_V4, OWN_V4);
+    let gates: Vec<_> = (0..3).map(|_| rig.run(&request).0).collect();
+    assert_eq!(gates, [REPLY, REPLY, ANSWERS_LIMITED]);
+    rig.now = forebay_packet::Ticks(SECOND / 2);
+    assert_eq!(rig.run(&request).0, REPLY);
+}
+
+#[test]
+fn the_interfaces_number_is_written_and_others_addresses_are_the_routers_too() {
+    let (mut surroundings, lan) = surroundings();
+    let params = serde_json::from_value(json!({ "mac": "02:00:00:00:00:02", "addresses": ["198.51.100.1/24"] }));
+    let wan = <Interface as forebay_graph::DeclareState>::new(
+        params.expect("parameters"),
+        &mut Setup::new("wan", &mut surroundings),
+    );
+    surroundings.state.insert("wan".to_owned(), Arc::new(wan.expect("right")));
+    let params = json!({ "interface": "lan", "others": ["wan"] });
+    let mut rig = Rig::within::<InterfaceIn>(&params, &mut surroundings).expect("right");
+    assert_eq!(rig.run(&ipv4(PEER_V4, [198, 51, 100, 1])).0, LOCAL);
+    let mut batch = forebay_packet::Batch::with_capacity(1);
+    batch.push(rig.packet(&ipv4(PEER_V4, [9; 4]))).expect("room");
+    rig.process(&mut batch);
+    assert_eq!(batch[0].word(surroundings.words[WORD]), lan.number.expect("it has one"));
+}

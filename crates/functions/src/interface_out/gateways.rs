@@ -1,0 +1,105 @@
+//! Which neighbour a packet goes to: a router, or its destination.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use forebay_graph::{MAX_GATES, SetupError};
+use forebay_packet::{Network, Packet, Word};
+
+use crate::interface::Interface;
+use crate::interface::neighbours::Address;
+
+/// One router of each family.
+#[derive(Clone, Copy, Default)]
+struct Pair {
+    v4: Option<Address>,
+    v6: Option<Address>,
+}
+
+/// The routers of an interface.
+pub(super) struct Gateways {
+    word: Option<Word>,
+    by_hop: Vec<Pair>,
+    default: Pair,
+}
+
+impl Pair {
+    fn of(path: &str, interface: &Interface, addresses: &[IpAddr]) -> Result<Self, SetupError> {
+        let mut pair = Self::default();
+        for (index, &address) in addresses.iter().enumerate() {
+            let at = |message| SetupError::at(format!("{path}[{index}]"), message);
+            if address.is_multicast() || !interface.connects(address) {
+                return Err(at(format!(
+                    "{address} is in none of the interface's prefixes: allowed are its neighbours"
+                )));
+            }
+            if interface.addresses().any(|own| own == address) {
+                return Err(at(format!("{address} is the interface's own: allowed are its neighbours")));
+            }
+            let place = if address.is_ipv4() { &mut pair.v4 } else { &mut pair.v6 };
+            if place.replace(Address::of(address)).is_some() {
+                return Err(at(format!(
+                    "{address} is the second of its family: allowed are one of IPv4 and one of IPv6"
+                )));
+            }
+        }
+        Ok(pair)
+    }
+}
+
+impl Gateways {
+    pub(super) fn new(
+        interface: &Interface,
+        default: &[IpAddr],
+        by_hop: &BTreeMap<String, Vec<IpAddr>>,
+        word: Option<Word>,
+    ) -> Result<Self, SetupError> {
+        let mut hops = Vec::new();
+        for (name, addresses) in by_hop {
+            let path = format!("next_hops.{name}");
+            let hop = name.parse().ok().filter(|hop| *hop < MAX_GATES).ok_or_else(|| {
+                let message = format!("'{name}' is no next hop: allowed are 0 to {}", MAX_GATES - 1);
+                SetupError::at("next_hops", message)
+            })?;
+            if hops.len() <= hop {
+                hops.resize(hop + 1, Pair::default());
+            }
+            hops[hop] = Pair::of(&path, interface, addresses)?;
+        }
+        Ok(Self { word, by_hop: hops, default: Pair::of("gateway", interface, default)? })
+    }
+
+    /// The neighbour that a packet goes to; `None` where it is not IP.
+    #[inline(always)]
+    pub(super) fn target(&self, interface: &Interface, packet: &mut Packet) -> Option<Address> {
+        if let Some(header) = packet.ipv4() {
+            let destination = u32::from_be_bytes(header.destination);
+            if let Some(word) = self.word
+                && let Some(Pair { v4: Some(router), .. }) = self.by_hop.get(packet.word(word) as usize)
+            {
+                return Some(*router);
+            }
+            return Some(match self.default.v4 {
+                Some(router) if !interface.connects_v4(destination) => router,
+                _ => Address::v4(destination),
+            });
+        }
+        self.target_v6(interface, packet)
+    }
+
+    fn target_v6(&self, interface: &Interface, packet: &mut Packet) -> Option<Address> {
+        if packet.network().0 != Network::Ipv6 {
+            return None;
+        }
+        let destination = u128::from_be_bytes(packet.ipv6()?.destination);
+        if let Some(word) = self.word
+            && let Some(Pair { v6: Some(router), .. }) = self.by_hop.get(packet.word(word) as usize)
+        {
+            return Some(*router);
+        }
+        Some(match self.default.v6 {
+            Some(router) if !interface.connects_v6(destination) => router,
+            _ => Address(destination),
+        })
+    }
+}

@@ -1,0 +1,266 @@
+use std::collections::HashMap;
+
+use forebay_graph::Rig;
+use forebay_packet::Batch;
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::interface::testing::{OWN, OWN_V4, PEER, PEER_V4, SECOND, ipv4, ipv6, surroundings, v6};
+
+const FAR: [u8; 4] = [203, 0, 113, 9];
+
+fn rig(more: serde_json::Value) -> (Rig, Arc<Interface>) {
+    let (mut surroundings, lan) = surroundings();
+    let mut params = json!({ "interface": "lan", "announce": false });
+    params.as_object_mut().expect("a map").extend(more.as_object().expect("a map").clone());
+    (Rig::within::<InterfaceOut>(&params, &mut surroundings).expect("right"), lan)
+}
+
+fn push(rig: &mut Rig, frames: &[Vec<u8>]) -> Vec<Option<Gate>> {
+    let mut batch = Batch::with_capacity(frames.len());
+    for frame in frames {
+        batch.push(rig.packet(frame)).expect("room");
+    }
+    rig.process(&mut batch)
+}
+
+fn emitted(rig: &mut Rig) -> Vec<(Gate, Vec<u8>)> {
+    rig.emitted().into_iter().map(|(packet, gate)| (gate, packet.data().to_vec())).collect()
+}
+
+fn answered(lan: &Interface, address: Address, now: u64) {
+    lan.neighbours.step(address, Event::Answered(Some(PEER), true), now).expect("it was asked");
+}
+
+fn request(target: [u8; 4]) -> Vec<u8> {
+    let message = Arp::of(Arp::REQUEST, (OWN, OWN_V4), (MacAddress::default(), target));
+    frames::arp(frames::BROADCAST, OWN, &message).to_vec()
+}
+
+fn sent(mut frame: Vec<u8>) -> Vec<u8> {
+    frame[..6].copy_from_slice(&PEER.0);
+    frame[6..12].copy_from_slice(&OWN.0);
+    frame
+}
+
+#[test]
+fn packets_wait_until_their_neighbour_has_answered() {
+    let (mut rig, lan) = rig(json!({}));
+    let (first, second) = (ipv4(FAR, PEER_V4), ipv6(v6(9), v6(7)));
+    assert_eq!(push(&mut rig, &[first.clone(), second.clone()]), [None, None]);
+    let solicitation = frames::solicitation(OWN, v6(1), v6(7)).to_vec();
+    assert_eq!(emitted(&mut rig), [(Gate::FIRST, request(PEER_V4)), (Gate::FIRST, solicitation)]);
+    assert_eq!((rig.created(), rig.held()), (vec![1, 1, 0], 2));
+    rig.now = rig.wakes_at().expect("it looks again");
+    rig.wake();
+    assert_eq!((emitted(&mut rig), rig.held()), (vec![], 2));
+    answered(&lan, Address::v4(u32::from_be_bytes(PEER_V4)), rig.now.0);
+    // What comes later stays behind what waits.
+    assert_eq!(push(&mut rig, &[first.clone()]), [None]);
+    rig.wake();
+    assert_eq!(emitted(&mut rig), [(Gate::FIRST, sent(first.clone())), (Gate::FIRST, sent(first.clone()))]);
+    answered(&lan, Address(u128::from_be_bytes(v6(7))), rig.now.0);
+    rig.wake();
+    assert_eq!(emitted(&mut rig), [(Gate::FIRST, sent(second))]);
+    assert_eq!((rig.held(), rig.wakes_at()), (0, None));
+    assert_eq!(rig.run(&first), (Gate::FIRST, sent(first)));
+}
+
+#[test]
+fn who_does_not_answer_is_given_up_and_left_alone() {
+    for (params, gates) in
+        [(json!({}), [UNRESOLVED, UNREACHABLE]), (json!({ "unreachable": "gate" }), [Gate::out(1); 2])]
+    {
+        let (mut rig, _) = rig(params);
+        let frame = ipv4(FAR, PEER_V4);
+        push(&mut rig, &[frame.clone()]);
+        let mut asked = emitted(&mut rig).len();
+        let mut gone = Vec::new();
+        while let Some(at) = rig.wake() {
+            rig.now = at;
+            for (gate, frame) in emitted(&mut rig) {
+                if frame == request(PEER_V4) { asked += 1 } else { gone.push((gate, frame)) }
+            }
+        }
+        gone.extend(emitted(&mut rig));
+        assert_eq!((asked, gone), (3, vec![(gates[0], frame.clone())]));
+        assert!((3 * SECOND..3 * SECOND + SECOND / 100).contains(&rig.now.0), "after three times a second");
+        assert_eq!(rig.run(&frame).0, gates[1]);
+        rig.now.0 += 2 * SECOND;
+        assert_eq!((rig.run(&frame).0, rig.emitted().len()), (gates[1], 0), "it is not asked yet");
+        rig.now.0 += SECOND + 1;
+        assert_eq!(push(&mut rig, &[frame]), [None]);
+        assert_eq!(emitted(&mut rig), [(Gate::FIRST, request(PEER_V4))]);
+    }
+}
+
+#[test]
+fn a_silent_neighbour_is_probed_by_itself_and_then_forgotten() {
+    let (mut rig, lan) = rig(json!({}));
+    let (frame, address) = (ipv4(FAR, PEER_V4), Address::v4(u32::from_be_bytes(PEER_V4)));
+    lan.neighbours.step_or_make(address, Event::Asked(PEER), 0).expect("room");
+    assert_eq!(rig.run(&frame), (Gate::FIRST, sent(frame.clone())), "it is believed");
+    assert_eq!(rig.wakes_at(), Some(Ticks(5 * SECOND)));
+    let mut probes = Vec::new();
+    while let Some(at) = rig.wakes_at() {
+        rig.now = at;
+        rig.wake();
+        probes.extend(emitted(&mut rig).into_iter().map(|(_, frame)| (at.0 / SECOND, frame)));
+    }
+    let mut probe = request(PEER_V4);
+    probe[..6].copy_from_slice(&PEER.0);
+    assert_eq!(probes, [5, 6, 7].map(|second| (second, probe.clone())));
+    assert_eq!(lan.neighbours.look(address), None);
+    assert_eq!(push(&mut rig, &[frame]), [None], "all are asked now");
+}
+
+#[test]
+fn routers_stand_for_what_is_not_on_the_link() {
+    let (mut surroundings, lan) = surroundings();
+    let params = json!({
+        "interface": "lan", "gateway": ["192.0.2.254"], "next_hops": { "2": ["192.0.2.7", "fe80::7"] },
+    });
+    let mut rig = Rig::within::<InterfaceOut>(&params, &mut surroundings).expect("right");
+    let word = surroundings.words[WORD];
+    let mut ask = |frame: Vec<u8>, hop: u32| {
+        let mut batch = Batch::with_capacity(1);
+        batch.push(rig.packet(&frame)).expect("room");
+        batch.iter_mut().for_each(|packet| packet.set_word(word, hop));
+        assert_eq!(rig.process(&mut batch), [None]);
+        rig.now.0 += 1;
+        emitted(&mut rig).pop().map(|(_, frame)| frame)
+    };
+    assert_eq!(ask(ipv4([9; 4], FAR), 0), Some(request([192, 0, 2, 254])));
+    assert_eq!(ask(ipv4([9; 4], [192, 0, 2, 50]), 0), Some(request([192, 0, 2, 50])), "it is on the link");
+    assert_eq!(ask(ipv4([9; 4], FAR), 2), Some(request([192, 0, 2, 7])));
+    let mut router = [0; 16];
+    (router[0], router[1], router[15]) = (0xfe, 0x80, 7);
+    let own = lan.source_v6(u128::from_be_bytes(router)).expect("one").to_be_bytes();
+    assert_eq!(ask(ipv6(v6(9), [0x20; 16]), 2), Some(frames::solicitation(OWN, own, router).to_vec()));
+    assert_eq!(rig.run(&ipv6(v6(9), [0x20; 16])).0, NO_GATEWAY);
+}
+
+#[test]
+fn groups_need_no_neighbour_and_nobody_sends_to_all() {
+    let (mut rig, _) = rig(json!({}));
+    let (gate, frame) = rig.run(&ipv4(FAR, [239, 129, 2, 3]));
+    assert_eq!((gate, &frame[..6]), (Gate::FIRST, &[0x01, 0x00, 0x5e, 0x01, 2, 3][..]));
+    let (gate, frame) = rig.run(&ipv6(v6(9), [0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4]));
+    assert_eq!((gate, &frame[..6]), (Gate::FIRST, &[0x33, 0x33, 1, 2, 3, 4][..]));
+    for (frame, gate) in [
+        (ipv4(FAR, [192, 0, 2, 255]), NOT_FOR_LINK),
+        (ipv4(FAR, OWN_V4), NOT_FOR_LINK),
+        (ipv6(v6(9), v6(1)), NOT_FOR_LINK),
+        (ipv4(PEER_V4, FAR), NO_GATEWAY),
+        (vec![2; 60], NOT_IP),
+        (vec![], NOT_IP),
+    ] {
+        assert_eq!(rig.run(&frame).0, gate);
+    }
+}
+
+#[test]
+fn no_more_wait_than_may() {
+    let (mut rig, _) = rig(json!({ "queue": 2, "held": 5, "resolving": 3 }));
+    let to = |last| ipv4(FAR, [192, 0, 2, last]);
+    assert_eq!(push(&mut rig, &[to(2), to(2), to(2)]), [None, None, Some(QUEUE_FULL)], "of one batch the last");
+    assert_eq!(push(&mut rig, &[to(2)]), [None]);
+    let gone: Vec<_> = rig.emitted().into_iter().map(|(_, gate)| gate).collect();
+    assert_eq!(gone, [Gate::FIRST, QUEUE_FULL], "the request, and the oldest");
+    assert_eq!(
+        push(&mut rig, &[to(3), to(3), to(4), to(4), to(5)]),
+        [None, None, None, Some(HELD_FULL), Some(RESOLVING_FULL),]
+    );
+    assert_eq!(rig.held(), 5);
+}
+
+#[test]
+fn it_announces_its_addresses_when_it_begins() {
+    let (mut rig, lan) = rig(json!({ "announce": true }));
+    assert!(rig.function.begins());
+    rig.wake();
+    let frames: Vec<_> = emitted(&mut rig).into_iter().map(|(_, frame)| frame).collect();
+    assert_eq!(frames.len(), lan.addresses().count());
+    assert_eq!(frames[0], request(OWN_V4));
+    assert!(frames[1..].iter().all(|frame| frame[..6] == [0x33, 0x33, 0, 0, 0, 1] && frame[54] == 136));
+    assert!(!rig.function.begins() && rig.created() == [0, 0, 3]);
+}
+
+#[test]
+fn faults_name_the_place_the_value_and_what_is_allowed() {
+    for (more, error) in [
+        (json!({ "gateway": ["203.0.113.1"] }), "gateway[0]: 203.0.113.1 is in none of the interface's prefixes"),
+        (json!({ "gateway": ["192.0.2.8", "192.0.2.9"] }), "gateway[1]: 192.0.2.9 is the second of its family"),
+        (json!({ "gateway": ["192.0.2.1"] }), "gateway[0]: 192.0.2.1 is the interface's own"),
+        (json!({ "next_hops": { "x": [] } }), "next_hops: 'x' is no next hop: allowed are 0 to 16383"),
+        (json!({ "next_hops": { "1": ["::9"] } }), "next_hops.1[0]: ::9 is in none"),
+        (json!({ "queue": 0 }), "queue: 0: allowed are 1 to 1024"),
+        (json!({ "interface": "wan" }), "interface: no state is called 'wan' (defined: lan)"),
+    ] {
+        let (mut surroundings, _) = surroundings();
+        let mut params = json!({ "interface": "lan" });
+        params.as_object_mut().expect("a map").extend(more.as_object().expect("a map").clone());
+        let told = Rig::within::<InterfaceOut>(&params, &mut surroundings).err().expect("refused").to_string();
+        assert!(told.starts_with(error), "{told}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 64, ..ProptestConfig::default() })]
+
+    /// Packets and answers in any order and at any time: none is lost, those of one neighbour leave in their order, and
+    /// in the end nothing is left.
+    #[test]
+    fn nothing_is_lost_and_order_is_kept(
+        steps in prop::collection::vec((prop::collection::vec(2u8..8, 0..6), 2u8..8, 0u64..1_500_000_000, any::<bool>()), 1..40),
+        queue in 1usize..5,
+    ) {
+        let (mut rig, lan) = rig(json!({ "queue": queue, "held": 9, "resolving": 3 }));
+        let (mut given, mut left, mut dropped) = (0u32, 0, 0);
+        let mut last = HashMap::<u8, u32>::new();
+        let number = |frame: &[u8]| u32::from_be_bytes(frame[42..46].try_into().expect("four bytes"));
+        for (neighbours, answers, span, wakes) in steps {
+            rig.now.0 += span;
+            let mut batch = Batch::with_capacity(8);
+            for &neighbour in &neighbours {
+                let mut frame = ipv4(FAR, [192, 0, 2, neighbour]);
+                frame[42..46].copy_from_slice(&given.to_be_bytes());
+                given += 1;
+                batch.push(rig.packet(&frame)).expect("room");
+            }
+            let gates = if neighbours.is_empty() { Vec::new() } else { rig.process(&mut batch) };
+            let there = gates.into_iter().flatten().zip(batch.iter().map(|packet| packet.data().to_vec()).collect::<Vec<_>>());
+            let there: Vec<_> = there.collect();
+            let address = Address::v4(u32::from_be_bytes([192, 0, 2, answers]));
+            let _ = lan.neighbours.step(address, Event::Answered(Some(PEER), true), rig.now.0);
+            let mut out: Vec<_> = there;
+            out.extend(emitted(&mut rig));
+            if wakes {
+                rig.wake();
+                out.extend(emitted(&mut rig));
+            }
+            for (gate, frame) in out {
+                if frame[12..14] == [8, 6] {
+                    continue;
+                }
+                if gate == Gate::FIRST {
+                    let (number, neighbour) = (number(&frame), frame[33]);
+                    prop_assert!(last.insert(neighbour, number).is_none_or(|before| before < number), "overtaken");
+                    prop_assert_eq!(&frame[..12], &[PEER.0, OWN.0].concat()[..]);
+                    left += 1;
+                } else {
+                    dropped += 1;
+                }
+            }
+            prop_assert_eq!(left + dropped + rig.held() as u32, given);
+            prop_assert!(rig.held() <= 9);
+            prop_assert!(rig.held() == 0 || rig.wakes_at().is_some(), "somebody looks after what waits");
+        }
+        while let Some(at) = rig.wakes_at() {
+            rig.now = rig.now.max(at);
+            rig.wake();
+        }
+        prop_assert_eq!(rig.held(), 0);
+    }
+}

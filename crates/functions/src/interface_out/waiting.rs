@@ -1,0 +1,136 @@
+//! Packets that wait for their neighbours' answers, and neighbours that are timed.
+//!
+//! Few at a time, so that a list does; a small array of counts tells for nearly every packet that nobody waits for its
+//! neighbour, without a look at the list.
+
+use std::collections::VecDeque;
+
+use forebay_graph::Key;
+
+use crate::interface::neighbours::Address;
+
+/// Counts by address: a power of two.
+const COUNTS: usize = 1_024;
+
+/// Why a packet cannot wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Full {
+    /// As many wait as may.
+    Held,
+    /// Others are waited for, as many as may be.
+    Resolving,
+}
+
+pub(super) struct Waiting {
+    /// Neighbours that are timed, with what waits for them.
+    all: Vec<(Address, VecDeque<Key>)>,
+    /// Queues that nobody uses, so that none is allocated later.
+    spare: Vec<VecDeque<Key>>,
+    /// How many of those that are waited for have each low part of an address.
+    counts: Box<[u16; COUNTS]>,
+    queue: usize,
+    held: usize,
+    most_held: usize,
+}
+
+impl Waiting {
+    pub(super) fn new(resolving: usize, queue: usize, most_held: usize) -> Self {
+        Self {
+            all: Vec::with_capacity(resolving),
+            spare: (0..resolving).map(|_| VecDeque::with_capacity(queue)).collect(),
+            counts: Box::new([0; COUNTS]),
+            queue,
+            held: 0,
+            most_held,
+        }
+    }
+
+    fn slot(address: Address) -> usize {
+        (address.0 as usize ^ (address.0 >> 64) as usize) % COUNTS
+    }
+
+    /// Whether packets may wait for a neighbour: `false` is certain.
+    #[inline(always)]
+    pub(super) fn may_wait(&self, address: Address) -> bool {
+        self.held > 0 && self.counts[Self::slot(address)] > 0
+    }
+
+    /// Whether packets wait for a neighbour.
+    pub(super) fn waits(&self, address: Address) -> bool {
+        self.may_wait(address) && self.all.iter().any(|(of, queue)| *of == address && !queue.is_empty())
+    }
+
+    /// Whether any packets wait.
+    pub(super) fn any(&self) -> bool {
+        self.held > 0
+    }
+
+    /// Times a neighbour; `false` where there are as many as may be, and packets have to see to it.
+    pub(super) fn watch(&mut self, address: Address) -> bool {
+        if self.all.iter().any(|(of, _)| *of == address) {
+            return true;
+        }
+        let Some(queue) = self.spare.pop() else { return false };
+        self.all.push((address, queue));
+        true
+    }
+
+    /// Makes room for a packet: what has to give way for it.
+    pub(super) fn admit(&mut self, address: Address) -> Result<Option<Key>, Full> {
+        if !self.watch(address) {
+            return Err(Full::Resolving);
+        }
+        let Some((_, queue)) = self.all.iter_mut().find(|(of, _)| *of == address) else { return Err(Full::Resolving) };
+        if queue.len() >= self.queue {
+            // RFC 4861 section 7.2.2: the new one should replace the oldest.
+            return Ok(self.pop(address));
+        }
+        if self.held >= self.most_held { Err(Full::Held) } else { Ok(None) }
+    }
+
+    /// Puts a packet that was [admitted](Self::admit) last of its neighbour's.
+    pub(super) fn push(&mut self, address: Address, key: Key) {
+        if let Some((_, queue)) = self.all.iter_mut().find(|(of, _)| *of == address) {
+            if queue.is_empty() {
+                self.counts[Self::slot(address)] += 1;
+            }
+            queue.push_back(key);
+            self.held += 1;
+        }
+    }
+
+    /// The first packet that waits for a neighbour.
+    pub(super) fn pop(&mut self, address: Address) -> Option<Key> {
+        let (_, queue) = self.all.iter_mut().find(|(of, _)| *of == address)?;
+        let key = queue.pop_front()?;
+        self.held -= 1;
+        if queue.is_empty() {
+            self.counts[Self::slot(address)] -= 1;
+        }
+        Some(key)
+    }
+
+    /// Puts back what was [taken](Self::pop).
+    pub(super) fn unpop(&mut self, address: Address, key: Key) {
+        if let Some((_, queue)) = self.all.iter_mut().find(|(of, _)| *of == address) {
+            if queue.is_empty() {
+                self.counts[Self::slot(address)] += 1;
+            }
+            queue.push_front(key);
+            self.held += 1;
+        }
+    }
+
+    /// The neighbour at this place of the list.
+    pub(super) fn at(&self, at: usize) -> Option<Address> {
+        self.all.get(at).map(|(address, _)| *address)
+    }
+
+    /// Takes the neighbour at this place off the list; nothing waits for it. Another takes its place.
+    pub(super) fn forget(&mut self, at: usize) {
+        if at < self.all.len() {
+            let (_, queue) = self.all.swap_remove(at);
+            self.spare.push(queue);
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Cutting a packet of IPv4 (RFC 791 section 3.2).
+
+use forebay_graph::{Context, Gate};
+use forebay_packet::Packet;
+use forebay_packet::wire::ipv4::Ipv4;
+use zerocopy::FromBytes;
+
+use super::{BAD_LENGTH, FRAGMENT, Mtu, POOL_EMPTY};
+
+/// More fragments follow.
+const MORE: u16 = 0x2000;
+/// The longest header.
+const MOST_HEADER: usize = 60;
+
+/// A header with its options.
+#[derive(Clone, Copy)]
+struct Header {
+    bytes: [u8; MOST_HEADER],
+    len: usize,
+}
+
+impl Header {
+    fn of(bytes: &[u8]) -> Option<Self> {
+        let len = Ipv4::ref_from_prefix(bytes).ok()?.0.header_len()?;
+        let mut header = Self { bytes: [0; MOST_HEADER], len };
+        header.bytes[..len].copy_from_slice(bytes.get(..len)?);
+        Some(header)
+    }
+
+    /// The header of all fragments but the first: the options that say that they are copied, and no others. `None` where the
+    /// options are not sound.
+    fn later(&self) -> Option<Self> {
+        let mut later = Self { bytes: self.bytes, len: 20 };
+        let mut options = self.bytes.get(20..self.len)?;
+        while let [kind, rest @ ..] = options {
+            let length = match kind {
+                0 => break,
+                1 => {
+                    options = rest;
+                    continue;
+                }
+                _ => usize::from(*rest.first()?),
+            };
+            let option = options.get(..length).filter(|_| length >= 2)?;
+            if kind & 0x80 != 0 {
+                later.bytes[later.len..later.len + length].copy_from_slice(option);
+                later.len += length;
+            }
+            options = &options[length..];
+        }
+        // The end of the list fills the last word.
+        let end = later.len.next_multiple_of(4);
+        later.bytes[later.len..end].fill(0);
+        (later.len, later.bytes[0]) = (end, 0x40 | (end / 4) as u8);
+        Some(later)
+    }
+
+    /// States length, place and checksum.
+    fn finish(&mut self, payload: usize, flags_fragment: u16) {
+        let (fixed, options) = self.bytes[..self.len].split_at_mut(20);
+        if let Ok(header) = Ipv4::mut_from_bytes(fixed) {
+            header.total_length = ((20 + options.len() + payload) as u16).into();
+            header.flags_fragment = flags_fragment.into();
+            header.update_checksum(options);
+        }
+    }
+}
+
+impl Mtu {
+    /// Makes of the packet, whose IP header is at `start`, its first fragment, and creates the others; these leave after the
+    /// batch, in their order.
+    pub(super) fn cut(&self, packet: &mut Packet, start: usize, context: &mut Context<'_>) -> Gate {
+        let bytes = packet.data().get(start..).unwrap_or_default();
+        let Some(mut first) = Header::of(bytes) else { return BAD_LENGTH };
+        let Ok((&fixed, _)) = Ipv4::ref_from_prefix(bytes) else { return BAD_LENGTH };
+        let total = usize::from(fixed.total_length.get());
+        let Some(mut later) = first.later().filter(|_| total >= first.len && total <= bytes.len()) else {
+            return BAD_LENGTH;
+        };
+        let payload = total - first.len;
+        // In units of eight bytes, all but the last (RFC 791 section 3.2). At least one: the least MTU is the longest header
+        // and eight bytes.
+        let each = |header: &Header| (self.mtu - header.len) / 8 * 8;
+        let begun = each(&first);
+        let (offset, more) = (fixed.fragment_offset(), fixed.flags_fragment.get() & MORE);
+        // As far as offsets reach: a packet that goes beyond is an attack (CVE-1999-0128, "ping of death").
+        if usize::from(offset) * 8 + payload > 65_535 {
+            return BAD_LENGTH;
+        }
+        let mut at = begun;
+        while at < payload {
+            let length = each(&later).min(payload - at);
+            let last = at + length == payload;
+            let flags = if last { more } else { MORE };
+            later.finish(length, (offset + (at / 8) as u16) | flags);
+            // What was made before leaves in vain.
+            let Some(fragment) = context.create(FRAGMENT, Gate::FIRST, packet) else { return POOL_EMPTY };
+            let Some(data) = packet.data().get(start + first.len + at..start + first.len + at + length) else {
+                return BAD_LENGTH;
+            };
+            let Some(room) = fragment.append(start + later.len + length) else { return BAD_LENGTH };
+            room[..start].copy_from_slice(&packet.data()[..start]);
+            room[start..start + later.len].copy_from_slice(&later.bytes[..later.len]);
+            room[start + later.len..].copy_from_slice(data);
+            at += length;
+        }
+        packet.truncate(start + first.len + begun);
+        first.finish(begun, offset | MORE);
+        if let Some(header) = packet.data_mut().get_mut(start..start + first.len) {
+            header.copy_from_slice(&first.bytes[..first.len]);
+        }
+        Gate::FIRST
+    }
+}

@@ -1,0 +1,249 @@
+use etherparse::{Ipv4HeaderSlice, PacketBuilder};
+use forebay_graph::{Decision, Rig};
+use forebay_packet::Batch;
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::mtu::Mtu;
+
+fn rig(params: serde_json::Value) -> Rig {
+    Rig::of::<Reassemble>(&params).expect("parameters")
+}
+
+fn ipv4(number: u16, payload: &[u8]) -> Vec<u8> {
+    let mut frame = Vec::new();
+    let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4([10, 0, 0, 1], [192, 0, 2, 1], 64).udp(1, 2);
+    builder.write(&mut frame, payload).expect("memory");
+    frame[18..20].copy_from_slice(&number.to_be_bytes());
+    frame[20..22].fill(0);
+    frame[24..26].fill(0);
+    let sum = forebay_packet::wire::checksum::sum(&frame[14..34]);
+    frame[24..26].copy_from_slice(&(!sum).to_ne_bytes());
+    frame
+}
+
+fn payload(len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at * 7 + at / 256) as u8).collect()
+}
+
+/// The fragments that `mtu` makes of a frame.
+fn cut(mtu: u16, frame: &[u8]) -> Vec<Vec<u8>> {
+    let mut rig = Rig::of::<Mtu>(&json!({ "mtu": mtu })).expect("parameters");
+    let (_, first) = rig.run(frame);
+    let later = rig.emitted().into_iter().map(|(packet, _)| packet.data().to_vec());
+    std::iter::once(first).chain(later).collect()
+}
+
+/// A fragment of IPv6: this stretch of the payload of a datagram of this number.
+fn part_v6(number: u32, start: usize, bytes: &[u8], more: bool) -> Vec<u8> {
+    let place = (start as u16) | u16::from(more);
+    let length = (8 + bytes.len()) as u16;
+    [
+        &[2; 12][..],
+        &[0x86, 0xdd, 0x60, 0, 0, 0],
+        &length.to_be_bytes(),
+        &[44, 9],
+        &[1; 16],
+        &[2; 16],
+        &[17, 0],
+        &place.to_be_bytes(),
+        &number.to_be_bytes(),
+        bytes,
+    ]
+    .concat()
+}
+
+/// What leaves as a datagram, and how the others end.
+fn run(rig: &mut Rig, frames: &[Vec<u8>]) -> (Vec<Vec<u8>>, Vec<Gate>) {
+    let mut batch = Batch::with_capacity(frames.len().max(1));
+    for frame in frames {
+        batch.push(rig.packet(frame)).expect("room");
+    }
+    let gates = rig.process(&mut batch);
+    let mut whole = Vec::new();
+    let mut ended = Vec::new();
+    let mut left = batch.iter();
+    for gate in gates.into_iter().flatten() {
+        let packet = left.next().expect("it left");
+        if gate == Gate::FIRST { whole.push(packet.data().to_vec()) } else { ended.push(gate) }
+    }
+    ended.extend(rig.emitted().into_iter().map(|(_, gate)| gate));
+    (whole, ended)
+}
+
+#[test]
+fn a_datagram_of_ipv4_leaves_as_it_was() {
+    let frame = ipv4(7, &payload(700));
+    let fragments = cut(300, &frame);
+    assert_eq!(fragments.len(), 3);
+    for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0], [2, 0, 1]] {
+        let ordered: Vec<_> = order.iter().map(|at| fragments[*at].clone()).collect();
+        // In one batch, and one by one.
+        let mut rig = rig(json!({}));
+        assert_eq!(run(&mut rig, &ordered), (vec![frame.clone()], vec![REASSEMBLED; 2]));
+        assert_eq!(rig.held(), 0);
+        let mut all = (Vec::new(), Vec::new());
+        for fragment in &ordered {
+            let (whole, ended) = run(&mut rig, std::slice::from_ref(fragment));
+            all.0.extend(whole);
+            all.1.extend(ended);
+        }
+        assert_eq!(all, (vec![frame.clone()], vec![REASSEMBLED; 2]));
+        assert_eq!((rig.held(), rig.counters("datagrams")["whole"]), (0, 2));
+    }
+}
+
+#[test]
+fn a_datagram_of_ipv6_loses_its_fragment_header() {
+    let mut whole = Vec::new();
+    let builder = PacketBuilder::ethernet2([2; 6], [2; 6]).ipv6([1; 16], [2; 16], 9).udp(1, 2);
+    builder.write(&mut whole, &payload(92)).expect("memory");
+    whole[..12].fill(2);
+    let bytes = &whole[54..];
+    let mut rig = rig(json!({}));
+    let parts = [part_v6(5, 0, &bytes[..48], true), part_v6(5, 48, &bytes[48..], false)];
+    assert_eq!(run(&mut rig, &parts), (vec![whole.clone()], vec![REASSEMBLED]));
+    // One that is all of its datagram, with padding behind it.
+    let atomic = [&part_v6(6, 0, bytes, false)[..], &[0; 9]].concat();
+    assert_eq!(run(&mut rig, &[atomic]), (vec![whole], vec![]));
+}
+
+#[test]
+fn overlapping_fragments_end_their_datagram_and_what_comes_of_it_later() {
+    let bytes = payload(160);
+    for overlap in [
+        part_v6(5, 40, &bytes[40..120], true),
+        part_v6(5, 0, &bytes[..40], true),
+        part_v6(5, 0, &bytes[..56], true),
+        part_v6(5, 8, &bytes[8..40], false),
+    ] {
+        let mut rig = rig(json!({}));
+        let first = part_v6(5, 0, &bytes[..48], true);
+        assert_eq!(run(&mut rig, &[first.clone(), first.clone()]), (vec![], vec![DUPLICATE]));
+        assert_eq!(run(&mut rig, &[overlap]), (vec![], vec![OVERLAP; 2]));
+        assert_eq!(run(&mut rig, &[part_v6(5, 48, &bytes[48..], false)]), (vec![], vec![OVERLAP]));
+        assert_eq!(rig.held(), 0);
+        // Another datagram is none of that one's business.
+        let (whole, _) = run(&mut rig, &[part_v6(6, 0, &bytes[..48], true), part_v6(6, 48, &bytes[48..], false)]);
+        assert_eq!(whole.len(), 1);
+    }
+}
+
+#[test]
+fn what_is_impossible_is_dropped() {
+    let bytes = payload(64);
+    let mut rig = rig(json!({}));
+    for frame in [
+        part_v6(1, 0, &bytes[..7], true),
+        part_v6(1, 8, &[], false),
+        part_v6(1, 65_528, &bytes[..40], false),
+        // The first has no whole UDP header's ports.
+        part_v6(1, 0, &[0; 0], true),
+        cut(300, &ipv4(7, &payload(700)))[1][..100].to_vec(),
+    ] {
+        assert_eq!(run(&mut rig, std::slice::from_ref(&frame)), (vec![], vec![MALFORMED]), "{frame:02x?}");
+    }
+    assert_eq!(rig.held(), 0);
+}
+
+#[test]
+fn what_does_not_come_in_time_is_not_waited_for() {
+    for (params, gate) in [(json!({}), TIMED_OUT), (json!({ "timed_out": "gate" }), Gate::out(1))] {
+        let mut rig = rig(params);
+        let fragments = cut(300, &ipv4(7, &payload(700)));
+        run(&mut rig, &fragments[..2]);
+        assert_eq!((rig.held(), rig.wakes_at()), (2, Some(Ticks(30_000_000_000))));
+        rig.now = Ticks(30_000_000_000);
+        rig.wake();
+        let ended: Vec<_> = rig.emitted().into_iter().map(|(packet, gate)| (packet.data().to_vec(), gate)).collect();
+        assert_eq!(ended, [(fragments[0].clone(), gate), (fragments[1].clone(), TIMED_OUT)]);
+        assert_eq!((rig.held(), rig.wakes_at()), (0, None));
+    }
+}
+
+#[test]
+fn no_more_wait_than_may_and_the_oldest_gives_way() {
+    let fragments: Vec<_> = (0..4).map(|number| cut(300, &ipv4(number, &payload(700)))).collect();
+    let firsts: Vec<_> = fragments.iter().map(|all| all[0].clone()).collect();
+    let mut rig = rig(json!({ "datagrams": 2 }));
+    assert_eq!(run(&mut rig, &firsts[..3]), (vec![], vec![EVICTED]));
+    assert_eq!(run(&mut rig, &firsts[3..]), (vec![], vec![EVICTED]));
+    let (whole, _) = run(&mut rig, &fragments[3][1..]);
+    assert_eq!((whole.len(), rig.held()), (1, 1));
+    let mut rig = self::rig(json!({ "held": 3 }));
+    assert_eq!(run(&mut rig, &[&fragments[0][..2], &fragments[1][..1]].concat()).1, []);
+    assert_eq!(run(&mut rig, &fragments[2][..1]), (vec![], vec![EVICTED; 2]));
+    assert_eq!(rig.held(), 2);
+}
+
+#[test]
+fn congestion_is_told_or_the_datagram_goes() {
+    let mark = |frame: &[u8], ecn: u8| {
+        let mut frame = frame.to_vec();
+        frame[15] |= ecn;
+        frame
+    };
+    let fragments = cut(300, &ipv4(7, &payload(300)));
+    let (whole, _) = run(&mut rig(json!({})), &[mark(&fragments[0], 2), mark(&fragments[1], 3)]);
+    assert_eq!(whole[0][15], 3);
+    let header = Ipv4HeaderSlice::from_slice(&whole[0][14..]).expect("a header");
+    assert_eq!(header.header_checksum(), header.to_header().calc_header_checksum());
+    let both = [fragments[0].clone(), mark(&fragments[1], 3)];
+    assert_eq!(run(&mut rig(json!({})), &both), (vec![], vec![CONGESTION; 2]));
+}
+
+#[test]
+fn what_a_chunk_does_not_hold_goes_as_too_long() {
+    let bytes = payload(3_000);
+    let parts = [part_v6(5, 0, &bytes[..1_200], true), part_v6(5, 1_200, &bytes[1_200..2_400], false)];
+    let mut rig = rig(json!({}));
+    assert_eq!(run(&mut rig, &parts), (vec![], vec![TOO_LONG; 2]));
+    assert_eq!(rig.held(), 0);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 128, ..ProptestConfig::default() })]
+
+    /// Fragments of several datagrams in any order, some twice, some never: what leaves is a datagram that was sent, each that
+    /// came wholly leaves, and none is lost.
+    #[test]
+    fn what_leaves_was_sent_and_nothing_is_lost(
+        sizes in prop::collection::vec((20usize..1_400, 68u16..600), 1..6),
+        order in prop::collection::vec(any::<prop::sample::Index>(), 0..120),
+        lost in prop::collection::vec(any::<prop::sample::Index>(), 0..2),
+        calls in 1usize..9,
+    ) {
+        let sent: Vec<_> = sizes.iter().zip(0..).map(|((size, _), number)| ipv4(number, &payload(*size))).collect();
+        let mut fragments: Vec<(usize, Vec<u8>)> = Vec::new();
+        for (number, (frame, (_, mtu))) in sent.iter().zip(&sizes).enumerate() {
+            let parts = cut(*mtu, frame);
+            prop_assume!(parts.len() <= 64);
+            fragments.extend(parts.into_iter().map(|part| (number, part)));
+        }
+        let mut broken = vec![false; sent.len()];
+        for at in lost {
+            let (number, _) = fragments.remove(at.index(fragments.len()));
+            broken[number] = true;
+            if fragments.is_empty() { return Ok(()); }
+        }
+        let len = fragments.len();
+        for (at, other) in order.iter().enumerate() {
+            fragments.swap(at % len, other.index(len));
+        }
+        let mut rig = rig(json!({}));
+        let (mut out, mut ended) = (Vec::new(), 0);
+        for chunk in fragments.chunks(calls) {
+            let frames: Vec<_> = chunk.iter().map(|(_, frame)| frame.clone()).collect();
+            let (whole, gates) = run(&mut rig, &frames);
+            ended += gates.len();
+            prop_assert!(gates.iter().all(|gate| matches!(gate.decision(), Decision::Consume(0))), "{:?}", gates);
+            out.extend(whole);
+        }
+        prop_assert_eq!(out.len() + ended + rig.held(), len);
+        let mut expected: Vec<_> = sent.iter().zip(&broken).filter(|(_, broken)| !**broken).map(|(frame, _)| frame.clone()).collect();
+        expected.sort();
+        out.sort();
+        prop_assert_eq!(out, expected);
+    }
+}
