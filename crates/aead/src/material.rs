@@ -59,8 +59,16 @@ impl Material {
     /// What names it.
     #[must_use]
     pub fn fingerprint(&self) -> Fingerprint {
-        let digest = digest::digest(&digest::SHA256, &self.0);
-        Fingerprint(digest.as_ref().try_into().expect("SHA-256 has 32 bytes"))
+        Fingerprint::of(&self.0)
+    }
+}
+
+impl Fingerprint {
+    /// That of any bytes.
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> Self {
+        let digest = digest::digest(&digest::SHA256, bytes);
+        Self(digest.as_ref().try_into().expect("SHA-256 has 32 bytes"))
     }
 }
 

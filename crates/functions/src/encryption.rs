@@ -1,6 +1,7 @@
 //! What functions that encrypt share: keys as configurations give them, who counts, and where a datagram's parts are.
 
 pub(crate) mod datagram;
+pub mod esp;
 pub mod keys;
 pub mod settings;
 pub(crate) mod sums;

@@ -197,7 +197,7 @@ fn a_chunk_without_room_is_told() {
     packet.prepend(left).expect("room").fill(0);
     assert!(packet.headroom() < HEADER);
     // The frame begins further on, behind what nobody asked for: moved to the start.
-    let frame = ipv4(0, &vec![2; 200]);
+    let frame = ipv4(0, &[2; 200]);
     assert!(packet.write(&frame));
     let mut batch = Batch::with_capacity(1);
     batch.push(packet).expect("room");
