@@ -322,6 +322,14 @@ fn inside(text: &[u8]) -> Result<Inner, Gate> {
     if length > payload.len() { Err(NOT_IP) } else { Ok(Inner { length, source }) }
 }
 
+/// Fuzz entry: what decrypted text holds is within it, whatever it is.
+#[doc(hidden)]
+pub fn fuzz_inside(text: &[u8]) {
+    if let Ok(Inner { length, .. }) = inside(text) {
+        assert!((size_of::<Ipv4>()..=text.len() - TRAILER).contains(&length), "{length} of {}", text.len());
+    }
+}
+
 impl Function for EspDecrypt {
     fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
         let Self { associations, with } = self;

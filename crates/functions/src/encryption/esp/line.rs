@@ -234,11 +234,13 @@ impl fmt::Display for Line {
     }
 }
 
+/// A line, and the place that faults name.
+type Placed = (String, Zeroizing<String>);
+
 impl Listed {
     /// The lines that are no comments, each with the place that faults name.
-    fn lines(&self, setup: &Setup<'_>) -> Result<(bool, Vec<(String, Zeroizing<String>)>), SetupError> {
-        let of_file = matches!(self, Self::File(_));
-        let lines: Vec<(String, Zeroizing<String>)> = match self {
+    fn lines(&self, setup: &Setup<'_>) -> Result<Vec<Placed>, SetupError> {
+        let lines: Vec<Placed> = match self {
             Self::List(list) => {
                 let line =
                     |(at, line): (usize, &Secret)| (format!("{PATH}[{at}]"), Zeroizing::new(line.text().to_owned()));
@@ -254,8 +256,7 @@ impl Listed {
                 text.lines().enumerate().map(line).collect()
             }
         };
-        let kept = lines.into_iter().filter(|(_, line)| !without_comment(line).is_empty());
-        Ok((of_file, kept.collect()))
+        Ok(lines.into_iter().filter(|(_, line)| !without_comment(line).is_empty()).collect())
     }
 
     /// Reads the lines; `check` says what is wrong with one besides.
@@ -266,7 +267,7 @@ impl Listed {
         setup: &Setup<'_>,
         check: impl Fn(&Line) -> Result<(), String>,
     ) -> Result<Vec<(Line, Keyed)>, SetupError> {
-        let (of_file, lines) = self.lines(setup)?;
+        let (of_file, lines) = (matches!(self, Self::File(_)), self.lines(setup)?);
         let (mut faults, mut further) = (SetupError::default(), 0);
         let (mut all, mut seen) = (Vec::with_capacity(lines.len()), HashSet::new());
         for (place, line) in lines {
