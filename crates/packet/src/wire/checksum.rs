@@ -3,19 +3,27 @@
 //! The ones' complement sum does not care for byte order (RFC 1071 section 2), so whole sums are taken over words as
 //! the machine reads them and stored back as the machine writes them.
 
+/// From so many bytes on sums are taken in vectors. What is shorter has often just been written, in smaller pieces than a
+/// vector, and would be waited for.
+const LONG: usize = 128;
+
 /// The ones' complement sum of `bytes`, in machine order. An odd last byte counts as if a zero byte followed.
+#[inline]
 #[must_use]
 pub fn sum(bytes: &[u8]) -> u16 {
-    // Words of 32 bits in sums of 64, side by side: compilers put them into vectors.
-    let mut lanes = [0u64; 8];
-    let mut blocks = bytes.chunks_exact(32);
-    for block in &mut blocks {
-        for (lane, word) in lanes.iter_mut().zip(block.as_chunks::<4>().0) {
-            *lane += u64::from(u32::from_ne_bytes(*word));
+    let (mut total, mut after) = (0, bytes);
+    if bytes.len() >= LONG {
+        // Words of 32 bits in sums of 64, side by side: compilers put them into vectors.
+        let (blocks, few) = bytes.as_chunks::<32>();
+        let mut lanes = [0u64; 8];
+        for block in blocks {
+            for (lane, word) in lanes.iter_mut().zip(block.as_chunks::<4>().0) {
+                *lane += u64::from(u32::from_ne_bytes(*word));
+            }
         }
+        (total, after) = (lanes.iter().sum(), few);
     }
-    let mut total: u64 = lanes.iter().sum();
-    let (words, rest) = blocks.remainder().as_chunks::<8>();
+    let (words, rest) = after.as_chunks::<8>();
     for word in words {
         total += halves(u64::from_ne_bytes(*word));
     }
