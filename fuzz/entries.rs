@@ -13,6 +13,7 @@ pub type Target = (&'static str, fn(&[u8]));
 pub const TARGETS: &[Target] = &[
     ("frames", frames),
     ("tunnels", tunnels),
+    ("decrypt", decrypt),
     ("routes", forebay_functions::tables::lpm::routes_file::fuzz_routes_file),
     ("rules", forebay_functions::tables::acl::classbench::fuzz_parse),
     ("capture", capture),
@@ -129,6 +130,61 @@ pub fn tunnels(bytes: &[u8]) {
             }
         }
     });
+}
+
+/// Frames that nobody has encrypted, whole and behind right headers, to whoever decrypts: none comes through. And what
+/// would be inside, had somebody with the key sent it. The first byte says which: 0, UDP to `aes_gcm_decrypt`; 1, ESP above
+/// IP; 2, ESP in UDP; with bit 2 over IPv6.
+pub fn decrypt(bytes: &[u8]) {
+    thread_local! {
+        static RIGS: std::cell::RefCell<Vec<Rig>> = std::cell::RefCell::new(decryptions());
+    }
+    let Some((which, payload)) = bytes.split_first() else { return };
+    let payload = &payload[..payload.len().min(1_400)];
+    forebay_functions::esp_decrypt::fuzz_inside(payload);
+    let (udp, six) = (which & 3 != 1, which & 4 == 4);
+    let mut segment = Vec::new();
+    if udp {
+        let length = (payload.len() as u16 + 8).to_be_bytes();
+        segment.extend([0x11, 0x94, 0x11, 0x94, length[0], length[1], 0, 0]);
+    }
+    segment.extend(payload);
+    let protocol = if udp { 17 } else { 50 };
+    let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
+    if six {
+        let length = (segment.len() as u16).to_be_bytes();
+        frame.extend([0x86, 0xdd, 0x60, 0, 0, 0, length[0], length[1], protocol, 64]);
+        frame.extend([0xfd; 32]);
+    } else {
+        let length = (segment.len() as u16 + 20).to_be_bytes();
+        frame
+            .extend([8, 0, 0x45, 0, length[0], length[1], 0, 0, 0, 0, 64, protocol, 0, 0, 192, 0, 2, 10, 192, 0, 2, 1]);
+    }
+    frame.extend(segment);
+    RIGS.with_borrow_mut(|rigs| {
+        let rig = &mut rigs[usize::from(which & 3 != 0)];
+        let (gate, _) = rig.run(&frame);
+        assert_ne!(gate, Gate::FIRST, "a tag of 128 bits is not guessed");
+        assert!(rig.emitted().is_empty());
+    });
+}
+
+/// Who decrypts: `aes_gcm_decrypt` and `esp_decrypt`.
+fn decryptions() -> Vec<Rig> {
+    let key = "000102030405060708090a0b0c0d0e0f";
+    let make = |name: &str, params: &str| {
+        let mut all = Surroundings::new(Frequency::new(1e9));
+        let function = functions().into_iter().find(|function| function.name == name).expect("it is registered");
+        let mut setup = Setup::new(name, &mut all);
+        let params = serde_saphyr::from_str(params).expect("YAML");
+        let built = function.build(&params, &mut setup).expect("right parameters");
+        Rig::over(built, setup.finish(), function.creates.len())
+    };
+    let associations = format!("[\"0x1001 key={key}deadbeef\", \"0x1002 key={key}cafebabe esn\"]");
+    vec![
+        make("aes_gcm_decrypt", &format!("{{ keys: [{{ id: 1, key: \"{key}\" }}] }}")),
+        make("esp_decrypt", &format!("{{ associations: {associations}, udp: 4500 }}")),
+    ]
 }
 
 /// Whether packets of a session are for a tunnel's end: there are more tunnels in each other than are looked through.

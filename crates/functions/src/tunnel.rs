@@ -7,6 +7,7 @@ pub(crate) mod bucket;
 pub(crate) mod ecn;
 pub(crate) mod entropy;
 pub(crate) mod identification;
+pub(crate) mod inside;
 pub(crate) mod outer;
 pub(crate) mod outer_ipv6;
 pub(crate) mod receive;

@@ -219,6 +219,12 @@ impl<'a> Setup<'a> {
         path
     }
 
+    /// What relative file names are relative to: the configuration's own folder.
+    #[must_use]
+    pub fn base(&self) -> &Path {
+        &self.shared.base
+    }
+
     /// The path of a file that is to be read (or `written`), which nobody else may write (or use). `parameter` is the one
     /// that names it.
     ///

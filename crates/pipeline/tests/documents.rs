@@ -46,6 +46,7 @@ fn every_example_of_the_documentation_is_in_order() {
         "docs/af_xdp.md",
         "docs/configuration.md",
         "docs/control.md",
+        "docs/encryption.md",
         "docs/fragments.md",
         "docs/neighbours.md",
         "docs/traffic.md",

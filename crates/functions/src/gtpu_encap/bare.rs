@@ -1,15 +1,14 @@
 //! Packets that are no usual ones, made ready for a tunnel: tags and padding go.
 
 use forebay_graph::Gate;
+use forebay_packet::Packet;
 use forebay_packet::wire::ethernet::Ethernet;
-use forebay_packet::wire::ipv4::Ipv4;
-use forebay_packet::wire::ipv6::Ipv6;
-use forebay_packet::{Network, Packet};
 
 use super::tunnels::Tunnel;
 use super::which::Which;
 use super::{NO_HEADROOM, NO_TUNNEL, NOT_IP, TOO_LONG, TRUNCATED};
 use crate::tunnel::entropy::Shown;
+use crate::tunnel::inside::{Unfit, place_of};
 use crate::tunnel::outer::Refusal;
 
 pub(super) const ETHERNET: usize = size_of::<Ethernet>();
@@ -21,7 +20,10 @@ pub(super) fn lay_bare(
     which: &Which,
     allows: impl Fn(usize) -> bool,
 ) -> Result<(Shown, Tunnel), Gate> {
-    let (start, length) = place_of(packet)?;
+    let (start, length) = place_of(packet).map_err(|unfit| match unfit {
+        Unfit::NotIp => NOT_IP,
+        Unfit::Truncated => TRUNCATED,
+    })?;
     let tunnel = which.of(packet).ok_or(NO_TUNNEL)?;
     if !allows(length) {
         return Err(TOO_LONG);
@@ -41,23 +43,4 @@ pub(super) fn gate_of(put: Result<(), Refusal>) -> Gate {
         Err(Refusal::TooLong) => TOO_LONG,
         Err(Refusal::NoRoom) => NO_HEADROOM,
     }
-}
-
-/// Where a packet's IP header starts and how long the packet is, or why it cannot be put into a tunnel.
-fn place_of(packet: &mut Packet) -> Result<(usize, usize), Gate> {
-    let (network, start) = packet.network();
-    let length = match network {
-        Network::Ipv4 => packet.ipv4().map_or(0, |header| usize::from(header.total_length.get())),
-        Network::Ipv6 => match packet.ipv6().map_or(0, |header| usize::from(header.payload_length.get())) {
-            // What `Packet::network_end` takes it for.
-            0 => packet.len() - start,
-            payload => size_of::<Ipv6>() + payload,
-        },
-        Network::Other => return Err(NOT_IP),
-    };
-    let fixed = if network == Network::Ipv4 { size_of::<Ipv4>() } else { size_of::<Ipv6>() };
-    if length < fixed || length > packet.len() - start {
-        return Err(TRUNCATED);
-    }
-    Ok((start, length))
 }

@@ -1,0 +1,46 @@
+//! AES-GCM without the processor's instructions: RustCrypto's, bit-sliced ("fixsliced", Adomnicai and Peyrin 2020) with
+//! multiplications that take the same time for all operands. No table is looked up, so that caches tell nothing of keys.
+//!
+//! It is asked for by a feature of the library, so that it is this whatever the processor has.
+
+use aes_gcm::aead::{AeadInPlace, NewAead};
+use aes_gcm::{Aes128Gcm, Aes256Gcm};
+
+use crate::{Aead, Forged, NONCE, TAG};
+
+/// By length of the key.
+pub(crate) enum Software {
+    Aes128(Box<Aes128Gcm>),
+    Aes256(Box<Aes256Gcm>),
+}
+
+impl Software {
+    /// `None` where the key has neither 16 nor 32 bytes.
+    pub(crate) fn new(key: &[u8]) -> Option<Self> {
+        if let Ok(key) = <&[u8; 16]>::try_from(key) {
+            return Some(Self::Aes128(Box::new(Aes128Gcm::new(key.into()))));
+        }
+        let key = <&[u8; 32]>::try_from(key).ok()?;
+        Some(Self::Aes256(Box::new(Aes256Gcm::new(key.into()))))
+    }
+}
+
+impl Aead for Software {
+    fn seal(&self, nonce: &[u8; NONCE], associated: &[u8], text: &mut [u8]) -> [u8; TAG] {
+        let nonce = nonce.into();
+        let tag = match self {
+            Self::Aes128(key) => key.encrypt_in_place_detached(nonce, associated, text),
+            Self::Aes256(key) => key.encrypt_in_place_detached(nonce, associated, text),
+        };
+        tag.expect("a text is shorter than 64 GiB (NIST SP 800-38D section 5.2.1.1)").into()
+    }
+
+    fn open(&self, nonce: &[u8; NONCE], associated: &[u8], text: &mut [u8], tag: &[u8; TAG]) -> Result<(), Forged> {
+        let (nonce, tag) = (nonce.into(), tag.into());
+        let opened = match self {
+            Self::Aes128(key) => key.decrypt_in_place_detached(nonce, associated, text, tag),
+            Self::Aes256(key) => key.decrypt_in_place_detached(nonce, associated, text, tag),
+        };
+        opened.map_err(|_| Forged)
+    }
+}

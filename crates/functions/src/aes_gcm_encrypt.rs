@@ -1,0 +1,191 @@
+//! Encrypts what UDP carries: AES-GCM over the payload, a number before it and a tag behind it.
+
+use forebay_aead::{Aead, Key, NONCE, Numbers, TAG};
+use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
+use forebay_packet::Packet;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::encryption::datagram::{Datagram, Unfit};
+use crate::encryption::keys::{KeySettings, Others, read_keys};
+use crate::encryption::settings::Implementation;
+use crate::encryption::sums::Change;
+use crate::encryption::{PACKETS, numbers, source};
+use crate::tunnel::first_unusual;
+
+/// Parameters of `aes_gcm_encrypt`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Params {
+    /// The keys: each `{ id: N, key: DIGITS }` or `{ id: N, file: NAME }`, with an id from 0 to 255 that packets carry, and
+    /// 32 (AES-128) or 64 (AES-256) hexadecimal digits in quotes or in a file.
+    keys: Vec<KeySettings>,
+    /// The id of the key to encrypt with; by default the first of `keys`.
+    #[serde(rename = "use")]
+    used: Option<u8>,
+    /// What encrypts: `hardware`, the processor's instructions for AES; `software`, which does without; `auto` (the
+    /// default), the first where the processor has them.
+    #[serde(default)]
+    backend: Implementation,
+    /// How many packets may be encrypted under one key, from 1; by default 2^42. Further ones are dropped.
+    packets: Option<u64>,
+    /// The longest IP packet in bytes after encryption, from 68; longer ones are dropped. Without it, what the header can
+    /// say.
+    mtu: Option<u16>,
+    /// What becomes of packets that are not UDP: `drop` (the default) or `pass`, as they are.
+    #[serde(default)]
+    others: Others,
+}
+
+const NOT_UDP: Gate = Gate::drop(0);
+const FRAGMENT: Gate = Gate::drop(1);
+const BAD_LENGTH: Gate = Gate::drop(2);
+const TOO_LONG: Gate = Gate::drop(3);
+const NO_ROOM: Gate = Gate::drop(4);
+const KEY_SPENT: Gate = Gate::drop(5);
+const DROPS: &[Reason] = &[
+    Reason { name: "not_udp", help: "The frame is no IP and UDP, and such frames are to be dropped ('others')." },
+    Reason { name: "fragment", help: "The packet is a fragment of a datagram, which can only be encrypted whole." },
+    Reason { name: "bad_length", help: "A length of the headers contradicts another, or what the frame holds." },
+    Reason { name: "too_long", help: "The encrypted packet would be longer than `mtu`, or than its header can say." },
+    Reason { name: "no_room", help: "The chunk has no room for what encryption adds." },
+    Reason { name: "key_spent", help: "As many packets as may be have been encrypted under the key ('packets')." },
+];
+
+/// Bytes before the encrypted payload: the number, which is the nonce too.
+pub(crate) const HEADER: usize = NONCE;
+/// Bytes that a packet grows by.
+pub(crate) const MORE: usize = HEADER + TAG;
+
+/// The function.
+pub struct AesGcmEncrypt {
+    key: Key,
+    /// What the numbers of packets start with: the key's id, and who sends.
+    prefix: [u8; 4],
+    numbers: Numbers,
+    /// The longest frame, measured from its IP header on, before encryption.
+    most: usize,
+    others: Gate,
+}
+
+impl Declare for AesGcmEncrypt {
+    type Params = Params;
+    const NAME: &'static str = "aes_gcm_encrypt";
+    const SUMMARY: &'static str = "encrypts what UDP carries with AES-GCM";
+    const HELP: &'static str = "\
+        The payload of UDP over IPv4 or IPv6 is encrypted in place with AES-128 or AES-256 in Galois/Counter mode (NIST SP \
+        800-38D); its length does not change, but 12 bytes come before it and 16 behind: the key's id (1 byte), who sends \
+        (3, drawn when the process starts), a counter (8), and the tag. The first twelve are the nonce, so that they are \
+        authenticated too; addresses and ports are not, and may be translated on the way. The counter is one for all \
+        modules and workers of the process, and starts at the time of day in nanoseconds, so that no number comes again \
+        under a key that outlasts the process. Lengths and checksums follow: the IPv4 header's and UDP's are changed by \
+        the difference (RFC 1624), a UDP checksum of 0 stays. A new key comes into use in three steps: add it to the \
+        decrypting side, `use` it here, take the old one away. Fragments are dropped, whatever `others` says, so that \
+        nothing of UDP leaves as it was. Packets that become too long are dropped; no ICMP message is made. There is no \
+        protection against packets that are sent again; `esp_encrypt` has it.";
+    const EXAMPLE: &'static str = r#"{ keys: [{ id: 1, key: "000102030405060708090a0b0c0d0e0f" }], mtu: 1500 }"#;
+    const DROPS: &'static [Reason] = DROPS;
+    // Numbers are drawn from one counter for all workers.
+    const STATE: StateKind = StateKind::SharedReadOnly;
+
+    fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
+        let keys = read_keys(&params.keys, params.backend.backend(), setup)?;
+        let used = params.used.unwrap_or(params.keys.first().map_or(0, |first| first.id));
+        let Some((id, material, key)) = keys.into_iter().find(|(id, ..)| *id == used) else {
+            let known: Vec<_> = params.keys.iter().map(|key| key.id.to_string()).collect();
+            return Err(SetupError::at("use", format!("there is no key {used}: allowed are {}", known.join(", "))));
+        };
+        if params.packets == Some(0) {
+            return Err(SetupError::at("packets", "0: allowed are 1 and more"));
+        }
+        if let Some(mtu) = params.mtu.filter(|mtu| *mtu < 68) {
+            return Err(SetupError::at("mtu", format!("{mtu}: allowed are 68 (RFC 791) to 65535")));
+        }
+        let [a, b, c] = source(setup)?.sender();
+        Ok(Self {
+            key,
+            prefix: [id, a, b, c],
+            numbers: numbers(&material, params.packets.unwrap_or(PACKETS), setup)?,
+            most: usize::from(params.mtu.unwrap_or(u16::MAX)) - MORE,
+            others: params.others.gate(NOT_UDP),
+        })
+    }
+}
+
+impl AesGcmEncrypt {
+    /// Encrypts the payload of a datagram with which the frame ends; nothing is changed where it cannot be.
+    #[inline(always)]
+    fn encrypt(&mut self, packet: &mut Packet, datagram: Datagram) -> Gate {
+        let (payload, len) = (datagram.payload(), packet.len());
+        if len - datagram.ip > self.most {
+            return TOO_LONG;
+        }
+        if packet.headroom() < HEADER || packet.tailroom() < TAG {
+            return NO_ROOM;
+        }
+        let Some(number) = self.numbers.take() else { return KEY_SPENT };
+        let summed = datagram.is_summed(packet);
+        let mut nonce = [0; NONCE];
+        nonce[..4].copy_from_slice(&self.prefix);
+        nonce[4..].copy_from_slice(&number.to_be_bytes());
+        let Some(text) = packet.data_mut().get_mut(payload..) else { return BAD_LENGTH };
+        let change = if summed { Some(Change::without(text)) } else { None };
+        let tag = self.key.seal(&nonce, &[], text);
+        // The headers make room for the number; the payload stays where it is.
+        let grown = packet.append(TAG).map(|place| place.copy_from_slice(&tag)).is_some();
+        if !grown || packet.prepend(HEADER).is_none() {
+            return NO_ROOM;
+        }
+        let data = packet.data_mut();
+        data.copy_within(HEADER..HEADER + payload, 0);
+        let Some((_, text)) = data.split_at_mut_checked(payload) else { return BAD_LENGTH };
+        if let Some(place) = text.first_chunk_mut() {
+            *place = nonce;
+        }
+        let change = change.map(|change| change.with(text, MORE as i16));
+        datagram.resize(packet, MORE as i16, |sum| change.map_or(sum, |change| change.apply(sum)));
+        if datagram == Datagram::PLAIN {
+            packet.place_ipv4(Datagram::PLAIN.ip);
+        } else {
+            packet.forget_layers();
+        }
+        Gate::FIRST
+    }
+
+    /// Encrypts what nearly all packets are; `false`, and nothing changed, for the others.
+    #[inline(always)]
+    fn usual(&mut self, packet: &mut Packet) -> bool {
+        Datagram::is_plain(packet) && self.encrypt(packet, Datagram::PLAIN) == Gate::FIRST
+    }
+
+    /// Sees to every other packet.
+    #[cold]
+    #[inline(never)]
+    fn unusual(&mut self, packet: &mut Packet) -> Gate {
+        match Datagram::find(packet) {
+            Ok(datagram) => self.encrypt(packet, datagram),
+            Err(Unfit::Other) => self.others,
+            Err(Unfit::Fragment) => FRAGMENT,
+            Err(Unfit::Length) => BAD_LENGTH,
+        }
+    }
+}
+
+impl Function for AesGcmEncrypt {
+    fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
+        let Some(first) = first_unusual(batch, |packet| self.usual(packet)) else { return };
+        for (index, packet) in batch.iter_mut().enumerate().skip(first) {
+            if index == first || !self.usual(packet) {
+                let gate = self.unusual(packet);
+                if gate != Gate::FIRST {
+                    context.put(index, gate);
+                }
+            }
+        }
+    }
+}
+
+register!(AesGcmEncrypt);
+
+#[cfg(test)]
+mod tests;

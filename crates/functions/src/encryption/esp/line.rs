@@ -1,0 +1,304 @@
+//! An association as a line: its index, then words such as `peer=192.0.2.9`. Configurations, files and changes at run time
+//! are written alike. Nothing that may be a key is ever repeated in an error.
+
+use std::collections::HashSet;
+use std::fmt::{self, Write as _};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use forebay_aead::{Backend, Fingerprint, Key, Material};
+use forebay_graph::files::{MOST_TABLE, read_up_to};
+use forebay_graph::{Setup, SetupError};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use zeroize::Zeroizing;
+
+use super::SALT;
+use super::lifetime::{Limits, Used};
+use crate::encryption::settings::{Secret, read_key};
+use crate::parameters::number;
+use crate::tables::lpm::IpPrefix;
+use crate::tunnel::settings::AnyEndpoint;
+
+/// The parameter that faults name.
+pub(crate) const PATH: &str = "associations";
+/// What stands in the place of a key that was given itself.
+const HIDDEN: &str = "(hidden)";
+/// Faults of a file that are told one by one.
+const MOST_FAULTS: usize = 20;
+/// The most prefixes of one association.
+const MOST_PREFIXES: usize = 256;
+
+/// Where associations come from.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "expected a list of associations, or { file: NAME } (what is there is not shown)")]
+pub enum Listed {
+    /// Lines.
+    List(Vec<Secret>),
+    /// A file of them.
+    File(File),
+}
+
+/// A file of associations.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct File {
+    /// Its name, relative to the configuration: an association a line.
+    file: String,
+}
+
+/// Where keys are looked for, and who has them.
+#[derive(Clone, Debug)]
+pub(crate) struct Keys {
+    pub(crate) base: PathBuf,
+    pub(crate) backend: Backend,
+}
+
+/// A key made ready, with its salt.
+pub(crate) struct Keyed {
+    pub(crate) key: Key,
+    pub(crate) salt: [u8; SALT],
+    pub(crate) fingerprint: Fingerprint,
+}
+
+/// An association as it stands in a line; what a direction does not know is refused where it is read.
+#[derive(Default)]
+pub(crate) struct Line {
+    pub(crate) spi: u32,
+    /// How the key is listed: by its file's name, or not at all.
+    key: String,
+    pub(crate) peer: Option<IpAddr>,
+    pub(crate) local: Option<IpAddr>,
+    pub(crate) prefixes: Vec<IpPrefix>,
+    pub(crate) number: Option<u32>,
+    pub(crate) udp: Option<u16>,
+    pub(crate) extended: bool,
+    pub(crate) limits: Limits,
+}
+
+impl Keyed {
+    /// Of `DIGITS` or `@FILE`: 20 bytes for AES-128, 36 for AES-256, the last four of which are the salt.
+    fn read(text: &str, keys: &Keys) -> Result<(String, Self), String> {
+        let (material, listed) = match text.strip_prefix('@') {
+            Some(name) => (read_key(name, &keys.base.join(Path::new(name)))?, format!("@{name}")),
+            None if text == HIDDEN => return Err("the key is hidden in what is listed: write it anew".to_owned()),
+            None => (Material::from_hex(text).map_err(|error| error.to_string())?, HIDDEN.to_owned()),
+        };
+        let wrong = || {
+            let length = material.bytes().len();
+            format!(
+                "the key has {length} bytes: allowed are 20 (AES-128) and 36 (AES-256), of which the last 4 are the salt (RFC 4106 section 8.1)"
+            )
+        };
+        let (key, salt) = material.split_last(SALT).ok_or_else(wrong)?;
+        if !matches!(key.bytes().len(), 16 | 32) {
+            return Err(wrong());
+        }
+        let salt = salt.bytes().try_into().map_err(|_| wrong())?;
+        let fingerprint = material.fingerprint();
+        let key = Key::new(&key, keys.backend).map_err(|error| error.to_string())?;
+        Ok((listed, Self { key, salt, fingerprint }))
+    }
+}
+
+/// The index that a line begins with.
+pub(crate) fn index_of(line: &str) -> Result<u32, String> {
+    let word = line.split_ascii_whitespace().next().unwrap_or_default();
+    let spi = number(word).and_then(|spi| u32::try_from(spi).ok());
+    spi.filter(|spi| *spi > 255).ok_or_else(|| {
+        // Nothing that could be a key.
+        let shown = if word.len() <= 12 { format!("'{word}'") } else { "what the line begins with".to_owned() };
+        format!("{shown} is no security parameters index: allowed are 256 (0x100) to 4294967295 (RFC 4303 section 2.1)")
+    })
+}
+
+/// The words before a comment.
+pub(crate) fn without_comment(line: &str) -> &str {
+    line.split('#').next().unwrap_or_default().trim_ascii()
+}
+
+impl Line {
+    /// Reads a line without comment. `known` are the words that the direction knows.
+    pub(crate) fn read(line: &str, known: &[&str], keys: &Keys) -> Result<(Self, Keyed), String> {
+        let mut read = Self { spi: index_of(line)?, ..Self::default() };
+        let mut keyed = None;
+        let mut seen: Vec<&str> = Vec::new();
+        for (at, word) in line.split_ascii_whitespace().enumerate().skip(1) {
+            let (name, value) = word.split_once('=').unwrap_or((word, ""));
+            if !known.contains(&name) {
+                let shown = if name.len() <= 16 && word.contains('=') {
+                    format!("'{name}'")
+                } else {
+                    format!("word {}", at + 1)
+                };
+                return Err(format!("{shown} is not known: allowed are {}", known.join(", ")));
+            }
+            if seen.contains(&name) {
+                return Err(format!("'{name}' stands twice"));
+            }
+            seen.push(name);
+            if name == "key" {
+                let (listed, ready) = Keyed::read(value, keys)?;
+                (read.key, keyed) = (listed, Some(ready));
+            } else {
+                read.set(name, value)?;
+            }
+        }
+        let keyed = keyed.ok_or("it has no key: write key=DIGITS or key=@FILE")?;
+        Ok((read, keyed))
+    }
+
+    fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+        let count = || {
+            number(value).and_then(|count| u64::try_from(count).ok()).filter(|count| *count > 0).ok_or_else(|| {
+                let value: String = value.chars().take(24).collect();
+                format!("{name}: '{value}' is no number: allowed are 1 and more")
+            })
+        };
+        let address =
+            || AnyEndpoint::try_from(value.to_owned()).map(|end| end.0).map_err(|error| format!("{name}: {error}"));
+        match name {
+            "peer" => self.peer = Some(address()?),
+            "local" => self.local = Some(address()?),
+            "for" => self.prefixes = prefixes(name, value)?,
+            "udp" => {
+                let port = number(value).and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0);
+                self.udp = Some(
+                    port.ok_or_else(|| format!("udp: no port: allowed are 1 to 65535, such as udp={}", super::PORT))?,
+                );
+            }
+            "number" => {
+                let index = number(value).and_then(|index| u32::try_from(index).ok());
+                self.number = Some(index.ok_or("number: no number: allowed are 0 to 4294967295")?);
+            }
+            "esn" if value.is_empty() => self.extended = true,
+            "esn" => return Err("esn: it stands alone".to_owned()),
+            "soft-packets" => self.limits.soft_packets = count()?,
+            "soft-bytes" => self.limits.soft_bytes = count()?,
+            "hard-packets" => self.limits.hard_packets = count()?,
+            "hard-bytes" => self.limits.hard_bytes = count()?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The line as it is listed, with what it has used as a comment.
+    pub(crate) fn list(&self, used: &Used, sequence: u64) -> String {
+        let mut line = self.to_string();
+        let _ = write!(line, " # packets {} bytes {} sequence {sequence}", used.packets(), used.bytes());
+        line
+    }
+}
+
+fn prefixes(name: &str, value: &str) -> Result<Vec<IpPrefix>, String> {
+    let texts: Vec<&str> = value.split(',').collect();
+    if texts.len() > MOST_PREFIXES {
+        return Err(format!("{name}: {} prefixes: allowed are up to {MOST_PREFIXES}", texts.len()));
+    }
+    texts.into_iter().map(|text| text.parse().map_err(|error| format!("{name}: {error}"))).collect()
+}
+
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#010x} key={}", self.spi, self.key)?;
+        for (name, address) in [("peer", self.peer), ("local", self.local)] {
+            if let Some(address) = address {
+                write!(f, " {name}={address}")?;
+            }
+        }
+        if !self.prefixes.is_empty() {
+            let prefixes: Vec<_> = self.prefixes.iter().map(ToString::to_string).collect();
+            write!(f, " for={}", prefixes.join(","))?;
+        }
+        if let Some(number) = self.number {
+            write!(f, " number={number}")?;
+        }
+        if let Some(udp) = self.udp {
+            write!(f, " udp={udp}")?;
+        }
+        if self.extended {
+            f.write_str(" esn")?;
+        }
+        let Limits { soft_packets, soft_bytes, hard_packets, hard_bytes } = self.limits;
+        for (name, limit) in [
+            ("soft-packets", soft_packets),
+            ("soft-bytes", soft_bytes),
+            ("hard-packets", hard_packets),
+            ("hard-bytes", hard_bytes),
+        ] {
+            if limit != u64::MAX {
+                write!(f, " {name}={limit}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A line, and the place that faults name.
+type Placed = (String, Zeroizing<String>);
+
+impl Listed {
+    /// The lines that are no comments, each with the place that faults name.
+    fn lines(&self, setup: &Setup<'_>) -> Result<Vec<Placed>, SetupError> {
+        let lines: Vec<Placed> = match self {
+            Self::List(list) => {
+                let line =
+                    |(at, line): (usize, &Secret)| (format!("{PATH}[{at}]"), Zeroizing::new(line.text().to_owned()));
+                list.iter().enumerate().map(line).collect()
+            }
+            Self::File(File { file }) => {
+                let bytes = read_up_to(&setup.path(file), MOST_TABLE)
+                    .map_err(|error| SetupError::at(PATH, format!("cannot read '{file}': {error}")))?;
+                let bytes = Zeroizing::new(bytes);
+                let text =
+                    std::str::from_utf8(&bytes).map_err(|_| SetupError::at(PATH, format!("'{file}' is no text")))?;
+                let line = |(at, line): (usize, &str)| (format!("{file}:{}", at + 1), Zeroizing::new(line.to_owned()));
+                text.lines().enumerate().map(line).collect()
+            }
+        };
+        Ok(lines.into_iter().filter(|(_, line)| !without_comment(line).is_empty()).collect())
+    }
+
+    /// Reads the lines; `check` says what is wrong with one besides.
+    pub(crate) fn read(
+        &self,
+        known: &[&str],
+        keys: &Keys,
+        setup: &Setup<'_>,
+        check: impl Fn(&Line) -> Result<(), String>,
+    ) -> Result<Vec<(Line, Keyed)>, SetupError> {
+        let (of_file, lines) = (matches!(self, Self::File(_)), self.lines(setup)?);
+        let (mut faults, mut further) = (SetupError::default(), 0);
+        let (mut all, mut seen) = (Vec::with_capacity(lines.len()), HashSet::new());
+        for (place, line) in lines {
+            let line = without_comment(&line);
+            // Who watches the configuration's files watches these.
+            for name in line.split_ascii_whitespace().filter_map(|word| word.strip_prefix("key=@")) {
+                let _ = setup.path(name);
+            }
+            let read = Line::read(line, known, keys).and_then(|(line, keyed)| {
+                check(&line)?;
+                if seen.insert(line.spi) { Ok((line, keyed)) } else { Err(format!("{:#x} stands twice", line.spi)) }
+            });
+            match read {
+                Ok(read) => all.push(read),
+                Err(_) if faults.faults.len() == MOST_FAULTS => further += 1,
+                Err(message) if of_file => faults.and(SetupError::at(PATH, format!("{place}: {message}"))),
+                Err(message) => faults.and(SetupError::at(place, message)),
+            }
+        }
+        if further > 0 {
+            faults.and(SetupError::at(PATH, format!("{further} further errors")));
+        }
+        if faults.faults.is_empty() { Ok(all) } else { Err(faults) }
+    }
+}
+
+/// What names these associations, keys and all, without showing them: equal ones are equal.
+pub(crate) fn name_of(all: &[(Line, Keyed)], besides: &str) -> String {
+    let mut text = besides.to_owned();
+    for (line, keyed) in all {
+        let _ = write!(text, "\n{line} {}", keyed.fingerprint);
+    }
+    format!("associations {}", Fingerprint::of(text.as_bytes()))
+}

@@ -1,0 +1,126 @@
+//! Parameters of functions that encrypt: keys, which no error shows, and the implementation.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::path::Path;
+
+use forebay_aead::{Backend, Material};
+use forebay_graph::files::read_up_to;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, de};
+use serde_json::Value;
+use zeroize::Zeroizing;
+
+/// The most bytes of a file with a key.
+const MOST: u64 = 4_096;
+
+/// A text that is not shown.
+#[derive(Clone)]
+pub struct Secret(Zeroizing<String>);
+
+impl Secret {
+    pub(crate) fn text(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(not shown)")
+    }
+}
+
+impl<'de> Deserialize<'de> for Secret {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // What is none is not shown either: YAML takes a key of digits alone for a number.
+        match Value::deserialize(deserializer)? {
+            Value::String(text) => Ok(Self(Zeroizing::new(text))),
+            _ => Err(de::Error::custom("it is no text (and not shown): write it in quotes")),
+        }
+    }
+}
+
+impl JsonSchema for Secret {
+    fn schema_name() -> Cow<'static, str> {
+        "Secret".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string" })
+    }
+}
+
+/// Which implementation encrypts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Implementation {
+    /// The processor's instructions.
+    Hardware,
+    /// None of them.
+    Software,
+    /// The processor's, where it has them.
+    #[default]
+    Auto,
+}
+
+impl Implementation {
+    pub(crate) fn backend(self) -> Backend {
+        match self {
+            Self::Hardware => Backend::Hardware,
+            Self::Software => Backend::Software,
+            Self::Auto => Backend::Auto,
+        }
+    }
+}
+
+/// Reads a key from a file: hexadecimal digits on its first line that is neither empty nor a comment. `name` is what the
+/// configuration calls it.
+pub(crate) fn read_key(name: &str, path: &Path) -> Result<Material, String> {
+    let bytes = read_up_to(path, MOST).map_err(|error| format!("cannot read '{name}': {error}"))?;
+    let bytes = Zeroizing::new(bytes);
+    let text = std::str::from_utf8(&bytes).map_err(|_| format!("'{name}' is no text"))?;
+    let lines = || text.lines().map(str::trim_ascii).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let line = lines().next().ok_or_else(|| format!("'{name}' has no key: write its hexadecimal digits"))?;
+    if lines().nth(1).is_some() {
+        return Err(format!("'{name}' has several keys: allowed is one a file"));
+    }
+    Material::from_hex(line).map_err(|error| format!("'{name}': {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn secrets_are_shown_nowhere() {
+        let secret: Secret = serde_json::from_value(json!("0011")).expect("a text");
+        assert_eq!((format!("{secret:?}"), secret.text()), ("(not shown)".to_owned(), "0011"));
+        let error = serde_json::from_value::<Secret>(json!(1_122_334_455)).expect_err("a number").to_string();
+        assert!(error.contains("in quotes") && !error.contains("112233"), "{error}");
+    }
+
+    #[test]
+    fn a_file_has_one_key() {
+        let folder = std::env::temp_dir().join(format!("forebay-keys-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder for temporary files");
+        let read = |text: &str| {
+            let path = folder.join("one.key");
+            std::fs::write(&path, text).expect("it can be written");
+            read_key("one.key", &path)
+        };
+        assert_eq!(read("# of the first site\n\n 00ff \n").expect("a key").bytes(), [0, 255]);
+        for (text, told) in [
+            ("", "'one.key' has no key"),
+            ("00\n11\n", "'one.key' has several keys"),
+            ("001122zz", "'one.key': byte 7 of the key is no hexadecimal digit"),
+            ("001", "'one.key': the key has an odd number"),
+        ] {
+            let error = read(text).expect_err(told);
+            assert!(error.contains(told) && !error.contains("zz"), "{error}");
+        }
+        let error = read_key("none.key", &folder.join("none.key")).expect_err("there is none");
+        assert!(error.starts_with("cannot read 'none.key'"), "{error}");
+        std::fs::remove_dir_all(&folder).expect("it was made");
+    }
+}

@@ -1,0 +1,178 @@
+//! Which sequence numbers have come: a window that moves with the highest one, so that no packet is taken twice (RFC 4303
+//! section 3.4.3, appendix A).
+//!
+//! Bits stand in a ring of words; where the window moves on, whole words are cleared (RFC 6479), so that no packet makes
+//! it shift all of them.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Sizes of windows that are allowed.
+pub(super) const LEAST: u16 = 64;
+pub(super) const MOST: u16 = 4_096;
+
+/// A window. One worker writes it, others may look: there are no read-modify-write operations.
+#[derive(Debug)]
+pub(super) struct Window {
+    /// The highest number of an authenticated packet.
+    top: AtomicU64,
+    /// A ring of words, one more than the window has: a power of two.
+    words: Box<[AtomicU64]>,
+    size: u64,
+}
+
+/// Why a number is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// It has come already, or is none.
+    Replayed,
+    /// It is before the window.
+    TooOld,
+}
+
+impl Window {
+    pub(super) fn new(size: u16) -> Self {
+        let words = (usize::from(size).div_ceil(64) + 1).next_power_of_two();
+        Self { top: AtomicU64::new(0), words: (0..words).map(|_| AtomicU64::new(0)).collect(), size: size.into() }
+    }
+
+    pub(super) fn size(&self) -> u64 {
+        self.size
+    }
+
+    pub(super) fn top(&self) -> u64 {
+        self.top.load(Ordering::Relaxed)
+    }
+
+    #[inline(always)]
+    fn word(&self, number: u64) -> &AtomicU64 {
+        &self.words[(number >> 6) as usize & (self.words.len() - 1)]
+    }
+
+    /// The whole number of which a packet carries the lower 32 bits (RFC 4303 appendix A2.2): that nearest to the window.
+    /// `None` where it would be before the first.
+    #[inline(always)]
+    pub(super) fn extend(&self, low: u32) -> Option<u64> {
+        let top = self.top();
+        let (high, bottom) = (top >> 32, (top as u32).wrapping_sub(self.size as u32 - 1));
+        let high = if u64::from(top as u32) >= self.size - 1 {
+            // The window is within one subspace: what is below it is of the next one.
+            if low >= bottom { high } else { high.checked_add(1).filter(|high| *high <= u32::MAX.into())? }
+        } else if low >= bottom {
+            // It spans two: what is above its bottom is of the one before.
+            high.checked_sub(1)?
+        } else {
+            high
+        };
+        Some(high << 32 | u64::from(low))
+    }
+
+    /// Whether a number may come.
+    #[inline(always)]
+    pub(super) fn check(&self, number: u64) -> Result<(), Refused> {
+        let top = self.top();
+        if number > top {
+            return Ok(());
+        }
+        // The first is 1 (RFC 4303 section 2.2).
+        if number == 0 {
+            return Err(Refused::Replayed);
+        }
+        if top - number >= self.size {
+            return Err(Refused::TooOld);
+        }
+        if self.word(number).load(Ordering::Relaxed) >> (number & 63) & 1 == 1 {
+            return Err(Refused::Replayed);
+        }
+        Ok(())
+    }
+
+    /// Notes a number that has been [checked](Self::check), and whose packet is authentic.
+    #[inline(always)]
+    pub(super) fn note(&self, number: u64) {
+        let top = self.top();
+        if number > top {
+            let fresh = ((number >> 6) - (top >> 6)).min(self.words.len() as u64);
+            for ahead in 1..=fresh {
+                self.word(((number >> 6) - fresh + ahead) << 6).store(0, Ordering::Relaxed);
+            }
+            self.top.store(number, Ordering::Relaxed);
+        }
+        let word = self.word(number);
+        word.store(word.load(Ordering::Relaxed) | 1 << (number & 63), Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What RFC 4303 section 3.4.3 says, with every number remembered.
+    #[derive(Default)]
+    struct Model {
+        top: u64,
+        seen: HashSet<u64>,
+    }
+
+    impl Model {
+        fn check(&self, number: u64, size: u64) -> Result<(), Refused> {
+            match number {
+                0 => Err(Refused::Replayed),
+                number if number + size <= self.top => Err(Refused::TooOld),
+                number if self.seen.contains(&number) => Err(Refused::Replayed),
+                _ => Ok(()),
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn it_is_the_simple_model(
+            size in prop::sample::select(vec![64u16, 65, 127, 128, 1_000, 1_024, 4_095, 4_096]),
+            start in prop::sample::select(vec![0u64, 1, 63, u32::MAX.into(), 1 << 40]),
+            steps in prop::collection::vec(prop_oneof![
+                6 => -70i64..70, 2 => -5_000i64..5_000, 1 => -100_000i64..100_000,
+            ], 1..400),
+        ) {
+            let (window, mut model) = (Window::new(size), Model::default());
+            let mut at = start;
+            for step in steps {
+                at = at.saturating_add_signed(step);
+                let expected = model.check(at, size.into());
+                prop_assert_eq!(window.check(at), expected, "{} after {}", at, model.top);
+                if expected.is_ok() {
+                    window.note(at);
+                    model.seen.insert(at);
+                    model.top = model.top.max(at);
+                }
+                prop_assert_eq!(window.top(), model.top);
+                prop_assert_ne!(window.check(at), Ok(()), "not twice");
+            }
+        }
+
+        #[test]
+        fn upper_halves_are_told_while_numbers_are_near(
+            size in LEAST..=MOST, top in 1u64..1 << 40, near in -(1i64 << 31)..1 << 31,
+        ) {
+            let window = Window::new(size);
+            window.note(top);
+            // A number in the window or up to 2^31 above it (RFC 4303 appendix A2): all that are not before it.
+            let number = top.saturating_add_signed(near.max(1 - i64::from(size)));
+            prop_assert_eq!(window.extend(number as u32), Some(number));
+        }
+    }
+
+    #[test]
+    fn numbers_before_the_first_are_none() {
+        let window = Window::new(64);
+        assert_eq!(window.extend(1), Some(1));
+        assert_eq!(window.extend(u32::MAX), None);
+        window.note(u64::MAX);
+        assert_eq!(window.extend(0), None);
+        assert_eq!(window.extend(u32::MAX - 3), Some(u64::MAX - 3));
+        assert_eq!(window.check(u64::MAX), Err(Refused::Replayed));
+    }
+}

@@ -1,0 +1,33 @@
+//! The IP packet that is to go into a tunnel: where it is in its frame, and how long, without padding.
+
+use forebay_packet::wire::ipv4::Ipv4;
+use forebay_packet::wire::ipv6::Ipv6;
+use forebay_packet::{Network, Packet};
+
+/// Why a frame has nothing that can be put into a tunnel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unfit {
+    /// It is no IP.
+    NotIp,
+    /// It ends before the packet that its header announces.
+    Truncated,
+}
+
+/// Where a packet's IP header starts and how long the packet is, or why it cannot be put into a tunnel.
+pub(crate) fn place_of(packet: &mut Packet) -> Result<(usize, usize), Unfit> {
+    let (network, start) = packet.network();
+    let length = match network {
+        Network::Ipv4 => packet.ipv4().map_or(0, |header| usize::from(header.total_length.get())),
+        Network::Ipv6 => match packet.ipv6().map_or(0, |header| usize::from(header.payload_length.get())) {
+            // What `Packet::network_end` takes it for.
+            0 => packet.len() - start,
+            payload => size_of::<Ipv6>() + payload,
+        },
+        Network::Other => return Err(Unfit::NotIp),
+    };
+    let fixed = if network == Network::Ipv4 { size_of::<Ipv4>() } else { size_of::<Ipv6>() };
+    if length < fixed || length > packet.len() - start {
+        return Err(Unfit::Truncated);
+    }
+    Ok((start, length))
+}
