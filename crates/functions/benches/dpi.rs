@@ -3,12 +3,13 @@
 //! 4 096 payloads of 1 400 bytes in batches of 32, in which no pattern is (every byte is looked at); each side takes its turn in
 //! every pass, so that what slows the machine down slows both. The function's figure is that of a whole call, with the layers
 //! found and packets put into the batch and taken out. `cargo bench -p forebay-functions --bench dpi`; with a number, only that many
-//! patterns.
+//! patterns; with `rules` what `nids` takes for as many rules instead.
 
 use std::hint::black_box;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 use forebay_functions::dpi::Dpi;
+use forebay_functions::nids::Nids;
 use forebay_graph::Rig;
 use forebay_measure::clock::{Clock, Tsc};
 use forebay_packet::Batch;
@@ -87,6 +88,9 @@ fn frame(payload: &[u8]) -> Vec<u8> {
 
 fn main() {
     let only: Option<usize> = std::env::args().find_map(|word| word.parse().ok());
+    if std::env::args().any(|word| word == "rules") {
+        return rules();
+    }
     println!(
         "{:>8} {:>8} {:>6} {:>10} {:>10} {:>10} {:>10} {:>9}",
         "patterns", "payload", "", "function", "crate", "crate DFA", "crate NFA", "of best"
@@ -97,6 +101,48 @@ fn main() {
             for nocase in [false, true] {
                 compare(&patterns, text, nocase);
             }
+        }
+    }
+}
+
+/// Ticks a packet of a function's calls.
+fn process(rig: &mut Rig, payloads: &[Vec<u8>]) -> f64 {
+    let mut spent = 0;
+    for payloads in payloads.chunks(POOL) {
+        let mut batches: Vec<Batch> = Vec::new();
+        for payloads in payloads.chunks_exact(BATCH) {
+            let mut batch = Batch::with_capacity(BATCH);
+            for payload in payloads {
+                batch.push(rig.packet(&frame(payload))).expect("room");
+            }
+            batches.push(batch);
+        }
+        let start = Tsc.now();
+        for batch in &mut batches {
+            black_box(rig.process(batch));
+        }
+        spent += Tsc.now().since(start).0;
+    }
+    spent as f64 / payloads.len() as f64
+}
+
+/// What `nids` takes where nothing matches: rules of several ports, half of them for those that the packets have.
+fn rules() {
+    println!("{:>8} {:>8} {:>10}", "rules", "payload", "function");
+    for count in [100, 1_000, 5_000] {
+        let patterns = patterns(count);
+        for text in [true, false] {
+            let payloads = payloads(&patterns, text);
+            let rule = |(sid, pattern): (usize, &Vec<u8>)| {
+                let bytes: String = pattern.iter().map(|byte| format!("{byte:02x} ")).collect();
+                let port = if sid.is_multiple_of(2) { "80".to_owned() } else { (1 + sid % 50).to_string() };
+                format!("alert tcp any any -> any {port} (content:\"|{bytes}|\"; sid:{sid};)")
+            };
+            let lines: Vec<String> = (1..).zip(&patterns).map(rule).collect();
+            let mut rig = Rig::of::<Nids>(&json!({ "rules": lines })).expect("rules");
+            let mut ticks: Vec<f64> = (0..PASSES).map(|_| process(&mut rig, &payloads)).collect();
+            ticks.sort_by(f64::total_cmp);
+            println!("{count:>8} {:>8} {:>10.0}", if text { "text" } else { "bytes" }, ticks[PASSES / 2]);
         }
     }
 }
@@ -116,23 +162,7 @@ fn compare(patterns: &[Vec<u8>], text: bool, nocase: bool) {
     let mut rig = Rig::of::<Dpi>(&json!({ "patterns": lines, "nocase": nocase })).expect("patterns");
     let mut ticks: [Vec<f64>; 4] = Default::default();
     for _ in 0..PASSES {
-        let mut spent = 0;
-        for payloads in payloads.chunks(POOL) {
-            let mut batches: Vec<Batch> = Vec::new();
-            for payloads in payloads.chunks_exact(BATCH) {
-                let mut batch = Batch::with_capacity(BATCH);
-                for payload in payloads {
-                    batch.push(rig.packet(&frame(payload))).expect("room");
-                }
-                batches.push(batch);
-            }
-            let start = Tsc.now();
-            for batch in &mut batches {
-                black_box(rig.process(batch));
-            }
-            spent += Tsc.now().since(start).0;
-        }
-        ticks[0].push(spent as f64 / payloads.len() as f64);
+        ticks[0].push(process(&mut rig, payloads));
         for (scan, ticks) in crates.iter().zip(&mut ticks[1..]) {
             let start = Tsc.now();
             for payload in payloads {

@@ -148,9 +148,18 @@ impl Scratch {
     }
 }
 
+/// The classes and what becomes of them.
+struct Classes {
+    names: Vec<String>,
+    /// By class.
+    gates: Vec<Gate>,
+    /// By the number of the gate.
+    gate_names: Vec<String>,
+}
+
 impl Params {
     /// The classes, their gates by number, and the gates' names.
-    fn classes(&self) -> Result<(Vec<Class>, Vec<Gate>, Vec<String>), SetupError> {
+    fn classes(&self) -> Result<Classes, SetupError> {
         let only = || vec![Class { name: "match".to_owned(), gate: "match".to_owned() }];
         let classes = self.classes.clone().unwrap_or_else(only);
         if !(1..=MOST_CLASSES).contains(&classes.len()) {
@@ -184,7 +193,7 @@ impl Params {
             });
             gates.push(Gate::out(number as u16));
         }
-        Ok((classes, gates, names))
+        Ok(Classes { names: classes.into_iter().map(|class| class.name).collect(), gates, gate_names: names })
     }
 
     fn read(&self, setup: &Setup<'_>) -> Result<(String, Vec<u8>), SetupError> {
@@ -232,9 +241,8 @@ impl Declare for Dpi {
                 return Err(SetupError::at(path, format!("{value}: allowed are 1 to {most}")));
             }
         }
-        let (classes, gates, names) = params.classes()?;
-        setup.gates(names)?;
-        let names: Vec<String> = classes.into_iter().map(|class| class.name).collect();
+        let Classes { names, gates, gate_names } = params.classes()?;
+        setup.gates(gate_names)?;
         let key = format!("dpi {}", serde_json::to_string(&params).unwrap_or_default());
         let patterns = setup.once_a_module(&key, |setup| {
             let (shown, bytes) = params.read(setup)?;

@@ -182,7 +182,7 @@ fn naive(entries: &[Entry], payload: &[u8]) -> Option<(u16, u32)> {
         let length = pattern.bytes.len();
         for (at, window) in payload.windows(length).enumerate() {
             let same = |one: &u8, other: &u8| match pattern.nocase {
-                true => one.to_ascii_uppercase() == other.to_ascii_uppercase(),
+                true => one.eq_ignore_ascii_case(other),
                 false => one == other,
             };
             if window.iter().zip(&pattern.bytes).all(|(one, other)| same(one, other)) {

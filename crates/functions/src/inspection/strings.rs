@@ -227,8 +227,7 @@ pub fn scan<'a>(jobs: impl IntoIterator<Item = Job<'a>>, sink: &mut impl FnMut(u
         }
     };
     let mut lanes: [Option<Lane<'a, dfa::DFA>>; LANES] = std::array::from_fn(|_| next(sink));
-    loop {
-        let [Some(a), Some(b), Some(c), Some(d)] = lanes else { break };
+    while let [Some(a), Some(b), Some(c), Some(d)] = lanes {
         let mut running = [a, b, c, d];
         stretch(&mut running, sink);
         for (lane, ran) in lanes.iter_mut().zip(running) {

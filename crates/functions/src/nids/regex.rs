@@ -67,22 +67,18 @@ impl Regex {
                 text.chars().take(60).collect::<String>()
             )
         };
-        let compile = || {
-            let mut compiler = thompson::Compiler::new();
-            compiler.syntax(config).configure(
-                thompson::Config::new()
-                    .utf8(false)
-                    .nfa_size_limit(Some(MOST_STATES))
-                    .which_captures(thompson::WhichCaptures::None),
-            );
-            compiler.build(expression)
-        };
-        let states = compile().map_err(|error| match error.size_limit() {
-            Some(_) => format!(
-                "'{}': it takes more than {} KiB: allowed are fewer repetitions",
-                text.chars().take(60).collect::<String>(),
-                MOST_STATES >> 10
-            ),
+        let mut compiler = thompson::Compiler::new();
+        compiler.syntax(config).configure(
+            thompson::Config::new()
+                .utf8(false)
+                .nfa_size_limit(Some(MOST_STATES))
+                .which_captures(thompson::WhichCaptures::None),
+        );
+        let states = compiler.build(expression).map_err(|error| match error.size_limit() {
+            Some(_) => {
+                let short: String = text.chars().take(60).collect();
+                format!("'{short}': it takes more than {} KiB: allowed are fewer repetitions", MOST_STATES >> 10)
+            }
             None => refused(&Source(&error)),
         })?;
         let mut builder = dense::Builder::new();
