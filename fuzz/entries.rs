@@ -25,6 +25,8 @@ pub const TARGETS: &[Target] = &[
     ("host", forebay_host::fuzz_files),
     ("neighbour", forebay_packet::wire::neighbour::fuzz_neighbour),
     ("recording", forebay_control::recording::fuzz_recording),
+    ("patterns", forebay_functions::dpi::pattern::fuzz_patterns),
+    ("nids", forebay_functions::nids::parse::fuzz_rules),
 ];
 
 /// Frames through every function's example: each starts with its length in one byte. Every packet gets a gate or is

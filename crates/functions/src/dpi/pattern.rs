@@ -1,0 +1,307 @@
+//! One pattern as people write it, and a file of them.
+//!
+//! A line is a pattern as it stands, so that any list of words is a file of patterns; one in quotes can say more of itself.
+
+use std::collections::HashMap;
+use std::fmt::{self, Write as _};
+
+/// The longest pattern, in bytes.
+pub const MOST_LENGTH: usize = 1_024;
+/// The longest name.
+const MOST_NAME: usize = 60;
+/// Faults of a file that are told one by one.
+const MOST_FAULTS: usize = 20;
+
+/// A pattern.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pattern {
+    /// The bytes that are sought.
+    pub bytes: Vec<u8>,
+    /// Whether ASCII letters are found in either case.
+    pub nocase: bool,
+    /// What it is called, where it is called anything.
+    pub name: Option<String>,
+    /// Its class, where it says one.
+    pub class: Option<String>,
+}
+
+impl Pattern {
+    /// What no two patterns of a module have in common.
+    #[must_use]
+    pub fn key(&self) -> Key {
+        Key {
+            bytes: if self.nocase { self.bytes.to_ascii_lowercase() } else { self.bytes.clone() },
+            nocase: self.nocase,
+        }
+    }
+
+    /// Reads a line; `nocase` is what holds where the line does not say.
+    ///
+    /// # Errors
+    /// What is wrong with it and what is allowed.
+    pub fn parse(line: &str, nocase: bool) -> Result<Self, String> {
+        let line = line.trim_ascii();
+        let (bytes, rest) = match line.strip_prefix('"') {
+            Some(quoted) => unescape(quoted, true)?,
+            None => unescape(line, false)?,
+        };
+        if bytes.is_empty() {
+            return Err(format!("a pattern of no bytes: allowed are 1 to {MOST_LENGTH}"));
+        }
+        if bytes.len() > MOST_LENGTH {
+            return Err(format!("a pattern of {} bytes: allowed are 1 to {MOST_LENGTH}", bytes.len()));
+        }
+        let mut pattern = Self { bytes, nocase, name: None, class: None };
+        for option in rest.split_ascii_whitespace() {
+            let shown: String = option.chars().take(60).collect();
+            match option.split_once('=') {
+                None if option == "nocase" => pattern.nocase = true,
+                None if option == "case" => pattern.nocase = false,
+                Some(("class", class)) if is_name(class) => pattern.class = Some(class.to_owned()),
+                Some(("name", name)) if is_name(name) => pattern.name = Some(name.to_owned()),
+                Some((key @ ("class" | "name"), _)) => {
+                    return Err(format!(
+                        "'{shown}': allowed as a {key} are up to {MOST_NAME} letters, digits, '_', '-', '.' and '/'"
+                    ));
+                }
+                _ => return Err(format!("unknown '{shown}': allowed are nocase, case, class=CLASS and name=NAME")),
+            }
+        }
+        // Where there are no letters, there is no case.
+        pattern.nocase |= !pattern.bytes.iter().any(u8::is_ascii_alphabetic);
+        Ok(pattern)
+    }
+
+    fn text(&self) -> String {
+        let mut text = String::from("\"");
+        for byte in &self.bytes {
+            // Writing to a text cannot fail.
+            let _ = match byte {
+                b'"' | b'\\' | b'|' => write!(text, "\\{}", char::from(*byte)),
+                b' '..=b'~' => write!(text, "{}", char::from(*byte)),
+                _ => write!(text, "\\x{byte:02x}"),
+            };
+        }
+        text + "\""
+    }
+}
+
+/// As a line that can be read again, whatever holds where lines do not say.
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text())?;
+        f.write_str(if self.nocase { " nocase" } else { " case" })?;
+        if let Some(class) = &self.class {
+            write!(f, " class={class}")?;
+        }
+        if let Some(name) = &self.name {
+            write!(f, " name={name}")?;
+        }
+        Ok(())
+    }
+}
+
+/// What a pattern is found by: patterns of one key would find the same.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    bytes: Vec<u8>,
+    nocase: bool,
+}
+
+/// Whether a word may be a name of a class or pattern.
+pub fn is_name(word: &str) -> bool {
+    (1..=MOST_NAME).contains(&word.len())
+        && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-./".contains(&byte))
+}
+
+/// The bytes that a text means, and what follows the closing quote where it is `quoted`.
+fn unescape(text: &str, quoted: bool) -> Result<(Vec<u8>, &str), String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((byte, after)) = rest.split_first() {
+        rest = after;
+        match byte {
+            b'"' if quoted => {
+                // The quote is one byte, so that this is no place within a character.
+                let rest = &text[text.len() - rest.len()..];
+                if !rest.is_empty() && !rest.starts_with(|next: char| next.is_ascii_whitespace()) {
+                    return Err("no space after the closing quote: write \\\" for a quote within a pattern".to_owned());
+                }
+                return Ok((bytes, rest));
+            }
+            b'|' => {
+                let Some(end) = rest.iter().position(|byte| *byte == b'|') else {
+                    return Err(
+                        "a '|' without a second: write hexadecimal bytes as |0d 0a|, and \\| for itself".to_owned()
+                    );
+                };
+                hexadecimal(&rest[..end], &mut bytes)?;
+                rest = &rest[end + 1..];
+            }
+            b'\\' => {
+                let (byte, after) = escaped(rest)?;
+                bytes.push(byte);
+                rest = after;
+            }
+            _ => bytes.push(*byte),
+        }
+    }
+    if quoted { Err("no closing quote".to_owned()) } else { Ok((bytes, "")) }
+}
+
+fn digit(byte: u8) -> Option<u8> {
+    char::from(byte).to_digit(16).map(|digit| digit as u8)
+}
+
+/// Pairs of digits, with spaces between pairs where one likes.
+fn hexadecimal(text: &[u8], bytes: &mut Vec<u8>) -> Result<(), String> {
+    let wrong = || {
+        let text: String = String::from_utf8_lossy(text).chars().take(60).collect();
+        format!("'|{text}|' is no list of bytes: write two hexadecimal digits for each, such as |0d 0a|")
+    };
+    let mut rest = text.trim_ascii();
+    if rest.is_empty() {
+        return Err(wrong());
+    }
+    while let [high, low, after @ ..] = rest {
+        let (Some(high), Some(low)) = (digit(*high), digit(*low)) else { return Err(wrong()) };
+        bytes.push(high << 4 | low);
+        rest = after.trim_ascii_start();
+    }
+    if rest.is_empty() { Ok(()) } else { Err(wrong()) }
+}
+
+/// What follows a backslash.
+fn escaped(text: &[u8]) -> Result<(u8, &[u8]), String> {
+    match text {
+        [b'x', high, low, after @ ..] => match (digit(*high), digit(*low)) {
+            (Some(high), Some(low)) => Ok((high << 4 | low, after)),
+            _ => Err("a '\\x' without two hexadecimal digits: write \\x0d".to_owned()),
+        },
+        [b'x', ..] => Err("a '\\x' without two hexadecimal digits: write \\x0d".to_owned()),
+        [b'n', after @ ..] => Ok((b'\n', after)),
+        [b'r', after @ ..] => Ok((b'\r', after)),
+        [b't', after @ ..] => Ok((b'\t', after)),
+        [byte @ (b'\\' | b'"' | b'|' | b'#' | b' '), after @ ..] => Ok((*byte, after)),
+        _ => Err(
+            "a '\\' before nothing that it changes: allowed are \\xNN, \\n, \\r, \\t, \\\\, \\\", \\|, \\# and '\\ '"
+                .to_owned(),
+        ),
+    }
+}
+
+/// The patterns of a file, each with its line. `shown` is what the file is called in errors.
+///
+/// # Errors
+/// The first faults, each with its line.
+pub fn parse_file(shown: &str, bytes: &[u8], nocase: bool) -> Result<Vec<(usize, Pattern)>, String> {
+    let mut faults = Vec::new();
+    let mut patterns = Vec::new();
+    let mut known: HashMap<Key, usize> = HashMap::new();
+    for (number, line) in (1..).zip(bytes.split(|byte| *byte == b'\n')) {
+        let result = match std::str::from_utf8(line) {
+            Ok(line) if line.trim_ascii().is_empty() || line.trim_ascii_start().starts_with('#') => continue,
+            Ok(line) => Pattern::parse(line, nocase),
+            Err(_) => Err("it is no UTF-8: write other bytes as \\xNN".to_owned()),
+        };
+        let result = result.and_then(|pattern| match known.insert(pattern.key(), number) {
+            None => Ok(pattern),
+            Some(before) => Err(format!("the same pattern as in line {before}: allowed is each once")),
+        });
+        match result {
+            Ok(pattern) => patterns.push((number, pattern)),
+            Err(message) => faults.push(format!("{shown}:{number}: {message}")),
+        }
+    }
+    if faults.is_empty() {
+        return Ok(patterns);
+    }
+    let more = faults.len().saturating_sub(MOST_FAULTS);
+    faults.truncate(MOST_FAULTS);
+    if more > 0 {
+        faults.push(format!("and {more} more"));
+    }
+    Err(faults.join("\n"))
+}
+
+/// What a fuzzer tries: any bytes are patterns or have a fault, and patterns are read again as they were.
+pub fn fuzz_patterns(bytes: &[u8]) {
+    if let Ok(patterns) = parse_file("fuzz", bytes, false) {
+        for (_, pattern) in patterns {
+            let again = Pattern::parse(&pattern.to_string(), true);
+            assert_eq!(again.as_ref(), Ok(&pattern), "as it is shown it is read");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn parse(line: &str) -> Result<Pattern, String> {
+        Pattern::parse(line, false)
+    }
+
+    #[test]
+    fn a_line_is_a_pattern() {
+        assert_eq!(parse("GET /admin").expect("plain").bytes, b"GET /admin");
+        assert_eq!(parse("say \"no\"").expect("quotes within").bytes, b"say \"no\"");
+        assert_eq!(parse("a|0d 0a|b|0D0A|").expect("bytes").bytes, b"a\r\nb\r\n");
+        assert_eq!(parse("\\x00\\n\\|\\\\").expect("escapes").bytes, b"\0\n|\\");
+        let pattern = parse("\"a \\\"b\"  nocase class=web name=a/b").expect("quoted");
+        assert_eq!((&pattern.bytes[..], pattern.nocase), (&b"a \"b"[..], true));
+        assert_eq!((pattern.class.as_deref(), pattern.name.as_deref()), (Some("web"), Some("a/b")));
+        assert!(parse("12.5").expect("no letters").nocase);
+    }
+
+    #[test]
+    fn what_is_no_pattern_is_told() {
+        for (line, told) in [
+            ("\"\"", "a pattern of no bytes"),
+            ("\"abc", "no closing quote"),
+            ("\"a\"b", "no space after the closing quote"),
+            ("a|0d", "a '|' without a second"),
+            ("||", "'||' is no list of bytes"),
+            ("|0|", "'|0|' is no list of bytes"),
+            ("|0d 0|", "'|0d 0|' is no list"),
+            ("|xx|", "'|xx|' is no list"),
+            ("\\q", "allowed are \\xNN"),
+            ("\\x0", "without two hexadecimal digits"),
+            ("\\", "before nothing"),
+            ("\"a\" nocas", "unknown 'nocas': allowed are nocase, case, class=CLASS and name=NAME"),
+            ("\"a\" class=", "'class=': allowed as a class are"),
+            ("\"a\" name=a,b", "allowed as a name are"),
+        ] {
+            let error = parse(line).expect_err(line);
+            assert!(error.contains(told), "{line}: {error}");
+        }
+        assert!(
+            parse(&"x".repeat(1_025)).expect_err("long").contains("a pattern of 1025 bytes: allowed are 1 to 1024")
+        );
+    }
+
+    #[test]
+    fn faults_of_a_file_have_their_lines() {
+        let file = b"# patterns\nabc\n\n|zz|\n\"ABC\" nocase\n\"abc\"\n\xff\n";
+        let error = parse_file("p.txt", file, false).expect_err("three faults");
+        assert_eq!(
+            error,
+            "p.txt:4: '|zz|' is no list of bytes: write two hexadecimal digits for each, such as |0d 0a|\n\
+             p.txt:6: the same pattern as in line 2: allowed is each once\n\
+             p.txt:7: it is no UTF-8: write other bytes as \\xNN"
+        );
+        let many = "|\n".repeat(30);
+        assert!(parse_file("p", many.as_bytes(), false).expect_err("30").ends_with("and 10 more"));
+    }
+
+    proptest! {
+        #[test]
+        fn patterns_are_read_as_they_are_shown(bytes in prop::collection::vec(any::<u8>(), 1..60), nocase: bool, by_default: bool) {
+            let nocase = nocase || !bytes.iter().any(u8::is_ascii_alphabetic);
+            let pattern = Pattern { bytes, nocase, name: Some("a.b".to_owned()), class: Some("c".to_owned()) };
+            prop_assert_eq!(Pattern::parse(&pattern.to_string(), by_default), Ok(pattern));
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! The patterns of a module, sought by workers and changed by the control plane at the same time.
+//!
+//! A change makes the whole automaton anew, aside, and puts it in place of the old one: there is no adding a string to one. So
+//! changes are best made many at a time.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use forebay_graph::{Live, Outcome, Reader, Replay, Table, Verb};
+use forebay_measure::Counter;
+use thiserror::Error;
+
+use super::pattern::{Key, Pattern};
+use super::set::{Entry, Set, SetError};
+use crate::inspection::tally::Tally;
+
+/// The set that is in force.
+#[derive(Clone)]
+pub struct Current(pub Arc<Set>);
+
+/// The set that is to be.
+#[derive(Default)]
+pub struct Next(Option<Arc<Set>>);
+
+impl Replay<Next> for Current {
+    fn replay(&mut self, log: &mut Next) {
+        if let Some(set) = log.0.take() {
+            self.0 = set;
+        }
+    }
+}
+
+/// A module's patterns.
+pub struct Patterns {
+    state: Mutex<State>,
+    live: Arc<Live<Current, Next>>,
+    /// Packets by the pattern that decided.
+    tally: Arc<Tally>,
+    /// How many patterns there are, how many of them are shadowed, what the automaton takes in memory.
+    gauges: Arc<[Counter]>,
+    classes: Vec<String>,
+    nocase: bool,
+}
+
+struct State {
+    entries: BTreeMap<Key, Entry>,
+    /// Places at which nothing is counted; those that were freed last are taken last.
+    free: std::collections::VecDeque<u32>,
+}
+
+/// Why a change of the patterns was refused.
+#[derive(Debug, Error)]
+enum ChangeError {
+    #[error("{0}")]
+    Words(String),
+    #[error("{0} is there already: allowed is 'replace'")]
+    Known(Pattern),
+    #[error("there is no pattern {0}: allowed are those that are there, with their case")]
+    Unknown(Pattern),
+    #[error("there is no class '{0}': there are {1}")]
+    Class(String, String),
+    #[error("there is no room for another pattern: 'capacity' allows {0}")]
+    Full(usize),
+    #[error("with it the patterns cannot be sought: {0}")]
+    Set(#[from] SetError),
+}
+
+const SYNTAX: &str = "\
+add PATTERN        a new pattern
+remove PATTERN     a pattern that is there
+replace PATTERN    another class or name for a pattern; a new one where there is none
+where PATTERN is as in a file of patterns: \"GET /admin|0d 0a|\" nocase class=web name=admin";
+
+impl Patterns {
+    /// Patterns with their lines, `capacity` of them at most. `shown` is where the lines are.
+    ///
+    /// # Errors
+    /// A class that there is not; too many.
+    pub fn new(
+        patterns: Vec<(usize, Pattern)>,
+        (classes, nocase, capacity): (Vec<String>, bool, usize),
+        gauges: Arc<[Counter]>,
+        shown: &str,
+    ) -> Result<Self, String> {
+        if patterns.len() > capacity {
+            return Err(format!("{} patterns: 'capacity' allows {capacity}", patterns.len()));
+        }
+        let tally = Arc::new(Tally::new(capacity));
+        let mut state = State { entries: BTreeMap::new(), free: (0..capacity as u32).collect() };
+        for (line, pattern) in patterns {
+            let added = state.change(Verb::Add, pattern, &classes, &tally, capacity);
+            added.map_err(|error| format!("{shown}:{line}: {error}"))?;
+        }
+        let set = Set::new(&state.all()).map_err(|error| format!("{shown}: {error}"))?;
+        let live = Arc::new(Live::new(Arc::new(Current(Arc::default()))));
+        let patterns = Self { state: Mutex::new(state), live, tally, gauges, classes, nocase };
+        let set = Arc::new(set);
+        patterns.show(&patterns.lock(), &set);
+        Ok(Self { live: Arc::new(Live::new(Arc::new(Current(set)))), ..patterns })
+    }
+
+    /// A worker's way to the patterns.
+    pub fn reader(&self) -> Reader<Current, Next> {
+        Reader::new(Arc::clone(&self.live))
+    }
+
+    /// Each pattern by its place, from the first on.
+    pub fn titles(&self) -> Vec<String> {
+        let state = self.lock();
+        let last = state.entries.values().map(|entry| entry.slot as usize + 1).max().unwrap_or(0);
+        let mut titles: Vec<String> = (0..last).map(|slot| format!("{slot}: none")).collect();
+        state.entries.values().for_each(|entry| titles[entry.slot as usize] = entry.pattern.to_string());
+        titles
+    }
+
+    /// Packets by the pattern that decided.
+    pub fn tally(&self) -> &Arc<Tally> {
+        &self.tally
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn show(&self, state: &State, set: &Set) {
+        let values = [state.entries.len(), set.shadowed, set.memory_bytes()];
+        self.gauges.iter().zip(values).for_each(|(gauge, value)| gauge.set(value as u64));
+    }
+
+    fn publish(&self, set: Set, state: &State) {
+        let set = Arc::new(set);
+        self.show(state, &set);
+        self.live.change(|current, next| {
+            current.0 = Arc::clone(&set);
+            next.0 = Some(set);
+        });
+    }
+}
+
+impl State {
+    fn all(&self) -> Vec<Entry> {
+        self.entries.values().cloned().collect()
+    }
+
+    fn change(
+        &mut self,
+        verb: Verb,
+        pattern: Pattern,
+        classes: &[String],
+        tally: &Tally,
+        capacity: usize,
+    ) -> Result<(), ChangeError> {
+        let key = pattern.key();
+        if verb == Verb::Remove {
+            let entry = self.entries.remove(&key).ok_or(ChangeError::Unknown(pattern))?;
+            tally.name(entry.slot as usize, String::new());
+            self.free.push_back(entry.slot);
+            return Ok(());
+        }
+        let class = match &pattern.class {
+            None => 0,
+            Some(class) => classes
+                .iter()
+                .position(|known| known == class)
+                .ok_or_else(|| ChangeError::Class(class.clone(), classes.join(", ")))?,
+        };
+        let class = class as u16;
+        let slot = match self.entries.get(&key) {
+            Some(_) if verb == Verb::Add => return Err(ChangeError::Known(pattern)),
+            Some(there) => there.slot,
+            None => self.free.pop_front().ok_or(ChangeError::Full(capacity))?,
+        };
+        let pattern = Pattern { class: classes.get(usize::from(class)).cloned(), ..pattern };
+        tally.name(slot as usize, pattern.to_string());
+        self.entries.insert(key, Entry { pattern, class, slot });
+        Ok(())
+    }
+}
+
+impl Patterns {
+    fn change(&self, state: &mut State, line: &str) -> Result<(), ChangeError> {
+        let (verb, entry) = Verb::split(line, SYNTAX).map_err(ChangeError::Words)?;
+        let pattern = Pattern::parse(entry, self.nocase).map_err(ChangeError::Words)?;
+        let capacity = state.entries.len() + state.free.len();
+        state.change(verb, pattern, &self.classes, &self.tally, capacity)
+    }
+}
+
+impl Table for Patterns {
+    fn syntax(&self) -> &'static str {
+        SYNTAX
+    }
+
+    fn apply(&self, changes: &[&str]) -> Outcome {
+        let mut state = self.lock();
+        let mut outcome = Outcome::default();
+        let before = state.entries.clone();
+        for (at, line) in changes.iter().enumerate() {
+            let result = self.change(&mut state, line);
+            outcome.note(at, result);
+        }
+        if outcome.made == 0 {
+            return outcome;
+        }
+        match Set::new(&state.all()) {
+            Ok(set) => {
+                self.publish(set, &state);
+                outcome
+            }
+            // All of them together are too much: none is made, and each is told so.
+            Err(error) => {
+                let error = ChangeError::Set(error);
+                state.restore(before, &self.tally);
+                let mut refused = Outcome::default();
+                for at in 0..changes.len() {
+                    let own =
+                        outcome.refused.iter().find(|refused| refused.change == at).map(|own| own.message.clone());
+                    refused.note::<String>(at, Err(own.unwrap_or_else(|| error.to_string())));
+                }
+                refused
+            }
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.lock().entries.len()
+    }
+
+    fn entries(&self, after: Option<&str>, most: usize) -> Result<Vec<String>, String> {
+        let after = after.map(|line| Pattern::parse(line, self.nocase).map(|pattern| pattern.key())).transpose()?;
+        let state = self.lock();
+        let from = after.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
+        let rest = state.entries.range((from, std::ops::Bound::Unbounded));
+        Ok(rest.take(most).map(|(_, entry)| entry.pattern.to_string()).collect())
+    }
+}
+
+impl State {
+    /// Goes back to what was there before.
+    fn restore(&mut self, before: BTreeMap<Key, Entry>, tally: &Tally) {
+        for (key, entry) in &self.entries {
+            if !before.contains_key(key) {
+                tally.name(entry.slot as usize, String::new());
+                self.free.push_back(entry.slot);
+            }
+        }
+        for (key, entry) in &before {
+            let there = self.entries.get(key);
+            if there.is_none_or(|there| there.slot != entry.slot || there.pattern != entry.pattern) {
+                tally.name(entry.slot as usize, entry.pattern.to_string());
+                self.free.retain(|slot| *slot != entry.slot);
+            }
+        }
+        self.entries = before;
+    }
+}

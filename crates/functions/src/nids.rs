@@ -1,0 +1,475 @@
+//! Network intrusion detection: rules as Snort writes them, told of or dropped.
+
+mod alerts;
+mod check;
+mod classes;
+mod groups;
+mod limits;
+pub mod parse;
+mod ranges;
+mod regex;
+mod rule;
+mod view;
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use forebay_graph::files::{MOST_TABLE, read_up_to};
+use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
+use forebay_measure::{Counter, Frequency};
+use forebay_packet::{MAX_BATCH, Packet, Ticks};
+use rtrb::Producer;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::inspection::strings::{Job, scan};
+use crate::inspection::tally::Tally;
+use alerts::{Alert, Log};
+use groups::{Group, Ruleset};
+use limits::{Limits, Said};
+use parse::Dialect;
+use ranges::Variables;
+use rule::Action;
+use view::View;
+
+/// Parameters of `nids`.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Params {
+    /// The rules: a file's name, or a list of rules.
+    rules: Source,
+    /// What `$NAMES` in rules stand for, such as `HOME_NET: "[10.0.0.0/8]"`; before those that the file has.
+    #[serde(default)]
+    variables: Variables,
+    /// A file for alerts, a JSON object a line, after what is in it.
+    alerts: Option<Alerts>,
+    /// The option `flow`, which needs the state of connections: rules with it are refused (`refuse`, the default), or
+    /// `approximate`: of `established` there remains that the segment acknowledges and neither opens nor resets, of directions
+    /// nothing.
+    #[serde(default)]
+    flow: Flow,
+    /// Whether packets that were told of leave by a gate of their own, `alerted`.
+    #[serde(default)]
+    divert: bool,
+    /// What counts are told in reports: a `summary` (the default), or those of each `rule`, too. The table `matches` has them.
+    #[serde(default)]
+    count: Count,
+    /// For how many pairs of a rule and an address `threshold` and `detection_filter` count at a time, 1 to 4194304; 65536 by
+    /// default. Each takes 64 to 128 bytes.
+    #[serde(default = "trackers")]
+    trackers: usize,
+}
+
+fn trackers() -> usize {
+    1 << 16
+}
+
+/// The largest `trackers`.
+const MOST_TRACKERS: usize = 1 << 22;
+
+/// Where rules come from.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(untagged, expecting = "rules are a file's name or a list of rules")]
+enum Source {
+    /// A file, relative to the configuration.
+    File(String),
+    /// The lines of such a file.
+    Inline(Vec<String>),
+}
+
+/// A file for alerts.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Alerts {
+    /// Its name, relative to the configuration.
+    file: String,
+    /// How many lines a second each worker writes at most, 1 to 1000000; 1000 by default. Further ones are counted only.
+    #[serde(default = "rate")]
+    rate: u32,
+}
+
+fn rate() -> u32 {
+    1_000
+}
+
+/// What becomes of `flow`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Flow {
+    /// Rules with it are refused.
+    #[default]
+    Refuse,
+    /// It is taken for what one packet shows.
+    Approximate,
+}
+
+/// What counts are told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Count {
+    /// Packets by what became of them.
+    #[default]
+    Summary,
+    /// Those of each rule, too.
+    Rule,
+}
+
+const DENIED: Gate = Gate::drop(0);
+const DROPS: &[Reason] =
+    &[Reason { name: "rule", help: "A rule with the action 'drop' matches the packet, and none with 'pass'." }];
+const ALERTED: Gate = Gate::out(1);
+
+/// Counters, of packets.
+const PACKETS: [&str; 6] = ["clean", "alerted", "logged", "dropped", "passed", "unseen"];
+/// Counters, of alerts.
+const ALERTS: [&str; 4] = ["written", "limited", "over rate", "lost"];
+const WRITTEN: usize = 0;
+const LIMITED: usize = 1;
+const OVER_RATE: usize = 2;
+const LOST: usize = 3;
+
+/// The function.
+pub struct Nids {
+    rules: Arc<Ruleset>,
+    divert: bool,
+    limits: Limits,
+    /// By rule, packets that it matched.
+    matches: Arc<[Counter]>,
+    /// The same for the report, where that is wanted.
+    shown: Arc<[Counter]>,
+    packets: Arc<[Counter]>,
+    out: Out,
+    /// By rule, what its expressions need.
+    rooms: Vec<Vec<regex::Room>>,
+    scratch: check::Scratch,
+    views: Box<[Option<View>]>,
+    /// Packet by packet, the strings that were found: a bit each.
+    found: Box<[u64]>,
+    /// Words of that a packet.
+    words: usize,
+    /// Whether any was found, by packet.
+    any: Box<[bool]>,
+    /// By rule, the last packet that it was asked of.
+    asked: Box<[u64]>,
+    /// How many packets there were.
+    number: u64,
+    /// Rules that match the packet.
+    matching: Vec<u32>,
+    /// Searches of a batch: the packet, and which of its groups.
+    searches: Vec<(u16, u8)>,
+}
+
+/// Where alerts go.
+struct Out {
+    log: Option<Arc<Log>>,
+    ring: Option<Producer<Alert>>,
+    counts: Arc<[Counter]>,
+    rate: u32,
+    /// The second that is counted, and alerts in it.
+    second: (u64, u32),
+    simulated: bool,
+    frequency: Frequency,
+    /// An instant, and how many nanoseconds it was after 1970.
+    epoch: Option<(Ticks, u64)>,
+}
+
+impl Params {
+    fn compile(&self, setup: &Setup<'_>) -> Result<Ruleset, SetupError> {
+        let refused = |error: String| SetupError::at("rules", error);
+        let (shown, bytes) = match &self.rules {
+            Source::Inline(lines) => ("line".to_owned(), lines.join("\n").into_bytes()),
+            Source::File(name) => {
+                let path = setup.path(name);
+                let shown = path.display().to_string();
+                let bytes = read_up_to(&path, MOST_TABLE).map_err(|error| refused(format!("{shown}: {error}")))?;
+                (shown, bytes)
+            }
+        };
+        let dialect = Dialect { variables: self.variables.clone(), approximate_flow: self.flow == Flow::Approximate };
+        let file = parse::parse(&shown, &bytes, &dialect).map_err(refused)?;
+        Ruleset::new(file.rules).map_err(|error| refused(format!("{shown}: {error}")))
+    }
+}
+
+impl Declare for Nids {
+    type Params = Params;
+    const NAME: &'static str = "nids";
+    const SUMMARY: &'static str = "tells of packets, or drops them, by rules as Snort writes them";
+    const HELP: &'static str = "\
+        Rules are a documented part of the language of Snort (docs/nids.md): the actions alert, drop, pass and log; tcp, udp, icmp \
+        and ip; addresses and ports with lists, negation and variables; content with its modifiers, pcre with the flags i, s, m and x, \
+        dsize, flags, itype, icode, ttl, ip_proto, sameip, threshold and detection_filter. Anything else is refused with its line. Of a \
+        packet that a rule with 'pass' matches nothing is told; else it is dropped where a rule with 'drop' matches it. Each \
+        packet is looked at by itself, as fragments are: later ones show no ports, and match only rules that ask for none. Alerts are \
+        counted by rule in the table 'matches', and written to a file where one is named: a worker never waits for it.";
+    const EXAMPLE: &'static str = "\
+        { rules: ['alert tcp any any -> any 80 (msg:\"admin page\"; content:\"GET /admin\"; depth:10; sid:1;)', \
+        'drop udp any any -> any any (msg:\"bad\"; content:\"|de ad be ef|\"; sid:2;)'] }";
+    const TRAFFIC: &'static str = "{ size: 512 }";
+    const DROPS: &'static [Reason] = DROPS;
+    const STATE: StateKind = StateKind::SharedReadOnly;
+
+    fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
+        if !(1..=MOST_TRACKERS).contains(&params.trackers) {
+            return Err(SetupError::at("trackers", format!("{}: allowed are 1 to {MOST_TRACKERS}", params.trackers)));
+        }
+        let rate = params.alerts.as_ref().map_or(1, |alerts| alerts.rate);
+        if !(1..=1_000_000).contains(&rate) {
+            return Err(SetupError::at("alerts.rate", format!("{rate}: allowed are 1 to 1000000 lines a second")));
+        }
+        if params.divert {
+            setup.gates(["clean", "alerted"])?;
+        }
+        let key = format!("nids {}", serde_json::to_string(&params).unwrap_or_default());
+        let rules = setup.once(&key, |setup| params.compile(setup))?;
+        setup.once_a_module(&format!("{key} size"), |setup| {
+            let gauges = setup.counters("rules", ["known", "groups", "bytes of memory"].map(str::to_owned));
+            let (groups, bytes) = rules.size();
+            let values = [rules.rules.len(), groups, bytes];
+            gauges.iter().zip(values).for_each(|(gauge, value)| gauge.set(value as u64));
+            Ok(())
+        })?;
+        let title = |rule: &rule::Rule| format!("{} {}", rule.sid, rule.message);
+        let tally = setup.once_a_module(&format!("{key} matches"), |_| {
+            let tally = Tally::new(rules.rules.len());
+            rules.rules.iter().enumerate().for_each(|(place, rule)| tally.name(place, title(rule)));
+            Ok(tally)
+        })?;
+        let checking = setup.checking();
+        let log = match params.alerts.as_ref().filter(|_| !checking) {
+            None => None,
+            Some(Alerts { file, .. }) => Some(setup.once_a_module(&format!("{key} alerts"), |setup| {
+                let path = setup.claim("alerts.file", file, true)?;
+                let log = Log::open(&path, setup.name(), Arc::clone(&rules));
+                log.map_err(|error| SetupError::at("alerts.file", error))
+            })?),
+        };
+        let packets = setup.counters("packets", PACKETS.map(str::to_owned));
+        let counts = setup.counters("alerts", ALERTS.map(str::to_owned));
+        let shown = if params.count == Count::Rule {
+            setup.counters("matches", rules.rules.iter().map(title))
+        } else {
+            Arc::default()
+        };
+        let matches = tally.counters();
+        setup.table("matches", tally);
+        let batch = setup.batch().max(1);
+        let words = rules.strings.div_ceil(64);
+        let rooms = rules.rules.iter().map(|rule| rule.pcres.iter().map(|pcre| pcre.regex.room()).collect());
+        Ok(Self {
+            divert: params.divert,
+            limits: Limits::new(params.trackers, setup.secret(), setup.frequency()),
+            matches,
+            shown,
+            packets,
+            out: Out {
+                ring: log.as_ref().map(|log| log.ring()),
+                log,
+                counts,
+                rate,
+                second: (0, 0),
+                simulated: setup.simulated(),
+                frequency: setup.frequency(),
+                epoch: None,
+            },
+            rooms: rooms.collect(),
+            scratch: check::Scratch::new(),
+            views: vec![None; batch].into(),
+            found: vec![0; batch * words].into(),
+            words,
+            any: vec![false; batch].into(),
+            asked: vec![0; rules.rules.len()].into(),
+            number: 0,
+            matching: Vec::with_capacity(rules.rules.len()),
+            searches: Vec::with_capacity(batch * 3),
+            rules,
+        })
+    }
+}
+
+impl Out {
+    /// Nanoseconds from 1970 to `now`: the system's clock is read once, the rest are ticks.
+    fn stamp(&mut self, now: Ticks) -> u64 {
+        let wall = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+        let simulated = self.simulated;
+        let (instant, at) = *self.epoch.get_or_insert_with(|| if simulated { (Ticks::ZERO, 0) } else { (now, wall()) });
+        at.saturating_add((self.frequency.seconds(now.since(instant)) * 1e9).round() as u64)
+    }
+
+    /// Tells of a packet, where there is a file and it is not too much.
+    fn tell(&mut self, rule: u32, action: Action, view: &View, now: Ticks) {
+        let Some(ring) = &mut self.ring else { return };
+        let second = self.frequency.seconds(now) as u64;
+        if self.second.0 != second {
+            self.second = (second, 0);
+        }
+        if self.second.1 >= self.rate {
+            return self.counts[OVER_RATE].add(1);
+        }
+        self.second.1 += 1;
+        // Looked at before the time is asked for: a full ring costs no more than this.
+        if ring.is_full() {
+            return self.counts[LOST].add(1);
+        }
+        let nanos = self.stamp(now);
+        let Some(ring) = &mut self.ring else { return };
+        let pushed = ring.push(Alert { nanos, rule, action, view: *view }).is_ok();
+        self.counts[if pushed { WRITTEN } else { LOST }].add(1);
+    }
+}
+
+impl Nids {
+    /// Finds the strings that rules of the packets' groups are found by.
+    fn search(&mut self, batch: &[Packet]) {
+        let Self { rules, views, found, words, any, searches, .. } = self;
+        searches.clear();
+        for (place, view) in views.iter().take(batch.len()).enumerate() {
+            let Some(view) = view else { continue };
+            for (which, group) in rules.groups(view).iter().enumerate() {
+                if group.is_some_and(|group| group.strings.is_some()) {
+                    searches.push((place as u16, which as u8));
+                }
+            }
+        }
+        let group = |search: &(u16, u8)| -> Option<&Group> {
+            let view = views.get(usize::from(search.0))?.as_ref()?;
+            rules.groups(view)[usize::from(search.1)]
+        };
+        let job = |search: &(u16, u8)| {
+            let (packet, view) = (batch.get(usize::from(search.0))?, views.get(usize::from(search.0))?.as_ref()?);
+            Some(Job { strings: group(search)?.strings.as_ref()?, bytes: view.payload(packet) })
+        };
+        // Each search that is in the list has its group, packet and strings: none is left out, and numbers are places.
+        scan(searches.iter().filter_map(job), &mut |number, hit| {
+            let Some((search, group)) = searches.get(number).and_then(|search| Some((search, group(search)?))) else {
+                return ControlFlow::Break(());
+            };
+            let place = usize::from(search.0);
+            any[place] = true;
+            let bits = &mut found[place * *words..][..*words];
+            for string in hit.strings().map(|string| group.first + string) {
+                let (word, bit) = (&mut bits[string / 64], 1 << (string % 64));
+                // Those that end a string that was found before were found with it.
+                if *word & bit != 0 {
+                    break;
+                }
+                *word |= bit;
+            }
+            ControlFlow::Continue(())
+        });
+    }
+
+    /// Asks the rules that may match a packet; those that do are in `matching` afterwards.
+    fn ask(&mut self, place: usize, view: &View, payload: &[u8], now: Ticks) {
+        let Self { rules, limits, rooms, scratch, found, words, any, asked, number, matching, .. } = self;
+        matching.clear();
+        scratch.clear();
+        *number += 1;
+        let mut one = |rule: u32| {
+            let at = rule as usize;
+            let (Some(last), Some(known)) = (asked.get_mut(at), rules.rules.get(at)) else { return };
+            if std::mem::replace(last, *number) == *number || !check::header(known, view) {
+                return;
+            }
+            if !check::body(known, &rules.sought[at], view, payload, scratch, &mut rooms[at]) {
+                return;
+            }
+            // Last of all: it counts what matches in all else.
+            let filtered = known.filter.as_ref().is_some_and(|filter| limits.ask(rule, filter, view, now) != Said::Yes);
+            if !filtered {
+                matching.push(rule);
+            }
+        };
+        let groups = rules.groups(view);
+        for group in groups.iter().flatten() {
+            group.always.iter().for_each(|rule| one(*rule));
+        }
+        if std::mem::take(&mut any[place]) {
+            for (at, word) in found[place * *words..][..*words].iter_mut().enumerate() {
+                let mut bits = std::mem::take(word);
+                while bits != 0 {
+                    let string = at * 64 + bits.trailing_zeros() as usize;
+                    bits &= bits - 1;
+                    let rules =
+                        groups.iter().flatten().find_map(|group| group.rules.get(string.checked_sub(group.first)?));
+                    if let Some(rules) = rules {
+                        rules.iter().for_each(|rule| one(*rule));
+                    }
+                }
+            }
+        }
+    }
+
+    /// What becomes of a packet by the rules that match it, and which counter is its.
+    fn judge(&mut self, view: &View, now: Ticks) -> (Gate, usize) {
+        let Self { rules, matching, limits, matches, shown, out, divert, .. } = self;
+        let rule = |number: &u32| &rules.rules[*number as usize];
+        matching.sort_unstable_by_key(|number| (rule(number).action, rule(number).priority, rule(number).sid));
+        let Some(first) = matching.first() else { return (Gate::FIRST, 0) };
+        let action = rule(first).action;
+        let told = if action == Action::Pass { &matching[..1] } else { &matching[..] };
+        for number in told {
+            for counts in [&*matches, &*shown] {
+                if let Some(count) = counts.get(*number as usize) {
+                    count.add(1);
+                }
+            }
+            if action == Action::Pass {
+                continue;
+            }
+            let known = rule(number);
+            match known.threshold.as_ref().map(|limit| limits.ask(*number, limit, view, now)) {
+                Some(Said::No) => out.counts[LIMITED].add(1),
+                None | Some(Said::Yes | Said::NoRoom) => out.tell(*number, known.action, view, now),
+            }
+        }
+        match action {
+            Action::Pass => (Gate::FIRST, 4),
+            Action::Drop => (DENIED, 3),
+            Action::Alert => (if *divert { ALERTED } else { Gate::FIRST }, 1),
+            Action::Log => (if *divert { ALERTED } else { Gate::FIRST }, 2),
+        }
+    }
+}
+
+impl Function for Nids {
+    fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
+        let now = context.now();
+        let most = self.views.len().min(MAX_BATCH);
+        let mut counts = [0u64; PACKETS.len()];
+        let mut begun = 0;
+        // A batch is never larger than was said; if it were, it would be taken in parts.
+        for part in batch.chunks_mut(most) {
+            for (view, packet) in self.views.iter_mut().zip(part.iter_mut()) {
+                *view = View::of(packet);
+            }
+            self.search(part);
+            for (place, packet) in part.iter().enumerate() {
+                let Some(view) = self.views[place] else {
+                    counts[5] += 1;
+                    continue;
+                };
+                self.ask(place, &view, view.payload(packet), now);
+                let (gate, counter) = self.judge(&view, now);
+                counts[counter] += 1;
+                if gate != Gate::FIRST {
+                    context.put(begun + place, gate);
+                }
+            }
+            begun += part.len();
+        }
+        self.packets.iter().zip(counts).for_each(|(counter, count)| counter.add(count));
+    }
+
+    fn close(&mut self) -> Result<(), String> {
+        self.out.log.as_ref().map_or(Ok(()), |log| log.flush())
+    }
+}
+
+register!(Nids);
+
+#[cfg(test)]
+mod naive;
+#[cfg(test)]
+mod tests;

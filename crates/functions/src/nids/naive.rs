@@ -1,0 +1,162 @@
+//! A second matcher, for the tests: what rules mean, word by word, one rule and one packet at a time.
+//!
+//! Headers are read by another library, expressions searched by another one, and contents tried at every place.
+
+use etherparse::{LaxNetSlice, LaxSlicedPacket, TransportSlice};
+
+use super::rule::{Bits, Place, Protocol, Rule, Test};
+
+/// A packet as another library reads it.
+pub struct Plain {
+    pub v6: bool,
+    pub source: u128,
+    pub destination: u128,
+    pub ports: Option<(u16, u16)>,
+    pub protocol: u8,
+    pub ttl: u8,
+    pub flags: Option<u8>,
+    pub icmp: Option<(u8, u8)>,
+    pub payload: Vec<u8>,
+}
+
+/// What a frame is; `None` where it is no IP.
+pub fn read(frame: &[u8]) -> Option<Plain> {
+    let sliced = LaxSlicedPacket::from_ethernet(frame).ok()?;
+    let number = |bytes: &[u8]| bytes.iter().fold(0u128, |sum, byte| sum << 8 | u128::from(*byte));
+    let (v6, source, destination, ttl, above) = match sliced.net.as_ref()? {
+        LaxNetSlice::Ipv4(ip) => {
+            let header = ip.header();
+            (false, number(&header.source()), number(&header.destination()), header.ttl(), ip.payload())
+        }
+        LaxNetSlice::Ipv6(ip) => {
+            let header = ip.header();
+            (true, number(&header.source()), number(&header.destination()), header.hop_limit(), ip.payload())
+        }
+        LaxNetSlice::Arp(_) => return None,
+    };
+    let mut plain = Plain {
+        v6,
+        source,
+        destination,
+        ports: None,
+        protocol: above.ip_number.0,
+        ttl,
+        flags: None,
+        icmp: None,
+        payload: above.payload.to_vec(),
+    };
+    match sliced.transport {
+        Some(TransportSlice::Tcp(tcp)) => {
+            plain.ports = Some((tcp.source_port(), tcp.destination_port()));
+            plain.flags = tcp.slice().get(13).copied();
+            plain.payload = tcp.payload().to_vec();
+        }
+        Some(TransportSlice::Udp(udp)) => {
+            plain.ports = Some((udp.source_port(), udp.destination_port()));
+            plain.payload = above.payload.get(8..).unwrap_or_default().to_vec();
+        }
+        Some(TransportSlice::Icmpv4(_) | TransportSlice::Icmpv6(_)) => {
+            plain.icmp = above.payload.first().copied().zip(above.payload.get(1).copied());
+            plain.payload = above.payload.get(8..).unwrap_or_default().to_vec();
+        }
+        None => {}
+    }
+    Some(plain)
+}
+
+/// Whether a rule matches a packet, its limits aside.
+pub fn matches(rule: &Rule, packet: &Plain) -> bool {
+    let protocol = match rule.protocol {
+        Protocol::Tcp => packet.protocol == 6,
+        Protocol::Udp => packet.protocol == 17,
+        Protocol::Icmp => packet.protocol == 1 || packet.protocol == 58,
+        Protocol::Ip => true,
+    };
+    let forth = way(rule, packet, (packet.source, packet.destination), packet.ports);
+    let back = way(rule, packet, (packet.destination, packet.source), packet.ports.map(|(one, other)| (other, one)));
+    protocol
+        && (forth || rule.both && back)
+        && rule.tests.iter().all(|asked| test(asked, packet))
+        && contents(rule, 0, 0, &packet.payload)
+        && rule.pcres.iter().all(|pcre| expression(pcre.regex.text(), &packet.payload) != pcre.not)
+}
+
+fn way(rule: &Rule, packet: &Plain, addresses: (u128, u128), ports: Option<(u16, u16)>) -> bool {
+    let within = |ranges: &super::ranges::Ranges, number: u128| {
+        ranges.ranges().iter().any(|(first, last)| (*first..=*last).contains(&number))
+    };
+    let [from, to] = match packet.v6 {
+        true => [&rule.source.v6, &rule.destination.v6],
+        false => [&rule.source.v4, &rule.destination.v4],
+    };
+    let ports = match ports {
+        Some((from, to)) => within(&rule.source_ports, from.into()) && within(&rule.destination_ports, to.into()),
+        None => [&rule.source_ports, &rule.destination_ports].iter().all(|ports| ports.ranges() == [(0, 65_535)]),
+    };
+    within(from, addresses.0) && within(to, addresses.1) && ports
+}
+
+fn test(asked: &Test, packet: &Plain) -> bool {
+    let span = |span: &super::rule::Span, number: u32| {
+        let within = span.first <= number && number <= span.last;
+        if span.not { !within } else { within }
+    };
+    match asked {
+        Test::Size(wanted) => span(wanted, packet.payload.len() as u32),
+        Test::Ttl(wanted) => span(wanted, packet.ttl.into()),
+        Test::IpProtocol(wanted) => span(wanted, packet.protocol.into()),
+        Test::IcmpType(wanted) => packet.icmp.is_some_and(|(kind, _)| span(wanted, kind.into())),
+        Test::IcmpCode(wanted) => packet.icmp.is_some_and(|(_, code)| span(wanted, code.into())),
+        Test::SameAddress => packet.source == packet.destination,
+        Test::Flags { how, bits, mask } => packet.flags.is_some_and(|flags| {
+            let mut each = (0..8).filter(|bit| mask >> bit & 1 == 1).map(|bit| (flags >> bit & 1, bits >> bit & 1));
+            match how {
+                Bits::Exactly => each.all(|(is, wanted)| is == wanted),
+                Bits::All => each.all(|(is, wanted)| wanted == 0 || is == 1),
+                Bits::Any => each.any(|(is, wanted)| wanted == 1 && is == 1),
+                Bits::None => each.all(|(is, wanted)| wanted == 0 || is == 0),
+            }
+        }),
+    }
+}
+
+/// Whether contents from number `at` on are there, the one before having ended at `cursor`: every place is tried.
+fn contents(rule: &Rule, at: usize, cursor: usize, payload: &[u8]) -> bool {
+    let Some(content) = rule.contents.get(at) else { return true };
+    let length = content.bytes.len();
+    let (first, end) = match content.place {
+        Place::Absolute { offset, depth } => {
+            (i64::from(offset), depth.map_or(i64::MAX, |depth| i64::from(offset) + i64::from(depth)))
+        }
+        Place::Relative { distance, within } => {
+            let first = cursor as i64 + i64::from(distance);
+            (first, within.map_or(i64::MAX, |within| first + i64::from(within)))
+        }
+    };
+    let is = |start: usize| {
+        let there = &payload[start..start + length];
+        let same = if content.nocase { there.eq_ignore_ascii_case(&content.bytes) } else { there == content.bytes };
+        same && start as i64 >= first && (start + length) as i64 <= end
+    };
+    let mut starts = (0..(payload.len() + 1).saturating_sub(length)).filter(|start| is(*start));
+    match content.not {
+        true => starts.next().is_none() && contents(rule, at + 1, cursor, payload),
+        false => starts.any(|start| contents(rule, at + 1, start + length, payload)),
+    }
+}
+
+/// Whether an expression matches, by the library that is written for it.
+fn expression(text: &str, payload: &[u8]) -> bool {
+    let (expression, flags) = text[1..].rsplit_once('/').expect("it was read");
+    let mut builder = regex::bytes::RegexBuilder::new(expression);
+    builder.unicode(false);
+    for flag in flags.chars() {
+        match flag {
+            'i' => builder.case_insensitive(true),
+            's' => builder.dot_matches_new_line(true),
+            'm' => builder.multi_line(true),
+            _ => builder.ignore_whitespace(true),
+        };
+    }
+    builder.build().expect("it was read").is_match(payload)
+}

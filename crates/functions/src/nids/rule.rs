@@ -1,0 +1,235 @@
+//! A rule, read: what is asked of a packet, in types.
+
+use super::ranges::{Hosts, Ranges};
+use super::regex::Regex;
+
+/// What becomes of a packet that a rule matches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Action {
+    /// It goes on, whatever other rules say of it.
+    Pass,
+    /// It is dropped, and told of.
+    Drop,
+    /// It is told of.
+    Alert,
+    /// It is told of, as something to keep rather than to look into.
+    Log,
+}
+
+impl Action {
+    /// As rules write it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pass => "pass",
+            Self::Drop => "drop",
+            Self::Alert => "alert",
+            Self::Log => "log",
+        }
+    }
+}
+
+/// What a rule's header says of protocols.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+    /// ICMP, of IPv4 or IPv6.
+    Icmp,
+    /// Any over IP.
+    Ip,
+}
+
+/// A comparison with a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// The least.
+    pub first: u32,
+    /// The greatest.
+    pub last: u32,
+    /// Whether it must not be within.
+    pub not: bool,
+}
+
+impl Span {
+    /// Whether a number is as it should be.
+    #[inline]
+    #[must_use]
+    pub fn holds(self, number: u32) -> bool {
+        (self.first..=self.last).contains(&number) != self.not
+    }
+}
+
+/// How TCP's control bits are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bits {
+    /// They are these.
+    Exactly,
+    /// These are among them.
+    All,
+    /// One of these is among them.
+    Any,
+    /// None of these is among them.
+    None,
+}
+
+/// Something asked of headers, or of the payload's size.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Test {
+    /// How many bytes the payload has.
+    Size(Span),
+    /// TCP's control bits, those outside the mask disregarded.
+    Flags {
+        /// How.
+        how: Bits,
+        /// The bits.
+        bits: u8,
+        /// Which of them count.
+        mask: u8,
+    },
+    /// The type of an ICMP message.
+    IcmpType(Span),
+    /// Its code.
+    IcmpCode(Span),
+    /// Time to live, or hop limit.
+    Ttl(Span),
+    /// The protocol above IP.
+    IpProtocol(Span),
+    /// Source and destination are one address.
+    SameAddress,
+}
+
+/// Bytes that must be in the payload, or must not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Content {
+    /// The bytes.
+    pub bytes: Vec<u8>,
+    /// Whether ASCII letters are found in either case.
+    pub nocase: bool,
+    /// Whether they must not be there.
+    pub not: bool,
+    /// Whether they are what the rule is found by.
+    pub fast: bool,
+    /// Where they may be.
+    pub place: Place,
+}
+
+/// Where bytes may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Within `depth` bytes from `offset` on.
+    Absolute {
+        /// Bytes from the payload's start.
+        offset: u32,
+        /// How many bytes from there they are in; all where nothing is said.
+        depth: Option<u32>,
+    },
+    /// Within `within` bytes from `distance` behind the end of the content before.
+    Relative {
+        /// Bytes, backwards where it is negative.
+        distance: i32,
+        /// How many bytes from there they are in.
+        within: Option<u32>,
+    },
+}
+
+/// Bytes that a regular expression must match, or must not.
+#[derive(Clone, Debug)]
+pub struct Pcre {
+    /// The expression.
+    pub regex: Regex,
+    /// Whether it must not match.
+    pub not: bool,
+}
+
+/// Whose matches are counted together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Track {
+    /// Those of one source.
+    Source,
+    /// Those of one destination.
+    Destination,
+}
+
+/// What becomes of matches by their number within so many seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The first few are none: they do not count as matches (`detection_filter`).
+    Filter,
+    /// The first few are told.
+    Limit,
+    /// Each so-manieth is told.
+    Threshold,
+    /// One is told, once there were so many.
+    Both,
+}
+
+/// A limit on how often a rule matches or is told of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// What it does.
+    pub kind: Kind,
+    /// Whose matches are counted together.
+    pub track: Track,
+    /// How many.
+    pub count: u32,
+    /// Within how many seconds.
+    pub seconds: u32,
+}
+
+/// A rule.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    /// The line that it begins in.
+    pub line: usize,
+    /// What becomes of packets.
+    pub action: Action,
+    /// Of which protocol they are.
+    pub protocol: Protocol,
+    /// Where they come from.
+    pub source: Hosts,
+    /// From which ports.
+    pub source_ports: Ranges,
+    /// Whether they may go the other way, too.
+    pub both: bool,
+    /// Where they go to.
+    pub destination: Hosts,
+    /// To which ports.
+    pub destination_ports: Ranges,
+    /// What it is to be told as.
+    pub message: String,
+    /// Its number.
+    pub sid: u32,
+    /// Which version of it.
+    pub revision: u32,
+    /// Its class, where it says one.
+    pub class: Option<String>,
+    /// How urgent: 1 is the most.
+    pub priority: u8,
+    /// Where more is said of it.
+    pub references: Vec<String>,
+    /// What is asked of headers.
+    pub tests: Vec<Test>,
+    /// What is asked of the payload, in order.
+    pub contents: Vec<Content>,
+    /// Likewise, each by itself.
+    pub pcres: Vec<Pcre>,
+    /// `detection_filter`.
+    pub filter: Option<Limit>,
+    /// `threshold`.
+    pub threshold: Option<Limit>,
+}
+
+impl Rule {
+    /// The content that the rule is found by: the one that says so, else the longest. None where none must be there.
+    #[must_use]
+    pub fn fast(&self) -> Option<&Content> {
+        let there = || self.contents.iter().filter(|content| !content.not);
+        there().find(|content| content.fast).or_else(|| {
+            // Of equally long ones the first.
+            there().rev().max_by_key(|content| content.bytes.len())
+        })
+    }
+}
