@@ -6,7 +6,7 @@ export PATH := $(CARGO_HOME)/bin:$(PATH)
 export FUZZ_SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test gate gate-update bench bench-peers sim fuzz hostile miri soak lint schema rust
+.PHONY: help demo test gate gate-update bench bench-peers bench-interfaces sim fuzz hostile miri soak lint schema rust
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -38,6 +38,10 @@ bench: rust ## ticks per packet, module by module; writes target/bench.json
 bench-peers: rust ## the same against DPDK's testpmd in one run; writes target/bench-peers.json
 	@scripts/install-debian python3:python3 dpdk-testpmd:dpdk-dev
 	scripts/bench-peers
+
+bench-interfaces: rust ## ports to interfaces against testpmd's on the same veth pairs (as root); writes target/bench-interfaces.json
+	cargo build --release -p forebay-cli
+	scripts/bench-interfaces
 
 sim: rust ## the simulator against the packet-exact engine on all use cases, and how much faster than real time it is
 	cargo test --release -p forebay-sim -- --ignored

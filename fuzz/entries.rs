@@ -17,6 +17,7 @@ pub const TARGETS: &[Target] = &[
     ("routes", forebay_functions::tables::lpm::routes_file::fuzz_routes_file),
     ("rules", forebay_functions::tables::acl::classbench::fuzz_parse),
     ("capture", capture),
+    ("block", forebay_ports::af_packet::block::fuzz_block),
     ("yaml", yaml),
     ("filter", forebay_cli::filter::fuzz_filter),
     ("changes", changes),

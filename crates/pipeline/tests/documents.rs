@@ -49,6 +49,7 @@ fn every_example_of_the_documentation_is_in_order() {
         "docs/encryption.md",
         "docs/fragments.md",
         "docs/neighbours.md",
+        "docs/ports.md",
         "docs/traffic.md",
         "docs/usecases.md",
         "docs/workers.md",

@@ -3,6 +3,8 @@
 use forebay_graph::{Setup, SetupError};
 use forebay_packet::Packet;
 
+use crate::parameters::Rejected;
+
 use super::{Counted, Decision, Params, Rules, Verdict, key4, key6};
 
 /// A list of rules with a module's counts.
@@ -12,7 +14,7 @@ impl Judge {
     /// The rules of a module, in its table `rules`; what no rule matches is permitted or denied by default.
     pub(crate) fn new(rules: Rules, permits: bool, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
         let default = if permits { super::Default::Permit } else { super::Default::Deny };
-        let params = Params { rules, default, other: super::Default::Permit };
+        let params = Params { rules, default, other: super::Default::Permit, denied: Rejected::default() };
         Ok(Self(params.count("rules", setup)?))
     }
 

@@ -110,3 +110,12 @@ fn a_frame_that_leads_out_of_its_block_is_named() {
     let error = Cursor::new(&block).frame(&block).expect_err("too long");
     assert_eq!(error.to_string(), "a frame, 48 bytes into a block of 4096, leads out of it");
 }
+
+/// The corpus of the fuzz target `block` is what a kernel could write, and what it could not.
+#[test]
+fn the_corpus_is_replayed() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/block");
+    let files = std::fs::read_dir(folder).expect("a folder");
+    let count = files.map(|file| fuzz_block(&std::fs::read(file.expect("a file").path()).expect("bytes"))).count();
+    assert!(count > 10, "{count}");
+}
