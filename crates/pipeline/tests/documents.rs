@@ -50,6 +50,7 @@ fn every_example_of_the_documentation_is_in_order() {
         "docs/fragments.md",
         "docs/neighbours.md",
         "docs/ports.md",
+        "docs/sessions.md",
         "docs/traffic.md",
         "docs/usecases.md",
         "docs/workers.md",

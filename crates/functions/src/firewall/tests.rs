@@ -187,6 +187,16 @@ fn connections_that_were_there_before_are_taken_up_where_it_is_allowed() {
     assert_eq!(wall.back.run(&frame(THERE, HERE, Some(ACK), false, false)).0, Gate::FIRST);
 }
 
+/// What the documentation says that a connection takes.
+#[test]
+fn a_connection_takes_a_line_and_a_place_of_the_index() {
+    let most = 100_000;
+    let bytes = |table: usize| table as f64 / most as f64;
+    let v4 = Tracker::<Tuple4>::new(most, 1).expect("memory").table.bytes();
+    let v6 = Tracker::<Tuple6>::new(most, 1).expect("memory").table.bytes();
+    assert!(bytes(v4) < 73.0 && bytes(v6) < 73.0, "{v4}, {v6}");
+}
+
 #[test]
 fn parameters_that_make_no_sense_are_named() {
     for (state, said) in [
