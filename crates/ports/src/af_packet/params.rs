@@ -51,7 +51,8 @@ fn poll() -> Nanos {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Ring {
-    /// How many blocks, 2 to 4096; 32 by default.
+    /// How many blocks, 2 to 4096; 64 by default. Where little comes each holds little, so that a worker may be away for as many
+    /// times `retire` at the least.
     #[schemars(range(min = 2, max = 4_096))]
     pub(super) blocks: u32,
     /// How long a block is, 4KiB to 4MiB, a power of two; 128KiB by default. A frame that is longer than a block is cut by the
@@ -64,7 +65,7 @@ pub struct Ring {
 
 impl Default for Ring {
     fn default() -> Self {
-        Self { blocks: 32, block: Bytes(128 << 10), retire: Nanos(1_000_000) }
+        Self { blocks: 64, block: Bytes(128 << 10), retire: Nanos(1_000_000) }
     }
 }
 
