@@ -57,7 +57,7 @@ fn packets_wait_until_their_neighbour_has_answered() {
     assert_eq!((emitted(&mut rig), rig.held()), (vec![], 2));
     answered(&lan, Address::v4(u32::from_be_bytes(PEER_V4)), rig.now.0);
     // What comes later stays behind what waits.
-    assert_eq!(push(&mut rig, &[first.clone()]), [None]);
+    assert_eq!(push(&mut rig, std::slice::from_ref(&first)), [None]);
     rig.wake();
     assert_eq!(emitted(&mut rig), [(Gate::FIRST, sent(first.clone())), (Gate::FIRST, sent(first.clone()))]);
     answered(&lan, Address(u128::from_be_bytes(v6(7))), rig.now.0);
@@ -74,7 +74,7 @@ fn who_does_not_answer_is_given_up_and_left_alone() {
     {
         let (mut rig, _) = rig(params);
         let frame = ipv4(FAR, PEER_V4);
-        push(&mut rig, &[frame.clone()]);
+        push(&mut rig, std::slice::from_ref(&frame));
         let mut asked = emitted(&mut rig).len();
         let mut gone = Vec::new();
         while let Some(at) = rig.wake() {
