@@ -42,7 +42,15 @@ fn whole(block: &str) -> String {
 
 #[test]
 fn every_example_of_the_documentation_is_in_order() {
-    for page in ["docs/configuration.md", "docs/control.md", "docs/traffic.md", "docs/usecases.md", "docs/workers.md"] {
+    for page in [
+        "docs/configuration.md",
+        "docs/control.md",
+        "docs/dpi.md",
+        "docs/nids.md",
+        "docs/traffic.md",
+        "docs/usecases.md",
+        "docs/workers.md",
+    ] {
         let text = fs::read_to_string(root().join(page)).unwrap_or_else(|error| panic!("{page}: {error}"));
         for block in blocks(&text) {
             let source = Source::new(whole(&block), page, root().join("examples"));
