@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::inspection::strings::{Job, scan};
 use crate::inspection::tally::Tally;
-use alerts::{Alert, Log};
+use alerts::{Alert, Log, Slot};
 use groups::{Group, Ruleset};
 use limits::{Limits, Said};
 use parse::Dialect;
@@ -239,11 +239,12 @@ impl Declare for Nids {
         let checking = setup.checking();
         let log = match params.alerts.as_ref().filter(|_| !checking) {
             None => None,
-            Some(Alerts { file, .. }) => Some(setup.once_a_module(&format!("{key} alerts"), |setup| {
-                let path = setup.claim("alerts.file", file, true)?;
-                let log = Log::open(&path, setup.name(), Arc::clone(&rules));
-                log.map_err(|error| SetupError::at("alerts.file", error))
-            })?),
+            Some(Alerts { file, .. }) => {
+                let path = setup.claim_on("alerts.file", file)?;
+                let slot = setup.lasting(&format!("nids alerts {}", path.display()), |_| Ok(Slot::default()))?;
+                let log = slot.take(&path, setup.name());
+                Some(log.map_err(|error| SetupError::at("alerts.file", error))?)
+            }
         };
         let packets = setup.counters("packets", PACKETS.map(str::to_owned));
         let counts = setup.counters("alerts", ALERTS.map(str::to_owned));
@@ -264,7 +265,7 @@ impl Declare for Nids {
             shown,
             packets,
             out: Out {
-                ring: log.as_ref().map(|log| log.ring()),
+                ring: log.as_ref().map(|log| log.ring(Arc::clone(&rules))),
                 log,
                 counts,
                 rate,

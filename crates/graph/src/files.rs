@@ -37,6 +37,15 @@ impl Files {
         self.note(who, path, written, false)
     }
 
+    /// Notes that `who` writes the file at `path`, or goes on writing it: for files that are added to, which whoever comes after
+    /// somebody of the same name shares with him.
+    ///
+    /// # Errors
+    /// Who else uses it.
+    pub fn claim_on(&mut self, who: &str, path: &Path) -> Result<(), String> {
+        self.note_beside(who, path, true, false, |other| other.who == who)
+    }
+
     /// Notes the same of who uses it whatever the configuration: no other [takes its place](Self::settle).
     ///
     /// # Errors
@@ -46,11 +55,23 @@ impl Files {
     }
 
     fn note(&mut self, who: &str, path: &Path, written: bool, lasts: bool) -> Result<(), String> {
+        self.note_beside(who, path, written, lasts, |_| false)
+    }
+
+    /// The same; uses that `may` says so of may be there beside it.
+    fn note_beside(
+        &mut self,
+        who: &str,
+        path: &Path,
+        written: bool,
+        lasts: bool,
+        may: impl Fn(&Use) -> bool,
+    ) -> Result<(), String> {
         if path.metadata().is_ok_and(|told| !told.is_file()) {
             return Ok(());
         }
         let place = place(path);
-        let mut others = self.0.iter().filter(|other| other.written || written);
+        let mut others = self.0.iter().filter(|other| (other.written || written) && !may(other));
         if let Some(other) = others.find(|other| is_same(&other.place, &place)) {
             let does = if other.written { "writes" } else { "reads" };
             return Err(format!("{} is the file that {} {does}: allowed is one of its own", path.display(), other.who));
@@ -207,6 +228,22 @@ mod tests {
         files.settle(1, |_| false);
         assert_eq!(files.count(), 1);
         assert_eq!(files.claim("'c'", &link, true), Ok(()));
+        std::fs::remove_dir_all(&folder).expect("made above");
+    }
+
+    #[test]
+    fn who_adds_to_a_file_goes_on_after_a_change() {
+        let folder = std::env::temp_dir().join(format!("forebay-added-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a writable folder for temporary files");
+        let file = folder.join("alerts");
+        let mut files = Files::default();
+        assert_eq!(files.claim_on("'a'", &file), Ok(()));
+        let used = files.count();
+        assert!(files.claim("'a'", &file, true).is_err(), "what replaces a file does not");
+        assert!(files.claim_on("'b'", &file).is_err_and(|told| told.contains("'a' writes")));
+        assert_eq!(files.claim_on("'a'", &file), Ok(()));
+        files.settle(used, |_| false);
+        assert!(files.is_written(&file) && files.claim_on("'b'", &file).is_err());
         std::fs::remove_dir_all(&folder).expect("made above");
     }
 

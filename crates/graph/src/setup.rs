@@ -240,6 +240,21 @@ impl<'a> Setup<'a> {
         Ok(path)
     }
 
+    /// The path of a file that is added to: as [`claim`](Self::claim) of one that is written, but that who has this one's name
+    /// in the configuration before, and writes it, is no other.
+    ///
+    /// # Errors
+    /// As [`claim`](Self::claim).
+    pub fn claim_on(&mut self, parameter: &str, name: &str) -> Result<PathBuf, SetupError> {
+        let path = self.shared.base.join(Path::new(name));
+        if self.shared.checking {
+            return Ok(path);
+        }
+        let who = format!("'{}'", self.name);
+        self.shared.files.claim_on(&who, &path).map_err(|message| SetupError::at(parameter, message))?;
+        Ok(path)
+    }
+
     /// The metadata word that functions know as `name`: the same for all that ask for it.
     ///
     /// # Errors

@@ -43,6 +43,7 @@ fn whole(block: &str) -> String {
 #[test]
 fn every_example_of_the_documentation_is_in_order() {
     for page in [
+<<<<<<< HEAD
         "docs/af_xdp.md",
         "docs/configuration.md",
         "docs/control.md",
@@ -51,6 +52,12 @@ fn every_example_of_the_documentation_is_in_order() {
         "docs/neighbours.md",
         "docs/ports.md",
         "docs/sessions.md",
+=======
+        "docs/configuration.md",
+        "docs/control.md",
+        "docs/dpi.md",
+        "docs/nids.md",
+>>>>>>> aa318e677699606bc20c5e710d5420960daa15da
         "docs/traffic.md",
         "docs/usecases.md",
         "docs/workers.md",

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -89,6 +89,26 @@ fn line(alert: &Alert, module: &str, rules: &Ruleset) -> Option<String> {
     serde_json::to_string(&line).ok()
 }
 
+/// A file's place: whoever comes after a module of the same name, in a configuration that has changed, goes on with its log.
+#[derive(Default)]
+pub struct Slot(Mutex<Weak<Log>>);
+
+impl Slot {
+    /// The log of the file, open already or not.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn take(&self, path: &Path, module: &str) -> Result<Arc<Log>, String> {
+        let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(log) = slot.upgrade() {
+            return Ok(log);
+        }
+        let log = Arc::new(Log::open(path, module)?);
+        *slot = Arc::downgrade(&log);
+        Ok(log)
+    }
+}
+
 /// A file of alerts, for all workers of a module.
 pub struct Log {
     shared: Arc<Shared>,
@@ -101,12 +121,17 @@ struct Shared {
     told: Condvar,
     path: PathBuf,
     module: String,
+}
+
+/// A worker's alerts, and the rules that they are by.
+struct Ring {
+    alerts: Consumer<Alert>,
     rules: Arc<Ruleset>,
 }
 
 #[derive(Default)]
 struct State {
-    rings: Vec<Consumer<Alert>>,
+    rings: Vec<Ring>,
     /// How often somebody asked for all to be written, and how often it was.
     asked: u64,
     done: u64,
@@ -126,7 +151,7 @@ impl Log {
     ///
     /// # Errors
     /// It cannot be written.
-    pub fn open(path: &Path, module: &str, rules: Arc<Ruleset>) -> Result<Self, String> {
+    fn open(path: &Path, module: &str) -> Result<Self, String> {
         let wrong = |error: &dyn std::fmt::Display| format!("cannot write {}: {error}", path.display());
         // A pipe would wait for its reader.
         if path.metadata().is_ok_and(|told| !told.is_file()) {
@@ -134,7 +159,7 @@ impl Log {
         }
         let file = File::options().append(true).create(true).open(path).map_err(|error| wrong(&error))?;
         let (state, told) = (Mutex::default(), Condvar::new());
-        let shared = Arc::new(Shared { state, told, path: path.to_owned(), module: module.to_owned(), rules });
+        let shared = Arc::new(Shared { state, told, path: path.to_owned(), module: module.to_owned() });
         let thread = std::thread::Builder::new().name("nids-write".to_owned()).spawn({
             let shared = Arc::clone(&shared);
             move || write_all(&shared, file)
@@ -143,12 +168,12 @@ impl Log {
     }
 
     /// A worker's way to the file.
-    pub fn ring(&self) -> Producer<Alert> {
-        let (sender, receiver) = RingBuffer::new(RING);
+    pub fn ring(&self, rules: Arc<Ruleset>) -> Producer<Alert> {
+        let (sender, alerts) = RingBuffer::new(RING);
         let mut state = self.shared.lock();
         // Those of workers that are gone have nothing more to say once they are empty.
-        state.rings.retain(|ring| !ring.is_abandoned() || !ring.is_empty());
-        state.rings.push(receiver);
+        state.rings.retain(|Ring { alerts, .. }| !alerts.is_abandoned() || !alerts.is_empty());
+        state.rings.push(Ring { alerts, rules });
         sender
     }
 
@@ -161,8 +186,13 @@ impl Log {
         state.asked += 1;
         let asked = state.asked;
         self.shared.told.notify_all();
-        while state.done < asked && !state.ended {
-            state = self.shared.told.wait(state).unwrap_or_else(PoisonError::into_inner);
+        while state.done < asked {
+            let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+            if thread.as_ref().is_none_or(JoinHandle::is_finished) {
+                return Err(format!("{} is not complete: the writing thread has ended", self.shared.path.display()));
+            }
+            drop(thread);
+            state = self.shared.told.wait_timeout(state, PERIOD).unwrap_or_else(PoisonError::into_inner).0;
         }
         state.fault.clone().map_or(Ok(()), Err)
     }
@@ -182,15 +212,15 @@ impl Drop for Log {
 
 fn write_all(shared: &Shared, file: File) {
     let mut out = BufWriter::new(file);
-    let mut alerts: Vec<Alert> = Vec::with_capacity(RING);
+    let mut alerts: Vec<(Alert, Arc<Ruleset>)> = Vec::with_capacity(RING);
     loop {
         let mut state = shared.lock();
         let (asked, ended) = (state.asked, state.ended);
         alerts.clear();
         for ring in &mut state.rings {
             while alerts.len() < RING {
-                match ring.pop() {
-                    Ok(alert) => alerts.push(alert),
+                match ring.alerts.pop() {
+                    Ok(alert) => alerts.push((alert, Arc::clone(&ring.rules))),
                     Err(_) => break,
                 }
             }
@@ -198,7 +228,7 @@ fn write_all(shared: &Shared, file: File) {
         let more = alerts.len() == RING;
         drop(state);
         // Workers' alerts in the order of their times, as far as they came together.
-        alerts.sort_by_key(|alert| alert.nanos);
+        alerts.sort_by_key(|(alert, _)| alert.nanos);
         let result = write(&mut out, &alerts, shared);
         let mut state = shared.lock();
         if let Err(error) = result {
@@ -223,8 +253,8 @@ fn write_all(shared: &Shared, file: File) {
     }
 }
 
-fn write(out: &mut BufWriter<File>, alerts: &[Alert], shared: &Shared) -> io::Result<()> {
-    for line in alerts.iter().filter_map(|alert| line(alert, &shared.module, &shared.rules)) {
+fn write(out: &mut BufWriter<File>, alerts: &[(Alert, Arc<Ruleset>)], shared: &Shared) -> io::Result<()> {
+    for line in alerts.iter().filter_map(|(alert, rules)| line(alert, &shared.module, rules)) {
         out.write_all(line.as_bytes())?;
         out.write_all(b"\n")?;
     }

@@ -349,6 +349,28 @@ fn every_alert_is_written_or_counted_as_lost_and_workers_share_the_file() {
     assert_eq!(folder.lines().len(), before + 1);
 }
 
+/// Other rules go on with the file that those before them write; another module does not.
+#[test]
+fn changed_rules_go_on_with_the_file() {
+    let folder = Folder::new("changed");
+    let mut surroundings = folder.surroundings();
+    let params = |sid: u32| json!({ "alerts": { "file": "alerts.json" }, "rules": [format!("alert ip any any -> any any (sid:{sid};)")] });
+    let mut rigs = [5, 6]
+        .map(|sid| Rig::within::<Nids>(&params(sid), &mut surroundings).unwrap_or_else(|error| panic!("{error}")));
+    let other = Nids::new(
+        serde_json::from_value(params(7)).expect("parameters"),
+        &mut Setup::new("another", &mut surroundings),
+    );
+    let error = other.err().expect("refused").to_string();
+    assert!(error.contains("is the file that 'rig' writes"), "{error}");
+    for (rig, source) in rigs.iter_mut().zip([1, 2]) {
+        rig.run(&udp(b"", source, 2, 3));
+        rig.function.close().expect("it can be written");
+    }
+    let told: Vec<_> = folder.lines().iter().map(|line| (line["sid"].clone(), line["source"].clone())).collect();
+    assert_eq!(told, [(json!(5), json!("10.0.0.1")), (json!(6), json!("10.0.0.2"))]);
+}
+
 #[test]
 fn a_file_that_cannot_be_written_is_refused() {
     let folder = Folder::new("faults");
