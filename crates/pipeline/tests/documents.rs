@@ -43,21 +43,16 @@ fn whole(block: &str) -> String {
 #[test]
 fn every_example_of_the_documentation_is_in_order() {
     for page in [
-<<<<<<< HEAD
         "docs/af_xdp.md",
         "docs/configuration.md",
         "docs/control.md",
+        "docs/dpi.md",
         "docs/encryption.md",
         "docs/fragments.md",
         "docs/neighbours.md",
+        "docs/nids.md",
         "docs/ports.md",
         "docs/sessions.md",
-=======
-        "docs/configuration.md",
-        "docs/control.md",
-        "docs/dpi.md",
-        "docs/nids.md",
->>>>>>> aa318e677699606bc20c5e710d5420960daa15da
         "docs/traffic.md",
         "docs/usecases.md",
         "docs/workers.md",
