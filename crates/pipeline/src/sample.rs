@@ -67,9 +67,17 @@ fn params(example: &str) -> Result<Value, String> {
 
 /// The states that an example names: by their kinds' own names.
 fn named(params: &Value) -> Vec<&'static StateDeclaration> {
-    let texts: Vec<&str> =
-        params.as_object().into_iter().flat_map(|map| map.values()).filter_map(Value::as_str).collect();
-    states().into_iter().filter(|state| texts.contains(&state.name)).collect()
+    states().into_iter().filter(|state| names(params, state.name)).collect()
+}
+
+/// Whether a text is among the parameters, wherever it stands.
+fn names(params: &Value, text: &str) -> bool {
+    match params {
+        Value::String(other) => other == text,
+        Value::Array(list) => list.iter().any(|item| names(item, text)),
+        Value::Object(map) => map.values().any(|item| names(item, text)),
+        _ => false,
+    }
 }
 
 /// The configuration's section of states, where the example names any.
