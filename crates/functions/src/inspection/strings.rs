@@ -214,24 +214,41 @@ impl<'a, A: Steps> Lane<'a, A> {
 /// Tells `sink` of everything that is found in each of the payloads, by its number, until it has had enough of that one. What is
 /// found in one payload is told from its beginning on; the payloads take turns.
 #[inline]
-pub fn scan<'a>(jobs: impl IntoIterator<Item = Job<'a>>, sink: &mut impl FnMut(usize, Found<'_>) -> ControlFlow<()>) {
-    let mut waiting = jobs.into_iter().enumerate();
-    let mut next = |sink: &mut _| -> Option<Lane<'a, dfa::DFA>> {
-        loop {
-            let (number, job) = waiting.next()?;
-            match &job.strings.0 {
-                Form::Table(table) if !job.bytes.is_empty() => return Some(Lane::new(&**table, number, job.bytes)),
-                Form::Table(_) => {}
-                Form::Lists(lists) => finish_lists(lists, number, job.bytes, sink),
-            }
+pub fn scan<'a, J: Iterator<Item = Job<'a>> + Clone>(
+    jobs: J,
+    sink: &mut impl FnMut(usize, Found<'_>) -> ControlFlow<()>,
+) {
+    let mut lists = false;
+    let tables = jobs.clone().enumerate().filter_map(|(number, job)| match &job.strings.0 {
+        Form::Table(table) => Some(Lane::new(&**table, number, job.bytes)),
+        Form::Lists(_) => {
+            lists = true;
+            None
         }
-    };
-    let mut lanes: [Option<Lane<'a, dfa::DFA>>; LANES] = std::array::from_fn(|_| next(sink));
+    });
+    by_turns(tables, sink);
+    if lists {
+        let lists = jobs.enumerate().filter_map(|(number, job)| match &job.strings.0 {
+            Form::Lists(lists) => Some(Lane::new(&**lists, number, job.bytes)),
+            Form::Table(_) => None,
+        });
+        by_turns(lists, sink);
+    }
+}
+
+/// Steps through payloads by turns.
+#[inline]
+fn by_turns<'a, A: Steps + 'a>(
+    waiting: impl Iterator<Item = Lane<'a, A>>,
+    sink: &mut impl FnMut(usize, Found<'_>) -> ControlFlow<()>,
+) {
+    let mut waiting = waiting.filter(|lane| !lane.rest.is_empty());
+    let mut lanes: [Option<Lane<'_, A>>; LANES] = std::array::from_fn(|_| waiting.next());
     while let [Some(a), Some(b), Some(c), Some(d)] = lanes {
         let mut running = [a, b, c, d];
         stretch(&mut running, sink);
         for (lane, ran) in lanes.iter_mut().zip(running) {
-            *lane = if ran.rest.is_empty() { next(sink) } else { Some(ran) };
+            *lane = if ran.rest.is_empty() { waiting.next() } else { Some(ran) };
         }
     }
     for lane in lanes.into_iter().flatten() {
@@ -239,19 +256,9 @@ pub fn scan<'a>(jobs: impl IntoIterator<Item = Job<'a>>, sink: &mut impl FnMut(u
     }
 }
 
-#[inline(never)]
-fn finish_lists(
-    lists: &nfa::contiguous::NFA,
-    number: usize,
-    bytes: &[u8],
-    sink: &mut impl FnMut(usize, Found<'_>) -> ControlFlow<()>,
-) {
-    Lane::new(lists, number, bytes).finish(sink);
-}
-
 /// Steps through all lanes until one of them is at its end.
 #[inline(always)]
-fn stretch(lanes: &mut [Lane<'_, dfa::DFA>; LANES], sink: &mut impl FnMut(usize, Found<'_>) -> ControlFlow<()>) {
+fn stretch<A: Steps>(lanes: &mut [Lane<'_, A>; LANES], sink: &mut impl FnMut(usize, Found<'_>) -> ControlFlow<()>) {
     let length = lanes.iter().map(|lane| lane.rest.len()).min().unwrap_or(0);
     let automata = lanes.map(|lane| lane.automaton);
     let mut states = lanes.map(|lane| lane.state);
@@ -283,16 +290,15 @@ fn stretch(lanes: &mut [Lane<'_, dfa::DFA>; LANES], sink: &mut impl FnMut(usize,
 
 /// Tells what was found at place `at` of the stretch, and which lanes' payloads that was enough of.
 #[inline(never)]
-fn tell(
-    lanes: &[Lane<'_, dfa::DFA>; LANES],
+fn tell<A: Steps>(
+    lanes: &[Lane<'_, A>; LANES],
     states: &[StateID; LANES],
     at: usize,
     sink: &mut impl FnMut(usize, Found<'_>) -> ControlFlow<()>,
 ) -> [bool; LANES] {
     std::array::from_fn(|lane| {
         let (Lane { automaton, job, done, .. }, state) = (lanes[lane], states[lane]);
-        automaton.is_match(state)
-            && sink(job, Found { form: At::Table(automaton), state, end: done + at + 1 }).is_break()
+        automaton.is_match(state) && sink(job, Found { form: automaton.at(), state, end: done + at + 1 }).is_break()
     })
 }
 
