@@ -2,6 +2,7 @@
 //!
 //! Of a packet in a GTP-U tunnel the 5-tuple is the inner one's (`session/tunnelled.rs`).
 
+mod icmp;
 mod tunnelled;
 
 use zerocopy::big_endian::U16;
@@ -85,10 +86,13 @@ impl SessionKey {
                 return key;
             }
         };
-        if let (false, Some((protocol, offset))) = (fragment, transport)
-            && let Some((source, destination)) = ports_at(frame, protocol, offset, end)
-        {
-            (key.source_port, key.destination_port) = (source, destination);
+        if let (false, Some((protocol, offset))) = (fragment, transport) {
+            if let Some((source, destination)) = ports_at(frame, protocol, offset, end) {
+                (key.source_port, key.destination_port) = (source, destination);
+            } else if icmp::is_icmp(network, protocol) {
+                let message = frame.get(offset..end).unwrap_or_default();
+                return icmp::key(key, message).unwrap_or(key);
+            }
         }
         key
     }

@@ -47,6 +47,7 @@ fn key_by_etherparse(frame: &[u8]) -> Option<SessionKey> {
     let sliced = SlicedPacket::from_ethernet(frame).ok().filter(|sliced| sliced.link_exts.len() <= 2)?;
     let mut key =
         SessionKey { source: [0; 16], destination: [0; 16], source_port: 0, destination_port: 0, protocol: 0 };
+    let v4 = matches!(sliced.net, Some(NetSlice::Ipv4(_)));
     let payload = match sliced.net.as_ref()? {
         NetSlice::Ipv4(slice) => {
             key.source[..4].copy_from_slice(&slice.header().source());
@@ -70,9 +71,92 @@ fn key_by_etherparse(frame: &[u8]) -> Option<SessionKey> {
         TransportSlice::Tcp(tcp) => {
             (key.source_port, key.destination_port) = (tcp.source_port(), tcp.destination_port())
         }
+        TransportSlice::Icmpv4(icmp) if v4 => return by_icmp(key, icmp.slice()),
+        TransportSlice::Icmpv6(icmp) if !v4 => return by_icmp(key, icmp.slice()),
+        // One version's over the other is nothing.
         TransportSlice::Icmpv4(_) | TransportSlice::Icmpv6(_) => {}
     }
     Some(key)
+}
+
+/// The same of an ICMP message: `None` of an error, whose quoted packet etherparse may find cut short.
+fn by_icmp(key: SessionKey, message: &[u8]) -> Option<SessionKey> {
+    let (queries, errors): (&[u8], &[u8]) = match key.protocol {
+        1 => (&[0, 8, 13, 14, 15, 16, 17, 18], &[3, 4, 11, 12]),
+        _ => (&[128, 129], &[]),
+    };
+    if errors.contains(&message[0]) || key.protocol == 58 && (1..128).contains(&message[0]) {
+        return None;
+    }
+    let ports = if queries.contains(&message[0]) { u16::from_be_bytes([message[4], message[5]]) } else { 0 };
+    Some(SessionKey { source_port: ports, destination_port: ports, ..key })
+}
+
+/// A packet over IPv4 or IPv6 between two hosts, the other way where it says so: its ports, or its identifier.
+fn between(v6: bool, turned: bool, protocol: u8, transport: &[u8]) -> Vec<u8> {
+    let hosts = if turned { [2u8, 1] } else { [1, 2] };
+    let mut packet = if v6 {
+        let mut packet = vec![0x60, 0, 0, 0, 0, transport.len() as u8, protocol, 64];
+        for host in hosts {
+            packet.extend([0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, host]);
+        }
+        packet
+    } else {
+        let mut packet = vec![0x45, 0, 0, 20 + transport.len() as u8, 0, 0, 0, 0, 64, protocol, 0, 0];
+        hosts.iter().for_each(|host| packet.extend([192, 0, 2, *host]));
+        packet
+    };
+    packet.extend(transport);
+    packet
+}
+
+fn framed(v6: bool, packet: &[u8]) -> Vec<u8> {
+    let ether_type = if v6 { [0x86, 0xdd] } else { [8, 0] };
+    [&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2], &ether_type[..], packet].concat()
+}
+
+fn hash_of(frame: &[u8]) -> (SessionKey, u32) {
+    let pool = pool();
+    let mut packet = packet(&pool, frame);
+    (packet.session_key(), packet.session_hash())
+}
+
+#[test]
+fn a_ping_and_its_answer_are_of_one_session_and_another_ping_of_another() {
+    for (v6, protocol, [echo, reply]) in [(false, 1, [8, 0]), (true, 58, [128, 129])] {
+        let ping = |kind: u8, turned, number: u8| {
+            hash_of(&framed(v6, &between(v6, turned, protocol, &[kind, 0, 0, 0, 7, number, 0, 1])))
+        };
+        let (asked, answered) = (ping(echo, false, 9), ping(reply, true, 9));
+        assert_eq!((asked.0.source_port, asked.0.destination_port), (0x709, 0x709));
+        assert_eq!(asked.0, reversed(answered.0));
+        assert_eq!(asked.1, answered.1);
+        assert_ne!(asked.1, ping(echo, false, 10).1);
+    }
+}
+
+#[test]
+fn an_error_is_of_the_session_of_what_it_quotes() {
+    let unreachable: [(bool, u8, u8); 2] = [(false, 1, 3), (true, 58, 1)];
+    for (v6, icmp, kind) in unreachable {
+        let echo = if v6 { 128 } else { 8 };
+        for (protocol, transport) in
+            [(17, [0x30, 1, 0, 53, 0, 8, 0, 0]), (6, [0x30, 1, 0, 80, 0, 0, 0, 1]), (icmp, [echo, 0, 0, 0, 1, 2, 0, 1])]
+        {
+            let sent = between(v6, false, protocol, &transport);
+            let (session, hash) = hash_of(&framed(v6, &sent));
+            let error =
+                |quoted: &[u8]| framed(v6, &between(v6, true, icmp, &[&[kind, 1, 0, 0, 0, 0, 0, 0], quoted].concat()));
+            let (key, same) = hash_of(&error(&sent));
+            assert_eq!((key, same), (reversed(session), hash), "protocol {protocol}");
+            // Of a header cut short nothing is known: the error is one between the two hosts.
+            let short = hash_of(&error(&sent[..12])).0;
+            assert_eq!((short.protocol, short.source_port), (icmp, 0));
+        }
+        let about_an_error = between(v6, false, icmp, &[kind, 0, 0, 0, 0, 0, 0, 0]);
+        let error = framed(v6, &between(v6, true, icmp, &[&[kind, 1, 0, 0, 0, 0, 0, 0], &about_an_error[..]].concat()));
+        assert_eq!(hash_of(&error).0.protocol, icmp);
+    }
 }
 
 proptest! {
@@ -112,7 +196,11 @@ proptest! {
             turned[at..at + 2 * len].rotate_left(len);
         }
         let mut reply = packet(&pool, &turned);
-        prop_assert_eq!(reply.session_key(), reversed(request.session_key()));
+        // What an ICMP error quotes was not turned: it is of the same session, as before.
+        let icmp = request.transport().is_some_and(|(protocol, _)| matches!(protocol, 1 | 58));
+        if !icmp {
+            prop_assert_eq!(reply.session_key(), reversed(request.session_key()));
+        }
         prop_assert_eq!(reply.session_hash(), request.session_hash());
     }
 }
