@@ -34,6 +34,8 @@ gate-update: rust ## write the gate's baseline anew, after a change that is mean
 
 bench: rust ## ticks per packet, module by module; writes target/bench.json
 	cargo bench -p forebay-cli --bench engine
+	cargo bench -p forebay-functions --bench sessions --bench aes -- --record
+	cargo bench -p forebay-functions --bench dpi -- --record 1000
 
 bench-peers: rust ## the same against DPDK's testpmd in one run; writes target/bench-peers.json
 	@scripts/install-debian python3:python3 dpdk-testpmd:dpdk-dev

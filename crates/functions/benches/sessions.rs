@@ -1,9 +1,12 @@
-//! Ticks of the time-stamp counter per look-up of the session table, batches of 32, at nine tenths of its places: the two
+//! Ticks of the time-stamp counter per look-up of the session table, batches of 32, at 85 % of its places: the two
 //! sizes of the design, each with keys in an order without pattern. Beside it, in the same run, a hash map of the crate
 //! `hashbrown` with the same keys and entries, asked one by one, as it can be.
 //!
 //! Every round goes through all sessions once, so that a table larger than a cache is cold. Medians and least of several
-//! rounds. `cargo bench -p forebay-functions --bench sessions`.
+//! rounds. `cargo bench -p forebay-functions --bench sessions`; with `--record` the figures
+//! go into `target/bench.json`.
+
+mod record;
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -46,8 +49,8 @@ fn keys(count: u32) -> Vec<Tuple4> {
     keys
 }
 
-/// Median and least ticks a key over rounds through all keys.
-fn ticks(keys: &[Tuple4], mut look: impl FnMut(&[Tuple4]) -> u64) -> [f64; 2] {
+/// Ticks a key of each round through all keys, the least first.
+fn ticks(keys: &[Tuple4], mut look: impl FnMut(&[Tuple4]) -> u64) -> Vec<f64> {
     let rounds = (40_000_000 / keys.len()).clamp(15, 401);
     let mut ticks: Vec<f64> = (0..rounds)
         .map(|_| {
@@ -59,10 +62,10 @@ fn ticks(keys: &[Tuple4], mut look: impl FnMut(&[Tuple4]) -> u64) -> [f64; 2] {
         })
         .collect();
     ticks.sort_by(f64::total_cmp);
-    [ticks[ticks.len() / 2], ticks[0]]
+    ticks
 }
 
-fn main() {
+fn main() -> Result<(), String> {
     println!("{:>9} {:>10} {:>8} {:>8} {:>14} {:>8}", "sessions", "table MB", "median", "least", "hashbrown", "least");
     for count in [4_096u32, 1 << 16, 1 << 20] {
         let keys = keys(count);
@@ -73,18 +76,26 @@ fn main() {
             table.insert(entry, 1_000).expect("as many as it was made for");
             map.insert((key.source(), key.destination(), key.ports(), key.protocol()), entry.value);
         }
-        let [median, least] = ticks(&keys, |keys| {
+        let ours = ticks(&keys, |keys| {
             let mut found = [Found::NONE; BATCH];
             table.find_each(keys, &mut found);
             found.iter().map(|found| u64::from(table.get(*found).value[0])).sum()
         });
-        let [of_map, least_of_map] = ticks(&keys, |keys| {
+        let of_map = ticks(&keys, |keys| {
             let value = |key: &Tuple4| {
                 map.get(&(key.source(), key.destination(), key.ports(), key.protocol())).map_or(0, |value| value[0])
             };
             keys.iter().map(|key| u64::from(value(key))).sum()
         });
         let megabytes = table.bytes() as f64 / 1e6;
-        println!("{count:>9} {megabytes:>10.1} {median:>8.1} {least:>8.1} {of_map:>14.1} {least_of_map:>8.1}");
+        let [(median, least), (map, least_of_map)] = [&ours, &of_map].map(|ticks| (ticks[ticks.len() / 2], ticks[0]));
+        println!("{count:>9} {megabytes:>10.1} {median:>8.1} {least:>8.1} {map:>14.1} {least_of_map:>8.1}");
+        let name = match count {
+            4_096 => "session_4k",
+            65_536 => "session_64k",
+            _ => "session_1m",
+        };
+        record::record(&[record::Figure { name, ticks: &ours, against: ("hashbrown", map) }])?;
     }
+    Ok(())
 }

@@ -17,6 +17,8 @@ const PREFIXES: usize = 10_000;
 const CHANGES: usize = 1_000_000;
 /// Frames that every case is given, and how many sessions take turns.
 const TRAFFIC: &str = "size: 60, sessions: 4096";
+/// As many packets as there are sessions to open, at most.
+const MILLION: usize = 1 << 20;
 /// What a router does before packets part.
 const HEAD: &str = "valid: { ip_validate: }";
 
@@ -29,6 +31,8 @@ struct Recipe {
     counted: Counted,
     /// Whether the router's routes change meanwhile.
     churn: bool,
+    /// Packets before any is measured.
+    warm: usize,
 }
 
 /// How a case's figure comes out of the runs.
@@ -74,6 +78,7 @@ const FIGURES: &[(&str, &str, Share)] = &[
     ("nat_1m", "nat_1m", Share::WithoutGenerator),
     ("nat_churn", "nat_churn", Share::WithoutGenerator),
     ("firewall", "firewall", Share::WithoutGenerator),
+    ("firewall_churn", "firewall_churn", Share::WithoutGenerator),
     ("firewall_new", "firewall_new", Share::WithoutGenerator),
 ];
 
@@ -137,6 +142,7 @@ fn make(recipe: Recipe, folder: &Path, other_core: Option<usize>, runs: usize) -
     }
     let routes = plan.tables().into_iter().find(|table| recipe.churn && table.name == "routes");
     let mut case = Case::new(recipe.name, plan, recipe.counted).map_err(|error| format!("{}: {error}", recipe.name))?;
+    case.warm(recipe.warm);
     case.churn = routes.map(|routes| Churn {
         table: routes.table,
         lines: changes(),
@@ -159,7 +165,7 @@ fn recipes(folder: &Path) -> std::io::Result<Vec<Recipe>> {
     let each = format!("{ends}, tunnels: users.txt");
     let frames = format!("{ends}, vni: 4096");
     std::fs::write(folder.join("users.txt"), users())?;
-    let recipe = |name, yaml| Recipe { name, yaml, cold: None, counted: Counted::AsShipped, churn: false };
+    let recipe = |name, yaml| Recipe { name, yaml, cold: None, counted: Counted::AsShipped, churn: false, warm: 0 };
     let mut all = vec![
         recipe("gen_sink", straight(32, "")),
         recipe("gen_sink_b256", straight(256, "")),
@@ -172,10 +178,21 @@ fn recipes(folder: &Path) -> std::io::Result<Vec<Recipe>> {
         recipe("gtpu_table", chain(&[("down", "gtpu_encap", &each), ("up", "gtpu_decap", "teids: any")])),
         recipe("vxlan", chain(&[("on", "vxlan_encap", &frames), ("off", "vxlan_decap", "vnis: [4096]")])),
         recipe("nat_4k", translated("sessions: 4096", "")),
-        recipe("nat_1m", translated("sessions: 1000000", ", sessions: 1100000")),
-        recipe("nat_churn", translated("sessions: 1000000, renewal: { at_once: 4096, packets: 20 }", "")),
+        Recipe { warm: MILLION, ..recipe("nat_1m", translated("sessions: 1000000", ", sessions: 1100000")) },
+        // Until the table is full, and each new session takes another one's place.
+        Recipe {
+            warm: 2 * MILLION,
+            ..recipe("nat_churn", translated("sessions: 1000000, renewal: { at_once: 4096, packets: 20 }", ""))
+        },
         recipe("firewall", guarded("sessions: 4096")),
-        recipe("firewall_new", guarded("sessions: 1000000, renewal: { at_once: 4096, packets: 1 }")),
+        Recipe {
+            warm: 2 * MILLION,
+            ..recipe("firewall_churn", guarded("sessions: 1000000, renewal: { at_once: 4096, packets: 20 }"))
+        },
+        Recipe {
+            warm: MILLION,
+            ..recipe("firewall_new", guarded("sessions: 1000000, renewal: { at_once: 4096, packets: 1 }"))
+        },
         recipe("router_1", router(32, 1, 0, TRAFFIC)),
         Recipe { counted: Counted::Nothing, ..recipe("router_1_unaccounted", router(32, 1, 0, TRAFFIC)) },
         Recipe { counted: Counted::Untimed, ..recipe("router_1_untimed", router(32, 1, 0, TRAFFIC)) },

@@ -134,6 +134,11 @@ impl Case {
         Ok(Self { name, worker, batch, always, counted, churn: None, starved: false, meter, total, generator })
     }
 
+    /// So many packets that are not measured: until what a function remembers is all there.
+    pub fn warm(&mut self, packets: usize) {
+        self.worker.turns(packets / self.batch);
+    }
+
     /// One run: windows without the meter for the total, then some with it for the generator's share.
     pub fn run(&mut self) {
         self.window();

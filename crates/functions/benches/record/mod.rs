@@ -1,0 +1,40 @@
+//! Puts figures beside those of whole pipelines, in `target/bench.json`, where a bench is called with `--record`.
+
+use forebay_measure::machine::Cpu;
+use serde_json::{Value, json};
+
+const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/bench.json");
+
+/// A figure: ticks a packet, or a look-up, in several rounds; and what it is compared with, in the same run.
+pub struct Figure<'a> {
+    pub name: &'a str,
+    pub ticks: &'a [f64],
+    pub against: (&'a str, f64),
+}
+
+/// Adds figures to the file, in place of those of the same name.
+///
+/// # Errors
+/// The file can be neither read nor made: in words.
+pub fn record(figures: &[Figure<'_>]) -> Result<(), String> {
+    if !std::env::args().any(|word| word == "--record") {
+        return Ok(());
+    }
+    let mut document = match std::fs::read(FILE) {
+        Ok(text) => serde_json::from_slice(&text).map_err(|error| format!("{FILE}: {error}"))?,
+        Err(_) => json!({ "schema": 1, "cpu": Cpu::this(), "results": [] }),
+    };
+    let results = document.get_mut("results").and_then(Value::as_array_mut);
+    let results = results.ok_or_else(|| format!("{FILE}: no list 'results'"))?;
+    results.retain(|result| figures.iter().all(|figure| result["name"] != figure.name));
+    for Figure { name, ticks, against } in figures {
+        let mut ticks = ticks.to_vec();
+        ticks.sort_by(f64::total_cmp);
+        let (Some(least), Some(most)) = (ticks.first(), ticks.last()) else { continue };
+        results.push(json!({
+            "name": name, "ticks_per_packet": ticks[ticks.len() / 2], "min": least, "max": most,
+            "against": { "name": against.0, "ticks_per_packet": against.1 },
+        }));
+    }
+    std::fs::write(FILE, format!("{document:#}\n")).map_err(|error| format!("{FILE}: {error}"))
+}
