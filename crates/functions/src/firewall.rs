@@ -9,15 +9,16 @@ use forebay_graph::{
     Context, Declare, DeclareState, Function, Gate, Own, Reason, Setup, SetupError, StateKind, register,
 };
 use forebay_measure::{Counter, Nanos};
+use forebay_packet::wire::ipv4::TCP;
 use forebay_packet::{Packet, Ticks};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::acl::{Judge, Rules};
 use crate::connection::flags::ACK;
-use crate::connection::{Phase, Plain, Shown, SlotClock, TimeoutParams, Timeouts, are_impossible};
+use crate::connection::{Phase, Plain, Shown, SlotClock, TimeoutParams, Timeouts, are_impossible, opens};
 use crate::nat::WhenFull;
-use crate::tables::sessions::{Found, MOST, Slot, Tuple4, Tuple6};
+use crate::tables::sessions::{Before, Found, MOST, Slot, Tuple4, Tuple6};
 use tracked::Tuple;
 use tracker::{COUNTERS, No, Tracker};
 
@@ -25,7 +26,7 @@ use tracker::{COUNTERS, No, Tracker};
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ConnectionsParams {
-    /// How many connections there can be, of each IP version and over all workers: 65536 by default. Each takes 73 bytes over
+    /// How many connections there can be, of each IP version and over all workers: 65536 by default. Each takes 74 bytes over
     /// IPv4 and IPv6 alike, once it is used.
     sessions: Option<usize>,
     /// What happens when there are as many: the one that would end soonest is given up (`evict`, the default), or the new one
@@ -135,6 +136,15 @@ const DROPS: &[Reason] = &[
     Reason { name: "busy", help: "Another worker has the connections, which cannot be." },
 ];
 
+/// Where a packet goes that may not open a connection.
+fn gate(no: No) -> Gate {
+    match no {
+        No::Session => NO_SESSION,
+        No::HalfOpen => HALF_OPEN,
+        No::Full => FULL,
+    }
+}
+
 /// A worker's connections.
 struct Tables {
     v4: Tracker<Tuple4>,
@@ -192,7 +202,66 @@ impl Declare for Firewall {
     }
 }
 
+/// The packets of a go that would open a connection, a bit each: those of which that is certain, and those that may.
+#[derive(Clone, Copy, Debug, Default)]
+struct New {
+    known: u32,
+    permitted: u32,
+}
+
 impl Firewall {
+    /// Judges those of the packets `missing` together that open a connection for certain: they are plain, have the flags for
+    /// it and are the first ones of theirs. The others are looked at one by one.
+    #[inline(never)]
+    fn judge_new(
+        &mut self,
+        tracker: &Tracker<Tuple4>,
+        keys: &[Tuple4; GO],
+        flags: &[(u8, bool); GO],
+        missing: u32,
+    ) -> New {
+        let (mut asked, mut places, mut count) = ([Tuple4::default(); GO], [0; GO], 0);
+        let mut before = Before::default();
+        // Were there more that are half open than may be, rules would be asked in vain.
+        let tcp = tracker.has_room_for(GO, &self.settings);
+        let mut left = missing;
+        while left != 0 {
+            let at = left.trailing_zeros() as usize % GO;
+            left &= left - 1;
+            let (key, (flags, turned)) = (keys[at], flags[at]);
+            let opening = key.protocol() != TCP || tcp && opens(flags);
+            if key.protocol() != 0 && opening && before.is_new(key, tracker.table.seed()) {
+                (asked[count], places[count]) = (if turned { key.reversed() } else { key }, at);
+                count += 1;
+            }
+        }
+        let mut permitted = [self.default == Unmatched::Permit; GO];
+        if let Some(rules) = &mut self.rules {
+            rules.permits_each(&asked[..count], &mut permitted);
+        }
+        tracker.table.make_ready(count, |_| {});
+        places[..count].iter().zip(permitted).fold(New::default(), |New { known, permitted }, (at, permits)| New {
+            known: known | 1 << at,
+            permitted: permitted | u32::from(permits) << at,
+        })
+    }
+
+    /// A packet that is known to open a connection, if it may.
+    #[inline(always)]
+    fn open_plain(
+        &mut self,
+        tracker: &mut Tracker<Tuple4>,
+        key: (Tuple4, bool),
+        flags: u8,
+        permitted: bool,
+        now: Slot,
+    ) -> Gate {
+        if !permitted {
+            return DENIED;
+        }
+        tracker.open(key, key.0.protocol(), flags, &self.settings, now).map_or_else(gate, |()| Gate::FIRST)
+    }
+
     /// Any packet.
     #[inline(never)]
     fn slowly(&mut self, tables: &mut Tables, packet: &mut Packet, now: Slot) -> Gate {
@@ -209,27 +278,22 @@ impl Firewall {
         let headers = match shown {
             Shown::Packet(headers) => headers,
             Shown::Error(quoted) => {
-                let about = tracker.table.find(quoted.ordered().0);
+                let about = tracker.find(quoted.ordered().0, now);
                 return if about.is_some() { Gate::FIRST } else { NO_SESSION };
             }
             Shown::Fragment => return FRAGMENT,
             Shown::Malformed => return MALFORMED,
             Shown::Neighbour | Shown::NotThis => return Gate::FIRST,
         };
-        if headers.protocol == forebay_packet::wire::ipv4::TCP && are_impossible(headers.flags) {
+        if headers.protocol == TCP && are_impossible(headers.flags) {
             return FLAGS;
         }
         let key = headers.tuple.ordered();
-        let found = tracker.table.find(key.0);
+        let found = tracker.find(key.0, now);
         if found.is_some() {
             let may = tracker.passes(found, key.1, (headers.flags, headers.asks), &self.settings, now);
             return if may { Gate::FIRST } else { NO_SESSION };
         }
-        let gate = |no| match no {
-            No::Session => NO_SESSION,
-            No::HalfOpen => HALF_OPEN,
-            No::Full => FULL,
-        };
         if let Err(no) = tracker.may_open(&headers, &self.settings) {
             return gate(no);
         }
@@ -240,7 +304,7 @@ impl Firewall {
         if !permits {
             return DENIED;
         }
-        tracker.open(key, &headers, &self.settings, now).map_or_else(gate, |()| Gate::FIRST)
+        tracker.open(key, headers.protocol, headers.flags, &self.settings, now).map_or_else(gate, |()| Gate::FIRST)
     }
 
     fn look_after(&mut self, tables: &Tables, context: &mut Context<'_>) {
@@ -283,20 +347,35 @@ impl Function for Firewall {
                 (*key, *flags) = (ordered, (plain.flags(), turned));
             }
             tables.v4.table.find_each(&keys[..packets.len()], &mut found[..packets.len()]);
+            let missing = (0..packets.len()).filter(|at| !found[*at].is_some()).fold(0, |bits, at| bits | 1 << at);
+            let mut new =
+                if missing == 0 { New::default() } else { self.judge_new(&tables.v4, &keys, &flags, missing) };
             let removals = tables.v4.table.removals();
             for (at, (packet, (found, flags))) in packets.iter_mut().zip(found.into_iter().zip(flags)).enumerate() {
                 let table = &mut tables.v4.table;
-                if found.is_some() && table.removals() == removals {
+                if found.is_some() && (table.removals() == removals || table.is_still(found, keys[at])) {
                     let (tracked, (flags, turned)) = (table.get(found), flags);
                     let connection = tracked.connection;
                     // A flag that TCP must always have is missing: that is looked at closely.
                     let odd = connection.phase() == Phase::TcpEstablished && flags & ACK == 0;
-                    if connection.goes_on(flags, tracked.is_reply(turned)) && !odd {
+                    let there = table.ends(found) > now;
+                    if there && connection.goes_on(flags, tracked.is_reply(turned)) && !odd {
                         table.keep_until(found, self.settings.timeouts.end(connection.phase(), now));
                         continue;
                     }
                 }
-                let gate = self.slowly(tables, packet, now);
+                let gate = if new.known >> at & 1 == 1 {
+                    let permitted = new.permitted >> at & 1 == 1;
+                    self.open_plain(&mut tables.v4, (keys[at], flags.1), flags.0, permitted, now)
+                } else {
+                    let opened = tables.v4.opened();
+                    let gate = self.slowly(tables, packet, now);
+                    if tables.v4.opened() != opened {
+                        // It may be the connection of a packet after it, which is plainer.
+                        new.known = 0;
+                    }
+                    gate
+                };
                 if gate != Gate::FIRST {
                     context.put(go * GO + at, gate);
                 }

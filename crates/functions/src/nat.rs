@@ -32,7 +32,7 @@ pub struct Params {
     /// The ports that are given out: the first and the last, `[1024, 65535]` by default.
     ports: Option<[u16; 2]>,
     /// How many sessions there can be, over all workers: 65536 by default. Each takes 64 bytes and two places of an index,
-    /// 82 bytes in all, and as much again where it is the only one of its inside port.
+    /// 83 bytes in all, and as much again where it is the only one of its inside port.
     sessions: Option<usize>,
     /// What happens when there are as many: the session that would end soonest is given up (`evict`, the default), or the new
     /// one is refused (`refuse`, dropped as `full`).

@@ -1,11 +1,16 @@
-//! Rules for who asks about one packet at a time: those that would open a session.
+//! Rules for who asks about some packets only: those that would open a session.
 
 use forebay_graph::{Setup, SetupError};
 use forebay_packet::Packet;
 
 use crate::parameters::Rejected;
+use crate::tables::acl::Key;
+use crate::tables::sessions::Tuple4;
 
-use super::{Counted, Decision, Params, Rules, Verdict, key4, key6};
+use super::{Counted, Decision, Key4, Params, Rules, Verdict, key4, key6};
+
+/// Packets that are judged in one go.
+const GO: usize = 32;
 
 /// A list of rules with a module's counts.
 pub(crate) struct Judge(Counted);
@@ -16,6 +21,26 @@ impl Judge {
         let default = if permits { super::Default::Permit } else { super::Default::Deny };
         let params = Params { rules, default, other: super::Default::Permit, denied: Rejected::default() };
         Ok(Self(params.count("rules", setup)?))
+    }
+
+    /// Whether packets over IPv4 that show ports are permitted, one after the other.
+    #[inline]
+    pub(crate) fn permits_each(&mut self, tuples: &[Tuple4], permitted: &mut [bool]) {
+        let Counted { rules, hits4, .. } = &mut self.0;
+        let rules = rules.read();
+        for (tuples, permitted) in tuples.chunks(GO).zip(permitted.chunks_mut(GO)) {
+            let mut keys: [Key4; GO] = [Key::without_ports(0, 0, 0); GO];
+            for (key, tuple) in keys.iter_mut().zip(tuples) {
+                let (source, destination) =
+                    (u32::from_be_bytes(tuple.source()), u32::from_be_bytes(tuple.destination()));
+                *key = Key::new(source, destination, tuple.ports().0, tuple.ports().1, tuple.protocol());
+            }
+            let mut verdicts = [Verdict::by_default(Decision::Deny); GO];
+            rules.v4.classify_batch(&keys[..tuples.len()], &mut verdicts[..tuples.len()], hits4);
+            for (permitted, verdict) in permitted.iter_mut().zip(verdicts) {
+                *permitted = !verdict.denies();
+            }
+        }
     }
 
     /// Whether a packet of IP is permitted; another one is not.

@@ -49,6 +49,19 @@ impl<T: Tuple> Tracker<T> {
         }
     }
 
+    /// The connection of a key, if it has not ended.
+    pub(super) fn find(&mut self, key: T, now: Slot) -> Found {
+        let found = self.table.find(key);
+        if !found.is_some() || self.table.ends(found) > now {
+            return found;
+        }
+        // Its turn to be removed has not come yet: many have ended at once.
+        let gone = self.table.remove(found);
+        self.ended += 1;
+        self.left(gone.connection);
+        Found::NONE
+    }
+
     fn left(&mut self, connection: Connection) {
         self.half_open -= u64::from(connection.phase() == Phase::TcpOpening);
     }
@@ -95,15 +108,26 @@ impl<T: Tuple> Tracker<T> {
         Ok(())
     }
 
+    /// How many have been opened so far.
+    pub(super) fn opened(&self) -> u64 {
+        self.opened
+    }
+
+    /// Whether so many more TCP connections may be half open.
+    pub(super) fn has_room_for(&self, more: usize, settings: &Settings) -> bool {
+        self.half_open + more as u64 <= settings.half_open as u64
+    }
+
     /// Takes a connection in.
     pub(super) fn open(
         &mut self,
         key: (T, bool),
-        headers: &Headers<T>,
+        protocol: u8,
+        flags: u8,
         settings: &Settings,
         now: Slot,
     ) -> Result<(), No> {
-        let connection = Connection::new(headers.protocol, headers.flags);
+        let connection = Connection::new(protocol, flags);
         let tracked = Tracked::new(key, connection);
         let ends = settings.timeouts.end(connection.phase(), now);
         let mut told = self.table.insert(tracked, ends);

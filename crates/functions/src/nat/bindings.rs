@@ -43,8 +43,14 @@ pub(super) struct Binding {
     pub(super) outside: Endpoint,
     /// How many sessions use it; a forward has one more.
     sessions: u32,
+    /// The number of its inside address among the tenants.
+    tenant: u32,
     /// 1 of a forward: it stays without sessions, and sessions may begin outside.
-    forward: u32,
+    forward: u8,
+    /// 1 where it is found by the outside port, too: where sessions may begin outside.
+    from_outside: u8,
+    /// Keeps the length even, as the derive wants it.
+    _spare: [u8; 6],
 }
 
 impl Binding {
@@ -58,6 +64,12 @@ impl Session for Binding {
     type Key = Endpoint;
     const SIDES: u32 = 2;
 
+    #[inline(always)]
+    fn sides(&self) -> u32 {
+        1 + u32::from(self.from_outside)
+    }
+
+    #[inline(always)]
     fn key(&self, side: u32) -> Endpoint {
         if side == 0 { self.inside } else { self.outside }
     }
@@ -85,6 +97,13 @@ pub(super) struct Bindings {
     table: Sessions<Binding>,
     tenants: Sessions<Tenant>,
     most: u16,
+    /// Whether all are found by their outside port, too.
+    from_outside: bool,
+}
+
+/// The tenant that an inside port is of, as far as there is one.
+fn tenant(inside: Endpoint) -> Endpoint {
+    Endpoint::new(inside.address(), 0, 0, 0)
 }
 
 /// Bindings end with their sessions, not by time.
@@ -99,21 +118,43 @@ fn place(protocol: u8) -> usize {
 }
 
 impl Bindings {
-    /// Up to `count` bindings, of which one inside address has up to `most` of each protocol.
-    pub(super) fn new(count: usize, most: u16, secret: u64) -> Option<Self> {
+    /// Up to `count` bindings, of which one inside address has up to `most` of each protocol; whether they are to be found by
+    /// their outside port.
+    pub(super) fn new(count: usize, most: u16, from_outside: bool, secret: u64) -> Option<Self> {
         let table = Sessions::new(count, Seed::new(secret ^ 1))?;
-        Some(Self { table, tenants: Sessions::new(count, Seed::new(secret ^ 2))?, most })
+        Some(Self { table, tenants: Sessions::new(count, Seed::new(secret ^ 2))?, most, from_outside })
     }
 
+    /// How much memory they take when there are as many as there can be, in bytes.
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> usize {
+        self.table.bytes() + self.tenants.bytes()
+    }
+
+    /// The binding of an inside port; or of an outside port, of a forward, or of any where all are found so.
     pub(super) fn find(&self, endpoint: Endpoint) -> Option<(Found, Binding)> {
         let found = self.table.find(endpoint);
         found.is_some().then(|| (found, *self.table.get(found)))
     }
 
-    /// Whether an inside address may have another outside port.
-    pub(super) fn may(&self, inside: Endpoint) -> bool {
-        let tenant = self.tenants.find(Endpoint::new(inside.address(), 0, 0, 0));
-        !tenant.is_some() || self.tenants.get(tenant).ports[place(inside.protocol())] < self.most
+    /// Asks the processor for what a new session of an inside port needs.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, inside: Endpoint) {
+        self.table.prefetch(inside);
+        self.tenants.prefetch(tenant(inside));
+    }
+
+    /// Asks the processor for the binding of a number.
+    #[inline(always)]
+    pub(super) fn prefetch_numbered(&self, number: u32) {
+        self.table.prefetch_numbered(number);
+    }
+
+    /// Whether an inside address may have another outside port; which of the tenants it is.
+    pub(super) fn may(&self, inside: Endpoint) -> Option<Found> {
+        let found = self.tenants.find(tenant(inside));
+        let may = !found.is_some() || self.tenants.get(found).ports[place(inside.protocol())] < self.most;
+        may.then_some(found)
     }
 
     /// One more session of a binding that is there.
@@ -123,51 +164,59 @@ impl Bindings {
 
     /// A binding that is always there.
     pub(super) fn forward(&mut self, inside: Endpoint, outside: Endpoint) -> Result<(), Refused> {
-        self.insert(inside, outside, true)?;
-        let found = self.table.find(outside);
-        self.table.get_mut(found).forward = 1;
-        Ok(())
+        let of = self.tenants.find(tenant(inside));
+        let new = Binding { inside, outside, sessions: 1, tenant: 0, forward: 1, from_outside: 1, _spare: [0; 6] };
+        self.add(new, inside, of).map(|_| ())
     }
 
-    /// A new binding, with one session; one that is not `shared` is not found by the inside port, which may have others.
-    pub(super) fn insert(&mut self, inside: Endpoint, outside: Endpoint, shared: bool) -> Result<(), Refused> {
-        let address = Endpoint::new(inside.address(), 0, 0, 0);
-        let mut tenant = self.tenants.find(address);
+    /// A new binding, with one session, of an inside address that [`may`](Self::may) have it; its number. One that is not
+    /// `shared` is not found by the inside port, which may have others.
+    pub(super) fn insert(
+        &mut self,
+        inside: Endpoint,
+        outside: Endpoint,
+        shared: bool,
+        of: Found,
+    ) -> Result<u32, Refused> {
         let key = if shared { inside } else { Endpoint(outside.0 | 2) };
-        let found = self.table.insert(Binding { inside: key, outside, sessions: 1, forward: 0 }, NEVER)?;
-        if !tenant.is_some() {
-            tenant = match self.tenants.insert(Tenant { address, ports: [0; 3] }, NEVER) {
+        let from_outside = u8::from(self.from_outside);
+        let new = Binding { inside: key, outside, sessions: 1, tenant: 0, forward: 0, from_outside, _spare: [0; 6] };
+        self.add(new, inside, of)
+    }
+
+    fn add(&mut self, binding: Binding, inside: Endpoint, of: Found) -> Result<u32, Refused> {
+        let found = self.table.insert(binding, NEVER)?;
+        let tenant = if of.is_some() {
+            of
+        } else {
+            match self.tenants.insert(Tenant { address: tenant(inside), ports: [0; 3] }, NEVER) {
                 Ok(tenant) => tenant,
                 Err(refused) => {
                     self.table.remove(found);
                     return Err(refused);
                 }
-            };
-        }
+            }
+        };
+        self.table.get_mut(found).tenant = tenant.number();
         self.tenants.get_mut(tenant).ports[place(inside.protocol())] += 1;
-        Ok(())
+        Ok(found.number())
     }
 
-    /// One session less of the binding of these ports; whether that was the last one, so that the outside port is free.
-    pub(super) fn release(&mut self, inside: Endpoint, outside: Endpoint) -> bool {
-        let found = self.table.find(outside);
-        if !found.is_some() {
-            return false;
-        }
+    /// One session less of the binding of this number: its outside port, if that was the last one and the port is free.
+    pub(super) fn release(&mut self, number: u32) -> Option<Endpoint> {
+        let found = self.table.numbered(number);
         let binding = self.table.get_mut(found);
         binding.sessions -= 1;
         if binding.sessions > 0 {
-            return false;
+            return None;
         }
-        self.table.remove(found);
-        let tenant = self.tenants.find(Endpoint::new(inside.address(), 0, 0, 0));
-        if tenant.is_some() {
-            let ports = &mut self.tenants.get_mut(tenant).ports;
-            ports[place(inside.protocol())] -= 1;
-            if *ports == [0; 3] {
-                self.tenants.remove(tenant);
-            }
+        let Binding { outside, tenant, .. } = self.table.remove(found);
+        let found = self.tenants.numbered(tenant);
+        let ports = &mut self.tenants.get_mut(found).ports;
+        ports[place(outside.protocol())] -= 1;
+        if *ports == [0; 3] {
+            self.tenants.remove(found);
         }
-        true
+        Some(outside)
     }
 }

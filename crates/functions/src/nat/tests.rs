@@ -8,9 +8,12 @@ use forebay_measure::Frequency;
 use forebay_packet::Ticks;
 use serde_json::{Value, json};
 
+use super::bindings::Bindings;
+use super::translation::Translation;
 use super::*;
 use crate::nat_in::NatIn;
 use crate::nat_out::NatOut;
+use crate::tables::sessions::{Seed, Sessions};
 
 pub(super) const HOST: [u8; 4] = [10, 0, 0, 7];
 pub(super) const PEER: [u8; 4] = [198, 51, 100, 9];
@@ -390,5 +393,26 @@ fn parameters_that_make_no_sense_are_named() {
         let mut surroundings = Surroundings::new(Frequency::new(1e9));
         let error = make(state.clone(), &mut surroundings).err().unwrap_or_else(|| panic!("{state} is refused"));
         assert!(error.contains(said), "{state}: {error}");
+    }
+}
+
+/// What the documentation says that a session takes: three lines, and places of three indexes.
+#[test]
+fn a_session_takes_240_bytes_at_most() {
+    let most = 100_000;
+    let sessions = Sessions::<Translation>::new(most, Seed::new(1)).expect("memory").bytes();
+    let bindings = Bindings::new(most, u16::MAX, true, 1).expect("memory").bytes();
+    assert!((sessions + bindings) as f64 / (most as f64) < 240.0, "{sessions}, {bindings}");
+}
+
+/// More sessions than are removed in one call had ended, and those left let packets in.
+#[test]
+fn what_has_ended_is_over_however_many_have() {
+    let mut nat = Both::new(json!({ "pool": "192.0.2.1" }));
+    let outside: Vec<_> =
+        (0..200u16).map(|n| ends(&nat.out.run(&udp((HOST, 2_000 + n), (PEER, 53), b"")).1).0).collect();
+    nat.pass(125);
+    for end in outside {
+        assert_ne!(nat.back.run(&udp((PEER, 53), end, b"")).0, Gate::FIRST);
     }
 }

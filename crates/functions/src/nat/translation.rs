@@ -26,11 +26,13 @@ pub(super) struct Translation {
     /// What a checksum gains over the address on the way out, and over address and port (RFC 1624 equation 3).
     address: u16,
     both: u16,
+    /// The number of the binding that it is one of.
+    binding: u32,
     pub(super) connection: Connection,
     /// 1 where it was opened from outside.
     reversed: u8,
-    /// Keeps the length even, as the derive wants it.
-    _spare: u8,
+    /// Keeps the length a multiple of eight, as the derive wants it.
+    _spare: [u8; 5],
 }
 
 impl Session for Translation {
@@ -49,12 +51,18 @@ impl Translation {
     /// The side of packets from outside.
     pub(super) const OUTSIDE: u32 = 1;
 
-    pub(super) fn new(inside: Tuple4, outside: Tuple4, connection: Connection, opened: Direction) -> Self {
+    pub(super) fn new(
+        (inside, outside): (Tuple4, Tuple4),
+        binding: u32,
+        connection: Connection,
+        opened: Direction,
+    ) -> Self {
         let (from, to) = (u32::from_be_bytes(inside.source()), u32::from_be_bytes(outside.destination()));
         let gain = |old: u16, new: u16| checksum::add(!old, new);
         let address = checksum::add(gain((from >> 16) as u16, (to >> 16) as u16), gain(from as u16, to as u16));
         let both = checksum::add(address, gain(inside.ports().0, outside.ports().1));
-        Self { inside, outside, address, both, connection, reversed: u8::from(opened == Direction::In), _spare: 0 }
+        let reversed = u8::from(opened == Direction::In);
+        Self { inside, outside, address, both, binding, connection, reversed, _spare: [0; 5] }
     }
 
     /// As packets to outside come.
@@ -62,9 +70,9 @@ impl Translation {
         self.inside
     }
 
-    /// As packets from outside come.
-    pub(super) fn outside(&self) -> Tuple4 {
-        self.outside
+    /// The number of its binding.
+    pub(super) fn binding(&self) -> u32 {
+        self.binding
     }
 
     /// Whether a packet this way is one of the side that did not open it.

@@ -82,7 +82,12 @@ impl Translator {
         let bindings = sessions + nat.forwards.len() + 1;
         let mut new = Self {
             table: Sessions::new(sessions, Seed::new(secret))?,
-            bindings: Bindings::new(bindings, nat.ports_per_address, secret)?,
+            bindings: Bindings::new(
+                bindings,
+                nat.ports_per_address,
+                nat.filtering == Filtering::EndpointIndependent,
+                secret,
+            )?,
             ports: Ports::new(nat.pool.1, nat.ports, secret ^ 3),
             pool: nat.pool,
             when_full: nat.when_full,
@@ -155,9 +160,15 @@ impl Translator {
                 *key = Plain::of(packet).map_or(Tuple4::default(), Plain::tuple);
             }
             self.table.find_each(&keys[..packets.len()], &mut found[..packets.len()]);
+            let missing = (0..packets.len()).filter(|at| !found[*at].is_some()).fold(0, |bits, at| bits | 1 << at);
+            if missing != 0 && direction == Direction::Out {
+                self.make_ready(&keys, missing);
+            }
             let removals = self.table.removals();
             for (at, (packet, found)) in packets.iter_mut().zip(found).enumerate() {
-                let usable = found.is_some() && found.side() == side && self.table.removals() == removals;
+                let there =
+                    self.table.removals() == removals || found.is_some() && self.table.is_still(found, keys[at]);
+                let usable = found.is_some() && found.side() == side && there;
                 if usable && self.quickly(packet, found, direction) {
                     continue;
                 }
@@ -169,12 +180,28 @@ impl Translator {
         }
     }
 
+    /// Packets of these keys may open sessions: what that takes is asked for.
+    #[inline(never)]
+    fn make_ready(&self, keys: &[Tuple4; GO], missing: u32) {
+        let mut left = missing;
+        while left != 0 {
+            let key = keys[left.trailing_zeros() as usize % GO];
+            left &= left - 1;
+            self.bindings.prefetch(inside_endpoint(key));
+        }
+        self.table.make_ready(missing.count_ones() as usize, |session| {
+            self.bindings.prefetch(inside_endpoint(session.inside()));
+            self.bindings.prefetch_numbered(session.binding());
+        });
+    }
+
     /// Translates a plain packet of a session that goes on as before.
     #[inline(always)]
     fn quickly(&mut self, packet: &mut Packet, found: Found, direction: Direction) -> bool {
         let Some(plain) = Plain::of_mut(packet) else { return false };
         let session = self.table.get(found);
-        if !session.connection.goes_on(plain.flags(), session.is_reply(direction)) {
+        let there = self.table.ends(found) > self.now;
+        if !(there && session.connection.goes_on(plain.flags(), session.is_reply(direction))) {
             return false;
         }
         // A session that leads to the pool itself has two.
@@ -246,7 +273,7 @@ impl Translator {
     fn error(&mut self, packet: &mut Packet, quoted: Tuple4, direction: Direction) -> Option<()> {
         let found = self.table.find(quoted.reversed());
         let side = if direction == Direction::Out { Translation::INSIDE } else { Translation::OUTSIDE };
-        if !found.is_some() || found.side() != side {
+        if !found.is_some() || found.side() != side || self.table.ends(found) <= self.now {
             return None;
         }
         let becomes = self.table.get(found).becomes(direction);
@@ -257,8 +284,15 @@ impl Translator {
 
     /// The session of a packet, a new one where it may open one.
     fn session(&mut self, headers: &Headers<Tuple4>, direction: Direction) -> Result<Found, Gate> {
-        let found = self.table.find(headers.tuple);
+        let mut found = self.table.find(headers.tuple);
         let side = if direction == Direction::Out { Translation::INSIDE } else { Translation::OUTSIDE };
+        if found.is_some() && self.table.ends(found) <= self.now {
+            // Its turn to be removed has not come yet: many have ended at once.
+            let session = self.table.remove(found);
+            self.ended += 1;
+            self.release(&session);
+            found = Found::NONE;
+        }
         if found.is_some() && found.side() == side {
             // Who was asked may answer, and not ask: the identifier is the other's.
             let turned = headers.tuple.protocol() == ICMP && headers.asks == self.table.get(found).is_reply(direction);
@@ -275,21 +309,21 @@ impl Translator {
 
     fn open_outwards(&mut self, headers: &Headers<Tuple4>) -> Result<Found, Gate> {
         let inside = headers.tuple;
-        let (protocol, port) = (inside.protocol(), inside.ports().0);
-        let endpoint = Endpoint::new(u32::from_be_bytes(inside.source()), port, protocol, 0);
+        let protocol = inside.protocol();
+        let endpoint = inside_endpoint(inside);
         let shared = self.share.1 == 1;
         let known = if shared { self.bindings.find(endpoint) } else { None };
-        let outer = match known {
+        let (outer, number) = match known {
             Some((found, binding)) => {
                 self.bindings.hold(found);
-                binding.outside
+                (binding.outside, found.number())
             }
             None => self.bind(inside, endpoint, shared)?,
         };
         let address = outer.address().to_be_bytes();
         let ports = if protocol == ICMP { (outer.port(), outer.port()) } else { (inside.ports().1, outer.port()) };
         let outside = Tuple4::new(inside.destination(), address, ports, protocol);
-        self.open(headers, inside, outside, Direction::Out)
+        self.open(headers, (inside, outside), number, Direction::Out)
     }
 
     fn open_inwards(&mut self, headers: &Headers<Tuple4>) -> Result<Found, Gate> {
@@ -304,14 +338,12 @@ impl Translator {
         self.bindings.hold(found);
         let address = binding.inside.address().to_be_bytes();
         let inside = Tuple4::new(address, outside.source(), (binding.inside.port(), outside.ports().0), protocol);
-        self.open(headers, inside, outside, Direction::In)
+        self.open(headers, (inside, outside), found.number(), Direction::In)
     }
 
-    /// Gives an inside port an outside one.
-    fn bind(&mut self, inside: Tuple4, endpoint: Endpoint, shared: bool) -> Result<Endpoint, Gate> {
-        if !self.bindings.may(endpoint) {
-            return Err(NO_PORT);
-        }
+    /// Gives an inside port an outside one; the number of their binding.
+    fn bind(&mut self, inside: Tuple4, endpoint: Endpoint, shared: bool) -> Result<(Endpoint, u32), Gate> {
+        let of = self.bindings.may(endpoint).ok_or(NO_PORT)?;
         let (protocol, (mine, shares)) = (inside.protocol(), self.share);
         // RFC 4787 REQ-2, paired: an inside address has one outside.
         let drawn = self.pairing.hash(u64::from(endpoint.address()), 0) >> 32;
@@ -324,24 +356,24 @@ impl Translator {
         let port =
             port.or_else(|| self.ports.take(number, protocol, endpoint.port() ^ 1, comes_back)).ok_or(NO_PORT)?;
         let outer = Endpoint::new(outer, port, protocol, 1);
-        if self.bindings.insert(endpoint, outer, shared).is_err() {
-            self.ports.give_back(number, protocol, port);
-            self.refused += 1;
-            return Err(FULL);
+        if let Ok(binding) = self.bindings.insert(endpoint, outer, shared, of) {
+            return Ok((outer, binding));
         }
-        Ok(outer)
+        self.ports.give_back(number, protocol, port);
+        self.refused += 1;
+        Err(FULL)
     }
 
     /// Takes a session in whose binding is held already.
     fn open(
         &mut self,
         headers: &Headers<Tuple4>,
-        inside: Tuple4,
-        outside: Tuple4,
+        tuples: (Tuple4, Tuple4),
+        binding: u32,
         opened: Direction,
     ) -> Result<Found, Gate> {
-        let connection = Connection::new(inside.protocol(), headers.flags);
-        let session = Translation::new(inside, outside, connection, opened);
+        let connection = Connection::new(headers.protocol, headers.flags);
+        let session = Translation::new(tuples, binding, connection, opened);
         let ends = self.timeouts.end(connection.phase(), self.now);
         let mut told = self.table.insert(session, ends);
         if told == Err(Refused::Full)
@@ -367,15 +399,15 @@ impl Translator {
 
     /// A session has ended: its port is free if no other has it.
     fn release(&mut self, session: &Translation) {
-        let (inside, outside) = (session.inside(), session.outside());
-        let protocol = inside.protocol();
-        let outer = u32::from_be_bytes(outside.destination());
-        let inner = Endpoint::new(u32::from_be_bytes(inside.source()), inside.ports().0, protocol, 0);
-        let port = outside.ports().1;
-        if self.bindings.release(inner, Endpoint::new(outer, port, protocol, 1)) {
-            self.ports.give_back(outer - self.pool.0, protocol, port);
+        if let Some(outer) = self.bindings.release(session.binding()) {
+            self.ports.give_back(outer.address() - self.pool.0, outer.protocol(), outer.port());
         }
     }
+}
+
+/// The inside port of a packet to outside.
+fn inside_endpoint(inside: Tuple4) -> Endpoint {
+    Endpoint::new(u32::from_be_bytes(inside.source()), inside.ports().0, inside.protocol(), 0)
 }
 
 /// Where packets go that do not go on through the first gate.
@@ -404,8 +436,8 @@ fn outside_hash((address, remote): ([u8; 4], u16), outer: u32, port: u16, protoc
         wide[..4].copy_from_slice(&address);
         wide
     };
-    // ICMP shows no ports to who spreads packets.
-    let (source_port, destination_port) = if protocol == ICMP { (0, 0) } else { (remote, port) };
+    // A query is spread by its identifier.
+    let (source_port, destination_port) = if protocol == ICMP { (port, port) } else { (remote, port) };
     let (source, destination) = (wide(address), wide(outer.to_be_bytes()));
     SessionKey { source, destination, source_port, destination_port, protocol }.symmetric_hash()
 }

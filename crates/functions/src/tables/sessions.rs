@@ -7,6 +7,7 @@
 //!
 //! A session may be found by two keys, one a side: a translated one by what it is inside and by what it is outside.
 
+mod before;
 mod hash;
 mod index;
 mod tuple;
@@ -15,6 +16,7 @@ mod wheel;
 use forebay_simd::prefetch::prefetch_read;
 use zerocopy::FromZeros;
 
+pub use before::Before;
 pub use hash::Seed;
 use index::{Index, Spot};
 pub use tuple::{Tuple4, Tuple6};
@@ -30,8 +32,14 @@ pub trait Key: Copy + Eq {
 pub trait Session: Copy + FromZeros {
     /// What it is found by.
     type Key: Key;
-    /// How many keys it has: 1 or 2.
+    /// How many keys it has at most: 1 or 2.
     const SIDES: u32;
+
+    /// How many keys this one has, as long as it is in a table.
+    #[inline(always)]
+    fn sides(&self) -> u32 {
+        Self::SIDES
+    }
 
     /// Its key of a side, 0 or 1.
     fn key(&self, side: u32) -> Self::Key;
@@ -222,6 +230,55 @@ impl<S: Session> Sessions<S> {
         }
     }
 
+    /// The session of a number ([`Found::number`]), which is there.
+    #[inline(always)]
+    #[must_use]
+    pub fn numbered(&self, number: u32) -> Found {
+        debug_assert!(!self.entries[number as usize].link.is_none(), "no session has this number");
+        Found(number << 1)
+    }
+
+    /// The secrets that its keys are hashed with.
+    #[inline(always)]
+    #[must_use]
+    pub fn seed(&self) -> Seed {
+        self.seed
+    }
+
+    /// Asks the processor for where a key's session is looked for, and would be put.
+    #[inline(always)]
+    pub fn prefetch(&self, key: S::Key) {
+        let spot = self.index.spot(key.hash(self.seed));
+        self.index.prefetch(spot);
+        self.index.prefetch_other(spot);
+    }
+
+    /// Asks the processor for a session by its number.
+    #[inline(always)]
+    pub fn prefetch_numbered(&self, number: u32) {
+        prefetch_read(&self.entries, number as usize);
+    }
+
+    /// Whether a session that was found by this key is still there, whatever has been removed since.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_still(&self, found: Found, key: S::Key) -> bool {
+        !self.entries[found.number() as usize].link.is_none() && self.is(found.0, key)
+    }
+
+    /// So many new sessions will come in: what those take that will have to give way for them is asked for ahead, and `each`
+    /// of them shown.
+    #[inline]
+    pub fn make_ready(&self, new: usize, each: impl Fn(&S)) {
+        let Some(first) = self.wheel.soonest().filter(|_| self.len() + new > self.capacity()) else { return };
+        let next = |number: &u32| self.entries[*number as usize].link.next();
+        for number in std::iter::successors(Some(first.0), next).take(new) {
+            let session = &self.entries[number as usize].session;
+            (0..session.sides()).for_each(|side| self.prefetch(session.key(side)));
+            each(session);
+        }
+    }
+
     /// A session that was found.
     #[inline(always)]
     #[must_use]
@@ -265,7 +322,7 @@ impl<S: Session> Sessions<S> {
             None if (self.fresh as usize) < self.entries.len() => self.fresh,
             None => return Err(Refused::Full),
         };
-        for side in 0..S::SIDES {
+        for side in 0..session.sides() {
             let spot = self.index.spot(session.key(side).hash(self.seed));
             if self.index.insert(spot, number << 1 | side).is_err() {
                 // What has two keys is in by both or by none.
@@ -294,7 +351,7 @@ impl<S: Session> Sessions<S> {
         let number = found.number();
         self.wheel.remove(&mut self.entries, number);
         let session = self.entries[number as usize].session;
-        (0..S::SIDES).for_each(|side| self.unindex(&session, number, side));
+        (0..session.sides()).for_each(|side| self.unindex(&session, number, side));
         self.entries[number as usize].ends = std::mem::replace(&mut self.free, number + 1);
         self.len -= 1;
         self.removals += 1;

@@ -43,6 +43,8 @@ pub(super) struct Crowded;
 pub(super) struct Index {
     buckets: Box<[Bucket]>,
     stash: Vec<(Spot, u32)>,
+    /// What the last search for a free place looked at.
+    steps: Box<[Step; STEPS]>,
 }
 
 /// A step of the search for a free place: this bucket, and from which place of which step before it what is moved here.
@@ -53,13 +55,22 @@ struct Step {
     place: u8,
 }
 
+impl Step {
+    /// Where a search begins.
+    fn from(bucket: u32) -> Self {
+        Self { bucket, before: u16::MAX, place: 0 }
+    }
+}
+
 impl Index {
-    /// An index of up to `most` entries, of which nine tenths of the places are used then. `None` where there is no memory.
+    /// An index of up to `most` entries, of which 85 % of the places are used then: with nine tenths, new ones have to move
+    /// others twice as often. `None` where there is no memory.
     pub(super) fn new(most: usize) -> Option<Self> {
-        let buckets = (most * 10).div_ceil(WAYS * 9).max(2);
+        let buckets = (most * 100).div_ceil(WAYS * 85).max(2);
         u32::try_from(buckets).ok()?;
         let buckets = <[Bucket]>::new_box_zeroed_with_elems(buckets).ok()?;
-        Some(Self { buckets, stash: Vec::with_capacity(STASH) })
+        let steps = Box::new([Step::from(0); STEPS]);
+        Some(Self { buckets, stash: Vec::with_capacity(STASH), steps })
     }
 
     /// Where to look for a key of this hash.
@@ -139,9 +150,10 @@ impl Index {
     pub(super) fn remove(&mut self, spot: Spot, entry: u32) {
         for spot in [spot, self.other(spot)] {
             let bucket = &mut self.buckets[spot.bucket as usize];
-            let same = signatures::equal(&bucket.signatures, spot.signature);
-            let place = (0..WAYS).find(|place| same >> place & 1 == 1 && bucket.entries[*place] == entry);
-            if let Some(place) = place {
+            // A free place's number may be any: only its signature says that it is free.
+            let it = signatures::equal(&bucket.entries, entry) & signatures::equal(&bucket.signatures, spot.signature);
+            if it != 0 {
+                let place = it.trailing_zeros() as usize % WAYS;
                 (bucket.signatures[place], bucket.entries[place]) = (FREE, 0);
                 self.unstash();
                 return;
@@ -196,24 +208,23 @@ impl Index {
     /// Both buckets of an entry are full: the nearest free place that entries can move up to.
     #[cold]
     fn make_way(&mut self, spot: Spot, entry: u32) -> bool {
-        let root = |bucket| Step { bucket, before: u16::MAX, place: 0 };
-        let mut steps = [root(spot.bucket); STEPS];
-        steps[1] = root(self.other(spot).bucket);
+        self.steps[0] = Step::from(spot.bucket);
+        self.steps[1] = Step::from(self.other(spot).bucket);
         let mut known = 2;
         let mut at = 0;
         while at < known {
-            let bucket = steps[at].bucket;
-            if let Some(free) = self.free(bucket) {
-                self.move_up(&steps, at, free, spot.signature, entry);
-                return true;
-            }
+            let bucket = self.steps[at].bucket;
             for place in 0..WAYS {
                 if known == STEPS {
-                    break;
+                    return false;
                 }
                 let signature = self.buckets[bucket as usize].signatures[place];
                 let next = self.other(Spot { bucket, signature }).bucket;
-                steps[known] = Step { bucket: next, before: at as u16, place: place as u8 };
+                self.steps[known] = Step { bucket: next, before: at as u16, place: place as u8 };
+                if let Some(free) = self.free(next) {
+                    self.move_up(known, free, spot.signature, entry);
+                    return true;
+                }
                 known += 1;
             }
             at += 1;
@@ -222,10 +233,10 @@ impl Index {
     }
 
     /// Moves what lies on the way to the free place of step `at` up by one, and puts the entry where the way began.
-    fn move_up(&mut self, steps: &[Step; STEPS], mut at: usize, mut free: usize, signature: u32, entry: u32) {
+    fn move_up(&mut self, mut at: usize, mut free: usize, signature: u32, entry: u32) {
         loop {
-            let Step { bucket, before, place } = steps[at];
-            let Some(from) = steps.get(usize::from(before)) else {
+            let Step { bucket, before, place } = self.steps[at];
+            let Some(from) = self.steps.get(usize::from(before)).copied() else {
                 return self.put(bucket, free, signature, entry);
             };
             let giver = &self.buckets[from.bucket as usize];
@@ -268,7 +279,7 @@ mod tests {
             let mut index = Index::new(most).expect("memory");
             let most = most as u32;
             for number in 0..most {
-                index.insert(index.spot(hash(number)), number).expect("nine tenths of the places");
+                index.insert(index.spot(hash(number)), number).expect("85 % of the places");
             }
             assert!(index.stashed() <= 1, "{most}: {} in the stash", index.stashed());
             for number in 0..most {

@@ -9,6 +9,8 @@ use zerocopy::FromZeros;
 
 /// Slots: at eight a second the wheel goes round in 8.5 minutes; what is to last longer is put off once a round.
 pub(super) const SLOTS: u32 = 4_096;
+/// Words of a bit for each slot: as many as a word has bits.
+const WORDS: usize = SLOTS as usize / 64;
 
 /// The entry's own part of the wheel. All zero: not on it.
 #[derive(Clone, Copy, Debug, Default, FromZeros)]
@@ -25,6 +27,11 @@ impl Link {
     pub(super) fn is_none(&self) -> bool {
         self.before == 0
     }
+
+    /// The next entry of the same slot.
+    pub(super) fn next(&self) -> Option<u32> {
+        self.next.checked_sub(1)
+    }
 }
 
 /// Marks a slot in [`Link::before`].
@@ -40,15 +47,16 @@ pub(super) struct Wheel {
     /// By slot: the first entry, plus one.
     first: Box<[u32]>,
     /// A bit for each slot that has entries.
-    used: Box<[u64]>,
+    used: [u64; WORDS],
+    /// A bit for each word of `used` that is not 0.
+    words: u64,
     /// The time until which all slots have been gone through.
     at: u32,
 }
 
 impl Wheel {
     pub(super) fn new() -> Self {
-        let none = |count: u32| vec![0; count as usize].into_boxed_slice();
-        Self { first: none(SLOTS), used: vec![0; SLOTS as usize / 64].into_boxed_slice(), at: 0 }
+        Self { first: vec![0; SLOTS as usize].into_boxed_slice(), used: [0; WORDS], words: 0, at: 0 }
     }
 
     /// Until when all slots have been gone through.
@@ -66,6 +74,7 @@ impl Wheel {
             links.link(next - 1).before = entry + 1;
         }
         self.used[slot as usize / 64] |= 1 << (slot % 64);
+        self.words |= 1 << (slot / 64);
     }
 
     /// Takes an entry off that is on the wheel.
@@ -81,7 +90,11 @@ impl Wheel {
         let slot = before & !SLOT;
         self.first[slot as usize] = next;
         if next == 0 {
-            self.used[slot as usize / 64] &= !(1 << (slot % 64));
+            let word = &mut self.used[slot as usize / 64];
+            *word &= !(1 << (slot % 64));
+            if *word == 0 {
+                self.words &= !(1 << (slot / 64));
+            }
         }
     }
 
@@ -106,14 +119,18 @@ impl Wheel {
     /// The first entry of the next slot that has any, and how far ahead that is.
     pub(super) fn soonest(&self) -> Option<(u32, u32)> {
         let start = (self.at.wrapping_add(1)) % SLOTS;
-        let words = self.used.len();
-        // The first word once more at the end, for the slots before the start.
-        let word = |n: usize| {
-            let at = (start as usize / 64 + n) % words;
-            let masked = if n == 0 { self.used[at] >> (start % 64) << (start % 64) } else { self.used[at] };
-            (masked != 0).then(|| at as u32 * 64 + masked.trailing_zeros())
+        let (word, bit) = (start / 64, start % 64);
+        let ahead = self.used[word as usize] >> bit << bit;
+        let slot = if ahead != 0 {
+            word * 64 + ahead.trailing_zeros()
+        } else if self.words != 0 {
+            // The next word after it that has any; it is the same one again if only slots before the start are left.
+            let after = self.words.rotate_right(word + 1).trailing_zeros();
+            let word = (word + 1 + after) % WORDS as u32;
+            word * 64 + self.used[word as usize].trailing_zeros()
+        } else {
+            return None;
         };
-        let slot = (0..=words).find_map(word)?;
         Some((self.first[slot as usize] - 1, (slot + SLOTS - start) % SLOTS + 1))
     }
 }
