@@ -20,6 +20,7 @@ mod sample;
 mod schema;
 mod shares;
 mod source;
+mod together;
 mod usecase;
 mod wiring;
 mod workers;

@@ -95,6 +95,7 @@ fn prepared(
     }
     let reads = std::mem::take(&mut draft.reads);
     claim_reads(reads, &draft, &mut surroundings, &mut misfits);
+    crate::together::check(&draft, &mut misfits);
     misfits.report(&mut findings);
     findings.finish(&source.file, &source.sets)?;
     let made = draft.made(source, &surroundings);
