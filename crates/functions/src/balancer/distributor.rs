@@ -339,7 +339,7 @@ impl Distributor {
         }
         let session = self.table.get(found);
         let place = self.roster.get(session.place);
-        place.present.then(|| (session.to_server(), place.hop))
+        place.present.then(|| (session.backend_end(), place.hop))
     }
 
     /// The backend that a new session would have.
@@ -380,7 +380,7 @@ impl Distributor {
         let session = self.table.get(found);
         let place = self.roster.get_mut(session.place);
         place.packets += 1;
-        Ok(Some((session.to_server(), place.hop)))
+        Ok(Some((session.backend_end(), place.hop)))
     }
 
     /// A packet passes that may change how long its session is remembered.
@@ -479,7 +479,7 @@ impl Distributor {
         }
         let found = self.table.find(server);
         let is = found.is_some() && found.side() == Balanced::SERVER;
-        is.then(|| self.table.get(found).to_client())
+        is.then(|| self.table.get(found).service_end())
     }
 }
 

@@ -54,20 +54,20 @@ impl Balanced {
 
     /// What the destination of the client's packets becomes.
     #[inline(always)]
-    pub(super) fn to_server(&self) -> ([u8; 4], u16) {
+    pub(super) fn backend_end(&self) -> ([u8; 4], u16) {
         (self.server.source(), self.server.ports().0)
     }
 
     /// What the source of the backend's packets becomes.
     #[inline(always)]
-    pub(super) fn to_client(&self) -> ([u8; 4], u16) {
+    pub(super) fn service_end(&self) -> ([u8; 4], u16) {
         (self.client.destination(), self.client.ports().1)
     }
 
     /// Gives a plain packet of the client the backend's address and port.
     #[inline(always)]
     pub(super) fn forward(&self, plain: &mut Plain) {
-        let (address, port) = self.to_server();
+        let (address, port) = self.backend_end();
         plain.ip.destination = address;
         plain.destination.set(port);
         sums(plain, self.address, self.both);
@@ -76,7 +76,7 @@ impl Balanced {
     /// Gives a plain packet of the backend the service's address and port.
     #[inline(always)]
     pub(super) fn back(&self, plain: &mut Plain) {
-        let (address, port) = self.to_client();
+        let (address, port) = self.service_end();
         plain.ip.source = address;
         plain.source.set(port);
         // What is gained on the way there is lost on the way back.

@@ -161,7 +161,7 @@ fn sessions_stay_where_they_are_when_backends_come_and_drain() {
 #[test]
 fn sessions_of_a_backend_that_is_gone_choose_again_and_others_stay() {
     let mut both = Both::new(of("tcp", &[1, 2, 3, 4]));
-    let mut open =
+    let open =
         |both: &mut Both, port, flags| ends(&both.goes(&tcp((CLIENT, port), (VIP, 80), flags)).expect("a backend")).1;
     let before: Vec<_> = (0..400).map(|port| open(&mut both, port, "S")).collect();
     both.change(of("tcp", &[1, 2, 4]));
@@ -357,7 +357,9 @@ fn who_ends_soonest_gives_way() {
     assert_eq!(both.counters("open sessions by backend").values().sum::<u64>(), 4);
     state["when_full"] = json!("refuse");
     let mut both = Both::new(state);
-    (0..4).for_each(|port| drop(both.choice(port)));
+    for port in 0..4 {
+        both.choice(port);
+    }
     assert_eq!(both.there.run(&udp((CLIENT, 9), (VIP, 80), b"")).0, Gate::drop(5));
     assert_eq!(both.counters("sessions")["refused"], 1);
 }

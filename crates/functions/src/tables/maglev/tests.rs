@@ -117,7 +117,7 @@ fn hashes_reach_all_places() {
     let mut reached = [false; 251];
     for at in 0..1u64 << 16 {
         let hash = at << 48 | 0x1234;
-        reached[((at << 16) * 251 >> 32) as usize] = true;
+        reached[(((at << 16) * 251) >> 32) as usize] = true;
         assert!(table.pick(hash) < 7);
     }
     assert!(reached.into_iter().all(|it| it));
