@@ -5,6 +5,7 @@
 //! the sessions of a worker outlast it, and find themselves in the next one by their backends ([`roster`]).
 
 mod distributor;
+mod outcome;
 mod params;
 mod roster;
 mod services;
@@ -14,7 +15,8 @@ use std::sync::Arc;
 
 use forebay_graph::{DeclareState, Own, Setup, SetupError, register};
 
-pub(crate) use distributor::{BACKENDS, BUSY, COUNTERS, DROPS, Distributor, Others, Ways};
+pub(crate) use distributor::Distributor;
+pub(crate) use outcome::{BACKENDS, BUSY, COUNTERS, DROPS, Others, Ways};
 pub use params::Params;
 use services::Replies;
 pub(crate) use services::Services;

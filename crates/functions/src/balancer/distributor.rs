@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use forebay_graph::{Context, Gate, Reason, Setup, SetupError};
+use forebay_graph::{Context, Gate};
 use forebay_measure::Counter;
+use forebay_packet::Packet;
 use forebay_packet::wire::ipv4::{TCP, UDP};
-use forebay_packet::{Packet, Word};
-use schemars::JsonSchema;
-use serde::Deserialize;
 
 use super::Settings;
+use super::outcome::{CLASH, FRAGMENT, FULL, MALFORMED, NO_BACKEND, NO_SERVICE, Ways};
 use super::roster::{Place, Roster};
 use super::services::{Hop, Mode, Replies, Services};
 use super::session::{Balanced, passes_alone};
@@ -17,42 +16,6 @@ use crate::connection::flags::RST;
 use crate::connection::{Connection, Headers, Phase, Plain, Shown, opens};
 use crate::nat::{self, Direction, WhenFull};
 use crate::tables::sessions::{Found, Refused, Seed, Sessions, Slot, Tuple4};
-
-/// The reasons for which packets to backends are dropped; those from backends for the first, the next two and the last.
-pub(crate) const DROPS: &[Reason] = &[
-    Reason {
-        name: "no_service",
-        help: "The packet is for no service, or from no session, and such are to be dropped.",
-    },
-    Reason {
-        name: "fragment",
-        help: "A fragment does not show its ports, or what follows does not: put `reassemble` before.",
-    },
-    Reason {
-        name: "malformed",
-        help: "The transport's header is cut short, or it is ICMP that neither asks, answers nor tells of an error.",
-    },
-    Reason { name: "no_backend", help: "No backend of the service takes new sessions." },
-    Reason {
-        name: "clash",
-        help: "Replies could not be told from those of another session, which the client has by the same port.",
-    },
-    Reason { name: "full", help: "There is no room for another session." },
-    Reason { name: "busy", help: "Another worker has the sessions, which cannot be." },
-];
-const NO_SERVICE: Gate = Gate::drop(0);
-const FRAGMENT: Gate = Gate::drop(1);
-const MALFORMED: Gate = Gate::drop(2);
-const NO_BACKEND: Gate = Gate::drop(3);
-const CLASH: Gate = Gate::drop(4);
-const FULL: Gate = Gate::drop(5);
-/// See [`DROPS`].
-pub(crate) const BUSY: Gate = Gate::drop(6);
-
-/// What is counted of sessions, in this order.
-pub(crate) const COUNTERS: [&str; 5] = ["open", "opened", "ended", "evicted", "refused"];
-/// What is counted of each backend: the headings.
-pub(crate) const BACKENDS: [&str; 3] = ["open sessions by backend", "opened sessions by backend", "packets by backend"];
 
 /// Packets that are looked up in one go.
 const GO: usize = 32;
@@ -71,37 +34,6 @@ pub(crate) struct Distributor {
     ended: u64,
     evicted: u64,
     refused: u64,
-}
-
-/// What happens to packets that are of no service or session.
-#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Others {
-    /// They pass as they are.
-    #[default]
-    Pass,
-    /// They are dropped.
-    Drop,
-    /// They leave by a gate of their own.
-    Gate,
-}
-
-impl Others {
-    /// Where they go; names the gates.
-    pub(crate) fn gate(self, setup: &mut Setup<'_>) -> Result<Gate, SetupError> {
-        match self {
-            Self::Pass => Ok(Gate::FIRST),
-            Self::Drop => Ok(NO_SERVICE),
-            Self::Gate => setup.gates(["0", "others"]).map(|()| Gate::out(1)),
-        }
-    }
-}
-
-/// Where packets go that are of no service or session, and where next hops are written.
-#[derive(Clone, Copy)]
-pub(crate) struct Ways {
-    pub(crate) others: Gate,
-    pub(crate) word: Option<Word>,
 }
 
 /// What is done with a packet: which way, what its address becomes, by which hop.
@@ -182,7 +114,7 @@ impl Distributor {
         self.table.is_empty()
     }
 
-    /// Tells what is counted ([`COUNTERS`], [`BACKENDS`]).
+    /// Tells what is counted ([`COUNTERS`](super::COUNTERS), [`BACKENDS`](super::BACKENDS)).
     pub(crate) fn tell(&self, sessions: &[Counter], backends: &[Arc<[Counter]>; 3]) {
         let values = [self.table.len() as u64, self.opened, self.ended, self.evicted, self.refused];
         sessions.iter().zip(values).for_each(|(counter, value)| counter.set(value));
