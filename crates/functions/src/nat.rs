@@ -13,6 +13,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use forebay_graph::{DeclareState, Own, Setup, SetupError, register};
+use forebay_packet::Packet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -226,6 +227,17 @@ fn pool(text: &str) -> Result<(u32, u32), String> {
         return Err(format!("'{text}': nobody outside could answer to such addresses"));
     }
     Ok((first, count as u32))
+}
+
+/// Gives a packet whose headers are whole another source (on the way out) or destination (on the way in).
+pub(crate) fn translate(packet: &mut Packet, direction: Direction, becomes: ([u8; 4], u16)) -> Option<()> {
+    packets::translate(packet, direction, becomes)
+}
+
+/// Translates an ICMP error: what it quotes, and who sends it (on the way out) or whom it is sent to (on the way in).
+pub(crate) fn translate_error(packet: &mut Packet, direction: Direction, becomes: ([u8; 4], u16)) -> Option<()> {
+    packets::translate_quoted(packet, direction, becomes)?;
+    forebay_graph::effect::rewrite_ipv4_address(packet, direction == Direction::In, becomes.0)
 }
 
 register!(state Nat);

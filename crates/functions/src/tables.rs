@@ -5,5 +5,6 @@
 pub mod acl;
 pub mod keyed;
 pub mod lpm;
+pub mod maglev;
 pub mod sessions;
 pub mod token_bucket;

@@ -80,6 +80,7 @@ const FIGURES: &[(&str, &str, Share)] = &[
     ("firewall", "firewall", Share::WithoutGenerator),
     ("firewall_churn", "firewall_churn", Share::WithoutGenerator),
     ("firewall_new", "firewall_new", Share::WithoutGenerator),
+    ("balancer", "balancer", Share::WithoutGenerator),
 ];
 
 /// Makes the cases that the figures named (all, where none are) come from; `alone` without those that they are compared
@@ -193,6 +194,7 @@ fn recipes(folder: &Path) -> std::io::Result<Vec<Recipe>> {
             warm: MILLION,
             ..recipe("firewall_new", guarded("sessions: 1000000, renewal: { at_once: 4096, packets: 1 }"))
         },
+        recipe("balancer", balanced("sessions: 4096")),
         recipe("router_1", router(32, 1, 0, TRAFFIC)),
         Recipe { counted: Counted::Nothing, ..recipe("router_1_unaccounted", router(32, 1, 0, TRAFFIC)) },
         Recipe { counted: Counted::Untimed, ..recipe("router_1_untimed", router(32, 1, 0, TRAFFIC)) },
@@ -281,6 +283,15 @@ fn translated(traffic: &str, table: &str) -> String {
 fn guarded(traffic: &str) -> String {
     format!(
         "ports:\n  in: {{ generator: {{ size: 60, {traffic} }} }}\n  out: {{ sink: }}\nstate:\n  known: {{ connections: {{}} }}\nmodules:\n  wall: {{ firewall: {{ state: known, rules: {{ synthetic: 100, seed: 1 }}, default: permit }} }}\npipeline:\n  - in -> wall -> out\n"
+    )
+}
+
+/// A service over 16 backends, whose sessions come from as many clients.
+fn balanced(traffic: &str) -> String {
+    let backends: Vec<_> = (1..=16).map(|it| format!("{{ address: 10.0.0.{it}, port: 8080 }}")).collect();
+    let backends = backends.join(", ");
+    format!(
+        "ports:\n  in: {{ generator: {{ size: 60, {traffic}, source: 198.18.0.0/16, destination: 192.0.2.10/32, destination_port: 80 }} }}\n  out: {{ sink: }}\nstate:\n  web: {{ balancer: {{ services: [{{ address: 192.0.2.10, protocol: udp, port: 80, backends: [{backends}] }}] }} }}\nmodules:\n  lb: {{ balance: {{ state: web, others: drop }} }}\npipeline:\n  - in -> lb -> out\n"
     )
 }
 

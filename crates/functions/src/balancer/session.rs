@@ -1,0 +1,145 @@
+//! A balanced session: what it is found by from either side, and what becomes of its packets' headers.
+
+use forebay_packet::wire::checksum;
+use forebay_packet::wire::ipv4::{TCP, UDP};
+use zerocopy::FromZeros;
+
+use crate::connection::flags::{ACK, FIN, SYN};
+use crate::connection::{Connection, Phase, Plain};
+use crate::tables::sessions::{Session, Tuple4};
+
+/// A session.
+#[derive(Clone, Copy, Debug, FromZeros)]
+#[repr(C)]
+pub(super) struct Balanced {
+    /// As the client's packets come.
+    client: Tuple4,
+    /// As the backend's come.
+    server: Tuple4,
+    /// What a checksum gains over the address on the way to the backend, and over address and port (RFC 1624 equation 3).
+    address: u16,
+    both: u16,
+    pub(super) connection: Connection,
+    /// The backend's place in the roster.
+    pub(super) place: u16,
+}
+
+impl Session for Balanced {
+    type Key = Tuple4;
+    const SIDES: u32 = 2;
+
+    #[inline(always)]
+    fn key(&self, side: u32) -> Tuple4 {
+        if side == Self::CLIENT { self.client } else { self.server }
+    }
+}
+
+impl Balanced {
+    /// The side of packets from the client.
+    pub(super) const CLIENT: u32 = 0;
+    /// The side of packets from the backend.
+    pub(super) const SERVER: u32 = 1;
+
+    pub(super) fn new(client: Tuple4, server: Tuple4, connection: Connection, place: u16) -> Self {
+        let (from, to) = (u32::from_be_bytes(client.destination()), u32::from_be_bytes(server.source()));
+        let gain = |old: u16, new: u16| checksum::add(!old, new);
+        let address = checksum::add(gain((from >> 16) as u16, (to >> 16) as u16), gain(from as u16, to as u16));
+        let both = checksum::add(address, gain(client.ports().1, server.ports().0));
+        Self { client, server, address, both, connection, place }
+    }
+
+    pub(super) fn protocol(&self) -> u8 {
+        self.client.protocol()
+    }
+
+    /// What the destination of the client's packets becomes.
+    #[inline(always)]
+    pub(super) fn backend_end(&self) -> ([u8; 4], u16) {
+        (self.server.source(), self.server.ports().0)
+    }
+
+    /// What the source of the backend's packets becomes.
+    #[inline(always)]
+    pub(super) fn service_end(&self) -> ([u8; 4], u16) {
+        (self.client.destination(), self.client.ports().1)
+    }
+
+    /// Gives a plain packet of the client the backend's address and port.
+    #[inline(always)]
+    pub(super) fn forward(&self, plain: &mut Plain) {
+        let (address, port) = self.backend_end();
+        plain.ip.destination = address;
+        plain.destination.set(port);
+        sums(plain, self.address, self.both);
+    }
+
+    /// Gives a plain packet of the backend the service's address and port.
+    #[inline(always)]
+    pub(super) fn back(&self, plain: &mut Plain) {
+        let (address, port) = self.service_end();
+        plain.ip.source = address;
+        plain.source.set(port);
+        // What is gained on the way there is lost on the way back.
+        sums(plain, !self.address, !self.both);
+    }
+}
+
+/// Changes both checksums by what they gain.
+#[inline(always)]
+fn sums(plain: &mut Plain, address: u16, both: u16) {
+    let header = !checksum::add(!plain.ip.checksum.get(), address);
+    plain.ip.checksum.set(header);
+    let udp = plain.ip.protocol == UDP;
+    if let Some(field) = plain.checksum_mut() {
+        let sum = !checksum::add(!u16::from_be_bytes(*field), both);
+        // RFC 768: one that comes out as zero is sent as all ones.
+        *field = if udp && sum == 0 { [0xff; 2] } else { sum.to_be_bytes() };
+    }
+}
+
+/// A packet of the client passes, of a session whose other side is not seen: what it tells of the answers is taken for them.
+/// Whether the session is now remembered for a shorter time than it was.
+pub(super) fn passes_alone(connection: &mut Connection, protocol: u8, flags: u8) -> bool {
+    let mut shortened = connection.passes(flags, false);
+    if protocol == UDP {
+        connection.passes(0, true);
+    }
+    if protocol == TCP && connection.phase() == Phase::TcpOpening && flags & (SYN | ACK) == ACK {
+        // Who acknowledges was answered, by a handshake that was seen to begin or one before our time.
+        for (flags, reply) in [(SYN | ACK, true), (ACK, true), (ACK, false)] {
+            connection.passes(flags, reply);
+        }
+    }
+    if protocol == TCP && flags & FIN != 0 {
+        // Whether the backend goes on sending shows in what the client acknowledges, which keeps the session.
+        shortened |= connection.passes(FIN | ACK, true);
+    }
+    shortened
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connection::flags::RST;
+
+    fn after(protocol: u8, packets: &[u8]) -> Phase {
+        let mut connection = Connection::new(protocol, packets[0]);
+        for flags in packets {
+            passes_alone(&mut connection, protocol, *flags);
+        }
+        connection.phase()
+    }
+
+    #[test]
+    fn one_side_tells_enough() {
+        assert_eq!(after(TCP, &[SYN]), Phase::TcpOpening);
+        assert_eq!(after(TCP, &[SYN, SYN]), Phase::TcpOpening, "sent again");
+        assert_eq!(after(TCP, &[SYN, ACK]), Phase::TcpEstablished);
+        assert_eq!(after(TCP, &[ACK]), Phase::TcpEstablished, "from before our time");
+        assert_eq!(after(TCP, &[SYN, ACK, FIN | ACK]), Phase::TcpClosing);
+        assert_eq!(after(TCP, &[SYN, ACK, FIN | ACK, ACK]), Phase::TcpClosing);
+        assert_eq!(after(TCP, &[SYN, ACK, RST]), Phase::TcpClosing);
+        assert_eq!(after(TCP, &[SYN, ACK, FIN | ACK, SYN]), Phase::TcpOpening, "the ports are used again");
+        assert_eq!(after(UDP, &[0]), Phase::UdpEstablished);
+    }
+}

@@ -1,0 +1,483 @@
+//! Packets to services and back, through both functions with one state; changed configurations; what is refused.
+
+mod frames;
+mod model;
+
+use std::collections::BTreeMap;
+
+use etherparse::PacketBuilder;
+use forebay_graph::{DeclareState, Gate, Rig, Setup, Surroundings};
+use forebay_measure::Frequency;
+use forebay_packet::Ticks;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::balance::Balance;
+use crate::balance_back::BalanceBack;
+use frames::{End, echo, ends, error, tagged_udp, tcp, udp};
+
+const VIP: [u8; 4] = [192, 0, 2, 10];
+const CLIENT: [u8; 4] = [198, 51, 100, 9];
+
+/// Both directions, and what is around them.
+struct Both {
+    there: Rig,
+    back: Rig,
+    surroundings: Surroundings,
+}
+
+impl Both {
+    fn new(state: Value) -> Self {
+        Self::with(state, json!({ "state": "lb" }))
+    }
+
+    fn with(state: Value, params: Value) -> Self {
+        let mut surroundings = Surroundings::new(Frequency::new(1e9));
+        surroundings.secret = 5;
+        let (there, back) = rigs(state, params, &mut surroundings);
+        Self { there, back, surroundings }
+    }
+
+    /// A changed configuration, which finds what lasts.
+    fn change(&mut self, state: Value) {
+        let now = self.there.now;
+        (self.there, self.back) = rigs(state, json!({ "state": "lb" }), &mut self.surroundings);
+        (self.there.now, self.back.now) = (now, now);
+    }
+
+    /// What a client's frame becomes, where it goes on.
+    fn goes(&mut self, frame: &[u8]) -> Option<Vec<u8>> {
+        let (gate, frame) = self.there.run(frame);
+        (gate == Gate::FIRST).then_some(frame)
+    }
+
+    /// The same of a backend's frame.
+    fn comes_back(&mut self, frame: &[u8]) -> Option<Vec<u8>> {
+        let (gate, frame) = self.back.run(frame);
+        (gate == Gate::FIRST).then_some(frame)
+    }
+
+    fn pass(&mut self, seconds: u64) {
+        self.there.now += Ticks(seconds * 1_000_000_000);
+        self.back.now = self.there.now;
+    }
+
+    fn counters(&mut self, heading: &str) -> BTreeMap<String, u64> {
+        self.there.wake();
+        self.there.counters(heading).into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+
+    /// The backend that a new session of this client's port gets, of UDP.
+    fn choice(&mut self, port: u16) -> End {
+        ends(&self.goes(&udp((CLIENT, port), (VIP, 80), b"")).expect("it opens a session")).1
+    }
+}
+
+fn rigs(state: Value, params: Value, surroundings: &mut Surroundings) -> (Rig, Rig) {
+    let made = make(state, surroundings).expect("parameters");
+    surroundings.state.insert("lb".to_owned(), Arc::new(made));
+    let there = Rig::within::<Balance>(&params, surroundings).expect("parameters");
+    (there, Rig::within::<BalanceBack>(&params, surroundings).expect("parameters"))
+}
+
+fn make(state: Value, surroundings: &mut Surroundings) -> Result<Balancer, String> {
+    let params: Params = serde_json::from_value(state).map_err(|error| error.to_string())?;
+    Balancer::new(params, &mut Setup::new("lb", surroundings)).map_err(|error| error.to_string())
+}
+
+/// A service at the address, of this protocol, with these backends at port 8080.
+fn service(protocol: &str, backends: &[u8]) -> Value {
+    let backends: Vec<_> =
+        backends.iter().map(|it| json!({ "address": format!("10.0.0.{it}"), "port": 8_080 })).collect();
+    json!({ "address": "192.0.2.10", "protocol": protocol, "port": 80, "backends": backends })
+}
+
+fn of(protocol: &str, backends: &[u8]) -> Value {
+    json!({ "services": [service(protocol, backends)] })
+}
+
+#[test]
+fn what_clients_send_reaches_a_backend_and_replies_come_from_the_service() {
+    let mut both = Both::new(of("udp", &[1, 2, 3]));
+    for (port, frame) in [(5_000, udp as fn(_, _, _) -> _), (5_001, tagged_udp)] {
+        for _ in 0..2 {
+            let sent = frame((CLIENT, port), (VIP, 80), b"a query");
+            let there = both.goes(&sent).expect("a backend");
+            let (source, backend) = ends(&there);
+            assert_eq!(source, (CLIENT, port));
+            assert!(backend.0[..3] == [10, 0, 0] && backend.1 == 8_080, "{backend:?}");
+            assert_eq!(there, frame((CLIENT, port), backend, b"a query"), "nothing else changes");
+            let answer = both.comes_back(&frame(backend, (CLIENT, port), b"an answer")).expect("of the session");
+            assert_eq!(answer, frame((VIP, 80), (CLIENT, port), b"an answer"));
+        }
+    }
+}
+
+#[test]
+fn a_tcp_connection_keeps_its_backend_through_its_states() {
+    let mut both = Both::new(of("tcp", &[1, 2, 3]));
+    let client = (CLIENT, 40_000);
+    let (_, backend) = ends(&both.goes(&tcp(client, (VIP, 80), "S")).expect("a backend"));
+    both.comes_back(&tcp(backend, client, "SA")).expect("of the session");
+    for _ in 0..3 {
+        assert_eq!(both.goes(&tcp(client, (VIP, 80), "A")), Some(tcp(client, backend, "A")));
+        assert_eq!(both.comes_back(&tcp(backend, client, "A")), Some(tcp((VIP, 80), client, "A")));
+    }
+    both.pass(7_400);
+    assert!(both.goes(&tcp(client, (VIP, 80), "FA")).is_some());
+    assert!(both.comes_back(&tcp(backend, client, "FA")).is_some());
+    both.pass(250);
+    assert_eq!(both.counters("sessions")["open"], 0, "a closed one is forgotten");
+    assert_eq!(both.comes_back(&tcp(backend, client, "A")), Some(tcp(backend, client, "A")), "it passes as it is");
+}
+
+#[test]
+fn sessions_stay_where_they_are_when_backends_come_and_drain() {
+    let mut both = Both::new(of("udp", &[1, 2, 3]));
+    let before: Vec<_> = (0..300).map(|port| both.choice(port)).collect();
+    let mut drained = of("udp", &[1, 2, 3, 4]);
+    drained["services"][0]["backends"][0]["drain"] = json!(true);
+    both.change(drained.clone());
+    for (port, backend) in (0..300).zip(&before) {
+        assert_eq!(both.choice(port), *backend);
+        let back = both.comes_back(&udp(*backend, (CLIENT, port), b"")).expect("of the session");
+        assert_eq!(ends(&back).0, (VIP, 80));
+    }
+    let new: Vec<_> = (1_000..1_300).map(|port| both.choice(port).0[3]).collect();
+    assert!(!new.contains(&1) && [2, 3, 4].iter().all(|it| new.contains(it)));
+    let open = both.counters("open sessions by backend");
+    let drains = before.iter().filter(|it| it.0[3] == 1).count() as u64;
+    assert_eq!(open["192.0.2.10:80 udp 10.0.0.1:8080"], drains);
+    assert_eq!(open.values().sum::<u64>(), 600);
+    assert_eq!(both.counters("packets by backend")["192.0.2.10:80 udp 10.0.0.1:8080"], 2 * drains);
+    both.pass(310);
+    assert_eq!(both.counters("open sessions by backend")["192.0.2.10:80 udp 10.0.0.1:8080"], 0, "drained");
+    let mut nobody = of("udp", &[1]);
+    nobody["services"][0]["backends"][0]["weight"] = json!(0);
+    both.change(nobody);
+    assert_eq!(both.there.run(&udp((CLIENT, 1), (VIP, 80), b"")).0, Gate::drop(3), "no_backend");
+}
+
+#[test]
+fn sessions_of_a_backend_that_is_gone_choose_again_and_others_stay() {
+    let mut both = Both::new(of("tcp", &[1, 2, 3, 4]));
+    let open =
+        |both: &mut Both, port, flags| ends(&both.goes(&tcp((CLIENT, port), (VIP, 80), flags)).expect("a backend")).1;
+    let before: Vec<_> = (0..400).map(|port| open(&mut both, port, "S")).collect();
+    both.change(of("tcp", &[1, 2, 4]));
+    let gone = before.iter().filter(|it| it.0[3] == 3).count() as u64;
+    assert!(gone > 50);
+    let (_, late) = (0..400u16).zip(&before).find(|(_, it)| it.0[3] == 3).expect("some");
+    let port = (0..400u16).zip(&before).find(|(_, it)| *it == late).expect("the same").0;
+    let last = both
+        .comes_back(&tcp(*late, (CLIENT, port), "SA"))
+        .expect("its session is there until the client's next packet");
+    assert_eq!(ends(&last).0, (VIP, 80));
+    for (port, backend) in (0..400).zip(&before) {
+        let after = open(&mut both, port, "A");
+        assert!(if backend.0[3] == 3 { after.0[3] != 3 } else { after == *backend });
+    }
+    let counted = both.counters("sessions");
+    assert_eq!((counted["open"], counted["opened"], counted["ended"]), (400, 400 + gone, gone));
+    // The whole service, too; and it comes back.
+    both.change(json!({ "services": [{ "address": "192.0.2.11", "protocol": "tcp", "backends": [{ "address": "10.0.0.1" }] }] }));
+    let frame = tcp((CLIENT, 7), (VIP, 80), "A");
+    assert_eq!(both.goes(&frame), Some(frame), "of no service now");
+    both.change(of("tcp", &[1, 2, 4]));
+    open(&mut both, 7, "A");
+}
+
+#[test]
+fn shares_of_new_sessions_are_as_weights_say() {
+    let mut state = of("udp", &[1, 2, 3]);
+    state["services"][0]["backends"][2]["weight"] = json!(2);
+    let mut both = Both::new(state);
+    let mut counts = [0u32; 4];
+    (0..8_000).for_each(|port| counts[usize::from(both.choice(port).0[3])] += 1);
+    for (backend, due) in [(1, 2_000), (2, 2_000), (3, 4_000)] {
+        // Four standard deviations of a binomial distribution are 155 and 179.
+        assert!(counts[backend].abs_diff(due) < 180, "{counts:?}");
+    }
+}
+
+#[test]
+fn a_client_keeps_its_backend_where_its_address_chooses() {
+    let mut state = of("udp", &[1, 2, 3, 4, 5]);
+    state["services"][0]["key"] = json!("source");
+    let mut both = Both::new(state);
+    let first = both.choice(1);
+    assert!((2..200).all(|port| both.choice(port) == first));
+    let others =
+        (0..50u8).map(|host| ends(&both.goes(&udp(([10, 9, 9, host], 1), (VIP, 80), b"")).expect("a backend")).1);
+    assert!(others.collect::<Vec<_>>().iter().any(|it| *it != first));
+}
+
+#[test]
+fn packets_that_stay_as_they_are_go_to_the_backends_ethernet_address() {
+    let backends = json!([
+        { "address": "10.0.0.1", "mac": "02:00:00:00:00:71" },
+        { "address": "10.0.0.2", "next_hop": 9 },
+    ]);
+    let service = json!({ "address": "192.0.2.10", "protocol": "tcp", "mode": "direct", "backends": backends });
+    let mut both = Both::new(json!({ "services": [service] }));
+    let word = both.surroundings.words["next_hop"];
+    let (mut macs, mut words) = (0, 0);
+    for port in 0..64 {
+        let mut chosen = None;
+        for flags in ["S", "A", "A", "FA"] {
+            let frame = tcp((CLIENT, port), (VIP, 443), flags);
+            let mut batch = forebay_packet::Batch::with_capacity(1);
+            batch.push(both.there.packet(&frame)).expect("room");
+            assert_eq!(both.there.process(&mut batch), [Some(Gate::FIRST)]);
+            let (after, number) = (batch[0].data().to_vec(), batch[0].word(word));
+            assert_eq!(after[6..], frame[6..], "but for the destination all is as it was");
+            let to_mac = after[..6] == [2, 0, 0, 0, 0, 0x71];
+            assert!(to_mac != (number == 9) && (to_mac || after[..6] == frame[..6]));
+            assert_eq!(*chosen.get_or_insert(to_mac), to_mac);
+        }
+        if chosen == Some(true) { macs += 1 } else { words += 1 }
+    }
+    assert!(macs > 8 && words > 8);
+    both.pass(241);
+    assert_eq!(both.counters("sessions")["open"], 0, "what clients send tells that they are over");
+    // A router on the way tells the service about a reply that the backend sent.
+    both.goes(&tcp((CLIENT, 1), (VIP, 443), "S")).expect("a backend");
+    let told = error([203, 0, 113, 1], VIP, &tcp((VIP, 443), (CLIENT, 1), "SA"), 28);
+    assert_eq!(both.goes(&told).expect("of the session")[6..], told[6..]);
+}
+
+#[test]
+fn errors_reach_who_sent_what_they_are_about() {
+    for (state, protocol) in [(of("udp", &[1, 2, 3]), 17), (of("tcp", &[1, 2, 3]), 6)] {
+        for endpoint in [false, true] {
+            let mut state = state.clone();
+            if endpoint {
+                state["replies"] = json!("endpoint");
+            }
+            let mut both = Both::new(state);
+            let router = [203, 0, 113, 1];
+            let frame = |from, to, flags| {
+                if protocol == 6 { tcp(from, to, flags) } else { udp(from, to, b"a long enough payload") }
+            };
+            for quote in [28, 40] {
+                let client = (CLIENT, 5_000 + quote as u16);
+                let sent = frame(client, (VIP, 80), "S");
+                let there = both.goes(&sent).expect("a backend");
+                let (_, backend) = ends(&there);
+                // About what went to the backend, by a router before it.
+                let told = both.comes_back(&error(router, CLIENT, &there, quote)).expect("of the session");
+                assert_eq!(told, error(VIP, CLIENT, &sent, quote));
+                // About what came back, by a router before the client.
+                let reply = frame(backend, client, "SA");
+                let outside = both.comes_back(&reply).expect("of the session");
+                let told = both.goes(&error(router, VIP, &outside, quote)).expect("of the session");
+                assert_eq!(told, error(router, backend.0, &reply, quote));
+            }
+            // Without a session it goes where that would be.
+            let (_, backend) = ends(&both.goes(&frame((CLIENT, 9_000), (VIP, 80), "S")).expect("a backend"));
+            both.pass(10_000);
+            let told = error(router, VIP, &frame((VIP, 80), (CLIENT, 9_000), "SA"), 28);
+            let told = both.goes(&told).expect("of the service");
+            assert_eq!(told, error(router, backend.0, &frame(backend, (CLIENT, 9_000), "SA"), 28));
+        }
+    }
+}
+
+#[test]
+fn what_is_for_no_service_goes_as_others_say() {
+    let fragment = |mut frame: Vec<u8>| {
+        frame[20] = 0x20;
+        frame
+    };
+    let cut = |mut frame: Vec<u8>| {
+        frame[17] = 30;
+        frame
+    };
+    let to = |address, port| tcp((CLIENT, 1), (address, port), "S");
+    let mut ipv6 = Vec::new();
+    let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv6([1; 16], [2; 16], 64).udp(1, 2);
+    builder.write(&mut ipv6, b"").expect("memory");
+    let others = [
+        to(VIP, 81),
+        to([192, 0, 2, 11], 80),
+        udp((CLIENT, 1), (VIP, 80), b""),
+        echo(CLIENT, VIP, 7, false),
+        ipv6,
+        vec![9; 60],
+        fragment(to([192, 0, 2, 11], 80)),
+        cut(to([192, 0, 2, 11], 80)),
+        error(CLIENT, VIP, &to(VIP, 80), 28),
+    ];
+    for (value, gate) in [("pass", Gate::FIRST), ("drop", Gate::drop(0)), ("gate", Gate::out(1))] {
+        let mut both = Both::with(of("tcp", &[1, 2]), json!({ "state": "lb", "others": value }));
+        for frame in &others {
+            assert_eq!(both.there.run(frame), (gate, frame.clone()), "{value}");
+            assert_eq!(both.back.run(frame), (gate, frame.clone()), "{value}");
+        }
+        let own = tcp(([10, 0, 0, 1], 8_081), (CLIENT, 1), "S");
+        assert_eq!(both.back.run(&own), (gate, own.clone()), "a backend's own connections");
+        assert_eq!(both.there.run(&fragment(to(VIP, 80))).0, Gate::drop(1));
+        assert_eq!(both.there.run(&cut(to(VIP, 80))).0, Gate::drop(2));
+        assert_eq!(both.back.run(&fragment(own.clone())).0, Gate::drop(1));
+        assert_eq!(both.back.run(&cut(own)).0, Gate::drop(2));
+        let reset = both.there.run(&tcp((CLIENT, 9), (VIP, 80), "R"));
+        assert_eq!((reset.0, ends(&reset.1).1.1), (Gate::FIRST, 8_080), "a reset goes where its session would be");
+        let frame = to(VIP, 80);
+        for length in 0..frame.len() {
+            both.there.run(&frame[..length]);
+            both.back.run(&frame[..length]);
+        }
+        // The last of them, which lacks a byte of its payload, has opened one.
+        assert_eq!(both.counters("sessions")["opened"], 1);
+    }
+}
+
+#[test]
+fn replies_that_could_not_be_told_apart_are_not_asked_for() {
+    let mut second = service("udp", &[1]);
+    second["address"] = json!("192.0.2.11");
+    let state = json!({ "services": [service("udp", &[1]), second] });
+    let mut both = Both::new(state);
+    both.choice(5_000);
+    assert_eq!(both.there.run(&udp((CLIENT, 5_000), ([192, 0, 2, 11], 80), b"")).0, Gate::drop(4));
+    assert!(both.goes(&udp((CLIENT, 5_001), ([192, 0, 2, 11], 80), b"")).is_some());
+}
+
+#[test]
+fn who_ends_soonest_gives_way() {
+    let mut state = of("udp", &[1, 2]);
+    state["sessions"] = json!(4);
+    let mut both = Both::new(state.clone());
+    for port in 0..20 {
+        both.pass(1);
+        both.choice(port);
+    }
+    let counted = both.counters("sessions");
+    assert_eq!((counted["open"], counted["evicted"]), (4, 16));
+    assert_eq!(both.counters("open sessions by backend").values().sum::<u64>(), 4);
+    state["when_full"] = json!("refuse");
+    let mut both = Both::new(state);
+    for port in 0..4 {
+        both.choice(port);
+    }
+    assert_eq!(both.there.run(&udp((CLIENT, 9), (VIP, 80), b"")).0, Gate::drop(5));
+    assert_eq!(both.counters("sessions")["refused"], 1);
+}
+
+#[test]
+fn a_service_may_have_all_ports() {
+    let all = json!({ "address": "192.0.2.10", "protocol": "udp", "backends": [{ "address": "10.0.1.1" }] });
+    for replies in ["session", "endpoint"] {
+        let mut both = Both::new(json!({ "services": [service("udp", &[1]), all], "replies": replies }));
+        for (port, backend) in
+            [(80, ([10, 0, 0, 1], 8_080)), (53, ([10, 0, 1, 1], 53)), (9_999, ([10, 0, 1, 1], 9_999))]
+        {
+            let there = both.goes(&udp((CLIENT, 7), (VIP, port), b"")).expect("a backend");
+            assert_eq!(ends(&there).1, backend);
+            assert_eq!(ends(&both.comes_back(&udp(backend, (CLIENT, 7), b"")).expect("a reply")).0, (VIP, port));
+        }
+    }
+}
+
+/// On several workers replies come to any of them, and each has sessions of its own.
+#[test]
+fn replies_may_come_to_another_worker() {
+    let mut state = of("tcp", &[1, 2, 3]);
+    state["replies"] = json!("endpoint");
+    let worker = |share| {
+        let mut surroundings = Surroundings::new(Frequency::new(1e9));
+        surroundings.share = (share, 2);
+        rigs(state.clone(), json!({ "state": "lb" }), &mut surroundings)
+    };
+    let mut workers = [worker(0), worker(1)];
+    for port in 0..200 {
+        let client = (CLIENT, port);
+        for flags in ["S", "A", "A"] {
+            let sent = tcp(client, (VIP, 80), flags);
+            let on = forebay_graph::share(workers[0].0.packet(&sent).session_hash(), 2);
+            let (gate, there) = workers[on].0.run(&sent);
+            assert_eq!(gate, Gate::FIRST);
+            let reply = tcp(ends(&there).1, client, "A");
+            let on = forebay_graph::share(workers[0].1.packet(&reply).session_hash(), 2);
+            assert_eq!(workers[on].1.run(&reply), (Gate::FIRST, tcp((VIP, 80), client, "A")));
+        }
+    }
+    let mut surroundings = Surroundings::new(Frequency::new(1e9));
+    surroundings.share = (0, 2);
+    let made = make(of("tcp", &[1]), &mut surroundings).expect("parameters");
+    surroundings.state.insert("lb".to_owned(), Arc::new(made));
+    let told = Rig::within::<Balance>(&json!({ "state": "lb" }), &mut surroundings).err().expect("refused").to_string();
+    assert!(told.starts_with("state: replies of backends come to other workers"), "{told}");
+}
+
+#[test]
+fn parameters_that_make_no_sense_are_named() {
+    let one = |change: &dyn Fn(&mut Value)| {
+        let mut state = of("tcp", &[1, 2]);
+        change(&mut state);
+        state
+    };
+    let service = |field: &'static str, value: Value| one(&|state| state["services"][0][field] = value.clone());
+    let backend =
+        |field: &'static str, value: Value| one(&|state| state["services"][0]["backends"][1][field] = value.clone());
+    let twice = one(&|state| state["services"] = json!([state["services"][0], state["services"][0]]));
+    let mut shared = twice.clone();
+    shared["services"][1]["port"] = json!(81);
+    shared["replies"] = json!("endpoint");
+    for (state, said) in [
+        (json!({ "services": [] }), "services: 0 services with 0 backends: allowed are 1 to 4096"),
+        (service("address", json!("example")), "services[0].address: 'example' is no IPv4 address"),
+        (service("address", json!("224.0.0.1")), "services[0].address: '224.0.0.1': no packet could be sent there"),
+        (service("port", json!(0)), "services[0].port: 0: allowed are 1 to 65535"),
+        (service("protocol", json!("icmp")), "unknown variant `icmp`"),
+        (service("port", json!(null)), "services[0].backends[0].port: the service has all ports"),
+        (
+            service("mode", json!("direct")),
+            "services[0].backends[0].mac: with `mode: direct` give either `mac` or `next_hop`",
+        ),
+        (
+            backend("address", json!("10.0.0.1")),
+            "services[0].backends[1]: 10.0.0.1:8080 tcp: another one of this service",
+        ),
+        (
+            backend("address", json!("192.0.2.10")),
+            "services[0].backends[1].address: the backend has the service's own address",
+        ),
+        (backend("port", json!(0)), "services[0].backends[1].port: 0"),
+        (backend("next_hop", json!(3)), "services[0].backends[1].mac: `mac` and `next_hop` are of `mode: direct`"),
+        (backend("weight", json!(-1)), "invalid value"),
+        (one(&|state| state["places"] = json!(65_536)), "places: 65536 places: allowed are primes"),
+        (one(&|state| state["sessions"] = json!(0)), "sessions: 0: allowed are 1 to"),
+        (twice, "services[1]: 192.0.2.10:80 tcp: there is such a service already"),
+        (shared, "services[1].backends: 10.0.0.1:8080 tcp is a backend of two services"),
+        (backend("surprise", json!(1)), "unknown field `surprise`"),
+    ] {
+        let mut surroundings = Surroundings::new(Frequency::new(1e9));
+        let error = make(state.clone(), &mut surroundings).err().unwrap_or_else(|| panic!("{state} is refused"));
+        assert!(error.contains(said), "{state}: {error}");
+    }
+}
+
+/// Configurations that come and go while sessions stay: more former backends than sessions can tell apart.
+#[test]
+fn former_backends_are_forgotten_where_there_are_too_many() {
+    let state = |round: u32| {
+        let backends: Vec<_> = (0..4_000u32)
+            .map(|it| json!({ "address": std::net::Ipv4Addr::from_bits(0x0a00_0000 + round * 4_000 + it + 1).to_string() }))
+            .collect();
+        json!({ "services": [{ "address": "192.0.2.10", "protocol": "udp", "backends": backends }] })
+    };
+    let mut both = Both::new(state(0));
+    for round in 1..20 {
+        // Sessions of nearly all of them.
+        for port in 0..10_000 {
+            both.choice(round as u16 * 100 + port);
+        }
+        both.change(state(round));
+        let open = both.counters("sessions")["open"];
+        assert!(open <= 65_536);
+        let (_, backend) = ends(&both.goes(&udp((CLIENT, 65_000), (VIP, 80), b"")).expect("a backend"));
+        let number = u32::from_be_bytes(backend.0) - 0x0a00_0001;
+        assert_eq!(number / 4_000, round, "of the present configuration");
+    }
+}
