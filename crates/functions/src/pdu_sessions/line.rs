@@ -236,10 +236,8 @@ mod tests {
 
     use super::*;
 
-    const CLOCK: Clock = Clock { frequency: Frequency::new(1e9), burst: Nanos(100_000_000) };
-
     fn read(line: &str) -> Result<Line, String> {
-        Line::parse(line, CLOCK)
+        Line::parse(line, Clock { frequency: Frequency::new(1e9), burst: Nanos(100_000_000) })
     }
 
     #[test]

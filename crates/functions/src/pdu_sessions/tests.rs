@@ -376,13 +376,10 @@ fn workers_that_count_one_user_lose_nothing() {
     let mut alone = Surroundings::new(Frequency::new(1e9));
     let mut setup = Setup::new("up", &mut alone);
     let workers: Vec<Worker> = (0..3).map(|_| state.worker(Way::Up, &mut setup)).collect();
+    assert!(workers.iter().all(|worker| !worker.writer.is_alone()));
     std::thread::scope(|scope| {
         for worker in workers {
-            scope.spawn(move || {
-                let accounts = &worker.writer;
-                assert!(!accounts.is_alone());
-                (0..20_000).for_each(|_| accounts.charge(0, 7, 10));
-            });
+            scope.spawn(move || (0..20_000).for_each(|_| worker.writer.charge(0, 7, 10)));
         }
     });
     assert_eq!(state.core.accounts.usage(0)[1], (7, accounts::Usage([60_000, 600_000, 0, 0])));
@@ -390,7 +387,7 @@ fn workers_that_count_one_user_lose_nothing() {
 }
 
 #[derive(Clone, Debug)]
-enum Step1 {
+enum Deed {
     Set {
         user: u8,
         teid: u32,
@@ -412,18 +409,18 @@ enum Step1 {
     List,
 }
 
-fn step() -> impl Strategy<Value = Step1> {
+fn step() -> impl Strategy<Value = Deed> {
     let user = || 1u8..7;
     let teid = || 1u32..8;
     let port = || prop::sample::select(vec![53u16, 80, 5_060]);
     prop_oneof![
         3 => (user(), teid(), any::<bool>(), any::<bool>())
-            .prop_map(|(user, teid, voice, replace)| Step1::Set { user, teid, voice, replace }),
-        2 => user().prop_map(Step1::Remove),
-        4 => (teid(), user(), port()).prop_map(|(teid, user, port)| Step1::Up { teid, user, port }),
-        4 => (user(), port()).prop_map(|(user, port)| Step1::Down { user, port }),
-        1 => user().prop_map(Step1::Take),
-        1 => Just(Step1::List),
+            .prop_map(|(user, teid, voice, replace)| Deed::Set { user, teid, voice, replace }),
+        2 => user().prop_map(Deed::Remove),
+        4 => (teid(), user(), port()).prop_map(|(teid, user, port)| Deed::Up { teid, user, port }),
+        4 => (user(), port()).prop_map(|(user, port)| Deed::Down { user, port }),
+        1 => user().prop_map(Deed::Take),
+        1 => Just(Deed::List),
     ]
 }
 
@@ -447,7 +444,7 @@ proptest! {
         let rule = |port| match port { 53 => 1, 5_060 => 2, _ => 0 };
         for step in steps {
             match step {
-                Step1::Set { user, teid, voice, replace } => {
+                Deed::Set { user, teid, voice, replace } => {
                     let there = model.sessions.contains_key(&user);
                     let free = model.sessions.iter().all(|(other, session)| *other == user || session.0 != teid);
                     let may = free && (there || model.sessions.len() < LIMIT) && (replace || !there);
@@ -459,12 +456,12 @@ proptest! {
                         model.sessions.insert(user, (teid, voice));
                     }
                 }
-                Step1::Remove(user) => {
+                Deed::Remove(user) => {
                     let there = model.sessions.remove(&user).is_some();
                     prop_assert_eq!(bench.change(&format!("remove 10.60.0.{user}")).is_ok(), there);
                     model.usage.retain(|(other, _), _| *other != user);
                 }
-                Step1::Up { teid, user, port } => {
+                Deed::Up { teid, user, port } => {
                     let whose = model.sessions.iter().find(|(_, session)| session.0 == teid).map(|(whose, _)| *whose);
                     let gate = match whose {
                         None => UNKNOWN_TEID,
@@ -477,7 +474,7 @@ proptest! {
                         model.passed += 1;
                     }
                 }
-                Step1::Down { user, port } => {
+                Deed::Down { user, port } => {
                     let (gate, tunnel) = bench.down(&to_user(user, port));
                     match model.sessions.get(&user) {
                         None => prop_assert_eq!(gate, UNKNOWN_USER),
@@ -489,17 +486,18 @@ proptest! {
                         }
                     }
                 }
-                Step1::Take(user) => {
+                Deed::Take(user) => {
                     let made = bench.table("usage").apply(&[&format!("remove 10.60.0.{user}")]).made;
                     prop_assert_eq!(made == 1, model.sessions.contains_key(&user));
                     model.taken += model.usage.iter().filter(|((other, _), _)| *other == user).map(|(_, n)| n[0] + n[1]).sum::<u64>();
                     model.usage.retain(|(other, _), _| *other != user);
                 }
-                Step1::List => {
+                Deed::List => {
                     let listed = bench.list("sessions");
                     prop_assert_eq!(listed.len(), model.sessions.len());
                     for (line, user) in listed.iter().zip(model.sessions.keys()) {
-                        prop_assert!(line.starts_with(&format!("10.60.0.{user} ")));
+                        let begins = format!("10.60.0.{user} ");
+                        prop_assert!(line.starts_with(&begins));
                     }
                 }
             }
