@@ -19,7 +19,7 @@ pub(crate) const GO: usize = 32;
 enum Compiled<A: Address> {
     None,
     Classifier(Classifier<A>),
-    Tuples(Tuples<A>),
+    Tuples(Box<Tuples<A>>),
 }
 
 impl<A: Address> Compiled<A> {
@@ -35,7 +35,7 @@ impl<A: Address> Compiled<A> {
                 for ((rule, number), label) in rules.iter().zip(numbers).zip(labels(rules.len())) {
                     tuples.apply(&Step::Insert { rule: *rule, label, number: *number });
                 }
-                Ok(Self::Tuples(tuples))
+                Ok(Self::Tuples(Box::new(tuples)))
             }
         }
     }
@@ -80,19 +80,22 @@ impl Default for Scratch {
 impl Rules {
     /// The rules in the order in which they are asked.
     pub(super) fn of(list: &[(u32, Condition)], seed: u64) -> Result<Self, String> {
-        let (mut four, mut six) = ((Vec::new(), Vec::new()), (Vec::new(), Vec::new()));
+        let (mut rules4, mut rules6) = (Vec::new(), Vec::new());
+        let (mut numbers4, mut numbers6) = (Vec::new(), Vec::new());
         for ((_, condition), number) in list.iter().zip(0..) {
-            match condition.net {
-                None => {
-                    (four.0.push(rule(condition, Prefix::ANY)), four.1.push(number));
-                    (six.0.push(rule(condition, Prefix::ANY)), six.1.push(number));
-                }
-                Some(Net::V4(net)) => (four.0.push(rule(condition, net)), four.1.push(number)).1,
-                Some(Net::V6(net)) => (six.0.push(rule(condition, net)), six.1.push(number)).1,
-            }
+            // Without a network it is for both families.
+            let (four, six) = match condition.net {
+                None => (Some(Prefix::ANY), Some(Prefix::ANY)),
+                Some(Net::V4(net)) => (Some(net), None),
+                Some(Net::V6(net)) => (None, Some(net)),
+            };
+            rules4.extend(four.map(|net| rule(condition, net)));
+            numbers4.extend(four.map(|_| number));
+            rules6.extend(six.map(|net| rule(condition, net)));
+            numbers6.extend(six.map(|_| number));
         }
-        let ipv4 = Compiled::of(four.0, &four.1, seed).map_err(|error| error.to_string())?;
-        let ipv6 = Compiled::of(six.0, &six.1, seed).map_err(|error| error.to_string())?;
+        let ipv4 = Compiled::of(rules4, &numbers4, seed).map_err(|error| error.to_string())?;
+        let ipv6 = Compiled::of(rules6, &numbers6, seed).map_err(|error| error.to_string())?;
         Ok(Self { names: list.iter().map(|(name, _)| *name).collect(), ipv4, ipv6 })
     }
 
