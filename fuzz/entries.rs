@@ -28,6 +28,7 @@ pub const TARGETS: &[Target] = &[
     ("recording", forebay_control::recording::fuzz_recording),
     ("patterns", forebay_functions::dpi::pattern::fuzz_patterns),
     ("nids", forebay_functions::nids::parse::fuzz_rules),
+    ("sessions", forebay_functions::pdu_sessions::fuzz_lines),
 ];
 
 /// Frames through every function's example: each starts with its length in one byte. Every packet gets a gate or is

@@ -1,4 +1,4 @@
-//! Changes a second of tables that change while packets run: routes, mappings, rules.
+//! Changes a second of tables that change while packets run: routes, mappings, rules, users' sessions.
 //!
 //! One thread, no readers; text in, as the control plane gets it, in batches of several sizes. Every second change undoes
 //! the one before, so that tables keep their sizes. `cargo bench -p forebay-functions --bench changes`
@@ -9,7 +9,7 @@ use std::time::Instant;
 use forebay_functions as _;
 use forebay_functions::tables::acl;
 use forebay_functions::tables::lpm::synthetic;
-use forebay_graph::{Declaration, Setup, Surroundings, functions};
+use forebay_graph::{Declaration, Setup, Surroundings, functions, states};
 use forebay_measure::Frequency;
 use serde_json::{Value, json};
 
@@ -18,6 +18,8 @@ struct Subject {
     name: String,
     function: &'static str,
     params: Value,
+    /// A state that the parameters name, called `state`: its kind and its own parameters.
+    state: Option<(&'static str, Value)>,
     pairs: Vec<[String; 2]>,
 }
 
@@ -31,6 +33,7 @@ fn routes<A: synthetic::Family>(family: &str, count: u32) -> Subject {
         name: format!("routes, {family}, {count}"),
         function: "ip_lookup",
         params: json!({ "routes": lines, "next_hops": 16 }),
+        state: None,
         pairs: pairs.collect(),
     }
 }
@@ -49,6 +52,7 @@ fn mappings(count: u32) -> Subject {
         name: format!("mappings, {count}"),
         function: "static_nat",
         params: json!({ "direction": "out", "mappings": list }),
+        state: None,
         pairs: pairs.collect(),
     }
 }
@@ -64,6 +68,7 @@ fn rules<A: acl::Address>(family: &str, count: usize) -> Subject {
         name: format!("rules, {family}, {count}"),
         function: "acl",
         params: json!({ "rules": list }),
+        state: None,
         pairs: pairs.collect(),
     }
 }
@@ -87,6 +92,31 @@ fn rules_alike(name: &str, count: usize, sport: impl Fn(usize) -> usize) -> Subj
         name: format!("rules, {name}, {count}"),
         function: "acl",
         params: json!({ "rules": list }),
+        state: None,
+        pairs: pairs.collect(),
+    }
+}
+
+/// Users' sessions with limits and two bearers.
+fn sessions(count: u32) -> Subject {
+    let line = |at: u32| {
+        let user = Ipv4Addr::from_bits(0x0a00_0001 + at);
+        let teid = at + 1;
+        format!(
+            "{user} teid={teid} peer=192.0.2.10 peer-teid={teid} qfi=9 ambr-up=50Mbps ambr-down=200Mbps bearer qfi=1 gbr \
+             mbr-down=1Mbps filter=10,udp,net=198.51.100.0/24,port=5060"
+        )
+    };
+    let list: Vec<_> = (0..count).map(line).collect();
+    let pairs = (0..100_000u32).map(|turn| {
+        let at = (u64::from(turn) * 7_919 % u64::from(count)) as u32;
+        [format!("remove {}", Ipv4Addr::from_bits(0x0a00_0001 + at)), format!("add {}", line(at))]
+    });
+    Subject {
+        name: format!("sessions, {count}"),
+        function: "upf_downlink",
+        params: json!({ "state": "state" }),
+        state: Some(("pdu_sessions", json!({ "sessions": list, "limit": count + 10 }))),
         pairs: pairs.collect(),
     }
 }
@@ -107,6 +137,11 @@ fn resident_mb() -> f64 {
 fn measure(subject: &Subject) {
     let function: &Declaration = functions().into_iter().find(|it| it.name == subject.function).expect("registered");
     let mut surroundings = Surroundings::new(Frequency::new(1e9));
+    if let Some((kind, params)) = &subject.state {
+        let kind = states().into_iter().find(|it| it.name == *kind).expect("registered");
+        let state = kind.build(params, &mut Setup::new("state", &mut surroundings)).expect("its own parameters");
+        surroundings.state.insert("state".to_owned(), state);
+    }
     let mut setup = Setup::new("bench", &mut surroundings);
     let built = function.build(&subject.params, &mut setup).expect("its own parameters");
     let (_, table) = setup.finish().tables.remove(0);
@@ -142,7 +177,7 @@ type Make = fn() -> Subject;
 
 fn main() {
     let only = std::env::args().nth(1).filter(|word| !word.starts_with('-'));
-    let subjects: [(&str, Make); 12] = [
+    let subjects: [(&str, Make); 14] = [
         ("routes", || routes::<u32>("IPv4", 10_000)),
         ("routes", || routes::<u32>("IPv4", 1_000_000)),
         ("routes", || routes::<u128>("IPv6", 1_000_000)),
@@ -155,6 +190,8 @@ fn main() {
         ("rules", || rules::<u128>("IPv6", 10_000)),
         ("rules, alike", || rules_alike("equal", 100_000, |_| 7)),
         ("rules, alike", || rules_alike("of other source ports", 60_000, |at| at)),
+        ("sessions", || sessions(10_000)),
+        ("sessions", || sessions(600_000)),
     ];
     for (name, subject) in subjects {
         if only.as_deref().is_none_or(|only| name.starts_with(only)) {

@@ -18,7 +18,8 @@ use serde::Deserialize;
 
 use crate::tunnel::outer::{Outer, OuterSettings};
 use crate::tunnel::outer_ipv6::{OuterIpv6, OuterIpv6Settings};
-use crate::tunnel::settings::{AnyEndpoint, Dscp, Endpoint, Identifier, SourcePort};
+use crate::tunnel::settings::{AnyEndpoint, Dscp, Endpoint, Identifier, Qfi, SourcePort};
+use crate::upf_downlink::TUNNEL;
 pub use tunnels::Source;
 use tunnels::{Peers, Tunnel, Tunnels, check_kind};
 use which::Which;
@@ -37,7 +38,7 @@ pub struct Params {
     /// /64; or, with `by` a metadata word, its value.
     tunnels: Option<Source>,
     /// What a packet's tunnel is looked up by: `destination`, the inner destination address (the default), or one of the
-    /// metadata words `tunnel` and `next_hop`.
+    /// metadata words `tunnel` and `next_hop`; or `session`, where `upf_downlink` before has said tunnel and peer.
     #[serde(default)]
     by: By,
     /// The outer UDP source port: `session` (the default), one of 49152 to 65535 by a hash of the inner addresses and
@@ -61,8 +62,9 @@ pub struct Params {
     /// Whether packets are numbered; only with one `teid`.
     #[serde(default)]
     sequence: bool,
-    /// The QoS flow, 0 to 63, of a PDU Session Container, which 5G asks for on the way to a base station (TS 38.415).
-    qfi: Option<u8>,
+    /// The QoS flow, 0 to 63, of a PDU Session Container, which 5G asks for on the way to a base station (TS 38.415); with
+    /// `by: session` also `session`, each packet's own.
+    qfi: Option<Qfi>,
 }
 
 fn yes() -> bool {
@@ -84,6 +86,8 @@ enum By {
     Tunnel,
     /// The metadata word `next_hop`, which `ip_lookup` writes.
     NextHop,
+    /// Nothing: the metadata words that `upf_downlink` writes say the tunnel itself.
+    Session,
 }
 
 const NOT_IP: Gate = Gate::drop(0);
@@ -119,7 +123,8 @@ impl Declare for GtpuEncap {
         The IP packet becomes a T-PDU (3GPP TS 29.281): its Ethernet header, VLAN tags and padding are taken off; \
         Ethernet, IP, UDP (to port 2152) and GTP-U headers are put before it. The outer Ethernet addresses are the \
         inner ones until `mac_rewrite` writes others. Either all packets go into one tunnel (`peer` and `teid`), or \
-        each into that of its user (`tunnels`). In the second case an IPv6 user has a /64. For routes behind users let \
+        each into that of its user (`tunnels`), or each into that which `upf_downlink` has found (`by: session`). In the \
+        second case an IPv6 user has a /64. For routes behind users let \
         `ip_lookup` with `to: word` find a number and take `by: next_hop`. Over IPv4 the identification \
         is 0 where packets may not be fragmented (RFC 6864) and counts where they may, by one counter for all modules of \
         one `source`. Over IPv6 the flow label follows from the session too (RFC 6438). Congestion notification is copied \
@@ -128,7 +133,7 @@ impl Declare for GtpuEncap {
     const EXAMPLE: &'static str = r#"{ source: 192.0.2.1, tunnels: ["10.60.0.1 0x1001 192.0.2.10", "2001:db8:60:1::/64 0x1002 192.0.2.11"], qfi: 9, mtu: 1500 }"#;
     const TRAFFIC: &'static str = "{ destination: 10.60.0.1/32 }";
     const DROPS: &'static [Reason] = DROPS;
-    const READS: &'static [&'static str] = &["tunnel", "next_hop"];
+    const READS: &'static [&'static str] = &["tunnel", "next_hop", "tunnel_teid", "tunnel_peer", "tunnel_qfi"];
     // Numbers of packets are counted for each module; those of a tunnel belong to whoever has the tunnel.
     const STATE: StateKind = StateKind::SharedReadOnly;
     const FOLD: Option<Fold<Self>> = Some(|branches| Box::new(Folded(PerBranch::new(branches))));
@@ -142,13 +147,34 @@ impl Declare for GtpuEncap {
             let message = "packets are numbered tunnel by tunnel: allowed only with one `teid`";
             return Err(SetupError::at("sequence", message));
         }
-        if let Some(qfi) = params.qfi.filter(|qfi| *qfi > 63) {
-            return Err(SetupError::at("qfi", format!("{qfi} is no QoS flow: allowed are 0 to 63")));
-        }
+        let qfi = match params.qfi {
+            Some(Qfi::Fixed(qfi)) if qfi > 63 => {
+                return Err(SetupError::at("qfi", format!("{qfi} is no QoS flow: allowed are 0 to 63")));
+            }
+            Some(Qfi::Session) if params.by != By::Session => {
+                return Err(SetupError::at("qfi", "sessions say it with `by: session` only: allowed are 0 to 63"));
+            }
+            Some(Qfi::Fixed(qfi)) => Some(qfi),
+            Some(Qfi::Session) => Some(0),
+            None => None,
+        };
         if let Some(peer) = params.peer {
             check_kind(params.source, peer).map_err(|message| SetupError::at("peer", message))?;
         }
         let which = match (params.teid, &params.tunnels, params.peer) {
+            (None, None, None) if params.by == By::Session => {
+                if params.source.0.is_ipv6() {
+                    let message = "sessions have peers of IPv4: allowed is an address of IPv4 with `by: session`";
+                    return Err(SetupError::at("source", message));
+                }
+                let [teid, peer, _] = TUNNEL;
+                Which::BySession { teid: setup.word(teid)?, peer: setup.word(peer)? }
+            }
+            _ if params.by == By::Session => {
+                let message =
+                    "sessions say tunnel and peer: `teid`, `tunnels` and `peer` are for other ways to find them";
+                return Err(SetupError::at("by", message));
+            }
             (Some(Identifier(0)), ..) => {
                 return Err(SetupError::at("teid", "0 is of no tunnel: allowed are 1 to 4294967295"));
             }
@@ -165,18 +191,19 @@ impl Declare for GtpuEncap {
                 match params.by {
                     By::Destination => Which::ByDestination(tunnels),
                     By::Tunnel => Which::ByWord(tunnels, setup.word("tunnel")?),
-                    By::NextHop => Which::ByWord(tunnels, setup.word("next_hop")?),
+                    By::NextHop | By::Session => Which::ByWord(tunnels, setup.word("next_hop")?),
                 }
             }
             _ => return Err(SetupError::new("give either 'teid' and 'peer', or 'tunnels'")),
         };
-        let options = Options { sequence: params.sequence.then_some(0), qfi: params.qfi };
+        let options = Options { sequence: params.sequence.then_some(0), qfi };
         let (flags, optional) = options.emit();
         let header = u64::from(Gtpu::PLAIN_G_PDU) << 48 | u64::from(flags) << 56;
         let headers = match params.source.0 {
             IpAddr::V4(source) => {
                 let outer = params.over_ipv4(Endpoint(source.to_bits()), setup)?;
-                Over::Ipv4(over_ipv4::Headers { outer, header, options, optional, length: options.len() })
+                let word = matches!(params.qfi, Some(Qfi::Session)).then(|| setup.word(TUNNEL[2])).transpose()?;
+                Over::Ipv4(over_ipv4::Headers { outer, header, options, optional, length: options.len(), qfi: word })
             }
             IpAddr::V6(source) => {
                 let outer = params.over_ipv6(source.octets())?;

@@ -74,6 +74,7 @@ const FIGURES: &[(&str, &str, Share)] = &[
     ("gtpu", "gtpu", Share::Above("gen_sink")),
     ("gtpu_table", "gtpu_table", Share::Above("gen_sink")),
     ("vxlan", "vxlan", Share::Above("gen_sink")),
+    ("upf", "upf", Share::WithoutGenerator),
     ("nat_4k", "nat_4k", Share::WithoutGenerator),
     ("nat_1m", "nat_1m", Share::WithoutGenerator),
     ("nat_churn", "nat_churn", Share::WithoutGenerator),
@@ -166,6 +167,7 @@ fn recipes(folder: &Path) -> std::io::Result<Vec<Recipe>> {
     let each = format!("{ends}, tunnels: users.txt");
     let frames = format!("{ends}, vni: 4096");
     std::fs::write(folder.join("users.txt"), users())?;
+    std::fs::write(folder.join("sessions.txt"), pdu_sessions())?;
     let recipe = |name, yaml| Recipe { name, yaml, cold: None, counted: Counted::AsShipped, churn: false, warm: 0 };
     let mut all = vec![
         recipe("gen_sink", straight(32, "")),
@@ -178,6 +180,7 @@ fn recipes(folder: &Path) -> std::io::Result<Vec<Recipe>> {
         recipe("gtpu", chain(&[("down", "gtpu_encap", &one), ("up", "gtpu_decap", "teids: 0x1000-0x1fff")])),
         recipe("gtpu_table", chain(&[("down", "gtpu_encap", &each), ("up", "gtpu_decap", "teids: any")])),
         recipe("vxlan", chain(&[("on", "vxlan_encap", &frames), ("off", "vxlan_decap", "vnis: [4096]")])),
+        recipe("upf", user_plane()),
         recipe("nat_4k", translated("sessions: 4096", "")),
         Recipe { warm: MILLION, ..recipe("nat_1m", translated("sessions: 1000000", ", sessions: 1100000")) },
         // Until the table is full, and each new session takes another one's place.
@@ -328,6 +331,26 @@ fn chain(modules: &[(&str, &str, &str)]) -> String {
 fn users() -> String {
     let user = |host: u32| format!("{} {}\n", std::net::Ipv4Addr::from_bits(0xc613_0000 + host), host + 1);
     (0..1 << 16).map(user).collect()
+}
+
+/// A session with limits for each address that the generator sends to.
+fn pdu_sessions() -> String {
+    let session = |host: u32| {
+        let user = std::net::Ipv4Addr::from_bits(0xc613_0000 + host);
+        let teid = host + 1;
+        format!(
+            "{user} teid={teid} peer=192.0.2.10 peer-teid={teid} qfi=9 ambr-down=500Gbps/1MiB bearer qfi=1 filter=1,tcp,port=5060\n"
+        )
+    };
+    (0..1 << 16).map(session).collect()
+}
+
+/// The way down of a user plane function: packets to users of 65 536 sessions, by filters, limits and charging rules, into
+/// their tunnels.
+fn user_plane() -> String {
+    format!(
+        "ports:\n  in: {{ generator: {{ {TRAFFIC} }} }}\n  out: {{ sink: }}\nstate:\n  users: {{ pdu_sessions: {{ sessions: sessions.txt, rules: [\"1 udp port=53\", \"2 tcp port=443\"] }} }}\nmodules:\n  down: {{ upf_downlink: {{ state: users }} }}\n  encap: {{ gtpu_encap: {{ source: 192.0.2.1, by: session, qfi: session }} }}\npipeline:\n  - in -> down -> encap -> out\n"
+    )
 }
 
 /// A router of so many next hops, each with a chain of three modules whose first has the trigger.

@@ -1,13 +1,13 @@
 //! Tunnels over IPv4.
 
 use forebay_graph::{Context, Gate};
-use forebay_packet::Packet;
 use forebay_packet::wire::gtpu::Options;
+use forebay_packet::{Packet, Word};
 
 use super::TRUNCATED;
 use super::bare::{ETHERNET, gate_of, lay_bare};
 use super::tunnels::Tunnel;
-use super::which::Which;
+use super::which::{Which, said};
 use crate::tunnel::entropy::{Inner, Shown};
 use crate::tunnel::first_unusual;
 use crate::tunnel::outer::{OVERHEAD, Outer, Refusal, Start};
@@ -21,6 +21,8 @@ pub(super) struct Headers {
     /// The optional part of the header, and how many bytes of it count.
     pub(super) optional: [u8; 8],
     pub(super) length: usize,
+    /// The metadata word with a packet's QoS flow, where each has its own.
+    pub(super) qfi: Option<Word>,
 }
 
 impl Headers {
@@ -54,8 +56,14 @@ impl Headers {
     ) -> Result<(), Refusal> {
         let header = header | u64::from(tunnel.teid);
         let tunnel_header = |length: u64| header + (length << 32);
-        let Self { outer, optional, .. } = self;
-        outer.write::<OPTIONS, PLAIN>(packet, ETHERNET, start, shown, tunnel.peer, tunnel_header, *optional)?;
+        let Self { outer, optional, qfi, .. } = self;
+        let mut optional = *optional;
+        if OPTIONS == Options::CONTAINER
+            && let Some(word) = qfi
+        {
+            Options::set_qfi(&mut optional, packet.word(*word) as u8);
+        }
+        outer.write::<OPTIONS, PLAIN>(packet, ETHERNET, start, shown, tunnel.peer, tunnel_header, optional)?;
         if OPTIONS > 0
             && let Some(sequence) = &mut self.options.sequence
         {
@@ -121,6 +129,9 @@ impl Headers {
                 let by_destination = |_: &Packet, inner: &Inner| tunnels.ipv4.get(inner.destination().into());
                 first_unusual(batch, |packet| self.usual::<OPTIONS, true>(header, packet, by_destination))
             }
+            (true, &Which::BySession { teid, peer }) => first_unusual(batch, |packet| {
+                self.usual::<OPTIONS, true>(header, packet, |packet: &Packet, _| said(packet, teid, peer))
+            }),
             _ => {
                 self.outer.begin(batch.len());
                 first_unusual(batch, |packet| self.usual::<OPTIONS, false>(header, packet, any))

@@ -11,6 +11,18 @@ pub(super) enum Which {
     One(Tunnel, Peers),
     ByDestination(Tunnels),
     ByWord(Tunnels, Word),
+    /// Said by these metadata words: number and peer over IPv4; a number of 0 is no tunnel.
+    BySession {
+        teid: Word,
+        peer: Word,
+    },
+}
+
+/// The tunnel that a packet's words say.
+#[inline(always)]
+pub(super) fn said(packet: &Packet, teid: Word, peer: Word) -> Option<Tunnel> {
+    let tunnel = Tunnel { teid: packet.word(teid), peer: packet.word(peer) };
+    (tunnel.teid != 0).then_some(tunnel)
 }
 
 impl Which {
@@ -20,6 +32,7 @@ impl Which {
         match self {
             Self::One(_, peers) => peers.address(tunnel.peer),
             Self::ByDestination(tunnels) | Self::ByWord(tunnels, _) => tunnels.peers.address(tunnel.peer),
+            Self::BySession { .. } => None,
         }
     }
 
@@ -30,6 +43,7 @@ impl Which {
             Self::One(tunnel, _) => Some(*tunnel),
             Self::ByDestination(tunnels) => tunnels.ipv4.get(inner.destination().into()),
             Self::ByWord(tunnels, word) => tunnels.ipv4.get(packet.word(*word).into()),
+            Self::BySession { teid, peer } => said(packet, *teid, *peer),
         }
     }
 
@@ -45,6 +59,7 @@ impl Which {
                 }
             },
             Self::ByWord(tunnels, word) => tunnels.ipv4.get(packet.word(*word).into()),
+            Self::BySession { teid, peer } => said(packet, *teid, *peer),
         }
     }
 

@@ -110,6 +110,35 @@ impl JsonSchema for SourcePort {
     }
 }
 
+/// The QoS flow of a PDU Session Container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Qfi {
+    /// Always this one.
+    Fixed(u8),
+    /// The one that each packet's session says.
+    Session,
+}
+
+impl<'de> Deserialize<'de> for Qfi {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(deserializer)?;
+        match (value.as_str(), value.as_u64().and_then(|number| u8::try_from(number).ok())) {
+            (Some("session"), _) => Ok(Self::Session),
+            (_, Some(number)) => Ok(Self::Fixed(number)),
+            _ => Err(de::Error::custom(format!("{value} is no QoS flow: allowed are 0 to 63 and 'session'"))),
+        }
+    }
+}
+
+impl JsonSchema for Qfi {
+    fn schema_name() -> Cow<'static, str> {
+        "TunnelQfi".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "anyOf": [{ "const": "session" }, { "type": "integer", "minimum": 0, "maximum": 63 }] })
+    }
+}
+
 /// The outer differentiated services code point (RFC 2474).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Dscp {

@@ -96,11 +96,20 @@ pub struct Options {
 }
 
 impl Options {
+    /// How many bytes they are with a PDU Session Container.
+    pub const CONTAINER: usize = 8;
+
+    /// Says another QoS flow in the bytes of options that have one.
+    #[inline]
+    pub fn set_qfi(bytes: &mut [u8; 8], qfi: u8) {
+        bytes[6] = qfi & 0x3f;
+    }
+
     /// How many bytes they are.
     #[must_use]
     pub fn len(&self) -> usize {
         match self {
-            Self { qfi: Some(_), .. } => 8,
+            Self { qfi: Some(_), .. } => Self::CONTAINER,
             Self { sequence: Some(_), .. } => 4,
             _ => 0,
         }

@@ -1,0 +1,413 @@
+//! What both directions of a user plane function share: a state of the kind `pdu_sessions`.
+//!
+//! [`upf_uplink`](crate::upf_uplink) looks sessions up by the tunnel that packets come by,
+//! [`upf_downlink`](crate::upf_downlink) by the user's address. Sessions come from a file and come and go while packets run;
+//! there is one table for all workers, since a user's flows are spread over them and the limits are the user's.
+
+mod accounts;
+mod condition;
+mod control;
+mod limit;
+mod line;
+mod places;
+mod rules;
+mod users;
+
+use std::sync::Arc;
+
+use forebay_graph::files::{MOST_TABLE, read_up_to};
+use forebay_graph::{DeclareState, Reader, Setup, SetupError, register};
+use forebay_measure::Nanos;
+use forebay_packet::{Packet, Ticks};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use accounts::{Accounts, MOST_RULES, Writer};
+pub(crate) use accounts::Way;
+use condition::{Condition, Seen};
+pub use control::Core;
+use control::{EndedTable, Most, UsageTable};
+use limit::Clock;
+use line::{MOST_BEARERS, Name};
+pub(crate) use rules::GO;
+use rules::{Rules, Scratch};
+use users::{Bearer, Session, Step, Users};
+
+use crate::tables::sessions::Seed;
+
+/// Parameters of a state of the kind `pdu_sessions`.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Params {
+    /// The sessions to begin with: a file's name or a list, a session a line, such as `10.60.0.1 teid=0x1001 peer=192.0.2.10
+    /// peer-teid=0x2001 qfi=9 ambr-down=200Mbps`. None by default.
+    sessions: Option<Source>,
+    /// What packets are charged for: a file's name or a list, a rule a line, such as `7 tcp net=198.51.100.0/24 port=443`; the
+    /// first that a packet meets has it. None by default: all are counted under `other`.
+    rules: Option<Source>,
+    /// How many sessions there can be: 65536 by default. What a session takes is in docs/upf.md.
+    limit: Option<usize>,
+    /// How many bearers there can be in all: twice as many as sessions by default.
+    bearers: Option<usize>,
+    /// For how many rules a user can have counts of their own at a time, 1 to 64, 4 by default; more are counted under `other`.
+    rules_per_user: Option<usize>,
+    /// How long rates may be anticipated that state no burst: 100ms by default, and at least 16 KiB.
+    burst: Option<Nanos>,
+    /// The counts of how many sessions that have ended are kept until they are taken out of the table `ended`, 0 by default.
+    /// When there are as many, removals are refused.
+    ended: Option<usize>,
+}
+
+/// Lines.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(untagged, expecting = "expected a file's name, or a list of lines")]
+enum Source {
+    /// A file's name, relative to the configuration.
+    File(String),
+    /// The lines of such a file.
+    List(Vec<String>),
+}
+
+/// As many sessions unless it is said.
+const SESSIONS: usize = 1 << 16;
+/// The most sessions, and the most bearers.
+const MOST: usize = 1 << 24;
+/// Faults of a file that are told one by one.
+const MOST_FAULTS: usize = 20;
+
+/// Sessions, rules, counts.
+pub struct PduSessions {
+    core: Arc<Core>,
+    rules: Arc<Rules>,
+}
+
+/// Lines with what they are called in faults.
+struct Lines {
+    parameter: &'static str,
+    /// The file's name; none for a list.
+    file: Option<String>,
+    text: Vec<String>,
+}
+
+impl Lines {
+    fn read(parameter: &'static str, source: Option<&Source>, setup: &Setup<'_>) -> Result<Self, SetupError> {
+        let (file, text) = match source {
+            None => (None, Vec::new()),
+            Some(Source::List(list)) => (None, list.clone()),
+            Some(Source::File(name)) => {
+                let bytes = read_up_to(&setup.path(name), MOST_TABLE)
+                    .and_then(|bytes| String::from_utf8(bytes).map_err(std::io::Error::other));
+                let text = bytes.map_err(|error| SetupError::at(parameter, format!("cannot read '{name}': {error}")))?;
+                (Some(name.clone()), text.lines().map(str::to_owned).collect())
+            }
+        };
+        Ok(Self { parameter, file, text })
+    }
+
+    /// Those that say something, each with its number from 0.
+    fn said(&self) -> Vec<(usize, &str)> {
+        let lines = self.text.iter().map(String::as_str).enumerate();
+        lines.filter(|(_, line)| !line::without_comment(line).is_empty()).collect()
+    }
+
+    fn fault(&self, number: usize, message: &str) -> SetupError {
+        match &self.file {
+            Some(file) => SetupError::at(self.parameter, format!("{file}:{}: {message}", number + 1)),
+            None => SetupError::at(format!("{}[{number}]", self.parameter), message),
+        }
+    }
+}
+
+/// Faults of lines, of which the first are told one by one.
+#[derive(Default)]
+struct Faults {
+    told: SetupError,
+    further: usize,
+}
+
+impl Faults {
+    fn add(&mut self, fault: SetupError) {
+        if self.told.faults.len() < MOST_FAULTS {
+            self.told.and(fault);
+        } else {
+            self.further += 1;
+        }
+    }
+
+    fn end(mut self, parameter: &str) -> Result<(), SetupError> {
+        if self.further > 0 {
+            self.told.and(SetupError::at(parameter, format!("{} further errors", self.further)));
+        }
+        if self.told.faults.is_empty() { Ok(()) } else { Err(self.told) }
+    }
+}
+
+impl PduSessions {
+    /// What a module does with packets of one direction. It also hands the tables out.
+    pub(crate) fn worker(&self, way: Way, setup: &mut Setup<'_>) -> Worker {
+        let unlisted = setup.counters("charged", ["unlisted".to_owned()]);
+        setup.table("sessions", Arc::clone(&self.core) as Arc<dyn forebay_graph::Table>);
+        setup.table("usage", Arc::new(UsageTable(Arc::clone(&self.core))));
+        setup.table("ended", Arc::new(EndedTable(Arc::clone(&self.core))));
+        Worker {
+            users: Reader::new(Arc::clone(&self.core.live)),
+            writer: Writer::new(&self.core.accounts, way, unlisted),
+            rules: Arc::clone(&self.rules),
+            scratch: Box::default(),
+        }
+    }
+}
+
+impl DeclareState for PduSessions {
+    type Params = Params;
+    const NAME: &'static str = "pdu_sessions";
+    const SUMMARY: &'static str = "users' sessions that upf_uplink and upf_downlink share: tunnels, limits, bearers, charging";
+    const EXAMPLE: &'static str = r#"{ sessions: ["10.60.0.1 teid=0x1001 peer=192.0.2.10 peer-teid=0x2001 qfi=9 ambr-down=200Mbps bearer qfi=1 gbr filter=10,udp,port=5060"], rules: ["7 tcp port=443"] }"#;
+
+    fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
+        let within = |name: &str, value: Option<usize>, default: usize, least: usize, most: usize| {
+            let value = value.unwrap_or(default);
+            let message = || format!("{value}: allowed are {least} to {most}");
+            if (least..=most).contains(&value) { Ok(value) } else { Err(SetupError::at(name, message())) }
+        };
+        let sessions = within("limit", params.limit, SESSIONS, 1, MOST)?;
+        let bearers = within("bearers", params.bearers, (sessions * 2).min(MOST), 1, MOST)?;
+        let rules_per_user = within("rules_per_user", params.rules_per_user, 4, 1, MOST_RULES)?;
+        let ended = within("ended", params.ended, 0, 0, MOST)?;
+        let burst = params.burst.unwrap_or(Nanos(100_000_000));
+        if !(1_000_000..=60_000_000_000).contains(&burst.0) {
+            return Err(SetupError::at("burst", format!("{burst}: allowed are 1ms to 60s")));
+        }
+        let lines = Lines::read("sessions", params.sessions.as_ref(), setup)?;
+        let rules = Lines::read("rules", params.rules.as_ref(), setup)?;
+        let seed = setup.secret();
+        let rules = Arc::new(compile(&rules, seed)?);
+        let clock = Clock { frequency: setup.frequency(), burst };
+        let most = Most { sessions, bearers, ended };
+        // What it is made of: as long as that is the same, a changed configuration goes on with the sessions that there are.
+        let said = serde_json::to_string(&params).unwrap_or_default();
+        let key = format!("pdu_sessions {} {said} {:x}", setup.name(), fingerprint(&lines.text));
+        let core = setup.lasting(&key, |_| {
+            let accounts = Accounts::new(sessions, bearers + MOST_BEARERS, rules_per_user);
+            let accounts = accounts.ok_or_else(|| SetupError::at("limit", format!("no memory for {sessions} sessions")))?;
+            let mut faults = Faults::default();
+            let core = Core::new(&lines.said(), clock, most, Arc::new(accounts), Seed::new(seed), |number, message| {
+                faults.add(lines.fault(number, &message));
+            });
+            faults.end("sessions").map(|()| core)
+        })?;
+        Ok(Self { core, rules })
+    }
+}
+
+/// The rules of these lines.
+fn compile(lines: &Lines, seed: u64) -> Result<Rules, SetupError> {
+    let mut faults = Faults::default();
+    let mut list: Vec<(u32, Condition)> = Vec::new();
+    for (number, line) in lines.said() {
+        match rules::parse(line) {
+            Ok(rule) => list.push(rule),
+            Err(message) => faults.add(lines.fault(number, &message)),
+        }
+    }
+    faults.end("rules")?;
+    Rules::of(&list, seed).map_err(|message| SetupError::at("rules", message))
+}
+
+/// Tells texts apart (FNV-1a).
+fn fingerprint(lines: &[String]) -> u64 {
+    let bytes = lines.iter().flat_map(|line| line.bytes().chain([b'\n']));
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// A module's way to the sessions, on one worker.
+pub(crate) struct Worker {
+    users: Reader<Users, Vec<Step>>,
+    writer: Writer,
+    rules: Arc<Rules>,
+    scratch: Box<Scratch>,
+}
+
+/// What became of a packet.
+pub(crate) enum Verdict {
+    /// It passes, by this bearer.
+    Pass(Tunnel),
+    /// Its tunnel is no session's, or its destination is no user's.
+    Unknown,
+    /// Its source is not the address of the tunnel's user.
+    Spoofed,
+    /// A limit is exceeded.
+    OverRate,
+    /// The session has no tunnel to the user.
+    NoTunnel,
+    /// It is no whole IP packet.
+    Unfit,
+}
+
+/// The way to a user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tunnel {
+    pub(crate) peer: u32,
+    pub(crate) teid: u32,
+    pub(crate) qfi: u8,
+}
+
+/// What is asked of a packet: an IP packet's length without what is around it, and addresses.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Asked {
+    /// 0 for what is no whole IP packet.
+    pub(crate) length: u32,
+    pub(crate) teid: u32,
+    /// The user's address: the source on the way up, the destination on the way down.
+    pub(crate) name: Option<UserName>,
+}
+
+/// A user's address as a packet shows it: IPv4, or the /64 of IPv6.
+pub(crate) type UserName = Name;
+
+impl UserName {
+    /// Of an address of IPv4.
+    #[inline(always)]
+    pub(crate) fn ipv4(address: [u8; 4]) -> Self {
+        Self::V4(u32::from_be_bytes(address))
+    }
+
+    /// Of an address of IPv6.
+    #[inline(always)]
+    pub(crate) fn ipv6(address: [u8; 16]) -> Self {
+        Self::V6((u128::from_be_bytes(address) >> 64) as u64)
+    }
+}
+
+impl Worker {
+    /// What becomes of packets that come from their users, up to [`GO`] of them.
+    #[inline]
+    pub(crate) fn up(
+        &mut self,
+        batch: &mut [Packet],
+        asked: &[Asked; GO],
+        now: Ticks,
+        mut told: impl FnMut(usize, &mut Packet, Verdict),
+    ) {
+        let Self { users, writer, rules, scratch } = self;
+        let users = users.read();
+        let mut teids = [0; GO];
+        teids.iter_mut().zip(asked).for_each(|(teid, asked)| *teid = asked.teid);
+        let mut found = [u32::MAX; GO];
+        users.find_bearers(&teids, &mut found);
+        let mut charged = [0; GO];
+        rules.classify(batch, true, scratch, &mut charged);
+        for number in found.iter().take(batch.len()) {
+            if let Some(bearer) = users.bearer(*number) {
+                writer.prefetch(bearer.session);
+            }
+        }
+        for (index, packet) in batch.iter_mut().enumerate().take(GO) {
+            let asked = &asked[index];
+            let verdict = match users.bearer(found[index]) {
+                _ if asked.length == 0 => Verdict::Unfit,
+                Some(bearer) => match users.session(bearer.session) {
+                    Some(session) if is_of(session, asked.name) => {
+                        let mut number = found[index];
+                        if bearer.several {
+                            let other = session.bearer_of(|| Seen::of(packet, true).unwrap_or_default());
+                            let same = users.bearer(other).is_some_and(|other| other.teid == bearer.teid);
+                            number = if same { other } else { number };
+                        }
+                        let bearer = users.bearer(number).unwrap_or(bearer);
+                        count(writer, (number, bearer), session, asked.length, Way::Up, now, charged[index])
+                    }
+                    _ => Verdict::Spoofed,
+                },
+                None => Verdict::Unknown,
+            };
+            told(index, packet, verdict);
+        }
+    }
+
+    /// What becomes of packets that go to their users, up to [`GO`] of them.
+    #[inline]
+    pub(crate) fn down(
+        &mut self,
+        batch: &mut [Packet],
+        asked: &[Asked; GO],
+        now: Ticks,
+        mut told: impl FnMut(usize, &mut Packet, Verdict),
+    ) {
+        let Self { users, writer, rules, scratch } = self;
+        let users = users.read();
+        // Nobody has this address.
+        let mut names = [Name::V4(0); GO];
+        names.iter_mut().zip(asked).for_each(|(name, asked)| *name = asked.name.unwrap_or(Name::V4(0)));
+        let mut found = [u32::MAX; GO];
+        users.find_sessions(&names, &mut found);
+        let mut charged = [0; GO];
+        rules.classify(batch, false, scratch, &mut charged);
+        found.iter().take(batch.len()).filter(|number| **number != u32::MAX).for_each(|it| writer.prefetch(*it));
+        for (index, packet) in batch.iter_mut().enumerate().take(GO) {
+            let asked = &asked[index];
+            let verdict = match users.session(found[index]) {
+                _ if asked.length == 0 => Verdict::Unfit,
+                Some(session) => {
+                    let number = session.bearer_of(|| Seen::of(packet, false).unwrap_or_default());
+                    match users.bearer(number) {
+                        Some(bearer) if bearer.peer_teid != 0 => {
+                            count(writer, (number, bearer), session, asked.length, Way::Down, now, charged[index])
+                        }
+                        _ => Verdict::NoTunnel,
+                    }
+                }
+                None => Verdict::Unknown,
+            };
+            told(index, packet, verdict);
+        }
+    }
+}
+
+/// Whether an address is the session's user's.
+#[inline(always)]
+fn is_of(session: &Session, name: Option<Name>) -> bool {
+    match name {
+        Some(Name::V4(address)) => session.user.ipv4 == address && address != 0,
+        Some(Name::V6(prefix)) => session.user.ipv6 == prefix && prefix != 0,
+        None => false,
+    }
+}
+
+/// Meters and charges a packet.
+#[inline(always)]
+fn count(
+    writer: &Writer,
+    (number, bearer): (u32, &Bearer),
+    session: &Session,
+    bytes: u32,
+    way: Way,
+    now: Ticks,
+    rule: u32,
+) -> Verdict {
+    let aggregate = (!bearer.guaranteed).then_some(session.limits[way as usize]);
+    if !writer.take((number, bearer.limits[way as usize]), (bearer.session, aggregate), bytes, now) {
+        return Verdict::OverRate;
+    }
+    writer.charge(bearer.session, rule, bytes);
+    Verdict::Pass(Tunnel { peer: bearer.peer, teid: bearer.peer_teid, qfi: bearer.qfi })
+}
+
+/// Any text as lines of sessions and of rules: what a fuzz target tries. What is read can be read again as it is listed.
+pub fn fuzz_lines(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let clock = Clock { frequency: forebay_measure::Frequency::new(1e9), burst: Nanos(100_000_000) };
+    for line in text.lines() {
+        if let Ok(read) = line::Line::parse(line, clock) {
+            assert_eq!(line::Line::parse(&read.text, clock).as_ref(), Ok(&read));
+        }
+        if let Ok(rule) = rules::parse(line) {
+            assert!(Rules::of(&[rule], 1).is_ok());
+        }
+    }
+}
+
+register!(state PduSessions);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,184 @@
+//! What packets a filter or a charging rule is for: protocol, the other side's network and ports, the user's ports, DSCP.
+//!
+//! The service data flow filters of TS 29.244 section 8.2.5, seen from the user: the same words mean the same packets in both
+//! directions.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use forebay_packet::wire::ipv4::{ICMP, TCP, UDP};
+use forebay_packet::{Network, Packet};
+
+use crate::tables::acl::{Address, PortRange, Prefix};
+
+/// How conditions are written.
+pub(super) const SYNTAX: &str =
+    "tcp, udp, icmp, icmpv6, proto=0-255, net=PREFIX, port=N or N-M, ue-port=N or N-M, dscp=0-63";
+
+/// A network of the other side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Net {
+    V4(Prefix<u32>),
+    V6(Prefix<u128>),
+}
+
+/// All that is said must be so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Condition {
+    pub(super) protocol: Option<u8>,
+    pub(super) net: Option<Net>,
+    /// The other side's ports.
+    pub(super) port: PortRange,
+    /// The user's.
+    pub(super) ue_port: PortRange,
+    pub(super) dscp: Option<u8>,
+}
+
+impl Default for Condition {
+    fn default() -> Self {
+        Self { protocol: None, net: None, port: PortRange::ANY, ue_port: PortRange::ANY, dscp: None }
+    }
+}
+
+/// What conditions look at in a packet.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Seen {
+    pub(super) six: bool,
+    /// Of IPv4 in the lowest bits.
+    pub(super) remote: u128,
+    pub(super) user: u128,
+    pub(super) protocol: u8,
+    /// The other side's port and the user's; none where the packet shows none, as later fragments.
+    pub(super) ports: Option<(u16, u16)>,
+    pub(super) dscp: u8,
+}
+
+impl Seen {
+    /// What a packet shows that comes from its user (`up`) or goes to it; `None` where it is no IP.
+    #[inline]
+    pub(super) fn of(packet: &mut Packet, up: bool) -> Option<Self> {
+        let (source, destination, six, class, mut protocol) = match packet.network().0 {
+            Network::Ipv4 => {
+                let header = packet.ipv4()?;
+                let number = |address: [u8; 4]| u128::from(u32::from_be_bytes(address));
+                (number(header.source), number(header.destination), false, header.traffic_class, header.protocol)
+            }
+            Network::Ipv6 => {
+                let header = packet.ipv6()?;
+                let class = (header.version_class_label.get() >> 20) as u8;
+                let (source, destination) = (header.source, header.destination);
+                (u128::from_be_bytes(source), u128::from_be_bytes(destination), true, class, header.next_header)
+            }
+            Network::Other => return None,
+        };
+        let mut ports = None;
+        if let Some((upper, start)) = packet.transport() {
+            protocol = upper;
+            if matches!(upper, TCP | UDP | forebay_packet::wire::ipv4::SCTP | forebay_packet::wire::ipv4::UDP_LITE)
+                && let Some(&[a, b, c, d]) = packet.view::<[u8; 4]>(start)
+            {
+                ports = Some((u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])));
+            }
+        }
+        let dscp = class >> 2;
+        Some(if up {
+            let ports = ports.map(|(source, destination)| (destination, source));
+            Self { six, remote: destination, user: source, protocol, ports, dscp }
+        } else {
+            Self { six, remote: source, user: destination, protocol, ports, dscp }
+        })
+    }
+}
+
+impl Condition {
+    /// Adds a word to what is said.
+    pub(super) fn add(&mut self, word: &str) -> Result<(), String> {
+        let short: String = word.chars().take(60).collect();
+        let unknown = || format!("'{short}': allowed are {SYNTAX}");
+        let (name, value) = word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value)));
+        let again = |there: bool| if there { Err(format!("'{short}': {name} is said twice")) } else { Ok(()) };
+        match (name, value) {
+            ("tcp" | "udp" | "icmp" | "icmpv6", None) => {
+                again(self.protocol.is_some())?;
+                self.protocol = Some(match name {
+                    "tcp" => TCP,
+                    "udp" => UDP,
+                    "icmp" => ICMP,
+                    _ => 58,
+                });
+            }
+            ("proto", Some(value)) => {
+                again(self.protocol.is_some())?;
+                self.protocol = Some(whole(value, 255).ok_or_else(unknown)? as u8);
+            }
+            ("dscp", Some(value)) => {
+                again(self.dscp.is_some())?;
+                self.dscp = Some(whole(value, 63).ok_or_else(unknown)? as u8);
+            }
+            ("net", Some(value)) => {
+                again(self.net.is_some())?;
+                self.net = Some(net(value)?);
+            }
+            ("port" | "ue-port", Some(value)) => {
+                let range = range(value).ok_or_else(unknown)?;
+                let slot = if name == "port" { &mut self.port } else { &mut self.ue_port };
+                again(!slot.is_any())?;
+                *slot = range;
+            }
+            _ => return Err(unknown()),
+        }
+        Ok(())
+    }
+
+    /// Whether a packet is meant.
+    #[inline]
+    pub(super) fn holds(&self, seen: &Seen) -> bool {
+        let ports = match seen.ports {
+            Some((port, ue_port)) => self.port.contains(port) && self.ue_port.contains(ue_port),
+            None => self.port.is_any() && self.ue_port.is_any(),
+        };
+        let net = match self.net {
+            None => true,
+            Some(Net::V4(prefix)) => !seen.six && prefix.contains(seen.remote as u32),
+            Some(Net::V6(prefix)) => seen.six && prefix.contains(seen.remote),
+        };
+        let same = |said: Option<u8>, value| said.is_none_or(|said| said == value);
+        ports && net && same(self.protocol, seen.protocol) && same(self.dscp, seen.dscp)
+    }
+}
+
+/// A whole number of up to `most`.
+pub(super) fn whole(text: &str, most: u32) -> Option<u32> {
+    crate::parameters::number(text).and_then(|number| u32::try_from(number).ok()).filter(|number| *number <= most)
+}
+
+/// A port or a range of ports.
+fn range(text: &str) -> Option<PortRange> {
+    let (low, high) = text.split_once('-').unwrap_or((text, text));
+    let (low, high) = (whole(low, 65_535)? as u16, whole(high, 65_535)? as u16);
+    (low <= high).then(|| PortRange::new(low, high))
+}
+
+/// A prefix, or an address.
+fn net(text: &str) -> Result<Net, String> {
+    let short: String = text.chars().take(60).collect();
+    let wrong = || format!("'{short}' is no prefix: allowed are those of IPv4 and IPv6, such as 198.51.100.0/24");
+    let (address, length) = text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
+    let address: IpAddr = address.parse().map_err(|_| wrong())?;
+    let most = if address.is_ipv4() { 32 } else { 128 };
+    let length = length.map_or(Some(most), |length| whole(length, most)).ok_or_else(wrong)? as u8;
+    let beyond = |prefix: String| format!("'{short}' has bits beyond its length: the prefix is {prefix}");
+    match address {
+        IpAddr::V4(address) => {
+            let first = address.to_bits() & u32::mask(length);
+            let fits = first == address.to_bits();
+            let prefix = Prefix::new(first, length);
+            if fits { Ok(Net::V4(prefix)) } else { Err(beyond(prefix.to_string())) }
+        }
+        IpAddr::V6(address) => {
+            let first = address.to_bits() & u128::mask(length);
+            let prefix = Prefix::new(first, length);
+            let fits = first == address.to_bits();
+            if fits { Ok(Net::V6(prefix)) } else { Err(beyond(format!("{}/{length}", Ipv6Addr::from(first)))) }
+        }
+    }
+}

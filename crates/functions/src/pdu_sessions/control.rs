@@ -1,0 +1,522 @@
+//! What the control plane has of sessions: their lines, which places are free, what those that ended were charged for.
+//!
+//! Places are given out again only after a later change: by then nobody reads the copy of the table in which they were the old
+//! session's (`forebay_graph::Live`), so that no packet of one is counted for another, and the old one's counts are final.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::ops::Bound::{Excluded, Unbounded};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use forebay_graph::{Live, Outcome, Table, Verb};
+
+use super::accounts::{Accounts, Usage};
+use super::condition::Condition;
+use super::limit::Clock;
+use super::line::{Line, MOST_BEARERS, Name, User, without_comment};
+use super::users::{Bearer, Session, Step, Users};
+use crate::tables::sessions::Seed;
+
+/// Changes that are published together.
+const CHUNK: usize = 1 << 10;
+
+/// Places of one kind.
+#[derive(Default)]
+struct Free {
+    fresh: u32,
+    most: u32,
+    /// Those that may be given out again.
+    free: VecDeque<u32>,
+    /// Those that somebody may still look at.
+    waiting: Vec<u32>,
+}
+
+impl Free {
+    fn new(most: usize) -> Self {
+        Self { most: most as u32, ..Self::default() }
+    }
+
+    /// How many can be given out now.
+    fn left(&self) -> usize {
+        self.free.len() + (self.most - self.fresh) as usize
+    }
+
+    /// How many somebody has.
+    fn used(&self) -> usize {
+        self.fresh as usize - self.free.len() - self.waiting.len()
+    }
+
+    /// One of those that are left.
+    fn take(&mut self) -> Option<u32> {
+        if self.fresh < self.most {
+            self.fresh += 1;
+            return Some(self.fresh - 1);
+        }
+        self.free.pop_front()
+    }
+}
+
+/// A session that is there.
+struct Entry {
+    user: User,
+    text: Box<str>,
+    bearers: Arc<[(u32, Bearer)]>,
+    /// What has been told and taken off counts.
+    told: HashMap<u32, Usage>,
+}
+
+/// A session that ended.
+struct Ended {
+    user: User,
+    usage: Vec<(u32, Usage)>,
+}
+
+/// What only operators look at.
+struct Books {
+    by_name: BTreeMap<Name, u32>,
+    sessions: HashMap<u32, Entry>,
+    places: Free,
+    bearers: Free,
+    /// Ended, and not final yet: the place, the user, what has been told.
+    ending: Vec<(u32, Entry)>,
+    ended: BTreeMap<u64, Ended>,
+    next_ended: u64,
+    most_ended: usize,
+}
+
+/// Why a change was not made.
+enum No {
+    /// A place that it needs is free once what was done before is in force.
+    NotYet,
+    Refused(String),
+}
+
+/// Limits of a state.
+#[derive(Clone, Copy)]
+pub(super) struct Most {
+    pub(super) sessions: usize,
+    pub(super) bearers: usize,
+    pub(super) ended: usize,
+}
+
+/// The sessions, with all that belongs to them.
+pub struct Core {
+    pub(super) live: Arc<Live<Users, Vec<Step>>>,
+    pub(super) accounts: Arc<Accounts>,
+    books: Mutex<Books>,
+    clock: Clock,
+    most: Most,
+}
+
+impl Core {
+    /// The sessions of these lines; faults are given to `fault`, by the line's number.
+    pub(super) fn new(
+        lines: &[(usize, &str)],
+        clock: Clock,
+        most: Most,
+        accounts: Arc<Accounts>,
+        seed: Seed,
+        mut fault: impl FnMut(usize, String),
+    ) -> Self {
+        let mut books = Books {
+            by_name: BTreeMap::new(),
+            sessions: HashMap::new(),
+            places: Free::new(most.sessions),
+            bearers: Free::new(most.bearers + MOST_BEARERS),
+            ending: Vec::new(),
+            ended: BTreeMap::new(),
+            next_ended: 1,
+            most_ended: most.ended,
+        };
+        let mut users = Users::new(most.sessions, most.bearers + MOST_BEARERS, seed);
+        for (number, line) in lines {
+            let added = Line::parse(line, clock).and_then(|line| {
+                let made = books.set(&users, line, false, &accounts, most);
+                made.map_err(|no| match no {
+                    No::Refused(message) => message,
+                    No::NotYet => "there is no place".to_owned(),
+                })
+            });
+            match added {
+                Ok(steps) => steps.iter().for_each(|step| users.apply(step)),
+                Err(message) => fault(*number, message),
+            }
+        }
+        let live = Arc::new(Live::new(Arc::new(users)));
+        Self { live, accounts, books: Mutex::new(books), clock, most }
+    }
+
+    fn books(&self) -> MutexGuard<'_, Books> {
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes one change.
+    fn change(&self, books: &mut Books, users: &Users, change: &str) -> Result<Vec<Step>, No> {
+        let refused = No::Refused;
+        let (verb, entry) = Verb::split(without_comment(change), SYNTAX).map_err(refused)?;
+        if verb == Verb::Remove {
+            let user = User::parse(entry.split_ascii_whitespace().next().unwrap_or_default()).map_err(refused)?;
+            return Ok(vec![books.remove(user).map_err(refused)?]);
+        }
+        let line = Line::parse(entry, self.clock).map_err(refused)?;
+        books.set(users, line, verb == Verb::Replace, &self.accounts, self.most)
+    }
+}
+
+impl Books {
+    /// The session that has one of a user's addresses.
+    fn session_of(&self, user: User) -> Option<u32> {
+        user.names().find_map(|name| self.by_name.get(&name).copied())
+    }
+
+    /// Adds a session, or puts it in the place of the one that its user has: it goes on with that one's counts.
+    fn set(
+        &mut self,
+        users: &Users,
+        line: Line,
+        replace: bool,
+        accounts: &Accounts,
+        most: Most,
+    ) -> Result<Vec<Step>, No> {
+        let refused = |message: String| Err(No::Refused(message));
+        let Line { user, limits, bearers, text } = line;
+        let before = self.session_of(user);
+        if before.is_some() && !replace {
+            return refused(format!("{user} has a session already: allowed is 'replace'"));
+        }
+        if let Some(name) = user.names().find(|name| self.by_name.get(name).is_some_and(|it| Some(*it) != before)) {
+            return refused(format!("{name} has another session: remove it first"));
+        }
+        for bearer in &bearers {
+            let there = users.by_teid(bearer.teid).and_then(|there| users.bearer(there));
+            if there.is_some_and(|there| Some(there.session) != before) {
+                return refused(format!("teid {:#x} is another session's: allowed are those of none", bearer.teid));
+            }
+        }
+        if before.is_none() && self.places.left() == 0 {
+            return if self.ending.is_empty() {
+                refused(format!("there are {} sessions: the state allows as many ('limit')", most.sessions))
+            } else {
+                Err(No::NotYet)
+            };
+        }
+        let own = before.and_then(|it| self.sessions.get(&it)).map_or(0, |entry| entry.bearers.len());
+        let others = self.bearers.used() - own;
+        if others + bearers.len() > most.bearers {
+            return refused(format!(
+                "{} more bearers than the {others} that others have: the state allows {} in all ('bearers')",
+                bearers.len(),
+                most.bearers
+            ));
+        }
+        if self.bearers.left() < bearers.len() {
+            return Err(No::NotYet);
+        }
+        let mut steps = Vec::with_capacity(2);
+        let number = match before {
+            Some(number) => {
+                steps.extend(self.take_down(number).map(|bearers| Step::Remove { number, bearers }));
+                number
+            }
+            None => {
+                let Some(number) = self.places.take() else { return Err(No::NotYet) };
+                accounts.begin(number);
+                number
+            }
+        };
+        let told = self.sessions.remove(&number).map(|entry| entry.told).unwrap_or_default();
+        let places: Vec<u32> = bearers.iter().map_while(|_| self.bearers.take()).collect();
+        let mut filters: Vec<(u32, Condition, u32)> = Vec::new();
+        let several = |teid| bearers.iter().filter(|bearer| bearer.teid == teid).count() > 1;
+        let made = bearers.iter().zip(&places).map(|(bearer, place)| {
+            accounts.begin_bearer(*place);
+            filters.extend(bearer.filters.iter().map(|(precedence, condition)| (*precedence, *condition, *place)));
+            let made = Bearer {
+                session: number,
+                teid: bearer.teid,
+                peer_teid: bearer.peer_teid,
+                peer: bearer.peer,
+                limits: bearer.limits,
+                qfi: bearer.qfi,
+                guaranteed: bearer.guaranteed,
+                several: several(bearer.teid),
+            };
+            (*place, made)
+        });
+        let made: Arc<[(u32, Bearer)]> = made.collect();
+        filters.sort_by_key(|(precedence, ..)| *precedence);
+        let filters: Vec<_> = filters.into_iter().map(|(_, condition, place)| (condition, place)).collect();
+        let filters = (!filters.is_empty()).then(|| Arc::new(filters));
+        let session = Session { user, first: places.first().copied().unwrap_or_default(), limits, filters };
+        steps.push(Step::Add { number, session, bearers: Arc::clone(&made) });
+        self.by_name.extend(user.names().map(|name| (name, number)));
+        self.sessions.insert(number, Entry { user, text, bearers: made, told });
+        Ok(steps)
+    }
+
+    /// Takes a session's names and bearers from it: the bearers.
+    fn take_down(&mut self, number: u32) -> Option<Arc<[(u32, Bearer)]>> {
+        let entry = self.sessions.get(&number)?;
+        for name in entry.user.names() {
+            self.by_name.remove(&name);
+        }
+        self.bearers.waiting.extend(entry.bearers.iter().map(|(place, _)| *place));
+        Some(Arc::clone(&entry.bearers))
+    }
+
+    fn remove(&mut self, user: User) -> Result<Step, String> {
+        let number = self.session_of(user).ok_or_else(|| format!("{user} has no session"))?;
+        if self.most_ended > 0 && self.ended.len() + self.ending.len() >= self.most_ended {
+            return Err(format!(
+                "the counts of {} sessions that have ended have not been taken out yet: the state keeps as many ('ended')",
+                self.most_ended
+            ));
+        }
+        let bearers = self.take_down(number).ok_or_else(|| format!("{user} has no session"))?;
+        if let Some(entry) = self.sessions.remove(&number) {
+            self.ending.push((number, entry));
+        }
+        Ok(Step::Remove { number, bearers })
+    }
+
+    /// What was removed before the last change that was published is seen by nobody any more.
+    fn settle(&mut self, accounts: &Accounts) {
+        let Self { places, bearers, ending, .. } = self;
+        bearers.free.extend(bearers.waiting.drain(..));
+        for (number, entry) in std::mem::take(ending) {
+            places.free.push_back(number);
+            let usage = untold(&accounts.usage(number), &entry.told);
+            if !usage.is_empty() && self.most_ended > 0 {
+                self.ended.insert(self.next_ended, Ended { user: entry.user, usage });
+                self.next_ended += 1;
+            }
+        }
+    }
+}
+
+/// What has not been told yet, without what is nothing.
+fn untold(usage: &[(u32, Usage)], told: &HashMap<u32, Usage>) -> Vec<(u32, Usage)> {
+    let rest = usage.iter().map(|(rule, usage)| (*rule, usage.less(told.get(rule).copied().unwrap_or_default())));
+    rest.filter(|(_, usage)| *usage != Usage::default()).collect()
+}
+
+/// A user's usage as a line.
+fn show(first: &str, usage: &[(u32, Usage)]) -> String {
+    let mut line = first.to_owned();
+    for (rule, Usage([up, up_bytes, down, down_bytes])) in usage {
+        let name = if *rule == 0 { "other".to_owned() } else { rule.to_string() };
+        line += &format!(" rule={name} up={up}/{up_bytes}B down={down}/{down_bytes}B");
+    }
+    line
+}
+
+/// How sessions are changed.
+const SYNTAX: &str = "\
+add USER teid=N [peer=ADDRESS peer-teid=N] [qfi=N] [ambr-up=RATE] [ambr-down=RATE] [mbr-up=RATE] [mbr-down=RATE] [gbr] [bearer ... filter=PRECEDENCE,CONDITION,...]   a new session
+remove USER   a session that is there; what follows the user does not count
+replace USER teid=N ...   another in the place of the user's, which keeps its counts, or a new one
+where USER is 10.60.0.1, 2001:db8:0:1::/64, or both with a comma between them, and RATE is 50Mbps or 50Mbps/64KiB";
+
+impl Table for Core {
+    fn syntax(&self) -> &'static str {
+        SYNTAX
+    }
+
+    fn apply(&self, changes: &[&str]) -> Outcome {
+        let mut outcome = Outcome::default();
+        let mut books = self.books();
+        let mut at = 0;
+        while at < changes.len() {
+            let end = changes.len().min(at + CHUNK);
+            self.live.change(|users, log| {
+                // The copy at hand is read by nobody: nor is any that was published before the last change.
+                books.settle(&self.accounts);
+                while at < end {
+                    match self.change(&mut books, users, changes[at]) {
+                        Ok(steps) => {
+                            steps.iter().for_each(|step| users.apply(step));
+                            log.extend(steps);
+                            outcome.note::<String>(at, Ok(()));
+                        }
+                        Err(No::NotYet) => break,
+                        Err(No::Refused(message)) => outcome.note(at, Err(message)),
+                    }
+                    at += 1;
+                }
+            });
+        }
+        outcome
+    }
+
+    fn len(&self) -> usize {
+        self.books().sessions.len()
+    }
+
+    fn entries(&self, after: Option<&str>, most: usize) -> Result<Vec<String>, String> {
+        let after = after.map(first_name).transpose()?;
+        let books = self.books();
+        Ok(books.following(after).map(|(_, entry)| entry.text.to_string()).take(most).collect())
+    }
+}
+
+/// What a line is listed under.
+fn first_name(line: &str) -> Result<Name, String> {
+    let word = line.split_ascii_whitespace().next().unwrap_or_default();
+    User::parse(word)?.names().next().ok_or_else(|| format!("'{word}' is no user"))
+}
+
+impl Books {
+    /// The sessions behind a name, each once.
+    fn following(&self, after: Option<Name>) -> impl Iterator<Item = (u32, &Entry)> {
+        let behind = self.by_name.range((after.map_or(Unbounded, Excluded), Unbounded));
+        behind.filter_map(|(name, number)| {
+            let entry = self.sessions.get(number)?;
+            (entry.user.names().next() == Some(*name)).then_some((*number, entry))
+        })
+    }
+}
+
+/// What users have been charged for since it was last taken off.
+pub(super) struct UsageTable(pub(super) Arc<Core>);
+
+const USAGE: &str = "\
+remove USER [what was shown]   takes what was shown, or all that there is, off the user's counts, which begin anew";
+
+impl Table for UsageTable {
+    fn syntax(&self) -> &'static str {
+        USAGE
+    }
+
+    fn apply(&self, changes: &[&str]) -> Outcome {
+        let mut outcome = Outcome::default();
+        let mut books = self.0.books();
+        for (at, change) in changes.iter().enumerate() {
+            let result = (|| {
+                let (verb, entry) = Verb::split(change, USAGE)?;
+                if verb != Verb::Remove {
+                    return Err(format!("counts are made by packets: allowed is {}", Verb::Remove.form(USAGE)));
+                }
+                let mut words = entry.split_ascii_whitespace();
+                let user = User::parse(words.next().unwrap_or_default())?;
+                let number = books.session_of(user).ok_or_else(|| format!("{user} has no session"))?;
+                let usage = self.0.accounts.usage(number);
+                let entry = books.sessions.get_mut(&number).ok_or_else(|| format!("{user} has no session"))?;
+                let rest = untold(&usage, &entry.told);
+                let taken = shown(words)?.unwrap_or_else(|| rest.clone());
+                for (rule, taken) in taken {
+                    let there = rest.iter().find(|(other, _)| *other == rule).map(|(_, usage)| *usage);
+                    if there.is_none_or(|there| taken.less(there) != Usage::default()) {
+                        return Err(format!("{user} has not as much: allowed is up to what is shown"));
+                    }
+                    let told = entry.told.entry(rule).or_default();
+                    told.0.iter_mut().zip(taken.0).for_each(|(told, taken)| *told += taken);
+                }
+                Ok(())
+            })();
+            outcome.note(at, result);
+        }
+        outcome
+    }
+
+    fn len(&self) -> usize {
+        let books = self.0.books();
+        let used = |(number, entry): (&u32, &Entry)| !untold(&self.0.accounts.usage(*number), &entry.told).is_empty();
+        books.sessions.iter().filter(|(number, entry)| used((*number, *entry))).count()
+    }
+
+    fn entries(&self, after: Option<&str>, most: usize) -> Result<Vec<String>, String> {
+        let after = after.map(first_name).transpose()?;
+        let books = self.0.books();
+        let line = |(number, entry): (u32, &Entry)| {
+            let usage = untold(&self.0.accounts.usage(number), &entry.told);
+            (!usage.is_empty()).then(|| show(&entry.user.to_string(), &usage))
+        };
+        Ok(books.following(after).filter_map(line).take(most).collect())
+    }
+}
+
+/// Reads what [`show`] has written behind the first word; `None` where nothing is there.
+fn shown<'w>(words: impl Iterator<Item = &'w str>) -> Result<Option<Vec<(u32, Usage)>>, String> {
+    let mut all: Vec<(u32, Usage)> = Vec::new();
+    for word in words {
+        let wrong = || {
+            let short: String = word.chars().take(60).collect();
+            format!("'{short}': allowed is what was shown, such as rule=7 up=10/6000B down=12/9000B")
+        };
+        let (name, value) = word.split_once('=').ok_or_else(wrong)?;
+        if name == "rule" {
+            let rule = if value == "other" { Some(0) } else { value.parse().ok().filter(|rule| *rule != 0) };
+            let rule = rule.filter(|rule| all.iter().all(|(other, _)| other != rule)).ok_or_else(wrong)?;
+            all.push((rule, Usage::default()));
+            continue;
+        }
+        let at = match name {
+            "up" => 0,
+            "down" => 2,
+            _ => return Err(wrong()),
+        };
+        let counts = value.strip_suffix('B').and_then(|value| value.split_once('/'));
+        let (packets, bytes) = counts.ok_or_else(wrong)?;
+        let (_, usage) = all.last_mut().ok_or_else(wrong)?;
+        usage.0[at] = packets.parse().map_err(|_| wrong())?;
+        usage.0[at + 1] = bytes.parse().map_err(|_| wrong())?;
+    }
+    Ok((!all.is_empty()).then_some(all))
+}
+
+/// What sessions that have ended were charged for, until somebody takes it out.
+pub(super) struct EndedTable(pub(super) Arc<Core>);
+
+const ENDED: &str = "remove NUMBER   what a session that has ended was charged for: it is told no more";
+
+impl EndedTable {
+    /// The books, with what has ended in them.
+    fn settled(&self) -> MutexGuard<'_, Books> {
+        let mut books = self.0.books();
+        if !books.ending.is_empty() {
+            // A change of nothing: behind it nobody reads the copy that had what has ended.
+            self.0.live.change(|_, _| {});
+            books.settle(&self.0.accounts);
+        }
+        books
+    }
+}
+
+impl Table for EndedTable {
+    fn syntax(&self) -> &'static str {
+        ENDED
+    }
+
+    fn apply(&self, changes: &[&str]) -> Outcome {
+        let mut outcome = Outcome::default();
+        let mut books = self.settled();
+        for (at, change) in changes.iter().enumerate() {
+            let result = Verb::split(change, ENDED).and_then(|(verb, entry)| {
+                let number = ended(entry)?;
+                if verb != Verb::Remove {
+                    return Err(format!("sessions end by themselves: allowed is {ENDED}"));
+                }
+                books.ended.remove(&number).map(drop).ok_or_else(|| format!("{number} is not there"))
+            });
+            outcome.note(at, result);
+        }
+        outcome
+    }
+
+    fn len(&self) -> usize {
+        self.settled().ended.len()
+    }
+
+    fn entries(&self, after: Option<&str>, most: usize) -> Result<Vec<String>, String> {
+        let after = after.map(ended).transpose()?;
+        let books = self.settled();
+        let behind = books.ended.range((after.map_or(Unbounded, Excluded), Unbounded));
+        Ok(behind.map(|(number, it)| show(&format!("{number} {}", it.user), &it.usage)).take(most).collect())
+    }
+}
+
+/// The number that a line of what has ended begins with.
+fn ended(line: &str) -> Result<u64, String> {
+    let word = line.split_ascii_whitespace().next().unwrap_or_default();
+    let short: String = word.chars().take(60).collect();
+    word.parse().map_err(|_| format!("'{short}' is no number of a session that has ended"))
+}

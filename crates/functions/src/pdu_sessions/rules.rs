@@ -1,0 +1,194 @@
+//! Charging rules, the same for all users: what a packet is counted for.
+//!
+//! `7 tcp net=198.51.100.0/24 port=443`: the first rule that a packet meets gives it its number. Several rules may have one
+//! number, as several services have one price.
+
+use forebay_packet::Packet;
+
+use super::condition::{Condition, Net, Seen, whole};
+use super::line::without_comment;
+use crate::tables::acl::{
+    Action, Address, BuildError, Classifier, Decision, Hits, Key, Prefix, ProtocolMatch, Rule, Step, Tuples, Verdict,
+    labels,
+};
+
+/// Packets that are worked on together.
+pub(crate) const GO: usize = 32;
+
+/// The rules of one family, compiled where they can be.
+enum Compiled<A: Address> {
+    None,
+    Classifier(Classifier<A>),
+    Tuples(Box<Tuples<A>>),
+}
+
+impl<A: Address> Compiled<A> {
+    fn of(rules: Vec<Rule<A>>, numbers: &[u32], seed: u64) -> Result<Self, BuildError> {
+        if rules.is_empty() {
+            return Ok(Self::None);
+        }
+        match Classifier::build(rules.clone(), Decision::Permit) {
+            Ok(classifier) => Ok(Self::Classifier(classifier.numbered(numbers))),
+            Err(error @ BuildError::TooManyRules { .. }) => Err(error),
+            Err(_) => {
+                let mut tuples = Tuples::new(rules.len(), Decision::Permit, seed);
+                for ((rule, number), label) in rules.iter().zip(numbers).zip(labels(rules.len())) {
+                    tuples.apply(&Step::Insert { rule: *rule, label, number: *number });
+                }
+                Ok(Self::Tuples(Box::new(tuples)))
+            }
+        }
+    }
+
+    #[inline]
+    fn classify(&self, keys: &[Key<A>], verdicts: &mut [Verdict], hits: &mut Hits) {
+        match self {
+            Self::None => verdicts.fill(Verdict::by_default(Decision::Permit)),
+            Self::Classifier(classifier) => classifier.classify_batch(keys, verdicts, hits),
+            Self::Tuples(tuples) => tuples.classify_batch(keys, verdicts, hits),
+        }
+    }
+}
+
+/// The rules.
+pub(super) struct Rules {
+    /// What each is counted under.
+    names: Vec<u32>,
+    ipv4: Compiled<u32>,
+    ipv6: Compiled<u128>,
+}
+
+/// What a worker classifies with.
+pub(super) struct Scratch {
+    hits: Hits,
+    ipv4: [Key<u32>; GO],
+    ipv6: [Key<u128>; GO],
+    verdicts: [Verdict; GO],
+}
+
+impl Default for Scratch {
+    fn default() -> Self {
+        Self {
+            hits: Hits::new(0),
+            ipv4: [Key::without_ports(0, 0, 0); GO],
+            ipv6: [Key::without_ports(0, 0, 0); GO],
+            verdicts: [Verdict::default(); GO],
+        }
+    }
+}
+
+impl Rules {
+    /// The rules in the order in which they are asked.
+    pub(super) fn of(list: &[(u32, Condition)], seed: u64) -> Result<Self, String> {
+        let (mut rules4, mut rules6) = (Vec::new(), Vec::new());
+        let (mut numbers4, mut numbers6) = (Vec::new(), Vec::new());
+        for ((_, condition), number) in list.iter().zip(0..) {
+            // Without a network it is for both families.
+            let (four, six) = match condition.net {
+                None => (Some(Prefix::ANY), Some(Prefix::ANY)),
+                Some(Net::V4(net)) => (Some(net), None),
+                Some(Net::V6(net)) => (None, Some(net)),
+            };
+            rules4.extend(four.map(|net| rule(condition, net)));
+            numbers4.extend(four.map(|_| number));
+            rules6.extend(six.map(|net| rule(condition, net)));
+            numbers6.extend(six.map(|_| number));
+        }
+        let ipv4 = Compiled::of(rules4, &numbers4, seed).map_err(|error| error.to_string())?;
+        let ipv6 = Compiled::of(rules6, &numbers6, seed).map_err(|error| error.to_string())?;
+        Ok(Self { names: list.iter().map(|(name, _)| *name).collect(), ipv4, ipv6 })
+    }
+
+    /// Whether all packets are of no rule.
+    pub(super) fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    /// The rules of packets that come from their users (`up`) or go to them; 0 for none.
+    #[inline]
+    pub(super) fn classify(&self, batch: &mut [Packet], up: bool, scratch: &mut Scratch, found: &mut [u32; GO]) {
+        found.fill(0);
+        if self.is_empty() {
+            return;
+        }
+        let (mut at4, mut at6) = ([0u8; GO], [0u8; GO]);
+        let (mut len4, mut len6) = (0, 0);
+        for (index, packet) in batch.iter_mut().take(GO).enumerate() {
+            let Some(seen) = Seen::of(packet, up) else { continue };
+            if seen.six {
+                scratch.ipv6[len6] = key(&seen, seen.user, seen.remote);
+                at6[len6] = index as u8;
+                len6 += 1;
+            } else {
+                scratch.ipv4[len4] = key(&seen, seen.user as u32, seen.remote as u32);
+                at4[len4] = index as u8;
+                len4 += 1;
+            }
+        }
+        let Scratch { hits, ipv4, ipv6, verdicts } = scratch;
+        let mut names = |verdicts: &[Verdict], places: &[u8]| {
+            for (verdict, place) in verdicts.iter().zip(places) {
+                let name = verdict.rule().and_then(|rule| self.names.get(rule as usize));
+                found[usize::from(*place)] = name.copied().unwrap_or(0);
+            }
+        };
+        self.ipv4.classify(&ipv4[..len4], &mut verdicts[..len4], hits);
+        names(&verdicts[..len4], &at4);
+        self.ipv6.classify(&ipv6[..len6], &mut verdicts[..len6], hits);
+        names(&verdicts[..len6], &at6);
+    }
+}
+
+/// The user is the source, whatever the direction.
+fn rule<A: Address>(condition: &Condition, net: Prefix<A>) -> Rule<A> {
+    let protocol = condition.protocol.map_or(ProtocolMatch::ANY, ProtocolMatch::exactly);
+    let (sport, dport) = (condition.ue_port, condition.port);
+    Rule { src: Prefix::ANY, dst: net, sport, dport, protocol, action: Action::Permit }
+}
+
+#[inline(always)]
+fn key<A: Address>(seen: &Seen, user: A, remote: A) -> Key<A> {
+    match seen.ports {
+        Some((port, ue_port)) => Key::new(user, remote, ue_port, port, seen.protocol),
+        None => Key::without_ports(user, remote, seen.protocol),
+    }
+}
+
+/// Reads a line that is not empty: a number and conditions.
+pub(super) fn parse(line: &str) -> Result<(u32, Condition), String> {
+    let mut words = without_comment(line).split_ascii_whitespace();
+    let first = words.next().unwrap_or_default();
+    let short: String = first.chars().take(60).collect();
+    let name = whole(first, u32::MAX).filter(|name| *name > 0);
+    let name = name.ok_or_else(|| format!("'{short}' is no rule's number: allowed are 1 to 4294967295"))?;
+    let mut condition = Condition::default();
+    for word in words {
+        condition.add(word)?;
+    }
+    if condition.dscp.is_some() {
+        return Err("dscp is what senders like: allowed in filters, not in rules that are charged by".to_owned());
+    }
+    Ok((name, condition))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_are_read() {
+        let (name, condition) = parse(" 7 tcp net=198.51.100.0/24 port=443 # web").expect("well-formed");
+        assert_eq!((name, condition.protocol), (7, Some(6)));
+        assert_eq!(parse("0x10").expect("everything"), (16, Condition::default()));
+        for (line, part) in [
+            ("", "'' is no rule's number"),
+            ("0 tcp", "'0' is no rule's number"),
+            ("web tcp", "'web' is no rule's number"),
+            ("1 dscp=4", "allowed in filters"),
+            ("1 speed=4", "'speed=4': allowed are"),
+        ] {
+            let error = parse(line).expect_err(line);
+            assert!(error.contains(part), "{line}: {error}");
+        }
+    }
+}

@@ -1,0 +1,533 @@
+//! Both directions against a model, limits, charging, and what becomes of bad input.
+
+use std::collections::BTreeMap;
+
+use etherparse::PacketBuilder;
+use forebay_graph::{Gate, Rig, Surroundings, Table};
+use forebay_measure::Frequency;
+use forebay_packet::{Batch, Word};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::gtpu_encap::GtpuEncap;
+use crate::upf_downlink::UpfDownlink;
+use crate::upf_uplink::UpfUplink;
+
+/// Both directions on one state.
+struct Bench {
+    up: Rig,
+    down: Rig,
+    surroundings: Surroundings,
+}
+
+const UNKNOWN_TEID: Gate = Gate::drop(0);
+const SPOOFED: Gate = Gate::drop(1);
+const UP_OVER_RATE: Gate = Gate::drop(2);
+const UNKNOWN_USER: Gate = Gate::drop(0);
+const DOWN_OVER_RATE: Gate = Gate::drop(1);
+const NO_TUNNEL: Gate = Gate::drop(2);
+
+fn surroundings(params: Value) -> Result<Surroundings, String> {
+    let mut all = Surroundings::new(Frequency::new(1e9));
+    let params: Params = serde_json::from_value(params).map_err(|error| error.to_string())?;
+    let state = PduSessions::new(params, &mut Setup::new("users", &mut all)).map_err(|error| error.to_string())?;
+    all.state.insert("users".to_owned(), Arc::new(state));
+    Ok(all)
+}
+
+impl Bench {
+    fn new(params: Value) -> Self {
+        let mut surroundings = surroundings(params).expect("well-formed");
+        let state = json!({ "state": "users" });
+        let up = Rig::within::<UpfUplink>(&state, &mut surroundings).expect("a state");
+        let down = Rig::within::<UpfDownlink>(&state, &mut surroundings).expect("a state");
+        Self { up, down, surroundings }
+    }
+
+    fn word(&self, name: &str) -> Word {
+        self.surroundings.words[name]
+    }
+
+    fn table(&self, name: &str) -> &dyn Table {
+        &**self.up.declared.tables.iter().find(|(other, _)| other == name).map(|(_, table)| table).expect("it is there")
+    }
+
+    /// Makes one change.
+    fn change(&self, change: &str) -> Result<(), String> {
+        let outcome = self.table("sessions").apply(&[change]);
+        assert_eq!(outcome.made + outcome.refused.len(), 1);
+        outcome.refused.into_iter().next().map_or(Ok(()), |refused| Err(refused.message))
+    }
+
+    fn list(&self, name: &str) -> Vec<String> {
+        self.table(name).entries(None, 1_000).expect("from the first on")
+    }
+
+    fn up(&mut self, teid: u32, frame: &[u8]) -> Gate {
+        let mut batch = Batch::with_capacity(1);
+        let mut packet = self.up.packet(frame);
+        packet.set_word(self.word("teid"), teid);
+        batch.push(packet).expect("room");
+        self.up.process(&mut batch)[0].expect("nothing is held")
+    }
+
+    /// The gate, and the tunnel that the packet is to go into.
+    fn down(&mut self, frame: &[u8]) -> (Gate, Tunnel) {
+        let mut batch = Batch::with_capacity(1);
+        batch.push(self.down.packet(frame)).expect("room");
+        let gate = self.down.process(&mut batch)[0].expect("nothing is held");
+        let word = |name| batch[0].word(self.word(name));
+        (gate, Tunnel { peer: word("tunnel_peer"), teid: word("tunnel_teid"), qfi: word("tunnel_qfi") as u8 })
+    }
+}
+
+const SERVER: [u8; 4] = [198, 51, 100, 7];
+const GNB: u32 = 0xc000_020a;
+
+fn user(number: u8) -> [u8; 4] {
+    [10, 60, 0, number]
+}
+
+/// A frame of 100 bytes of IP.
+fn frame(source: [u8; 4], destination: [u8; 4], ports: (u16, u16)) -> Vec<u8> {
+    let mut frame = Vec::new();
+    let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4(source, destination, 64).udp(ports.0, ports.1);
+    builder.write(&mut frame, &[0; 72]).expect("memory");
+    frame
+}
+
+fn from_user(number: u8, port: u16) -> Vec<u8> {
+    frame(user(number), SERVER, (40_000, port))
+}
+
+fn to_user(number: u8, port: u16) -> Vec<u8> {
+    frame(SERVER, user(number), (port, 40_000))
+}
+
+fn one(more: &str) -> Value {
+    json!({ "sessions": [format!("10.60.0.1 teid=0x1001 peer=192.0.2.10 peer-teid=0x2001 qfi=9 {more}")] })
+}
+
+#[test]
+fn packets_are_their_users() {
+    let mut bench = Bench::new(one(""));
+    assert_eq!(bench.up(0x1001, &from_user(1, 80)), Gate::FIRST);
+    assert_eq!(bench.up(0x1002, &from_user(1, 80)), UNKNOWN_TEID);
+    assert_eq!(bench.up(0, &from_user(1, 80)), UNKNOWN_TEID);
+    assert_eq!(bench.up(0x1001, &from_user(2, 80)), SPOOFED);
+    assert_eq!(bench.down(&to_user(1, 80)), (Gate::FIRST, Tunnel { peer: GNB, teid: 0x2001, qfi: 9 }));
+    assert_eq!(bench.down(&to_user(2, 80)).0, UNKNOWN_USER);
+    assert_eq!(bench.list("usage"), ["10.60.0.1 rule=other up=1/100B down=1/100B"]);
+    // Padding is nobody's.
+    assert_eq!(bench.up(0x1001, &[&from_user(1, 80)[..], &[0; 9]].concat()), Gate::FIRST);
+    assert_eq!(bench.list("usage"), ["10.60.0.1 rule=other up=2/200B down=1/100B"]);
+    let mut cut = from_user(1, 80);
+    cut.truncate(60);
+    assert_eq!(bench.up(0x1001, &cut), Gate::drop(3));
+    assert_eq!(bench.down(&[0; 60]).0, Gate::drop(3));
+}
+
+#[test]
+fn users_of_ipv6_have_a_prefix() {
+    let line =
+        "10.60.0.1,2001:db8:60:1::/64 teid=1 peer=192.0.2.10 peer-teid=2 bearer qfi=3 filter=1,net=2001:db8::/48";
+    let mut bench = Bench::new(json!({ "sessions": [line], "rules": ["7 net=2001:db8::/32", "8 net=0.0.0.0/0"] }));
+    let address = |text: &str| text.parse::<std::net::Ipv6Addr>().expect("an address").octets();
+    let frame = |source: &str, destination: &str| {
+        let mut frame = Vec::new();
+        let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv6(address(source), address(destination), 64);
+        builder.udp(1, 2).write(&mut frame, &[0; 52]).expect("memory");
+        frame
+    };
+    assert_eq!(bench.up(1, &frame("2001:db8:60:1::9", "2001:db8::1")), Gate::FIRST);
+    assert_eq!(bench.up(1, &frame("2001:db8:60:2::9", "2001:db8::1")), SPOOFED);
+    assert_eq!(bench.up(1, &from_user(1, 80)), Gate::FIRST);
+    assert_eq!(bench.down(&frame("2001:db8::1", "2001:db8:60:1::7")).1.qfi, 3);
+    assert_eq!(bench.down(&frame("2001:db9::1", "2001:db8:60:1::7")).1.qfi, 0);
+    assert_eq!(bench.down(&frame("2001:db8::1", "2001:db8:60:2::7")).0, UNKNOWN_USER);
+    let usage = "10.60.0.1,2001:db8:60:1::/64 rule=other up=0/0B down=1/100B rule=7 up=1/100B down=1/100B rule=8 up=1/100B down=0/0B";
+    assert_eq!(bench.list("usage"), [usage]);
+    // Either address is the session's.
+    assert!(bench.change("add 10.60.0.1 teid=9").expect_err("there").contains("has a session already"));
+    assert_eq!(bench.change("remove 2001:db8:60:1::/64"), Ok(()));
+    assert!(bench.list("sessions").is_empty());
+}
+
+#[test]
+fn bearers_are_chosen_by_precedence_on_both_ways() {
+    // The middle one has a tunnel of its own, as in 4G; the last shares the first's, as in 5G.
+    let mut bench =
+        Bench::new(one("bearer teid=0x1002 peer-teid=0x2002 qfi=1 mbr-up=8kbps/100B filter=20,udp,port=5000-5999 \
+         bearer qfi=2 mbr-up=8kbps/200B filter=10,udp,port=5060 filter=30,dscp=46"));
+    let mut tunnel = |port| bench.down(&to_user(1, port)).1;
+    assert_eq!([80, 5_000, 5_060].map(|port| tunnel(port).qfi), [9, 1, 2]);
+    assert_eq!([80, 5_000, 5_060].map(|port| tunnel(port).teid), [0x2001, 0x2002, 0x2001]);
+    let mut marked = to_user(1, 80);
+    marked[15] = 46 << 2;
+    assert_eq!(bench.down(&marked).1.qfi, 2);
+    // Upwards the tunnel says which; where it is shared the filters do.
+    let gates = |bench: &mut Bench, teid, port| [0; 3].map(|_| bench.up(teid, &from_user(1, port)));
+    assert_eq!(gates(&mut bench, 0x1002, 80), [Gate::FIRST, UP_OVER_RATE, UP_OVER_RATE]);
+    assert_eq!(gates(&mut bench, 0x1001, 5_060), [Gate::FIRST, Gate::FIRST, UP_OVER_RATE]);
+    assert_eq!(gates(&mut bench, 0x1001, 80), [Gate::FIRST; 3]);
+    assert_eq!(gates(&mut bench, 0x1001, 5_000), [Gate::FIRST; 3], "another tunnel's bearer does not count");
+}
+
+#[test]
+fn limits_are_kept_and_what_is_guaranteed_is_apart() {
+    let mut bench = Bench::new(one("ambr-down=8kbps/300B bearer qfi=1 gbr mbr-down=8kbps/200B filter=1,udp,port=5060"));
+    let mut gates = |port, now| {
+        bench.down.now = Ticks(now);
+        [0; 4].map(|_| bench.down(&to_user(1, port)).0)
+    };
+    let (yes, no) = (Gate::FIRST, DOWN_OVER_RATE);
+    assert_eq!(gates(80, 1), [yes, yes, yes, no]);
+    assert_eq!(gates(5_060, 1), [yes, yes, no, no], "the rate of a guaranteed bearer is its own");
+    // 1000 bytes a second, at ticks of a nanosecond.
+    assert_eq!(gates(80, 100_000_001), [yes, no, no, no]);
+    assert_eq!(bench.list("usage"), ["10.60.0.1 rule=other up=0/0B down=6/600B"], "what is dropped is not charged for");
+}
+
+#[test]
+fn what_the_session_refuses_the_bearer_has_not_used() {
+    let mut bench = Bench::new(one("ambr-up=8kbps/100B mbr-up=8kbps/200B"));
+    assert_eq!([0; 3].map(|_| bench.up(0x1001, &from_user(1, 80))), [Gate::FIRST, UP_OVER_RATE, UP_OVER_RATE]);
+    // The bearer has 100 of its 200 bytes, and gets 100 more.
+    bench.up.now = Ticks(100_000_000);
+    assert_eq!(bench.up(0x1001, &from_user(1, 80)), Gate::FIRST);
+}
+
+#[test]
+fn idle_users_have_no_tunnel() {
+    let mut bench = Bench::new(json!({ "sessions": ["10.60.0.1 teid=1"] }));
+    assert_eq!(bench.down(&to_user(1, 80)).0, NO_TUNNEL);
+    assert_eq!(bench.up(1, &from_user(1, 80)), Gate::FIRST);
+    assert_eq!(bench.change("replace 10.60.0.1 teid=1 peer=192.0.2.10 peer-teid=5"), Ok(()));
+    assert_eq!(bench.down(&to_user(1, 80)).1.teid, 5);
+    assert_eq!(bench.list("usage"), ["10.60.0.1 rule=other up=1/100B down=1/100B"], "counts go on");
+}
+
+#[test]
+fn counts_can_be_taken_off_as_they_were_shown() {
+    let mut bench = Bench::new(json!({ "sessions": ["10.60.0.1 teid=1"], "rules": ["7 port=80"], "ended": 2 }));
+    bench.up(1, &from_user(1, 80));
+    let shown = bench.list("usage");
+    assert_eq!(shown, ["10.60.0.1 rule=7 up=1/100B down=0/0B"]);
+    bench.up(1, &from_user(1, 80));
+    let take = |bench: &Bench, what: &str| {
+        let outcome = bench.table("usage").apply(&[&format!("remove {what}")]);
+        outcome.refused.into_iter().next().map_or(Ok(()), |refused| Err(refused.message))
+    };
+    assert_eq!(take(&bench, &shown[0]), Ok(()));
+    assert_eq!(bench.list("usage"), shown, "what came meanwhile is there");
+    for (wrong, part) in [
+        ("10.60.0.1 rule=7 up=2/200B down=0/0B", "has not as much"),
+        ("10.60.0.1 rule=8 up=0/0B", "has not as much"),
+        ("10.60.0.1 up=1/100B", "allowed is what was shown"),
+        ("10.60.0.1 rule=7 up=x/1B", "'up=x/1B': allowed is"),
+        ("10.60.0.2", "has no session"),
+    ] {
+        assert!(take(&bench, wrong).expect_err(wrong).contains(part), "{wrong}");
+    }
+    // What is left is told when the session ends.
+    assert_eq!(bench.change("remove 10.60.0.1"), Ok(()));
+    assert_eq!(bench.list("ended"), ["1 10.60.0.1 rule=7 up=1/100B down=0/0B"]);
+    assert_eq!(bench.change("add 10.60.0.1 teid=1"), Ok(()));
+    assert!(bench.list("usage").is_empty(), "another session has counts of its own");
+    bench.up(1, &from_user(1, 80));
+    assert_eq!(bench.change("remove 10.60.0.1"), Ok(()));
+    assert_eq!(bench.change("add 10.60.0.1 teid=1"), Ok(()));
+    let error = bench.change("remove 10.60.0.1").expect_err("two wait");
+    assert!(error.contains("the counts of 2 sessions that have ended"), "{error}");
+    assert_eq!(bench.table("ended").apply(&["remove 1"]).made, 1);
+    assert_eq!(bench.change("remove 10.60.0.1"), Ok(()));
+}
+
+#[test]
+fn rules_beyond_those_that_a_user_has_are_others() {
+    let rules: Vec<String> = (1..=5).map(|rule| format!("{rule} port={rule}")).collect();
+    let mut bench = Bench::new(json!({ "sessions": ["10.60.0.1 teid=1"], "rules": rules, "rules_per_user": 3 }));
+    for port in [5, 1, 2, 3, 4, 1, 5] {
+        assert_eq!(bench.up(1, &from_user(1, port)), Gate::FIRST);
+    }
+    let usage = "10.60.0.1 rule=other up=2/200B down=0/0B rule=5 up=2/200B down=0/0B rule=1 up=2/200B down=0/0B rule=2 up=1/100B down=0/0B";
+    assert_eq!(bench.list("usage"), [usage]);
+    assert_eq!(bench.up.counters("charged")["unlisted"], 2);
+}
+
+#[test]
+fn thousands_of_rules_are_asked_in_order() {
+    let mut rules: Vec<String> = (0..3_000u32)
+        .map(|rule| {
+            format!(
+                "{} udp net=198.51.{}.0/24 port={}-{}",
+                rule + 1,
+                rule % 256,
+                rule * 7 % 60_000,
+                60_000 + rule % 100
+            )
+        })
+        .collect();
+    rules.push("9999 net=198.51.100.0/24".to_owned());
+    let list: Vec<_> = rules.iter().map(|line| rules::parse(line).expect("well-formed")).collect();
+    let mut bench = Bench::new(json!({ "sessions": ["10.60.0.1 teid=1"], "rules": rules, "rules_per_user": 64 }));
+    let mut model: BTreeMap<u32, u64> = BTreeMap::new();
+    for port in (0..2_000).map(|n| (n * 31) as u16) {
+        let frame = from_user(1, port);
+        let seen = Seen::of(&mut bench.up.packet(&frame), true).expect("IP");
+        let rule = list.iter().find(|(_, condition)| condition.holds(&seen)).map_or(0, |(rule, _)| *rule);
+        assert_eq!(bench.up(1, &frame), Gate::FIRST);
+        *model.entry(rule).or_default() += 1;
+    }
+    let mut usage: BTreeMap<u32, u64> = BTreeMap::new();
+    let words: Vec<String> = bench.list("usage")[0].split(' ').map(str::to_owned).collect();
+    for words in words[1..].chunks(3) {
+        let rule = words[0].strip_prefix("rule=").expect("a rule").parse().unwrap_or(0);
+        let packets = words[1].trim_start_matches("up=").split('/').next().expect("packets");
+        usage.insert(rule, packets.parse().expect("a number"));
+    }
+    assert!(model.len() > 3);
+    assert_eq!(usage, model);
+}
+
+#[test]
+fn what_downlink_says_encapsulation_does() {
+    let mut bench = Bench::new(one("bearer teid=0x1002 peer=192.0.2.11 peer-teid=0x2002 qfi=5 filter=1,udp,port=5060"));
+    let params = json!({ "source": "192.0.2.1", "by": "session", "qfi": "session" });
+    let mut encap = Rig::within::<GtpuEncap>(&params, &mut bench.surroundings).expect("well-formed");
+    for (port, peer, teid, qfi) in [(80, 10, 0x2001u32, 9), (5_060, 11, 0x2002, 5)] {
+        // A tagged one goes the long way.
+        let plain = to_user(1, port);
+        let tagged = [&plain[..12], &[0x81, 0, 0, 7], &plain[12..]].concat();
+        for frame in [plain.clone(), tagged] {
+            let mut batch = Batch::with_capacity(1);
+            batch.push(bench.down.packet(&frame)).expect("room");
+            assert_eq!(bench.down.process(&mut batch), [Some(Gate::FIRST)]);
+            assert_eq!(encap.process(&mut batch), [Some(Gate::FIRST)]);
+            let out = batch[0].data();
+            assert_eq!(out[30..34], [192, 0, 2, peer]);
+            assert_eq!(out[42..46], [0x34, 0xff, 0, 108]);
+            assert_eq!(out[46..50], teid.to_be_bytes());
+            assert_eq!(out[50..58], [0, 0, 0, 0x85, 1, 0, qfi, 0]);
+            assert_eq!(out[58..], plain[14..]);
+        }
+    }
+    // Nobody has said a tunnel.
+    assert_eq!(encap.run(&to_user(1, 80)).0, Gate::drop(2));
+    for (wrong, part) in [
+        (json!({ "source": "192.0.2.1", "by": "session", "peer": "192.0.2.2" }), "by: sessions say tunnel and peer"),
+        (json!({ "source": "2001:db8::1", "by": "session" }), "source: sessions have peers of IPv4"),
+        (json!({ "source": "192.0.2.1", "peer": "192.0.2.2", "teid": 1, "qfi": "session" }), "qfi: sessions say it"),
+    ] {
+        let error = Rig::within::<GtpuEncap>(&wrong, &mut bench.surroundings).err().expect("refused").to_string();
+        assert!(error.contains(part), "{error}");
+    }
+}
+
+#[test]
+fn bad_input_is_told_with_its_place() {
+    for (params, part) in [
+        (
+            json!({ "sessions": ["10.0.0.1 teid=1", "# note", "10.0.0.1 teid=2"] }),
+            "sessions[2]: 10.0.0.1 has a session already",
+        ),
+        (json!({ "sessions": ["10.0.0.1 teid=1", "10.0.0.2 teid=1"] }), "sessions[1]: teid 0x1 is another session's"),
+        (json!({ "sessions": ["10.0.0.1"] }), "sessions[0]: no tunnel"),
+        (json!({ "sessions": "no-such-file" }), "sessions: cannot read 'no-such-file'"),
+        (json!({ "rules": ["1 tcp", "x"] }), "rules[1]: 'x' is no rule's number"),
+        (json!({ "limit": 0 }), "limit: 0: allowed are 1 to 16777216"),
+        (
+            json!({ "limit": 1, "sessions": ["10.0.0.1 teid=1", "10.0.0.2 teid=2"] }),
+            "there are 1 sessions: the state allows as many",
+        ),
+        (json!({ "bearers": 1, "sessions": ["10.0.0.1 teid=1 bearer filter=1,tcp"] }), "2 more bearers than the 0"),
+        (json!({ "rules_per_user": 65 }), "rules_per_user: 65: allowed are 1 to 64"),
+        (json!({ "burst": "1us" }), "burst: "),
+    ] {
+        let error = surroundings(params).err().expect(part);
+        assert!(error.contains(part), "{part}: {error}");
+    }
+    let many: Vec<&str> = vec!["x"; 30];
+    assert!(surroundings(json!({ "sessions": many })).err().expect("x").contains("10 further errors"));
+}
+
+#[test]
+fn places_are_given_out_again_only_when_nobody_looks() {
+    let bench = Bench::new(json!({ "limit": 2, "bearers": 2, "sessions": ["10.0.0.1 teid=1", "10.0.0.2 teid=2"] }));
+    assert!(bench.change("add 10.0.0.3 teid=3").expect_err("full").contains("there are 2 sessions"));
+    // In one batch, many times over: each needs the place that the one before it had.
+    let changes: Vec<String> = (0..50)
+        .flat_map(|n| [format!("remove 10.0.{n}.1"), format!("add 10.0.{}.1 teid={}", n + 1, n + 100)])
+        .collect();
+    let changes: Vec<&str> = changes.iter().map(String::as_str).collect();
+    let outcome = bench.table("sessions").apply(&changes);
+    assert_eq!((outcome.made, outcome.refused), (100, vec![]));
+    assert_eq!(bench.table("sessions").len(), 2);
+    let error = bench.change("replace 10.0.0.2 teid=2 bearer filter=1,tcp").expect_err("no more bearers");
+    assert!(error.contains("2 more bearers than the 1"), "{error}");
+    assert_eq!(bench.change("replace 10.0.0.2 teid=7"), Ok(()));
+}
+
+#[test]
+fn workers_that_count_one_user_lose_nothing() {
+    let all = surroundings(one("")).expect("well-formed");
+    let state = Arc::clone(&all.state["users"]).downcast::<PduSessions>().expect("its kind");
+    let mut alone = Surroundings::new(Frequency::new(1e9));
+    let mut setup = Setup::new("up", &mut alone);
+    let workers: Vec<Worker> = (0..3).map(|_| state.worker(Way::Up, &mut setup)).collect();
+    assert!(workers.iter().all(|worker| !worker.writer.is_alone()));
+    std::thread::scope(|scope| {
+        for worker in workers {
+            scope.spawn(move || (0..20_000).for_each(|_| worker.writer.charge(0, 7, 10)));
+        }
+    });
+    assert_eq!(state.core.accounts.usage(0)[1], (7, accounts::Usage([60_000, 600_000, 0, 0])));
+    assert!(state.worker(Way::Up, &mut setup).writer.is_alone(), "the others have gone");
+}
+
+#[derive(Clone, Debug)]
+enum Deed {
+    Set {
+        user: u8,
+        teid: u32,
+        voice: bool,
+        replace: bool,
+    },
+    Remove(u8),
+    Up {
+        teid: u32,
+        user: u8,
+        port: u16,
+    },
+    Down {
+        user: u8,
+        port: u16,
+    },
+    /// Takes the counts of a user off.
+    Take(u8),
+    List,
+}
+
+fn step() -> impl Strategy<Value = Deed> {
+    let user = || 1u8..7;
+    let teid = || 1u32..8;
+    let port = || prop::sample::select(vec![53u16, 80, 5_060]);
+    prop_oneof![
+        3 => (user(), teid(), any::<bool>(), any::<bool>())
+            .prop_map(|(user, teid, voice, replace)| Deed::Set { user, teid, voice, replace }),
+        2 => user().prop_map(Deed::Remove),
+        4 => (teid(), user(), port()).prop_map(|(teid, user, port)| Deed::Up { teid, user, port }),
+        4 => (user(), port()).prop_map(|(user, port)| Deed::Down { user, port }),
+        1 => user().prop_map(Deed::Take),
+        1 => Just(Deed::List),
+    ]
+}
+
+#[derive(Default)]
+struct Model {
+    sessions: BTreeMap<u8, (u32, bool)>,
+    /// Packets up and down, by user and rule.
+    usage: BTreeMap<(u8, u32), [u64; 2]>,
+    /// All packets that passed, and those that were taken off.
+    passed: u64,
+    taken: u64,
+}
+
+const LIMIT: usize = 4;
+
+proptest! {
+    #[test]
+    fn it_is_a_map_of_sessions(steps in prop::collection::vec(step(), 1..120)) {
+        let mut bench = Bench::new(json!({ "limit": LIMIT, "rules": ["1 udp port=53", "2 udp port=5060"], "ended": 1_000 }));
+        let mut model = Model::default();
+        let rule = |port| match port { 53 => 1, 5_060 => 2, _ => 0 };
+        for step in steps {
+            match step {
+                Deed::Set { user, teid, voice, replace } => {
+                    let there = model.sessions.contains_key(&user);
+                    let free = model.sessions.iter().all(|(other, session)| *other == user || session.0 != teid);
+                    let may = free && (there || model.sessions.len() < LIMIT) && (replace || !there);
+                    let verb = if replace { "replace" } else { "add" };
+                    let further = if voice { " bearer qfi=1 filter=1,udp,port=5060" } else { "" };
+                    let line = format!("{verb} 10.60.0.{user} teid={teid} peer=192.0.2.10 peer-teid={} qfi=9{further}", teid + 100);
+                    prop_assert_eq!(bench.change(&line).is_ok(), may, "{}", line);
+                    if may {
+                        model.sessions.insert(user, (teid, voice));
+                    }
+                }
+                Deed::Remove(user) => {
+                    let there = model.sessions.remove(&user).is_some();
+                    prop_assert_eq!(bench.change(&format!("remove 10.60.0.{user}")).is_ok(), there);
+                    model.usage.retain(|(other, _), _| *other != user);
+                }
+                Deed::Up { teid, user, port } => {
+                    let whose = model.sessions.iter().find(|(_, session)| session.0 == teid).map(|(whose, _)| *whose);
+                    let gate = match whose {
+                        None => UNKNOWN_TEID,
+                        Some(whose) if whose != user => SPOOFED,
+                        Some(_) => Gate::FIRST,
+                    };
+                    prop_assert_eq!(bench.up(teid, &from_user(user, port)), gate);
+                    if gate == Gate::FIRST {
+                        model.usage.entry((user, rule(port))).or_default()[0] += 1;
+                        model.passed += 1;
+                    }
+                }
+                Deed::Down { user, port } => {
+                    let (gate, tunnel) = bench.down(&to_user(user, port));
+                    match model.sessions.get(&user) {
+                        None => prop_assert_eq!(gate, UNKNOWN_USER),
+                        Some((teid, voice)) => {
+                            let qfi = if *voice && port == 5_060 { 1 } else { 9 };
+                            prop_assert_eq!((gate, tunnel), (Gate::FIRST, Tunnel { peer: GNB, teid: teid + 100, qfi }));
+                            model.usage.entry((user, rule(port))).or_default()[1] += 1;
+                            model.passed += 1;
+                        }
+                    }
+                }
+                Deed::Take(user) => {
+                    let made = bench.table("usage").apply(&[&format!("remove 10.60.0.{user}")]).made;
+                    prop_assert_eq!(made == 1, model.sessions.contains_key(&user));
+                    model.taken += model.usage.iter().filter(|((other, _), _)| *other == user).map(|(_, n)| n[0] + n[1]).sum::<u64>();
+                    model.usage.retain(|(other, _), _| *other != user);
+                }
+                Deed::List => {
+                    let listed = bench.list("sessions");
+                    prop_assert_eq!(listed.len(), model.sessions.len());
+                    for (line, user) in listed.iter().zip(model.sessions.keys()) {
+                        let begins = format!("10.60.0.{user} ");
+                        prop_assert!(line.starts_with(&begins));
+                    }
+                }
+            }
+            let mut shown: BTreeMap<(u8, u32), [u64; 2]> = BTreeMap::new();
+            for line in bench.list("usage") {
+                let (user, counts) = counts(&line);
+                shown.extend(counts.into_iter().map(|(rule, packets)| ((user, rule), packets)));
+            }
+            prop_assert_eq!(&shown, &model.usage);
+        }
+        // Every packet that passed is somewhere.
+        let ended = bench.list("ended");
+        let ended = ended.iter().map(|line| counts(line.split_once(' ').expect("a number").1).1);
+        let ended: u64 = ended.flatten().map(|(_, packets)| packets[0] + packets[1]).sum();
+        let there: u64 = model.usage.values().map(|packets| packets[0] + packets[1]).sum();
+        prop_assert_eq!(there + ended + model.taken, model.passed);
+    }
+}
+
+/// A line of counts: the user's last number, packets up and down by rule; bytes are 100 times as many.
+fn counts(line: &str) -> (u8, Vec<(u32, [u64; 2])>) {
+    let words: Vec<&str> = line.split(' ').collect();
+    let user = words[0].rsplit('.').next().expect("an address").parse().expect("a number");
+    let packets = |word: &str| {
+        let (packets, bytes) = word.split_once('=').and_then(|(_, it)| it.split_once('/')).expect("counts");
+        let packets: u64 = packets.parse().expect("a number");
+        assert_eq!(format!("{}B", packets * 100), bytes);
+        packets
+    };
+    let rules = words[1..].chunks(3);
+    let rules = rules.map(|words| (words[0][5..].parse().unwrap_or(0), [packets(words[1]), packets(words[2])]));
+    (user, rules.collect())
+}

@@ -1,0 +1,223 @@
+//! The sessions as packets see them: by tunnel, by address, each with its bearers.
+//!
+//! Two copies are kept while they change (`forebay_graph::Live`), so that what is here is little: two cache lines a session with
+//! one bearer, and sixteen bytes for each address and tunnel that it is found by. What packets change (buckets and counts) is in
+//! `accounts`, once; what only operators look at is not here.
+
+use std::sync::Arc;
+
+use forebay_graph::Replay;
+use forebay_simd::prefetch::prefetch_read;
+
+use super::condition::{Condition, Seen};
+use super::limit::Limit;
+use super::line::{Name, User};
+use super::places::Places;
+use crate::tables::sessions::Seed;
+
+/// A bearer of a session.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C, align(64))]
+pub(super) struct Bearer {
+    pub(super) session: u32,
+    pub(super) teid: u32,
+    /// 0 where there is no tunnel to the user.
+    pub(super) peer_teid: u32,
+    pub(super) peer: u32,
+    pub(super) limits: [Limit; 2],
+    pub(super) qfi: u8,
+    pub(super) guaranteed: bool,
+    /// Whether other bearers of the session come by the same tunnel.
+    pub(super) several: bool,
+}
+
+/// A session.
+#[derive(Clone, Debug, Default)]
+#[repr(C, align(64))]
+pub(super) struct Session {
+    pub(super) user: User,
+    pub(super) first: u32,
+    pub(super) limits: [Limit; 2],
+    /// By precedence: which packets are for which bearer.
+    pub(super) filters: Option<Arc<Vec<(Condition, u32)>>>,
+}
+
+impl Session {
+    /// The bearer that a packet is for.
+    #[inline(always)]
+    pub(super) fn bearer_of(&self, seen: impl FnOnce() -> Seen) -> u32 {
+        let Some(filters) = &self.filters else { return self.first };
+        let seen = seen();
+        filters.iter().find(|(condition, _)| condition.holds(&seen)).map_or(self.first, |(_, bearer)| *bearer)
+    }
+}
+
+/// The sessions.
+#[derive(Clone)]
+pub(super) struct Users {
+    seed: Seed,
+    by_teid: Places,
+    by_name: Places,
+    bearers: Vec<Bearer>,
+    sessions: Vec<Session>,
+}
+
+/// A change.
+pub(super) enum Step {
+    Add { number: u32, session: Session, bearers: Arc<[(u32, Bearer)]> },
+    Remove { number: u32, bearers: Arc<[(u32, Bearer)]> },
+}
+
+impl Replay<Vec<Step>> for Users {
+    fn replay(&mut self, log: &mut Vec<Step>) {
+        log.drain(..).for_each(|step| self.apply(&step));
+    }
+}
+
+impl Users {
+    pub(super) fn new(sessions: usize, bearers: usize, seed: Seed) -> Self {
+        let by_name = Places::new(sessions * 2);
+        Self { seed, by_teid: Places::new(bearers), by_name, bearers: Vec::new(), sessions: Vec::new() }
+    }
+
+    /// What is looked for where a tunnel is.
+    #[inline(always)]
+    fn tag_of_teid(&self, teid: u32) -> u32 {
+        (self.seed.hash(teid.into(), 1) >> 32) as u32
+    }
+
+    #[inline(always)]
+    fn tag_of_name(&self, name: Name) -> u32 {
+        let hash = match name {
+            Name::V4(address) => self.seed.hash(address.into(), 4),
+            Name::V6(prefix) => self.seed.hash(prefix, 6),
+        };
+        (hash >> 32) as u32
+    }
+
+    #[inline(always)]
+    pub(super) fn bearer(&self, number: u32) -> Option<&Bearer> {
+        self.bearers.get(number as usize)
+    }
+
+    #[inline(always)]
+    pub(super) fn session(&self, number: u32) -> Option<&Session> {
+        self.sessions.get(number as usize)
+    }
+
+    /// The bearer that packets of a tunnel come by.
+    #[inline]
+    pub(super) fn by_teid(&self, teid: u32) -> Option<u32> {
+        self.by_teid.find(self.tag_of_teid(teid), |bearer| self.has_teid(bearer, teid))
+    }
+
+    /// The session that has an address.
+    #[inline]
+    pub(super) fn by_name(&self, name: Name) -> Option<u32> {
+        self.by_name.find(self.tag_of_name(name), |session| self.has_name(session, name))
+    }
+
+    #[inline(always)]
+    fn has_teid(&self, bearer: u32, teid: u32) -> bool {
+        self.bearer(bearer).is_some_and(|bearer| bearer.teid == teid)
+    }
+
+    #[inline(always)]
+    fn has_name(&self, session: u32, name: Name) -> bool {
+        self.session(session).is_some_and(|session| match name {
+            Name::V4(address) => session.user.ipv4 == address,
+            Name::V6(prefix) => session.user.ipv6 == prefix,
+        })
+    }
+
+    /// The bearers that packets of tunnels come by, `u32::MAX` for none: each look-up asks for the memory that the next step
+    /// needs, so that those of a batch wait together.
+    #[inline(always)]
+    pub(super) fn find_bearers<const N: usize>(&self, teids: &[u32; N], found: &mut [u32; N]) {
+        let mut tags = [0; N];
+        for (tag, teid) in tags.iter_mut().zip(teids) {
+            *tag = self.tag_of_teid(*teid);
+            self.by_teid.prefetch(*tag);
+        }
+        for (found, tag) in found.iter_mut().zip(&tags) {
+            *found = self.by_teid.first(*tag).unwrap_or(u32::MAX);
+            prefetch_read(&self.bearers, *found as usize);
+        }
+        for (found, teid) in found.iter_mut().zip(teids) {
+            if *found != u32::MAX && !self.has_teid(*found, *teid) {
+                *found = self.by_teid(*teid).unwrap_or(u32::MAX);
+            }
+            if let Some(bearer) = self.bearer(*found) {
+                prefetch_read(&self.sessions, bearer.session as usize);
+            }
+        }
+    }
+
+    /// The sessions that have addresses, `u32::MAX` for none.
+    #[inline(always)]
+    pub(super) fn find_sessions<const N: usize>(&self, names: &[Name; N], found: &mut [u32; N]) {
+        let mut tags = [0; N];
+        for (tag, name) in tags.iter_mut().zip(names) {
+            *tag = self.tag_of_name(*name);
+            self.by_name.prefetch(*tag);
+        }
+        for (found, tag) in found.iter_mut().zip(&tags) {
+            *found = self.by_name.first(*tag).unwrap_or(u32::MAX);
+            prefetch_read(&self.sessions, *found as usize);
+        }
+        for (found, name) in found.iter_mut().zip(names) {
+            if *found != u32::MAX && !self.has_name(*found, *name) {
+                *found = self.by_name(*name).unwrap_or(u32::MAX);
+            }
+            if let Some(session) = self.session(*found) {
+                prefetch_read(&self.bearers, session.first as usize);
+            }
+        }
+    }
+
+    /// Makes a change that can be made: what is added is not there, what is removed is.
+    pub(super) fn apply(&mut self, step: &Step) {
+        match step {
+            Step::Add { number, session, bearers } => {
+                for (at, (place, bearer)) in bearers.iter().enumerate() {
+                    put(&mut self.bearers, *place, *bearer);
+                    if is_first(bearers, at) {
+                        self.by_teid.insert(self.tag_of_teid(bearer.teid), *place);
+                    }
+                }
+                put(&mut self.sessions, *number, session.clone());
+                for name in session.user.names() {
+                    self.by_name.insert(self.tag_of_name(name), *number);
+                }
+            }
+            Step::Remove { number, bearers } => {
+                for (at, (place, bearer)) in bearers.iter().enumerate() {
+                    if is_first(bearers, at) {
+                        self.by_teid.remove(self.tag_of_teid(bearer.teid), *place);
+                    }
+                    put(&mut self.bearers, *place, Bearer::default());
+                }
+                if let Some(session) = self.sessions.get_mut(*number as usize) {
+                    let session = std::mem::take(session);
+                    for name in session.user.names() {
+                        self.by_name.remove(self.tag_of_name(name), *number);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Whether a bearer is the first of its session with its tunnel: the one that is found by it.
+fn is_first(bearers: &[(u32, Bearer)], at: usize) -> bool {
+    bearers[..at].iter().all(|(_, before)| before.teid != bearers[at].1.teid)
+}
+
+/// Puts a value into a place of a list, which grows to have it.
+fn put<T: Clone + Default>(list: &mut Vec<T>, number: u32, value: T) {
+    let number = number as usize;
+    if list.len() <= number {
+        list.resize(number + 1, T::default());
+    }
+    list[number] = value;
+}
