@@ -22,8 +22,8 @@ use forebay_packet::{Packet, Ticks};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use accounts::{Accounts, MOST_RULES, Writer};
 pub(crate) use accounts::Way;
+use accounts::{Accounts, MOST_RULES, Writer};
 use condition::{Condition, Seen};
 pub use control::Core;
 use control::{EndedTable, Most, UsageTable};
@@ -97,7 +97,8 @@ impl Lines {
             Some(Source::File(name)) => {
                 let bytes = read_up_to(&setup.path(name), MOST_TABLE)
                     .and_then(|bytes| String::from_utf8(bytes).map_err(std::io::Error::other));
-                let text = bytes.map_err(|error| SetupError::at(parameter, format!("cannot read '{name}': {error}")))?;
+                let text =
+                    bytes.map_err(|error| SetupError::at(parameter, format!("cannot read '{name}': {error}")))?;
                 (Some(name.clone()), text.lines().map(str::to_owned).collect())
             }
         };
@@ -161,7 +162,8 @@ impl PduSessions {
 impl DeclareState for PduSessions {
     type Params = Params;
     const NAME: &'static str = "pdu_sessions";
-    const SUMMARY: &'static str = "users' sessions that upf_uplink and upf_downlink share: tunnels, limits, bearers, charging";
+    const SUMMARY: &'static str =
+        "users' sessions that upf_uplink and upf_downlink share: tunnels, limits, bearers, charging";
     const EXAMPLE: &'static str = r#"{ sessions: ["10.60.0.1 teid=0x1001 peer=192.0.2.10 peer-teid=0x2001 qfi=9 ambr-down=200Mbps bearer qfi=1 gbr filter=10,udp,port=5060"], rules: ["7 tcp port=443"] }"#;
 
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
@@ -189,7 +191,8 @@ impl DeclareState for PduSessions {
         let key = format!("pdu_sessions {} {said} {:x}", setup.name(), fingerprint(&lines.text));
         let core = setup.lasting(&key, |_| {
             let accounts = Accounts::new(sessions, bearers + MOST_BEARERS, rules_per_user);
-            let accounts = accounts.ok_or_else(|| SetupError::at("limit", format!("no memory for {sessions} sessions")))?;
+            let accounts =
+                accounts.ok_or_else(|| SetupError::at("limit", format!("no memory for {sessions} sessions")))?;
             let mut faults = Faults::default();
             let core = Core::new(&lines.said(), clock, most, Arc::new(accounts), Seed::new(seed), |number, message| {
                 faults.add(lines.fault(number, &message));
