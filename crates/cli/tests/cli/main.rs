@@ -21,6 +21,7 @@ mod simulate;
 mod state;
 mod tables;
 mod temporary;
+mod upf;
 mod watch;
 mod workers;
 mod wrong;

@@ -1,0 +1,90 @@
+//! A user plane function: its example, and sessions that come and go by the socket while packets run.
+
+use std::time::Duration;
+
+use crate::running::Running;
+use crate::{contract, forebay};
+
+/// One user comes by tunnel 4097, and is sent to; nobody has a session.
+const PIPELINE: &str = "
+ports:
+  gnb:
+    generator:
+      rate: 20kpps
+      source: 10.60.0.1/32
+      tunnel: { gtpu: { source: 192.0.2.10, destination: 192.0.2.1, teid: 4097 } }
+  network: { generator: { rate: 20kpps, source: 198.51.100.0/24, destination: 10.60.0.1/32 } }
+  out: { sink: }
+state:
+  users: { pdu_sessions: { limit: 20000, ended: 100 } }
+modules:
+  decap: { gtpu_decap: { teids: any } }
+  up: { upf_uplink: { state: users } }
+  down: { upf_downlink: { state: users } }
+  encap: { gtpu_encap: { source: 192.0.2.1, by: session, qfi: session } }
+pipeline:
+  - gnb -> decap
+  - decap[0] -> up -> out
+  - decap[reply] -> out
+  - decap[control] -> drop
+  - network -> down -> encap -> out
+";
+
+#[test]
+fn the_example_forwards_both_ways() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/upf.yaml");
+    let done = forebay(&["run", file, "--json", "--virtual", "--duration", "50ms"]);
+    assert_eq!(done.code, Some(0), "{}", done.err);
+    let told = done.json();
+    contract::check(&told);
+    let packets = &told["packets"];
+    assert!(packets["out"].as_u64() > Some(20_000), "{packets}");
+    assert!(packets["dropped"].as_object().is_none_or(|dropped| dropped.values().all(|count| count == 0)), "{packets}");
+}
+
+#[test]
+fn sessions_come_and_go_while_packets_run() {
+    let pipeline = Running::of(PIPELINE);
+    let show = |table: &str| pipeline.ask(&["show", "table", table]).well();
+    assert_eq!(show("up.usage"), "");
+    let session = "10.60.0.1 teid=0x1001 peer=192.0.2.10 peer-teid=0x2001 qfi=9";
+    pipeline.ask(&["table", "down.sessions", &format!("add {session}")]).well();
+    assert_eq!(show("up.sessions"), format!("{session}\n"));
+    // Packets of both directions are counted soon.
+    let counted = || {
+        let line = show("up.usage");
+        line.starts_with("10.60.0.1 rule=other up=") && !line.contains("=0/0B")
+    };
+    let soon = (0..600).any(|_| {
+        let there = counted();
+        if !there {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        there
+    });
+    assert!(soon, "{}", show("up.usage"));
+    let done =
+        pipeline.ask(&["table", "up.sessions", "add 10.60.0.1 teid=7", "add 10.60.0.2 teid=0x1001", "add 10.60.0.3"]);
+    assert_eq!(done.code, Some(1));
+    for said in ["10.60.0.1 has a session already", "teid 0x1001 is another session's", "no tunnel: write teid="] {
+        assert!(done.err.contains(said), "{}", done.err);
+    }
+    // Another's sessions do not touch what is counted.
+    let others: Vec<String> =
+        (0..20_000).map(|n| format!("add 10.61.{}.{} teid={}", n / 250, n % 250 + 1, n + 10_000)).collect();
+    std::fs::write(pipeline.path("others"), others.join("\n")).expect("a writable folder");
+    let output = assert_cmd::Command::new(env!("CARGO_BIN_EXE_forebay"))
+        .args(["table", "up.sessions", "--socket", &pipeline.socket()])
+        .pipe_stdin(pipeline.path("others"))
+        .expect("it has just been written")
+        .output()
+        .expect("the command can be started");
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(out.starts_with("19 999 changes made, 1 refused"), "{out}{err}");
+    assert!(err.contains("there are 20000 sessions: the state allows as many ('limit')"), "{err}");
+    assert!(counted(), "{}", show("up.usage"));
+    pipeline.ask(&["table", "up.sessions", "remove 10.60.0.1"]).well();
+    let ended = show("down.ended");
+    assert!(ended.starts_with("1 10.60.0.1 rule=other up="), "{ended}");
+    assert_eq!(show("up.usage"), "");
+}
