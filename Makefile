@@ -6,7 +6,7 @@ export PATH := $(CARGO_HOME)/bin:$(PATH)
 export FUZZ_SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test gate gate-update bench bench-peers bench-interfaces sim fuzz hostile miri soak lint schema rust
+.PHONY: help demo demo-netns test gate gate-update bench bench-peers bench-interfaces sim fuzz hostile miri soak soak-sessions lint schema rust
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -16,10 +16,16 @@ demo: rust ## a gateway for 8 tenants keeps a delay objective of 1 ms for 20 sec
 	@echo 'Branches that really differ would not run as one (fold: off): a controller waits for batches as far as the objective allows.'
 	target/release/forebay run usecase:gw --set n=8 --set fold=off --set slo=1ms --controller optimal --duration 20s
 
+demo-netns: rust ## a router, gateway, VPN, UPF, balancer and VXLAN between network namespaces, with Linux for a peer (sudo, where not root, for the script alone)
+	@scripts/install-debian python3:python3
+	cargo build --release -p forebay-cli
+	@$(if $(filter 0,$(shell id -u)),,sudo) scripts/demo-netns
+
 test: rust ## every test: unit, property, differential, documentation, replayed fuzz corpora
 	@scripts/install-debian --optional 'the tests that read written captures back' tshark:tshark
 	@scripts/install-debian --optional 'the tests that count instructions' valgrind:valgrind
 	@scripts/install-debian --optional 'the tests that ping and trace routes' ping:iputils-ping traceroute:traceroute
+	@scripts/install-debian --optional 'the scenes between network namespaces' python3:python3 ip:iproute2 iperf3:iperf3 curl:curl
 	cargo test --workspace
 
 gate: rust ## instructions per packet against baselines/instructions.json: what became dearer, and why
@@ -53,15 +59,19 @@ fuzz: rust ## every fuzz target for FUZZ_SECONDS (60) each
 	@scripts/install-cargo-fuzz
 	scripts/fuzz
 
-hostile: rust ## 10 million mutated frames through the gateway and the virtual router
-	FOREBAY_HOSTILE_FRAMES=10000000 cargo test --release -p forebay-cli --test hostile
+hostile: rust ## 10 million mutated frames through every function and through whole gateways
+	FOREBAY_HOSTILE_FRAMES=10000000 cargo test --release -p forebay-cli --test hostile -- --nocapture
 
-soak: rust ## ten minutes of reloads, table changes and workers that come and go (`make test`: twenty seconds)
+soak: rust ## 1 000 reloads under load, then ten minutes of changes, workers that come and go (`make test`: shorter)
+	FOREBAY_RELOADS=1000 cargo test --release -p forebay-cli --test reloads -- --nocapture
 	FOREBAY_SOAK_SECONDS=600 cargo test --release -p forebay-cli --test soak -- --nocapture
 
-miri: rust ## the unsafe code of packets, pools and rings under the interpreter Miri (ten minutes)
+soak-sessions: rust ## a million sessions, 50 000 new ones a second, for a minute, by the real clock (`make test`: simulated)
+	FOREBAY_CROWD_SECONDS=60 cargo test --release -p forebay-cli --test crowd -- --nocapture
+
+miri: rust ## the unsafe code of memory, packets, pools and rings under the interpreter Miri (ten minutes)
 	@scripts/install-miri
-	MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test -p forebay-packet
+	MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test -p forebay-memory -p forebay-packet
 	MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test -p forebay-graph --test ring
 
 lint: rust ## formatting, clippy with warnings as errors, licences and sources of dependencies

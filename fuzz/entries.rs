@@ -29,6 +29,7 @@ pub const TARGETS: &[Target] = &[
     ("patterns", forebay_functions::dpi::pattern::fuzz_patterns),
     ("nids", forebay_functions::nids::parse::fuzz_rules),
     ("sessions", forebay_functions::pdu_sessions::fuzz_lines),
+    ("selection", forebay_functions::listing::fuzz_selector),
 ];
 
 /// Frames through every function's example: each starts with its length in one byte. Every packet gets a gate or is

@@ -19,7 +19,7 @@ use clap_complete::Shell;
 use forebay_measure::Nanos;
 
 use crate::filter::Filter;
-use values::{cost, filter, interval, setting, trigger, whole};
+use values::{cost, interval, setting, trigger, whole};
 
 pub(crate) use compare::Compare;
 pub(crate) use gate::Gate;
@@ -277,7 +277,8 @@ Examples:
   forebay show flows video                one of them
   forebay show drops --json
   forebay show trace --count 3 --filter 'tcp and dst port 443'
-  forebay show table core                 the entries of module core's table")]
+  forebay show table core                 the entries of module core's table
+  forebay show table out.sessions --filter '10.0.0.0/24 state=established' --count 20")]
 pub(crate) struct Show {
     /// Of what
     pub(crate) what: Shown,
@@ -285,11 +286,12 @@ pub(crate) struct Show {
     /// `module.table` where it has several
     #[arg(required_if_eq("what", "table"))]
     pub(crate) name: Option<String>,
-    /// With `trace`: how many packets; without it one
+    /// With `trace`: how many packets; without it one. With `table`: how many entries at most; without it all
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub(crate) count: Option<u64>,
-    /// With `trace`: only packets like these
-    #[arg(long, value_name = "EXPR", value_parser = filter)]
+    /// With `trace`: only packets like these. With `table`, of sessions and the like: only those of an address, prefix, ADDRESS:PORT,
+    /// `protocol=`, `state=` and what else their lines have
+    #[arg(long, value_name = "EXPR")]
     pub(crate) filter: Option<String>,
     /// Print JSON
     #[arg(long)]
@@ -325,6 +327,7 @@ pub(crate) enum Shown {
 Examples:
   forebay table core 'add 10.1.0.0/16 3' 'remove 10.2.0.0/16'
   forebay table core < changes.txt        a change a line
+  forebay table out.sessions 'remove 10.0.0.7'
   forebay show tables                     which tables there are, and how changes are written
 
 Changes are made in order, each wholly or not at all, while packets run. Exit codes: 0 all were made; 1 some were refused, \

@@ -44,9 +44,11 @@ mod usecase;
 use std::any::TypeId;
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::{CommandFactory, FromArgMatches};
 use forebay_measure::Nanos;
+use signal_hook::consts::SIGXFSZ;
 
 use args::{Args, Command};
 
@@ -62,6 +64,9 @@ enum Answer {
 /// Runs the command line of this process.
 #[must_use]
 pub fn main() -> ExitCode {
+    // A file that may not grow any more (RLIMIT_FSIZE) is an error of whoever writes it, like a disk that is full, and not
+    // the end of the process. Where that cannot be arranged, it is.
+    let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
     let arguments = match signed(Args::command()).try_get_matches().and_then(|told| Args::from_arg_matches(&told)) {
         Ok(arguments) => arguments,
         Err(error) => return refuse(&error),

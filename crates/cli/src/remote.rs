@@ -14,6 +14,7 @@ use forebay_pipeline::nearest;
 
 use crate::args::{self, Running, Shown};
 use crate::changes::Changes;
+use crate::filter::Filter;
 use crate::format::Align::{Left, Right};
 use crate::format::{counted, table, whole};
 use crate::live::Live;
@@ -139,10 +140,13 @@ pub(crate) fn show(arguments: &args::Show) -> anyhow::Result<()> {
 /// Refuses arguments that mean nothing for what is shown.
 fn surplus(arguments: &args::Show) -> anyhow::Result<()> {
     let what = arguments.what.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
-    if arguments.what != Shown::Trace {
+    if let (Shown::Trace, Some(filter)) = (arguments.what, &arguments.filter) {
+        filter.parse::<Filter>().map_err(|error| anyhow!("--filter '{filter}': {error}"))?;
+    }
+    if !matches!(arguments.what, Shown::Trace | Shown::Table) {
         for (flag, given) in [("--count", arguments.count.is_some()), ("--filter", arguments.filter.is_some())] {
             if given {
-                bail!("{flag} means nothing with `show {what}`: allowed is it with `show trace`");
+                bail!("{flag} means nothing with `show {what}`: allowed is it with `show trace` and `show table`");
             }
         }
     }
@@ -209,23 +213,38 @@ fn parts(name: &str) -> (String, Option<String>) {
 
 fn entries(client: &mut Client, arguments: &args::Show, out: &mut impl Write) -> anyhow::Result<()> {
     let (module, table) = parts(arguments.name.as_deref().unwrap_or_default());
-    let mut after = None;
+    let (mut after, mut left) = (None, arguments.count.map_or(usize::MAX, |count| count as usize));
     loop {
+        let most = left.min(PAGE);
+        let filter = arguments.filter.clone();
         let request =
-            Request::Entries { module: module.clone(), table: table.clone(), after: after.clone(), most: PAGE };
+            Request::Entries { module: module.clone(), table: table.clone(), after: after.clone(), filter, most };
         let socket::Answer::Entries(entries) = client.ask(&request)? else { return Err(strange()) };
         for entry in &entries {
             if arguments.json {
-                writeln!(out, "{}", serde_json::to_string(entry)?)?;
+                writeln!(out, "{}", object(entry))?;
             } else {
                 writeln!(out, "{entry}")?;
             }
         }
+        left -= entries.len().min(left);
         match entries.last() {
-            Some(last) if entries.len() == PAGE => after = Some(last.clone()),
+            Some(last) if entries.len() == PAGE && left > 0 => after = Some(last.clone()),
             _ => return Ok(()),
         }
     }
+}
+
+/// An entry in JSON: an object where all of its words are NAME=VALUE, as those of sessions are, and a text where not.
+fn object(entry: &str) -> serde_json::Value {
+    let words = entry.split(' ').map(|word| word.split_once('=').filter(|(name, _)| !name.is_empty()));
+    let value = |value: &str| match value.parse::<u64>() {
+        Ok(number) if !value.starts_with('+') => number.into(),
+        _ => value.into(),
+    };
+    let object: Option<serde_json::Map<_, _>> =
+        words.map(|word| word.map(|(name, text)| (name.to_owned(), value(text)))).collect();
+    object.map_or_else(|| entry.into(), serde_json::Value::Object)
 }
 
 /// `forebay reload`.

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use forebay_graph::{Context, Declare, Function, Own, Reason, Setup, SetupError, StateKind, register};
-use forebay_measure::{Counter, Nanos};
-use forebay_packet::{Packet, Ticks};
+use forebay_measure::Counter;
+use forebay_packet::Packet;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::balancer::{BACKENDS, BUSY, Balancer, COUNTERS, DROPS, Distributor, Others, Services, Ways};
+use crate::listing::{Attendant, LOOKS, WOKEN, attend};
 
 /// Parameters of `balance`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -29,9 +30,7 @@ pub struct Balance {
     ways: Ways,
     sessions: Arc<[Counter]>,
     backends: [Arc<[Counter]>; BACKENDS.len()],
-    /// How often sessions are looked after when no packets come, and when next.
-    period: Ticks,
-    next: Ticks,
+    attendant: Attendant,
 }
 
 /// The metadata word that `interface_out` reads.
@@ -50,7 +49,7 @@ impl Declare for Balance {
         balance_back, with the same state, gives replies the service's again. With `mode: direct` the IP packet stays, and its \
         frame is given the backend's Ethernet address, or its metadata word `next_hop` a number for interface_out. ICMP errors \
         follow the session of what they quote. Fragments to services are dropped: put `reassemble` before. What is for no service, as \
-        pings are and all IPv6, goes as `others` says.";
+        pings are and all IPv6, goes as `others` says. The table 'sessions' lists what there is, and ends it where asked.";
     const EXAMPLE: &'static str = "{ state: balancer }";
     const TRAFFIC: &'static str = "{ destination: 192.0.2.10/32 }";
     const DROPS: &'static [Reason] = DROPS;
@@ -61,16 +60,16 @@ impl Declare for Balance {
         let balancer = setup.state::<Balancer>("state", &params.state)?;
         let services = Arc::clone(balancer.services());
         let word = services.write_words().then(|| setup.word(WORD)).transpose()?;
-        let sessions = setup.counters("sessions", COUNTERS.map(str::to_owned));
-        let backends = BACKENDS.map(|heading| setup.counters(heading, services.names()));
+        let sessions = setup.gauges("sessions", COUNTERS.map(str::to_owned));
+        let backends = BACKENDS.map(|heading| setup.gauges(heading, services.names()));
+        let (distributor, attendant) = balancer.distributor(setup)?;
         Ok(Self {
-            distributor: balancer.distributor(setup)?,
+            distributor,
             ways: Ways { others: params.others.gate(setup)?, word },
             services,
             sessions,
             backends,
-            period: setup.frequency().ticks(Nanos(250_000_000)),
-            next: Ticks::ZERO,
+            attendant,
         })
     }
 }
@@ -79,10 +78,7 @@ impl Balance {
     /// Tells what is counted, and asks to be woken as long as sessions wait for their end.
     fn look_after(&mut self, distributor: &Distributor, context: &mut Context<'_>) {
         distributor.tell(&self.sessions, &self.backends);
-        self.next = context.now() + self.period;
-        if !distributor.is_empty() {
-            context.wake_at(self.next);
-        }
+        self.attendant.looked(distributor.is_empty(), context);
     }
 }
 
@@ -91,8 +87,9 @@ impl Function for Balance {
         let own = Arc::clone(&self.distributor);
         let Some(mut distributor) = own.lend() else { return context.all(BUSY) };
         distributor.begin(context, batch.len(), &self.services);
+        attend(&mut *distributor, LOOKS, context);
         distributor.forward(batch, context, self.ways);
-        if context.now() >= self.next {
+        if self.attendant.is_due(context.now(), distributor.is_empty()) {
             self.look_after(&distributor, context);
         }
     }
@@ -101,6 +98,7 @@ impl Function for Balance {
         let own = Arc::clone(&self.distributor);
         let Some(mut distributor) = own.lend() else { return };
         distributor.begin(context, 1 << 10, &self.services);
+        attend(&mut *distributor, WOKEN, context);
         self.look_after(&distributor, context);
     }
 

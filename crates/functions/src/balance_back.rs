@@ -46,7 +46,7 @@ impl Declare for BalanceBack {
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
         let balancer = setup.state::<Balancer>("state", &params.state)?;
         Ok(Self {
-            distributor: balancer.distributor(setup)?,
+            distributor: balancer.distributor(setup)?.0,
             services: Arc::clone(balancer.services()),
             ways: Ways { others: params.others.gate(setup)?, word: None },
         })

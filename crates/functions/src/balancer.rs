@@ -22,6 +22,7 @@ use services::Replies;
 pub(crate) use services::Services;
 
 use crate::connection::{SlotClock, Timeouts};
+use crate::listing::{Attendant, Listing, hand_out};
 use crate::nat::WhenFull;
 use crate::tables::sessions::MOST;
 
@@ -50,8 +51,9 @@ impl Balancer {
         &self.services
     }
 
-    /// A worker's sessions: the same for all of its modules that name this state, and for those of the next configuration.
-    pub(crate) fn distributor(&self, setup: &mut Setup<'_>) -> Result<Arc<Own<Distributor>>, SetupError> {
+    /// A worker's sessions, the same for all of its modules that name this state, and for those of the next configuration; and
+    /// who looks after them, whom one module has to keep.
+    pub(crate) fn distributor(&self, setup: &mut Setup<'_>) -> Result<(Arc<Own<Distributor>>, Attendant), SetupError> {
         if setup.share().1 > 1 && !self.services.reply_anywhere() {
             return Err(SetupError::at(
                 "state",
@@ -60,12 +62,16 @@ impl Balancer {
                  worker's `modules`",
             ));
         }
-        let secret = setup.secret();
-        setup.own(&self.key, |setup| {
-            let sessions = self.sessions.div_ceil(setup.share().1);
-            Distributor::new(Arc::clone(&self.services), sessions, secret)
+        let (secret, share) = (setup.secret(), setup.share());
+        let listing = Listing::of(&self.key, setup)?;
+        let part = listing.part(share);
+        hand_out(&listing, &distributor::SESSIONS, self.services.settings.clock, &self.key, setup)?;
+        let own = setup.own(&self.key, |_| {
+            let sessions = self.sessions.div_ceil(share.1);
+            Distributor::new(Arc::clone(&self.services), sessions, secret, &part)
                 .ok_or_else(|| SetupError::at("state", format!("no memory for a table of {sessions} sessions")))
-        })
+        })?;
+        Ok((own, Attendant::new(part, setup.frequency())))
     }
 }
 

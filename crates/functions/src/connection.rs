@@ -70,6 +70,15 @@ impl Phase {
     }
 }
 
+/// Places for phases: as many as there are, up to a power of two, so that no number need be checked.
+const PHASES: usize = Phase::ALL.len().next_power_of_two();
+/// Phases by their numbers.
+const BY_NUMBER: [Phase; PHASES] = {
+    let mut all = [Phase::Other; PHASES];
+    all.split_at_mut(Phase::ALL.len()).0.copy_from_slice(&Phase::ALL);
+    all
+};
+
 /// A connection as far as its packets tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromZeros)]
 #[repr(C)]
@@ -110,7 +119,7 @@ impl Connection {
     #[inline(always)]
     #[must_use]
     pub fn phase(self) -> Phase {
-        Phase::ALL[usize::from(self.phase) % Phase::ALL.len()]
+        BY_NUMBER[usize::from(self.phase) % PHASES]
     }
 
     /// Whether it goes on as before when a packet with these TCP flags passes (0 of what is not TCP), of the side that did not

@@ -97,7 +97,7 @@ mod tests {
             batch.push(packet).expect("room");
         }
         rig.process(&mut batch);
-        let counted = |branch: usize| rig.declared.counters[branch].1.iter().map(Count::get).collect::<Vec<_>>();
+        let counted = |branch: usize| rig.declared.counters[branch].counters.iter().map(Count::get).collect::<Vec<_>>();
         assert_eq!((counted(0), counted(1)), (vec![1, 60], vec![2, 61 + 62]));
     }
 }

@@ -248,7 +248,7 @@ impl Declare for Dpi {
             let (shown, bytes) = params.read(setup)?;
             let refused = |error| SetupError::at("patterns", error);
             let read = parse_file(&shown, &bytes, params.nocase).map_err(refused)?;
-            let gauges = setup.counters("patterns", ["known", "shadowed", "bytes of memory"].map(str::to_owned));
+            let gauges = setup.gauges("patterns", ["known", "shadowed", "bytes of memory"].map(str::to_owned));
             Patterns::new(read, (names.clone(), params.nocase, params.capacity), gauges, &shown).map_err(refused)
         })?;
         let counted = names.iter().cloned().chain([CLEAN, "unseen"].map(str::to_owned));

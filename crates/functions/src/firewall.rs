@@ -1,5 +1,6 @@
 //! Lets packets of connections pass that were opened as rules allow: a connection-tracking firewall.
 
+mod shown;
 mod tracked;
 mod tracker;
 
@@ -8,26 +9,27 @@ use std::sync::Arc;
 use forebay_graph::{
     Context, Declare, DeclareState, Function, Gate, Own, Reason, Setup, SetupError, StateKind, register,
 };
-use forebay_measure::{Counter, Nanos};
+use forebay_measure::Counter;
+use forebay_packet::Packet;
 use forebay_packet::wire::ipv4::TCP;
-use forebay_packet::{Packet, Ticks};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::acl::{Judge, Rules};
 use crate::connection::flags::ACK;
 use crate::connection::{Phase, Plain, Shown, SlotClock, TimeoutParams, Timeouts, are_impossible, opens};
+use crate::listing::{Attendant, Desk, LOOKS, Listing, WOKEN, attend, hand_out};
 use crate::nat::WhenFull;
-use crate::tables::sessions::{Before, Found, MOST, Slot, Tuple4, Tuple6};
-use tracked::Tuple;
+use crate::tables::sessions::{Found, GO, MOST, Sessions, Slot, Spot, Tuple4, Tuple6};
+use tracked::{Tracked, Tuple};
 use tracker::{COUNTERS, No, Tracker};
 
 /// Parameters of a state of the kind `connections`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ConnectionsParams {
-    /// How many connections there can be, of each IP version and over all workers: 65536 by default. Each takes 74 bytes over
-    /// IPv4 and IPv6 alike, once it is used.
+    /// How many connections there can be, of each IP version and over all workers: 65536 by default. Each takes 74 bytes of
+    /// each IP version, set aside at the start.
     sessions: Option<usize>,
     /// What happens when there are as many: the one that would end soonest is given up (`evict`, the default), or the new one
     /// is refused (`refuse`, dropped as `full`).
@@ -149,6 +151,10 @@ fn gate(no: No) -> Gate {
 struct Tables {
     v4: Tracker<Tuple4>,
     v6: Tracker<Tuple6>,
+    timeouts: Timeouts,
+    /// The slot that it is.
+    now: Slot,
+    desk: Desk,
 }
 
 /// The function.
@@ -158,12 +164,8 @@ pub struct Firewall {
     rules: Option<Judge>,
     default: Unmatched,
     counters: [Arc<[Counter]>; 2],
-    period: Ticks,
-    next: Ticks,
+    attendant: Attendant,
 }
-
-/// Packets that are looked up in one go.
-const GO: usize = 32;
 
 impl Declare for Firewall {
     type Params = Params;
@@ -175,7 +177,7 @@ impl Declare for Firewall {
         what goes out, whose rules say what may, and one for what comes in. TCP is opened by a SYN and followed through its \
         handshake, its end and resets (RFC 5382, RFC 7857); sequence numbers are not looked at. UDP, ICMP queries and other \
         protocols have time-outs. ICMP errors pass where they are about a packet of a connection; neighbour discovery \
-        (RFC 4890 section 4.4.1) always passes. Fragments are dropped: put `reassemble` before. Frames that are not IP pass.";
+        (RFC 4890 section 4.4.1) always passes. The table 'connections' lists what there is, and ends it where asked. Fragments are dropped: put `reassemble` before. Frames that are not IP pass.";
     const EXAMPLE: &'static str = "\
         { state: connections, rules: ['@198.18.0.0/15 0.0.0.0/0 0 : 65535 0 : 65535 0x11/0xff permit'] }";
     const TRAFFIC: &'static str = "{}";
@@ -187,22 +189,34 @@ impl Declare for Firewall {
         let permits = params.default == Unmatched::Permit;
         let rules = params.rules.map(|rules| Judge::new(rules, permits, setup)).transpose()?;
         let settings = connections.settings;
-        let secret = setup.secret();
-        let tables = setup.own(&connections.key, |setup| {
-            let most = connections.sessions.div_ceil(setup.share().1);
-            let made = Tracker::new(most, secret).zip(Tracker::new(most, secret.rotate_left(7)));
+        let (secret, share) = (setup.secret(), setup.share());
+        let listing = Listing::of(&connections.key, setup)?;
+        let part = listing.part(share);
+        let tables = setup.own(&connections.key, |_| {
+            let (most, longest) = (connections.sessions.div_ceil(share.1), settings.timeouts.longest());
+            let made = Tracker::new(most, secret, longest).zip(Tracker::new(most, secret.rotate_left(7), longest));
             let (v4, v6) =
                 made.ok_or_else(|| SetupError::at("state", format!("no memory for tables of {most} connections")))?;
-            Ok(Tables { v4, v6 })
+            Ok(Tables { v4, v6, timeouts: settings.timeouts, now: 0, desk: part.desk() })
         })?;
+        hand_out(&listing, &shown::CONNECTIONS, settings.clock, &connections.key, setup)?;
         let counters = ["connections, IPv4", "connections, IPv6"]
-            .map(|heading| setup.counters(heading, COUNTERS.map(str::to_owned)));
-        let period = setup.frequency().ticks(Nanos(250_000_000));
-        Ok(Self { tables, settings, rules, default: params.default, counters, period, next: Ticks::ZERO })
+            .map(|heading| setup.gauges(heading, COUNTERS.map(str::to_owned)));
+        let attendant = Attendant::new(part, setup.frequency());
+        Ok(Self { tables, settings, rules, default: params.default, counters, attendant })
     }
 }
 
-/// The packets of a go that would open a connection, a bit each: those of which that is certain, and those that may.
+/// The plain packets of a go: what each shows of its connection.
+struct Go {
+    keys: [Tuple4; GO],
+    /// TCP's control bits, and whether the key is that of the other way.
+    flags: [(u8, bool); GO],
+    spots: [Spot; GO],
+}
+
+/// The packets of a go that would open a connection, a bit each: those of which that is certain as long as nobody else has
+/// opened it, and those of them that may.
 #[derive(Clone, Copy, Debug, Default)]
 struct New {
     known: u32,
@@ -210,56 +224,37 @@ struct New {
 }
 
 impl Firewall {
-    /// Judges those of the packets `missing` together that open a connection for certain: they are plain, have the flags for
-    /// it and are the first ones of theirs. The others are looked at one by one.
+    /// Judges those of the packets `missing` together that open a connection: they are plain, have the flags for it and are the
+    /// first ones of theirs. The others are looked at one by one.
     #[inline(never)]
-    fn judge_new(
-        &mut self,
-        tracker: &Tracker<Tuple4>,
-        keys: &[Tuple4; GO],
-        flags: &[(u8, bool); GO],
-        missing: u32,
-    ) -> New {
-        let (mut asked, mut places, mut count) = ([Tuple4::default(); GO], [0; GO], 0);
-        let mut before = Before::default();
+    fn judge_new(&mut self, tracker: &Tracker<Tuple4>, go: &Go, missing: u32) -> New {
         // Were there more that are half open than may be, rules would be asked in vain.
         let tcp = tracker.has_room_for(GO, &self.settings);
-        let mut left = missing;
+        let opens = |at: &usize| match go.keys[*at].protocol() {
+            0 => false,
+            TCP => tcp && opens(go.flags[*at].0),
+            _ => true,
+        };
+        let opening = (0..GO).filter(|at| missing >> at & 1 == 1 && opens(at)).fold(0, |bits, at| bits | 1 << at);
+        let known = Sessions::<Tracked<Tuple4>>::first_ones(&go.keys, &go.spots, opening);
+        let (mut asked, mut count, mut left) = ([Tuple4::default(); GO], 0, known);
         while left != 0 {
             let at = left.trailing_zeros() as usize % GO;
             left &= left - 1;
-            let (key, (flags, turned)) = (keys[at], flags[at]);
-            let opening = key.protocol() != TCP || tcp && opens(flags);
-            if key.protocol() != 0 && opening && before.is_new(key, tracker.table.seed()) {
-                (asked[count], places[count]) = (if turned { key.reversed() } else { key }, at);
-                count += 1;
-            }
+            asked[count] = if go.flags[at].1 { go.keys[at].reversed() } else { go.keys[at] };
+            count += 1;
         }
-        let mut permitted = [self.default == Unmatched::Permit; GO];
+        let mut permits = [self.default == Unmatched::Permit; GO];
         if let Some(rules) = &mut self.rules {
-            rules.permits_each(&asked[..count], &mut permitted);
+            rules.permits_each(&asked[..count], &mut permits);
         }
         tracker.table.make_ready(count, |_| {});
-        places[..count].iter().zip(permitted).fold(New::default(), |New { known, permitted }, (at, permits)| New {
-            known: known | 1 << at,
-            permitted: permitted | u32::from(permits) << at,
-        })
-    }
-
-    /// A packet that is known to open a connection, if it may.
-    #[inline(always)]
-    fn open_plain(
-        &mut self,
-        tracker: &mut Tracker<Tuple4>,
-        key: (Tuple4, bool),
-        flags: u8,
-        permitted: bool,
-        now: Slot,
-    ) -> Gate {
-        if !permitted {
-            return DENIED;
+        let (mut permitted, mut left) = (0, known);
+        for permits in &permits[..count] {
+            permitted |= u32::from(*permits) << left.trailing_zeros();
+            left &= left - 1;
         }
-        tracker.open(key, key.0.protocol(), flags, &self.settings, now).map_or_else(gate, |()| Gate::FIRST)
+        New { known, permitted }
     }
 
     /// Any packet.
@@ -304,22 +299,28 @@ impl Firewall {
         if !permits {
             return DENIED;
         }
-        tracker.open(key, headers.protocol, headers.flags, &self.settings, now).map_or_else(gate, |()| Gate::FIRST)
+        let spot = tracker.table.spot(key.0);
+        tracker
+            .open(spot, key.0, key.1, (headers.protocol, headers.flags), &self.settings, now)
+            .map_or_else(gate, |()| Gate::FIRST)
     }
 
     fn look_after(&mut self, tables: &Tables, context: &mut Context<'_>) {
         tables.v4.tell(&self.counters[0]);
         tables.v6.tell(&self.counters[1]);
-        self.next = context.now() + self.period;
-        if !(tables.v4.table.is_empty() && tables.v6.table.is_empty()) {
-            context.wake_at(self.next);
-        }
+        tables.desk.tell([tables.v4.table.len(), tables.v6.table.len()]);
+        self.attendant.looked(tables.is_empty(), context);
     }
 }
 
 impl Tables {
+    fn is_empty(&self) -> bool {
+        self.v4.table.is_empty() && self.v6.table.is_empty()
+    }
+
     #[inline]
     fn expire(&mut self, now: Slot, looks: u32) {
+        self.now = now;
         if self.v4.table.is_due(now) {
             self.v4.expire(now, looks);
         }
@@ -336,52 +337,51 @@ impl Function for Firewall {
         let tables = &mut *tables;
         let now = self.settings.clock.slot(context.now());
         tables.expire(now, batch.len() as u32 + GO as u32);
+        attend(tables, LOOKS, context);
         for (go, packets) in batch.chunks_mut(GO).enumerate() {
-            let mut keys = [Tuple4::default(); GO];
-            let mut flags = [(0, false); GO];
+            let mut plain = Go { keys: [Tuple4::default(); GO], flags: [(0, false); GO], spots: [Spot::default(); GO] };
             let mut found = [Found::NONE; GO];
-            for ((packet, key), flags) in packets.iter().zip(&mut keys).zip(&mut flags) {
+            for ((packet, key), flags) in packets.iter().zip(&mut plain.keys).zip(&mut plain.flags) {
                 // What is not plain is of no session by this key: nothing has protocol 0.
                 let Some(plain) = Plain::of(packet) else { continue };
                 let (ordered, turned) = plain.tuple().ordered();
                 (*key, *flags) = (ordered, (plain.flags(), turned));
             }
-            tables.v4.table.find_each(&keys[..packets.len()], &mut found[..packets.len()]);
+            tables.v4.table.find_go(&plain.keys[..packets.len()], &mut plain.spots, &mut found[..packets.len()]);
             let missing = (0..packets.len()).filter(|at| !found[*at].is_some()).fold(0, |bits, at| bits | 1 << at);
-            let mut new =
-                if missing == 0 { New::default() } else { self.judge_new(&tables.v4, &keys, &flags, missing) };
-            let removals = tables.v4.table.removals();
-            for (at, (packet, (found, flags))) in packets.iter_mut().zip(found.into_iter().zip(flags)).enumerate() {
-                let table = &mut tables.v4.table;
-                if found.is_some() && (table.removals() == removals || table.is_still(found, keys[at])) {
-                    let (tracked, (flags, turned)) = (table.get(found), flags);
+            let new = if missing == 0 { New::default() } else { self.judge_new(&tables.v4, &plain, missing) };
+            let (removals, mut openings) = (tables.v4.table.removals(), tables.v4.opened());
+            for (at, (packet, found)) in packets.iter_mut().zip(found).enumerate() {
+                let (table, key, (flags, turned)) = (&mut tables.v4.table, plain.keys[at], plain.flags[at]);
+                if found.is_some() && (table.removals() == removals || table.is_still(found, key)) {
+                    let (tracked, ends) = table.lasts(found);
                     let connection = tracked.connection;
                     // A flag that TCP must always have is missing: that is looked at closely.
                     let odd = connection.phase() == Phase::TcpEstablished && flags & ACK == 0;
-                    let there = table.ends(found) > now;
-                    if there && connection.goes_on(flags, tracked.is_reply(turned)) && !odd {
-                        table.keep_until(found, self.settings.timeouts.end(connection.phase(), now));
+                    if *ends > now && connection.goes_on(flags, tracked.is_reply(turned)) && !odd {
+                        *ends = self.settings.timeouts.end(connection.phase(), now);
                         continue;
                     }
                 }
-                let gate = if new.known >> at & 1 == 1 {
-                    let permitted = new.permitted >> at & 1 == 1;
-                    self.open_plain(&mut tables.v4, (keys[at], flags.1), flags.0, permitted, now)
+                // A packet that was not plain may have opened the connection of one that is.
+                let known = new.known >> at & 1 == 1
+                    && (tables.v4.opened() == openings || !tables.v4.table.find_at(plain.spots[at], key).is_some());
+                let gate = if !known {
+                    self.slowly(tables, packet, now)
+                } else if new.permitted >> at & 1 == 1 {
+                    let spot = plain.spots[at];
+                    let opened = tables.v4.open(spot, key, turned, (key.protocol(), flags), &self.settings, now);
+                    openings += u64::from(opened.is_ok());
+                    opened.map_or_else(gate, |()| Gate::FIRST)
                 } else {
-                    let opened = tables.v4.opened();
-                    let gate = self.slowly(tables, packet, now);
-                    if tables.v4.opened() != opened {
-                        // It may be the connection of a packet after it, which is plainer.
-                        new.known = 0;
-                    }
-                    gate
+                    DENIED
                 };
                 if gate != Gate::FIRST {
                     context.put(go * GO + at, gate);
                 }
             }
         }
-        if context.now() >= self.next {
+        if self.attendant.is_due(context.now(), tables.is_empty()) {
             self.look_after(tables, context);
         }
     }
@@ -391,7 +391,13 @@ impl Function for Firewall {
         let Some(mut tables) = own.lend() else { return };
         let now = self.settings.clock.slot(context.now());
         tables.expire(now, 1 << 10);
+        attend(&mut *tables, WOKEN, context);
         self.look_after(&tables, context);
+    }
+
+    fn begins(&self) -> bool {
+        // Connections of the configuration before are looked after though no packet comes.
+        true
     }
 }
 

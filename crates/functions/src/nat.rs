@@ -3,22 +3,29 @@
 //! [`nat_out`](crate::nat_out) translates what goes from inside to outside, [`nat_in`](crate::nat_in) what comes back. Each
 //! worker has a table of its own, with the sessions that come to it.
 
+mod allocations;
+mod allotment;
 mod bindings;
+mod deterministic;
 mod packets;
 mod ports;
+mod post;
 mod translation;
 mod translator;
 
 use std::net::Ipv4Addr;
-use std::sync::Arc;
 
-use forebay_graph::{DeclareState, Own, Setup, SetupError, register};
+use forebay_graph::{DeclareState, Setup, SetupError, register};
 use forebay_packet::Packet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use post::Post;
 pub(crate) use translation::Direction;
 pub(crate) use translator::{BUSY, COUNTERS, DROPS, HAIRPIN, Translator, Ways};
+
+use allocations::LogParams;
+use deterministic::{Blocks, Deterministic};
 
 use crate::connection::{SlotClock, TimeoutParams, Timeouts};
 use crate::tables::sessions::MOST;
@@ -32,8 +39,8 @@ pub struct Params {
     pool: String,
     /// The ports that are given out: the first and the last, `[1024, 65535]` by default.
     ports: Option<[u16; 2]>,
-    /// How many sessions there can be, over all workers: 65536 by default. Each takes 64 bytes and two places of an index,
-    /// 83 bytes in all, and as much again where it is the only one of its inside port.
+    /// How many sessions there can be, over all workers: 65536 by default. Each takes 83 bytes, and 74
+    /// where it is the only one of its inside port; more with `ports_per_address` or `filtering: endpoint_independent`.
     sessions: Option<usize>,
     /// What happens when there are as many: the session that would end soonest is given up (`evict`, the default), or the new
     /// one is refused (`refuse`, dropped as `full`).
@@ -46,6 +53,12 @@ pub struct Params {
     /// How many outside ports one inside address may have at a time, of each protocol; as many as there are by default (RFC 6888
     /// REQ-4).
     ports_per_address: Option<u16>,
+    /// Outside addresses and ports that are computed from the inside address, a block of ports for each, instead of drawn (RFC
+    /// 7422): who had a port needs no log. How it is computed is in docs/sessions.md; the table `blocks` tells it.
+    deterministic: Option<Deterministic>,
+    /// A file that tells which inside port has which outside port from when until when: a JSON object a line. Ports that are
+    /// computed are not in it.
+    log: Option<LogParams>,
     /// Ports that are always forwarded, from outside to inside, as those of a server.
     #[serde(default)]
     forwards: Vec<Forward>,
@@ -113,29 +126,34 @@ pub struct Nat {
     when_full: WhenFull,
     filtering: Filtering,
     ports_per_address: u16,
+    blocks: Option<Blocks>,
+    /// The state's name, and the file of its log.
+    name: String,
+    log: Option<LogParams>,
     forwards: Vec<Forwarded>,
     timeouts: Timeouts,
     clock: SlotClock,
 }
 
-impl Nat {
-    /// A worker's translator: the same for all of its modules that name this state.
-    pub(crate) fn translator(&self, setup: &mut Setup<'_>) -> Result<Arc<Own<Translator>>, SetupError> {
-        if setup.share().1 > 1 && !(self.forwards.is_empty() && self.filtering == Filtering::EndpointDependent) {
-            return Err(SetupError::at(
-                "state",
-                "sessions that begin outside can be on one worker only: 'forwards' and 'filtering: endpoint_independent' \
-                 need both directions in one worker's `modules`",
-            ));
+/// The first forward whose outside port is computed to be another inside address's, or is given out dynamically: where, and why.
+fn misplaced(forwards: &[Forwarded], blocks: &Blocks, ports: (u16, u16)) -> Option<(usize, String)> {
+    forwards.iter().enumerate().find_map(|(at, (_, outside, inside))| {
+        let (address, port) = (Ipv4Addr::from(outside.0), outside.1);
+        match blocks.owner(outside.0, port) {
+            Some(owner) if owner != inside.0 => {
+                let whose = Ipv4Addr::from(owner);
+                Some((
+                    at,
+                    format!(
+                        "outside: {address}:{port} is in the block of {whose}: allowed are ports of its own, and \
+                                   those outside of {} to {}",
+                        ports.0, ports.1
+                    ),
+                ))
+            }
+            _ => None,
         }
-        let secret = setup.secret();
-        setup.own(&self.key, |setup| {
-            let share = setup.share();
-            let sessions = self.sessions.div_ceil(share.1);
-            Translator::new(self, sessions, share, secret)
-                .ok_or_else(|| SetupError::at("state", format!("no memory for a table of {sessions} sessions")))
-        })
-    }
+    })
 }
 
 impl DeclareState for Nat {
@@ -178,10 +196,30 @@ impl DeclareState for Nat {
         let timeouts = Timeouts::new(&params.timeouts, clock, "timeouts")?;
         // What it is made of: two states that are written alike are still two.
         let key = format!("nat {} {}", setup.name(), serde_json::to_string(&params).unwrap_or_default());
+        let ports = (first, last);
+        let blocks = params.deterministic.as_ref().map(|it| Blocks::new(it, pool, ports)).transpose();
+        let blocks = blocks.map_err(|message| SetupError::at("deterministic", message))?;
+        if let Some((at, told)) = blocks.and_then(|blocks| misplaced(&forwards, &blocks, ports)) {
+            return Err(SetupError::at(format!("forwards[{at}]"), told));
+        }
         let (when_full, filtering) = (params.when_full, params.filtering);
         let ports_per_address = params.ports_per_address.unwrap_or(u16::MAX);
-        let ports = (first, last);
-        Ok(Self { key, pool, ports, sessions, when_full, filtering, ports_per_address, forwards, timeouts, clock })
+        let (name, log) = (setup.name().to_owned(), params.log);
+        Ok(Self {
+            key,
+            pool,
+            ports,
+            sessions,
+            when_full,
+            filtering,
+            ports_per_address,
+            blocks,
+            name,
+            log,
+            forwards,
+            timeouts,
+            clock,
+        })
     }
 }
 

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use forebay_graph::{Context, Declare, Function, Gate, Own, Reason, Setup, SetupError, StateKind, register};
+use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
 use forebay_packet::Packet;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::nat::{BUSY, DROPS, Direction, HAIRPIN, Nat, Translator, Ways};
+use crate::nat::{BUSY, DROPS, Direction, HAIRPIN, Nat, Post, Ways};
 
 /// Parameters of `nat_in`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -32,7 +32,7 @@ enum Others {
 
 /// The function.
 pub struct NatIn {
-    translator: Arc<Own<Translator>>,
+    post: Post,
     ways: Ways,
 }
 
@@ -53,15 +53,22 @@ impl Declare for NatIn {
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
         let nat = setup.state::<Nat>("state", &params.state)?;
         let others = if params.others == Others::Pass { Gate::FIRST } else { Ways::DROP_OTHERS };
-        Ok(Self { translator: nat.translator(setup)?, ways: Ways { hairpin: HAIRPIN, others } })
+        Ok(Self { post: nat.post(None, setup)?, ways: Ways { hairpin: HAIRPIN, others } })
     }
 }
 
 impl Function for NatIn {
     fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
-        let Some(mut translator) = self.translator.lend() else { return context.all(BUSY) };
+        let own = Arc::clone(&self.post.translator);
+        let Some(mut translator) = own.lend() else { return context.all(BUSY) };
         translator.begin(context, batch.len());
+        self.post.begin(&mut translator, context);
         translator.process(batch, context, Direction::In, self.ways);
+        self.post.end(&translator, context);
+    }
+
+    fn wake(&mut self, context: &mut Context<'_>) {
+        self.post.wake(context);
     }
 }
 

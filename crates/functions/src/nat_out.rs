@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use forebay_graph::{Context, Declare, Function, Gate, Own, Reason, Setup, SetupError, StateKind, register};
-use forebay_measure::{Counter, Nanos};
-use forebay_packet::{Packet, Ticks};
+use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
+use forebay_packet::Packet;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::nat::{BUSY, COUNTERS, DROPS, Direction, HAIRPIN, Nat, Translator, Ways};
+use crate::nat::{BUSY, COUNTERS, DROPS, Direction, HAIRPIN, Nat, Post, Ways};
 
 /// Parameters of `nat_out`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -24,12 +23,8 @@ pub struct Params {
 
 /// The function.
 pub struct NatOut {
-    translator: Arc<Own<Translator>>,
+    post: Post,
     ways: Ways,
-    counters: Arc<[Counter]>,
-    /// How often sessions are looked after when no packets come, and when next.
-    period: Ticks,
-    next: Ticks,
 }
 
 impl Declare for NatOut {
@@ -44,7 +39,10 @@ impl Declare for NatOut {
         translated, and ICMP errors with what they quote; checksums are changed by the difference (RFC 1624 equation 3). A TCP \
         session is opened by a SYN only. Other protocols, and fragments, are dropped: put `reassemble` before. IPv6 and frames \
         that are not IP pass as they are. With several workers a session's outside port is one by which it comes back to \
-        its worker, so that an inside port may have several.";
+        its worker, so that an inside port may have several. With `deterministic` in the state a source's outside address and \
+        ports are computed (RFC 7422): the table 'blocks' tells who has a port, and which ports somebody has. With `log` in it \
+        each port that is given out or taken back is a line of a file (RFC 6888 REQ-12). The tables 'sessions' and 'bindings' \
+        list what there is; sessions can be ended there.";
     const EXAMPLE: &'static str = "{ state: nat }";
     const TRAFFIC: &'static str = "{ source: 10.0.0.0/24 }";
     const DROPS: &'static [Reason] = DROPS;
@@ -53,46 +51,42 @@ impl Declare for NatOut {
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
         let nat = setup.state::<Nat>("state", &params.state)?;
         if params.hairpin {
+            if setup.share().1 > 1 {
+                return Err(SetupError::at(
+                    "hairpin",
+                    "from inside to inside a packet is of two sessions, which may have different workers, and an inside port has \
+                     an outside one on each: leave it out, or name both directions in one worker's `modules`",
+                ));
+            }
             setup.gates(["0", "hairpin"])?;
         }
         let hairpin = if params.hairpin { Gate::out(1) } else { HAIRPIN };
-        Ok(Self {
-            translator: nat.translator(setup)?,
-            ways: Ways { hairpin, others: Gate::FIRST },
-            counters: setup.counters("sessions", COUNTERS.map(str::to_owned)),
-            period: setup.frequency().ticks(Nanos(250_000_000)),
-            next: Ticks::ZERO,
-        })
-    }
-}
-
-impl NatOut {
-    /// Tells what is counted, and asks to be woken as long as sessions wait for their end.
-    fn look_after(&mut self, translator: &Translator, context: &mut Context<'_>) {
-        translator.tell(&self.counters);
-        self.next = context.now() + self.period;
-        if !translator.is_empty() {
-            context.wake_at(self.next);
-        }
+        let counters = setup.gauges("sessions", COUNTERS.map(str::to_owned));
+        Ok(Self { post: nat.post(Some(counters), setup)?, ways: Ways { hairpin, others: Gate::FIRST } })
     }
 }
 
 impl Function for NatOut {
     fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
-        let translator = Arc::clone(&self.translator);
-        let Some(mut translator) = translator.lend() else { return context.all(BUSY) };
+        let own = Arc::clone(&self.post.translator);
+        let Some(mut translator) = own.lend() else { return context.all(BUSY) };
         translator.begin(context, batch.len());
+        self.post.begin(&mut translator, context);
         translator.process(batch, context, Direction::Out, self.ways);
-        if context.now() >= self.next {
-            self.look_after(&translator, context);
-        }
+        self.post.end(&translator, context);
     }
 
     fn wake(&mut self, context: &mut Context<'_>) {
-        let translator = Arc::clone(&self.translator);
-        let Some(mut translator) = translator.lend() else { return };
-        translator.begin(context, 1 << 10);
-        self.look_after(&translator, context);
+        self.post.wake(context);
+    }
+
+    fn begins(&self) -> bool {
+        // Sessions of the configuration before are looked after though no packet comes.
+        true
+    }
+
+    fn close(&mut self) -> Result<(), String> {
+        self.post.close()
     }
 }
 

@@ -13,19 +13,18 @@ mod view;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use forebay_graph::files::{MOST_TABLE, read_up_to};
 use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
-use forebay_measure::{Counter, Frequency};
+use forebay_measure::Counter;
 use forebay_packet::{MAX_BATCH, Packet, Ticks};
-use rtrb::Producer;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::inspection::strings::{Job, scan};
 use crate::inspection::tally::Tally;
-use alerts::{Alert, Log, Slot};
+use crate::journal::{self, Pen, Slot};
+use alerts::Alert;
 use groups::{Group, Ruleset};
 use limits::{Limits, Said};
 use parse::Dialect;
@@ -122,12 +121,8 @@ const ALERTED: Gate = Gate::out(1);
 
 /// Counters, of packets.
 const PACKETS: [&str; 6] = ["clean", "alerted", "logged", "dropped", "passed", "unseen"];
-/// Counters, of alerts.
-const ALERTS: [&str; 4] = ["written", "limited", "over rate", "lost"];
-const WRITTEN: usize = 0;
-const LIMITED: usize = 1;
-const OVER_RATE: usize = 2;
-const LOST: usize = 3;
+/// The counter, behind those of a [`journal`], of alerts that a `threshold` keeps from being told.
+const LIMITED: usize = journal::COUNTERS.len();
 
 /// The function.
 pub struct Nids {
@@ -162,16 +157,8 @@ pub struct Nids {
 
 /// Where alerts go.
 struct Out {
-    log: Option<Arc<Log>>,
-    ring: Option<Producer<Alert>>,
+    pen: Option<Pen<Alert>>,
     counts: Arc<[Counter]>,
-    rate: u32,
-    /// The second that is counted, and alerts in it.
-    second: (u64, u32),
-    simulated: bool,
-    frequency: Frequency,
-    /// An instant, and how many nanoseconds it was after 1970.
-    epoch: Option<(Ticks, u64)>,
 }
 
 impl Params {
@@ -224,7 +211,7 @@ impl Declare for Nids {
         let key = format!("nids {}", serde_json::to_string(&params).unwrap_or_default());
         let rules = setup.once(&key, |setup| params.compile(setup))?;
         setup.once_a_module(&format!("{key} size"), |setup| {
-            let gauges = setup.counters("rules", ["known", "groups", "bytes of memory"].map(str::to_owned));
+            let gauges = setup.gauges("rules", ["known", "groups", "bytes of memory"].map(str::to_owned));
             let (groups, bytes) = rules.size();
             let values = [rules.rules.len(), groups, bytes];
             gauges.iter().zip(values).for_each(|(gauge, value)| gauge.set(value as u64));
@@ -237,17 +224,20 @@ impl Declare for Nids {
             Ok(tally)
         })?;
         let checking = setup.checking();
-        let log = match params.alerts.as_ref().filter(|_| !checking) {
+        let journal = match params.alerts.as_ref().filter(|_| !checking) {
             None => None,
             Some(Alerts { file, .. }) => {
                 let path = setup.claim_on("alerts.file", file)?;
                 let slot = setup.lasting(&format!("nids alerts {}", path.display()), |_| Ok(Slot::default()))?;
-                let log = slot.take(&path, setup.name());
-                Some(log.map_err(|error| SetupError::at("alerts.file", error))?)
+                let journal = slot.take(&path, setup.name(), setup.frequency());
+                Some(journal.map_err(|error| SetupError::at("alerts.file", error))?)
             }
         };
         let packets = setup.counters("packets", PACKETS.map(str::to_owned));
-        let counts = setup.counters("alerts", ALERTS.map(str::to_owned));
+        let names = journal::COUNTERS.into_iter().chain(["limited"]);
+        let counts = setup.counters("alerts", names.map(str::to_owned));
+        let (simulated, own) = (setup.simulated(), Arc::clone(&counts));
+        let pen = journal.map(|journal| journal.pen(Arc::clone(&rules), own, Some(rate), simulated));
         let shown = if params.count == Count::Rule {
             setup.counters("matches", rules.rules.iter().map(title))
         } else {
@@ -264,16 +254,7 @@ impl Declare for Nids {
             matches,
             shown,
             packets,
-            out: Out {
-                ring: log.as_ref().map(|log| log.ring(Arc::clone(&rules))),
-                log,
-                counts,
-                rate,
-                second: (0, 0),
-                simulated: setup.simulated(),
-                frequency: setup.frequency(),
-                epoch: None,
-            },
+            out: Out { pen, counts },
             rooms: rooms.collect(),
             scratch: check::Scratch::new(),
             views: vec![None; batch].into(),
@@ -290,33 +271,11 @@ impl Declare for Nids {
 }
 
 impl Out {
-    /// Nanoseconds from 1970 to `now`: the system's clock is read once, the rest are ticks.
-    fn stamp(&mut self, now: Ticks) -> u64 {
-        let wall = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
-        let simulated = self.simulated;
-        let (instant, at) = *self.epoch.get_or_insert_with(|| if simulated { (Ticks::ZERO, 0) } else { (now, wall()) });
-        at.saturating_add((self.frequency.seconds(now.since(instant)) * 1e9).round() as u64)
-    }
-
-    /// Tells of a packet, where there is a file and it is not too much.
+    /// Tells of a packet, where there is a file.
     fn tell(&mut self, rule: u32, action: Action, view: &View, now: Ticks) {
-        let Some(ring) = &mut self.ring else { return };
-        let second = self.frequency.seconds(now) as u64;
-        if self.second.0 != second {
-            self.second = (second, 0);
+        if let Some(pen) = &mut self.pen {
+            pen.write(now, |nanos| Alert { nanos, rule, action, view: *view });
         }
-        if self.second.1 >= self.rate {
-            return self.counts[OVER_RATE].add(1);
-        }
-        self.second.1 += 1;
-        // Looked at before the time is asked for: a full ring costs no more than this.
-        if ring.is_full() {
-            return self.counts[LOST].add(1);
-        }
-        let nanos = self.stamp(now);
-        let Some(ring) = &mut self.ring else { return };
-        let pushed = ring.push(Alert { nanos, rule, action, view: *view }).is_ok();
-        self.counts[if pushed { WRITTEN } else { LOST }].add(1);
     }
 }
 
@@ -464,7 +423,7 @@ impl Function for Nids {
     }
 
     fn close(&mut self) -> Result<(), String> {
-        self.out.log.as_ref().map_or(Ok(()), |log| log.flush())
+        self.out.pen.as_ref().map_or(Ok(()), |pen| pen.journal().flush())
     }
 }
 

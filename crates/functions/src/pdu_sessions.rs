@@ -31,7 +31,7 @@ use limit::Clock;
 use line::{MOST_BEARERS, Name};
 pub(crate) use rules::GO;
 use rules::{Rules, Scratch};
-use users::{Bearer, Session, Step, Users};
+use users::{Bearer, Filters, Session, Step, Users};
 
 use crate::tables::sessions::Seed;
 
@@ -344,8 +344,10 @@ impl Worker {
         names.iter_mut().zip(asked).for_each(|(name, asked)| *name = asked.name.unwrap_or(Name::V4(0)));
         let mut found = [u32::MAX; GO];
         users.find_sessions(&names, &mut found);
+        users.prefetch_filters(&found, Filters::Lists);
         let mut charged = [0; GO];
         rules.classify(batch, false, scratch, &mut charged);
+        users.prefetch_filters(&found, Filters::Conditions);
         found.iter().take(batch.len()).filter(|number| **number != u32::MAX).for_each(|it| writer.prefetch(*it));
         for (index, packet) in batch.iter_mut().enumerate().take(GO) {
             let asked = &asked[index];

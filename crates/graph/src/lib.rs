@@ -70,5 +70,5 @@ pub use shelf::Key;
 pub use snapshot::{Sampler, Snapshot};
 pub use table::{NO_CHANGE, NamedTable, Outcome, Refused, Table, Verb};
 pub use team::Team;
-pub use telemetry::Telemetry;
+pub use telemetry::{OwnCounters, Telemetry};
 pub use worker::{ActionError, Census, Cost, Exchange, Former, MakeError, Next, Worker};

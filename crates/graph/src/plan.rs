@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use forebay_measure::{Counter, Nanos, PacketRate};
+use forebay_measure::{Nanos, PacketRate};
 use forebay_packet::PoolOptions;
 
 use crate::function::{Function, Reason};
@@ -11,6 +11,7 @@ use crate::placement::Placement;
 use crate::port::OpenPort;
 use crate::scheduler::{SchedulerKind, Share};
 use crate::table::{NamedTable, Table};
+use crate::telemetry::OwnCounters;
 
 /// Where an output gate or a port's entry leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -41,8 +42,8 @@ pub struct Module {
     pub creates: &'static [Reason],
     /// Why packets end in its function, by number.
     pub consumes: &'static [Reason],
-    /// The function's own counters: heading, counters, their names.
-    pub counters: Vec<(String, Arc<[Counter]>, Vec<String>)>,
+    /// The function's own counters.
+    pub counters: Vec<OwnCounters>,
     /// Tables that may be changed while packets run, by name.
     pub tables: Vec<(String, Arc<dyn Table>)>,
     /// 0: packets pass at once. Else the module runs on exactly this many packets at a time.

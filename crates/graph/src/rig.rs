@@ -155,9 +155,7 @@ impl Rig {
     /// The function's own counters of one heading, by name.
     #[must_use]
     pub fn counters(&self, kind: &str) -> BTreeMap<&str, u64> {
-        let of_kind = self.declared.counters.iter().filter(|(heading, ..)| heading == kind);
-        of_kind
-            .flat_map(|(_, counters, names)| names.iter().map(String::as_str).zip(counters.iter().map(|c| c.get())))
-            .collect()
+        let of_kind = self.declared.counters.iter().filter(|own| own.heading == kind);
+        of_kind.flat_map(|own| own.names.iter().map(String::as_str).zip(own.counters.iter().map(|c| c.get()))).collect()
     }
 }

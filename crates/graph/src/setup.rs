@@ -18,6 +18,7 @@ use crate::function::read_params;
 use crate::gate::MAX_GATES;
 use crate::own::Own;
 use crate::table::Table;
+use crate::telemetry::OwnCounters;
 
 /// Why a function, port or state cannot be made: one or more faults.
 #[derive(Debug, Default, thiserror::Error)]
@@ -134,7 +135,7 @@ pub struct Setup<'a> {
     shared: &'a mut Surroundings,
     name: &'a str,
     gates: Vec<String>,
-    counters: Vec<(String, Arc<[Counter]>, Vec<String>)>,
+    counters: Vec<OwnCounters>,
     tables: Vec<(String, Arc<dyn Table>)>,
     provisional: bool,
 }
@@ -246,12 +247,22 @@ impl<'a> Setup<'a> {
     /// # Errors
     /// As [`claim`](Self::claim).
     pub fn claim_on(&mut self, parameter: &str, name: &str) -> Result<PathBuf, SetupError> {
+        self.add_to(&format!("'{}'", self.name), parameter, name)
+    }
+
+    /// The same for a file of the shared state called `state`, which all modules that name it add to together.
+    ///
+    /// # Errors
+    /// As [`claim`](Self::claim).
+    pub fn claim_on_for(&mut self, state: &str, parameter: &str, name: &str) -> Result<PathBuf, SetupError> {
+        self.add_to(&format!("state '{state}'"), parameter, name)
+    }
+
+    fn add_to(&mut self, who: &str, parameter: &str, name: &str) -> Result<PathBuf, SetupError> {
         let path = self.shared.base.join(Path::new(name));
-        if self.shared.checking {
-            return Ok(path);
+        if !self.shared.checking {
+            self.shared.files.claim_on(who, &path).map_err(|message| SetupError::at(parameter, message))?;
         }
-        let who = format!("'{}'", self.name);
-        self.shared.files.claim_on(&who, &path).map_err(|message| SetupError::at(parameter, message))?;
         Ok(path)
     }
 
@@ -325,11 +336,22 @@ impl<'a> Setup<'a> {
         Ok(())
     }
 
-    /// Counters of the function's own, shown with the module's: one for each of `names`, under the heading `kind`.
+    /// Counters of the function's own, shown with the module's: one for each of `names`, under the heading `kind`. What those
+    /// of a changed configuration count is added to what was counted before.
     pub fn counters(&mut self, kind: &str, names: impl IntoIterator<Item = String>) -> Arc<[Counter]> {
+        self.show(kind, names, false)
+    }
+
+    /// The same for what is so now (how much there is of something), and for what is counted of something that outlasts the
+    /// function, as state does: where the module is made anew, nothing of the values before is added.
+    pub fn gauges(&mut self, kind: &str, names: impl IntoIterator<Item = String>) -> Arc<[Counter]> {
+        self.show(kind, names, true)
+    }
+
+    fn show(&mut self, kind: &str, names: impl IntoIterator<Item = String>, gauges: bool) -> Arc<[Counter]> {
         let names: Vec<String> = names.into_iter().collect();
         let counters: Arc<[Counter]> = names.iter().map(|_| Counter::new()).collect();
-        self.counters.push((kind.to_owned(), Arc::clone(&counters), names));
+        self.counters.push(OwnCounters { heading: kind.to_owned(), counters: Arc::clone(&counters), names, gauges });
         counters
     }
 
@@ -388,8 +410,8 @@ impl<'a> Setup<'a> {
 pub struct Declared {
     /// Its gates' names, in order.
     pub gates: Vec<String>,
-    /// Its own counters: heading, counters, their names.
-    pub counters: Vec<(String, Arc<[Counter]>, Vec<String>)>,
+    /// Its own counters.
+    pub counters: Vec<OwnCounters>,
     /// Its tables that may be changed while packets run, by name.
     pub tables: Vec<(String, Arc<dyn Table>)>,
     /// Whether it left something undone because it was only checked ([`Setup::checking`]).

@@ -32,6 +32,15 @@ pub trait Table: Send + Sync {
     /// # Errors
     /// `after` is no such line: what it is and what is allowed.
     fn entries(&self, after: Option<&str>, most: usize) -> Result<Vec<String>, String>;
+
+    /// The same of those entries that a filter means, where the table knows how to choose.
+    ///
+    /// # Errors
+    /// As [`entries`](Self::entries); also a filter that is none of this table.
+    fn chosen(&self, filter: &str, after: Option<&str>, most: usize) -> Result<Vec<String>, String> {
+        let _ = (filter, after, most);
+        Err("entries of this table are not chosen by a filter: allowed is it with tables of sessions".to_owned())
+    }
 }
 
 /// A module's table: `routes` of the module `core`, say.

@@ -202,8 +202,21 @@ pub struct ModuleTelemetry {
     pub consumes: ReasonCounters,
     /// Packets for it that were dropped because a module further on is overloaded.
     pub turned_away: Counter,
-    /// The function's own counters: heading, counters, their names.
-    pub own: Vec<(String, Arc<[Counter]>, Vec<String>)>,
+    /// The function's own counters.
+    pub own: Vec<OwnCounters>,
+}
+
+/// Counters of a function's own, under one heading.
+#[derive(Clone, Debug)]
+pub struct OwnCounters {
+    /// Their heading.
+    pub heading: String,
+    /// The counters.
+    pub counters: Arc<[Counter]>,
+    /// Their names.
+    pub names: Vec<String>,
+    /// Whether they state something, where others count what happened ([`Setup::gauges`](crate::Setup::gauges)).
+    pub gauges: bool,
 }
 
 /// A port as its readers see it.

@@ -56,6 +56,9 @@ pub enum Request {
         /// The last entry that is known already.
         #[serde(default)]
         after: Option<String>,
+        /// Which ones, where the table knows how to choose: `10.0.0.0/8`, of one of sessions.
+        #[serde(default)]
+        filter: Option<String>,
         /// How many at most.
         most: usize,
     },

@@ -21,6 +21,13 @@ const USE_CASES: &[(&str, &[&str])] = &[
     ("rc", &["n=8"]),
     ("sfc_a", &["n=2"]),
     ("sfc_b", &["n=2"]),
+    ("forward", &["n=4"]),
+    ("router", &["n=4"]),
+    ("firewall", &["n=2"]),
+    ("nids", &["n=2"]),
+    ("dpi", &["n=2"]),
+    ("vpn", &["n=2"]),
+    ("aes", &["n=2", "ends=2"]),
 ];
 
 /// Functions whose example would say little of a busy worker, and what is asked instead.

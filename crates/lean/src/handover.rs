@@ -206,6 +206,7 @@ pub fn round_trip(cores: [usize; 2]) -> io::Result<f64> {
     let line = Line::default();
     let wait_for = |value: u64| {
         // Without a pause, which would be part of the figure.
+        #[expect(clippy::missing_spin_loop, reason = "the processor would rest in the middle of what is measured")]
         while line.0.load(Ordering::Acquire) != value {}
     };
     std::thread::scope(|scope| {

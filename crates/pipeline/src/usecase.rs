@@ -1,15 +1,21 @@
 //! The use cases: pipelines with parameters, written out as configurations.
 //!
-//! They are those of the work on batching that Forebay builds on (Batchy, NSDI 2020, section 5), one flow per branch, and the
-//! two chains of the work on lean measurement (NALM, ToN 2022).
+//! They are those of the work on batching that Forebay builds on (Batchy, NSDI 2020, section 5), one flow per branch, the two
+//! chains of the work on lean measurement (NALM, ToN 2022), and functions that the work on harvesting (EdgeMiner) and on
+//! placement (Octans) calls by name.
 //! What they write is read like any other text, so that a use case is also an example to start from.
 
+mod catalogue;
 mod chains;
+mod encryption;
+mod forwarding;
 mod gateway;
+mod inspection;
 mod mobile;
 mod robot;
 mod router;
 mod text;
+mod tracking;
 mod vrf;
 
 use std::collections::BTreeMap;
@@ -43,142 +49,11 @@ pub struct Parameter {
     pub default: &'static str,
 }
 
-const fn parameter(name: &'static str, default: &'static str, help: &'static str) -> Parameter {
-    Parameter { name, help, default }
-}
-
-const RATE: &str = "Offered packet rate of the whole (`1Mpps`), or `max`: as many packets as the worker takes.";
-const SLO: &str = "Every flow's delay objective (`100us`); without it none.";
-const BATCH: Parameter = parameter("batch", "32", "The largest batch, 1 to 256.");
-const TRIGGER: Parameter = parameter("trigger", "0", "Trigger of each branch's first module, 0 to the largest batch.");
-const HOLD: Parameter =
-    parameter("hold", "", "Hold limit of those modules (`300us`); without it, it follows from the objectives.");
-const SESSIONS: Parameter =
-    parameter("sessions", "4096", "Sessions at least, 1 to 1048576; rounded up so that branches get equal shares.");
-const SIZE: Parameter = parameter("size", "60", "Frame length in bytes, 60 to 1514.");
-const SEED: Parameter = parameter("seed", "1", "What everything random derives from.");
-
 /// All use cases.
 #[must_use]
 pub fn usecases() -> &'static [UseCase] {
-    ALL
+    catalogue::ALL
 }
-
-const N: Parameter = parameter("n", "16", "Next hops, 1 to 4096: each is a branch.");
-const ROUTER: &[Parameter] =
-    &[N, parameter("rate", "1Mpps", RATE), parameter("slo", "", SLO), BATCH, TRIGGER, HOLD, SESSIONS, SIZE, SEED];
-const STAGES: Parameter =
-    parameter("stages", "1", "1: run to completion on one worker; 2: pipelined over two, each on a core of its own.");
-static ALL: &[UseCase] = &[
-    UseCase {
-        name: "l2l3",
-        summary: "a router of 500 prefixes: n next hops, a chain of three modules each",
-        parameters: ROUTER,
-        write: router::write,
-    },
-    UseCase {
-        name: "gw",
-        summary: "a gateway: n next hops, each with firewall, NAT and what a router does",
-        parameters: ROUTER,
-        write: gateway::write,
-    },
-    UseCase {
-        name: "vrf",
-        summary: "m virtual routers, one for each VLAN, of n next hops each with firewall and NAT",
-        parameters: &[
-            parameter("m", "4", "Virtual routers, 1 to 1024; m times n is at most 4096."),
-            parameter("n", "4", "Next hops of each; each is a branch."),
-            parameter("rate", "1Mpps", RATE),
-            parameter("slo", "", SLO),
-            BATCH,
-            TRIGGER,
-            HOLD,
-            SESSIONS,
-            SIZE,
-            SEED,
-        ],
-        write: vrf::write,
-    },
-    UseCase {
-        name: "mgw",
-        summary: "the gateway of a mobile network: m users of n bearers each, in tunnels on one side",
-        parameters: &[
-            parameter("m", "4", "Users, 1 to 2048; m times n is at most 2048."),
-            parameter("n", "4", "Bearers of each; each is a branch either way."),
-            parameter("tunnel", "gtpu", "What the tunnels are: gtpu or vxlan."),
-            parameter("rate", "1Mpps", RATE),
-            parameter("slo", "", SLO),
-            BATCH,
-            TRIGGER,
-            HOLD,
-            SESSIONS,
-            parameter(
-                "size",
-                "60",
-                "Frame length in bytes outside the tunnels, 60 to 1514; inside them it is as much more as they add.",
-            ),
-            SEED,
-        ],
-        write: mobile::write,
-    },
-    UseCase {
-        name: "rc",
-        summary: "robot control: one urgent branch of no cost among n - 1 that cost 10000 cycles a call",
-        parameters: &[
-            parameter("n", "16", "Branches, 2 to 4096."),
-            parameter("c", "0", "What a packet costs on the branches that are not urgent, in cycles, 0 to 1000000."),
-            parameter("rate", "100kpps", RATE),
-            parameter(
-                "slo",
-                "",
-                "The urgent flow's delay objective (`35us`); the others' is then 100ms. Without it none.",
-            ),
-            BATCH,
-            TRIGGER,
-            HOLD,
-            SESSIONS,
-            SIZE,
-            SEED,
-        ],
-        write: robot::write,
-    },
-    UseCase {
-        name: "sfc_a",
-        summary: "a chain: NAT, a stand-in for deep packet inspection, L3 forwarding",
-        parameters: &[
-            parameter("n", "1", "Next hops, 1 to 4096: each is a branch."),
-            STAGES,
-            parameter("dpi", "300", "What a packet's inspection costs, in cycles, 0 to 1000000."),
-            parameter("rate", "1Mpps", RATE),
-            parameter("slo", "", SLO),
-            BATCH,
-            TRIGGER,
-            HOLD,
-            SESSIONS,
-            SIZE,
-            SEED,
-        ],
-        write: chains::write_a,
-    },
-    UseCase {
-        name: "sfc_b",
-        summary: "a chain: firewall, a stand-in for a load balancer, L3 forwarding",
-        parameters: &[
-            parameter("n", "1", "Next hops, 1 to 4096: each is a branch."),
-            STAGES,
-            parameter("servers", "4", "Servers that sessions are spread over, 1 to 256."),
-            parameter("rate", "1Mpps", RATE),
-            parameter("slo", "", SLO),
-            BATCH,
-            TRIGGER,
-            HOLD,
-            SESSIONS,
-            SIZE,
-            SEED,
-        ],
-        write: chains::write_b,
-    },
-];
 
 impl UseCase {
     /// The names of the parameters that make up its size, in the order in which they may be given without names:

@@ -71,9 +71,9 @@ fn every_example_of_the_documentation_is_in_order() {
 
 #[test]
 fn every_shipped_example_is_in_order() {
-    let folder = root().join("examples");
     let mut seen = 0;
-    for entry in fs::read_dir(&folder).expect("the folder of examples") {
+    let folders = ["examples", "examples/netns"].map(|folder| fs::read_dir(root().join(folder)));
+    for entry in folders.into_iter().flat_map(|folder| folder.expect("a folder of examples")) {
         let path = entry.expect("an entry").path();
         if path.extension().is_some_and(|extension| extension == "yaml") {
             seen += 1;

@@ -108,8 +108,8 @@ impl AfXdp {
     fn lose(&mut self) {
         let Some(mut device) = self.device.take() else { return };
         device.queues.iter_mut().for_each(queue::Queue::complete);
-        // They went with it.
-        self.counters.errors.add(device.in_flight() as u64);
+        // That it has gone, and what went with it.
+        self.counters.errors.add(1 + device.in_flight() as u64);
         self.coming = Some(Coming::Opened(Opener::start(self.wanted.clone(), Arc::clone(&self.umem), Some(device))));
     }
 

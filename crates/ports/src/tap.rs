@@ -1,12 +1,14 @@
 //! A TAP device: the other end is an interface of the host, so that its own stack takes part.
 
 mod device;
+mod opener;
 mod params;
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use forebay_graph::{DeclarePort, Intake, Port, PortCounters, Ready, Setup, SetupError, register};
+use forebay_measure::Nanos;
 use forebay_packet::{ArrivalClock, Batch, MAX_BATCH, Ticks};
 
 pub use device::DeviceError;
@@ -15,6 +17,7 @@ pub use params::{AddressError, HostAddress, Params};
 use crate::interface::namespace;
 
 use device::{Before, Device, Got, Wanted};
+use opener::Opener;
 
 /// The longest frame of any pool, less an Ethernet header and two tags.
 const MOST_MTU: u16 = 9_194;
@@ -22,16 +25,25 @@ const MOST_MTU: u16 = 9_194;
 const LEAST_MTU: u16 = 68;
 /// RFC 8200 section 5.
 const LEAST_IPV6_MTU: u16 = 1_280;
+/// How often it is asked whether an interface that was taken away is there again.
+const LOOK: Nanos = Nanos(20_000_000);
 
 /// A port to an interface of the host.
 pub struct Tap {
-    /// Gone once it failed or was closed.
+    /// Gone once it failed, until it is made again, or was closed.
     device: Option<Arc<Device>>,
+    /// Makes it again.
+    opener: Option<Opener>,
+    /// How it is made, by which port.
+    slot: Arc<Slot>,
+    port: String,
+    wanted: Wanted,
     /// What the interface was set to before, until a packet is asked for or sent: a port that was only made, and never
     /// ran, leaves it as it was.
     before: Option<Before>,
-    name: String,
     poll: Ticks,
+    /// How often it is asked whether an interface is there again.
+    look: Ticks,
     /// Frames that the host would not take, while a batch is sent.
     refused: Batch,
     /// What went wrong, for [`Port::close`].
@@ -40,19 +52,33 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// The interface does not work any more.
+    /// The interface does not work any more: another one is made in its place.
     #[cold]
     fn fail(&mut self, doing: &str, error: &io::Error) {
         self.counters.errors.add(1);
         self.device = None;
-        self.fault = Some(format!("the interface '{}' is gone: {doing} it: {error}", self.name));
+        self.fault = Some(format!("the interface '{}' is gone: {doing} it: {error}", self.wanted.name));
+        self.opener = Some(Opener::start(Arc::clone(&self.slot), self.port.clone(), self.wanted.clone()));
+    }
+
+    /// Takes the interface that has been made again, if it has.
+    #[cold]
+    fn look_for_it(&mut self, now: Ticks) -> Ready {
+        let Some(opener) = &self.opener else { return Ready::Never };
+        match opener.made() {
+            Some(device) => {
+                (self.device, self.opener, self.fault) = (Some(device), None, None);
+                Ready::Now
+            }
+            None => Ready::At(now + self.look),
+        }
     }
 }
 
 impl Port for Tap {
     fn receive(&mut self, batch: &mut Batch, intake: &Intake<'_>) -> Ready {
         self.before = None;
-        let Some(device) = &self.device else { return Ready::Never };
+        let Some(device) = &self.device else { return self.look_for_it(intake.now) };
         let most = intake.most.min(batch.room());
         // Frames that are too long use up turns, too: a flood of them does not hold the worker.
         for _ in 0..most {
@@ -70,7 +96,7 @@ impl Port for Tap {
                 Ok(Got::Nothing) => return Ready::At(intake.now + self.poll),
                 Err(error) => {
                     self.fail("reading from", &error);
-                    return Ready::Never;
+                    return Ready::At(intake.now + self.look);
                 }
             }
         }
@@ -102,7 +128,9 @@ impl Port for Tap {
 
     fn close(&mut self) -> Result<(), String> {
         self.device = None;
-        self.fault.take().map_or(Ok(()), Err)
+        let trouble = self.opener.take().and_then(|opener| opener.trouble());
+        let Some(fault) = self.fault.take() else { return Ok(()) };
+        Err(trouble.map_or(fault.clone(), |trouble| format!("{fault}; it could not be made again: {trouble}")))
     }
 }
 
@@ -119,19 +147,40 @@ impl Drop for Tap {
 #[derive(Default)]
 struct Slot(Mutex<(String, Weak<Device>)>);
 
+/// An interface that a port has, and what it was set to before, if it has been set.
+struct Taken {
+    device: Arc<Device>,
+    before: Option<Before>,
+}
+
 impl Slot {
-    /// The interface for the port of this name, and what it was set to before.
-    fn take(&self, port: &str, wanted: &Wanted) -> Result<(Arc<Device>, Before), DeviceError> {
+    /// The interface for the port of this name.
+    fn take(&self, port: &str, wanted: &Wanted) -> Result<Taken, DeviceError> {
+        self.find(port, wanted, |device| device.change(wanted).map(Some))
+    }
+
+    /// The interface for a port of this name that had it: what has been made meanwhile, by the port that comes after it, stays as
+    /// that one has set it.
+    fn again(&self, port: &str, wanted: &Wanted) -> Result<Arc<Device>, DeviceError> {
+        self.find(port, wanted, |_| Ok(None)).map(|taken| taken.device)
+    }
+
+    /// The interface, of which `there` is what is done where it is there already.
+    fn find(
+        &self,
+        port: &str,
+        wanted: &Wanted,
+        there: impl FnOnce(&Device) -> Result<Option<Before>, DeviceError>,
+    ) -> Result<Taken, DeviceError> {
         let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (owner, there) = &*slot;
-        match there.upgrade() {
-            Some(device) if owner == port => device.change(wanted).map(|before| (device, before)),
-            Some(_) => Err(DeviceError::Taken { name: wanted.name.to_string(), port: owner.clone() }),
+        match slot.1.upgrade() {
+            Some(device) if slot.0 == port => there(&device).map(|before| Taken { device, before }),
+            Some(_) => Err(DeviceError::Taken { name: wanted.name.to_string(), port: slot.0.clone() }),
             None => {
                 let (device, before) = Device::open(wanted)?;
                 let device = Arc::new(device);
                 *slot = (port.to_owned(), Arc::downgrade(&device));
-                Ok((device, before))
+                Ok(Taken { device, before: Some(before) })
             }
         }
     }
@@ -150,7 +199,8 @@ was prepared for the user (`ip tuntap add dev NAME mode tap user USER`, `ip link
 There is no knowing whether the host has sent anything but by asking: after a batch that was not full the interface is left \
 alone for `poll`, so that a busy worker makes few system calls. One is made for every frame, so this is for the packets of a \
 host, not for transit. Frames longer than the pool's packets are dropped and counted; those that the host does not take \
-(its interface is down, its queue is full) are counted as `refused`. \
+(its interface is down, its queue is full) are counted as `refused`. An interface that is taken away is made again, with \
+its settings, within 100 ms, and counted in `errors`. \
 Where other parameters change while packets run, the interface stays, with what waits in it; its settings change just before \
 the pipeline does.";
     const EXAMPLE: &'static str = "{ interface: fb0, address: 192.0.2.1/24, mac: 02:00:00:00:00:01 }";
@@ -187,15 +237,19 @@ the pipeline does.";
         };
         let key = format!("tap {:?} {}", wanted.namespace, wanted.name);
         let slot = setup.lasting(&key, |_| Ok(Slot::default()))?;
-        let (device, before) = slot.take(setup.name(), &wanted).map_err(|error| {
+        let Taken { device, before } = slot.take(setup.name(), &wanted).map_err(|error| {
             let parameter = if matches!(error, DeviceError::Namespace { .. }) { "namespace" } else { "interface" };
             SetupError::at(parameter, error.to_string())
         })?;
         Ok(Self {
             device: Some(device),
-            before: Some(before),
-            name: params.interface.to_string(),
+            opener: None,
+            slot,
+            port: setup.name().to_owned(),
+            wanted,
+            before,
             poll: setup.frequency().ticks(params.poll),
+            look: setup.frequency().ticks(LOOK),
             refused: Batch::with_capacity(MAX_BATCH),
             fault: None,
             counters,

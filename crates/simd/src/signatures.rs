@@ -1,7 +1,7 @@
 //! Compares the eight signatures of a hash bucket with one: which of them are the same.
 //!
-//! Every x86-64 processor has SSE2, so that nothing has to be found out or dispatched: the kernel is two compares and a
-//! mask, small enough to be part of the loop that calls it.
+//! Nothing is found out or dispatched while it runs: the kernel is a compare and a mask where the build has AVX2, and two
+//! compares where it has only the SSE2 of every x86-64 processor, small enough to be part of the loop that calls it.
 
 /// Bit i of the answer is set where the i-th signature is `wanted`.
 #[inline(always)]
@@ -19,7 +19,24 @@ pub fn scalar(signatures: &[u32; 8], wanted: u32) -> u8 {
     signatures.iter().rev().fold(0, |mask, signature| mask << 1 | u8::from(*signature == wanted))
 }
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", target_feature = "avx2"))]
+mod x86 {
+    use std::arch::x86_64::{
+        __m256i, _mm256_castsi256_ps, _mm256_cmpeq_epi32, _mm256_loadu_si256, _mm256_movemask_ps, _mm256_set1_epi32,
+    };
+
+    #[inline(always)]
+    pub(super) fn equal(signatures: &[u32; 8], wanted: u32) -> u8 {
+        // SAFETY: 32 readable bytes, which an unaligned load takes from anywhere; the build is for processors with AVX2.
+        unsafe {
+            let all = _mm256_loadu_si256(signatures.as_ptr().cast::<__m256i>());
+            let same = _mm256_cmpeq_epi32(all, _mm256_set1_epi32(wanted.cast_signed()));
+            _mm256_movemask_ps(_mm256_castsi256_ps(same)) as u8
+        }
+    }
+}
+
+#[cfg(all(target_arch = "x86_64", not(target_feature = "avx2")))]
 mod x86 {
     use std::arch::x86_64::{
         __m128i, _mm_cmpeq_epi32, _mm_loadu_si128, _mm_movemask_epi8, _mm_packs_epi16, _mm_packs_epi32, _mm_set1_epi32,

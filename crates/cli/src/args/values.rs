@@ -4,8 +4,6 @@ use std::ops::RangeInclusive;
 
 use forebay_measure::Nanos;
 
-use crate::filter::Filter;
-
 /// A setting of a configuration. One of nothing would take a key away, such as an objective: that is to be said, by `null`.
 pub(super) fn setting(text: &str) -> Result<String, String> {
     let told = parameter(text)?;
@@ -29,11 +27,6 @@ pub(super) fn parameter(text: &str) -> Result<String, String> {
 pub(super) fn trigger(text: &str) -> Result<(String, usize), String> {
     let parts = text.rsplit_once('=').and_then(|(module, n)| Some((module.to_owned(), n.parse().ok()?)));
     parts.ok_or_else(|| "write MODULE=N, such as route=16".to_owned())
-}
-
-/// A filter, as the text that it is.
-pub(super) fn filter(text: &str) -> Result<String, String> {
-    text.parse::<Filter>().map(|_| text.to_owned()).map_err(|error| error.to_string())
 }
 
 pub(super) fn workers(text: &str) -> Result<usize, String> {

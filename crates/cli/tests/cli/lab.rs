@@ -50,7 +50,10 @@ fn a_short_run_of_lean_keeps_its_promises() {
         assert_eq!(chain["ipp"], Value::Null, "what is not counted is not known");
     }
     let usecases = list(&results, "usecases");
-    for name in ["l2l3", "gw", "vrf", "mgw", "rc", "sfc_a", "sfc_b"] {
+    for name in [
+        "l2l3", "gw", "vrf", "mgw", "rc", "sfc_a", "sfc_b", "forward", "router", "firewall", "nids", "dpi", "vpn",
+        "aes",
+    ] {
         let usecase = usecases.iter().find(|usecase| usecase["case"]["name"] == name);
         assert!(usecase.is_some_and(|usecase| usecase["missing"] == 0), "{name}");
     }

@@ -17,6 +17,7 @@ mod reload;
 mod replay;
 mod run;
 mod running;
+mod sessions;
 mod simulate;
 mod state;
 mod tables;

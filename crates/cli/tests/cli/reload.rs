@@ -238,3 +238,50 @@ pipeline:
     assert!(dropped(&report) > 0, "{report}");
     assert_eq!((of("m0") + of("m1"), of("n0"), of("n1")), (entered, of("m0"), of("m1")));
 }
+
+/// A module that was made anew beside sessions that went on told them once more: what was open at the change never ended.
+#[test]
+fn sessions_that_go_on_are_told_once() {
+    const BALANCER: &str = "
+ports:
+  in:
+    generator:
+      { rate: 20kpps, sessions: 100, source: 198.51.100.0/24, destination: 192.0.2.10/32, destination_port: 80 }
+  out: { sink: }
+state:
+  web: { balancer: { services: [{ address: 192.0.2.10, protocol: udp, port: 80, backends: [{ address: 10.0.0.1 }] }] } }
+modules:
+  lb: { balance: { state: web } }
+pipeline:
+  - in -> lb -> out
+";
+    const BACKEND: &str = "192.0.2.10:80 udp 10.0.0.1";
+    let running = Running::of(BALANCER);
+    let counters = || json(&running.ask(&["show", "modules", "lb", "--json"]))[0]["counters"].clone();
+    let of_backend = |told: &serde_json::Value, heading: &str| {
+        let all = told[heading].as_object().expect("counters");
+        all.iter()
+            .find(|(name, _)| name.starts_with(BACKEND))
+            .and_then(|(_, count)| count.as_u64())
+            .expect("the backend's")
+    };
+    let packets = || of_backend(&counters(), "packets by backend");
+    // Counters are brought up to date now and then: until they have been.
+    let told_again = || {
+        let before = packets();
+        (0..600).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            packets() > before
+        })
+    };
+    assert!(told_again() && told_again(), "{}", counters());
+    assert_eq!(counters()["sessions"]["open"], 100);
+    running.write(&BALANCER.replace("{ address: 10.0.0.1 }", "{ address: 10.0.0.1 }, { address: 10.0.0.2 }"));
+    let told = json(&running.ask(&["reload", "--json"]));
+    assert_eq!(told["changed"], serde_json::json!(["lb"]), "{told}");
+    assert!(told_again() && told_again(), "{}", counters());
+    let after = counters();
+    assert_eq!((&after["sessions"]["open"], &after["sessions"]["opened"]), (&100.into(), &100.into()), "{after}");
+    assert_eq!(of_backend(&after, "open sessions by backend"), 100, "{after}");
+    running.end();
+}

@@ -165,7 +165,10 @@ fn a_port_that_fails_is_told_and_the_exit_code_says_so() {
 
 #[test]
 fn the_examples_and_use_cases_run() {
-    for name in ["l2l3", "gw", "vrf", "mgw", "rc", "sfc_a", "sfc_b"] {
+    for name in [
+        "l2l3", "gw", "vrf", "mgw", "rc", "sfc_a", "sfc_b", "forward", "router", "firewall", "nids", "dpi", "vpn",
+        "aes",
+    ] {
         let pipeline = format!("usecase:{name}");
         let done = forebay(&["run", &pipeline, "--json", "--virtual", "--set", "n=2", "--duration", "5ms"]);
         assert_eq!(done.code, Some(0), "{name}: {}", done.err);

@@ -108,7 +108,7 @@ fn show_takes_a_name_where_there_are_names_and_nothing_in_vain() {
         (&["show", "workers", "0"], "'0' means nothing with `show workers`"),
         (&["show", "trace", "a"], "'a' means nothing with `show trace`"),
         (&["show", "modules", "--count", "3"], "--count means nothing with `show modules`"),
-        (&["show", "table", "route", "--filter", "tcp"], "--filter means nothing with `show table`"),
+        (&["show", "tables", "--filter", "tcp"], "--filter means nothing with `show tables`"),
     ] {
         let done = pipeline.ask(arguments);
         assert!(done.code == Some(2) && done.err.contains(said), "{arguments:?}: {}{}", done.out, done.err);

@@ -1,5 +1,7 @@
 //! A worker's part of a balancer: its sessions, and what happens to each packet.
 
+mod shown;
+
 use std::sync::Arc;
 
 use forebay_graph::{Context, Gate};
@@ -14,6 +16,7 @@ use super::services::{Hop, Mode, Replies, Services};
 use super::session::{Balanced, passes_alone};
 use crate::connection::flags::RST;
 use crate::connection::{Connection, Headers, Phase, Plain, Shown, opens};
+use crate::listing::{Desk, Part};
 use crate::nat::{self, Direction, WhenFull};
 use crate::tables::sessions::{Found, Refused, Seed, Sessions, Slot, Tuple4};
 
@@ -34,15 +37,18 @@ pub(crate) struct Distributor {
     ended: u64,
     evicted: u64,
     refused: u64,
+    desk: Desk,
 }
+
+pub(super) use shown::SESSIONS;
 
 /// What is done with a packet: which way, what its address becomes, by which hop.
 type Delivery = (([u8; 4], u16), Hop);
 
 impl Distributor {
     /// Room for so many sessions. `None` where there is no memory.
-    pub(super) fn new(services: Arc<Services>, sessions: usize, secret: u64) -> Option<Self> {
-        let table = Sessions::new(sessions, Seed::new(secret))?;
+    pub(super) fn new(services: Arc<Services>, sessions: usize, secret: u64, part: &Arc<Part>) -> Option<Self> {
+        let table = Sessions::new(sessions, Seed::new(secret))?.lasting(services.settings.timeouts.longest());
         let mut roster = Roster::default();
         roster.adopt(&services).then_some(Self {
             table,
@@ -53,6 +59,7 @@ impl Distributor {
             ended: 0,
             evicted: 0,
             refused: 0,
+            desk: part.desk(),
         })
     }
 
@@ -72,6 +79,7 @@ impl Distributor {
     #[cold]
     fn adopt(&mut self, services: &Arc<Services>) {
         self.services = Arc::clone(services);
+        self.table.last_up_to(services.settings.timeouts.longest());
         if !self.roster.adopt(services) {
             // Sessions of more former backends than can be told apart: what they would come to anyway.
             let mut from = 0;
@@ -124,6 +132,7 @@ impl Distributor {
                 counters[at].set(value);
             }
         }
+        self.desk.tell([self.table.len(), 0]);
     }
 
     /// Sends what is for a service to its backend, and puts those packets on their gates that do not go on through the first.
@@ -171,7 +180,9 @@ impl Distributor {
             self.table.find_each(&keys[..packets.len()], &mut found[..packets.len()]);
             let removals = self.table.removals();
             for (at, (packet, found)) in packets.iter_mut().zip(found).enumerate() {
-                let usable = found.is_some() && found.side() == side && self.table.removals() == removals;
+                let there =
+                    self.table.removals() == removals || found.is_some() && self.table.is_still(found, keys[at]);
+                let usable = found.is_some() && found.side() == side && there;
                 let gate = pass(self, packet, usable.then_some(found));
                 put(context, go * GO + at, gate);
             }
@@ -181,10 +192,11 @@ impl Distributor {
     /// Sends a plain packet on of a session that goes on as before.
     #[inline(always)]
     fn forward_quickly(&mut self, packet: &mut Packet, found: Found, ways: Ways) -> bool {
-        let Some(plain) = Plain::of_mut(packet) else { return false };
-        let session = self.table.get(found);
+        // Only plain ones are of a session by their key.
+        let Some(plain) = Plain::known_mut(packet) else { return false };
+        let (session, ends) = self.table.lasts(found);
         let place = self.roster.get_mut(session.place);
-        if !place.present || !session.connection.goes_on(plain.flags(), false) {
+        if *ends <= self.now || !place.present || !session.connection.goes_on(plain.flags(), false) {
             return false;
         }
         place.packets += 1;
@@ -194,21 +206,19 @@ impl Distributor {
         } else {
             direct(packet, place.hop, ways);
         }
-        let ends = self.services.settings.timeouts.end(session.connection.phase(), self.now);
-        self.table.keep_until(found, ends);
+        *ends = self.services.settings.timeouts.end(session.connection.phase(), self.now);
         true
     }
 
     #[inline(always)]
     fn back_quickly(&mut self, packet: &mut Packet, found: Found) -> bool {
-        let Some(plain) = Plain::of_mut(packet) else { return false };
-        let session = self.table.get(found);
-        if !session.connection.goes_on(plain.flags(), true) {
+        let Some(plain) = Plain::known_mut(packet) else { return false };
+        let (session, ends) = self.table.lasts(found);
+        if *ends <= self.now || !session.connection.goes_on(plain.flags(), true) {
             return false;
         }
         session.back(plain);
-        let ends = self.services.settings.timeouts.end(session.connection.phase(), self.now);
-        self.table.keep_until(found, ends);
+        *ends = self.services.settings.timeouts.end(session.connection.phase(), self.now);
         packet.forget_session();
         true
     }
@@ -263,9 +273,20 @@ impl Distributor {
         }
     }
 
+    /// The session of a key, if it has not ended.
+    fn live(&mut self, key: Tuple4) -> Found {
+        let found = self.table.find(key);
+        if !found.is_some() || self.table.ends(found) > self.now {
+            return found;
+        }
+        // Its turn to be removed has not come yet.
+        self.end(found);
+        Found::NONE
+    }
+
     /// The backend of a packet's session, where there is one.
-    fn known(&self, client: Tuple4) -> Option<Delivery> {
-        let found = self.table.find(client);
+    fn known(&mut self, client: Tuple4) -> Option<Delivery> {
+        let found = self.live(client);
         if !found.is_some() || found.side() != Balanced::CLIENT {
             return None;
         }
@@ -284,7 +305,7 @@ impl Distributor {
     /// What a packet becomes: of its session, or of a new one; `None` where it is for no service.
     fn deliver(&mut self, headers: &Headers<Tuple4>) -> Result<Option<Delivery>, Gate> {
         let client = headers.tuple;
-        let mut found = self.table.find(client);
+        let mut found = self.live(client);
         if found.is_some() && found.side() != Balanced::CLIENT {
             return Err(CLASH);
         }
@@ -336,9 +357,10 @@ impl Distributor {
     /// Takes a new session in.
     fn open(&mut self, headers: &Headers<Tuple4>) -> Result<Found, Gate> {
         let client = headers.tuple;
-        let service = self.services.of(client).ok_or(NO_SERVICE)?;
+        let services = Arc::clone(&self.services);
+        let service = services.of(client).ok_or(NO_SERVICE)?;
         let number = service.pick(client).ok_or(NO_BACKEND)?;
-        let backend = &self.services.backends[number];
+        let backend = &services.backends[number];
         let server = match service.mode {
             Mode::Direct => client.reversed(),
             Mode::Nat => {
@@ -346,7 +368,7 @@ impl Distributor {
                 Tuple4::new(address, client.source(), (port, client.ports().0), client.protocol())
             }
         };
-        if self.table.find(server).is_some() {
+        if self.live(server).is_some() {
             return Err(CLASH);
         }
         let mut connection = Connection::new(headers.protocol, headers.flags);
@@ -390,7 +412,7 @@ impl Distributor {
                 done(nat::translate_error(packet, Direction::Out, becomes))
             }
             Shown::Packet(headers) if matches!(headers.protocol, TCP | UDP) => {
-                let found = self.table.find(headers.tuple);
+                let found = self.live(headers.tuple);
                 if self.services.settings.replies == Replies::Session
                     && found.is_some()
                     && found.side() == Balanced::SERVER
@@ -405,11 +427,11 @@ impl Distributor {
     }
 
     /// In whose name a backend's packet is sent on.
-    fn name_of(&self, server: Tuple4) -> Option<([u8; 4], u16)> {
+    fn name_of(&mut self, server: Tuple4) -> Option<([u8; 4], u16)> {
         if self.services.settings.replies == Replies::Endpoint {
             return self.speaks_for(server);
         }
-        let found = self.table.find(server);
+        let found = self.live(server);
         let is = found.is_some() && found.side() == Balanced::SERVER;
         is.then(|| self.table.get(found).service_end())
     }

@@ -23,6 +23,13 @@ pub(super) struct Place {
     pub(super) packets: u64,
 }
 
+impl Place {
+    /// The backend's own address and port.
+    pub(super) fn end(&self) -> Name {
+        self.end
+    }
+}
+
 /// The places.
 #[derive(Debug, Default)]
 pub(super) struct Roster {

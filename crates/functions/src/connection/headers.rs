@@ -45,6 +45,13 @@ impl Plain {
         packet.view_mut::<Self>(0).filter(|it| it.is_plain())
     }
 
+    /// The same of a packet that is known to be plain.
+    #[inline(always)]
+    #[must_use]
+    pub fn known_mut(packet: &mut Packet) -> Option<&mut Self> {
+        packet.view_mut::<Self>(0)
+    }
+
     #[inline(always)]
     fn is_plain(&self) -> bool {
         let Self { ethernet, ip, .. } = self;

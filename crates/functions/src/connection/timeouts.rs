@@ -6,7 +6,7 @@ use forebay_packet::Ticks;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::Phase;
+use super::{PHASES, Phase};
 use crate::tables::sessions::Slot;
 
 /// The least slots a second: time-outs are kept to an eighth of one, or better.
@@ -33,6 +33,12 @@ impl SlotClock {
     #[must_use]
     pub fn slot(self, now: Ticks) -> Slot {
         (now.0 >> self.shift) as Slot
+    }
+
+    /// A span of slots in whole seconds, rounded.
+    #[must_use]
+    pub fn seconds(self, slots: Slot) -> u64 {
+        (f64::from(slots) / self.rate).round() as u64
     }
 
     /// A span in slots, rounded up, and one more: the slot that it began in was partly over.
@@ -68,7 +74,7 @@ pub struct TimeoutParams {
 
 /// Time-outs in slots, by phase.
 #[derive(Clone, Copy, Debug)]
-pub struct Timeouts([Slot; Phase::ALL.len()]);
+pub struct Timeouts([Slot; PHASES]);
 
 impl Timeouts {
     /// Those of parameters.
@@ -83,7 +89,7 @@ impl Timeouts {
             }
             Ok(clock.slots(value))
         };
-        Ok(Self([
+        let of_phases: [Slot; Phase::ALL.len()] = [
             one("tcp_opening", params.tcp_opening, 240)?,
             one("tcp_established", params.tcp_established, 7_440)?,
             one("tcp_closing", params.tcp_closing, 240)?,
@@ -91,14 +97,27 @@ impl Timeouts {
             one("udp", params.udp, 300)?,
             one("icmp", params.icmp, 60)?,
             one("other", params.other, 300)?,
-        ]))
+        ];
+        Ok(Self(std::array::from_fn(|number| of_phases.get(number).copied().unwrap_or_default())))
+    }
+
+    /// How long a connection in this phase is remembered.
+    #[must_use]
+    pub fn span(&self, phase: Phase) -> Slot {
+        self.0[phase as usize]
+    }
+
+    /// How long any connection is remembered at most.
+    #[must_use]
+    pub fn longest(&self) -> Slot {
+        self.0.into_iter().max().unwrap_or_default()
     }
 
     /// When a connection in this phase ends that had a packet at `now`.
     #[inline(always)]
     #[must_use]
     pub fn end(&self, phase: Phase, now: Slot) -> Slot {
-        now.wrapping_add(self.0[phase as usize])
+        now.wrapping_add(self.0[phase as usize % PHASES])
     }
 }
 

@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use etherparse::PacketBuilder;
 use forebay_graph::{Rig, Surroundings};
 use forebay_measure::Frequency;
-use forebay_packet::Batch;
+use forebay_packet::{Batch, Ticks};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::connection::flags::{ACK, FIN, RST, SYN};
+use crate::listing::testing::{changed, chosen, word};
 
 const ALL: &str = "@0.0.0.0/0 0.0.0.0/0 0 : 65535 0 : 65535 0x00/0x00 permit";
 const ALL6: &str = "@::/0 ::/0 0 : 65535 0 : 65535 0x00/0x00 permit";
@@ -192,8 +193,8 @@ fn connections_that_were_there_before_are_taken_up_where_it_is_allowed() {
 fn a_connection_takes_a_line_and_a_place_of_the_index() {
     let most = 100_000;
     let bytes = |table: usize| table as f64 / most as f64;
-    let v4 = Tracker::<Tuple4>::new(most, 1).expect("memory").table.bytes();
-    let v6 = Tracker::<Tuple6>::new(most, 1).expect("memory").table.bytes();
+    let v4 = Tracker::<Tuple4>::new(most, 1, 1).expect("memory").table.bytes();
+    let v6 = Tracker::<Tuple6>::new(most, 1, 1).expect("memory").table.bytes();
     assert!(bytes(v4) < 74.0 && bytes(v6) < 74.0, "{v4}, {v6}");
 }
 
@@ -249,7 +250,8 @@ impl Model {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
 
-    /// TCP packets of a few connections, in batches, both ways, at any time: what passes is what a map of states says.
+    /// TCP packets of a few connections, in batches, both ways, at any time: what passes is what a map of states says, and so
+    /// is what the table shows.
     #[test]
     fn it_is_what_a_map_of_states_says(
         steps in prop::collection::vec(
@@ -298,6 +300,14 @@ proptest! {
                 prop_assert_eq!(gate, Some(expected), "{} at {}", which, now);
             }
         }
+        let lines = chosen(&mut wall.out, "connections", "all");
+        let shown: BTreeMap<_, _> = lines.iter().map(|line| (word(line, "from").to_owned(), word(line, "state"))).collect();
+        let known = model.iter().map(|(which, known)| {
+            let wide = std::net::Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, u16::from(*which));
+            let from = if ipv6 { format!("[{wide}]:4000") } else { format!("10.0.0.{which}:4000") };
+            (from, if known.over { "closing" } else if known.established { "established" } else { "opening" })
+        });
+        prop_assert_eq!((shown, lines.len()), (known.collect(), model.len()));
     }
 }
 
@@ -312,4 +322,32 @@ fn what_has_ended_is_over_however_many_have() {
     for port in 2_000..2_200 {
         assert_ne!(wall.back.run(&frame(THERE, (1, port), None, false, false)).0, Gate::FIRST);
     }
+}
+
+#[test]
+fn connections_are_shown_and_ended() {
+    let mut wall = Both::new(json!({}));
+    assert_eq!(wall.out.run(&frame(HERE, THERE, Some(SYN), false, false)).0, Gate::FIRST);
+    // The key is that of the other way: who opened it is told all the same.
+    assert_eq!(wall.out.run(&frame(THERE, HERE, None, false, false)).0, Gate::FIRST);
+    assert_eq!(wall.out.run(&frame(HERE, THERE, None, true, true)).0, Gate::FIRST);
+    let lines = chosen(&mut wall.out, "connections", "all");
+    let tail = |state, ends, at| format!("state={state} idle=0s ends={ends}s worker=0 at=0.{at}");
+    let expected = [
+        format!("protocol=tcp from=10.0.0.7:4000 to=10.0.0.9:80 {}", tail("opening", 240, "0.1")),
+        format!("protocol=udp from=10.0.0.9:80 to=10.0.0.7:4000 {}", tail("unanswered", 120, "0.2")),
+        format!("protocol=udp from=[2001:db8::7]:4000 to=[2001:db8::9]:80 {}", tail("unanswered", 120, "1.1")),
+    ];
+    assert_eq!(lines, expected);
+    // Either module of the state answers.
+    assert_eq!(chosen(&mut wall.back, "connections", "2001:db8::/64"), expected[2..]);
+    let half_open = |wall: &mut Both| {
+        wall.out.wake();
+        wall.out.counters("connections, IPv4")["half open"]
+    };
+    assert_eq!(half_open(&mut wall), 1);
+    let outcome = changed(&mut wall.back, "connections", &["remove tcp", &format!("remove {}", expected[2])]);
+    assert_eq!((outcome.made, half_open(&mut wall)), (2, 0), "{outcome:?}");
+    assert_eq!(wall.back.run(&frame(THERE, HERE, Some(SYN | ACK), false, false)).0, NO_SESSION, "it has ended");
+    assert_eq!(chosen(&mut wall.out, "connections", "all"), expected[1..2]);
 }

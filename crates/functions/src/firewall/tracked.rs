@@ -44,8 +44,14 @@ pub(super) struct Tracked<T> {
 }
 
 impl<T: Tuple> Tracked<T> {
-    pub(super) fn new((key, turned): (T, bool), connection: Connection) -> Self {
+    #[inline(always)]
+    pub(super) fn new(key: T, turned: bool, connection: Connection) -> Self {
         Self { key, connection, turned: u8::from(turned), _spare: [0; 5] }
+    }
+
+    /// The 5-tuple of packets of the side that opened it.
+    pub(super) fn opener(&self) -> T {
+        if self.turned == 1 { self.key.opposite() } else { self.key }
     }
 
     /// Whether packets that are `turned` come from the side that did not open it.

@@ -8,7 +8,7 @@ use super::Settings;
 use super::tracked::{Tracked, Tuple};
 use crate::connection::{Connection, Headers, Phase, opens};
 use crate::nat::WhenFull;
-use crate::tables::sessions::{Found, Refused, Seed, Sessions, Slot};
+use crate::tables::sessions::{Found, Refused, Seed, Sessions, Slot, Spot};
 
 /// What is counted, in this order.
 pub(super) const COUNTERS: [&str; 6] = ["open", "half open", "opened", "ended", "evicted", "refused"];
@@ -36,8 +36,8 @@ pub(super) struct Tracker<T: Tuple> {
 }
 
 impl<T: Tuple> Tracker<T> {
-    pub(super) fn new(most: usize, secret: u64) -> Option<Self> {
-        let table = Sessions::new(most, Seed::new(secret))?;
+    pub(super) fn new(most: usize, secret: u64, longest: Slot) -> Option<Self> {
+        let table = Sessions::new(most, Seed::new(secret))?.lasting(longest);
         Some(Self { table, half_open: 0, opened: 0, ended: 0, evicted: 0, refused: 0 })
     }
 
@@ -56,10 +56,15 @@ impl<T: Tuple> Tracker<T> {
             return found;
         }
         // Its turn to be removed has not come yet: many have ended at once.
+        self.end(found);
+        Found::NONE
+    }
+
+    /// Ends a connection before its time.
+    pub(super) fn end(&mut self, found: Found) {
         let gone = self.table.remove(found);
         self.ended += 1;
         self.left(gone.connection);
-        Found::NONE
     }
 
     fn left(&mut self, connection: Connection) {
@@ -118,26 +123,28 @@ impl<T: Tuple> Tracker<T> {
         self.half_open + more as u64 <= settings.half_open as u64
     }
 
-    /// Takes a connection in.
+    /// Takes a connection in, whose key has this spot.
+    #[inline(always)]
     pub(super) fn open(
         &mut self,
-        key: (T, bool),
-        protocol: u8,
-        flags: u8,
+        spot: Spot,
+        key: T,
+        turned: bool,
+        (protocol, flags): (u8, u8),
         settings: &Settings,
         now: Slot,
     ) -> Result<(), No> {
         let connection = Connection::new(protocol, flags);
-        let tracked = Tracked::new(key, connection);
+        let tracked = Tracked::new(key, turned, connection);
         let ends = settings.timeouts.end(connection.phase(), now);
-        let mut told = self.table.insert(tracked, ends);
+        let mut told = self.table.insert_at(spot, tracked, ends);
         if told == Err(Refused::Full)
             && settings.when_full == WhenFull::Evict
             && let Some(given_up) = self.table.give_up()
         {
             self.evicted += 1;
             self.left(given_up.connection);
-            told = self.table.insert(tracked, ends);
+            told = self.table.insert_at(spot, tracked, ends);
         }
         if told.is_err() {
             self.refused += 1;

@@ -3,7 +3,7 @@
 use forebay_packet::wire::ipv4::{ICMP, TCP};
 use zerocopy::FromZeros;
 
-use crate::tables::sessions::{Found, Key, Refused, Seed, Session, Sessions};
+use crate::tables::sessions::{Found, Key, NEVER, Refused, Seed, Session, Sessions};
 
 /// An address and port of a protocol, of one side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, FromZeros)]
@@ -95,7 +95,8 @@ impl Session for Tenant {
 /// The bindings, and how many each inside address has.
 pub(super) struct Bindings {
     table: Sessions<Binding>,
-    tenants: Sessions<Tenant>,
+    /// Where one may not have as many as there are.
+    tenants: Option<Sessions<Tenant>>,
     most: u16,
     /// Whether all are found by their outside port, too.
     from_outside: bool,
@@ -106,9 +107,6 @@ fn tenant(inside: Endpoint) -> Endpoint {
     Endpoint::new(inside.address(), 0, 0, 0)
 }
 
-/// Bindings end with their sessions, not by time.
-const NEVER: u32 = u32::MAX;
-
 fn place(protocol: u8) -> usize {
     match protocol {
         TCP => 0,
@@ -118,17 +116,20 @@ fn place(protocol: u8) -> usize {
 }
 
 impl Bindings {
-    /// Up to `count` bindings, of which one inside address has up to `most` of each protocol; whether they are to be found by
-    /// their outside port.
-    pub(super) fn new(count: usize, most: u16, from_outside: bool, secret: u64) -> Option<Self> {
-        let table = Sessions::new(count, Seed::new(secret ^ 1))?;
-        Some(Self { table, tenants: Sessions::new(count, Seed::new(secret ^ 2))?, most, from_outside })
+    /// Up to `count` bindings and `forwards`, of which one inside address has up to `most` of each protocol; whether they are to
+    /// be found by their outside port.
+    pub(super) fn new(count: usize, forwards: usize, most: u16, from_outside: bool, secret: u64) -> Option<Self> {
+        let (all, sides) = (count + forwards, 1 + usize::from(from_outside));
+        let table = Sessions::with_keys(all, count * sides + forwards * 2, Seed::new(secret ^ 1))?;
+        let limited = most < u16::MAX;
+        let tenants = if limited { Some(Sessions::new(all, Seed::new(secret ^ 2))?) } else { None };
+        Some(Self { table, tenants, most, from_outside })
     }
 
     /// How much memory they take when there are as many as there can be, in bytes.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
-        self.table.bytes() + self.tenants.bytes()
+        self.table.bytes() + self.tenants.as_ref().map_or(0, Sessions::bytes)
     }
 
     /// The binding of an inside port; or of an outside port, of a forward, or of any where all are found so.
@@ -137,11 +138,30 @@ impl Bindings {
         found.is_some().then(|| (found, *self.table.get(found)))
     }
 
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// How many places were ever used.
+    pub(super) fn places(&self) -> u32 {
+        self.table.places()
+    }
+
+    /// What is at a place: an inside port, the outside port that it has, and how many sessions use it. A forward counts none of
+    /// its own.
+    pub(super) fn placed(&self, place: u32) -> Option<(Endpoint, Endpoint, u32)> {
+        let (_, binding, _) = self.table.placed(place)?;
+        Some((binding.inside, binding.outside, binding.sessions - u32::from(binding.forward)))
+    }
+
     /// Asks the processor for what a new session of an inside port needs.
     #[inline(always)]
     pub(super) fn prefetch(&self, inside: Endpoint) {
         self.table.prefetch(inside);
-        self.tenants.prefetch(tenant(inside));
+        if let Some(tenants) = &self.tenants {
+            tenants.prefetch(tenant(inside));
+        }
     }
 
     /// Asks the processor for the binding of a number.
@@ -152,8 +172,9 @@ impl Bindings {
 
     /// Whether an inside address may have another outside port; which of the tenants it is.
     pub(super) fn may(&self, inside: Endpoint) -> Option<Found> {
-        let found = self.tenants.find(tenant(inside));
-        let may = !found.is_some() || self.tenants.get(found).ports[place(inside.protocol())] < self.most;
+        let Some(tenants) = &self.tenants else { return Some(Found::NONE) };
+        let found = tenants.find(tenant(inside));
+        let may = !found.is_some() || tenants.get(found).ports[place(inside.protocol())] < self.most;
         may.then_some(found)
     }
 
@@ -164,7 +185,7 @@ impl Bindings {
 
     /// A binding that is always there.
     pub(super) fn forward(&mut self, inside: Endpoint, outside: Endpoint) -> Result<(), Refused> {
-        let of = self.tenants.find(tenant(inside));
+        let of = self.tenants.as_ref().map_or(Found::NONE, |tenants| tenants.find(tenant(inside)));
         let new = Binding { inside, outside, sessions: 1, tenant: 0, forward: 1, from_outside: 1, _spare: [0; 6] };
         self.add(new, inside, of).map(|_| ())
     }
@@ -185,11 +206,13 @@ impl Bindings {
     }
 
     fn add(&mut self, binding: Binding, inside: Endpoint, of: Found) -> Result<u32, Refused> {
+        // Bindings end with their sessions, not by time.
         let found = self.table.insert(binding, NEVER)?;
+        let Some(tenants) = &mut self.tenants else { return Ok(found.number()) };
         let tenant = if of.is_some() {
             of
         } else {
-            match self.tenants.insert(Tenant { address: tenant(inside), ports: [0; 3] }, NEVER) {
+            match tenants.insert(Tenant { address: tenant(inside), ports: [0; 3] }, NEVER) {
                 Ok(tenant) => tenant,
                 Err(refused) => {
                     self.table.remove(found);
@@ -198,7 +221,7 @@ impl Bindings {
             }
         };
         self.table.get_mut(found).tenant = tenant.number();
-        self.tenants.get_mut(tenant).ports[place(inside.protocol())] += 1;
+        tenants.get_mut(tenant).ports[place(inside.protocol())] += 1;
         Ok(found.number())
     }
 
@@ -211,11 +234,13 @@ impl Bindings {
             return None;
         }
         let Binding { outside, tenant, .. } = self.table.remove(found);
-        let found = self.tenants.numbered(tenant);
-        let ports = &mut self.tenants.get_mut(found).ports;
-        ports[place(outside.protocol())] -= 1;
-        if *ports == [0; 3] {
-            self.tenants.remove(found);
+        if let Some(tenants) = &mut self.tenants {
+            let found = tenants.numbered(tenant);
+            let ports = &mut tenants.get_mut(found).ports;
+            ports[place(outside.protocol())] -= 1;
+            if *ports == [0; 3] {
+                tenants.remove(found);
+            }
         }
         Some(outside)
     }

@@ -14,8 +14,6 @@ const EVEN: u64 = 0x5555_5555_5555_5555;
 pub(super) struct Ports {
     /// By address and protocol: whether a port is given out.
     used: Box<[u64]>,
-    first: u16,
-    last: u16,
     random: u64,
 }
 
@@ -30,8 +28,8 @@ fn place(protocol: u8) -> usize {
 }
 
 impl Ports {
-    pub(super) fn new(addresses: u32, (first, last): (u16, u16), secret: u64) -> Self {
-        Self { used: vec![0; addresses as usize * 3 * WORDS].into_boxed_slice(), first, last, random: secret }
+    pub(super) fn new(addresses: u32, secret: u64) -> Self {
+        Self { used: vec![0; addresses as usize * 3 * WORDS].into_boxed_slice(), random: secret }
     }
 
     /// SplitMix64 (Steele, Lea, Flood 2014).
@@ -48,21 +46,29 @@ impl Ports {
         &mut self.used[start..start + WORDS]
     }
 
-    /// Gives a port out, of an address by its number in the pool: one of the parity of `like`, and that is `right`. `None`:
-    /// all of these are out.
-    pub(super) fn take(&mut self, address: u32, protocol: u8, like: u16, right: impl Fn(u16) -> bool) -> Option<u16> {
-        let (first, last) = (self.first, self.last);
+    /// Gives a port out of a range, of an address by its number in the pool: one of the parity of `like`, and that is `right`.
+    /// `None`: all of these are out.
+    pub(super) fn take(
+        &mut self,
+        address: u32,
+        protocol: u8,
+        (first, last): (u16, u16),
+        like: u16,
+        right: impl Fn(u16) -> bool,
+    ) -> Option<u16> {
         let span = u64::from(last - first) + 1;
         let start = usize::from(first + (self.draw() % span) as u16);
         let parity = if like.is_multiple_of(2) { EVEN } else { !EVEN };
         let used = self.of(address, protocol);
+        let (low, high) = (usize::from(first) / 64, usize::from(last) / 64);
+        let mut word = start / 64;
         // The word in which the search begins once more at its end, for what is below the beginning.
-        for step in 0..=WORDS {
-            let word = (start / 64 + step) % WORDS;
+        let words = high - low + 1;
+        for step in 0..=words {
             let mut free = !used[word] & parity;
             match step {
                 0 => free = free >> (start % 64) << (start % 64),
-                WORDS => free &= (1 << (start % 64)) - 1,
+                step if step == words => free &= (1 << (start % 64)) - 1,
                 _ => {}
             }
             while free != 0 {
@@ -73,6 +79,7 @@ impl Ports {
                 }
                 free &= free - 1;
             }
+            word = if word == high { low } else { word + 1 };
         }
         None
     }
@@ -102,26 +109,27 @@ mod tests {
     #[test]
     fn all_of_a_range_are_given_out_once() {
         for (first, last) in [(1_024, 1_151), (1_000, 1_099), (1, 65_535), (7, 7)] {
-            let mut ports = Ports::new(2, (first, last), 9);
+            let mut ports = Ports::new(2, 9);
             let mut out = BTreeSet::new();
             for parity in 0..2 {
-                while let Some(port) = ports.take(1, UDP, parity, |_| true) {
+                while let Some(port) = ports.take(1, UDP, (first, last), parity, |_| true) {
                     assert_eq!(port % 2, parity);
                     assert!(out.insert(port));
                 }
             }
             assert_eq!(out, (first..=last).collect());
-            assert!(ports.take(0, UDP, first, |_| true).is_some(), "another address has its own");
-            assert!(ports.take(1, TCP, first, |_| true).is_some(), "another protocol has its own");
+            assert!(ports.take(0, UDP, (first, last), first, |_| true).is_some(), "another address has its own");
+            assert!(ports.take(1, TCP, (first, last), first, |_| true).is_some(), "another protocol has its own");
             ports.give_back(1, UDP, last);
-            assert_eq!(ports.take(1, UDP, last, |_| true), Some(last));
+            assert_eq!(ports.take(1, UDP, (first, last), last, |_| true), Some(last));
         }
     }
 
     #[test]
     fn none_can_be_told_from_the_last() {
-        let mut ports = Ports::new(1, (1_024, 65_535), 1);
-        let out: Vec<_> = (0..100).map(|_| ports.take(0, TCP, 2, |_| true).expect("many are free")).collect();
+        let mut ports = Ports::new(1, 1);
+        let out: Vec<_> =
+            (0..100).map(|_| ports.take(0, TCP, (1_024, 65_535), 2, |_| true).expect("many are free")).collect();
         let next = out.windows(2).filter(|pair| pair[0].abs_diff(pair[1]) < 64).count();
         assert!(next < 5, "{next} of 100 next to the one before");
     }
@@ -130,9 +138,9 @@ mod tests {
         #[test]
         fn only_what_is_right_is_given_out(modulus in 1u16..50, rest in 0u16..50, secret: u64) {
             let right = |port: u16| port % modulus == rest % modulus;
-            let mut ports = Ports::new(1, (2_000, 2_999), secret);
+            let (mut ports, range) = (Ports::new(1, secret), (2_000, 2_999));
             let mut count = 0;
-            while let Some(port) = ports.take(0, ICMP, 0, right).or_else(|| ports.take(0, ICMP, 1, right)) {
+            while let Some(port) = ports.take(0, ICMP, range, 0, right).or_else(|| ports.take(0, ICMP, range, 1, right)) {
                 prop_assert!(right(port));
                 count += 1;
             }

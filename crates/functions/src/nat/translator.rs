@@ -1,5 +1,7 @@
 //! A worker's translator: its sessions, and what happens to each packet.
 
+mod shown;
+
 use std::sync::Arc;
 
 use forebay_graph::{Context, Gate, Reason, share};
@@ -7,12 +9,16 @@ use forebay_measure::Counter;
 use forebay_packet::wire::ipv4::{ICMP, TCP, UDP};
 use forebay_packet::{Packet, SessionKey};
 
+use super::allocations::Allocations;
+use super::allotment::Allotment;
 use super::bindings::{Bindings, Endpoint};
 use super::ports::Ports;
 use super::translation::{Direction, Translation};
 use super::{Filtering, Nat, WhenFull, packets};
 use crate::connection::{Connection, Headers, Plain, Shown, SlotClock, Timeouts, opens};
-use crate::tables::sessions::{Found, Refused, Seed, Sessions, Slot, Tuple4};
+use crate::listing::{Desk, Part};
+use crate::tables::sessions::{Found, GO, Refused, Seed, Sessions, Slot, Spot, Tuple4};
+pub(crate) use shown::{BINDINGS, SESSIONS};
 
 /// The reasons for which both directions drop.
 pub(crate) const DROPS: &[Reason] = &[
@@ -35,6 +41,10 @@ pub(crate) const DROPS: &[Reason] = &[
         help: "The packet goes from inside to an outside address of the pool, and the module has no such gate.",
     },
     Reason { name: "busy", help: "Another worker has the table, which cannot be." },
+    Reason {
+        name: "not_inside",
+        help: "The source is none of the inside addresses whose ports are computed, and no ports are reserved for others.",
+    },
 ];
 const NO_SESSION: Gate = Gate::drop(0);
 const FRAGMENT: Gate = Gate::drop(1);
@@ -45,12 +55,11 @@ const FULL: Gate = Gate::drop(4);
 pub(crate) const HAIRPIN: Gate = Gate::drop(5);
 /// See [`DROPS`].
 pub(crate) const BUSY: Gate = Gate::drop(6);
+const NOT_INSIDE: Gate = Gate::drop(7);
 
 /// What is counted of sessions, in this order.
 pub(crate) const COUNTERS: [&str; 5] = ["open", "opened", "ended", "evicted", "refused"];
 
-/// Packets that are looked up in one go.
-const GO: usize = 32;
 /// Sessions that may end in one call, beside one for each packet.
 const ENDS: u32 = 32;
 
@@ -66,8 +75,9 @@ pub(crate) struct Translator {
     timeouts: Timeouts,
     clock: SlotClock,
     share: (usize, usize),
-    /// What an inside address's outside address is drawn with.
-    pairing: Seed,
+    allotment: Allotment,
+    allocations: Allocations,
+    desk: Desk,
     /// The slot that it is.
     now: Slot,
     opened: u64,
@@ -77,25 +87,34 @@ pub(crate) struct Translator {
 }
 
 impl Translator {
-    pub(super) fn new(nat: &Nat, sessions: usize, share: (usize, usize), secret: u64) -> Option<Self> {
+    pub(super) fn new(
+        nat: &Nat,
+        sessions: usize,
+        share: (usize, usize),
+        secret: u64,
+        part: &Arc<Part>,
+    ) -> Option<Self> {
         // A session has its binding before another one gives way to it.
-        let bindings = sessions + nat.forwards.len() + 1;
+        let bindings = sessions + 1;
         let mut new = Self {
-            table: Sessions::new(sessions, Seed::new(secret))?,
+            table: Sessions::new(sessions, Seed::new(secret))?.lasting(nat.timeouts.longest()),
             bindings: Bindings::new(
                 bindings,
+                nat.forwards.len(),
                 nat.ports_per_address,
                 nat.filtering == Filtering::EndpointIndependent,
                 secret,
             )?,
-            ports: Ports::new(nat.pool.1, nat.ports, secret ^ 3),
+            ports: Ports::new(nat.pool.1, secret ^ 3),
             pool: nat.pool,
             when_full: nat.when_full,
             filtering: nat.filtering,
             timeouts: nat.timeouts,
             clock: nat.clock,
             share,
-            pairing: Seed::new(secret ^ 4),
+            allotment: Allotment::new(nat, secret ^ 4),
+            allocations: Allocations::new(share),
+            desk: part.desk(),
             now: 0,
             opened: 0,
             ended: 0,
@@ -115,6 +134,7 @@ impl Translator {
     #[inline]
     pub(crate) fn begin(&mut self, context: &Context<'_>, packets: usize) {
         self.now = self.clock.slot(context.now());
+        self.allocations.begin(context.now());
         if self.table.is_due(self.now) {
             self.expire(packets as u32 + ENDS);
         }
@@ -139,6 +159,7 @@ impl Translator {
         for (counter, value) in counters.iter().zip(values) {
             counter.set(value);
         }
+        self.publish();
     }
 
     /// Translates packets of one direction, and puts those on their gates that do not go on through the first. `hairpin` is
@@ -154,25 +175,33 @@ impl Translator {
         let side = if direction == Direction::Out { Translation::INSIDE } else { Translation::OUTSIDE };
         for (go, packets) in batch.chunks_mut(GO).enumerate() {
             let mut keys = [Tuple4::default(); GO];
+            let mut spots = [Spot::default(); GO];
             let mut found = [Found::NONE; GO];
             for (packet, key) in packets.iter().zip(&mut keys) {
                 // What is not plain is of no session by this key: nothing has protocol 0.
                 *key = Plain::of(packet).map_or(Tuple4::default(), Plain::tuple);
             }
-            self.table.find_each(&keys[..packets.len()], &mut found[..packets.len()]);
+            self.table.find_go(&keys[..packets.len()], &mut spots, &mut found[..packets.len()]);
             let missing = (0..packets.len()).filter(|at| !found[*at].is_some()).fold(0, |bits, at| bits | 1 << at);
             if missing != 0 && direction == Direction::Out {
                 self.make_ready(&keys, missing);
             }
-            let removals = self.table.removals();
-            for (at, (packet, found)) in packets.iter_mut().zip(found).enumerate() {
-                let there =
-                    self.table.removals() == removals || found.is_some() && self.table.is_still(found, keys[at]);
-                let usable = found.is_some() && found.side() == side && there;
-                if usable && self.quickly(packet, found, direction) {
+            let (removals, opened) = (self.table.removals(), self.opened);
+            for (at, (packet, mut found)) in packets.iter_mut().zip(found).enumerate() {
+                let key = keys[at];
+                if found.is_some() && self.table.removals() != removals && !self.table.is_still(found, key) {
+                    found = Found::NONE;
+                }
+                // A packet before it may have opened its session.
+                if !found.is_some() && self.opened != opened {
+                    found = self.table.find_at(spots[at], key);
+                }
+                if found.is_some() && found.side() == side && self.quickly(packet, found, direction) {
                     continue;
                 }
-                let gate = self.slowly(packet, direction, ways);
+                let opens = !found.is_some() && direction == Direction::Out;
+                let gate = if opens { self.open_plain(packet, key, spots[at]) } else { None };
+                let gate = gate.unwrap_or_else(|| self.slowly(packet, direction, ways));
                 if gate != Gate::FIRST {
                     context.put(go * GO + at, gate);
                 }
@@ -198,21 +227,41 @@ impl Translator {
     /// Translates a plain packet of a session that goes on as before.
     #[inline(always)]
     fn quickly(&mut self, packet: &mut Packet, found: Found, direction: Direction) -> bool {
-        let Some(plain) = Plain::of_mut(packet) else { return false };
-        let session = self.table.get(found);
-        let there = self.table.ends(found) > self.now;
+        // Only plain ones are of a session by their key.
+        let Some(plain) = Plain::known_mut(packet) else { return false };
+        let (session, ends) = self.table.lasts(found);
+        let there = *ends > self.now;
         if !(there && session.connection.goes_on(plain.flags(), session.is_reply(direction))) {
             return false;
         }
         // A session that leads to the pool itself has two.
-        if direction == Direction::Out && self.is_of_pool(u32::from_be_bytes(plain.ip.destination)) {
+        let to = u32::from_be_bytes(plain.ip.destination).wrapping_sub(self.pool.0);
+        if direction == Direction::Out && to < self.pool.1 {
             return false;
         }
         session.translate(plain, direction);
-        let ends = self.timeouts.end(session.connection.phase(), self.now);
-        self.table.keep_until(found, ends);
+        *ends = self.timeouts.end(session.connection.phase(), self.now);
         packet.forget_session();
         true
+    }
+
+    /// Opens the session of a packet to outside that is of none, and translates it: where it goes. `None` where it is not
+    /// plain or opens none.
+    #[inline(never)]
+    fn open_plain(&mut self, packet: &mut Packet, inside: Tuple4, spot: Spot) -> Option<Gate> {
+        let plain = Plain::of_mut(packet)?;
+        let (flags, protocol) = (plain.flags(), inside.protocol());
+        if protocol == TCP && !opens(flags) || self.is_of_pool(u32::from_be_bytes(plain.ip.destination)) {
+            return None;
+        }
+        let headers = Headers { tuple: inside, protocol, flags, asks: true };
+        let found = match self.open_outwards(&headers, spot) {
+            Ok(found) => found,
+            Err(gate) => return Some(gate),
+        };
+        self.table.get(found).translate(plain, Direction::Out);
+        packet.forget_session();
+        Some(Gate::FIRST)
     }
 
     #[inline(always)]
@@ -242,9 +291,9 @@ impl Translator {
     /// Translates a packet in one direction; whether it is IPv4. Otherwise where it goes instead.
     fn step(&mut self, packet: &mut Packet, direction: Direction, ways: Ways) -> Result<bool, Gate> {
         if direction == Direction::In
-            && !packet.ipv4().is_some_and(|ip| self.is_of_pool(u32::from_be_bytes(ip.destination)))
+            && packet.ipv4().is_some_and(|ip| !self.is_of_pool(u32::from_be_bytes(ip.destination)))
         {
-            // Not for the pool: nothing that this translation has anything to do with.
+            // IPv4 that is not for the pool: nothing that this translation has anything to do with.
             return if ways.others == Gate::FIRST { Ok(false) } else { Err(ways.others) };
         }
         match Shown::<Tuple4>::of(packet) {
@@ -302,12 +351,13 @@ impl Translator {
             return Err(NO_SESSION);
         }
         match direction {
-            Direction::Out => self.open_outwards(headers),
+            Direction::Out => self.open_outwards(headers, self.table.spot(headers.tuple)),
             Direction::In => self.open_inwards(headers),
         }
     }
 
-    fn open_outwards(&mut self, headers: &Headers<Tuple4>) -> Result<Found, Gate> {
+    /// Opens a session, whose key inside has this spot.
+    fn open_outwards(&mut self, headers: &Headers<Tuple4>, spot: Spot) -> Result<Found, Gate> {
         let inside = headers.tuple;
         let protocol = inside.protocol();
         let endpoint = inside_endpoint(inside);
@@ -323,7 +373,7 @@ impl Translator {
         let address = outer.address().to_be_bytes();
         let ports = if protocol == ICMP { (outer.port(), outer.port()) } else { (inside.ports().1, outer.port()) };
         let outside = Tuple4::new(inside.destination(), address, ports, protocol);
-        self.open(headers, (inside, outside), number, Direction::Out)
+        self.open(headers, (inside, outside), spot, number, Direction::Out)
     }
 
     fn open_inwards(&mut self, headers: &Headers<Tuple4>) -> Result<Found, Gate> {
@@ -338,25 +388,25 @@ impl Translator {
         self.bindings.hold(found);
         let address = binding.inside.address().to_be_bytes();
         let inside = Tuple4::new(address, outside.source(), (binding.inside.port(), outside.ports().0), protocol);
-        self.open(headers, (inside, outside), found.number(), Direction::In)
+        self.open(headers, (inside, outside), self.table.spot(inside), found.number(), Direction::In)
     }
 
     /// Gives an inside port an outside one; the number of their binding.
     fn bind(&mut self, inside: Tuple4, endpoint: Endpoint, shared: bool) -> Result<(Endpoint, u32), Gate> {
         let of = self.bindings.may(endpoint).ok_or(NO_PORT)?;
         let (protocol, (mine, shares)) = (inside.protocol(), self.share);
-        // RFC 4787 REQ-2, paired: an inside address has one outside.
-        let drawn = self.pairing.hash(u64::from(endpoint.address()), 0) >> 32;
-        let number = ((drawn * u64::from(self.pool.1)) >> 32) as u32;
+        let (number, range) = self.allotment.of(endpoint.address()).ok_or(NOT_INSIDE)?;
         let outer = self.pool.0 + number;
         let remote = (inside.destination(), inside.ports().1);
         let comes_back = |port: u16| shares == 1 || share(outside_hash(remote, outer, port, protocol), shares) == mine;
-        let port = self.ports.take(number, protocol, endpoint.port(), comes_back);
+        let port = self.ports.take(number, protocol, range, endpoint.port(), comes_back);
         // The parity of the inside port is kept as long as there are such ports.
-        let port =
-            port.or_else(|| self.ports.take(number, protocol, endpoint.port() ^ 1, comes_back)).ok_or(NO_PORT)?;
+        let port = port
+            .or_else(|| self.ports.take(number, protocol, range, endpoint.port() ^ 1, comes_back))
+            .ok_or(NO_PORT)?;
         let outer = Endpoint::new(outer, port, protocol, 1);
         if let Ok(binding) = self.bindings.insert(endpoint, outer, shared, of) {
+            self.tell_allocated(endpoint, outer);
             return Ok((outer, binding));
         }
         self.ports.give_back(number, protocol, port);
@@ -369,20 +419,21 @@ impl Translator {
         &mut self,
         headers: &Headers<Tuple4>,
         tuples: (Tuple4, Tuple4),
+        inside: Spot,
         binding: u32,
         opened: Direction,
     ) -> Result<Found, Gate> {
         let connection = Connection::new(headers.protocol, headers.flags);
         let session = Translation::new(tuples, binding, connection, opened);
         let ends = self.timeouts.end(connection.phase(), self.now);
-        let mut told = self.table.insert(session, ends);
+        let mut told = self.table.insert_at(inside, session, ends);
         if told == Err(Refused::Full)
             && self.when_full == WhenFull::Evict
             && let Some(given_up) = self.table.give_up()
         {
             self.evicted += 1;
             self.release(&given_up);
-            told = self.table.insert(session, ends);
+            told = self.table.insert_at(inside, session, ends);
         }
         match told {
             Ok(found) => {
@@ -401,6 +452,7 @@ impl Translator {
     fn release(&mut self, session: &Translation) {
         if let Some(outer) = self.bindings.release(session.binding()) {
             self.ports.give_back(outer.address() - self.pool.0, outer.protocol(), outer.port());
+            self.tell_released(inside_endpoint(session.inside()), outer);
         }
     }
 }

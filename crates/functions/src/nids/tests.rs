@@ -2,6 +2,7 @@ use std::path::Path;
 
 use etherparse::PacketBuilder;
 use forebay_graph::{Rig, Surroundings};
+use forebay_measure::Frequency;
 use forebay_packet::Batch;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -317,7 +318,7 @@ fn alerts_are_lines_in_a_file() {
         (&json!("drop"), &json!("101:101:101:101:101:101:101:101"), None)
     );
     let counts: Vec<_> = rig.counters("alerts").into_iter().collect();
-    assert_eq!(counts, [("limited", 0), ("lost", 0), ("over rate", 4), ("written", 4)]);
+    assert_eq!(counts, [("limited", 0), ("lost", 0), ("over rate", 4), ("unwritten", 0), ("written", 4)]);
 }
 
 #[test]

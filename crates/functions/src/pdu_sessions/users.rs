@@ -175,6 +175,18 @@ impl Users {
         }
     }
 
+    /// Asks for where the filters of sessions are, which is not with them; then for the filters themselves. In between something
+    /// else is to be done.
+    #[inline(always)]
+    pub(super) fn prefetch_filters<const N: usize>(&self, sessions: &[u32; N], step: Filters) {
+        for filters in sessions.iter().filter_map(|number| self.session(*number)?.filters.as_deref()) {
+            match step {
+                Filters::Lists => prefetch_read(std::slice::from_ref(filters), 0),
+                Filters::Conditions => prefetch_read(filters, 0),
+            }
+        }
+    }
+
     /// Makes a change that can be made: what is added is not there, what is removed is.
     pub(super) fn apply(&mut self, step: &Step) {
         match step {
@@ -206,6 +218,13 @@ impl Users {
             }
         }
     }
+}
+
+/// Steps of asking for sessions' filters.
+#[derive(Clone, Copy)]
+pub(super) enum Filters {
+    Lists,
+    Conditions,
 }
 
 /// Whether a bearer is the first of its session with its tunnel: the one that is found by it.

@@ -1,25 +1,27 @@
 //! Sessions by key: what firewalls, translators and load balancers remember of each.
 //!
-//! Bounded memory, all of it set aside at the start (and taken from the system as it is used): a line of the index is eight
-//! signatures and entries' numbers ([`index`]), an entry has the session, its end and its place on a timer wheel ([`wheel`]).
-//! Look-ups are made a batch at a time, in steps that each ask for the memory which the next one needs; a hit takes two
-//! accesses, one of them to a line of the index that few others share.
+//! Bounded memory, all of it set aside at the start: a line of the index is eight signatures and entries' numbers
+//! ([`index`]), an entry has the session, its end and its place on a timer wheel ([`wheel`]). Look-ups are made a batch at a
+//! time, in steps that each ask for the memory which the next one needs; a hit takes two accesses, one of them to a line of
+//! the index that few others share.
 //!
 //! A session may be found by two keys, one a side: a translated one by what it is inside and by what it is outside.
 
-mod before;
 mod hash;
 mod index;
+mod places;
 mod tuple;
 mod wheel;
 
+use forebay_memory::Zeroed;
 use forebay_simd::prefetch::prefetch_read;
 use zerocopy::FromZeros;
 
-pub use before::Before;
 pub use hash::Seed;
-use index::{Index, Spot};
+use index::Index;
+pub use index::Spot;
 pub use tuple::{Tuple4, Tuple6};
+pub use wheel::NEVER;
 use wheel::{Link, Links, Wheel};
 
 /// What a session is found by.
@@ -51,9 +53,9 @@ pub struct Found(u32);
 
 impl Found {
     /// None was found.
-    pub const NONE: Self = Self(u32::MAX);
+    pub const NONE: Self = Self(0);
 
-    /// The session's number: below the table's capacity, and its own as long as it is there.
+    /// The session's number: from 1 to the table's capacity, and its own as long as it is there.
     #[inline(always)]
     #[must_use]
     pub fn number(self) -> u32 {
@@ -71,7 +73,7 @@ impl Found {
     #[inline(always)]
     #[must_use]
     pub fn is_some(self) -> bool {
-        self.0 != u32::MAX
+        self.0 != 0
     }
 }
 
@@ -86,7 +88,8 @@ pub enum Refused {
     Crowded,
 }
 
-/// Times are counted in slots of the wheel, from when the owner of the table likes.
+/// Times are counted in slots of the wheel, from when the owner of the table likes; what ends [`NEVER`] is neither removed by
+/// time nor gives way to others.
 pub type Slot = u32;
 
 /// A line of the cache, where the session leaves room for the rest.
@@ -95,11 +98,11 @@ pub type Slot = u32;
 struct Entry<S> {
     session: S,
     link: Link,
-    /// When it ends if nothing comes; in a free entry, the next free one plus one.
+    /// When it ends if nothing comes; in a free entry, the next free one.
     ends: Slot,
 }
 
-impl<S> Links for Box<[Entry<S>]> {
+impl<S> Links for Zeroed<Entry<S>> {
     #[inline]
     fn link(&mut self, entry: u32) -> &mut Link {
         &mut self[entry as usize].link
@@ -109,21 +112,26 @@ impl<S> Links for Box<[Entry<S>]> {
 /// The table.
 pub struct Sessions<S: Session> {
     index: Index,
-    entries: Box<[Entry<S>]>,
+    /// By number; there is none of number 0.
+    entries: Zeroed<Entry<S>>,
     wheel: Wheel,
+    /// So many slots, as a power of two, are one of the wheel: all of it reaches as far as sessions last.
+    grain: u32,
     seed: Seed,
     /// Entries from here on were never used.
     fresh: u32,
-    /// The first free entry below, plus one.
+    /// The first free entry below; 0: none.
     free: u32,
     len: u32,
     removals: u64,
 }
 
 /// Keys that are looked up in one go.
-const GO: usize = 32;
+pub const GO: usize = 32;
 /// Entries that are looked at for one that may be given up: others of the slot may turn out to last longer.
 const LOOK: usize = 16;
+/// Slots in which keys of a go leave their numbers, to find those that come twice.
+const FIRSTS: usize = 4 * GO;
 /// The most sessions of a table: their numbers and sides must fit into an index entry.
 pub const MOST: usize = 1 << 28;
 
@@ -131,12 +139,52 @@ impl<S: Session> Sessions<S> {
     /// A table of up to `most` sessions. `None` where it is no number from 1 to [`MOST`], or there is no memory for it.
     #[must_use]
     pub fn new(most: usize, seed: Seed) -> Option<Self> {
+        Self::with_keys(most, most.checked_mul(S::SIDES as usize)?, seed)
+    }
+
+    /// The same, of sessions that have so many keys together at most.
+    #[must_use]
+    pub fn with_keys(most: usize, keys: usize, seed: Seed) -> Option<Self> {
         if !(1..=MOST).contains(&most) {
             return None;
         }
-        let index = Index::new(most * S::SIDES as usize)?;
-        let entries = <[Entry<S>]>::new_box_zeroed_with_elems(most).ok()?;
-        Some(Self { index, entries, wheel: Wheel::new(), seed, fresh: 0, free: 0, len: 0, removals: 0 })
+        let index = Index::new(keys)?;
+        let entries = Zeroed::new(most + 1)?;
+        Some(Self { index, entries, wheel: Wheel::new(), grain: 0, seed, fresh: 1, free: 0, len: 0, removals: 0 })
+    }
+
+    /// The same, empty, whose sessions last up to so many slots; they are removed up to a 2 048th of that after their end. What
+    /// lasts longer than the wheel reaches, 512 seconds of an eighth each where nothing is said, is put off once a round.
+    #[must_use]
+    pub fn lasting(mut self, longest: Slot) -> Self {
+        self.last_up_to(longest);
+        self
+    }
+
+    /// From now on sessions last up to so many slots ([`lasting`](Self::lasting)). Where that is another order of magnitude, all
+    /// that are there are put on the wheel anew.
+    pub fn last_up_to(&mut self, longest: Slot) {
+        let grain = (0..Slot::BITS).find(|grain| longest >> grain < wheel::SLOTS - 2).unwrap_or_default();
+        if grain == self.grain {
+            return;
+        }
+        let at = self.wheel.at() << self.grain;
+        (self.grain, self.wheel) = (grain, Wheel::new());
+        self.wheel.skip_to(at >> grain);
+        for number in 1..self.fresh {
+            let entry = &mut self.entries[number as usize];
+            let ends = entry.ends;
+            if !std::mem::take(&mut entry.link).is_none() {
+                let turn = self.turn(ends);
+                self.wheel.insert(&mut self.entries, number, turn);
+            }
+        }
+    }
+
+    /// The slot of the wheel in which a session that ends then is looked at: the first one that begins no sooner.
+    #[inline(always)]
+    fn turn(&self, ends: Slot) -> Slot {
+        if ends == NEVER { NEVER } else { (ends >> self.grain) + Slot::from(ends & ((1 << self.grain) - 1) != 0) }
     }
 
     /// How many there are.
@@ -154,7 +202,7 @@ impl<S: Session> Sessions<S> {
     /// How many there can be.
     #[must_use]
     pub fn capacity(&self) -> usize {
-        self.entries.len()
+        self.entries.len() - 1
     }
 
     /// How much memory it takes when it is full, in bytes.
@@ -170,15 +218,24 @@ impl<S: Session> Sessions<S> {
         self.removals
     }
 
+    /// Where a key's session is looked for, and would be put.
+    #[inline(always)]
+    #[must_use]
+    pub fn spot(&self, key: S::Key) -> Spot {
+        self.index.spot(key.hash(self.seed))
+    }
+
     /// The session that a key is of.
     #[inline]
     #[must_use]
     pub fn find(&self, key: S::Key) -> Found {
-        self.find_at(self.index.spot(key.hash(self.seed)), key)
+        self.find_at(self.spot(key), key)
     }
 
+    /// The session that a key is of, whose [`spot`](Self::spot) is known.
     #[inline]
-    fn find_at(&self, spot: Spot, key: S::Key) -> Found {
+    #[must_use]
+    pub fn find_at(&self, spot: Spot, key: S::Key) -> Found {
         self.index.find(spot, |it| self.is(it, key)).map_or(Found::NONE, Found)
     }
 
@@ -191,43 +248,68 @@ impl<S: Session> Sessions<S> {
     #[inline]
     pub fn find_each(&self, keys: &[S::Key], found: &mut [Found]) {
         for (keys, found) in keys.chunks(GO).zip(found.chunks_mut(GO)) {
-            self.find_some(keys, found);
+            self.find_go(keys, &mut [Spot::default(); GO], found);
         }
     }
 
+    /// The sessions that up to [`GO`] keys are of, and their spots.
     #[inline(always)]
-    fn find_some(&self, keys: &[S::Key], found: &mut [Found]) {
-        let mut spots = [Spot::default(); GO];
-        for (key, spot) in keys.iter().zip(&mut spots) {
-            *spot = self.index.spot(key.hash(self.seed));
+    pub fn find_go(&self, keys: &[S::Key], spots: &mut [Spot; GO], found: &mut [Found]) {
+        for (key, spot) in keys.iter().zip(&mut *spots) {
+            *spot = self.spot(*key);
             self.index.prefetch(*spot);
         }
         let mut missing = 0u32;
         for (at, (spot, found)) in spots.iter().zip(&mut *found).enumerate() {
             let it = self.index.first(*spot);
-            *found = it.map_or(Found::NONE, Found);
-            match it {
-                Some(it) => prefetch_read(&self.entries, (it >> 1) as usize),
-                None => {
-                    self.index.prefetch_other(*spot);
-                    missing |= 1 << at;
-                }
+            *found = Found(it);
+            if it != 0 {
+                prefetch_read(&self.entries, (it >> 1) as usize);
+            } else {
+                self.index.prefetch_other(*spot);
+                missing |= 1 << at;
             }
         }
         while missing != 0 {
             let at = missing.trailing_zeros() as usize % GO;
             missing &= missing - 1;
-            if let (Some(it), Some(found)) = (self.index.second(spots[at]), found.get_mut(at)) {
+            let it = self.index.second(spots[at]);
+            if let (true, Some(found)) = (it != 0, found.get_mut(at)) {
                 *found = Found(it);
                 prefetch_read(&self.entries, (it >> 1) as usize);
             }
         }
-        for ((key, spot), found) in keys.iter().zip(&spots).zip(found) {
+        for ((key, spot), found) in keys.iter().zip(&*spots).zip(found) {
             // One signature in 2²⁸ look-ups or so is another key's; then all places are looked through.
             if found.is_some() && !self.is(found.0, *key) || !found.is_some() && self.index.stashed() != 0 {
                 *found = self.find_at(*spot, *key);
             }
         }
+    }
+
+    /// Which of those keys of a go whose bits are set in `among` are not the same as one before them among those.
+    #[inline]
+    #[must_use]
+    pub fn first_ones(keys: &[S::Key; GO], spots: &[Spot; GO], among: u32) -> u32 {
+        // By signature: the place of a key, plus one. The next slots are gone through as long as others' keys are there.
+        let mut slots = [0u8; FIRSTS];
+        let (mut first, mut left) = (among, among);
+        while left != 0 {
+            let at = left.trailing_zeros() as usize % GO;
+            left &= left - 1;
+            let mut slot = spots[at].signature() as usize % FIRSTS;
+            while let Some(other) = usize::from(slots[slot]).checked_sub(1) {
+                if keys[other % GO] == keys[at] {
+                    first &= !(1 << at);
+                    break;
+                }
+                slot = (slot + 1) % FIRSTS;
+            }
+            if slots[slot] == 0 {
+                slots[slot] = at as u8 + 1;
+            }
+        }
+        first
     }
 
     /// The session of a number ([`Found::number`]), which is there.
@@ -238,17 +320,10 @@ impl<S: Session> Sessions<S> {
         Found(number << 1)
     }
 
-    /// The secrets that its keys are hashed with.
-    #[inline(always)]
-    #[must_use]
-    pub fn seed(&self) -> Seed {
-        self.seed
-    }
-
     /// Asks the processor for where a key's session is looked for, and would be put.
     #[inline(always)]
     pub fn prefetch(&self, key: S::Key) {
-        let spot = self.index.spot(key.hash(self.seed));
+        let spot = self.spot(key);
         self.index.prefetch(spot);
         self.index.prefetch_other(spot);
     }
@@ -292,6 +367,14 @@ impl<S: Session> Sessions<S> {
         &mut self.entries[found.number() as usize].session
     }
 
+    /// A session that was found, and when it ends: to be prolonged, as by [`keep_until`](Self::keep_until).
+    #[inline(always)]
+    #[must_use]
+    pub fn lasts(&mut self, found: Found) -> (&S, &mut Slot) {
+        let entry = &mut self.entries[found.number() as usize];
+        (&entry.session, &mut entry.ends)
+    }
+
     /// When the session ends if nothing else is said until then.
     #[must_use]
     pub fn ends(&self, found: Found) -> Slot {
@@ -309,21 +392,32 @@ impl<S: Session> Sessions<S> {
         let number = found.number();
         self.wheel.remove(&mut self.entries, number);
         self.entries[number as usize].ends = ends;
-        self.wheel.insert(&mut self.entries, number, ends);
+        let turn = self.turn(ends);
+        self.wheel.insert(&mut self.entries, number, turn);
     }
 
     /// Takes a session in whose keys no other one has.
     ///
     /// # Errors
     /// [`Refused`].
+    #[inline]
     pub fn insert(&mut self, session: S, ends: Slot) -> Result<Found, Refused> {
-        let number = match self.free.checked_sub(1) {
-            Some(number) => number,
-            None if (self.fresh as usize) < self.entries.len() => self.fresh,
-            None => return Err(Refused::Full),
+        self.insert_at(self.spot(session.key(0)), session, ends)
+    }
+
+    /// The same, where the [`spot`](Self::spot) of its first key is known.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    #[inline]
+    pub fn insert_at(&mut self, first: Spot, session: S, ends: Slot) -> Result<Found, Refused> {
+        let number = match self.free {
+            0 if (self.fresh as usize) < self.entries.len() => self.fresh,
+            0 => return Err(Refused::Full),
+            free => free,
         };
         for side in 0..session.sides() {
-            let spot = self.index.spot(session.key(side).hash(self.seed));
+            let spot = if side == 0 { first } else { self.spot(session.key(side)) };
             if self.index.insert(spot, number << 1 | side).is_err() {
                 // What has two keys is in by both or by none.
                 (0..side).for_each(|side| self.unindex(&session, number, side));
@@ -337,22 +431,25 @@ impl<S: Session> Sessions<S> {
         }
         self.len += 1;
         self.entries[number as usize] = Entry { session, link: Link::default(), ends };
-        self.wheel.insert(&mut self.entries, number, ends);
+        let turn = self.turn(ends);
+        self.wheel.insert(&mut self.entries, number, turn);
         Ok(Found(number << 1))
     }
 
+    #[inline]
     fn unindex(&mut self, session: &S, number: u32, side: u32) {
-        let spot = self.index.spot(session.key(side).hash(self.seed));
+        let spot = self.spot(session.key(side));
         self.index.remove(spot, number << 1 | side);
     }
 
     /// Removes a session.
+    #[inline]
     pub fn remove(&mut self, found: Found) -> S {
         let number = found.number();
         self.wheel.remove(&mut self.entries, number);
         let session = self.entries[number as usize].session;
         (0..session.sides()).for_each(|side| self.unindex(&session, number, side));
-        self.entries[number as usize].ends = std::mem::replace(&mut self.free, number + 1);
+        self.entries[number as usize].ends = std::mem::replace(&mut self.free, number);
         self.len -= 1;
         self.removals += 1;
         session
@@ -363,7 +460,7 @@ impl<S: Session> Sessions<S> {
     /// keep no packet waiting.
     pub fn expire(&mut self, now: Slot, looks: &mut u32) -> Option<S> {
         while *looks > 0 {
-            let number = self.wheel.next(now)?;
+            let number = self.wheel.next(now >> self.grain)?;
             *looks -= 1;
             let ends = self.entries[number as usize].ends;
             if ends <= now {
@@ -375,37 +472,59 @@ impl<S: Session> Sessions<S> {
     }
 
     /// Removes the session that ends soonest, as far as a short look tells: how one that is new finds room.
+    #[inline]
     pub fn give_up(&mut self) -> Option<S> {
-        let mut soonest: Option<(Slot, u32)> = None;
-        for _ in 0..LOOK {
-            let (number, ahead) = self.wheel.soonest()?;
+        let (number, ahead) = self.wheel.soonest()?;
+        let ends = self.entries[number as usize].ends;
+        let soonest =
+            if self.turn(ends) <= self.wheel.at() + ahead { number } else { self.put_off_some(number, ends)? };
+        Some(self.remove(Found(soonest << 1)))
+    }
+
+    /// Puts off what lasts longer than the wheel knows, from the first one on, until one does not or enough have been looked at:
+    /// which of these ends soonest, if any ends at all.
+    #[inline(never)]
+    fn put_off_some(&mut self, number: u32, ends: Slot) -> Option<u32> {
+        let mut soonest = Some((ends, number)).filter(|(ends, _)| *ends != NEVER);
+        self.put_off(number, ends);
+        let mut looks = 1;
+        while looks < LOOK || soonest.is_none() {
+            let Some((number, ahead)) = self.wheel.soonest() else { break };
             let ends = self.entries[number as usize].ends;
-            soonest = soonest.into_iter().chain([(ends, number)]).min();
-            if ends <= self.wheel.at() + ahead {
-                break;
+            if ends != NEVER {
+                soonest = soonest.into_iter().chain([(ends, number)]).min();
+                if self.turn(ends) <= self.wheel.at() + ahead {
+                    break;
+                }
             }
             self.put_off(number, ends);
+            looks += 1;
         }
-        soonest.map(|(_, number)| self.remove(Found(number << 1)))
+        soonest.map(|(_, number)| number)
     }
 
     /// Puts an entry on the wheel where it belongs: later than in the slot that it is in.
     fn put_off(&mut self, number: u32, ends: Slot) {
         self.wheel.remove(&mut self.entries, number);
         // Not into the slot again that is being gone through.
-        self.wheel.insert(&mut self.entries, number, ends.max(self.wheel.at() + 2));
+        let turn = self.turn(ends).max(self.wheel.at() + 2);
+        self.wheel.insert(&mut self.entries, number, turn);
     }
 
     /// Whether anything is left to be looked at until `now` ([`expire`](Self::expire)).
     #[must_use]
-    pub fn is_due(&self, now: Slot) -> bool {
-        self.wheel.at() < now && self.len > 0
+    pub fn is_due(&mut self, now: Slot) -> bool {
+        if self.len == 0 {
+            // Where time has gone on without any, those to come are not to be looked for from there.
+            self.wheel.skip_to(now >> self.grain);
+        }
+        self.wheel.at() < now >> self.grain
     }
 
     /// The sessions, those with numbers from `from` on.
     pub fn iter(&self, from: u32) -> impl Iterator<Item = (Found, &S)> {
-        let start = (from as usize).min(self.fresh as usize);
-        let entries = (from..).zip(&self.entries[start..self.fresh as usize]);
+        let start = (from as usize).clamp(1, self.fresh as usize);
+        let entries = (start as u32..).zip(&self.entries[start..self.fresh as usize]);
         // What is free is not on the wheel.
         let used = entries.filter(|(_, entry)| !entry.link.is_none());
         used.map(|(number, entry)| (Found(number << 1), &entry.session))

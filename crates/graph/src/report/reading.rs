@@ -1,7 +1,7 @@
 //! The counters at one instant, by name: so that those of several workers, and of the graphs that a worker has run one
 //! after the other, add up.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::Hash;
 
 use forebay_measure::{Counter, Distribution, Frequency, Nanos, PacketRate};
@@ -96,6 +96,8 @@ pub(super) struct ModuleReading {
     pub(super) weight: u64,
     pub(super) hold: u64,
     pub(super) own: BTreeMap<String, BTreeMap<String, u64>>,
+    /// Headings of `own` that state something, and of which nothing is left when the graph is replaced.
+    pub(super) gauges: BTreeSet<String>,
     /// The module that runs for it and its like, where it runs folded. Calls and times are with that one.
     pub(super) folded: Option<String>,
     /// Packets of all that this one runs for, where there are such.
@@ -266,11 +268,15 @@ impl Reading {
     }
 
     /// Makes the reading of a graph that has been replaced one of the past: what went on into the next graph is counted
-    /// there. That is what waited or was held, and the own counters of functions and ports that it took over, which
-    /// `kept` names.
+    /// there. That is what waited or was held, the own counters of functions and ports that it took over, which `kept`
+    /// names, and of all functions what they state.
     pub fn retire(&mut self, kept_module: impl Fn(&str) -> bool, kept_port: impl Fn(&str) -> bool) {
-        for module in self.modules.iter_mut().filter(|module| kept_module(&module.name)) {
-            module.own.clear();
+        for module in &mut self.modules {
+            if kept_module(&module.name) {
+                module.own.clear();
+            } else {
+                module.own.retain(|heading, _| !module.gauges.contains(heading));
+            }
         }
         let census = &mut self.census;
         census.left += census.in_flight;
@@ -356,10 +362,14 @@ impl ModuleReading {
         let mut sizes = [0; SIZE_CLASSES];
         sizes.iter_mut().zip(&counters.sizes).for_each(|(size, count)| *size = count.get());
         let mut own: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
-        for (heading, counts, names) in &told.own {
-            let of_heading = own.entry(heading.clone()).or_default();
-            for (name, count) in names.iter().zip(counts.iter()) {
+        let mut gauges = BTreeSet::new();
+        for told in &told.own {
+            let of_heading = own.entry(told.heading.clone()).or_default();
+            for (name, count) in told.names.iter().zip(told.counters.iter()) {
                 *of_heading.entry(name.clone()).or_insert(0) += count.get();
+            }
+            if told.gauges {
+                gauges.insert(told.heading.clone());
             }
         }
         Self {
@@ -375,6 +385,7 @@ impl ModuleReading {
             weight: counters.weight.get(),
             hold: counters.hold.get(),
             own,
+            gauges,
             folded: None,
             of_fold: 0,
         }

@@ -179,8 +179,9 @@ fn talk(connection: &Connection, service: &Service) -> io::Result<()> {
                 service::reload(service, file, &set.unwrap_or_default(), forget)
             }
             Ok(Request::Tables {}) => service::tables(service),
-            Ok(Request::Entries { module, table, after, most }) => {
-                service::entries(service, &module, table.as_deref(), after.as_deref(), most)
+            Ok(Request::Entries { module, table, after, filter, most }) => {
+                let which = (filter.as_deref(), after.as_deref());
+                service::entries(service, &module, table.as_deref(), which, most)
             }
             Ok(Request::Change { module, table }) => match service::find(service, &module, table.as_deref()) {
                 Ok(found) => service::change(service, &found, &mut lines)?,

@@ -118,11 +118,15 @@ pub(super) fn entries(
     service: &Service,
     module: &str,
     table: Option<&str>,
-    after: Option<&str>,
+    (filter, after): (Option<&str>, Option<&str>),
     most: usize,
 ) -> Answer {
+    let most = most.min(MOST_ENTRIES);
     find(service, module, table)
-        .and_then(|found| found.table.entries(after, most.min(MOST_ENTRIES)))
+        .and_then(|found| match filter {
+            Some(filter) => found.table.chosen(filter, after, most),
+            None => found.table.entries(after, most),
+        })
         .map_or_else(Answer::Error, Answer::Entries)
 }
 

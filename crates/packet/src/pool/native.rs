@@ -3,6 +3,8 @@
 use std::ptr::NonNull;
 use std::sync::{Mutex, PoisonError};
 
+use forebay_memory::{HUGE, Region};
+
 use super::{Backing, Chunk, Layout, MOST_CHUNKS, PoolError};
 use crate::metadata::LINE;
 
@@ -47,13 +49,6 @@ impl PoolOptions {
     }
 }
 
-/// A huge page of the size that x86-64 and ARM give by default, in bytes.
-const HUGE: usize = 1 << 21;
-
-/// The most memory that is asked for before it is needed, in bytes: what is beyond may never be.
-#[cfg(not(miri))]
-const POPULATED: usize = 1 << 28;
-
 /// The longest frame that a native chunk can be asked to hold (jumbo Ethernet with tags and tunnels), in bytes.
 const MAX_FRAME: usize = 9_216;
 
@@ -66,7 +61,7 @@ pub struct Slab {
     /// A stack: what came home last is the warmest. Threads whose packets in flight come and go by more than their caches hold
     /// would else walk through the whole pool, and find every chunk cold.
     free: Mutex<Vec<Chunk>>,
-    memory: memory::Region,
+    memory: Region,
 }
 
 impl Slab {
@@ -85,7 +80,11 @@ impl Slab {
             return Err(PoolError::Stride { stride, end: layout.end });
         }
         let bytes = stride * chunks;
-        let memory = memory::Region::new(bytes, populated).map_err(|source| PoolError::Memory { bytes, source })?;
+        let memory = Region::reserved(bytes);
+        let memory = memory.map_err(|source| PoolError::Memory { bytes, source })?;
+        if populated {
+            memory.populate();
+        }
         // Under `Lifo` the first chunks, which are populated first, are the first to be taken.
         let free = (0..chunks).rev().map(|index| Chunk::new(memory.at(index * stride))).collect();
         Ok(Self { layout, free: Mutex::new(free), memory })
@@ -133,91 +132,5 @@ unsafe impl Backing for Slab {
 
     fn give(&self, chunks: &[Chunk]) {
         self.free.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(chunks);
-    }
-}
-
-/// Page-aligned zeroed memory from the system.
-#[cfg(not(miri))]
-mod memory {
-    use super::NonNull;
-    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
-
-    pub(super) struct Region(NonNull<u8>, usize);
-
-    // SAFETY: the region is plain memory; access to it is governed by who owns which chunk.
-    unsafe impl Send for Region {}
-    // SAFETY: as above.
-    unsafe impl Sync for Region {}
-
-    impl Region {
-        pub(super) fn new(bytes: usize, populated: bool) -> std::io::Result<Self> {
-            let (read_write, private) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
-            let bytes = bytes.next_multiple_of(super::HUGE);
-            // SAFETY: a new mapping at an address that the kernel chooses touches nothing that exists. Huge pages
-            // are reserved at once where asked for explicitly, so a mapping that succeeds cannot fault later.
-            let mapped = unsafe {
-                mmap_anonymous(std::ptr::null_mut(), bytes, read_write, private | MapFlags::HUGETLB)
-                    .or_else(|_| mmap_anonymous(std::ptr::null_mut(), bytes, read_write, private))?
-            };
-            // Advice only: without transparent huge pages everything works, a little slower.
-            // SAFETY: exactly the region mapped above; this advice does not change its content.
-            let _ = unsafe { madvise(mapped, bytes, Advice::LinuxHugepage) };
-            if populated {
-                // Where the system cannot, packets wait for their pages as they always would.
-                // SAFETY: inside the region mapped above; this advice does not change its content.
-                let _ = unsafe { madvise(mapped, bytes.min(super::POPULATED), Advice::LinuxPopulateWrite) };
-            }
-            let start = NonNull::new(mapped.cast()).ok_or(std::io::ErrorKind::OutOfMemory)?;
-            Ok(Self(start, bytes))
-        }
-
-        pub(super) fn at(&self, offset: usize) -> NonNull<u8> {
-            assert!(offset < self.1, "an offset inside the region");
-            // SAFETY: inside the mapping, by the assertion.
-            unsafe { self.0.add(offset) }
-        }
-    }
-
-    impl Drop for Region {
-        fn drop(&mut self) {
-            // SAFETY: exactly what was mapped; the pool lets go of it only when every chunk is home.
-            let _ = unsafe { munmap(self.0.as_ptr().cast(), self.1) };
-        }
-    }
-}
-
-/// The same from the Rust allocator, because the interpreter that checks the unsafe code knows no huge pages.
-#[cfg(miri)]
-mod memory {
-    use super::NonNull;
-    use std::alloc::{Layout, alloc_zeroed, dealloc};
-
-    pub(super) struct Region(NonNull<u8>, Layout);
-
-    // SAFETY: plain memory; access to it is governed by who owns which chunk.
-    unsafe impl Send for Region {}
-    // SAFETY: as above.
-    unsafe impl Sync for Region {}
-
-    impl Region {
-        pub(super) fn new(bytes: usize, _: bool) -> std::io::Result<Self> {
-            let layout = Layout::from_size_align(bytes, 4096).map_err(|_| std::io::ErrorKind::OutOfMemory)?;
-            // SAFETY: a pool has at least one chunk, so the size is not zero.
-            let start = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(std::io::ErrorKind::OutOfMemory)?;
-            Ok(Self(start, layout))
-        }
-
-        pub(super) fn at(&self, offset: usize) -> NonNull<u8> {
-            assert!(offset < self.1.size(), "an offset inside the region");
-            // SAFETY: inside the allocation, by the assertion.
-            unsafe { self.0.add(offset) }
-        }
-    }
-
-    impl Drop for Region {
-        fn drop(&mut self) {
-            // SAFETY: exactly what was allocated.
-            unsafe { dealloc(self.0.as_ptr(), self.1) }
-        }
     }
 }

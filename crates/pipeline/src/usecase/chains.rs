@@ -1,35 +1,39 @@
-//! `sfc_a`, `sfc_b`: the two service function chains of NALM (ToN 2022, section V.A), with stand-ins for what Forebay has no
-//! function for yet.
+//! `sfc_a`, `sfc_b`: the two service function chains of NALM (ToN 2022, section IV.A).
 //!
-//! A: NAT, deep packet inspection, L3 forwarding; inspection is a module that takes a given time. B: access control, an L4 load
-//! balancer, L3 forwarding; the balancer is a split of sessions over servers and a static translation for each, which keeps no
-//! table of sessions. L3 forwarding is what it is in the routers: lookup, time to live, addresses, checksum.
-//! 3 + 3n modules, and 3 + s + 3n for s servers.
+//! A: NAT, deep packet inspection, L3 forwarding. Translation is dynamic, and both ways of it are there, as it is *mutual* in the
+//! paper: clients inside send out, the far side answers each packet, and answers come back to them, are inspected and
+//! forwarded. Inspection is for charging: what has a pattern is counted and goes on. The far side is a module, `ip_swap`: no
+//! generator could know the ports that translation gives out. B: access control, an L4 load balancer with sessions, L3 forwarding;
+//! clients send to a service, and their packets are forwarded to its servers. L3 forwarding is what it is in the routers:
+//! lookup, time to live, addresses, checksum. 5 + 3n modules, and 3 + 3n.
 
-use super::text::{Text, Traffic, lookup, prefix, rewrite};
+use super::inspection::{patterns, payloads, sought};
+use super::text::{Text, Traffic, lookup, prefix, rewrite, room};
+use super::tracking::inside;
 use super::{Values, Wrong};
 
 const PREFIXES: u64 = 500;
-/// What clients of the balancer send to (RFC 5737).
-const SERVICE: &str = "198.51.100.1/32";
+/// What clients of the balancer send to (RFC 5737), and the port.
+const SERVICE: &str = "198.51.100.1";
+const PORT: u64 = 5_000;
 
 pub(super) fn write_a(values: &Values) -> Result<String, Wrong> {
     let (n, stages) = (values.whole("n", 1, 4_096)?, values.whole("stages", 1, 2)?);
-    let dpi = values.whole("dpi", 0, 1_000_000)?;
+    let patterns = patterns(values, "patterns", 1)?;
     let mut text = Text::new(&format!("sfc_a-{n}{}", suffix(stages)), values)?;
-    let destinations: Vec<_> = (0..PREFIXES.max(n) / n * n).map(prefix).collect();
-    text.generator("in", &Traffic { destinations: &destinations, vlan: None, share: 1 });
+    // As many prefixes of every next hop.
+    let clients = PREFIXES.max(n) / n * n;
+    let payloads = payloads(values, &text, &patterns)?;
+    inside(&mut text, "in", clients, Some(&payloads));
     text.sink();
-    text.line("in -> nat -> dpi -> route");
-    // 192.168.0.0/24 is what generators of use cases send from.
-    text.module(
-        "nat",
-        "static_nat",
-        " direction: out, mappings: [{ inside: 192.168.0.0/24, outside: 172.16.0.0/24 }] ",
-    );
-    text.module("dpi", "bypass", &format!(" cycles_per_packet: {dpi} "));
+    text.state(&format!("nat1: {{ nat: {{ pool: 172.16.0.0/24, sessions: {} }} }}", room(text.sessions(clients))));
+    text.line("in -> nat -> peer -> back -> dpi -> route");
+    text.module("nat", "nat_out", " state: nat1 ");
+    text.module("peer", "ip_swap", "");
+    text.module("back", "nat_in", " state: nat1 ");
+    text.module("dpi", "dpi", &format!("{}, classes: [{{ name: charged, gate: clean }}] ", sought(&patterns)));
     let forward = forward(&mut text, n);
-    cut(&mut text, stages, vec!["nat".to_owned(), "dpi".to_owned()], forward);
+    cut(&mut text, stages, ["nat", "peer", "back", "dpi"].map(str::to_owned).into(), forward);
     Ok(text.finish())
 }
 
@@ -37,22 +41,21 @@ pub(super) fn write_b(values: &Values) -> Result<String, Wrong> {
     let (n, stages) = (values.whole("n", 1, 4_096)?, values.whole("stages", 1, 2)?);
     let servers = values.whole("servers", 1, 256)?;
     let mut text = Text::new(&format!("sfc_b-{n}{}", suffix(stages)), values)?;
-    text.generator("in", &Traffic { destinations: &[SERVICE.to_owned()], vlan: None, share: 1 });
+    text.generator("in", &Traffic { destinations: &[format!("{SERVICE}/32")], vlan: None, share: 1 });
     text.sink();
-    text.line("in -> acl -> balance");
+    // Replies do not come by: they are told by where they come from, so that any number of workers can have the sessions.
+    let backends: Vec<_> = (0..servers).map(|server| format!("{{ address: 10.0.{server}.10 }}")).collect();
+    text.state(&format!(
+        "web: {{ balancer: {{ sessions: {}, replies: endpoint, services: [{{ address: {SERVICE}, protocol: udp, port: {PORT}, \
+         backends: [{}] }}] }} }}",
+        room(text.sessions(1)),
+        backends.join(", ")
+    ));
+    text.line("in -> acl -> balance -> route");
     text.module("acl", "acl", " rules: { synthetic: 100 }, default: permit ");
-    let weights: Vec<_> = (0..servers).map(|_| "1").collect();
-    text.module("balance", "weighted_split", &format!(" weights: [{}] ", weights.join(", ")));
-    let mut before = vec!["acl".to_owned(), "balance".to_owned()];
-    for server in 0..servers {
-        let name = format!("server{server}");
-        text.line(&format!("balance[{server}] -> {name} -> route"));
-        let mapping = format!("{{ inside: 10.0.{server}.10/32, outside: {SERVICE} }}");
-        text.module(&name, "static_nat", &format!(" direction: in, mappings: [{mapping}] "));
-        before.push(name);
-    }
+    text.module("balance", "balance", " state: web, others: drop ");
     let forward = forward(&mut text, n);
-    cut(&mut text, stages, before, forward);
+    cut(&mut text, stages, ["acl", "balance"].map(str::to_owned).into(), forward);
     Ok(text.finish())
 }
 

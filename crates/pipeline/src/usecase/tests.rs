@@ -9,12 +9,18 @@ fn sets(sets: &[&str]) -> Vec<String> {
 fn modules(name: &str, given: &[&str]) -> usize {
     let source = usecase(name, &sets(given)).unwrap_or_else(|problems| panic!("{problems}"));
     let checked = crate::check(&source).unwrap_or_else(|problems| panic!("{problems}\n{}", source.text()));
+    // With what each branch ends.
+    let last = match name {
+        "rc" => "work",
+        "forward" | "firewall" | "nids" | "dpi" | "vpn" | "aes" => "mac",
+        _ => "sum",
+    };
     assert!(
         checked.flows.len()
             == checked
                 .modules
                 .iter()
-                .filter(|(name, _)| name.starts_with("sum") || name.starts_with("work") || name == "control")
+                .filter(|(name, _)| name.starts_with(last) || name == "control" || name == "other")
                 .count(),
         "a flow for each branch"
     );
@@ -35,9 +41,74 @@ fn module_counts_are_those_of_the_definition() {
     }
     for stages in ["stages=1", "stages=2"] {
         for n in [1, 4, 600] {
-            assert_eq!(modules("sfc_a", &[&format!("n={n}"), stages]), 3 + 3 * n);
-            assert_eq!(modules("sfc_b", &[&format!("n={n}"), "servers=7", stages]), 3 + 7 + 3 * n);
+            assert_eq!(modules("sfc_a", &[&format!("n={n}"), stages]), 5 + 3 * n);
+            assert_eq!(modules("sfc_b", &[&format!("n={n}"), "servers=7", stages]), 3 + 3 * n);
         }
+    }
+}
+
+#[test]
+fn functions_by_name_forward_to_next_hops() {
+    for n in [1, 4, 300] {
+        let n_set = format!("n={n}");
+        for (name, given, more) in [
+            ("forward", "slo=1ms", 1),
+            ("firewall", "rules=10", 4),
+            ("nids", "rules=20", 2),
+            ("dpi", "patterns=20", 3),
+            ("vpn", "stages=1", 3),
+            ("vpn", "stages=2", 3),
+            ("aes", "ends=1", 2),
+            ("aes", "ends=2", 3),
+        ] {
+            assert_eq!(modules(name, &[&n_set, given]), more + n, "{name} {given}");
+        }
+        assert_eq!(modules("router", &[&n_set, "routes=2000"]), 2 + 3 * n);
+    }
+}
+
+#[test]
+fn made_up_patterns_follow_from_the_seed_and_payloads_end_with_them() {
+    let text = |name: &str, given: &[&str]| usecase(name, &sets(given)).expect("in order").text().to_owned();
+    assert_eq!(text("dpi", &["seed=5"]), text("dpi", &["seed=5"]));
+    assert_ne!(text("dpi", &["seed=5"]), text("dpi", &["seed=6"]).replace("seed: 6", "seed: 5"));
+    for (name, of, size) in [("dpi", "patterns=8", 1_514), ("nids", "rules=9", 60), ("sfc_a", "patterns=1", 61)] {
+        let text = text(name, &[of, &format!("size={size}"), "matching=10"]);
+        let payloads: Vec<_> = text.split("payload: '").skip(1).filter_map(|it| it.split('\'').next()).collect();
+        assert!((2..=5).contains(&payloads.len()), "{name}: {payloads:?}");
+        for (number, payload) in payloads.iter().enumerate() {
+            assert_eq!(payload.len(), size - 44, "{name}");
+            let last = payload.rsplit(' ').next().expect("a word");
+            // Of the first nothing is whole: patterns are longer than any of its words.
+            assert!(payload.split(' ').all(|word| word.len() <= 4) == (number == 0) || number > 0, "{payload}");
+            assert!(number == 0 || last.len() >= 8, "{name}: {payload}");
+        }
+    }
+    for (given, payloads) in [("matching=0", 1), ("matching=100", 4)] {
+        assert_eq!(text("dpi", &[given]).matches("payload: '").count(), payloads, "{given}");
+    }
+}
+
+#[test]
+fn parameters_of_functions_by_name_are_checked() {
+    let refused = |name: &str, given: &[&str]| usecase(name, &sets(given)).expect_err("refused").to_string();
+    assert_eq!(
+        refused("router", &["n=9", "routes=8"]),
+        "--set routes=8: routes: 8 routes to 9 next hops: allowed are 9 to 65536"
+    );
+    assert_eq!(
+        refused("vpn", &["backend=gpu"]),
+        "--set backend=gpu: backend: 'gpu' encrypts nothing: allowed are auto, hardware and software"
+    );
+    assert!(refused("dpi", &["matching=101"]).contains("from 0 to 100"));
+    assert!(refused("nids", &["rules=1"]).contains("from 2 to 10000"));
+    // The tunnel's numbers are one worker's.
+    let source = usecase("vpn", &sets(&["workers=[{}, {}]"])).expect("in order");
+    let told = crate::check(&source).expect_err("refused").to_string();
+    assert!(told.contains("module 'seal' is on 2 workers"), "{told}");
+    for case in usecases().iter().filter(|case| case.name != "vpn") {
+        let source = usecase(case.name, &sets(&["workers=[{}, {}]"])).expect("in order");
+        assert!(crate::check(&source).is_ok(), "{} on two workers", case.name);
     }
 }
 
@@ -73,7 +144,8 @@ fn defaults_are_allowed_and_wrong_values_named() {
     let refused = |name: &str, given: &[&str]| usecase(name, &sets(given)).expect_err("refused").to_string();
     assert_eq!(
         refused("gx", &[]),
-        "usecase:gx:1: there is no use case 'gx' (did you mean 'gw'?): there are l2l3, gw, vrf, mgw, rc, sfc_a, sfc_b"
+        "usecase:gx:1: there is no use case 'gx' (did you mean 'gw'?): there are l2l3, gw, vrf, mgw, rc, sfc_a, sfc_b, \
+         forward, router, firewall, nids, dpi, vpn, aes"
     );
     assert_eq!(refused("gw", &["n=0"]), "--set n=0: n: '0' is not allowed: allowed is a whole number from 1 to 4096");
     assert_eq!(
@@ -99,7 +171,7 @@ fn defaults_are_allowed_and_wrong_values_named() {
 
 #[test]
 fn chains_are_cut_into_stages() {
-    for name in ["sfc_a", "sfc_b"] {
+    for name in ["sfc_a", "sfc_b", "vpn"] {
         let workers = |stages: &str| {
             let source = usecase(name, &sets(&[stages])).unwrap_or_else(|problems| panic!("{problems}"));
             source.text().matches("- { modules: [").count()

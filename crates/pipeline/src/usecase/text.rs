@@ -83,13 +83,27 @@ impl Text {
     /// A generator with these parameters besides rate, sessions in whole rounds of `round`, size with `more` bytes, and
     /// the router's address.
     pub(super) fn generator_of(&mut self, name: &str, share: u64, round: u64, more: u64, lines: &[String]) {
+        self.generator_with(name, (share, round), &(self.size + more).to_string(), lines);
+    }
+
+    /// How many sessions there are in whole rounds of `round`.
+    pub(super) fn sessions(&self, round: u64) -> u64 {
+        self.sessions.next_multiple_of(round)
+    }
+
+    /// The frames' length.
+    pub(super) fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The same, where the frames' length is written so.
+    pub(super) fn generator_with(&mut self, name: &str, (share, round): (u64, u64), size: &str, lines: &[String]) {
         // So that none has a session more than another.
         let sessions = self.sessions.div_ceil(share).next_multiple_of(round);
         push(&mut self.ports, format_args!("  {name}:\n    generator:"));
         if let Some(PacketRate(rate)) = self.rate {
             push(&mut self.ports, format_args!("      rate: {}", PacketRate(rate / share as f64)));
         }
-        let size = self.size + more;
         push(
             &mut self.ports,
             format_args!("      sessions: {sessions}\n      size: {size}\n      destination_mac: {ROUTER_MAC}"),
@@ -177,13 +191,8 @@ pub(super) fn prefix(number: u64) -> String {
 /// The modules of next hop `number` in all, called `suffix`, that a router has: time to live, addresses, checksum.
 pub(super) fn rewrite(text: &mut Text, number: u64, suffix: &str) -> [String; 3] {
     let names = ["ttl", "mac", "sum"].map(|kind| format!("{kind}{suffix}"));
-    let [high, low] = (number as u16).to_be_bytes();
     text.module(&names[0], "ttl", "");
-    text.module(
-        &names[1],
-        "mac_rewrite",
-        &format!(" source: {ROUTER_MAC}, destination: 02:00:00:01:{high:02x}:{low:02x} "),
-    );
+    address(text, number, &names[1]);
     text.module(&names[2], "ip_checksum", "");
     names
 }
@@ -200,6 +209,33 @@ pub(super) fn guard(text: &mut Text, number: u64, suffix: &str) -> Vec<String> {
         &format!(" direction: out, mappings: [{{ inside: {INSIDE}, outside: {outside} }}] "),
     );
     [acl, nat].into_iter().chain(rewrite(text, number, suffix)).collect()
+}
+
+/// What sessions of a stateful function are with, far away (RFC 2544).
+pub(super) const FAR: &str = "198.19.0.0/16";
+
+/// Room for sessions: twice as many as there are, as workers' shares of them are not quite equal.
+pub(super) fn room(sessions: u64) -> u64 {
+    (2 * sessions).max(1_024)
+}
+
+/// Forwarding to `n` next hops, each a branch: where a packet goes and its Ethernet addresses. Flows take `before` first.
+pub(super) fn hops(text: &mut Text, n: u64, before: &str) {
+    let routes: Vec<_> = (0..n).map(|number| format!("{} {number}", prefix(number))).collect();
+    lookup(text, "route", &routes);
+    for hop in 0..n {
+        let mac = address(text, hop, &format!("mac{hop}"));
+        let slo = text.slo();
+        text.branch(&format!("hop{hop}"), before, &format!("route[{hop}]"), &[mac], slo);
+    }
+}
+
+/// A module that gives packets next hop `number`'s Ethernet address.
+pub(super) fn address(text: &mut Text, number: u64, name: &str) -> String {
+    let [high, low] = (number as u16).to_be_bytes();
+    let destination = format!("02:00:00:01:{high:02x}:{low:02x}");
+    text.module(name, "mac_rewrite", &format!(" source: {ROUTER_MAC}, destination: {destination} "));
+    name.to_owned()
 }
 
 /// Modules at the start of every router: EtherType, destination address. `ether_type` is the one that goes on.

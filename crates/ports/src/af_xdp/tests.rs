@@ -151,7 +151,8 @@ fn frames_pass_both_ways_in_both_modes() {
             assert_eq!(left.device.as_ref().expect("open").place, place);
             assert!(has_program("a0") && has_program("a1"));
             let pool = pool();
-            for round in 0..20u32 {
+            // More than rings have entries.
+            for round in 0..60u32 {
                 let frames: Vec<_> = (0..100).map(|at| frame(round * 100 + at)).collect();
                 let one_way = |from: &mut AfXdp, to: &mut AfXdp| {
                     assert_eq!(send(from, &pool, &frames), 0, "all taken");
@@ -392,9 +393,9 @@ fn an_interface_that_is_made_again_is_taken_up_again() {
         let mut around = around();
         let mut port =
             |interface: &str| open_in(&mut around, interface, &json!({ "interface": interface })).expect("opened");
-        let ((mut left, left_counters), (mut right, _)) = (port("a0"), port("a1"));
+        let ((mut left, left_counters), (mut right, right_counters)) = (port("a0"), port("a1"));
         let pool = pool();
-        for _ in 0..3 {
+        for round in 0..3 {
             until_connected(&mut left, &mut right, &pool);
             ip("link del a0").expect("it is there");
             let start = Instant::now();
@@ -407,6 +408,8 @@ fn an_interface_that_is_made_again_is_taken_up_again() {
             }
             assert_eq!(send(&mut left, &pool, &[frame(1)]), 1, "refused");
             assert_eq!(left.in_flight(), 0);
+            // Where nothing was on its way the loss was counted nowhere.
+            assert!(left_counters.errors.get() > round && right_counters.errors.get() > round, "round {round}");
             add("a", "numtxqueues 1 numrxqueues 1").expect("made again");
         }
         until_connected(&mut left, &mut right, &pool);
@@ -424,7 +427,6 @@ fn an_interface_that_is_made_again_is_taken_up_again() {
             "{trouble}"
         );
         assert_eq!(last.close(), Ok(()));
-        let _ = left_counters;
     });
 }
 

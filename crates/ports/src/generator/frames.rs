@@ -60,7 +60,8 @@ impl Headers {
         self.network() + if self.ipv6 { 40 } else { 20 }
     }
 
-    /// The shortest frame in bytes: headers and, for UDP, the two bytes that even the checksum out.
+    /// The shortest frame in bytes: headers and, for UDP, the two bytes that even the checksum out. What the payload begins with
+    /// stands behind them.
     pub(super) fn shortest(&self) -> usize {
         self.transport() + if self.transport == Transport::Udp { 10 } else { 20 }
     }
@@ -70,8 +71,9 @@ impl Headers {
         self.transport() + if self.transport == Transport::Udp { 6 } else { 16 }
     }
 
-    /// A frame of `size` bytes, all fields of the session zero, all sums of what is not the session's evened out.
-    fn frame(&self, size: usize) -> Vec<u8> {
+    /// A frame of `size` bytes, its payload beginning with `text`; all fields of the session zero, all sums of what is not the
+    /// session's evened out.
+    fn frame(&self, size: usize, text: &[u8]) -> Vec<u8> {
         let mut frame: Vec<u8> = Vec::with_capacity(size);
         frame.extend(self.destination_mac.0);
         frame.extend(self.source_mac.0);
@@ -122,6 +124,9 @@ impl Headers {
         };
         frame.extend((0..size).map(|index| index as u8));
         frame.truncate(size);
+        if let Some(place) = frame.get_mut(self.shortest()..).and_then(|payload| payload.get_mut(..text.len())) {
+            place.copy_from_slice(text);
+        }
         frame[even_at..even_at + 2].fill(0);
         let pseudo = checksum::add(u16::from(protocol).to_be(), payload.to_be());
         let even = !checksum::add(checksum::sum(&frame[transport..]), pseudo);
@@ -156,7 +161,7 @@ fn complement(sum: u16, never_zero: bool) -> [u8; 2] {
 }
 
 impl<const N: usize> Shaped<N> {
-    fn new(headers: &Headers, sizes: &[usize], at: usize, sessions: Vec<Patch<N>>) -> Self {
+    fn new(headers: &Headers, sizes: &[(usize, &str)], at: usize, sessions: Vec<Patch<N>>) -> Self {
         let identifiers = headers
             .tunnel
             .as_ref()
@@ -164,7 +169,7 @@ impl<const N: usize> Shaped<N> {
         Self {
             at: headers.network() + at,
             sum_at: headers.sum_at(),
-            sizes: sizes.iter().map(|size| headers.frame(*size)).collect(),
+            sizes: sizes.iter().map(|(size, text)| headers.frame(*size, text.as_bytes())).collect(),
             sessions,
             identifiers: (headers.outermost() + OUTER - 4, identifiers),
         }
@@ -268,10 +273,10 @@ pub(super) enum Frames {
 }
 
 impl Frames {
-    /// Frames of `sizes` for `count` sessions; `ports` gives a session's source and destination port.
+    /// Frames of `sizes`, each with what its payload begins with, for `count` sessions; `ports` gives a session's source and destination port.
     pub(super) fn new(
         headers: &Headers,
-        sizes: &[usize],
+        sizes: &[(usize, &str)],
         count: usize,
         sources: &[Prefix],
         destinations: &[Prefix],
@@ -295,7 +300,7 @@ impl Frames {
             return Self::V6(Shaped::new(headers, sizes, 8, (0..count).map(patch).collect()));
         }
         // The header's sum without addresses and checksum is the same for every size.
-        let empty = headers.frame(sizes[0]);
+        let empty = headers.frame(sizes[0].0, b"");
         let network = headers.network();
         let header = checksum::sum(&empty[network..network + 20]);
         let patch = |session| {

@@ -51,8 +51,8 @@ pub struct Params {
     pub count: Option<u64>,
     /// How many packets the ingress queue holds (1 to 1048576).
     pub queue: usize,
-    /// Frame length in bytes without the frame check sequence: a number, `imix`, or a list of `{ size, weight }`.
-    /// Without it, the shortest that the headers allow, and at least 60.
+    /// Frame length in bytes without the frame check sequence: a number, `imix`, or a list of `{ size, weight, payload }`, where
+    /// `payload` is text that the payload begins with. Without it, the shortest that the headers allow, and at least 60.
     pub size: Option<Size>,
     /// How many sessions there are (1 to 16777216).
     pub sessions: usize,
@@ -358,6 +358,15 @@ impl Params {
             .map_err(|_| SetupError::at("size", "a list of 1 to 256 sizes is needed"))?;
         for entry in &weighted {
             allowed("size", entry.size, shortest, LONGEST)?;
+            let room = entry.size - shortest;
+            if entry.payload.len() > room {
+                let message = format!(
+                    "a payload of {} bytes in a frame of {}: allowed are {room}",
+                    entry.payload.len(),
+                    entry.size
+                );
+                return Err(SetupError::at("size", message));
+            }
         }
         if weighted.iter().all(|entry| entry.weight == 0) {
             return Err(SetupError::at("size", "every weight is 0: at least one must be above"));
@@ -366,7 +375,8 @@ impl Params {
         let weights: Vec<u16> = weighted.iter().map(|entry| entry.weight).collect();
 
         let ports = |session| (self.source_port.nth(session), self.destination_port.nth(session));
-        let frames = Frames::new(&headers, &lengths, self.sessions, &sources, &destinations, ports);
+        let texts: Vec<_> = weighted.iter().map(|entry| (entry.size, &entry.payload[..])).collect();
+        let frames = Frames::new(&headers, &texts, self.sessions, &sources, &destinations, ports);
         let share = Share::of(setup, &frames, self.sessions, |session| match &recorded {
             Some(recorded) => recorded.weight(session),
             None => weight(session, self.skew),

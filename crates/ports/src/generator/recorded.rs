@@ -114,7 +114,7 @@ impl Recording {
     /// The lengths that frames have, at least `least` bytes, shortest first.
     pub(super) fn lengths(&self, least: usize) -> Vec<Weighted> {
         let lengths: BTreeSet<usize> = self.packets.iter().map(|packet| packet.len.max(least)).collect();
-        lengths.into_iter().map(|size| Weighted { size, weight: 1 }).collect()
+        lengths.into_iter().map(|size| Weighted { size, weight: 1, payload: String::new() }).collect()
     }
 
     /// By packet: the number of its length among these, in ascending order, or the nearest.

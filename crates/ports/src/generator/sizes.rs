@@ -7,13 +7,13 @@ use super::random::Random;
 
 /// How long frames are, in bytes without the frame check sequence (4 bytes more on the wire).
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
-#[serde(untagged, expecting = "expected a number of bytes, `imix`, or a list of { size, weight }")]
+#[serde(untagged, expecting = "expected a number of bytes, `imix`, or a list of { size, weight, payload }")]
 pub enum Size {
     /// All of one length.
     Fixed(usize),
     /// A mix that has a name.
     Named(Mix),
-    /// Several lengths, each in proportion to its weight.
+    /// Several lengths, or payloads, each in proportion to its weight.
     List(Vec<Weighted>),
 }
 
@@ -27,7 +27,7 @@ pub enum Mix {
 }
 
 /// One length of several.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Weighted {
     /// Length in bytes, without the frame check sequence.
@@ -35,6 +35,10 @@ pub struct Weighted {
     /// How many frames of it there are for each `weight` of the others.
     #[serde(default = "one")]
     pub weight: u16,
+    /// What the payload begins with, of UDP behind two bytes that even the checksum out. By default, and behind it, bytes count
+    /// up from 0.
+    #[serde(default)]
+    pub payload: String,
 }
 
 fn one() -> u16 {
@@ -44,7 +48,7 @@ fn one() -> u16 {
 impl Size {
     /// The lengths with their weights.
     pub(super) fn weighted(&self) -> Vec<Weighted> {
-        let of = |(size, weight)| Weighted { size, weight };
+        let of = |(size, weight)| Weighted { size, weight, payload: String::new() };
         match self {
             Self::Fixed(size) => vec![of((*size, 1))],
             Self::Named(Mix::Imix) => [(60, 7), (590, 4), (1514, 1)].map(of).into(),

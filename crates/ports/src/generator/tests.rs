@@ -127,6 +127,29 @@ fn frames_of_every_kind_are_right() {
 }
 
 #[test]
+fn payloads_begin_with_what_is_said() {
+    for (transport, at) in [("udp", 44), ("tcp", 54)] {
+        let params = |text: &str| {
+            json!({ "transport": transport, "sessions": 7,
+                "size": [{ "size": 100, "weight": 3 }, { "size": 100, "payload": text }] })
+        };
+        let text = "GET /\r\n\u{e9}";
+        let packets = take(params(text), 4_096);
+        let with = packets.iter().filter(|(_, frame)| frame[at..].starts_with(text.as_bytes())).count();
+        assert_eq!(with, 1_024, "in proportion");
+        packets.iter().for_each(|(_, frame)| drop(check(frame)));
+        // To the last byte, and no further.
+        assert!(take(params(&"x".repeat(100 - at)), 9).iter().any(|(_, frame)| frame.ends_with(b"xx")));
+        let told = try_open(params(&"x".repeat(101 - at))).err().expect("too long").to_string();
+        let room = 100 - at;
+        assert!(
+            told.contains(&format!("a payload of {} bytes in a frame of 100: allowed are {room}", room + 1)),
+            "{told}"
+        );
+    }
+}
+
+#[test]
 fn addresses_and_ports_follow_the_rule() {
     let packets = take(json!({ "sessions": 65_536, "source_port": "10-12", "destination_port": "80-81" }), 65_536);
     let (mut sources, mut destinations) = (HashSet::new(), HashSet::new());

@@ -203,23 +203,67 @@ fn two_ports_cannot_have_one_interface_and_a_closed_one_gives_it_back() {
     });
 }
 
+/// The command `ip`, of a child of this thread, which is in its namespace.
+fn ip(words: &str) -> bool {
+    std::process::Command::new("ip").args(words.split(' ')).status().is_ok_and(|status| status.success())
+}
+
+/// A port whose interface was taken away was dead from then on.
 #[test]
-fn an_interface_that_is_taken_away_is_said_and_survived() {
-    alone("an_interface_that_is_taken_away_is_said_and_survived", || {
+fn an_interface_that_is_taken_away_is_made_again_with_its_settings() {
+    alone("an_interface_that_is_taken_away_is_made_again_with_its_settings", || {
+        let params = json!({ "interface": "fb0", "address": "192.0.2.1/24", "mac": "02:00:00:00:00:aa", "mtu": 1400 });
+        let mut around = Surroundings::new(Frequency::new(1e9));
+        let (mut port, counters) = open_in(&mut around, "host", &params).expect("the probe could be made");
+        let (pool, mut batch) = (pool(2_048), Batch::with_capacity(1));
+        for round in 1..=3 {
+            if !ip("link del fb0") {
+                let _ = writeln!(io::stderr(), "skipped: the command `ip` cannot delete a link");
+                return;
+            }
+            assert_eq!(send(&mut port, &pool, &arp_request()), 1, "refused");
+            assert_eq!(counters.errors.get(), round);
+            let start = Instant::now();
+            while port.device.is_none() {
+                assert!(start.elapsed() < Duration::from_secs(20), "not made again: {:?}", port.fault);
+                let ready = port.receive(&mut batch, &Intake { now: Ticks(5), pool: &pool, most: 1 });
+                assert!(ready == Ready::Now || ready == Ready::At(Ticks(20_000_005)), "{ready:?}");
+                batch.clear();
+            }
+            assert_eq!(settings(), "192.0.2.1/24 1400 02:00:00:00:00:aa");
+            assert_eq!(resolve(&mut port, &pool), [2, 0, 0, 0, 0, 0xaa]);
+            // It is the port's as before: another one is refused, and one of its name takes it over.
+            let taken = open_in(&mut around, "other", &params).err().expect("refused").to_string();
+            assert!(taken.contains("in use by the port 'host'"), "{taken}");
+            let (next, _) = open_in(&mut around, "host", &params).expect("it is taken over");
+            drop(next);
+        }
+        assert_eq!(port.close(), Ok(()));
+    });
+}
+
+#[test]
+fn an_interface_that_cannot_be_made_again_is_said() {
+    alone("an_interface_that_cannot_be_made_again_is_said", || {
         let (mut port, counters) = open(&json!({ "interface": "fb0" })).expect("the probe could be made");
-        let pool = pool(2_048);
-        // A child of this thread is in its namespace.
-        let deleted = std::process::Command::new("ip").args(["link", "del", "fb0"]).status();
-        if !deleted.is_ok_and(|status| status.success()) {
-            let _ = writeln!(io::stderr(), "skipped: the command `ip` cannot delete a link");
+        // Somebody else has the name meanwhile.
+        if !(ip("link del fb0") && ip("link add fb0 type veth peer name fb1")) {
+            let _ = writeln!(io::stderr(), "skipped: the command `ip` cannot make links");
             return;
         }
-        assert_eq!(send(&mut port, &pool, &arp_request()), 1, "refused");
-        let mut batch = Batch::with_capacity(1);
-        assert_eq!(port.receive(&mut batch, &Intake { now: Ticks(5), pool: &pool, most: 1 }), Ready::Never);
+        let (pool, mut batch) = (pool(2_048), Batch::with_capacity(1));
+        let mut ask = |port: &mut Tap| port.receive(&mut batch, &Intake { now: Ticks(5), pool: &pool, most: 1 });
+        let start = Instant::now();
+        while port.opener.as_ref().and_then(Opener::trouble).is_none() {
+            assert!(start.elapsed() < Duration::from_secs(20), "it does not say why");
+            assert_eq!(ask(&mut port), Ready::At(Ticks(20_000_005)));
+        }
         assert_eq!(counters.errors.get(), 1);
         let last = port.close().expect_err("it is gone");
-        assert!(last.starts_with("the interface 'fb0' is gone: "), "{last}");
+        let why = "it could not be made again: there is an interface 'fb0' already, and it is no TAP device";
+        assert!(last.starts_with("the interface 'fb0' is gone: ") && last.ends_with(why), "{last}");
+        assert_eq!(ask(&mut port), Ready::Never);
+        assert_eq!(port.close(), Ok(()));
     });
 }
 

@@ -148,6 +148,24 @@ fn workers_agree() {
         "sfc_a n=4 stages=2 rate=1Mpps ports.in.generator.arrivals=poisson",
         "sfc_b n=4 stages=2 slo=200us rate=1Mpps control.batching=optimal control.period=10ms fold=off",
         "gw n=8 fold=off rate=2Mpps workers=[{},{}]",
+        "vpn n=4 stages=2 rate=1Mpps",
+        "firewall n=4 fold=off rate=1Mpps workers=[{},{}]",
+    ];
+    compare(cases, 50, 150);
+}
+
+#[test]
+fn functions_by_name_agree() {
+    let cases = [
+        "forward n=8 fold=off slo=400us rate=600kpps control.batching=max control.period=10ms",
+        "router n=8 rate=max",
+        "firewall n=8 fold=off slo=400us rate=600kpps control.batching=max control.period=10ms",
+        "nids n=4 rules=100 rate=600kpps",
+        "dpi n=4 patterns=100 fold=off rate=600kpps ports.in.generator.arrivals=poisson",
+        "vpn n=4 fold=off slo=400us rate=600kpps control.batching={~static:~{~trigger:~8~}~} control.period=10ms",
+        "aes n=4 ends=2 rate=max",
+        "sfc_a n=4 fold=off patterns=100 slo=400us rate=600kpps control.batching=max control.period=10ms",
+        "sfc_b n=4 fold=off rate=600kpps",
     ];
     compare(cases, 50, 150);
 }

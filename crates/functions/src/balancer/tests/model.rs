@@ -6,6 +6,7 @@ use forebay_packet::Batch;
 use proptest::prelude::*;
 
 use super::*;
+use crate::listing::testing::{chosen, word};
 
 /// What is known of a session.
 #[derive(Clone, Debug)]
@@ -94,7 +95,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
 
     /// Batches in any order and at any time, while backends change: a session has one backend as long as the configuration
-    /// has it, a new one gets one that takes sessions, and the same one whenever the same backends are there.
+    /// has it, a new one gets one that takes sessions, and the same one whenever the same backends are there. What the table
+    /// shows is what the model has.
     #[test]
     fn it_is_what_plain_maps_say(first in backends(), steps in steps()) {
         let mut both = Both::new(state(&first));
@@ -157,5 +159,15 @@ proptest! {
                 prop_assert_eq!(open[&format!("192.0.2.10:80 udp 10.0.0.{backend}:8080")], count);
             }
         }
+        let lines = chosen(&mut both.there, "sessions", "all");
+        let shown: BTreeMap<_, _> =
+            lines.iter().map(|line| (word(line, "client").to_owned(), word(line, "backend").to_owned())).collect();
+        let end = |number| format!("10.0.0.{number}:8080");
+        let known = model.sessions.iter().map(|(port, known)| match port {
+            // A port of 0 is not written.
+            0 => ("198.51.100.9".to_owned(), end(known.backend)),
+            port => (format!("198.51.100.9:{port}"), end(known.backend)),
+        });
+        prop_assert_eq!((shown, lines.len()), (known.collect(), model.sessions.len()));
     }
 }

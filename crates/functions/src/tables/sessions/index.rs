@@ -6,8 +6,9 @@
 //! at. The shortest way to a free place is searched breadth first. What finds none goes into a small stash (Kirsch,
 //! Mitzenmacher and Wieder, "More robust hashing: cuckoo hashing with a stash", 2010).
 
+use forebay_memory::Zeroed;
 use forebay_simd::{prefetch::prefetch_read, signatures};
-use zerocopy::{FromZeros, Immutable, KnownLayout};
+use zerocopy::FromZeros;
 
 /// Places of a bucket.
 const WAYS: usize = 8;
@@ -15,11 +16,11 @@ const WAYS: usize = 8;
 const STEPS: usize = 160;
 /// Places of the stash.
 const STASH: usize = 32;
-/// No signature: a free place.
+/// No signature, and no entry: a free place.
 const FREE: u32 = 0;
 
 /// One cache line.
-#[derive(Clone, FromZeros, KnownLayout, Immutable)]
+#[derive(Clone, Copy, FromZeros)]
 #[repr(C, align(64))]
 struct Bucket {
     signatures: [u32; WAYS],
@@ -28,10 +29,18 @@ struct Bucket {
 
 /// Where a key's entry is looked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Spot {
+pub struct Spot {
     bucket: u32,
     /// Never [`FREE`].
     signature: u32,
+}
+
+impl Spot {
+    /// 32 bits of the key's hash.
+    #[inline(always)]
+    pub(super) fn signature(self) -> u32 {
+        self.signature
+    }
 }
 
 /// No place was found for an entry, though places are free: keys were chosen for it, or chance is very much against us.
@@ -41,7 +50,7 @@ pub(super) struct Crowded;
 
 /// The index.
 pub(super) struct Index {
-    buckets: Box<[Bucket]>,
+    buckets: Zeroed<Bucket>,
     stash: Vec<(Spot, u32)>,
     /// What the last search for a free place looked at.
     steps: Box<[Step; STEPS]>,
@@ -68,7 +77,7 @@ impl Index {
     pub(super) fn new(most: usize) -> Option<Self> {
         let buckets = (most * 100).div_ceil(WAYS * 85).max(2);
         u32::try_from(buckets).ok()?;
-        let buckets = <[Bucket]>::new_box_zeroed_with_elems(buckets).ok()?;
+        let buckets = Zeroed::new(buckets)?;
         let steps = Box::new([Step::from(0); STEPS]);
         Some(Self { buckets, stash: Vec::with_capacity(STASH), steps })
     }
@@ -103,17 +112,17 @@ impl Index {
         prefetch_read(&self.buckets, self.other(spot).bucket as usize);
     }
 
-    /// The first entry of the first bucket that has the signature: nearly always the only one.
+    /// The first entry of the first bucket that has the signature, nearly always the only one; 0 where none has.
     #[inline(always)]
-    pub(super) fn first(&self, spot: Spot) -> Option<u32> {
+    pub(super) fn first(&self, spot: Spot) -> u32 {
         let bucket = &self.buckets[spot.bucket as usize];
         let same = signatures::equal(&bucket.signatures, spot.signature);
-        (same != 0).then(|| bucket.entries[same.trailing_zeros() as usize % WAYS])
+        if same == 0 { 0 } else { bucket.entries[same.trailing_zeros() as usize % WAYS] }
     }
 
     /// The same of the second bucket.
     #[inline(always)]
-    pub(super) fn second(&self, spot: Spot) -> Option<u32> {
+    pub(super) fn second(&self, spot: Spot) -> u32 {
         self.first(self.other(spot))
     }
 
@@ -134,7 +143,8 @@ impl Index {
         self.stash.iter().find(|(other, entry)| other.signature == spot.signature && is_it(*entry)).map(|found| found.1)
     }
 
-    /// Puts an entry that is not there.
+    /// Puts an entry that is not there, and is not 0.
+    #[inline]
     pub(super) fn insert(&mut self, spot: Spot, entry: u32) -> Result<(), Crowded> {
         if self.place(spot, entry) {
             return Ok(());
@@ -147,15 +157,17 @@ impl Index {
     }
 
     /// Takes an entry out that is there.
+    #[inline]
     pub(super) fn remove(&mut self, spot: Spot, entry: u32) {
         for spot in [spot, self.other(spot)] {
             let bucket = &mut self.buckets[spot.bucket as usize];
-            // A free place's number may be any: only its signature says that it is free.
-            let it = signatures::equal(&bucket.entries, entry) & signatures::equal(&bucket.signatures, spot.signature);
+            let it = signatures::equal(&bucket.entries, entry);
             if it != 0 {
                 let place = it.trailing_zeros() as usize % WAYS;
-                (bucket.signatures[place], bucket.entries[place]) = (FREE, 0);
-                self.unstash();
+                (bucket.signatures[place], bucket.entries[place]) = (FREE, FREE);
+                if !self.stash.is_empty() {
+                    self.unstash();
+                }
                 return;
             }
         }
@@ -173,6 +185,7 @@ impl Index {
     }
 
     /// A place has become free: what waits in the stash for one is tried again.
+    #[cold]
     fn unstash(&mut self) {
         if let Some((spot, entry)) = self.stash.pop()
             && !self.place(spot, entry)
@@ -182,6 +195,7 @@ impl Index {
     }
 
     /// Puts an entry into one of its buckets, moving others to theirs where both are full; whether there was a way.
+    #[inline]
     fn place(&mut self, spot: Spot, entry: u32) -> bool {
         for spot in [spot, self.other(spot)] {
             if let Some(place) = self.free(spot.bucket) {
@@ -278,14 +292,14 @@ mod tests {
         for most in [1, 9, 100, 4_096, 60_000] {
             let mut index = Index::new(most).expect("memory");
             let most = most as u32;
-            for number in 0..most {
+            for number in 1..=most {
                 index.insert(index.spot(hash(number)), number).expect("85 % of the places");
             }
             assert!(index.stashed() <= 1, "{most}: {} in the stash", index.stashed());
-            for number in 0..most {
+            for number in 1..=most {
                 assert_eq!(index.find(index.spot(hash(number)), |entry| entry == number), Some(number));
             }
-            for number in 0..most {
+            for number in 1..=most {
                 index.remove(index.spot(hash(number)), number);
             }
             assert!(index.buckets.iter().all(|bucket| bucket.signatures == [FREE; WAYS]));
@@ -297,11 +311,11 @@ mod tests {
         let mut index = Index::new(1_000).expect("memory");
         let spot = index.spot(0x1234_5678_9abc_def0);
         let buckets = if index.other(spot) == spot { WAYS } else { 2 * WAYS };
-        for number in 0..(buckets + STASH) as u32 {
+        for number in 1..=(buckets + STASH) as u32 {
             assert_eq!(index.insert(spot, number), Ok(()));
         }
         assert_eq!(index.insert(spot, 9_999), Err(Crowded));
-        for number in 0..(buckets + STASH) as u32 {
+        for number in 1..=(buckets + STASH) as u32 {
             assert_eq!(index.find(spot, |entry| entry == number), Some(number));
             index.remove(spot, number);
             assert_eq!(index.find(spot, |entry| entry == number), None);
@@ -313,7 +327,7 @@ mod tests {
         /// Entries come and go in any order, with signatures that often are the same.
         #[test]
         fn it_has_what_was_put_and_nothing_else(
-            steps in prop::collection::vec((any::<bool>(), 0u32..64, 0u64..24), 1..400),
+            steps in prop::collection::vec((any::<bool>(), 1u32..65, 0u64..24), 1..400),
         ) {
             let mut index = Index::new(40).expect("memory");
             let mut model = std::collections::BTreeMap::new();

@@ -39,6 +39,13 @@ impl Session for Both {
     }
 }
 
+/// Lasts until it is removed.
+const FOREVER: u32 = u32::MAX;
+
+fn ends(now: Slot, lasts: Slot) -> Slot {
+    if lasts == FOREVER { NEVER } else { now + lasts }
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Insert { number: u32, lasts: Slot },
@@ -52,7 +59,7 @@ enum Step {
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let number = || 0u32..60;
-    let lasts = || prop::sample::select(vec![1u32, 2, 5, 64, 1_000, 4_095, 4_096, 9_000]);
+    let lasts = || prop::sample::select(vec![1u32, 2, 5, 64, 1_000, 4_095, 4_096, 9_000, FOREVER]);
     let step = prop_oneof![
         4 => (number(), lasts()).prop_map(|(number, lasts)| Step::Insert { number, lasts }),
         2 => prop::collection::vec(0u32..120, 0..70).prop_map(|numbers| Step::Find { numbers }),
@@ -71,9 +78,10 @@ proptest! {
 
     /// A session is found by both of its keys from when it comes until it is removed or has ended; what ends is told once.
     #[test]
-    fn it_is_what_a_map_is(steps in steps(), crowded in prop::sample::select(vec![0u32, 0, 1, 7]), most in 1usize..50) {
+    fn it_is_what_a_map_is(steps in steps(), crowded in prop::sample::select(vec![0u32, 0, 1, 7]), most in 1usize..50, longest in prop::sample::select(vec![1u32, 1_000, 60_000, 5_000_000])) {
         let key = |number| Number { number, crowded };
-        let mut table = Sessions::<Both>::new(most, Seed::new(3)).expect("memory");
+        let mut table = Sessions::<Both>::new(most, Seed::new(3)).expect("memory").lasting(longest);
+        let grain = table.grain;
         // By number: the value, and when it ends.
         let mut model: BTreeMap<u32, (u32, Slot)> = BTreeMap::new();
         let (mut now, mut value, mut removed) = (0, 0, 0);
@@ -83,11 +91,11 @@ proptest! {
                     value += 1;
                     // The other side's numbers begin at 60.
                     let session = Both { sides: [key(number), key(number + 60)], value };
-                    match table.insert(session, now + lasts) {
+                    match table.insert(session, ends(now, lasts)) {
                         Ok(found) => {
                             prop_assert!(model.len() < most);
                             prop_assert_eq!(*table.get(found), session);
-                            model.insert(number, (value, now + lasts));
+                            model.insert(number, (value, ends(now, lasts)));
                         }
                         Err(Refused::Full) => prop_assert_eq!(model.len(), most),
                         Err(Refused::Crowded) => prop_assert_ne!(crowded, 0),
@@ -108,15 +116,15 @@ proptest! {
                     }
                 }
                 Step::Keep { number, lasts } => {
-                    if let Some((_, ends)) = model.get_mut(&number) {
-                        *ends = (*ends).max(now + lasts);
-                        table.keep_until(table.find(key(number)), *ends);
+                    if let Some((_, last)) = model.get_mut(&number) {
+                        *last = (*last).max(ends(now, lasts));
+                        table.keep_until(table.find(key(number)), *last);
                     }
                 }
                 Step::EndAt { number, lasts } => {
-                    if let Some((_, ends)) = model.get_mut(&number) {
-                        *ends = now + lasts;
-                        table.end_at(table.find(key(number + 60)), *ends);
+                    if let Some((_, last)) = model.get_mut(&number) {
+                        *last = ends(now, lasts);
+                        table.end_at(table.find(key(number + 60)), *last);
                     }
                 }
                 Step::Remove { number } => {
@@ -134,13 +142,14 @@ proptest! {
                         removed += 1;
                     }
                     if looks > 0 {
-                        prop_assert!(model.values().all(|(_, ends)| *ends > now), "all is looked at: {} of {} looks left", looks, may);
+                        prop_assert!(model.values().all(|(_, ends)| *ends > now >> grain << grain), "all is looked at: {} of {} looks left", looks, may);
                         prop_assert!(!table.is_due(now));
                     }
                 }
                 Step::GiveUp => {
                     let given = table.give_up().map(|session| session.sides[0].number);
-                    prop_assert_eq!(given.is_some(), !model.is_empty());
+                    prop_assert_eq!(given.is_none(), model.values().all(|(_, ends)| *ends == NEVER));
+                    prop_assert!(given.is_none_or(|given| model[&given].1 != NEVER));
                     if let Some(number) = given {
                         prop_assert!(model.remove(&number).is_some());
                         removed += 1;
@@ -219,8 +228,79 @@ fn many_that_end_at_once_are_removed_a_few_at_a_time() {
     assert!(!table.is_due(6));
 }
 
+/// A table that is first used long after its clock began went through all that time a round at once.
+#[test]
+fn sessions_are_looked_at_once_however_late_the_first_one_comes() {
+    let mut table = table(1_000, 1).lasting(60_000);
+    let now = 100_000_000;
+    assert!(!table.is_due(now));
+    for number in 0..1_000 {
+        table.insert(plain(number), now + 2_400).expect("there is room");
+    }
+    let mut looks = 1_000;
+    while table.is_due(now + 2_416) && table.expire(now + 2_416, &mut looks).is_some() {}
+    assert_eq!((table.len(), looks), (0, 0), "one look each");
+}
+
+/// Time-outs that change by a lot while sessions are there.
+#[test]
+fn sessions_end_in_time_when_others_may_last_longer() {
+    let mut table = table(100, 1);
+    for number in 0..100 {
+        table.insert(plain(number), 100 + number).expect("there is room");
+    }
+    table.last_up_to(1_000_000);
+    let mut looks = 1_000;
+    while table.expire(1_024, &mut looks).is_some() {}
+    assert_eq!(table.len(), 0);
+    assert_eq!(looks, 900);
+}
+
 #[test]
 fn tables_that_cannot_be_are_not_made() {
     assert!(Sessions::<Both>::new(0, Seed::new(1)).is_none());
     assert!(Sessions::<Both>::new(MOST + 1, Seed::new(1)).is_none());
+}
+
+proptest! {
+    #[test]
+    fn the_first_ones_are_those_without_the_same_before_them(
+        numbers in prop::collection::vec(0u32..20, GO),
+        crowded in prop::sample::select(vec![0u32, 1, 7]),
+        among: u32,
+    ) {
+        let table = table(10, 1);
+        let keys: [Number; GO] = std::array::from_fn(|at| Number { number: numbers[at], crowded });
+        let spots = keys.map(|key| table.spot(key));
+        let first = Sessions::<Both>::first_ones(&keys, &spots, among);
+        for at in 0..GO {
+            let is = |at: usize| among >> at & 1 == 1;
+            let expected = is(at) && !(0..at).any(|before| is(before) && numbers[before] == numbers[at]);
+            prop_assert_eq!(first >> at & 1 == 1, expected, "key {}", at);
+        }
+    }
+}
+
+/// Sessions that last longer than a wheel of the finest slots reaches: each look at one only put it off, and as many as are looked at were
+/// for every new one.
+#[test]
+fn of_those_that_last_for_hours_the_first_gives_way_at_once() {
+    let mut table = table(1_000, 1).lasting(60_000);
+    for number in 0..1_000 {
+        table.insert(plain(number), 59_000 + number).expect("below the capacity");
+    }
+    let all: Vec<_> = (0..1_000).map(|_| table.give_up().map(|given| given.value).expect("there are some")).collect();
+    assert_eq!(all, (0..1_000).collect::<Vec<_>>());
+}
+
+/// Of sessions that end in one slot of the wheel the latest one gave way: one that had just been opened for the next one.
+#[test]
+fn who_came_first_gives_way_of_those_that_end_together() {
+    let mut table = table(100, 1).lasting(60_000);
+    for number in 0..300 {
+        if number >= 100 {
+            assert_eq!(table.give_up().map(|given| given.value), Some(number - 100));
+        }
+        table.insert(plain(number), 2_400).expect("there is room");
+    }
 }

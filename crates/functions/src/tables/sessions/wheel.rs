@@ -16,9 +16,9 @@ const WORDS: usize = SLOTS as usize / 64;
 #[derive(Clone, Copy, Debug, Default, FromZeros)]
 #[repr(C)]
 pub(super) struct Link {
-    /// The next entry of the slot, plus one; 0: none.
+    /// The next entry of the slot; of the last, the slot with the highest bit set.
     next: u32,
-    /// The entry before it, plus one; of the first, the slot with the highest bit set.
+    /// The entry before it; of the first, the same.
     before: u32,
 }
 
@@ -30,22 +30,27 @@ impl Link {
 
     /// The next entry of the same slot.
     pub(super) fn next(&self) -> Option<u32> {
-        self.next.checked_sub(1)
+        Some(self.next).filter(|next| next & SLOT == 0)
     }
 }
 
-/// Marks a slot in [`Link::before`].
+/// Marks a slot in a [`Link`].
 const SLOT: u32 = 1 << 31;
+/// In place of a slot: on none, as the entry never ends.
+const NOWHERE: u32 = u32::MAX;
+/// What never comes.
+pub const NEVER: u32 = u32::MAX;
 
-/// Where links are kept: with the entries.
+/// Where links are kept: with the entries, which are numbered from 1.
 pub(super) trait Links {
     fn link(&mut self, entry: u32) -> &mut Link;
 }
 
 /// The wheel.
 pub(super) struct Wheel {
-    /// By slot: the first entry, plus one.
-    first: Box<[u32]>,
+    /// By slot: the first entry and the last one; 0: none. They are in the order in which they came, so that among those of one
+    /// slot it is not the latest one that is thought to end soonest.
+    ends: Box<[[u32; 2]; SLOTS as usize]>,
     /// A bit for each slot that has entries.
     used: [u64; WORDS],
     /// A bit for each word of `used` that is not 0.
@@ -56,7 +61,14 @@ pub(super) struct Wheel {
 
 impl Wheel {
     pub(super) fn new() -> Self {
-        Self { first: vec![0; SLOTS as usize].into_boxed_slice(), used: [0; WORDS], words: 0, at: 0 }
+        Self { ends: Box::new([[0; 2]; SLOTS as usize]), used: [0; WORDS], words: 0, at: 0 }
+    }
+
+    /// Goes on to `now` with nothing on the wheel.
+    #[inline]
+    pub(super) fn skip_to(&mut self, now: u32) {
+        debug_assert_eq!(self.words, 0, "nothing is passed over");
+        self.at = self.at.max(now);
     }
 
     /// Until when all slots have been gone through.
@@ -64,32 +76,50 @@ impl Wheel {
         self.at
     }
 
-    /// Puts an entry that is not on the wheel where it is looked at at `due`, or at the end of a round.
+    /// Puts an entry that is not on the wheel where it is looked at at `due`, or at the end of a round; nowhere, if that is
+    /// [`NEVER`].
+    #[inline]
     pub(super) fn insert(&mut self, links: &mut impl Links, entry: u32, due: u32) {
+        if due == NEVER {
+            *links.link(entry) = Link { next: NOWHERE, before: NOWHERE };
+            return;
+        }
         let ahead = due.saturating_sub(self.at).clamp(1, SLOTS - 1);
         let slot = (self.at.wrapping_add(ahead)) % SLOTS;
-        let next = std::mem::replace(&mut self.first[slot as usize], entry + 1);
-        *links.link(entry) = Link { next, before: SLOT | slot };
-        if next != 0 {
-            links.link(next - 1).before = entry + 1;
+        let [first, last] = &mut self.ends[slot as usize];
+        let before = std::mem::replace(last, entry);
+        if before != 0 {
+            *links.link(entry) = Link { next: SLOT | slot, before };
+            links.link(before).next = entry;
+            return;
         }
+        *first = entry;
+        *links.link(entry) = Link { next: SLOT | slot, before: SLOT | slot };
         self.used[slot as usize / 64] |= 1 << (slot % 64);
         self.words |= 1 << (slot / 64);
     }
 
     /// Takes an entry off that is on the wheel.
+    #[inline]
     pub(super) fn remove(&mut self, links: &mut impl Links, entry: u32) {
         let Link { next, before } = std::mem::take(links.link(entry));
-        if next != 0 {
-            links.link(next - 1).before = before;
-        }
-        if before & SLOT == 0 {
-            links.link(before - 1).next = next;
+        if next == NOWHERE {
             return;
         }
-        let slot = before & !SLOT;
-        self.first[slot as usize] = next;
-        if next == 0 {
+        // Whoever was beside it is beside the other one now; at the slot's ends, the slot knows.
+        let (is_first, is_last) = (before & SLOT != 0, next & SLOT != 0);
+        if is_last {
+            self.ends[(next % SLOTS) as usize][1] = if is_first { 0 } else { before };
+        } else {
+            links.link(next).before = before;
+        }
+        if is_first {
+            self.ends[(before % SLOTS) as usize][0] = if is_last { 0 } else { next };
+        } else {
+            links.link(before).next = next;
+        }
+        if is_first && is_last {
+            let slot = next % SLOTS;
             let word = &mut self.used[slot as usize / 64];
             *word &= !(1 << (slot % 64));
             if *word == 0 {
@@ -131,7 +161,7 @@ impl Wheel {
         } else {
             return None;
         };
-        Some((self.first[slot as usize] - 1, (slot + SLOTS - start) % SLOTS + 1))
+        Some((self.ends[slot as usize % SLOTS as usize][0], (slot + SLOTS - start) % SLOTS + 1))
     }
 }
 
@@ -151,15 +181,17 @@ mod tests {
         /// What is put on comes off once its time has come, and not before; what lasts longer than a round comes at its end.
         #[test]
         fn entries_come_when_they_are_due(
-            steps in prop::collection::vec((0u32..3, 0u32..24, prop::sample::select(vec![0u32, 1, 2, 63, 64, 700, 4_000, 5_000, 30_000])), 1..200),
+            steps in prop::collection::vec((0u32..3, 1u32..25, prop::sample::select(vec![0u32, 1, 2, 63, 64, 700, 4_000, 5_000, 30_000])), 1..200),
         ) {
-            let (mut wheel, mut links) = (Wheel::new(), vec![Link::default(); 24]);
+            let (mut wheel, mut links) = (Wheel::new(), vec![Link::default(); 25]);
             // By entry: when it is due at the latest.
             let mut model: std::collections::BTreeMap<u32, u32> = std::collections::BTreeMap::new();
+            let mut came: std::collections::BTreeMap<u32, usize> = std::collections::BTreeMap::new();
             let mut now = 0;
-            for (what, entry, span) in steps {
+            for (at, (what, entry, span)) in steps.into_iter().enumerate() {
                 match what {
                     0 if !model.contains_key(&entry) => {
+                        came.insert(entry, at);
                         wheel.insert(&mut links, entry, now + span);
                         let due = wheel.at() + (now + span).saturating_sub(wheel.at()).clamp(1, SLOTS - 1);
                         model.insert(entry, due);
@@ -177,8 +209,10 @@ mod tests {
                     }
                     _ => {}
                 }
-                let soonest = wheel.soonest().map(|(entry, ahead)| (model.get(&entry).copied(), wheel.at() + ahead));
-                prop_assert_eq!(soonest, model.values().min().map(|least| (Some(*least), *least)));
+                let soonest = wheel.soonest().map(|(entry, ahead)| (entry, wheel.at() + ahead));
+                let (came, order) = (&came, &model);
+                let first = order.iter().min_by_key(|(entry, due)| (**due, came[entry])).map(|(entry, due)| (*entry, *due));
+                prop_assert_eq!(soonest, first, "of those of one slot the one that came first");
             }
         }
     }

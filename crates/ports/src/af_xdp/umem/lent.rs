@@ -42,13 +42,17 @@ impl Lent {
     }
 
     /// Whether it was lent; it is not any more.
+    // By a branch: rustc 1.95 leaves out the assignment of a comparison that is used before it is branched on
+    // (rust-lang/rust issue 158206), so that `count -= usize::from(lent)` did not count in a release build.
     #[inline]
     fn regain(&mut self, index: usize) -> bool {
         let (word, bit) = (&mut self.chunks[index / 64], 1 << (index % 64));
-        let lent = *word & bit != 0;
+        if *word & bit == 0 {
+            return false;
+        }
         *word &= !bit;
-        self.count -= usize::from(lent);
-        lent
+        self.count -= 1;
+        true
     }
 
     /// Lends up to `wanted` free chunks (at most a batch); their addresses, for the kernel to write frames to, go to `each`.

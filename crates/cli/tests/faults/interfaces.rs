@@ -1,0 +1,242 @@
+//! Interfaces that go and come back under traffic, peers that send more than can be taken, links that take less than is sent.
+
+use std::path::Path;
+use std::time::Duration;
+
+use crate::alone;
+use crate::forebay::{Running, number, total};
+use crate::namespaces::{Row, skip, skip_without, until, with_traffic};
+
+/// Both ways between two interfaces, whatever is on the way there.
+fn forwards(kind: &str, modules: &str, way: &str) -> String {
+    format!(
+        "ports:
+  left: {{ {kind}: {{ interface: d0 }} }}
+  right: {{ {kind}: {{ interface: d1 }} }}
+modules:
+  there: {{ counter: }}
+  back: {{ counter: }}
+{modules}pipeline:
+  - left -> there -> {way}right
+  - right -> back -> left
+"
+    )
+}
+
+/// Gentle traffic: some thousand packets a second.
+const BURST: usize = 20;
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// Starts it between the row's interfaces; `None` where the machine has no such ports, which is said. That of `af_packet`
+/// there is wherever a row could be made.
+fn start(what: &str, kind: &str, row: &Row, folder: &Path, text: &str) -> Option<Running> {
+    match Running::start(&row.device.by(), folder, text, &[]) {
+        Ok(running) => Some(running),
+        Err(said) if kind != "af_packet" => {
+            skip_without(&format!("{what}, {kind}"), &said);
+            None
+        }
+        Err(said) => panic!("{what}, {kind}: {said}"),
+    }
+}
+
+fn an_interface_goes_and_comes_back(kind: &str, short: &str) {
+    let _alone = alone();
+    let Some(row) = Row::new(&format!("an_interface_goes_and_comes_back, {kind}"), short) else { return };
+    let folder = tempfile::tempdir().expect("a writable folder for temporary files");
+    let text = forwards(kind, "", "");
+    let Some(running) = start("an_interface_goes_and_comes_back", kind, &row, folder.path(), &text) else { return };
+    with_traffic(&row, BURST, PAUSE, |traffic| {
+        traffic.until_it_comes("packets pass");
+        for round in 0..4 {
+            let (port, interface) = if round % 2 == 0 { ("left", "d0") } else { ("right", "d1") };
+            let errors = number(&running.port(port)["errors"]);
+            running.packets("before it goes");
+            row.device.ip(&format!("link del {interface}")).expect("it is there");
+            until("it is noticed", || number(&running.port(port)["errors"]) > errors);
+            if port == "right" {
+                // Packets go on coming, and nobody takes them: they are counted as such.
+                let refused = || number(&running.packets("while it is away")["dropped"]["right.refused"]);
+                let before = refused();
+                until("packets are refused", || refused() > before + 20);
+            }
+            running.packets("while it is away");
+            let made = if round % 2 == 0 { row.connect_left() } else { row.connect_right() };
+            made.expect("made again");
+            traffic.until_it_comes("packets pass again");
+            running.packets("when it is back");
+        }
+    });
+    let (code, report, said) = running.end();
+    assert_eq!(code, Some(0), "{said}");
+    assert!(number(&report["packets"]["out"]) > 100, "{report}");
+}
+
+#[test]
+fn an_interface_of_af_packet_goes_and_comes_back_under_traffic() {
+    an_interface_goes_and_comes_back("af_packet", "gp");
+}
+
+#[test]
+fn an_interface_of_af_xdp_goes_and_comes_back_under_traffic() {
+    an_interface_goes_and_comes_back("af_xdp", "gx");
+}
+
+/// More than the worker can take: what it cannot is lost at the port, and counted there; when it is over all is as before.
+fn a_flood_is_counted_and_over_when_it_is_over(kind: &str, short: &str) {
+    let _alone = alone();
+    let Some(row) = Row::new(&format!("a_flood_is_counted, {kind}"), short) else { return };
+    let folder = tempfile::tempdir().expect("a writable folder for temporary files");
+    // A packet takes a hundred microseconds or so.
+    let text = forwards(kind, "  slow: { bypass: { cycles_per_packet: 200000 } }\n", "slow -> ");
+    let Some(running) = start("a_flood_is_counted", kind, &row, folder.path(), &text) else { return };
+    let lost = || number(&running.port("left")["dropped"]);
+    let mut memory = (0, 0);
+    with_traffic(&row, 64, Duration::ZERO, |_| {
+        until("packets are lost", || lost() > 1_000);
+        memory.0 = running.resident();
+        let much = lost() + 50_000;
+        until("many are lost", || {
+            running.packets("while it is flooded");
+            lost() > much
+        });
+        memory.1 = running.resident();
+    });
+    assert!(memory.1 <= memory.0 + 16_384, "memory grew from {} to {} KiB", memory.0, memory.1);
+    with_traffic(&row, 1, PAUSE, |traffic| {
+        traffic.until_it_comes("the flood has passed");
+        let lost = || number(&running.port("left")["dropped"]);
+        let mut before = lost();
+        until("nothing is lost any more", || {
+            traffic.until_it_comes("packets pass");
+            let now = lost();
+            std::mem::replace(&mut before, now) == now
+        });
+    });
+    let (code, report, said) = running.end();
+    assert_eq!(code, Some(0), "{said}");
+    let left = report["ports"].as_array().expect("ports").iter().find(|port| port["name"] == "left").expect("it");
+    assert!(number(&left["dropped"]) > 50_000, "{left}");
+}
+
+#[test]
+fn a_flood_of_af_packet_is_counted_and_over_when_it_is_over() {
+    a_flood_is_counted_and_over_when_it_is_over("af_packet", "fp");
+}
+
+#[test]
+fn a_flood_of_af_xdp_is_counted_and_over_when_it_is_over() {
+    a_flood_is_counted_and_over_when_it_is_over("af_xdp", "fx");
+}
+
+/// A link that takes next to nothing: frames wait in the kernel's hands until there is no room for more.
+#[test]
+fn a_clogged_link_refuses_and_recovers() {
+    const NAME: &str = "a_clogged_link_refuses_and_recovers";
+    let _alone = alone();
+    let Some(row) = Row::new(NAME, "cl") else { return };
+    let folder = tempfile::tempdir().expect("a writable folder for temporary files");
+    let Some(running) = start(NAME, "af_packet", &row, folder.path(), &forwards("af_packet", "", "")) else { return };
+    with_traffic(&row, BURST, PAUSE, |traffic| {
+        traffic.until_it_comes("packets pass");
+        for round in 0..2 {
+            let tc = |words: &str| {
+                let words: Vec<_> = words.split(' ').collect();
+                crate::namespaces::run("ip", &[&["netns", "exec", &row.device.0, "tc"], &words[..]].concat())
+            };
+            if let Err(why) = tc("qdisc add dev d1 root tbf rate 8kbit burst 2kb limit 100mb") {
+                return skip(NAME, &why);
+            }
+            let refused = || number(&running.packets("while it is clogged")["dropped"]["right.refused"]);
+            let before = refused();
+            until("packets are refused", || refused() > before + 500);
+            let waiting = number(&running.packets("while it is clogged")["in_flight"]);
+            assert!(waiting > 0, "round {round}: they wait in the kernel's hands");
+            tc("qdisc del dev d1 root").expect("it is there");
+            traffic.until_it_comes("packets pass again");
+            until("nothing waits", || number(&running.packets("afterwards")["in_flight"]) < waiting.min(100));
+        }
+    });
+    let (code, _, said) = running.end();
+    assert_eq!(code, Some(0), "{said}");
+}
+
+/// A shaper that lets hardly anything go has all packets of a small pool: the port takes none, and what comes is lost and counted there.
+#[test]
+fn an_exhausted_pool_is_counted_and_recovers() {
+    const NAME: &str = "an_exhausted_pool_is_counted_and_recovers";
+    let _alone = alone();
+    let Some(row) = Row::new(NAME, "ex") else { return };
+    let folder = tempfile::tempdir().expect("a writable folder for temporary files");
+    let pool = "pool: { chunks: 512 }\n";
+    let shaper = "  slow: { shaper: { rate: 8kbps, burst: 2KiB, queue: 4096 } }\n";
+    let held = format!("{pool}{}", forwards("af_packet", shaper, "slow -> "));
+    // Few blocks, which are full soon.
+    let held = held.replace("interface: d0", "interface: d0, ring: { blocks: 4, block: 128KiB }");
+    let free = held.replace(shaper, "").replace("slow -> ", "");
+    let Some(running) = start(NAME, "af_packet", &row, folder.path(), &held) else { return };
+    with_traffic(&row, 64, Duration::from_millis(1), |traffic| {
+        until("packets are lost", || number(&running.port("left")["dropped"]) > 100);
+        let packets = running.packets("while the pool is empty");
+        let waiting = number(&packets["held"]);
+        assert!(waiting > 300, "{packets}");
+        std::fs::write(folder.path().join("pipeline.yaml"), &free).expect("a writable folder");
+        let told = running.ask(&["reload", "--json"]);
+        assert_eq!(told.code, Some(0), "{}", told.err);
+        let told: serde_json::Value = serde_json::from_str(&told.out).expect("JSON");
+        assert!(number(&told["dropped"]) > 300 && told["missing"] == 0, "{told}");
+        traffic.until_it_comes("packets pass");
+        running.packets("afterwards");
+    });
+    let (code, report, said) = running.end();
+    assert_eq!(code, Some(0), "{said}");
+    assert!(number(&report["pool_exhausted"]) > 0, "{report}");
+    assert!(total(&report["packets"]["dropped"]) > 300, "{report}");
+}
+
+/// Forebay's own interface, taken away by somebody else: it makes it again.
+#[test]
+fn an_interface_of_tap_goes_and_comes_back_under_traffic() {
+    const NAME: &str = "an_interface_of_tap_goes_and_comes_back_under_traffic";
+    let _alone = alone();
+    let Some(row) = Row::new(NAME, "gt") else { return };
+    let folder = tempfile::tempdir().expect("a writable folder for temporary files");
+    let text = "
+ports:
+  in: { generator: { rate: 5kpps, destination: 192.0.2.1/32 } }
+  host: { tap: { interface: fbt0, address: 192.0.2.1/24 } }
+modules:
+  there: { counter: }
+  back: { counter: }
+pipeline:
+  - in -> there -> host
+  - host -> back -> drop
+";
+    let Some(running) = start(NAME, "tap", &row, folder.path(), text) else { return };
+    let mut mine = number(&running.port("host")["sent"]);
+    until("packets pass", || number(&running.port("host")["sent"]) > mine + 100);
+    for round in 1..=4 {
+        row.device.ip("link del fbt0").expect("it is there");
+        until("it is noticed", || number(&running.port("host")["errors"]) == round);
+        running.packets("after it has gone");
+        until("it is there again", || {
+            row.device.ip("-o addr show dev fbt0").is_ok_and(|it| it.contains("192.0.2.1/24"))
+        });
+        mine = number(&running.port("host")["sent"]);
+        until("packets pass again", || number(&running.port("host")["sent"]) > mine + 100);
+        // The host sends by it, too.
+        let received = number(&running.port("host")["received"]);
+        row.device.inside(|| {
+            let socket = std::net::UdpSocket::bind("192.0.2.1:0").expect("its address");
+            until("the host is heard", || {
+                // It asks who has the other address.
+                let _ = socket.send_to(b"anybody there?", "192.0.2.9:7");
+                number(&running.port("host")["received"]) > received
+            });
+        });
+        running.packets("when it is back");
+    }
+    let (code, report, said) = running.end();
+    assert_eq!(code, Some(0), "{said}");
+    assert!(number(&report["packets"]["dropped"]["host.refused"]) > 0, "{report}");
+}

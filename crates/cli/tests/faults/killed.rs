@@ -1,0 +1,82 @@
+//! The end by `kill -9`: no interface and no XDP program stays, and the next start has all that the killed one had.
+
+use std::time::Duration;
+
+use crate::alone;
+use crate::forebay::{FOREBAY, Running, done};
+use crate::namespaces::{Row, skip_without, with_traffic};
+
+/// Its own program on one interface, a ring on another, an interface of its own.
+const PIPELINE: &str = "
+ports:
+  left: { af_xdp: { interface: d0 } }
+  right: { af_packet: { interface: d1 } }
+  host: { tap: { interface: fbt0, address: 192.0.2.1/24 } }
+modules:
+  there: { counter: }
+  back: { counter: }
+pipeline:
+  - left -> there -> right
+  - right -> back -> left
+  - host -> drop
+";
+
+#[test]
+fn what_is_killed_leaves_nothing_in_the_way() {
+    const NAME: &str = "what_is_killed_leaves_nothing_in_the_way";
+    let _alone = alone();
+    let Some(row) = Row::new(NAME, "kl") else { return };
+    let folder = tempfile::tempdir().expect("a writable folder for temporary files");
+    let state = folder.path().join("state");
+    let state = state.to_str().expect("UTF-8");
+    let start = || Running::start(&row.device.by(), folder.path(), PIPELINE, &["--state", state]);
+    let mut running = match start() {
+        Ok(running) => running,
+        Err(said) => return skip_without(NAME, &said),
+    };
+    let has_program = || row.device.ip("link show d0").expect("it is there").contains("xdp");
+    with_traffic(&row, 20, Duration::from_millis(2), |traffic| {
+        for round in 0..5 {
+            traffic.until_it_comes("packets pass");
+            assert!(has_program() && row.device.has("fbt0"));
+            running.packets("before the end");
+            let id = running.id();
+            // In the middle of something, each time elsewhere.
+            std::thread::sleep(Duration::from_millis(7 * round));
+            running.kill();
+            assert!(!has_program(), "round {round}: its program is gone");
+            assert!(!row.device.has("fbt0"), "round {round}: its interface is gone");
+            assert!(folder.path().join("s").exists(), "its socket is left, and nobody listens there");
+            // What a write that was under way leaves beside the file is nobody's.
+            std::fs::write(folder.path().join(format!("state.{id}.new")), "{ \"file\": \"half").expect("writable");
+            running = start().unwrap_or_else(|said| panic!("round {round}: {said}"));
+        }
+        traffic.until_it_comes("packets pass");
+    });
+    let (code, _, said) = running.end();
+    assert_eq!(code, Some(0), "{said}");
+    assert!(!has_program() && !row.device.has("fbt0") && !folder.path().join("s").exists());
+}
+
+/// Half a file of what was accepted, however it came to be, is no configuration: nothing starts from it, and it stays as it is.
+#[test]
+fn half_a_state_is_not_believed() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().expect("a writable folder for temporary files");
+    let (file, state) = (folder.path().join("pipeline.yaml"), folder.path().join("state"));
+    std::fs::write(&file, "ports: { in: { generator: { rate: 1kpps } }, out: { sink: } }\npipeline: [in -> out]\n")
+        .expect("a writable folder");
+    let run = || {
+        let mut command = std::process::Command::new(FOREBAY);
+        done(command.args(["run", "--no-live", "--no-socket", "--duration", "10ms", "--state"]).args([&state, &file]))
+    };
+    assert_eq!(run().code, Some(0));
+    let whole = std::fs::read(&state).expect("it was kept");
+    for length in [0, 1, whole.len() / 2, whole.len() - 1] {
+        std::fs::write(&state, &whole[..length]).expect("our own");
+        let told = run();
+        assert_eq!(told.code, Some(2), "{length} bytes: {}", told.err);
+        assert!(told.err.contains("it is no file of an accepted configuration"), "{}", told.err);
+        assert_eq!(std::fs::read(&state).expect("it is there").len(), length, "what is wrong with it can be looked at");
+    }
+}

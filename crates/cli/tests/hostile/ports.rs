@@ -1,0 +1,191 @@
+//! The ports between which the pipelines run: one that gives mutants, one that counts what leaves and keeps some of it.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use forebay_graph::{Intake, Port, Ready};
+use forebay_packet::{ArrivalClock, Batch, Ticks};
+
+use crate::frames::{answered, checksum};
+
+/// What a test and its ports share.
+#[derive(Default)]
+pub struct Exchange {
+    /// Packets given so far, by all feeds.
+    pub given: u64,
+    /// Packets that left so far.
+    pub left: u64,
+    /// Of those that left, some: a ring.
+    pub kept: Vec<Vec<u8>>,
+    /// Frames to give as they are, once there are no more mutants: for each feed.
+    pub queued: Vec<VecDeque<Vec<u8>>>,
+    /// All that left since this was set.
+    pub watched: Option<Vec<Vec<u8>>>,
+    /// No more frames will be queued.
+    pub over: bool,
+    /// The frames that were given last: what to look at where something breaks.
+    pub last: Vec<Vec<u8>>,
+}
+
+/// How many frames that left are kept.
+const KEPT: usize = 512;
+
+/// Shared by the ports of one pipeline.
+pub type Shared = Arc<Mutex<Exchange>>;
+
+pub fn lock(shared: &Shared) -> MutexGuard<'_, Exchange> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Gives mutants of frames, then what is queued.
+pub struct Feed {
+    frames: Arc<Vec<Vec<u8>>>,
+    left: u64,
+    state: u64,
+    /// Which of the feeds it is.
+    number: usize,
+    shared: Shared,
+}
+
+impl Feed {
+    pub fn new(frames: Arc<Vec<Vec<u8>>>, count: u64, seed: u64, shared: &Shared) -> Self {
+        let mut exchange = lock(shared);
+        let number = exchange.queued.len();
+        exchange.queued.push(VecDeque::new());
+        drop(exchange);
+        Self { frames, left: count, state: seed, number, shared: Arc::clone(shared) }
+    }
+
+    /// SplitMix64 (Steele, Lea, Flood 2014).
+    fn random(&mut self, below: usize) -> usize {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut x = self.state;
+        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((x ^ (x >> 31)) % below.max(1) as u64) as usize
+    }
+
+    /// One of the frames, or an answer to one that left, changed in a few ways or in none.
+    fn mutant(&mut self, kept: &[Vec<u8>]) -> Vec<u8> {
+        let mut frame = if !kept.is_empty() && self.random(4) == 0 {
+            let which = self.random(kept.len());
+            if self.random(4) == 0 { kept[which].clone() } else { answered(&kept[which]) }
+        } else {
+            let which = self.random(self.frames.len());
+            self.frames[which].clone()
+        };
+        for _ in 0..self.random(5) {
+            // Mostly where headers are.
+            let most = if self.random(4) == 0 { frame.len() } else { frame.len().min(74) };
+            let (at, value) = (self.random(most), self.random(256));
+            if let Some(byte) = frame.get_mut(at) {
+                *byte = value as u8;
+            }
+        }
+        match self.random(16) {
+            0..=2 => {
+                let length = self.random(frame.len() + 1);
+                frame.truncate(length);
+            }
+            3 => {
+                let length = self.random(2_048);
+                frame.resize(length, 0xa5);
+            }
+            // One's headers with another's rest.
+            4 => {
+                let other = self.random(self.frames.len());
+                let at = self.random(frame.len().min(80));
+                let rest = self.frames[other].get(at..).unwrap_or_default().to_vec();
+                frame.truncate(at);
+                frame.extend(rest);
+            }
+            _ => {}
+        }
+        // A right checksum gets a wrong header further.
+        if self.random(2) == 0 {
+            repair(&mut frame);
+        }
+        frame
+    }
+}
+
+/// Makes the IPv4 header's checksum right, where there is such a header.
+fn repair(frame: &mut [u8]) {
+    if frame.get(12..14) != Some(&[8, 0]) {
+        return;
+    }
+    let length = usize::from(frame.get(14).copied().unwrap_or(0) & 15) * 4;
+    if length < 20 || frame.len() < 14 + length {
+        return;
+    }
+    frame[24..26].fill(0);
+    let sum = checksum(&[&frame[14..14 + length]]);
+    frame[24..26].copy_from_slice(&sum.to_be_bytes());
+}
+
+impl Port for Feed {
+    fn receive(&mut self, batch: &mut Batch, intake: &Intake<'_>) -> Ready {
+        let shared = Arc::clone(&self.shared);
+        let mut exchange = lock(&shared);
+        if self.left == 0 {
+            while let Some(frame) = exchange.queued[self.number].front() {
+                let Some(mut packet) = (batch.len() < intake.most).then(|| intake.pool.take()).flatten() else {
+                    return Ready::Now;
+                };
+                assert!(packet.write(frame), "a frame of {} bytes", frame.len());
+                packet.set_arrival(intake.now, ArrivalClock::Poll);
+                batch.push(packet).expect("as many as are wanted");
+                exchange.queued[self.number].pop_front();
+                exchange.given += 1;
+            }
+            return if exchange.over { Ready::Never } else { Ready::At(Ticks(intake.now.0 + 1_000_000)) };
+        }
+        let wanted = intake.most.min(usize::try_from(self.left).unwrap_or(usize::MAX));
+        let got = intake.pool.fill_arrived(batch, wanted, 0, intake.now, ArrivalClock::Poll);
+        exchange.last.clear();
+        for packet in batch.iter_mut() {
+            let mut frame = self.mutant(&exchange.kept);
+            // What was put into a tunnel has grown.
+            frame.truncate(2_048);
+            assert!(packet.write(&frame), "chunks hold 2048 bytes");
+            exchange.last.push(frame);
+        }
+        self.left -= got as u64;
+        exchange.given += got as u64;
+        // Mostly at once; now and then time passes, so that what has a time-out ends.
+        match self.random(256) {
+            0 => Ready::At(Ticks(intake.now.0 + 20_000_000_000)),
+            1..=16 => Ready::At(Ticks(intake.now.0 + 20_000_000)),
+            _ => Ready::Now,
+        }
+    }
+
+    fn send(&mut self, _: &mut Batch, _: Ticks) {}
+}
+
+/// Counts what leaves.
+pub struct Exit(pub Shared);
+
+impl Port for Exit {
+    fn receive(&mut self, _: &mut Batch, _: &Intake<'_>) -> Ready {
+        Ready::Never
+    }
+
+    fn send(&mut self, batch: &mut Batch, _: Ticks) {
+        let mut exchange = lock(&self.0);
+        for packet in batch.iter() {
+            let at = exchange.left as usize;
+            exchange.left += 1;
+            if let Some(watched) = &mut exchange.watched {
+                watched.push(packet.data().to_vec());
+            }
+            // Every 13th: of all kinds, whatever the order that they come in.
+            if exchange.kept.len() < KEPT {
+                exchange.kept.push(packet.data().to_vec());
+            } else if at.is_multiple_of(13) {
+                exchange.kept[at / 13 % KEPT] = packet.data().to_vec();
+            }
+        }
+        batch.clear();
+    }
+}

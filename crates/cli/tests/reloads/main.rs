@@ -1,0 +1,225 @@
+//! Reloads under load, one after the other: sessions of what a change does not touch go on, what it takes away is counted and
+//! said, and nothing grows, neither memory nor open files nor threads.
+//!
+//! `FOREBAY_RELOADS` says how many (`make soak`: 1 000).
+
+#[path = "../crowd/echo.rs"]
+mod echo;
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use forebay_graph::report::Report;
+use forebay_instance::socket::{Answer, Bound, Client, Patience, Request, Server, Service};
+use forebay_instance::{Instance, choose, start};
+use forebay_measure::machine::allowed_cores;
+use forebay_measure::{Clock, Tsc};
+use forebay_pipeline::{Conditions, Loaded, Source, load};
+
+/// Sessions of the part that no reload touches.
+const SESSIONS: u64 = 500;
+/// After so many reloads a configuration is as it was.
+const ROUND: u64 = 40;
+
+/// The configuration after so many reloads. One part keeps its sessions, wherever it runs and whatever is around it; of the other
+/// something is made anew each time.
+fn configuration(reload: u64, workers: usize) -> String {
+    let reload = reload % ROUND;
+    let mut text = format!(
+        "name: reloads
+pool: {{ chunks: 4096, frame: 256 }}
+ports:
+  clients: {{ generator: {{ rate: 40kpps, sessions: {SESSIONS}, source: 10.0.0.0/8, destination: 192.0.2.10/32, destination_port: 80 }} }}
+  others: {{ generator: {{ rate: {}kpps, sessions: 200, source: 10.128.0.0/9, destination: [198.51.100.0/25, 198.51.100.128/25] }} }}
+  out: {{ sink: }}
+state:
+  known: {{ connections: {{ sessions: 4096 }} }}
+  web: {{ balancer: {{ sessions: 4096, services: [{{ address: 192.0.2.10, protocol: udp, port: 80, backends: [{{ address: 10.9.0.1 }}, {{ address: 10.9.0.2 }}] }}] }} }}
+  nat1: {{ nat: {{ pool: 203.0.112.0/24, sessions: 4096 }} }}
+  strangers: {{ connections: {{ sessions: {} }} }}
+modules:
+  fw-out: {{ firewall: {{ state: known, rules: ['@10.0.0.0/8 0.0.0.0/0 0 : 65535 80 : 80 0x11/0xff permit'] }} }}
+  lb: {{ balance: {{ state: web, others: drop }} }}
+  nat-out: {{ nat_out: {{ state: nat1 }} }}
+  servers: {{ crowd_echo: }}
+  nat-in: {{ nat_in: {{ state: nat1 }} }}
+  lb-back: {{ balance_back: {{ state: web, others: drop }} }}
+  fw-in: {{ firewall: {{ state: known }} }}
+  wall: {{ firewall: {{ state: strangers, default: permit }} }}
+  route: {{ ip_lookup: {{ routes: ['198.51.100.0/25 0', '198.51.100.128/25 {}'], next_hops: 2 }} }}
+  slow: {{ shaper: {{ rate: {}Mbps, burst: 2KiB, queue: 64 }} }}
+  there: {{ mac_rewrite: {{ source: 02:00:00:00:00:02, destination: 02:00:00:00:01:{:02x} }} }}
+",
+        10 + reload % 2,
+        1_000 + reload % 4 / 2,
+        1 - reload % 3 / 2,
+        1 + reload % 5 / 4,
+        reload % 7,
+    );
+    let between = if reload.is_multiple_of(2) { "extra -> " } else { "" };
+    if !between.is_empty() {
+        text.push_str("  extra: { counter: }\n");
+    }
+    text.push_str(
+        "pipeline:\n  - clients -> fw-out -> lb -> nat-out -> servers -> nat-in -> lb-back -> fw-in -> out\n",
+    );
+    let _ = write!(
+        text,
+        "  - others -> wall -> {between}route\n  - route[0] -> slow -> out\n  - route[1] -> there -> out\n"
+    );
+    // Either part moves from worker to worker with all that it has.
+    let stages = match (reload % 5, workers) {
+        (_, 1) | (0 | 1, _) => "  - {}\n",
+        (2, _) if between.is_empty() => "  - {}\n  - { modules: [wall, route, slow, there] }\n",
+        (2, _) => "  - {}\n  - { modules: [wall, extra, route, slow, there] }\n",
+        (3, _) => "  - {}\n  - { modules: [route, slow, there] }\n",
+        _ => "  - {}\n  - { modules: [fw-out, lb, nat-out, servers, nat-in, lb-back, fw-in] }\n",
+    };
+    let _ = writeln!(text, "workers:\n{stages}");
+    text
+}
+
+/// What this process has in memory, in KiB, and how many files and threads.
+fn owned() -> (u64, usize, usize) {
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("Linux");
+    let count = |what: &str| std::fs::read_dir(format!("/proc/self/{what}")).expect("Linux").count();
+    (line.trim().trim_end_matches("kB").trim().parse().expect("a number"), count("fd"), count("task"))
+}
+
+fn report(instance: &dyn Instance) -> Report {
+    let board = instance.board();
+    board.report(&board.nothing(), &board.read(Tsc.now()))
+}
+
+/// Open, opened, ended, evicted and refused, of the three tables that are kept.
+fn sessions(report: &Report) -> Vec<[u64; 5]> {
+    let of = |module: &str, heading: &str| {
+        let module = report.modules.iter().find(|told| told.name == module).expect("it is there");
+        let counters = module
+            .counters
+            .iter()
+            .find(|(told, counters)| told.starts_with(heading) && counters.contains_key("opened"));
+        let (_, counters) = counters.unwrap_or_else(|| panic!("{:?}", module.counters));
+        ["open", "opened", "ended", "evicted", "refused"].map(|name| counters[name])
+    };
+    vec![of("fw-out", "connections, IPv4"), of("lb", ""), of("nat-out", "")]
+}
+
+#[test]
+fn sessions_survive_reloads_that_do_not_touch_them_and_nothing_grows() {
+    let reloads: u64 = std::env::var("FOREBAY_RELOADS").ok().map_or(200, |text| text.parse().expect("a number"));
+    let workers = allowed_cores().len().min(2);
+    if workers < 2 {
+        let _ = writeln!(std::io::stderr(), "one core: modules do not move between workers");
+    }
+    let folder = tempfile::tempdir().expect("a writable folder for temporary files");
+    let file = folder.path().join("reloads.yaml");
+    std::fs::write(&file, configuration(0, workers)).expect("a writable folder");
+    let source = Source::read(&file).expect("it was written");
+    let conditions = Conditions { frequency: Tsc.frequency(), simulated: false };
+    let Loaded { plans, cores, made, .. } = load(&source, conditions).unwrap_or_else(|problems| panic!("{problems}"));
+    let cores = choose(&cores).expect("a core for each worker");
+    let instance: Arc<dyn Instance> =
+        start(plans, &cores, made, Box::new(|_| None), forebay_instance::Steer::default()).expect("it starts");
+    let service = Service {
+        instance: Arc::clone(&instance),
+        source: Mutex::new(source),
+        origin: Some(file.display().to_string()),
+        state: Some(folder.path().join("state.json")),
+        trace: Box::new(|_, _, _| Err("not here".to_owned())),
+        patience: Patience::default(),
+        stop: Arc::new(AtomicBool::new(false)),
+    };
+    let server =
+        Server::start(Bound::at(&folder.path().join("reloads.sock")).expect("a socket"), service).expect("a socket");
+    let mut client = Client::connect(server.path()).expect("it listens");
+    // All sessions are open before the first reload, and told.
+    let begin = Instant::now();
+    while sessions(&report(&*instance)).iter().any(|told| told[0] < SESSIONS) {
+        assert!(begin.elapsed() < Duration::from_secs(60), "{:?}", sessions(&report(&*instance)));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+
+    let (mut memory, mut pauses, mut taken, mut held) = (Vec::new(), Vec::new(), Vec::new(), 0);
+    let (mut before, mut made_anew) = (0, 0);
+    for reload in 1..=reloads {
+        std::fs::write(&file, configuration(reload, workers)).expect("a writable folder");
+        match client.ask(&Request::Reload { file: None, set: None, forget: false }) {
+            Ok(Answer::Reloaded(told)) => {
+                assert_eq!(told.missing, 0, "reload {reload}: {told:?}");
+                let untouched = ["fw-out", "lb", "nat-out", "servers", "nat-in", "lb-back", "fw-in"];
+                let lost = |name: &&String| untouched.contains(&name.as_str());
+                let lost: Vec<_> = told
+                    .change
+                    .changed
+                    .iter()
+                    .chain(&told.change.added)
+                    .chain(&told.change.removed)
+                    .filter(lost)
+                    .collect();
+                assert!(lost.is_empty(), "reload {reload}: {lost:?}");
+                made_anew += told.change.changed.len();
+                held += told.dropped;
+                pauses.push(told.pause_us);
+            }
+            other => panic!("reload {reload}: {other:?}"),
+        }
+        let census = instance.census().expect("every worker answers");
+        assert_eq!(census.missing(), 0, "reload {reload}: {census:?}");
+        assert!(census.left > before, "reload {reload}: packets go on");
+        before = census.left;
+        // Not one session was begun anew: had one been lost, its next packet would have opened another.
+        let told = sessions(&report(&*instance));
+        for table in &told {
+            assert_eq!(*table, [SESSIONS, SESSIONS, 0, 0, 0], "reload {reload}: {told:?}");
+        }
+        memory.push(owned().0);
+        if reload.is_multiple_of(ROUND) {
+            // Between two workers' turns and a thread's end there may be a moment.
+            let mut now = owned();
+            for _ in 0..100 {
+                if taken.first().is_none_or(|first: &(u64, usize, usize)| (first.1, first.2) == (now.1, now.2)) {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(20));
+                now = owned();
+            }
+            taken.push(now);
+        }
+    }
+    let report_now = report(&*instance);
+    drop((client, server));
+    let outcome = instance.end();
+    assert!(outcome.troubles.is_empty(), "{:?}", outcome.troubles);
+    let board = instance.board();
+    let report = board.report(&board.nothing(), &board.read(outcome.at));
+    assert_eq!((report.packets.missing(), report.packets.queued, report.packets.held), (0, 0, 0));
+    // Nothing is dropped but what the shaper has no room for, and what it held when it went: as the reloads said.
+    let of = |reason: &str| report_now.packets.dropped.get(reason).copied().unwrap_or(0);
+    assert_eq!(of("wound_up"), held, "{:?}", report_now.packets.dropped);
+    let reasons: Vec<_> =
+        report.packets.dropped.iter().filter(|(_, count)| **count > 0).map(|(name, _)| name).collect();
+    assert!(reasons.iter().all(|name| *name == "wound_up" || name.starts_with("slow.")), "{reasons:?}");
+    pauses.sort_by(f64::total_cmp);
+    let quarter = memory.len() / 4;
+    let early = memory[quarter..2 * quarter].iter().max().copied().unwrap_or(0);
+    let late = memory[memory.len() - quarter.max(1)..].iter().max().copied().unwrap_or(0);
+    let _ = writeln!(
+        std::io::stderr(),
+        "reloads: {reloads} in {:.1} s, {} packets out, {held} held ones dropped, {made_anew} modules made anew, pause median {:.0} us, \
+         most {:.0} us; memory {early} KiB, at the end {late} KiB; files and threads {:?}",
+        begin.elapsed().as_secs_f64(),
+        report.packets.out,
+        pauses[pauses.len() / 2],
+        pauses[pauses.len() - 1],
+        taken.iter().map(|(_, files, threads)| (files, threads)).collect::<Vec<_>>(),
+    );
+    assert!(held > 0 && made_anew > 0, "something was dropped with its module, and said");
+    assert!(taken.windows(2).all(|pair| (pair[0].1, pair[0].2) == (pair[1].1, pair[1].2)), "{taken:?}");
+    // A fiftieth for what the allocator keeps.
+    assert!(late <= early + early / 50 + 4_096, "memory grows: {memory:?}");
+}

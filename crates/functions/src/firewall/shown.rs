@@ -1,0 +1,88 @@
+//! A worker's connections as operators see them.
+
+use super::Tables;
+use super::tracked::Tuple;
+use super::tracker::Tracker;
+use crate::connection::Timeouts;
+use crate::listing::{Age, Desk, End, Kind, Row, Shown};
+use crate::tables::sessions::{Slot, Tuple4, Tuple6};
+
+/// The table of connections.
+pub(super) const CONNECTIONS: Kind = Kind {
+    name: "connections",
+    ends: &["from", "to"],
+    tables: 0..2,
+    syntax: "remove WHICH   ends connections: a line as it is shown ends that one, and 'all', or addresses, prefixes, ADDRESS:PORT, \
+             [IPV6]:PORT, from=, to=, protocol=, state=, worker= end all of which all of that holds",
+    ended: true,
+};
+
+/// A 5-tuple as it is shown.
+trait Ends {
+    fn protocol(&self) -> u8;
+    fn ends(&self) -> [Option<End>; 3];
+}
+
+impl Ends for Tuple4 {
+    fn protocol(&self) -> u8 {
+        (*self).protocol()
+    }
+
+    fn ends(&self) -> [Option<End>; 3] {
+        let (from, to) = self.ports();
+        [Some(End::ipv4(self.source(), from)), Some(End::ipv4(self.destination(), to)), None]
+    }
+}
+
+impl Ends for Tuple6 {
+    fn protocol(&self) -> u8 {
+        (*self).protocol()
+    }
+
+    fn ends(&self) -> [Option<End>; 3] {
+        let (from, to) = self.ports();
+        [Some(End::ipv6(self.source(), from)), Some(End::ipv6(self.destination(), to)), None]
+    }
+}
+
+fn row<T: Tuple + Ends>(tracker: &Tracker<T>, place: u32, timeouts: &Timeouts, now: Slot) -> Option<Row> {
+    let (_, tracked, until) = tracker.table.placed(place)?;
+    let left = until.checked_sub(now).filter(|left| *left > 0)?;
+    let (opener, phase) = (tracked.opener(), tracked.connection.phase());
+    let idle = timeouts.span(phase).saturating_sub(left);
+    Some(Row::new(opener.protocol(), opener.ends(), Some(Age { phase, idle, left })))
+}
+
+fn end<T: Tuple>(tracker: &mut Tracker<T>, place: u32) {
+    if let Some((found, ..)) = tracker.table.placed(place) {
+        tracker.end(found);
+    }
+}
+
+impl Shown for Tables {
+    fn desk(&mut self) -> &mut Desk {
+        &mut self.desk
+    }
+
+    fn places(&self, table: u8) -> u32 {
+        match table {
+            0 => self.v4.table.places(),
+            1 => self.v6.table.places(),
+            _ => 0,
+        }
+    }
+
+    fn row(&self, table: u8, place: u32) -> Option<Row> {
+        match table {
+            0 => row(&self.v4, place, &self.timeouts, self.now),
+            _ => row(&self.v6, place, &self.timeouts, self.now),
+        }
+    }
+
+    fn end(&mut self, table: u8, place: u32) {
+        match table {
+            0 => end(&mut self.v4, place),
+            _ => end(&mut self.v6, place),
+        }
+    }
+}

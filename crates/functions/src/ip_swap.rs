@@ -1,0 +1,163 @@
+//! Swaps source and destination of IP and of the transport above: makes of a packet the answer to it, as an echo server would.
+//!
+//! It stands for the other side where a function needs both directions of a session to be itself: a translator's outside port
+//! is chosen as packets come, so that no generator can know where to answer to.
+
+use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
+use forebay_packet::wire::ipv4::{DCCP, SCTP, TCP, UDP, UDP_LITE};
+use forebay_packet::wire::ipv6::{self, Ipv6};
+use forebay_packet::{Network, Packet};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::connection::Plain;
+
+/// `ip_swap` has no parameters.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Params {}
+
+const NOT_IP: Gate = Gate::drop(0);
+
+/// The function.
+pub struct IpSwap;
+
+impl Declare for IpSwap {
+    type Params = Params;
+    const NAME: &'static str = "ip_swap";
+    const SUMMARY: &'static str = "swaps source and destination addresses and ports: sends a packet back as an answer";
+    const HELP: &'static str = "\
+        The addresses of IPv4 or IPv6 change places, and so do the ports of TCP, UDP, UDP-Lite, SCTP and DCCP where the packet shows \
+        them: the first fragment of a datagram does, later ones do not. Sums are of the same words as before, so that no checksum \
+        changes. Everything else stays: Ethernet addresses (`mac_swap`), TCP's flags and numbers, an ICMP message's type. For test \
+        beds: with it a pipeline has the far side of its sessions in itself. Headers are found behind up to two VLAN tags.";
+    const EXAMPLE: &'static str = "{}";
+    const DROPS: &'static [Reason] =
+        &[Reason { name: "not_ip", help: "The frame carries neither an IPv4 nor an IPv6 header." }];
+    const STATE: StateKind = StateKind::None;
+
+    fn new(_: Params, _: &mut Setup<'_>) -> Result<Self, SetupError> {
+        Ok(Self)
+    }
+}
+
+impl Function for IpSwap {
+    fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
+        context.filter(batch, swap_plain, swap);
+    }
+}
+
+/// Nearly all there are; `false` where nothing was done.
+#[inline]
+fn swap_plain(packet: &mut Packet) -> bool {
+    let Some(plain) = Plain::of_mut(packet) else { return false };
+    std::mem::swap(&mut plain.ip.source, &mut plain.ip.destination);
+    std::mem::swap(&mut plain.source, &mut plain.destination);
+    true
+}
+
+fn swap(packet: &mut Packet) -> Gate {
+    let (network, start) = packet.network();
+    let ports = match network {
+        Network::Ipv4 => {
+            let Some(header) = packet.ipv4() else { return NOT_IP };
+            std::mem::swap(&mut header.source, &mut header.destination);
+            let shows = header.fragment_offset() == 0 && has_ports(header.protocol);
+            let end = start + usize::from(header.total_length.get());
+            header.header_len().filter(|_| shows).map(|length| (start + length, end))
+        }
+        Network::Ipv6 => {
+            let Some(header) = packet.ipv6() else { return NOT_IP };
+            std::mem::swap(&mut header.source, &mut header.destination);
+            let end = start + size_of::<Ipv6>() + usize::from(header.payload_length.get());
+            let upper = ipv6::upper_layer(packet.data(), start);
+            upper.filter(|(protocol, _)| has_ports(*protocol)).map(|(_, at)| (at, end))
+        }
+        Network::Other => return NOT_IP,
+    };
+    // What lies behind the packet's end is padding.
+    if let Some((at, end)) = ports
+        && at + 4 <= end
+        && let Some([source, destination]) = packet.view_mut::<[[u8; 2]; 2]>(at)
+    {
+        std::mem::swap(source, destination);
+    }
+    Gate::FIRST
+}
+
+fn has_ports(protocol: u8) -> bool {
+    matches!(protocol, TCP | UDP | UDP_LITE | SCTP | DCCP)
+}
+
+register!(IpSwap);
+
+#[cfg(test)]
+mod tests {
+    use etherparse::{PacketBuilder, SlicedPacket, TransportSlice};
+    use forebay_graph::Rig;
+    use serde_json::json;
+
+    use super::*;
+
+    fn rig() -> Rig {
+        Rig::of::<IpSwap>(&json!({})).expect("no parameters")
+    }
+
+    fn v4(source: ([u8; 4], u16), destination: ([u8; 4], u16)) -> Vec<u8> {
+        let mut frame = Vec::new();
+        let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4(source.0, destination.0, 64);
+        builder.udp(source.1, destination.1).write(&mut frame, b"payload").expect("memory");
+        frame
+    }
+
+    #[test]
+    fn an_answer_is_what_the_other_side_would_have_sent() {
+        let (here, there) = (([10, 0, 0, 1], 1_000), ([192, 0, 2, 1], 53));
+        assert_eq!(rig().run(&v4(here, there)), (Gate::FIRST, v4(there, here)), "the checksums too");
+        let tcp = |source, destination, ports: (u16, u16)| {
+            let mut frame = Vec::new();
+            let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).single_vlan(7.try_into().expect("a VLAN"));
+            let builder = builder.ipv6(source, destination, 64).tcp(ports.0, ports.1, 9, 100);
+            builder.write(&mut frame, b"x").expect("memory");
+            frame
+        };
+        assert_eq!(rig().run(&tcp([1; 16], [2; 16], (5, 6))), (Gate::FIRST, tcp([2; 16], [1; 16], (6, 5))));
+    }
+
+    #[test]
+    fn what_shows_no_ports_keeps_what_stands_there() {
+        let mut later = v4(([10, 0, 0, 1], 1), ([10, 0, 0, 2], 2));
+        later[20] |= 0x20;
+        later[21] = 5;
+        let (gate, after) = rig().run(&later);
+        assert_eq!((gate, &after[26..34], &after[34..]), (Gate::FIRST, &[10, 0, 0, 2, 10, 0, 0, 1][..], &later[34..]));
+        let mut echo = Vec::new();
+        let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4([1; 4], [2; 4], 9).icmpv4_echo_request(1, 2);
+        builder.write(&mut echo, b"").expect("memory");
+        assert_eq!(rig().run(&echo).1[34..], echo[34..]);
+        // A packet that ends before its ports, padding behind it.
+        let mut short = v4(([10, 0, 0, 1], 1), ([10, 0, 0, 2], 2));
+        short[17] = 22;
+        assert_eq!(rig().run(&short).1[34..], short[34..]);
+    }
+
+    #[test]
+    fn options_and_extension_headers_are_looked_through() {
+        let plain = v4(([10, 0, 0, 1], 1), ([10, 0, 0, 2], 2));
+        let mut options = plain.clone();
+        options[14] = 0x46;
+        options[17] += 4;
+        options.splice(34..34, [1, 1, 1, 1]);
+        let after = rig().run(&options).1;
+        assert_eq!(after[38..42], [0, 2, 0, 1]);
+        assert_eq!(after[34..38], [1; 4]);
+        let sliced = SlicedPacket::from_ethernet(&after).expect("well-formed");
+        assert!(matches!(sliced.transport, Some(TransportSlice::Udp(udp)) if udp.source_port() == 2));
+    }
+
+    #[test]
+    fn what_is_not_ip_is_dropped() {
+        assert_eq!(rig().run(&[0xff; 60]).0, NOT_IP);
+        assert_eq!(rig().run(&[]).0, NOT_IP);
+    }
+}

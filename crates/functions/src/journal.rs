@@ -1,0 +1,338 @@
+//! Records on their way to a file: put into a ring by workers, made into lines and written by a thread of its own.
+//!
+//! A worker makes no system call and never waits. What finds the ring full is lost, and counted; so is what the disk does not
+//! take. The thread looks into the rings every so often, so that nobody need wake it.
+
+mod pen;
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use forebay_measure::{Clock, Counter, Frequency, Tsc};
+use rtrb::{Consumer, RingBuffer};
+
+use pen::UNWRITTEN;
+pub(crate) use pen::{COUNTERS, Pen};
+
+/// What a worker knows of something that becomes a line.
+pub(crate) trait Record: Copy + Send + 'static {
+    /// What lines are made with beside the record: the rules that numbers in it are of, say.
+    type With: Send + Sync + 'static;
+    /// Records that wait for the thread at most, of one worker.
+    const RING: usize;
+
+    /// Nanoseconds after 1970.
+    fn nanos(&self) -> u64;
+
+    /// The line, of a file that belongs to `owner`.
+    fn line(&self, owner: &str, with: &Self::With) -> Option<String>;
+}
+
+/// How often the thread looks for more.
+const PERIOD: Duration = Duration::from_millis(20);
+/// What is written at once, and waits for room on the disk at most, in bytes.
+const CHUNK: usize = 1 << 16;
+
+/// A time as lines have it (RFC 3339), of nanoseconds after 1970.
+pub(crate) fn time(nanos: u64) -> String {
+    let time = jiff::Timestamp::from_nanosecond(nanos.into()).unwrap_or(jiff::Timestamp::MAX);
+    format!("{time:.9}")
+}
+
+/// A file's place: whoever comes after an owner of the same name, in a configuration that has changed, goes on with its journal.
+pub(crate) struct Slot<R: Record>(Mutex<Weak<Journal<R>>>);
+
+impl<R: Record> Default for Slot<R> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<R: Record> Slot<R> {
+    /// The journal of the file, open already or not.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(crate) fn take(&self, path: &Path, owner: &str, frequency: Frequency) -> Result<Arc<Journal<R>>, String> {
+        let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(journal) = slot.upgrade() {
+            return Ok(journal);
+        }
+        let journal = Arc::new(Journal::open(path, owner, frequency)?);
+        *slot = Arc::downgrade(&journal);
+        Ok(journal)
+    }
+}
+
+/// A file of lines, for all workers of its owner.
+pub(crate) struct Journal<R: Record> {
+    shared: Arc<Shared<R>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct Shared<R: Record> {
+    state: Mutex<State<R>>,
+    /// Told when somebody waits for all to be written, or there will be no more; and when all is.
+    told: Condvar,
+    path: PathBuf,
+    owner: String,
+    frequency: Frequency,
+    /// Nanoseconds after 1970 at tick 0, as the thread saw last: workers ask no clock of the system.
+    origin: AtomicU64,
+}
+
+/// A worker's records, and what lines are made of them with.
+struct Ring<R: Record> {
+    records: Consumer<R>,
+    with: Arc<R::With>,
+    /// What is counted ([`COUNTERS`]), of which [`UNWRITTEN`] is the thread's.
+    counts: Arc<[Counter]>,
+}
+
+struct State<R: Record> {
+    rings: Vec<Ring<R>>,
+    /// How often somebody asked for all to be written, and how often it was.
+    asked: u64,
+    done: u64,
+    ended: bool,
+    /// What went wrong.
+    fault: Option<String>,
+}
+
+impl<R: Record> Shared<R> {
+    fn lock(&self) -> MutexGuard<'_, State<R>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes how the workers' clock and the system's stand to each other.
+    fn set_clock(&self) {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+        let ticks = (self.frequency.seconds(Tsc.now()) * 1e9).round() as u64;
+        self.origin.store(since.wrapping_sub(ticks), Ordering::Relaxed);
+    }
+}
+
+impl<R: Record> Journal<R> {
+    /// Opens a file: lines come after those that are in it.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    fn open(path: &Path, owner: &str, frequency: Frequency) -> Result<Self, String> {
+        let wrong = |error: &dyn std::fmt::Display| format!("cannot write {}: {error}", path.display());
+        // A pipe would wait for its reader.
+        if path.metadata().is_ok_and(|told| !told.is_file()) {
+            return Err(wrong(&"allowed are regular files"));
+        }
+        let file = File::options().append(true).create(true).open(path).map_err(|error| wrong(&error))?;
+        Self::over(file, path, owner, frequency).map_err(|error| wrong(&error))
+    }
+
+    /// Writes to what is open already.
+    fn over(out: impl Write + Send + 'static, path: &Path, owner: &str, frequency: Frequency) -> std::io::Result<Self> {
+        let state = State { rings: Vec::new(), asked: 0, done: 0, ended: false, fault: None };
+        let shared = Arc::new(Shared {
+            state: Mutex::new(state),
+            told: Condvar::new(),
+            path: path.to_owned(),
+            owner: owner.to_owned(),
+            frequency,
+            origin: AtomicU64::new(0),
+        });
+        shared.set_clock();
+        let thread = std::thread::Builder::new().name("journal".to_owned()).spawn({
+            let shared = Arc::clone(&shared);
+            move || write_all(&shared, out)
+        })?;
+        Ok(Self { shared, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// A worker's way to the file: at most `rate` lines a second where there is one.
+    pub(crate) fn pen(
+        self: &Arc<Self>,
+        with: Arc<R::With>,
+        counts: Arc<[Counter]>,
+        rate: Option<u32>,
+        simulated: bool,
+    ) -> Pen<R> {
+        let (sender, records) = RingBuffer::new(R::RING);
+        let mut state = self.shared.lock();
+        // Those of workers that are gone have nothing more to say once they are empty.
+        state.rings.retain(|Ring { records, .. }| !records.is_abandoned() || !records.is_empty());
+        state.rings.push(Ring { records, with, counts: Arc::clone(&counts) });
+        Pen::new(sender, Arc::clone(self), counts, rate, simulated)
+    }
+
+    /// Waits until all that was put into the rings is written.
+    ///
+    /// # Errors
+    /// It could not be.
+    pub(crate) fn flush(&self) -> Result<(), String> {
+        let mut state = self.shared.lock();
+        state.asked += 1;
+        let asked = state.asked;
+        self.shared.told.notify_all();
+        while state.done < asked {
+            let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+            if thread.as_ref().is_none_or(JoinHandle::is_finished) {
+                return Err(format!("{} is not complete: the writing thread has ended", self.shared.path.display()));
+            }
+            drop(thread);
+            state = self.shared.told.wait_timeout(state, PERIOD).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state.fault.clone().map_or(Ok(()), Err)
+    }
+}
+
+impl<R: Record> Drop for Journal<R> {
+    fn drop(&mut self) {
+        self.shared.lock().ended = true;
+        self.shared.told.notify_all();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            // What went wrong in it was told by `flush`.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A record that was taken out of its ring, and what belongs to it.
+type Taken<R> = (R, Arc<<R as Record>::With>, Arc<[Counter]>);
+
+/// Whether the last line of a file has no end: that of a run that was killed, or of a disk that was full.
+fn is_cut(path: &Path) -> std::io::Result<bool> {
+    let (mut file, mut last) = (File::open(path)?, [0]);
+    if file.metadata()?.len() == 0 {
+        return Ok(false);
+    }
+    file.seek(SeekFrom::End(-1))?;
+    file.read_exact(&mut last)?;
+    Ok(last != *b"\n")
+}
+
+fn write_all<R: Record>(shared: &Shared<R>, out: impl Write) {
+    let mut out = Lines { out, bytes: Vec::with_capacity(CHUNK), ends: VecDeque::new() };
+    let mut begun = false;
+    let mut taken: Vec<Taken<R>> = Vec::with_capacity(R::RING);
+    loop {
+        shared.set_clock();
+        let mut state = shared.lock();
+        let (asked, ended) = (state.asked, state.ended);
+        taken.clear();
+        for Ring { records, with, counts } in &mut state.rings {
+            // What is there now and no more, so that a worker that goes on writing keeps nobody waiting.
+            for _ in 0..records.slots() {
+                let Ok(record) = records.pop() else { break };
+                taken.push((record, Arc::clone(with), Arc::clone(counts)));
+            }
+        }
+        drop(state);
+        // Workers' records in the order of their times, as far as they came together; those of one time stay as they are.
+        taken.sort_by_key(|(record, ..)| record.nanos());
+        // The first line begins anew. Who may write and not read has it after whatever is there.
+        if !begun && !taken.is_empty() {
+            begun = true;
+            if is_cut(&shared.path).unwrap_or(false) {
+                // It waits as the line after it does.
+                out.bytes.push(b'\n');
+            }
+        }
+        let result = write(&mut out, &taken, shared);
+        let mut state = shared.lock();
+        if let Err(error) = result {
+            // What comes is taken all the same, so that nobody waits for it.
+            state.fault.get_or_insert_with(|| {
+                format!("cannot write {}, which is not complete: {error}", shared.path.display())
+            });
+        }
+        if state.done < asked {
+            state.done = asked;
+            shared.told.notify_all();
+        }
+        if ended {
+            return;
+        }
+        // Where so many came, more are there by now.
+        if state.asked == asked && !state.ended && taken.len() < R::RING {
+            let _ = shared.told.wait_timeout(state, PERIOD);
+        }
+    }
+}
+
+/// Lines on their way into a file. A line is written wholly or not at all as long as there is room sooner or later: what has
+/// been begun stays here, and is written on. What is still here at the end is counted.
+struct Lines<W: Write> {
+    out: W,
+    bytes: Vec<u8>,
+    /// Where each line ends in `bytes`, and where it is counted.
+    ends: VecDeque<(usize, Arc<[Counter]>)>,
+}
+
+impl<W: Write> Lines<W> {
+    /// Adds a line, or counts it where those before it leave no room.
+    fn add(&mut self, line: &str, counts: &Arc<[Counter]>) -> std::io::Result<()> {
+        if self.bytes.len() + line.len() > CHUNK
+            && let Err(error) = self.flush()
+            && self.bytes.len() + line.len() > CHUNK
+        {
+            count_unwritten(counts);
+            return Err(error);
+        }
+        self.bytes.extend_from_slice(line.as_bytes());
+        self.ends.push_back((self.bytes.len(), Arc::clone(counts)));
+        Ok(())
+    }
+
+    /// Writes what is here, as far as it is taken.
+    fn flush(&mut self) -> std::io::Result<()> {
+        let mut gone = 0;
+        let result = loop {
+            let rest = self.bytes.get(gone..).unwrap_or_default();
+            if rest.is_empty() {
+                break self.out.flush();
+            }
+            match self.out.write(rest) {
+                Ok(0) => break Err(ErrorKind::WriteZero.into()),
+                Ok(many) => gone += many,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => break Err(error),
+            }
+        };
+        if gone > 0 {
+            self.bytes.drain(..gone);
+            self.ends.retain(|(end, _)| *end > gone);
+            self.ends.iter_mut().for_each(|(end, _)| *end -= gone);
+        }
+        result
+    }
+}
+
+impl<W: Write> Drop for Lines<W> {
+    fn drop(&mut self) {
+        self.ends.iter().for_each(|(_, counts)| count_unwritten(counts));
+    }
+}
+
+fn count_unwritten(counts: &[Counter]) {
+    counts.get(UNWRITTEN).into_iter().for_each(|count| count.add(1));
+}
+
+/// Writes lines; those that are not taken are counted, and the first error told.
+fn write<R: Record>(out: &mut Lines<impl Write>, taken: &[Taken<R>], shared: &Shared<R>) -> std::io::Result<()> {
+    let mut told = Ok(());
+    for (record, with, counts) in taken {
+        let Some(mut line) = record.line(&shared.owner, with) else { continue };
+        line.push('\n');
+        told = told.and(out.add(&line, counts));
+    }
+    let flushed = out.flush();
+    told.and(flushed)
+}
+
+#[cfg(test)]
+mod tests;

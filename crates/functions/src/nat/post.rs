@@ -1,0 +1,134 @@
+//! A module's way to its worker's translator, with what is to be done there though no packets come.
+
+use std::sync::Arc;
+
+use forebay_graph::{Context, Own, Setup, SetupError};
+use forebay_measure::Counter;
+
+use super::allocations::Entry;
+use super::deterministic::{BlockTable, LEAST};
+use super::translator::{BINDINGS, SESSIONS};
+use super::{Filtering, Nat, Translator};
+use crate::journal::{self, Journal, Pen, Slot};
+use crate::listing::{Attendant, LOOKS, Listing, Shown, WOKEN, attend, hand_out};
+
+/// A module's way to the translator.
+pub(crate) struct Post {
+    pub(crate) translator: Arc<Own<Translator>>,
+    attendant: Attendant,
+    /// What ports that are given out are told with, until the translator has it.
+    pen: Option<Pen<Entry>>,
+    journal: Option<Arc<Journal<Entry>>>,
+    /// What the module shows ([`COUNTERS`](super::COUNTERS)), if it does.
+    counters: Option<Arc<[Counter]>>,
+}
+
+impl Nat {
+    /// A module's way to its worker's translator, the same for all of its modules that name this state. One that has
+    /// `counters` shows what is counted, and brings the log.
+    pub(crate) fn post(&self, counters: Option<Arc<[Counter]>>, setup: &mut Setup<'_>) -> Result<Post, SetupError> {
+        let (secret, share) = (setup.secret(), setup.share());
+        self.allow(share.1)?;
+        let listing = Listing::of(&self.key, setup)?;
+        let part = listing.part(share);
+        let translator = setup.own(&self.key, |_| {
+            let sessions = self.sessions.div_ceil(share.1);
+            Translator::new(self, sessions, share, secret, &part)
+                .ok_or_else(|| SetupError::at("state", format!("no memory for a table of {sessions} sessions")))
+        })?;
+        for kind in [&SESSIONS, &BINDINGS] {
+            hand_out(&listing, kind, self.clock, &self.key, setup)?;
+        }
+        if let Some(blocks) = self.blocks {
+            let table = setup.lasting(&format!("blocks {}", self.key), |_| Ok(BlockTable(blocks)))?;
+            setup.table("blocks", table);
+        }
+        let mut post =
+            Post { translator, attendant: Attendant::new(part, setup.frequency()), pen: None, journal: None, counters };
+        if let (Some(log), true) = (&self.log, post.counters.is_some()) {
+            let counts = setup.counters("log", journal::COUNTERS.map(str::to_owned));
+            if !setup.checking() {
+                let wrong = |told: String| SetupError::at("state", format!("log.file: {told}"));
+                let path = setup.claim_on_for(&self.name, "state", &log.file)?;
+                let slot = setup.lasting(&format!("nat log {}", path.display()), |_| Ok(Slot::default()))?;
+                let journal = slot.take(&path, &self.name, setup.frequency()).map_err(wrong)?;
+                post.pen = Some(journal.pen(Arc::new(()), counts, None, setup.simulated()));
+                post.journal = Some(journal);
+            }
+        }
+        Ok(post)
+    }
+
+    /// What cannot work on several workers is refused.
+    fn allow(&self, workers: usize) -> Result<(), SetupError> {
+        if workers > 1 && !(self.forwards.is_empty() && self.filtering == Filtering::EndpointDependent) {
+            return Err(SetupError::at(
+                "state",
+                "sessions that begin outside can be on one worker only: 'forwards' and 'filtering: endpoint_independent' \
+                 need both directions in one worker's `modules`",
+            ));
+        }
+        match self.blocks {
+            Some(blocks) if workers > 1 && blocks.size() < LEAST * workers => Err(SetupError::at(
+                "state",
+                format!(
+                    "each inside address gets {} ports, of which about one in {workers} leads a session back to its worker: on \
+                     {workers} workers allowed are {} or more (a larger `pool`, a smaller `deterministic.inside`), or both \
+                     directions in one worker's `modules`",
+                    blocks.size(),
+                    LEAST * workers
+                ),
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Post {
+    /// A call with packets begins: what operators ask is answered first.
+    #[inline(always)]
+    pub(crate) fn begin(&mut self, translator: &mut Translator, context: &mut Context<'_>) {
+        if self.pen.is_some() || translator.desk().is_asked() {
+            self.attend(translator, LOOKS, context);
+        }
+    }
+
+    /// A call with packets ends.
+    #[inline(always)]
+    pub(crate) fn end(&mut self, translator: &Translator, context: &mut Context<'_>) {
+        if self.attendant.is_due(context.now(), translator.is_empty()) {
+            self.look_after(translator, context);
+        }
+    }
+
+    /// A call without packets.
+    pub(crate) fn wake(&mut self, context: &mut Context<'_>) {
+        let own = Arc::clone(&self.translator);
+        let Some(mut translator) = own.lend() else { return };
+        translator.begin(context, 1 << 10);
+        self.attend(&mut translator, WOKEN, context);
+        self.look_after(&translator, context);
+    }
+
+    #[cold]
+    fn attend(&mut self, translator: &mut Translator, looks: u32, context: &mut Context<'_>) {
+        if let Some(pen) = self.pen.take() {
+            translator.log_to(pen);
+        }
+        attend(translator, looks, context);
+    }
+
+    /// Tells what is counted, and asks to be woken as long as sessions wait for their end.
+    fn look_after(&mut self, translator: &Translator, context: &mut Context<'_>) {
+        match &self.counters {
+            Some(counters) => translator.tell(counters),
+            None => translator.publish(),
+        }
+        self.attendant.looked(translator.is_empty(), context);
+    }
+
+    /// All that was told of ports is written.
+    pub(crate) fn close(&self) -> Result<(), String> {
+        self.journal.as_ref().map_or(Ok(()), |journal| journal.flush())
+    }
+}

@@ -1,0 +1,162 @@
+//! TCP and pings through the translation, against what RFC 5382 and RFC 5508 ask for written plainly: a map of connections, each with
+//! what was seen of its handshake and its end.
+
+use std::collections::BTreeMap;
+
+use forebay_packet::Batch;
+use proptest::prelude::*;
+
+use super::*;
+
+type End = ([u8; 4], u16);
+
+/// A connection as one would write it down.
+#[derive(Clone, Copy, Default)]
+struct Known {
+    /// The second at which it is forgotten.
+    ends: u64,
+    outside: Option<End>,
+    ping: bool,
+    answered: bool,
+    established: bool,
+    finished: [bool; 2],
+    over: bool,
+}
+
+impl Known {
+    fn sees(&mut self, flags: &str, reply: bool, now: u64) {
+        let has = |flag: char| flags.contains(flag);
+        if self.ping {
+            self.ends = now + 60;
+            return;
+        }
+        if has('R') {
+            self.over = true;
+        } else if has('S') && !has('A') {
+            // Ports that are used again (RFC 9293 section 3.6.1): by who opened it.
+            if self.over && !reply {
+                *self = Self { outside: self.outside, ..Self::default() };
+            }
+        } else {
+            self.finished[usize::from(reply)] |= has('F');
+            self.over |= self.finished == [true, true];
+            if !self.over && !self.established {
+                self.established = self.answered && !reply && has('A') && !has('S');
+                self.answered |= reply && has('S') && has('A');
+            }
+        }
+        // RFC 5382 REQ-5: 4 minutes in transition, 2 hours and 4 minutes established.
+        self.ends = now + if self.established && !self.over { 7_440 } else { 240 };
+    }
+}
+
+/// A packet: which connection, what flags it has (none of a ping).
+type Sent = (u8, &'static str);
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// Packets in one batch, from inside or back.
+    Packets(bool, Vec<Sent>),
+    Pass(u64),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let flags = prop::sample::select(vec!["S", "S", "SA", "A", "A", "A", "FA", "FA", "R"]);
+    let packets = prop::collection::vec((0u8..10, flags), 1..50);
+    // Apart from the time-outs by more than they are rounded.
+    let spans = prop::sample::select(vec![10u64, 65, 100, 245, 7_445]);
+    let step = prop_oneof![
+        4 => (any::<bool>(), packets).prop_map(|(outward, packets)| Step::Packets(outward, packets)),
+        1 => spans.prop_map(Step::Pass),
+    ];
+    prop::collection::vec(step, 1..30)
+}
+
+/// The connection's inside end and its peer; those of even numbers are TCP, the others pings.
+fn inside(which: u8) -> End {
+    ([10, 0, 0, which % 3], 5_000 + u16::from(which))
+}
+
+fn peer(which: u8) -> End {
+    ([198, 51, 100, which % 2], if is_ping(which) { 0 } else { 80 })
+}
+
+fn is_ping(which: u8) -> bool {
+    which % 2 == 1
+}
+
+fn frame(which: u8, from: End, to: End, flags: &str, reply: bool) -> Vec<u8> {
+    if is_ping(which) { echo(from.0, to.0, from.1.max(to.1), reply) } else { tcp(from, to, flags) }
+}
+
+fn run(rig: &mut Rig, frames: &[Vec<u8>]) -> Vec<Option<Vec<u8>>> {
+    let mut batch = Batch::with_capacity(frames.len().max(1));
+    for frame in frames {
+        batch.push(rig.packet(frame)).expect("room");
+    }
+    let gates = rig.process(&mut batch);
+    let after = batch.iter().map(|packet| packet.data().to_vec());
+    gates.into_iter().zip(after).map(|(gate, frame)| (gate == Some(Gate::FIRST)).then_some(frame)).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 192, ..ProptestConfig::default() })]
+
+    /// In batches, both ways, at any time: what passes is what the map says, with the ends that it says and checksums that are right.
+    #[test]
+    fn connections_and_pings_are_what_a_map_says(steps in steps()) {
+        let mut nat = plain();
+        let (mut known, mut now): (BTreeMap<u8, Known>, u64) = (BTreeMap::new(), 0);
+        // The last outside end of each: what strangers and late packets come to.
+        let mut former: BTreeMap<u8, End> = BTreeMap::new();
+        for step in steps {
+            let (outward, packets) = match step {
+                Step::Pass(seconds) => {
+                    now += seconds;
+                    nat.pass(seconds);
+                    known.retain(|_, it| it.ends >= now);
+                    continue;
+                }
+                Step::Packets(outward, packets) => (outward, packets),
+            };
+            if outward {
+                let frames: Vec<_> =
+                    packets.iter().map(|(which, flags)| frame(*which, inside(*which), peer(*which), flags, false)).collect();
+                for ((which, flags), after) in packets.iter().zip(run(&mut nat.out, &frames)) {
+                    let opens = is_ping(*which) || *flags == "S";
+                    prop_assert_eq!(after.is_some(), opens || known.contains_key(which), "{} {} out", which, flags);
+                    let Some(after) = after else { continue };
+                    let (source, destination) = ends(&after);
+                    prop_assert_eq!(destination.0, peer(*which).0);
+                    prop_assert!(is_of_pool(source.0));
+                    let it = known.entry(*which).or_insert(Known { ping: is_ping(*which), ..Known::default() });
+                    prop_assert_eq!(*it.outside.get_or_insert(source), source, "one outside end");
+                    it.sees(flags, false, now);
+                    former.insert(*which, source);
+                }
+            } else {
+                // One that has come to be another's is not a late packet's any more.
+                let anothers = |which: u8, end: End| {
+                    known.iter().any(|(it, known)| *it != which && is_ping(*it) == is_ping(which) && known.outside == Some(end))
+                };
+                let former = |which: &u8| former.get(which).copied().filter(|end| !anothers(*which, *end));
+                let sent: Vec<_> =
+                    packets.iter().filter_map(|(which, flags)| Some((*which, *flags, former(which)?))).collect();
+                let frames: Vec<_> =
+                    sent.iter().map(|(which, flags, outside)| frame(*which, peer(*which), *outside, flags, true)).collect();
+                for ((which, flags, outside), after) in sent.iter().zip(run(&mut nat.back, &frames)) {
+                    let there = known.get_mut(which).filter(|it| it.outside == Some(*outside));
+                    prop_assert_eq!(after.is_some(), there.is_some(), "{} {} back", which, flags);
+                    if let (Some(after), Some(it)) = (after, there) {
+                        prop_assert_eq!(ends(&after).1, inside(*which));
+                        prop_assert_eq!(&after, &frame(*which, peer(*which), inside(*which), flags, true), "nothing else changes");
+                        it.sees(flags, true, now);
+                    }
+                }
+            }
+            let outside: Vec<_> = known.iter().map(|(which, it)| (is_ping(*which), it.outside)).collect();
+            let different: std::collections::BTreeSet<_> = outside.iter().collect();
+            prop_assert_eq!(different.len(), outside.len(), "no two inside ports have one outside");
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! A slice of values that are zero at first: a table's memory.
+
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+
+use zerocopy::FromZeros;
+
+use crate::Region;
+
+/// So many values, of which every one is zero until it is written. All of it is the system's memory, on huge pages where it is
+/// large, and there from the start (the first 256 MiB).
+#[derive(Debug)]
+pub struct Zeroed<T> {
+    /// The first one: where the region begins.
+    start: NonNull<T>,
+    len: usize,
+    _region: Region,
+}
+
+// SAFETY: it owns its values, as a boxed slice does.
+unsafe impl<T: Send> Send for Zeroed<T> {}
+// SAFETY: as above.
+unsafe impl<T: Sync> Sync for Zeroed<T> {}
+
+impl<T: FromZeros + Copy> Zeroed<T> {
+    /// So many values; `None` where the system has no memory for them.
+    #[must_use]
+    pub fn new(len: usize) -> Option<Self> {
+        const { assert!(align_of::<T>() <= 4096, "a page's alignment suffices") }
+        let bytes = len.checked_mul(size_of::<T>()).filter(|bytes| isize::try_from(*bytes).is_ok())?;
+        let region = Region::new(bytes).ok()?;
+        region.populate();
+        Some(Self { start: region.at(0).cast(), len, _region: region })
+    }
+}
+
+impl<T> Deref for Zeroed<T> {
+    type Target = [T];
+
+    #[inline(always)]
+    fn deref(&self) -> &[T] {
+        // SAFETY: the region has `len` values' bytes and begins at a page, so they are aligned. All are values: zeroes are one
+        // (`FromZeros`, asked for by `new`, the only way to make this), and only values have been written. They are borrowed as
+        // `self` is, and neither moved nor dropped: they are `Copy`.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl<T> DerefMut for Zeroed<T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut [T] {
+        // SAFETY: as in `deref`; and `self` is borrowed for writing, so that nobody else has any of them.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Clone, Copy, Debug, PartialEq, FromZeros)]
+    #[repr(C, align(64))]
+    struct Line {
+        word: u64,
+        rest: [u64; 7],
+    }
+
+    #[test]
+    fn all_is_zero_and_stays_as_it_is_written() {
+        for len in [0, 1, 63, 70_000] {
+            let mut lines = Zeroed::<Line>::new(len).expect("memory");
+            assert_eq!(lines.len(), len);
+            assert_eq!(lines.as_ptr().addr() % 64, 0);
+            assert!(lines.iter().all(|line| line.word == 0 && line.rest == [0; 7]));
+            for (at, line) in lines.iter_mut().enumerate() {
+                line.word = at as u64;
+            }
+            assert!(lines.iter().enumerate().all(|(at, line)| line.word == at as u64));
+        }
+    }
+
+    #[test]
+    fn what_no_system_has_is_refused() {
+        assert!(Zeroed::<Line>::new(usize::MAX).is_none());
+        assert!(Zeroed::<Line>::new(isize::MAX as usize / size_of::<Line>()).is_none());
+    }
+}

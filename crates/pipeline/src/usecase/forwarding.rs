@@ -1,0 +1,40 @@
+//! `forward n`: what EdgeMiner calls Forward (section 3.1.2): the destination is read and the packet sent on. 1 + n modules.
+//!
+//! `router n`: Octans' IPv4Router (section VI.A), as RFC 1812 section 5.2 has it: the header is checked, the route looked up, the
+//! time to live goes down and the checksum is made anew. 2 + 3n modules.
+
+use super::text::{Text, Traffic, hops, lookup, prefix, rewrite};
+use super::{Values, Wrong};
+
+pub(super) fn write_forward(values: &Values) -> Result<String, Wrong> {
+    let n = values.whole("n", 1, 4_096)?;
+    let mut text = Text::new(&format!("forward-{n}"), values)?;
+    let destinations: Vec<_> = (0..n).map(prefix).collect();
+    text.generator("in", &Traffic { destinations: &destinations, vlan: None, share: 1 });
+    text.sink();
+    text.line("in -> route");
+    hops(&mut text, n, "");
+    Ok(text.finish())
+}
+
+pub(super) fn write_router(values: &Values) -> Result<String, Wrong> {
+    let (n, routes) = (values.whole("n", 1, 4_096)?, values.whole("routes", 1, 65_536)?);
+    if routes < n {
+        return Err(("routes", format!("{routes} routes to {n} next hops: allowed are {n} to 65536")));
+    }
+    let mut text = Text::new(&format!("router-{n}"), values)?;
+    // As many prefixes of every next hop.
+    let destinations: Vec<_> = (0..routes / n * n).map(prefix).collect();
+    text.generator("in", &Traffic { destinations: &destinations, vlan: None, share: 1 });
+    text.sink();
+    text.line("in -> valid -> route");
+    text.module("valid", "ip_validate", "");
+    let routes: Vec<_> = (0..routes).map(|number| format!("{} {}", prefix(number), number % n)).collect();
+    lookup(&mut text, "route", &routes);
+    for hop in 0..n {
+        let modules = rewrite(&mut text, hop, &hop.to_string());
+        let slo = text.slo();
+        text.branch(&format!("hop{hop}"), "", &format!("route[{hop}]"), &modules, slo);
+    }
+    Ok(text.finish())
+}

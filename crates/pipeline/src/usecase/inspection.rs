@@ -1,0 +1,113 @@
+//! `dpi n`: EdgeMiner's DPI (section 3.1.2): payloads are looked through for patterns, and what has one is sent another way. Behind it
+//! forwarding to n next hops. 3 + n modules.
+//!
+//! `nids n`: Octans' NIDS (section VI.A): rules with a content each, half of them for the port that packets go to and half for fifty
+//! others. What they match is counted and goes on. 2 + n modules.
+//!
+//! What is sought is made up from the seed. Payloads are text in which much of it begins and nothing ends, and some have one of
+//! the patterns at their end.
+
+use std::collections::BTreeSet;
+
+use super::text::{Text, address, hops, prefix};
+use super::{Values, Wrong};
+
+/// Bytes of a frame before the text of its payload: Ethernet, IPv4, UDP, and two that even the checksum out.
+const BEFORE: u64 = 14 + 20 + 8 + 2;
+/// How long patterns are. In the shortest frame there is room for the longest.
+const LENGTHS: std::ops::RangeInclusive<u64> = 8..=16;
+/// How many patterns there are packets with.
+const SHOWN: usize = 4;
+/// The port that packets go to, and others that rules are for.
+const PORT: u64 = 5_000;
+const OTHER_PORTS: u64 = 50;
+
+pub(super) fn write_dpi(values: &Values) -> Result<String, Wrong> {
+    let n = values.whole("n", 1, 4_096)?;
+    let patterns = patterns(values, "patterns", 1)?;
+    let mut text = Text::new(&format!("dpi-{n}"), values)?;
+    let payloads = payloads(values, &text, &patterns)?;
+    generator(&mut text, n, &payloads);
+    text.sink();
+    text.line("in -> dpi");
+    text.line("dpi[clean] -> route");
+    text.module("dpi", "dpi", &format!("{}, classes: [{{ name: found, gate: found }}] ", sought(&patterns)));
+    hops(&mut text, n, "dpi[clean] -> ");
+    let (found, slo) = (address(&mut text, n, "other"), text.slo());
+    text.branch("found", "", "dpi[found]", &[found], slo);
+    Ok(text.finish())
+}
+
+pub(super) fn write_nids(values: &Values) -> Result<String, Wrong> {
+    let n = values.whole("n", 1, 4_096)?;
+    let contents = patterns(values, "rules", 2)?;
+    let mut text = Text::new(&format!("nids-{n}"), values)?;
+    let (ours, others) = contents.split_at(contents.len().div_ceil(2));
+    let payloads = payloads(values, &text, ours)?;
+    generator(&mut text, n, &payloads);
+    text.sink();
+    text.line("in -> ids -> route");
+    let ports = std::iter::repeat_n(PORT, ours.len()).chain((0..others.len() as u64).map(|n| 6_000 + n % OTHER_PORTS));
+    let rules = contents.iter().zip(ports).zip(1..).map(|((content, port), sid)| {
+        format!("'alert udp any any -> any {port} (msg:\"{content}\"; content:\"{content}\"; sid:{sid};)'")
+    });
+    text.module("ids", "nids", &format!(" rules: [{}] ", rules.collect::<Vec<_>>().join(", ")));
+    hops(&mut text, n, "");
+    Ok(text.finish())
+}
+
+/// The parameter of `dpi` that says what is sought.
+pub(super) fn sought(patterns: &[String]) -> String {
+    format!(" patterns: [{}]", patterns.join(", "))
+}
+
+fn generator(text: &mut Text, n: u64, payloads: &str) {
+    let destinations: Vec<_> = (0..n).map(prefix).collect();
+    let lines = ["source: 192.168.0.0/24".to_owned(), format!("destination: [{}]", destinations.join(", "))];
+    text.generator_with("in", (1, n), payloads, &lines);
+}
+
+/// As many different patterns as the parameter says, of small letters, made up from the seed.
+pub(super) fn patterns(values: &Values, parameter: &'static str, least: u64) -> Result<Vec<String>, Wrong> {
+    let count = values.whole(parameter, least, 10_000)?;
+    let mut state = values.whole("seed", 0, u64::MAX)?;
+    // Steele, Lea and Flood, *Fast splittable pseudorandom number generators*, 2014.
+    let mut draw = |below: u64| {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ mixed >> 31) % below
+    };
+    let (mut known, mut all) = (BTreeSet::new(), Vec::new());
+    while (all.len() as u64) < count {
+        let length = LENGTHS.start() + draw(LENGTHS.end() - LENGTHS.start() + 1);
+        let pattern: String = (0..length).map(|_| char::from(b'a' + draw(26) as u8)).collect();
+        if known.insert(pattern.clone()) {
+            all.push(pattern);
+        }
+    }
+    Ok(all)
+}
+
+/// Frames' lengths and payloads, as `size` of a generator has them: of a hundred as many as `matching` says end with one of the
+/// patterns.
+pub(super) fn payloads(values: &Values, text: &Text, patterns: &[String]) -> Result<String, Wrong> {
+    let (matching, size) = (values.whole("matching", 0, 100)?, text.size());
+    let shown: Vec<&str> = patterns.iter().step_by(patterns.len().div_ceil(SHOWN)).map(String::as_str).collect();
+    let clean = (100 - matching) * shown.len() as u64;
+    let ends = std::iter::once((clean, "")).chain(shown.into_iter().map(|pattern| (matching, pattern)));
+    let room = (size - BEFORE) as usize;
+    let entry = |(weight, end): (u64, &str)| {
+        let text = beginnings(patterns, room - end.len()) + end;
+        format!("{{ size: {size}, weight: {weight}, payload: '{text}' }}")
+    };
+    let entries: Vec<_> = ends.filter(|(weight, _)| *weight > 0).map(entry).collect();
+    Ok(format!("[{}]", entries.join(", ")))
+}
+
+/// Text of this length: beginnings of patterns, none of which is whole.
+fn beginnings(patterns: &[String], length: usize) -> String {
+    let mut text: String = patterns.iter().cycle().take(length / 5 + 1).map(|it| format!("{} ", &it[..4])).collect();
+    text.truncate(length);
+    text
+}

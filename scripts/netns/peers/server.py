@@ -1,0 +1,73 @@
+"""A server: HTTP that tells its name (`/`) or gives and takes a file (`/file`), and UDP that gives back what comes.
+
+usage: server.py NAME PORT [FILE]
+"""
+
+import http.server
+import os
+import shutil
+import socket
+import sys
+import threading
+
+NAME, PORT = sys.argv[1], int(sys.argv[2])
+FILE = sys.argv[3] if len(sys.argv) > 3 else None
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        if self.path == "/file" and FILE:
+            self.send_response(200)
+            self.send_header("Content-Length", str(os.path.getsize(FILE)))
+            self.end_headers()
+            with open(FILE, "rb") as file:
+                shutil.copyfileobj(file, self.wfile, 1 << 16)
+            return
+        body = f"{NAME}\n".encode()
+        self.send_response(200 if self.path == "/" else 404)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_PUT(self):
+        """Answers how long what came was, and what its checksum is."""
+        import hashlib
+
+        left, sha = int(self.headers["Content-Length"]), hashlib.sha256()
+        length = left
+        while left and (block := self.rfile.read(min(left, 1 << 16))):
+            sha.update(block)
+            left -= len(block)
+        body = f"{length - left} {sha.hexdigest()}\n".encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+class Server(http.server.ThreadingHTTPServer):
+    address_family = socket.AF_INET6
+    daemon_threads = True
+    request_queue_size = 128
+
+
+def echo(udp):
+    while True:
+        datagram, sender = udp.recvfrom(65536)
+        try:
+            udp.sendto(datagram, sender)
+        except OSError:
+            pass  # the first after an ICMP error; the sender asks again
+
+
+udp = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+udp.bind(("::", PORT))
+threading.Thread(target=echo, args=(udp,), daemon=True).start()
+server = Server(("::", PORT), Handler)
+print("ready", flush=True)
+server.serve_forever()

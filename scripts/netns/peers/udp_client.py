@@ -1,0 +1,28 @@
+"""Sends datagrams to a server that gives them back, each up to five times, and tells how many came back as they were.
+
+usage: udp_client.py HOST PORT LENGTH COUNT
+"""
+
+import os
+import socket
+import sys
+
+host, port, length, count = sys.argv[1], *map(int, sys.argv[2:5])
+client = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM)
+client.settimeout(2)
+client.connect((host, port))
+right, again, why = 0, 0, ""
+for number in range(count):
+    sent = (f"{os.getpid()} {number:08} " * length)[:length].encode()
+    for attempt in range(5):
+        try:
+            client.send(sent)
+            # One that was late is not taken for this one.
+            while (back := client.recv(65536)) != sent:
+                pass
+            right += 1
+            again += attempt
+            break
+        except OSError as error:
+            why = f", {error}"
+print(f"{right} of {count} datagrams of {length} bytes came back, {again} sent again{why if right < count else ''}")

@@ -1,0 +1,15 @@
+"""the kernel's own ESP as the other end of a tunnel (scripts/interop-xfrm, examples/vpn-site.yaml)"""
+
+from stage import ROOT, attempt
+
+# It makes namespaces and TAP devices of its own.
+PORTS = []
+
+
+def play(stage, report, _):
+    done = attempt(ROOT / "scripts/interop-xfrm", stage.options.forebay, timeout=120)
+    what = "pings of four lengths through ip xfrm"
+    reason = done.first(r"^n/a: (.*)$", "")
+    if reason:
+        return report.missing(what, reason)
+    report.check(what, done.code == 0, done.last_line())
