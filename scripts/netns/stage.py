@@ -199,9 +199,15 @@ class Stage:
         self.ip(space, "link set lo up")
 
     def forwarder(self, space):
-        """A namespace that is Forebay's alone: the host's stack has no part in it."""
+        """A namespace in whose traffic the host's stack has no part: Forebay's, or a bridge's."""
         self.namespace(space)
         self.call(space, "sysctl", "-qw", "net.ipv6.conf.default.disable_ipv6=1", "net.ipv6.conf.all.disable_ipv6=1")
+
+    def bridge(self, space, name):
+        """A namespace with a bridge, which says nothing by itself: with IPv6 it would tell of its multicast groups (MLD)."""
+        self.forwarder(space)
+        self.ip(space, f"link add {name} type bridge")
+        self.ip(space, f"link set {name} up")
 
     def router(self, space):
         """A namespace whose kernel forwards, and tells of every packet that it does not."""

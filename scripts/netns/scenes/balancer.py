@@ -5,8 +5,8 @@ import signal
 import time
 from collections import Counter
 
-from stage import EXAMPLES, Broken, strike
-from traffic import PATIENCE, curl, digest, echo, random_file
+from stage import EXAMPLES, strike
+from traffic import curl, digest, echo, random_file
 
 PORTS = ["af_packet"]
 SERVERS = ["one", "two", "three"]
@@ -19,9 +19,7 @@ def play(stage, report, kind):
     file, size, checksum = random_file(stage, "file", megabytes)
     stage.namespace("client")
     stage.forwarder("balancer")
-    stage.namespace("net")
-    stage.ip("net", "link add servers type bridge")
-    stage.ip("net", "link set servers up")
+    stage.bridge("net", "servers")
     stage.link(("client", "front"), ("balancer", "front"))
     stage.link(("balancer", "back"), ("net", "balancer"))
     stage.ip("net", "link set balancer master servers")
@@ -48,20 +46,22 @@ def play(stage, report, kind):
     report.of("a download is whole", lambda: is_whole(stage.path("whole"), checksum, lambda path: curl(
         stage, "client", f"{SERVICE}/file", "-o", path)))
 
-    # A slow download, whose server is then drained.
+    # A download whose server is then drained.
+    before = settled(forebay)
     slow = stage.peer("client", "slow_client.py", "192.0.2.10", 80)
-    backend = await_session(forebay)
+    backend = server_of_more(before, forebay)
     drained = SERVERS[int(backend[-2:]) - 11]
     yaml.write_text(text.replace(f"{backend}, port: 8080", f"{backend}, port: 8080, drain: true"))
     said = forebay.ask("reload").out.splitlines()[0]
     rest = [name for name in SERVERS if name != drained]
     report.of(f"'{drained}' is drained, connections go elsewhere", lambda: with_more(spread(stage, rest), said))
-    before = counted(forebay, "packets by backend")[backend]
-    more, begin = 0, time.monotonic()
-    while more == 0 and time.monotonic() - begin < PATIENCE:
-        time.sleep(1)
-        more = counted(forebay, "packets by backend")[backend] - before
-    report.check("meanwhile the download from it goes on", slow.popen.poll() is None and more > 0, f"{more} packets to it")
+    before = settled(forebay)
+    strike(slow.popen, signal.SIGUSR1)
+    slow.wait_for("quarter 2", timeout=60)
+    more = settled(forebay)[backend] - before[backend]
+    report.check("meanwhile the download from it goes on", more > 0, f"{more} packets to it")
+    strike(slow.popen, signal.SIGUSR1)
+    slow.wait_for("quarter 3", timeout=60)
     strike(slow.popen, signal.SIGUSR1)
     slow.wait_for("got", timeout=60)
     report.check("and is whole", f"got {size} {checksum}" in slow.said(), slow.said().splitlines()[-1][:40] + "…")
@@ -100,16 +100,20 @@ def is_whole(path, checksum, get):
     return digest(path) == checksum, f"{path.stat().st_size / 1e6:.1f} MB, sha256 {checksum[:16]}…"
 
 
-def await_session(forebay):
-    """The address of the server that has the one session with many packets."""
-    before = counted(forebay, "packets by backend")
-    for _ in range(120):
-        time.sleep(0.25)
-        now = counted(forebay, "packets by backend")
-        more = {name: count - before.get(name, 0) for name, count in now.items()}
-        if more and max(more.values()) >= 10:
-            return max(more, key=more.get)
-    raise Broken(f"no server has the download: {told(now)}")
+def settled(forebay):
+    """How many packets each server has got. They are told four times a second: once they have stayed the same for half of one."""
+    now = counted(forebay, "packets by backend")
+    while True:
+        time.sleep(0.5)
+        before, now = now, counted(forebay, "packets by backend")
+        if now == before:
+            return now
+
+
+def server_of_more(before, forebay):
+    """The address of the server that has got most packets since."""
+    now = settled(forebay)
+    return max(now, key=lambda name: now[name] - before.get(name, 0))
 
 
 def counted(forebay, heading):

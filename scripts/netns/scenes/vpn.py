@@ -14,9 +14,7 @@ def play(stage, report, kind):
     megabytes = stage.options.megabytes
     file, size, checksum = random_file(stage, "file", megabytes)
     # What is between the sites is a bridge of its own, at which anybody could listen.
-    stage.namespace("net")
-    stage.ip("net", "link add wire type bridge")
-    stage.ip("net", "link set wire up")
+    stage.bridge("net", "wire")
     gates = []
     for site, number in SITES:
         stage.namespace(f"site-{site}")
