@@ -86,6 +86,11 @@ impl Usage {
         let before = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| Some(used + more(used)));
         before.map_or(0, more)
     }
+
+    /// Gives back what was taken and there were no numbers for.
+    fn give_back(&self, count: u64) {
+        self.0.fetch_sub(count, Ordering::Relaxed);
+    }
 }
 
 /// A worker's numbers for one key.
@@ -120,9 +125,16 @@ impl Numbers {
     #[cold]
     #[inline(never)]
     fn refill(&mut self) -> bool {
-        let Some((first, count)) = self.source.draw(BLOCK) else { return false };
-        (self.next, self.left) = (first, self.usage.take(count, self.limit));
-        self.left > 0
+        // The key is asked first: packets of one that is spent, which come on and on, must draw nothing. The counter would get
+        // ahead of the clock, and a process that starts later would begin among numbers that were used.
+        let granted = self.usage.take(BLOCK, self.limit);
+        if granted == 0 {
+            return false;
+        }
+        let (first, drawn) = self.source.draw(granted).unwrap_or_default();
+        self.usage.give_back(granted - drawn);
+        (self.next, self.left) = (first, drawn);
+        drawn > 0
     }
 }
 
@@ -158,6 +170,28 @@ mod tests {
         let mut both = [0, 1].map(|_| Numbers::new(Arc::clone(&source), Arc::clone(&usage), limit));
         let taken: Vec<usize> = both.iter_mut().map(|numbers| std::iter::from_fn(|| numbers.take()).count()).collect();
         assert_eq!((taken, usage.packets()), (vec![limit as usize, 0], limit));
+    }
+
+    /// Each packet under a key that was spent drew a block of numbers and threw it away.
+    #[test]
+    fn a_spent_key_draws_nothing() {
+        let source = Arc::new(Source::new(0, [0; 3]));
+        let (usage, limit) = (Arc::new(Usage::default()), BLOCK + 3);
+        let mut numbers = Numbers::new(Arc::clone(&source), Arc::clone(&usage), limit);
+        assert_eq!(std::iter::from_fn(|| numbers.take()).count() as u64, limit);
+        let drawn = || source.drawn.load(Ordering::Relaxed);
+        assert_eq!(drawn(), limit, "as many as the key may have, and no more");
+        assert!((0..10_000).all(|_| numbers.take().is_none()));
+        assert!(Numbers::new(Arc::clone(&source), Arc::clone(&usage), limit).take().is_none());
+        assert_eq!((drawn(), usage.packets()), (limit, limit));
+    }
+
+    #[test]
+    fn what_there_are_no_numbers_for_has_not_been_used() {
+        let usage = Arc::new(Usage::default());
+        let mut numbers = Numbers::new(Arc::new(Source::new(u64::MAX - 5, [0; 3])), Arc::clone(&usage), u64::MAX);
+        assert_eq!(std::iter::from_fn(|| numbers.take()).count(), 5);
+        assert_eq!((numbers.take(), usage.packets()), (None, 5));
     }
 
     #[test]
