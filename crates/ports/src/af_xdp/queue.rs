@@ -270,7 +270,9 @@ impl Drop for Queue {
         // program that gave it frames is detached before (`Device`). The kernel's own copies are over then (`xsk_release`).
         unsafe {
             self.receiving.reclaim(self.zero_copy);
-            self.sending.reclaim(self.zero_copy);
+            // Some drivers send from this memory though they do not receive into it (`IFF_TX_SKB_NO_LINEAR`, virtio_net's for
+            // one): what they have not finished with rests, too.
+            self.sending.reclaim(true);
         }
         self.umem.pool().flush();
         self.umem.release(self.fill);

@@ -130,11 +130,12 @@ impl Lent {
         }
     }
 
-    /// Takes everything back from a socket that is closed. A driver that writes to the memory itself has its time to let go.
+    /// Takes everything back from a socket that is closed. A driver that reads or writes the memory itself (`devices`) has its
+    /// time to let go.
     ///
     /// # Safety
     /// The socket is closed: what the kernel itself copies to and from is done with.
-    pub unsafe fn reclaim(&mut self, zero_copy: bool) {
+    pub unsafe fn reclaim(&mut self, devices: bool) {
         self.flush();
         let mut chunks = Vec::with_capacity(self.count);
         for (at, word) in self.chunks.iter_mut().enumerate() {
@@ -145,7 +146,10 @@ impl Lent {
             }
         }
         self.count = 0;
-        if zero_copy {
+        if chunks.is_empty() {
+            return;
+        }
+        if devices {
             self.umem.book().resting.push((Instant::now(), chunks));
         } else {
             // SAFETY: they were lent, and the kernel is done with them, as the caller says.
