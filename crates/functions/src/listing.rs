@@ -58,9 +58,9 @@ pub(crate) struct Kind {
 pub(crate) struct Listing(Mutex<BTreeMap<(usize, usize), Arc<Part>>>);
 
 impl Listing {
-    /// That of a state, whose key says what it is made of: the same over configurations.
+    /// That of a state, whose key says what it is made of: the same as long as configurations that follow each other have it.
     pub(crate) fn of(key: &str, setup: &mut Setup<'_>) -> Result<Arc<Self>, SetupError> {
-        setup.lasting(&format!("listing {key}"), |_| Ok(Self::default()))
+        setup.handed_on(&format!("listing {key}"), |_| Ok(Self::default()))
     }
 
     /// That of the worker with this share of the sessions, of how many.
@@ -85,8 +85,9 @@ pub(crate) fn hand_out(
     key: &str,
     setup: &mut Setup<'_>,
 ) -> Result<(), SetupError> {
-    let view = setup
-        .lasting(&format!("listing {} {key}", kind.name), |_| Ok(View { listing: Arc::clone(listing), kind, clock }))?;
+    let view = setup.handed_on(&format!("listing {} {key}", kind.name), |_| {
+        Ok(View { listing: Arc::clone(listing), kind, clock })
+    })?;
     setup.table(kind.name, view);
     Ok(())
 }

@@ -189,7 +189,7 @@ impl DeclareState for PduSessions {
         // What it is made of: as long as that is the same, a changed configuration goes on with the sessions that there are.
         let said = serde_json::to_string(&params).unwrap_or_default();
         let key = format!("pdu_sessions {} {said} {:x}", setup.name(), fingerprint(&lines.text));
-        let core = setup.lasting(&key, |_| {
+        let core = setup.handed_on(&key, |_| {
             let accounts = Accounts::new(sessions, bearers + MOST_BEARERS, rules_per_user);
             let accounts =
                 accounts.ok_or_else(|| SetupError::at("limit", format!("no memory for {sessions} sessions")))?;

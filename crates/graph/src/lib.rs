@@ -63,8 +63,8 @@ pub use scheduler::{
     Topology, WeightedFair, WhenFull,
 };
 pub use setup::{
-    DeclareState, Declared, Fault, LASTING, ONCE_A_MODULE, OWN, Setup, SetupError, SharedState, StateDeclaration,
-    Surroundings, states,
+    DeclareState, Declared, Fault, LASTING, ONCE_A_MODULE, Setup, SetupError, SharedState, StateDeclaration,
+    Surroundings, kept_as, states,
 };
 pub use shelf::Key;
 pub use snapshot::{Sampler, Snapshot};

@@ -65,8 +65,11 @@ pub const ONCE_A_MODULE: &str = "module ";
 /// What the keys of [`Setup::lasting`] begin with.
 pub const LASTING: &str = "lasting ";
 
-/// What the keys of [`Setup::own`] begin with.
-pub const OWN: &str = "lasting own ";
+/// What the keys of [`Setup::handed_on`] begin with.
+const HANDED_ON: &str = "handed on ";
+
+/// What the keys of [`Setup::own`] begin with; of how many shares the worker has one, the key and which share follow.
+const OWN: &str = "handed on own ";
 
 /// A named object that modules share: both directions' NAT table, say.
 pub type SharedState = Arc<dyn Any + Send + Sync>;
@@ -103,13 +106,25 @@ pub struct Surroundings {
     pub asked: RefCell<BTreeSet<String>>,
     /// Tables that modules with equal parameters share, by what they were made from ([`Setup::once`]).
     pub made: BTreeMap<String, SharedState>,
+    /// What is [handed on](Setup::handed_on) and has been asked for, by [what it is kept as](kept_as): the name of the state,
+    /// or of the module, whose it is.
+    pub kept: BTreeMap<String, String>,
+}
+
+/// What something made is kept as, by its key in [`Surroundings::made`], for the configuration that follows: all shares of
+/// one table as the same, since a configuration that is checked asks for the first one whatever is taken over. `None` of
+/// what is not [handed on](Setup::handed_on).
+#[must_use]
+pub fn kept_as(key: &str) -> Option<&str> {
+    let all = if key.starts_with(OWN) { key.rsplit_once(' ').map_or(key, |(all, _)| all) } else { key };
+    key.starts_with(HANDED_ON).then_some(all)
 }
 
 impl Surroundings {
     /// Nothing shared yet; files are looked for in the present folder.
     #[must_use]
     pub fn new(frequency: Frequency) -> Self {
-        let (words, state, made) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        let (words, state) = (BTreeMap::new(), BTreeMap::new());
         Self {
             base: PathBuf::new(),
             frequency,
@@ -125,7 +140,8 @@ impl Surroundings {
             words,
             state,
             asked: RefCell::default(),
-            made,
+            made: BTreeMap::new(),
+            kept: BTreeMap::new(),
         }
     }
 }
@@ -138,6 +154,8 @@ pub struct Setup<'a> {
     counters: Vec<OwnCounters>,
     tables: Vec<(String, Arc<dyn Table>)>,
     provisional: bool,
+    /// The shared state that was asked for last.
+    state: RefCell<Option<String>>,
 }
 
 impl<'a> Setup<'a> {
@@ -145,7 +163,8 @@ impl<'a> Setup<'a> {
     #[must_use]
     pub fn new(name: &'a str, shared: &'a mut Surroundings) -> Self {
         let (counters, tables) = (Vec::new(), Vec::new());
-        Self { shared, name, gates: vec!["0".to_owned()], counters, tables, provisional: false }
+        let gates = vec!["0".to_owned()];
+        Self { shared, name, gates, counters, tables, provisional: false, state: RefCell::default() }
     }
 
     /// What the module or port is called.
@@ -295,6 +314,7 @@ impl<'a> Setup<'a> {
             return Err(SetupError::at(path, format!("no state is called '{name}' ({known})")));
         };
         self.shared.asked.borrow_mut().insert(name.to_owned());
+        *self.state.borrow_mut() = Some(name.to_owned());
         let found = Arc::clone(state).downcast::<T>();
         found
             .map_err(|_| SetupError::at(path, format!("the state '{name}' is of another kind than this function uses")))
@@ -355,7 +375,8 @@ impl<'a> Setup<'a> {
         counters
     }
 
-    /// What `make` makes, once for as long as the pipeline runs: a changed configuration finds it as it is.
+    /// What `make` makes, once for as long as the pipeline runs: a changed configuration finds it as it is, also where one
+    /// between had no use for it. So it is for what is small and must not begin anew: how often a key was used.
     ///
     /// # Errors
     /// Those of `make`.
@@ -367,8 +388,21 @@ impl<'a> Setup<'a> {
         self.once(&format!("{LASTING}{key}"), make)
     }
 
-    /// What `make` makes, once for each worker that asks for the same `key`, for as long as the pipeline runs: a changed
-    /// configuration finds it as it is. The key says what it is made of, so that what is made of something else is another.
+    /// What `make` makes, once for as long as configurations that follow each other ask for the same `key`: each finds it as the
+    /// one before it left it. One that does not ask ends it. The key says what it is made of, so that what is made of something
+    /// else is another.
+    ///
+    /// # Errors
+    /// Those of `make`.
+    pub fn handed_on<T: Any + Send + Sync>(
+        &mut self,
+        key: &str,
+        make: impl FnOnce(&mut Self) -> Result<T, SetupError>,
+    ) -> Result<Arc<T>, SetupError> {
+        self.keep(&format!("{HANDED_ON}{key}"), make)
+    }
+
+    /// The same, once for each worker that asks for the same `key`.
     ///
     /// # Errors
     /// Those of `make`.
@@ -378,7 +412,17 @@ impl<'a> Setup<'a> {
         make: impl FnOnce(&mut Self) -> Result<T, SetupError>,
     ) -> Result<Arc<Own<T>>, SetupError> {
         let (share, of) = self.share();
-        self.once(&format!("{OWN}{share}/{of} {key}"), |setup| make(setup).map(Own::new))
+        self.keep(&format!("{OWN}{of} {key} {share}"), |setup| make(setup).map(Own::new))
+    }
+
+    fn keep<T: Any + Send + Sync>(
+        &mut self,
+        key: &str,
+        make: impl FnOnce(&mut Self) -> Result<T, SetupError>,
+    ) -> Result<Arc<T>, SetupError> {
+        let whose = self.state.borrow().clone().unwrap_or_else(|| self.name.to_owned());
+        self.shared.kept.extend(kept_as(key).map(|kept| (kept.to_owned(), whose)));
+        self.once(key, make)
     }
 
     /// Hands out a table, called `name`, that may be changed while packets run.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use forebay_control::{Arrangement, Settings};
 use forebay_graph::{
-    Declaration, Declared, Fault, Files, Function, Placement, PortDeclaration, SchedulerKind, Setup, SetupError,
-    SharedState, Step, Surroundings, Target,
+    Declaration, Declared, Fault, Files, Function, Placement, PortDeclaration, SchedulerKind, Setup, SetupError, Step,
+    Surroundings, Target,
 };
 use forebay_measure::Frequency;
 use forebay_packet::MAX_BATCH;
@@ -16,6 +16,7 @@ use serde::de::DeserializeOwned;
 use crate::conform::Misfits;
 use crate::identity::{Identity, Stamps};
 use crate::language::{Buffer, Flow, PoolSection};
+use crate::made::MadeState;
 use crate::problem::{Findings, Problem, Problems};
 use crate::wiring::{Ends, ModuleEnd, PortEnd, Wiring};
 use crate::workers::Workers;
@@ -80,7 +81,7 @@ pub(crate) struct Draft {
     pub(crate) placement: Placement,
     /// Modules that run as one.
     pub(crate) folds: Vec<Vec<usize>>,
-    pub(crate) state: BTreeMap<String, (Identity, SharedState)>,
+    pub(crate) state: BTreeMap<String, MadeState>,
     pub(crate) reads: Vec<Read>,
     pub(crate) stamps: Stamps,
     /// What sets the triggers.
@@ -301,26 +302,33 @@ fn make_state(
     running: Option<&crate::made::Made>,
     surroundings: &mut Surroundings,
     misfits: &mut Misfits,
-) -> BTreeMap<String, (Identity, SharedState)> {
+) -> BTreeMap<String, MadeState> {
     let known = forebay_graph::states();
     let mut all = BTreeMap::new();
     for entry in entries(root, "state") {
         let Some(kind) = kind_of(entry) else { continue };
         let Some(declaration) = known.iter().find(|declaration| declaration.name == kind.key) else { continue };
         let identity = Identity::of(root, "state", &entry.key, &kind.key, stamps, &Files::default());
-        let there = running.and_then(|running| running.state.get(&entry.key)).filter(|(other, _)| *other == identity);
+        let there =
+            running.and_then(|running| running.state.get(&entry.key)).filter(|other| other.identity == identity);
         let made = match there {
-            Some((_, state)) => Ok(Arc::clone(state)),
-            None => declaration.build(&kind.value.to_json(), &mut Setup::new(&entry.key, surroundings)),
+            Some(state) => Ok(state.clone()),
+            None => {
+                let made = declaration.build(&kind.value.to_json(), &mut Setup::new(&entry.key, surroundings));
+                let kept = std::mem::take(&mut surroundings.kept).into_keys().collect();
+                made.map(|what| MadeState { identity, what, kept })
+            }
         };
         match made {
             Ok(state) => {
-                surroundings.state.insert(entry.key.clone(), Arc::clone(&state));
-                all.insert(entry.key.clone(), (identity, state));
+                surroundings.state.insert(entry.key.clone(), Arc::clone(&state.what));
+                all.insert(entry.key.clone(), state);
             }
             Err(error) => add_faults(misfits, root, &["state", &entry.key, &kind.key], error),
         }
     }
+    let kept = all.iter().flat_map(|(name, state)| state.kept.iter().map(|kept| (kept.clone(), name.clone())));
+    surroundings.kept = kept.collect();
     all
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use forebay_control::Arrangement;
-use forebay_graph::{Files, LASTING, Module, ONCE_A_MODULE, OWN, Plan, PortPlan, Setup, SharedState, Surroundings};
+use forebay_graph::{Files, LASTING, Module, ONCE_A_MODULE, Plan, PortPlan, Setup, Surroundings, kept_as};
 use forebay_packet::PoolOptions;
 
 use crate::Source;
@@ -119,10 +119,10 @@ impl Prepared {
         self.in_order(&mut plans, Self::make_modules)?;
         self.in_order(&mut plans, Self::open_ports)?;
         let Self { draft, surroundings, made, running, used, .. } = self;
-        let shared = surroundings.made.into_iter().filter(|(key, what)| lasts(key, what));
-        let mut files = surroundings.files;
+        let Surroundings { made: mut tables, kept, mut files, words, .. } = surroundings;
+        tables.retain(|key, _| lasts(key, &kept));
         files.settle(used, |who| goes_on(who, &plans, running.as_ref(), &made));
-        let mut made = Made { tables: shared.collect(), words: surroundings.words, files: files.clone(), ..made };
+        let mut made = Made { tables, kept, words, files: files.clone(), ..made };
         made.without_outputs(&draft.root, &draft.stamps);
         Ok(Loaded { plans, cores: draft.cores, seed: draft.seed, files, made })
     }
@@ -195,11 +195,14 @@ impl Prepared {
     }
 }
 
-/// Whether what was made under a key is there for the next configuration to find. Workers' own state that no module of this
-/// one has is not: it would stay for as long as the pipeline runs.
-fn lasts(key: &str, what: &SharedState) -> bool {
-    let used = !key.starts_with(OWN) || Arc::strong_count(what) > 1;
-    used && (key.starts_with(ONCE_A_MODULE) || key.starts_with(LASTING))
+/// Whether what was made under a key is there for the next configuration to find. Sessions that nothing of this one has asked
+/// for are not: their tables would stay for as long as the pipeline runs, and a configuration that is as one before would find
+/// old sessions in them. Who holds them tells nothing: what runs until it is replaced does, too.
+fn lasts(key: &str, kept: &BTreeMap<String, String>) -> bool {
+    match kept_as(key) {
+        Some(as_this) => kept.contains_key(as_this),
+        None => key.starts_with(ONCE_A_MODULE) || key.starts_with(LASTING),
+    }
 }
 
 /// Notes what has been read: somebody may write it.
@@ -216,7 +219,7 @@ fn claim_reads(reads: Vec<Read>, draft: &Draft, surroundings: &mut Surroundings,
 /// has a file of its own.
 fn goes_on(who: &str, plans: &[Plan], running: Option<&Made>, made: &Made) -> bool {
     if let Some(name) = who.strip_prefix("state '").and_then(|name| name.strip_suffix('\'')) {
-        let of = |made: &Made| Some(Arc::as_ptr(&made.state.get(name)?.1).cast::<()>());
+        let of = |made: &Made| Some(Arc::as_ptr(&made.state.get(name)?.what).cast::<()>());
         return running.and_then(of).is_some_and(|old| of(made) == Some(old));
     }
     let Some(name) = who.strip_prefix('\'').and_then(|name| name.strip_suffix('\'')) else { return false };
@@ -276,6 +279,7 @@ impl Draft {
                 .collect(),
             state: self.state.clone(),
             tables: BTreeMap::new(),
+            kept: BTreeMap::new(),
             files: Files::default(),
             words: BTreeMap::new(),
             folds: self

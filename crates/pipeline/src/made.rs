@@ -1,11 +1,11 @@
 //! What a running pipeline is made of, and what is different in a configuration that is to follow it.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
 use forebay_control::Settings;
-use forebay_graph::{Files, LASTING, ONCE_A_MODULE, SchedulerKind, SharedState};
+use forebay_graph::{Files, LASTING, ONCE_A_MODULE, SchedulerKind, SharedState, kept_as};
 use forebay_packet::Word;
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +18,16 @@ use crate::yaml::Node;
 /// Modules or ports by name: what each is made of, and the workers that it is on.
 type Things = BTreeMap<String, (Identity, Vec<usize>)>;
 
+/// Shared state as it was made.
+#[derive(Clone)]
+pub(crate) struct MadeState {
+    /// What it is made of.
+    pub(crate) identity: Identity,
+    pub(crate) what: SharedState,
+    /// What it asked for of what is [handed on](Setup::handed_on): where it is taken over it does not ask again.
+    pub(crate) kept: Vec<String>,
+}
+
 /// What a running pipeline is made of, by name: how a changed configuration is told from it.
 #[derive(Clone)]
 pub struct Made {
@@ -25,9 +35,12 @@ pub struct Made {
     pub(crate) source: Source,
     pub(crate) modules: Things,
     pub(crate) ports: Things,
-    pub(crate) state: BTreeMap<String, (Identity, SharedState)>,
-    /// What replicas of one module share ([`Setup::once_a_module`]), and what [lasts](Setup::lasting), by key.
+    pub(crate) state: BTreeMap<String, MadeState>,
+    /// What replicas of one module share ([`Setup::once_a_module`]), what [lasts](Setup::lasting), and what is
+    /// [handed on](Setup::handed_on), by key.
     pub(crate) tables: BTreeMap<String, SharedState>,
+    /// Of what is handed on, as [what it is kept](kept_as), whose it is.
+    pub(crate) kept: BTreeMap<String, String>,
     /// Who reads and writes which files.
     pub(crate) files: Files,
     /// What functions that are taken over know metadata words by.
@@ -54,6 +67,10 @@ pub struct Change {
     pub removed: Vec<String>,
     /// Modules that run on other workers than before.
     pub moved: Vec<String>,
+    /// State whose sessions are gone, because it is made of something else, or on another number of workers, or not there any
+    /// more; of what needs no state, the module.
+    #[serde(default)]
+    pub forgotten: Vec<String>,
     /// Ports that are opened, anew or for the first time.
     pub ports_opened: Vec<String>,
     /// Ports that are closed, for good or to be opened anew.
@@ -90,6 +107,8 @@ impl Made {
                 }
             }
         }
+        let gone = self.kept.iter().filter(|(key, _)| !new.kept.contains_key(*key));
+        change.forgotten = gone.map(|(_, whose)| whose.clone()).collect::<BTreeSet<_>>().into_iter().collect();
         change.removed = self.modules.keys().filter(|name| !new.modules.contains_key(*name)).cloned().collect();
         let goes_on = |old: &Self, new: &Self, name: &String| match (old.ports.get(name), new.ports.get(name)) {
             (Some((old, there)), Some((new, on))) => old == new && taken_over(there, on, on[0], true).is_some(),
@@ -156,7 +175,7 @@ impl Made {
         let same = |(name, (identity, _)): &(&String, &(Identity, Vec<usize>))| {
             *identity == Identity::of(root, "modules", name, identity.kind(), stamps, &self.files)
         };
-        let lasting = self.tables.iter().filter(|(key, _)| key.starts_with(LASTING));
+        let lasting = self.tables.iter().filter(|(key, _)| key.starts_with(LASTING) || kept_as(key).is_some());
         let mut tables: BTreeMap<_, _> = lasting.map(|(key, what)| (key.clone(), Arc::clone(what))).collect();
         for (name, _) in self.modules.iter().filter(same) {
             let prefix = format!("{ONCE_A_MODULE}{name} ");

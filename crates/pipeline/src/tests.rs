@@ -3,6 +3,7 @@
 mod folds;
 mod functions;
 mod hostile;
+mod kept;
 mod plans;
 mod refusals;
 mod shares;

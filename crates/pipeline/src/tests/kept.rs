@@ -1,0 +1,154 @@
+//! What a configuration hands on to the one that follows it: sessions of what is the same, and nothing of what is not.
+
+use std::path::Path;
+use std::sync::{Arc, Weak};
+
+use forebay_graph::{SharedState, kept_as};
+use forebay_measure::Frequency;
+
+use crate::made::Change;
+use crate::{Conditions, Loaded, Source, prepare};
+
+/// A firewall whose state has so many sessions, another whose state stays, a translator, a balancer and users.
+fn configuration(varied: usize, more: &str) -> String {
+    format!(
+        "ports: {{ a: {{ generator: }}, b: {{ generator: }}, c: {{ sink: }} }}
+state:
+  known: {{ connections: {{ sessions: 100 }} }}
+  strangers: {{ connections: {{ sessions: {varied} }} }}
+  nat1: {{ nat: {{ pool: 203.0.113.0/28, sessions: {varied} }} }}
+  web: {{ balancer: {{ sessions: {varied}, services: [{{ address: 192.0.2.10, protocol: udp, backends: [{{ address: 10.0.0.1 }}] }}] }} }}
+  users: {{ pdu_sessions: {{ limit: 100, sessions: ['10.60.0.1 teid={varied}'], rules: rules.txt }} }}
+modules:
+  fw: {{ firewall: {{ state: known, default: permit }} }}
+  wall: {{ firewall: {{ state: strangers, default: permit }} }}
+  nat: {{ nat_out: {{ state: nat1 }} }}
+  lb: {{ balance: {{ state: web }} }}
+  down: {{ upf_downlink: {{ state: users }} }}
+{more}
+"
+    )
+}
+
+const ALONE: &str = "pipeline:\n  - a -> fw -> wall -> nat -> lb -> down -> c\n  - b -> c";
+const BESIDE: &str =
+    "  more: { counter: }\npipeline:\n  - a -> fw -> wall -> nat -> lb -> down -> c\n  - b -> more -> c";
+
+/// A folder with a file of rules.
+fn folder(rules: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a writable folder");
+    std::fs::write(folder.path().join("rules.txt"), rules).expect("a writable folder");
+    folder
+}
+
+/// Loads what is to follow, as a reload does: what runs is there until it is replaced.
+fn follow(running: Option<Loaded>, text: &str, base: &Path) -> (Loaded, Change) {
+    let source = Source::new(text, "test.yaml", base);
+    let conditions = Conditions { frequency: Frequency::new(1e9), simulated: true };
+    let before = running.as_ref().map(|running| running.made.clone());
+    let prepared = prepare(&source, conditions, before.as_ref()).unwrap_or_else(|problems| panic!("{problems}"));
+    let loaded = prepared.open().unwrap_or_else(|problems| panic!("{problems}"));
+    let change = before.map(|before| before.change_to(&loaded.made)).unwrap_or_default();
+    (loaded, change)
+}
+
+/// What is handed on, by key.
+fn kept(loaded: &Loaded) -> Vec<(String, Weak<dyn std::any::Any + Send + Sync>)> {
+    let tables = loaded.made.tables.iter().filter(|(key, _)| kept_as(key).is_some());
+    tables.map(|(key, what)| (key.clone(), Arc::downgrade(what))).collect()
+}
+
+/// What is kept under the one key that begins and goes on so.
+fn find(loaded: &Loaded, kind: &str, of: &str) -> SharedState {
+    let named = |key: &&String| {
+        key.starts_with("handed on") && !key.contains("listing") && key.contains(kind) && key.contains(of)
+    };
+    let keys: Vec<_> = loaded.made.tables.keys().filter(named).collect();
+    assert_eq!(keys.len(), 1, "{kind} {of}: {:?}", loaded.made.tables.keys());
+    Arc::clone(&loaded.made.tables[keys[0]])
+}
+
+/// Tables of sessions were held by the very configurations that were compared, and so by all that ever ran.
+#[test]
+fn sessions_of_what_has_changed_are_not_kept() {
+    let folder = folder("1 tcp\n");
+    let (mut running, _) = follow(None, &configuration(1_000, ALONE), folder.path());
+    let (count, known) = (kept(&running).len(), find(&running, "connections", "known"));
+    for round in 1..12 {
+        let old: Vec<_> = kept(&running).into_iter().filter(|(key, _)| !key.contains("known")).collect();
+        assert!(old.len() > 8, "{old:?}");
+        let (next, change) = follow(Some(running), &configuration(1_000 + round, ALONE), folder.path());
+        running = next;
+        assert_eq!(change.forgotten, ["nat1", "strangers", "users", "web"]);
+        let there: Vec<_> = old.iter().filter(|(_, what)| what.strong_count() > 0).map(|(key, _)| key).collect();
+        assert!(there.is_empty(), "round {round}: {there:?}");
+        assert_eq!(kept(&running).len(), count, "round {round}: {:?}", kept(&running));
+        assert!(Arc::ptr_eq(&find(&running, "connections", "known"), &known), "what has not changed goes on");
+    }
+}
+
+/// Changed back, a state found the sessions that it had had before.
+#[test]
+fn a_state_that_is_as_it_was_once_begins_anew() {
+    let folder = folder("1 tcp\n");
+    let (first, _) = follow(None, &configuration(1_000, ALONE), folder.path());
+    let of = |loaded: &Loaded| {
+        [("connections", "strangers"), ("nat", "nat1"), ("balancer", "web"), ("pdu_sessions", "users")]
+            .map(|(kind, of)| find(loaded, kind, of))
+    };
+    let before = of(&first);
+    let (second, _) = follow(Some(first), &configuration(2_000, ALONE), folder.path());
+    let (third, _) = follow(Some(second), &configuration(1_000, ALONE), folder.path());
+    for (before, after) in before.iter().zip(of(&third)) {
+        assert!(!Arc::ptr_eq(before, &after));
+    }
+}
+
+/// A state that is taken over does not ask for what it has: that is kept all the same, and there when the state is made anew
+/// of the same sessions.
+#[test]
+fn users_outlast_their_rules_whatever_changes_between() {
+    let folder = folder("1 tcp\n");
+    let (first, _) = follow(None, &configuration(1_000, ALONE), folder.path());
+    let users = find(&first, "pdu_sessions", "users");
+    let (second, change) = follow(Some(first), &configuration(1_000, BESIDE), folder.path());
+    assert_eq!((change.added, change.changed), (vec!["more".to_owned()], vec![]));
+    std::fs::write(folder.path().join("rules.txt"), "1 tcp\n2 udp\n").expect("a writable folder");
+    let (third, change) = follow(Some(second), &configuration(1_000, BESIDE), folder.path());
+    assert_eq!((change.changed, change.forgotten), (vec!["down".to_owned()], vec![]));
+    assert!(Arc::ptr_eq(&find(&third, "pdu_sessions", "users"), &users));
+}
+
+/// Each worker's sessions are kept as long as there are as many workers, also where a worker's module is taken over and does
+/// not ask for them.
+#[test]
+fn sessions_are_kept_as_long_as_they_come_to_the_same_workers() {
+    let text = |more: &str, workers: &str| {
+        format!(
+            "ports: {{ a: {{ generator: }}, c: {{ sink: }} }}
+state: {{ known: {{ connections: {{ sessions: 100 }} }} }}
+modules: {{ fw: {{ firewall: {{ state: known, default: permit }} }}{more} }}
+pipeline:
+  - a -> fw -> {}c
+workers: {workers}
+",
+            if more.is_empty() { "" } else { "more -> " }
+        )
+    };
+    let tables = |loaded: &Loaded| {
+        let own = kept(loaded).into_iter().filter(|(key, _)| key.starts_with("handed on own"));
+        own.map(|(key, what)| (key, what.as_ptr().cast::<()>() as usize)).collect::<Vec<_>>()
+    };
+    let base = Path::new("");
+    let (alone, _) = follow(None, &text("", "[{}]"), base);
+    let one = find(&alone, "connections", "known");
+    assert_eq!(tables(&alone).len(), 1);
+    let (two, change) = follow(Some(alone), &text("", "[{}, {}]"), base);
+    let both = tables(&two);
+    assert_eq!((both.len(), change.forgotten), (2, vec!["known".to_owned()]));
+    let (beside, change) = follow(Some(two), &text(", more: { counter: }", "[{}, {}]"), base);
+    assert_eq!((tables(&beside), change.kept, change.forgotten), (both, 1, vec![]));
+    let (changed, change) = follow(Some(beside), &text("", "[{}]"), base);
+    assert_eq!((tables(&changed).len(), change.forgotten), (1, vec!["known".to_owned()]));
+    assert!(!Arc::ptr_eq(&find(&changed, "connections", "known"), &one), "not the first, though they are as many");
+}
