@@ -28,7 +28,7 @@ pub trait Replay<L>: Clone {
 /// A value that is read while it is changed. `L` is the log of its changes ([`Replay`]).
 pub struct Live<T: 'static, L> {
     published: ArcSwap<T>,
-    /// Whether it has ever been changed. Never unset.
+    /// Whether readers hold it during a call only: it has been changed, or nobody else has it. Never unset.
     changed: AtomicBool,
     writer: Mutex<Writer<T, L>>,
 }
@@ -50,8 +50,19 @@ impl<T: 'static, L> Live<T, L> {
     /// A value that may be shared with others: the first change leaves it to them.
     #[must_use]
     pub fn new(value: Arc<T>) -> Self {
+        Self::made(value, false)
+    }
+
+    /// A value that nobody else has. Readers hold it during a call only, from the start: so [`change_told`](Self::change_told)
+    /// can tell when they have left it, where a reader of a shared one that is never called would keep it.
+    #[must_use]
+    pub fn unshared(value: T) -> Self {
+        Self::made(Arc::new(value), true)
+    }
+
+    fn made(value: Arc<T>, changed: bool) -> Self {
         let writer = Mutex::new(Writer { spare: None, copying: Duration::ZERO, retired: Vec::new() });
-        Self { published: ArcSwap::new(value), changed: AtomicBool::new(false), writer }
+        Self { published: ArcSwap::new(value), changed: AtomicBool::new(changed), writer }
     }
 
     /// The value as it is now, for a look or two; workers have a [`Reader`].
@@ -70,6 +81,13 @@ impl<T: Replay<L> + 'static, L: Default> Live<T, L> {
     /// Changes the value: `change` is given a copy that nobody reads, notes in the log what it does to it, and what it
     /// has done is published when it returns. Readers may see it before this does.
     pub fn change<R>(&self, change: impl FnOnce(&mut T, &mut L) -> R) -> R {
+        self.change_told(|value, log, _| change(value, log))
+    }
+
+    /// The same; `change` is also told whether all readers have come by since the change before: nobody reads a value that
+    /// this one's predecessors took the place of, so that what they removed can be given to somebody else. A reader that is
+    /// stopped in the middle of a call may see any of them.
+    pub fn change_told<R>(&self, change: impl FnOnce(&mut T, &mut L, bool) -> R) -> R {
         let mut writer = self.lock();
         writer.retired.retain(|value| Arc::strong_count(value) > 1);
         let patience = writer.copying;
@@ -89,7 +107,8 @@ impl<T: Replay<L> + 'static, L: Default> Live<T, L> {
         // It is alone: this does not clone.
         let value = Arc::make_mut(&mut copy);
         value.replay(&mut log);
-        let result = change(value, &mut log);
+        // What is published is read. The copy at hand is nobody's, and what readers did not let go is among these.
+        let result = change(value, &mut log, writer.retired.is_empty());
         let before = self.published.swap(copy);
         // The first of all is others' too, and readers keep it until they next come by.
         if self.changed.swap(true, Ordering::AcqRel) {

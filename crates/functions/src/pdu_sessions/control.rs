@@ -1,11 +1,16 @@
 //! What the control plane has of sessions: their lines, which places are free, what those that ended were charged for.
 //!
-//! Places are given out again only after a later change: by then nobody reads the copy of the table in which they were the old
-//! session's (`forebay_graph::Live`), so that no packet of one is counted for another, and the old one's counts are final.
+//! Places are given out again only after a later change that finds that no worker reads a copy of the table any more in which
+//! they were the old session's (`forebay_graph::Live`): so no packet of one is counted for another, and the old one's counts
+//! are final. A worker that the system has stopped in the middle of a call may hold such a copy for long.
+
+mod ended;
+mod usage;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use forebay_graph::{Live, Outcome, Table, Verb};
 
@@ -16,8 +21,16 @@ use super::line::{Line, MOST_BEARERS, Name, User, without_comment};
 use super::users::{Bearer, Session, Step, Users};
 use crate::tables::sessions::Seed;
 
+pub(super) use ended::EndedTable;
+pub(super) use usage::UsageTable;
+
 /// Changes that are published together.
 const CHUNK: usize = 1 << 10;
+/// How long changes may wait in all for workers to leave the sessions whose places they need: calls take microseconds, and a
+/// worker that the system has stopped is back after some time slices.
+const PATIENCE: Duration = Duration::from_millis(200);
+/// How often it is looked whether they have.
+const LOOK: Duration = Duration::from_micros(50);
 
 /// Places of one kind.
 #[derive(Default)]
@@ -141,7 +154,8 @@ impl Core {
                 Err(message) => fault(*number, message),
             }
         }
-        let live = Arc::new(Live::new(Arc::new(users)));
+        // Nobody else has them, and a worker to whom no packets come must not seem to look at those of the start for ever.
+        let live = Arc::new(Live::unshared(users));
         Self { live, accounts, books: Mutex::new(books), clock, most }
     }
 
@@ -278,7 +292,7 @@ impl Books {
         Ok(Step::Remove { number, bearers })
     }
 
-    /// What was removed before the last change that was published is seen by nobody any more.
+    /// What was removed before is seen by nobody any more.
     fn settle(&mut self, accounts: &Accounts) {
         let Self { places, bearers, ending, .. } = self;
         bearers.free.extend(bearers.waiting.drain(..));
@@ -309,6 +323,10 @@ fn show(first: &str, usage: &[(u32, Usage)]) -> String {
     line
 }
 
+/// Why there is no place though there will be one.
+const LOOKED_AT: &str =
+    "a worker that has been stopped still looks at sessions that ended, whose places it needs: try again";
+
 /// How sessions are changed.
 const SYNTAX: &str = "\
 add USER teid=N [peer=ADDRESS peer-teid=N] [qfi=N] [ambr-up=RATE] [ambr-down=RATE] [mbr-up=RATE] [mbr-down=RATE] [gbr] [bearer ... filter=PRECEDENCE,CONDITION,...]   a new session
@@ -324,12 +342,13 @@ impl Table for Core {
     fn apply(&self, changes: &[&str]) -> Outcome {
         let mut outcome = Outcome::default();
         let mut books = self.books();
-        let mut at = 0;
+        let (mut at, mut waited) = (0, Duration::ZERO);
         while at < changes.len() {
-            let end = changes.len().min(at + CHUNK);
-            self.live.change(|users, log| {
-                // The copy at hand is read by nobody: nor is any that was published before the last change.
-                books.settle(&self.accounts);
+            let (begin, end) = (at, changes.len().min(at + CHUNK));
+            let left = self.live.change_told(|users, log, left| {
+                if left {
+                    books.settle(&self.accounts);
+                }
                 while at < end {
                     match self.change(&mut books, users, changes[at]) {
                         Ok(steps) => {
@@ -337,12 +356,19 @@ impl Table for Core {
                             log.extend(steps);
                             outcome.note::<String>(at, Ok(()));
                         }
-                        Err(No::NotYet) => break,
+                        Err(No::NotYet) if left || waited < PATIENCE => break,
+                        Err(No::NotYet) => outcome.note(at, Err(LOOKED_AT)),
                         Err(No::Refused(message)) => outcome.note(at, Err(message)),
                     }
                     at += 1;
                 }
+                left
             });
+            if at == begin && !left {
+                let since = Instant::now();
+                std::thread::sleep(LOOK);
+                waited += since.elapsed();
+            }
         }
         outcome
     }
@@ -373,150 +399,4 @@ impl Books {
             (entry.user.names().next() == Some(*name)).then_some((*number, entry))
         })
     }
-}
-
-/// What users have been charged for since it was last taken off.
-pub(super) struct UsageTable(pub(super) Arc<Core>);
-
-const USAGE: &str = "\
-remove USER [what was shown]   takes what was shown, or all that there is, off the user's counts, which begin anew";
-
-impl Table for UsageTable {
-    fn syntax(&self) -> &'static str {
-        USAGE
-    }
-
-    fn apply(&self, changes: &[&str]) -> Outcome {
-        let mut outcome = Outcome::default();
-        let mut books = self.0.books();
-        for (at, change) in changes.iter().enumerate() {
-            let result = (|| {
-                let (verb, entry) = Verb::split(change, USAGE)?;
-                if verb != Verb::Remove {
-                    return Err(format!("counts are made by packets: allowed is {}", Verb::Remove.form(USAGE)));
-                }
-                let mut words = entry.split_ascii_whitespace();
-                let user = User::parse(words.next().unwrap_or_default())?;
-                let number = books.session_of(user).ok_or_else(|| format!("{user} has no session"))?;
-                let usage = self.0.accounts.usage(number);
-                let entry = books.sessions.get_mut(&number).ok_or_else(|| format!("{user} has no session"))?;
-                let rest = untold(&usage, &entry.told);
-                let taken = shown(words)?.unwrap_or_else(|| rest.clone());
-                for (rule, taken) in taken {
-                    let there = rest.iter().find(|(other, _)| *other == rule).map(|(_, usage)| *usage);
-                    if there.is_none_or(|there| taken.less(there) != Usage::default()) {
-                        return Err(format!("{user} has not as much: allowed is up to what is shown"));
-                    }
-                    let told = entry.told.entry(rule).or_default();
-                    told.0.iter_mut().zip(taken.0).for_each(|(told, taken)| *told += taken);
-                }
-                Ok(())
-            })();
-            outcome.note(at, result);
-        }
-        outcome
-    }
-
-    fn len(&self) -> usize {
-        let books = self.0.books();
-        let used = |(number, entry): (&u32, &Entry)| !untold(&self.0.accounts.usage(*number), &entry.told).is_empty();
-        books.sessions.iter().filter(|(number, entry)| used((*number, *entry))).count()
-    }
-
-    fn entries(&self, after: Option<&str>, most: usize) -> Result<Vec<String>, String> {
-        let after = after.map(first_name).transpose()?;
-        let books = self.0.books();
-        let line = |(number, entry): (u32, &Entry)| {
-            let usage = untold(&self.0.accounts.usage(number), &entry.told);
-            (!usage.is_empty()).then(|| show(&entry.user.to_string(), &usage))
-        };
-        Ok(books.following(after).filter_map(line).take(most).collect())
-    }
-}
-
-/// Reads what [`show`] has written behind the first word; `None` where nothing is there.
-fn shown<'w>(words: impl Iterator<Item = &'w str>) -> Result<Option<Vec<(u32, Usage)>>, String> {
-    let mut all: Vec<(u32, Usage)> = Vec::new();
-    for word in words {
-        let wrong = || {
-            let short: String = word.chars().take(60).collect();
-            format!("'{short}': allowed is what was shown, such as rule=7 up=10/6000B down=12/9000B")
-        };
-        let (name, value) = word.split_once('=').ok_or_else(wrong)?;
-        if name == "rule" {
-            let rule = if value == "other" { Some(0) } else { value.parse().ok().filter(|rule| *rule != 0) };
-            let rule = rule.filter(|rule| all.iter().all(|(other, _)| other != rule)).ok_or_else(wrong)?;
-            all.push((rule, Usage::default()));
-            continue;
-        }
-        let at = match name {
-            "up" => 0,
-            "down" => 2,
-            _ => return Err(wrong()),
-        };
-        let counts = value.strip_suffix('B').and_then(|value| value.split_once('/'));
-        let (packets, bytes) = counts.ok_or_else(wrong)?;
-        let (_, usage) = all.last_mut().ok_or_else(wrong)?;
-        usage.0[at] = packets.parse().map_err(|_| wrong())?;
-        usage.0[at + 1] = bytes.parse().map_err(|_| wrong())?;
-    }
-    Ok((!all.is_empty()).then_some(all))
-}
-
-/// What sessions that have ended were charged for, until somebody takes it out.
-pub(super) struct EndedTable(pub(super) Arc<Core>);
-
-const ENDED: &str = "remove NUMBER   what a session that has ended was charged for: it is told no more";
-
-impl EndedTable {
-    /// The books, with what has ended in them.
-    fn settled(&self) -> MutexGuard<'_, Books> {
-        let mut books = self.0.books();
-        if !books.ending.is_empty() {
-            // A change of nothing: behind it nobody reads the copy that had what has ended.
-            self.0.live.change(|_, _| {});
-            books.settle(&self.0.accounts);
-        }
-        books
-    }
-}
-
-impl Table for EndedTable {
-    fn syntax(&self) -> &'static str {
-        ENDED
-    }
-
-    fn apply(&self, changes: &[&str]) -> Outcome {
-        let mut outcome = Outcome::default();
-        let mut books = self.settled();
-        for (at, change) in changes.iter().enumerate() {
-            let result = Verb::split(change, ENDED).and_then(|(verb, entry)| {
-                let number = ended(entry)?;
-                if verb != Verb::Remove {
-                    return Err(format!("sessions end by themselves: allowed is {ENDED}"));
-                }
-                books.ended.remove(&number).map(drop).ok_or_else(|| format!("{number} is not there"))
-            });
-            outcome.note(at, result);
-        }
-        outcome
-    }
-
-    fn len(&self) -> usize {
-        self.settled().ended.len()
-    }
-
-    fn entries(&self, after: Option<&str>, most: usize) -> Result<Vec<String>, String> {
-        let after = after.map(ended).transpose()?;
-        let books = self.settled();
-        let behind = books.ended.range((after.map_or(Unbounded, Excluded), Unbounded));
-        Ok(behind.map(|(number, it)| show(&format!("{number} {}", it.user), &it.usage)).take(most).collect())
-    }
-}
-
-/// The number that a line of what has ended begins with.
-fn ended(line: &str) -> Result<u64, String> {
-    let word = line.split_ascii_whitespace().next().unwrap_or_default();
-    let short: String = word.chars().take(60).collect();
-    word.parse().map_err(|_| format!("'{short}' is no number of a session that has ended"))
 }

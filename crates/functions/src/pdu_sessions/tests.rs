@@ -227,9 +227,11 @@ fn counts_can_be_taken_off_as_they_were_shown() {
         ("10.60.0.1 up=1/100B", "allowed is what was shown"),
         ("10.60.0.1 rule=7 up=x/1B", "'up=x/1B': allowed is"),
         ("10.60.0.2", "has no session"),
+        ("10.60.0.1 rule=7 up=1/100B down=0/0B rule=other up=1/100B down=0/0B", "has not as much"),
     ] {
         assert!(take(&bench, wrong).expect_err(wrong).contains(part), "{wrong}");
     }
+    assert_eq!(bench.list("usage"), shown, "what was refused has taken nothing off");
     // What is left is told when the session ends.
     assert_eq!(bench.change("remove 10.60.0.1"), Ok(()));
     assert_eq!(bench.list("ended"), ["1 10.60.0.1 rule=7 up=1/100B down=0/0B"]);
@@ -367,6 +369,37 @@ fn places_are_given_out_again_only_when_nobody_looks() {
     let error = bench.change("replace 10.0.0.2 teid=2 bearer filter=1,tcp").expect_err("no more bearers");
     assert!(error.contains("2 more bearers than the 1"), "{error}");
     assert_eq!(bench.change("replace 10.0.0.2 teid=7"), Ok(()));
+}
+
+/// A place was given to another user while a worker that had been stopped in a call could still count into it.
+#[test]
+fn places_that_a_stopped_worker_looks_at_are_nobody_elses() {
+    let bench = Bench::new(json!({ "limit": 2, "ended": 9, "sessions": ["10.60.0.1 teid=1", "10.60.0.2 teid=2"] }));
+    let state = Arc::clone(&bench.surroundings.state["users"]).downcast::<PduSessions>().expect("its kind");
+    // One to whom no packets come does not look.
+    let idle = Reader::new(Arc::clone(&state.core.live));
+    let mut reader = Reader::new(Arc::clone(&state.core.live));
+    let mut setup = Surroundings::new(Frequency::new(1e9));
+    let worker = state.worker(Way::Up, &mut Setup::new("stopped", &mut setup));
+    for round in 0..3u8 {
+        let (before, after) = (round + 1, round + 3);
+        let held = reader.read();
+        let number = held.by_teid(before.into()).and_then(|bearer| held.bearer(bearer)).expect("it is there").session;
+        assert_eq!(bench.change(&format!("remove 10.60.0.{before}")), Ok(()));
+        for _ in 0..2 {
+            let error =
+                bench.change(&format!("add 10.60.0.{after} teid={after}")).expect_err("there is no other place");
+            assert!(error.contains("a worker that has been stopped"), "{error}");
+        }
+        assert_eq!(bench.list("ended").len(), usize::from(round), "what it counts is not final");
+        worker.writer.charge(number, 0, 100);
+        drop(held);
+        assert_eq!(bench.change(&format!("add 10.60.0.{after} teid={after}")), Ok(()));
+        let ended = format!("{} 10.60.0.{before} rule=other up=1/100B down=0/0B", round + 1);
+        assert_eq!(bench.list("ended").last(), Some(&ended), "it is the old one's");
+        assert!(bench.list("usage").is_empty(), "and nobody else's");
+    }
+    drop(idle);
 }
 
 #[test]

@@ -84,6 +84,42 @@ fn a_reader_that_is_stopped_in_a_call_keeps_its_copy_and_the_writer_takes_anothe
     assert_eq!(live.look().copies(), 3);
 }
 
+/// What was removed before was given out again by whoever took the copy at hand for the last that anybody read.
+#[test]
+fn a_change_is_told_of_readers_that_are_two_changes_behind() {
+    let live: Arc<LiveList> = Arc::new(Live::unshared(List::default()));
+    let change = || {
+        live.change_told(|list, log, left| {
+            list.numbers.push(0);
+            log.push(0);
+            left
+        })
+    };
+    let mut idle = Reader::new(Arc::clone(&live));
+    let mut reader = Reader::new(Arc::clone(&live));
+    for before in 0..3 {
+        let held = reader.read();
+        assert!(change(), "it reads what is published");
+        assert!(!change(), "it reads what was published before the last change");
+        assert!(!change(), "and still does");
+        assert_eq!(held.numbers.len(), before * 4);
+        drop(held);
+        assert!(change());
+    }
+    assert_eq!(idle.read().numbers.len(), 12);
+}
+
+/// The first of all values is others', too, and stays with readers that are not called.
+#[test]
+fn a_reader_that_keeps_the_first_value_is_told() {
+    let live: Arc<LiveList> = Arc::new(Live::new(Arc::default()));
+    let mut reader = Reader::new(Arc::clone(&live));
+    let told = || live.change_told(|_, _: &mut Vec<u32>, left| left);
+    assert_eq!([told(), told(), told()], [true, false, false]);
+    drop(reader.read());
+    assert!(told());
+}
+
 /// Says on which thread it ended.
 #[derive(Clone)]
 struct Mortal(Arc<Mutex<Vec<thread::ThreadId>>>);

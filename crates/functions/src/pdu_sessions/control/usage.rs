@@ -1,0 +1,101 @@
+//! What users have been charged for, as a table: shown, and taken off as it was shown.
+
+use std::sync::Arc;
+
+use forebay_graph::{Outcome, Table, Verb};
+
+use super::{Core, Entry, first_name, show, untold};
+use crate::pdu_sessions::accounts::Usage;
+use crate::pdu_sessions::line::User;
+
+/// What users have been charged for since it was last taken off.
+pub(in crate::pdu_sessions) struct UsageTable(pub(in crate::pdu_sessions) Arc<Core>);
+
+const USAGE: &str = "\
+remove USER [what was shown]   takes what was shown, or all that there is, off the user's counts, which begin anew";
+
+impl Table for UsageTable {
+    fn syntax(&self) -> &'static str {
+        USAGE
+    }
+
+    fn apply(&self, changes: &[&str]) -> Outcome {
+        let mut outcome = Outcome::default();
+        let mut books = self.0.books();
+        for (at, change) in changes.iter().enumerate() {
+            let result = (|| {
+                let (verb, entry) = Verb::split(change, USAGE)?;
+                if verb != Verb::Remove {
+                    return Err(format!("counts are made by packets: allowed is {}", Verb::Remove.form(USAGE)));
+                }
+                let mut words = entry.split_ascii_whitespace();
+                let user = User::parse(words.next().unwrap_or_default())?;
+                let number = books.session_of(user).ok_or_else(|| format!("{user} has no session"))?;
+                let usage = self.0.accounts.usage(number);
+                let entry = books.sessions.get_mut(&number).ok_or_else(|| format!("{user} has no session"))?;
+                let rest = untold(&usage, &entry.told);
+                let taken = shown(words)?.unwrap_or_else(|| rest.clone());
+                // All or nothing: what is refused is sent once more, and would be taken off twice.
+                let is_there = |(rule, taken): &(u32, Usage)| {
+                    let there = rest.iter().find(|(other, _)| other == rule);
+                    there.is_some_and(|(_, there)| taken.less(*there) == Usage::default())
+                };
+                if !taken.iter().all(is_there) {
+                    return Err(format!("{user} has not as much: allowed is up to what is shown"));
+                }
+                for (rule, taken) in taken {
+                    let told = entry.told.entry(rule).or_default();
+                    told.0.iter_mut().zip(taken.0).for_each(|(told, taken)| *told += taken);
+                }
+                Ok(())
+            })();
+            outcome.note(at, result);
+        }
+        outcome
+    }
+
+    fn len(&self) -> usize {
+        let books = self.0.books();
+        let used = |(number, entry): (&u32, &Entry)| !untold(&self.0.accounts.usage(*number), &entry.told).is_empty();
+        books.sessions.iter().filter(|(number, entry)| used((*number, *entry))).count()
+    }
+
+    fn entries(&self, after: Option<&str>, most: usize) -> Result<Vec<String>, String> {
+        let after = after.map(first_name).transpose()?;
+        let books = self.0.books();
+        let line = |(number, entry): (u32, &Entry)| {
+            let usage = untold(&self.0.accounts.usage(number), &entry.told);
+            (!usage.is_empty()).then(|| show(&entry.user.to_string(), &usage))
+        };
+        Ok(books.following(after).filter_map(line).take(most).collect())
+    }
+}
+
+/// Reads what [`show`] has written behind the first word; `None` where nothing is there.
+fn shown<'w>(words: impl Iterator<Item = &'w str>) -> Result<Option<Vec<(u32, Usage)>>, String> {
+    let mut all: Vec<(u32, Usage)> = Vec::new();
+    for word in words {
+        let wrong = || {
+            let short: String = word.chars().take(60).collect();
+            format!("'{short}': allowed is what was shown, such as rule=7 up=10/6000B down=12/9000B")
+        };
+        let (name, value) = word.split_once('=').ok_or_else(wrong)?;
+        if name == "rule" {
+            let rule = if value == "other" { Some(0) } else { value.parse().ok().filter(|rule| *rule != 0) };
+            let rule = rule.filter(|rule| all.iter().all(|(other, _)| other != rule)).ok_or_else(wrong)?;
+            all.push((rule, Usage::default()));
+            continue;
+        }
+        let at = match name {
+            "up" => 0,
+            "down" => 2,
+            _ => return Err(wrong()),
+        };
+        let counts = value.strip_suffix('B').and_then(|value| value.split_once('/'));
+        let (packets, bytes) = counts.ok_or_else(wrong)?;
+        let (_, usage) = all.last_mut().ok_or_else(wrong)?;
+        usage.0[at] = packets.parse().map_err(|_| wrong())?;
+        usage.0[at + 1] = bytes.parse().map_err(|_| wrong())?;
+    }
+    Ok((!all.is_empty()).then_some(all))
+}
