@@ -106,6 +106,7 @@ pub struct EspDecrypt {
 
 /// All but the associations.
 struct With {
+    window: u16,
     udp: Option<u16>,
     soft: Arc<[Counter]>,
 }
@@ -155,11 +156,10 @@ impl Declare for EspDecrypt {
         let backend = params.backend.backend().resolve();
         let backend = backend.map_err(|error| SetupError::at("backend", error.to_string()))?;
         let keys = Keys { base: setup.base().to_owned(), backend };
-        let window = params.window;
         let listed = params.associations.read(&associations::WORDS, &keys, setup, |_| Ok(()))?;
-        let inbounds = setup.once_a_module(&name_of(&listed, &format!("{keys:?} {window}")), |setup| {
+        let inbounds = setup.once_a_module(&name_of(&listed, &format!("{keys:?}")), |setup| {
             let states = Lasting::of("inbound associations", setup)?;
-            Inbounds::new(listed, keys, window, states).map_err(|message| SetupError::at(PATH, message))
+            Inbounds::new(listed, keys, states).map_err(|message| SetupError::at(PATH, message))
         })?;
         if params.udp.is_some() {
             setup.gates(["0", "ike"])?;
@@ -167,7 +167,7 @@ impl Declare for EspDecrypt {
         let associations = inbounds.reader();
         setup.table("associations", inbounds as Arc<dyn Table>);
         let soft = setup.counters("lifetime", ["soft".to_owned()]);
-        Ok(Self { associations, with: With { udp: params.udp, soft } })
+        Ok(Self { associations, with: With { window: params.window, udp: params.udp, soft } })
     }
 }
 
@@ -256,9 +256,9 @@ impl With {
         if !receiving.used.allows(&line.limits, text as u64) {
             return EXPIRED;
         }
-        let sequence = if line.extended { receiving.window.extend(low) } else { Some(low.into()) };
+        let sequence = if line.extended { receiving.window.extend(low, self.window) } else { Some(low.into()) };
         let Some(sequence) = sequence else { return TOO_OLD };
-        match receiving.window.check(sequence) {
+        match receiving.window.check(sequence, self.window) {
             Ok(()) => {}
             Err(Refused::Replayed) => return REPLAYED,
             Err(Refused::TooOld) => return TOO_OLD,

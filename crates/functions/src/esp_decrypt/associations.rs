@@ -103,7 +103,6 @@ impl Associations {
 pub(super) struct Inbounds {
     live: Arc<Live<Associations, Vec<Step>>>,
     keys: Keys,
-    window: u16,
     states: Arc<Lasting<Receiving>>,
 }
 
@@ -116,14 +115,9 @@ where KEY is @FILE, or hexadecimal digits, and the last 4 bytes are the salt";
 
 impl Inbounds {
     /// What the configuration lists, to begin with.
-    pub(super) fn new(
-        listed: Vec<(Line, Keyed)>,
-        keys: Keys,
-        window: u16,
-        states: Arc<Lasting<Receiving>>,
-    ) -> Result<Self, String> {
+    pub(super) fn new(listed: Vec<(Line, Keyed)>, keys: Keys, states: Arc<Lasting<Receiving>>) -> Result<Self, String> {
         let all = Arc::new(Live::new(Arc::default()));
-        let mut inbounds = Self { live: all, keys, window, states };
+        let mut inbounds = Self { live: all, keys, states };
         let mut associations = Associations::default();
         for one in listed {
             associations.add(inbounds.make(one))?;
@@ -138,9 +132,8 @@ impl Inbounds {
 
     /// An association of a line.
     fn make(&self, (line, keyed): (Line, Keyed)) -> Arc<Inbound> {
-        let make = || Receiving { window: Window::new(self.window), used: Used::default() };
-        let fits = |receiving: &Receiving| receiving.window.size() == u64::from(self.window);
-        let receiving = self.states.get(line.spi, keyed.fingerprint, fits, make);
+        let make = || Receiving { window: Window::new(), used: Used::default() };
+        let receiving = self.states.get(line.spi, keyed.fingerprint, |_| true, make);
         Arc::new(Inbound { line, keyed, receiving })
     }
 

@@ -282,6 +282,28 @@ fn a_following_configuration_remembers_what_has_come() {
     assert_eq!(next.run(&frame).0, REPLAYED);
 }
 
+/// Another window began with nothing: all that had come before could be sent again.
+#[test]
+fn another_window_remembers_what_has_come() {
+    let mut surroundings = Surroundings::new(Frequency::new(1e9));
+    let mut made = |window: u16| {
+        let line = format!("0x1001 key={KEY} hard-packets=8");
+        let params = json!({ "associations": [line], "window": window });
+        Rig::within::<EspDecrypt>(&params, &mut surroundings).expect("right")
+    };
+    let (mut small, mut large) = (made(64), made(4_096));
+    let frame = |number| esp(0, number, false, &text(&ipv4(0, b"abc")));
+    let ok = Gate::FIRST;
+    assert_eq!([5, 300, 250].map(|number| small.run(&frame(number)).0), [ok; 3]);
+    // The one before it runs on until the change, and what comes meanwhile is known, too.
+    assert_eq!([5, 300, 250, 0].map(|number| large.run(&frame(number)).0), [REPLAYED; 4]);
+    assert_eq!([6, 301].map(|number| large.run(&frame(number)).0), [ok; 2], "a larger one reaches back");
+    let mut least = made(65);
+    assert_eq!([6, 250, 300, 301].map(|number| least.run(&frame(number)).0), [TOO_OLD, REPLAYED, REPLAYED, REPLAYED]);
+    // What an association may have it has once.
+    assert_eq!([302, 303, 304, 305].map(|number| least.run(&frame(number)).0), [ok, ok, ok, EXPIRED]);
+}
+
 #[test]
 fn faults_are_named() {
     for (params, told) in [

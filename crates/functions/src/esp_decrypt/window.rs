@@ -3,6 +3,9 @@
 //!
 //! Bits stand in a ring of words; where the window moves on, whole words are cleared (RFC 6479), so that no packet makes
 //! it shift all of them.
+//!
+//! The ring has bits for the largest window there may be, 1 KiB an association; how large it is, is said by whoever asks. So a
+//! changed configuration may ask of the same ring with another size, and knows of every number whether it has come.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,14 +13,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(super) const LEAST: u16 = 64;
 pub(super) const MOST: u16 = 4_096;
 
+/// Words of the ring, one more than the largest window has: a power of two.
+const WORDS: usize = (MOST as usize / 64 + 1).next_power_of_two();
+
 /// A window. One worker writes it, others may look: there are no read-modify-write operations.
 #[derive(Debug)]
 pub(super) struct Window {
     /// The highest number of an authenticated packet.
     top: AtomicU64,
-    /// A ring of words, one more than the window has: a power of two.
-    words: Box<[AtomicU64]>,
-    size: u64,
+    words: Box<[AtomicU64; WORDS]>,
 }
 
 /// Why a number is refused.
@@ -30,13 +34,8 @@ pub(super) enum Refused {
 }
 
 impl Window {
-    pub(super) fn new(size: u16) -> Self {
-        let words = (usize::from(size).div_ceil(64) + 1).next_power_of_two();
-        Self { top: AtomicU64::new(0), words: (0..words).map(|_| AtomicU64::new(0)).collect(), size: size.into() }
-    }
-
-    pub(super) fn size(&self) -> u64 {
-        self.size
+    pub(super) fn new() -> Self {
+        Self { top: AtomicU64::new(0), words: Box::new([const { AtomicU64::new(0) }; WORDS]) }
     }
 
     pub(super) fn top(&self) -> u64 {
@@ -45,16 +44,16 @@ impl Window {
 
     #[inline(always)]
     fn word(&self, number: u64) -> &AtomicU64 {
-        &self.words[(number >> 6) as usize & (self.words.len() - 1)]
+        &self.words[(number >> 6) as usize % WORDS]
     }
 
-    /// The whole number of which a packet carries the lower 32 bits (RFC 4303 appendix A2.2): that nearest to the window.
-    /// `None` where it would be before the first.
+    /// The whole number of which a packet carries the lower 32 bits (RFC 4303 appendix A2.2): that nearest to the window of
+    /// `size`. `None` where it would be before the first.
     #[inline(always)]
-    pub(super) fn extend(&self, low: u32) -> Option<u64> {
+    pub(super) fn extend(&self, low: u32, size: u16) -> Option<u64> {
         let top = self.top();
-        let (high, bottom) = (top >> 32, (top as u32).wrapping_sub(self.size as u32 - 1));
-        let high = if u64::from(top as u32) >= self.size - 1 {
+        let (high, bottom) = (top >> 32, (top as u32).wrapping_sub(u32::from(size) - 1));
+        let high = if top as u32 >= u32::from(size) - 1 {
             // The window is within one subspace: what is below it is of the next one.
             if low >= bottom { high } else { high.checked_add(1).filter(|high| *high <= u32::MAX.into())? }
         } else if low >= bottom {
@@ -66,9 +65,9 @@ impl Window {
         Some(high << 32 | u64::from(low))
     }
 
-    /// Whether a number may come.
+    /// Whether a number may come, with a window of `size`.
     #[inline(always)]
-    pub(super) fn check(&self, number: u64) -> Result<(), Refused> {
+    pub(super) fn check(&self, number: u64, size: u16) -> Result<(), Refused> {
         let top = self.top();
         if number > top {
             return Ok(());
@@ -77,7 +76,7 @@ impl Window {
         if number == 0 {
             return Err(Refused::Replayed);
         }
-        if top - number >= self.size {
+        if top - number >= u64::from(size) {
             return Err(Refused::TooOld);
         }
         if self.word(number).load(Ordering::Relaxed) >> (number & 63) & 1 == 1 {
@@ -91,7 +90,7 @@ impl Window {
     pub(super) fn note(&self, number: u64) {
         let top = self.top();
         if number > top {
-            let fresh = ((number >> 6) - (top >> 6)).min(self.words.len() as u64);
+            let fresh = ((number >> 6) - (top >> 6)).min(WORDS as u64);
             for ahead in 1..=fresh {
                 self.word(((number >> 6) - fresh + ahead) << 6).store(0, Ordering::Relaxed);
             }
@@ -131,25 +130,27 @@ mod tests {
     proptest! {
         #[test]
         fn it_is_the_simple_model(
-            size in prop::sample::select(vec![64u16, 65, 127, 128, 1_000, 1_024, 4_095, 4_096]),
+            sizes in prop::collection::vec(prop::sample::select(vec![64u16, 65, 127, 128, 1_000, 1_024, 4_095, 4_096]), 1..4),
             start in prop::sample::select(vec![0u64, 1, 63, u32::MAX.into(), 1 << 40]),
             steps in prop::collection::vec(prop_oneof![
                 6 => -70i64..70, 2 => -5_000i64..5_000, 1 => -100_000i64..100_000,
             ], 1..400),
         ) {
-            let (window, mut model) = (Window::new(size), Model::default());
+            let (window, mut model) = (Window::new(), Model::default());
             let mut at = start;
-            for step in steps {
+            for (count, step) in steps.into_iter().enumerate() {
                 at = at.saturating_add_signed(step);
+                // Now and then it is another.
+                let size = sizes[count / 50 % sizes.len()];
                 let expected = model.check(at, size.into());
-                prop_assert_eq!(window.check(at), expected, "{} after {}", at, model.top);
+                prop_assert_eq!(window.check(at, size), expected, "{} after {}", at, model.top);
                 if expected.is_ok() {
                     window.note(at);
                     model.seen.insert(at);
                     model.top = model.top.max(at);
                 }
                 prop_assert_eq!(window.top(), model.top);
-                prop_assert_ne!(window.check(at), Ok(()), "not twice");
+                prop_assert_ne!(window.check(at, size), Ok(()), "not twice");
             }
         }
 
@@ -157,22 +158,22 @@ mod tests {
         fn upper_halves_are_told_while_numbers_are_near(
             size in LEAST..=MOST, top in 1u64..1 << 40, near in -(1i64 << 31)..1 << 31,
         ) {
-            let window = Window::new(size);
+            let window = Window::new();
             window.note(top);
             // A number in the window or up to 2^31 above it (RFC 4303 appendix A2): all that are not before it.
             let number = top.saturating_add_signed(near.max(1 - i64::from(size)));
-            prop_assert_eq!(window.extend(number as u32), Some(number));
+            prop_assert_eq!(window.extend(number as u32, size), Some(number));
         }
     }
 
     #[test]
     fn numbers_before_the_first_are_none() {
-        let window = Window::new(64);
-        assert_eq!(window.extend(1), Some(1));
-        assert_eq!(window.extend(u32::MAX), None);
+        let window = Window::new();
+        assert_eq!(window.extend(1, 64), Some(1));
+        assert_eq!(window.extend(u32::MAX, 64), None);
         window.note(u64::MAX);
-        assert_eq!(window.extend(0), None);
-        assert_eq!(window.extend(u32::MAX - 3), Some(u64::MAX - 3));
-        assert_eq!(window.check(u64::MAX), Err(Refused::Replayed));
+        assert_eq!(window.extend(0, 64), None);
+        assert_eq!(window.extend(u32::MAX - 3, 64), Some(u64::MAX - 3));
+        assert_eq!(window.check(u64::MAX, 64), Err(Refused::Replayed));
     }
 }
