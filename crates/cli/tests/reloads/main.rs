@@ -1,5 +1,5 @@
 //! Reloads under load, one after the other: sessions of what a change does not touch go on, what it takes away is counted and
-//! said, and nothing grows, neither memory nor open files nor threads.
+//! said, and is gone for good, and nothing grows, neither memory nor open files nor threads.
 //!
 //! `FOREBAY_RELOADS` says how many (`make soak`: 1 000).
 
@@ -8,16 +8,17 @@ mod echo;
 
 use std::fmt::Write as _;
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use forebay_graph::report::Report;
 use forebay_instance::socket::{Answer, Bound, Client, Patience, Request, Server, Service};
-use forebay_instance::{Instance, choose, start};
+use forebay_instance::{Instance, Reloaded, choose, start};
 use forebay_measure::machine::allowed_cores;
 use forebay_measure::{Clock, Tsc};
-use forebay_pipeline::{Conditions, Loaded, Source, load};
+use forebay_pipeline::{Change, Conditions, Loaded, Source, load};
 
 /// Sessions of the part that no reload touches.
 const SESSIONS: u64 = 500;
@@ -25,8 +26,9 @@ const SESSIONS: u64 = 500;
 const ROUND: u64 = 40;
 
 /// The configuration after so many reloads. One part keeps its sessions, wherever it runs and whatever is around it; of the other
-/// something is made anew each time.
+/// something is made anew each time. State with sessions is never made again as it was once: were its tables kept, memory would grow.
 fn configuration(reload: u64, workers: usize) -> String {
+    let (strangers, users) = (20_000 + reload / 2, 1 + reload / 3);
     let reload = reload % ROUND;
     let mut text = format!(
         "name: reloads
@@ -34,12 +36,14 @@ pool: {{ chunks: 4096, frame: 256 }}
 ports:
   clients: {{ generator: {{ rate: 40kpps, sessions: {SESSIONS}, source: 10.0.0.0/8, destination: 192.0.2.10/32, destination_port: 80 }} }}
   others: {{ generator: {{ rate: {}kpps, sessions: 200, source: 10.128.0.0/9, destination: [198.51.100.0/25, 198.51.100.128/25] }} }}
+  network: {{ generator: {{ rate: 5kpps, source: 198.51.100.0/24, destination: 10.60.0.1/32 }} }}
   out: {{ sink: }}
 state:
   known: {{ connections: {{ sessions: 4096 }} }}
   web: {{ balancer: {{ sessions: 4096, services: [{{ address: 192.0.2.10, protocol: udp, port: 80, backends: [{{ address: 10.9.0.1 }}, {{ address: 10.9.0.2 }}] }}] }} }}
   nat1: {{ nat: {{ pool: 203.0.112.0/24, sessions: 4096 }} }}
-  strangers: {{ connections: {{ sessions: {} }} }}
+  strangers: {{ connections: {{ sessions: {strangers} }} }}
+  users: {{ pdu_sessions: {{ limit: 16384, sessions: ['10.60.0.1 teid={users} peer=192.0.2.10 peer-teid=1'] }} }}
 modules:
   fw-out: {{ firewall: {{ state: known, rules: ['@10.0.0.0/8 0.0.0.0/0 0 : 65535 80 : 80 0x11/0xff permit'] }} }}
   lb: {{ balance: {{ state: web, others: drop }} }}
@@ -52,9 +56,9 @@ modules:
   route: {{ ip_lookup: {{ routes: ['198.51.100.0/25 0', '198.51.100.128/25 {}'], next_hops: 2 }} }}
   slow: {{ shaper: {{ rate: {}Mbps, burst: 2KiB, queue: 64 }} }}
   there: {{ mac_rewrite: {{ source: 02:00:00:00:00:02, destination: 02:00:00:00:01:{:02x} }} }}
+  down: {{ upf_downlink: {{ state: users }} }}
 ",
         10 + reload % 2,
-        1_000 + reload % 4 / 2,
         1 - reload % 3 / 2,
         1 + reload % 5 / 4,
         reload % 7,
@@ -68,7 +72,8 @@ modules:
     );
     let _ = write!(
         text,
-        "  - others -> wall -> {between}route\n  - route[0] -> slow -> out\n  - route[1] -> there -> out\n"
+        "  - others -> wall -> {between}route\n  - route[0] -> slow -> out\n  - route[1] -> there -> out\n  \
+         - network -> down -> out\n"
     );
     // Either part moves from worker to worker with all that it has.
     let stages = match (reload % 5, workers) {
@@ -97,16 +102,112 @@ fn report(instance: &dyn Instance) -> Report {
 
 /// Open, opened, ended, evicted and refused, of the three tables that are kept.
 fn sessions(report: &Report) -> Vec<[u64; 5]> {
-    let of = |module: &str, heading: &str| {
-        let module = report.modules.iter().find(|told| told.name == module).expect("it is there");
-        let counters = module
-            .counters
-            .iter()
-            .find(|(told, counters)| told.starts_with(heading) && counters.contains_key("opened"));
-        let (_, counters) = counters.unwrap_or_else(|| panic!("{:?}", module.counters));
-        ["open", "opened", "ended", "evicted", "refused"].map(|name| counters[name])
+    vec![of(report, "fw-out", "connections, IPv4"), of(report, "lb", ""), of(report, "nat-out", "")]
+}
+
+/// The same of one.
+fn of(report: &Report, module: &str, heading: &str) -> [u64; 5] {
+    let module = report.modules.iter().find(|told| told.name == module).expect("it is there");
+    let counters =
+        module.counters.iter().find(|(told, counters)| told.starts_with(heading) && counters.contains_key("opened"));
+    let (_, counters) = counters.unwrap_or_else(|| panic!("{:?}", module.counters));
+    ["open", "opened", "ended", "evicted", "refused"].map(|name| counters[name])
+}
+
+/// A pipeline that runs, where it can be asked.
+struct Begun {
+    instance: Arc<dyn Instance>,
+    server: Server,
+    client: Client,
+    file: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+impl Begun {
+    fn of(text: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a writable folder for temporary files");
+        let file = folder.path().join("reloads.yaml");
+        std::fs::write(&file, text).expect("a writable folder");
+        let source = Source::read(&file).expect("it was written");
+        let conditions = Conditions { frequency: Tsc.frequency(), simulated: false };
+        let Loaded { plans, cores, made, .. } =
+            load(&source, conditions).unwrap_or_else(|problems| panic!("{problems}"));
+        let cores = choose(&cores).expect("a core for each worker");
+        let instance: Arc<dyn Instance> =
+            start(plans, &cores, made, Box::new(|_| None), forebay_instance::Steer::default()).expect("it starts");
+        let service = Service {
+            instance: Arc::clone(&instance),
+            source: Mutex::new(source),
+            origin: Some(file.display().to_string()),
+            state: Some(folder.path().join("state.json")),
+            trace: Box::new(|_, _, _| Err("not here".to_owned())),
+            patience: Patience::default(),
+            stop: Arc::new(AtomicBool::new(false)),
+        };
+        let bound = Bound::at(&folder.path().join("reloads.sock")).expect("a socket");
+        let server = Server::start(bound, service).expect("a socket");
+        let client = Client::connect(server.path()).expect("it listens");
+        Self { instance, server, client, file, _folder: folder }
+    }
+
+    fn reload(&mut self, text: &str) -> Reloaded {
+        std::fs::write(&self.file, text).expect("a writable folder");
+        match self.client.ask(&Request::Reload { file: None, set: None, forget: false }) {
+            Ok(Answer::Reloaded(told)) => told,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Waits until what is reported is so.
+    fn wait(&self, is_so: impl Fn(&Report) -> bool) {
+        let begin = Instant::now();
+        while !is_so(&report(&*self.instance)) {
+            assert!(begin.elapsed() < Duration::from_secs(60), "{:?}", report(&*self.instance).modules);
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// What was changed and changed back found the sessions that it had had before, of which nobody had heard meanwhile.
+#[test]
+fn what_is_changed_and_changed_back_begins_with_no_sessions() {
+    let text = |sessions: usize, users: usize, sources: usize| {
+        format!(
+            "ports:
+  others: {{ generator: {{ rate: 40kpps, sessions: {sources}, source: 10.128.0.0/9, destination: 198.51.100.0/24 }} }}
+  network: {{ generator: {{ rate: 1kpps, destination: 10.60.0.1/32 }} }}
+  out: {{ sink: }}
+state:
+  strangers: {{ connections: {{ sessions: {sessions} }} }}
+  users: {{ pdu_sessions: {{ limit: {users} }} }}
+modules:
+  wall: {{ firewall: {{ state: strangers, default: permit }} }}
+  down: {{ upf_downlink: {{ state: users }} }}
+pipeline:
+  - others -> wall -> out
+  - network -> down -> out
+"
+        )
     };
-    vec![of("fw-out", "connections, IPv4"), of("lb", ""), of("nat-out", "")]
+    let mut begun = Begun::of(&text(1_000, 100, 200));
+    let table = |begun: &Begun, module: &str, table: &str| {
+        let tables = begun.instance.tables();
+        Arc::clone(&tables.iter().find(|told| (&*told.module, &*told.name) == (module, table)).expect("there").table)
+    };
+    begun.wait(|report| of(report, "wall", "connections, IPv4")[..2] == [200, 200]);
+    assert_eq!(table(&begun, "down", "sessions").apply(&["add 10.60.0.1 teid=1 peer=192.0.2.10 peer-teid=1"]).made, 1);
+    let told = begun.reload(&text(1_001, 101, 5));
+    assert_eq!(told.change.forgotten, ["strangers", "users"], "it is said: {told:?}");
+    begun.wait(|report| of(report, "wall", "connections, IPv4")[..2] == [5, 5]);
+    let told = begun.reload(&text(1_000, 100, 5));
+    assert_eq!(told.change.forgotten, ["strangers", "users"], "{told:?}");
+    begun.wait(|report| of(report, "wall", "connections, IPv4")[0] == 5);
+    assert_eq!(of(&report(&*begun.instance), "wall", "connections, IPv4"), [5, 5, 0, 0, 0], "not the 200 of before");
+    assert_eq!(table(&begun, "wall", "connections").len(), 5);
+    assert_eq!(table(&begun, "down", "sessions").len(), 0, "the session was of a table that is gone");
+    let Begun { instance, server, client, .. } = begun;
+    drop((client, server));
+    assert!(instance.end().troubles.is_empty());
 }
 
 #[test]
@@ -116,58 +217,28 @@ fn sessions_survive_reloads_that_do_not_touch_them_and_nothing_grows() {
     if workers < 2 {
         let _ = writeln!(std::io::stderr(), "one core: modules do not move between workers");
     }
-    let folder = tempfile::tempdir().expect("a writable folder for temporary files");
-    let file = folder.path().join("reloads.yaml");
-    std::fs::write(&file, configuration(0, workers)).expect("a writable folder");
-    let source = Source::read(&file).expect("it was written");
-    let conditions = Conditions { frequency: Tsc.frequency(), simulated: false };
-    let Loaded { plans, cores, made, .. } = load(&source, conditions).unwrap_or_else(|problems| panic!("{problems}"));
-    let cores = choose(&cores).expect("a core for each worker");
-    let instance: Arc<dyn Instance> =
-        start(plans, &cores, made, Box::new(|_| None), forebay_instance::Steer::default()).expect("it starts");
-    let service = Service {
-        instance: Arc::clone(&instance),
-        source: Mutex::new(source),
-        origin: Some(file.display().to_string()),
-        state: Some(folder.path().join("state.json")),
-        trace: Box::new(|_, _, _| Err("not here".to_owned())),
-        patience: Patience::default(),
-        stop: Arc::new(AtomicBool::new(false)),
-    };
-    let server =
-        Server::start(Bound::at(&folder.path().join("reloads.sock")).expect("a socket"), service).expect("a socket");
-    let mut client = Client::connect(server.path()).expect("it listens");
+    let mut begun = Begun::of(&configuration(0, workers));
+    let instance = Arc::clone(&begun.instance);
     // All sessions are open before the first reload, and told.
     let begin = Instant::now();
-    while sessions(&report(&*instance)).iter().any(|told| told[0] < SESSIONS) {
-        assert!(begin.elapsed() < Duration::from_secs(60), "{:?}", sessions(&report(&*instance)));
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    begun.wait(|report| sessions(report).iter().all(|told| told[0] >= SESSIONS));
 
     let (mut memory, mut pauses, mut taken, mut held) = (Vec::new(), Vec::new(), Vec::new(), 0);
     let (mut before, mut made_anew) = (0, 0);
     for reload in 1..=reloads {
-        std::fs::write(&file, configuration(reload, workers)).expect("a writable folder");
-        match client.ask(&Request::Reload { file: None, set: None, forget: false }) {
-            Ok(Answer::Reloaded(told)) => {
-                assert_eq!(told.missing, 0, "reload {reload}: {told:?}");
-                let untouched = ["fw-out", "lb", "nat-out", "servers", "nat-in", "lb-back", "fw-in"];
-                let lost = |name: &&String| untouched.contains(&name.as_str());
-                let lost: Vec<_> = told
-                    .change
-                    .changed
-                    .iter()
-                    .chain(&told.change.added)
-                    .chain(&told.change.removed)
-                    .filter(lost)
-                    .collect();
-                assert!(lost.is_empty(), "reload {reload}: {lost:?}");
-                made_anew += told.change.changed.len();
-                held += told.dropped;
-                pauses.push(told.pause_us);
-            }
-            other => panic!("reload {reload}: {other:?}"),
-        }
+        let told = begun.reload(&configuration(reload, workers));
+        assert_eq!(told.missing, 0, "reload {reload}: {told:?}");
+        let untouched = ["fw-out", "lb", "nat-out", "servers", "nat-in", "lb-back", "fw-in"];
+        let lost = |name: &&String| untouched.contains(&name.as_str());
+        let Change { changed, added, removed, forgotten, .. } = &told.change;
+        let lost: Vec<_> = changed.iter().chain(added).chain(removed).filter(lost).collect();
+        assert!(lost.is_empty(), "reload {reload}: {lost:?}");
+        let gone = [("strangers", 2), ("users", 3)].map(|(name, every)| (name, reload.is_multiple_of(every)));
+        let gone: Vec<_> = gone.into_iter().filter(|(_, gone)| *gone).map(|(name, _)| name).collect();
+        assert_eq!(*forgotten, gone, "reload {reload}: {told:?}");
+        made_anew += changed.len();
+        held += told.dropped;
+        pauses.push(told.pause_us);
         let census = instance.census().expect("every worker answers");
         assert_eq!(census.missing(), 0, "reload {reload}: {census:?}");
         assert!(census.left > before, "reload {reload}: packets go on");
@@ -192,6 +263,7 @@ fn sessions_survive_reloads_that_do_not_touch_them_and_nothing_grows() {
         }
     }
     let report_now = report(&*instance);
+    let Begun { server, client, .. } = begun;
     drop((client, server));
     let outcome = instance.end();
     assert!(outcome.troubles.is_empty(), "{:?}", outcome.troubles);
