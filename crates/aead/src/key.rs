@@ -9,7 +9,7 @@ use crate::{Aead, Backend, Forged, Material, NONCE, NoHardware, TAG};
 /// A key of AES-128-GCM or AES-256-GCM, made ready.
 ///
 /// Which implementation has it is asked for each packet: one branch that always goes the same way, where a trait object
-/// would be a call through memory.
+/// would be a call through memory. Neither wipes what it makes of a key, other than [`Material`] does its bytes.
 pub struct Key(Of);
 
 enum Of {

@@ -1,7 +1,9 @@
 //! AES-GCM without the processor's instructions: RustCrypto's, bit-sliced ("fixsliced", Adomnicai and Peyrin 2020) with
 //! multiplications that take the same time for all operands. No table is looked up, so that caches tell nothing of keys.
 //!
-//! It is asked for by a feature of the library, so that it is this whatever the processor has.
+//! It is asked for by a feature of the library, so that it is this whatever the processor has. Keys that are made ready are not
+//! wiped when they end: the library's feature `zeroize` wipes the hash key on the stack and no round keys, and asks for versions
+//! of that crate before 1.4.
 
 use aes_gcm::aead::{AeadInPlace, NewAead};
 use aes_gcm::{Aes128Gcm, Aes256Gcm};
