@@ -4,6 +4,9 @@
 //! permutation of all places of the table, and members take turns to occupy the first place of theirs that is free. A
 //! look-up is one read. Whoever makes a table of the same members has the same table, in whatever order they are given.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
 use super::sessions::Seed;
 
 /// Who shares hashes.
@@ -73,7 +76,7 @@ impl Maglev {
             .map(|(number, member)| Turns {
                 number,
                 member: *member,
-                credit: 0,
+                taken: 0,
                 permutation: Permutation::of(member.identity, places),
             })
             .collect();
@@ -86,25 +89,24 @@ impl Maglev {
     }
 
     /// Algorithm 1. Of unequal weights a member takes as many turns of those of the heaviest as its share is (section 3.4,
-    /// "altering the relative frequency of the backends' turns").
+    /// "altering the relative frequency of the backends' turns"): after k rounds as many as k times its part of the greatest
+    /// weight. Rounds in which it has none are not gone through: beside one heavy member thousands of light ones would have
+    /// nearly all of them for nothing.
     fn populate(places: u32, mut turns: Vec<Turns>) -> Option<Self> {
-        let most = u32::from(turns.iter().map(|it| it.member.weight).max()?);
+        let most = turns.iter().map(|it| it.member.weight).max()?;
         let mut table = vec![VACANT; places as usize].into_boxed_slice();
-        let mut vacant = places;
-        loop {
-            for it in &mut turns {
-                it.credit += u32::from(it.member.weight);
-                if it.credit < most {
-                    continue;
-                }
-                it.credit -= most;
-                *it.permutation.first_vacant(&mut table) = it.number;
-                vacant -= 1;
-                if vacant == 0 {
-                    return Some(Self { places: table });
-                }
-            }
+        // Whose turn is next: by rounds, and in a round in their order.
+        let mut next: BinaryHeap<_> =
+            turns.iter().enumerate().map(|(at, it)| Reverse((it.next_round(most), at))).collect();
+        for _ in 0..places {
+            let mut first = next.peek_mut()?;
+            let Reverse((round, at)) = &mut *first;
+            let it = &mut turns[*at];
+            *it.permutation.first_vacant(&mut table) = it.number;
+            it.taken += 1;
+            *round = it.next_round(most);
         }
+        Some(Self { places: table })
     }
 
     /// The member, by its number in the list that the table was made of, that a hash belongs to.
@@ -127,9 +129,16 @@ impl Maglev {
 struct Turns {
     number: u16,
     member: Member,
-    /// What it has gathered towards its next turn.
-    credit: u32,
+    /// How many turns it has taken.
+    taken: u32,
     permutation: Permutation,
+}
+
+impl Turns {
+    /// The round in which its next turn is, counted from 1, where the greatest weight is `most`.
+    fn next_round(&self, most: u16) -> u64 {
+        (u64::from(self.taken + 1) * u64::from(most)).div_ceil(u64::from(self.member.weight))
+    }
 }
 
 impl Permutation {

@@ -85,6 +85,17 @@ fn shares_are_as_weights_say() {
     }
 }
 
+/// Beside one heavy member thousands of light ones had each of half a million rounds gone through, for a turn in one of 65535. All
+/// of them come in the same round, so that each has had as many as such rounds are over.
+#[test]
+fn light_members_take_a_turn_when_it_comes() {
+    let mut members = equal(4_000);
+    members[7].weight = u16::MAX;
+    let counts = counts(&table(655_373, &members), members.len());
+    assert_eq!(counts[7], 655_373 - 9 * 3_999, "a turn a round");
+    assert!(counts.iter().enumerate().all(|(at, count)| at == 7 || *count == 9), "{counts:?}");
+}
+
 /// Section 5.3 and figure 12: who loses one of n members keeps all but a few of the others' places; larger tables more.
 #[test]
 fn few_belong_to_another_when_one_leaves() {
@@ -137,7 +148,7 @@ fn what_cannot_be_made_is_told() {
 }
 
 fn members() -> impl Strategy<Value = Vec<Member>> {
-    let weight = prop_oneof![3 => Just(1u16), 2 => 0u16..5, 1 => 0u16..1_000];
+    let weight = prop_oneof![3 => Just(1u16), 2 => 0u16..5, 1 => 0u16..1_000, 1 => Just(u16::MAX)];
     prop::collection::vec((any::<u64>(), weight).prop_map(|(identity, weight)| Member { identity, weight }), 0..12)
 }
 
