@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::balancer::{BACKENDS, BUSY, Balancer, COUNTERS, DROPS, Distributor, Others, Services, Ways};
+use crate::connection::ENDS_WOKEN;
 use crate::listing::{Attendant, LOOKS, WOKEN, attend};
 
 /// Parameters of `balance`.
@@ -86,7 +87,7 @@ impl Function for Balance {
     fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
         let own = Arc::clone(&self.distributor);
         let Some(mut distributor) = own.lend() else { return context.all(BUSY) };
-        distributor.begin(context, batch.len(), &self.services);
+        distributor.begin(context, batch.len() as u32, &self.services);
         attend(&mut *distributor, LOOKS, context);
         distributor.forward(batch, context, self.ways);
         if self.attendant.is_due(context.now(), distributor.is_empty()) {
@@ -97,7 +98,10 @@ impl Function for Balance {
     fn wake(&mut self, context: &mut Context<'_>) {
         let own = Arc::clone(&self.distributor);
         let Some(mut distributor) = own.lend() else { return };
-        distributor.begin(context, 1 << 10, &self.services);
+        distributor.begin(context, ENDS_WOKEN, &self.services);
+        if distributor.is_due() {
+            context.wake_at(context.now());
+        }
         attend(&mut *distributor, WOKEN, context);
         self.look_after(&distributor, context);
     }

@@ -7,7 +7,7 @@ use forebay_packet::Packet;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::balancer::{BUSY, Balancer, DROPS, Distributor, Others, Services, Ways};
+use crate::balancer::{BACK_DROPS, BUSY, Balancer, Distributor, Others, Services, Ways};
 
 /// Parameters of `balance_back`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -40,7 +40,7 @@ impl Declare for BalanceBack {
         `reassemble` before. What is no reply goes as `others` says, with all IPv6.";
     const EXAMPLE: &'static str = "{ state: balancer }";
     const TRAFFIC: &'static str = "{ source: 10.0.0.1/32 }";
-    const DROPS: &'static [Reason] = DROPS;
+    const DROPS: &'static [Reason] = BACK_DROPS;
     const STATE: StateKind = StateKind::PerSession;
 
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
@@ -56,7 +56,7 @@ impl Declare for BalanceBack {
 impl Function for BalanceBack {
     fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
         let Some(mut distributor) = self.distributor.lend() else { return context.all(BUSY) };
-        distributor.begin(context, batch.len(), &self.services);
+        distributor.begin(context, batch.len() as u32, &self.services);
         distributor.back(batch, context, self.ways);
     }
 }

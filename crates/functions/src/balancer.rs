@@ -16,7 +16,7 @@ use std::sync::Arc;
 use forebay_graph::{DeclareState, Own, Setup, SetupError, register};
 
 pub(crate) use distributor::Distributor;
-pub(crate) use outcome::{BACKENDS, BUSY, COUNTERS, DROPS, Others, Ways};
+pub(crate) use outcome::{BACK_DROPS, BACKENDS, BUSY, COUNTERS, DROPS, Others, Ways};
 pub use params::Params;
 use services::Replies;
 pub(crate) use services::Services;

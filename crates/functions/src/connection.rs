@@ -9,9 +9,9 @@ mod timeouts;
 use zerocopy::FromZeros;
 
 pub use headers::{Headers, Plain, Shown};
-pub use timeouts::{SlotClock, TimeoutParams, Timeouts};
+pub use timeouts::{ENDS, ENDS_WOKEN, SlotClock, TimeoutParams, Timeouts};
 
-use forebay_packet::wire::ipv4::{ICMP, TCP, UDP};
+use forebay_packet::wire::ipv4::{TCP, UDP};
 
 /// TCP's control bits (RFC 9293 section 3.1).
 pub mod flags {
@@ -27,7 +27,7 @@ pub mod flags {
 use flags::{ACK, FIN, RST, SYN};
 
 /// How far a connection is: what decides how long it is remembered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// TCP before its handshake is complete.
     TcpOpening,
@@ -98,13 +98,14 @@ const ENDED: u8 = 4;
 const BOTH_ENDED: u8 = 3 * ENDED;
 
 impl Connection {
-    /// A connection whose first packet, of this protocol and with these TCP flags, has just been seen.
+    /// A connection whose first packet, of this protocol and with these TCP flags, has just been seen. `icmp` is the number of the
+    /// ICMP that belongs to the packet's IP version: the other version's is a protocol like others, of which nobody can tell who asks.
     #[must_use]
-    pub fn new(protocol: u8, flags: u8) -> Self {
+    pub fn new(protocol: u8, flags: u8, icmp: u8) -> Self {
         let phase = match protocol {
             TCP => Phase::TcpOpening,
             UDP => Phase::UdpOpening,
-            ICMP => Phase::Icmp,
+            it if it == icmp => Phase::Icmp,
             _ => Phase::Other,
         };
         let mut new = Self { phase: phase as u8, seen: 0 };
@@ -133,17 +134,14 @@ impl Connection {
         (steady >> self.phase) & 1 == 1 && flags & (SYN | FIN | RST) == 0
     }
 
-    /// A packet passes, of the side that did not open the connection where it is a `reply`. Whether the connection is now
-    /// remembered for a shorter time than it was.
-    pub fn passes(&mut self, flags: u8, reply: bool) -> bool {
-        let before = self.phase();
-        let after = match before {
+    /// A packet passes, of the side that did not open the connection where it is a `reply`.
+    pub fn passes(&mut self, flags: u8, reply: bool) {
+        let after = match self.phase() {
             Phase::UdpOpening if reply => Phase::UdpEstablished,
-            Phase::TcpOpening | Phase::TcpEstablished | Phase::TcpClosing => self.tcp(before, flags, reply),
+            tcp @ (Phase::TcpOpening | Phase::TcpEstablished | Phase::TcpClosing) => self.tcp(tcp, flags, reply),
             other => other,
         };
         self.phase = after as u8;
-        (before, after) == (Phase::TcpEstablished, Phase::TcpClosing) || after < before
     }
 
     fn tcp(&mut self, phase: Phase, flags: u8, reply: bool) -> Phase {
@@ -193,11 +191,14 @@ pub fn are_impossible(flags: u8) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use forebay_packet::wire::icmp::ICMPV6;
+    use forebay_packet::wire::ipv4::ICMP;
+
     use super::*;
 
     /// Runs a connection through packets, each with its flags and whether it is a reply.
     fn after(protocol: u8, packets: &[(u8, bool)]) -> Phase {
-        let mut connection = Connection::new(protocol, packets[0].0);
+        let mut connection = Connection::new(protocol, packets[0].0, ICMP);
         for (flags, reply) in &packets[1..] {
             connection.passes(*flags, *reply);
         }
@@ -240,13 +241,14 @@ mod tests {
         assert_eq!(after(47, &[(0, false), (0, true)]), Phase::Other);
     }
 
+    /// Of ICMPv6 nothing was known but that it is no TCP and no UDP.
     #[test]
-    fn a_shorter_memory_is_told() {
-        let mut connection = Connection::new(TCP, SYN);
-        assert!(!connection.passes(SYN | ACK, true));
-        assert!(!connection.passes(ACK, false));
-        assert!(connection.passes(RST, false));
-        assert!(connection.passes(SYN, false), "opening is remembered no longer than closing");
+    fn icmp_is_that_of_the_ip_version() {
+        for icmp in [ICMP, ICMPV6] {
+            let phases = [ICMP, ICMPV6].map(|protocol| Connection::new(protocol, 0, icmp).phase());
+            let own = phases.map(|phase| phase == Phase::Icmp);
+            assert_eq!(own, [icmp == ICMP, icmp == ICMPV6], "{phases:?}");
+        }
     }
 
     /// Whatever comes, a connection that goes on as before does: the short way and the long one agree.
@@ -255,12 +257,12 @@ mod tests {
         for protocol in [TCP, UDP, ICMP, 47] {
             for first in 0..64 {
                 for (second, third) in (0..64).flat_map(|second| (0..64).map(move |third| (second, third))) {
-                    let mut connection = Connection::new(protocol, if protocol == TCP { first } else { 0 });
+                    let mut connection = Connection::new(protocol, if protocol == TCP { first } else { 0 }, ICMP);
                     connection.passes(second, true);
                     for reply in [false, true] {
                         let before = connection;
                         if connection.goes_on(if protocol == TCP { third } else { 0 }, reply) {
-                            assert!(!connection.passes(third, reply));
+                            connection.passes(third, reply);
                             assert_eq!(connection, before);
                         }
                     }

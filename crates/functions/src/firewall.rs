@@ -17,7 +17,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::acl::{Judge, Rules};
 use crate::connection::flags::ACK;
-use crate::connection::{Phase, Plain, Shown, SlotClock, TimeoutParams, Timeouts, are_impossible, opens};
+use crate::connection::{
+    ENDS, ENDS_WOKEN, Phase, Plain, Shown, SlotClock, TimeoutParams, Timeouts, are_impossible, opens,
+};
 use crate::listing::{Attendant, Desk, LOOKS, Listing, WOKEN, attend, hand_out};
 use crate::nat::WhenFull;
 use crate::tables::sessions::{Found, GO, MOST, Sessions, Slot, Spot, Tuple4, Tuple6};
@@ -176,7 +178,7 @@ impl Declare for Firewall {
         connection if the rules permit it, and is dropped otherwise. Modules with one state share its connections: one for \
         what goes out, whose rules say what may, and one for what comes in. TCP is opened by a SYN and followed through its \
         handshake, its end and resets (RFC 5382, RFC 7857); sequence numbers are not looked at. UDP, ICMP queries and other \
-        protocols have time-outs. ICMP errors pass where they are about a packet of a connection; neighbour discovery \
+        protocols have time-outs. ICMP errors pass where they are about a packet of a connection, and sent to who sent it; neighbour discovery \
         (RFC 4890 section 4.4.1) always passes. The table 'connections' lists what there is, and ends it where asked. Fragments are dropped: put `reassemble` before. Frames that are not IP pass.";
     const EXAMPLE: &'static str = "\
         { state: connections, rules: ['@198.18.0.0/15 0.0.0.0/0 0 : 65535 0 : 65535 0x11/0xff permit'] }";
@@ -273,8 +275,10 @@ impl Firewall {
         let headers = match shown {
             Shown::Packet(headers) => headers,
             Shown::Error(quoted) => {
-                let about = tracker.find(quoted.ordered().0, now);
-                return if about.is_some() { Gate::FIRST } else { NO_SESSION };
+                // It is sent to who sent what it quotes (RFC 792, RFC 4443 section 3); what is sent to somebody else only
+                // pretends to be about a connection.
+                let about = quoted.is_answered_by(packet) && tracker.find(quoted.ordered().0, now).is_some();
+                return if about { Gate::FIRST } else { NO_SESSION };
             }
             Shown::Fragment => return FRAGMENT,
             Shown::Malformed => return MALFORMED,
@@ -318,6 +322,11 @@ impl Tables {
         self.v4.table.is_empty() && self.v6.table.is_empty()
     }
 
+    /// Whether connections that may have ended are still to be looked at.
+    fn is_due(&mut self) -> bool {
+        self.v4.table.is_due(self.now) || self.v6.table.is_due(self.now)
+    }
+
     #[inline]
     fn expire(&mut self, now: Slot, looks: u32) {
         self.now = now;
@@ -336,7 +345,7 @@ impl Function for Firewall {
         let Some(mut tables) = own.lend() else { return context.all(BUSY) };
         let tables = &mut *tables;
         let now = self.settings.clock.slot(context.now());
-        tables.expire(now, batch.len() as u32 + GO as u32);
+        tables.expire(now, batch.len() as u32 + ENDS);
         attend(tables, LOOKS, context);
         for (go, packets) in batch.chunks_mut(GO).enumerate() {
             let mut plain = Go { keys: [Tuple4::default(); GO], flags: [(0, false); GO], spots: [Spot::default(); GO] };
@@ -390,7 +399,10 @@ impl Function for Firewall {
         let own = Arc::clone(&self.tables);
         let Some(mut tables) = own.lend() else { return };
         let now = self.settings.clock.slot(context.now());
-        tables.expire(now, 1 << 10);
+        tables.expire(now, ENDS_WOKEN);
+        if tables.is_due() {
+            context.wake_at(context.now());
+        }
         attend(&mut *tables, WOKEN, context);
         self.look_after(&tables, context);
     }

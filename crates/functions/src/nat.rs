@@ -7,9 +7,11 @@ mod allocations;
 mod allotment;
 mod bindings;
 mod deterministic;
+mod gains;
 mod packets;
 mod ports;
 mod post;
+mod reasons;
 mod translation;
 mod translator;
 
@@ -20,9 +22,11 @@ use forebay_packet::Packet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use gains::Gains;
 pub(crate) use post::Post;
+pub(crate) use reasons::{BUSY, HAIRPIN, IN_DROPS, OUT_DROPS};
 pub(crate) use translation::Direction;
-pub(crate) use translator::{BUSY, COUNTERS, DROPS, HAIRPIN, Translator, Ways};
+pub(crate) use translator::{COUNTERS, Translator, Ways};
 
 use allocations::LogParams;
 use deterministic::{Blocks, Deterministic};
@@ -35,7 +39,8 @@ use crate::tables::sessions::MOST;
 #[serde(deny_unknown_fields)]
 pub struct Params {
     /// Addresses that sessions have outside: a prefix such as `192.0.2.0/28`, or an address. Up to 4096 addresses. The
-    /// sessions of one inside address have one outside address (RFC 4787 REQ-2).
+    /// sessions of one inside address have one outside address (RFC 4787 REQ-2). Each address takes 24 KiB on each worker, of which
+    /// ports are given out.
     pool: String,
     /// The ports that are given out: the first and the last, `[1024, 65535]` by default.
     ports: Option<[u16; 2]>,
@@ -275,6 +280,7 @@ pub(crate) fn translate(packet: &mut Packet, direction: Direction, becomes: ([u8
 /// Translates an ICMP error: what it quotes, and who sends it (on the way out) or whom it is sent to (on the way in).
 pub(crate) fn translate_error(packet: &mut Packet, direction: Direction, becomes: ([u8; 4], u16)) -> Option<()> {
     packets::translate_quoted(packet, direction, becomes)?;
+    // Whoever sends it, a router on the way perhaps: all who are inside have one address to who is outside.
     forebay_graph::effect::rewrite_ipv4_address(packet, direction == Direction::In, becomes.0)
 }
 

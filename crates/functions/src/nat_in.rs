@@ -7,7 +7,7 @@ use forebay_packet::Packet;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::nat::{BUSY, DROPS, Direction, HAIRPIN, Nat, Post, Ways};
+use crate::nat::{BUSY, Direction, HAIRPIN, IN_DROPS, Nat, Post, Ways};
 
 /// Parameters of `nat_in`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -47,7 +47,7 @@ impl Declare for NatIn {
         `endpoint_independent`. IPv6 and frames that are not IP pass as they are.";
     const EXAMPLE: &'static str = "{ state: nat }";
     const TRAFFIC: &'static str = "{ destination: 192.0.2.0/28 }";
-    const DROPS: &'static [Reason] = DROPS;
+    const DROPS: &'static [Reason] = IN_DROPS;
     const STATE: StateKind = StateKind::PerSession;
 
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
@@ -61,7 +61,7 @@ impl Function for NatIn {
     fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
         let own = Arc::clone(&self.post.translator);
         let Some(mut translator) = own.lend() else { return context.all(BUSY) };
-        translator.begin(context, batch.len());
+        translator.begin(context, batch.len() as u32);
         self.post.begin(&mut translator, context);
         translator.process(batch, context, Direction::In, self.ways);
         self.post.end(&translator, context);

@@ -7,7 +7,7 @@ use forebay_packet::Packet;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::nat::{BUSY, COUNTERS, DROPS, Direction, HAIRPIN, Nat, Post, Ways};
+use crate::nat::{BUSY, COUNTERS, Direction, HAIRPIN, Nat, OUT_DROPS, Post, Ways};
 
 /// Parameters of `nat_out`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -45,7 +45,7 @@ impl Declare for NatOut {
         list what there is; sessions can be ended there.";
     const EXAMPLE: &'static str = "{ state: nat }";
     const TRAFFIC: &'static str = "{ source: 10.0.0.0/24 }";
-    const DROPS: &'static [Reason] = DROPS;
+    const DROPS: &'static [Reason] = OUT_DROPS;
     const STATE: StateKind = StateKind::PerSession;
 
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
@@ -70,7 +70,7 @@ impl Function for NatOut {
     fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
         let own = Arc::clone(&self.post.translator);
         let Some(mut translator) = own.lend() else { return context.all(BUSY) };
-        translator.begin(context, batch.len());
+        translator.begin(context, batch.len() as u32);
         self.post.begin(&mut translator, context);
         translator.process(batch, context, Direction::Out, self.ways);
         self.post.end(&translator, context);

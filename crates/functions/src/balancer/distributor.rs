@@ -7,7 +7,7 @@ use std::sync::Arc;
 use forebay_graph::{Context, Gate};
 use forebay_measure::Counter;
 use forebay_packet::Packet;
-use forebay_packet::wire::ipv4::{TCP, UDP};
+use forebay_packet::wire::ipv4::{ICMP, TCP, UDP};
 
 use super::Settings;
 use super::outcome::{CLASH, FRAGMENT, FULL, MALFORMED, NO_BACKEND, NO_SERVICE, Ways};
@@ -15,15 +15,10 @@ use super::roster::{Place, Roster};
 use super::services::{Hop, Mode, Replies, Services};
 use super::session::{Balanced, passes_alone};
 use crate::connection::flags::RST;
-use crate::connection::{Connection, Headers, Phase, Plain, Shown, opens};
+use crate::connection::{Connection, ENDS, Headers, Phase, Plain, Shown, opens};
 use crate::listing::{Desk, Part};
 use crate::nat::{self, Direction, WhenFull};
-use crate::tables::sessions::{Found, Refused, Seed, Sessions, Slot, Tuple4};
-
-/// Packets that are looked up in one go.
-const GO: usize = 32;
-/// Sessions that may end in one call, beside one for each packet.
-const ENDS: u32 = 32;
+use crate::tables::sessions::{Found, GO, Refused, Seed, Sessions, Slot, Tuple4};
 
 /// A worker's sessions.
 pub(crate) struct Distributor {
@@ -65,13 +60,13 @@ impl Distributor {
 
     /// Begins a call of a module with these services: sessions that have ended are removed, a few at a time.
     #[inline]
-    pub(crate) fn begin(&mut self, context: &Context<'_>, packets: usize, services: &Arc<Services>) {
+    pub(crate) fn begin(&mut self, context: &Context<'_>, packets: u32, services: &Arc<Services>) {
         if !Arc::ptr_eq(&self.services, services) {
             self.adopt(services);
         }
         self.now = services.settings.clock.slot(context.now());
         if self.table.is_due(self.now) {
-            self.expire(packets as u32 + ENDS);
+            self.expire(packets + ENDS);
         }
     }
 
@@ -115,6 +110,11 @@ impl Distributor {
 
     fn left(&mut self, session: &Balanced) {
         self.roster.get_mut(session.place).open -= 1;
+    }
+
+    /// Whether sessions that may have ended are still to be looked at.
+    pub(crate) fn is_due(&mut self) -> bool {
+        self.table.is_due(self.now)
     }
 
     /// Whether sessions wait for their end.
@@ -284,6 +284,17 @@ impl Distributor {
         Found::NONE
     }
 
+    /// The same, if its backend is still there: the session of one that is not is to choose again, and keeps no other from its
+    /// place.
+    fn present(&mut self, key: Tuple4) -> Found {
+        let found = self.live(key);
+        if !found.is_some() || self.roster.get(self.table.get(found).place).present {
+            return found;
+        }
+        self.end(found);
+        Found::NONE
+    }
+
     /// The backend of a packet's session, where there is one.
     fn known(&mut self, client: Tuple4) -> Option<Delivery> {
         let found = self.live(client);
@@ -305,18 +316,14 @@ impl Distributor {
     /// What a packet becomes: of its session, or of a new one; `None` where it is for no service.
     fn deliver(&mut self, headers: &Headers<Tuple4>) -> Result<Option<Delivery>, Gate> {
         let client = headers.tuple;
-        let mut found = self.live(client);
+        let mut found = self.present(client);
         if found.is_some() && found.side() != Balanced::CLIENT {
             return Err(CLASH);
         }
-        if found.is_some() {
-            let session = self.table.get(found);
-            let over = session.connection.phase() == Phase::TcpClosing && opens(headers.flags);
-            // The same ports again, which may have another backend; or one that is there no more.
-            if over || !self.roster.get(session.place).present {
-                self.end(found);
-                found = Found::NONE;
-            }
+        // The same ports again, which may have another backend.
+        if found.is_some() && self.table.get(found).connection.phase() == Phase::TcpClosing && opens(headers.flags) {
+            self.end(found);
+            found = Found::NONE;
         }
         if !found.is_some() {
             if self.services.of(client).is_none() {
@@ -340,18 +347,13 @@ impl Distributor {
     fn follow(&mut self, found: Found, flags: u8, reply: bool) {
         let session = self.table.get_mut(found);
         let protocol = session.protocol();
-        let alone = self.roster.get(session.place).one_way && !reply;
-        let shortened = if alone {
-            passes_alone(&mut session.connection, protocol, flags)
+        if self.roster.get(session.place).one_way && !reply {
+            passes_alone(&mut session.connection, protocol, flags);
         } else {
-            session.connection.passes(flags, reply)
-        };
-        let ends = self.services.settings.timeouts.end(session.connection.phase(), self.now);
-        if shortened {
-            self.table.end_at(found, ends);
-        } else {
-            self.table.keep_until(found, ends);
+            session.connection.passes(flags, reply);
         }
+        let phase = session.connection.phase();
+        self.services.settings.timeouts.renew(&mut self.table, found, phase, self.now);
     }
 
     /// Takes a new session in.
@@ -368,10 +370,10 @@ impl Distributor {
                 Tuple4::new(address, client.source(), (port, client.ports().0), client.protocol())
             }
         };
-        if self.live(server).is_some() {
+        if self.present(server).is_some() {
             return Err(CLASH);
         }
-        let mut connection = Connection::new(headers.protocol, headers.flags);
+        let mut connection = Connection::new(headers.protocol, headers.flags, ICMP);
         if backend.one_way {
             passes_alone(&mut connection, headers.protocol, headers.flags);
         }

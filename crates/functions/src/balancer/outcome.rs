@@ -5,7 +5,7 @@ use forebay_packet::Word;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// The reasons for which both directions drop; packets from backends for `no_service`, `fragment`, `malformed` and `busy`.
+/// The reasons for which [`balance`](crate::balance) drops.
 pub(crate) const DROPS: &[Reason] = &[
     Reason {
         name: "no_service",
@@ -19,21 +19,24 @@ pub(crate) const DROPS: &[Reason] = &[
         name: "malformed",
         help: "The transport's header is cut short, or it is ICMP that neither asks, answers nor tells of an error.",
     },
+    Reason { name: "busy", help: "Another worker has the sessions, which cannot be." },
     Reason { name: "no_backend", help: "No backend of the service takes new sessions." },
     Reason {
         name: "clash",
         help: "Replies could not be told from those of another session, which the client has by the same port.",
     },
     Reason { name: "full", help: "There is no room for another session." },
-    Reason { name: "busy", help: "Another worker has the sessions, which cannot be." },
 ];
+/// Those for which [`balance_back`](crate::balance_back) does: nothing is opened on the way back.
+pub(crate) const BACK_DROPS: &[Reason] = DROPS.split_at(4).0;
+
 pub(super) const NO_SERVICE: Gate = Gate::drop(0);
 pub(super) const FRAGMENT: Gate = Gate::drop(1);
 pub(super) const MALFORMED: Gate = Gate::drop(2);
-pub(super) const NO_BACKEND: Gate = Gate::drop(3);
-pub(super) const CLASH: Gate = Gate::drop(4);
-pub(super) const FULL: Gate = Gate::drop(5);
-pub(crate) const BUSY: Gate = Gate::drop(6);
+pub(crate) const BUSY: Gate = Gate::drop(3);
+pub(super) const NO_BACKEND: Gate = Gate::drop(4);
+pub(super) const CLASH: Gate = Gate::drop(5);
+pub(super) const FULL: Gate = Gate::drop(6);
 
 /// What is counted of sessions, in this order.
 pub(crate) const COUNTERS: [&str; 5] = ["open", "opened", "ended", "evicted", "refused"];

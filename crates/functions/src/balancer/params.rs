@@ -21,7 +21,7 @@ use crate::tables::maglev::{Maglev, Member};
 pub struct Params {
     /// The services. Up to 4096, and as many backends over all of them.
     services: Vec<ServiceParams>,
-    /// How many sessions there can be, over all workers: 65536 by default. Each takes 64 bytes and two places of an index, 82
+    /// How many sessions there can be, over all workers: 65536 by default. Each takes 64 bytes and two places of an index, 83
     /// bytes in all.
     pub(super) sessions: Option<usize>,
     /// What happens when there are as many: the session that would end soonest is given up (`evict`, the default), or the new
@@ -30,11 +30,13 @@ pub struct Params {
     pub(super) when_full: WhenFull,
     /// How replies are recognised in services of `mode: nat`: by their `session` (the default; one worker must have both
     /// directions), or by the `endpoint` that they come from (on any number of workers; an address and port may then be a
-    /// backend of one service only, and all that it sends is in the service's name).
+    /// backend of one service only, and all that it sends is in the service's name; a backend of a service without `port` has all
+    /// ports of its address).
     #[serde(default)]
     pub(super) replies: Replies,
     /// How many places each service's Maglev table has: a prime, 65537 by default. Shares and disruption are the better the
-    /// more there are for each backend, a hundred or so; each takes two bytes.
+    /// more there are for each backend, a hundred or so; each takes two bytes. Over all services up to 268439552, as 4096 of them
+    /// have by default.
     places: Option<u32>,
     /// How long sessions are remembered without a packet.
     #[serde(default)]
@@ -99,6 +101,9 @@ fn one() -> u16 {
 const MANY: usize = 4_096;
 /// Places of a table, unless it is said: the paper's smaller size.
 const PLACES: u32 = 65_537;
+/// The most places over all tables, half a gigabyte: no configuration is to take longer to check, or more memory, than one of
+/// as many services as there may be.
+const ALL_PLACES: u64 = MANY as u64 * PLACES as u64;
 
 impl Params {
     /// What they say, or all that is wrong with it.
@@ -110,6 +115,14 @@ impl Params {
                 self.services.len()
             );
             return Err(SetupError::at("services", message));
+        }
+        let (services, places) = (self.services.len() as u64, self.places.unwrap_or(PLACES));
+        if services * u64::from(places) > ALL_PLACES {
+            let message = format!(
+                "{places} places of each of {services} services: allowed are {ALL_PLACES} over all services, {} of each of so many",
+                ALL_PLACES / services
+            );
+            return Err(SetupError::at("places", message));
         }
         let mut made = Services::new(settings);
         let mut faults = SetupError::default();
@@ -154,10 +167,14 @@ impl ServiceParams {
         let table = Maglev::new(params.places.unwrap_or(PLACES), &members)
             .map_err(|error| SetupError::at("places", error.to_string()))?;
         if self.mode == Mode::Nat {
-            made.note_ends(first, params.replies == Replies::Endpoint).map_err(|end| {
-                let message = format!("{end} is a backend of two services: `replies: endpoint` cannot tell them apart");
-                SetupError::at(format!("{path}.backends"), message)
-            })?;
+            if let Some((new, other)) = made.ambiguous(first).filter(|_| params.replies == Replies::Endpoint) {
+                let message = format!(
+                    "{} is a backend of {name}, and {} one of {}: `replies: endpoint` cannot tell what they send apart",
+                    new.end, other.end, other.service
+                );
+                return Err(SetupError::at(format!("{path}.backends"), message));
+            }
+            made.note_ends(first);
         }
         made.add(name, Service { mode: self.mode, key: self.key, table, first })
             .map_err(|()| SetupError::at(path, format!("{name}: there is such a service already")))

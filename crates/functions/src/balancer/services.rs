@@ -81,6 +81,12 @@ impl Name {
         Self(self.0 & !(0xffff << 16))
     }
 
+    /// Whether an address and port are of both.
+    fn overlaps(self, other: Self) -> bool {
+        let all = self.port() == 0 || other.port() == 0;
+        self == other || all && self.of_all_ports() == other.of_all_ports()
+    }
+
     pub(super) fn as_word(self) -> u64 {
         self.0
     }
@@ -164,17 +170,20 @@ impl Services {
         Ok(())
     }
 
-    /// Remembers for whom backends from `first` on speak; the first that speaks for another one, too, where each is to
-    /// speak for one.
-    pub(super) fn note_ends(&mut self, first: usize, one_each: bool) -> Result<(), Name> {
+    /// Remembers for whom backends from `first` on speak.
+    pub(super) fn note_ends(&mut self, first: usize) {
         for backend in &self.backends[first..] {
             self.end_addresses.insert(backend.end.address());
-            let before = self.by_end.insert(backend.end, backend.service);
-            if one_each && before.is_some() {
-                return Err(backend.end);
-            }
+            self.by_end.insert(backend.end, backend.service);
         }
-        Ok(())
+    }
+
+    /// The first of the backends from `first` on that has an address and port which another service's has, too: both. What
+    /// such a one sends would be in the name of either.
+    pub(super) fn ambiguous(&self, first: usize) -> Option<(Backend, Backend)> {
+        let (before, new) = self.backends.split_at(first);
+        let translated = || before.iter().filter(|backend| backend.hop == Hop::Route);
+        new.iter().find_map(|new| translated().find(|it| it.end.overlaps(new.end)).map(|it| (*new, *it)))
     }
 
     /// Whether replies may come to any worker.

@@ -1,11 +1,11 @@
 //! A balanced session: what it is found by from either side, and what becomes of its packets' headers.
 
-use forebay_packet::wire::checksum;
 use forebay_packet::wire::ipv4::{TCP, UDP};
 use zerocopy::FromZeros;
 
 use crate::connection::flags::{ACK, FIN, SYN};
 use crate::connection::{Connection, Phase, Plain};
+use crate::nat::Gains;
 use crate::tables::sessions::{Session, Tuple4};
 
 /// A session.
@@ -16,9 +16,8 @@ pub(super) struct Balanced {
     client: Tuple4,
     /// As the backend's come.
     server: Tuple4,
-    /// What a checksum gains over the address on the way to the backend, and over address and port (RFC 1624 equation 3).
-    address: u16,
-    both: u16,
+    /// What checksums gain on the way to the backend.
+    gains: Gains,
     pub(super) connection: Connection,
     /// The backend's place in the roster.
     pub(super) place: u16,
@@ -41,11 +40,8 @@ impl Balanced {
     pub(super) const SERVER: u32 = 1;
 
     pub(super) fn new(client: Tuple4, server: Tuple4, connection: Connection, place: u16) -> Self {
-        let (from, to) = (u32::from_be_bytes(client.destination()), u32::from_be_bytes(server.source()));
-        let gain = |old: u16, new: u16| checksum::add(!old, new);
-        let address = checksum::add(gain((from >> 16) as u16, (to >> 16) as u16), gain(from as u16, to as u16));
-        let both = checksum::add(address, gain(client.ports().1, server.ports().0));
-        Self { client, server, address, both, connection, place }
+        let gains = Gains::new((client.destination(), client.ports().1), (server.source(), server.ports().0));
+        Self { client, server, gains, connection, place }
     }
 
     pub(super) fn protocol(&self) -> u8 {
@@ -70,7 +66,7 @@ impl Balanced {
         let (address, port) = self.backend_end();
         plain.ip.destination = address;
         plain.destination.set(port);
-        sums(plain, self.address, self.both);
+        self.gains.add_to(plain);
     }
 
     /// Gives a plain packet of the backend the service's address and port.
@@ -79,28 +75,13 @@ impl Balanced {
         let (address, port) = self.service_end();
         plain.ip.source = address;
         plain.source.set(port);
-        // What is gained on the way there is lost on the way back.
-        sums(plain, !self.address, !self.both);
-    }
-}
-
-/// Changes both checksums by what they gain.
-#[inline(always)]
-fn sums(plain: &mut Plain, address: u16, both: u16) {
-    let header = !checksum::add(!plain.ip.checksum.get(), address);
-    plain.ip.checksum.set(header);
-    let udp = plain.ip.protocol == UDP;
-    if let Some(field) = plain.checksum_mut() {
-        let sum = !checksum::add(!u16::from_be_bytes(*field), both);
-        // RFC 768: one that comes out as zero is sent as all ones.
-        *field = if udp && sum == 0 { [0xff; 2] } else { sum.to_be_bytes() };
+        self.gains.back().add_to(plain);
     }
 }
 
 /// A packet of the client passes, of a session whose other side is not seen: what it tells of the answers is taken for them.
-/// Whether the session is now remembered for a shorter time than it was.
-pub(super) fn passes_alone(connection: &mut Connection, protocol: u8, flags: u8) -> bool {
-    let mut shortened = connection.passes(flags, false);
+pub(super) fn passes_alone(connection: &mut Connection, protocol: u8, flags: u8) {
+    connection.passes(flags, false);
     if protocol == UDP {
         connection.passes(0, true);
     }
@@ -112,18 +93,19 @@ pub(super) fn passes_alone(connection: &mut Connection, protocol: u8, flags: u8)
     }
     if protocol == TCP && flags & FIN != 0 {
         // Whether the backend goes on sending shows in what the client acknowledges, which keeps the session.
-        shortened |= connection.passes(FIN | ACK, true);
+        connection.passes(FIN | ACK, true);
     }
-    shortened
 }
 
 #[cfg(test)]
 mod tests {
+    use forebay_packet::wire::ipv4::ICMP;
+
     use super::*;
     use crate::connection::flags::RST;
 
     fn after(protocol: u8, packets: &[u8]) -> Phase {
-        let mut connection = Connection::new(protocol, packets[0]);
+        let mut connection = Connection::new(protocol, packets[0], ICMP);
         for flags in packets {
             passes_alone(&mut connection, protocol, *flags);
         }

@@ -11,6 +11,7 @@ use forebay_measure::Frequency;
 use forebay_packet::Ticks;
 use serde_json::{Value, json};
 
+use super::outcome::{CLASH, FRAGMENT, FULL, MALFORMED, NO_BACKEND, NO_SERVICE};
 use super::*;
 use crate::balance::Balance;
 use crate::balance_back::BalanceBack;
@@ -156,7 +157,7 @@ fn sessions_stay_where_they_are_when_backends_come_and_drain() {
     let mut nobody = of("udp", &[1]);
     nobody["services"][0]["backends"][0]["weight"] = json!(0);
     both.change(nobody);
-    assert_eq!(both.there.run(&udp((CLIENT, 1), (VIP, 80), b"")).0, Gate::drop(3), "no_backend");
+    assert_eq!(both.there.run(&udp((CLIENT, 1), (VIP, 80), b"")).0, NO_BACKEND);
 }
 
 #[test]
@@ -329,7 +330,7 @@ fn what_is_for_no_service_goes_as_others_say() {
         cut(to([192, 0, 2, 11], 80)),
         error(CLIENT, VIP, &to(VIP, 80), 28),
     ];
-    for (value, gate) in [("pass", Gate::FIRST), ("drop", Gate::drop(0)), ("gate", Gate::out(1))] {
+    for (value, gate) in [("pass", Gate::FIRST), ("drop", NO_SERVICE), ("gate", Gate::out(1))] {
         let mut both = Both::with(of("tcp", &[1, 2]), json!({ "state": "lb", "others": value }));
         for frame in &others {
             assert_eq!(both.there.run(frame), (gate, frame.clone()), "{value}");
@@ -337,10 +338,10 @@ fn what_is_for_no_service_goes_as_others_say() {
         }
         let own = tcp(([10, 0, 0, 1], 8_081), (CLIENT, 1), "S");
         assert_eq!(both.back.run(&own), (gate, own.clone()), "a backend's own connections");
-        assert_eq!(both.there.run(&fragment(to(VIP, 80))).0, Gate::drop(1));
-        assert_eq!(both.there.run(&cut(to(VIP, 80))).0, Gate::drop(2));
-        assert_eq!(both.back.run(&fragment(own.clone())).0, Gate::drop(1));
-        assert_eq!(both.back.run(&cut(own)).0, Gate::drop(2));
+        assert_eq!(both.there.run(&fragment(to(VIP, 80))).0, FRAGMENT);
+        assert_eq!(both.there.run(&cut(to(VIP, 80))).0, MALFORMED);
+        assert_eq!(both.back.run(&fragment(own.clone())).0, FRAGMENT);
+        assert_eq!(both.back.run(&cut(own)).0, MALFORMED);
         let reset = both.there.run(&tcp((CLIENT, 9), (VIP, 80), "R"));
         assert_eq!((reset.0, ends(&reset.1).1.1), (Gate::FIRST, 8_080), "a reset goes where its session would be");
         let frame = to(VIP, 80);
@@ -360,8 +361,101 @@ fn replies_that_could_not_be_told_apart_are_not_asked_for() {
     let state = json!({ "services": [service("udp", &[1]), second] });
     let mut both = Both::new(state);
     both.choice(5_000);
-    assert_eq!(both.there.run(&udp((CLIENT, 5_000), ([192, 0, 2, 11], 80), b"")).0, Gate::drop(4));
+    assert_eq!(both.there.run(&udp((CLIENT, 5_000), ([192, 0, 2, 11], 80), b"")).0, CLASH);
     assert!(both.goes(&udp((CLIENT, 5_001), ([192, 0, 2, 11], 80), b"")).is_some());
+}
+
+/// Who has a port on both services kept the client from the one that is left, as long as the session of the one that is gone was
+/// remembered.
+#[test]
+fn sessions_of_services_that_are_gone_keep_no_others_out() {
+    let mut second = service("udp", &[1]);
+    second["address"] = json!("192.0.2.11");
+    let to_second = |port| udp((CLIENT, port), ([192, 0, 2, 11], 80), b"");
+    let mut both = Both::new(json!({ "services": [service("udp", &[1]), second] }));
+    both.choice(5_000);
+    assert_eq!(both.there.run(&to_second(5_000)).0, CLASH);
+    both.change(json!({ "services": [second] }));
+    assert!(both.goes(&to_second(5_000)).is_some());
+    let back = both.comes_back(&udp(([10, 0, 0, 1], 8_080), (CLIENT, 5_000), b"")).expect("a reply");
+    assert_eq!(ends(&back).0, ([192, 0, 2, 11], 80));
+    assert_eq!(both.counters("sessions")["open"], 1);
+    // One whose backends' packets come from a client's address and port: what is its reply to one service is for the other.
+    let relay = |address: &str, backend: &str| {
+        let backends = json!([{ "address": backend, "port": 80 }]);
+        json!({ "address": address, "protocol": "udp", "port": 80, "backends": backends })
+    };
+    let (first, second) = (relay("192.0.2.10", "10.0.0.1"), relay("192.0.2.11", "10.0.0.2"));
+    let mut both = Both::new(json!({ "services": [first, second] }));
+    assert!(both.goes(&udp(([192, 0, 2, 11], 80), (VIP, 80), b"")).is_some());
+    let from_backend = udp(([10, 0, 0, 1], 80), ([192, 0, 2, 11], 80), b"");
+    assert_eq!(both.there.run(&from_backend).0, CLASH);
+    both.change(json!({ "services": [second] }));
+    assert!(both.goes(&from_backend).is_some());
+}
+
+/// A service with all ports whose backend is also another's at one port: replies from that port came in the other's name.
+#[test]
+fn backends_that_could_speak_for_two_services_are_refused() {
+    let one = service("udp", &[1]);
+    let all = |protocol: &str, backend: &str| json!({ "address": "192.0.2.11", "protocol": protocol, "backends": [{ "address": backend }] });
+    let made = |services: Value, replies: &str| {
+        let state = json!({ "services": services, "replies": replies });
+        make(state, &mut Surroundings::new(Frequency::new(1e9))).map(|_| ())
+    };
+    for (services, told) in [
+        (
+            json!([one, all("udp", "10.0.0.1")]),
+            "services[1].backends: 10.0.0.1 udp is a backend of 192.0.2.11 udp, and 10.0.0.1:8080 udp one of 192.0.2.10:80 udp",
+        ),
+        (
+            json!([all("udp", "10.0.0.1"), one]),
+            "services[1].backends: 10.0.0.1:8080 udp is a backend of 192.0.2.10:80 udp, and 10.0.0.1 udp one of 192.0.2.11 udp",
+        ),
+    ] {
+        let error = made(services.clone(), "endpoint").expect_err("refused");
+        assert!(error.contains(told), "{error}");
+        assert_eq!(made(services, "session"), Ok(()), "sessions tell them apart");
+    }
+    assert_eq!(made(json!([one, all("tcp", "10.0.0.1")]), "endpoint"), Ok(()), "another protocol");
+    assert_eq!(made(json!([one, all("udp", "10.0.0.2")]), "endpoint"), Ok(()), "another backend");
+}
+
+#[test]
+fn the_way_back_lists_what_it_can_drop() {
+    assert_eq!(DROPS[4..].iter().map(|reason| reason.name).collect::<Vec<_>>(), ["no_backend", "clash", "full"]);
+    assert_eq!(BACK_DROPS.len(), 4, "nothing is opened on the way back");
+}
+
+/// A session that came to be remembered for less time kept its place as long as it would have had it before.
+#[test]
+fn a_shorter_time_out_is_kept_whichever_phase_has_it() {
+    for replies in ["session", "endpoint"] {
+        let mut state = of("tcp", &[1, 2]);
+        (state["replies"], state["timeouts"]) = (json!(replies), json!({ "tcp_closing": "2s" }));
+        let mut both = Both::new(state);
+        for flags in ["S", "R"] {
+            assert!(both.goes(&tcp((CLIENT, 5_000), (VIP, 80), flags)).is_some());
+        }
+        assert_eq!(both.counters("sessions")["open"], 1);
+        both.pass(6);
+        assert_eq!(both.counters("sessions")["open"], 0, "{replies}");
+    }
+}
+
+/// More sessions end than are removed in one call, and no packet comes.
+#[test]
+fn what_has_ended_is_removed_at_once_though_no_packets_come() {
+    let mut both = Both::new(of("udp", &[1, 2]));
+    for port in 0..3_000 {
+        both.choice(port);
+    }
+    both.pass(130);
+    both.there.wake();
+    while both.there.wakes_at().is_some_and(|at| at <= both.there.now) {
+        both.there.wake();
+    }
+    assert_eq!(both.there.counters("sessions")["open"], 0);
 }
 
 #[test]
@@ -381,7 +475,7 @@ fn who_ends_soonest_gives_way() {
     for port in 0..4 {
         both.choice(port);
     }
-    assert_eq!(both.there.run(&udp((CLIENT, 9), (VIP, 80), b"")).0, Gate::drop(5));
+    assert_eq!(both.there.run(&udp((CLIENT, 9), (VIP, 80), b"")).0, FULL);
     assert_eq!(both.counters("sessions")["refused"], 1);
 }
 
@@ -445,6 +539,10 @@ fn parameters_that_make_no_sense_are_named() {
     let mut shared = twice.clone();
     shared["services"][1]["port"] = json!(81);
     shared["replies"] = json!("endpoint");
+    let many_places = one(&|state| {
+        state["services"] = json!(vec![state["services"][0].clone(); 129]);
+        state["places"] = json!(2_097_143);
+    });
     for (state, said) in [
         (json!({ "services": [] }), "services: 0 services with 0 backends: allowed are 1 to 4096"),
         (service("address", json!("example")), "services[0].address: 'example' is no IPv4 address"),
@@ -468,9 +566,17 @@ fn parameters_that_make_no_sense_are_named() {
         (backend("next_hop", json!(3)), "services[0].backends[1].mac: `mac` and `next_hop` are of `mode: direct`"),
         (backend("weight", json!(-1)), "invalid value"),
         (one(&|state| state["places"] = json!(65_536)), "places: 65536 places: allowed are primes"),
+        (
+            many_places,
+            "places: 2097143 places of each of 129 services: allowed are 268439552 over all services, 2080926 of each",
+        ),
         (one(&|state| state["sessions"] = json!(0)), "sessions: 0: allowed are 1 to"),
         (twice, "services[1]: 192.0.2.10:80 tcp: there is such a service already"),
-        (shared, "services[1].backends: 10.0.0.1:8080 tcp is a backend of two services"),
+        (
+            shared,
+            "services[1].backends: 10.0.0.1:8080 tcp is a backend of 192.0.2.10:81 tcp, and 10.0.0.1:8080 tcp one of \
+             192.0.2.10:80 tcp",
+        ),
         (backend("surprise", json!(1)), "unknown field `surprise`"),
     ] {
         let mut surroundings = Surroundings::new(Frequency::new(1e9));

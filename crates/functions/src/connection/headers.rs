@@ -2,7 +2,7 @@
 
 use forebay_packet::Packet;
 use forebay_packet::wire::ethernet::{EtherType, Ethernet};
-use forebay_packet::wire::icmp::Icmp;
+use forebay_packet::wire::icmp::{ICMPV6, Icmp};
 use forebay_packet::wire::ipv4::{DCCP, ICMP, Ipv4, SCTP, TCP, UDP, UDP_LITE};
 use forebay_packet::wire::ipv6::{self, Ipv6};
 use forebay_packet::wire::tcp::Tcp;
@@ -148,9 +148,6 @@ const V4: Types = Types {
 const V6: Types =
     Types { protocol: ICMPV6, errors: &[1, 2, 3, 4], requests: &[128], replies: &[129], neighbour: 133..=137 };
 
-/// IP protocol number of ICMPv6 (RFC 4443 section 1).
-const ICMPV6: u8 = 58;
-
 impl Shown<Tuple4> {
     /// What a packet shows of its outermost headers.
     #[must_use]
@@ -252,9 +249,13 @@ fn quoted_v4(quoted: &[u8]) -> Option<Tuple4> {
     Some(Tuple4::new(ip.source, ip.destination, ports, ip.protocol))
 }
 
-/// The same over IPv6, of a packet without extension headers.
+/// The same over IPv6.
 fn quoted_v6(quoted: &[u8]) -> Option<Tuple6> {
-    let (ip, rest) = Ipv6::ref_from_prefix(quoted).ok()?;
-    let ports = quoted_ports(ip.next_header, rest.first_chunk()?, &V6)?;
-    Some(Tuple6::new(ip.source, ip.destination, ports, ip.next_header))
+    let (ip, _) = Ipv6::ref_from_prefix(quoted).ok()?;
+    if ipv6::fragment(quoted, 0).is_some() {
+        return None;
+    }
+    let (protocol, start) = ipv6::upper_layer(quoted, 0)?;
+    let ports = quoted_ports(protocol, quoted.get(start..)?.first_chunk()?, &V6)?;
+    Some(Tuple6::new(ip.source, ip.destination, ports, protocol))
 }

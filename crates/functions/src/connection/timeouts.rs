@@ -7,7 +7,13 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{PHASES, Phase};
-use crate::tables::sessions::Slot;
+use crate::tables::sessions::{Found, Session, Sessions, Slot};
+
+/// Sessions that may end in one call with packets, beside one for each of these: so that many that end at once keep no packet
+/// waiting.
+pub const ENDS: u32 = 32;
+/// Those that may end in one call without packets.
+pub const ENDS_WOKEN: u32 = 1 << 10;
 
 /// The least slots a second: time-outs are kept to an eighth of one, or better.
 const SLOTS: f64 = 8.0;
@@ -118,6 +124,13 @@ impl Timeouts {
     #[must_use]
     pub fn end(&self, phase: Phase, now: Slot) -> Slot {
         now.wrapping_add(self.0[phase as usize % PHASES])
+    }
+
+    /// A packet has come of a session that is in this phase now: when it ends from now on.
+    pub fn renew<S: Session>(&self, table: &mut Sessions<S>, found: Found, phase: Phase, now: Slot) {
+        let ends = self.end(phase, now);
+        // Which phase is remembered longer than which, the configuration says.
+        if ends < table.ends(found) { table.end_at(found, ends) } else { table.keep_until(found, ends) }
     }
 }
 

@@ -1,5 +1,8 @@
 //! A connection as a firewall remembers it: found by one key, whichever side a packet comes from.
 
+use forebay_packet::Packet;
+use forebay_packet::wire::icmp::ICMPV6;
+use forebay_packet::wire::ipv4::ICMP;
 use zerocopy::FromZeros;
 
 use crate::connection::Connection;
@@ -7,6 +10,12 @@ use crate::tables::sessions::{Key, Session, Tuple4, Tuple6};
 
 /// A 5-tuple that has an opposite.
 pub(super) trait Tuple: Key + Ord + FromZeros {
+    /// The protocol number of its IP version's ICMP.
+    const ICMP: u8;
+
+    /// Whether a packet is sent to where packets of this 5-tuple come from.
+    fn is_answered_by(self, packet: &mut Packet) -> bool;
+
     /// That of packets the other way.
     fn opposite(self) -> Self;
 
@@ -19,6 +28,12 @@ pub(super) trait Tuple: Key + Ord + FromZeros {
 }
 
 impl Tuple for Tuple4 {
+    const ICMP: u8 = ICMP;
+
+    fn is_answered_by(self, packet: &mut Packet) -> bool {
+        packet.ipv4().is_some_and(|ip| ip.destination == self.source())
+    }
+
     #[inline(always)]
     fn opposite(self) -> Self {
         self.reversed()
@@ -26,6 +41,12 @@ impl Tuple for Tuple4 {
 }
 
 impl Tuple for Tuple6 {
+    const ICMP: u8 = ICMPV6;
+
+    fn is_answered_by(self, packet: &mut Packet) -> bool {
+        packet.ipv6().is_some_and(|ip| ip.destination == self.source())
+    }
+
     #[inline(always)]
     fn opposite(self) -> Self {
         self.reversed()

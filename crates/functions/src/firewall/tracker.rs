@@ -87,16 +87,11 @@ impl<T: Tuple> Tracker<T> {
         if before == Phase::Icmp && asks == reply {
             return false;
         }
-        let shortened = tracked.connection.passes(flags, reply);
+        tracked.connection.passes(flags, reply);
         let after = tracked.connection.phase();
         self.half_open += u64::from(after == Phase::TcpOpening);
         self.half_open -= u64::from(before == Phase::TcpOpening);
-        let ends = settings.timeouts.end(after, now);
-        if shortened {
-            self.table.end_at(found, ends);
-        } else {
-            self.table.keep_until(found, ends);
-        }
+        settings.timeouts.renew(&mut self.table, found, after, now);
         true
     }
 
@@ -134,7 +129,7 @@ impl<T: Tuple> Tracker<T> {
         settings: &Settings,
         now: Slot,
     ) -> Result<(), No> {
-        let connection = Connection::new(protocol, flags);
+        let connection = Connection::new(protocol, flags, T::ICMP);
         let tracked = Tracked::new(key, turned, connection);
         let ends = settings.timeouts.end(connection.phase(), now);
         let mut told = self.table.insert_at(spot, tracked, ends);

@@ -6,6 +6,7 @@ use forebay_packet::wire::checksum;
 use forebay_packet::wire::ipv4::{ICMP, Ipv4, TCP, UDP};
 use zerocopy::FromBytes;
 
+use super::gains::as_sent;
 use super::translation::Direction;
 
 /// An ICMP message's own header: type, code, checksum, and a word that queries have their identifier in.
@@ -42,8 +43,7 @@ fn rewrite_port(header: &mut [u8], protocol: u8, direction: Direction, port: u16
     if protocol == UDP && before == 0 {
         return None;
     }
-    let after = checksum::replace16(before, old, port);
-    let after = if protocol == UDP && after == 0 { 0xffff } else { after };
+    let after = as_sent(protocol, checksum::replace16(before, old, port));
     *field = after.to_be_bytes();
     Some((before, after))
 }
@@ -79,7 +79,7 @@ pub(super) fn translate_quoted(
     {
         let before = u16::from_be_bytes(*field);
         if protocol == TCP || before != 0 {
-            let after = checksum::replace32(before, old, new);
+            let after = as_sent(protocol, checksum::replace32(before, old, new));
             *field = after.to_be_bytes();
             sum = checksum::replace16(sum, before, after);
         }

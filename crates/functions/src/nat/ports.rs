@@ -47,13 +47,14 @@ impl Ports {
     }
 
     /// Gives a port out of a range, of an address by its number in the pool: one of the parity of `like`, and that is `right`.
-    /// `None`: all of these are out.
+    /// `None`: all of these are out, or so many `looks` at free ones found none that is.
     pub(super) fn take(
         &mut self,
         address: u32,
         protocol: u8,
         (first, last): (u16, u16),
         like: u16,
+        mut looks: usize,
         right: impl Fn(u16) -> bool,
     ) -> Option<u16> {
         let span = u64::from(last - first) + 1;
@@ -73,9 +74,15 @@ impl Ports {
             }
             while free != 0 {
                 let port = (word * 64) as u16 | free.trailing_zeros() as u16;
-                if (first..=last).contains(&port) && right(port) {
-                    used[word] |= 1 << (port % 64);
-                    return Some(port);
+                if (first..=last).contains(&port) {
+                    if right(port) {
+                        used[word] |= 1 << (port % 64);
+                        return Some(port);
+                    }
+                    looks -= 1;
+                    if looks == 0 {
+                        return None;
+                    }
                 }
                 free &= free - 1;
             }
@@ -112,26 +119,55 @@ mod tests {
             let mut ports = Ports::new(2, 9);
             let mut out = BTreeSet::new();
             for parity in 0..2 {
-                while let Some(port) = ports.take(1, UDP, (first, last), parity, |_| true) {
+                while let Some(port) = ports.take(1, UDP, (first, last), parity, 1 << 16, |_| true) {
                     assert_eq!(port % 2, parity);
                     assert!(out.insert(port));
                 }
             }
             assert_eq!(out, (first..=last).collect());
-            assert!(ports.take(0, UDP, (first, last), first, |_| true).is_some(), "another address has its own");
-            assert!(ports.take(1, TCP, (first, last), first, |_| true).is_some(), "another protocol has its own");
+            assert!(
+                ports.take(0, UDP, (first, last), first, 1 << 16, |_| true).is_some(),
+                "another address has its own"
+            );
+            assert!(
+                ports.take(1, TCP, (first, last), first, 1 << 16, |_| true).is_some(),
+                "another protocol has its own"
+            );
             ports.give_back(1, UDP, last);
-            assert_eq!(ports.take(1, UDP, (first, last), last, |_| true), Some(last));
+            assert_eq!(ports.take(1, UDP, (first, last), last, 1 << 16, |_| true), Some(last));
         }
     }
 
     #[test]
     fn none_can_be_told_from_the_last() {
         let mut ports = Ports::new(1, 1);
-        let out: Vec<_> =
-            (0..100).map(|_| ports.take(0, TCP, (1_024, 65_535), 2, |_| true).expect("many are free")).collect();
+        let out: Vec<_> = (0..100)
+            .map(|_| ports.take(0, TCP, (1_024, 65_535), 2, 1 << 16, |_| true).expect("many are free"))
+            .collect();
         let next = out.windows(2).filter(|pair| pair[0].abs_diff(pair[1]) < 64).count();
         assert!(next < 5, "{next} of 100 next to the one before");
+    }
+
+    /// Where most ports were taken that were right, a packet had up to 65536 looked at.
+    #[test]
+    fn a_search_ends_after_so_many_looks() {
+        let mut ports = Ports::new(1, 4);
+        for most in [1, 64, 1_000] {
+            let looked = std::cell::Cell::new(0);
+            let never = |_| {
+                looked.set(looked.get() + 1);
+                false
+            };
+            assert_eq!(ports.take(0, UDP, (1_024, 65_535), 2, most, never), None);
+            assert_eq!(looked.get(), most);
+        }
+        // Of every third port most are found by so few looks before the first search finds none.
+        let mut out = 0;
+        while ports.take(0, UDP, (1_024, 65_535), 2, 192, |port| port % 3 == 0).is_some() {
+            out += 1;
+        }
+        let there = (1_024..=65_535u16).filter(|port| port % 6 == 0).count();
+        assert!(out * 100 > there * 70, "{out} of {there}");
     }
 
     proptest! {
@@ -140,7 +176,7 @@ mod tests {
             let right = |port: u16| port % modulus == rest % modulus;
             let (mut ports, range) = (Ports::new(1, secret), (2_000, 2_999));
             let mut count = 0;
-            while let Some(port) = ports.take(0, ICMP, range, 0, right).or_else(|| ports.take(0, ICMP, range, 1, right)) {
+            while let Some(port) = ports.take(0, ICMP, range, 0, 1 << 16, right).or_else(|| ports.take(0, ICMP, range, 1, 1 << 16, right)) {
                 prop_assert!(right(port));
                 count += 1;
             }

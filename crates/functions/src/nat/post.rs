@@ -9,6 +9,7 @@ use super::allocations::Entry;
 use super::deterministic::{BlockTable, LEAST};
 use super::translator::{BINDINGS, SESSIONS};
 use super::{Filtering, Nat, Translator};
+use crate::connection::ENDS_WOKEN;
 use crate::journal::{self, Journal, Pen, Slot};
 use crate::listing::{Attendant, LOOKS, Listing, Shown, WOKEN, attend, hand_out};
 
@@ -105,7 +106,10 @@ impl Post {
     pub(crate) fn wake(&mut self, context: &mut Context<'_>) {
         let own = Arc::clone(&self.translator);
         let Some(mut translator) = own.lend() else { return };
-        translator.begin(context, 1 << 10);
+        translator.begin(context, ENDS_WOKEN);
+        if translator.is_due() {
+            context.wake_at(context.now());
+        }
         self.attend(&mut translator, WOKEN, context);
         self.look_after(&translator, context);
     }

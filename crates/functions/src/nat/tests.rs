@@ -11,9 +11,11 @@ use etherparse::{NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
 use forebay_graph::{DeclareState, Gate, Rig, Setup, Surroundings};
 use forebay_measure::Frequency;
 use forebay_packet::Ticks;
+use forebay_packet::wire::checksum;
 use serde_json::{Value, json};
 
 use super::bindings::Bindings;
+use super::reasons::{FRAGMENT, FULL, NO_PORT, NO_SESSION, NOT_INSIDE, PROTOCOL};
 use super::translation::Translation;
 use super::*;
 use crate::nat_in::NatIn;
@@ -233,6 +235,34 @@ fn errors_reach_who_sent_what_they_are_about() {
     assert_eq!(nat.comes_back(&error(router, [192, 0, 2, 1], &stranger, 20)), None, "it quotes too little");
 }
 
+/// Where the checksum that is quoted came out as zero over the address, it was taken for none when the port's turn came.
+#[test]
+fn a_quoted_checksum_that_passes_through_zero_is_still_one() {
+    let mut nat = plain();
+    let router = [203, 0, 113, 1];
+    let checksum = |frame: &[u8]| u16::from_be_bytes([frame[40], frame[41]]);
+    let over_address = |frame: &[u8], old: [u8; 4], new: [u8; 4]| {
+        checksum::replace32(checksum(frame), u32::from_be_bytes(old), u32::from_be_bytes(new))
+    };
+    let (outside, _) = ends(&nat.goes_out(&udp((HOST, 5_000), (PEER, 53), b"ab")).expect("a port"));
+    let (mut sent, mut answered) = (0, 0);
+    for payload in (0..=u16::MAX).map(u16::to_be_bytes) {
+        let went = udp(outside, (PEER, 53), &payload);
+        if over_address(&went, outside.0, HOST) == 0 {
+            let back = nat.comes_back(&error(router, outside.0, &went, 30)).expect("of the session");
+            assert_eq!(back, error(router, HOST, &udp((HOST, 5_000), (PEER, 53), &payload), 30));
+            sent += 1;
+        }
+        let came = udp((PEER, 53), (HOST, 5_000), &payload);
+        if over_address(&came, HOST, outside.0) == 0 {
+            let out = nat.goes_out(&error(HOST, PEER, &came, 30)).expect("of the session");
+            assert_eq!(out, error(outside.0, PEER, &udp((PEER, 53), outside, &payload), 30));
+            answered += 1;
+        }
+    }
+    assert!(sent > 0 && answered > 0, "there are such packets");
+}
+
 #[test]
 fn an_inside_port_has_one_outside() {
     let mut nat = plain();
@@ -294,23 +324,89 @@ fn inside_hosts_reach_each_other_by_outside_addresses() {
     assert_eq!(destination, second);
     let (gate, frame) = nat.out.run(&udp(second, source, b"answer"));
     assert_eq!((gate, ends(&frame)), (Gate::out(1), (outside, first)));
-    let mut without = plain();
-    assert_eq!(without.out.run(&udp(first, ([192, 0, 2, 3], 9), b"")).0, HAIRPIN);
+}
+
+/// What was dropped as `hairpin` had opened a session before, and taken a port.
+#[test]
+fn what_may_not_go_in_again_leaves_nothing_behind() {
+    let (from, to) = ((HOST, 5_000), ([192, 0, 2, 3], 9));
+    let to_pool = [udp(from, to, b""), tagged_udp(from, to, b"")];
+    for (hairpin, gate) in [(false, HAIRPIN), (true, NO_SESSION)] {
+        let mut nat = Both::of_share(json!({ "pool": "192.0.2.0/28" }), (0, 1), hairpin);
+        for frame in &to_pool {
+            assert_eq!(nat.out.run(frame).0, gate, "nobody has that port");
+        }
+        nat.out.wake();
+        assert_eq!(nat.out.counters("sessions")["open"], 0, "{gate:?}");
+        assert!(hairpin || nat.out.counters("sessions")["opened"] == 0);
+        // A session that was there stays.
+        assert!(nat.goes_out(&udp((HOST, 5_000), (PEER, 53), b"")).is_some());
+        assert_eq!(nat.out.run(&to_pool[0]).0, gate);
+        nat.out.wake();
+        assert_eq!(nat.out.counters("sessions")["open"], 1);
+        let ping = echo(HOST, [192, 0, 2, 3], 7, false);
+        assert_eq!(nat.out.run(&ping).0, gate);
+        nat.out.wake();
+        assert_eq!(nat.out.counters("sessions")["open"], 1);
+    }
+}
+
+#[test]
+fn a_direction_lists_what_it_can_drop() {
+    assert_eq!(
+        OUT_DROPS[5..].iter().map(|reason| reason.name).collect::<Vec<_>>(),
+        ["no_port", "hairpin", "not_inside"]
+    );
+    assert_eq!(IN_DROPS.len(), 5, "no port is given out on the way in");
+}
+
+/// A session that came to be remembered for less time kept its place and its port as long as it would have had them before.
+#[test]
+fn a_shorter_time_out_is_kept_whichever_phase_has_it() {
+    let timeouts = json!({ "udp": "60s", "tcp_closing": "2s" });
+    let mut nat = Both::new(json!({ "pool": "192.0.2.1", "ports": [2_000, 2_001], "timeouts": timeouts }));
+    let (outside, _) = ends(&nat.goes_out(&udp((HOST, 5_000), (PEER, 53), b"a query")).expect("a port"));
+    assert!(nat.comes_back(&udp((PEER, 53), outside, b"an answer")).is_some());
+    for flags in ["S", "R"] {
+        assert!(nat.goes_out(&tcp((HOST, 5_000), (PEER, 80), flags)).is_some());
+    }
+    let mut open = |seconds| {
+        nat.pass(seconds);
+        nat.out.wake();
+        nat.out.counters("sessions")["open"]
+    };
+    // Ends are looked at to a 2 048th of the longest time-out, which is 3.6 seconds here.
+    assert_eq!([0, 6, 50, 10].map(&mut open), [2, 1, 1, 0]);
+}
+
+/// More sessions end than are removed in one call, and no packet comes: their ports were out for a quarter of a second for each
+/// thousand.
+#[test]
+fn what_has_ended_is_removed_at_once_though_no_packets_come() {
+    let mut nat = Both::new(json!({ "pool": "192.0.2.1", "ports": [2_000, 5_999] }));
+    for port in 0..4_000 {
+        assert!(nat.goes_out(&udp((HOST, port), (PEER, 53), b"")).is_some());
+    }
+    nat.pass(130);
+    nat.out.wake();
+    while nat.out.wakes_at().is_some_and(|at| at <= nat.out.now) {
+        nat.out.wake();
+    }
+    assert_eq!(nat.out.counters("sessions")["open"], 0);
 }
 
 #[test]
 fn what_cannot_be_translated_is_dropped_and_what_need_not_be_passes() {
     let mut nat = plain();
-    let drop = Gate::drop;
     let mut fragment = udp((HOST, 1), (PEER, 2), b"12345678");
     fragment[20] = 0x20;
-    assert_eq!(nat.out.run(&fragment).0, drop(1));
+    assert_eq!(nat.out.run(&fragment).0, FRAGMENT);
     let mut gre = udp((HOST, 1), (PEER, 2), b"12345678");
     gre[23] = 47;
-    assert_eq!(nat.out.run(&gre).0, drop(2));
+    assert_eq!(nat.out.run(&gre).0, PROTOCOL);
     let mut short = tcp((HOST, 1), (PEER, 2), "S");
     short[17] = 30;
-    assert_eq!(nat.out.run(&short).0, drop(2), "a TCP header that is cut short");
+    assert_eq!(nat.out.run(&short).0, PROTOCOL, "a TCP header that is cut short");
     let frame = tcp((HOST, 1), (PEER, 2), "S");
     for length in 0..frame.len() {
         nat.out.run(&frame[..length]);
@@ -343,7 +439,7 @@ fn who_ends_soonest_gives_way_and_its_port_is_free() {
     for port in 0..4 {
         assert!(open(&mut refusing, 5_000 + port));
     }
-    assert_eq!(refusing.out.run(&udp((HOST, 6_000), (PEER, 53), b"")).0, Gate::drop(4));
+    assert_eq!(refusing.out.run(&udp((HOST, 6_000), (PEER, 53), b"")).0, FULL);
     refusing.pass(400);
     assert!(open(&mut refusing, 6_000), "they have ended");
     refusing.out.wake();
@@ -360,11 +456,11 @@ fn ports_run_out_and_come_back() {
     for port in 0..4 {
         assert_eq!(open(&mut nat, 5_000 + port), Gate::FIRST);
     }
-    assert_eq!(open(&mut nat, 5_004), Gate::drop(3));
+    assert_eq!(open(&mut nat, 5_004), NO_PORT);
     nat.pass(121);
     assert_eq!(open(&mut nat, 5_004), Gate::FIRST);
     let mut nat = Both::new(json!({ "pool": "192.0.2.1", "ports_per_address": 2 }));
-    assert_eq!([1, 2, 3].map(|port| open(&mut nat, port)), [Gate::FIRST, Gate::FIRST, Gate::drop(3)]);
+    assert_eq!([1, 2, 3].map(|port| open(&mut nat, port)), [Gate::FIRST, Gate::FIRST, NO_PORT]);
     let other = nat.out.run(&udp(([10, 0, 0, 8], 1), (PEER, 53), b"")).0;
     assert_eq!(other, Gate::FIRST, "another address has its own");
     assert_eq!(nat.out.run(&tcp((HOST, 1), (PEER, 53), "S")).0, Gate::FIRST, "another protocol too");

@@ -1,8 +1,8 @@
 //! A translated session: both of its 5-tuples, and what becomes of a packet's headers.
 
-use forebay_packet::wire::checksum;
 use zerocopy::FromZeros;
 
+use super::Gains;
 use crate::connection::{Connection, Plain};
 use crate::tables::sessions::{Session, Tuple4};
 
@@ -23,9 +23,8 @@ pub(super) struct Translation {
     inside: Tuple4,
     /// As packets from outside come.
     outside: Tuple4,
-    /// What a checksum gains over the address on the way out, and over address and port (RFC 1624 equation 3).
-    address: u16,
-    both: u16,
+    /// What checksums gain on the way out.
+    gains: Gains,
     /// The number of the binding that it is one of.
     binding: u32,
     pub(super) connection: Connection,
@@ -57,12 +56,9 @@ impl Translation {
         connection: Connection,
         opened: Direction,
     ) -> Self {
-        let (from, to) = (u32::from_be_bytes(inside.source()), u32::from_be_bytes(outside.destination()));
-        let gain = |old: u16, new: u16| checksum::add(!old, new);
-        let address = checksum::add(gain((from >> 16) as u16, (to >> 16) as u16), gain(from as u16, to as u16));
-        let both = checksum::add(address, gain(inside.ports().0, outside.ports().1));
+        let gains = Gains::new((inside.source(), inside.ports().0), (outside.destination(), outside.ports().1));
         let reversed = u8::from(opened == Direction::In);
-        Self { inside, outside, address, both, binding, connection, reversed, _spare: [0; 5] }
+        Self { inside, outside, gains, binding, connection, reversed, _spare: [0; 5] }
     }
 
     /// As packets to outside come.
@@ -94,26 +90,18 @@ impl Translation {
     #[inline(always)]
     pub(super) fn translate(&self, plain: &mut Plain, direction: Direction) {
         let (new_address, new_port) = self.becomes(direction);
-        // What is gained on the way out is lost on the way in.
-        let (address, both) = match direction {
+        let gains = match direction {
             Direction::Out => {
                 plain.ip.source = new_address;
                 plain.source.set(new_port);
-                (self.address, self.both)
+                self.gains
             }
             Direction::In => {
                 plain.ip.destination = new_address;
                 plain.destination.set(new_port);
-                (!self.address, !self.both)
+                self.gains.back()
             }
         };
-        let header = !checksum::add(!plain.ip.checksum.get(), address);
-        plain.ip.checksum.set(header);
-        let udp = plain.ip.protocol == forebay_packet::wire::ipv4::UDP;
-        if let Some(field) = plain.checksum_mut() {
-            let sum = !checksum::add(!u16::from_be_bytes(*field), both);
-            // RFC 768: one that comes out as zero is sent as all ones.
-            *field = if udp && sum == 0 { [0xff; 2] } else { sum.to_be_bytes() };
-        }
+        gains.add_to(plain);
     }
 }

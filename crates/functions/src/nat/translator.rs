@@ -4,7 +4,7 @@ mod shown;
 
 use std::sync::Arc;
 
-use forebay_graph::{Context, Gate, Reason, share};
+use forebay_graph::{Context, Gate, share};
 use forebay_measure::Counter;
 use forebay_packet::wire::ipv4::{ICMP, TCP, UDP};
 use forebay_packet::{Packet, SessionKey};
@@ -13,55 +13,21 @@ use super::allocations::Allocations;
 use super::allotment::Allotment;
 use super::bindings::{Bindings, Endpoint};
 use super::ports::Ports;
+use super::reasons::{FRAGMENT, FULL, HAIRPIN, NO_PORT, NO_SESSION, NOT_INSIDE, PROTOCOL};
 use super::translation::{Direction, Translation};
-use super::{Filtering, Nat, WhenFull, packets};
-use crate::connection::{Connection, Headers, Plain, Shown, SlotClock, Timeouts, opens};
+use super::{Filtering, Nat, WhenFull, packets, translate_error};
+use crate::connection::{Connection, ENDS, Headers, Plain, Shown, SlotClock, Timeouts, opens};
 use crate::listing::{Desk, Part};
 use crate::tables::sessions::{Found, GO, Refused, Seed, Sessions, Slot, Spot, Tuple4};
 pub(crate) use shown::{BINDINGS, SESSIONS};
 
-/// The reasons for which both directions drop.
-pub(crate) const DROPS: &[Reason] = &[
-    Reason { name: "no_session", help: "The packet is of no session that there is, and may not open one." },
-    Reason {
-        name: "fragment",
-        help: "A fragment does not show its ports, or what follows does not: put `reassemble` before.",
-    },
-    Reason {
-        name: "protocol",
-        help: "The packet is of a protocol without ports that are translated, or its header is cut short.",
-    },
-    Reason {
-        name: "no_port",
-        help: "All ports are given out that the session's outside address has, or that one inside address may have.",
-    },
-    Reason { name: "full", help: "There is no room for another session." },
-    Reason {
-        name: "hairpin",
-        help: "The packet goes from inside to an outside address of the pool, and the module has no such gate.",
-    },
-    Reason { name: "busy", help: "Another worker has the table, which cannot be." },
-    Reason {
-        name: "not_inside",
-        help: "The source is none of the inside addresses whose ports are computed, and no ports are reserved for others.",
-    },
-];
-const NO_SESSION: Gate = Gate::drop(0);
-const FRAGMENT: Gate = Gate::drop(1);
-const PROTOCOL: Gate = Gate::drop(2);
-const NO_PORT: Gate = Gate::drop(3);
-const FULL: Gate = Gate::drop(4);
-/// See [`DROPS`].
-pub(crate) const HAIRPIN: Gate = Gate::drop(5);
-/// See [`DROPS`].
-pub(crate) const BUSY: Gate = Gate::drop(6);
-const NOT_INSIDE: Gate = Gate::drop(7);
-
 /// What is counted of sessions, in this order.
 pub(crate) const COUNTERS: [&str; 5] = ["open", "opened", "ended", "evicted", "refused"];
 
-/// Sessions that may end in one call, beside one for each packet.
-const ENDS: u32 = 32;
+/// Ports that are looked at for one by which packets come back to their worker, as many times as there are workers. One in as
+/// many as there are workers leads back, so that none in this many does by chance once in e⁶⁴ times; where most of those are
+/// taken that would, no packet is to look through all 65536.
+const LOOKS: usize = 64;
 
 /// A worker's translator.
 pub(crate) struct Translator {
@@ -132,11 +98,11 @@ impl Translator {
 
     /// Begins a call: sessions that have ended are removed, a few at a time.
     #[inline]
-    pub(crate) fn begin(&mut self, context: &Context<'_>, packets: usize) {
+    pub(crate) fn begin(&mut self, context: &Context<'_>, packets: u32) {
         self.now = self.clock.slot(context.now());
         self.allocations.begin(context.now());
         if self.table.is_due(self.now) {
-            self.expire(packets as u32 + ENDS);
+            self.expire(packets + ENDS);
         }
     }
 
@@ -146,6 +112,11 @@ impl Translator {
             self.ended += 1;
             self.release(&session);
         }
+    }
+
+    /// Whether sessions that may have ended are still to be looked at.
+    pub(super) fn is_due(&mut self) -> bool {
+        self.table.is_due(self.now)
     }
 
     /// Whether sessions wait for their end.
@@ -272,6 +243,11 @@ impl Translator {
     /// Any packet.
     #[inline(never)]
     fn slowly(&mut self, packet: &mut Packet, direction: Direction, ways: Ways) -> Gate {
+        if direction == Direction::Out && ways.hairpin == HAIRPIN && self.leads_to_pool(packet) {
+            // Before it opens a session and takes a port.
+            return HAIRPIN;
+        }
+        let opened = self.opened;
         let shown = match self.step(packet, direction, ways) {
             Ok(shown) => shown,
             Err(gate) => return gate,
@@ -279,20 +255,37 @@ impl Translator {
         if direction == Direction::In || !shown {
             return Gate::FIRST;
         }
+        if !self.leads_to_pool(packet) {
+            return Gate::FIRST;
+        }
         // RFC 4787 REQ-9, hairpinning: it goes out as if from outside, and in again.
-        let to_pool = packet.ipv4().is_some_and(|ip| self.is_of_pool(u32::from_be_bytes(ip.destination)));
-        match (to_pool, ways.hairpin) {
-            (false, _) => Gate::FIRST,
-            (true, HAIRPIN) => HAIRPIN,
-            (true, gate) => self.step(packet, Direction::In, ways).map_or_else(|dropped| dropped, |_| gate),
+        self.step(packet, Direction::In, ways).map_or_else(
+            |dropped| {
+                if self.opened != opened {
+                    self.take_back(packet);
+                }
+                dropped
+            },
+            |_| ways.hairpin,
+        )
+    }
+
+    fn leads_to_pool(&self, packet: &mut Packet) -> bool {
+        packet.ipv4().is_some_and(|ip| self.is_of_pool(u32::from_be_bytes(ip.destination)))
+    }
+
+    /// A packet that is translated already has opened a session to outside, and does not get there: nothing is to be left of it.
+    fn take_back(&mut self, packet: &mut Packet) {
+        let Shown::Packet(headers) = Shown::<Tuple4>::of(packet) else { return };
+        let found = self.table.find(headers.tuple.reversed());
+        if found.is_some() && found.side() == Translation::OUTSIDE {
+            self.end(found);
         }
     }
 
     /// Translates a packet in one direction; whether it is IPv4. Otherwise where it goes instead.
     fn step(&mut self, packet: &mut Packet, direction: Direction, ways: Ways) -> Result<bool, Gate> {
-        if direction == Direction::In
-            && packet.ipv4().is_some_and(|ip| !self.is_of_pool(u32::from_be_bytes(ip.destination)))
-        {
+        if direction == Direction::In && packet.ipv4().is_some() && !self.leads_to_pool(packet) {
             // IPv4 that is not for the pool: nothing that this translation has anything to do with.
             return if ways.others == Gate::FIRST { Ok(false) } else { Err(ways.others) };
         }
@@ -305,14 +298,9 @@ impl Translator {
             Shown::Packet(headers) => {
                 let found = self.session(&headers, direction)?;
                 let session = self.table.get_mut(found);
-                let shortened = session.connection.passes(headers.flags, session.is_reply(direction));
-                let (ends, becomes) =
-                    (self.timeouts.end(session.connection.phase(), self.now), session.becomes(direction));
-                if shortened {
-                    self.table.end_at(found, ends);
-                } else {
-                    self.table.keep_until(found, ends);
-                }
+                session.connection.passes(headers.flags, session.is_reply(direction));
+                let (phase, becomes) = (session.connection.phase(), session.becomes(direction));
+                self.timeouts.renew(&mut self.table, found, phase, self.now);
                 packets::translate(packet, direction, becomes).map(|()| true).ok_or(PROTOCOL)
             }
         }
@@ -325,10 +313,7 @@ impl Translator {
         if !found.is_some() || found.side() != side || self.table.ends(found) <= self.now {
             return None;
         }
-        let becomes = self.table.get(found).becomes(direction);
-        packets::translate_quoted(packet, direction, becomes)?;
-        // Whoever sends it, a router on the way perhaps: inside, all are the pool's to who is outside.
-        rewrite(packet, direction, becomes.0)
+        translate_error(packet, direction, self.table.get(found).becomes(direction))
     }
 
     /// The session of a packet, a new one where it may open one.
@@ -337,9 +322,7 @@ impl Translator {
         let side = if direction == Direction::Out { Translation::INSIDE } else { Translation::OUTSIDE };
         if found.is_some() && self.table.ends(found) <= self.now {
             // Its turn to be removed has not come yet: many have ended at once.
-            let session = self.table.remove(found);
-            self.ended += 1;
-            self.release(&session);
+            self.end(found);
             found = Found::NONE;
         }
         if found.is_some() && found.side() == side {
@@ -399,10 +382,11 @@ impl Translator {
         let outer = self.pool.0 + number;
         let remote = (inside.destination(), inside.ports().1);
         let comes_back = |port: u16| shares == 1 || share(outside_hash(remote, outer, port, protocol), shares) == mine;
-        let port = self.ports.take(number, protocol, range, endpoint.port(), comes_back);
+        let looks = LOOKS * shares;
+        let port = self.ports.take(number, protocol, range, endpoint.port(), looks, comes_back);
         // The parity of the inside port is kept as long as there are such ports.
         let port = port
-            .or_else(|| self.ports.take(number, protocol, range, endpoint.port() ^ 1, comes_back))
+            .or_else(|| self.ports.take(number, protocol, range, endpoint.port() ^ 1, looks, comes_back))
             .ok_or(NO_PORT)?;
         let outer = Endpoint::new(outer, port, protocol, 1);
         if let Ok(binding) = self.bindings.insert(endpoint, outer, shared, of) {
@@ -423,7 +407,7 @@ impl Translator {
         binding: u32,
         opened: Direction,
     ) -> Result<Found, Gate> {
-        let connection = Connection::new(headers.protocol, headers.flags);
+        let connection = Connection::new(headers.protocol, headers.flags, ICMP);
         let session = Translation::new(tuples, binding, connection, opened);
         let ends = self.timeouts.end(connection.phase(), self.now);
         let mut told = self.table.insert_at(inside, session, ends);
@@ -446,6 +430,13 @@ impl Translator {
                 Err(FULL)
             }
         }
+    }
+
+    /// Ends a session before its time.
+    fn end(&mut self, found: Found) {
+        let session = self.table.remove(found);
+        self.ended += 1;
+        self.release(&session);
     }
 
     /// A session has ended: its port is free if no other has it.
@@ -474,11 +465,6 @@ pub(crate) struct Ways {
 impl Ways {
     /// What is not for the pool is dropped.
     pub(crate) const DROP_OTHERS: Gate = NO_SESSION;
-}
-
-/// The outer address of an ICMP error: the source of one on the way out, the destination on the way in.
-fn rewrite(packet: &mut Packet, direction: Direction, address: [u8; 4]) -> Option<()> {
-    forebay_graph::effect::rewrite_ipv4_address(packet, direction == Direction::In, address)
 }
 
 /// The hash by which workers are told apart, of packets that come back.

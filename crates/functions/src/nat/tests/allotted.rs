@@ -37,7 +37,7 @@ fn each_gets_its_block_and_no_more() {
             assert_eq!(ends(&back).1, (host(number), 5_000 + inside));
         }
         let full = nat.out.run(&udp((host(number), 6_000), (PEER, 53), b"")).0;
-        assert_eq!(full, Gate::drop(3), "its block is full: no_port");
+        assert_eq!(full, NO_PORT, "its block is full");
         assert!(nat.goes_out(&tcp((host(number), 6_000), (PEER, 80), "S")).is_some(), "another protocol has its own");
     }
     assert_eq!(table(&nat.out, "blocks").len(), 256);
@@ -61,14 +61,13 @@ fn parity_is_kept_as_long_as_there_are_such_ports() {
 fn others_are_dropped_or_share_what_is_reserved() {
     let stranger = [10, 0, 1, 0];
     let mut nat = both(json!({}));
-    assert_eq!(nat.out.run(&udp((stranger, 5_000), (PEER, 53), b"")).0, Gate::drop(7));
-    assert_eq!(DROPS[7].name, "not_inside");
+    assert_eq!(nat.out.run(&udp((stranger, 5_000), (PEER, 53), b"")).0, NOT_INSIDE);
     let mut nat = both(json!({ "deterministic": { "inside": "10.0.0.0/24", "reserve": 128 } }));
     for inside in 0..128 {
         let (source, _) = ends(&nat.goes_out(&udp((stranger, 5_000 + inside), (PEER, 53), b"")).expect("a port"));
         assert!((1_920..=2_047).contains(&source.1), "{source:?}");
     }
-    assert_eq!(nat.out.run(&udp((stranger, 6_000), (PEER, 53), b"")).0, Gate::drop(3));
+    assert_eq!(nat.out.run(&udp((stranger, 6_000), (PEER, 53), b"")).0, NO_PORT);
     let line = &chosen(&mut nat.out, "blocks", "10.0.0.63")[0];
     assert_eq!(word(line, "ports"), "1906-1919", "896 ports over 64 neighbours");
 }

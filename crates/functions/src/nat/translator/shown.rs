@@ -101,9 +101,7 @@ impl Shown for Translator {
 
     fn end(&mut self, table: u8, place: u32) {
         if let Some((found, ..)) = self.table.placed(place).filter(|_| table == 0) {
-            let session = self.table.remove(found);
-            self.ended += 1;
-            self.release(&session);
+            Translator::end(self, found);
         }
     }
 }

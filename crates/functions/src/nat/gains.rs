@@ -1,0 +1,54 @@
+//! What checksums gain where an address and port become others: computed once a session, added to each of its packets.
+
+use forebay_packet::wire::checksum;
+use forebay_packet::wire::ipv4::UDP;
+use zerocopy::FromZeros;
+
+use crate::connection::Plain;
+
+/// An address and a port.
+type End = ([u8; 4], u16);
+
+/// What a checksum gains over the address, and over address and port (RFC 1624 equation 3).
+#[derive(Clone, Copy, Debug, FromZeros)]
+#[repr(C)]
+pub(crate) struct Gains {
+    address: u16,
+    both: u16,
+}
+
+impl Gains {
+    /// What is gained where `old` becomes `new`.
+    #[inline(always)]
+    pub(crate) fn new((old, old_port): End, (new, new_port): End) -> Self {
+        let (from, to) = (u32::from_be_bytes(old), u32::from_be_bytes(new));
+        let gain = |old: u16, new: u16| checksum::add(!old, new);
+        let address = checksum::add(gain((from >> 16) as u16, (to >> 16) as u16), gain(from as u16, to as u16));
+        Self { address, both: checksum::add(address, gain(old_port, new_port)) }
+    }
+
+    /// What is gained where `new` becomes `old` again: what is gained one way is lost on the other.
+    #[inline(always)]
+    pub(crate) fn back(self) -> Self {
+        Self { address: !self.address, both: !self.both }
+    }
+
+    /// Changes the checksums of a plain packet whose address and port have become others.
+    #[inline(always)]
+    pub(crate) fn add_to(self, plain: &mut Plain) {
+        let header = !checksum::add(!plain.ip.checksum.get(), self.address);
+        plain.ip.checksum.set(header);
+        let protocol = plain.ip.protocol;
+        if let Some(field) = plain.checksum_mut() {
+            let sum = !checksum::add(!u16::from_be_bytes(*field), self.both);
+            *field = as_sent(protocol, sum).to_be_bytes();
+        }
+    }
+}
+
+/// A transport's checksum as it is written: one of UDP that comes out as zero is sent as all ones, as zero says that there is none
+/// (RFC 768).
+#[inline(always)]
+pub(super) fn as_sent(protocol: u8, sum: u16) -> u16 {
+    if protocol == UDP && sum == 0 { 0xffff } else { sum }
+}
