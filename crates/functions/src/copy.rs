@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
 use forebay_measure::Counter;
-use forebay_packet::{Packet, WORDS, Word};
+use forebay_packet::Packet;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -113,9 +113,6 @@ impl Copy {
             // A frame that has grown into its headroom may be longer than a fresh packet can be.
             let bytes = packet.data();
             copy.write(&bytes[..bytes.len().min(self.snap).min(copy.tailroom())]);
-            for word in (0..WORDS).filter_map(Word::new) {
-                copy.set_word(word, packet.word(word));
-            }
             self.counts[CUT].add(1);
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use forebay_measure::Counter;
-use forebay_packet::{ArrivalClock, MAX_BATCH, Packet, Pool, Ticks};
+use forebay_packet::{ArrivalClock, MAX_BATCH, Packet, Pool, Ticks, WORDS, Word};
 
 use crate::fold::Branches;
 use crate::gate::Gate;
@@ -217,13 +217,17 @@ impl<'a> Context<'a> {
         self.shelf().get(key)
     }
 
-    /// A new, empty packet, on the flow and with the arrival time of `origin`, that leaves through `gate` after this
-    /// call's own packets; counted under the function's declared creation `reason`. `None` where the pool is
-    /// exhausted (counted by the pool).
+    /// A new, empty packet, on the flow and with the arrival time and the metadata words of `origin`, that leaves through
+    /// `gate` after this call's own packets; counted under the function's declared creation `reason`. `None` where the pool
+    /// is exhausted (counted by the pool).
     pub fn create(&mut self, reason: usize, gate: Gate, origin: &Packet) -> Option<&mut Packet> {
         let mut packet = self.desk.pool.take()?;
         packet.set_flow(origin.flow());
         packet.set_arrival(origin.arrival(), origin.arrival_clock());
+        // What was decided of the packet holds of what is made of it: its next hop, its session, where it came from.
+        for word in (0..WORDS).filter_map(Word::new) {
+            packet.set_word(word, origin.word(word));
+        }
         self.desk.created[self.module].get(reason)?.add(1);
         self.emit(packet, gate);
         self.desk.emitted.last_mut().map(|(packet, _)| packet)

@@ -105,6 +105,8 @@ impl Mtu {
             at += length;
         }
         packet.truncate(start + first.len + begun);
+        // A fragment's session is without ports, as that of those that follow it.
+        packet.forget_session();
         first.finish(begun, offset | MORE);
         if let Some(header) = packet.data_mut().get_mut(start..start + first.len) {
             header.copy_from_slice(&first.bytes[..first.len]);

@@ -1,5 +1,7 @@
 use etherparse::{Ipv4HeaderSlice, PacketBuilder};
-use forebay_graph::Rig;
+use forebay_graph::{Rig, Surroundings};
+use forebay_measure::Frequency;
+use forebay_packet::Batch;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -81,6 +83,40 @@ fn options_that_say_so_are_in_every_fragment() {
     let mut longer = ipv4(&[], 0, &payload(100));
     longer[17] += 1;
     assert_eq!(rig.run(&longer).0, BAD_LENGTH, "it says that there is more than came");
+}
+
+#[test]
+fn fragments_keep_the_words_of_their_packet() {
+    let mut surroundings = Surroundings::new(Frequency::new(1e9));
+    let words = ["next_hop", "session"].map(|name| Setup::new("m", &mut surroundings).word(name).expect("a word"));
+    let mut rig = Rig::within::<Mtu>(&json!({ "mtu": 100 }), &mut surroundings).expect("parameters");
+    let mut packet = rig.packet(&ipv4(&[], 0, &payload(300)));
+    words.into_iter().zip([7, 0x8000_0001]).for_each(|(word, value)| packet.set_word(word, value));
+    let mut batch = Batch::with_capacity(1);
+    batch.push(packet).expect("room");
+    assert_eq!(rig.process(&mut batch), [Some(Gate::FIRST)]);
+    let later = rig.emitted();
+    assert_eq!(later.len(), 3);
+    for fragment in batch.iter().chain(later.iter().map(|(packet, _)| packet)) {
+        assert_eq!(words.map(|word| fragment.word(word)), [7, 0x8000_0001]);
+    }
+}
+
+/// What spreads by session keeps a datagram's fragments together, also where the whole packet's session was asked for before.
+#[test]
+fn fragments_are_all_of_one_session() {
+    let frame = ipv4(&[], 0, &[&[0, 53, 0, 99, 1, 44, 0, 0][..], &payload(292)].concat());
+    for asked_before in [false, true] {
+        let mut rig = rig(json!({ "mtu": 100 }));
+        let mut packet = rig.packet(&frame);
+        let whole = asked_before.then(|| packet.session_hash());
+        let mut batch = Batch::with_capacity(1);
+        batch.push(packet).expect("room");
+        assert_eq!(rig.process(&mut batch), [Some(Gate::FIRST)]);
+        let first = batch[0].session_hash();
+        assert_ne!(Some(first), whole, "ports count no more");
+        assert!(rig.emitted().iter_mut().all(|(fragment, _)| fragment.session_hash() == first));
+    }
 }
 
 proptest! {
