@@ -20,7 +20,7 @@ mod datagrams;
 mod fragment;
 
 use datagrams::{Added, Datagrams, Part, Why};
-use fragment::{Fragment, Seen};
+use fragment::{DatagramKey, Fragment, Seen};
 
 /// Parameters of `reassemble`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -33,6 +33,7 @@ pub struct Params {
     #[serde(default = "datagrams")]
     datagrams: usize,
     /// How many fragments may wait in all, 1 to 65536; 2048 by default. The pool must have more. The oldest datagram gives way.
+    /// One that was given up for an overlap counts as one fragment until its time is over.
     #[serde(default = "held")]
     held: usize,
     /// What becomes of the first fragment of a datagram whose others do not come in time: `drop` (the default), or `gate`: it leaves
@@ -164,11 +165,12 @@ impl Reassemble {
         }
     }
 
-    /// Puts an end to what the oldest datagram waits for.
-    fn evict(&mut self, context: &mut Context<'_>) {
-        let Some((_, parts)) = self.datagrams.take_oldest() else { return };
+    /// Puts an end to what the oldest datagram waits for: which one it was.
+    fn evict(&mut self, context: &mut Context<'_>) -> Option<DatagramKey> {
+        let (key, parts) = self.datagrams.take_oldest()?;
         parts.iter().for_each(|part| self.let_go(part, EVICTED, context));
         self.datagrams.give_back(parts);
+        Some(key)
     }
 
     /// Puts an end to datagrams whose time is over.
@@ -202,12 +204,13 @@ impl Reassemble {
         if !self.datagrams.knows(&fragment.key) && self.datagrams.is_full() {
             self.evict(context);
         }
-        if self.datagrams.is_held_full() {
-            self.evict(context);
-        }
         let end = Ticks(now.0.saturating_add(self.timeout.0));
         match self.datagrams.add(&fragment, end) {
             Added::Waits => {
+                // Only now: what is not taken puts nobody out. Whatever datagram goes makes room for one at least.
+                if self.datagrams.is_held_full() && self.evict(context) == Some(fragment.key) {
+                    return Some(EVICTED);
+                }
                 let key = Some(context.hold(index));
                 let Fragment { start, end, payload_at, .. } = fragment;
                 self.datagrams.push(&fragment.key, Part { start, end, payload_at, key, call: self.call, index });

@@ -64,6 +64,13 @@ struct Datagram {
     number: u64,
 }
 
+impl Datagram {
+    /// How much of what may be held is its own.
+    fn weight(&self) -> usize {
+        self.parts.len() + usize::from(self.spoilt)
+    }
+}
+
 pub(super) struct Datagrams {
     by_key: HashMap<DatagramKey, Datagram>,
     /// In the order of their ends. What is whole stays here, and is passed over.
@@ -71,6 +78,8 @@ pub(super) struct Datagrams {
     spare: Vec<Vec<Part>>,
     number: u64,
     most: usize,
+    /// How many parts wait, and a datagram that was given up as one: so that the oldest, whatever it is, makes room when it
+    /// goes, and nobody has to look for one that does.
     held: usize,
     most_held: usize,
 }
@@ -121,7 +130,7 @@ impl Datagrams {
     /// Takes a datagram out.
     pub(super) fn take(&mut self, key: &DatagramKey) -> Vec<Part> {
         let Some(datagram) = self.by_key.remove(key) else { return self.spare.pop().unwrap_or_default() };
-        self.held -= datagram.parts.len();
+        self.held -= datagram.weight();
         datagram.parts
     }
 
@@ -129,9 +138,10 @@ impl Datagrams {
     pub(super) fn spoil(&mut self, key: &DatagramKey) -> Vec<Part> {
         let spare = self.spare.pop().unwrap_or_default();
         let Some(datagram) = self.by_key.get_mut(key) else { return spare };
+        self.held -= datagram.weight();
         datagram.spoilt = true;
         let parts = std::mem::replace(&mut datagram.parts, spare);
-        self.held -= parts.len();
+        self.held += datagram.weight();
         parts
     }
 

@@ -177,6 +177,50 @@ fn no_more_wait_than_may_and_the_oldest_gives_way() {
     assert_eq!(rig.held(), 2);
 }
 
+/// What is not held puts out nobody: neither the same fragment again, nor one of a datagram that was given up, nor the last
+/// that was lacking.
+#[test]
+fn what_does_not_wait_evicts_nobody() {
+    let bytes = payload(160);
+    let part = |number, start: usize, end, more| part_v6(number, start, &bytes[start..end], more);
+    let mut rig = rig(json!({ "held": 3 }));
+    run(&mut rig, &[part(1, 0, 48, true), part(2, 0, 48, true), part(2, 40, 80, true)]);
+    run(&mut rig, &[part(3, 0, 48, true)]);
+    // One of the first, the second as given up, one of the third.
+    assert_eq!(rig.held(), 2);
+    assert_eq!(run(&mut rig, &[part(3, 0, 48, true), part(2, 48, 96, true)]), (vec![], vec![DUPLICATE, OVERLAP]));
+    let (whole, ended) = run(&mut rig, &[part(1, 48, 96, false)]);
+    assert_eq!((whole.len(), ended, rig.held()), (1, vec![REASSEMBLED], 1));
+}
+
+/// Datagrams that were given up hold no packet; those that come after them hold no more than may be all the same.
+#[test]
+fn datagrams_that_were_given_up_do_not_let_more_wait_than_may() {
+    let bytes = payload(160);
+    let part = |number, start: usize, end, more| part_v6(number, start, &bytes[start..end], more);
+    for spoilt in 0..9 {
+        let mut rig = rig(json!({ "held": 4 }));
+        for number in 0..spoilt {
+            run(&mut rig, &[part(number, 0, 48, true), part(number, 40, 80, true)]);
+        }
+        for number in 100..120 {
+            run(&mut rig, &[part(number, 0, 48, true)]);
+            assert!(rig.held() <= 4, "{} wait", rig.held());
+        }
+        assert_eq!(rig.held(), 4);
+    }
+}
+
+/// A datagram that has all there is, and is the oldest, gives way to nobody else: it goes whole.
+#[test]
+fn a_datagram_of_more_fragments_than_may_wait_goes_whole() {
+    let bytes = payload(160);
+    let mut rig = rig(json!({ "held": 2 }));
+    let parts = [0, 48, 96].map(|start| part_v6(7, start, &bytes[start..start + 48], true));
+    assert_eq!(run(&mut rig, &parts), (vec![], vec![EVICTED; 3]));
+    assert_eq!(rig.held(), 0);
+}
+
 #[test]
 fn congestion_is_told_or_the_datagram_goes() {
     let mark = |frame: &[u8], ecn: u8| {
