@@ -22,6 +22,7 @@ use crate::interface::entry::{Action, Entry, Event, Kind};
 use crate::interface::frames::{self, ALL_NODES};
 use crate::interface::neighbours::{Address, Changed, Refused};
 use crate::parameters::Rejected;
+use crate::tunnel::bucket::Bucket;
 
 mod gateways;
 mod waiting;
@@ -87,6 +88,7 @@ const TABLE_BUSY: Gate = Gate::drop(6);
 const NO_GATEWAY: Gate = Gate::drop(7);
 const NOT_FOR_LINK: Gate = Gate::drop(8);
 const NOT_IP: Gate = Gate::drop(9);
+const NOT_ASKED: Gate = Gate::drop(10);
 const DROPS: &[Reason] = &[
     Reason { name: "unresolved", help: "The packet waited for its neighbour, which did not answer." },
     Reason { name: "unreachable", help: "The neighbour did not answer before, and is not asked again yet." },
@@ -107,6 +109,10 @@ const DROPS: &[Reason] = &[
         help: "The destination is the interface's own address, or that of all hosts of one of its prefixes (RFC 2644).",
     },
     Reason { name: "not_ip", help: "The frame carries neither IPv4 nor IPv6." },
+    Reason {
+        name: "not_asked",
+        help: "The neighbour would have to be asked for, and as many were within a second as may be (1000 by each worker).",
+    },
 ];
 
 /// Positions in [`CREATES`].
@@ -127,6 +133,9 @@ const EVICTED_COUNT: usize = 3;
 const FORGOTTEN_COUNT: usize = 4;
 const COUNTERS: [&str; 5] = ["waited", "resolved", "failed", "evicted", "forgotten"];
 
+/// For how many neighbours a second packets have a worker begin to ask. Who sends to all addresses of a prefix would make a
+/// broadcast of each packet (RFC 6583 section 3).
+const ASKED_PER_SECOND: u32 = 1_000;
 /// How often who waits for an answer looks whether it has come.
 const LOOK_EVERY: Nanos = Nanos(200_000);
 /// How often a few entries are looked at for age, and how many groups of them.
@@ -138,6 +147,7 @@ pub struct InterfaceOut {
     interface: Arc<Interface>,
     gateways: Gateways,
     waiting: Waiting,
+    asking: Bucket,
     unreachable: [Gate; 2],
     announce: bool,
     look_every: Ticks,
@@ -158,7 +168,8 @@ impl Declare for InterfaceOut {
         Writes both Ethernet addresses: that of the next hop, and the interface's own. The next hop is the router of the number in \
         the metadata word `next_hop`, where `next_hops` lists it; the destination itself, where it is in one of the \
         interface's prefixes; or else the `gateway`. Who is not known is asked for by an ARP request (RFC 826) or a neighbour \
-        solicitation (RFC 4861), again after `retransmit`, `tries` times, while up to `queue` packets wait; then \
+        solicitation (RFC 4861), again after `retransmit`, `tries` times, while up to `queue` packets wait (each worker begins to ask for \
+        1000 a second at most); then \
         they are dropped, or leave by the gate `unreachable`, and so do later ones until the neighbour is asked again. Neighbours are \
         reachable, stale, in delay, probed by unicast, and forgotten as RFC 4861 section 7.3 says, for IPv4 as for IPv6. \
         Packets to multicast groups need no neighbour (RFC 1112, RFC 2464). The table `neighbours` shows and changes what is \
@@ -191,6 +202,7 @@ impl Declare for InterfaceOut {
         Ok(Self {
             gateways,
             waiting: Waiting::new(params.resolving, params.queue, params.held),
+            asking: Bucket::new(ASKED_PER_SECOND, frequency),
             unreachable: [UNRESOLVED, UNREACHABLE].map(|drop| params.unreachable.resolve(1, drop)),
             // One worker's word is enough.
             announce: params.announce && setup.share().0 == 0,
@@ -213,6 +225,13 @@ fn address(packet: &mut Packet, to: u64, from: MacAddress) {
         let [a, b, c, d, e, f, ..] = to.to_be_bytes();
         let [g, h, i, j, k, l] = from.0;
         *addresses = [a, b, c, d, e, f, g, h, i, j, k, l];
+    }
+}
+
+fn refusal(full: Full) -> Gate {
+    match full {
+        Full::Held => HELD_FULL,
+        Full::Resolving => RESOLVING_FULL,
     }
 }
 
@@ -292,12 +311,26 @@ impl InterfaceOut {
                 context.wake_at(now + self.look_every);
                 Ok(None)
             }
-            Err(Full::Held) => Err(HELD_FULL),
-            Err(Full::Resolving) => Err(RESOLVING_FULL),
+            Err(full) => Err(refusal(full)),
         }
     }
 
-    fn step(&self, next: Address, now: Ticks) -> Result<Changed, Gate> {
+    /// Tells the table that there is a packet for a neighbour that none waits for. Where it would have to wait, only if it may:
+    /// nobody is asked for, and nothing put out of the table, for the sake of a packet that is dropped.
+    fn step(&mut self, next: Address, now: Ticks) -> Result<Changed, Gate> {
+        let (waits, asks) = match self.interface.neighbours.look(next) {
+            None => (true, true),
+            Some(Entry { kind: Kind::Failed, at, .. }) => (now.0 >= at, now.0 >= at),
+            // Another worker's packets may wait for it already.
+            Some(Entry { kind: Kind::Incomplete, at, .. }) => (true, now.0 >= at),
+            Some(_) => (false, false),
+        };
+        if waits {
+            self.waiting.room(next).map_err(refusal)?;
+        }
+        if asks && !self.asking.take(now) {
+            return Err(NOT_ASKED);
+        }
         let changed =
             self.interface.neighbours.step_or_make(next, Event::Packet, now.0).map_err(|refused| match refused {
                 Refused::Busy => TABLE_BUSY,

@@ -1,6 +1,7 @@
 //! Which neighbour a packet goes to: a router, or its destination.
 
 use std::collections::BTreeMap;
+use std::hint::cold_path;
 use std::net::IpAddr;
 
 use forebay_graph::{MAX_GATES, SetupError};
@@ -47,6 +48,11 @@ impl Pair {
     }
 }
 
+/// The first address of IPv4 that is no host's: groups, those that are reserved, and all hosts at last (RFC 5735 section 3).
+const PAST_HOSTS: u32 = 0xe000_0000;
+/// The first that is reserved (RFC 1112 section 4).
+const PAST_GROUPS: u32 = 0xf000_0000;
+
 impl Gateways {
     pub(super) fn new(
         interface: &Interface,
@@ -69,11 +75,18 @@ impl Gateways {
         Ok(Self { word, by_hop: hops, default: Pair::of("gateway", interface, default)? })
     }
 
-    /// The neighbour that a packet goes to; `None` where it is not IP.
+    /// The neighbour that a packet goes to; `None` where it is not IP. What is for a group or for all is for the link, whatever
+    /// the routes say (RFC 1112 section 6.4, RFC 2464 section 7): no router stands for it.
     #[inline(always)]
     pub(super) fn target(&self, interface: &Interface, packet: &mut Packet) -> Option<Address> {
         if let Some(header) = packet.ipv4() {
             let destination = u32::from_be_bytes(header.destination);
+            if destination >= PAST_HOSTS {
+                cold_path();
+                if destination < PAST_GROUPS || destination == u32::MAX {
+                    return Some(Address::v4(destination));
+                }
+            }
             if let Some(word) = self.word
                 && let Some(Pair { v4: Some(router), .. }) = self.by_hop.get(packet.word(word) as usize)
             {
@@ -92,6 +105,9 @@ impl Gateways {
             return None;
         }
         let destination = u128::from_be_bytes(packet.ipv6()?.destination);
+        if destination >> 120 == 0xff {
+            return Some(Address(destination));
+        }
         if let Some(word) = self.word
             && let Some(Pair { v6: Some(router), .. }) = self.by_hop.get(packet.word(word) as usize)
         {

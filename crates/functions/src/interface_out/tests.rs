@@ -160,6 +160,104 @@ fn groups_need_no_neighbour_and_nobody_sends_to_all() {
     }
 }
 
+/// A resolved gateway is nobody's whom a packet for a group or for all is for, by the default as by a next hop.
+#[test]
+fn no_router_stands_for_a_group_or_for_all() {
+    let (mut surroundings, lan) = surroundings();
+    let routers = json!(["192.0.2.7", "2001:db8::7"]);
+    let params = json!({ "interface": "lan", "announce": false, "gateway": routers, "next_hops": { "2": routers } });
+    let mut rig = Rig::within::<InterfaceOut>(&params, &mut surroundings).expect("right");
+    let word = surroundings.words[WORD];
+    for router in ["192.0.2.7", "2001:db8::7"] {
+        let router = Address::of(router.parse().expect("an address"));
+        lan.neighbours.put(router, Entry::permanent(PEER), 0).expect("room");
+    }
+    let group = [0xff, 0x0e, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4];
+    for hop in [0, 2] {
+        for (frame, ends) in [
+            (ipv4(FAR, [239, 129, 2, 3]), (Gate::FIRST, [0x01, 0x00, 0x5e, 0x01, 2, 3])),
+            (ipv4(FAR, [224, 0, 0, 1]), (Gate::FIRST, [0x01, 0x00, 0x5e, 0, 0, 1])),
+            (ipv6(v6(9), group), (Gate::FIRST, [0x33, 0x33, 1, 2, 3, 4])),
+            (ipv4(FAR, [255; 4]), (NOT_FOR_LINK, OWN.0)),
+            // What is a host's, or is reserved and may be one some day, is the router's.
+            (ipv4(OWN_V4, [223, 255, 255, 255]), (Gate::FIRST, PEER.0)),
+            (ipv4(OWN_V4, [240, 0, 0, 1]), (Gate::FIRST, PEER.0)),
+            (ipv4(OWN_V4, [255, 255, 255, 254]), (Gate::FIRST, PEER.0)),
+            (ipv6(v6(9), [0xfe; 16]), (Gate::FIRST, PEER.0)),
+        ] {
+            let mut batch = Batch::with_capacity(1);
+            batch.push(rig.packet(&frame)).expect("room");
+            batch.iter_mut().for_each(|packet| packet.set_word(word, hop));
+            let gate = rig.process(&mut batch)[0].expect("it does not wait");
+            assert_eq!((gate, &batch[0].data()[..6]), (ends.0, &ends.1[..]), "{frame:02x?}");
+        }
+    }
+    assert_eq!(rig.created(), [0, 0, 0]);
+}
+
+/// Addresses of the link that nobody has.
+fn nobody(number: u32) -> Vec<u8> {
+    let mut destination = v6(0);
+    destination[8..12].copy_from_slice(&number.to_be_bytes());
+    ipv6(v6(9), destination)
+}
+
+/// RFC 6583: a scan of a connected prefix makes as many questions as packets may wait for, whatever its speed.
+#[test]
+fn who_may_not_wait_is_not_asked_for() {
+    let (mut rig, lan) = rig(json!({ "resolving": 16, "held": 20 }));
+    let mut ends = HashMap::<Option<Gate>, usize>::new();
+    for first in (0..10_000).step_by(100) {
+        let frames: Vec<_> = (first..first + 100).map(nobody).collect();
+        push(&mut rig, &frames).into_iter().for_each(|gate| *ends.entry(gate).or_default() += 1);
+        rig.emitted();
+    }
+    assert_eq!(ends, HashMap::from([(None, 16), (Some(RESOLVING_FULL), 9_984)]));
+    assert_eq!(
+        (rig.created(), lan.neighbours.all().len()),
+        (vec![0, 16, 0], 16),
+        "nor is there an entry of the others"
+    );
+    // Those that wait are asked for again, and given up; then others have their turn.
+    for _ in 0..40_000 {
+        rig.now.0 += SECOND / 1_000;
+        rig.wake();
+        let frame = nobody(rig.now.0 as u32);
+        push(&mut rig, &[frame]);
+        rig.emitted();
+    }
+    let asked = rig.created()[1];
+    assert!((400..=16 * 41 + 16).contains(&asked), "sixteen a second: {asked} in 40 seconds");
+    assert!(rig.held() <= 16);
+    // Without room for the packet nobody is asked either.
+    let (mut rig, _) = self::rig(json!({ "held": 2 }));
+    assert_eq!(push(&mut rig, &[0, 1, 2, 0].map(nobody)), [None, None, Some(HELD_FULL), Some(HELD_FULL)]);
+    assert_eq!(rig.created(), [0, 2, 0]);
+}
+
+/// Where all answer at once, and who waits makes room for the next, there are still no more questions a second than may be.
+#[test]
+fn no_more_are_asked_for_in_a_second_than_may_be() {
+    let (mut rig, lan) = rig(json!({}));
+    for (numbers, later, asked) in [(0..3_000, 0, 1_000), (5_000..5_600, SECOND / 2, 1_500)] {
+        rig.now.0 += later;
+        for number in numbers {
+            let frame = nobody(number);
+            match push(&mut rig, std::slice::from_ref(&frame))[0] {
+                None => {
+                    let to = Address(u128::from_be_bytes(frame[38..54].try_into().expect("sixteen bytes")));
+                    answered(&lan, to, rig.now.0);
+                    rig.wake();
+                }
+                gate => assert_eq!(gate, Some(NOT_ASKED)),
+            }
+            rig.emitted();
+        }
+        assert_eq!((rig.created()[1], rig.held()), (asked, 0));
+    }
+    assert_eq!(ASKED_PER_SECOND, 1_000);
+}
+
 #[test]
 fn no_more_wait_than_may() {
     let (mut rig, _) = rig(json!({ "queue": 2, "held": 5, "resolving": 3 }));

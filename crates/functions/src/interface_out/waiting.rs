@@ -65,6 +65,14 @@ impl Waiting {
         self.held > 0
     }
 
+    /// Whether a packet may wait for a neighbour that none waits for yet.
+    pub(super) fn room(&self, address: Address) -> Result<(), Full> {
+        if self.spare.is_empty() && !self.all.iter().any(|(of, _)| *of == address) {
+            return Err(Full::Resolving);
+        }
+        if self.held >= self.most_held { Err(Full::Held) } else { Ok(()) }
+    }
+
     /// Times a neighbour; `false` where there are as many as may be, and packets have to see to it.
     pub(super) fn watch(&mut self, address: Address) -> bool {
         if self.all.iter().any(|(of, _)| *of == address) {
