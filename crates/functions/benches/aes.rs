@@ -3,7 +3,7 @@
 //!
 //! Batches of 32, AES-128, median of many passes. What the rig itself takes, told by a function that does nothing, is
 //! taken off. `cargo bench -p forebay-functions --bench aes`; each row's ratio is to `ring`'s seal of as many bytes. With
-//! `--record` what `aes_gcm_encrypt` takes, UDP's checksum included, goes into `target/bench.json`.
+//! `--record` what `aes_gcm_encrypt` takes goes into `target/bench.json`, with UDP's checksum and without one.
 
 mod record;
 
@@ -120,12 +120,18 @@ fn main() -> Result<(), String> {
             let fresh = through(&mut sent, &plain);
             ticks[7].push(run(&mut out, &fresh));
         }
-        let own: Vec<f64> = ticks[3].iter().zip(&ticks[1]).map(|(seal, idle)| seal - idle).collect();
+        let own = |of: usize| ticks[of].iter().zip(&ticks[1]).map(|(seal, idle)| seal - idle).collect::<Vec<f64>>();
+        let (without, with) = (own(2), own(3));
         let [ring, idle, rest @ ..] = ticks.map(median);
-        if let Some(name) =
-            [(64, "aes_64"), (1_400, "aes_1400")].iter().find_map(|(of, name)| (*of == len).then_some(name))
-        {
-            record::record(&[record::Figure { name, ticks: &own, against: ("ring's seal", ring) }])?;
+        for (of, name, ticks) in [
+            (64, "aes_64", &with),
+            (64, "aes_64_unsummed", &without),
+            (1_400, "aes_1400", &with),
+            (1_400, "aes_1400_unsummed", &without),
+        ] {
+            if of == len {
+                record::record(&[record::Figure { name, ticks, against: ("ring's seal", ring) }])?;
+            }
         }
         row("ring's seal", len, ring, ring);
         let names = [

@@ -128,11 +128,18 @@ pub fn results(cases: &[Case]) -> Vec<Figure> {
     FIGURES.iter().filter_map(figure).collect()
 }
 
-/// The router that is run on one worker and on two.
-pub fn scaled() -> Source {
+/// The pipelines that are run on one worker and on two.
+pub fn scaled() -> Vec<(&'static str, Source)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/bench-input");
-    // The cases, of which this is one, write its files.
-    Source::new(router(32, 1, 0, TRAFFIC), "router", folder)
+    let pipelines = [
+        // The cases, of which this is one, write its files.
+        ("router", router(32, 1, 0, TRAFFIC)),
+        ("nat", translated("sessions: 4096", "")),
+        ("firewall", guarded("sessions: 4096")),
+        // Both directions of a session on one worker is what several workers have only so.
+        ("balancer", balanced("sessions: 4096").replace("services:", "replies: endpoint, services:")),
+    ];
+    pipelines.into_iter().map(|(name, yaml)| (name, Source::new(yaml, name, &folder))).collect()
 }
 
 fn make(recipe: Recipe, folder: &Path, other_core: Option<usize>, runs: usize) -> Result<Case, String> {

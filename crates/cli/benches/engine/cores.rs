@@ -1,5 +1,6 @@
-//! What two cores do together: the hand-over between them, and the router on two workers against one.
+//! What two cores do together: the hand-over between them, and pipelines on two workers against one.
 
+use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,45 +26,51 @@ pub struct Cores {
     /// Ticks that one cache line takes from one core to the other and back, beside the hand-over. On a virtual machine
     /// it says where the host has put the two cores, which may be another place from one second to the next.
     round_trip: Vec<f64>,
-    /// Ticks a packet of a router on one worker, and on two.
-    one: Vec<f64>,
-    two: Vec<f64>,
+    /// By pipeline: ticks a packet on one worker, and on two.
+    workers: BTreeMap<&'static str, [Vec<f64>; 2]>,
     /// How much faster two threads compute than one.
     arithmetic: Vec<f64>,
 }
 
 impl Cores {
     /// One run of everything, on these two cores.
-    pub fn run(&mut self, cores: [usize; 2], router: &Source) -> Result<(), String> {
+    pub fn run(&mut self, cores: [usize; 2], pipelines: &[(&'static str, Source)]) -> Result<(), String> {
         let told = |error: std::io::Error| error.to_string();
         let before = round_trip(cores).map_err(told)?;
         let handover = hand_over(cores).map_err(told)?;
         let after = round_trip(cores).map_err(told)?;
         self.handover.push(handover);
         self.round_trip.push(f64::midpoint(before, after));
-        // One and two take turns, so that a noisy stretch meets both.
-        let (one, two) = (route(&cores[..1], router)?, route(&cores, router)?);
-        self.one.push(one);
-        self.two.push(two);
+        for (name, pipeline) in pipelines {
+            // One and two take turns, so that a noisy stretch meets both.
+            let ticks = [forward(&cores[..1], pipeline)?, forward(&cores, pipeline)?];
+            let series = self.workers.entry(name).or_default();
+            series.iter_mut().zip(ticks).for_each(|(series, ticks)| series.push(ticks));
+        }
         self.arithmetic.push(compute(&cores) / compute(&cores[..1]));
         Ok(())
     }
 
     /// The figures.
     pub fn figures(&self) -> Vec<Figure> {
-        vec![
-            Figure::of("handover", self.handover.clone()),
-            Figure::of("router_workers_1", self.one.clone()),
-            Figure::of("router_workers_2", self.two.clone()),
-        ]
+        let both = self.workers.iter().flat_map(|(name, [one, two])| {
+            [
+                Figure::of(&format!("{name}_workers_1"), one.clone()),
+                Figure::of(&format!("{name}_workers_2"), two.clone()),
+            ]
+        });
+        [Figure::of("handover", self.handover.clone())].into_iter().chain(both).collect()
     }
 
     /// What the figures are to be compared with, taken in the same runs.
     pub fn compared(&self) -> Compared {
-        let gains = self.one.iter().zip(&self.two).zip(&self.arithmetic);
+        let gain = |[one, two]: &[Vec<f64>; 2]| {
+            let gains = one.iter().zip(two).zip(&self.arithmetic);
+            Spread::of(gains.map(|((one, two), arithmetic)| one / two / arithmetic))
+        };
         let parts = self.handover.iter().zip(&self.round_trip);
         Compared {
-            scaling: Spread::of(gains.map(|((one, two), arithmetic)| one / two / arithmetic)),
+            scaling: self.workers.iter().map(|(name, series)| (*name, gain(series))).collect(),
             arithmetic: Spread::of(self.arithmetic.iter().copied()),
             round_trip: Spread::of(self.round_trip.iter().copied()),
             handover_in_round_trips: Spread::of(parts.map(|(handover, round_trip)| handover / round_trip)),
@@ -74,8 +81,8 @@ impl Cores {
 /// Two cores' figures as parts of what the machine does.
 #[derive(Serialize)]
 pub struct Compared {
-    /// By run: what two workers gain over one, as a part of what two computing threads gain.
-    pub scaling: Spread,
+    /// By pipeline and run: what two workers gain over one, as a part of what two computing threads gain.
+    pub scaling: BTreeMap<&'static str, Spread>,
     /// By run: what two computing threads gain over one.
     pub arithmetic: Spread,
     /// By run: ticks of a cache line from one core to the other and back.
@@ -90,10 +97,10 @@ fn bind(core: usize) {
     }
 }
 
-/// Ticks of the wall a packet of a router on these cores.
-fn route(cores: &[usize], router: &Source) -> Result<f64, String> {
+/// Ticks of the wall a packet of a pipeline on these cores.
+fn forward(cores: &[usize], pipeline: &Source) -> Result<f64, String> {
     let workers = vec!["{}"; cores.len()].join(", ");
-    let source = router.clone().set(format!("workers=[{workers}]"));
+    let source = pipeline.clone().set(format!("workers=[{workers}]"));
     let conditions = Conditions { frequency: Tsc.frequency(), simulated: false };
     let Loaded { plans, made, .. } = load(&source, conditions).map_err(|problems| problems.to_string())?;
     let instance = start(plans, cores, made, Box::new(|_| None), forebay_instance::Steer::default())

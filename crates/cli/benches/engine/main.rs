@@ -52,11 +52,12 @@ fn main() -> ExitCode {
     }
     let mut both = Cores::default();
     if let Some(two) = two {
+        let pipelines = cases::scaled();
         for run in 0..runs {
             if !json_only {
                 eprint!("\rtwo cores: run {} of {runs} ", run + 1);
             }
-            if let Err(error) = both.run(two, &cases::scaled()) {
+            if let Err(error) = both.run(two, &pipelines) {
                 eprintln!("{error}");
                 return ExitCode::FAILURE;
             }
@@ -91,7 +92,9 @@ fn main() -> ExitCode {
         println!("{:<22} {:>8.2} {:>8.2} {:>8.2}", result.name, result.ticks_per_packet, result.min, result.max);
     }
     if let Some(cores::Compared { scaling, arithmetic, round_trip, handover_in_round_trips }) = &together {
-        println!("two workers gain {scaling:.3} of what two computing threads gain, which is {arithmetic:.3}");
+        for (name, gain) in scaling {
+            println!("{name}: two workers gain {gain:.3} of what two computing threads gain, which is {arithmetic:.3}");
+        }
         println!(
             "a hand-over takes {handover_in_round_trips:.4} of a cache line's way there and back, {round_trip:.0} ticks"
         );
