@@ -220,9 +220,11 @@ impl Port for AfPacket {
         if let Some((former, until)) = intakes.former.front_mut() {
             // In order: what came later is behind it.
             let more = former.fill(batch, intake, &self.stamps, &self.counters);
-            if !more && intake.now >= *until {
-                self.counters.dropped.add(former.drops());
-                intakes.former.pop_front();
+            if !more
+                && intake.now >= *until
+                && let Some((former, _)) = intakes.former.pop_front()
+            {
+                self.counters.dropped.add(former.end());
             }
             return if more { Ready::Now } else { Ready::At(intake.now + self.poll) };
         }
@@ -251,9 +253,11 @@ impl Port for AfPacket {
 
     fn close(&mut self) -> Result<(), String> {
         let Some(shared) = self.shared.take() else { return Ok(()) };
-        // The last one that has it: whoever else does goes on.
-        if self.receives && Arc::strong_count(&shared) == 1 {
-            self.counters.dropped.add(lock(&shared).current.drops());
+        // Whoever else has it goes on with what is in the rings. With the last one that is lost.
+        if let Some(intakes) = Arc::into_inner(shared) {
+            let Intakes { former, current } = intakes.into_inner().unwrap_or_else(PoisonError::into_inner);
+            let receivers = former.into_iter().map(|(receiver, _)| receiver).chain([current]);
+            self.counters.dropped.add(receivers.map(Receiver::end).sum());
         }
         self.watch.fault().map_or(Ok(()), Err)
     }

@@ -19,6 +19,8 @@ pub struct Receiver {
     /// The block that comes next, and how far it has been read.
     block: usize,
     cursor: Option<Cursor>,
+    /// How many frames the kernel has put into the ring, as far as it was asked, less those in blocks that were given back.
+    inside: u64,
     /// The part that comes next of a frame that is several.
     part: usize,
     /// The interface that it is bound to, and whether for all addresses.
@@ -42,7 +44,7 @@ impl Receiver {
         // What leaves is not what enters (Linux 4.20).
         socket.set_number(libc::PACKET_IGNORE_OUTGOING, 1)?;
         let ring = ReceiveRing::new(&socket, sizes)?;
-        Ok(Self { socket, ring, sizes: *sizes, block: 0, cursor: None, part: 0, bound: None })
+        Ok(Self { socket, ring, sizes: *sizes, block: 0, cursor: None, inside: 0, part: 0, bound: None })
     }
 
     /// The ring's size.
@@ -79,15 +81,28 @@ impl Receiver {
     }
 
     /// How many frames found the ring full since this was last asked.
-    pub fn drops(&self) -> u64 {
-        self.socket.drops().unwrap_or(0)
+    pub fn drops(&mut self) -> u64 {
+        let (put, dropped) = self.socket.counts().unwrap_or_default();
+        self.inside = self.inside.wrapping_add(put.into());
+        dropped.into()
+    }
+
+    /// Receives no more: how many frames are lost by it since [that](Self::drops) was last asked. Besides those that found the
+    /// ring full they are those that are still in it, whether or not the kernel has handed their block over.
+    pub fn end(mut self) -> u64 {
+        // Where it fails, as the interface has gone, nothing comes either.
+        let _ = self.silence();
+        let dropped = self.drops();
+        let begun = self.ring.block(self.block).zip(self.cursor.as_ref());
+        let taken = begun.map_or(0, |(block, cursor)| Cursor::new(block).left().saturating_sub(cursor.left()));
+        dropped + self.inside.wrapping_sub(taken.into())
     }
 
     /// Adds packets to a batch; whether there may be more.
     pub fn fill(&mut self, batch: &mut Batch, intake: &Intake<'_>, stamps: &Stamps, counters: &PortCounters) -> bool {
         // Frames that are lost use up the turn, too: a flood of them does not hold the worker.
         let mut looks = 2 * intake.most;
-        let Self { ring, block: number, cursor: open, part, .. } = self;
+        let Self { ring, block: number, cursor: open, inside, part, .. } = self;
         while let Some(block) = ring.block(*number) {
             let cursor = open.get_or_insert_with(|| Cursor::new(block));
             loop {
@@ -110,6 +125,7 @@ impl Receiver {
                 }
                 cursor.advance(block);
             }
+            *inside = inside.wrapping_sub(Cursor::new(block).left().into());
             *open = None;
             ring.give_back(*number);
             *number = (*number + 1) % ring.blocks();

@@ -94,8 +94,8 @@ impl Socket {
         self.set(libc::SOL_PACKET, option, &request)
     }
 
-    /// How many frames found the ring full since this was last asked.
-    pub fn drops(&self) -> io::Result<u64> {
+    /// How many frames the kernel has put into the ring since this was last asked, and how many found it full.
+    pub fn counts(&self) -> io::Result<(u32, u32)> {
         // SAFETY: all zeros is a value of every field, integers all of them.
         let mut told: libc::tpacket_stats_v3 = unsafe { mem::zeroed() };
         let mut length = size_of::<libc::tpacket_stats_v3>() as libc::socklen_t;
@@ -104,7 +104,8 @@ impl Socket {
         check(unsafe {
             libc::getsockopt(descriptor, libc::SOL_PACKET, option, (&raw mut told).cast(), &raw mut length)
         })?;
-        Ok(told.tp_drops.into())
+        // The first number has both.
+        Ok((told.tp_packets.wrapping_sub(told.tp_drops), told.tp_drops))
     }
 
     /// The error that waits at the socket, if there is one, which is taken away.

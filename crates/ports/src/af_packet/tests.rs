@@ -146,6 +146,29 @@ fn what_is_sent_at_one_end_is_received_at_the_other_in_order() {
     });
 }
 
+/// Frames that wait in the ring when the port is closed are lost, which is counted: those in blocks that the kernel has handed
+/// over, those behind what was read of one, and those in the block that it is filling.
+#[test]
+fn what_is_left_in_the_ring_at_the_end_is_counted_as_dropped() {
+    with_pair("af_packet: what_is_left_in_the_ring", || {
+        for (length, taken, pause) in [(60, 0, 0), (60, 32, 20), (1_400, 40, 20), (1_400, 300, 0)] {
+            let ring = json!({ "blocks": 64, "block": "4KiB" });
+            let mut a = Bench::new(&json!({ "interface": "va", "ring": ring }));
+            let mut b = Bench::new(&json!({ "interface": "vb", "send_ring": 64 }));
+            let sent: Vec<_> = (0..100).map(|number| frame(number, length)).collect();
+            assert_eq!(b.send(&sent), 0);
+            std::thread::sleep(Duration::from_millis(pause));
+            let received = if taken > 0 { a.await_frames(taken.min(100)).len() } else { 0 };
+            if length == 60 && taken > 0 {
+                assert!(received < 100, "not all: {received}");
+            }
+            assert_eq!(a.port.close(), Ok(()));
+            assert_eq!((received as u64 + a.counters.dropped.get(), a.counters.errors.get()), (100, 0));
+            assert_eq!((a.port.close(), received as u64 + a.counters.dropped.get()), (Ok(()), 100), "once");
+        }
+    });
+}
+
 #[test]
 fn arrival_is_the_kernels_time() {
     with_pair("af_packet: arrival_is_the_kernels_time", || {

@@ -52,6 +52,32 @@ fn nothing_is_lost_or_doubled_where_a_port_takes_over() {
     });
 }
 
+/// What waits in rings that were handed over is counted by the last port that has them, and by that one alone; those in a ring of
+/// another size, too.
+#[test]
+fn what_is_left_at_the_end_is_counted_once_however_often_the_ring_was_handed_over() {
+    with_pair("af_packet: what_is_left_at_the_end_is_counted_once", || {
+        for ring in [json!({ "blocks": 64 }), json!({ "blocks": 8 })] {
+            let mut b = Bench::new(&json!({ "interface": "vb" }));
+            let mut around = surroundings();
+            let mut first = bench(&mut around, "it", &json!({ "interface": "va", "ring": { "blocks": 64 } }));
+            first.take();
+            assert_eq!(b.send(&(0..30).map(|number| frame(number, 60)).collect::<Vec<_>>()), 0);
+            let mut second = bench(&mut around, "it", &json!({ "interface": "va", "ring": ring }));
+            let mut received = second.take().len();
+            assert_eq!(first.port.close(), Ok(()));
+            assert_eq!(b.send(&(30..50).map(|number| frame(number, 60)).collect::<Vec<_>>()), 0);
+            received += second.take().len();
+            // One that has not been asked for anything yet ends first.
+            let mut third = bench(&mut around, "it", &json!({ "interface": "va", "ring": ring }));
+            assert_eq!(third.port.close(), Ok(()));
+            assert_eq!((first.counters.dropped.get(), third.counters.dropped.get()), (0, 0));
+            assert_eq!(second.port.close(), Ok(()));
+            assert_eq!(received as u64 + second.counters.dropped.get(), 50);
+        }
+    });
+}
+
 #[test]
 fn two_are_changed_into_a_third_before_their_rings_are_empty() {
     with_pair("af_packet: two_are_changed_into_a_third", || {
