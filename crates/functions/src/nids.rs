@@ -6,6 +6,7 @@ mod classes;
 mod groups;
 mod limits;
 pub mod parse;
+mod plan;
 mod ranges;
 mod regex;
 mod rule;

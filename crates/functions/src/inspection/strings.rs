@@ -4,7 +4,6 @@
 //! step waits for the one before: the processor idles for the cache most of the time. So several payloads are stepped
 //! through in turn ([`LANES`]), which has as many loads under way.
 
-use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use aho_corasick::automaton::{Automaton, StateID};
@@ -87,6 +86,16 @@ impl Strings {
     }
 }
 
+/// About what a state of a list takes, in bytes: two steps, for a letter in either case, and where to go on elsewhere.
+const LIST_STATE: usize = 32;
+
+/// About what strings will take in memory, in bytes, told without compiling them.
+#[must_use]
+pub fn estimate(strings: &[&[u8]], nocase: bool) -> usize {
+    let table = table_bytes(strings, nocase);
+    if table <= MOST_TABLE { table } else { strings.iter().map(|string| string.len()).sum::<usize>() * LIST_STATE }
+}
+
 /// What a table of all steps takes: a state for each different beginning of a string, a column for each different byte.
 fn table_bytes(strings: &[&[u8]], nocase: bool) -> usize {
     let fold = |bytes: &[u8]| if nocase { bytes.to_ascii_lowercase() } else { bytes.to_vec() };
@@ -99,7 +108,9 @@ fn table_bytes(strings: &[&[u8]], nocase: bool) -> usize {
         states += string.len() - common;
         before = string;
     }
-    let columns = sorted.iter().flatten().collect::<BTreeSet<_>>().len() * if nocase { 2 } else { 1 } + 1;
+    let mut there = [false; 256];
+    sorted.iter().flatten().for_each(|byte| there[usize::from(*byte)] = true);
+    let columns = there.iter().filter(|there| **there).count() * if nocase { 2 } else { 1 } + 1;
     states * columns.next_power_of_two().min(256) * size_of::<u32>()
 }
 
@@ -384,6 +395,13 @@ mod tests {
         let given: Vec<&[u8]> = strings.iter().map(Vec::as_slice).collect();
         let compiled = Strings::new(&given, false).expect("fewer than most");
         assert!(!compiled.is_table() && compiled.memory_bytes() < 16 << 20, "{}", compiled.memory_bytes());
+        let estimated = estimate(&given, false);
+        let near = estimated / 4..estimated * 4;
+        assert!(near.contains(&compiled.memory_bytes()), "{}, not {estimated}", compiled.memory_bytes());
+        let few = Strings::new(&given[..100], true).expect("fewer than most");
+        let estimated = estimate(&given[..100], true);
+        let near = estimated / 4..estimated * 4;
+        assert!(few.is_table() && near.contains(&few.memory_bytes()), "{}, not {estimated}", few.memory_bytes());
         let long = vec![0u8; MOST_BYTES + 1];
         assert!(Strings::new(&[&long], false).expect_err("too long").to_string().contains("8388609 bytes"));
     }

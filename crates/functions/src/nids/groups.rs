@@ -7,14 +7,10 @@
 use std::collections::HashMap;
 
 use super::check::Sought;
-use super::parse::is_any;
-use super::ranges::Ranges;
-use super::rule::{Protocol, Rule};
+use super::plan::{Parts, Plan, Ports};
+use super::rule::Rule;
 use super::view::View;
 use crate::inspection::strings::{BuildError, Strings};
-
-/// A rule that more ports are for than these is one for any: it would be in every group.
-const MANY_PORTS: u128 = 4_096;
 
 /// Rules that are sought together.
 #[derive(Default)]
@@ -71,8 +67,9 @@ impl Ruleset {
     pub fn new(rules: Vec<Rule>) -> Result<Self, BuildError> {
         let sought = rules.iter().map(Sought::of).collect();
         let mut strings = 0;
-        let mut family = |protocol| Family::new(&rules, protocol, &mut strings);
-        let families = [family(Protocol::Tcp)?, family(Protocol::Udp)?, family(Protocol::Icmp)?, family(Protocol::Ip)?];
+        let Plan([tcp, udp, icmp, ip]) = Plan::new(&rules);
+        let mut family = |parts| Family::new(&rules, parts, &mut strings);
+        let families = [family(tcp)?, family(udp)?, family(icmp)?, family(ip)?];
         Ok(Self { sought, families, strings, rules })
     }
 
@@ -100,98 +97,32 @@ impl Ruleset {
     }
 }
 
-/// Where a rule is put.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Role {
-    Any,
-    Source,
-    Destination,
-}
-
-/// By which of its ports a rule is found that goes this way.
-fn role(source: &Ranges, destination: &Ranges) -> Role {
-    let few = |ports: &Ranges| {
-        !is_any(ports) && ports.ranges().iter().map(|(first, last)| last - first + 1).sum::<u128>() <= MANY_PORTS
-    };
-    if few(destination) {
-        Role::Destination
-    } else if few(source) {
-        Role::Source
-    } else {
-        Role::Any
-    }
-}
-
 impl Family {
-    fn new(all: &[Rule], protocol: Protocol, strings: &mut usize) -> Result<Self, BuildError> {
-        let mut any = Vec::new();
-        let mut ported: [Vec<(&Ranges, u32)>; 2] = Default::default();
-        for (number, rule) in (0u32..).zip(all) {
-            if rule.protocol != protocol && rule.protocol != Protocol::Ip {
-                continue;
-            }
-            let ways = [(&rule.source_ports, &rule.destination_ports), (&rule.destination_ports, &rule.source_ports)];
-            for (source, destination) in &ways[..if rule.both { 2 } else { 1 }] {
-                match role(source, destination) {
-                    Role::Any => any.push(number),
-                    Role::Source => ported[0].push((source, number)),
-                    Role::Destination => ported[1].push((destination, number)),
-                }
-            }
-        }
-        let any = Group::new(all, any, strings)?;
-        let [source, destination] = ported;
+    fn new(all: &[Rule], parts: Parts, strings: &mut usize) -> Result<Self, BuildError> {
+        let Parts { any, by_source, by_destination } = parts;
         Ok(Self {
-            any,
-            by_source: Ported::new(all, &source, strings)?,
-            by_destination: Ported::new(all, &destination, strings)?,
+            any: Group::new(all, any, strings)?,
+            by_source: Ported::new(all, by_source, strings)?,
+            by_destination: Ported::new(all, by_destination, strings)?,
         })
     }
 }
 
 impl Ported {
-    /// Ports that the same rules are for are one group.
-    fn new(all: &[Rule], rules: &[(&Ranges, u32)], strings: &mut usize) -> Result<Self, BuildError> {
-        if rules.is_empty() {
-            return Ok(Self::default());
-        }
-        let mut of_port: Vec<Vec<u32>> = vec![Vec::new(); 1 << 16];
-        for (ports, rule) in rules {
-            for port in ports.ranges().iter().flat_map(|(first, last)| *first..=*last) {
-                of_port[port as usize].push(*rule);
-            }
-        }
-        let mut known: HashMap<Vec<u32>, u16> = HashMap::new();
-        let (mut groups, mut numbers) = (Vec::new(), vec![0u16; 1 << 16]);
-        for (number, rules) in numbers.iter_mut().zip(of_port) {
-            if rules.is_empty() {
-                continue;
-            }
-            *number = match known.get(&rules) {
-                Some(known) => *known,
-                None => {
-                    groups.push(Group::new(all, rules.clone(), strings)?);
-                    // At most as many as ports, less those without any: one too many is none.
-                    let number = u16::try_from(groups.len()).unwrap_or(0);
-                    known.insert(rules, number);
-                    number
-                }
-            };
-        }
-        Ok(Self { numbers: numbers.into(), groups })
+    fn new(all: &[Rule], Ports { numbers, sets }: Ports, strings: &mut usize) -> Result<Self, BuildError> {
+        let groups = sets.into_iter().map(|set| Group::new(all, set, strings)).collect::<Result<_, _>>()?;
+        Ok(Self { numbers, groups })
     }
 }
 
 impl Group {
-    fn new(all: &[Rule], mut numbers: Vec<u32>, strings: &mut usize) -> Result<Self, BuildError> {
-        numbers.sort_unstable();
-        numbers.dedup();
+    /// Of rules by their places, each once.
+    fn new(all: &[Rule], numbers: Vec<u32>, strings: &mut usize) -> Result<Self, BuildError> {
         let mut always = Vec::new();
         let mut places: HashMap<Vec<u8>, usize> = HashMap::new();
         let (mut texts, mut rules): (Vec<Vec<u8>>, Vec<Vec<u32>>) = (Vec::new(), Vec::new());
         for number in numbers {
-            // In either case: whether it is the right one the rule itself says.
-            let Some(text) = all[number as usize].fast().map(|content| content.bytes.to_ascii_lowercase()) else {
+            let Some(text) = all[number as usize].folded() else {
                 always.push(number);
                 continue;
             };

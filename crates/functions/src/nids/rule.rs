@@ -232,4 +232,9 @@ impl Rule {
             there().rev().max_by_key(|content| content.bytes.len())
         })
     }
+
+    /// That content as it is sought with those of other rules: in either case. Whether it is the right one the rule itself says.
+    pub fn folded(&self) -> Option<Vec<u8>> {
+        self.fast().map(|content| content.bytes.to_ascii_lowercase())
+    }
 }
