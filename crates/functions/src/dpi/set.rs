@@ -6,6 +6,7 @@
 //! payload can cost: of patterns that end at one place and are found in any case each is stronger than the next shorter one,
 //! so that there are no more of them than classes.
 
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use thiserror::Error;
@@ -89,6 +90,9 @@ impl Set {
             return Ok(Self::default());
         }
         let nocase = left.iter().any(|entry| entry.pattern.nocase && has_letters(entry));
+        if nocase {
+            refuse_crowds(&left)?;
+        }
         let texts: Vec<&[u8]> = left.iter().map(|entry| &entry.pattern.bytes[..]).collect();
         let strings = Strings::new(&texts, nocase)?;
         for entry in &left {
@@ -150,7 +154,7 @@ fn has_letters(entry: &Entry) -> bool {
 }
 
 /// Entries that may decide. Each class' patterns are looked at for those of the class and of stronger ones; the first that is
-/// found is enough, so that this takes no longer than reading them once a class, but for patterns that differ in case.
+/// found is enough, so that this takes no longer than reading them once a class.
 fn unshadowed(entries: &[Entry]) -> Result<Vec<&Entry>, SetError> {
     let mut classes: Vec<u16> = entries.iter().map(|entry| entry.class).collect();
     classes.sort_unstable();
@@ -159,27 +163,74 @@ fn unshadowed(entries: &[Entry]) -> Result<Vec<&Entry>, SetError> {
     for class in classes {
         // Those of stronger classes that are shadowed themselves say nothing that those before them do not.
         let own: Vec<&Entry> = entries.iter().filter(|entry| entry.class == class).collect();
-        let candidates: Vec<&Entry> = left.iter().chain(&own).copied().collect();
-        let texts: Vec<&[u8]> = candidates.iter().map(|entry| &entry.pattern.bytes[..]).collect();
-        let strings = Strings::new(&texts, true)?;
-        for entry in own {
-            let text = &entry.pattern.bytes;
-            let mut shadowed = false;
-            strings.scan(text, &mut |found| {
-                shadowed = found.strings().filter_map(|string| candidates.get(string)).any(|other| {
-                    // A pattern is in itself.
-                    if std::ptr::eq(*other, entry) {
-                        return false;
-                    }
-                    let exact = text[..found.end].ends_with(&other.pattern.bytes);
-                    other.pattern.nocase || !entry.pattern.nocase && exact
-                });
-                if shadowed { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-            });
-            if !shadowed {
-                left.push(entry);
-            }
-        }
+        let variants = Variants::of(left.iter().chain(&own).copied())?;
+        left.extend(own.into_iter().filter(|entry| !variants.shadow(entry)));
     }
     Ok(left)
+}
+
+/// Patterns by what they are in lower case. Those that differ in case alone are one text, so that none has to be compared
+/// with all others of it.
+struct Variants<'a> {
+    /// Each text once.
+    strings: Strings,
+    /// By text: its length, and how many patterns of it are found in either case.
+    texts: Vec<(usize, usize)>,
+    /// How many patterns are these bytes and nothing else.
+    exact: HashMap<&'a [u8], usize>,
+}
+
+impl<'a> Variants<'a> {
+    fn of(entries: impl Iterator<Item = &'a Entry>) -> Result<Self, BuildError> {
+        let mut places: HashMap<Vec<u8>, usize> = HashMap::new();
+        let (mut texts, mut exact) = (Vec::new(), HashMap::new());
+        for Pattern { bytes, nocase, .. } in entries.map(|entry| &entry.pattern) {
+            let place = *places.entry(bytes.to_ascii_lowercase()).or_insert_with(|| {
+                texts.push((bytes.len(), 0));
+                texts.len() - 1
+            });
+            if *nocase {
+                texts[place].1 += 1;
+            } else {
+                *exact.entry(&bytes[..]).or_default() += 1;
+            }
+        }
+        let mut folded = vec![&[][..]; texts.len()];
+        places.iter().for_each(|(text, place)| folded[*place] = text);
+        Ok(Self { strings: Strings::new(&folded, true)?, texts, exact })
+    }
+
+    /// Whether another of these patterns, to which `entry` belongs, is wherever that is.
+    fn shadow(&self, entry: &Entry) -> bool {
+        let Pattern { bytes, nocase, .. } = &entry.pattern;
+        let mut shadowed = false;
+        self.strings.scan(bytes, &mut |found| {
+            shadowed = found.strings().filter_map(|text| self.texts.get(text)).any(|(length, in_either_case)| {
+                let there = &bytes[found.end - length..found.end];
+                // A pattern is in itself.
+                let itself = usize::from(there.len() == bytes.len());
+                if *nocase {
+                    *in_either_case > itself
+                } else {
+                    *in_either_case > 0 || self.exact.get(there).is_some_and(|exact| *exact > itself)
+                }
+            });
+            if shadowed { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        shadowed
+    }
+}
+
+/// Refuses patterns of which too many are one text in lower case, before they are compiled: every text that ends with it
+/// would list them all.
+fn refuse_crowds(left: &[&Entry]) -> Result<(), SetError> {
+    let mut alike: HashMap<Vec<u8>, usize> = HashMap::new();
+    for entry in left {
+        *alike.entry(entry.pattern.bytes.to_ascii_lowercase()).or_default() += 1;
+    }
+    let many = |entry: &&&Entry| alike.get(&entry.pattern.bytes.to_ascii_lowercase()).copied().unwrap_or(0);
+    match left.iter().find(|entry| many(entry) > MOST_AT_ONE_PLACE) {
+        Some(entry) => Err(SetError::Crowded(many(&entry), entry.pattern.to_string())),
+        None => Ok(()),
+    }
 }

@@ -175,6 +175,25 @@ fn too_many_variants_of_one_word_are_refused() {
     assert!(error.contains("200 patterns end with") && error.contains("write nocase"), "{error}");
 }
 
+/// Each is compared with none of the others: with all of them, it would be billions of comparisons before they are refused.
+#[test]
+fn thousands_of_variants_of_one_word_are_refused_without_comparing_them() {
+    let variant = |n: u32| (0..16).map(|at| if n >> at & 1 == 1 { b'A' + at } else { b'a' + at }).collect();
+    let entry = |bytes: Vec<u8>, nocase: bool, slot: u32| Entry {
+        pattern: Pattern { bytes, nocase, name: None, class: None },
+        class: 0,
+        slot,
+    };
+    let mut entries: Vec<Entry> = (0..1 << 16).map(|n| entry(variant(n), false, n)).collect();
+    // Any that is found in either case has them all found so first.
+    entries.push(entry(b"other".to_vec(), true, 1 << 16));
+    let error = Set::new(&entries).expect_err("too many").to_string();
+    assert!(error.starts_with("65536 patterns end with"), "{error}");
+    // Where one of them stands for all there is but that one.
+    entries.push(entry(variant(0), true, 1 + (1 << 16)));
+    assert_eq!(Set::new(&entries).expect("two are left").shadowed, 1 << 16);
+}
+
 /// The verdict as the rule of the module's documentation has it, found by looking at every place for every pattern.
 fn naive(entries: &[Entry], payload: &[u8]) -> Option<(u16, u32)> {
     let mut best: Option<(u16, usize, usize, bool, u32)> = None;
