@@ -285,6 +285,7 @@ fn tell(told: &Reloaded, out: &mut impl Write) -> io::Result<()> {
         ("moved to other workers", &told.change.moved),
         ("ports opened", &told.change.ports_opened),
         ("ports closed", &told.change.ports_closed),
+        ("sessions gone", &told.change.forgotten),
     ];
     for (what, names) in lists.into_iter().filter(|(_, names)| !names.is_empty()) {
         let more = if names.len() > 20 { format!(" and {} more", names.len() - 20) } else { String::new() };
