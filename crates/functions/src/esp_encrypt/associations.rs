@@ -67,6 +67,8 @@ enum Selector {
 pub(super) struct Associations {
     /// Each in a place of its own.
     places: Vec<Option<Arc<Outbound>>>,
+    /// Places that were left, so that none has to be looked for.
+    free: Vec<u32>,
     by_spi: std::collections::BTreeMap<u32, u32>,
     /// Who wants packets, in the order of their coming.
     wanted: HashMap<Selector, Vec<u32>>,
@@ -122,23 +124,24 @@ impl Associations {
         if self.by_spi.contains_key(&spi) {
             return Err(format!("{spi:#x} is there already: allowed is 'replace'"));
         }
-        let place = self.places.iter().position(Option::is_none).unwrap_or_else(|| {
+        let place = self.free.pop().unwrap_or_else(|| {
             self.places.push(None);
-            self.places.len() - 1
+            (self.places.len() - 1) as u32
         });
         for selector in selectors(&association.line) {
             let wanted = self.wanted.entry(selector).or_default();
-            wanted.push(place as u32);
+            wanted.push(place);
             self.lead(selector);
         }
-        self.by_spi.insert(spi, place as u32);
-        self.places[place] = Some(association);
+        self.by_spi.insert(spi, place);
+        self.places[place as usize] = Some(association);
         Ok(())
     }
 
     fn remove(&mut self, spi: u32) -> Option<Arc<Outbound>> {
         let place = self.by_spi.remove(&spi)?;
         let association = self.places.get_mut(place as usize)?.take()?;
+        self.free.push(place);
         for selector in selectors(&association.line) {
             if let Some(wanted) = self.wanted.get_mut(&selector) {
                 wanted.retain(|other| *other != place);
@@ -294,5 +297,47 @@ impl ControlTable for Outbounds {
         };
         let following = associations.by_spi.range((after, Unbounded));
         Ok(following.filter_map(|(_, place)| line(place)).take(most).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_graph::{Setup, Surroundings};
+    use forebay_measure::Frequency;
+
+    use super::*;
+
+    /// None is looked for: with thousands of associations each new one took as many steps as there were.
+    #[test]
+    fn places_that_were_left_are_known_and_taken_again() {
+        let backend = forebay_aead::Backend::Software.resolve().expect("it is always there");
+        let keys = Keys { base: ".".into(), backend };
+        let mut surroundings = Surroundings::new(Frequency::new(1e9));
+        let states = Lasting::of("some", &mut Setup::new("m", &mut surroundings)).expect("states");
+        let table = Outbounds::new(Vec::new(), keys, false, states).expect("none");
+        let key = "4c80cdefbb5d10da906ac73c3613a6342e443b68";
+        let (mut there, mut most) = (std::collections::BTreeSet::new(), 0);
+        for (verb, spis) in [
+            ("add", (0x100..0x500).step_by(1)),
+            ("remove", (0x100..0x500).step_by(3)),
+            ("replace", (0x101..0x500).step_by(3)),
+            ("add", (0x100..0x400).step_by(3)),
+            ("remove", (0x101..0x500).step_by(3)),
+            ("add", (0x500..0x680).step_by(1)),
+        ] {
+            let lines = spis.clone().map(|spi| format!("{verb} {spi} key={key} peer=192.0.2.10 number={spi}"));
+            let lines: Vec<String> = lines.collect();
+            let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+            assert_eq!(table.apply(&lines).made, lines.len());
+            spis.for_each(|spi: u32| _ = if verb == "remove" { there.remove(&spi) } else { there.insert(spi) });
+            most = there.len().max(most);
+            let all = table.live.look();
+            let free = all.places.iter().zip(0u32..).filter(|(place, _)| place.is_none()).map(|(_, number)| number);
+            let mut known = all.free.clone();
+            known.sort_unstable();
+            assert_eq!(known, free.collect::<Vec<_>>());
+            assert_eq!((all.places.len(), all.by_spi.len()), (most, there.len()));
+            assert!(there.iter().all(|spi| all.for_number(*spi).is_some_and(|found| found.line.spi == *spi)));
+        }
     }
 }
