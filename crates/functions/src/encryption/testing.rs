@@ -3,6 +3,8 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
+use crate::tunnel::testing::skip;
+
 /// A key, a nonce, associated bytes, a text.
 pub(crate) type Case = (Vec<u8>, Vec<u8>, Vec<u8>, Vec<u8>);
 
@@ -31,7 +33,7 @@ for line in sys.stdin:
     };
     let there = python("import cryptography").status().is_ok_and(|status| status.success());
     if !there {
-        println!("skipped: Python's 'cryptography' is not installed");
+        skip("Python's 'cryptography' is not installed");
         return None;
     }
     let mut child = python(SCRIPT).spawn().expect("it was there");

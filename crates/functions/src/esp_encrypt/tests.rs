@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::encryption::testing::{by_openssl, bytes, hex};
 use crate::esp_decrypt::EspDecrypt;
-use crate::tunnel::testing::{FROM, TO, ipv4, ipv6, tagged};
+use crate::tunnel::testing::{FROM, TO, ipv4, ipv6, skip, tagged};
 
 /// RFC 4106's key and salt, as draft-mcgrew-gcm-test-01 has them in its first case.
 const KEY: &str = "4c80cdefbb5d10da906ac73c3613a6342e443b68";
@@ -349,8 +349,7 @@ fn faults_are_named() {
 fn tshark_decrypts() {
     let version = std::process::Command::new("tshark").arg("--version").output();
     let Ok(_) = version else {
-        println!("skipped: tshark is not installed");
-        return;
+        return skip("tshark is not installed");
     };
     let mut rig = rig(&over_ipv4(""));
     let mut in_udp = self::rig(&over_ipv4("udp=4500"));

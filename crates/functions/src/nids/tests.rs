@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::parse::{File, parse};
 use super::*;
+use crate::tunnel::testing::skip;
 
 fn tcp(payload: &[u8], from: u16, to: u16, flags: u8) -> Vec<u8> {
     let mut frame = Vec::new();
@@ -216,6 +217,50 @@ fn options_mean_what_the_documentation_says() {
     ] {
         assert_eq!(one(options, &ping(b"abc")), expected, "{options}");
     }
+}
+
+/// Rules for ranges that overlap make a group of hundreds of them for every few ports: 1 400 automata of 400 contents each.
+#[test]
+fn ranges_of_ports_that_overlap_take_no_more_memory_than_may_be() {
+    let rules: Vec<String> = (0..1_000)
+        .map(|number| {
+            let (first, last) = (number * 10, number * 10 + 4_000);
+            format!(
+                "drop tcp any any -> any {first}:{last} (content:\"{number:04} of a thousand\"; sid:{};)",
+                number + 1
+            )
+        })
+        .collect();
+    let file = read(&rules.join("\n")).expect("rules");
+    let (groups, bytes) = Ruleset::new(file.rules).expect("not too much").size();
+    assert!(groups < 10 && bytes < 32 << 20, "{groups} groups take {bytes} bytes");
+    // Ports count as before.
+    let texts: Vec<&str> = rules.iter().map(String::as_str).collect();
+    let mut rig = rig(&texts);
+    for (port, gate) in [(4_999, Gate::FIRST), (5_000, DENIED), (9_000, DENIED), (9_001, Gate::FIRST)] {
+        assert_eq!(rig.run(&tcp(b"0500 of a thousand", 1, port, 0x18)).0, gate, "{port}");
+    }
+}
+
+/// What groups take in all is bounded; rules of the narrower ranges keep their groups.
+#[test]
+fn rules_for_few_ports_stay_apart_where_others_are_for_many() {
+    let narrow = (0..100).map(|number| {
+        format!(
+            "drop tcp any any -> any {} (content:\"narrow number {number:04}\"; sid:{};)",
+            80 + number % 4,
+            number + 1
+        )
+    });
+    let wide = (0..2_000).map(|number| {
+        let (first, last) = (number, number + 4_000);
+        format!("drop tcp any any -> any {first}:{last} (content:\"wide number {number:04}\"; sid:{};)", number + 1_000)
+    });
+    let few: Vec<_> = narrow.clone().collect();
+    let all: Vec<_> = narrow.chain(wide).collect();
+    let size =
+        |rules: &[String]| Ruleset::new(read(&rules.join("\n")).expect("rules").rules).expect("not too much").size();
+    assert_eq!((size(&few).0, size(&all).0), (4, 5), "those for any port besides");
 }
 
 #[test]
@@ -551,8 +596,7 @@ fn rules_match_in_captures_what_a_naive_matcher_says() {
     for name in ["web.pcap", "many-flows.pcap", "rtp.pcap", "modbus.pcap", "echo-connections.pcap.gz"] {
         let path = folder.join(name);
         if !path.exists() {
-            use std::io::Write as _;
-            let _ = writeln!(std::io::stderr(), "skipped: {name} is not in ../shared/data/pcap");
+            skip(&format!("{name} is not in ../shared/data/pcap"));
             continue;
         }
         let mut rig = Rig::of::<Nids>(&json!({ "rules": texts })).unwrap_or_else(|error| panic!("{error}"));

@@ -1,5 +1,6 @@
 //! What the tunnels' tests share: inner frames, and outer ones written independently, by etherparse.
 
+use std::io::{self, Write};
 use std::process::{Command, Stdio};
 
 use etherparse::PacketBuilder;
@@ -75,11 +76,16 @@ pub(crate) fn tagged(frame: &[u8]) -> Vec<u8> {
     [&frame[..12], &[0x81, 0x00, 0x00, 0x05], &frame[12..]].concat()
 }
 
+/// Says why a test is not run: aloud, as what a test prints is shown only where it fails.
+pub(crate) fn skip(why: &str) {
+    let _ = writeln!(io::stderr(), "skipped: {why}");
+}
+
 /// What tshark tells of frames: of each, the values of `fields`, several of one field with commas between. `None`
 /// where it is not installed, which is said.
 pub(crate) fn tshark(frames: &[Vec<u8>], fields: &[&str]) -> Option<Vec<Vec<String>>> {
     if Command::new("tshark").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err() {
-        println!("skipped: tshark is not installed");
+        skip("tshark is not installed");
         return None;
     }
     // A classic capture of Ethernet (draft-ietf-opsawg-pcap), with all its numbers in this machine's order.
