@@ -4,11 +4,15 @@
 //! section 3.3.1). A port is of the same parity as the one inside (RFC 4787 REQ-4), as RTP and RTCP of old want it.
 
 use forebay_packet::wire::ipv4::{ICMP, TCP, UDP};
+use forebay_simd::prefetch::prefetch_read;
 
 /// Words of bits for all ports.
 const WORDS: usize = 1 << 16 >> 6;
 /// Every second bit, from the first on.
 const EVEN: u64 = 0x5555_5555_5555_5555;
+
+/// What SplitMix64 goes on by at each draw.
+const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The ports of a pool of addresses.
 pub(super) struct Ports {
@@ -32,18 +36,39 @@ impl Ports {
         Self { used: vec![0; addresses as usize * 3 * WORDS].into_boxed_slice(), random: secret }
     }
 
-    /// SplitMix64 (Steele, Lea, Flood 2014).
-    fn draw(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut x = self.random;
+    /// What comes out after so many more draws: SplitMix64 (Steele, Lea, Flood 2014).
+    fn drawn(&self, draws: u64) -> u64 {
+        let mut x = self.random.wrapping_add(GAMMA.wrapping_mul(draws));
         x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         x ^ (x >> 31)
     }
 
+    /// At which port of a range the search begins that comes so many searches from now, the next one being 1.
+    fn start(&self, searches: u64, (first, last): (u16, u16)) -> u16 {
+        first + (self.drawn(searches) % (u64::from(last - first) + 1)) as u16
+    }
+
+    /// Where the word is that has this port's bit.
+    fn word(address: u32, protocol: u8, port: u16) -> usize {
+        (address as usize * 3 + place(protocol)) * WORDS + usize::from(port / 64)
+    }
+
     fn of(&mut self, address: u32, protocol: u8) -> &mut [u64] {
-        let start = (address as usize * 3 + place(protocol)) * WORDS;
+        let start = Self::word(address, protocol, 0);
         &mut self.used[start..start + WORDS]
+    }
+
+    /// Asks the processor for where a search begins that is so many from now, if each one before it is over at once.
+    #[inline]
+    pub(super) fn prefetch(&self, searches: u64, address: u32, protocol: u8, range: (u16, u16)) {
+        self.prefetch_port(address, protocol, self.start(searches, range));
+    }
+
+    /// Asks the processor for what a port is given back to.
+    #[inline]
+    pub(super) fn prefetch_port(&self, address: u32, protocol: u8, port: u16) {
+        prefetch_read(&self.used, Self::word(address, protocol, port));
     }
 
     /// Gives a port out of a range, of an address by its number in the pool: one of the parity of `like`, and that is `right`.
@@ -57,8 +82,8 @@ impl Ports {
         mut looks: usize,
         right: impl Fn(u16) -> bool,
     ) -> Option<u16> {
-        let span = u64::from(last - first) + 1;
-        let start = usize::from(first + (self.draw() % span) as u16);
+        let start = usize::from(self.start(1, (first, last)));
+        self.random = self.random.wrapping_add(GAMMA);
         let parity = if like.is_multiple_of(2) { EVEN } else { !EVEN };
         let used = self.of(address, protocol);
         let (low, high) = (usize::from(first) / 64, usize::from(last) / 64);
@@ -136,6 +161,11 @@ mod tests {
             ports.give_back(1, UDP, last);
             assert_eq!(ports.take(1, UDP, (first, last), last, 1 << 16, |_| true), Some(last));
         }
+    }
+
+    #[test]
+    fn an_address_takes_as_many_bytes_as_is_said() {
+        assert_eq!(size_of_val(&*Ports::new(2, 1).used), 2 * (24 << 10));
     }
 
     #[test]

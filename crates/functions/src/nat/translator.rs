@@ -172,7 +172,10 @@ impl Translator {
                 }
                 let opens = !found.is_some() && direction == Direction::Out;
                 let gate = if opens { self.open_plain(packet, key, spots[at]) } else { None };
-                let gate = gate.unwrap_or_else(|| self.slowly(packet, direction, ways));
+                let gate = gate.unwrap_or_else(|| match direction {
+                    Direction::Out => self.goes_out(packet, ways),
+                    Direction::In => self.step(packet, direction, ways).map_or_else(|gate| gate, |_| Gate::FIRST),
+                });
                 if gate != Gate::FIRST {
                     context.put(go * GO + at, gate);
                 }
@@ -183,15 +186,27 @@ impl Translator {
     /// Packets of these keys may open sessions: what that takes is asked for.
     #[inline(never)]
     fn make_ready(&self, keys: &[Tuple4; GO], missing: u32) {
-        let mut left = missing;
+        let (mut left, mut searches) = (missing, 0);
         while left != 0 {
             let key = keys[left.trailing_zeros() as usize % GO];
             left &= left - 1;
-            self.bindings.prefetch(inside_endpoint(key));
+            // What is not plain is of no protocol, and is looked at by itself.
+            if key.protocol() == 0 {
+                continue;
+            }
+            let endpoint = inside_endpoint(key);
+            self.bindings.prefetch(endpoint);
+            if let Some((number, range)) = self.allotment.of(endpoint.address()) {
+                searches += 1;
+                self.ports.prefetch(searches, number, key.protocol(), range);
+            }
         }
         self.table.make_ready(missing.count_ones() as usize, |session| {
             self.bindings.prefetch(inside_endpoint(session.inside()));
             self.bindings.prefetch_numbered(session.binding());
+            let (address, port) = session.becomes(Direction::Out);
+            let number = u32::from_be_bytes(address).wrapping_sub(self.pool.0);
+            self.ports.prefetch_port(number, session.inside().protocol(), port);
         });
     }
 
@@ -240,68 +255,62 @@ impl Translator {
         address.wrapping_sub(self.pool.0) < self.pool.1
     }
 
-    /// Any packet.
+    /// Any packet to outside.
     #[inline(never)]
-    fn slowly(&mut self, packet: &mut Packet, direction: Direction, ways: Ways) -> Gate {
-        if direction == Direction::Out && ways.hairpin == HAIRPIN && self.leads_to_pool(packet) {
+    fn goes_out(&mut self, packet: &mut Packet, ways: Ways) -> Gate {
+        let to_pool = self.leads_to_pool(packet) == Some(true);
+        if to_pool && ways.hairpin == HAIRPIN {
             // Before it opens a session and takes a port.
             return HAIRPIN;
         }
         let opened = self.opened;
-        let shown = match self.step(packet, direction, ways) {
-            Ok(shown) => shown,
+        let found = match self.step(packet, Direction::Out, ways) {
+            Ok(found) => found,
             Err(gate) => return gate,
         };
-        if direction == Direction::In || !shown {
-            return Gate::FIRST;
-        }
-        if !self.leads_to_pool(packet) {
+        if !to_pool {
             return Gate::FIRST;
         }
         // RFC 4787 REQ-9, hairpinning: it goes out as if from outside, and in again.
-        self.step(packet, Direction::In, ways).map_or_else(
-            |dropped| {
-                if self.opened != opened {
-                    self.take_back(packet);
-                }
+        let opened = (self.opened != opened).then(|| self.table.get(found).inside());
+        match (self.step(packet, Direction::In, ways), opened) {
+            (Ok(_), _) => ways.hairpin,
+            (Err(dropped), Some(key)) if self.table.is_still(found, key) => {
+                // It does not get there: nothing is to be left of the session that it has opened.
+                self.end(found);
                 dropped
-            },
-            |_| ways.hairpin,
-        )
-    }
-
-    fn leads_to_pool(&self, packet: &mut Packet) -> bool {
-        packet.ipv4().is_some_and(|ip| self.is_of_pool(u32::from_be_bytes(ip.destination)))
-    }
-
-    /// A packet that is translated already has opened a session to outside, and does not get there: nothing is to be left of it.
-    fn take_back(&mut self, packet: &mut Packet) {
-        let Shown::Packet(headers) = Shown::<Tuple4>::of(packet) else { return };
-        let found = self.table.find(headers.tuple.reversed());
-        if found.is_some() && found.side() == Translation::OUTSIDE {
-            self.end(found);
+            }
+            (Err(dropped), _) => dropped,
         }
     }
 
-    /// Translates a packet in one direction; whether it is IPv4. Otherwise where it goes instead.
-    fn step(&mut self, packet: &mut Packet, direction: Direction, ways: Ways) -> Result<bool, Gate> {
-        if direction == Direction::In && packet.ipv4().is_some() && !self.leads_to_pool(packet) {
+    /// Whether a packet's destination is of the pool, if it is IPv4.
+    #[inline(always)]
+    fn leads_to_pool(&self, packet: &mut Packet) -> Option<bool> {
+        packet.ipv4().map(|ip| self.is_of_pool(u32::from_be_bytes(ip.destination)))
+    }
+
+    /// Translates any packet in one direction: its session, none of what stays as it is and of errors. Otherwise where it goes
+    /// instead.
+    #[inline(never)]
+    fn step(&mut self, packet: &mut Packet, direction: Direction, ways: Ways) -> Result<Found, Gate> {
+        if direction == Direction::In && self.leads_to_pool(packet) == Some(false) {
             // IPv4 that is not for the pool: nothing that this translation has anything to do with.
-            return if ways.others == Gate::FIRST { Ok(false) } else { Err(ways.others) };
+            return if ways.others == Gate::FIRST { Ok(Found::NONE) } else { Err(ways.others) };
         }
         match Shown::<Tuple4>::of(packet) {
-            Shown::NotThis => Ok(false),
+            Shown::NotThis => Ok(Found::NONE),
             Shown::Fragment => Err(FRAGMENT),
             Shown::Malformed | Shown::Neighbour => Err(PROTOCOL),
             Shown::Packet(headers) if !matches!(headers.protocol, TCP | UDP | ICMP) => Err(PROTOCOL),
-            Shown::Error(quoted) => self.error(packet, quoted, direction).map(|()| true).ok_or(NO_SESSION),
+            Shown::Error(quoted) => self.error(packet, quoted, direction).map(|()| Found::NONE).ok_or(NO_SESSION),
             Shown::Packet(headers) => {
                 let found = self.session(&headers, direction)?;
                 let session = self.table.get_mut(found);
                 session.connection.passes(headers.flags, session.is_reply(direction));
                 let (phase, becomes) = (session.connection.phase(), session.becomes(direction));
                 self.timeouts.renew(&mut self.table, found, phase, self.now);
-                packets::translate(packet, direction, becomes).map(|()| true).ok_or(PROTOCOL)
+                packets::translate(packet, direction, becomes).map(|()| found).ok_or(PROTOCOL)
             }
         }
     }
