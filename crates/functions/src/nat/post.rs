@@ -41,7 +41,7 @@ impl Nat {
             hand_out(&listing, kind, self.clock, &self.key, setup)?;
         }
         if let Some(blocks) = self.blocks {
-            let table = setup.lasting(&format!("blocks {}", self.key), |_| Ok(BlockTable(blocks)))?;
+            let table = setup.handed_on(&format!("blocks {}", self.key), |_| Ok(BlockTable(blocks)))?;
             setup.table("blocks", table);
         }
         let mut post =
