@@ -42,6 +42,8 @@ const TIMEOUT: u64 = 5;
 /// Bytes of a session at most, as docs/sessions.md and docs/balancer.md state them: of the firewall's two tables (either has as many
 /// places), of translation, of the balancer.
 const STATED: [u64; 4] = [74, 74, 157, 83];
+/// Addresses of the translation's pool, and the bytes that each takes for its ports (docs/sessions.md).
+const POOL: [u64; 2] = [512, 24 << 10];
 /// Bytes that the generator has for each session: no part of what is looked at here.
 const GENERATED: u64 = 16;
 
@@ -120,7 +122,7 @@ pipeline:
 
     /// What its tables may take, in bytes.
     fn stated(&self) -> u64 {
-        STATED.iter().sum::<u64>() * self.capacity
+        STATED.iter().sum::<u64>() * self.capacity + POOL[0] * POOL[1]
     }
 }
 
