@@ -204,9 +204,9 @@ class Stage:
         self.call(space, "sysctl", "-qw", "net.ipv6.conf.default.disable_ipv6=1", "net.ipv6.conf.all.disable_ipv6=1")
 
     def bridge(self, space, name):
-        """A namespace with a bridge, which says nothing by itself: with IPv6 it would tell of its multicast groups (MLD)."""
+        """A namespace with a bridge, which says nothing by itself: one that looks for multicast groups joins some (IGMP, MLD)."""
         self.forwarder(space)
-        self.ip(space, f"link add {name} type bridge")
+        self.ip(space, f"link add {name} type bridge mcast_snooping 0")
         self.ip(space, f"link set {name} up")
 
     def router(self, space):
