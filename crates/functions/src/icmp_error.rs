@@ -139,9 +139,17 @@ impl Declare for IcmpError {
             let message = format!("{} interfaces: allowed are 1 to 64", params.interfaces.len());
             return Err(SetupError::at("interfaces", message));
         }
-        let mut interfaces = Vec::new();
+        let mut interfaces: Vec<Arc<Interface>> = Vec::new();
         for (index, name) in params.interfaces.iter().enumerate() {
-            interfaces.push(setup.state::<Interface>(&format!("interfaces[{index}]"), name)?);
+            let place = format!("interfaces[{index}]");
+            let interface = setup.state::<Interface>(&place, name)?;
+            let alike = |it: &Arc<Interface>| it.number.is_some() && it.number == interface.number;
+            if let (Some(other), Some(number)) = (interfaces.iter().position(alike), interface.number) {
+                let message =
+                    format!("'{}' and '{name}' have the number {number}: give each its own", params.interfaces[other]);
+                return Err(SetupError::at(place, message));
+            }
+            interfaces.push(interface);
         }
         let mtu = match (params.error, params.mtu) {
             (Kind::TooBig, Some(mtu)) if mtu >= 68 => mtu,

@@ -198,6 +198,10 @@ fn faults_name_the_place_the_value_and_what_is_allowed() {
     for (more, error) in [
         (json!({ "interfaces": [] }), "interfaces: 0 interfaces: allowed are 1 to 64"),
         (json!({ "interfaces": ["x"] }), "interfaces[0]: no state is called 'x'"),
+        (
+            json!({ "interfaces": ["lan", "lan"] }),
+            "interfaces[1]: 'lan' and 'lan' have the number 3: give each its own",
+        ),
         (json!({ "error": "too_big" }), "mtu: it is missing"),
         (json!({ "error": "too_big", "mtu": 9 }), "mtu: 9: allowed are 68 to 65535 bytes"),
         (json!({ "mtu": 1500 }), "mtu: it is told with 'error: too_big' only"),
