@@ -1,0 +1,123 @@
+//! The sum of 16-bit words that an Internet checksum is folded from (RFC 1071), of long texts.
+//!
+//! Words are taken as signed numbers, as the instruction that adds them in pairs wants them: with the highest bit
+//! inverted each is 2¹⁵ less than it should be, which is added again at the end.
+
+use crate::level::{Isa, Level};
+
+/// Bytes that the kernels take in one go: so that sums of 32 bits cannot overflow.
+const PIECE: usize = 1 << 16;
+
+/// The sum of the words of `bytes` as this machine reads them, each of two bytes; an odd last byte counts as if a zero byte
+/// followed.
+// Never a part of who calls: of short texts it is not asked.
+#[inline(never)]
+#[must_use]
+pub fn word_sum(bytes: &[u8], level: Level) -> u64 {
+    match level.0 {
+        Isa::Scalar => scalar(bytes),
+        // SAFETY: a level is a proof that the machine has its instructions.
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => bytes.chunks(PIECE).map(|piece| unsafe { x86::sum_avx2(piece) }).sum(),
+        // SAFETY: as above.
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => bytes.chunks(PIECE).map(|piece| unsafe { x86::sum_avx512(piece) }).sum(),
+    }
+}
+
+/// The same, word by word: what it means.
+fn scalar(bytes: &[u8]) -> u64 {
+    let (words, rest) = bytes.as_chunks::<2>();
+    let last = rest.first().map_or(0, |byte| u16::from_ne_bytes([*byte, 0]));
+    words.iter().map(|word| u64::from(u16::from_ne_bytes(*word))).sum::<u64>() + u64::from(last)
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use std::arch::x86_64::*;
+
+    /// What a word is less than it should be.
+    const LESS: i64 = 1 << 15;
+
+    #[target_feature(enable = "avx2")]
+    pub(super) unsafe fn sum_avx2(bytes: &[u8]) -> u64 {
+        let (blocks, rest) = bytes.as_chunks::<32>();
+        let (flip, ones) = (_mm256_set1_epi16(i16::MIN), _mm256_set1_epi16(1));
+        let add = |sums, block: &[u8; 32]| {
+            // SAFETY: 32 readable bytes, which an unaligned load takes from anywhere.
+            let words = unsafe { _mm256_loadu_si256(block.as_ptr().cast()) };
+            _mm256_add_epi32(sums, _mm256_madd_epi16(_mm256_xor_si256(words, flip), ones))
+        };
+        let [mut even, mut odd] = [_mm256_setzero_si256(); 2];
+        let (pairs, last) = blocks.as_chunks::<2>();
+        for [first, second] in pairs {
+            (even, odd) = (add(even, first), add(odd, second));
+        }
+        for block in last {
+            even = add(even, block);
+        }
+        let sums = _mm256_add_epi32(even, odd);
+        let halves = _mm_add_epi32(_mm256_castsi256_si128(sums), _mm256_extracti128_si256::<1>(sums));
+        let quarters = _mm_add_epi32(halves, _mm_unpackhi_epi64(halves, halves));
+        let sum = _mm_cvtsi128_si32(_mm_add_epi32(quarters, _mm_shuffle_epi32::<1>(quarters)));
+        let (fours, rest) = rest.as_chunks::<4>();
+        let fours: u64 = fours
+            .iter()
+            .map(|word| u64::from(u32::from_ne_bytes(*word)))
+            .map(|word| (word & 0xffff) + (word >> 16))
+            .sum();
+        (i64::from(sum) + LESS * 16 * blocks.len() as i64).cast_unsigned() + fours + super::scalar(rest)
+    }
+
+    #[target_feature(enable = "avx512f,avx512bw")]
+    pub(super) unsafe fn sum_avx512(bytes: &[u8]) -> u64 {
+        let (blocks, rest) = bytes.as_chunks::<64>();
+        let (flip, ones) = (_mm512_set1_epi16(i16::MIN), _mm512_set1_epi16(1));
+        let add = |sums, words| _mm512_add_epi32(sums, _mm512_madd_epi16(_mm512_xor_si512(words, flip), ones));
+        // SAFETY: 64 readable bytes, which an unaligned load takes from anywhere.
+        let load = |block: &[u8; 64]| unsafe { _mm512_loadu_si512(block.as_ptr().cast()) };
+        // What is left is filled up with zeros.
+        let mask = (1u64 << rest.len()) - 1;
+        // SAFETY: no byte is read that the mask leaves out.
+        let filled = unsafe { _mm512_maskz_loadu_epi8(mask, rest.as_ptr().cast()) };
+        let [mut even, mut odd] = [add(_mm512_setzero_si512(), filled), _mm512_setzero_si512()];
+        let (pairs, last) = blocks.as_chunks::<2>();
+        for [first, second] in pairs {
+            (even, odd) = (add(even, load(first)), add(odd, load(second)));
+        }
+        for block in last {
+            odd = add(odd, load(block));
+        }
+        let sum = _mm512_reduce_add_epi32(_mm512_add_epi32(even, odd));
+        (i64::from(sum) + LESS * 32 * (blocks.len() as i64 + 1)).cast_unsigned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_greatest_sum_of_a_piece_and_more_does_not_overflow() {
+        for level in Level::available() {
+            for byte in [0u8, 0x7f, 0x80, 0xff] {
+                let bytes = vec![byte; 2 * PIECE + 3];
+                let word = u64::from(u16::from_ne_bytes([byte; 2]));
+                let expected = (PIECE as u64 + 1) * word + u64::from(u16::from_ne_bytes([byte, 0]));
+                assert_eq!(word_sum(&bytes, level), expected, "{byte:#04x} at {}", level.name());
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_level_says_what_the_scalar_twin_says(bytes in prop::collection::vec(any::<u8>(), 0..700), start in 0usize..64) {
+            let bytes = &bytes[start.min(bytes.len())..];
+            for level in Level::available() {
+                prop_assert_eq!(word_sum(bytes, level), scalar(bytes), "{}", level.name());
+            }
+        }
+    }
+}
