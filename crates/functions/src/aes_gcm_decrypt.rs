@@ -10,7 +10,7 @@ use crate::aes_gcm_encrypt::{HEADER, MORE};
 use crate::encryption::datagram::{Datagram, Unfit};
 use crate::encryption::keys::{KeySettings, Others, read_keys};
 use crate::encryption::settings::Implementation;
-use crate::encryption::sums::Change;
+use crate::encryption::sums::{Change, Sums};
 use crate::tunnel::first_unusual;
 
 /// Parameters of `aes_gcm_decrypt`.
@@ -49,6 +49,7 @@ pub struct AesGcmDecrypt {
     keys: Vec<Key>,
     /// By id: which of the keys it is, or one that is not there.
     places: [u16; 256],
+    sums: Sums,
     others: Gate,
 }
 
@@ -74,7 +75,7 @@ impl Declare for AesGcmDecrypt {
             places[usize::from(id)] = keys.len() as u16;
             keys.push(key);
         }
-        Ok(Self { keys, places, others: params.others.gate(NOT_UDP) })
+        Ok(Self { keys, places, sums: Sums::new(), others: params.others.gate(NOT_UDP) })
     }
 }
 
@@ -85,14 +86,14 @@ impl AesGcmDecrypt {
         let payload = datagram.payload();
         let summed = datagram.is_summed(packet);
         let Some((_, whole)) = packet.data_mut().split_at_mut_checked(payload) else { return BAD_LENGTH };
-        let change = if summed { Some(Change::without(whole)) } else { None };
         let Some((nonce, rest)) = whole.split_first_chunk_mut::<HEADER>() else { return TOO_SHORT };
         let Some((text, tag)) = rest.split_last_chunk_mut::<TAG>() else { return TOO_SHORT };
+        let before = if summed { Some(self.sums.whole(nonce, text, tag)) } else { None };
         let Some(key) = self.keys.get(usize::from(self.places[usize::from(nonce[0])])) else { return UNKNOWN_KEY };
         if key.open(nonce, &[], text, tag).is_err() {
             return FORGED;
         }
-        let change = change.map(|change| change.with(text, -(MORE as i16)));
+        let change = before.map(|before| Change::new(before, self.sums.of(text), -(MORE as i16)));
         let end = payload + HEADER + text.len();
         let data = packet.data_mut();
         data.copy_within(..payload, HEADER);

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use crate::encryption::datagram::{Datagram, Unfit};
 use crate::encryption::keys::{KeySettings, Others, read_keys};
 use crate::encryption::settings::Implementation;
-use crate::encryption::sums::Change;
+use crate::encryption::sums::{Change, Sums};
 use crate::encryption::{PACKETS, numbers, source};
 use crate::tunnel::first_unusual;
 
@@ -65,6 +65,7 @@ pub struct AesGcmEncrypt {
     numbers: Numbers,
     /// The longest frame, measured from its IP header on, before encryption.
     most: usize,
+    sums: Sums,
     others: Gate,
 }
 
@@ -107,6 +108,7 @@ impl Declare for AesGcmEncrypt {
             prefix: [id, a, b, c],
             numbers: numbers(&material, params.packets.unwrap_or(PACKETS), setup)?,
             most: usize::from(params.mtu.unwrap_or(u16::MAX)) - MORE,
+            sums: Sums::new(),
             others: params.others.gate(NOT_UDP),
         })
     }
@@ -129,8 +131,9 @@ impl AesGcmEncrypt {
         nonce[..4].copy_from_slice(&self.prefix);
         nonce[4..].copy_from_slice(&number.to_be_bytes());
         let Some(text) = packet.data_mut().get_mut(payload..) else { return BAD_LENGTH };
-        let change = if summed { Some(Change::without(text)) } else { None };
+        let before = if summed { Some(self.sums.of(text)) } else { None };
         let tag = self.key.seal(&nonce, &[], text);
+        let change = before.map(|before| Change::new(before, self.sums.whole(&nonce, text, &tag), MORE as i16));
         // The headers make room for the number; the payload stays where it is.
         let grown = packet.append(TAG).map(|place| place.copy_from_slice(&tag)).is_some();
         if !grown || packet.prepend(HEADER).is_none() {
@@ -142,7 +145,6 @@ impl AesGcmEncrypt {
         if let Some(place) = text.first_chunk_mut() {
             *place = nonce;
         }
-        let change = change.map(|change| change.with(text, MORE as i16));
         datagram.resize(packet, MORE as i16, |sum| change.map_or(sum, |change| change.apply(sum)));
         if datagram == Datagram::PLAIN {
             packet.place_ipv4(Datagram::PLAIN.ip);

@@ -8,5 +8,6 @@ pub mod interval_map;
 pub mod level;
 pub mod prefetch;
 pub mod signatures;
+pub mod word_sum;
 
 pub use level::Level;

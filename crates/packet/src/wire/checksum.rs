@@ -11,7 +11,14 @@ const LONG: usize = 128;
 #[inline]
 #[must_use]
 pub fn sum(bytes: &[u8]) -> u16 {
-    let (mut total, mut after) = (0, bytes);
+    fold(unfolded(bytes))
+}
+
+/// A number below 2^48 that [`fold`]s to the [`sum`] of `bytes`, of which there are up to 2^31: for who adds up more.
+#[inline]
+#[must_use]
+pub fn unfolded(bytes: &[u8]) -> u64 {
+    let (mut total, mut after) = (0u64, bytes);
     if bytes.len() >= LONG {
         // Words of 32 bits in sums of 64, side by side: compilers put them into vectors.
         let (blocks, few) = bytes.as_chunks::<32>();
@@ -24,11 +31,13 @@ pub fn sum(bytes: &[u8]) -> u16 {
         (total, after) = (lanes.iter().sum(), few);
     }
     let (words, rest) = after.as_chunks::<8>();
+    // Carries are counted above 64 bits.
+    let mut few = u128::from(total) + u128::from(last_bytes(bytes, rest));
     for word in words {
-        total += halves(u64::from_ne_bytes(*word));
+        few += u128::from(u64::from_ne_bytes(*word));
     }
-    total += halves(last_bytes(bytes, rest));
-    fold(total)
+    // 2^32 and 2^64 are 1 modulo 0xffff.
+    halves(few as u64) + (few >> 64) as u64
 }
 
 /// Both halves of a number of 64 bits.
@@ -91,8 +100,10 @@ pub fn add(a: u16, b: u16) -> u16 {
     sum + u16::from(carry)
 }
 
+/// A sum of words in the 16 bits of a ones' complement sum.
 #[inline]
-fn fold(total: u64) -> u16 {
+#[must_use]
+pub fn fold(total: u64) -> u16 {
     let total = (total & 0xffff_ffff) + (total >> 32);
     let total = (total & 0xffff) + (total >> 16 & 0xffff) + (total >> 32);
     let total = (total & 0xffff) + (total >> 16);
