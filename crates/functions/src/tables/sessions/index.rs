@@ -159,17 +159,13 @@ impl Index {
     /// Takes an entry out that is there.
     #[inline]
     pub(super) fn remove(&mut self, spot: Spot, entry: u32) {
-        for spot in [spot, self.other(spot)] {
-            let bucket = &mut self.buckets[spot.bucket as usize];
-            let it = signatures::equal(&bucket.entries, entry);
-            if it != 0 {
-                let place = it.trailing_zeros() as usize % WAYS;
-                (bucket.signatures[place], bucket.entries[place]) = (FREE, FREE);
-                if !self.stash.is_empty() {
-                    self.unstash();
-                }
-                return;
+        let both = [spot, self.other(spot)];
+        if let Some((bucket, place)) = self.place_of(both, |bucket| signatures::equal(&bucket.entries, entry)) {
+            self.put(bucket, place, FREE, FREE);
+            if !self.stash.is_empty() {
+                self.unstash();
             }
+            return;
         }
         self.stash.retain(|(_, other)| *other != entry);
     }
@@ -197,13 +193,23 @@ impl Index {
     /// Puts an entry into one of its buckets, moving others to theirs where both are full; whether there was a way.
     #[inline]
     fn place(&mut self, spot: Spot, entry: u32) -> bool {
-        for spot in [spot, self.other(spot)] {
-            if let Some(place) = self.free(spot.bucket) {
-                self.put(spot.bucket, place, spot.signature, entry);
-                return true;
-            }
+        let both = [spot, self.other(spot)];
+        if let Some((bucket, place)) = self.place_of(both, |bucket| signatures::equal(&bucket.signatures, FREE)) {
+            self.put(bucket, place, spot.signature, entry);
+            return true;
         }
         self.make_way(spot, entry)
+    }
+
+    /// The first place of two buckets, which `of` tells the places of one. Both are looked at whatever the first one says: which
+    /// it is nobody can foresee, and a wrong guess costs more than the look.
+    #[inline(always)]
+    fn place_of(&self, both: [Spot; 2], of: impl Fn(&Bucket) -> u8) -> Option<(u32, usize)> {
+        let [first, second] = both.map(|spot| of(&self.buckets[spot.bucket as usize]));
+        let places = u32::from(first) | u32::from(second) << WAYS;
+        let at = places.trailing_zeros() as usize;
+        let bucket = if first != 0 { both[0].bucket } else { both[1].bucket };
+        (places != 0).then_some((bucket, at % WAYS))
     }
 
     /// A free place of a bucket.
