@@ -106,7 +106,8 @@ impl Row {
 /// What protocols are called.
 const PROTOCOLS: [(&str, u8); 4] = [("tcp", TCP), ("udp", UDP), ("icmp", ICMP), ("icmpv6", 58)];
 
-fn protocol_name(number: u8) -> Option<&'static str> {
+/// What a protocol is called, if it has a name here.
+pub(super) fn protocol_name(number: u8) -> Option<&'static str> {
     PROTOCOLS.iter().find(|(_, of)| *of == number).map(|(name, _)| *name)
 }
 

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
 
-use super::row::{End, Row, protocol};
+use super::row::{End, Row, protocol, protocol_name};
 use crate::connection::Phase;
 
 /// The most ends that are asked for together.
@@ -75,21 +75,25 @@ impl Selector {
             Ok(Wanted { which, net, port })
         };
         match name {
-            None if protocol(value).is_some() => self.protocol = protocol(value),
+            None if protocol(value).is_some() => only(&mut self.protocol, protocol(value), word, "protocol", shown)?,
             Some("protocol") => {
                 let number = protocol(value).or_else(|| value.parse().ok());
-                self.protocol = Some(number.ok_or_else(wrong)?);
+                only(&mut self.protocol, Some(number.ok_or_else(wrong)?), word, "protocol", shown)?;
             }
             Some("state") => {
                 let mut phases = Phase::ALL.iter().map(|phase| phase.name());
-                self.state = Some(phases.find(|name| *name == value).ok_or_else(|| {
+                let state = phases.find(|name| *name == value).ok_or_else(|| {
                     let mut names: Vec<_> = Phase::ALL.iter().map(|phase| phase.name()).collect();
                     names.sort_unstable();
                     names.dedup();
                     format!("state '{}': allowed are {}", super::short(value), names.join(", "))
-                })?);
+                })?;
+                only(&mut self.state, Some(state), word, "state", |state| format!("state={state}"))?;
             }
-            Some("worker") => self.worker = Some(value.parse().map_err(|_| wrong())?),
+            Some("worker") => {
+                let worker = value.parse().map_err(|_| wrong())?;
+                only(&mut self.worker, Some(worker), word, "worker", |worker| format!("worker={worker}"))?;
+            }
             name => {
                 let which = name.map(|name| names.iter().position(|known| *known == name).ok_or_else(wrong));
                 let wanted: Result<Wanted, String> = wanted(which.transpose()?);
@@ -99,6 +103,28 @@ impl Selector {
         }
         Ok(self)
     }
+}
+
+/// Sets what is the same of all that are meant. Of two values the second one would hold alone, and what is not asked for would
+/// be ended.
+fn only<T: Copy + PartialEq>(
+    field: &mut Option<T>,
+    value: Option<T>,
+    word: &str,
+    name: &str,
+    said: impl FnOnce(T) -> String,
+) -> Result<(), String> {
+    if let Some(before) = field.filter(|before| Some(*before) != value) {
+        let (before, word) = (said(before), super::short(word));
+        return Err(format!("'{before}' and '{word}': nothing is both, allowed is one {name}"));
+    }
+    *field = value;
+    Ok(())
+}
+
+/// A protocol as a word says it.
+fn shown(number: u8) -> String {
+    protocol_name(number).map_or_else(|| format!("protocol={number}"), str::to_owned)
 }
 
 fn allowed(names: &[&str]) -> String {
@@ -120,8 +146,17 @@ fn net(text: &str) -> Option<(IpNet, Option<u16>)> {
 
 /// Where a line that was shown says that it is: worker, table, place.
 pub(super) fn place(line: &str) -> Result<(usize, u8, u32), String> {
-    let at = line.split_ascii_whitespace().find_map(|word| word.strip_prefix("at="));
-    let mut parts = at.unwrap_or_default().split('.');
+    let words = |name: &'static str| line.split_ascii_whitespace().filter_map(move |word| word.strip_prefix(name));
+    let mut all = words("at=");
+    let at = all.next().unwrap_or_default();
+    if let Some(other) = all.find(|other| *other != at) {
+        return Err(format!("'at={}' and 'at={}': nothing is at both, allowed is one", super::short(at), super::short(other)));
+    }
+    if let Some(other) = words("worker=").find(|other| at.split('.').next() != Some(*other)) {
+        let (at, other) = (super::short(at), super::short(other));
+        return Err(format!("'worker={other}' and 'at={at}': nothing is both, 'at' begins with the worker"));
+    }
+    let mut parts = at.split('.');
     let place = (|| {
         let place = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
         // Something comes behind each place.

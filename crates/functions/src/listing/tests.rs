@@ -213,7 +213,7 @@ proptest! {
         let filter = words.join(" ");
         let lines = ask(&mut all, looks, || view.entries(None, 1_000)).expect("an answer");
         let expected: Vec<_> = lines.iter().filter(|line| means(line, &filter)).cloned().collect();
-        // The second of two words of one kind is the one that holds.
+        // Two values of one kind are refused.
         let kinds = |prefix: &[&str]| words.iter().filter(|word| prefix.iter().any(|it| word.starts_with(it))).count();
         prop_assume!(kinds(&["tcp", "udp", "protocol"]) < 2 && kinds(&["state"]) < 2 && kinds(&["worker"]) < 2);
         prop_assert_eq!(ask(&mut all, looks, || view.chosen(&filter, None, 1_000)), Ok(expected));
@@ -223,6 +223,34 @@ proptest! {
     fn no_filter_makes_it_fall(text in "[a-z0-9=:./ \\[\\]-]{0,60}") {
         fuzz_selector(text.as_bytes());
     }
+}
+
+/// `remove tcp udp` ended what is UDP, and `worker=1 worker=0` what worker 0 had: the last word won.
+#[test]
+fn two_values_of_one_field_are_refused_and_end_nothing() {
+    let (view, mut all, _attendants) = workers(&[&[0, 1, 2, 3], &[0, 1]]);
+    for (first, second) in [
+        ("tcp", "udp"),
+        ("tcp", "protocol=17"),
+        ("protocol=132", "tcp"),
+        ("state=opening", "state=closing"),
+        ("worker=5", "worker=0"),
+    ] {
+        let words = format!("{first} 10.0.0.0/8 {second}");
+        let told = ask(&mut all, 9, || view.chosen(&words, None, 9)).expect_err(&words);
+        assert!(told.starts_with(&format!("'{first}' and '{second}': nothing is both")), "{told}");
+        let outcome = ask(&mut all, 9, || view.apply(&[&format!("remove {words}")]));
+        assert_eq!((outcome.made, outcome.refused.len()), (0, 1), "{words}: {outcome:?}");
+    }
+    let lines = ask(&mut all, 9, || view.entries(None, 9)).expect("an answer");
+    assert_eq!(lines.len(), 6);
+    // Nor does a line say two things of where it is.
+    for more in ["worker=7", "at=0.0.2"] {
+        let outcome = ask(&mut all, 9, || view.apply(&[&format!("remove {} {more}", lines[0])]));
+        assert!(outcome.made == 0 && outcome.refused[0].message.contains(more), "{outcome:?}");
+    }
+    // What is said twice is said.
+    assert!(Selector::parse("tcp protocol=6 state=seen state=seen worker=1 worker=1", KIND.ends).is_ok());
 }
 
 #[test]
