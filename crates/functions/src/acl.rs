@@ -132,7 +132,7 @@ impl Params {
         let key = format!("acl {}", serde_json::to_string(&self).unwrap_or_default());
         let list = setup.once(&key, |setup| self.compile(setup))?;
         let rules = setup.once_a_module(&key, |setup| {
-            let given_up = setup.counters("compiling given up", ["IPv4", "IPv6"].map(str::to_owned));
+            let given_up = setup.gauges("compiling given up", ["IPv4", "IPv6"].map(str::to_owned));
             Ok(RuleTable::of(Arc::clone(&list), given_up))
         })?;
         let hits4 = setup.counters("rules, IPv4", numbered(&list.v4));

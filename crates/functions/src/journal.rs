@@ -14,6 +14,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use forebay_graph::files::check_writable;
 use forebay_measure::{Clock, Counter, Frequency, Tsc};
 use rtrb::{Consumer, RingBuffer};
 
@@ -43,6 +44,22 @@ const CHUNK: usize = 1 << 16;
 pub(crate) fn time(nanos: u64) -> String {
     let time = jiff::Timestamp::from_nanosecond(nanos.into()).unwrap_or(jiff::Timestamp::MAX);
     format!("{time:.9}")
+}
+
+/// Looks at a file for lines without making it.
+///
+/// # Errors
+/// What [taking](Slot::take) it would say.
+pub(crate) fn check(path: &Path) -> Result<(), String> {
+    // A pipe would wait for its reader.
+    if path.metadata().is_ok_and(|told| !told.is_file()) {
+        return Err(cannot(path, &"allowed are regular files"));
+    }
+    check_writable(path).map_err(|error| cannot(path, &error))
+}
+
+fn cannot(path: &Path, why: &dyn std::fmt::Display) -> String {
+    format!("cannot write {}: {why}", path.display())
 }
 
 /// A file's place: whoever comes after an owner of the same name, in a configuration that has changed, goes on with its journal.
@@ -124,13 +141,10 @@ impl<R: Record> Journal<R> {
     /// # Errors
     /// It cannot be written.
     fn open(path: &Path, owner: &str, frequency: Frequency) -> Result<Self, String> {
-        let wrong = |error: &dyn std::fmt::Display| format!("cannot write {}: {error}", path.display());
-        // A pipe would wait for its reader.
-        if path.metadata().is_ok_and(|told| !told.is_file()) {
-            return Err(wrong(&"allowed are regular files"));
-        }
-        let file = File::options().append(true).create(true).open(path).map_err(|error| wrong(&error))?;
-        Self::over(file, path, owner, frequency).map_err(|error| wrong(&error))
+        check(path)?;
+        let wrong = |error: std::io::Error| cannot(path, &error);
+        let file = File::options().append(true).create(true).open(path).map_err(wrong)?;
+        Self::over(file, path, owner, frequency).map_err(wrong)
     }
 
     /// Writes to what is open already.

@@ -225,10 +225,17 @@ impl Declare for Nids {
             Ok(tally)
         })?;
         let checking = setup.checking();
-        let journal = match params.alerts.as_ref().filter(|_| !checking) {
+        let path = match &params.alerts {
             None => None,
             Some(Alerts { file, .. }) => {
                 let path = setup.claim_on("alerts.file", file)?;
+                journal::check(&path).map_err(|error| SetupError::at("alerts.file", error))?;
+                Some(path)
+            }
+        };
+        let journal = match path.filter(|_| !checking) {
+            None => None,
+            Some(path) => {
                 let slot = setup.lasting(&format!("nids alerts {}", path.display()), |_| Ok(Slot::default()))?;
                 let journal = slot.take(&path, setup.name(), setup.frequency());
                 Some(journal.map_err(|error| SetupError::at("alerts.file", error))?)

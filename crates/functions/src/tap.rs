@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use forebay_graph::files::check_writable;
 use forebay_graph::{Context, Declare, Function, Setup, SetupError, StateKind, register};
 use forebay_measure::{Counter, Frequency};
 use forebay_packet::{Packet, Ticks};
-use forebay_ports::pcap::{WhenFull, Writer};
+use forebay_ports::pcap::{WhenFull, WriteError, Writer};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -59,11 +60,13 @@ impl Declare for Tap {
         if params.snap == 0 {
             return Err(SetupError::at("snap", "0: allowed are 1 to 65535 bytes"));
         }
+        let wrong = |error: WriteError| SetupError::at("file", error.to_string());
         // Creating the file would empty one that is there.
         let path = setup.claim("file", &params.file, true)?;
+        check_writable(&path).map_err(|source| WriteError::Create { path: path.clone(), source }).map_err(wrong)?;
         let writer = (!setup.checking()).then(|| Writer::create(&path, WhenFull::Refuse));
         Ok(Self {
-            writer: writer.transpose().map_err(|error| SetupError::at("file", error.to_string()))?,
+            writer: writer.transpose().map_err(wrong)?,
             snap: params.snap.into(),
             left: params.most.unwrap_or(u64::MAX),
             simulated: setup.simulated(),

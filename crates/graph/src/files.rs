@@ -8,6 +8,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
+use rustix::io::Errno;
 
 pub use replace::replace;
 
@@ -23,6 +24,8 @@ struct Use {
     who: String,
     place: PathBuf,
     written: bool,
+    /// What is written is added to what is there.
+    adds: bool,
     /// For as long as the run lasts.
     lasts: bool,
 }
@@ -34,16 +37,16 @@ impl Files {
     /// In words: it is written by somebody, or is to be written and is used by somebody. Devices and pipes (`/dev/null`)
     /// are nobody's.
     pub fn claim(&mut self, who: &str, path: &Path, written: bool) -> Result<(), String> {
-        self.note(who, path, written, false)
+        self.note(who, path, written, (false, false))
     }
 
     /// Notes that `who` writes the file at `path`, or goes on writing it: for files that are added to, which whoever comes after
-    /// somebody of the same name shares with him.
+    /// somebody of the same name shares with him. A file that he reads is no such file.
     ///
     /// # Errors
-    /// Who else uses it.
+    /// Who else uses it, or himself for something else.
     pub fn claim_on(&mut self, who: &str, path: &Path) -> Result<(), String> {
-        self.note_beside(who, path, true, false, |other| other.who == who)
+        self.note(who, path, true, (true, false))
     }
 
     /// Notes the same of who uses it whatever the configuration: no other [takes its place](Self::settle).
@@ -51,32 +54,21 @@ impl Files {
     /// # Errors
     /// As [`claim`](Self::claim).
     pub fn claim_for_good(&mut self, who: &str, path: &Path, written: bool) -> Result<(), String> {
-        self.note(who, path, written, true)
+        self.note(who, path, written, (false, true))
     }
 
-    fn note(&mut self, who: &str, path: &Path, written: bool, lasts: bool) -> Result<(), String> {
-        self.note_beside(who, path, written, lasts, |_| false)
-    }
-
-    /// The same; uses that `may` says so of may be there beside it.
-    fn note_beside(
-        &mut self,
-        who: &str,
-        path: &Path,
-        written: bool,
-        lasts: bool,
-        may: impl Fn(&Use) -> bool,
-    ) -> Result<(), String> {
+    fn note(&mut self, who: &str, path: &Path, written: bool, (adds, lasts): (bool, bool)) -> Result<(), String> {
         if path.metadata().is_ok_and(|told| !told.is_file()) {
             return Ok(());
         }
         let place = place(path);
-        let mut others = self.0.iter().filter(|other| (other.written || written) && !may(other));
+        let goes_on = |other: &Use| adds && other.adds && other.who == who;
+        let mut others = self.0.iter().filter(|other| (other.written || written) && !goes_on(other));
         if let Some(other) = others.find(|other| is_same(&other.place, &place)) {
             let does = if other.written { "writes" } else { "reads" };
             return Err(format!("{} is the file that {} {does}: allowed is one of its own", path.display(), other.who));
         }
-        self.0.push(Use { who: who.to_owned(), place, written, lasts });
+        self.0.push(Use { who: who.to_owned(), place, written, adds, lasts });
         Ok(())
     }
 
@@ -118,6 +110,20 @@ fn place(path: &Path) -> PathBuf {
 fn is_same(one: &Path, other: &Path) -> bool {
     let inode = |path: &Path| path.metadata().ok().map(|told| (told.dev(), told.ino()));
     one == other || inode(one).is_some_and(|one| Some(one) == inode(other))
+}
+
+/// What can be told of a file that is to be written without making it: that it is a folder, or that there is none for it.
+///
+/// # Errors
+/// What opening it would say.
+pub fn check_writable(path: &Path) -> io::Result<()> {
+    let folder = match path.metadata() {
+        Ok(told) if told.is_dir() => return Err(Errno::ISDIR.into()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && path.file_name().is_some() => path.parent(),
+        told => return told.map(|_| ()),
+    };
+    let folder = folder.filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if folder.metadata()?.is_dir() { Ok(()) } else { Err(Errno::NOTDIR.into()) }
 }
 
 /// Opens a regular file for reading. Whatever else has a name may keep its reader waiting for ever, a pipe already while it
@@ -242,6 +248,10 @@ mod tests {
         assert!(files.claim("'a'", &file, true).is_err(), "what replaces a file does not");
         assert!(files.claim_on("'b'", &file).is_err_and(|told| told.contains("'a' writes")));
         assert_eq!(files.claim_on("'a'", &file), Ok(()));
+        // What it reads, or wrote in place of what was there, is another use.
+        let read = folder.join("rules");
+        assert_eq!(files.claim("'a'", &read, false), Ok(()));
+        assert!(files.claim_on("'a'", &read).is_err_and(|told| told.contains("'a' reads")));
         files.settle(used, |_| false);
         assert!(files.is_written(&file) && files.claim_on("'b'", &file).is_err());
         std::fs::remove_dir_all(&folder).expect("made above");
@@ -261,6 +271,25 @@ mod tests {
         assert_eq!(files.count(), 1);
         assert!(files.claim("'a'", &first, true).is_err());
         assert_eq!(files.claim("'a'", &second, true), Ok(()));
+        std::fs::remove_dir_all(&folder).expect("made above");
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_told_as_opening_would() {
+        let folder = std::env::temp_dir().join(format!("forebay-writable-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a writable folder for temporary files");
+        std::fs::write(folder.join("file"), "x").expect("a writable folder");
+        for name in ["", "file", "file/x", "missing/x", "new", ".", "a\0b"] {
+            let path = folder.join(name);
+            let told = check_writable(&path).map_err(|error| error.to_string());
+            let there = path.exists();
+            let opened = File::options().write(true).create(true).truncate(false).open(&path);
+            assert_eq!(told, opened.map(|_| ()).map_err(|error| error.to_string()), "{name}");
+            if !there && told.is_ok() {
+                std::fs::remove_file(&path).expect("made just now");
+            }
+        }
+        assert!(check_writable(Path::new("/dev/null")).is_ok());
         std::fs::remove_dir_all(&folder).expect("made above");
     }
 

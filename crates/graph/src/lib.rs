@@ -63,7 +63,7 @@ pub use scheduler::{
     Topology, WeightedFair, WhenFull,
 };
 pub use setup::{
-    DeclareState, Declared, Fault, LASTING, ONCE_A_MODULE, Setup, SetupError, SharedState, StateDeclaration,
+    Claim, DeclareState, Declared, Fault, LASTING, ONCE_A_MODULE, Setup, SetupError, SharedState, StateDeclaration,
     Surroundings, kept_as, states,
 };
 pub use shelf::Key;

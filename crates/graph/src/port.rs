@@ -158,7 +158,17 @@ pub trait DeclarePort: Port + Sized + 'static {
     /// Whether packets leave by it, with these parameters.
     fn sends(params: &Self::Params) -> bool;
 
-    /// Makes the port. `counters` are the port's own, shared with whoever shows them.
+    /// Looks at what of the parameters can be told without opening or making anything, and says which files would be used
+    /// ([`Setup::claim`]): for who checks a configuration, and before the port is made.
+    ///
+    /// # Errors
+    /// A parameter that makes no sense, named.
+    fn check(params: &Self::Params, setup: &mut Setup<'_>) -> Result<(), SetupError> {
+        let _ = (params, setup);
+        Ok(())
+    }
+
+    /// Makes the port, of parameters that have been [checked](Self::check). `counters` are the port's own, shared with whoever shows them.
     ///
     /// # Errors
     /// A parameter that makes no sense or a resource that cannot be had, named.
@@ -191,7 +201,7 @@ pub struct PortDeclaration {
     pub queues: bool,
     /// The parameters' JSON Schema.
     pub schema: fn(&mut SchemaGenerator) -> Schema,
-    check: fn(&Value) -> Result<(bool, bool), SetupError>,
+    check: fn(&Value, &mut Setup<'_>) -> Result<(bool, bool), SetupError>,
     open: fn(&Value, &mut Setup<'_>) -> Result<OpenPort, SetupError>,
 }
 
@@ -206,9 +216,14 @@ impl PortDeclaration {
             example: P::EXAMPLE,
             queues: P::QUEUES,
             schema: |generator| generator.subschema_for::<P::Params>(),
-            check: |params| read_params(params).map(|params| (P::receives(&params), P::sends(&params))),
+            check: |params, setup| {
+                let params: P::Params = read_params(params)?;
+                P::check(&params, setup)?;
+                Ok((P::receives(&params), P::sends(&params)))
+            },
             open: |params, setup| {
                 let params: P::Params = read_params(params)?;
+                P::check(&params, setup)?;
                 let counters = Arc::new(PortCounters::default());
                 let (receives, sends) = (P::receives(&params), P::sends(&params));
                 let port = Box::new(P::new(params, setup, Arc::clone(&counters))?);
@@ -221,8 +236,8 @@ impl PortDeclaration {
     ///
     /// # Errors
     /// A parameter that is not there, not known or makes no sense, by its path within the parameters.
-    pub fn check(&self, params: &Value) -> Result<(bool, bool), SetupError> {
-        (self.check)(params)
+    pub fn check(&self, params: &Value, setup: &mut Setup<'_>) -> Result<(bool, bool), SetupError> {
+        (self.check)(params, setup)
     }
 
     /// Opens a port.

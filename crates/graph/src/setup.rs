@@ -74,6 +74,40 @@ const OWN: &str = "handed on own ";
 /// A named object that modules share: both directions' NAT table, say.
 pub type SharedState = Arc<dyn Any + Send + Sync>;
 
+/// A file that something would use, were it not only checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// What the module or port is called.
+    pub name: String,
+    /// The parameter that names the file.
+    pub parameter: String,
+    /// Who uses it, as others are told.
+    who: String,
+    path: PathBuf,
+    how: Usage,
+}
+
+/// How a file is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Usage {
+    Read,
+    Written,
+    AddedTo,
+}
+
+impl Claim {
+    /// Notes it.
+    ///
+    /// # Errors
+    /// In words: somebody else uses the file.
+    pub fn note(&self, files: &mut Files) -> Result<(), String> {
+        match self.how {
+            Usage::AddedTo => files.claim_on(&self.who, &self.path),
+            how => files.claim(&self.who, &self.path, how == Usage::Written),
+        }
+    }
+}
+
 /// What every module of one pipeline shares while it is being made.
 pub struct Surroundings {
     /// What relative file names in the configuration are relative to.
@@ -96,6 +130,8 @@ pub struct Surroundings {
     pub share: (usize, usize),
     /// Which files are read and written.
     pub files: Files,
+    /// Files that would be used, as functions and the like said that were only [checked](Self::checking).
+    pub claims: Vec<Claim>,
     /// Files that have been read while functions and the like were made: by whom, and where.
     pub reads: RefCell<Vec<(String, PathBuf)>>,
     /// Metadata words by name.
@@ -136,6 +172,7 @@ impl Surroundings {
             checking: false,
             share: (0, 1),
             files: Files::default(),
+            claims: Vec::new(),
             reads: RefCell::default(),
             words,
             state,
@@ -249,24 +286,19 @@ impl<'a> Setup<'a> {
     /// that names it.
     ///
     /// # Errors
-    /// Somebody else does. (Nobody does while a configuration is only checked.)
+    /// Somebody else does. (While a configuration is only checked, that is [asked](Surroundings::claims) once all is known.)
     pub fn claim(&mut self, parameter: &str, name: &str, written: bool) -> Result<PathBuf, SetupError> {
-        let path = self.shared.base.join(Path::new(name));
-        if self.shared.checking {
-            return Ok(path);
-        }
-        let who = format!("'{}'", self.name);
-        self.shared.files.claim(&who, &path, written).map_err(|message| SetupError::at(parameter, message))?;
-        Ok(path)
+        let how = if written { Usage::Written } else { Usage::Read };
+        self.claim_for(format!("'{}'", self.name), parameter, name, how)
     }
 
     /// The path of a file that is added to: as [`claim`](Self::claim) of one that is written, but that who has this one's name
-    /// in the configuration before, and writes it, is no other.
+    /// in the configuration before, and adds to it, is no other.
     ///
     /// # Errors
     /// As [`claim`](Self::claim).
     pub fn claim_on(&mut self, parameter: &str, name: &str) -> Result<PathBuf, SetupError> {
-        self.add_to(&format!("'{}'", self.name), parameter, name)
+        self.claim_for(format!("'{}'", self.name), parameter, name, Usage::AddedTo)
     }
 
     /// The same for a file of the shared state called `state`, which all modules that name it add to together.
@@ -274,13 +306,17 @@ impl<'a> Setup<'a> {
     /// # Errors
     /// As [`claim`](Self::claim).
     pub fn claim_on_for(&mut self, state: &str, parameter: &str, name: &str) -> Result<PathBuf, SetupError> {
-        self.add_to(&format!("state '{state}'"), parameter, name)
+        self.claim_for(format!("state '{state}'"), parameter, name, Usage::AddedTo)
     }
 
-    fn add_to(&mut self, who: &str, parameter: &str, name: &str) -> Result<PathBuf, SetupError> {
+    fn claim_for(&mut self, who: String, parameter: &str, name: &str, how: Usage) -> Result<PathBuf, SetupError> {
         let path = self.shared.base.join(Path::new(name));
-        if !self.shared.checking {
-            self.shared.files.claim_on(who, &path).map_err(|message| SetupError::at(parameter, message))?;
+        let (name, parameter) = (self.name.to_owned(), parameter.to_owned());
+        let claim = Claim { name, parameter, who, path: path.clone(), how };
+        if self.shared.checking {
+            self.shared.claims.push(claim);
+        } else {
+            claim.note(&mut self.shared.files).map_err(|message| SetupError::at(claim.parameter, message))?;
         }
         Ok(path)
     }
@@ -431,7 +467,8 @@ impl<'a> Setup<'a> {
     }
 
     /// What `make` makes, once for all replicas of this module: those that are made under its name, of the same `key`. A
-    /// table that the control plane changes is one, whatever the number of workers.
+    /// table that the control plane changes is one, whatever the number of workers. Gauges that `make` asks for belong to what
+    /// is made: whoever finds it shows them, also where it was made for a function that was only checked, or that is gone.
     ///
     /// # Errors
     /// Those of `make`.
@@ -440,7 +477,13 @@ impl<'a> Setup<'a> {
         key: &str,
         make: impl FnOnce(&mut Self) -> Result<T, SetupError>,
     ) -> Result<Arc<T>, SetupError> {
-        self.once(&format!("{ONCE_A_MODULE}{} {key}", self.name), make)
+        let before = self.counters.len();
+        let made = self.once(&format!("{ONCE_A_MODULE}{} {key}", self.name), |setup| {
+            let what = Arc::new(make(setup)?);
+            Ok(OnceAModule { what, shown: setup.counters.split_off(before) })
+        })?;
+        self.counters.extend(made.shown.iter().cloned());
+        Ok(Arc::clone(&made.what))
     }
 
     /// What the function said: its gates' names, its own counters and its tables.
@@ -448,6 +491,12 @@ impl<'a> Setup<'a> {
     pub fn finish(self) -> Declared {
         Declared { gates: self.gates, counters: self.counters, tables: self.tables, provisional: self.provisional }
     }
+}
+
+/// What replicas of a module share, and the gauges that tell of it.
+struct OnceAModule<T> {
+    what: Arc<T>,
+    shown: Vec<OwnCounters>,
 }
 
 /// What a function said of itself while it was made.

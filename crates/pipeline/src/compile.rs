@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use forebay_control::{Arrangement, Settings};
 use forebay_graph::{
-    Declaration, Declared, Fault, Files, Function, Placement, PortDeclaration, SchedulerKind, Setup, SetupError, Step,
-    Surroundings, Target,
+    Claim, Declaration, Declared, Fault, Files, Function, Placement, PortDeclaration, SchedulerKind, Setup, SetupError,
+    Step, Surroundings, Target,
 };
 use forebay_measure::Frequency;
 use forebay_packet::MAX_BATCH;
@@ -17,11 +17,11 @@ use crate::conform::Misfits;
 use crate::identity::{Identity, Stamps};
 use crate::language::{Buffer, Flow, PoolSection};
 use crate::made::MadeState;
-use crate::problem::{Findings, Problem, Problems};
+use crate::problem::{Findings, Place, Problem, Problems};
 use crate::wiring::{Ends, ModuleEnd, PortEnd, Wiring};
 use crate::workers::Workers;
 use crate::yaml::{Entry, Node};
-use crate::{Source, control, flows, fold, order, shares};
+use crate::{Source, control, flows, fold, order, shares, together};
 
 /// What a configuration that is in order says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -177,7 +177,7 @@ pub(crate) fn compile(
     let mut reads = reads_of("state", &surroundings);
     let (modules, module_ends) = make_modules(&root, &workers, &mut surroundings, &mut misfits);
     reads.append(&mut reads_of("modules", &surroundings));
-    let (ports, port_ends) = check_ports(&root, &mut misfits);
+    let (ports, port_ends) = check_ports(&root, &mut surroundings, &mut misfits);
     unused_state(&root, &surroundings, &module_ends, &mut findings);
 
     let ends = Ends::new(port_ends, module_ends, &mut findings);
@@ -197,6 +197,7 @@ pub(crate) fn compile(
     let there = running.filter(|_| arrangement.is_some());
     let placed = workers.place(&ends, &wiring, &kinds, &queues, there, &mut findings);
     let control = control::read_control(&root, scheduler, written, &mut misfits);
+    claim_all(&root, source, &reads, &surroundings.claims, &mut misfits, &mut findings);
     misfits.report(&mut findings);
     findings.finish(&source.file, &source.sets)?;
 
@@ -252,6 +253,10 @@ pub(crate) fn compile(
         stamps,
         control,
     };
+    let (mut findings, mut misfits) = (Findings::default(), Misfits::default());
+    together::check(&draft, &mut misfits);
+    misfits.report(&mut findings);
+    findings.finish(&source.file, &source.sets)?;
     Ok((draft, surroundings))
 }
 
@@ -259,6 +264,47 @@ pub(crate) fn compile(
 pub(crate) fn reads_of(section: &'static str, surroundings: &Surroundings) -> Vec<Read> {
     let reads = surroundings.reads.take();
     reads.into_iter().map(|(name, path)| Read { section, name, path }).collect()
+}
+
+/// Who would use which files, of a configuration by itself: what one that runs uses is another matter.
+fn claim_all(
+    root: &Node,
+    source: &Source,
+    reads: &[Read],
+    claims: &[Claim],
+    misfits: &mut Misfits,
+    findings: &mut Findings,
+) {
+    let mut files = Files::default();
+    claim_configuration(source, &mut files, findings);
+    claim_reads(reads, root, &mut files, misfits);
+    for claim in claims {
+        let Err(told) = claim.note(&mut files) else { continue };
+        let section = ["modules", "ports"]
+            .into_iter()
+            .find(|section| entries(root, section).any(|entry| entry.key == claim.name));
+        let Some(section) = section else { continue };
+        let kind = entries(root, section).find(|entry| entry.key == claim.name).and_then(kind_of);
+        let kind = kind.map_or("", |kind| &kind.key);
+        add_faults(misfits, root, &[section, &claim.name, kind], SetupError::at(&claim.parameter, told));
+    }
+}
+
+/// Notes that the configuration itself is read, where it is a file.
+pub(crate) fn claim_configuration(source: &Source, files: &mut Files, findings: &mut Findings) {
+    if let Some(Err(told)) = source.path.as_ref().map(|path| files.claim("the configuration", path, false)) {
+        findings.add(Place::START, told);
+    }
+}
+
+/// Notes what has been read: somebody may write it.
+pub(crate) fn claim_reads(reads: &[Read], root: &Node, files: &mut Files, misfits: &mut Misfits) {
+    for Read { section, name, path } in reads {
+        let who = if *section == "state" { format!("state '{name}'") } else { format!("'{name}'") };
+        if let Err(told) = files.claim(&who, path, false) {
+            misfits.add(root, &[section, name], &told);
+        }
+    }
 }
 
 /// The entries of a section, or with an empty name the sections themselves.
@@ -375,7 +421,11 @@ fn make_modules(
     (drafts, ends)
 }
 
-fn check_ports(root: &Node, misfits: &mut Misfits) -> (Vec<Option<PortDraft>>, Vec<PortEnd>) {
+fn check_ports(
+    root: &Node,
+    surroundings: &mut Surroundings,
+    misfits: &mut Misfits,
+) -> (Vec<Option<PortDraft>>, Vec<PortEnd>) {
     let known = forebay_graph::ports();
     let mut drafts = Vec::new();
     let mut ends = Vec::new();
@@ -385,7 +435,7 @@ fn check_ports(root: &Node, misfits: &mut Misfits) -> (Vec<Option<PortDraft>>, V
         let mut ways = None;
         drafts.push(kind.zip(declaration).map(|(kind, declaration)| {
             let params = kind.value.to_json();
-            match declaration.check(&params) {
+            match declaration.check(&params, &mut Setup::new(&entry.key, surroundings)) {
                 Ok(checked) => ways = Some(checked),
                 Err(error) => add_faults(misfits, root, &["ports", &entry.key, &kind.key], error),
             }

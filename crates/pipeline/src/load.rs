@@ -8,12 +8,14 @@ use forebay_graph::{Files, LASTING, Module, ONCE_A_MODULE, Plan, PortPlan, Setup
 use forebay_packet::PoolOptions;
 
 use crate::Source;
-use crate::compile::{Conditions, Draft, ModuleDraft, PortDraft, Read, add_faults, compile, reads_of};
+use crate::compile::{
+    Conditions, Draft, ModuleDraft, PortDraft, add_faults, claim_configuration, claim_reads, compile, reads_of,
+};
 use crate::conform::Misfits;
 use crate::identity::Identity;
 use crate::language::PoolSection;
 use crate::made::{Made, taken_over};
-use crate::problem::{Findings, Place, Problems};
+use crate::problem::{Findings, Problems};
 
 /// A pipeline that is ready to run.
 pub struct Loaded {
@@ -83,19 +85,17 @@ fn prepared(
     let (mut draft, mut surroundings) = compile(source, conditions, running, arrangement)?;
     let (mut findings, mut misfits) = (Findings::default(), Misfits::default());
     surroundings.checking = false;
+    // What was asked for while all was checked is asked for once more.
+    surroundings.claims.clear();
     if let Some(running) = running {
         // What runs reads and writes on until it is replaced.
         surroundings.files = running.files.clone();
         draft.refuse_fixed(running, &mut findings);
     }
     let used = surroundings.files.count();
-    if let Some(Err(told)) = source.path.as_ref().map(|path| surroundings.files.claim("the configuration", path, false))
-    {
-        findings.add(Place::START, told);
-    }
+    claim_configuration(source, &mut surroundings.files, &mut findings);
     let reads = std::mem::take(&mut draft.reads);
-    claim_reads(reads, &draft, &mut surroundings, &mut misfits);
-    crate::together::check(&draft, &mut misfits);
+    claim_reads(&reads, &draft.root, &mut surroundings.files, &mut misfits);
     misfits.report(&mut findings);
     findings.finish(&source.file, &source.sets)?;
     let made = draft.made(source, &surroundings);
@@ -190,7 +190,7 @@ impl Prepared {
                 }
                 plan.ports.push(part);
             }
-            claim_reads(reads_of("ports", surroundings), draft, surroundings, misfits);
+            claim_reads(&reads_of("ports", surroundings), &draft.root, &mut surroundings.files, misfits);
         }
     }
 }
@@ -202,16 +202,6 @@ fn lasts(key: &str, kept: &BTreeMap<String, String>) -> bool {
     match kept_as(key) {
         Some(as_this) => kept.contains_key(as_this),
         None => key.starts_with(ONCE_A_MODULE) || key.starts_with(LASTING),
-    }
-}
-
-/// Notes what has been read: somebody may write it.
-fn claim_reads(reads: Vec<Read>, draft: &Draft, surroundings: &mut Surroundings, misfits: &mut Misfits) {
-    for Read { section, name, path } in reads {
-        let who = if section == "state" { format!("state '{name}'") } else { format!("'{name}'") };
-        if let Err(told) = surroundings.files.claim(&who, &path, false) {
-            misfits.add(&draft.root, &[section, &name], &told);
-        }
     }
 }
 

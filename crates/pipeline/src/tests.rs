@@ -1,5 +1,6 @@
 //! Whole configurations: what is refused, with which words at which line, and what plan comes of the others.
 
+mod checks;
 mod folds;
 mod functions;
 mod hostile;

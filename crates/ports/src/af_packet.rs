@@ -342,13 +342,16 @@ waits in it, and where its size changes it is emptied first.";
         true
     }
 
+    fn check(params: &Params, _: &mut Setup<'_>) -> Result<(), SetupError> {
+        params.check()
+    }
+
     fn new(params: Params, setup: &mut Setup<'_>, counters: Arc<PortCounters>) -> Result<Self, SetupError> {
         if setup.simulated() {
             return Err(SetupError::new(
                 "an af_packet port meets a network whose time is real: it cannot be part of a simulated run",
             ));
         }
-        params.check()?;
         let place = params.namespace.as_deref().map(namespace::path);
         let key = format!("af_packet {place:?} {}", params.interface);
         let claim = setup.lasting(&key, |_| Ok(Claim::default()))?;

@@ -370,13 +370,18 @@ room to be sent, no link or no interface are `refused`. An interface that is del
         true
     }
 
+    fn check(params: &Params, _: &mut Setup<'_>) -> Result<(), SetupError> {
+        params.check()?;
+        params.sizes()?;
+        params.shape().map(|_| ())
+    }
+
     fn new(params: Params, setup: &mut Setup<'_>, counters: Arc<PortCounters>) -> Result<Self, SetupError> {
         if setup.simulated() {
             return Err(SetupError::new(
                 "an af_xdp port meets a host whose time is real: it cannot be part of a simulated run",
             ));
         }
-        params.check()?;
         let (sizes, stated) = (params.sizes()?, params.shape()?);
         let wanted = Wanted {
             name: params.interface,

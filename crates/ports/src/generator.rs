@@ -239,6 +239,15 @@ impl DeclarePort for Generator {
         false
     }
 
+    fn check(params: &Params, setup: &mut Setup<'_>) -> Result<(), SetupError> {
+        params.check()?;
+        if setup.checking() {
+            // What is read is noted when it is read.
+            params.files().try_for_each(|(parameter, name)| setup.claim(parameter, name, false).map(|_| ()))?;
+        }
+        Ok(())
+    }
+
     fn new(params: Params, setup: &mut Setup<'_>, counters: Arc<PortCounters>) -> Result<Self, SetupError> {
         params.build(setup, counters)
     }

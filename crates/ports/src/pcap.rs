@@ -13,6 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use forebay_graph::files::check_writable;
 use forebay_graph::{DeclarePort, Intake, Port, PortCounters, Ready, Setup, SetupError, register};
 use forebay_measure::{Clock, Frequency, Tsc};
 use forebay_packet::{ArrivalClock, Batch, Ticks};
@@ -242,27 +243,40 @@ are refused, which counts them, and the end says why.";
         params.write.is_some()
     }
 
-    fn new(params: Params, setup: &mut Setup<'_>, counters: Arc<PortCounters>) -> Result<Self, SetupError> {
+    fn check(params: &Params, setup: &mut Setup<'_>) -> Result<(), SetupError> {
         if params.read.is_none() && params.write.is_none() {
             return Err(SetupError::new("neither `read` nor `write`: a pcap port needs at least one of them"));
         }
+        if let Speed::Times(times) = params.speed
+            && !(times > 0.0 && times <= 1e9)
+        {
+            return Err(SetupError::at("speed", format!("{times}: allowed are factors above 0 up to 1e9")));
+        }
+        if let Loops::Times(0) = params.loops {
+            return Err(SetupError::at("loops", "0: allowed are 1 and more, or `forever`"));
+        }
+        params.read.as_ref().map(|name| setup.claim("read", name, false)).transpose()?;
+        let Some(path) = params.write.as_ref().map(|name| setup.claim("write", name, true)).transpose()? else {
+            return Ok(());
+        };
+        let told = check_writable(&path).map_err(|source| WriteError::Create { path, source });
+        told.map_err(|error| SetupError::at("write", error.to_string()))
+    }
+
+    fn new(params: Params, setup: &mut Setup<'_>, counters: Arc<PortCounters>) -> Result<Self, SetupError> {
         let frequency = setup.frequency();
         let per_nanosecond = frequency.hertz() / 1e9;
         let scale = match params.speed {
             Speed::Named(Pace::Original) => Some(per_nanosecond),
             Speed::Named(Pace::Fast) => None,
-            Speed::Times(times) if times > 0.0 && times <= 1e9 => Some(per_nanosecond / times),
-            Speed::Times(times) => {
-                return Err(SetupError::at("speed", format!("{times}: allowed are factors above 0 up to 1e9")));
-            }
+            Speed::Times(times) => Some(per_nanosecond / times),
         };
         let rounds = match params.loops {
             Loops::Named(Endless::Forever) => u64::MAX,
-            Loops::Times(0) => return Err(SetupError::at("loops", "0: allowed are 1 and more, or `forever`")),
             Loops::Times(times) => times,
         };
-        let read = params.read.map(|name| setup.claim("read", &name, false)).transpose()?;
-        let write = params.write.map(|name| setup.claim("write", &name, true)).transpose()?;
+        let path = |name: String| setup.base().join(name);
+        let (read, write) = (params.read.map(path), params.write.map(path));
         let in_words = |path: &Path, error: ReadError| SetupError::at("read", format!("{}: {error}", path.display()));
         let playback =
             read.map(|path| Playback::open(&path, rounds).map_err(|error| in_words(&path, error))).transpose()?;

@@ -169,7 +169,7 @@ enters once more; its delay is from its first arrival. A pipeline with rings doe
         params.to.is_some()
     }
 
-    fn new(params: Params, setup: &mut Setup<'_>, counters: Arc<PortCounters>) -> Result<Self, SetupError> {
+    fn check(params: &Params, setup: &mut Setup<'_>) -> Result<(), SetupError> {
         if params.to.is_none() && params.from.is_none() {
             return Err(SetupError::new("neither `to` nor `from`: say which ring packets leave into or enter from"));
         }
@@ -180,10 +180,12 @@ enters once more; its delay is from its first arrival. A pipeline with rings doe
         if !(1..=MOST).contains(&size) {
             return Err(SetupError::at("size", format!("{size}: allowed are 1 to {MOST}")));
         }
-        let mut shared = |path: &str, way: &str, name: &Option<String>| {
-            let Some(name) = name else { return Ok(None) };
+        // Who is only checked takes nobody's place.
+        let checked = if setup.checking() { "checked" } else { "open" };
+        let mut alone = |path: &str, way: &str, name: &Option<String>| {
+            let Some(name) = name else { return Ok(()) };
             let mut first = false;
-            setup.once(&format!("ring {name} {way}"), |_| {
+            setup.once(&format!("ring {name} {way}, {checked}"), |_| {
                 first = true;
                 Ok(())
             })?;
@@ -193,10 +195,20 @@ enters once more; its delay is from its first arrival. A pipeline with rings doe
                     format!("another port leads {way} the ring '{name}': allowed is one"),
                 ));
             }
+            Ok(())
+        };
+        alone("to", "into", &params.to)?;
+        alone("from", "out of", &params.from)
+    }
+
+    fn new(params: Params, setup: &mut Setup<'_>, counters: Arc<PortCounters>) -> Result<Self, SetupError> {
+        let size = params.size.unwrap_or(SIZE);
+        let mut shared = |name: &Option<String>| {
+            let Some(name) = name else { return Ok(None) };
             setup.lasting(&format!("ring {name}"), |_| Ok(Shared::new(size))).map(Some)
         };
-        let to = shared("to", "into", &params.to)?.map(|shared| (shared, None));
-        let from = shared("from", "out of", &params.from)?.map(|shared| (shared, None));
+        let to = shared(&params.to)?.map(|shared| (shared, None));
+        let from = shared(&params.from)?.map(|shared| (shared, None));
         let pause = setup.simulated().then(|| setup.frequency().ticks(Nanos(1_000)));
         Ok(Self { to, from, rest: Batch::with_capacity(MAX_BATCH), pause, counters })
     }

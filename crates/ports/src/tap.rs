@@ -213,12 +213,7 @@ the pipeline does.";
         true
     }
 
-    fn new(params: Params, setup: &mut Setup<'_>, counters: Arc<PortCounters>) -> Result<Self, SetupError> {
-        if setup.simulated() {
-            return Err(SetupError::new(
-                "a tap port meets a host whose time is real: it cannot be part of a simulated run",
-            ));
-        }
+    fn check(params: &Params, _: &mut Setup<'_>) -> Result<(), SetupError> {
         if !(1_000..=1_000_000_000).contains(&params.poll.0) {
             return Err(SetupError::at("poll", format!("{}: allowed are 1us to 1s", params.poll)));
         }
@@ -227,6 +222,15 @@ the pipeline does.";
         if let Some(mtu) = params.mtu.filter(|mtu| !(least..=MOST_MTU).contains(mtu)) {
             let of = if ipv6 { " with an IPv6 address" } else { "" };
             return Err(SetupError::at("mtu", format!("{mtu}: allowed are {least} to {MOST_MTU} bytes{of}")));
+        }
+        Ok(())
+    }
+
+    fn new(params: Params, setup: &mut Setup<'_>, counters: Arc<PortCounters>) -> Result<Self, SetupError> {
+        if setup.simulated() {
+            return Err(SetupError::new(
+                "a tap port meets a host whose time is real: it cannot be part of a simulated run",
+            ));
         }
         let wanted = Wanted {
             name: params.interface.clone(),

@@ -48,9 +48,10 @@ impl Nat {
             Post { translator, attendant: Attendant::new(part, setup.frequency()), pen: None, journal: None, counters };
         if let (Some(log), true) = (&self.log, post.counters.is_some()) {
             let counts = setup.counters("log", journal::COUNTERS.map(str::to_owned));
+            let wrong = |told: String| SetupError::at("state", format!("log.file: {told}"));
+            let path = setup.claim_on_for(&self.name, "state", &log.file)?;
+            journal::check(&path).map_err(wrong)?;
             if !setup.checking() {
-                let wrong = |told: String| SetupError::at("state", format!("log.file: {told}"));
-                let path = setup.claim_on_for(&self.name, "state", &log.file)?;
                 let slot = setup.lasting(&format!("nat log {}", path.display()), |_| Ok(Slot::default()))?;
                 let journal = slot.take(&path, &self.name, setup.frequency()).map_err(wrong)?;
                 post.pen = Some(journal.pen(Arc::new(()), counts, None, setup.simulated()));

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::Hash;
+use std::sync::Arc;
 
 use forebay_measure::{Counter, Distribution, Frequency, Nanos, PacketRate};
 use forebay_packet::Ticks;
@@ -97,7 +98,7 @@ pub(super) struct ModuleReading {
     pub(super) hold: u64,
     pub(super) own: BTreeMap<String, BTreeMap<String, u64>>,
     /// Headings of `own` that state something, and of which nothing is left when the graph is replaced.
-    pub(super) gauges: BTreeSet<String>,
+    pub(super) gauges: BTreeMap<String, BTreeSet<usize>>,
     /// The module that runs for it and its like, where it runs folded. Calls and times are with that one.
     pub(super) folded: Option<String>,
     /// Packets of all that this one runs for, where there are such.
@@ -275,7 +276,7 @@ impl Reading {
             if kept_module(&module.name) {
                 module.own.clear();
             } else {
-                module.own.retain(|heading, _| !module.gauges.contains(heading));
+                module.own.retain(|heading, _| !module.gauges.contains_key(heading));
             }
         }
         let census = &mut self.census;
@@ -362,14 +363,15 @@ impl ModuleReading {
         let mut sizes = [0; SIZE_CLASSES];
         sizes.iter_mut().zip(&counters.sizes).for_each(|(size, count)| *size = count.get());
         let mut own: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
-        let mut gauges = BTreeSet::new();
+        let mut gauges: BTreeMap<String, BTreeSet<usize>> = BTreeMap::new();
         for told in &told.own {
             let of_heading = own.entry(told.heading.clone()).or_default();
             for (name, count) in told.names.iter().zip(told.counters.iter()) {
                 *of_heading.entry(name.clone()).or_insert(0) += count.get();
             }
             if told.gauges {
-                gauges.insert(told.heading.clone());
+                let address = Arc::as_ptr(&told.counters).cast::<()>().addr();
+                gauges.entry(told.heading.clone()).or_default().insert(address);
             }
         }
         Self {
@@ -403,6 +405,14 @@ impl ModuleReading {
         self.arrived = (self.arrived.0 + other.arrived.0, self.arrived.1 + other.arrived.1);
         self.dropped += other.dropped;
         for (heading, counts) in &other.own {
+            if let Some(theirs) = other.gauges.get(heading) {
+                let ours = self.gauges.entry(heading.clone()).or_default();
+                // What replicas share each of them shows: it is there once.
+                if theirs.is_subset(ours) {
+                    continue;
+                }
+                ours.extend(theirs);
+            }
             let of_heading = self.own.entry(heading.clone()).or_default();
             counts.iter().for_each(|(name, count)| *of_heading.entry(name.clone()).or_insert(0) += count);
         }

@@ -152,3 +152,51 @@ workers: {workers}
     assert_eq!((tables(&changed).len(), change.forgotten), (1, vec!["known".to_owned()]));
     assert!(!Arc::ptr_eq(&find(&changed, "connections", "known"), &one), "not the first, though they are as many");
 }
+
+/// What a table of a module states was in no report: it was asked for by the function that was made to be checked, which is
+/// thrown away where another is made to run; and it was not there after a reload that made the module anew.
+#[test]
+fn gauges_of_what_replicas_share_are_shown_by_each_that_runs() {
+    let folder = folder("");
+    let text = |gates: &str| {
+        format!(
+            "ports: {{ in: {{ generator: }}, out: {{ sink: }} }}
+modules:
+  ids: {{ nids: {{ rules: ['alert udp any any -> any 53 (content:\"abc\"; sid:1;)'] }} }}
+  look: {{ dpi: {{ patterns: ['abc'] }} }}
+  list: {{ acl: {{ rules: {{ synthetic: 3 }} }} }}
+  {gates}
+workers: [{{}}, {{}}]
+pipeline: [in -> ids -> look, look[clean] -> list -> more -> out, look[match] -> drop]
+"
+        )
+    };
+    let (running, _) = follow(None, &text("more: { counter: }"), folder.path());
+    let shown = |loaded: &Loaded, name: &str, heading: &str| {
+        let modules = loaded.plans.iter().flat_map(|plan| &plan.modules).filter(|module| module.name == name);
+        let made = modules.filter(|module| module.function.is_some());
+        made.map(|module| {
+            let own: Vec<_> = module.counters.iter().filter(|own| own.heading == heading).collect();
+            assert_eq!(own.len(), 1, "{name}");
+            assert!(own[0].gauges, "{name}");
+            (own[0].names.clone(), Arc::clone(&own[0].counters))
+        })
+        .collect::<Vec<_>>()
+    };
+    let known = |loaded: &Loaded| {
+        let rules = shown(loaded, "ids", "rules");
+        for (name, heading) in [("ids", "rules"), ("look", "patterns"), ("list", "compiling given up")] {
+            let all = shown(loaded, name, heading);
+            assert!(all.iter().all(|(_, counters)| Arc::ptr_eq(counters, &all[0].1)), "{name}: one of all workers");
+        }
+        rules.iter().map(|(names, counters)| (names[0].clone(), counters[0].get())).collect::<Vec<_>>()
+    };
+    let expected = vec![("known".to_owned(), 1); 2];
+    assert_eq!(known(&running), expected);
+    // Other sessions come to one worker alone: all is made anew, but the tables.
+    let alone = text("more: { counter: }").replace("[{}, {}]", "[{}]");
+    let (alone, _) = follow(Some(running), &alone, folder.path());
+    assert_eq!(shown(&alone, "ids", "rules").len() + shown(&alone, "look", "patterns").len(), 0, "taken over");
+    let (again, _) = follow(Some(alone), &text("more: { counter: }"), folder.path());
+    assert_eq!(known(&again), expected[1..]);
+}

@@ -25,8 +25,9 @@ fn open_in(
     params: &Value,
 ) -> Result<(AfPacket, Arc<PortCounters>), SetupError> {
     let params = serde_json::from_value(params.clone()).map_err(|error| SetupError::new(error.to_string()))?;
-    let counters = Arc::new(PortCounters::default());
-    Ok((AfPacket::new(params, &mut Setup::new(name, surroundings), Arc::clone(&counters))?, counters))
+    let (counters, mut setup) = (Arc::new(PortCounters::default()), Setup::new(name, surroundings));
+    AfPacket::check(&params, &mut setup)?;
+    Ok((AfPacket::new(params, &mut setup, Arc::clone(&counters))?, counters))
 }
 
 /// An open port, with a pool of its own.

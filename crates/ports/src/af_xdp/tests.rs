@@ -82,7 +82,9 @@ fn open(params: &Value) -> Result<Made, SetupError> {
 fn open_in(around: &mut Surroundings, name: &str, params: &Value) -> Result<Made, SetupError> {
     let counters = Arc::new(PortCounters::default());
     let params = serde_json::from_value(params.clone()).expect("parameters");
-    AfXdp::new(params, &mut Setup::new(name, around), Arc::clone(&counters)).map(|port| (port, counters))
+    let mut setup = Setup::new(name, around);
+    AfXdp::check(&params, &mut setup)?;
+    AfXdp::new(params, &mut setup, Arc::clone(&counters)).map(|port| (port, counters))
 }
 
 fn pool() -> Pool {

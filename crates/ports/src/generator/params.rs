@@ -18,7 +18,7 @@ use super::random::Random;
 use super::recorded::Recording;
 use super::sessions::{Sessions, weight};
 use super::share::Share;
-use super::sizes::{Size, Sizes};
+use super::sizes::{Size, Sizes, Weighted};
 use super::tunnel::Tunnel;
 use super::{Generator, Queue, Source};
 
@@ -260,6 +260,9 @@ impl PortRange {
     }
 }
 
+/// Where packets of IPv4 and of IPv6 come from by default: RFC 2544, RFC 5180.
+const SOURCES: [&str; 2] = ["198.18.0.0/16", "2001:2:0:1::/64"];
+
 /// The longest frame that can be asked for, in bytes: what the largest chunks hold.
 const LONGEST: usize = 9216;
 
@@ -270,6 +273,25 @@ fn allowed<T: PartialOrd + std::fmt::Display>(path: &str, value: T, least: T, mo
     Err(SetupError::at(path, format!("{value}: allowed are {least} to {most}")))
 }
 
+/// Whether there are sizes, headers and payloads fit into each, and any is ever taken.
+fn sizes_fit(weighted: &[Weighted], shortest: usize) -> Result<(), SetupError> {
+    allowed("size", weighted.len(), 1, MAX_BATCH)
+        .map_err(|_| SetupError::at("size", "a list of 1 to 256 sizes is needed"))?;
+    for entry in weighted {
+        allowed("size", entry.size, shortest, LONGEST)?;
+        let room = entry.size - shortest;
+        if entry.payload.len() > room {
+            let message =
+                format!("a payload of {} bytes in a frame of {}: allowed are {room}", entry.payload.len(), entry.size);
+            return Err(SetupError::at("size", message));
+        }
+    }
+    if weighted.iter().all(|entry| entry.weight == 0) {
+        return Err(SetupError::at("size", "every weight is 0: at least one must be above"));
+    }
+    Ok(())
+}
+
 impl Renewal {
     /// That of a worker which has such a part of all sessions.
     fn of_share(self, fraction: f64) -> Self {
@@ -278,7 +300,8 @@ impl Renewal {
 }
 
 impl Params {
-    pub(super) fn build(self, setup: &mut Setup<'_>, counters: Arc<PortCounters>) -> Result<Generator, SetupError> {
+    /// Looks at all that needs no file.
+    pub(super) fn check(&self) -> Result<(), SetupError> {
         allowed("queue", self.queue, 1, 1 << 20)?;
         allowed("sessions", self.sessions, 1, 1 << 24)?;
         allowed("burst", self.burst, 1, 1 << 16)?;
@@ -309,38 +332,31 @@ impl Params {
             self.recorded_alone()?;
         }
 
-        let mut random = Random::new(self.seed.unwrap_or_else(|| setup.seed()));
-        let destinations = self.destinations(setup, &mut random)?;
-        let ipv6 = destinations.first().is_some_and(Prefix::is_ipv6);
-        if let Some(other) = destinations.iter().find(|prefix| prefix.is_ipv6() != ipv6) {
-            return Err(SetupError::at(
-                "destination",
-                format!("{other} is of another IP version than {}", destinations[0]),
-            ));
-        }
-        let default = if ipv6 { "2001:2:0:1::/64" } else { "198.18.0.0/16" };
-        let sources = match self.source {
-            None => vec![default.parse().expect("a prefix")],
-            Some(Origin::One(prefix)) => vec![prefix],
-            Some(Origin::List(list)) => list,
+        let listed = match &self.destination {
+            Destination::One(prefix) => Some(vec![*prefix]),
+            Destination::List(list) => Some(list.clone()),
+            Destination::File(_) => None,
         };
-        if sources.is_empty() {
-            return Err(SetupError::at("source", "no prefix at all: at least one is needed"));
-        }
-        if let Some(source) = sources.iter().find(|source| source.is_ipv6() != ipv6) {
-            return Err(SetupError::at("source", format!("{source} is of another IP version than the destinations")));
-        }
+        let ipv6 = listed.map(|listed| self.family(&listed)).transpose()?;
         if let Some(Err((path, message))) = self.tunnel.as_ref().map(Tunnel::check) {
             return Err(SetupError::at(path, message));
         }
+        match &self.size {
+            // Where routes are in a file they say how long headers are.
+            Some(size) => sizes_fit(&size.clone().weighted(), self.headers(ipv6.unwrap_or(false)).shortest()),
+            None => Ok(()),
+        }
+    }
 
-        let headers = Headers {
-            source_mac: self.source_mac,
-            destination_mac: self.destination_mac,
-            vlans: self.vlans,
-            ipv6,
-            transport: self.transport,
-            tunnel: self.tunnel,
+    pub(super) fn build(self, setup: &mut Setup<'_>, counters: Arc<PortCounters>) -> Result<Generator, SetupError> {
+        let mut random = Random::new(self.seed.unwrap_or_else(|| setup.seed()));
+        let destinations = self.destinations(setup, &mut random)?;
+        let ipv6 = self.family(&destinations)?;
+        let headers = self.headers(ipv6);
+        let sources = match self.source {
+            None => vec![SOURCES[usize::from(ipv6)].parse().expect("a prefix")],
+            Some(Origin::One(prefix)) => vec![prefix],
+            Some(Origin::List(list)) => list,
         };
         let shortest = headers.shortest();
         let recorded = match &self.recorded {
@@ -354,23 +370,7 @@ impl Params {
             (Some(recorded), None) => recorded.lengths(shortest.max(60)),
             (_, size) => size.unwrap_or(Size::Fixed(shortest.max(60))).weighted(),
         };
-        allowed("size", weighted.len(), 1, MAX_BATCH)
-            .map_err(|_| SetupError::at("size", "a list of 1 to 256 sizes is needed"))?;
-        for entry in &weighted {
-            allowed("size", entry.size, shortest, LONGEST)?;
-            let room = entry.size - shortest;
-            if entry.payload.len() > room {
-                let message = format!(
-                    "a payload of {} bytes in a frame of {}: allowed are {room}",
-                    entry.payload.len(),
-                    entry.size
-                );
-                return Err(SetupError::at("size", message));
-            }
-        }
-        if weighted.iter().all(|entry| entry.weight == 0) {
-            return Err(SetupError::at("size", "every weight is 0: at least one must be above"));
-        }
+        sizes_fit(&weighted, shortest)?;
         let lengths: Vec<usize> = weighted.iter().map(|entry| entry.size).collect();
         let weights: Vec<u16> = weighted.iter().map(|entry| entry.weight).collect();
 
@@ -419,6 +419,49 @@ impl Params {
         Ok(Generator { lines: frames.lines(), frames, sessions, source, sizes, turns, counters, failure: None })
     }
 
+    /// The files that are read, with the parameters that name them.
+    pub(super) fn files(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let routes = match &self.destination {
+            Destination::File(file) => Some(("destination.routes", &file.routes[..])),
+            _ => None,
+        };
+        routes.into_iter().chain(self.recorded.as_deref().map(|name| ("recorded", name)))
+    }
+
+    /// Whether all is IPv6: of IPv4 and IPv6 there is one.
+    fn family(&self, destinations: &[Prefix]) -> Result<bool, SetupError> {
+        let Some(first) = destinations.first() else {
+            return Err(SetupError::at("destination", "no prefix at all: at least one is needed"));
+        };
+        let ipv6 = first.is_ipv6();
+        if let Some(other) = destinations.iter().find(|prefix| prefix.is_ipv6() != ipv6) {
+            return Err(SetupError::at("destination", format!("{other} is of another IP version than {first}")));
+        }
+        let sources = match &self.source {
+            None => return Ok(ipv6),
+            Some(Origin::One(prefix)) => std::slice::from_ref(prefix),
+            Some(Origin::List(list)) => list,
+        };
+        if sources.is_empty() {
+            return Err(SetupError::at("source", "no prefix at all: at least one is needed"));
+        }
+        if let Some(source) = sources.iter().find(|source| source.is_ipv6() != ipv6) {
+            return Err(SetupError::at("source", format!("{source} is of another IP version than the destinations")));
+        }
+        Ok(ipv6)
+    }
+
+    fn headers(&self, ipv6: bool) -> Headers {
+        Headers {
+            source_mac: self.source_mac,
+            destination_mac: self.destination_mac,
+            vlans: self.vlans.clone(),
+            ipv6,
+            transport: self.transport,
+            tunnel: self.tunnel.clone(),
+        }
+    }
+
     /// Nothing else says what a recording says.
     fn recorded_alone(&self) -> Result<(), SetupError> {
         let other = |path: &str| Err(SetupError::at(path, "this is as it was recorded: leave it out, or `recorded`"));
@@ -446,9 +489,6 @@ impl Params {
                 routes
             }
         };
-        if list.is_empty() {
-            return Err(SetupError::at("destination", "no prefix at all: at least one is needed"));
-        }
         Ok(list)
     }
 }

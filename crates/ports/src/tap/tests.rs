@@ -25,8 +25,9 @@ fn open_in(
     params: &Value,
 ) -> Result<(Tap, Arc<PortCounters>), SetupError> {
     let params = serde_json::from_value(params.clone()).map_err(|error| SetupError::new(error.to_string()))?;
-    let counters = Arc::new(PortCounters::default());
-    Ok((Tap::new(params, &mut Setup::new(name, surroundings), Arc::clone(&counters))?, counters))
+    let (counters, mut setup) = (Arc::new(PortCounters::default()), Setup::new(name, surroundings));
+    Tap::check(&params, &mut setup)?;
+    Ok((Tap::new(params, &mut setup, Arc::clone(&counters))?, counters))
 }
 
 /// Runs a test on a thread in a network namespace of its own; not where the right for that, or a TAP device, is missing,

@@ -1,0 +1,163 @@
+//! What `check` refuses: all that a run would, as far as it can be told without opening an interface or making a file.
+
+use std::path::Path;
+
+use super::load_source;
+use crate::{Source, check};
+
+/// What is said of a configuration that is only checked, and that a run says the same and leaves the folder alone.
+fn told(text: &str, base: &Path) -> String {
+    let source = Source::new(text, "test.yaml", base);
+    let files = || {
+        let files = std::fs::read_dir(base).expect("a folder").map(|file| file.expect("a file").file_name());
+        files.collect::<std::collections::BTreeSet<_>>()
+    };
+    let before = files();
+    let told = check(&source).map(|_| ()).expect_err(text).to_string();
+    assert_eq!(load_source(&source).err().expect(text).to_string(), told);
+    assert_eq!(files(), before, "{text}");
+    told
+}
+
+fn over(port: &str, rest: &str) -> String {
+    format!(
+        "ports: {{ in: {port}, out: {{ sink: }} }}\nmodules: {{ m: {{ counter: }} }}\n{rest}pipeline: [in -> m -> out]\n"
+    )
+}
+
+/// `check` said "in order" of parameters that ports refused when they were opened.
+#[test]
+fn parameters_of_ports_are_checked() {
+    let folder = tempfile::tempdir().expect("a writable folder");
+    for (port, expected) in [
+        (
+            "{ af_packet: { interface: x, ring: { block: 5KiB } } }",
+            "ring.block: 5KiB: allowed are powers of two from 4KiB to 4MiB",
+        ),
+        ("{ af_packet: { interface: x, ring: { retire: 1500us } } }", "ring.retire: 1.5ms: allowed are 1ms to 1s"),
+        ("{ af_packet: { interface: x, send_ring: 33 } }", "send_ring: 33: allowed are powers of two from 32 to 32768"),
+        ("{ af_packet: { interface: x, poll: 2s } }", "poll: 2s: allowed are 1us to 1s"),
+        ("{ af_xdp: { interface: x, receive: 100 } }", "receive: 100: allowed are powers of two from 32 to"),
+        (
+            "{ af_xdp: { interface: x, mode: generic, copy: zero } }",
+            "copy: zero: in the mode `generic` the kernel copies",
+        ),
+        ("{ tap: { interface: x, poll: 2s } }", "poll: 2s: allowed are 1us to 1s"),
+        ("{ pcap: { read: x, loops: 0 } }", "loops: 0: allowed are 1 and more"),
+        ("{ pcap: { read: x, speed: 0 } }", "speed: 0: allowed are factors above 0"),
+        ("{ ring: { from: x, size: 0 } }", "size: 0: allowed are 1 to"),
+        ("{ generator: { size: 20 } }", "size: 20: allowed are 44 to 9216"),
+        ("{ generator: { size: 20000 } }", "size: 20000: allowed are 44 to 9216"),
+        ("{ generator: { destination: '2001:db8::/64', size: 63 } }", "size: 63: allowed are 64 to 9216"),
+        ("{ generator: { sessions: 0 } }", "sessions: 0: allowed are 1 to 16777216"),
+        ("{ generator: { source: [] } }", "source: no prefix at all"),
+    ] {
+        let told = told(&over(port, ""), folder.path());
+        assert!(told.starts_with("test.yaml:1: ports.in.") && told.contains(expected), "{port}: {told}");
+    }
+}
+
+/// `check` said "in order" of two workers with one table of sessions, which no run takes.
+#[test]
+fn sessions_on_different_workers_are_told() {
+    let folder = tempfile::tempdir().expect("a writable folder");
+    let text = "
+ports: { a: { generator: }, b: { generator: }, c: { sink: }, d: { sink: } }
+state: { known: { connections: { sessions: 100 } } }
+modules: { one: { firewall: { state: known, default: permit } }, two: { firewall: { state: known, default: permit } } }
+workers: [{ modules: [one] }, { modules: [two] }]
+pipeline: [a -> one -> c, b -> two -> d]
+";
+    let told = told(text, folder.path());
+    assert!(told.contains("'known' is shared with"), "{told}");
+}
+
+fn logging(file: &str) -> String {
+    format!(
+        "ports: {{ in: {{ generator: }}, out: {{ sink: }} }}
+state: {{ n: {{ nat: {{ pool: 192.0.2.0/28, log: {{ file: {file} }} }} }} }}
+modules: {{ o: {{ nat_out: {{ state: n }} }} }}
+pipeline: [in -> o -> out]
+"
+    )
+}
+
+fn alerting(file: &str, more: &str) -> String {
+    format!(
+        "ports: {{ in: {{ generator: }}, out: {{ sink: }} }}
+modules:
+  ids: {{ nids: {{ rules: my.rules, alerts: {{ file: {file} }} }} }}
+{more}
+"
+    )
+}
+
+const ALONE: &str = "pipeline: [in -> ids -> out]";
+
+/// `check` said "in order" of files for lines that no run can write.
+#[test]
+fn files_that_cannot_be_written_are_told() {
+    let folder = tempfile::tempdir().expect("a writable folder");
+    std::fs::write(folder.path().join("my.rules"), "alert ip any any -> any any (sid:1;)\n")
+        .expect("a writable folder");
+    let made =
+        std::process::Command::new("mkfifo").arg(folder.path().join("pipe")).status().expect("the command mkfifo");
+    assert!(made.success());
+    for (file, expected) in [
+        ("''", "allowed are regular files"),
+        (".", "allowed are regular files"),
+        ("pipe", "allowed are regular files"),
+        ("\"a\\0b\"", "unexpected NUL byte"),
+        ("missing/file", "No such file or directory"),
+        ("my.rules/file", "Not a directory"),
+    ] {
+        let log = told(&logging(file), folder.path());
+        assert!(log.contains("modules.o.nat_out.state: log.file: cannot write ") && log.contains(expected), "{log}");
+        let alerts = told(&alerting(file, ALONE), folder.path());
+        assert!(alerts.contains("nids.alerts.file: cannot write ") && alerts.contains(expected), "{alerts}");
+    }
+    let tap = "  copy: { tap: { file: . } }\npipeline: [in -> ids -> copy -> out]";
+    let told = told(&alerting("new", tap), folder.path());
+    assert!(
+        told.contains("test.yaml:4: modules.copy.tap.file: cannot create ") && told.contains("Is a directory"),
+        "{told}"
+    );
+}
+
+/// Alerts were added to the very rules that they are told by; `check` knew nothing of files that somebody else uses.
+#[test]
+fn a_file_that_is_read_or_written_elsewhere_is_not_written() {
+    let folder = tempfile::tempdir().expect("a writable folder");
+    let rules = "alert ip any any -> any any (sid:1;)\n";
+    std::fs::write(folder.path().join("my.rules"), rules).expect("a writable folder");
+    std::fs::write(folder.path().join("vpn.key"), "000102030405060708090a0b0c0d0e0f\n").expect("a writable folder");
+    std::fs::hard_link(folder.path().join("my.rules"), folder.path().join("link")).expect("links");
+    for file in ["my.rules", "./my.rules", "link"] {
+        let told = told(&alerting(file, ALONE), folder.path());
+        assert!(
+            told.contains("modules.ids.nids.alerts.file: ") && told.contains("the file that 'ids' reads"),
+            "{told}"
+        );
+    }
+    assert_eq!(std::fs::read_to_string(folder.path().join("my.rules")).expect("there"), rules);
+    let key = "  seal: { aes_gcm_encrypt: { use: 1, keys: [{ id: 1, file: vpn.key }] } }\npipeline: [in -> ids -> seal -> out]";
+    let of_key = told(&alerting("vpn.key", key), folder.path());
+    assert!(of_key.contains("the file that 'seal' reads: allowed is one of its own"), "{of_key}");
+    let two = "  more: { nids: { rules: ['alert ip any any -> any any (sid:1;)'], alerts: { file: new } } }\n\
+               pipeline: [in -> ids -> more -> out]";
+    let of_two = told(&alerting("new", two), folder.path());
+    assert!(
+        of_two.contains("modules.more.nids.alerts.file: ") && of_two.contains("the file that 'ids' writes"),
+        "{of_two}"
+    );
+    let port = alerting("new", ALONE).replace("{ sink: }", "{ pcap: { write: new } }");
+    let of_port = told(&port, folder.path());
+    assert!(of_port.contains("ports.out.pcap.write: ") && of_port.contains("the file that 'ids' writes"), "{of_port}");
+    let log = logging("x").replace("{ generator: }", "{ generator: { destination: { routes: x } } }");
+    std::fs::write(folder.path().join("x"), "10.0.0.0/8\n").expect("a writable folder");
+    let of_log = told(&log, folder.path());
+    assert!(
+        of_log.contains("the file that state 'n' writes") || of_log.contains("the file that 'in' reads"),
+        "{of_log}"
+    );
+}
