@@ -1,6 +1,8 @@
 //! Commands that ask a running pipeline: `top`, `show`, `reload`, `table`.
 
+use std::fs::File;
 use std::io::{self, BufRead, IsTerminal, Write};
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, bail};
@@ -317,6 +319,12 @@ pub(crate) fn change(arguments: &args::Table) -> anyhow::Result<Answer> {
         bail!("{change:?} is more than one line: write each change as an argument of its own");
     }
     let (answer, place) = if arguments.changes.is_empty() {
+        // Reading would say so of the connection.
+        if File::from(io::stdin().as_fd().try_clone_to_owned()?).metadata().is_ok_and(|told| told.is_dir()) {
+            bail!(
+                "standard input is a folder: write changes as arguments, or lead a file of them there, a change a line"
+            );
+        }
         (make(&mut client, &request, io::stdin().lock())?, "line")
     } else {
         (make(&mut client, &request, arguments.changes.join("\n").as_bytes())?, "change")

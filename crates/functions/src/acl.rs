@@ -17,6 +17,7 @@ mod rest;
 mod rules;
 
 use crate::parameters::Rejected;
+use crate::parameters::{LISTED, of_elements};
 use crate::tables::acl::{Address, Decision, Hits, Key, Key4, Key6, Verdict, classbench, synthetic};
 pub(crate) use judge::Judge;
 use list::{Form, List, Log};
@@ -111,8 +112,8 @@ impl Params {
                 classbench::RuleFile { v4: synthetic::rules(*count, *seed), ..classbench::RuleFile::default() }
             }
             Rules::Inline(lines) => {
-                let parsed = classbench::parse("line", lines.join("\n").as_bytes());
-                parsed.map_err(|errors| SetupError::at("rules", errors.to_string()))?
+                let parsed = classbench::parse(LISTED, lines.join("\n").as_bytes());
+                parsed.map_err(|errors| of_elements("rules", lines, &errors.to_string()))?
             }
             Rules::File(name) => {
                 let path = setup.path(name);

@@ -19,6 +19,7 @@ use forebay_packet::{MAX_BATCH, Packet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::parameters::{LISTED, of_elements};
 use crate::inspection::payload::{Part, Seen};
 use pattern::{is_name, parse_file};
 use set::{MOST_CLASSES, Verdict};
@@ -198,7 +199,7 @@ impl Params {
 
     fn read(&self, setup: &Setup<'_>) -> Result<(String, Vec<u8>), SetupError> {
         match &self.patterns {
-            Source::Inline(lines) => Ok(("line".to_owned(), lines.join("\n").into_bytes())),
+            Source::Inline(lines) => Ok((LISTED.to_owned(), lines.join("\n").into_bytes())),
             Source::File(name) => {
                 let path = setup.path(name);
                 let shown = path.display().to_string();
@@ -246,7 +247,10 @@ impl Declare for Dpi {
         let key = format!("dpi {}", serde_json::to_string(&params).unwrap_or_default());
         let patterns = setup.once_a_module(&key, |setup| {
             let (shown, bytes) = params.read(setup)?;
-            let refused = |error| SetupError::at("patterns", error);
+            let refused = |error: String| match &params.patterns {
+                Source::Inline(lines) => of_elements("patterns", lines, &error),
+                Source::File(_) => SetupError::at("patterns", error),
+            };
             let read = parse_file(&shown, &bytes, params.nocase).map_err(refused)?;
             let gauges = setup.gauges("patterns", ["known", "shadowed", "bytes of memory"].map(str::to_owned));
             Patterns::new(read, (names.clone(), params.nocase, params.capacity), gauges, &shown).map_err(refused)

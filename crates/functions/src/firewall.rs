@@ -30,7 +30,7 @@ use tracker::{COUNTERS, No, Tracker};
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ConnectionsParams {
-    /// How many connections there can be, of each IP version and over all workers: 65536 by default. Each takes 74 bytes of
+    /// How many connections there can be, of each IP version and over all workers, 1 to 268435456: 65536 by default. Each takes 74 bytes of
     /// each IP version, set aside at the start.
     sessions: Option<usize>,
     /// What happens when there are as many: the one that would end soonest is given up (`evict`, the default), or the new one

@@ -44,7 +44,7 @@ pub struct Params {
     pool: String,
     /// The ports that are given out: the first and the last, `[1024, 65535]` by default.
     ports: Option<[u16; 2]>,
-    /// How many sessions there can be, over all workers: 65536 by default. Each takes 83 bytes, and 74
+    /// How many sessions there can be, over all workers, 1 to 268435456: 65536 by default. Each takes 83 bytes, and 74
     /// where it is the only one of its inside port; more with `ports_per_address` or `filtering: endpoint_independent`.
     sessions: Option<usize>,
     /// What happens when there are as many: the session that would end soonest is given up (`evict`, the default), or the new

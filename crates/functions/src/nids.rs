@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::inspection::strings::{Job, scan};
 use crate::inspection::tally::Tally;
+use crate::parameters::{LISTED, of_elements};
 use crate::journal::{self, Pen, Slot};
 use alerts::Alert;
 use groups::{Group, Ruleset};
@@ -164,9 +165,12 @@ struct Out {
 
 impl Params {
     fn compile(&self, setup: &Setup<'_>) -> Result<Ruleset, SetupError> {
-        let refused = |error: String| SetupError::at("rules", error);
+        let refused = |error: String| match &self.rules {
+            Source::Inline(lines) => of_elements("rules", lines, &error),
+            Source::File(_) => SetupError::at("rules", error),
+        };
         let (shown, bytes) = match &self.rules {
-            Source::Inline(lines) => ("line".to_owned(), lines.join("\n").into_bytes()),
+            Source::Inline(lines) => (LISTED.to_owned(), lines.join("\n").into_bytes()),
             Source::File(name) => {
                 let path = setup.path(name);
                 let shown = path.display().to_string();

@@ -103,6 +103,53 @@ pub fn number(text: &str) -> Option<u128> {
     plain.then(|| u128::from_str_radix(digits, radix).ok()).flatten()
 }
 
+/// What a list that was read as the lines of a file is called in its faults.
+pub(crate) const LISTED: &str = "line";
+
+/// What is wrong with a list that was read as the lines of a file called [`LISTED`]: each fault with its element, a line each.
+pub(crate) fn of_elements(path: &str, list: &[String], told: &str) -> SetupError {
+    // An element may be several lines.
+    let element = |line: usize| {
+        let mut lines = 0;
+        let ends = list.iter().position(|element| {
+            lines += element.split('\n').count();
+            line <= lines
+        });
+        ends.unwrap_or(list.len().saturating_sub(1))
+    };
+    let mut all = SetupError::default();
+    for fault in told.lines() {
+        let of_line = fault.strip_prefix(LISTED).and_then(|rest| {
+            let (line, message) = rest.strip_prefix(':')?.split_once(": ")?;
+            Some((line.parse::<usize>().ok()?, message))
+        });
+        match (of_line, all.faults.last_mut()) {
+            (Some((line, message)), _) => {
+                let message = elsewhere(path, message, element);
+                all.and(SetupError::at(format!("{path}[{}]", element(line)), message));
+            }
+            // How many more there are is told with the last one.
+            (None, Some(last)) => last.message.push_str(&format!("; {fault}")),
+            (None, None) => {
+                let message = fault.strip_prefix(LISTED).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(fault);
+                all.and(SetupError::at(path, message));
+            }
+        }
+    }
+    all
+}
+
+/// A message that names another line, with the element in its place.
+fn elsewhere(path: &str, message: &str, element: impl Fn(usize) -> usize) -> String {
+    let of_line = || {
+        let (before, after) = message.split_once(" in line ")?;
+        let digits = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());
+        let line = after[..digits].parse::<usize>().ok()?;
+        Some(format!("{before} in {path}[{}]{}", element(line), &after[digits..]))
+    };
+    of_line().unwrap_or_else(|| message.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;

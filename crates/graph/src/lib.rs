@@ -45,7 +45,7 @@ pub use effect::Effect;
 pub use files::Files;
 pub use flow::FlowError;
 pub use fold::{Branches, PerBranch, Places};
-pub use function::{Declaration, Declare, Fold, Function, NoFold, Reason, StateKind, functions};
+pub use function::{Declaration, Declare, Fold, Function, NoFold, Reason, StateKind, functions, in_words};
 pub use gate::{Decision, Gate, MAX_GATES};
 pub use inventory;
 pub use layout::{FlowLayout, Layout, ModuleLayout};

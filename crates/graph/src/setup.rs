@@ -24,7 +24,7 @@ use crate::telemetry::OwnCounters;
 #[derive(Debug, Default, thiserror::Error)]
 #[error("{}", self.faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
 pub struct SetupError {
-    /// The faults, in the order they were found; never empty.
+    /// The faults, in the order they were found; empty where what is wrong is told elsewhere.
     pub faults: Vec<Fault>,
 }
 
@@ -138,6 +138,8 @@ pub struct Surroundings {
     pub words: BTreeMap<String, Word>,
     /// Shared state by name.
     pub state: BTreeMap<String, SharedState>,
+    /// The names of shared state that is defined and could not be made: what is wrong is told where it is defined.
+    pub broken: BTreeSet<String>,
     /// The names of shared state that somebody has asked for.
     pub asked: RefCell<BTreeSet<String>>,
     /// Tables that modules with equal parameters share, by what they were made from ([`Setup::once`]).
@@ -176,6 +178,7 @@ impl Surroundings {
             reads: RefCell::default(),
             words,
             state,
+            broken: BTreeSet::new(),
             asked: RefCell::default(),
             made: BTreeMap::new(),
             kept: BTreeMap::new(),
@@ -341,19 +344,26 @@ impl<'a> Setup<'a> {
     /// The shared state called `name`, which must be a `T`.
     ///
     /// # Errors
-    /// No state of that name, or one of another kind; `path` is the parameter that named it.
-    pub fn state<T: Any + Send + Sync>(&self, path: &str, name: &str) -> Result<Arc<T>, SetupError> {
+    /// No state of that name, or one of another kind; `path` is the parameter that named it. No fault at all where it is defined
+    /// and could not be made, which is told already.
+    pub fn state<T: DeclareState>(&self, path: &str, name: &str) -> Result<Arc<T>, SetupError> {
         let Some(state) = self.shared.state.get(name) else {
-            let known: Vec<_> = self.shared.state.keys().map(String::as_str).collect();
+            if self.shared.broken.contains(name) {
+                return Err(SetupError::default());
+            }
+            let known: BTreeSet<_> = self.shared.state.keys().chain(&self.shared.broken).map(String::as_str).collect();
+            let known: Vec<_> = known.into_iter().collect();
             let known =
                 if known.is_empty() { "none is defined".to_owned() } else { format!("defined: {}", known.join(", ")) };
             return Err(SetupError::at(path, format!("no state is called '{name}' ({known})")));
         };
         self.shared.asked.borrow_mut().insert(name.to_owned());
         *self.state.borrow_mut() = Some(name.to_owned());
-        let found = Arc::clone(state).downcast::<T>();
-        found
-            .map_err(|_| SetupError::at(path, format!("the state '{name}' is of another kind than this function uses")))
+        Arc::clone(state).downcast::<T>().map_err(|state| {
+            let kind = states().into_iter().find(|kind| (kind.is)(&state));
+            let kind = kind.map_or_else(|| "of another kind".to_owned(), |kind| format!("a '{}'", kind.name));
+            SetupError::at(path, format!("the state '{name}' is {kind}: allowed is a '{}'", T::NAME))
+        })
     }
 
     /// What `make` makes, once for all modules that ask for the same `key`: a table that never changes, made of equal
@@ -540,6 +550,7 @@ pub struct StateDeclaration {
     /// The parameters' JSON Schema.
     pub schema: fn(&mut SchemaGenerator) -> Schema,
     build: fn(&Value, &mut Setup<'_>) -> Result<SharedState, SetupError>,
+    is: fn(&SharedState) -> bool,
 }
 
 impl StateDeclaration {
@@ -552,6 +563,7 @@ impl StateDeclaration {
             example: S::EXAMPLE,
             schema: |generator| generator.subschema_for::<S::Params>(),
             build: |params, setup| Ok(Arc::new(S::new(read_params(params)?, setup)?)),
+            is: |state| state.is::<S>(),
         }
     }
 

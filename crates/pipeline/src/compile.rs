@@ -7,7 +7,7 @@ use std::sync::Arc;
 use forebay_control::{Arrangement, Settings};
 use forebay_graph::{
     Claim, Declaration, Declared, Fault, Files, Function, Placement, PortDeclaration, SchedulerKind, Setup, SetupError,
-    Step, Surroundings, Target,
+    Step, Surroundings, Target, in_words,
 };
 use forebay_measure::Frequency;
 use forebay_packet::MAX_BATCH;
@@ -326,7 +326,7 @@ pub(crate) fn read<T: DeserializeOwned>(misfits: &mut Misfits, root: &Node, path
         Ok(read) => Some(read),
         Err(error) => {
             let place = error.path().to_string();
-            add_faults(misfits, root, path, SetupError::at(place, error.into_inner().to_string()));
+            add_faults(misfits, root, path, SetupError::at(place, in_words(&error.into_inner().to_string())));
             None
         }
     }
@@ -373,6 +373,8 @@ fn make_state(
             Err(error) => add_faults(misfits, root, &["state", &entry.key, &kind.key], error),
         }
     }
+    let broken = entries(root, "state").map(|entry| &entry.key).filter(|name| !all.contains_key(*name));
+    surroundings.broken = broken.cloned().collect();
     let kept = all.iter().flat_map(|(name, state)| state.kept.iter().map(|kept| (kept.clone(), name.clone())));
     surroundings.kept = kept.collect();
     all
@@ -441,7 +443,7 @@ fn check_ports(
             }
             PortDraft { name: entry.key.clone(), kind: declaration, params }
         }));
-        ends.push(PortEnd { name: entry.key.clone(), place: entry.place, ways });
+        ends.push(PortEnd { name: entry.key.clone(), place: entry.place, new: entry.new, ways });
     }
     (drafts, ends)
 }

@@ -206,7 +206,8 @@ fn put(root: &mut Node, key: &str, value: Node, place: Place) -> Result<(), Stri
         node = match &mut node.kind {
             Kind::Map(map) => {
                 if map.get(part).is_none() {
-                    let entry = Entry { key: part.to_owned(), place, value: Node { place, kind: Kind::Null } };
+                    let entry =
+                        Entry { key: part.to_owned(), place, new: true, value: Node { place, kind: Kind::Null } };
                     let _ = map.add(entry);
                 }
                 let entry = map.get_mut(part).ok_or_else(|| format!("no key {}", quote(part)))?;

@@ -1,7 +1,7 @@
 //! Joins modules and ports as the lines of `pipeline:` say, and finds what leads nowhere or is never reached.
 
 use std::cell::Cell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use forebay_graph::Target;
 
@@ -13,6 +13,8 @@ use crate::yaml::Node;
 pub(crate) struct PortEnd {
     pub(crate) name: String,
     pub(crate) place: Place,
+    /// Whether a setting has made it, where the text has none of that name.
+    pub(crate) new: bool,
     /// Whether packets enter and leave by it; `None` where its parameters are wrong.
     pub(crate) ways: Option<(bool, bool)>,
 }
@@ -108,6 +110,8 @@ pub(crate) struct Wiring {
     exits: Vec<bool>,
     /// Modules that some line leads to, be the line right or wrong.
     entered: Vec<bool>,
+    /// From where lines lead to what is wrong: they were meant to lead somewhere. `None` of a port.
+    astray: HashSet<(Target, Option<usize>)>,
 }
 
 impl Wiring {
@@ -137,10 +141,13 @@ impl Wiring {
                 Ok(target) => target,
                 Err(wrong) => {
                     findings.add(place, wrong);
-                    from = None;
+                    self.strays(ends, from.take());
                     continue;
                 }
             };
+            if let (Target::Port(port), true, false) = (target, last, first) {
+                self.exits[port] = true;
+            }
             let wrong = match target {
                 Target::Drop if !last => Some("'drop' is where packets end: nothing comes after it".to_owned()),
                 Target::Port(_) if !first && !last => Some(format!(
@@ -163,7 +170,7 @@ impl Wiring {
             }
             if let Some(wrong) = wrong {
                 findings.add(place, wrong);
-                from = None;
+                self.strays(ends, from.take());
                 continue;
             }
             if let Some((before, gate)) = from {
@@ -171,6 +178,17 @@ impl Wiring {
             }
             from = Some((target, stop.gate));
         }
+    }
+
+    /// Notes that a line leads from here to what is wrong.
+    fn strays(&mut self, ends: &Ends, from: Option<(Target, Option<&str>)>) {
+        let Some((from, gate)) = from else { return };
+        let gate = match (from, gate) {
+            (Target::Module(module), Some(gate)) => ends.gate(module, gate).ok().flatten(),
+            (Target::Module(_), None) => Some(0),
+            _ => None,
+        };
+        self.astray.insert((from, gate));
     }
 
     fn join(
@@ -184,7 +202,6 @@ impl Wiring {
     ) {
         if let Target::Port(port) = to {
             let end = &ends.ports[port];
-            self.exits[port] = true;
             if end.ways.is_some_and(|(_, sends)| !sends) {
                 findings.add(place, format!("nothing can leave by port '{}': it only takes packets in", end.name));
             }
@@ -226,7 +243,8 @@ impl Wiring {
 
     /// Finds gates and ports that lead nowhere and modules that nothing leads to.
     pub(crate) fn check(&self, ends: &Ends, findings: &mut Findings) {
-        for (end, (gates, entered)) in ends.modules.iter().zip(self.gates.iter().zip(&self.entered)) {
+        let modules = ends.modules.iter().zip(self.gates.iter().zip(&self.entered));
+        for (module, (end, (gates, entered))) in modules.enumerate() {
             let name = &end.name;
             if !entered {
                 // Whatever follows is not reached either; this is the line to write.
@@ -235,9 +253,11 @@ impl Wiring {
                     continue;
                 }
             }
-            let names =
-                end.gates.iter().flatten().zip(gates).filter(|(_, to)| to.is_none()).map(|(name, _)| name.as_str());
-            let names: Vec<_> = names.collect();
+            let nowhere = |(gate, (_, to)): &(usize, (&String, &Option<_>))| {
+                to.is_none() && !self.astray.contains(&(Target::Module(module), Some(*gate)))
+            };
+            let names = end.gates.iter().flatten().zip(gates).enumerate().filter(nowhere);
+            let names: Vec<_> = names.map(|(_, (name, _))| name.as_str()).collect();
             if let [first, ..] = names[..] {
                 let (gate, leads) = if names.len() == 1 { ("gate", "leads") } else { ("gates", "lead") };
                 let hint = if gates.len() == 1 { name.clone() } else { format!("{name}[{first}]") };
@@ -259,9 +279,10 @@ impl Wiring {
             };
             sources += usize::from(receives);
             match entry {
+                None if self.astray.contains(&(Target::Port(port), None)) => {}
                 // One that a setting has made is mostly another, misspelt.
-                None if matches!(end.place, Place::Set(_)) && (receives || !self.exits[port]) => {
-                    let own = ends.ports.iter().filter(|end| !matches!(end.place, Place::Set(_)));
+                None if end.new && (receives || !self.exits[port]) => {
+                    let own = ends.ports.iter().filter(|end| !end.new);
                     let own = listed(own.map(|end| end.name.as_str()));
                     findings.add(end.place, format!("the setting makes a new port '{name}', which no line begins with: the configuration's own ports are {own}"));
                 }

@@ -49,6 +49,8 @@ pub(crate) struct Map {
 pub(crate) struct Entry {
     pub(crate) key: String,
     pub(crate) place: Place,
+    /// Whether a setting has made it, where the text has none of that name.
+    pub(crate) new: bool,
     pub(crate) value: Node,
 }
 
@@ -318,7 +320,7 @@ impl<'i> Composer<'i, '_> {
             let key = self.unshield(key);
             let (event, span) = self.within(start)?;
             let value = self.node(event, &span)?;
-            if let Err(first) = map.add(Entry { key: key.clone(), place: at, value }) {
+            if let Err(first) = map.add(Entry { key: key.clone(), place: at, new: false, value }) {
                 let line = if let Place::Line(line, _) = first.place { line } else { 1 };
                 self.findings
                     .add(at, format!("the key {} stands here a second time; the first is in line {line}", quote(&key)));

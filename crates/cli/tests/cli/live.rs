@@ -157,6 +157,16 @@ fn a_run_that_shows_nothing_takes_no_core_of_its_own() {
     running.end();
 }
 
+/// A folder in place of a file of changes was told as a connection that broke.
+#[test]
+fn a_folder_for_standard_input_is_told_as_such() {
+    let running = Running::start();
+    let folder = std::fs::File::open(running.path(".")).expect("a folder");
+    let done = running.ask_from(&["table", "route"], folder.into());
+    let told = "standard input is a folder: write changes as arguments";
+    assert!(done.code == Some(2) && done.err.contains(told), "{}", done.err);
+}
+
 #[test]
 fn what_cannot_be_asked_is_refused_with_what_can() {
     let running = Running::start();

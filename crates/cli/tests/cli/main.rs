@@ -43,11 +43,15 @@ struct Done {
 fn forebay(arguments: &[&str]) -> Done {
     let output =
         Command::new(env!("CARGO_BIN_EXE_forebay")).args(arguments).output().expect("the command can be started");
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
-    Done { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+    Done::of(output)
 }
 
 impl Done {
+    fn of(output: std::process::Output) -> Self {
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
+        Self { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+    }
+
     /// The output of a command that must have gone well.
     fn well(self) -> String {
         assert_eq!(self.code, Some(0), "{}\n{}", self.out, self.err);

@@ -87,6 +87,13 @@ impl Running {
         forebay(&[arguments, &["--socket", &self.socket()]].concat())
     }
 
+    /// The same with this for standard input.
+    pub(crate) fn ask_from(&self, arguments: &[&str], input: Stdio) -> Done {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_forebay"));
+        command.args(arguments).args(["--socket", &self.socket()]).stdin(input);
+        Done::of(command.output().expect("the command can be started"))
+    }
+
     /// Writes to its socket; the connection, which goes on.
     pub(crate) fn say(&self, bytes: &[u8]) -> UnixStream {
         let mut stream = UnixStream::connect(self.path("s")).expect("it listens");

@@ -13,7 +13,7 @@ use super::Settings;
 use super::services::{Backend, Hop, Key, Mode, Name, Replies, Service, Services};
 use crate::connection::TimeoutParams;
 use crate::nat::WhenFull;
-use crate::tables::maglev::{Maglev, Member};
+use crate::tables::maglev::{MOST_PLACES, Maglev, Member};
 
 /// Parameters of a state of the kind `balancer`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -21,7 +21,7 @@ use crate::tables::maglev::{Maglev, Member};
 pub struct Params {
     /// The services. Up to 4096, and as many backends over all of them.
     services: Vec<ServiceParams>,
-    /// How many sessions there can be, over all workers: 65536 by default. Each takes 64 bytes and two places of an index, 83
+    /// How many sessions there can be, over all workers, 1 to 268435456: 65536 by default. Each takes 64 bytes and two places of an index, 83
     /// bytes in all.
     pub(super) sessions: Option<usize>,
     /// What happens when there are as many: the session that would end soonest is given up (`evict`, the default), or the new
@@ -117,7 +117,8 @@ impl Params {
             return Err(SetupError::at("services", message));
         }
         let (services, places) = (self.services.len() as u64, self.places.unwrap_or(PLACES));
-        if services * u64::from(places) > ALL_PLACES {
+        // Of a table by itself its own limit is told.
+        if places <= MOST_PLACES && services * u64::from(places) > ALL_PLACES {
             let message = format!(
                 "{places} places of each of {services} services: allowed are {ALL_PLACES} over all services, {} of each of so many",
                 ALL_PLACES / services

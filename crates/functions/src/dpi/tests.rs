@@ -129,8 +129,8 @@ fn patterns_come_and_go_while_packets_run() {
 #[test]
 fn what_makes_no_dpi_is_named() {
     for (params, told) in [
-        (json!({ "patterns": ["a", "", "|0"] }), "patterns: line:3: a '|' without a second"),
-        (json!({ "patterns": ["a", "\"b\" class=c"] }), "patterns: line:2: there is no class 'c': there are match"),
+        (json!({ "patterns": ["a", "", "|0"] }), "patterns[2]: a '|' without a second"),
+        (json!({ "patterns": ["a", "\"b\" class=c"] }), "patterns[1]: there is no class 'c': there are match"),
         (json!({ "patterns": "no/such/file" }), "patterns: no/such/file: "),
         (json!({ "patterns": [], "depth": 0 }), "depth: 0: allowed are 1 to 9216"),
         (json!({ "patterns": ["a", "b"], "capacity": 1 }), "patterns: 2 patterns: 'capacity' allows 1"),

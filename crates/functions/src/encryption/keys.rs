@@ -1,6 +1,6 @@
 //! Keys by id, as configurations list them.
 
-use forebay_aead::{Backend, Key, Material};
+use forebay_aead::{Backend, Key, Material, MaterialError};
 use forebay_graph::{Gate, Setup, SetupError};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -73,11 +73,16 @@ pub(crate) fn read_keys(
     if faults.faults.is_empty() { Ok(keys) } else { Err(faults) }
 }
 
+/// What is wrong with digits that may have been meant for the name of a file.
+fn of_file(error: &MaterialError) -> String {
+    format!("{error}; a file that has it is named by `file`, as in {{ id: 1, file: site.key }}")
+}
+
 impl KeySettings {
     /// The key, or the field and what is wrong with it.
     fn read(&self, backend: Backend, setup: &Setup<'_>) -> Result<(Material, Key), (&'static str, String)> {
         let (field, material) = match (&self.key, &self.file) {
-            (Some(key), None) => (".key", Material::from_hex(key.text()).map_err(|error| (".key", error.to_string()))?),
+            (Some(key), None) => (".key", Material::from_hex(key.text()).map_err(|error| (".key", of_file(&error)))?),
             (None, Some(file)) => (".file", read_key(file, &setup.path(file)).map_err(|message| (".file", message))?),
             _ => return Err(("", "give either 'key' or the name of a 'file' that has it".to_owned())),
         };

@@ -429,7 +429,7 @@ fn a_file_that_cannot_be_written_is_refused() {
         (json!({ "rules": [], "trackers": 0 }), "trackers: 0: allowed are 1 to 4194304"),
         (json!({ "rules": [], "alerts": { "file": "x", "rate": 0 } }), "alerts.rate: 0: allowed are 1 to 1000000"),
         (json!({ "rules": "none.rules" }), "none.rules: "),
-        (json!({ "rules": ["alert"] }), "rules: line:1: a rule without '('"),
+        (json!({ "rules": ["alert"] }), "rules[0]: a rule without '('"),
     ] {
         let error = Rig::within::<Nids>(&params, &mut folder.surroundings()).err().expect("refused").to_string();
         assert!(error.contains(told), "{error}");

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use regex_lite::Regex;
 use serde_json::Value;
 
-use super::words::{allowed, bare, be, first_sentence, shown, types, units, unknown_key};
+use super::words::{allowed, bare, be, first_sentence, multiple, shown, types, units, unknown_key, within};
 use crate::problem::{listed, nearest, quote};
 use crate::yaml::{Kind, Map, Node};
 
@@ -13,6 +13,17 @@ use crate::yaml::{Kind, Map, Node};
 const MOST: usize = 1_000;
 /// How many references may lead to each other before a value is looked at.
 const MOST_REFERENCES: usize = 16;
+
+/// 2^64.
+const WHOLE: f64 = 18_446_744_073_709_551_616.0;
+
+/// Whether a rule is for values of one type, beside nothing.
+fn is_only(rule: &Value, name: &str) -> bool {
+    match &rule["type"] {
+        Value::Array(names) => names.iter().all(|it| it == name || it == "null"),
+        it => it == name,
+    }
+}
 
 /// A schema with its patterns compiled.
 pub(crate) struct Rules {
@@ -94,7 +105,15 @@ impl<'r> Walk<'r> {
             return self.wrong(node, "it is not allowed here".to_owned(), false, false);
         }
         if !self.of_type(rule, node) {
-            return self.wrong_type(rule, node);
+            // Of nothing, what would have to be there is told.
+            let before = self.found.len();
+            if let (Kind::Null, Some("object")) = (&node.kind, rule["type"].as_str()) {
+                self.map(rule, node, &Map::default());
+            }
+            if self.found.len() == before {
+                self.wrong_type(rule, node);
+            }
+            return;
         }
         self.literal(rule, node);
         match &node.kind {
@@ -143,10 +162,20 @@ impl<'r> Walk<'r> {
 
     fn wrong_type(&mut self, rule: &Value, node: &Node) {
         let value = shown(&node.to_short_json());
-        let message = match (units(rule), &node.kind, &rule["type"]) {
-            (Some(units), ..) => format!("{value} is not a number with a unit ({units})"),
-            (None, Kind::Number(_) | Kind::Bool(_), Value::String(name)) if name == "string" => {
+        let of = |name: &str| is_only(rule, name);
+        let message = match (units(rule), &node.kind) {
+            (Some(units), _) => format!("{value} is not a number with a unit ({units})"),
+            (None, Kind::Number(_) | Kind::Bool(_)) if of("string") => {
                 format!("{value} is a number or truth value where text is expected: put it in quotes")
+            }
+            (None, Kind::Number(_) | Kind::Text(_)) if of("array") => {
+                let item = value.trim_matches('\'');
+                let item = if item.contains([',', '[', ']', '{', '}', '#', ':', '…']) { "…" } else { item };
+                format!("{value} is not a list: write [{item}]")
+            }
+            (None, Kind::Text(text)) if of("integer") => {
+                let meant = multiple(text).map(|number| format!(", such as {number}")).unwrap_or_default();
+                format!("{value} is not a whole number: allowed are digits alone{meant}{}", within(rule))
             }
             _ => format!("{value} is not {}", types(rule)),
         };
@@ -173,10 +202,16 @@ impl<'r> Walk<'r> {
         let fits = bound("minimum").is_none_or(|least| value >= least)
             && bound("maximum").is_none_or(|most| value <= most)
             && bound("exclusiveMinimum").is_none_or(|below| value > below)
-            && bound("exclusiveMaximum").is_none_or(|above| value < above);
+            && bound("exclusiveMaximum").is_none_or(|above| value < above)
+            // What is longer than any whole number here is none.
+            && !(is_only(rule, "integer") && value.abs() >= WHOLE);
         if !fits {
             let allowed = allowed(rule).join(", ");
-            self.wrong(node, format!("'{number}' is out of range: allowed is {allowed}"), false, false);
+            // Where the rule knows no end, who wrote it has mostly told it.
+            let endless = bound("maximum").is_none() && bound("exclusiveMaximum").is_none();
+            let told = rule["description"].as_str().filter(|_| endless).map(first_sentence);
+            let told = told.map(|told| format!(" ({})", told.replace(" (", ", ").replace(')', ""))).unwrap_or_default();
+            self.wrong(node, format!("'{number}' is out of range: allowed is {allowed}{told}"), false, false);
         }
     }
 

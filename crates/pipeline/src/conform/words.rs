@@ -71,6 +71,24 @@ pub(super) fn range(rule: &Value) -> String {
     [least, above, most, below].into_iter().flatten().collect()
 }
 
+/// The same beside other words: `, from 1 to 9`.
+pub(super) fn within(rule: &Value) -> String {
+    let range = range(rule);
+    if range.is_empty() { range } else { format!(",{range}") }
+}
+
+/// The number that is meant by one with a letter for its size: `100k`.
+pub(super) fn multiple(text: &str) -> Option<u64> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let factor = match &text[digits.len()..] {
+        "k" | "K" => 1_000,
+        "m" | "M" => 1_000_000,
+        "g" | "G" => 1_000_000_000,
+        _ => return None,
+    };
+    digits.trim_end().parse::<u64>().ok()?.checked_mul(factor)
+}
+
 /// The types that a schema allows.
 pub(super) fn types(rule: &Value) -> String {
     match &rule["type"] {

@@ -70,7 +70,7 @@ workers: []
         test.yaml:2: batch: '257' is out of range: allowed is a whole number from 1 to 256
         test.yaml:3: seed: '-1' is out of range: allowed is a whole number from 0 to 18446744073709551615
         test.yaml:4: pool.chunks: '0' is out of range: allowed is a whole number from 1 to 16777216
-        test.yaml:4: pool.frame: 'big' is not a whole number
+        test.yaml:4: pool.frame: 'big' is not a whole number: allowed are digits alone, from 64 to 9216
         test.yaml:5: ports.in.test_port.receives: '1' is not true or false
         test.yaml:5: ports.old: there is no kind of port 'tset_port' (did you mean 'test_port'?): there are …
         test.yaml:7: no packet reaches module 'a': no line leads to it
@@ -133,7 +133,6 @@ pipeline:
 "), @r"
         test.yaml:4: packets that enter by port 'both' lead nowhere: write a line that starts with it, such as `both -> drop`
         test.yaml:5: port 'idle' is not used: no line ends with it
-        test.yaml:7: gate 0 of module 'a' leads nowhere: write a line such as `a -> drop`
         test.yaml:8: gates y, z of module 's' lead nowhere: write a line such as `s[y] -> drop`
         test.yaml:10: 'both' is the name of a port and of a module: lines could not tell them apart
         test.yaml:10: no packet reaches module 'both': no line leads to it
@@ -328,7 +327,7 @@ control: { btching: optimal }
 "), @r"
         test.yaml:3: state.none.test_table.size: 0 entries: allowed are more
         test.yaml:4: state.odd: there is no kind of state 'test_tabel' (did you mean 'test_table'?): there are …
-        test.yaml:6: modules.a.test_pass.table: no state is called 'non' (none is defined)
+        test.yaml:6: modules.a.test_pass.table: no state is called 'non' (defined: none, odd)
         test.yaml:8: control: `batching` is missing (The controller: its name, or its name with its parameters)
         test.yaml:8: control: unknown key 'btching' (did you mean 'batching'?): allowed are batching, guard, period, workers
         ");
@@ -377,7 +376,7 @@ fn controllers_that_cannot_be() {
     test.yaml:4: control.batching: nfvnice sets weights: write `scheduler: weighted-fair` too
     test.yaml:4: control.workers: '0' is out of range: allowed is a whole number from 1 to 256
     test.yaml:4: control.workers: '257' is out of range: allowed is a whole number from 1 to 256
-    test.yaml:4: control.workers: 'many' is not a whole number
+    test.yaml:4: control.workers: 'many' is not a whole number: allowed are digits alone, from 1 to 256
     test.yaml:4: control.workers: 1 where there are 2 under `workers`: allowed are 2 to 256
     test.yaml:4: control.workers: 2: nothing goes to other workers where time is shared out: allowed is 1, or run-to-completion
     ");
@@ -393,4 +392,152 @@ fn texts_that_are_not_configurations() {
         test.yaml:1: unknown key 'a': allowed are batch, buffers, control, flows, fold, modules, name, pipeline, pool, ports, scheduler, seed, shares, state, workers
         test.yaml:2: the key 'a' stands here a second time; the first is in line 1
         ");
+}
+
+/// A fault in what a state is made of was told once more by each module that names it, and once more of a line with a wrong end.
+#[test]
+fn one_fault_is_told_once() {
+    let faulty = refused(
+        "
+ports: { in: { generator: }, out: { sink: } }
+state: { n: { nat: { pool: 192.0.2.0/33 } } }
+modules: { o: { nat_out: { state: n } }, i: { nat_in: { state: n } }, x: { nat_in: { state: m } } }
+pipeline: [in -> o -> i -> x -> out]
+",
+    );
+    insta::assert_snapshot!(faulty, @r"
+        test.yaml:2: state.n.nat.pool: '192.0.2.0/33' is no IPv4 prefix such as 192.0.2.0/28, nor an address
+        test.yaml:3: modules.x.nat_in.state: no state is called 'm' (defined: n)
+        ");
+    let unknown = refused(
+        "
+ports: { in: { generator: }, out: { sink: } }
+state: { n: { nta: { pool: 192.0.2.0/33 } } }
+modules: { o: { nat_out: { state: n } } }
+pipeline: [in -> o -> out]
+",
+    );
+    insta::assert_snapshot!(unknown, @"test.yaml:2: state.n: there is no kind of state 'nta' (did you mean 'nat'?): there are …");
+    let astray = refused(
+        "
+ports: { in: { generator: }, b: { generator: }, c: { generator: }, out: { sink: } }
+modules: { m: { counter: }, s: { test_split: { gates: [x, y] } } }
+pipeline: [in -> m -> sinks, b -> nowhere -> out, 'c -> s', 's[x] -> sinks']
+",
+    );
+    insta::assert_snapshot!(astray, @r"
+        test.yaml:2: gate y of module 's' leads nowhere: write a line such as `s[y] -> drop`
+        test.yaml:3: no module or port is called 'sinks'
+        test.yaml:3: no module or port is called 'nowhere'
+        test.yaml:3: no module or port is called 'sinks'
+        ");
+}
+
+/// What a number or list may be was left to be guessed; the ranges that were told were those of a type in Rust, or none.
+#[test]
+fn what_is_allowed_is_told_of_numbers_lists_and_nothing() {
+    insta::assert_snapshot!(refused("
+ports: { in: { generator: { queue: -1, burst: 1e3 } }, out: { sink: } }
+state:
+  a: { nat: { pool: 192.0.2.0/28, sessions: 99999999999999999999999 } }
+  b: { connections: { sessions: 100k } }
+  c: { connections: { sessions: many } }
+  d: { connections: { sessions: -1 } }
+modules:
+  nat: { nat_out: }
+  ids: { nids: { rules: [], trackers: 1.5, alerts: { file: x, rate: 99999999999999999999 } } }
+  split: { test_split: { gates: x } }
+pipeline: in -> nat -> out
+"), @r"
+        test.yaml:1: ports.in.generator.queue: '-1' is out of range: allowed is a whole number from 0 (How many packets the ingress queue holds, 1 to 1048576)
+        test.yaml:3: state.a.nat.sessions: '1e+23' is out of range: allowed is a whole number from 0 (How many sessions there can be, over all workers, 1 to 268435456: 65536 by default)
+        test.yaml:4: state.b.connections.sessions: '100k' is not a whole number: allowed are digits alone, such as 100000, from 0
+        test.yaml:5: state.c.connections.sessions: 'many' is not a whole number: allowed are digits alone, from 0
+        test.yaml:6: state.d.connections.sessions: '-1' is out of range: allowed is a whole number from 0 (How many connections there can be, of each IP version and over all workers, 1 to 268435456: 65536 by default)
+        test.yaml:8: modules.nat.nat_out: `state` is missing (The name of a state of kind `nat`)
+        test.yaml:9: modules.ids.nids.trackers: '1.5' is not a whole number
+        test.yaml:9: modules.ids.nids.alerts.rate: '1e+20' is out of range: allowed is a whole number from 0 (How many lines a second each worker writes at most, 1 to 1000000; 1000 by default)
+        test.yaml:10: modules.split.test_split.gates: 'x' is not a list: write [x]
+        test.yaml:11: pipeline: 'in -> nat -> out' is not a list: write [in -> nat -> out]
+        ");
+}
+
+/// Lists of rules were told of by lines that no file has.
+#[test]
+fn elements_of_lists_are_named() {
+    insta::assert_snapshot!(refused(r#"
+ports: { in: { generator: }, out: { sink: } }
+state: { c: { connections: { } } }
+modules:
+  list:
+    acl:
+      rules:
+        - "@10.0.0.0/8 0.0.0.0/0 0 : 65535 0 : 65535 0x06/0xFF"
+        - x
+  fw: { firewall: { state: c, rules: ["@10.0.0.0/8 0.0.0.0/0 0 : 65535 0 : 65535 0x06/0xFF", x] } }
+  look: { dpi: { patterns: ["abc", "|1", "abc"] } }
+  ids:
+    nids:
+      rules:
+        - "alert tcp any any -> any any (sid:1;)"
+        - "alert tcp any any -> any any (sid:0;)"
+        - "alert tcp any any -> any any (sid:1;)"
+pipeline: [in -> list -> fw -> look, "look[clean] -> ids", "look[match] -> drop", ids -> out]
+"#), @r##"
+        test.yaml:8: modules.list.acl.rules[1]: "x" does not start a rule; a rule starts with "@" and its source prefix, a comment with "#"
+        test.yaml:9: modules.fw.firewall.rules[1]: "x" does not start a rule; a rule starts with "@" and its source prefix, a comment with "#"
+        test.yaml:10: modules.look.dpi.patterns[1]: a '|' without a second: write hexadecimal bytes as |0d 0a|, and \| for itself
+        test.yaml:10: modules.look.dpi.patterns[2]: the same pattern as in patterns[0]: allowed is each once
+        test.yaml:15: modules.ids.nids.rules[1]: sid '0': allowed are 1 to 4294967295
+        test.yaml:16: modules.ids.nids.rules[2]: sid 1 is that of the rule in rules[0]: allowed is each once
+        "##);
+}
+
+#[test]
+fn a_state_of_another_kind_is_named_with_its_kind_and_the_one_that_is_needed() {
+    insta::assert_snapshot!(refused("
+ports: { in: { generator: }, out: { sink: } }
+state: { c: { connections: { } } }
+modules: { o: { nat_out: { state: c } } }
+pipeline: [in -> o -> out]
+"), @"test.yaml:3: modules.o.nat_out.state: the state 'c' is a 'connections': allowed is a 'nat'");
+}
+
+/// The hint was missing how a file is named, a large number was 'no number', and two limits contradicted each other.
+#[test]
+fn values_that_are_nearly_right_are_told_how_they_are() {
+    insta::assert_snapshot!(refused(r#"
+ports: { in: { generator: }, out: { sink: } }
+state:
+  b: { balancer: { places: 4294967291, services: [{ address: 192.0.2.10, protocol: udp, backends: [{ address: 10.0.0.1 }] }] } }
+modules:
+  seal: { aes_gcm_encrypt: { use: 1, keys: [{ id: 1, key: "@my.key" }] } }
+  esp:
+    esp_encrypt:
+      source: 192.0.2.1
+      associations:
+        - "0x100 key=000102030405060708090a0b0c0d0e0f10111213 peer=192.0.2.2 hard-packets=99999999999999999999999"
+        - "0x101 key=my.key peer=192.0.2.2"
+  lb: { balance: { state: b } }
+pipeline: [in -> lb -> seal -> esp -> out]
+"#), @r"
+        test.yaml:3: state.b.balancer.places: 4294967291 places: allowed are primes from 3 to 2097152, such as 65537
+        test.yaml:5: modules.seal.aes_gcm_encrypt.keys[0].key: byte 1 of the key is no hexadecimal digit (the key itself is not shown); a file that has it is named by `file`, as in { id: 1, file: site.key }
+        test.yaml:10: modules.esp.esp_encrypt.associations[0]: hard-packets: '99999999999999999999999': allowed are whole numbers from 1 to 18446744073709551615
+        test.yaml:11: modules.esp.esp_encrypt.associations[1]: byte 1 of the key is no hexadecimal digit (the key itself is not shown); a file that has it is named by key=@FILE
+        ");
+}
+
+/// The list of the configuration's own ports left out the one that another setting had touched.
+#[test]
+fn ports_that_settings_touch_are_the_configurations_own() {
+    let text = "ports: { in: { generator: }, more: { generator: }, out: { sink: } }\nmodules: { m: { counter: } }\npipeline: [in -> m -> out, more -> drop]\n";
+    let source = crate::Source::new(text, "test.yaml", "")
+        .set("ports.in.generator.rate=1Mpps")
+        .set("ports.inn.generator.rate=1Mpps");
+    let told = super::load_source(&source).err().expect("refused").to_string();
+    assert_eq!(
+        told,
+        "--set ports.inn.generator.rate=1Mpps: the setting makes a new port 'inn', which no line begins with: the configuration's own ports are in, more, out"
+    );
 }

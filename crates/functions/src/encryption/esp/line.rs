@@ -82,7 +82,7 @@ impl Keyed {
         let (material, listed) = match text.strip_prefix('@') {
             Some(name) => (read_key(name, &keys.base.join(Path::new(name)))?, format!("@{name}")),
             None if text == HIDDEN => return Err("the key is hidden in what is listed: write it anew".to_owned()),
-            None => (Material::from_hex(text).map_err(|error| error.to_string())?, HIDDEN.to_owned()),
+            None => (Material::from_hex(text).map_err(|error| format!("{error}; a file that has it is named by key=@FILE"))?, HIDDEN.to_owned()),
         };
         let wrong = || {
             let length = material.bytes().len();
@@ -152,7 +152,7 @@ impl Line {
         let count = || {
             number(value).and_then(|count| u64::try_from(count).ok()).filter(|count| *count > 0).ok_or_else(|| {
                 let value: String = value.chars().take(24).collect();
-                format!("{name}: '{value}' is no number: allowed are 1 and more")
+                format!("{name}: '{value}': allowed are whole numbers from 1 to {}", u64::MAX)
             })
         };
         let address =

@@ -259,7 +259,10 @@ impl<'a> Building<'a> {
             }
             "sid" => {
                 self.once("sid")?;
-                self.rule.sid = number(name, given()?, u32::MAX.into())?;
+                let text = given()?;
+                let sid = number(name, text, u32::MAX.into()).ok().filter(|sid| *sid > 0);
+                self.rule.sid =
+                    sid.ok_or_else(|| format!("sid '{}': allowed are 1 to {}", short(text), u32::MAX))?;
             }
             "rev" => {
                 self.once("rev")?;
