@@ -187,6 +187,9 @@ pub struct OpenPort {
     pub sends: bool,
 }
 
+/// Whether packets enter and leave by a port with these parameters, which make sense.
+type Check = fn(&Value, &mut Setup<'_>) -> Result<(bool, bool), SetupError>;
+
 /// A registered kind of port.
 pub struct PortDeclaration {
     /// [`DeclarePort::NAME`].
@@ -201,7 +204,7 @@ pub struct PortDeclaration {
     pub queues: bool,
     /// The parameters' JSON Schema.
     pub schema: fn(&mut SchemaGenerator) -> Schema,
-    check: fn(&Value, &mut Setup<'_>) -> Result<(bool, bool), SetupError>,
+    check: Check,
     open: fn(&Value, &mut Setup<'_>) -> Result<OpenPort, SetupError>,
 }
 
