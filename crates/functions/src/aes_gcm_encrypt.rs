@@ -133,7 +133,6 @@ impl AesGcmEncrypt {
         let Some(text) = packet.data_mut().get_mut(payload..) else { return BAD_LENGTH };
         let before = if summed { Some(self.sums.of(text)) } else { None };
         let tag = self.key.seal(&nonce, &[], text);
-        let change = before.map(|before| Change::new(before, self.sums.whole(&nonce, text, &tag), MORE as i16));
         // The headers make room for the number; the payload stays where it is.
         let grown = packet.append(TAG).map(|place| place.copy_from_slice(&tag)).is_some();
         if !grown || packet.prepend(HEADER).is_none() {
@@ -141,10 +140,11 @@ impl AesGcmEncrypt {
         }
         let data = packet.data_mut();
         data.copy_within(HEADER..HEADER + payload, 0);
-        let Some((_, text)) = data.split_at_mut_checked(payload) else { return BAD_LENGTH };
-        if let Some(place) = text.first_chunk_mut() {
-            *place = nonce;
-        }
+        let Some((_, whole)) = data.split_at_mut_checked(payload) else { return BAD_LENGTH };
+        let Some((place, text)) = whole.split_first_chunk_mut::<HEADER>() else { return BAD_LENGTH };
+        *place = nonce;
+        let Some((text, _)) = text.split_last_chunk::<TAG>() else { return BAD_LENGTH };
+        let change = before.map(|before| Change::new(before, self.sums.whole(&nonce, text, &tag), MORE as i16));
         datagram.resize(packet, MORE as i16, |sum| change.map_or(sum, |change| change.apply(sum)));
         if datagram == Datagram::PLAIN {
             packet.place_ipv4(Datagram::PLAIN.ip);

@@ -6,9 +6,6 @@ use forebay_packet::wire::checksum;
 use forebay_simd::Level;
 use forebay_simd::word_sum::word_sum;
 
-/// From so many bytes on vectors are worth the call.
-const LONG: usize = 128;
-
 /// Sums up texts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sums(Level);
@@ -22,7 +19,7 @@ impl Sums {
     /// What folds to the ones' complement sum of a text, in machine order ([`checksum::unfolded`]).
     #[inline(always)]
     pub(crate) fn of(self, text: &[u8]) -> u64 {
-        if text.len() >= LONG { word_sum(text, self.0) } else { checksum::unfolded(text) }
+        if text.len() >= checksum::LONG { word_sum(text, self.0) } else { checksum::unfolded(text) }
     }
 
     /// The same of an encrypted text with what stands around it, from an even place on. They are summed up one by one: a
