@@ -247,7 +247,7 @@ Examples:
   forebay reload new.yaml                 another file
   forebay reload --set workers='[{}, {}]' a further setting: the others stay
   forebay reload --forget                 what stands in the file, without any setting
-  forebay reload --json | jq .changed     what was made anew
+  forebay reload --json | jq .reloaded.changed   what was made anew
 
 A configuration with anything wrong in it is refused whole, with exit code 2 and everything that is wrong, and the old one \
 runs on as if nothing had been asked. It cannot change `batch`, `pool`, `seed`, `scheduler` and the core of a worker. What is \
@@ -284,7 +284,6 @@ pub(crate) struct Show {
     pub(crate) what: Shown,
     /// With `modules`, `flows` and `ports`: the only one that is shown; with `table`: the module whose table it is, or
     /// `module.table` where it has several
-    #[arg(required_if_eq("what", "table"))]
     pub(crate) name: Option<String>,
     /// With `trace`: how many packets; without it one. With `table`: how many entries at most; without it all
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000))]

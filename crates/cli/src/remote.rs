@@ -12,7 +12,7 @@ use forebay_graph::{Census, NO_CHANGE};
 use forebay_instance::Reloaded;
 use forebay_instance::socket::{self, Client, Request, TableTold, find};
 
-use forebay_pipeline::nearest;
+use forebay_pipeline::{listed, nearest};
 
 use crate::args::{self, Running, Shown};
 use crate::changes::Changes;
@@ -155,7 +155,14 @@ fn surplus(arguments: &args::Show) -> anyhow::Result<()> {
     let named = matches!(arguments.what, Shown::Modules | Shown::Flows | Shown::Ports | Shown::Table);
     match &arguments.name {
         Some(name) if !named => {
-            bail!("'{name}' means nothing with `show {what}`: names are allowed with modules, flows, ports and table")
+            let meant = if matches!(arguments.what, Shown::Tables) {
+                format!(" (did you mean `show table {name}`?)")
+            } else {
+                String::new()
+            };
+            bail!(
+                "'{name}' means nothing with `show {what}`{meant}: names are allowed with modules, flows, ports and table"
+            )
         }
         _ => Ok(()),
     }
@@ -213,8 +220,19 @@ fn parts(name: &str) -> (String, Option<String>) {
     }
 }
 
+/// The tables that there are, as they are named.
+fn known(client: &mut Client) -> anyhow::Result<String> {
+    let socket::Answer::Tables(tables) = client.ask(&Request::Tables {})? else { return Err(strange()) };
+    let names: Vec<_> = tables.iter().map(|told| format!("{}.{}", told.module, told.table)).collect();
+    Ok(match &names[..] {
+        [] => "this pipeline has no tables".to_owned(),
+        names => format!("name one of {}", listed(names.iter().map(String::as_str))),
+    })
+}
+
 fn entries(client: &mut Client, arguments: &args::Show, out: &mut impl Write) -> anyhow::Result<()> {
-    let (module, table) = parts(arguments.name.as_deref().unwrap_or_default());
+    let Some(name) = &arguments.name else { bail!("show table: of what is missing: {}", known(client)?) };
+    let (module, table) = parts(name);
     let (mut after, mut left) = (None, arguments.count.map_or(usize::MAX, |count| count as usize));
     loop {
         let most = left.min(PAGE);
@@ -259,11 +277,12 @@ pub(crate) fn reload(arguments: &args::Reload) -> anyhow::Result<()> {
     let file = arguments.pipeline.as_ref().map(named).transpose()?;
     let set = (!arguments.set.is_empty()).then(|| arguments.set.clone());
     let request = Request::Reload { file, set, forget: arguments.forget };
-    let socket::Answer::Reloaded(told) = client.ask(&request)? else { return Err(strange()) };
+    let answer = client.ask(&request)?;
+    let socket::Answer::Reloaded(told) = &answer else { return Err(strange()) };
     if arguments.json {
-        writeln!(printed::out(), "{}", serde_json::to_string(&told)?)?;
+        writeln!(printed::out(), "{}", serde_json::to_string(&answer)?)?;
     } else {
-        tell(&told, &mut printed::out())?;
+        tell(told, &mut printed::out())?;
     }
     if told.missing != 0 {
         bail!("{} packets are unaccounted for: this is a defect of Forebay", told.missing);
@@ -329,11 +348,13 @@ pub(crate) fn change(arguments: &args::Table) -> anyhow::Result<Answer> {
     } else {
         (make(&mut client, &request, arguments.changes.join("\n").as_bytes())?, "change")
     };
-    let socket::Answer::Changed { made, refused, refusals } = &answer else { return Err(strange()) };
+    let socket::Answer::Changed { made, entries, refused, refusals } = &answer else { return Err(strange()) };
     if arguments.json {
         writeln!(printed::out(), "{}", serde_json::to_string(&answer)?)?;
     } else {
-        writeln!(printed::out(), "{} made, {} refused", counted(*made, "change"), whole(*refusals))?;
+        // One change can end many sessions: how many is what it has done.
+        let of = if entries == made { String::new() } else { format!(" of {} entries", whole(*entries)) };
+        writeln!(printed::out(), "{}{of} made, {} refused", counted(*made, "change"), whole(*refusals))?;
         for (number, message) in refused {
             writeln!(printed::err(), "{place} {number}: {message}")?;
         }

@@ -11,7 +11,7 @@ use forebay_measure::Counter;
 use forebay_packet::wire::ethernet::Ethernet;
 use forebay_packet::{Network, Packet, Word};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::encryption::esp::lasting::Lasting;
 use crate::encryption::esp::line::{Keys, Listed, PATH, name_of};
@@ -48,6 +48,7 @@ pub struct Params {
     backend: Implementation,
     /// The outer differentiated services code point: `copy`, the inner one (the default), or 0 to 63.
     #[serde(default)]
+    #[schemars(extend("default" = "copy"))]
     dscp: Dscp,
     /// Whether outer packets of IPv4 may not be fragmented: `copy`, as the inner one (the default), `set` or `clear`.
     #[serde(default)]
@@ -73,7 +74,7 @@ fn ttl() -> u8 {
 }
 
 /// What an association is found by.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum By {
     /// The inner destination address.
@@ -86,7 +87,7 @@ enum By {
 }
 
 /// What becomes of packets that no association is for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Unmatched {
     /// They are dropped.
@@ -97,7 +98,7 @@ enum Unmatched {
 }
 
 /// Whether outer packets may not be fragmented.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum DontFragment {
     /// As the inner one.

@@ -26,6 +26,7 @@ pub struct Params {
     rules: Vec<Rule>,
     /// Where packets go that no rule names or that lack a field: `drop` (the default) or a gate.
     #[serde(default)]
+    #[schemars(extend("default" = "drop"))]
     miss: Miss,
 }
 

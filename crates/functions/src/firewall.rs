@@ -32,6 +32,7 @@ use tracker::{COUNTERS, No, Tracker};
 pub struct ConnectionsParams {
     /// How many connections there can be, of each IP version and over all workers, 1 to 268435456: 65536 by default. Each takes 74 bytes of
     /// each IP version, set aside at the start.
+    #[schemars(extend("default" = 65_536))]
     sessions: Option<usize>,
     /// What happens when there are as many: the one that would end soonest is given up (`evict`, the default), or the new one
     /// is refused (`refuse`, dropped as `full`).
@@ -105,7 +106,7 @@ pub struct Params {
 }
 
 /// What happens where no rule matches.
-#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Unmatched {
     /// They are dropped.

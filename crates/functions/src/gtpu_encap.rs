@@ -14,7 +14,7 @@ use forebay_graph::{
 use forebay_packet::Packet;
 use forebay_packet::wire::gtpu::{self, Gtpu, Options};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::tunnel::outer::{Outer, OuterSettings};
 use crate::tunnel::outer_ipv6::{OuterIpv6, OuterIpv6Settings};
@@ -44,11 +44,13 @@ pub struct Params {
     /// The outer UDP source port: `session` (the default), one of 49152 to 65535 by a hash of the inner addresses and
     /// ports, or a number, such as 2152.
     #[serde(default)]
+    #[schemars(extend("default" = "session"))]
     source_port: SourcePort,
     /// Whether the outer UDP checksum is computed: over IPv4 by default not, so that it is 0, none; over IPv6 always.
     udp_checksum: Option<bool>,
     /// The outer differentiated services code point: `copy`, the inner one (the default), or 0 to 63.
     #[serde(default)]
+    #[schemars(extend("default" = "copy"))]
     dscp: Dscp,
     /// Whether the outer packets may not be fragmented: `true` (the default) or `false`; over IPv6 none may.
     #[serde(default = "yes")]
@@ -76,7 +78,7 @@ fn ttl() -> u8 {
 }
 
 /// What a packet's tunnel is looked up by.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum By {
     /// The inner destination address.

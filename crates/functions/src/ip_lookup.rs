@@ -10,7 +10,7 @@ use forebay_graph::{
 };
 use forebay_packet::{MAX_BATCH, Network, Packet, Word};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::parameters::{Miss, numbered};
 use crate::tables::lpm::{MAX_NEXT_HOP, NO_ROUTE};
@@ -37,6 +37,7 @@ pub struct Params {
     next_hops: Option<u32>,
     /// What becomes of packets that no route contains: `drop` (the default), or the next hop that they go to.
     #[serde(default)]
+    #[schemars(extend("default" = "drop"))]
     miss: Miss,
     /// Where the next hop is written: `gate` (the default), `word` or `both`.
     #[serde(default)]
@@ -44,7 +45,7 @@ pub struct Params {
 }
 
 /// Where the next hop is written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum To {
     /// Each next hop is a gate.

@@ -135,8 +135,8 @@ impl View {
         Ok(ended)
     }
 
-    /// Ends what a line means.
-    fn end(&self, line: &str) -> Result<(), String> {
+    /// Ends what a line means; how many those were.
+    fn end(&self, line: &str) -> Result<u64, String> {
         let Kind { syntax, ends, .. } = self.kind;
         let (verb, entry) = Verb::split(line, syntax)?;
         if verb != Verb::Remove {
@@ -148,7 +148,7 @@ impl View {
         let there = entry.split_ascii_whitespace().any(|word| word.starts_with("at="));
         if !there {
             let ended = self.walk(&Selector::parse(entry, ends)?, None, true, |_, _| true)?;
-            return if ended > 0 { Ok(()) } else { Err(format!("nothing there is '{}'", short(entry))) };
+            return if ended > 0 { Ok(ended) } else { Err(format!("nothing there is '{}'", short(entry))) };
         }
         // A line as it was shown: what is at its place, if that is still the same.
         let (select, (worker, table, place)) = (Selector::of_line(entry, ends)?, place(entry)?);
@@ -158,7 +158,7 @@ impl View {
         let answer = part.filter(|_| is_ours).map(|(_, part)| part.ask(question));
         match answer {
             Some(None) => Err(format!("worker {worker} does not answer")),
-            Some(Some(answer)) if answer.ended > 0 => Ok(()),
+            Some(Some(answer)) if answer.ended > 0 => Ok(answer.ended),
             _ => Err(format!("'{}' is there no more", short(entry))),
         }
     }
@@ -176,7 +176,7 @@ impl Table for View {
     fn apply(&self, changes: &[&str]) -> Outcome {
         let mut outcome = Outcome::default();
         for (at, change) in changes.iter().enumerate() {
-            outcome.note(at, self.end(change));
+            outcome.note_entries(at, self.end(change));
         }
         outcome
     }

@@ -20,6 +20,7 @@ pub struct Params {
     gates: u16,
     /// Where frames go whose destination is not listed: `drop` (the default) or a gate.
     #[serde(default)]
+    #[schemars(extend("default" = "drop"))]
     miss: Miss,
     /// Where frames to a multicast or the broadcast address go that is not listed; without it as `miss` says.
     group: Option<Miss>,

@@ -12,7 +12,7 @@ use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError,
 use forebay_measure::Counter;
 use forebay_packet::{MAX_BATCH, Packet, Ticks};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use algorithm::{Account, Algorithm, Colour, SingleRate, SingleRateParams, TwoRate, TwoRateParams};
 use marking::{Aware, Marking, Remark, WORD};
@@ -68,7 +68,7 @@ fn layer() -> Layer {
 pub(crate) const MOST_KEYS: usize = 1 << 22;
 
 /// What becomes of packets whose key finds no room.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WhenFull {
     /// They share one account.

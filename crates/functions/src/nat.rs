@@ -43,9 +43,11 @@ pub struct Params {
     /// ports are given out.
     pool: String,
     /// The ports that are given out: the first and the last, `[1024, 65535]` by default.
+    #[schemars(extend("default" = [1_024, 65_535]))]
     ports: Option<[u16; 2]>,
     /// How many sessions there can be, over all workers, 1 to 268435456: 65536 by default. Each takes 83 bytes, and 74
     /// where it is the only one of its inside port; more with `ports_per_address` or `filtering: endpoint_independent`.
+    #[schemars(extend("default" = 65_536))]
     sessions: Option<usize>,
     /// What happens when there are as many: the session that would end soonest is given up (`evict`, the default), or the new
     /// one is refused (`refuse`, dropped as `full`).

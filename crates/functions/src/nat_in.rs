@@ -5,7 +5,7 @@ use std::sync::Arc;
 use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
 use forebay_packet::Packet;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::nat::{BUSY, Direction, HAIRPIN, IN_DROPS, Nat, Post, Ways};
 
@@ -20,7 +20,7 @@ pub struct Params {
     others: Others,
 }
 
-#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Others {
     /// They are dropped.

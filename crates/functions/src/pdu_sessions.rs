@@ -46,15 +46,19 @@ pub struct Params {
     /// first that a packet meets has it. None by default: all are counted under `other`.
     rules: Option<Source>,
     /// How many sessions there can be: 65536 by default. What a session takes is in docs/upf.md.
+    #[schemars(extend("default" = 65_536))]
     limit: Option<usize>,
     /// How many bearers there can be in all: twice as many as sessions by default.
     bearers: Option<usize>,
     /// For how many rules a user can have counts of their own at a time, 1 to 64, 4 by default; more are counted under `other`.
+    #[schemars(extend("default" = 4))]
     rules_per_user: Option<usize>,
     /// How long rates may be anticipated that state no burst: 100ms by default, and at least 16 KiB.
+    #[schemars(extend("default" = "100ms"))]
     burst: Option<Nanos>,
     /// The counts of how many sessions that have ended are kept until they are taken out of the table `ended`, 0 by default.
     /// When there are as many, removals are refused.
+    #[schemars(extend("default" = 0))]
     ended: Option<usize>,
 }
 

@@ -15,7 +15,7 @@ use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError,
 use forebay_measure::{BitRate, Bytes, Counter};
 use forebay_packet::{MAX_BATCH, Packet, Ticks};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use queues::{Queues, Waiting};
 
@@ -74,7 +74,7 @@ fn layer() -> Layer {
 const MOST: usize = 1 << 20;
 
 /// Whose the rate is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Share {
     /// Every key has it for itself.

@@ -14,7 +14,7 @@ use forebay_graph::{
 use forebay_packet::Packet;
 use forebay_packet::wire::ipv4::ICMP;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 pub use mappings::Mapping;
 use mappings::Mappings;
@@ -47,7 +47,7 @@ enum Direction {
 }
 
 /// What happens to IPv4 packets that no mapping is for.
-#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Unmatched {
     /// They pass as they are.

@@ -6,7 +6,7 @@ use forebay_graph::{
 use forebay_packet::Packet;
 use forebay_packet::wire::ethernet::EtherType;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// Parameters of `vlan_pop`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -18,7 +18,7 @@ pub struct Params {
 }
 
 /// What happens to frames without a tag.
-#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Untagged {
     /// They pass as they are.

@@ -22,6 +22,7 @@ pub struct Params {
     priority: u8,
     /// The tag's own type: `0x8100` (a customer's, the default) or `0x88a8` (a provider's).
     #[serde(default)]
+    #[schemars(extend("default" = "0x8100"))]
     tpid: Tpid,
 }
 

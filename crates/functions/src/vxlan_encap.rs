@@ -25,6 +25,7 @@ pub struct Params {
     /// The outer UDP source port: `session` (the default), one of 49152 to 65535 by a hash of the inner addresses and
     /// ports, or a number.
     #[serde(default)]
+    #[schemars(extend("default" = "session"))]
     source_port: SourcePort,
     /// The outer UDP destination port, by default the registered one, 4789.
     #[serde(default = "port")]
@@ -35,6 +36,7 @@ pub struct Params {
     /// The outer differentiated services code point: `copy`, the inner one (the default; 0 where the frame is not IP),
     /// or 0 to 63.
     #[serde(default)]
+    #[schemars(extend("default" = "copy"))]
     dscp: Dscp,
     /// Whether the outer packets may not be fragmented: `true` (the default) or `false`.
     #[serde(default = "yes")]

@@ -54,7 +54,7 @@ pub use live::{Live, Read, Reader, Replay};
 pub use meter::Meter;
 pub use observer::{Observer, Place, Visit};
 pub use own::Own;
-pub use placement::{Origin, Placement, port_that_comes_back, share};
+pub use placement::{Origin, Placement, share};
 pub use plan::{FlowPlan, Module, Plan, PortPlan, Step, Target};
 pub use port::{DeclarePort, Intake, Offer, OpenPort, Pace, Port, PortCounters, PortDeclaration, Ready, Spread, ports};
 pub use rig::Rig;

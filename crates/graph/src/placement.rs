@@ -3,8 +3,6 @@
 //! A module may run on several workers, each of which gets its share of the sessions: always the same ones, so that a
 //! session's packets stay in order and its state has one owner (`docs/workers.md`).
 
-use forebay_packet::SessionKey;
-
 use crate::plan::Target;
 
 /// Which of `shares` equal shares a session with this hash belongs to. Both directions of a session have the same hash,
@@ -14,19 +12,6 @@ use crate::plan::Target;
 pub fn share(hash: u32, shares: usize) -> usize {
     // The high bits of the product: a multiplication instead of a division (Lemire 2019).
     ((u64::from(hash) * shares as u64) >> 32) as usize
-}
-
-/// The first of some ports by which a session comes back to its worker: for who changes addresses, and chooses the port
-/// that the session has outside. `outside` is the session's key there, but for its source port; `mine` is the share of
-/// the sessions that the worker has, of how many ([`Setup::share`](crate::Setup::share)). About as many ports are looked
-/// at as there are shares. `None`: none of them comes back.
-#[must_use]
-pub fn port_that_comes_back(
-    outside: &SessionKey,
-    mut ports: impl Iterator<Item = u16>,
-    (mine, shares): (usize, usize),
-) -> Option<u16> {
-    ports.find(|port| share(SessionKey { source_port: *port, ..*outside }.symmetric_hash(), shares) == mine)
 }
 
 /// Where packets come from.
@@ -131,32 +116,6 @@ mod tests {
             assert!(counts.iter().all(|count| (even..=even + 1).contains(count)), "{shares}: {counts:?}");
             assert_eq!(share(u32::MAX, shares), shares - 1);
         }
-    }
-
-    #[test]
-    fn ports_can_be_chosen_by_which_both_directions_come_to_one_worker() {
-        let outside = |host: u8| SessionKey {
-            source: [192; 16],
-            destination: [host; 16],
-            source_port: 0,
-            destination_port: 443,
-            protocol: 6,
-        };
-        for host in 0..=255 {
-            for mine in 0..4 {
-                let port = port_that_comes_back(&outside(host), 1_024..=65_535, (mine, 4)).expect("one in four");
-                let there = SessionKey { source_port: port, ..outside(host) };
-                let back = SessionKey {
-                    source: there.destination,
-                    destination: there.source,
-                    source_port: there.destination_port,
-                    destination_port: there.source_port,
-                    ..there
-                };
-                assert_eq!((share(there.symmetric_hash(), 4), share(back.symmetric_hash(), 4)), (mine, mine));
-            }
-        }
-        assert_eq!(port_that_comes_back(&outside(1), std::iter::empty(), (0, 1)), None);
     }
 
     #[test]

@@ -59,6 +59,8 @@ pub struct NamedTable {
 pub struct Outcome {
     /// How many were made.
     pub made: usize,
+    /// How many entries those put in, took out or put others in the place of: one each, but for such as mean several.
+    pub entries: u64,
     /// Those that were not, in order.
     pub refused: Vec<Refused>,
 }
@@ -76,8 +78,16 @@ pub struct Refused {
 impl Outcome {
     /// Notes what became of the change at this place.
     pub fn note<E: ToString>(&mut self, change: usize, result: Result<(), E>) {
+        self.note_entries(change, result.map(|()| 1));
+    }
+
+    /// Notes what became of a change that means as many entries as there are of a kind: how many those were.
+    pub fn note_entries<E: ToString>(&mut self, change: usize, result: Result<u64, E>) {
         match result {
-            Ok(()) => self.made += 1,
+            Ok(entries) => {
+                self.made += 1;
+                self.entries += entries;
+            }
             Err(error) => self.refused.push(Refused { change, message: error.to_string() }),
         }
     }
@@ -193,7 +203,8 @@ mod tests {
         let mut outcome = Outcome::default();
         outcome.note::<String>(0, Ok(()));
         outcome.note(1, Err("no"));
-        assert_eq!((outcome.made, outcome.refused.len()), (1, 1));
+        outcome.note_entries::<String>(2, Ok(1_377));
+        assert_eq!((outcome.made, outcome.entries, outcome.refused.len()), (2, 1_378, 1));
         assert_eq!(outcome.refused[0].to_string(), "change 2: no");
     }
 }

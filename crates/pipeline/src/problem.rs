@@ -87,7 +87,8 @@ pub(crate) fn quote(text: &str) -> String {
 }
 
 /// Names in a message: all of a few, the first of many.
-pub(crate) fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+#[must_use]
+pub fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     const MOST: usize = 24;
     let names: Vec<_> = names.into_iter().collect();
     let mut text = names[..names.len().min(MOST)].join(", ");

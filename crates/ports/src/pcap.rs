@@ -33,9 +33,11 @@ pub struct Params {
     /// How fast the capture is played: `original` (its own timing), a factor such as `2.5` (that many times faster), or
     /// `fast` (as fast as packets are taken).
     #[serde(default)]
+    #[schemars(extend("default" = "original"))]
     speed: Speed,
     /// How many times the capture is played, from 1, or `forever`.
     #[serde(default)]
+    #[schemars(extend("default" = 1))]
     loops: Loops,
     /// When packets come faster than the disk takes them: `wait` for it, or `refuse` packets, which counts them.
     #[serde(default)]

@@ -39,8 +39,7 @@ pub(super) fn parameters(schema: fn(&mut SchemaGenerator) -> Schema) -> Vec<Para
     let mut settings = SchemaSettings::draft2020_12();
     settings.inline_subschemas = true;
     let schema = schema(&mut settings.into_generator()).to_value();
-    let required = |name: &str| schema["required"].as_array().is_some_and(|names| names.iter().any(|it| it == name));
-    let Some(properties) = schema["properties"].as_object() else {
+    if !schema["properties"].is_object() {
         // Not a mapping: all of it is one value.
         let help = schema["description"].as_str().unwrap_or_default().to_owned();
         let whole = Parameter {
@@ -56,19 +55,55 @@ pub(super) fn parameters(schema: fn(&mut SchemaGenerator) -> Schema) -> Vec<Para
         } else {
             vec![whole]
         };
-    };
-    let mut all: Vec<_> = properties
-        .iter()
-        .map(|(name, of)| Parameter {
-            name: name.clone(),
-            kind: kind(of),
-            required: required(name),
-            default: of.get("default").filter(|default| !default.is_null()).map(ToString::to_string),
-            help: of["description"].as_str().unwrap_or_default().to_owned(),
-        })
-        .collect();
-    all.sort_by(|a, b| b.required.cmp(&a.required).then_with(|| a.name.cmp(&b.name)));
+    }
+    let mut all = Vec::new();
+    keys("", &schema, &mut all);
     all
+}
+
+/// The keys of a mapping, those that must be there first, each followed by its own: `timeouts`, then `timeouts.udp`.
+fn keys(within: &str, schema: &Value, all: &mut Vec<Parameter>) {
+    let required = |name: &str| schema["required"].as_array().is_some_and(|names| names.iter().any(|it| it == name));
+    let mut properties: Vec<_> = schema["properties"].as_object().into_iter().flatten().collect();
+    properties.sort_by_key(|(name, _)| (!required(name), *name));
+    for (name, of) in properties {
+        let path = format!("{within}{name}");
+        // Alternatives may have keys in common.
+        if all.iter().all(|known| known.name != path) {
+            all.push(Parameter {
+                name: path.clone(),
+                kind: kind(of),
+                required: required(name),
+                default: of.get("default").and_then(stated),
+                help: of["description"].as_str().unwrap_or_default().to_owned(),
+            });
+        }
+        keys_of_alternatives(&path, of, all);
+    }
+}
+
+/// The keys of whatever a value may be: of a mapping, of those in a list (`backends[].weight`), of several forms.
+fn keys_of_alternatives(path: &str, of: &Value, all: &mut Vec<Parameter>) {
+    keys(&format!("{path}."), of, all);
+    if let Some(items) = of.get("items") {
+        keys_of_alternatives(&format!("{path}[]"), items, all);
+    }
+    for choice in ["anyOf", "oneOf"].iter().filter_map(|key| of[key].as_array()).flatten() {
+        keys_of_alternatives(path, choice, all);
+    }
+}
+
+/// A default as it is written. Of a mapping what it leaves out says nothing: its keys have defaults of their own.
+fn stated(default: &Value) -> Option<String> {
+    match default {
+        Value::Null => None,
+        Value::Object(keys) => {
+            let said = keys.iter().filter(|(_, value)| !value.is_null());
+            let said: serde_json::Map<_, _> = said.map(|(key, value)| (key.clone(), value.clone())).collect();
+            (!said.is_empty()).then(|| Value::Object(said).to_string())
+        }
+        other => Some(other.to_string()),
+    }
 }
 
 /// What a value may be, in words.

@@ -99,6 +99,31 @@ fn a_function_is_described_with_all_that_it_declares() {
     assert!(told.contains("queue (whole number") && told.contains("by default 4096"), "{told}");
 }
 
+/// Time-outs were a list of nulls, choices had no default although there is one, and of keys within keys nothing was told.
+#[test]
+fn defaults_and_keys_within_keys_are_described() {
+    for (name, said) in [
+        ("af_xdp", r#"mode (auto or native or generic, by default "auto")"#),
+        ("af_xdp", r#"checksums (auto or complete or leave, by default "auto")"#),
+        ("af_xdp", "receive (whole number 32 to 32768, by default 2048)"),
+        ("af_xdp", "memory.chunks (whole number 64 to 16777216, by default 16384)"),
+        ("af_xdp", "memory.aligned (true or false, by default false)"),
+        ("connections", "pick_up (true or false, by default false)"),
+        ("connections", r#"timeouts.tcp_established (text, by default "7440s")"#),
+        ("connections", "sessions (whole number, by default 65536)"),
+        ("nat", r#"timeouts.udp (text, by default "300s")"#),
+        ("nat", "forwards[].inside (text, required)"),
+        ("balancer", "services[].backends[].weight (whole number"),
+        ("af_packet", "ring.blocks (whole number 2 to 4096, by default 64)"),
+        ("meter", "srtcm.cbs (text, required)"),
+        ("generator", r#"transport (udp or tcp, by default "udp")"#),
+    ] {
+        let told = forebay(&["describe", name]).well();
+        assert!(told.contains(&format!("\n  {said}")), "'{said}' is not in\n{told}");
+        assert!(!told.contains("null"), "{told}");
+    }
+}
+
 #[test]
 fn a_controller_is_described_with_what_it_needs() {
     let told = forebay(&["describe", "static"]).well();

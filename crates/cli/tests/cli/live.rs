@@ -34,7 +34,7 @@ fn a_running_pipeline_is_shown_changed_and_told_to_the_packet() {
             .replace("b: { counter: }", "b: { counter: }\n  c: { mac_swap: }")
             .replace("-> b -> out", "-> b -> c -> out"),
     );
-    let told = json(&running.ask(&["reload", "--json"]));
+    let told = json(&running.ask(&["reload", "--json"]))["reloaded"].clone();
     // The two branches ran as one, and are not alike any more: both are made anew.
     assert_eq!((told["kept"].as_u64(), told["missing"].as_i64()), (Some(1), Some(0)), "{told}");
     assert_eq!([&told["added"], &told["changed"]], [&serde_json::json!(["c"]), &serde_json::json!(["a", "b"])]);
@@ -171,9 +171,16 @@ fn a_folder_for_standard_input_is_told_as_such() {
 fn what_cannot_be_asked_is_refused_with_what_can() {
     let running = Running::start();
     for (arguments, told) in [
-        (&["table", "a", "add x"][..], "no module 'a' has a table"),
-        (&["table", "route.rules", "add x"], "no table 'rules'"),
-        (&["show", "table", "nothing"], "routes of route"),
+        (&["table", "a", "add x"][..], "module 'a' has no table that can be changed: there are route.routes"),
+        (&["table", "route.routs", "add x"], "no table 'routs' (did you mean 'route.routes'?): there are route.routes"),
+        (
+            &["show", "table", "rout"],
+            "no module is called 'rout' (did you mean 'route'?): of tables there are route.routes",
+        ),
+        (&["show", "table", "rout.routes"], "(did you mean 'route.routes'?)"),
+        (&["show", "table", "nothing"], "no module is called 'nothing': of tables there are route.routes"),
+        (&["show", "table"], "show table: of what is missing: name one of route.routes"),
+        (&["show", "tables", "route"], "(did you mean `show table route`?)"),
         (&["show", "trace", "--filter", "foo"], "foo"),
         (&["table", "route", "remove\n10.0.0.0/8"], "more than one line"),
     ] {

@@ -77,7 +77,7 @@ fn held_packets_that_are_dropped_at_a_change_are_seen() {
     let entered = |shown: &Value| shown["in"].as_u64().expect("a number");
     while entered(&json(&running.ask(&["show", "drops", "--json"]))) < 100 {}
     running.write(&shaped.replace("b: { shaper: { rate: 8kbps, burst: 2KiB, queue: 100 } }", "b: { counter: }"));
-    let told = json(&running.ask(&["reload", "--json"]));
+    let told = json(&running.ask(&["reload", "--json"]))["reloaded"].clone();
     let dropped = told["dropped"].as_u64().expect("a number");
     assert!(dropped > 0, "{told}");
     let (report, folder) = running.end_keeping();
@@ -116,7 +116,7 @@ fn a_tap_port_changes_and_keeps_its_interface() {
     let number = of("ifindex").expect("it is there");
     assert_eq!(of("mtu").expect("it is there"), "1400");
     running.write(&with("mtu: 1300, poll: 1ms"));
-    let told = json(&running.ask(&["reload", "--json"]));
+    let told = json(&running.ask(&["reload", "--json"]))["reloaded"].clone();
     assert_eq!(told["ports_opened"], serde_json::json!(["host"]), "{told}");
     assert_eq!(
         (of("ifindex").expect("it is there"), of("mtu").expect("it is there")),
@@ -218,7 +218,7 @@ pipeline:
     let dropped = |report: &Value| report["packets"]["dropped"]["n1.unmatched"].as_u64().unwrap_or(0);
     let changed = FOLDED.replace("06:00:00:00:00:01", "06:00:00:00:00:77");
     running.write(&changed);
-    let told = json(&running.ask(&["reload", "--json"]));
+    let told = json(&running.ask(&["reload", "--json"]))["reloaded"].clone();
     // What runs as one is made anew as one.
     assert_eq!(told["changed"], serde_json::json!(["m0", "m1"]), "{told}");
     for (text, leader) in [(format!("fold: off{changed}"), Value::Null), (changed, "m0".into())] {
@@ -277,7 +277,7 @@ pipeline:
     assert!(told_again() && told_again(), "{}", counters());
     assert_eq!(counters()["sessions"]["open"], 100);
     running.write(&BALANCER.replace("{ address: 10.0.0.1 }", "{ address: 10.0.0.1 }, { address: 10.0.0.2 }"));
-    let told = json(&running.ask(&["reload", "--json"]));
+    let told = json(&running.ask(&["reload", "--json"]))["reloaded"].clone();
     assert_eq!(told["changed"], serde_json::json!(["lb"]), "{told}");
     assert!(told_again() && told_again(), "{}", counters());
     let after = counters();

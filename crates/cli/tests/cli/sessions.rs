@@ -69,6 +69,12 @@ fn sessions_are_listed_chosen_and_ended_while_packets_run() {
     assert_eq!(done.code, Some(1), "{}", done.err);
     assert!(done.out.starts_with("1 change made, 2 refused"), "{}", done.out);
     assert!(done.err.contains("nothing there is '1.2.3.4'") && done.err.contains("allowed are 'all'"), "{}", done.err);
+    // "1 change made" was all that was said of any number of sessions.
+    soon(|| show(&["wall.connections", "--count", "2"]).lines().nth(1).unwrap_or_default().to_owned());
+    let done = pipeline.ask(&["table", "wall.connections", "remove all"]).well();
+    let ended = done.strip_prefix("1 change of ").and_then(|said| said.strip_suffix(" entries made, 0 refused\n"));
+    let ended: Option<u64> = ended.and_then(|ended| ended.replace(' ', "").parse().ok());
+    assert!(ended.is_some_and(|ended| ended > 1), "{done}");
     pipeline.ask(&["table", "nat.sessions", "remove all"]).well();
     let refused = pipeline.ask(&["show", "table", "nat.sessions", "--filter", "speed=1"]);
     assert!(refused.code == Some(2) && refused.err.contains("'speed=1': allowed are"), "{}", refused.err);

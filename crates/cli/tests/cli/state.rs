@@ -48,7 +48,9 @@ fn a_second_run_with_the_same_state_or_socket_is_refused_and_touches_nothing() {
 fn settings_of_a_reload_are_added_to_those_before() {
     let running =
         Running::in_folder(temporary(), PIPELINE, &["--set", "name=mine", "--set", "ports.in.generator.rate=50kpps"]);
-    let sets = |arguments: &[&str]| json(&running.ask(&[&["reload", "--json"], arguments].concat()))["sets"].clone();
+    let sets = |arguments: &[&str]| {
+        json(&running.ask(&[&["reload", "--json"], arguments].concat()))["reloaded"]["sets"].clone()
+    };
     assert_eq!(sets(&[]), serde_json::json!(["name=mine", "ports.in.generator.rate=50kpps"]));
     assert_eq!(
         sets(&["--set", "modules.b.counter={}", "--set", "name=yours"]),
@@ -82,7 +84,7 @@ fn settings_of_a_reload_are_added_to_those_before() {
     assert_eq!(modules(), of_three);
     let (_, folder) = running.end_keeping();
     let running = Running::in_folder(folder, PIPELINE, &[]);
-    let told = json(&running.ask(&["reload", "usecase:l2l3", "--set", "n=4", "--json"]));
+    let told = json(&running.ask(&["reload", "usecase:l2l3", "--set", "n=4", "--json"]))["reloaded"].clone();
     assert_eq!(told["sets"], serde_json::json!(["rate=10kpps", "n=4"]));
     running.end();
 }

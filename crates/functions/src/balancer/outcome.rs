@@ -3,7 +3,7 @@
 use forebay_graph::{Gate, Reason, Setup, SetupError};
 use forebay_packet::Word;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// The reasons for which [`balance`](crate::balance) drops.
 pub(crate) const DROPS: &[Reason] = &[
@@ -44,7 +44,7 @@ pub(crate) const COUNTERS: [&str; 5] = ["open", "opened", "ended", "evicted", "r
 pub(crate) const BACKENDS: [&str; 3] = ["open sessions by backend", "opened sessions by backend", "packets by backend"];
 
 /// What happens to packets that are of no service or session.
-#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Others {
     /// They pass as they are.

@@ -23,6 +23,7 @@ pub struct Params {
     services: Vec<ServiceParams>,
     /// How many sessions there can be, over all workers, 1 to 268435456: 65536 by default. Each takes 64 bytes and two places of an index, 83
     /// bytes in all.
+    #[schemars(extend("default" = 65_536))]
     pub(super) sessions: Option<usize>,
     /// What happens when there are as many: the session that would end soonest is given up (`evict`, the default), or the new
     /// one is refused (`refuse`, dropped as `full`).
@@ -37,6 +38,7 @@ pub struct Params {
     /// How many places each service's Maglev table has: a prime, 65537 by default. Shares and disruption are the better the
     /// more there are for each backend, a hundred or so; each takes two bytes. Over all services up to 268439552, as 4096 of them
     /// have by default.
+    #[schemars(extend("default" = 65_537))]
     places: Option<u32>,
     /// How long sessions are remembered without a packet.
     #[serde(default)]

@@ -7,14 +7,14 @@ use forebay_packet::wire::ipv4::TCP;
 use hashbrown::hash_map::Entry;
 use hashbrown::{HashMap, HashSet};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::Settings;
 use crate::tables::maglev::Maglev;
 use crate::tables::sessions::{Key as _, Seed, Tuple4};
 
 /// How packets reach a backend.
-#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Mode {
     /// They are given its address and port.
@@ -25,7 +25,7 @@ pub(crate) enum Mode {
 }
 
 /// What chooses a backend.
-#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Key {
     /// Addresses and ports.
@@ -36,7 +36,7 @@ pub(crate) enum Key {
 }
 
 /// How replies are recognised.
-#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Replies {
     /// By their session.

@@ -63,18 +63,32 @@ const MOST: Nanos = Nanos(7 * 24 * 3_600 * 1_000_000_000);
 #[serde(deny_unknown_fields)]
 pub struct TimeoutParams {
     /// TCP before its handshake is complete: 240s (RFC 5382 section 5).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "240s"))]
     tcp_opening: Option<Nanos>,
     /// TCP: 7440s, which is two hours and four minutes (RFC 5382 section 5).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "7440s"))]
     tcp_established: Option<Nanos>,
     /// TCP after both sides have sent FIN, or one RST: 240s (RFC 7857 section 2.1).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "240s"))]
     tcp_closing: Option<Nanos>,
     /// UDP of which only one side was heard: 120s.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "120s"))]
     udp_unanswered: Option<Nanos>,
     /// UDP of which both sides were heard: 300s (RFC 4787 section 4.3).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "300s"))]
     udp: Option<Nanos>,
     /// ICMP queries: 60s (RFC 5508 section 3.2).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "60s"))]
     icmp: Option<Nanos>,
     /// Other protocols: 300s.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "300s"))]
     other: Option<Nanos>,
 }
 

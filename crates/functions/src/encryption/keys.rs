@@ -3,7 +3,7 @@
 use forebay_aead::{Backend, Key, Material, MaterialError};
 use forebay_graph::{Gate, Setup, SetupError};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::settings::{Secret, read_key};
 
@@ -23,7 +23,7 @@ pub struct KeySettings {
 }
 
 /// What becomes of packets that are not UDP.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Others {
     /// They are dropped.

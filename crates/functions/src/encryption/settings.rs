@@ -7,7 +7,7 @@ use std::path::Path;
 use forebay_aead::{Backend, Material};
 use forebay_graph::files::read_up_to;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer, de};
+use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::Value;
 use zeroize::Zeroizing;
 
@@ -50,7 +50,7 @@ impl JsonSchema for Secret {
 }
 
 /// Which implementation encrypts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Implementation {
     /// The processor's instructions.

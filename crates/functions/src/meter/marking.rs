@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use forebay_graph::{Setup, SetupError};
 use forebay_packet::{Packet, Word};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer, de};
+use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::Value;
 
 use super::algorithm::Colour;
@@ -15,7 +15,7 @@ use crate::traffic::dscp;
 pub(super) const WORD: &str = "colour";
 
 /// Where the colours of arriving packets are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Aware {
     /// Nowhere: all are taken for green (colour-blind).

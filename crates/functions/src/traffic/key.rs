@@ -4,13 +4,13 @@ use forebay_graph::{Setup, SetupError};
 use forebay_packet::wire::ethernet::{EtherType, Ethernet, VlanTag};
 use forebay_packet::{Packet, Word};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::{Seen, dscp};
 use crate::tables::keyed::TableKey;
 
 /// What packets of one account have in common.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyBy {
     /// Nothing: there is one account for all.

@@ -2,12 +2,12 @@
 
 use forebay_packet::Packet;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::Seen;
 
 /// Which bytes of a packet count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Layer {
     /// Those of the IP packet, without Ethernet's header and padding (of a frame that is not IP: what it carries).

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use forebay_graph::report::Reading;
 use forebay_graph::{Action, NamedTable};
 use forebay_measure::{Clock, Tsc};
-use forebay_pipeline::{Problem, Problems, Source, built_in, with_settings};
+use forebay_pipeline::{Problem, Problems, Source, built_in, listed, nearest, with_settings};
 
 use super::lines::{Lines, Patience};
 use super::{Answer, MOST_LINE, TableTold};
@@ -147,19 +147,37 @@ pub(super) fn find(service: &Service, module: &str, table: Option<&str>) -> Resu
     if let (Some(meant), true) = (meant, table.is_some() || of_module.len() == 1) {
         return Ok((*meant).clone());
     }
-    let listed = |known: &[&NamedTable]| {
-        let names: Vec<_> = known.iter().take(20).map(|known| format!("{} of {}", known.name, known.module)).collect();
-        if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+    // As they are typed: both names, whether or not the module alone would do.
+    let names = |known: &[&NamedTable]| -> Vec<String> {
+        known.iter().map(|known| format!("{}.{}", known.module, known.name)).collect()
     };
+    let there_are = |names: &[String]| match names {
+        [] => "there are none".to_owned(),
+        names => format!("there are {}", listed(names.iter().map(String::as_str))),
+    };
+    let (all, of_module) = (names(&all.iter().collect::<Vec<_>>()), names(&of_module));
+    if let (false, None) = (of_module.is_empty(), table) {
+        return Err(format!("module '{module}' has several tables: name one: {}", of_module.join(", ")));
+    }
+    let telemetries = service.instance.board().telemetries();
+    let modules = telemetries.first().into_iter().flat_map(|told| &told.modules).map(|told| told.name.as_str());
+    let modules: Vec<_> = modules.collect();
     Err(match table {
-        Some(name) => format!("module '{module}' has no table '{name}': there are {}", listed(&of_module)),
-        None if of_module.is_empty() => {
-            format!(
-                "no module '{module}' has a table that can be changed: there are {}",
-                listed(&all.iter().collect::<Vec<_>>())
-            )
+        Some(name) if !of_module.is_empty() => {
+            let typed = format!("{module}.{name}");
+            let near = nearest(&typed, of_module.iter().map(String::as_str));
+            format!("module '{module}' has no table '{name}'{near}: {}", there_are(&of_module))
         }
-        None => format!("module '{module}' has several tables: name one of {}", listed(&of_module)),
+        _ if modules.contains(&module) => {
+            format!("module '{module}' has no table that can be changed: {}", there_are(&all))
+        }
+        _ => {
+            let near = match table {
+                Some(name) => nearest(&format!("{module}.{name}"), all.iter().map(String::as_str)),
+                None => nearest(module, modules),
+            };
+            format!("no module is called '{module}'{near}: of tables {}", there_are(&all))
+        }
     })
 }
 
@@ -169,7 +187,7 @@ pub(super) fn find(service: &Service, module: &str, table: Option<&str>) -> Resu
 /// # Errors
 /// As reading lines; also where the empty line is missing. Each says what was made.
 pub(super) fn change(service: &Service, found: &NamedTable, lines: &mut Lines<'_>) -> io::Result<Answer> {
-    let (mut made, mut refused, mut refusals, mut seen) = (0, Vec::new(), 0, 0);
+    let (mut made, mut entries, mut refused, mut refusals, mut seen) = (0, 0, Vec::new(), 0, 0);
     let (mut changes, mut line, mut bytes, mut more) = (Vec::new(), Vec::new(), 0, true);
     while more {
         let next = match lines.next(&mut line) {
@@ -204,6 +222,7 @@ pub(super) fn change(service: &Service, found: &NamedTable, lines: &mut Lines<'_
                 )));
             }
             made += outcome.made as u64;
+            entries += outcome.entries;
             refusals += outcome.refused.len() as u64;
             for no in outcome.refused.into_iter().take(REFUSALS - refused.len()) {
                 refused.push((seen + no.change as u64 + 1, no.message));
@@ -212,7 +231,7 @@ pub(super) fn change(service: &Service, found: &NamedTable, lines: &mut Lines<'_
             changes.clear();
         }
     }
-    Ok(Answer::Changed { made, refused, refusals })
+    Ok(Answer::Changed { made, entries, refused, refusals })
 }
 
 /// Whether packets still meet this table.
@@ -231,7 +250,8 @@ pub(super) fn skip(lines: &mut Lines<'_>) -> io::Result<()> {
 pub(super) fn act(service: &Service, module: &str, action: Action) -> Answer {
     let telemetries = service.instance.board().telemetries();
     let Some(number) = telemetries[0].modules.iter().position(|told| told.name == module) else {
-        return Answer::Error(format!("no module is called '{module}'"));
+        let names = telemetries[0].modules.iter().map(|told| told.name.as_str());
+        return Answer::Error(format!("no module is called '{module}'{}", nearest(module, names)));
     };
     match service.instance.act(&[action.of(number)]) {
         Ok(()) => Answer::Done,

@@ -3,7 +3,7 @@
 use forebay_graph::SetupError;
 use forebay_measure::{Bytes, Nanos};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::interface::InterfaceName;
 
@@ -48,7 +48,7 @@ fn poll() -> Nanos {
 }
 
 /// The size of a receive ring: blocks, each of which is handed over as a whole.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Ring {
     /// How many blocks, 2 to 4096; 64 by default. Where little comes each holds little, so that a worker may be away for as many

@@ -2,7 +2,7 @@
 
 use forebay_graph::SetupError;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::socket::Sizes;
 use super::umem::Shape;
@@ -39,9 +39,11 @@ pub struct Params {
     /// How many frames the kernel may receive on each queue before the port looks, and how many may wait for it then: a power
     /// of two up to 32768; 2048 by default.
     #[schemars(range(min = 32, max = 32_768))]
+    #[schemars(extend("default" = 2_048))]
     pub(super) receive: Option<u32>,
     /// How many frames may wait to be sent: a power of two up to 32768; 2048 by default.
     #[schemars(range(min = 32, max = 32_768))]
+    #[schemars(extend("default" = 2_048))]
     pub(super) send: Option<u32>,
     /// Has the kernel poll the device each time that the port is asked for packets, for so many frames at the most, in place of
     /// interrupts (Linux 5.11 and later): 8 to 1024. It pays on devices with zero-copy whose interrupts are put off
@@ -58,9 +60,11 @@ pub struct Params {
 pub struct Memory {
     /// How many packets there can be in it at once, in the sockets' rings and in the pipeline: up to 16777216; 16384 by default.
     #[schemars(range(min = 64, max = 16_777_216))]
+    #[schemars(extend("default" = 16_384))]
     pub(super) chunks: Option<usize>,
     /// The longest frame, in bytes: up to 3840 (3776 where `aligned`); 2048 by default.
     #[schemars(range(min = 64, max = 3_840))]
+    #[schemars(extend("default" = 2_048))]
     pub(super) frame: Option<usize>,
     /// Chunks of 2 or 4 KiB, for devices that write to no others. They are slower: the beginnings of packets share few places of
     /// the processor's cache.
@@ -69,7 +73,7 @@ pub struct Memory {
 }
 
 /// Where frames are taken from the kernel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
     /// In the driver where it can, else behind it.
@@ -82,7 +86,7 @@ pub enum Mode {
 }
 
 /// Who writes frames to memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CopyMode {
     /// The device where it can, else the kernel.
@@ -95,7 +99,7 @@ pub enum CopyMode {
 }
 
 /// What to do about checksums that are only begun.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Checksums {
     /// Complete them on interfaces that have no device behind them, such as veth.

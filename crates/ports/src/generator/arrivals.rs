@@ -8,13 +8,13 @@ use forebay_graph::{Offer, Spread};
 use forebay_measure::{Frequency, Nanos};
 use forebay_packet::Ticks;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::random::Random;
 use super::sizes::Sizes;
 
 /// How packets are spread over time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Arrivals {
     /// Evenly.

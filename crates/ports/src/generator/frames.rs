@@ -21,7 +21,7 @@ use super::sessions::Sessions;
 use super::tunnel::{OUTER, Tunnel};
 
 /// Which transport header frames have.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, schemars::JsonSchema, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Transport {
     /// UDP.

@@ -74,18 +74,23 @@ pub struct Params {
     /// VLAN identifiers of up to two tags, outermost first.
     pub vlans: Vec<u16>,
     /// The source Ethernet address.
+    #[schemars(extend("default" = "02:00:00:00:00:01"))]
     pub source_mac: MacAddress,
     /// The destination Ethernet address.
+    #[schemars(extend("default" = "02:00:00:00:00:02"))]
     pub destination_mac: MacAddress,
     /// Source addresses: a prefix or a list of them. By default 198.18.0.0/16 (RFC 2544) or 2001:2:0:1::/64 (RFC 5180).
     pub source: Option<Origin>,
     /// Destination addresses: a prefix, a list of them, or `{ routes: FILE }`, a file with a prefix at the start of
     /// each line, taken in an order that the seed decides. Where they are of IPv6, so are the packets. By default
     /// 198.19.0.0/16.
+    #[schemars(extend("default" = "198.19.0.0/16"))]
     pub destination: Destination,
     /// Source ports: a number or a range, `1024-65535`.
+    #[schemars(extend("default" = "1024-65535"))]
     pub source_port: PortRange,
     /// Destination ports: a number or a range.
+    #[schemars(extend("default" = 5_000))]
     pub destination_port: PortRange,
     /// A tunnel that frames come in, over IPv4 and with headers as short as can be: `{ gtpu: { source: 192.0.2.10,
     /// destination: 192.0.2.1, teid: 4097, tunnels: 16 } }`, or `{ vxlan: { source, destination, vni, networks } }`.

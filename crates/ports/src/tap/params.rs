@@ -22,6 +22,7 @@ pub struct Params {
     pub(super) mac: Option<MacAddress>,
     /// The longest IP packet that the host sends by it, 68 to 9194 bytes; 1500 by default.
     #[schemars(range(min = 68, max = 9194))]
+    #[schemars(extend("default" = 1_500))]
     pub(super) mtu: Option<u16>,
     /// The network namespace that the interface is in: a name as `ip netns` knows it, or a path. Without one it is where
     /// Forebay is.
