@@ -24,6 +24,7 @@ pub(crate) use services::Services;
 use crate::connection::{SlotClock, Timeouts};
 use crate::listing::{Attendant, Listing, hand_out};
 use crate::nat::WhenFull;
+use crate::parameters::no_memory;
 use crate::tables::sessions::MOST;
 
 /// As many sessions unless it is said.
@@ -69,7 +70,7 @@ impl Balancer {
         let own = setup.own(&self.key, |_| {
             let sessions = self.sessions.div_ceil(share.1);
             Distributor::new(Arc::clone(&self.services), sessions, secret, &part)
-                .ok_or_else(|| SetupError::at("state", format!("no memory for a table of {sessions} sessions")))
+                .map_err(no_memory("state", format!("a table of {sessions} sessions (the state's `sessions`)")))
         })?;
         Ok((own, Attendant::new(part, setup.frequency())))
     }

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::parameters::{Miss, numbered};
+use crate::parameters::{Miss, no_memory, numbered};
 use field::{Field, Needs, Part};
 use table::{MOST_WORDS, Table};
 
@@ -88,7 +88,8 @@ impl Declare for ExactMatch {
         let gates = named.max().map_or(1, |last| last.saturating_add(1));
         setup.gates(numbered(gates))?;
         let mut faults = SetupError::default();
-        let mut table = Table::new(rules.len(), parts.len());
+        let mut table = Table::new(rules.len(), parts.len())
+            .map_err(no_memory("rules", format!("the table of {} rules", rules.len())))?;
         for (index, rule) in rules.iter().enumerate() {
             if let Err(fault) = add(&mut table, &fields, rule, &format!("rules[{index}]")) {
                 faults.and(fault);

@@ -22,6 +22,7 @@ use crate::connection::{
 };
 use crate::listing::{Attendant, Desk, LOOKS, Listing, WOKEN, attend, hand_out};
 use crate::nat::WhenFull;
+use crate::parameters::no_memory;
 use crate::tables::sessions::{Found, GO, MOST, Sessions, Slot, Spot, Tuple4, Tuple6};
 use tracked::{Tracked, Tuple};
 use tracker::{COUNTERS, No, Tracker};
@@ -197,9 +198,10 @@ impl Declare for Firewall {
         let part = listing.part(share);
         let tables = setup.own(&connections.key, |_| {
             let (most, longest) = (connections.sessions.div_ceil(share.1), settings.timeouts.longest());
-            let made = Tracker::new(most, secret, longest).zip(Tracker::new(most, secret.rotate_left(7), longest));
-            let (v4, v6) =
-                made.ok_or_else(|| SetupError::at("state", format!("no memory for tables of {most} connections")))?;
+            let lack =
+                |ip| no_memory("state", format!("a table of {most} connections of {ip} (the state's `sessions`)"));
+            let v4 = Tracker::new(most, secret, longest).map_err(lack("IPv4"))?;
+            let v6 = Tracker::new(most, secret.rotate_left(7), longest).map_err(lack("IPv6"))?;
             Ok(Tables { v4, v6, timeouts: settings.timeouts, now: 0, desk: part.desk() })
         })?;
         hand_out(&listing, &shown::CONNECTIONS, settings.clock, &connections.key, setup)?;

@@ -22,6 +22,7 @@ mod table;
 #[cfg(test)]
 pub(crate) mod testing;
 
+use crate::parameters::no_memory;
 use entry::{Entry, Timers};
 use neighbours::{Address, Neighbours};
 
@@ -315,7 +316,8 @@ impl DeclareState for Interface {
         if !v6.is_empty() && !v6.iter().any(|own| is_link_local(own.address)) {
             v6.push(Own { address: link_local(params.mac), mask: mask::<128>(64) });
         }
-        let neighbours = Neighbours::new(params.capacity, setup.secret(), timers);
+        let neighbours = Neighbours::new(params.capacity, setup.secret(), timers)
+            .map_err(no_memory("capacity", format!("{} neighbours", params.capacity)))?;
         for (index, line) in params.neighbours.iter().enumerate() {
             let (address, mac) =
                 table::parse(line).map_err(|message| SetupError::at(format!("neighbours[{index}]"), message))?;

@@ -21,7 +21,7 @@ use crate::interface::Interface;
 use crate::interface::entry::{Action, Entry, Event, Kind};
 use crate::interface::frames::{self, ALL_NODES};
 use crate::interface::neighbours::{Address, Changed, Refused};
-use crate::parameters::Rejected;
+use crate::parameters::{Rejected, no_memory};
 use crate::tunnel::bucket::Bucket;
 
 mod gateways;
@@ -201,7 +201,10 @@ impl Declare for InterfaceOut {
         setup.table("neighbours", Arc::clone(&interface) as Arc<dyn forebay_graph::Table>);
         Ok(Self {
             gateways,
-            waiting: Waiting::new(params.resolving, params.queue, params.held),
+            waiting: Waiting::new(params.resolving, params.queue, params.held).map_err(no_memory(
+                "resolving",
+                format!("queues of {} packets for each of {} neighbours", params.queue, params.resolving),
+            ))?,
             asking: Bucket::new(ASKED_PER_SECOND, frequency),
             unreachable: [UNRESOLVED, UNREACHABLE].map(|drop| params.unreachable.resolve(1, drop)),
             // One worker's word is enough.

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
+use forebay_memory::{NoMemory, filled};
 use forebay_packet::Packet;
 use forebay_packet::wire::ethernet::{Ethernet, MacAddress};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::parameters::{self, Miss, numbered};
+use crate::parameters::{self, Miss, no_memory, numbered};
 
 /// Parameters of `mac_table`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -55,9 +56,9 @@ struct Table {
 const EMPTY: u64 = u64::MAX;
 
 impl Table {
-    fn new(entries: usize) -> Self {
+    fn new(entries: usize) -> Result<Self, NoMemory> {
         let places = (entries * 2).next_power_of_two().max(2);
-        Self { places: vec![EMPTY; places].into(), shift: 64 - places.trailing_zeros() }
+        Ok(Self { places: filled(EMPTY, places)?, shift: 64 - places.trailing_zeros() })
     }
 
     /// Where the search for an address starts: the upper bits of a product (Knuth, volume 3, section 6.4).
@@ -119,7 +120,8 @@ impl Declare for MacTable {
 
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
         setup.gates(numbered(params.gates))?;
-        let mut table = Table::new(params.addresses.len());
+        let mut table = Table::new(params.addresses.len())
+            .map_err(no_memory("addresses", format!("the table of {} addresses", params.addresses.len())))?;
         let mut faults = SetupError::default();
         for (text, number) in &params.addresses {
             let path = || format!("addresses.{text}");
@@ -217,7 +219,7 @@ mod tests {
 
     #[test]
     fn a_hundred_thousand_addresses_are_found() {
-        let mut table = Table::new(100_000);
+        let mut table = Table::new(100_000).expect("memory");
         // As makers number their devices: consecutive in the lower half.
         let address = |n: u64| 0x0200_5e00_0000 + n;
         assert!((0..100_000).all(|n| table.insert(address(n), (n % 5) as u16)));
@@ -231,7 +233,7 @@ mod tests {
             entries in prop::collection::vec((0u64..1 << 48, 0u16..16_384), 0..300),
             others in prop::collection::vec(0u64..1 << 48, 50),
         ) {
-            let mut table = Table::new(entries.len());
+            let mut table = Table::new(entries.len()).expect("memory");
             let mut map = HashMap::new();
             for (address, gate) in entries {
                 let new = !map.contains_key(&address);

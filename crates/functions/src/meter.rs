@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use algorithm::{Account, Algorithm, Colour, SingleRate, SingleRateParams, TwoRate, TwoRateParams};
 use marking::{Aware, Marking, Remark, WORD};
 
+use crate::parameters::no_memory;
 use crate::tables::keyed::{Keyed, TableKey};
 use crate::tables::token_bucket::Scale;
 use crate::traffic::{KeyBy, Layer, Seen, Selector};
@@ -167,7 +168,8 @@ impl Declare for Meter {
         }
         let selector = Selector::new(&params.key, setup)?;
         let marking = Marking::new(params.aware, params.remark, params.word, setup)?;
-        let table = Keyed::new(if selector.is_some() { params.capacity } else { 1 }, setup.secret());
+        let table = Keyed::new(if selector.is_some() { params.capacity } else { 1 }, setup.secret())
+            .map_err(no_memory("capacity", format!("the meters of {} keys", params.capacity)))?;
         // Full before the first packet: the clock's origin is long ago, or it is what a fresh account has.
         let one = match kind {
             Kind::Single(kind) => kind.fresh(Ticks::ZERO),

@@ -26,6 +26,7 @@ use crate::inspection::strings::{Job, scan};
 use crate::inspection::tally::Tally;
 use crate::parameters::{LISTED, of_elements};
 use crate::journal::{self, Pen, Slot};
+use crate::parameters::no_memory;
 use alerts::Alert;
 use groups::{Group, Ruleset};
 use limits::{Limits, Said};
@@ -262,7 +263,8 @@ impl Declare for Nids {
         let rooms = rules.rules.iter().map(|rule| rule.pcres.iter().map(|pcre| pcre.regex.room()).collect());
         Ok(Self {
             divert: params.divert,
-            limits: Limits::new(params.trackers, setup.secret(), setup.frequency()),
+            limits: Limits::new(params.trackers, setup.secret(), setup.frequency())
+                .map_err(no_memory("trackers", format!("{} trackers", params.trackers)))?,
             matches,
             shown,
             packets,

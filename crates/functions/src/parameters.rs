@@ -2,8 +2,10 @@
 //! numbers that may be written in hexadecimal.
 
 use std::borrow::Cow;
+use std::fmt::Display;
 
 use forebay_graph::{Gate, MAX_GATES, SetupError};
+use forebay_memory::NoMemory;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de};
 use serde_json::Value;
@@ -52,6 +54,13 @@ impl JsonSchema for Miss {
     }
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({ "anyOf": [{ "const": "drop" }, { "type": "integer", "minimum": 0, "maximum": MAX_GATES - 1 }] })
+    }
+}
+
+/// The fault of a parameter that says how much there is of `what`, where the system has no memory for it.
+pub fn no_memory(path: impl Into<String>, what: impl Display) -> impl FnOnce(NoMemory) -> SetupError {
+    move |NoMemory { bytes }| {
+        SetupError::at(path, format!("no memory for {what}: it takes {} MiB", bytes.div_ceil(1 << 20)))
     }
 }
 

@@ -33,6 +33,7 @@ pub(crate) use rules::GO;
 use rules::{Rules, Scratch};
 use users::{Bearer, Filters, Session, Step, Users};
 
+use crate::parameters::no_memory;
 use crate::tables::sessions::Seed;
 
 /// Parameters of a state of the kind `pdu_sessions`.
@@ -194,14 +195,14 @@ impl DeclareState for PduSessions {
         let said = serde_json::to_string(&params).unwrap_or_default();
         let key = format!("pdu_sessions {} {said} {:x}", setup.name(), fingerprint(&lines.text));
         let core = setup.handed_on(&key, |_| {
-            let accounts = Accounts::new(sessions, bearers + MOST_BEARERS, rules_per_user);
-            let accounts =
-                accounts.ok_or_else(|| SetupError::at("limit", format!("no memory for {sessions} sessions")))?;
+            let what = || format!("{sessions} sessions with {bearers} bearers");
+            let accounts = Accounts::new(sessions, bearers + MOST_BEARERS, rules_per_user)
+                .map_err(no_memory("limit", what()))?;
             let mut faults = Faults::default();
             let core = Core::new(&lines.said(), clock, most, Arc::new(accounts), Seed::new(seed), |number, message| {
                 faults.add(lines.fault(number, &message));
             });
-            faults.end("sessions").map(|()| core)
+            faults.end("sessions").and_then(|()| core.map_err(no_memory("limit", what())))
         })?;
         Ok(Self { core, rules })
     }

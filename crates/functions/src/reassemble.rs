@@ -14,7 +14,7 @@ use forebay_packet::{Network, Packet, Ticks};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::parameters::Rejected;
+use crate::parameters::{Rejected, no_memory};
 
 mod datagrams;
 mod fragment;
@@ -132,7 +132,8 @@ impl Declare for Reassemble {
             setup.gates(["0", "timed_out"])?;
         }
         Ok(Self {
-            datagrams: Datagrams::new(params.datagrams, params.held),
+            datagrams: Datagrams::new(params.datagrams, params.held)
+                .map_err(no_memory("datagrams", format!("{} datagrams", params.datagrams)))?,
             timeout: setup.frequency().ticks(params.timeout),
             timed_out: params.timed_out.resolve(1, TIMED_OUT),
             call: 0,

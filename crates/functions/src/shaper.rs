@@ -13,12 +13,14 @@ use std::sync::Arc;
 
 use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
 use forebay_measure::{BitRate, Bytes, Counter};
+use forebay_memory::room;
 use forebay_packet::{MAX_BATCH, Packet, Ticks};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use queues::{Queues, Waiting};
 
+use crate::parameters::no_memory;
 use crate::tables::keyed::{Keyed, TableKey};
 use crate::tables::token_bucket::{Rate, RateError, Scale};
 use crate::traffic::{KeyBy, Layer, Selector};
@@ -160,6 +162,9 @@ impl Declare for Shaper {
         }
         let selector = Selector::new(&params.key, setup)?;
         let keys = if selector.is_some() { params.capacity } else { 0 };
+        let lack = || no_memory("capacity", format!("the queues of {keys} keys"));
+        let mut spare = room(keys).map_err(lack())?;
+        spare.extend((SHARED + 1..=keys as u32).rev());
         Ok(Self {
             rate,
             scale,
@@ -167,12 +172,12 @@ impl Declare for Shaper {
             layer: params.layer,
             share: params.share,
             limit: (params.queue, params.queue_bytes.map_or(u64::MAX, |bytes| bytes.0)),
-            table: Keyed::new(keys.max(1), setup.secret()),
-            spare: (SHARED + 1..=keys as u32).rev().collect(),
-            queues: Queues::new(1 + keys, params.held, full),
+            table: Keyed::new(keys.max(1), setup.secret()).map_err(lack())?,
+            spare,
+            queues: Queues::new(1 + keys, params.held, full)?,
             // As many as there can ever be, so that none allocates later.
-            due: BinaryHeap::with_capacity(1 + keys),
-            turns: VecDeque::with_capacity(1 + keys),
+            due: BinaryHeap::from(room(1 + keys).map_err(lack())?),
+            turns: VecDeque::from(room(1 + keys).map_err(lack())?),
             quantum: 1,
             call: 0,
             counts: setup.counters("shaped", ["passed", "delayed", "shared"].map(str::to_owned)),

@@ -37,6 +37,8 @@ pub struct Live<T: 'static, L> {
 struct Writer<T, L> {
     /// The copy that is not published, and what it lacks. None before the second change.
     spare: Option<(Arc<T>, L)>,
+    /// What the first copy is made in.
+    twin: Option<Arc<T>>,
     /// How long it took to make a copy: as long it waits for readers to leave the one that it needs, and then makes
     /// another. So it never takes more than twice as long as it could have. A call takes microseconds; only a worker that
     /// the system has stopped in the middle of one holds a copy longer.
@@ -50,18 +52,19 @@ impl<T: 'static, L> Live<T, L> {
     /// A value that may be shared with others: the first change leaves it to them.
     #[must_use]
     pub fn new(value: Arc<T>) -> Self {
-        Self::made(value, false)
+        Self::made(value, false, None)
     }
 
     /// A value that nobody else has. Readers hold it during a call only, from the start: so [`change_told`](Self::change_told)
-    /// can tell when they have left it, where a reader of a shared one that is never called would keep it.
+    /// can tell when they have left it, where a reader of a shared one that is never called would keep it. Its first copy is
+    /// made in `twin`, whatever that is, so that its memory is there from the start.
     #[must_use]
-    pub fn unshared(value: T) -> Self {
-        Self::made(Arc::new(value), true)
+    pub fn unshared(value: T, twin: T) -> Self {
+        Self::made(Arc::new(value), true, Some(Arc::new(twin)))
     }
 
-    fn made(value: Arc<T>, changed: bool) -> Self {
-        let writer = Mutex::new(Writer { spare: None, copying: Duration::ZERO, retired: Vec::new() });
+    fn made(value: Arc<T>, changed: bool, twin: Option<Arc<T>>) -> Self {
+        let writer = Mutex::new(Writer { spare: None, twin, copying: Duration::ZERO, retired: Vec::new() });
         Self { published: ArcSwap::new(value), changed: AtomicBool::new(changed), writer }
     }
 
@@ -100,7 +103,12 @@ impl<T: Replay<L> + 'static, L: Default> Live<T, L> {
         });
         let (mut copy, mut log) = free.unwrap_or_else(|| {
             let start = Instant::now();
-            let copy = Arc::new(T::clone(&self.published.load()));
+            let value = self.published.load();
+            let mut twin = writer.twin.take();
+            if let Some(own) = twin.as_mut().and_then(Arc::get_mut) {
+                own.clone_from(&value);
+            }
+            let copy = twin.unwrap_or_else(|| Arc::new(T::clone(&value)));
             writer.copying = start.elapsed();
             (copy, L::default())
         });

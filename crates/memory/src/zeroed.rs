@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 
 use zerocopy::FromZeros;
 
-use crate::Region;
+use crate::{NoMemory, Region};
 
 /// So many values, of which every one is zero until it is written. All of it is the system's memory, on huge pages where it is
 /// large, and there from the start (the first 256 MiB).
@@ -23,14 +23,17 @@ unsafe impl<T: Send> Send for Zeroed<T> {}
 unsafe impl<T: Sync> Sync for Zeroed<T> {}
 
 impl<T: FromZeros + Copy> Zeroed<T> {
-    /// So many values; `None` where the system has no memory for them.
-    #[must_use]
-    pub fn new(len: usize) -> Option<Self> {
+    /// So many values.
+    ///
+    /// # Errors
+    /// [`NoMemory`].
+    pub fn new(len: usize) -> Result<Self, NoMemory> {
         const { assert!(align_of::<T>() <= 4096, "a page's alignment suffices") }
-        let bytes = len.checked_mul(size_of::<T>()).filter(|bytes| isize::try_from(*bytes).is_ok())?;
-        let region = Region::new(bytes).ok()?;
+        let lack = NoMemory::of::<T>(len);
+        let bytes = len.checked_mul(size_of::<T>()).filter(|bytes| isize::try_from(*bytes).is_ok()).ok_or(lack)?;
+        let region = Region::new(bytes).map_err(|_| lack)?;
         region.populate();
-        Some(Self { start: region.at(0).cast(), len, _region: region })
+        Ok(Self { start: region.at(0).cast(), len, _region: region })
     }
 }
 
@@ -81,7 +84,7 @@ mod tests {
 
     #[test]
     fn what_no_system_has_is_refused() {
-        assert!(Zeroed::<Line>::new(usize::MAX).is_none());
-        assert!(Zeroed::<Line>::new(isize::MAX as usize / size_of::<Line>()).is_none());
+        assert!(Zeroed::<Line>::new(usize::MAX).is_err());
+        assert!(Zeroed::<Line>::new(isize::MAX as usize / size_of::<Line>()).is_err());
     }
 }

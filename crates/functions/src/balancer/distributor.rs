@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use forebay_graph::{Context, Gate};
 use forebay_measure::Counter;
+use forebay_memory::NoMemory;
 use forebay_packet::Packet;
 use forebay_packet::wire::ipv4::{ICMP, TCP, UDP};
 
@@ -41,11 +42,18 @@ pub(super) use shown::SESSIONS;
 type Delivery = (([u8; 4], u16), Hop);
 
 impl Distributor {
-    /// Room for so many sessions. `None` where there is no memory.
-    pub(super) fn new(services: Arc<Services>, sessions: usize, secret: u64, part: &Arc<Part>) -> Option<Self> {
+    /// Room for so many sessions.
+    pub(super) fn new(
+        services: Arc<Services>,
+        sessions: usize,
+        secret: u64,
+        part: &Arc<Part>,
+    ) -> Result<Self, NoMemory> {
         let table = Sessions::new(sessions, Seed::new(secret))?.lasting(services.settings.timeouts.longest());
         let mut roster = Roster::default();
-        roster.adopt(&services).then_some(Self {
+        let fits = roster.adopt(&services);
+        debug_assert!(fits, "a configuration has fewer backends than there are places");
+        Ok(Self {
             table,
             roster,
             services,

@@ -13,7 +13,8 @@ use super::Settings;
 use super::services::{Backend, Hop, Key, Mode, Name, Replies, Service, Services};
 use crate::connection::TimeoutParams;
 use crate::nat::WhenFull;
-use crate::tables::maglev::{MOST_PLACES, Maglev, Member};
+use crate::parameters::no_memory;
+use crate::tables::maglev::{MOST_PLACES, Maglev, MaglevError, Member};
 
 /// Parameters of a state of the kind `balancer`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -167,8 +168,14 @@ impl ServiceParams {
                 ..backend_of
             });
         }
-        let table = Maglev::new(params.places.unwrap_or(PLACES), &members)
-            .map_err(|error| SetupError::at("places", error.to_string()))?;
+        let (places, services) = (params.places.unwrap_or(PLACES), params.services.len());
+        let table = Maglev::new(places, &members).map_err(|error| match error {
+            MaglevError::Memory(lack) => {
+                let all = lack.within(lack.bytes.saturating_mul(services));
+                no_memory("places", format!("{places} places of each of {services} services"))(all)
+            }
+            error => SetupError::at("places", error.to_string()),
+        })?;
         if self.mode == Mode::Nat {
             if let Some((new, other)) = made.ambiguous(first).filter(|_| params.replies == Replies::Endpoint) {
                 let message = format!(

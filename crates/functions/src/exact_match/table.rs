@@ -1,6 +1,7 @@
 //! A hash table from keys of several words to gates, filled once.
 
 use forebay_graph::Gate;
+use forebay_memory::{NoMemory, filled};
 
 /// The most words in a key.
 pub(super) const MOST_WORDS: usize = 8;
@@ -16,14 +17,10 @@ pub(super) struct Table {
 
 impl Table {
     /// A table for `entries` keys of `words` words.
-    pub(super) fn new(entries: usize, words: usize) -> Self {
+    pub(super) fn new(entries: usize, words: usize) -> Result<Self, NoMemory> {
         let places = (entries * 2).next_power_of_two().max(2);
-        Self {
-            words,
-            shift: 64 - places.trailing_zeros(),
-            keys: vec![0; places * words].into(),
-            gates: vec![None; places].into(),
-        }
+        let (keys, gates) = (filled(0, places * words)?, filled(None, places)?);
+        Ok(Self { words, shift: 64 - places.trailing_zeros(), keys, gates })
     }
 
     /// The place where a key is, or the empty one where it would be.
@@ -76,7 +73,7 @@ mod tests {
             words in 1usize..=MOST_WORDS,
             entries in prop::collection::vec((prop::array::uniform8(0u64..4), 0u16..99), 0..200),
         ) {
-            let mut table = Table::new(entries.len(), words);
+            let mut table = Table::new(entries.len(), words).expect("memory");
             let mut map = HashMap::new();
             for (key, gate) in &entries {
                 let (key, gate) = (&key[..words], Gate::out(*gate));

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use forebay_measure::Counter;
+use forebay_memory::NoMemory;
 
 use super::Settings;
 use super::tracked::{Tracked, Tuple};
@@ -36,9 +37,9 @@ pub(super) struct Tracker<T: Tuple> {
 }
 
 impl<T: Tuple> Tracker<T> {
-    pub(super) fn new(most: usize, secret: u64, longest: Slot) -> Option<Self> {
+    pub(super) fn new(most: usize, secret: u64, longest: Slot) -> Result<Self, NoMemory> {
         let table = Sessions::new(most, Seed::new(secret))?.lasting(longest);
-        Some(Self { table, half_open: 0, opened: 0, ended: 0, evicted: 0, refused: 0 })
+        Ok(Self { table, half_open: 0, opened: 0, ended: 0, evicted: 0, refused: 0 })
     }
 
     /// Removes connections that have ended, a few at a time.

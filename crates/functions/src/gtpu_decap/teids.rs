@@ -2,11 +2,12 @@
 
 use forebay_graph::files::{MOST_TABLE, read_up_to};
 use forebay_graph::{Setup, SetupError};
+use forebay_memory::filled;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::hash_split::Random;
-use crate::parameters::number;
+use crate::parameters::{no_memory, number};
 
 /// The parameter that faults name.
 const PATH: &str = "teids";
@@ -139,7 +140,7 @@ impl Teids {
         let length = (count * 2).next_power_of_two() as usize;
         let shift = 32 - length.trailing_zeros();
         let multiplier = Random::new(seed).next() as u32 | 1;
-        let mut places = vec![0; length];
+        let mut places = filled(0, length).map_err(no_memory(PATH, format!("the table of {count} numbers")))?;
         for teid in merged.into_iter().flat_map(|(first, last)| first..=last) {
             let mut at = start(teid, multiplier, shift);
             while places[at & (length - 1)] != 0 {
@@ -147,7 +148,7 @@ impl Teids {
             }
             places[at & (length - 1)] = teid;
         }
-        Ok(Self::Each { places: places.into(), shift, multiplier })
+        Ok(Self::Each { places, shift, multiplier })
     }
 
     /// Reads the numbers.

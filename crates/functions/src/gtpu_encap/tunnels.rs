@@ -5,12 +5,13 @@ use std::net::IpAddr;
 
 use forebay_graph::files::{MOST_TABLE, read_up_to};
 use forebay_graph::{Setup, SetupError};
+use forebay_memory::{NoMemory, filled};
 use forebay_simd::prefetch::prefetch_read;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::hash_split::Random;
-use crate::parameters::number;
+use crate::parameters::{no_memory, number};
 use crate::tunnel::settings::{AnyEndpoint, kind_of};
 
 /// The parameter that faults name.
@@ -47,10 +48,11 @@ pub(super) struct Table {
 }
 
 impl Table {
-    fn new(entries: usize, seed: u64) -> Self {
+    fn new(entries: usize, seed: u64) -> Result<Self, NoMemory> {
         let places = (entries * 2).next_power_of_two().max(2);
         let multiplier = Random::new(seed).next() | 1;
-        Self { places: vec![(0, Tunnel::default()); places].into(), shift: 64 - places.trailing_zeros(), multiplier }
+        let shift = 64 - places.trailing_zeros();
+        Ok(Self { places: filled((0, Tunnel::default()), places)?, shift, multiplier })
     }
 
     /// Where the search for a key starts: the upper bits of a product, which with a random odd factor is universal
@@ -174,8 +176,11 @@ impl Tunnels {
             }
         }
         let ipv4 = entries.iter().filter(|(_, (key, ..))| matches!(key, Key::Ipv4(_))).count();
-        let table = |entries| Table::new(entries, setup.secret());
-        let mut tunnels = Self { ipv4: table(ipv4), ipv6: table(entries.len() - ipv4), peers: Peers::default() };
+        let table = |entries| {
+            let lack = no_memory(PATH, format!("the table of {entries} tunnels"));
+            Table::new(entries, setup.secret()).map_err(lack)
+        };
+        let mut tunnels = Self { ipv4: table(ipv4)?, ipv6: table(entries.len() - ipv4)?, peers: Peers::default() };
         for (place, (key, teid, peer)) in entries {
             let tunnel = Tunnel { teid, peer: tunnels.peers.name(peer) };
             let new = match key {
@@ -264,7 +269,7 @@ mod tests {
     proptest! {
         #[test]
         fn it_is_a_map(entries in prop::collection::vec((0u64..50, 1u32.., any::<u32>()), 0..200), far: u64, seed: u64) {
-            let mut table = Table::new(entries.len(), seed);
+            let mut table = Table::new(entries.len(), seed).expect("memory");
             let mut map = HashMap::new();
             for (key, teid, peer) in entries {
                 let tunnel = Tunnel { teid, peer };
@@ -279,7 +284,7 @@ mod tests {
 
     #[test]
     fn a_table_of_nothing_has_nothing() {
-        assert_eq!(Table::new(0, 7).get(0), None);
+        assert_eq!(Table::new(0, 7).expect("memory").get(0), None);
     }
 
     #[test]
@@ -316,7 +321,7 @@ mod tests {
 
     #[test]
     fn keys_that_lie_together_by_one_seed_do_not_by_another() {
-        let by = |seed| Table::new(4_096, seed);
+        let by = |seed| Table::new(4_096, seed).expect("memory");
         // By the first seed all of these start at one place.
         let (known, place) = (by(1), by(1).start(77));
         let keys: Vec<u64> = (0..).filter(|key| known.start(*key) == place).take(200).collect();

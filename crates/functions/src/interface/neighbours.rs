@@ -11,6 +11,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use forebay_graph::Own;
+use forebay_memory::{NoMemory, numbered};
 use forebay_packet::wire::ethernet::MacAddress;
 
 use super::entry::{Action, Entry, Event, Kind, Timers};
@@ -159,11 +160,12 @@ const USABLE: u32 = {
 
 impl Neighbours {
     /// Room for about so many neighbours: twice as many places, and at least 64, of 64 bytes each.
-    pub(crate) fn new(capacity: usize, secret: u64, timers: Timers) -> Self {
+    pub(crate) fn new(capacity: usize, secret: u64, timers: Timers) -> Result<Self, NoMemory> {
         let groups = (capacity * 2 / GROUP).next_power_of_two().max(8);
         let group = |_| Group { writer: Own::new(()), places: array::from_fn(|_| Place::default()) };
         let multipliers = [secret | 1, secret.rotate_left(23).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1];
-        Self { groups: (0..groups).map(group).collect(), shift: 61 - groups.trailing_zeros(), multipliers, timers }
+        let shift = 61 - groups.trailing_zeros();
+        Ok(Self { groups: numbered(groups, group)?, shift, multipliers, timers })
     }
 
     /// Where the search for an address begins: its group, and the place in it. A sum of products with odd numbers that

@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 
 use forebay_graph::Key;
+use forebay_memory::{NoMemory, room};
 
 use crate::interface::neighbours::Address;
 
@@ -34,15 +35,21 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    pub(super) fn new(resolving: usize, queue: usize, most_held: usize) -> Self {
-        Self {
-            all: Vec::with_capacity(resolving),
-            spare: (0..resolving).map(|_| VecDeque::with_capacity(queue)).collect(),
+    pub(super) fn new(resolving: usize, queue: usize, most_held: usize) -> Result<Self, NoMemory> {
+        let each = NoMemory::of::<Key>(queue).bytes + size_of::<(Address, VecDeque<Key>)>();
+        let lack = |lack: NoMemory| lack.within(each * resolving);
+        let mut spare = room(resolving).map_err(lack)?;
+        for _ in 0..resolving {
+            spare.push(VecDeque::from(room(queue).map_err(lack)?));
+        }
+        Ok(Self {
+            all: room(resolving).map_err(lack)?,
+            spare,
             counts: Box::new([0; COUNTS]),
             queue,
             held: 0,
             most_held,
-        }
+        })
     }
 
     fn slot(address: Address) -> usize {

@@ -1,5 +1,6 @@
 //! Which inside port has which outside port: one for all that it talks to (RFC 4787 REQ-1, endpoint-independent mapping).
 
+use forebay_memory::NoMemory;
 use forebay_packet::wire::ipv4::{ICMP, TCP};
 use zerocopy::FromZeros;
 
@@ -118,12 +119,18 @@ fn place(protocol: u8) -> usize {
 impl Bindings {
     /// Up to `count` bindings and `forwards`, of which one inside address has up to `most` of each protocol; whether they are to
     /// be found by their outside port.
-    pub(super) fn new(count: usize, forwards: usize, most: u16, from_outside: bool, secret: u64) -> Option<Self> {
+    pub(super) fn new(
+        count: usize,
+        forwards: usize,
+        most: u16,
+        from_outside: bool,
+        secret: u64,
+    ) -> Result<Self, NoMemory> {
         let (all, sides) = (count + forwards, 1 + usize::from(from_outside));
         let table = Sessions::with_keys(all, count * sides + forwards * 2, Seed::new(secret ^ 1))?;
         let limited = most < u16::MAX;
         let tenants = if limited { Some(Sessions::new(all, Seed::new(secret ^ 2))?) } else { None };
-        Some(Self { table, tenants, most, from_outside })
+        Ok(Self { table, tenants, most, from_outside })
     }
 
     /// How much memory they take when there are as many as there can be, in bytes.

@@ -3,6 +3,7 @@
 //! Where the search begins is drawn at random, so that nobody outside can tell the next port from the last one (RFC 6056
 //! section 3.3.1). A port is of the same parity as the one inside (RFC 4787 REQ-4), as RTP and RTCP of old want it.
 
+use forebay_memory::{NoMemory, Zeroed};
 use forebay_packet::wire::ipv4::{ICMP, TCP, UDP};
 use forebay_simd::prefetch::prefetch_read;
 
@@ -17,7 +18,7 @@ const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 /// The ports of a pool of addresses.
 pub(super) struct Ports {
     /// By address and protocol: whether a port is given out.
-    used: Box<[u64]>,
+    used: Zeroed<u64>,
     random: u64,
 }
 
@@ -32,8 +33,8 @@ fn place(protocol: u8) -> usize {
 }
 
 impl Ports {
-    pub(super) fn new(addresses: u32, secret: u64) -> Self {
-        Self { used: vec![0; addresses as usize * 3 * WORDS].into_boxed_slice(), random: secret }
+    pub(super) fn new(addresses: u32, secret: u64) -> Result<Self, NoMemory> {
+        Ok(Self { used: Zeroed::new(addresses as usize * 3 * WORDS)?, random: secret })
     }
 
     /// What comes out after so many more draws: SplitMix64 (Steele, Lea, Flood 2014).
@@ -141,7 +142,7 @@ mod tests {
     #[test]
     fn all_of_a_range_are_given_out_once() {
         for (first, last) in [(1_024, 1_151), (1_000, 1_099), (1, 65_535), (7, 7)] {
-            let mut ports = Ports::new(2, 9);
+            let mut ports = Ports::new(2, 9).expect("memory");
             let mut out = BTreeSet::new();
             for parity in 0..2 {
                 while let Some(port) = ports.take(1, UDP, (first, last), parity, 1 << 16, |_| true) {
@@ -165,12 +166,12 @@ mod tests {
 
     #[test]
     fn an_address_takes_as_many_bytes_as_is_said() {
-        assert_eq!(size_of_val(&*Ports::new(2, 1).used), 2 * (24 << 10));
+        assert_eq!(size_of_val(&*Ports::new(2, 1).expect("memory").used), 2 * (24 << 10));
     }
 
     #[test]
     fn none_can_be_told_from_the_last() {
-        let mut ports = Ports::new(1, 1);
+        let mut ports = Ports::new(1, 1).expect("memory");
         let out: Vec<_> = (0..100)
             .map(|_| ports.take(0, TCP, (1_024, 65_535), 2, 1 << 16, |_| true).expect("many are free"))
             .collect();
@@ -181,7 +182,7 @@ mod tests {
     /// Where most ports were taken that were right, a packet had up to 65536 looked at.
     #[test]
     fn a_search_ends_after_so_many_looks() {
-        let mut ports = Ports::new(1, 4);
+        let mut ports = Ports::new(1, 4).expect("memory");
         for most in [1, 64, 1_000] {
             let looked = std::cell::Cell::new(0);
             let never = |_| {
@@ -204,7 +205,7 @@ mod tests {
         #[test]
         fn only_what_is_right_is_given_out(modulus in 1u16..50, rest in 0u16..50, secret: u64) {
             let right = |port: u16| port % modulus == rest % modulus;
-            let (mut ports, range) = (Ports::new(1, secret), (2_000, 2_999));
+            let (mut ports, range) = (Ports::new(1, secret).expect("memory"), (2_000, 2_999));
             let mut count = 0;
             while let Some(port) = ports.take(0, ICMP, range, 0, 1 << 16, right).or_else(|| ports.take(0, ICMP, range, 1, 1 << 16, right)) {
                 prop_assert!(right(port));

@@ -35,7 +35,6 @@ impl Nat {
         let translator = setup.own(&self.key, |_| {
             let sessions = self.sessions.div_ceil(share.1);
             Translator::new(self, sessions, share, secret, &part)
-                .ok_or_else(|| SetupError::at("state", format!("no memory for a table of {sessions} sessions")))
         })?;
         for kind in [&SESSIONS, &BINDINGS] {
             hand_out(&listing, kind, self.clock, &self.key, setup)?;

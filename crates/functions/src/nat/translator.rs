@@ -4,7 +4,7 @@ mod shown;
 
 use std::sync::Arc;
 
-use forebay_graph::{Context, Gate, share};
+use forebay_graph::{Context, Gate, SetupError, share};
 use forebay_measure::Counter;
 use forebay_packet::wire::ipv4::{ICMP, TCP, UDP};
 use forebay_packet::{Packet, SessionKey};
@@ -18,6 +18,7 @@ use super::translation::{Direction, Translation};
 use super::{Filtering, Nat, WhenFull, packets, translate_error};
 use crate::connection::{Connection, ENDS, Headers, Plain, Shown, SlotClock, Timeouts, opens};
 use crate::listing::{Desk, Part};
+use crate::parameters::no_memory;
 use crate::tables::sessions::{Found, GO, Refused, Seed, Sessions, Slot, Spot, Tuple4};
 pub(crate) use shown::{BINDINGS, SESSIONS};
 
@@ -59,19 +60,24 @@ impl Translator {
         share: (usize, usize),
         secret: u64,
         part: &Arc<Part>,
-    ) -> Option<Self> {
+    ) -> Result<Self, SetupError> {
+        let lack = || no_memory("state", format!("a table of {sessions} sessions (the state's `sessions`)"));
         // A session has its binding before another one gives way to it.
         let bindings = sessions + 1;
         let mut new = Self {
-            table: Sessions::new(sessions, Seed::new(secret))?.lasting(nat.timeouts.longest()),
+            table: Sessions::new(sessions, Seed::new(secret)).map_err(lack())?.lasting(nat.timeouts.longest()),
             bindings: Bindings::new(
                 bindings,
                 nat.forwards.len(),
                 nat.ports_per_address,
                 nat.filtering == Filtering::EndpointIndependent,
                 secret,
-            )?,
-            ports: Ports::new(nat.pool.1, secret ^ 3),
+            )
+            .map_err(lack())?,
+            ports: Ports::new(nat.pool.1, secret ^ 3).map_err(no_memory(
+                "state",
+                format!("the ports of {} addresses (the state's `pool`)", nat.pool.1),
+            ))?,
             pool: nat.pool,
             when_full: nat.when_full,
             filtering: nat.filtering,
@@ -91,9 +97,10 @@ impl Translator {
             new.ports.reserve(outside.0 - nat.pool.0, *protocol, outside.1);
             let inside = Endpoint::new(inside.0, inside.1, *protocol, 0);
             // As many places as there are forwards are theirs.
-            new.bindings.forward(inside, Endpoint::new(outside.0, outside.1, *protocol, 1)).ok()?;
+            let bound = new.bindings.forward(inside, Endpoint::new(outside.0, outside.1, *protocol, 1));
+            bound.map_err(|refused| SetupError::at("state", format!("forwards: {refused}")))?;
         }
-        Some(new)
+        Ok(new)
     }
 
     /// Begins a call: sessions that have ended are removed, a few at a time.

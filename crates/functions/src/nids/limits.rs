@@ -3,6 +3,7 @@
 //! A window begins with the first match and lasts as many seconds as the limit says; the first match after it begins the next.
 
 use forebay_measure::Frequency;
+use forebay_memory::NoMemory;
 use forebay_packet::Ticks;
 
 use super::rule::{Kind, Limit, Track};
@@ -37,9 +38,11 @@ pub enum Said {
 
 impl Limits {
     /// Room for so many windows.
-    #[must_use]
-    pub fn new(most: usize, seed: u64, frequency: Frequency) -> Self {
-        Self { windows: Keyed::new(most, seed), seed, frequency }
+    ///
+    /// # Errors
+    /// There is no memory for so many.
+    pub fn new(most: usize, seed: u64, frequency: Frequency) -> Result<Self, NoMemory> {
+        Ok(Self { windows: Keyed::new(most, seed)?, seed, frequency })
     }
 
     /// What a limit of a rule says of its match now. Each call is a match.

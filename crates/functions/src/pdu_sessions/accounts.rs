@@ -8,14 +8,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use forebay_measure::Counter;
+use forebay_memory::{NoMemory, zeroed};
 use forebay_packet::Ticks;
 use forebay_simd::prefetch::prefetch_read;
-use zerocopy::{FromZeros, KnownLayout};
+use zerocopy::FromZeros;
 
 use super::limit::Limit;
 
 /// A cache line of words.
-#[derive(FromZeros, KnownLayout)]
+#[derive(FromZeros)]
 #[repr(C, align(64))]
 struct Words([AtomicU64; 8]);
 
@@ -72,12 +73,10 @@ impl Drop for Writer {
 }
 
 impl Accounts {
-    /// `None` where there is no memory.
-    pub(super) fn new(sessions: usize, bearers: usize, rules: usize) -> Option<Self> {
+    pub(super) fn new(sessions: usize, bearers: usize, rules: usize) -> Result<Self, NoMemory> {
         let lines = (RULES + rules.div_ceil(2) + rules * COUNT).div_ceil(8);
-        let words = <[Words]>::new_box_zeroed_with_elems(sessions.checked_mul(lines)?).ok()?;
-        let bearers = <[AtomicU64]>::new_box_zeroed_with_elems(bearers * 2).ok()?;
-        Some(Self { words, bearers, rules, lines, writers: Default::default() })
+        let (words, bearers) = (zeroed(sessions.saturating_mul(lines))?, zeroed(bearers * 2)?);
+        Ok(Self { words, bearers, rules, lines, writers: Default::default() })
     }
 
     #[inline(always)]

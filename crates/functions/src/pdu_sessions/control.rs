@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use forebay_graph::{Live, Outcome, Table, Verb};
+use forebay_memory::NoMemory;
 
 use super::accounts::{Accounts, Usage};
 use super::condition::Condition;
@@ -129,7 +130,7 @@ impl Core {
         accounts: Arc<Accounts>,
         seed: Seed,
         mut fault: impl FnMut(usize, String),
-    ) -> Self {
+    ) -> Result<Self, NoMemory> {
         let mut books = Books {
             by_name: BTreeMap::new(),
             sessions: HashMap::new(),
@@ -140,7 +141,9 @@ impl Core {
             next_ended: 1,
             most_ended: most.ended,
         };
-        let mut users = Users::new(most.sessions, most.bearers + MOST_BEARERS, seed);
+        // The second is what changes are made on.
+        let made = || Users::new(most.sessions, most.bearers + MOST_BEARERS, seed);
+        let (mut users, twin) = (made()?, made()?);
         for (number, line) in lines {
             let added = Line::parse(line, clock).and_then(|line| {
                 let made = books.set(&users, line, false, &accounts, most);
@@ -155,8 +158,8 @@ impl Core {
             }
         }
         // Nobody else has them, and a worker to whom no packets come must not seem to look at those of the start for ever.
-        let live = Arc::new(Live::unshared(users));
-        Self { live, accounts, books: Mutex::new(books), clock, most }
+        let live = Arc::new(Live::unshared(users, twin));
+        Ok(Self { live, accounts, books: Mutex::new(books), clock, most })
     }
 
     fn books(&self) -> MutexGuard<'_, Books> {

@@ -4,25 +4,38 @@
 //! places to a cache line. A place has 32 bits of its key's hash, and these say where the search for it starts, so that an
 //! entry that is taken out leaves no trace: those behind it move up (section 6.4, algorithm R) without a look at any key.
 
+use forebay_memory::{NoMemory, zeroed};
 use forebay_simd::prefetch::prefetch_read;
+use zerocopy::FromZeros;
 
 /// A place; entry 0 is none.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, FromZeros)]
 struct Place {
     tag: u32,
     entry: u32,
 }
 
 /// The index.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Places {
     places: Box<[Place]>,
 }
 
+impl Clone for Places {
+    fn clone(&self) -> Self {
+        Self { places: self.places.clone() }
+    }
+
+    /// Takes no memory where both were made for as many.
+    fn clone_from(&mut self, other: &Self) {
+        self.places.clone_from(&other.places);
+    }
+}
+
 impl Places {
     /// An index of up to `most` entries.
-    pub(super) fn new(most: usize) -> Self {
-        Self { places: vec![Place::default(); (most * 2).max(2)].into() }
+    pub(super) fn new(most: usize) -> Result<Self, NoMemory> {
+        Ok(Self { places: zeroed((most * 2).max(2))? })
     }
 
     /// Where the search for a tag starts (Lemire, "Fast random integer generation in an interval", 2019).
@@ -120,7 +133,7 @@ mod tests {
             // Few starts, so that entries lie behind each other, and round the end.
             steps in prop::collection::vec((prop_oneof![0u32..6, (u32::MAX - 5)..=u32::MAX, any::<u32>()], 0u32..20, any::<bool>()), 0..200),
         ) {
-            let mut places = Places::new(most);
+            let mut places = Places::new(most).expect("memory");
             let mut map: HashMap<u32, u32> = HashMap::new();
             for (tag, entry, add) in steps {
                 match (add, map.contains_key(&entry)) {

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use forebay_graph::Replay;
+use forebay_memory::{NoMemory, room};
 use forebay_simd::prefetch::prefetch_read;
 
 use super::condition::{Condition, Seen};
@@ -53,7 +54,6 @@ impl Session {
 }
 
 /// The sessions.
-#[derive(Clone)]
 pub(super) struct Users {
     seed: Seed,
     by_teid: Places,
@@ -68,6 +68,27 @@ pub(super) enum Step {
     Remove { number: u32, bearers: Arc<[(u32, Bearer)]> },
 }
 
+impl Clone for Users {
+    fn clone(&self) -> Self {
+        Self {
+            seed: self.seed,
+            by_teid: self.by_teid.clone(),
+            by_name: self.by_name.clone(),
+            bearers: self.bearers.clone(),
+            sessions: self.sessions.clone(),
+        }
+    }
+
+    /// Takes no memory where both were made for as many.
+    fn clone_from(&mut self, other: &Self) {
+        self.seed = other.seed;
+        self.by_teid.clone_from(&other.by_teid);
+        self.by_name.clone_from(&other.by_name);
+        self.bearers.clone_from(&other.bearers);
+        self.sessions.clone_from(&other.sessions);
+    }
+}
+
 impl Replay<Vec<Step>> for Users {
     fn replay(&mut self, log: &mut Vec<Step>) {
         log.drain(..).for_each(|step| self.apply(&step));
@@ -75,9 +96,10 @@ impl Replay<Vec<Step>> for Users {
 }
 
 impl Users {
-    pub(super) fn new(sessions: usize, bearers: usize, seed: Seed) -> Self {
-        let by_name = Places::new(sessions * 2);
-        Self { seed, by_teid: Places::new(bearers), by_name, bearers: Vec::new(), sessions: Vec::new() }
+    /// None yet, with room for so many: what comes takes no memory but for its filters.
+    pub(super) fn new(sessions: usize, bearers: usize, seed: Seed) -> Result<Self, NoMemory> {
+        let (by_teid, by_name) = (Places::new(bearers)?, Places::new(sessions * 2)?);
+        Ok(Self { seed, by_teid, by_name, bearers: room(bearers)?, sessions: room(sessions)? })
     }
 
     /// What is looked for where a tunnel is.

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use forebay_graph::Key;
+use forebay_memory::{NoMemory, numbered, room};
 use forebay_packet::Ticks;
 
 use super::fragment::{DatagramKey, Fragment};
@@ -85,16 +86,18 @@ pub(super) struct Datagrams {
 }
 
 impl Datagrams {
-    pub(super) fn new(most: usize, most_held: usize) -> Self {
-        Self {
-            by_key: HashMap::with_capacity(most),
-            ends: VecDeque::with_capacity(2 * most),
-            spare: (0..most + 1).map(|_| Vec::new()).collect(),
+    pub(super) fn new(most: usize, most_held: usize) -> Result<Self, NoMemory> {
+        let mut by_key = HashMap::new();
+        by_key.try_reserve(most).map_err(|_| NoMemory::of::<(DatagramKey, Datagram)>(most))?;
+        Ok(Self {
+            by_key,
+            ends: VecDeque::from(room(2 * most)?),
+            spare: numbered(most + 1, |_| Vec::new())?.into_vec(),
             number: 0,
             most,
             held: 0,
             most_held,
-        }
+        })
     }
 
     pub(super) fn knows(&self, key: &DatagramKey) -> bool {

@@ -1,7 +1,10 @@
 //! The queues of a shaper: one a key, each in the order of arrival, over one store of places with a hard limit.
 
-use forebay_graph::Key;
+use forebay_graph::{Key, SetupError};
+use forebay_memory::{filled, numbered};
 use forebay_packet::Ticks;
+
+use crate::parameters::no_memory;
 
 /// No place.
 const NONE: u32 = u32::MAX;
@@ -48,12 +51,14 @@ pub(super) struct Queues {
 
 impl Queues {
     /// So many queues of packets, of which `most` may wait in all. Accounts have so many tokens.
-    pub(super) fn new(queues: usize, most: usize, tokens: u64) -> Self {
-        let links = 1..=most as u32;
-        let places = links.map(|next| Place { waiting: None, next: if next as usize == most { NONE } else { next } });
+    pub(super) fn new(queues: usize, most: usize, tokens: u64) -> Result<Self, SetupError> {
+        let free = |at: usize| Place { waiting: None, next: if at + 1 == most { NONE } else { at as u32 + 1 } };
+        let places = numbered(most, free).map_err(no_memory("held", format!("{most} packets that wait")))?;
         let queue =
             Queue { head: NONE, tail: NONE, packets: 0, bytes: 0, tokens, at: Ticks::ZERO, deficit: 0, released_in: 0 };
-        Self { places: places.collect(), free: 0, waiting: 0, queues: vec![queue; queues].into() }
+        let queues =
+            filled(queue, queues).map_err(no_memory("capacity", format!("the queues of {} keys", queues - 1)))?;
+        Ok(Self { places, free: 0, waiting: 0, queues })
     }
 
     /// Whether no packet can be added.

@@ -5,6 +5,7 @@
 //! trace: those after it move up (section 6.4, algorithm R). Where the table is full, a hand that goes round finds entries
 //! that may be forgotten, a few places at a time, so that no packet waits for a search through all of it.
 
+use forebay_memory::{NoMemory, filled};
 use forebay_simd::prefetch::prefetch_read;
 
 /// What an entry is found by: never 0, which marks a free place.
@@ -94,13 +95,15 @@ impl<V> Entries<'_, V> {
 
 impl<V: Copy + Default> Keyed<V> {
     /// A table of up to `most` entries. Tables of different seeds put keys in different places.
-    #[must_use]
-    pub fn new(most: usize, seed: u64) -> Self {
+    ///
+    /// # Errors
+    /// There is no memory for so many.
+    pub fn new(most: usize, seed: u64) -> Result<Self, NoMemory> {
         let places = (most.max(1) * 2).next_power_of_two();
         let multiplier = (seed ^ 0x9e37_79b9_7f4a_7c15) | 1;
-        let places = vec![Place { key: FREE, value: V::default() }; places].into_boxed_slice();
+        let places = filled(Place { key: FREE, value: V::default() }, places)?;
         let start = Start { multiplier, shift: 64 - places.len().trailing_zeros() };
-        Self { places, start, len: 0, most, hand: 0 }
+        Ok(Self { places, start, len: 0, most, hand: 0 })
     }
 
     /// How many entries there are.
@@ -212,7 +215,7 @@ mod tests {
     proptest! {
         #[test]
         fn it_is_a_map_with_a_limit(most in 1usize..24, seed: u64, steps in prop::collection::vec(step(), 0..300)) {
-            let mut table = Keyed::new(most, seed);
+            let mut table = Keyed::new(most, seed).expect("memory");
             let mut map: HashMap<u64, u32> = HashMap::new();
             for step in steps {
                 match step {
@@ -252,7 +255,7 @@ mod tests {
 
     #[test]
     fn addresses_in_a_row_are_found_in_few_steps() {
-        let mut table = Keyed::new(100_000, 1);
+        let mut table = Keyed::new(100_000, 1).expect("memory");
         let address = |n: u64| TableKey::new((1 << 32) + 0x0a00_0000 + n);
         for n in 0..100_000u64 {
             table.insert(address(n), n).expect("room");

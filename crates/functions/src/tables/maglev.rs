@@ -7,6 +7,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use forebay_memory::{NoMemory, filled};
+
 use super::sessions::Seed;
 
 /// Who shares hashes.
@@ -32,6 +34,9 @@ pub enum MaglevError {
         /// How many places there are.
         places: u32,
     },
+    /// There is no memory for the places.
+    #[error(transparent)]
+    Memory(#[from] NoMemory),
 }
 
 /// The most places of a table.
@@ -65,7 +70,7 @@ impl Maglev {
     /// A table of so many places over these members. `None` where nobody has a weight.
     ///
     /// # Errors
-    /// A number of places that is no prime (permutations would not reach all of them), or too few.
+    /// A number of places that is no prime (permutations would not reach all of them), too few, or more than there is memory for.
     pub fn new(places: u32, members: &[Member]) -> Result<Option<Self>, MaglevError> {
         if !(3..=MOST_PLACES).contains(&places) || !is_prime(places) {
             return Err(MaglevError::Places(places));
@@ -85,28 +90,28 @@ impl Maglev {
         }
         // Who is first matters where two want one place: that is not to depend on the order of a list.
         turns.sort_by_key(|it| (it.member.identity, it.number));
-        Ok(Self::populate(places, turns))
+        Ok(Self::populate(places, turns)?)
     }
 
     /// Algorithm 1. Of unequal weights a member takes as many turns of those of the heaviest as its share is (section 3.4,
     /// "altering the relative frequency of the backends' turns"): after k rounds as many as k times its part of the greatest
     /// weight. Rounds in which it has none are not gone through: beside one heavy member thousands of light ones would have
     /// nearly all of them for nothing.
-    fn populate(places: u32, mut turns: Vec<Turns>) -> Option<Self> {
-        let most = turns.iter().map(|it| it.member.weight).max()?;
-        let mut table = vec![VACANT; places as usize].into_boxed_slice();
+    fn populate(places: u32, mut turns: Vec<Turns>) -> Result<Option<Self>, NoMemory> {
+        let Some(most) = turns.iter().map(|it| it.member.weight).max() else { return Ok(None) };
+        let mut table = filled(VACANT, places as usize)?;
         // Whose turn is next: by rounds, and in a round in their order.
         let mut next: BinaryHeap<_> =
             turns.iter().enumerate().map(|(at, it)| Reverse((it.next_round(most), at))).collect();
         for _ in 0..places {
-            let mut first = next.peek_mut()?;
+            let Some(mut first) = next.peek_mut() else { break };
             let Reverse((round, at)) = &mut *first;
             let it = &mut turns[*at];
             *it.permutation.first_vacant(&mut table) = it.number;
             it.taken += 1;
             *round = it.next_round(most);
         }
-        Some(Self { places: table })
+        Ok(Some(Self { places: table }))
     }
 
     /// The member, by its number in the list that the table was made of, that a hash belongs to.

@@ -13,7 +13,7 @@ mod places;
 mod tuple;
 mod wheel;
 
-use forebay_memory::Zeroed;
+use forebay_memory::{NoMemory, Zeroed};
 use forebay_simd::prefetch::prefetch_read;
 use zerocopy::FromZeros;
 
@@ -136,21 +136,27 @@ const FIRSTS: usize = 4 * GO;
 pub const MOST: usize = 1 << 28;
 
 impl<S: Session> Sessions<S> {
-    /// A table of up to `most` sessions. `None` where it is no number from 1 to [`MOST`], or there is no memory for it.
-    #[must_use]
-    pub fn new(most: usize, seed: Seed) -> Option<Self> {
-        Self::with_keys(most, most.checked_mul(S::SIDES as usize)?, seed)
+    /// A table of up to `most` sessions, a number from 1 to [`MOST`].
+    ///
+    /// # Errors
+    /// There is no memory for so many, or never would be.
+    pub fn new(most: usize, seed: Seed) -> Result<Self, NoMemory> {
+        Self::with_keys(most, most.saturating_mul(S::SIDES as usize), seed)
     }
 
     /// The same, of sessions that have so many keys together at most.
-    #[must_use]
-    pub fn with_keys(most: usize, keys: usize, seed: Seed) -> Option<Self> {
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn with_keys(most: usize, keys: usize, seed: Seed) -> Result<Self, NoMemory> {
+        let entries = NoMemory::of::<Entry<S>>(most.saturating_add(1)).bytes;
+        let all = entries.saturating_add(Index::bytes_for(keys));
         if !(1..=MOST).contains(&most) {
-            return None;
+            return Err(NoMemory { bytes: all });
         }
-        let index = Index::new(keys)?;
-        let entries = Zeroed::new(most + 1)?;
-        Some(Self { index, entries, wheel: Wheel::new(), grain: 0, seed, fresh: 1, free: 0, len: 0, removals: 0 })
+        let index = Index::new(keys).map_err(|lack| lack.within(all))?;
+        let entries = Zeroed::new(most + 1).map_err(|lack| lack.within(all))?;
+        Ok(Self { index, entries, wheel: Wheel::new(), grain: 0, seed, fresh: 1, free: 0, len: 0, removals: 0 })
     }
 
     /// The same, empty, whose sessions last up to so many slots; they are removed up to a 2 048th of that after their end. What

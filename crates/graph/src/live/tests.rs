@@ -87,7 +87,7 @@ fn a_reader_that_is_stopped_in_a_call_keeps_its_copy_and_the_writer_takes_anothe
 /// What was removed before was given out again by whoever took the copy at hand for the last that anybody read.
 #[test]
 fn a_change_is_told_of_readers_that_are_two_changes_behind() {
-    let live: Arc<LiveList> = Arc::new(Live::unshared(List::default()));
+    let live: Arc<LiveList> = Arc::new(Live::unshared(List::default(), List::default()));
     let change = || {
         live.change_told(|list, log, left| {
             list.numbers.push(0);

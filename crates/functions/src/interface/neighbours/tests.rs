@@ -34,7 +34,7 @@ fn an_entry_is_packed_without_loss() {
 
 #[test]
 fn questions_put_out_nobody_that_is_in_use() {
-    let table = Neighbours::new(32, 7, TIMERS);
+    let table = Neighbours::new(32, 7, TIMERS).expect("memory");
     let places = table.groups() * GROUP;
     // Everybody is in use.
     for number in 0..4 * places as u32 {
@@ -62,7 +62,7 @@ fn questions_put_out_nobody_that_is_in_use() {
 
 #[test]
 fn a_sweep_forgets_what_nobody_uses() {
-    let table = Neighbours::new(32, 7, TIMERS);
+    let table = Neighbours::new(32, 7, TIMERS).expect("memory");
     table.step_or_make(Address::v4(1), Event::Asked(mac(1)), 0).expect("room");
     table.step_or_make(Address::v4(2), Event::Packet, 0).expect("room");
     table.put(Address::v4(3), Entry::permanent(mac(3)), 0).expect("room");
@@ -76,7 +76,7 @@ fn a_sweep_forgets_what_nobody_uses() {
 /// Readers see an entry whole: its MAC address is always one that goes with its address.
 #[test]
 fn readers_never_see_half_an_entry() {
-    let table = Arc::new(Neighbours::new(16, 3, TIMERS));
+    let table = Arc::new(Neighbours::new(16, 3, TIMERS).expect("memory"));
     let rounds = if cfg!(debug_assertions) { 20_000 } else { 500_000 };
     std::thread::scope(|scope| {
         for writer in 0..2u32 {
@@ -115,7 +115,7 @@ proptest! {
     fn it_is_a_map_of_entries(
         steps in prop::collection::vec((0u128..24, 0usize..6, 0u64..20), 1..300), secret: u64,
     ) {
-        let table = Neighbours::new(1_024, secret, TIMERS);
+        let table = Neighbours::new(1_024, secret, TIMERS).expect("memory");
         let mut model = HashMap::<u128, Entry>::new();
         let mut now = 0;
         for (number, what, span) in steps {

@@ -6,7 +6,7 @@
 //! at. The shortest way to a free place is searched breadth first. What finds none goes into a small stash (Kirsch,
 //! Mitzenmacher and Wieder, "More robust hashing: cuckoo hashing with a stash", 2010).
 
-use forebay_memory::Zeroed;
+use forebay_memory::{NoMemory, Zeroed};
 use forebay_simd::{prefetch::prefetch_read, signatures};
 use zerocopy::FromZeros;
 
@@ -71,15 +71,27 @@ impl Step {
     }
 }
 
+/// How many buckets an index of up to `most` entries has, of which 85 % of the places are used then: with nine tenths, new ones
+/// have to move others twice as often.
+fn buckets(most: usize) -> usize {
+    most.saturating_mul(100).div_ceil(WAYS * 85).max(2)
+}
+
 impl Index {
-    /// An index of up to `most` entries, of which 85 % of the places are used then: with nine tenths, new ones have to move
-    /// others twice as often. `None` where there is no memory.
-    pub(super) fn new(most: usize) -> Option<Self> {
-        let buckets = (most * 100).div_ceil(WAYS * 85).max(2);
-        u32::try_from(buckets).ok()?;
+    /// How much memory one of up to `most` entries takes, in bytes.
+    pub(super) fn bytes_for(most: usize) -> usize {
+        NoMemory::of::<Bucket>(buckets(most)).bytes
+    }
+
+    /// An index of up to `most` entries.
+    pub(super) fn new(most: usize) -> Result<Self, NoMemory> {
+        let buckets = buckets(most);
+        if u32::try_from(buckets).is_err() {
+            return Err(NoMemory::of::<Bucket>(buckets));
+        }
         let buckets = Zeroed::new(buckets)?;
         let steps = Box::new([Step::from(0); STEPS]);
-        Some(Self { buckets, stash: Vec::with_capacity(STASH), steps })
+        Ok(Self { buckets, stash: Vec::with_capacity(STASH), steps })
     }
 
     /// Where to look for a key of this hash.

@@ -258,8 +258,8 @@ fn sessions_end_in_time_when_others_may_last_longer() {
 
 #[test]
 fn tables_that_cannot_be_are_not_made() {
-    assert!(Sessions::<Both>::new(0, Seed::new(1)).is_none());
-    assert!(Sessions::<Both>::new(MOST + 1, Seed::new(1)).is_none());
+    assert!(Sessions::<Both>::new(0, Seed::new(1)).is_err());
+    assert!(Sessions::<Both>::new(MOST + 1, Seed::new(1)).is_err());
 }
 
 proptest! {
