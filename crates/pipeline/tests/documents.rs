@@ -44,6 +44,7 @@ fn whole(block: &str) -> String {
 fn every_example_of_the_documentation_is_in_order() {
     for page in [
         "docs/af_xdp.md",
+        "docs/balancer.md",
         "docs/configuration.md",
         "docs/control.md",
         "docs/dpi.md",

@@ -163,6 +163,46 @@ fn a_port_that_fails_is_told_and_the_exit_code_says_so() {
     contract::check(&done.json());
 }
 
+/// The block of this number that is in YAML on a page of the documentation, as a file.
+fn shown(page: &str, number: usize) -> File {
+    let path = format!("{}/../../docs/{page}", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(path).expect("a page");
+    let block = text.split("```yaml\n").nth(number + 1).and_then(|rest| rest.split("```").next());
+    File::new(block.unwrap_or_else(|| panic!("{page} has no block {number}")))
+}
+
+/// Their traffic matched no pattern and no rule, was in no fragments and had no answers: they ran, and showed nothing.
+#[test]
+fn examples_show_what_they_are_for() {
+    let inspection = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/inspection.yaml");
+    let run = |path: &str| {
+        let done = forebay(&["run", path, "--json", "--virtual", "--duration", "20ms"]);
+        assert_eq!(done.code, Some(0), "{path}: {}", done.err);
+        done.json()["packets"].clone()
+    };
+    let told = run(inspection);
+    assert!(told["dropped"]["look.pattern"].as_u64() > Some(0), "{told}");
+    for (page, number) in
+        [("dpi.md", 0), ("fragments.md", 0), ("balancer.md", 0), ("sessions.md", 0), ("sessions.md", 3)]
+    {
+        let told = run(shown(page, number).path());
+        assert!(told["out"].as_u64() > Some(0), "{page}: {told}");
+        match page {
+            "dpi.md" => assert!(told["dropped"]["look.pattern"].as_u64() > Some(0), "{told}"),
+            "fragments.md" => assert!(told["consumed"]["whole.reassembled"].as_u64() > Some(0), "{told}"),
+            // All answers come in; at most what others begin does not.
+            _ => assert!(told["out"].as_u64() > told["in"].as_u64().map(|came| came / 2), "{page}: {told}"),
+        }
+    }
+    for file in [inspection, shown("nids.md", 0).path()] {
+        let done = forebay(&["run", file, "--virtual", "--no-live", "--duration", "20ms"]).well();
+        assert!(
+            done.lines().any(|line| line.starts_with("ids packets: alerted ") && !line.contains("alerted 0,")),
+            "{done}"
+        );
+    }
+}
+
 #[test]
 fn the_examples_and_use_cases_run() {
     for name in [

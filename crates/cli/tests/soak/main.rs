@@ -66,7 +66,7 @@ fn resident() -> u64 {
 
 #[test]
 fn under_constant_change_nothing_is_lost_and_sessions_stay_in_order() {
-    let seconds: u64 = std::env::var("FOREBAY_SOAK_SECONDS").ok().map_or(20, |text| text.parse().expect("a number"));
+    let seconds: u64 = std::env::var("FOREBAY_SOAK_SECONDS").ok().map_or(12, |text| text.parse().expect("a number"));
     let workers = allowed_cores().len().min(2);
     if workers < 2 {
         let _ = writeln!(std::io::stderr(), "one core: workers do not come and go");

@@ -267,7 +267,8 @@ fn an_overloaded_chain_drops_where_it_begins_and_the_others_go_on() {
         module.share.marks.when_full = WhenFull::Drop;
     }
     let mut worker = fair(plan, costs.clone());
-    let ticks = ticks_until(&mut worker, &costs, SECOND);
+    // Not a second, most of which would be packets that are turned away.
+    let ticks = ticks_until(&mut worker, &costs, Ticks(SECOND.0 / 5));
     by_weights(&ticks[2..], &[1.0, 1.0]);
     let telemetry = worker.telemetry();
     let turned_away: Vec<_> = telemetry.modules.iter().map(|told| told.turned_away.get()).collect();
