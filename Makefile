@@ -21,6 +21,8 @@ demo-netns: rust ## a router, gateway, VPN, UPF, balancer and VXLAN between netw
 	cargo build --release -p forebay-cli
 	@$(if $(filter 0,$(shell id -u)),,sudo) scripts/demo-netns
 
+# Most tests of the command wait for what runs: as many at a time as there are cores leave those idle for more than half of the time.
+test: export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
 test: rust ## every test: unit, property, differential, documentation, replayed fuzz corpora
 	@scripts/install-debian --optional 'the tests that read written captures back' tshark:tshark
 	@scripts/install-debian --optional 'the tests that count instructions' valgrind:valgrind
