@@ -197,6 +197,7 @@ impl Declare for InterfaceOut {
             Rejected::Drop => setup.gates(["0"])?,
             Rejected::Gate => setup.gates(["0", "unreachable"])?,
         }
+        setup.holds("held", params.held);
         let frequency = setup.frequency();
         setup.table("neighbours", Arc::clone(&interface) as Arc<dyn forebay_graph::Table>);
         Ok(Self {

@@ -243,12 +243,26 @@ impl Forward {
         if outside.0.wrapping_sub(first) >= count {
             return Err(format!("outside: '{}' is not of the pool", self.outside));
         }
+        if is_nobodys(Ipv4Addr::from(inside.0)) {
+            return Err(format!("inside: '{}': nobody has such an address: allowed are those of hosts", self.inside));
+        }
+        if inside.0.wrapping_sub(first) < count {
+            return Err(format!(
+                "inside: '{}' is of the pool, whose addresses are outside: allowed are those of hosts inside",
+                self.inside
+            ));
+        }
         let protocol = match self.protocol {
             Transport::Tcp => forebay_packet::wire::ipv4::TCP,
             Transport::Udp => forebay_packet::wire::ipv4::UDP,
         };
         Ok((protocol, outside, inside))
     }
+}
+
+/// Whether no packet could be sent to an address: it is no host's, or is in no network.
+fn is_nobodys(address: Ipv4Addr) -> bool {
+    address.is_unspecified() || address.is_multicast() || address.is_broadcast() || address.is_loopback()
 }
 
 /// The first address of a pool, and how many it has.
@@ -268,7 +282,7 @@ fn pool(text: &str) -> Result<(u32, u32), String> {
             Ipv4Addr::from(first & !(count as u32 - 1))
         ));
     }
-    if address.is_unspecified() || address.is_multicast() || address.is_broadcast() || address.is_loopback() {
+    if is_nobodys(address) {
         return Err(format!("'{text}': nobody outside could answer to such addresses"));
     }
     Ok((first, count as u32))

@@ -131,6 +131,7 @@ impl Declare for Reassemble {
         if params.timed_out == Rejected::Gate {
             setup.gates(["0", "timed_out"])?;
         }
+        setup.holds("held", params.held);
         Ok(Self {
             datagrams: Datagrams::new(params.datagrams, params.held)
                 .map_err(no_memory("datagrams", format!("{} datagrams", params.datagrams)))?,

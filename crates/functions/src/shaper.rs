@@ -160,6 +160,7 @@ impl Declare for Shaper {
         if params.queue_bytes.is_some_and(|bytes| bytes.0 == 0) {
             return Err(SetupError::at("queue_bytes", "0B: allowed are 1B and more"));
         }
+        setup.holds("held", params.held);
         let selector = Selector::new(&params.key, setup)?;
         let keys = if selector.is_some() { params.capacity } else { 0 };
         let lack = || no_memory("capacity", format!("the queues of {keys} keys"));

@@ -12,8 +12,12 @@ use rustix::io::Errno;
 
 pub use replace::replace;
 
-/// The longest table of routes or rules, in bytes: ten times what the Internet's takes.
-pub const MOST_TABLE: u64 = 1 << 30;
+/// The longest file of routes, tunnels or sessions, in bytes: more than twice what the Internet's routes take, or two million
+/// sessions.
+pub const MOST_TABLE: u64 = 256 << 20;
+
+/// The longest file of rules or patterns, in bytes: several times what the largest sets take that may be compiled.
+pub const MOST_RULES: u64 = 64 << 20;
 
 /// Who uses which file for what.
 #[derive(Clone, Debug, Default)]
@@ -167,9 +171,21 @@ fn refusal(kind: FileType) -> Option<&'static str> {
 /// Reads a whole regular file of up to `most` bytes.
 ///
 /// # Errors
-/// As [opening](open_regular) and reading; and a file that is longer, of which no more is read: the wrong one.
+/// As [opening](open_regular) and reading; and a file that is longer, of which none is read: the wrong one. No more than its own
+/// length is taken of memory, and where there is not as much it is refused.
 pub fn read_up_to(path: &Path, most: u64) -> io::Result<Vec<u8>> {
-    read_all(open_regular(path)?, most)
+    let file = open_regular(path)?;
+    let len = file.metadata()?.len();
+    if len > most {
+        let told = format!("it is longer than {}: it has {}", size(most), size(len));
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, told));
+    }
+    let mut bytes = Vec::new();
+    // One more, by which the end is found without room for what does not come.
+    bytes
+        .try_reserve_exact(usize::try_from(len).unwrap_or(usize::MAX).saturating_add(1))
+        .map_err(|_| io::Error::new(io::ErrorKind::OutOfMemory, format!("there is no memory for its {}", size(len))))?;
+    read_into(bytes, file, most)
 }
 
 /// Reads up to `most` bytes to the end.
@@ -177,17 +193,58 @@ pub fn read_up_to(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 /// # Errors
 /// As reading; and where there are more, of which none is read.
 pub fn read_all(from: impl Read, most: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
+    read_into(Vec::new(), from, most)
+}
+
+fn read_into(mut bytes: Vec<u8>, from: impl Read, most: u64) -> io::Result<Vec<u8>> {
     from.take(most + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it is longer than {} MiB", most >> 20)));
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it is longer than {}", size(most))));
     }
     Ok(bytes)
+}
+
+/// So many bytes in the unit that fits: whole where that is exact, else with one decimal.
+fn size(bytes: u64) -> String {
+    let (unit, name) = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")]
+        .into_iter()
+        .find(|(unit, _)| bytes >= *unit)
+        .unwrap_or((1, "bytes"));
+    if bytes.is_multiple_of(unit) {
+        format!("{} {name}", bytes / unit)
+    } else {
+        format!("{:.1} {name}", bytes as f64 / unit as f64)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A wrong name of a file of 1 GB took 2 GB of memory before it was refused, and of a key's the limit was told as 0 MiB.
+    #[test]
+    fn a_file_that_is_too_long_is_refused_unread_with_both_sizes() {
+        let folder = std::env::temp_dir().join(format!("forebay-long-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a writable folder for temporary files");
+        let long = folder.join("long");
+        // A hole of a terabyte: who read it would be told of it by nobody for long.
+        File::create(&long).and_then(|file| file.set_len(1 << 40)).expect("a writable folder");
+        let told = |most| read_up_to(&long, most).expect_err("too long").to_string();
+        assert_eq!(told(4_096), "it is longer than 4 KiB: it has 1024 GiB");
+        assert_eq!(told(MOST_RULES), "it is longer than 64 MiB: it has 1024 GiB");
+        assert_eq!(told(MOST_TABLE), "it is longer than 256 MiB: it has 1024 GiB");
+        // Below its limit it is memory that is lacking.
+        assert_eq!(told(1 << 41).split(" for ").next(), Some("there is no memory"));
+        std::fs::write(&long, "12345").expect("a writable folder");
+        assert_eq!(
+            read_up_to(&long, 4).expect_err("too long").to_string(),
+            "it is longer than 4 bytes: it has 5 bytes"
+        );
+        assert_eq!(read_all(&[0; 1_501][..], 1_500).expect_err("too long").to_string(), "it is longer than 1.5 KiB");
+        let whole = read_up_to(&long, 5).expect("it fits");
+        assert_eq!((whole.as_slice(), whole.capacity()), (&b"12345"[..], 6));
+        std::fs::remove_dir_all(&folder).expect("made above");
+    }
 
     /// The capture that one port read was emptied by the port, tap or option that wrote a file of the same name.
     #[test]

@@ -193,6 +193,7 @@ pub struct Setup<'a> {
     gates: Vec<String>,
     counters: Vec<OwnCounters>,
     tables: Vec<(String, Arc<dyn Table>)>,
+    holds: Option<(&'static str, usize)>,
     provisional: bool,
     /// The shared state that was asked for last.
     state: RefCell<Option<String>>,
@@ -204,7 +205,7 @@ impl<'a> Setup<'a> {
     pub fn new(name: &'a str, shared: &'a mut Surroundings) -> Self {
         let (counters, tables) = (Vec::new(), Vec::new());
         let gates = vec!["0".to_owned()];
-        Self { shared, name, gates, counters, tables, provisional: false, state: RefCell::default() }
+        Self { shared, name, gates, counters, tables, holds: None, provisional: false, state: RefCell::default() }
     }
 
     /// What the module or port is called.
@@ -402,6 +403,12 @@ impl<'a> Setup<'a> {
         Ok(())
     }
 
+    /// Says how many packets the module [holds](crate::Context::hold) at most, as its `parameter` has it: they must leave some of
+    /// the pool for those that come.
+    pub fn holds(&mut self, parameter: &'static str, most: usize) {
+        self.holds = Some((parameter, most));
+    }
+
     /// Counters of the function's own, shown with the module's: one for each of `names`, under the heading `kind`. What those
     /// of a changed configuration count is added to what was counted before.
     pub fn counters(&mut self, kind: &str, names: impl IntoIterator<Item = String>) -> Arc<[Counter]> {
@@ -496,10 +503,11 @@ impl<'a> Setup<'a> {
         Ok(Arc::clone(&made.what))
     }
 
-    /// What the function said: its gates' names, its own counters and its tables.
+    /// What the function said: its gates' names, its own counters, its tables and what it holds.
     #[must_use]
     pub fn finish(self) -> Declared {
-        Declared { gates: self.gates, counters: self.counters, tables: self.tables, provisional: self.provisional }
+        let Self { gates, counters, tables, holds, provisional, .. } = self;
+        Declared { gates, counters, tables, holds, provisional }
     }
 }
 
@@ -517,6 +525,8 @@ pub struct Declared {
     pub counters: Vec<OwnCounters>,
     /// Its tables that may be changed while packets run, by name.
     pub tables: Vec<(String, Arc<dyn Table>)>,
+    /// How many packets it holds at most, and the parameter that says so.
+    pub holds: Option<(&'static str, usize)>,
     /// Whether it left something undone because it was only checked ([`Setup::checking`]).
     pub provisional: bool,
 }

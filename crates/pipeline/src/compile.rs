@@ -255,6 +255,10 @@ pub(crate) fn compile(
     };
     let (mut findings, mut misfits) = (Findings::default(), Misfits::default());
     together::check(&draft, &mut misfits);
+    // A pipeline that runs goes on wherever its modules are.
+    if arrangement.is_none() {
+        crate::held::check(&draft, &mut misfits);
+    }
     misfits.report(&mut findings);
     findings.finish(&source.file, &source.sets)?;
     Ok((draft, surroundings))

@@ -8,6 +8,7 @@ mod control;
 mod demands;
 mod flows;
 mod fold;
+mod held;
 mod identity;
 mod language;
 mod line;

@@ -6,6 +6,7 @@ mod disks;
 mod forebay;
 mod interfaces;
 mod killed;
+mod memory;
 mod namespaces;
 mod readers;
 

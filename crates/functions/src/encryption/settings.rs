@@ -121,6 +121,9 @@ mod tests {
         }
         let error = read_key("none.key", &folder.join("none.key")).expect_err("there is none");
         assert!(error.starts_with("cannot read 'none.key'"), "{error}");
+        // It said "longer than 0 MiB".
+        let error = read(&"0".repeat(5_000)).expect_err("too long");
+        assert_eq!(error, "cannot read 'one.key': it is longer than 4 KiB: it has 4.9 KiB");
         std::fs::remove_dir_all(&folder).expect("it was made");
     }
 }

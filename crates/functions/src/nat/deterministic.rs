@@ -15,6 +15,8 @@ use forebay_graph::{Outcome, Table};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::is_nobodys;
+
 /// Ports that are computed.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -54,6 +56,18 @@ impl Blocks {
     /// Those of a pool (its first address, and how many) of which these ports are given out.
     pub(super) fn new(params: &Deterministic, pool: (u32, u32), ports: Range) -> Result<Self, String> {
         let (first, count) = prefix(&params.inside)?;
+        if is_nobodys(Ipv4Addr::from(first)) {
+            return Err(format!("inside: '{}': nobody has such addresses: allowed are those of hosts", params.inside));
+        }
+        let (from, to) = (u64::from(first), u64::from(pool.0));
+        if from < to + u64::from(pool.1) && to < from + count {
+            return Err(format!(
+                "inside: '{}' has addresses of the pool, {} to {}: allowed are those that are inside alone",
+                params.inside,
+                Ipv4Addr::from(pool.0),
+                Ipv4Addr::from(pool.0 + (pool.1 - 1))
+            ));
+        }
         let (all, reserve) = (u64::from(ports.1 - ports.0) + 1, u64::from(params.reserve));
         // Both are powers of two.
         let sharing = (count / u64::from(pool.1)).max(1);

@@ -1,7 +1,8 @@
-//! Packets out and back: through both functions with one state, against a model, and what is refused.
+//! Packets out and back: through both functions with one state, and against a model.
 
 mod allotted;
 mod model;
+mod refused;
 mod told;
 mod tracked;
 
@@ -477,35 +478,6 @@ fn sessions_come_back_to_their_worker() {
             let (source, _) = ends(&out);
             assert!(nat.comes_back(&tcp((PEER, 80), source, "SA")).is_some());
         }
-    }
-}
-
-#[test]
-fn parameters_that_make_no_sense_are_named() {
-    for (state, said) in [
-        (json!({ "pool": "192.0.2.0/33" }), "pool: '192.0.2.0/33' is no IPv4 prefix"),
-        (json!({ "pool": "192.0.2.1/28" }), "write 192.0.2.0/28"),
-        (json!({ "pool": "10.0.0.0/8" }), "has 16777216 addresses: allowed are up to 4096"),
-        (json!({ "pool": "224.0.0.0/28" }), "nobody outside could answer"),
-        (json!({ "pool": "192.0.2.1", "ports": [5, 4] }), "ports: 5 to 4: allowed are 1 to 65535"),
-        (json!({ "pool": "192.0.2.1", "sessions": 0 }), "sessions: 0: allowed are 1 to"),
-        (json!({ "pool": "192.0.2.1", "ports_per_address": 0 }), "ports_per_address: 0"),
-        (json!({ "pool": "192.0.2.1", "surprise": 1 }), "unknown field `surprise`"),
-        (
-            json!({ "pool": "192.0.2.1", "forwards": [{ "protocol": "tcp", "outside": "192.0.2.2:80", "inside": "10.0.0.1:80" }] }),
-            "forwards[0]: outside: '192.0.2.2:80' is not of the pool",
-        ),
-        (
-            json!({ "pool": "192.0.2.1", "forwards": [
-                { "protocol": "tcp", "outside": "192.0.2.1:80", "inside": "10.0.0.1:80" },
-                { "protocol": "tcp", "outside": "192.0.2.1:80", "inside": "10.0.0.2:80" },
-            ] }),
-            "forwards[1]: another forward has the same port",
-        ),
-    ] {
-        let mut surroundings = Surroundings::new(Frequency::new(1e9));
-        let error = make(state.clone(), &mut surroundings).err().unwrap_or_else(|| panic!("{state} is refused"));
-        assert!(error.contains(said), "{state}: {error}");
     }
 }
 

@@ -1,0 +1,107 @@
+//! A configuration that asks for more memory than there is: refused, at the start as at a reload, where it aborted all that ran.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::alone;
+use crate::forebay::{FOREBAY, Running, accounted, done};
+
+/// Runs what comes after it with 254 MiB of addresses.
+const LITTLE: [&str; 4] = ["sh", "-c", "ulimit -v 260000; exec \"$@\"", "sh"];
+
+const SMALL: &str = "{ nat: { pool: 192.0.2.0/28, sessions: 1000 } }";
+
+/// A pipeline with these states, and a module for each.
+fn pipeline(states: &[&str], module: &str) -> String {
+    let names: Vec<_> = (0..states.len()).map(|at| format!("m{at}")).collect();
+    let state: String = states.iter().enumerate().map(|(at, state)| format!("  s{at}: {state}\n")).collect();
+    let modules: String =
+        (0..states.len()).map(|at| format!("  m{at}: {{ {module} }}\n").replace('#', &format!("s{at}"))).collect();
+    let state = if states.is_empty() { String::new() } else { format!("state:\n{state}") };
+    let (modules, names) = if states.is_empty() {
+        (format!("  m0: {{ {module} }}\n"), "m0".to_owned())
+    } else {
+        (modules, names.join(" -> "))
+    };
+    format!(
+        "ports:\n  in: {{ generator: {{ sessions: 50, source: 10.0.0.0/24, rate: 100kpps, count: 1000 }} }}\n  out: {{ sink: }}\n\
+         {state}modules:\n{modules}pipeline: [in -> {names} -> out]\n"
+    )
+}
+
+/// What is too much for 254 MiB, with what is said of it.
+fn greedy() -> Vec<(String, &'static str)> {
+    let services: Vec<_> = (1..=64)
+        .map(|port| {
+            format!("{{ address: 192.0.2.10, protocol: udp, port: {port}, backends: [{{ address: 10.0.0.1 }}] }}")
+        })
+        .collect();
+    let balancer = format!("{{ balancer: {{ places: 2097143, services: [{}] }} }}", services.join(", "));
+    let pool = "{ nat: { pool: 198.18.0.0/20, sessions: 1000 } }";
+    vec![
+        (
+            pipeline(&[pool, pool, pool], "nat_out: { state: # }"),
+            "state: no memory for the ports of 4096 addresses (the state's `pool`): it takes 96 MiB",
+        ),
+        (
+            pipeline(&["{ nat: { pool: 192.0.2.0/28, sessions: 4000000 } }"], "nat_out: { state: # }"),
+            "state: no memory for a table of 4000000 sessions (the state's `sessions`): it takes 316 MiB",
+        ),
+        (
+            pipeline(&["{ connections: { sessions: 4000000 } }"], "firewall: { state: # }"),
+            "state: no memory for a table of 4000000 connections of IPv4 (the state's `sessions`): it takes ",
+        ),
+        (
+            pipeline(&[&balancer], "balance: { state: # }"),
+            "places: no memory for 2097143 places of each of 64 services: it takes 256 MiB",
+        ),
+        (
+            pipeline(&["{ pdu_sessions: { limit: 3000000 } }"], "upf_uplink: { state: # }"),
+            "limit: no memory for 3000000 sessions with 6000000 bearers: it takes ",
+        ),
+        (
+            pipeline(&[], "meter: { key: source, capacity: 4194304, srtcm: { cir: 1Mbps, cbs: 64KiB, ebs: 0B } }"),
+            "capacity: no memory for the meters of 4194304 keys: it takes ",
+        ),
+    ]
+}
+
+/// Of 200 MB the ports of a pool of 4096 addresses ended the process by an abort, and with it the pipeline that was to be changed.
+#[test]
+fn what_there_is_no_memory_for_is_refused_and_what_runs_runs_on() {
+    let _turn = alone();
+    let folder = tempfile::tempdir().expect("a writable folder for temporary files");
+    let file = folder.path().join("other.yaml");
+    for (text, told) in greedy() {
+        std::fs::write(&file, &text).expect("a writable folder");
+        for verb in [&["check"][..], &["run", "--no-live", "--no-socket"]] {
+            let refused = done(Command::new(LITTLE[0]).args(&LITTLE[1..]).arg(FOREBAY).args(verb).arg(&file));
+            assert!(refused.code == Some(2) && refused.err.contains(told), "{text}{refused:?}");
+        }
+    }
+    runs_on(folder.path());
+}
+
+fn runs_on(folder: &Path) {
+    let running = Running::start(&LITTLE, folder, &pipeline(&[SMALL], "nat_out: { state: # }"), &[]).expect("it fits");
+    let sessions = |when: &str| {
+        let told = running.ask(&["show", "table", "m0.sessions", "--json"]);
+        assert_eq!(told.code, Some(0), "{when}: {told:?}");
+        told.out.matches("10.0.0.").count()
+    };
+    while running.packets("before").get("out").and_then(Value::as_u64) != Some(1_000) {}
+    let before = sessions("before");
+    assert!(before >= 50, "{before} lines");
+    for (text, told) in greedy() {
+        std::fs::write(folder.join("pipeline.yaml"), &text).expect("a writable folder");
+        let refused = running.ask(&["reload"]);
+        assert!(refused.code == Some(2) && refused.err.contains(told), "{text}{refused:?}");
+        assert_eq!(sessions("after"), before, "{text}");
+    }
+    let (code, report, _) = running.end();
+    assert_eq!(code, Some(0));
+    accounted(&report["packets"], "at the end");
+    assert_eq!(report["packets"]["out"], 1_000);
+}

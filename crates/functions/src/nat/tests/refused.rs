@@ -1,0 +1,67 @@
+//! Translations that make no sense: refused, with what is allowed.
+
+use super::*;
+
+#[test]
+fn parameters_that_make_no_sense_are_named() {
+    for (state, said) in [
+        (json!({ "pool": "192.0.2.0/33" }), "pool: '192.0.2.0/33' is no IPv4 prefix"),
+        (json!({ "pool": "192.0.2.1/28" }), "write 192.0.2.0/28"),
+        (json!({ "pool": "10.0.0.0/8" }), "has 16777216 addresses: allowed are up to 4096"),
+        (json!({ "pool": "224.0.0.0/28" }), "nobody outside could answer"),
+        (json!({ "pool": "192.0.2.1", "ports": [5, 4] }), "ports: 5 to 4: allowed are 1 to 65535"),
+        (json!({ "pool": "192.0.2.1", "sessions": 0 }), "sessions: 0: allowed are 1 to"),
+        (json!({ "pool": "192.0.2.1", "ports_per_address": 0 }), "ports_per_address: 0"),
+        (json!({ "pool": "192.0.2.1", "surprise": 1 }), "unknown field `surprise`"),
+        (
+            json!({ "pool": "192.0.2.1", "forwards": [{ "protocol": "tcp", "outside": "192.0.2.2:80", "inside": "10.0.0.1:80" }] }),
+            "forwards[0]: outside: '192.0.2.2:80' is not of the pool",
+        ),
+        (
+            json!({ "pool": "192.0.2.1", "forwards": [
+                { "protocol": "tcp", "outside": "192.0.2.1:80", "inside": "10.0.0.1:80" },
+                { "protocol": "tcp", "outside": "192.0.2.1:80", "inside": "10.0.0.2:80" },
+            ] }),
+            "forwards[1]: another forward has the same port",
+        ),
+    ] {
+        let mut surroundings = Surroundings::new(Frequency::new(1e9));
+        let error = make(state.clone(), &mut surroundings).err().unwrap_or_else(|| panic!("{state} is refused"));
+        assert!(error.contains(said), "{state}: {error}");
+    }
+}
+
+/// Ports of a group or of nobody were forwarded, and inside addresses were the very ones outside: no packet of theirs came through.
+#[test]
+fn inside_addresses_that_can_be_no_hosts_are_refused() {
+    let refused = |state: Value, said: &str| {
+        let mut surroundings = Surroundings::new(Frequency::new(1e9));
+        let error = make(state.clone(), &mut surroundings).err().unwrap_or_else(|| panic!("{state} is refused"));
+        assert!(error.contains(said), "{state}: {error}");
+    };
+    for (inside, said) in [
+        ("0.0.0.0:80", "forwards[0]: inside: '0.0.0.0:80': nobody has such an address: allowed are those of hosts"),
+        ("224.0.0.1:80", "inside: '224.0.0.1:80': nobody has such an address"),
+        ("239.255.255.255:80", "inside: '239.255.255.255:80': nobody has such an address"),
+        ("255.255.255.255:80", "inside: '255.255.255.255:80': nobody has such an address"),
+        ("127.0.0.1:80", "inside: '127.0.0.1:80': nobody has such an address"),
+        ("192.0.2.1:80", "forwards[0]: inside: '192.0.2.1:80' is of the pool, whose addresses are outside"),
+        ("192.0.2.3:9", "inside: '192.0.2.3:9' is of the pool"),
+    ] {
+        let forwards = json!([{ "protocol": "tcp", "outside": "192.0.2.1:80", "inside": inside }]);
+        refused(json!({ "pool": "192.0.2.0/30", "forwards": forwards }), said);
+    }
+    for (pool, inside, said) in [
+        ("192.0.2.0/28", "192.0.2.0/28", "deterministic: inside: '192.0.2.0/28' has addresses of the pool, 192.0.2.0 to 192.0.2.15"),
+        ("192.0.2.0/28", "192.0.2.0/24", "has addresses of the pool"),
+        ("192.0.2.0/28", "192.0.2.15", "has addresses of the pool"),
+        ("192.0.2.1", "192.0.2.1", "has addresses of the pool, 192.0.2.1 to 192.0.2.1"),
+        ("192.0.2.0/28", "224.0.0.0/16", "deterministic: inside: '224.0.0.0/16': nobody has such addresses"),
+    ] {
+        refused(json!({ "pool": pool, "deterministic": { "inside": inside } }), said);
+    }
+    for inside in ["192.0.2.16/28", "192.0.1.0/24"] {
+        let state = json!({ "pool": "192.0.2.0/28", "deterministic": { "inside": inside } });
+        assert!(make(state, &mut Surroundings::new(Frequency::new(1e9))).is_ok(), "{inside}");
+    }
+}

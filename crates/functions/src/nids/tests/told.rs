@@ -1,0 +1,180 @@
+//! What is told of matches: lines in a file, and no more of them than limits allow.
+
+use super::*;
+
+/// A folder for one test's files, removed with it.
+struct Folder(std::path::PathBuf);
+
+impl Folder {
+    fn new(test: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("forebay-nids-{test}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a writable folder for temporary files");
+        Self(path)
+    }
+
+    fn surroundings(&self) -> Surroundings {
+        let mut surroundings = Surroundings::new(Frequency::new(1e9));
+        (surroundings.base, surroundings.simulated, surroundings.batch) = (self.0.clone(), true, 32);
+        surroundings
+    }
+
+    fn lines(&self) -> Vec<Value> {
+        let text = std::fs::read_to_string(self.0.join("alerts.json")).expect("the file");
+        text.lines().map(|line| serde_json::from_str(line).expect("a JSON object")).collect()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn alerts_are_lines_in_a_file() {
+    let folder = Folder::new("lines");
+    let params = json!({ "alerts": { "file": "alerts.json", "rate": 3 }, "rules": [
+        "alert udp any any -> any 53 (msg:\"one \\\"q\\\"\"; content:\"x\"; classtype:trojan-activity; reference:url,a.b; rev:2; sid:1;)",
+        "drop icmp any any -> any any (msg:\"two\"; sid:2;)",
+    ] });
+    let mut rig = Rig::within::<Nids>(&params, &mut folder.surroundings()).unwrap_or_else(|error| panic!("{error}"));
+    rig.now = Ticks(1_500_000_000);
+    rig.run(&udp(b"xyz", 1, 9, 53));
+    assert_eq!(rig.run(&ping(b"")).0, DENIED);
+    for _ in 0..5 {
+        rig.run(&udp(b"x", 1, 9, 53));
+    }
+    rig.now = Ticks(2_000_000_000);
+    rig.run(&udp(b"x", 1, 9, 53));
+    rig.function.close().expect("it can be written");
+    let lines = folder.lines();
+    assert_eq!(lines.len(), 4, "three in the first second");
+    assert_eq!(
+        lines[0],
+        json!({
+            "time": "1970-01-01T00:00:01.500000000Z", "module": "rig", "action": "alert", "sid": 1, "rev": 2, "msg": "one \"q\"",
+            "class": "trojan-activity", "priority": 1, "references": ["url,a.b"], "protocol": 17,
+            "source": "10.0.0.1", "source_port": 9, "destination": "192.0.2.1", "destination_port": 53, "payload": 3,
+        })
+    );
+    assert_eq!(
+        (&lines[1]["action"], &lines[1]["source"], lines[1].get("source_port")),
+        (&json!("drop"), &json!("101:101:101:101:101:101:101:101"), None)
+    );
+    let counts: Vec<_> = rig.counters("alerts").into_iter().collect();
+    assert_eq!(counts, [("limited", 0), ("lost", 0), ("over rate", 4), ("unwritten", 0), ("written", 4)]);
+}
+
+#[test]
+fn every_alert_is_written_or_counted_as_lost_and_workers_share_the_file() {
+    let folder = Folder::new("flood");
+    let params = json!({ "alerts": { "file": "alerts.json", "rate": 1_000_000 }, "rules": ["alert ip any any -> any any (sid:1;)"] });
+    let mut surroundings = folder.surroundings();
+    let mut rigs: Vec<Rig> = (0..2)
+        .map(|_| Rig::within::<Nids>(&params, &mut surroundings).unwrap_or_else(|error| panic!("{error}")))
+        .collect();
+    let frame = udp(b"", 1, 2, 3);
+    for rig in &mut rigs {
+        let mut batch = Batch::with_capacity(32);
+        (0..32).for_each(|_| batch.push(rig.packet(&frame)).expect("room"));
+        for _ in 0..1_000 {
+            rig.process(&mut batch);
+        }
+    }
+    rigs.iter_mut().for_each(|rig| rig.function.close().expect("it can be written"));
+    let count = |name: &str| rigs.iter().map(|rig| rig.counters("alerts")[name]).sum::<u64>();
+    assert_eq!(count("written") + count("lost"), 64_000);
+    assert_eq!(folder.lines().len() as u64, count("written"));
+    // Nothing that was there is lost when it starts anew.
+    drop((rigs, surroundings));
+    let mut rig = Rig::within::<Nids>(&params, &mut folder.surroundings()).unwrap_or_else(|error| panic!("{error}"));
+    let before = folder.lines().len();
+    rig.run(&frame);
+    drop(rig);
+    assert_eq!(folder.lines().len(), before + 1);
+}
+
+/// Other rules go on with the file that those before them write; another module does not.
+#[test]
+fn changed_rules_go_on_with_the_file() {
+    let folder = Folder::new("changed");
+    let mut surroundings = folder.surroundings();
+    let params = |sid: u32| json!({ "alerts": { "file": "alerts.json" }, "rules": [format!("alert ip any any -> any any (sid:{sid};)")] });
+    let mut rigs = [5, 6]
+        .map(|sid| Rig::within::<Nids>(&params(sid), &mut surroundings).unwrap_or_else(|error| panic!("{error}")));
+    let other = Nids::new(
+        serde_json::from_value(params(7)).expect("parameters"),
+        &mut Setup::new("another", &mut surroundings),
+    );
+    let error = other.err().expect("refused").to_string();
+    assert!(error.contains("is the file that 'rig' writes"), "{error}");
+    for (rig, source) in rigs.iter_mut().zip([1, 2]) {
+        rig.run(&udp(b"", source, 2, 3));
+        rig.function.close().expect("it can be written");
+    }
+    let told: Vec<_> = folder.lines().iter().map(|line| (line["sid"].clone(), line["source"].clone())).collect();
+    assert_eq!(told, [(json!(5), json!("10.0.0.1")), (json!(6), json!("10.0.0.2"))]);
+}
+
+#[test]
+fn a_file_that_cannot_be_written_is_refused() {
+    let folder = Folder::new("faults");
+    for (file, told) in [("no/such/folder/a", "no/such/folder/a"), (".", "allowed are regular files")] {
+        let params = json!({ "alerts": { "file": file }, "rules": [] });
+        let error = Rig::within::<Nids>(&params, &mut folder.surroundings()).err().expect("refused").to_string();
+        assert!(error.starts_with("alerts.file: ") && error.contains(told), "{error}");
+    }
+    for (params, told) in [
+        (json!({ "rules": [], "trackers": 0 }), "trackers: 0: allowed are 1 to 4194304"),
+        (json!({ "rules": [], "alerts": { "file": "x", "rate": 0 } }), "alerts.rate: 0: allowed are 1 to 1000000"),
+        (json!({ "rules": "none.rules" }), "none.rules: "),
+        (json!({ "rules": ["alert"] }), "rules[0]: a rule without '('"),
+    ] {
+        let error = Rig::within::<Nids>(&params, &mut folder.surroundings()).err().expect("refused").to_string();
+        assert!(error.contains(told), "{error}");
+    }
+}
+
+/// Limits, second by second, against windows that are counted by hand.
+#[test]
+fn limits_count_within_windows() {
+    for (kind, expected) in [
+        ("detection_filter: track by_src, count 2, seconds 10;", [false, false, true, true, true, false]),
+        ("threshold: type limit, track by_src, count 2, seconds 10;", [true, true, false, false, false, true]),
+        ("threshold: type threshold, track by_src, count 2, seconds 10;", [false, true, false, true, false, false]),
+        ("threshold: type both, track by_src, count 2, seconds 10;", [false, true, false, false, false, false]),
+    ] {
+        let folder = Folder::new("limits");
+        let rule = format!("alert udp any any -> any any ({kind} sid:1;)");
+        let params = json!({ "alerts": { "file": "alerts.json" }, "rules": [rule] });
+        let mut rig =
+            Rig::within::<Nids>(&params, &mut folder.surroundings()).unwrap_or_else(|error| panic!("{error}"));
+        let mut told = Vec::new();
+        for second in [0, 1, 2, 3, 9, 10] {
+            rig.now = Ticks(second * 1_000_000_000);
+            let before = rig.counters("alerts")["written"];
+            rig.run(&udp(b"", 1, 2, 3));
+            told.push(rig.counters("alerts")["written"] > before);
+            // Another source is another account.
+            let other = udp(b"", 10 + second as u8, 2, 3);
+            rig.run(&other);
+        }
+        assert_eq!(told, expected, "{kind}");
+    }
+}
+
+#[test]
+fn addresses_beyond_the_room_are_told_of_unlimited_and_never_filtered_in() {
+    let rules = [
+        "alert udp any any -> any 1 (threshold: type limit, track by_src, count 1, seconds 10; sid:1;)",
+        "alert udp any any -> any 2 (detection_filter: track by_src, count 1, seconds 10; sid:2;)",
+    ];
+    let folder = Folder::new("room");
+    let params = json!({ "alerts": { "file": "alerts.json" }, "rules": rules, "trackers": 1 });
+    let mut rig = Rig::within::<Nids>(&params, &mut folder.surroundings()).unwrap_or_else(|error| panic!("{error}"));
+    for source in [1, 2, 2, 2] {
+        rig.run(&udp(b"", source, 9, 1));
+        rig.run(&udp(b"", source, 9, 2));
+    }
+    assert_eq!((rig.counters("alerts")["written"], matched(&rig)), (4, vec!["4 1 rule 1".to_owned()]));
+}
