@@ -104,7 +104,7 @@ impl Ipv4 {
         // until the store has reached the cache.
         let stood = u16::from_ne_bytes(self.checksum.to_bytes());
         let fixed = checksum::add(checksum::sum20(self.as_bytes()), !stood);
-        let sum = if options.is_empty() { fixed } else { checksum::add(fixed, checksum::sum(options)) };
+        let sum = if options.is_empty() { fixed } else { with_options(fixed, options) };
         self.checksum = U16::from_bytes((!sum).to_ne_bytes());
     }
 
@@ -130,4 +130,11 @@ impl Ipv4 {
         *word = value.wrapping_add(0x0001_0000 - 1).to_le_bytes();
         true
     }
+}
+
+/// A sum with that of a header's options, which few have.
+#[cold]
+#[inline(never)]
+fn with_options(fixed: u16, options: &[u8]) -> u16 {
+    checksum::add(fixed, checksum::sum(options))
 }
