@@ -19,8 +19,8 @@ use forebay_packet::{MAX_BATCH, Packet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::parameters::{LISTED, of_elements};
 use crate::inspection::payload::{Part, Seen};
+use crate::parameters::{LISTED, of_elements};
 use pattern::{is_name, parse_file};
 use set::{MOST_CLASSES, Verdict};
 use table::{Current, Next, Patterns};

@@ -24,9 +24,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::inspection::strings::{Job, scan};
 use crate::inspection::tally::Tally;
-use crate::parameters::{LISTED, of_elements};
 use crate::journal::{self, Pen, Slot};
 use crate::parameters::no_memory;
+use crate::parameters::{LISTED, of_elements};
 use alerts::Alert;
 use groups::{Group, Ruleset};
 use limits::{Limits, Said};

@@ -196,8 +196,8 @@ impl DeclareState for PduSessions {
         let key = format!("pdu_sessions {} {said} {:x}", setup.name(), fingerprint(&lines.text));
         let core = setup.handed_on(&key, |_| {
             let what = || format!("{sessions} sessions with {bearers} bearers");
-            let accounts = Accounts::new(sessions, bearers + MOST_BEARERS, rules_per_user)
-                .map_err(no_memory("limit", what()))?;
+            let accounts =
+                Accounts::new(sessions, bearers + MOST_BEARERS, rules_per_user).map_err(no_memory("limit", what()))?;
             let mut faults = Faults::default();
             let core = Core::new(&lines.said(), clock, most, Arc::new(accounts), Seed::new(seed), |number, message| {
                 faults.add(lines.fault(number, &message));

@@ -53,17 +53,7 @@ impl Distributor {
         let mut roster = Roster::default();
         let fits = roster.adopt(&services);
         debug_assert!(fits, "a configuration has fewer backends than there are places");
-        Ok(Self {
-            table,
-            roster,
-            services,
-            now: 0,
-            opened: 0,
-            ended: 0,
-            evicted: 0,
-            refused: 0,
-            desk: part.desk(),
-        })
+        Ok(Self { table, roster, services, now: 0, opened: 0, ended: 0, evicted: 0, refused: 0, desk: part.desk() })
     }
 
     /// Begins a call of a module with these services: sessions that have ended are removed, a few at a time.

@@ -150,7 +150,11 @@ pub(super) fn place(line: &str) -> Result<(usize, u8, u32), String> {
     let mut all = words("at=");
     let at = all.next().unwrap_or_default();
     if let Some(other) = all.find(|other| *other != at) {
-        return Err(format!("'at={}' and 'at={}': nothing is at both, allowed is one", super::short(at), super::short(other)));
+        return Err(format!(
+            "'at={}' and 'at={}': nothing is at both, allowed is one",
+            super::short(at),
+            super::short(other)
+        ));
     }
     if let Some(other) = words("worker=").find(|other| at.split('.').next() != Some(*other)) {
         let (at, other) = (super::short(at), super::short(other));

@@ -74,10 +74,8 @@ impl Translator {
                 secret,
             )
             .map_err(lack())?,
-            ports: Ports::new(nat.pool.1, secret ^ 3).map_err(no_memory(
-                "state",
-                format!("the ports of {} addresses (the state's `pool`)", nat.pool.1),
-            ))?,
+            ports: Ports::new(nat.pool.1, secret ^ 3)
+                .map_err(no_memory("state", format!("the ports of {} addresses (the state's `pool`)", nat.pool.1)))?,
             pool: nat.pool,
             when_full: nat.when_full,
             filtering: nat.filtering,

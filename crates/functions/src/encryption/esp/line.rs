@@ -82,7 +82,11 @@ impl Keyed {
         let (material, listed) = match text.strip_prefix('@') {
             Some(name) => (read_key(name, &keys.base.join(Path::new(name)))?, format!("@{name}")),
             None if text == HIDDEN => return Err("the key is hidden in what is listed: write it anew".to_owned()),
-            None => (Material::from_hex(text).map_err(|error| format!("{error}; a file that has it is named by key=@FILE"))?, HIDDEN.to_owned()),
+            None => (
+                Material::from_hex(text)
+                    .map_err(|error| format!("{error}; a file that has it is named by key=@FILE"))?,
+                HIDDEN.to_owned(),
+            ),
         };
         let wrong = || {
             let length = material.bytes().len();

@@ -52,7 +52,11 @@ fn inside_addresses_that_can_be_no_hosts_are_refused() {
         refused(json!({ "pool": "192.0.2.0/30", "forwards": forwards }), said);
     }
     for (pool, inside, said) in [
-        ("192.0.2.0/28", "192.0.2.0/28", "deterministic: inside: '192.0.2.0/28' has addresses of the pool, 192.0.2.0 to 192.0.2.15"),
+        (
+            "192.0.2.0/28",
+            "192.0.2.0/28",
+            "deterministic: inside: '192.0.2.0/28' has addresses of the pool, 192.0.2.0 to 192.0.2.15",
+        ),
         ("192.0.2.0/28", "192.0.2.0/24", "has addresses of the pool"),
         ("192.0.2.0/28", "192.0.2.15", "has addresses of the pool"),
         ("192.0.2.1", "192.0.2.1", "has addresses of the pool, 192.0.2.1 to 192.0.2.1"),

@@ -261,8 +261,7 @@ impl<'a> Building<'a> {
                 self.once("sid")?;
                 let text = given()?;
                 let sid = number(name, text, u32::MAX.into()).ok().filter(|sid| *sid > 0);
-                self.rule.sid =
-                    sid.ok_or_else(|| format!("sid '{}': allowed are 1 to {}", short(text), u32::MAX))?;
+                self.rule.sid = sid.ok_or_else(|| format!("sid '{}': allowed are 1 to {}", short(text), u32::MAX))?;
             }
             "rev" => {
                 self.once("rev")?;
