@@ -54,7 +54,7 @@ modules:
   fw-in: {{ firewall: {{ state: known }} }}
   wall: {{ firewall: {{ state: strangers, default: permit }} }}
   route: {{ ip_lookup: {{ routes: ['198.51.100.0/25 0', '198.51.100.128/25 {}'], next_hops: 2 }} }}
-  slow: {{ shaper: {{ rate: {}Mbps, burst: 2KiB, queue: 64 }} }}
+  slow: {{ shaper: {{ rate: {}Mbps, burst: 2KiB, queue: 64, held: 1024 }} }}
   there: {{ mac_rewrite: {{ source: 02:00:00:00:00:02, destination: 02:00:00:00:01:{:02x} }} }}
   down: {{ upf_downlink: {{ state: users }} }}
 ",
