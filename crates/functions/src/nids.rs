@@ -234,7 +234,9 @@ impl Declare for Nids {
             None => None,
             Some(Alerts { file, .. }) => {
                 let path = setup.claim_on("alerts.file", file)?;
-                journal::check(&path).map_err(|error| SetupError::at("alerts.file", error))?;
+                if setup.looks_at_files() {
+                    journal::check(&path).map_err(|error| SetupError::at("alerts.file", error))?;
+                }
                 Some(path)
             }
         };

@@ -63,7 +63,9 @@ impl Declare for Tap {
         let wrong = |error: WriteError| SetupError::at("file", error.to_string());
         // Creating the file would empty one that is there.
         let path = setup.claim("file", &params.file, true)?;
-        check_writable(&path).map_err(|source| WriteError::Create { path: path.clone(), source }).map_err(wrong)?;
+        if setup.looks_at_files() {
+            check_writable(&path).map_err(|source| WriteError::Create { path: path.clone(), source }).map_err(wrong)?;
+        }
         let writer = (!setup.checking()).then(|| Writer::create(&path, WhenFull::Refuse));
         Ok(Self {
             writer: writer.transpose().map_err(wrong)?,

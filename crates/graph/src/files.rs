@@ -116,10 +116,11 @@ fn is_same(one: &Path, other: &Path) -> bool {
     one == other || inode(one).is_some_and(|one| Some(one) == inode(other))
 }
 
-/// What can be told of a file that is to be written without making it: that it is a folder, or that there is none for it.
+/// What can be told of a file that is to be written without making it: that it is a folder, or that there is none for it. Who may
+/// write there is not looked at.
 ///
 /// # Errors
-/// What opening it would say.
+/// What opening it would say of that.
 pub fn check_writable(path: &Path) -> io::Result<()> {
     let folder = match path.metadata() {
         Ok(told) if told.is_dir() => return Err(Errno::ISDIR.into()),
@@ -180,12 +181,16 @@ pub fn read_up_to(path: &Path, most: u64) -> io::Result<Vec<u8>> {
         let told = format!("it is longer than {}: it has {}", size(most), size(len));
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, told));
     }
+    read_into(room(len)?, file, most)
+}
+
+/// Room for a file of so many bytes, and one more, by which its end is found without room for what does not come.
+fn room(len: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    // One more, by which the end is found without room for what does not come.
     bytes
         .try_reserve_exact(usize::try_from(len).unwrap_or(usize::MAX).saturating_add(1))
         .map_err(|_| io::Error::new(io::ErrorKind::OutOfMemory, format!("there is no memory for its {}", size(len))))?;
-    read_into(bytes, file, most)
+    Ok(bytes)
 }
 
 /// Reads up to `most` bytes to the end.
@@ -234,7 +239,8 @@ mod tests {
         assert_eq!(told(MOST_RULES), "it is longer than 64 MiB: it has 1024 GiB");
         assert_eq!(told(MOST_TABLE), "it is longer than 256 MiB: it has 1024 GiB");
         // Below its limit it is memory that is lacking.
-        assert_eq!(told(1 << 41).split(" for ").next(), Some("there is no memory"));
+        let told = room(1 << 63).expect_err("more than there can be").to_string();
+        assert!(told.starts_with("there is no memory for its "), "{told}");
         std::fs::write(&long, "12345").expect("a writable folder");
         assert_eq!(
             read_up_to(&long, 4).expect_err("too long").to_string(),

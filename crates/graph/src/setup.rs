@@ -126,6 +126,8 @@ pub struct Surroundings {
     pub simulated: bool,
     /// Whether functions are made only to be checked, and must leave files that they would write alone.
     pub checking: bool,
+    /// Whether a running pipeline is followed, which has files open that may have been moved since.
+    pub follows: bool,
     /// Which share of the sessions what is being made gets, of how many.
     pub share: (usize, usize),
     /// Which files are read and written.
@@ -172,6 +174,7 @@ impl Surroundings {
             secret: RandomState::new().build_hasher().finish(),
             simulated: false,
             checking: false,
+            follows: false,
             share: (0, 1),
             files: Files::default(),
             claims: Vec::new(),
@@ -251,6 +254,13 @@ impl<'a> Setup<'a> {
     pub fn checking(&mut self) -> bool {
         self.provisional |= self.shared.checking;
         self.shared.checking
+    }
+
+    /// Whether a file that would be written is to be looked at: not where it is only checked what would follow a running
+    /// pipeline, which may have it open, wherever it is now.
+    #[must_use]
+    pub fn looks_at_files(&self) -> bool {
+        !(self.shared.checking && self.shared.follows)
     }
 
     /// The module's own seed, from the pipeline's seed and the module's name (FNV-1a).

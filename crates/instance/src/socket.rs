@@ -114,6 +114,7 @@ pub enum Answer {
         /// How many changes were made.
         made: u64,
         /// How many entries those put in, took out or put others in the place of: of sessions, one change may end many.
+        #[serde(default)]
         entries: u64,
         /// The first of those that were refused: number from 1, and why.
         refused: Vec<(u64, String)>,

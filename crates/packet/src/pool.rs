@@ -60,7 +60,7 @@ pub enum PoolError {
 }
 
 /// The most chunks of a pool.
-const MOST_CHUNKS: usize = 1 << 24;
+pub const MOST_CHUNKS: usize = 1 << 24;
 
 /// A hard-limited set of chunks that packets are made from. The handle is what code allocates through; all clones of it
 /// are one.

@@ -163,6 +163,7 @@ pub(crate) fn compile(
     surroundings.checking = true;
     if let Some(running) = running {
         surroundings.made = running.tables_of(&root, &stamps);
+        surroundings.follows = true;
         // Functions that are taken over know them by these numbers.
         surroundings.words.clone_from(&running.words);
     }

@@ -7,6 +7,7 @@ use forebay_graph::{SetupError, Target};
 
 use crate::compile::{Draft, ModuleDraft, add_faults};
 use crate::conform::Misfits;
+use forebay_packet::pool::MOST_CHUNKS;
 
 /// Refuses modules that may together hold as many of a worker's packets as there are, less a batch that comes in.
 pub(crate) fn check(draft: &Draft, misfits: &mut Misfits) {
@@ -23,10 +24,11 @@ pub(crate) fn check(draft: &Draft, misfits: &mut Misfits) {
             1 => String::new(),
             _ => format!(" ({all} in all: {})", names.join(", ")),
         };
+        let needed = all + draft.batch;
+        let or = if needed <= MOST_CHUNKS { format!(", or `pool: {{ chunks: {needed} }}`") } else { String::new() };
         let told = format!(
             "{packets} packets may wait here{others}, and a worker has {chunks} (`pool.chunks`): allowed are {most} in all, a batch \
-             less, so that others still come in, or `pool: {{ chunks: {} }}`",
-            all + draft.batch
+             less, so that others still come in{or}"
         );
         add_faults(
             misfits,

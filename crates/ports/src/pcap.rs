@@ -261,6 +261,9 @@ are refused, which counts them, and the end says why.";
         let Some(path) = params.write.as_ref().map(|name| setup.claim("write", name, true)).transpose()? else {
             return Ok(());
         };
+        if !setup.looks_at_files() {
+            return Ok(());
+        }
         let told = check_writable(&path).map_err(|source| WriteError::Create { path, source });
         told.map_err(|error| SetupError::at("write", error.to_string()))
     }

@@ -174,7 +174,8 @@ impl<'r> Walk<'r> {
                 format!("{value} is not a list: write [{item}]")
             }
             (None, Kind::Text(text)) if of("integer") => {
-                let meant = multiple(text).map(|number| format!(", such as {number}")).unwrap_or_default();
+                let meant = multiple(text).filter(|number| rule["maximum"].as_u64().is_none_or(|most| *number <= most));
+                let meant = meant.map(|number| format!(", such as {number}")).unwrap_or_default();
                 format!("{value} is not a whole number: allowed are digits alone{meant}{}", within(rule))
             }
             _ => format!("{value} is not {}", types(rule)),
@@ -204,7 +205,7 @@ impl<'r> Walk<'r> {
             && bound("exclusiveMinimum").is_none_or(|below| value > below)
             && bound("exclusiveMaximum").is_none_or(|above| value < above)
             // What is longer than any whole number here is none.
-            && !(is_only(rule, "integer") && value.abs() >= WHOLE);
+            && !(is_only(rule, "integer") && value.abs() >= WHOLE && !number.is_u64());
         if !fits {
             let allowed = allowed(rule).join(", ");
             // Where the rule knows no end, who wrote it has mostly told it.

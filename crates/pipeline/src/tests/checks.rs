@@ -124,6 +124,25 @@ fn files_that_cannot_be_written_are_told() {
     );
 }
 
+/// Each reload was refused of a pipeline whose alerts went on into a folder that had been moved.
+#[test]
+fn files_that_a_running_pipeline_has_open_are_not_looked_for_anew() {
+    let folder = tempfile::tempdir().expect("a writable folder");
+    let (before, after) = (folder.path().join("alerts"), folder.path().join("moved"));
+    std::fs::create_dir(&before).expect("a writable folder");
+    std::fs::write(folder.path().join("my.rules"), "alert ip any any -> any any (sid:1;)\n")
+        .expect("a writable folder");
+    let source = |rest: &str| Source::new(alerting("alerts/of.json", rest), "test.yaml", folder.path());
+    let first = load_source(&source(ALONE)).unwrap_or_else(|problems| panic!("{problems}"));
+    std::fs::rename(before, after).expect("a writable folder");
+    let more = source("  more: { counter: }\npipeline: [in -> ids -> more -> out]");
+    let conditions = crate::Conditions { frequency: forebay_measure::Frequency::new(1e9), simulated: true };
+    let second = crate::prepare(&more, conditions, Some(&first.made)).and_then(crate::Prepared::open);
+    let second = second.unwrap_or_else(|problems| panic!("{problems}"));
+    assert!(second.plans[0].modules.iter().any(|module| module.from.is_some()), "the rules' module is taken over");
+    assert!(check(&more).is_err(), "by itself it cannot run");
+}
+
 /// Alerts were added to the very rules that they are told by; `check` knew nothing of files that somebody else uses.
 #[test]
 fn a_file_that_is_read_or_written_elsewhere_is_not_written() {

@@ -433,6 +433,19 @@ pipeline: [in -> m -> sinks, b -> nowhere -> out, 'c -> s', 's[x] -> sinks']
         ");
 }
 
+/// The greatest numbers were out of a range that ends with them: they were compared as floating-point ones.
+#[test]
+fn the_greatest_whole_number_is_one() {
+    let with = |seed: &str| {
+        format!("seed: {seed}\nports: {{ in: {{ generator: {{}} }}, out: {{ sink: }} }}\npipeline: [in -> out]\n")
+    };
+    assert!(super::load(&with("18446744073709551615")).is_ok());
+    assert!(refused(&with("18446744073709551616")).contains("is out of range"));
+    let chunks = with("1").replace("seed: 1", "pool: { chunks: 100g }");
+    let told = refused(&chunks);
+    assert!(told.contains("digits alone, from 1 to 16777216"), "{told}");
+}
+
 /// What a number or list may be was left to be guessed; the ranges that were told were those of a type in Rust, or none.
 #[test]
 fn what_is_allowed_is_told_of_numbers_lists_and_nothing() {
