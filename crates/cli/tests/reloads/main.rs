@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use forebay_graph::report::Report;
@@ -22,6 +22,8 @@ use forebay_pipeline::{Change, Conditions, Loaded, Source, load};
 
 /// Sessions of the part that no reload touches.
 const SESSIONS: u64 = 500;
+/// What a process takes is looked at, and tests of one file are one.
+static ALONE: Mutex<()> = Mutex::new(());
 /// After so many reloads a configuration is as it was.
 const ROUND: u64 = 40;
 
@@ -171,6 +173,7 @@ impl Begun {
 /// What was changed and changed back found the sessions that it had had before, of which nobody had heard meanwhile.
 #[test]
 fn what_is_changed_and_changed_back_begins_with_no_sessions() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let text = |sessions: usize, users: usize, sources: usize| {
         format!(
             "ports:
@@ -212,6 +215,7 @@ pipeline:
 
 #[test]
 fn sessions_survive_reloads_that_do_not_touch_them_and_nothing_grows() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let reloads: u64 = std::env::var("FOREBAY_RELOADS").ok().map_or(200, |text| text.parse().expect("a number"));
     let workers = allowed_cores().len().min(2);
     if workers < 2 {
