@@ -296,6 +296,6 @@ fn sessions_survive_reloads_that_do_not_touch_them_and_nothing_grows() {
     );
     assert!(held > 0 && made_anew > 0, "something was dropped with its module, and said");
     assert!(taken.windows(2).all(|pair| (pair[0].1, pair[0].2) == (pair[1].1, pair[1].2)), "{taken:?}");
-    // A fiftieth for what the allocator keeps.
-    assert!(late <= early + early / 50 + 4_096, "memory grows: {memory:?}");
+    // A fiftieth, and what the allocator keeps and packets touch for the first time.
+    assert!(late <= early + early / 50 + 8_192, "memory grows: {memory:?}");
 }
