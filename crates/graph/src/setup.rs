@@ -1,5 +1,7 @@
 //! What a function or port is given when it is made.
 
+mod claim;
+
 use std::any::Any;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,6 +21,8 @@ use crate::gate::MAX_GATES;
 use crate::own::Own;
 use crate::table::Table;
 use crate::telemetry::OwnCounters;
+pub use claim::Claim;
+use claim::Usage;
 
 /// Why a function, port or state cannot be made: one or more faults.
 #[derive(Debug, Default, thiserror::Error)]
@@ -73,40 +77,6 @@ const OWN: &str = "handed on own ";
 
 /// A named object that modules share: both directions' NAT table, say.
 pub type SharedState = Arc<dyn Any + Send + Sync>;
-
-/// A file that something would use, were it not only checked.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Claim {
-    /// What the module or port is called.
-    pub name: String,
-    /// The parameter that names the file.
-    pub parameter: String,
-    /// Who uses it, as others are told.
-    who: String,
-    path: PathBuf,
-    how: Usage,
-}
-
-/// How a file is used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Usage {
-    Read,
-    Written,
-    AddedTo,
-}
-
-impl Claim {
-    /// Notes it.
-    ///
-    /// # Errors
-    /// In words: somebody else uses the file.
-    pub fn note(&self, files: &mut Files) -> Result<(), String> {
-        match self.how {
-            Usage::AddedTo => files.claim_on(&self.who, &self.path),
-            how => files.claim(&self.who, &self.path, how == Usage::Written),
-        }
-    }
-}
 
 /// What every module of one pipeline shares while it is being made.
 pub struct Surroundings {
