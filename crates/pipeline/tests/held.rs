@@ -82,6 +82,28 @@ fn workers_that_share_nothing_are_counted_apart() {
     assert_eq!(chain("{ chunks: 1024 }", &["reassemble: { held: 900 }"], "workers: [{}, {}]\n"), None);
 }
 
+/// Packets of a port with one queue are all of one worker's pool, and each worker that they go on to may hold as many: only what
+/// one of them holds was counted.
+#[test]
+fn what_comes_in_on_one_worker_counts_on_each_that_it_waits_on() {
+    let with = |chunks: usize, workers: &str| {
+        told(&format!(
+            "pool: {{ chunks: {chunks} }}\nports: {{ in: {{ pcap: {{ read: in.pcap }} }}, out: {{ sink: }} }}\nmodules: {{ m0: {{ \
+             reassemble: {{ held: 900 }} }} }}\npipeline: [in -> m0 -> out]\nworkers: {workers}\n"
+        ))
+    };
+    let told = with(1_831, "[{}, {}]").expect("no batch is left");
+    assert!(
+        told.contains(
+            "900 packets may wait here on each of 2 workers, and a worker has 1831 (`pool.chunks`): allowed are 1799"
+        ),
+        "{told}"
+    );
+    assert!(told.ends_with("or `pool: { chunks: 1832 }`"), "{told}");
+    assert_eq!(with(1_832, "[{}, {}]"), None);
+    assert_eq!(with(1_024, "[{}]"), None);
+}
+
 #[test]
 fn what_nothing_is_said_of_leaves_room() {
     assert_eq!(chain("{}", &["reassemble:", "shaper: { rate: 1Mbps, burst: 16KiB }"], ""), None);
