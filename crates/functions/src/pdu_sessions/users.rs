@@ -74,8 +74,8 @@ impl Clone for Users {
             seed: self.seed,
             by_teid: self.by_teid.clone(),
             by_name: self.by_name.clone(),
-            bearers: self.bearers.clone(),
-            sessions: self.sessions.clone(),
+            bearers: as_roomy(&self.bearers),
+            sessions: as_roomy(&self.sessions),
         }
     }
 
@@ -87,6 +87,13 @@ impl Clone for Users {
         self.bearers.clone_from(&other.bearers);
         self.sessions.clone_from(&other.sessions);
     }
+}
+
+/// A copy with room for as many, so that what comes later takes no memory there either.
+fn as_roomy<T: Clone>(list: &Vec<T>) -> Vec<T> {
+    let mut copy = Vec::with_capacity(list.capacity());
+    copy.extend_from_slice(list);
+    copy
 }
 
 impl Replay<Vec<Step>> for Users {
