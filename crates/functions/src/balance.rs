@@ -110,6 +110,14 @@ impl Function for Balance {
         // Sessions of the configuration before are looked after though no packet comes, and their backends shown.
         true
     }
+
+    fn close(&mut self) -> Result<(), String> {
+        // What has come since it was told last; one that goes on under a changed configuration has other backends.
+        if let Some(distributor) = self.distributor.lend().filter(|it| it.is_of(&self.services)) {
+            distributor.tell(&self.sessions, &self.backends);
+        }
+        Ok(())
+    }
 }
 
 register!(Balance);

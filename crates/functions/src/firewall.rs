@@ -313,10 +313,15 @@ impl Firewall {
     }
 
     fn look_after(&mut self, tables: &Tables, context: &mut Context<'_>) {
+        self.tell(tables);
+        self.attendant.looked(tables.is_empty(), context);
+    }
+
+    /// Tells what is counted.
+    fn tell(&self, tables: &Tables) {
         tables.v4.tell(&self.counters[0]);
         tables.v6.tell(&self.counters[1]);
         tables.desk.tell([tables.v4.table.len(), tables.v6.table.len()]);
-        self.attendant.looked(tables.is_empty(), context);
     }
 }
 
@@ -413,6 +418,14 @@ impl Function for Firewall {
     fn begins(&self) -> bool {
         // Connections of the configuration before are looked after though no packet comes.
         true
+    }
+
+    fn close(&mut self) -> Result<(), String> {
+        // What has come since it was told last.
+        if let Some(tables) = self.tables.lend() {
+            self.tell(&tables);
+        }
+        Ok(())
     }
 }
 

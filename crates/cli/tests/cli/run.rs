@@ -203,6 +203,43 @@ fn examples_show_what_they_are_for() {
     }
 }
 
+/// Sessions were counted every quarter of a second and not at the end: a short run told of the one that its first packet began.
+#[test]
+fn sessions_are_counted_to_the_end_of_a_run() {
+    let file = File::new(
+        "ports:
+  in: { generator: { sessions: 100, count: 1000, destination: 192.0.2.10/32, destination_port: 80 } }
+  out: { sink: }
+state:
+  known: { connections: {} }
+  pool: { nat: { pool: 198.51.100.0/28 } }
+  web: { balancer: { services: [{ address: 192.0.2.10, protocol: udp, port: 80, backends: [{ address: 10.0.0.1 }] }] } }
+modules:
+  wall: { firewall: { state: known, default: permit } }
+  gate: { nat_out: { state: pool } }
+  lb: { balance: { state: web } }
+pipeline:
+  - in -> wall -> gate -> lb -> out
+",
+    );
+    for time in [&["--virtual", "--duration", "10ms"][..], &["--duration", "150ms"]] {
+        let done = forebay(&[&["run", file.path(), "--json"], time].concat());
+        assert_eq!(done.code, Some(0), "{}", done.err);
+        let told = done.json();
+        let count = |module: &str, heading: &str, name: &str| {
+            let modules = told["modules"].as_array().expect("modules");
+            let module = modules.iter().find(|told| told["name"] == module).expect("it is there");
+            let counters = module["counters"][heading].as_object().expect("counters");
+            let (_, count) = counters.iter().find(|(told, _)| told.starts_with(name)).expect("it is there");
+            count.as_u64()
+        };
+        assert_eq!(count("wall", "connections, IPv4", "open"), Some(100), "{told}");
+        assert_eq!(count("gate", "sessions", "open"), Some(100), "{told}");
+        assert_eq!(count("lb", "sessions", "open"), Some(100), "{told}");
+        assert_eq!(count("lb", "packets by backend", ""), Some(1_000), "{told}");
+    }
+}
+
 #[test]
 fn the_examples_and_use_cases_run() {
     for name in [

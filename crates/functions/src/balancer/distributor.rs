@@ -59,13 +59,18 @@ impl Distributor {
     /// Begins a call of a module with these services: sessions that have ended are removed, a few at a time.
     #[inline]
     pub(crate) fn begin(&mut self, context: &Context<'_>, packets: u32, services: &Arc<Services>) {
-        if !Arc::ptr_eq(&self.services, services) {
+        if !self.is_of(services) {
             self.adopt(services);
         }
         self.now = services.settings.clock.slot(context.now());
         if self.table.is_due(self.now) {
             self.expire(packets + ENDS);
         }
+    }
+
+    /// Whether these are the services that it has now.
+    pub(crate) fn is_of(&self, services: &Arc<Services>) -> bool {
+        Arc::ptr_eq(&self.services, services)
     }
 
     /// A changed configuration: its first batch.

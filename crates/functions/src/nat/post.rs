@@ -126,15 +126,22 @@ impl Post {
 
     /// Tells what is counted, and asks to be woken as long as sessions wait for their end.
     fn look_after(&mut self, translator: &Translator, context: &mut Context<'_>) {
+        self.tell(translator);
+        self.attendant.looked(translator.is_empty(), context);
+    }
+
+    fn tell(&self, translator: &Translator) {
         match &self.counters {
             Some(counters) => translator.tell(counters),
             None => translator.publish(),
         }
-        self.attendant.looked(translator.is_empty(), context);
     }
 
-    /// All that was told of ports is written.
+    /// Tells what has come since it was told last; all that was told of ports is written.
     pub(crate) fn close(&self) -> Result<(), String> {
+        if let Some(translator) = self.translator.lend() {
+            self.tell(&translator);
+        }
         self.journal.as_ref().map_or(Ok(()), |journal| journal.flush())
     }
 }
