@@ -1,0 +1,163 @@
+//! Options about the payload: `content` with its modifiers, and `pcre`.
+
+use super::super::short;
+use super::{Building, MOST_OFFSET, number, quoted};
+use crate::nids::regex::Regex;
+use crate::nids::rule::{Content, Pcre, Place};
+
+/// The most contents and expressions of a rule.
+const MOST_PARTS: usize = 64;
+/// The longest content, in bytes.
+const MOST_CONTENT: usize = 1_024;
+
+/// The bytes of a content.
+fn bytes(text: &str) -> Result<Vec<u8>, String> {
+    let (mut bytes, mut letters) = (Vec::new(), text.bytes());
+    while let Some(byte) = letters.next() {
+        match byte {
+            b'\\' => bytes.extend(letters.next()),
+            b'|' => {
+                let mut high = None;
+                loop {
+                    let Some(byte) = letters.next() else {
+                        return Err(
+                            "a '|' without a second: write hexadecimal bytes as |0d 0a|, and \\| for itself".to_owned()
+                        );
+                    };
+                    let digit = char::from(byte).to_digit(16).map(|digit| digit as u8);
+                    match (byte, digit, high) {
+                        (b'|', _, None) => break,
+                        (b' ', _, None) => {}
+                        (_, Some(digit), None) => high = Some(digit),
+                        (_, Some(digit), Some(before)) => {
+                            bytes.push(before << 4 | digit);
+                            high = None;
+                        }
+                        _ => return Err("hexadecimal bytes are two digits each, such as |0d 0a|".to_owned()),
+                    }
+                }
+            }
+            byte => bytes.push(byte),
+        }
+    }
+    if (1..=MOST_CONTENT).contains(&bytes.len()) {
+        Ok(bytes)
+    } else {
+        Err(format!("a content of {} bytes: allowed are 1 to {MOST_CONTENT}", bytes.len()))
+    }
+}
+
+impl Building<'_> {
+    fn room(&self) -> Result<(), String> {
+        if self.rule.contents.len() + self.rule.pcres.len() < MOST_PARTS {
+            return Ok(());
+        }
+        Err(format!("more than {MOST_PARTS} contents and expressions"))
+    }
+
+    pub(super) fn content(&mut self, value: &str) -> Result<(), String> {
+        self.room()?;
+        let (not, value) = value.strip_prefix('!').map_or((false, value), |rest| (true, rest.trim_ascii_start()));
+        let (text, rest) = quoted("content", value)?;
+        let place = Place::Absolute { offset: 0, depth: None };
+        self.rule.contents.push(Content { bytes: bytes(text)?, nocase: false, not, fast: false, place });
+        // As of Snort 3: behind commas, where 2 has options of their own.
+        let Some(rest) = rest.strip_prefix(',') else {
+            return if rest.is_empty() {
+                Ok(())
+            } else {
+                Err(format!("'{}' after the content: write a comma before it", short(rest)))
+            };
+        };
+        for word in rest.split(',').map(str::trim_ascii) {
+            let (name, value) =
+                word.split_once([' ', ':']).map_or((word, None), |(name, value)| (name, Some(value.trim_ascii())));
+            if !["nocase", "offset", "depth", "distance", "within", "fast_pattern"].contains(&name) {
+                return Err(format!(
+                    "'{}' of a content: allowed are nocase, offset, depth, distance, within and fast_pattern",
+                    short(name)
+                ));
+            }
+            self.modifier(name, value)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn modifier(&mut self, name: &str, value: Option<&str>) -> Result<(), String> {
+        let after_pcre = self.after_pcre;
+        let fast_before = self.rule.contents.iter().any(|content| content.fast);
+        let Some(content) = self.rule.contents.last_mut() else {
+            return Err(format!("'{name}' before any content: write it after the content that it is of"));
+        };
+        let value = value.unwrap_or("");
+        match name {
+            "rawbytes" => {}
+            "nocase" => content.nocase = true,
+            "fast_pattern" => {
+                if content.not {
+                    return Err("'fast_pattern' of a content that must not be there".to_owned());
+                }
+                if !value.is_empty() {
+                    return Err(format!(
+                        "fast_pattern '{}': allowed is fast_pattern alone, the whole content",
+                        short(value)
+                    ));
+                }
+                if fast_before {
+                    return Err("'fast_pattern' twice: allowed is once a rule".to_owned());
+                }
+                content.fast = true;
+            }
+            "offset" | "depth" => {
+                let Place::Absolute { offset, depth } = &mut content.place else {
+                    return Err(format!("'{name}' of a content with distance or within: allowed are either"));
+                };
+                let number = number(name, value, MOST_OFFSET.into())?;
+                if name == "offset" { *offset = number } else { *depth = Some(number) }
+            }
+            _ => {
+                if after_pcre {
+                    return Err(format!(
+                        "'{name}' after a pcre: an expression is no place to count from; write the content before it"
+                    ));
+                }
+                if let Place::Absolute { offset: 0, depth: None } = content.place {
+                    content.place = Place::Relative { distance: 0, within: None };
+                }
+                let Place::Relative { distance, within } = &mut content.place else {
+                    return Err(format!("'{name}' of a content with offset or depth: allowed are either"));
+                };
+                if name == "within" {
+                    *within = Some(number(name, value, MOST_OFFSET.into())?);
+                } else {
+                    let (minus, digits) = value.strip_prefix('-').map_or((false, value), |rest| (true, rest));
+                    let number: i32 = number(name, digits, MOST_OFFSET.into())?;
+                    *distance = if minus { -number } else { number };
+                }
+            }
+        }
+        let length = content.bytes.len() as u32;
+        let (name, bytes) = match content.place {
+            Place::Absolute { depth: Some(depth), .. } => ("depth", depth),
+            Place::Relative { within: Some(within), .. } => ("within", within),
+            _ => return Ok(()),
+        };
+        if bytes < length {
+            return Err(format!("{name} {bytes} of a content of {length} bytes: allowed is as much or more"));
+        }
+        Ok(())
+    }
+
+    pub(super) fn pcre(&mut self, value: &str) -> Result<(), String> {
+        self.room()?;
+        let (not, value) = value.strip_prefix('!').map_or((false, value), |rest| (true, rest.trim_ascii_start()));
+        let (text, rest) = quoted("pcre", value)?;
+        if !rest.is_empty() {
+            return Err(format!("'{}' after the expression", short(rest)));
+        }
+        let regex = Regex::parse(text).map_err(|error| format!("pcre: {error}"))?;
+        self.rule.pcres.push(Pcre { regex, not });
+        self.after_pcre = true;
+        Ok(())
+    }
+}
