@@ -1,14 +1,18 @@
 //! What is known of a connection from the packets that were seen of it, and how long it is remembered without any.
 //!
 //! A translator or firewall in the middle follows TCP's state no closer than it needs to (RFC 5382 section 5, RFC 7857
-//! section 2): whether a connection is opening, established or closing. Sequence numbers are not looked at.
+//! section 2): whether a connection is opening, established or closing. Sequence numbers are not looked at, so that a
+//! packet may be one that the ends ignore (RFC 5961 section 3). No such packet alone may end a connection: the machine
+//! is that of RFC 6146 section 3.5.2.2, in which traffic after a reset leads back to where the connection was.
 
 mod headers;
+mod icmp;
 mod timeouts;
 
 use zerocopy::FromZeros;
 
 pub use headers::{Headers, Plain, Shown};
+pub use icmp::shown_ports;
 pub use timeouts::{ENDS, ENDS_WOKEN, SlotClock, TimeoutParams, Timeouts};
 
 use forebay_packet::wire::ipv4::{TCP, UDP};
@@ -96,6 +100,8 @@ const ANSWERED: u8 = 2;
 /// A FIN, of the opener and (shifted by one) of the other side.
 const ENDED: u8 = 4;
 const BOTH_ENDED: u8 = 3 * ENDED;
+/// The end of a handshake. After a reset it says whether traffic leads back to an established connection.
+const ESTABLISHED: u8 = 16;
 
 impl Connection {
     /// A connection whose first packet, of this protocol and with these TCP flags, has just been seen. `icmp` is the number of the
@@ -144,36 +150,59 @@ impl Connection {
         self.phase = after as u8;
     }
 
+    /// The phase after a packet of TCP. Two phases differ from the states of RFC 6146 section 3.5.2.2: a connection is
+    /// opening until the handshake's third packet, and a reset leads to the short time-out whatever was before (RFC
+    /// 7857 section 2.2).
     fn tcp(&mut self, phase: Phase, flags: u8, reply: bool) -> Phase {
         if flags & RST != 0 {
             return Phase::TcpClosing;
         }
-        if flags & (SYN | ACK) == SYN {
-            // The same ports again: RFC 9293 section 3.6.1 allows it once the connection before is over.
-            if phase == Phase::TcpClosing && !reply {
-                *self = Self { phase: self.phase, seen: OPENED };
-                return Phase::TcpOpening;
-            }
-            return phase;
+        let over = self.seen & BOTH_ENDED == BOTH_ENDED;
+        if flags & (SYN | ACK) == SYN && phase == Phase::TcpClosing && !reply {
+            // The same ports again: RFC 9293 section 3.6.1 allows it once the connection before is over. After a reset
+            // alone it may not be: what was established is remembered.
+            self.seen = OPENED | if over { 0 } else { self.seen & ESTABLISHED };
+            return Phase::TcpOpening;
         }
-        if flags & FIN != 0 {
-            self.seen |= if reply { ENDED << 1 } else { ENDED };
-        }
-        if self.seen & BOTH_ENDED == BOTH_ENDED {
+        if over {
             return Phase::TcpClosing;
         }
-        if phase != Phase::TcpOpening {
+        // Any packet but a reset leads back from the state TRANS.
+        let established = self.seen & ESTABLISHED != 0;
+        let phase = match phase {
+            Phase::TcpClosing if established => Phase::TcpEstablished,
+            Phase::TcpClosing => Phase::TcpOpening,
+            other => other,
+        };
+        if flags & (SYN | ACK) == SYN {
             return phase;
         }
-        match (self.seen & (OPENED | ANSWERED), reply, flags & (SYN | ACK)) {
+        let phase = if phase == Phase::TcpOpening { self.handshake(flags, reply) } else { phase };
+        // Between the opener's SYN and its answer nothing can end: such a FIN is none of the connection's.
+        let unanswered = phase == Phase::TcpOpening && self.seen & (OPENED | ANSWERED) == OPENED;
+        if flags & FIN != 0 && !unanswered {
+            self.seen |= if reply { ENDED << 1 } else { ENDED };
+        }
+        if self.seen & BOTH_ENDED == BOTH_ENDED { Phase::TcpClosing } else { phase }
+    }
+
+    /// The phase after a packet of a connection whose handshake is not complete.
+    fn handshake(&mut self, flags: u8, reply: bool) -> Phase {
+        let complete = match (self.seen & (OPENED | ANSWERED), reply, flags & (SYN | ACK)) {
             (OPENED, true, both) if both == SYN | ACK => {
                 self.seen |= ANSWERED;
-                phase
+                false
             }
             // The handshake's third packet; or, of a connection that was there before we were, one of the other side.
-            (3, false, ACK) | (0, true, ACK) => Phase::TcpEstablished,
-            _ => phase,
+            (3, false, ACK) | (0, true, ACK) => true,
+            // The connection from before a reset and a SYN lives on.
+            _ => self.seen & ESTABLISHED != 0 && flags & SYN == 0,
+        };
+        if !complete {
+            return Phase::TcpOpening;
         }
+        self.seen |= ESTABLISHED;
+        Phase::TcpEstablished
     }
 }
 
@@ -225,6 +254,106 @@ mod tests {
         assert_eq!(and(&[(FIN | ACK, false), (FIN | ACK, true), (ACK, false)]), Phase::TcpClosing);
         assert_eq!(and(&[(RST, true), (SYN, false)]), Phase::TcpOpening, "the ports are used again");
         assert_eq!(and(&[(SYN, false)]), Phase::TcpEstablished, "nobody ends a connection by a SYN");
+    }
+
+    /// A stray reset left a live connection on the short time-out for good.
+    #[test]
+    fn traffic_after_a_reset_leads_back() {
+        let open = [(SYN, false), (SYN | ACK, true), (ACK, false)];
+        let and = |more: &[(u8, bool)]| after(TCP, &[&open[..], more].concat());
+        for stray in [false, true] {
+            for lives in [false, true] {
+                let reset = (RST, stray);
+                assert_eq!(and(&[reset, (ACK, lives)]), Phase::TcpEstablished);
+                assert_eq!(and(&[reset, reset, (ACK, lives), reset]), Phase::TcpClosing);
+                assert_eq!(and(&[reset, (SYN, true)]), Phase::TcpEstablished, "RFC 6146: all but a reset");
+                // Half closed it was and is; its other half's FIN still ends it.
+                assert_eq!(and(&[(FIN | ACK, false), reset, (ACK, lives)]), Phase::TcpEstablished);
+                assert_eq!(and(&[(FIN | ACK, false), reset, (ACK, lives), (FIN | ACK, true)]), Phase::TcpClosing);
+                // A connection that both sides have ended stays so.
+                assert_eq!(and(&[(FIN | ACK, false), (FIN | ACK, true), reset, (ACK, lives)]), Phase::TcpClosing);
+                // A SYN after the reset that no host meant; the answer to it comes from the connection that lives on.
+                assert_eq!(and(&[reset, (SYN, false), (ACK, lives)]), Phase::TcpEstablished);
+                assert_eq!(and(&[reset, (SYN, false), (SYN | ACK, true)]), Phase::TcpOpening);
+                // Of one that was not established yet the handshake goes on, and nothing but that establishes it.
+                assert_eq!(after(TCP, &[(SYN, false), reset]), Phase::TcpClosing);
+                assert_eq!(after(TCP, &[(SYN, false), reset, (ACK, lives)]), Phase::TcpOpening);
+                assert_eq!(after(TCP, &[(SYN, false), reset, (SYN | ACK, true), (ACK, false)]), Phase::TcpEstablished);
+                assert_eq!(after(TCP, &[(SYN, false), reset, (SYN, false), (ACK, false)]), Phase::TcpOpening);
+            }
+        }
+    }
+
+    /// One side's FIN before the other had answered counted, so that the other side's alone ended the connection.
+    #[test]
+    fn a_stray_fin_before_the_answer_ends_nothing() {
+        let open = [(SYN | ACK, true), (ACK, false)];
+        for stray in [false, true] {
+            let before = [&[(SYN, false), (FIN | ACK, stray)], &open[..]].concat();
+            assert_eq!(after(TCP, &[&before[..], &[(FIN | ACK, !stray)]].concat()), Phase::TcpEstablished);
+        }
+        // A server that ends at once.
+        let early = [(SYN, false), (SYN | ACK, true), (FIN | ACK, true), (ACK, false)];
+        assert_eq!(after(TCP, &early), Phase::TcpEstablished);
+        assert_eq!(after(TCP, &[&early[..], &[(FIN | ACK, false)]].concat()), Phase::TcpClosing);
+    }
+
+    /// Every sequence of six packets, against the states of RFC 6146 section 3.5.2.2 with the two differences that are
+    /// documented.
+    #[test]
+    fn it_is_the_machine_of_rfc_6146() {
+        #[derive(Clone, Copy, PartialEq, Debug)]
+        enum State {
+            Init { answered: bool },
+            Established,
+            FinReceived { reply: bool },
+            BothFinReceived,
+            /// From which it leads back.
+            Trans(u8),
+        }
+        use State::{BothFinReceived, Established, FinReceived, Init, Trans};
+        const HALF: State = FinReceived { reply: false };
+        const FROM: [State; 5] =
+            [Init { answered: false }, Init { answered: true }, Established, HALF, FinReceived { reply: true }];
+        let step = |state: State, flags: u8, reply: bool| {
+            if flags == RST {
+                let back = FROM.iter().position(|from| *from == state);
+                return back.map_or(state, |back| Trans(back as u8));
+            }
+            let state = if let Trans(back) = state { FROM[usize::from(back)] } else { state };
+            match (state, flags, reply) {
+                (Init { answered: false }, SYN_ACK, true) => Init { answered: true },
+                (Init { answered: true }, ACK, false) => Established,
+                (Init { answered: true }, FIN_ACK, false) => FinReceived { reply: false },
+                (Established, FIN_ACK, reply) => FinReceived { reply },
+                (FinReceived { reply: before }, FIN_ACK, reply) if before != reply => BothFinReceived,
+                (state, ..) => state,
+            }
+        };
+        const SYN_ACK: u8 = SYN | ACK;
+        const FIN_ACK: u8 = FIN | ACK;
+        // No SYN, which opens again, and no FIN of who was asked before the handshake ends: those have tests above.
+        let packets = [SYN_ACK, ACK, FIN_ACK, RST].into_iter().flat_map(|it| [(it, false), (it, true)]);
+        let packets: Vec<_> = packets.collect();
+        for sequence in 0..packets.len().pow(6) {
+            let (mut connection, mut state) = (Connection::new(TCP, SYN, ICMP), Init { answered: false });
+            let mut rest = sequence;
+            for _ in 0..6 {
+                let (flags, reply) = packets[rest % packets.len()];
+                rest /= packets.len();
+                if (flags, reply) == (FIN_ACK, true) && matches!(state, Init { .. } | Trans(0 | 1)) {
+                    continue;
+                }
+                connection.passes(flags, reply);
+                state = step(state, flags, reply);
+                let expected = match state {
+                    Init { .. } => Phase::TcpOpening,
+                    Established | FinReceived { .. } => Phase::TcpEstablished,
+                    BothFinReceived | Trans(_) => Phase::TcpClosing,
+                };
+                assert_eq!(connection.phase(), expected, "{state:?} in {sequence}");
+            }
+        }
     }
 
     #[test]

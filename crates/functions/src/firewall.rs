@@ -137,7 +137,7 @@ const DROPS: &[Reason] = &[
     Reason { name: "full", help: "There is no room for another connection." },
     Reason {
         name: "malformed",
-        help: "The transport's header is cut short, or it is ICMP that neither asks, answers nor tells of an error.",
+        help: "The transport's header is cut short, or an ICMP error does not quote the ports of a packet.",
     },
     Reason { name: "busy", help: "Another worker has the connections, which cannot be." },
 ];
@@ -176,12 +176,19 @@ impl Declare for Firewall {
     const NAME: &'static str = "firewall";
     const SUMMARY: &'static str = "lets packets of connections pass that were opened as rules allow";
     const HELP: &'static str = "\
-        Connection tracking for IPv4 and IPv6. A packet of a connection passes, from either side; another one may open a \
-        connection if the rules permit it, and is dropped otherwise. Modules with one state share its connections: one for \
-        what goes out, whose rules say what may, and one for what comes in. TCP is opened by a SYN and followed through its \
-        handshake, its end and resets (RFC 5382, RFC 7857); sequence numbers are not looked at. UDP, ICMP queries and other \
-        protocols have time-outs. ICMP errors pass where they are about a packet of a connection, and sent to who sent it; neighbour discovery \
-        (RFC 4890 section 4.4.1) always passes. The table 'connections' lists what there is, and ends it where asked. Fragments are dropped: put `reassemble` before. Frames that are not IP pass.";
+        Connection tracking for IPv4 and IPv6. A packet of a connection passes, from either side; another one may \
+        open a connection if the rules permit it, and is dropped otherwise. Modules with one state share its \
+        connections: one for what goes out, whose rules say what may, and one for what comes in. TCP is opened by \
+        a SYN and followed through its handshake, its end and resets (RFC 5382, RFC 7857, RFC 6146 section \
+        3.5.2.2); sequence numbers are not looked at, and traffic after a reset leads back to where the connection \
+        was. UDP, ICMP queries and other protocols have time-outs. Of an ICMP query the direction counts: two \
+        hosts that ask each other by one identifier have two connections. ICMP errors pass where they quote a \
+        packet of a connection, or its first fragment, and are sent to its sender. ICMP messages of other types \
+        have no answers: the rules say which may pass, each way. ICMPv6 messages between neighbours of a link \
+        always pass (RFC 4890 section 4.4.1): neighbour discovery and certification paths with a hop limit of 255, \
+        multicast listener messages and multicast router discovery with a hop limit of 1 from a link-local source. \
+        The table 'connections' lists what there is, and ends it where asked. Fragments are dropped: put \
+        `reassemble` before. Frames that are not IP pass.";
     const EXAMPLE: &'static str = "\
         { state: connections, rules: ['@198.18.0.0/15 0.0.0.0/0 0 : 65535 0 : 65535 0x11/0xff permit'] }";
     const TRAFFIC: &'static str = "{}";
@@ -276,7 +283,7 @@ impl Firewall {
 
     fn judge<T: Tuple>(&mut self, tracker: &mut Tracker<T>, shown: Shown<T>, packet: &mut Packet, now: Slot) -> Gate {
         let headers = match shown {
-            Shown::Packet(headers) => headers,
+            Shown::Packet(headers) | Shown::Message(headers) => headers,
             Shown::Error(quoted) => {
                 // It is sent to who sent what it quotes (RFC 792, RFC 4443 section 3); what is sent to somebody else only
                 // pretends to be about a connection.
@@ -293,8 +300,8 @@ impl Firewall {
         let key = headers.tuple.ordered();
         let found = tracker.find(key.0, now);
         if found.is_some() {
-            let may = tracker.passes(found, key.1, (headers.flags, headers.asks), &self.settings, now);
-            return if may { Gate::FIRST } else { NO_SESSION };
+            tracker.passes(found, key.1, headers.flags, &self.settings, now);
+            return Gate::FIRST;
         }
         if let Err(no) = tracker.may_open(&headers, &self.settings) {
             return gate(no);

@@ -17,7 +17,7 @@ pub(crate) const DROPS: &[Reason] = &[
     },
     Reason {
         name: "malformed",
-        help: "The transport's header is cut short, or it is ICMP that neither asks, answers nor tells of an error.",
+        help: "The transport's header is cut short, or an ICMP error does not quote the ports of a packet.",
     },
     Reason { name: "busy", help: "Another worker has the sessions, which cannot be." },
     Reason { name: "no_backend", help: "No backend of the service takes new sessions." },

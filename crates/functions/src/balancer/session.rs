@@ -92,7 +92,9 @@ pub(super) fn passes_alone(connection: &mut Connection, protocol: u8, flags: u8)
         }
     }
     if protocol == TCP && flags & FIN != 0 {
-        // Whether the backend goes on sending shows in what the client acknowledges, which keeps the session.
+        // Whether the backend goes on sending shows in what the client acknowledges, which keeps the session. The
+        // client's FIN may have come before it was known that its SYN was answered.
+        connection.passes(FIN | ACK, false);
         connection.passes(FIN | ACK, true);
     }
 }
@@ -121,6 +123,9 @@ mod tests {
         assert_eq!(after(TCP, &[SYN, ACK, FIN | ACK]), Phase::TcpClosing);
         assert_eq!(after(TCP, &[SYN, ACK, FIN | ACK, ACK]), Phase::TcpClosing);
         assert_eq!(after(TCP, &[SYN, ACK, RST]), Phase::TcpClosing);
+        assert_eq!(after(TCP, &[SYN, ACK, RST, ACK]), Phase::TcpEstablished, "a stray reset");
+        assert_eq!(after(TCP, &[SYN, RST, ACK]), Phase::TcpEstablished);
+        assert_eq!(after(TCP, &[SYN, FIN | ACK]), Phase::TcpClosing);
         assert_eq!(after(TCP, &[SYN, ACK, FIN | ACK, SYN]), Phase::TcpOpening, "the ports are used again");
         assert_eq!(after(UDP, &[0]), Phase::UdpEstablished);
     }

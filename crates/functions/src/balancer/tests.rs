@@ -231,6 +231,55 @@ fn errors_reach_who_sent_what_they_are_about() {
     }
 }
 
+/// Errors about first fragments were dropped as malformed, though they quote the ports (RFC 5508 section 4.2).
+#[test]
+fn errors_about_first_fragments_reach_who_sent_the_datagram() {
+    let router = [203, 0, 113, 1];
+    // A router's fragment: the header's checksum follows the flags.
+    let first = |frame: &[u8]| {
+        let mut frame = frame.to_vec();
+        frame[20] = 0x20;
+        let sum = u16::from_be_bytes([frame[24], frame[25]]);
+        frame[24..26].copy_from_slice(&forebay_packet::wire::checksum::replace16(sum, 0, 0x2000).to_be_bytes());
+        frame
+    };
+    for endpoint in [false, true] {
+        let mut state = of("udp", &[1, 2, 3]);
+        if endpoint {
+            state["replies"] = json!("endpoint");
+        }
+        let mut both = Both::new(state);
+        for quote in [28, 40] {
+            let client = (CLIENT, 5_000 + quote as u16);
+            let sent = udp(client, (VIP, 80), b"a long enough payload");
+            let there = both.goes(&sent).expect("a backend");
+            let (_, backend) = ends(&there);
+            let back = both.comes_back(&error(router, CLIENT, &first(&there), quote)).expect("of the session");
+            assert_eq!(back, error(VIP, CLIENT, &first(&sent), quote));
+            let reply = udp(backend, client, b"a long enough reply");
+            let outside = both.comes_back(&reply).expect("of the session");
+            let there = both.goes(&error(router, VIP, &first(&outside), quote)).expect("of the session");
+            assert_eq!(there, error(router, backend.0, &first(&reply), quote));
+        }
+    }
+}
+
+/// ICMP to a service of a type that was not listed was dropped as malformed; it goes as other ICMP does.
+#[test]
+fn icmp_of_any_type_goes_as_others_say() {
+    for (value, gate) in [("pass", Gate::FIRST), ("drop", NO_SERVICE), ("gate", Gate::out(1))] {
+        let mut both = Both::with(of("tcp", &[1, 2]), json!({ "state": "lb", "others": value }));
+        for kind in (0..=255).filter(|kind| ![3, 4, 11, 12].contains(kind)) {
+            let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4(CLIENT, VIP, 64);
+            let mut frame = Vec::new();
+            builder.icmpv4_raw(kind, 0, [0, 7, 0, 1]).write(&mut frame, b"any").expect("memory");
+            assert_eq!(both.there.run(&frame), (gate, frame.clone()), "{value}: {kind}");
+            frame[26..34].copy_from_slice(&[10, 0, 0, 1, 198, 51, 100, 9]);
+            assert_eq!(both.back.run(&frame), (gate, frame.clone()), "{value}: {kind}");
+        }
+    }
+}
+
 #[test]
 fn what_is_for_no_service_goes_as_others_say() {
     let fragment = |mut frame: Vec<u8>| {

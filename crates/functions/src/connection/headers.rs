@@ -2,13 +2,14 @@
 
 use forebay_packet::Packet;
 use forebay_packet::wire::ethernet::{EtherType, Ethernet};
-use forebay_packet::wire::icmp::{ICMPV6, Icmp};
-use forebay_packet::wire::ipv4::{DCCP, ICMP, Ipv4, SCTP, TCP, UDP, UDP_LITE};
+use forebay_packet::wire::icmp::Icmp;
+use forebay_packet::wire::ipv4::{DCCP, Ipv4, SCTP, TCP, UDP, UDP_LITE};
 use forebay_packet::wire::ipv6::{self, Ipv6};
 use forebay_packet::wire::tcp::Tcp;
 use zerocopy::big_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::icmp::{Types, is_between_neighbours, message_ports};
 use crate::tables::sessions::{Tuple4, Tuple6};
 
 /// An IPv4 header without options straight above Ethernet, and as many bytes as TCP's header has.
@@ -101,9 +102,13 @@ pub enum Shown<T> {
     Error(T),
     /// A fragment of a datagram, first ones too.
     Fragment,
-    /// The transport's header is cut short; or it is ICMP that neither asks, answers nor tells of an error.
+    /// An ICMP message that is no query, no answer to one and no error that is known: it has a direction, and no answer
+    /// belongs to it.
+    Message(Headers<T>),
+    /// The transport's header is cut short, or an ICMP error does not quote the ports of a packet.
     Malformed,
-    /// Neighbour discovery, which is of no connection.
+    /// A message between neighbours of one link, which is of no connection and must not be dropped (RFC 4890 section
+    /// 4.4.1).
     Neighbour,
     /// Another IP version, or none.
     NotThis,
@@ -112,41 +117,16 @@ pub enum Shown<T> {
 /// What a packet of a connection shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Headers<T> {
-    /// Its 5-tuple. Of an ICMP query the identifier stands in place of both ports (RFC 5508 section 3.1); where no ports are
-    /// shown they are 0.
+    /// Its 5-tuple. Of an ICMP query the identifier stands in place of the port of the side that asks (RFC 5508 section
+    /// 3.1), and a number that says so in place of the other port; where no ports are shown they are 0.
     pub tuple: T,
     /// IP protocol number.
     pub protocol: u8,
     /// TCP's control bits; 0 of others.
     pub flags: u8,
-    /// Whether it asks: of ICMP a query, not the answer to one; all of others.
+    /// Whether it may be the first of a connection: of ICMP all but the answer to a query; all of others.
     pub asks: bool,
 }
-
-/// An IP version's types of ICMP.
-struct Types {
-    protocol: u8,
-    errors: &'static [u8],
-    /// Requests, and their replies.
-    requests: &'static [u8],
-    replies: &'static [u8],
-    neighbour: std::ops::RangeInclusive<u8>,
-}
-
-/// RFC 792, RFC 950: destination unreachable, source quench, time exceeded, parameter problem; echo, timestamp,
-/// information, address mask.
-const V4: Types = Types {
-    protocol: ICMP,
-    errors: &[3, 4, 11, 12],
-    requests: &[8, 13, 15, 17],
-    replies: &[0, 14, 16, 18],
-    // None: 0 is an echo's reply.
-    neighbour: 255..=255,
-};
-
-/// RFC 4443, RFC 4861: the four errors; echo; router and neighbour discovery.
-const V6: Types =
-    Types { protocol: ICMPV6, errors: &[1, 2, 3, 4], requests: &[128], replies: &[129], neighbour: 133..=137 };
 
 impl Shown<Tuple4> {
     /// What a packet shows of its outermost headers.
@@ -157,7 +137,7 @@ impl Shown<Tuple4> {
             return Self::Fragment;
         }
         let tuple = |ports, protocol| Tuple4::new(ip.source, ip.destination, ports, protocol);
-        transport(packet, &V4, tuple, quoted_v4)
+        transport(packet, Types::V4, |_| false, tuple, quoted_v4)
     }
 }
 
@@ -171,14 +151,15 @@ impl Shown<Tuple6> {
             return Self::Fragment;
         }
         let tuple = |ports, protocol| Tuple6::new(ip.source, ip.destination, ports, protocol);
-        transport(packet, &V6, tuple, quoted_v6)
+        transport(packet, Types::V6, |kind| is_between_neighbours(&ip, kind), tuple, quoted_v6)
     }
 }
 
 /// What the transport's header shows.
 fn transport<T>(
     packet: &mut Packet,
-    types: &Types,
+    types: Types,
+    is_between_neighbours: impl Fn(u8) -> bool,
     tuple: impl Fn((u16, u16), u8) -> T,
     quoted: impl Fn(&[u8]) -> Option<T>,
 ) -> Shown<T> {
@@ -186,8 +167,8 @@ fn transport<T>(
     let (end, ports) = (packet.network_end(), packet.ports());
     let header = packet.data().get(start..end).unwrap_or_default();
     let shown = |ports, flags, asks| Shown::Packet(Headers { tuple: tuple(ports, protocol), protocol, flags, asks });
-    if protocol == types.protocol {
-        return icmp(header, types, shown, quoted);
+    if protocol == types.protocol() {
+        return icmp(header, types, is_between_neighbours, shown, quoted);
     }
     match (protocol, ports) {
         (TCP, _) => match Tcp::ref_from_prefix(header) {
@@ -205,57 +186,59 @@ const UDP_HEADER: usize = 8;
 /// What an ICMP message shows.
 fn icmp<T>(
     message: &[u8],
-    types: &Types,
+    types: Types,
+    is_between_neighbours: impl Fn(u8) -> bool,
     shown: impl Fn((u16, u16), u8, bool) -> Shown<T>,
     quoted: impl Fn(&[u8]) -> Option<T>,
 ) -> Shown<T> {
     let Ok((Icmp { kind, .. }, rest)) = Icmp::ref_from_prefix(message) else { return Shown::Malformed };
-    let Some((word, behind)) = rest.split_first_chunk::<4>() else { return Shown::Malformed };
-    if types.errors.contains(kind) {
-        return quoted(behind).map_or(Shown::Malformed, Shown::Error);
+    let word = rest.split_first_chunk::<4>();
+    if types.errors().contains(kind) {
+        return word.and_then(|(_, behind)| quoted(behind)).map_or(Shown::Malformed, Shown::Error);
     }
-    if types.neighbour.contains(kind) {
+    if is_between_neighbours(*kind) {
         return Shown::Neighbour;
     }
-    let identifier = u16::from_be_bytes([word[0], word[1]]);
-    match (types.requests.contains(kind), types.replies.contains(kind)) {
-        (false, false) => Shown::Malformed,
-        (asks, _) => shown((identifier, identifier), 0, asks),
+    match types.query(*kind) {
+        Some(query) => word.map_or(Shown::Malformed, |(word, _)| shown(query.ports(*word), 0, query.asks())),
+        None => match shown(message_ports(*kind), 0, true) {
+            Shown::Packet(headers) => Shown::Message(headers),
+            other => other,
+        },
     }
 }
 
 /// The ports of the packet that an ICMP error quotes: eight bytes of its transport are always there (RFC 792).
-fn quoted_ports(protocol: u8, start: &[u8; 8], types: &Types) -> Option<(u16, u16)> {
+fn quoted_ports(protocol: u8, start: &[u8; 8], types: Types) -> Option<(u16, u16)> {
     let word = |at: usize| u16::from_be_bytes([start[at], start[at + 1]]);
     match protocol {
         TCP | UDP | SCTP | DCCP | UDP_LITE => Some((word(0), word(2))),
         // An error is never about an error (RFC 1122 section 3.2.2, RFC 4443 section 2.4).
-        it if it == types.protocol => {
-            let query = types.requests.contains(&start[0]) || types.replies.contains(&start[0]);
-            query.then(|| (word(4), word(4)))
-        }
+        it if it == types.protocol() => match types.query(start[0]) {
+            Some(query) => Some(query.ports([start[4], start[5], start[6], start[7]])),
+            None => (!types.is_error(start[0])).then(|| message_ports(start[0])),
+        },
         _ => Some((0, 0)),
     }
 }
 
-/// The 5-tuple of the IPv4 packet that an ICMP error quotes; none of a fragment, nor of what quotes too little.
+/// The 5-tuple of the IPv4 packet that an ICMP error quotes: of a whole one, or of a first fragment, which shows its
+/// ports too (RFC 5508 section 4.2). None of a later fragment, nor of what quotes too little.
 fn quoted_v4(quoted: &[u8]) -> Option<Tuple4> {
     let (ip, rest) = Ipv4::ref_from_prefix(quoted).ok()?;
     let options = ip.header_len().filter(|_| ip.version_ihl >> 4 == 4)? - size_of::<Ipv4>();
-    if ip.flags_fragment.get() & FRAGMENT != 0 {
+    if ip.fragment_offset() != 0 {
         return None;
     }
-    let ports = quoted_ports(ip.protocol, rest.get(options..)?.first_chunk()?, &V4)?;
+    let ports = quoted_ports(ip.protocol, rest.get(options..)?.first_chunk()?, Types::V4)?;
     Some(Tuple4::new(ip.source, ip.destination, ports, ip.protocol))
 }
 
 /// The same over IPv6.
 fn quoted_v6(quoted: &[u8]) -> Option<Tuple6> {
     let (ip, _) = Ipv6::ref_from_prefix(quoted).ok()?;
-    if ipv6::fragment(quoted, 0).is_some() {
-        return None;
-    }
+    // There is none in a later fragment.
     let (protocol, start) = ipv6::upper_layer(quoted, 0)?;
-    let ports = quoted_ports(protocol, quoted.get(start..)?.first_chunk()?, &V6)?;
+    let ports = quoted_ports(protocol, quoted.get(start..)?.first_chunk()?, Types::V6)?;
     Some(Tuple6::new(ip.source, ip.destination, ports, protocol))
 }

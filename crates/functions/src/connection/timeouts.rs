@@ -70,7 +70,7 @@ pub struct TimeoutParams {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "7440s"))]
     tcp_established: Option<Nanos>,
-    /// TCP after both sides have sent FIN, or one RST: 240s (RFC 7857 section 2.1).
+    /// TCP after both sides have sent FIN, or after a RST that no other packet follows: 240s (RFC 7857 section 2).
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "240s"))]
     tcp_closing: Option<Nanos>,

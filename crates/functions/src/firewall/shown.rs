@@ -3,7 +3,7 @@
 use super::Tables;
 use super::tracked::Tuple;
 use super::tracker::Tracker;
-use crate::connection::Timeouts;
+use crate::connection::{Timeouts, shown_ports};
 use crate::listing::{Age, Desk, End, Kind, Row, Shown};
 use crate::tables::sessions::{Slot, Tuple4, Tuple6};
 
@@ -29,7 +29,7 @@ impl Ends for Tuple4 {
     }
 
     fn ends(&self) -> [Option<End>; 3] {
-        let (from, to) = self.ports();
+        let (from, to) = shown_ports((*self).protocol(), self.ports());
         [Some(End::ipv4(self.source(), from)), Some(End::ipv4(self.destination(), to)), None]
     }
 }
@@ -40,7 +40,7 @@ impl Ends for Tuple6 {
     }
 
     fn ends(&self) -> [Option<End>; 3] {
-        let (from, to) = self.ports();
+        let (from, to) = shown_ports((*self).protocol(), self.ports());
         [Some(End::ipv6(self.source(), from)), Some(End::ipv6(self.destination(), to)), None]
     }
 }

@@ -72,28 +72,22 @@ impl<T: Tuple> Tracker<T> {
         self.half_open -= u64::from(connection.phase() == Phase::TcpOpening);
     }
 
-    /// A packet of a connection that is there: whether it may pass.
+    /// A packet passes of a connection that is there.
     pub(super) fn passes(
         &mut self,
         found: Found,
         turned: bool,
-        headers: (u8, bool),
+        flags: u8,
         settings: &Settings,
         now: Slot,
-    ) -> bool {
-        let (flags, asks) = headers;
+    ) {
         let tracked = self.table.get_mut(found);
         let (before, reply) = (tracked.connection.phase(), tracked.is_reply(turned));
-        // Who was asked may answer, and not ask.
-        if before == Phase::Icmp && asks == reply {
-            return false;
-        }
         tracked.connection.passes(flags, reply);
         let after = tracked.connection.phase();
         self.half_open += u64::from(after == Phase::TcpOpening);
         self.half_open -= u64::from(before == Phase::TcpOpening);
         settings.timeouts.renew(&mut self.table, found, after, now);
-        true
     }
 
     /// Whether a packet may be the first of a connection, as far as connections go.

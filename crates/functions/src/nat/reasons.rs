@@ -11,7 +11,7 @@ pub(crate) const OUT_DROPS: &[Reason] = &[
     },
     Reason {
         name: "protocol",
-        help: "The packet is of a protocol without ports that are translated, or its header is cut short.",
+        help: "The packet is of a protocol or ICMP type without ports to translate, or its header is cut short.",
     },
     Reason { name: "full", help: "There is no room for another session." },
     Reason { name: "busy", help: "Another worker has the table, which cannot be." },

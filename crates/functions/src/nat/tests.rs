@@ -236,6 +236,80 @@ fn errors_reach_who_sent_what_they_are_about() {
     assert_eq!(nat.comes_back(&error(router, [192, 0, 2, 1], &stranger, 20)), None, "it quotes too little");
 }
 
+/// Errors about first fragments were dropped, though they quote the ports (RFC 5508 section 4.2).
+#[test]
+fn errors_about_first_fragments_reach_who_sent_the_datagram() {
+    let mut nat = plain();
+    let router = [203, 0, 113, 1];
+    // A router's fragment of a frame: the header's checksum follows the flags.
+    let fragment = |frame: &[u8], place: u16| {
+        let mut frame = frame.to_vec();
+        let old = u16::from_be_bytes([frame[20], frame[21]]);
+        frame[20..22].copy_from_slice(&place.to_be_bytes());
+        let sum = checksum::replace16(u16::from_be_bytes([frame[24], frame[25]]), old, place);
+        frame[24..26].copy_from_slice(&sum.to_be_bytes());
+        frame
+    };
+    for (sent, quote) in [
+        (udp((HOST, 5_000), (PEER, 53), b"a long enough payload"), 28),
+        (udp((HOST, 5_000), (PEER, 53), b"a long enough payload"), 40),
+        (tcp((HOST, 5_001), (PEER, 80), "S"), 28),
+        (tcp((HOST, 5_002), (PEER, 80), "S"), 40),
+        (echo(HOST, PEER, 9, false), 32),
+    ] {
+        let outside = nat.goes_out(&sent).expect("it opens a session");
+        let (source, _) = ends(&outside);
+        let about = |frame: &[u8], place| fragment(frame, place);
+        let back = nat.comes_back(&error(router, source.0, &about(&outside, 0x2000), quote)).expect("of the session");
+        assert_eq!(back, error(router, HOST, &about(&sent, 0x2000), quote));
+        assert_eq!(nat.comes_back(&error(router, source.0, &about(&outside, 0x2001), quote)), None, "a later one");
+    }
+}
+
+/// Hosts that ask each other: who is outside cannot, by whichever identifier, and does not disturb who is inside.
+#[test]
+fn a_query_from_outside_by_a_known_identifier_disturbs_nothing() {
+    let mut nat = plain();
+    let query = |from, to, id: u16, kind: u8| {
+        let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4(from, to, 64);
+        let [high, low] = id.to_be_bytes();
+        let mut frame = Vec::new();
+        builder.icmpv4_raw(kind, 0, [high, low, 0, 1]).write(&mut frame, b"query").expect("memory");
+        frame
+    };
+    for (asks, answers) in [(8, 0), (13, 14), (15, 16), (17, 18), (42, 43)] {
+        let out = nat.goes_out(&query(HOST, PEER, 77, asks)).expect("a query opens a session");
+        let outside = ([out[26], out[27], out[28], out[29]], u16::from_be_bytes([out[38], out[39]]));
+        assert_eq!(out, query(outside.0, PEER, outside.1, asks), "nothing else changes");
+        assert_eq!(nat.back.run(&query(PEER, outside.0, outside.1, asks)).0, NO_SESSION);
+        assert_eq!(nat.out.run(&query(HOST, PEER, 77, answers)).0, NO_SESSION);
+        let back = nat.comes_back(&query(PEER, outside.0, outside.1, answers)).expect("an answer");
+        assert_eq!(back, query(PEER, HOST, 77, answers));
+        let back = nat.comes_back(&error([203, 0, 113, 1], outside.0, &out, 28)).expect("of the session");
+        assert_eq!(back, error([203, 0, 113, 1], HOST, &query(HOST, PEER, 77, asks), 28));
+    }
+    // Messages that are no queries have no identifier to translate.
+    for kind in [5, 9, 10, 40, 255] {
+        assert_eq!(nat.out.run(&query(HOST, PEER, 77, kind)).0, PROTOCOL, "{kind}");
+    }
+}
+
+/// A stray reset left a live connection on the short time-out for good.
+#[test]
+fn traffic_after_a_stray_reset_keeps_the_session() {
+    let mut nat = plain();
+    let (here, there) = ((HOST, 5_000), (PEER, 80));
+    let (outside, _) = ends(&nat.goes_out(&tcp(here, there, "S")).expect("it opens a session"));
+    assert!(nat.comes_back(&tcp(there, outside, "SA")).is_some());
+    assert!(nat.goes_out(&tcp(here, there, "A")).is_some());
+    for _ in 0..2 {
+        assert!(nat.comes_back(&tcp(there, outside, "R")).is_some());
+        assert!(nat.comes_back(&tcp(there, outside, "A")).is_some());
+        nat.pass(7_000);
+    }
+    assert!(nat.goes_out(&tcp(here, there, "A")).is_some());
+}
+
 /// Where the checksum that is quoted came out as zero over the address, it was taken for none when the port's turn came.
 #[test]
 fn a_quoted_checksum_that_passes_through_zero_is_still_one() {

@@ -306,7 +306,8 @@ impl Translator {
         match Shown::<Tuple4>::of(packet) {
             Shown::NotThis => Ok(Found::NONE),
             Shown::Fragment => Err(FRAGMENT),
-            Shown::Malformed | Shown::Neighbour => Err(PROTOCOL),
+            // No answer belongs to a message that is no query: such are not translated (RFC 5508 section 8).
+            Shown::Malformed | Shown::Message(_) | Shown::Neighbour => Err(PROTOCOL),
             Shown::Packet(headers) if !matches!(headers.protocol, TCP | UDP | ICMP) => Err(PROTOCOL),
             Shown::Error(quoted) => self.error(packet, quoted, direction).map(|()| Found::NONE).ok_or(NO_SESSION),
             Shown::Packet(headers) => {
@@ -340,9 +341,7 @@ impl Translator {
             found = Found::NONE;
         }
         if found.is_some() && found.side() == side {
-            // Who was asked may answer, and not ask: the identifier is the other's.
-            let turned = headers.tuple.protocol() == ICMP && headers.asks == self.table.get(found).is_reply(direction);
-            return if turned { Err(NO_SESSION) } else { Ok(found) };
+            return Ok(found);
         }
         if !headers.asks || found.is_some() || headers.tuple.protocol() == TCP && !opens(headers.flags) {
             return Err(NO_SESSION);
@@ -368,7 +367,10 @@ impl Translator {
             None => self.bind(inside, endpoint, shared)?,
         };
         let address = outer.address().to_be_bytes();
-        let ports = if protocol == ICMP { (outer.port(), outer.port()) } else { (inside.ports().1, outer.port()) };
+        let (mine, theirs) = inside.ports();
+        // An answer's numbers differ as its query's do.
+        let peer = if protocol == ICMP { outer.port().wrapping_add(theirs.wrapping_sub(mine)) } else { theirs };
+        let ports = (peer, outer.port());
         let outside = Tuple4::new(inside.destination(), address, ports, protocol);
         self.open(headers, (inside, outside), spot, number, Direction::Out)
     }

@@ -1,7 +1,12 @@
 //! The session of an ICMP message: a query is of its identifier, an error of the packet that it quotes.
 //!
 //! So both come to the worker that has their session: a translator's for one, which finds a query by its identifier
-//! (RFC 5508 section 3.1) and an error by what is quoted (section 4.2).
+//! (RFC 5508 section 3.1) and an error by what is quoted (section 4.2). Which side asks is not in the key: queries of
+//! both sides by one identifier come to one worker, and are sessions of their own there.
+//!
+//! An error about a first fragment is of the session with the quoted ports. The datagram came by whole and a router
+//! behind took it apart; or it came in fragments, and was put together before a module with sessions looked at it, on
+//! the worker that its ports lead to.
 
 use zerocopy::FromBytes;
 
@@ -40,15 +45,16 @@ fn is_error(protocol: u8, kind: u8) -> bool {
 /// What a query and its answer have in common.
 fn identifier(protocol: u8, header: &[u8; HEADER]) -> Option<u16> {
     let query = match protocol {
-        // Echo; timestamp and information (RFC 792), address mask (RFC 950).
-        ICMP => matches!(header[0], v4::ECHO | v4::ECHO_REPLY | 13..=18),
-        _ => matches!(header[0], v6::ECHO | v6::ECHO_REPLY),
+        // Echo; timestamp and information (RFC 792), address mask (RFC 950), extended echo (RFC 8335).
+        ICMP => matches!(header[0], v4::ECHO | v4::ECHO_REPLY | 13..=18 | 42 | 43),
+        // Echo; node information, by the word that its answer repeats (RFC 4620 section 4), extended echo.
+        _ => matches!(header[0], v6::ECHO | v6::ECHO_REPLY | 139 | 140 | 160 | 161),
     };
     query.then(|| u16::from_be_bytes([header[4], header[5]]))
 }
 
-/// The session of the packet that an error quotes, as of a packet the way that the error goes. None of a fragment, and of what
-/// quotes too little.
+/// The session of the packet that an error quotes, as of a packet the way that the error goes. None of a later
+/// fragment, which does not show its ports, and of what quotes too little.
 fn quoted(packet: &[u8], protocol: u8) -> Option<SessionKey> {
     let (network, transport) = match protocol {
         ICMP => (Network::Ipv4, locate_above_ipv4(packet, 0)),
@@ -57,18 +63,21 @@ fn quoted(packet: &[u8], protocol: u8) -> Option<SessionKey> {
     let (upper, offset) = transport?;
     let (source, destination) = match network {
         Network::Ipv4 => {
-            let (header, _) = Ipv4::ref_from_prefix(packet).ok().filter(|(header, _)| !header.is_fragment())?;
+            let (header, _) = Ipv4::ref_from_prefix(packet).ok()?;
             (wide(header.source), wide(header.destination))
         }
         _ => {
-            let (header, _) = Ipv6::ref_from_prefix(packet).ok().filter(|_| ipv6::fragment(packet, 0).is_none())?;
+            let (header, _) = Ipv6::ref_from_prefix(packet).ok()?;
             (header.source, header.destination)
         }
     };
     let (from, to) = if upper == protocol {
         let header = packet.get(offset..)?.first_chunk::<HEADER>()?;
         // An error is never about an error (RFC 1122 section 3.2.2).
-        identifier(protocol, header).map(|number| (number, number))?
+        if is_error(protocol, header[0]) {
+            return None;
+        }
+        identifier(protocol, header).map_or((0, 0), |number| (number, number))
     } else {
         ports_at(packet, upper, offset, packet.len()).unwrap_or((0, 0))
     };

@@ -82,8 +82,8 @@ fn key_by_etherparse(frame: &[u8]) -> Option<SessionKey> {
 /// The same of an ICMP message: `None` of an error, whose quoted packet etherparse may find cut short.
 fn by_icmp(key: SessionKey, message: &[u8]) -> Option<SessionKey> {
     let (queries, errors): (&[u8], &[u8]) = match key.protocol {
-        1 => (&[0, 8, 13, 14, 15, 16, 17, 18], &[3, 4, 11, 12]),
-        _ => (&[128, 129], &[]),
+        1 => (&[0, 8, 13, 14, 15, 16, 17, 18, 42, 43], &[3, 4, 11, 12]),
+        _ => (&[128, 129, 139, 140, 160, 161], &[]),
     };
     if errors.contains(&message[0]) || key.protocol == 58 && (1..128).contains(&message[0]) {
         return None;
@@ -156,6 +156,55 @@ fn an_error_is_of_the_session_of_what_it_quotes() {
         let about_an_error = between(v6, false, icmp, &[kind, 0, 0, 0, 0, 0, 0, 0]);
         let error = framed(v6, &between(v6, true, icmp, &[&[kind, 1, 0, 0, 0, 0, 0, 0], &about_an_error[..]].concat()));
         assert_eq!(hash_of(&error).0.protocol, icmp);
+    }
+}
+
+/// An error about a first fragment came to another worker than the session of the datagram.
+#[test]
+fn an_error_about_a_first_fragment_is_of_the_session_of_its_ports() {
+    for (v6, icmp, kind) in [(false, 1, 11), (true, 58, 2)] {
+        let sent = between(v6, false, 17, &[0x30, 1, 0, 53, 11, 192, 0, 0]);
+        let (session, hash) = hash_of(&framed(v6, &sent));
+        let fragment = |place: u16, more: bool| {
+            let mut quoted = sent.clone();
+            if v6 {
+                let [high, low] = (place << 3 | u16::from(more)).to_be_bytes();
+                quoted.splice(40..40, [17, 0, high, low, 0, 0, 0, 9]);
+                (quoted[6], quoted[5]) = (44, quoted[5] + 8);
+            } else {
+                quoted[6..8].copy_from_slice(&(place | u16::from(more) << 13).to_be_bytes());
+            }
+            quoted
+        };
+        let error = |quoted: &[u8]| {
+            hash_of(&framed(v6, &between(v6, true, icmp, &[&[kind, 0, 0, 0, 0, 0, 0, 0], quoted].concat())))
+        };
+        assert_eq!(error(&fragment(0, true)), (reversed(session), hash), "v6: {v6}");
+        // A later one shows no ports: the error is one between the two hosts.
+        assert_eq!((error(&fragment(1, true)).0.protocol, error(&fragment(1, false)).0.source_port), (icmp, 0));
+        // The fragments themselves stay together, apart from whole packets.
+        let (first, later) = (hash_of(&framed(v6, &fragment(0, true))), hash_of(&framed(v6, &fragment(1, false))));
+        assert_eq!((first.1, first.0.source_port), (later.1, 0));
+    }
+}
+
+/// Queries of both sides by one identifier come to one worker, and so do errors about messages that are no queries.
+#[test]
+fn queries_of_both_sides_come_to_one_worker() {
+    let queries: [(bool, u8, &[(u8, u8)]); 2] = [
+        (false, 1, &[(8, 0), (13, 14), (15, 16), (17, 18), (42, 43)]),
+        (true, 58, &[(128, 129), (139, 140), (160, 161)]),
+    ];
+    for (v6, protocol, queries) in queries {
+        for (asks, answers) in queries {
+            let message =
+                |kind: u8, turned| hash_of(&framed(v6, &between(v6, turned, protocol, &[kind, 0, 0, 0, 0, 1, 0, 1]))).1;
+            let all = [message(*asks, false), message(*asks, true), message(*answers, false), message(*answers, true)];
+            assert_eq!(all, [all[0]; 4], "{asks}");
+        }
+        let other = between(v6, false, protocol, &[200, 0, 0, 0, 1, 2, 3, 4]);
+        let about = [&[if v6 { 1 } else { 3 }, 1, 0, 0, 0, 0, 0, 0], &other[..]].concat();
+        assert_eq!(hash_of(&framed(v6, &between(v6, true, protocol, &about))).1, hash_of(&framed(v6, &other)).1);
     }
 }
 

@@ -41,17 +41,18 @@ struct Known {
     ends: u64,
     /// Of UDP, whether both sides were heard; of TCP, whether a SYN was answered.
     answered: bool,
-    /// Of TCP: whether a SYN was seen, the handshake was complete, who has sent a FIN, whether it is over.
+    /// Of TCP: whether a SYN was seen, the handshake was complete, who has sent a FIN, whether the last packet was a
+    /// reset.
     opened: bool,
     established: bool,
     finished: [bool; 2],
-    over: bool,
+    reset: bool,
 }
 
 impl Known {
     fn new(kind: Kind, backend: u8, flags: &str) -> Self {
         let opened = flags == "S";
-        Self { kind, backend, ends: 0, answered: false, opened, established: false, finished: [false; 2], over: false }
+        Self { kind, backend, ends: 0, answered: false, opened, established: false, finished: [false; 2], reset: false }
     }
 
     fn sees(&mut self, flags: &str, reply: bool, now: u64) {
@@ -60,8 +61,11 @@ impl Known {
             (true, false) => self.sees_both(flags, reply),
             (true, true) => {
                 // What the client acknowledges was sent to it; where it ends, all ends.
-                self.over |= flags.contains(['R', 'F']);
-                self.established |= !self.over && flags == "A";
+                self.reset = flags.contains('R');
+                if flags.contains('F') {
+                    self.finished = [true; 2];
+                }
+                self.established |= flags == "A";
             }
         }
         self.ends = now + self.lasts();
@@ -69,25 +73,33 @@ impl Known {
 
     fn sees_both(&mut self, flags: &str, reply: bool) {
         let has = |flag: char| flags.contains(flag);
-        if has('R') {
-            self.over = true;
-        } else if flags != "S" {
-            self.finished[usize::from(reply)] |= has('F');
-            self.over |= self.finished == [true; 2];
-            let acknowledges = has('A') && !has('S');
-            if !self.over && self.opened {
-                self.established |= self.answered && !reply && acknowledges;
-                self.answered |= reply && flags == "SA";
-            } else if !self.over {
-                // One from before our time.
-                self.established |= reply && acknowledges;
-            }
+        // Any packet but a reset leads back (RFC 6146 section 3.5.2.2).
+        self.reset = has('R');
+        if self.reset || flags == "S" || self.is_ended() {
+            return;
         }
+        let acknowledges = has('A') && !has('S');
+        if !self.established && self.opened {
+            self.established = self.answered && !reply && acknowledges;
+            self.answered |= reply && flags == "SA";
+        } else {
+            // One from before our time.
+            self.established |= reply && acknowledges;
+        }
+        self.finished[usize::from(reply)] |= has('F') && (self.established || self.answered || !self.opened);
+    }
+
+    fn is_ended(&self) -> bool {
+        self.finished == [true; 2]
+    }
+
+    fn is_over(&self) -> bool {
+        self.reset || self.is_ended()
     }
 
     fn lasts(&self) -> u64 {
         match self.kind.tcp {
-            true if self.established && !self.over => 7_440,
+            true if self.established && !self.is_over() => 7_440,
             true => 240,
             false if self.answered => 300,
             false => 120,
@@ -96,7 +108,7 @@ impl Known {
 
     fn state(&self) -> &'static str {
         match self.kind.tcp {
-            true if self.over => "closing",
+            true if self.is_over() => "closing",
             true if self.established => "established",
             true => "opening",
             false if self.answered => "established",
@@ -238,8 +250,8 @@ proptest! {
                         let (port, flags, _) = sent;
                         // One whose backend is gone chooses again, and so does one that is over and begins anew.
                         let backends = &model.backends;
-                        let anew = |known: &Known| kind.tcp && known.over && flags == "S";
-                        if model.sessions.get(&port).is_some_and(|it| anew(it) || !backends.contains_key(&it.backend)) {
+                        let over = |known: &Known| kind.tcp && known.is_over() && flags == "S";
+                        if model.sessions.get(&port).is_some_and(|it| over(it) || !backends.contains_key(&it.backend)) {
                             model.sessions.remove(&port);
                         }
                         let takers: Vec<_> = backends.iter().filter(|(_, takes)| **takes).map(|(it, _)| *it).collect();

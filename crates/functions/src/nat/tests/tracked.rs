@@ -20,7 +20,9 @@ struct Known {
     answered: bool,
     established: bool,
     finished: [bool; 2],
-    over: bool,
+    reset: bool,
+    /// Whether a connection was established that a reset and a SYN followed.
+    was_established: bool,
 }
 
 impl Known {
@@ -30,23 +32,26 @@ impl Known {
             self.ends = now + 60;
             return;
         }
-        if has('R') {
-            self.over = true;
-        } else if has('S') && !has('A') {
+        let (syn, ended) = (flags == "S", self.finished == [true; 2]);
+        if syn && !reply && (self.reset || ended) {
             // Ports that are used again (RFC 9293 section 3.6.1): by who opened it.
-            if self.over && !reply {
-                *self = Self { outside: self.outside, ..Self::default() };
-            }
+            let was_established = !ended && (self.established || self.was_established);
+            *self = Self { outside: self.outside, was_established, ..Self::default() };
         } else {
-            self.finished[usize::from(reply)] |= has('F');
-            self.over |= self.finished == [true, true];
-            if !self.over && !self.established {
+            // Any packet but a reset leads back (RFC 6146 section 3.5.2.2).
+            self.reset = has('R');
+        }
+        if !(self.reset || syn || ended) {
+            if !self.established {
                 self.established = self.answered && !reply && has('A') && !has('S');
+                self.established |= self.was_established && !has('S');
                 self.answered |= reply && has('S') && has('A');
             }
+            self.finished[usize::from(reply)] |= has('F') && (self.established || self.answered);
         }
+        let over = self.reset || self.finished == [true; 2];
         // RFC 5382 REQ-5: 4 minutes in transition, 2 hours and 4 minutes established.
-        self.ends = now + if self.established && !self.over { 7_440 } else { 240 };
+        self.ends = now + if self.established && !over { 7_440 } else { 240 };
     }
 }
 

@@ -1,6 +1,7 @@
 //! A translator's sessions and bindings as operators see them.
 
 use super::{Endpoint, Translation, Translator};
+use crate::connection::shown_ports;
 use crate::journal::Pen;
 use crate::listing::{Age, Desk, End, Kind, Row, Shown};
 use crate::nat::allocations::Entry;
@@ -88,8 +89,9 @@ impl Shown for Translator {
         let (_, session, until) = self.table.placed(place)?;
         let left = until.checked_sub(self.now).filter(|left| *left > 0)?;
         let (inside, outside) = (session.inside(), session.key(Translation::OUTSIDE));
-        let inner = Some(End::ipv4(inside.source(), inside.ports().0));
-        let peer = Some(End::ipv4(inside.destination(), inside.ports().1));
+        let (from, to) = shown_ports(inside.protocol(), inside.ports());
+        let inner = Some(End::ipv4(inside.source(), from));
+        let peer = Some(End::ipv4(inside.destination(), to));
         let outer = Some(End::ipv4(outside.destination(), outside.ports().1));
         if table == 1 {
             return Some(Row::new(inside.protocol(), [inner, outer, None], None).used_by(1));

@@ -1,0 +1,162 @@
+//! Which ICMP messages ask, answer or report an error, and the numbers that stand in place of their ports.
+//!
+//! A query's direction belongs in its session's key: two hosts that ask each other by one identifier have two sessions
+//! (RFC 5508 section 3). So the identifier stands on the side that asks alone.
+
+use forebay_packet::wire::icmp::ICMPV6;
+use forebay_packet::wire::ipv4::ICMP;
+use forebay_packet::wire::ipv6::Ipv6;
+
+/// An IP version's types of ICMP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Types {
+    V4,
+    V6,
+}
+
+/// Queries of IPv4 and their answers: echo, timestamp, information (RFC 792), address mask (RFC 950), extended echo
+/// (RFC 8335).
+const QUERIES4: [(u8, u8); 5] = [(8, 0), (13, 14), (15, 16), (17, 18), (42, 43)];
+/// Queries of IPv6 and their answers: echo (RFC 4443), node information, whose first word repeats in the answer (RFC
+/// 4620), extended echo (RFC 8335).
+const QUERIES6: [(u8, u8); 3] = [(128, 129), (139, 140), (160, 161)];
+
+/// A query or its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Query {
+    /// The number of its type, from 1 on.
+    number: u16,
+    asks: bool,
+}
+
+impl Query {
+    /// Whether it is no answer.
+    pub(super) fn asks(self) -> bool {
+        self.asks
+    }
+
+    /// The numbers in place of the ports, for the word behind the checksum: the identifier on the side that asks, and
+    /// on the other the identifier and the type's number. The difference keeps the sides apart, since no sum of two
+    /// types' numbers is 0: a query of the other side never has the same pair.
+    pub(super) fn ports(self, word: [u8; 4]) -> (u16, u16) {
+        let identifier = u16::from_be_bytes([word[0], word[1]]);
+        let other = identifier.wrapping_add(self.number);
+        if self.asks { (identifier, other) } else { (other, identifier) }
+    }
+}
+
+impl Types {
+    /// The IP protocol number.
+    pub(super) fn protocol(self) -> u8 {
+        match self {
+            Self::V4 => ICMP,
+            Self::V6 => ICMPV6,
+        }
+    }
+
+    /// The errors that are known: destination unreachable, source quench, time exceeded, parameter problem (RFC 792);
+    /// the four of RFC 4443.
+    pub(super) fn errors(self) -> &'static [u8] {
+        match self {
+            Self::V4 => &[3, 4, 11, 12],
+            Self::V6 => &[1, 2, 3, 4],
+        }
+    }
+
+    /// Whether it is an error, also a type that is not assigned yet (RFC 4443 section 2.1).
+    pub(super) fn is_error(self, kind: u8) -> bool {
+        self.errors().contains(&kind) || self == Self::V6 && kind < 128
+    }
+
+    /// The query that a message of this type is, or answers.
+    pub(super) fn query(self, kind: u8) -> Option<Query> {
+        let queries: &[(u8, u8)] = match self {
+            Self::V4 => &QUERIES4,
+            Self::V6 => &QUERIES6,
+        };
+        let at = queries.iter().position(|(asks, answers)| kind == *asks || kind == *answers)?;
+        Some(Query { number: at as u16 + 1, asks: queries[at].0 == kind })
+    }
+}
+
+/// The difference between both numbers of a message that is no query: more than any query has.
+const MESSAGE: u16 = 0x100;
+
+/// The numbers in place of the ports of a message that is no query: its type, and no query's difference. Those of a
+/// message of the same type the other way are another pair.
+pub(super) fn message_ports(kind: u8) -> (u16, u16) {
+    (u16::from(kind), u16::from(kind) + MESSAGE)
+}
+
+/// The ports of a connection as they are shown, of those in its opener's 5-tuple: of an ICMP query the identifier on
+/// both sides, of another message none.
+#[must_use]
+pub fn shown_ports(protocol: u8, (from, to): (u16, u16)) -> (u16, u16) {
+    match protocol {
+        ICMP | ICMPV6 if to.wrapping_sub(from) == MESSAGE => (0, 0),
+        ICMP | ICMPV6 => (from, from),
+        _ => (from, to),
+    }
+}
+
+/// Whether a message is between neighbours of one link, as its source and hop limit prove: RFC 4890 section 4.4.1 lists
+/// those that must not be dropped.
+pub(super) fn is_between_neighbours(ip: &Ipv6, kind: u8) -> bool {
+    let link_local = ip.source[0] == 0xfe && ip.source[1] & 0xc0 == 0x80;
+    match kind {
+        // Neighbour and router discovery (RFC 4861), inverse discovery (RFC 3122), certification paths (RFC 3971): no
+        // router passes a hop limit of 255 on.
+        133..=137 | 141 | 142 | 148 | 149 => ip.hop_limit == 255,
+        // Multicast listeners (RFC 2710, RFC 3810), who may have no address yet (RFC 3590).
+        130..=132 | 143 => ip.hop_limit == 1 && (link_local || ip.source == [0; 16]),
+        // Multicast router discovery (RFC 4286).
+        151..=153 => ip.hop_limit == 1 && link_local,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    /// Of all identifiers and types no two sessions have one pair, whichever side asks; the answer's is the query's
+    /// turned.
+    #[test]
+    fn every_query_of_either_side_has_a_pair_of_its_own() {
+        for types in [Types::V4, Types::V6] {
+            let mut pairs: BTreeMap<(u16, u16), (bool, u8, u16)> = BTreeMap::new();
+            for kind in 0..=255u8 {
+                let Some(query) = types.query(kind).filter(|query| query.asks()) else { continue };
+                for identifier in (0..600).chain(65_000..=65_535u16) {
+                    let [high, low] = identifier.to_be_bytes();
+                    let (from, to) = query.ports([high, low, 1, 2]);
+                    assert_eq!(from, identifier, "the identifier is on the side that asks");
+                    for (turned, pair) in [(false, (from, to)), (true, (to, from))] {
+                        assert_eq!(pairs.insert(pair, (turned, kind, identifier)), None, "{kind} {identifier}");
+                    }
+                }
+            }
+            for kind in 0..=255 {
+                let (from, to) = message_ports(kind);
+                for pair in [(from, to), (to, from)] {
+                    assert_eq!(pairs.insert(pair, (false, kind, 0)), None, "message {kind}");
+                }
+            }
+        }
+        for (asks, answers) in QUERIES4 {
+            let ports = |kind: u8| Types::V4.query(kind).expect("a query").ports([1, 2, 3, 4]);
+            let (from, to) = ports(asks);
+            assert_eq!(ports(answers), (to, from));
+        }
+    }
+
+    #[test]
+    fn ports_are_shown_as_identifiers() {
+        let (from, to) = Types::V6.query(160).expect("extended echo").ports([0xff, 0xff, 0, 0]);
+        assert_eq!(shown_ports(ICMPV6, (from, to)), (0xffff, 0xffff));
+        assert_eq!(shown_ports(ICMP, message_ports(9)), (0, 0));
+        assert_eq!(shown_ports(17, (1, 2)), (1, 2));
+    }
+}

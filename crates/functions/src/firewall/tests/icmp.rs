@@ -1,0 +1,244 @@
+//! ICMP through the firewall: queries, errors, messages of other types, and those between neighbours.
+
+use super::*;
+
+/// Two hosts that pinged each other by one identifier blocked each other: whose query came second was of the other's
+/// session.
+#[test]
+fn hosts_that_ask_each_other_by_one_identifier_have_two_connections() {
+    let queries: [(bool, &[(u8, u8)]); 2] =
+        [(false, &[(8, 0), (13, 14), (15, 16), (17, 18), (42, 43)]), (true, &[(128, 129), (139, 140), (160, 161)])];
+    for (ipv6, queries) in queries {
+        for identifier in [0u16, 1, 7, 8, 0x0fa0, 0xfffe, 0xffff] {
+            let mut wall = Both::with(json!({}), json!({ "state": "fw", "default": "permit" }));
+            let [high, low] = identifier.to_be_bytes();
+            let message =
+                |from: End, to: End, kind| icmp_message(from.0, to.0, (kind, 0), [high, low, 0, 1], b"ping", ipv6);
+            for (asks, answers) in queries {
+                let (there, back) = ((HERE, THERE), (THERE, HERE));
+                let send = |rig: &mut Rig, (from, to), kind| rig.run(&message(from, to, kind)).0;
+                assert_eq!(send(&mut wall.out, there, *asks), Gate::FIRST);
+                assert_eq!(send(&mut wall.out, there, *answers), NO_SESSION, "{asks}: there was no query");
+                assert_eq!(send(&mut wall.back, back, *asks), Gate::FIRST, "{asks} both ways by {identifier}");
+                assert_eq!(send(&mut wall.back, back, *answers), Gate::FIRST);
+                assert_eq!(send(&mut wall.out, there, *answers), Gate::FIRST);
+                // Errors about queries and answers of both.
+                for kind in [asks, answers] {
+                    let sent = message(HERE, THERE, *kind);
+                    assert_eq!(wall.back.run(&error(HERE.0, &sent[14..], ipv6)).0, Gate::FIRST, "about {kind}");
+                    let sent = message(THERE, HERE, *kind);
+                    assert_eq!(wall.out.run(&error(THERE.0, &sent[14..], ipv6)).0, Gate::FIRST, "about {kind}");
+                }
+            }
+            let lines = chosen(&mut wall.out, "connections", "all");
+            assert_eq!(lines.len(), 2 * queries.len(), "{lines:?}");
+            let port = |end: &str| if identifier == 0 { end.to_owned() } else { format!("{end}:{identifier}") };
+            let from: std::collections::BTreeSet<_> = lines.iter().map(|line| word(line, "from").to_owned()).collect();
+            if !ipv6 {
+                assert_eq!(from, ["10.0.0.7", "10.0.0.9"].map(port).into());
+            }
+        }
+    }
+}
+
+/// An ICMP message of a type that was not listed was dropped as malformed whatever the rules said.
+#[test]
+fn messages_of_other_types_pass_where_the_rules_say_so() {
+    for (ipv6, listed) in [(false, &[3u8, 4, 11, 12, 0, 14, 16, 18, 43][..]), (true, &[1, 2, 3, 4, 129, 140, 161])] {
+        for kind in (0..=255).filter(|kind| !listed.contains(kind)) {
+            let mut wall = Both::new(json!({}));
+            let message = |from: End, to: End| icmp_message(from.0, to.0, (kind, 0), [0; 4], &[0; 20], ipv6);
+            assert_eq!(wall.back.run(&message(THERE, HERE)).0, DENIED, "type {kind}");
+            let sent = message(HERE, THERE);
+            assert_eq!(wall.out.run(&sent).0, Gate::FIRST, "type {kind}");
+            assert_eq!(wall.back.run(&message(THERE, HERE)).0, DENIED, "type {kind}: no answer belongs to it");
+            let unassigned_error = ipv6 && kind < 128;
+            let about = if unassigned_error { MALFORMED } else { Gate::FIRST };
+            assert_eq!(wall.back.run(&error(HERE.0, &sent[14..], ipv6)).0, about, "an error about type {kind}");
+        }
+        // Four bytes are a whole message of an unknown type.
+        let mut wall = Both::new(json!({}));
+        let mut short = icmp_message(HERE.0, THERE.0, (200, 0), [0; 4], &[], ipv6);
+        short.truncate(short.len() - 4);
+        let length = if ipv6 { 14 + 5 } else { 14 + 3 };
+        short[length] -= 4;
+        assert_eq!(wall.out.run(&short).0, Gate::FIRST);
+        short[if ipv6 { 54 } else { 34 }] = if ipv6 { 128 } else { 8 };
+        assert_eq!(wall.out.run(&short).0, MALFORMED, "a query without its identifier");
+    }
+}
+
+/// Multicast listener messages were dropped whatever the rules said (RFC 4890 section 4.4.1).
+#[test]
+fn messages_between_neighbours_pass_where_they_prove_that_they_are() {
+    const LINK_LOCAL: [u8; 16] = [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+    const GLOBAL: [u8; 16] = [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+    let all_nodes = [0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+    let mut wall = Both::new(json!({}));
+    let mut gate = |kind: u8, source: [u8; 16], hop_limit: u8, alert: bool| {
+        let mut frame = Vec::new();
+        let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv6(source, all_nodes, hop_limit);
+        builder.icmpv6_raw(kind, 0, [0; 4]).write(&mut frame, &[0; 20]).expect("memory");
+        if alert {
+            // Hop-by-hop options with a router alert (RFC 2711), as listener messages have.
+            frame.splice(54..54, [58, 0, 5, 2, 0, 0, 1, 0]);
+            (frame[20], frame[19]) = (0, frame[19] + 8);
+        }
+        wall.back.run(&frame).0
+    };
+    for alert in [false, true] {
+        for kind in [130, 131, 132, 143] {
+            assert_eq!(gate(kind, LINK_LOCAL, 1, alert), Gate::FIRST, "{kind}");
+            assert_eq!(gate(kind, [0; 16], 1, alert), Gate::FIRST, "{kind}: no address yet (RFC 3590)");
+            assert_eq!(gate(kind, GLOBAL, 1, alert), DENIED, "{kind}: not from the link");
+            assert_eq!(gate(kind, LINK_LOCAL, 2, alert), DENIED, "{kind}: not for the link");
+        }
+        for kind in 151..=153 {
+            assert_eq!(gate(kind, LINK_LOCAL, 1, alert), Gate::FIRST, "{kind}");
+            assert_eq!(gate(kind, [0; 16], 1, alert), DENIED, "{kind}");
+        }
+        for kind in [133, 134, 135, 136, 137, 141, 142, 148, 149] {
+            assert_eq!(gate(kind, GLOBAL, 255, alert), Gate::FIRST, "{kind}");
+            assert_eq!(gate(kind, LINK_LOCAL, 254, alert), DENIED, "{kind}: from behind a router");
+        }
+        // Router renumbering, Mobile IPv6: the rules say.
+        for kind in [138, 144, 145, 146, 147] {
+            assert_eq!(gate(kind, LINK_LOCAL, 255, alert), DENIED, "{kind}");
+        }
+    }
+}
+
+/// Errors about first fragments were dropped, so that the sender of long datagrams learned no path MTU.
+#[test]
+fn errors_about_first_fragments_pass() {
+    let mut wall = Both::new(json!({}));
+    for ipv6 in [false, true] {
+        let sent = frame(HERE, THERE, None, ipv6, false);
+        assert_eq!(wall.out.run(&sent).0, Gate::FIRST);
+        let fragment = |offset: u16, more: bool| {
+            let mut quoted = sent[14..].to_vec();
+            let place = offset << if ipv6 { 3 } else { 0 };
+            if ipv6 {
+                let [high, low] = (place | u16::from(more)).to_be_bytes();
+                quoted.splice(40..40, [17, 0, high, low, 0, 0, 0, 9]);
+                (quoted[6], quoted[5]) = (44, quoted[5] + 8);
+            } else {
+                quoted[6..8].copy_from_slice(&(place | u16::from(more) << 13).to_be_bytes());
+            }
+            quoted
+        };
+        assert_eq!(wall.back.run(&error(HERE.0, &fragment(0, true), ipv6)).0, Gate::FIRST, "ipv6: {ipv6}");
+        assert_eq!(wall.back.run(&error(HERE.0, &fragment(0, false), ipv6)).0, Gate::FIRST, "an atomic one (RFC 6946)");
+        for more in [false, true] {
+            assert_eq!(wall.back.run(&error(HERE.0, &fragment(1, more), ipv6)).0, MALFORMED, "it shows no ports");
+        }
+        assert_eq!(wall.back.run(&error(8, &fragment(0, true), ipv6)).0, NO_SESSION, "to somebody else");
+    }
+}
+
+/// Over IPv6 who was asked could ask, and was remembered as long as other protocols are.
+#[test]
+fn pings_are_answered_and_not_asked_back() {
+    for ipv6 in [false, true] {
+        let mut wall = Both::new(json!({}));
+        assert_eq!(wall.back.run(&ping(THERE, HERE, true, ipv6)).0, NO_SESSION);
+        assert_eq!(wall.out.run(&ping(HERE, THERE, false, ipv6)).0, Gate::FIRST);
+        assert_eq!(wall.back.run(&ping(THERE, HERE, true, ipv6)).0, Gate::FIRST);
+        assert_eq!(wall.back.run(&ping(THERE, HERE, false, ipv6)).0, DENIED);
+        assert_eq!(wall.out.run(&ping(HERE, THERE, true, ipv6)).0, NO_SESSION);
+        wall.pass(65);
+        assert_eq!(wall.back.run(&ping(THERE, HERE, true, ipv6)).0, NO_SESSION, "a minute later");
+    }
+}
+
+/// Of the other version's ICMP no side is known to ask: it is a protocol like others.
+#[test]
+fn icmp_of_the_other_version_is_a_protocol_like_others() {
+    for ipv6 in [false, true] {
+        let mut wall = Both::new(json!({}));
+        let foreign = |from: End, to: End| {
+            let mut frame = ping(from, to, false, ipv6);
+            // The protocol, which an IPv4 header has a checksum over that is not looked at here.
+            let at = if ipv6 { 14 + 6 } else { 14 + 9 };
+            frame[at] = if ipv6 { 1 } else { 58 };
+            frame
+        };
+        assert_eq!(wall.out.run(&foreign(HERE, THERE)).0, Gate::FIRST);
+        wall.pass(200);
+        assert_eq!(wall.back.run(&foreign(THERE, HERE)).0, Gate::FIRST);
+    }
+}
+
+#[test]
+fn neighbour_discovery_passes() {
+    let mut wall = Both::new(json!({}));
+    let mut advertisement = Vec::new();
+    let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv6([0xfe; 16], [0xff; 16], 255).icmpv6_raw(136, 0, [0; 4]);
+    builder.write(&mut advertisement, &[0; 16]).expect("memory");
+    assert_eq!(wall.back.run(&advertisement).0, Gate::FIRST);
+}
+
+#[test]
+fn errors_pass_where_they_are_about_a_connection() {
+    let mut wall = Both::new(json!({}));
+    for ipv6 in [false, true] {
+        let sent = frame(HERE, THERE, None, ipv6, false);
+        let error = |quoted: &[u8]| error(HERE.0, quoted, ipv6);
+        assert_eq!(wall.back.run(&error(&sent[14..])).0, NO_SESSION);
+        assert_eq!(wall.out.run(&sent).0, Gate::FIRST);
+        assert_eq!(wall.back.run(&error(&sent[14..])).0, Gate::FIRST);
+        assert_eq!(wall.back.run(&error(&sent[14..40])).0, MALFORMED, "it quotes too little");
+    }
+}
+
+/// An error let anybody be reached who knew a connection of somebody else to quote.
+#[test]
+fn errors_reach_nobody_but_who_sent_what_they_are_about() {
+    let mut wall = Both::new(json!({}));
+    for ipv6 in [false, true] {
+        let sent = frame(HERE, THERE, None, ipv6, false);
+        assert_eq!(wall.out.run(&sent).0, Gate::FIRST);
+        for to in [8, THERE.0] {
+            assert_eq!(wall.back.run(&error(to, &sent[14..], ipv6)).0, NO_SESSION, "to {to}");
+        }
+        assert_eq!(wall.back.run(&error(HERE.0, &sent[14..], ipv6)).0, Gate::FIRST);
+        // The host's own, about what came back.
+        let answer = frame(THERE, HERE, None, ipv6, false);
+        assert_eq!(wall.out.run(&error(THERE.0, &answer[14..], ipv6)).0, Gate::FIRST);
+        assert_eq!(wall.out.run(&error(8, &answer[14..], ipv6)).0, NO_SESSION);
+    }
+}
+
+/// Errors about packets with extension headers were about nothing, so that no path MTU was found.
+#[test]
+fn errors_pass_whatever_extension_headers_they_quote() {
+    let mut wall = Both::new(json!({}));
+    let sent = frame(HERE, THERE, None, true, false);
+    assert_eq!(wall.out.run(&sent).0, Gate::FIRST);
+    // Each of eight bytes: what follows, no more than these, and padding (RFC 8200 section 4.2) or what a router would
+    // look at.
+    let quoted = |kinds: &[u8]| {
+        let mut quoted = sent[14..54].to_vec();
+        let mut place = 6;
+        for kind in kinds {
+            quoted[place] = *kind;
+            place = quoted.len();
+            quoted.extend([17, 0, 1, 4, 0, 0, 0, 0]);
+        }
+        quoted.extend(&sent[54..]);
+        quoted[5] += 8 * kinds.len() as u8;
+        quoted
+    };
+    const HOP_BY_HOP: u8 = 0;
+    const ROUTING: u8 = 43;
+    const FRAGMENTED: u8 = 44;
+    const DESTINATION: u8 = 60;
+    for kinds in [&[HOP_BY_HOP][..], &[DESTINATION], &[ROUTING], &[HOP_BY_HOP, DESTINATION, ROUTING]] {
+        let quoted = quoted(kinds);
+        assert_eq!(wall.back.run(&error(HERE.0, &quoted, true)).0, Gate::FIRST, "{kinds:?}");
+        let cut = 40 + 8 * kinds.len() + 7;
+        assert_eq!(wall.back.run(&error(HERE.0, &quoted[..cut], true)).0, MALFORMED, "{kinds:?}: it quotes too little");
+    }
+    assert_eq!(wall.back.run(&error(HERE.0, &quoted(&[FRAGMENTED]), true)).0, MALFORMED, "a fragment");
+    assert_eq!(wall.back.run(&error(HERE.0, &quoted(&[50]), true)).0, NO_SESSION, "another protocol");
+}
