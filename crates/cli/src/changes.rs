@@ -2,6 +2,8 @@
 
 use std::io::{self, BufRead, Read};
 
+use forebay_graph::files::skip_mark;
+
 /// The lines of an input that are changes, without those that are empty or begin with `#`; it remembers where those were.
 pub(crate) struct Changes<R> {
     input: R,
@@ -32,6 +34,12 @@ impl<R: BufRead> Changes<R> {
             self.at = 0;
             if self.input.read_until(b'\n', &mut self.line)? == 0 {
                 return Ok(false);
+            }
+            if self.changes == 0 && self.passed.is_empty() {
+                let mut text = self.line.as_slice();
+                skip_mark(&mut text)?;
+                let mark = self.line.len() - text.len();
+                self.line.drain(..mark);
             }
             let said = self.line.trim_ascii_start();
             if !said.is_empty() && !said.starts_with(b"#") {
@@ -73,6 +81,22 @@ mod tests {
         changes.read_to_string(&mut text).expect("memory");
         assert_eq!(text, "add a\nadd b\nadd c");
         assert_eq!([1, 2, 3].map(|change| changes.line_of(change)), [3, 6, 7]);
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_the_first_change() {
+        let read = |text: &[u8]| {
+            let mut changes = Vec::new();
+            Changes::new(text).read_to_end(&mut changes).map(|_| changes)
+        };
+        for (text, wanted) in [
+            (&b"\xef\xbb\xbfadd a\nadd b"[..], &b"add a\nadd b"[..]),
+            (b"\xef\xbb\xbf# routes\nadd a", b"add a"),
+            (b"\xef\xbb\xbf", b""),
+        ] {
+            assert_eq!(read(text).expect("UTF-8").trim_ascii_end(), wanted);
+        }
+        assert!(read(b"\xff\xfea\0").is_err_and(|error| error.to_string().contains("UTF-16")));
     }
 
     proptest! {

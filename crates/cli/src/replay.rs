@@ -7,6 +7,7 @@ use anyhow::{Context, anyhow, bail};
 use forebay_control::Settings;
 use forebay_control::recording::{Begin, Period, Recorded, read};
 use forebay_control::replay::{Decided, Replayed, Summary, Total, replay as decide};
+use forebay_graph::files::skip_mark;
 use forebay_graph::{ControllerDeclaration, Layout, controllers};
 use forebay_measure::Nanos;
 use forebay_pipeline::{Place, Source, nearest, parameters};
@@ -46,7 +47,11 @@ struct Who<'a> {
 pub(crate) fn replay(arguments: &args::Replay) -> anyhow::Result<()> {
     let file = arguments.file.display();
     let opened = File::open(&arguments.file).with_context(|| file.to_string())?;
-    let Recorded { parts: recorded, cut } = read(BufReader::new(opened)).with_context(|| file.to_string())?;
+    let mut opened = BufReader::new(opened);
+    let Recorded { parts: recorded, cut } = skip_mark(&mut opened)
+        .map_err(anyhow::Error::from)
+        .and_then(|()| Ok(read(opened)?))
+        .with_context(|| file.to_string())?;
     if cut {
         writeln!(printed::err(), "{file}: its last line was not written to its end, and is left out")?;
     }

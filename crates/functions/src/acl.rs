@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use forebay_graph::files::{MOST_RULES, read_up_to};
+use forebay_graph::files::{MOST_RULES, read_text};
 use forebay_graph::{
     Context, Declare, Fold, Function, Gate, PerBranch, Reader, Reason, Setup, SetupError, StateKind, register,
 };
@@ -118,7 +118,7 @@ impl Params {
             Rules::File(name) => {
                 let path = setup.path(name);
                 let shown = path.display().to_string();
-                let bytes = read_up_to(&path, MOST_RULES)
+                let bytes = read_text(&path, MOST_RULES)
                     .map_err(|error| SetupError::at("rules", format!("{shown}: {error}")))?;
                 classbench::parse(&shown, &bytes).map_err(|errors| SetupError::at("rules", errors.to_string()))?
             }

@@ -10,7 +10,7 @@ mod table;
 use std::ops::Range;
 use std::sync::Arc;
 
-use forebay_graph::files::{MOST_RULES, read_up_to};
+use forebay_graph::files::{MOST_RULES, read_text};
 use forebay_graph::{
     Context, Declare, Fold, Function, Gate, PerBranch, Reader, Reason, Setup, SetupError, StateKind, register,
 };
@@ -203,7 +203,7 @@ impl Params {
             Source::File(name) => {
                 let path = setup.path(name);
                 let shown = path.display().to_string();
-                let bytes = read_up_to(&path, MOST_RULES);
+                let bytes = read_text(&path, MOST_RULES);
                 let bytes = bytes.map_err(|error| SetupError::at("patterns", format!("{shown}: {error}")))?;
                 Ok((shown, bytes))
             }

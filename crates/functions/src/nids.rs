@@ -15,7 +15,7 @@ mod view;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use forebay_graph::files::{MOST_RULES, read_up_to};
+use forebay_graph::files::{MOST_RULES, read_text};
 use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
 use forebay_measure::Counter;
 use forebay_packet::{MAX_BATCH, Packet, Ticks};
@@ -175,7 +175,7 @@ impl Params {
             Source::File(name) => {
                 let path = setup.path(name);
                 let shown = path.display().to_string();
-                let bytes = read_up_to(&path, MOST_RULES).map_err(|error| refused(format!("{shown}: {error}")))?;
+                let bytes = read_text(&path, MOST_RULES).map_err(|error| refused(format!("{shown}: {error}")))?;
                 (shown, bytes)
             }
         };

@@ -15,7 +15,7 @@ mod users;
 
 use std::sync::Arc;
 
-use forebay_graph::files::{MOST_TABLE, read_up_to};
+use forebay_graph::files::{MOST_TABLE, read_text};
 use forebay_graph::{DeclareState, Reader, Setup, SetupError, register};
 use forebay_measure::Nanos;
 use forebay_packet::{Packet, Ticks};
@@ -100,7 +100,7 @@ impl Lines {
             None => (None, Vec::new()),
             Some(Source::List(list)) => (None, list.clone()),
             Some(Source::File(name)) => {
-                let bytes = read_up_to(&setup.path(name), MOST_TABLE)
+                let bytes = read_text(&setup.path(name), MOST_TABLE)
                     .and_then(|bytes| String::from_utf8(bytes).map_err(std::io::Error::other));
                 let text =
                     bytes.map_err(|error| SetupError::at(parameter, format!("cannot read '{name}': {error}")))?;

@@ -1,6 +1,7 @@
 //! The files that a pipeline reads and writes: no two writers of one, and none that is read elsewhere.
 
 mod replace;
+mod text;
 
 use std::fs::{File, FileType};
 use std::io::{self, Read};
@@ -11,6 +12,7 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 pub use replace::replace;
+pub use text::{read_all_text, read_text, skip_mark};
 
 /// The longest file of routes, tunnels or sessions, in bytes: more than twice what the Internet's routes take, or two million
 /// sessions.
@@ -174,7 +176,7 @@ fn refusal(kind: FileType) -> Option<&'static str> {
 /// # Errors
 /// As [opening](open_regular) and reading; and a file that is longer, of which none is read: the wrong one. No more than its own
 /// length is taken of memory, and where there is not as much it is refused.
-pub fn read_up_to(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+fn read_up_to(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let file = open_regular(path)?;
     let len = file.metadata()?.len();
     if len > most {
@@ -197,7 +199,7 @@ fn room(len: u64) -> io::Result<Vec<u8>> {
 ///
 /// # Errors
 /// As reading; and where there are more, of which none is read.
-pub fn read_all(from: impl Read, most: u64) -> io::Result<Vec<u8>> {
+fn read_all(from: impl Read, most: u64) -> io::Result<Vec<u8>> {
     read_into(Vec::new(), from, most)
 }
 

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use forebay_graph::files::{read_up_to, replace};
+use forebay_graph::files::{read_text, replace};
 use forebay_pipeline::Source;
 use serde::{Deserialize, Serialize};
 
@@ -60,7 +60,7 @@ impl Accepted {
     /// # Errors
     /// As reading files; a file that is not of this kind.
     pub fn read(path: &Path) -> io::Result<Option<Self>> {
-        match read_up_to(path, MOST) {
+        match read_text(path, MOST) {
             Ok(bytes) => {
                 let told =
                     |error| format!("it is no file of an accepted configuration ({error}): remove it to do without");

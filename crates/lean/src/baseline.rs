@@ -190,7 +190,7 @@ impl Baseline {
     /// # Errors
     /// [`BaselineError`].
     pub fn read(path: &Path) -> Result<Option<Self>, BaselineError> {
-        match forebay_graph::files::read_up_to(path, MOST) {
+        match forebay_graph::files::read_text(path, MOST) {
             Ok(bytes) => Self::parse(&bytes).map(Some),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error.into()),

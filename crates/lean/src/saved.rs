@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 
-use forebay_graph::files::read_up_to;
+use forebay_graph::files::read_text;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -50,7 +50,7 @@ impl Subject {
 
 /// What a configuration file says.
 fn text(pipeline: &str) -> io::Result<String> {
-    let bytes = read_up_to(Path::new(pipeline), MOST)?;
+    let bytes = read_text(Path::new(pipeline), MOST)?;
     String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is no text in UTF-8"))
 }
 
@@ -320,7 +320,7 @@ fn read(folder: &Path) -> Result<Saved, SavedError> {
     }
     let file = folder.join(FILE);
     // A pipe in its place would keep its reader waiting.
-    let text = match read_up_to(&file, MOST) {
+    let text = match read_text(&file, MOST) {
         Ok(text) => text,
         Err(error) => return Err(SavedError::Io { file, error }),
     };

@@ -3,7 +3,7 @@
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use forebay_graph::files::{read_all, read_up_to};
+use forebay_graph::files::{read_all_text, read_text};
 
 use crate::problem::{Findings, Place, Problem, Problems, quote};
 use crate::yaml::{self, Entry, Kind, MAX_TEXT, Map, Node};
@@ -43,7 +43,7 @@ impl Source {
     /// # Errors
     /// It cannot be read, or is not UTF-8.
     pub fn read(path: &Path) -> Result<Self, Problems> {
-        let bytes = read_up_to(path, MAX_TEXT as u64);
+        let bytes = read_text(path, MAX_TEXT as u64);
         let mut source = Self::of(bytes, path.display().to_string(), path.parent().unwrap_or(Path::new("")))?;
         source.path = Some(path.to_owned());
         Ok(source)
@@ -55,7 +55,7 @@ impl Source {
     /// # Errors
     /// As [`read`](Self::read).
     pub fn read_from(stream: impl Read, file: &str) -> Result<Self, Problems> {
-        Self::of(read_all(stream, MAX_TEXT as u64), file.to_owned(), Path::new(""))
+        Self::of(read_all_text(stream, MAX_TEXT as u64), file.to_owned(), Path::new(""))
     }
 
     fn of(bytes: io::Result<Vec<u8>>, file: String, base: &Path) -> Result<Self, Problems> {

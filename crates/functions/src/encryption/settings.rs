@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::Path;
 
 use forebay_aead::{Backend, Material};
-use forebay_graph::files::read_up_to;
+use forebay_graph::files::read_text;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::Value;
@@ -75,7 +75,7 @@ impl Implementation {
 /// Reads a key from a file: hexadecimal digits on its first line that is neither empty nor a comment. `name` is what the
 /// configuration calls it.
 pub(crate) fn read_key(name: &str, path: &Path) -> Result<Material, String> {
-    let bytes = read_up_to(path, MOST).map_err(|error| format!("cannot read '{name}': {error}"))?;
+    let bytes = read_text(path, MOST).map_err(|error| format!("cannot read '{name}': {error}"))?;
     let bytes = Zeroizing::new(bytes);
     let text = std::str::from_utf8(&bytes).map_err(|_| format!("'{name}' is no text"))?;
     let lines = || text.lines().map(str::trim_ascii).filter(|line| !line.is_empty() && !line.starts_with('#'));

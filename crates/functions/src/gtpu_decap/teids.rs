@@ -1,6 +1,6 @@
 //! Which tunnels there are: numbers and ranges of them, asked for each packet.
 
-use forebay_graph::files::{MOST_TABLE, read_up_to};
+use forebay_graph::files::{MOST_TABLE, read_text};
 use forebay_graph::{Setup, SetupError};
 use forebay_memory::filled;
 use schemars::JsonSchema;
@@ -159,7 +159,7 @@ impl Teids {
             Source::One(part) => std::slice::from_ref(part),
             Source::List(list) => list,
             Source::File(File { file }) => {
-                let bytes = read_up_to(&setup.path(file), MOST_TABLE)
+                let bytes = read_text(&setup.path(file), MOST_TABLE)
                     .and_then(|bytes| String::from_utf8(bytes).map_err(std::io::Error::other));
                 let text = bytes.map_err(|error| SetupError::at(PATH, format!("cannot read '{file}': {error}")))?;
                 for (index, line) in text.lines().enumerate() {

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use forebay_graph::files::{MOST_TABLE, read_up_to};
+use forebay_graph::files::{MOST_TABLE, read_text};
 use forebay_graph::{Setup, SetupError};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -58,7 +58,7 @@ impl Source {
     pub(super) fn routes(&self, last: u32, setup: &Setup<'_>) -> Result<Routes, SetupError> {
         match self {
             Self::File(name) => {
-                let contents = read_up_to(&setup.path(name), MOST_TABLE)
+                let contents = read_text(&setup.path(name), MOST_TABLE)
                     .map_err(|error| SetupError::at(PATH, format!("cannot read '{name}': {error}")))?;
                 parse_routes(name, &contents, last).map_err(|error| {
                     let place = |line| (PATH.to_owned(), format!("{name}:{line}: "));

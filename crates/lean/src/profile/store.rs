@@ -7,7 +7,7 @@ use std::hash::Hasher;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use forebay_graph::files::{read_up_to, replace};
+use forebay_graph::files::{read_text, replace};
 use forebay_measure::machine::Cpu;
 use serde::{Deserialize, Serialize};
 
@@ -165,7 +165,7 @@ impl Profile {
     /// [`StoreError`]: what is there cannot be used, and why.
     pub fn stored(store: &Store, key: &Key) -> Result<Option<Self>, StoreError> {
         let file = store.file(key);
-        let bytes = match read_up_to(&file, MOST) {
+        let bytes = match read_text(&file, MOST) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(StoreError::Io { file, error }),

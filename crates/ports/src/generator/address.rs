@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::str::FromStr;
 
-use forebay_graph::files::{MOST_TABLE, read_up_to};
+use forebay_graph::files::{MOST_TABLE, read_text};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thiserror::Error;
@@ -110,7 +110,7 @@ impl fmt::Display for Prefix {
 /// [`RoutesError`]: a file that cannot be read, or a line that does not begin with a prefix.
 pub fn read_routes(path: &Path) -> Result<Vec<Prefix>, RoutesError> {
     let name = || path.display().to_string();
-    let read = read_up_to(path, MOST_TABLE).and_then(|bytes| String::from_utf8(bytes).map_err(std::io::Error::other));
+    let read = read_text(path, MOST_TABLE).and_then(|bytes| String::from_utf8(bytes).map_err(std::io::Error::other));
     let text = read.map_err(|source| RoutesError::Read { path: name(), source })?;
     let lines = text.lines().enumerate().filter_map(|(index, line)| Some((index + 1, line.split_whitespace().next()?)));
     let lines = lines.filter(|(_, word)| !word.starts_with('#'));

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use forebay_aead::{Backend, Fingerprint, Key, Material};
-use forebay_graph::files::{MOST_RULES, read_up_to};
+use forebay_graph::files::{MOST_RULES, read_text};
 use forebay_graph::{Setup, SetupError};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -251,7 +251,7 @@ impl Listed {
                 list.iter().enumerate().map(line).collect()
             }
             Self::File(File { file }) => {
-                let bytes = read_up_to(&setup.path(file), MOST_RULES)
+                let bytes = read_text(&setup.path(file), MOST_RULES)
                     .map_err(|error| SetupError::at(PATH, format!("cannot read '{file}': {error}")))?;
                 let bytes = Zeroizing::new(bytes);
                 let text =

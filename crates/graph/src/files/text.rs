@@ -1,0 +1,89 @@
+//! Text files as editors write them: a byte-order mark at the start of a file is no part of its text (Unicode 23.8).
+
+use std::io::{self, BufRead, Read};
+use std::path::Path;
+
+use super::{read_all, read_up_to};
+
+/// The mark of UTF-8.
+const UTF_8: &[u8] = b"\xef\xbb\xbf";
+/// Marks of encodings that are not read. UTF-32 comes first: its little-endian mark begins with that of UTF-16.
+const OTHERS: [(&[u8], &str); 4] = [
+    (b"\xff\xfe\0\0", "UTF-32 (its byte-order mark is FF FE 00 00)"),
+    (b"\0\0\xfe\xff", "UTF-32 (its byte-order mark is 00 00 FE FF)"),
+    (b"\xff\xfe", "UTF-16 (its byte-order mark is FF FE)"),
+    (b"\xfe\xff", "UTF-16 (its byte-order mark is FE FF)"),
+];
+
+/// Reads the text of a regular file of up to `most` bytes, without a byte-order mark.
+///
+/// # Errors
+/// As [`read_up_to`]; and a file that its mark says is UTF-16 or UTF-32.
+pub fn read_text(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    without_mark(read_up_to(path, most)?)
+}
+
+/// Reads text to its end, up to `most` bytes, without a byte-order mark.
+///
+/// # Errors
+/// As [`read_all`]; and text that its mark says is UTF-16 or UTF-32.
+pub fn read_all_text(from: impl Read, most: u64) -> io::Result<Vec<u8>> {
+    without_mark(read_all(from, most)?)
+}
+
+/// Skips a byte-order mark at the start of a stream of text that is read line by line.
+///
+/// # Errors
+/// As reading; and text that its mark says is UTF-16 or UTF-32.
+pub fn skip_mark(from: &mut impl BufRead) -> io::Result<()> {
+    let skipped = mark(from.fill_buf()?)?;
+    from.consume(skipped);
+    Ok(())
+}
+
+fn without_mark(mut bytes: Vec<u8>) -> io::Result<Vec<u8>> {
+    let skipped = mark(&bytes)?;
+    bytes.drain(..skipped);
+    Ok(bytes)
+}
+
+/// How many bytes the mark has that a text begins with.
+fn mark(bytes: &[u8]) -> io::Result<usize> {
+    if let Some((_, name)) = OTHERS.iter().find(|(mark, _)| bytes.starts_with(mark)) {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("it is {name}: allowed is UTF-8")));
+    }
+    Ok(if bytes.starts_with(UTF_8) { UTF_8.len() } else { 0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_of_utf_8_is_skipped_once_and_others_are_refused_by_name() {
+        for (text, read) in [
+            (&b""[..], &b""[..]),
+            (b"a", b"a"),
+            (b"\xef\xbb", b"\xef\xbb"),
+            (b"\xef\xbb\xbf", b""),
+            (b"\xef\xbb\xbfa\r\n", b"a\r\n"),
+            (b"\xef\xbb\xbf\xef\xbb\xbfa", b"\xef\xbb\xbfa"),
+            (b"a\xef\xbb\xbf", b"a\xef\xbb\xbf"),
+        ] {
+            assert_eq!(read_all_text(text, 100).expect("UTF-8"), read);
+            let mut stream = text;
+            skip_mark(&mut stream).expect("UTF-8");
+            assert_eq!(stream, read);
+        }
+        for (text, name) in [
+            (&b"\xff\xfea\0"[..], "it is UTF-16 (its byte-order mark is FF FE): allowed is UTF-8"),
+            (b"\xfe\xff\0a", "it is UTF-16 (its byte-order mark is FE FF): allowed is UTF-8"),
+            (b"\xff\xfe\0\0a\0\0\0", "it is UTF-32 (its byte-order mark is FF FE 00 00): allowed is UTF-8"),
+            (b"\0\0\xfe\xff\0\0\0a", "it is UTF-32 (its byte-order mark is 00 00 FE FF): allowed is UTF-8"),
+        ] {
+            assert_eq!(read_all_text(text, 100).expect_err("no UTF-8").to_string(), name);
+            let mut stream = text;
+            assert_eq!(skip_mark(&mut stream).expect_err("no UTF-8").to_string(), name);
+        }
+    }
+}
