@@ -17,12 +17,23 @@ pub(crate) fn check(arguments: &args::Check) -> anyhow::Result<()> {
     }
     let checked = checked?;
     if !arguments.json {
-        let Checked { name, modules, ports, flows } = checked;
+        let Checked { name, modules, ports, flows, skipped } = checked;
         let (modules, ports) = (counted(modules.len() as u64, "module"), counted(ports.len() as u64, "port"));
         let flows = if flows.is_empty() { "every path a flow".to_owned() } else { counted(flows.len() as u64, "flow") };
         writeln!(printed::out(), "{name}: in order ({modules}, {ports}, {flows})")?;
+        if !skipped.is_empty() {
+            let rules = counted(skipped.len() as u64, "rule");
+            writeln!(printed::out(), "{name}: {rules} skipped ('forebay check --json' lists all)")?;
+        }
     }
     Ok(())
+}
+
+/// A skipped rule with its module.
+fn as_entry((module, line): &(String, String)) -> serde_json::Value {
+    let mut entry = serde_json::from_str(line).unwrap_or_else(|_| json!({ "reason": line }));
+    entry["module"] = json!(module);
+    entry
 }
 
 fn as_json(checked: &Result<Checked, Problems>) -> serde_json::Value {
@@ -30,13 +41,14 @@ fn as_json(checked: &Result<Checked, Problems>) -> serde_json::Value {
         things.iter().map(|(name, of)| json!({ "name": name, kind: of })).collect()
     };
     match checked {
-        Ok(Checked { name, modules, ports, flows }) => json!({
+        Ok(Checked { name, modules, ports, flows, skipped }) => json!({
             "in_order": true,
             "pipeline": name,
             "modules": named(modules, "function"),
             "ports": named(ports, "kind"),
             "flows": flows,
             "problems": [],
+            "skipped": skipped.iter().map(as_entry).collect::<Vec<_>>(),
         }),
         Err(problems) => json!({
             "in_order": false,

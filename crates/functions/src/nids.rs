@@ -10,6 +10,7 @@ mod plan;
 mod ranges;
 mod regex;
 mod rule;
+mod skipped;
 mod view;
 
 use std::ops::ControlFlow;
@@ -33,6 +34,7 @@ use limits::{Limits, Said};
 use parse::Dialect;
 use ranges::Variables;
 use rule::Action;
+use skipped::SkippedTable;
 use view::View;
 
 /// Parameters of `nids`.
@@ -51,6 +53,13 @@ pub struct Params {
     /// nothing.
     #[serde(default)]
     flow: Flow,
+    /// Rules that cannot be loaded, for an option that is not known or any other reason: the file is refused (`refuse`, the
+    /// default), or they are skipped (`skip`) and listed by the table `skipped` and `forebay check --json`.
+    #[serde(default)]
+    unknown: Unknown,
+    /// With `unknown: skip`, whether rules that drop packets are skipped as well; else such a rule refuses the file.
+    #[serde(default)]
+    skip_drop: bool,
     /// Whether packets that were told of leave by a gate of their own, `alerted`.
     #[serde(default)]
     divert: bool,
@@ -104,6 +113,17 @@ enum Flow {
     Refuse,
     /// It is taken for what one packet shows.
     Approximate,
+}
+
+/// What becomes of rules that cannot be loaded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Unknown {
+    /// The file is refused.
+    #[default]
+    Refuse,
+    /// They are skipped and listed.
+    Skip,
 }
 
 /// What counts are told.
@@ -179,9 +199,16 @@ impl Params {
                 (shown, bytes)
             }
         };
-        let dialect = Dialect { variables: self.variables.clone(), approximate_flow: self.flow == Flow::Approximate };
+        let dialect = Dialect {
+            variables: self.variables.clone(),
+            approximate_flow: self.flow == Flow::Approximate,
+            skip: self.unknown == Unknown::Skip,
+            skip_drop: self.skip_drop,
+        };
         let file = parse::parse(&shown, &bytes, &dialect).map_err(refused)?;
-        Ruleset::new(file.rules).map_err(|error| refused(format!("{shown}: {error}")))
+        let mut rules = Ruleset::new(file.rules).map_err(|error| refused(format!("{shown}: {error}")))?;
+        rules.skipped = file.skipped;
+        Ok(rules)
     }
 }
 
@@ -217,9 +244,9 @@ impl Declare for Nids {
         let key = format!("nids {}", serde_json::to_string(&params).unwrap_or_default());
         let rules = setup.once(&key, |setup| params.compile(setup))?;
         setup.once_a_module(&format!("{key} size"), |setup| {
-            let gauges = setup.gauges("rules", ["known", "groups", "bytes of memory"].map(str::to_owned));
+            let gauges = setup.gauges("rules", ["known", "skipped", "groups", "bytes of memory"].map(str::to_owned));
             let (groups, bytes) = rules.size();
-            let values = [rules.rules.len(), groups, bytes];
+            let values = [rules.rules.len(), rules.skipped.len(), groups, bytes];
             gauges.iter().zip(values).for_each(|(gauge, value)| gauge.set(value as u64));
             Ok(())
         })?;
@@ -260,6 +287,7 @@ impl Declare for Nids {
         };
         let matches = tally.counters();
         setup.table("matches", tally);
+        setup.table("skipped", Arc::new(SkippedTable::new(&rules.skipped)));
         let batch = setup.batch().max(1);
         let words = rules.strings.div_ceil(64);
         let rooms = rules.rules.iter().map(|rule| rule.pcres.iter().map(|pcre| pcre.regex.room()).collect());
@@ -337,7 +365,7 @@ impl Nids {
     }
 
     /// Asks the rules that may match a packet; those that do are in `matching` afterwards.
-    fn ask(&mut self, place: usize, view: &View, payload: &[u8], now: Ticks) {
+    fn ask(&mut self, place: usize, view: &View, frame: &[u8], now: Ticks) {
         let Self { rules, limits, rooms, scratch, found, words, any, asked, number, matching, .. } = self;
         matching.clear();
         scratch.clear();
@@ -348,12 +376,13 @@ impl Nids {
             if std::mem::replace(last, *number) == *number || !check::header(known, view) {
                 return;
             }
-            if !check::body(known, &rules.sought[at], view, payload, scratch, &mut rooms[at]) {
+            if !check::body(known, &rules.sought[at], view, frame, scratch, &mut rooms[at]) {
                 return;
             }
             // Last of all: it counts what matches in all else.
             let filtered = known.filter.as_ref().is_some_and(|filter| limits.ask(rule, filter, view, now) != Said::Yes);
-            if !filtered {
+            // A rule with 'noalert' that does not drop has done all that it does.
+            if !(filtered || known.silent && known.action > Action::Drop) {
                 matching.push(rule);
             }
         };
@@ -395,6 +424,9 @@ impl Nids {
                 continue;
             }
             let known = rule(number);
+            if known.silent {
+                continue;
+            }
             match known.threshold.as_ref().map(|limit| limits.ask(*number, limit, view, now)) {
                 Some(Said::No) => out.counts[LIMITED].add(1),
                 None | Some(Said::Yes | Said::NoRoom) => out.tell(*number, known.action, view, now),
@@ -426,7 +458,7 @@ impl Function for Nids {
                     counts[5] += 1;
                     continue;
                 };
-                self.ask(place, &view, view.payload(packet), now);
+                self.ask(place, &view, packet.data(), now);
                 let (gate, counter) = self.judge(&view, now);
                 counts[counter] += 1;
                 if gate != Gate::FIRST {

@@ -34,6 +34,8 @@ pub struct Checked {
     pub ports: Vec<(String, &'static str)>,
     /// Declared flows' names.
     pub flows: Vec<String>,
+    /// What modules skipped of the files that they read: the module and a JSON object a line, as their tables `skipped` list it.
+    pub skipped: Vec<(String, String)>,
 }
 
 /// How the pipeline will run.
@@ -103,6 +105,7 @@ impl Draft {
             modules: self.modules.iter().map(|module| (module.name.clone(), module.kind.name)).collect(),
             ports: self.ports.iter().map(|port| (port.name.clone(), port.kind.name)).collect(),
             flows: self.flows.iter().map(|flow| flow.name.clone()).collect(),
+            skipped: self.modules.iter().flat_map(ModuleDraft::skipped).collect(),
         }
     }
 }
@@ -123,6 +126,14 @@ pub(crate) struct ModuleDraft {
     pub(crate) share: forebay_graph::Share,
     /// The function that was made to check the parameters, and what it said.
     pub(crate) declared: Option<(Box<dyn Function>, Declared)>,
+}
+
+impl ModuleDraft {
+    fn skipped(&self) -> Vec<(String, String)> {
+        let tables = self.declared.iter().flat_map(|(_, declared)| &declared.tables);
+        let lines = tables.filter(|(name, _)| name == "skipped").map(|(_, table)| table.entries(None, usize::MAX));
+        lines.flat_map(Result::unwrap_or_default).map(|line| (self.name.clone(), line)).collect()
+    }
 }
 
 /// A module's function as it was made, before its gates lead anywhere.

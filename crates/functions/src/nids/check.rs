@@ -7,7 +7,7 @@
 use memchr::memmem::Finder;
 
 use super::regex::Room;
-use super::rule::{Bits, Place, Rule, Test};
+use super::rule::{Place, Rule, Test};
 use super::view::View;
 
 /// The longest payload.
@@ -77,32 +77,28 @@ pub fn body(
     rule: &Rule,
     sought: &Sought,
     view: &View,
-    payload: &[u8],
+    frame: &[u8],
     scratch: &mut Scratch,
     rooms: &mut [Room],
 ) -> bool {
-    rule.tests.iter().all(|test| holds(test, view, payload))
+    let payload = view.payload_of(frame);
+    rule.tests.iter().all(|test| holds(test, view, frame))
         && contents(rule, sought, payload, scratch)
         && rule.pcres.iter().zip(rooms).all(|(pcre, room)| pcre.regex.is_match(room, payload) != pcre.not)
 }
 
-fn holds(test: &Test, view: &View, payload: &[u8]) -> bool {
+fn holds(test: &Test, view: &View, frame: &[u8]) -> bool {
     match test {
-        Test::Size(span) => span.holds(payload.len() as u32),
+        Test::Size(span) => span.holds(view.payload_of(frame).len() as u32),
         Test::Ttl(span) => span.holds(view.ttl.into()),
         Test::IpProtocol(span) => span.holds(view.protocol.into()),
         Test::IcmpType(span) => view.icmp.is_some_and(|(kind, _)| span.holds(kind.into())),
         Test::IcmpCode(span) => view.icmp.is_some_and(|(_, code)| span.holds(code.into())),
         Test::SameAddress => view.source == view.destination,
-        Test::Flags { how, bits, mask } => view.flags.is_some_and(|flags| {
-            let (flags, bits) = (flags & mask, bits & mask);
-            match how {
-                Bits::Exactly => flags == bits,
-                Bits::All => flags & bits == bits,
-                Bits::Any => flags & bits != 0,
-                Bits::None => flags & bits == 0,
-            }
-        }),
+        Test::Flags { how, bits, mask } => view.flags.is_some_and(|flags| how.holds(flags & mask, bits & mask)),
+        Test::Field(field, span) => view.field(*field, frame).is_some_and(|number| span.holds(number)),
+        Test::FragmentBits { how, bits } => view.fragment_bits(frame).is_some_and(|is| how.holds(is, *bits)),
+        Test::IpOption(wanted) => view.has_option(*wanted, frame),
     }
 }
 

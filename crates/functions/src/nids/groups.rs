@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 
 use super::check::Sought;
+use super::parse::Skipped;
 use super::plan::{Parts, Plan, Ports};
 use super::rule::Rule;
 use super::view::View;
@@ -54,6 +55,8 @@ pub struct Ruleset {
     pub rules: Vec<Rule>,
     /// By rule.
     pub sought: Vec<Sought>,
+    /// Lines of the file that were skipped.
+    pub skipped: Vec<Skipped>,
     families: [Family; 4],
     /// How many strings all groups have.
     pub strings: usize,
@@ -70,7 +73,7 @@ impl Ruleset {
         let Plan([tcp, udp, icmp, ip]) = Plan::new(&rules);
         let mut family = |parts| Family::new(&rules, parts, &mut strings);
         let families = [family(tcp)?, family(udp)?, family(icmp)?, family(ip)?];
-        Ok(Self { sought, families, strings, rules })
+        Ok(Self { sought, skipped: Vec::new(), families, strings, rules })
     }
 
     /// The groups that have rules for a packet.

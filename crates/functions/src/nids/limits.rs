@@ -47,10 +47,19 @@ impl Limits {
 
     /// What a limit of a rule says of its match now. Each call is a match.
     pub fn ask(&mut self, rule: u32, limit: &Limit, view: &View, now: Ticks) -> Said {
-        let address = if limit.track == Track::Source { view.source } else { view.destination };
+        let (address, other) = match limit.track {
+            Track::Source => (view.source, 0),
+            Track::Destination => (view.destination, 0),
+            Track::Both => (view.source, view.destination),
+            Track::Rule => (0, 0),
+        };
         let kind = u64::from(limit.kind == Kind::Filter);
         let parts = [u64::from(rule) << 2 | kind << 1 | u64::from(view.v6), (address >> 64) as u64, address as u64];
-        let key = TableKey::new(parts.iter().fold(self.seed, |hash, part| mix(hash ^ part)));
+        let mut hash = parts.iter().fold(self.seed, |hash, part| mix(hash ^ part));
+        if limit.track == Track::Both {
+            hash = [(other >> 64) as u64, other as u64].iter().fold(hash, |hash, part| mix(hash ^ part));
+        }
+        let key = TableKey::new(hash);
         let span = (f64::from(limit.seconds) * self.frequency.hertz()) as u64;
         let fresh = Window { end: now.0.saturating_add(span), count: 1 };
         let count = match self.windows.entries().get(key) {

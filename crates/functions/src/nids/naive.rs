@@ -4,7 +4,7 @@
 
 use etherparse::{LaxNetSlice, LaxSlicedPacket, TransportSlice};
 
-use super::rule::{Bits, Place, Protocol, Rule, Test};
+use super::rule::{Bits, Field, Place, Protocol, Rule, Test};
 
 /// A packet as another library reads it.
 pub struct Plain {
@@ -17,6 +17,12 @@ pub struct Plain {
     pub flags: Option<u8>,
     pub icmp: Option<(u8, u8)>,
     pub payload: Vec<u8>,
+    /// Other numbers of headers.
+    pub fields: Vec<(Field, u32)>,
+    /// Reserved, don't fragment, more fragments.
+    pub fragment_bits: Option<u8>,
+    /// The options of an IPv4 header, by number.
+    pub ip_options: Vec<u8>,
 }
 
 /// What a frame is; `None` where it is no IP.
@@ -44,11 +50,42 @@ pub fn read(frame: &[u8]) -> Option<Plain> {
         flags: None,
         icmp: None,
         payload: above.payload.to_vec(),
+        fields: Vec::new(),
+        fragment_bits: None,
+        ip_options: Vec::new(),
     };
+    match sliced.net.as_ref() {
+        Some(LaxNetSlice::Ipv4(ip)) => {
+            let header = ip.header();
+            plain.fields = vec![
+                (Field::Tos, header.dcp().value() as u32 * 4 + header.ecn().value() as u32),
+                (Field::Id, header.identification().into()),
+                (Field::FragmentOffset, header.fragments_offset().value().into()),
+            ];
+            let bits = header.slice()[6] >> 5;
+            plain.fragment_bits = Some(bits);
+            let mut options = header.options();
+            while let Some(kind) = options.first() {
+                plain.ip_options.push(*kind);
+                let length = if *kind < 2 { 1 } else { options.get(1).map_or(0, |length| usize::from(*length)) };
+                if *kind == 0 || *kind > 1 && length < 2 {
+                    break;
+                }
+                options = options.get(length..).unwrap_or_default();
+            }
+        }
+        Some(LaxNetSlice::Ipv6(ip)) => plain.fields.push((Field::Tos, ip.header().traffic_class().into())),
+        _ => {}
+    }
     match sliced.transport {
         Some(TransportSlice::Tcp(tcp)) => {
             plain.ports = Some((tcp.source_port(), tcp.destination_port()));
             plain.flags = tcp.slice().get(13).copied();
+            plain.fields.extend([
+                (Field::Sequence, tcp.sequence_number()),
+                (Field::Acknowledgement, tcp.acknowledgment_number()),
+                (Field::Window, tcp.window_size().into()),
+            ]);
             plain.payload = tcp.payload().to_vec();
         }
         Some(TransportSlice::Udp(udp)) => {
@@ -57,6 +94,12 @@ pub fn read(frame: &[u8]) -> Option<Plain> {
         }
         Some(TransportSlice::Icmpv4(_) | TransportSlice::Icmpv6(_)) => {
             plain.icmp = above.payload.first().copied().zip(above.payload.get(1).copied());
+            if let ([kind, _, _, _, a, b, c, d, ..], v6) = (above.payload, plain.v6)
+                && (if v6 { [128, 129] } else { [0, 8] }).contains(kind)
+            {
+                plain.fields.push((Field::IcmpId, u16::from_be_bytes([*a, *b]).into()));
+                plain.fields.push((Field::IcmpSequence, u16::from_be_bytes([*c, *d]).into()));
+            }
             plain.payload = above.payload.get(8..).unwrap_or_default().to_vec();
         }
         None => {}
@@ -108,15 +151,23 @@ fn test(asked: &Test, packet: &Plain) -> bool {
         Test::IcmpType(wanted) => packet.icmp.is_some_and(|(kind, _)| span(wanted, kind.into())),
         Test::IcmpCode(wanted) => packet.icmp.is_some_and(|(_, code)| span(wanted, code.into())),
         Test::SameAddress => packet.source == packet.destination,
-        Test::Flags { how, bits, mask } => packet.flags.is_some_and(|flags| {
-            let mut each = (0..8).filter(|bit| mask >> bit & 1 == 1).map(|bit| (flags >> bit & 1, bits >> bit & 1));
-            match how {
-                Bits::Exactly => each.all(|(is, wanted)| is == wanted),
-                Bits::All => each.all(|(is, wanted)| wanted == 0 || is == 1),
-                Bits::Any => each.any(|(is, wanted)| wanted == 1 && is == 1),
-                Bits::None => each.all(|(is, wanted)| wanted == 0 || is == 0),
-            }
-        }),
+        Test::Flags { how, bits, mask } => packet.flags.is_some_and(|flags| bits_hold(*how, flags, *bits, *mask)),
+        Test::Field(field, wanted) => {
+            packet.fields.iter().find(|(name, _)| name == field).is_some_and(|(_, number)| span(wanted, *number))
+        }
+        Test::FragmentBits { how, bits } => packet.fragment_bits.is_some_and(|is| bits_hold(*how, is, *bits, 7)),
+        Test::IpOption(None) => !packet.ip_options.is_empty(),
+        Test::IpOption(Some(number)) => packet.ip_options.contains(number),
+    }
+}
+
+fn bits_hold(how: Bits, is: u8, bits: u8, mask: u8) -> bool {
+    let mut each = (0..8).filter(|bit| mask >> bit & 1 == 1).map(|bit| (is >> bit & 1, bits >> bit & 1));
+    match how {
+        Bits::Exactly => each.all(|(is, wanted)| is == wanted),
+        Bits::All => each.all(|(is, wanted)| wanted == 0 || is == 1),
+        Bits::Any => each.any(|(is, wanted)| wanted == 1 && is == 1),
+        Bits::None => each.all(|(is, wanted)| wanted == 0 || is == 0),
     }
 }
 

@@ -2,18 +2,21 @@
 //!
 //! Nothing is passed over in silence: a rule that would mean something else here than where it comes from is refused.
 
+mod lines;
 mod options;
+mod refused;
 
 use std::collections::{BTreeMap, HashMap};
 
 use super::classes;
 use super::ranges::{self, Variables};
 use super::rule::{Action, Protocol, Rule};
+use lines::logical;
+pub use refused::Skipped;
+use refused::{Refused, drops, sid_of};
 
 /// The most rules.
 pub const MOST_RULES: usize = 65_536;
-/// The longest rule, in bytes.
-const MOST_LENGTH: usize = 64 << 10;
 /// Faults of a file that are told one by one.
 const MOST_FAULTS: usize = 20;
 
@@ -24,6 +27,10 @@ pub struct Dialect {
     pub variables: Variables,
     /// Whether `flow` is taken for what can be seen in one packet, instead of being refused.
     pub approximate_flow: bool,
+    /// Whether rules that cannot be loaded are skipped and listed, instead of the file being refused.
+    pub skip: bool,
+    /// Whether rules that drop are skipped as well.
+    pub skip_drop: bool,
 }
 
 /// What a file says.
@@ -31,6 +38,8 @@ pub struct Dialect {
 pub struct File {
     /// The rules, in order.
     pub rules: Vec<Rule>,
+    /// Lines that were skipped, in order.
+    pub skipped: Vec<Skipped>,
 }
 
 /// Reads a file. `shown` is what it is called in errors.
@@ -44,57 +53,64 @@ pub fn parse(shown: &str, bytes: &[u8], dialect: &Dialect) -> Result<File, Strin
         classes: classes::known(),
         approximate_flow: dialect.approximate_flow,
         rules: Vec::new(),
-        lines: HashMap::new(),
+        places: HashMap::new(),
+        replaced: Vec::new(),
     };
     let mut faults = Vec::new();
-    for (line, text) in logical(bytes) {
-        let result = match text {
-            Ok(text) => reader.read(line, &text),
-            Err(message) => Err(message),
-        };
-        if let Err(message) = result {
-            faults.push(format!("{shown}:{line}: {message}"));
+    let mut skipped = Vec::new();
+    let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    if text.starts_with(b"\xff\xfe") || text.starts_with(b"\xfe\xff") {
+        return Err(format!("{shown}:1: the file is UTF-16: allowed are UTF-8 and Latin-1"));
+    }
+    if let Some(at) = memchr::memchr(0, text) {
+        let line = 1 + memchr::memchr_iter(b'\n', &text[..at]).count();
+        return Err(format!("{shown}:{line}: a byte of value 0: allowed are text files, UTF-8 or Latin-1"));
+    }
+    for line in logical(text) {
+        let result = line.text.and_then(|text| {
+            let read = reader.read(line.number, &text, line.latin1);
+            read.map_err(|refused| Refused { sid: sid_of(&text), drops: drops(&text), ..refused })
+        });
+        match result {
+            Ok(()) => {}
+            Err(refused) if dialect.skip && !refused.always && (!refused.drops || dialect.skip_drop) => {
+                skipped.push(refused.skipped(shown, line.number));
+            }
+            Err(Refused { message, drops, always, .. }) => {
+                let kept = if dialect.skip && drops && !always {
+                    ": 'unknown: skip' skips no rule that drops packets (set 'skip_drop: true' to skip it)"
+                } else {
+                    ""
+                };
+                faults.push(format!("{shown}:{}: {message}{kept}", line.number));
+            }
         }
     }
     if faults.is_empty() {
-        return Ok(File { rules: reader.rules });
+        skipped.extend(reader.replaced.drain(..).map(|(refused, line)| refused.skipped(shown, line)));
+        skipped.sort_by_key(|skipped| skipped.line);
+        return Ok(File { rules: reader.rules, skipped });
     }
     let more = faults.len().saturating_sub(MOST_FAULTS);
     faults.truncate(MOST_FAULTS);
     if more > 0 {
-        faults.push(format!("and {more} more"));
+        faults.push(format!("and {more} more (with 'unknown: skip' 'forebay check --json' lists all)"));
     }
     Err(faults.join("\n"))
 }
 
-/// Lines with those that they are continued by (a backslash at the end), each with its number; without empty ones and
-/// comments.
-fn logical(bytes: &[u8]) -> Vec<(usize, Result<String, String>)> {
-    let mut all = Vec::new();
-    let mut begun: Option<(usize, String)> = None;
-    let mut lines = (1..).zip(bytes.split(|byte| *byte == b'\n')).peekable();
-    while let Some((number, line)) = lines.next() {
-        let Ok(text) = std::str::from_utf8(line) else {
-            begun = None;
-            all.push((number, Err("it is no UTF-8: write other bytes as |ff|".to_owned())));
-            continue;
-        };
-        let text = text.trim_ascii_end();
-        if begun.is_none() && (text.is_empty() || text.trim_ascii_start().starts_with('#')) {
-            continue;
-        }
-        let (from, mut whole) = begun.take().unwrap_or_else(|| (number, String::new()));
-        let continued = text.strip_suffix('\\').filter(|_| lines.peek().is_some());
-        whole.push_str(continued.unwrap_or(text));
-        if whole.len() > MOST_LENGTH {
-            all.push((from, Err(format!("more than {MOST_LENGTH} bytes: allowed are shorter rules"))));
-        } else if continued.is_some() {
-            begun = Some((from, whole));
-        } else {
-            all.push((from, Ok(whole.trim_ascii().to_owned())));
-        }
+/// Application protocols that rules may name. They are not decoded.
+const SERVICES: [&str; 29] = [
+    "http", "http1", "http2", "http3", "file", "ssl", "tls", "ssh", "smtp", "imap", "pop3", "ftp", "ftp-data", "dns", "smb",
+    "dcerpc", "dcerpc_tcp", "dcerpc_udp", "sip", "snmp", "tftp", "nfs", "ntp", "dhcp", "krb5", "modbus", "dnp3", "rdp",
+    "quic",
+];
+
+fn service(name: &str) -> String {
+    if name.starts_with("http") || name == "file" {
+        return format!("the protocol '{name}': HTTP buffers are not supported yet");
     }
-    all
+    format!("the protocol '{name}' is not decoded: write the transport protocol and the port")
 }
 
 struct Reader {
@@ -105,8 +121,10 @@ struct Reader {
     classes: BTreeMap<String, u8>,
     approximate_flow: bool,
     rules: Vec<Rule>,
-    /// By number, the line of the rule that has it.
-    lines: HashMap<u32, usize>,
+    /// By generator and number, the rule's index.
+    places: HashMap<(u32, u32), usize>,
+    /// Rules that a newer revision replaces, with their lines.
+    replaced: Vec<(Refused, usize)>,
 }
 
 pub(super) fn short(text: &str) -> String {
@@ -121,24 +139,42 @@ pub(super) fn near<'k>(word: &str, known: impl Iterator<Item = &'k str>) -> Opti
 }
 
 impl Reader {
-    fn read(&mut self, line: usize, text: &str) -> Result<(), String> {
+    fn read(&mut self, line: usize, text: &str, latin1: bool) -> Result<(), Refused> {
         let (word, rest) = text.split_once(|letter: char| letter.is_ascii_whitespace()).unwrap_or((text, ""));
         match word {
-            "var" | "ipvar" | "portvar" => self.variable(word, rest),
-            "config" => self.config(rest),
-            "include" => Err("'include' is not known: give the files one after the other in one".to_owned()),
+            "var" | "ipvar" | "portvar" => self.variable(word, rest).map_err(Refused::of(word)),
+            "config" => self.config(rest).map_err(Refused::of(word)),
+            "include" => Err(Refused::new(
+                "include",
+                "'include' is not known: give the files one after the other in one".to_owned(),
+            )),
             _ => {
-                let rule = self.rule(line, word, rest)?;
-                if let Some(before) = self.lines.insert(rule.sid, line) {
-                    return Err(format!("sid {} is that of the rule in line {before}: allowed is each once", rule.sid));
-                }
-                if self.rules.len() == MOST_RULES {
-                    return Err(format!("more than {MOST_RULES} rules"));
-                }
-                self.rules.push(rule);
-                Ok(())
+                let rule = self.rule(line, word, rest, latin1)?;
+                self.add(rule)
             }
         }
+    }
+
+    /// Adds a rule. Of two with one number the newer revision stays, as in Snort.
+    fn add(&mut self, rule: Rule) -> Result<(), Refused> {
+        let Rule { sid, revision, generator, .. } = rule;
+        if let Some(before) = self.places.get(&(generator, sid)).and_then(|place| self.rules.get_mut(*place)) {
+            if before.revision == revision {
+                let message =
+                    format!("sid {sid} is that of the rule in line {}: allowed is each once a revision", before.line);
+                return Err(Refused::new("sid", message));
+            }
+            let older = if before.revision < revision { std::mem::replace(before, rule) } else { rule };
+            let message = format!("sid {sid} has revision {} in line {}: the newest counts", before.revision, before.line);
+            self.replaced.push((Refused { sid: Some(sid), ..Refused::new("rev", message) }, older.line));
+            return Ok(());
+        }
+        if self.rules.len() == MOST_RULES {
+            return Err(Refused { always: true, ..Refused::new("", format!("more than {MOST_RULES} rules")) });
+        }
+        self.places.insert((generator, sid), self.rules.len());
+        self.rules.push(rule);
+        Ok(())
     }
 
     fn variable(&mut self, word: &str, rest: &str) -> Result<(), String> {
@@ -185,35 +221,40 @@ impl Reader {
         }
     }
 
-    fn rule(&self, line: usize, action: &str, rest: &str) -> Result<Rule, String> {
+    fn rule(&self, line: usize, action: &str, rest: &str, latin1: bool) -> Result<Rule, Refused> {
         let action = match action {
             "alert" => Action::Alert,
             "drop" | "block" => Action::Drop,
             "pass" => Action::Pass,
             "log" => Action::Log,
-            "reject" | "sdrop" | "rejectsrc" | "rejectdst" => {
-                return Err(format!(
-                    "the action '{action}' is not known: allowed are alert, drop, pass and log; write drop"
+            "reject" | "sdrop" | "rejectsrc" | "rejectdst" | "rejectboth" => {
+                return Err(Refused::new(
+                    action,
+                    format!("the action '{action}' is not known: allowed are alert, drop, pass and log; write drop"),
                 ));
             }
             other => {
                 let known = ["alert", "drop", "pass", "log", "var", "ipvar", "portvar", "config"];
                 let near = near(other, known.into_iter())
                     .map_or_else(String::new, |near| format!(" (did you mean '{near}'?)"));
-                return Err(format!("'{}' begins no rule{near}: allowed are alert, drop, pass and log", short(other)));
+                let message = format!("'{}' begins no rule{near}: allowed are alert, drop, pass and log", short(other));
+                return Err(Refused::new("", message));
             }
         };
-        let Some((header, options)) = rest.split_once('(') else {
-            return Err("a rule without '(': write ACTION PROTOCOL ADDRESS PORT -> ADDRESS PORT (OPTIONS)".to_owned());
-        };
-        let Some(options) = options.trim_ascii_end().strip_suffix(')') else {
-            return Err("a rule without ')' at its end".to_owned());
-        };
+        let (header, options) = lines::parts(rest).map_err(Refused::of(""))?;
         let words = words(header);
+        if let [service_name] = words[..]
+            && SERVICES.contains(&service_name)
+        {
+            return Err(Refused::new(service_name, service(service_name)));
+        }
         let [protocol, source, source_ports, direction, destination, destination_ports] = words[..] else {
-            return Err(format!(
-                "a header of {} words: write ACTION PROTOCOL ADDRESS PORT -> ADDRESS PORT (OPTIONS)",
-                words.len() + 1
+            return Err(Refused::new(
+                "header",
+                format!(
+                    "a header of {} words: write ACTION PROTOCOL ADDRESS PORT -> ADDRESS PORT (OPTIONS)",
+                    words.len() + 1
+                ),
             ));
         };
         let protocol = match protocol {
@@ -222,26 +263,33 @@ impl Reader {
             "icmp" => Protocol::Icmp,
             "ip" => Protocol::Ip,
             other => {
-                return Err(format!(
-                    "the protocol '{}' is not known: allowed are tcp, udp, icmp and ip; write the one that it is carried by, with its port",
-                    short(other)
-                ));
+                let message = if SERVICES.contains(&other) {
+                    service(other)
+                } else {
+                    format!("the protocol '{}' is not known: allowed are tcp, udp, icmp and ip", short(other))
+                };
+                return Err(Refused::new(other, message));
             }
         };
         let both = match direction {
             "->" => false,
             "<>" => true,
-            "<-" => return Err("'<-' is not known: write the other way round with '->'".to_owned()),
-            other => return Err(format!("'{}' is no direction: allowed are -> and <>", short(other))),
+            "<-" => {
+                return Err(Refused::new("<-", "'<-' is not known: write the other way round with '->'".to_owned()));
+            }
+            other => {
+                let message = format!("'{}' is no direction: allowed are -> and <>", short(other));
+                return Err(Refused::new("header", message));
+            }
         };
-        let source = ranges::hosts(source, &self.variables)?;
-        let destination = ranges::hosts(destination, &self.variables)?;
-        let source_ports = ranges::ports(source_ports, &self.variables)?;
-        let destination_ports = ranges::ports(destination_ports, &self.variables)?;
-        if matches!(protocol, Protocol::Icmp | Protocol::Ip)
-            && [&source_ports, &destination_ports].iter().any(|ports| !is_any(ports))
-        {
-            return Err("ports of a protocol without any: allowed with icmp and ip is any".to_owned());
+        let hosts = |text| ranges::hosts(text, &self.variables).map_err(Refused::of("address"));
+        let (source, destination) = (hosts(source)?, hosts(destination)?);
+        let ports = |text| ranges::ports(text, &self.variables).map_err(Refused::of("port"));
+        let (mut source_ports, mut destination_ports) = (ports(source_ports)?, ports(destination_ports)?);
+        // Snort 2 and 3 read ports in rules of icmp and ip, and compare none: their headers are checked without ports.
+        if matches!(protocol, Protocol::Icmp | Protocol::Ip) {
+            let any = || ranges::Ranges::of(vec![(0, ranges::PORTS)]);
+            (source_ports, destination_ports) = (any(), any());
         }
         let rule = Rule {
             line,
@@ -254,6 +302,8 @@ impl Reader {
             destination_ports,
             message: String::new(),
             sid: 0,
+            generator: 1,
+            silent: false,
             revision: 0,
             class: None,
             priority: 0,
@@ -264,7 +314,7 @@ impl Reader {
             filter: None,
             threshold: None,
         };
-        options::read(rule, options, &self.classes, self.approximate_flow)
+        options::read(rule, options, &self.classes, self.approximate_flow, latin1)
     }
 }
 

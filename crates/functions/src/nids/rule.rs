@@ -75,6 +75,20 @@ pub enum Bits {
     None,
 }
 
+impl Bits {
+    /// Whether the bits of a packet are as they should be.
+    #[inline]
+    #[must_use]
+    pub fn holds(self, is: u8, bits: u8) -> bool {
+        match self {
+            Self::Exactly => is == bits,
+            Self::All => is & bits == bits,
+            Self::Any => is & bits != 0,
+            Self::None => is & bits == 0,
+        }
+    }
+}
+
 /// Something asked of headers, or of the payload's size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Test {
@@ -99,6 +113,38 @@ pub enum Test {
     IpProtocol(Span),
     /// Source and destination are one address.
     SameAddress,
+    /// Another number of a header.
+    Field(Field, Span),
+    /// The fragment bits of an IPv4 header: reserved (4), don't fragment (2), more fragments (1).
+    FragmentBits {
+        /// How.
+        how: Bits,
+        /// The bits.
+        bits: u8,
+    },
+    /// An option of an IPv4 header, by its number; any where there is none.
+    IpOption(Option<u8>),
+}
+
+/// A number of a header that is read where a rule compares it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Field {
+    /// Type of service, or traffic class.
+    Tos,
+    /// The identification of an IPv4 header.
+    Id,
+    /// The fragment offset of an IPv4 header, in units of eight bytes.
+    FragmentOffset,
+    /// TCP's sequence number.
+    Sequence,
+    /// TCP's acknowledgement number.
+    Acknowledgement,
+    /// TCP's window.
+    Window,
+    /// The identifier of an echo request or reply.
+    IcmpId,
+    /// The sequence number of an echo request or reply.
+    IcmpSequence,
 }
 
 /// Bytes that must be in the payload, or must not.
@@ -112,6 +158,8 @@ pub struct Content {
     pub not: bool,
     /// Whether they are what the rule is found by.
     pub fast: bool,
+    /// Whether they are sought in either case, anywhere, and nothing is relative to them (`fast_pattern:only`).
+    pub only: bool,
     /// Where they may be.
     pub place: Place,
 }
@@ -151,6 +199,10 @@ pub enum Track {
     Source,
     /// Those of one destination.
     Destination,
+    /// Those of one source and one destination.
+    Both,
+    /// All of them.
+    Rule,
 }
 
 /// What becomes of matches by their number within so many seconds.
@@ -202,6 +254,10 @@ pub struct Rule {
     pub message: String,
     /// Its number.
     pub sid: u32,
+    /// Who numbers it (`gid`): 1 for rules of text.
+    pub generator: u32,
+    /// Whether it is not reported (`noalert`).
+    pub silent: bool,
     /// Which version of it.
     pub revision: u32,
     /// Its class, where it says one.

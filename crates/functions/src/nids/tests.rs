@@ -1,6 +1,8 @@
 //! Which packets rules match, and what becomes of them.
 
+mod keywords;
 mod oracle;
+mod skipped;
 mod told;
 mod written;
 

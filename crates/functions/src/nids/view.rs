@@ -4,7 +4,7 @@ use forebay_packet::wire::ipv4::{ICMP, Ipv4, TCP, UDP};
 use forebay_packet::wire::ipv6::Ipv6;
 use forebay_packet::{Network, Packet};
 
-use super::rule::Protocol;
+use super::rule::{Field, Protocol};
 use crate::inspection::payload::{ICMPV6, Seen};
 
 /// A packet as rules see it.
@@ -28,6 +28,8 @@ pub struct View {
     pub icmp: Option<(u8, u8)>,
     /// Where the payload starts and ends, in bytes into the frame.
     pub payload: (u16, u16),
+    /// Where the IP header starts, and the transport header where the packet shows it (0 where it does not).
+    pub headers: (u16, u16),
 }
 
 impl View {
@@ -63,15 +65,77 @@ impl View {
                 view.flags = header.get(13).copied();
             }
         }
+        view.headers = (seen.start as u16, seen.transport.unwrap_or(0) as u16);
         view.payload = (start.min(seen.payload.end) as u16, seen.payload.end as u16);
         Some(view)
+    }
+
+    /// A number of a header; `None` where the packet does not show it.
+    #[must_use]
+    pub fn field(&self, field: Field, frame: &[u8]) -> Option<u32> {
+        let (network, transport) = (usize::from(self.headers.0), usize::from(self.headers.1));
+        let number = |at: usize, length: usize| {
+            let bytes = frame.get(at..at + length)?;
+            Some(bytes.iter().fold(0u32, |number, byte| number << 8 | u32::from(*byte)))
+        };
+        // RFC 792 and RFC 4443 section 4: only echo messages have an identifier and a sequence number.
+        let echo = matches!((self.v6, self.icmp), (false, Some((0 | 8, _))) | (true, Some((128 | 129, _))));
+        let tcp = self.flags.is_some();
+        match field {
+            // RFC 8200 section 3: version, traffic class, flow label.
+            Field::Tos if self.v6 => number(network, 2).map(|word| word >> 4 & 0xff),
+            Field::Tos => number(network + 1, 1),
+            Field::Id => number(network + 4, 2).filter(|_| !self.v6),
+            Field::FragmentOffset => number(network + 6, 2).filter(|_| !self.v6).map(|word| word & 0x1fff),
+            Field::Sequence => number(transport + 4, 4).filter(|_| tcp),
+            Field::Acknowledgement => number(transport + 8, 4).filter(|_| tcp),
+            Field::Window => number(transport + 14, 2).filter(|_| tcp),
+            Field::IcmpId => number(transport + 4, 2).filter(|_| echo),
+            Field::IcmpSequence => number(transport + 6, 2).filter(|_| echo),
+        }
+    }
+
+    /// Reserved, don't fragment and more fragments of an IPv4 header, as the three low bits.
+    #[must_use]
+    pub fn fragment_bits(&self, frame: &[u8]) -> Option<u8> {
+        frame.get(usize::from(self.headers.0) + 6).filter(|_| !self.v6).map(|byte| byte >> 5)
+    }
+
+    /// Whether an IPv4 header has an option of this number, or any.
+    #[must_use]
+    pub fn has_option(&self, wanted: Option<u8>, frame: &[u8]) -> bool {
+        let start = usize::from(self.headers.0);
+        let header = frame.get(start).map_or(0, |byte| usize::from(byte & 0xf) * 4);
+        let Some(mut rest) = frame.get(start + 20..start + header).filter(|_| !self.v6) else { return false };
+        // RFC 791 section 3.1: kind alone for the end and no operation, else kind and length.
+        while let Some((kind, behind)) = rest.split_first() {
+            if wanted.is_none_or(|wanted| wanted == *kind) {
+                return true;
+            }
+            rest = match kind {
+                0 => return false,
+                1 => behind,
+                _ => match behind.first().map(|length| usize::from(*length)).filter(|length| *length >= 2) {
+                    Some(length) => rest.get(length..).unwrap_or_default(),
+                    None => return false,
+                },
+            };
+        }
+        false
     }
 
     /// The payload.
     #[inline]
     #[must_use]
     pub fn payload<'a>(&self, packet: &'a Packet) -> &'a [u8] {
-        packet.data().get(usize::from(self.payload.0)..usize::from(self.payload.1)).unwrap_or_default()
+        self.payload_of(packet.data())
+    }
+
+    /// The payload of the frame that the packet has.
+    #[inline]
+    #[must_use]
+    pub fn payload_of<'a>(&self, frame: &'a [u8]) -> &'a [u8] {
+        frame.get(usize::from(self.payload.0)..usize::from(self.payload.1)).unwrap_or_default()
     }
 
     /// Which rules' protocol it is of; those of `ip` are for all.

@@ -7,16 +7,16 @@ mod payload;
 
 use std::collections::BTreeMap;
 
+use super::refused::Refused;
 use super::{near, priority_of, short};
-use crate::nids::rule::{Protocol, Rule, Test};
-use header::span;
+use crate::nids::rule::{Rule, Test};
 use limit::limit;
 
 /// The largest offset, depth and the like: what the largest packets have.
 const MOST_OFFSET: u32 = 65_535;
 
 /// Options that are known.
-const KNOWN: [&str; 28] = [
+const KNOWN: [&str; 46] = [
     "msg",
     "sid",
     "rev",
@@ -25,57 +25,83 @@ const KNOWN: [&str; 28] = [
     "priority",
     "reference",
     "metadata",
+    "service",
+    "target",
+    "rem",
+    "noalert",
     "content",
     "nocase",
     "offset",
     "depth",
     "distance",
     "within",
+    "startswith",
+    "endswith",
     "fast_pattern",
     "rawbytes",
     "pcre",
+    "isdataat",
+    "byte_test",
+    "byte_jump",
+    "byte_extract",
     "dsize",
     "flags",
     "itype",
     "icode",
+    "icmp_id",
+    "icmp_seq",
     "ttl",
+    "tos",
+    "id",
+    "ipopts",
+    "fragbits",
+    "fragoffset",
     "ip_proto",
     "sameip",
+    "seq",
+    "ack",
+    "window",
     "flow",
     "threshold",
-    "detection_filter",
-    "service",
 ];
 
-/// What to do about an option that is not known.
+/// Why an option that is not known is refused, and what to do about it.
 fn advice(name: &str) -> String {
     match name {
-        "flowbits" | "xbits" | "flowint" => "nothing is kept from packet to packet: leave the rule out".to_owned(),
-        "byte_test" | "byte_jump" | "byte_extract" | "byte_math" => {
-            "numbers in payloads are not read: write a content or pcre".to_owned()
+        "flowbits" | "xbits" | "flowint" | "hostbits" => {
+            format!("the option '{name}' is not supported yet: it keeps something from packet to packet")
         }
-        "isdataat" | "bufferlen" => "write dsize, or a pcre such as /START.{10}/s".to_owned(),
-        "uricontent" => "write content: requests are not decoded".to_owned(),
-        "stream_size" | "stream_reassemble" => "streams are not put together: leave it out".to_owned(),
-        "tos" | "id" | "ipopts" | "fragbits" | "fragoffset" | "seq" | "ack" | "window" | "icmp_id" | "icmp_seq" => {
-            "of headers there are dsize, flags, itype, icode, ttl, ip_proto and sameip".to_owned()
+        "byte_math" => "the option 'byte_math' is not supported yet".to_owned(),
+        "stream_size" | "stream_reassemble" => {
+            format!("the option '{name}': stream reassembly is not supported yet")
         }
-        "resp" | "react" | "activates" | "activated_by" | "logto" | "session" | "tag" | "replace" => {
-            "there is no answering or recording by rule: leave it out".to_owned()
+        "resp" | "react" | "activates" | "activated_by" | "logto" | "session" | "tag" | "replace" | "detection_filter2" => {
+            format!("the option '{name}' is not known: no rule answers, records or changes packets; leave it out")
         }
-        name if name.starts_with("http")
-            || name.starts_with("file")
-            || name.contains('.')
-            || name.ends_with("_data") =>
-        {
-            "protocols are not decoded: leave it out, and the content is sought in the whole payload".to_owned()
+        "uricontent" | "urilen" | "file_data" | "pkt_data" | "base64_data" | "base64_decode" | "cookie" => {
+            format!("the option '{name}': HTTP buffers are not supported yet")
         }
-        name => match near(name, KNOWN.into_iter()) {
-            Some(near) => format!("did you mean '{near}'?"),
-            None => format!("allowed are {}", KNOWN.join(", ")),
-        },
+        name if name.starts_with("http") || name.starts_with("file") => {
+            format!("the option '{name}': HTTP buffers are not supported yet")
+        }
+        name if PROTOCOLS.iter().any(|prefix| name.starts_with(prefix)) || name.contains('.') => {
+            format!("the option '{name}': buffers of application protocols are not supported yet")
+        }
+        name => {
+            let said = match near(name, KNOWN.into_iter()) {
+                Some(near) => format!("did you mean '{near}'?"),
+                None => format!("allowed are {}", KNOWN.join(", ")),
+            };
+            format!("the option '{}' is not known: {said}", short(name))
+        }
     }
 }
+
+/// What names of options begin with that look into application protocols.
+const PROTOCOLS: [&str; 20] = [
+    "dns", "tls", "ssl", "ssh", "smtp", "smb", "dce", "sip", "cip", "enip", "modbus", "dnp3", "gtp", "s7comm", "ftp", "krb5",
+    "snmp", "js_data", "vba_data", "app-layer",
+];
 
 /// Options, cut at semicolons that are not in quotes or behind a backslash.
 fn split(text: &str) -> Result<Vec<&str>, String> {
@@ -108,6 +134,8 @@ struct Building<'a> {
     rule: Rule,
     classes: &'a BTreeMap<String, u8>,
     approximate_flow: bool,
+    /// Whether each character is one byte of the file.
+    latin1: bool,
     priority: Option<u8>,
     /// Whether what was sought last is an expression: what comes after it cannot be relative to it.
     after_pcre: bool,
@@ -120,16 +148,17 @@ pub(super) fn read(
     text: &str,
     classes: &BTreeMap<String, u8>,
     approximate_flow: bool,
-) -> Result<Rule, String> {
+    latin1: bool,
+) -> Result<Rule, Refused> {
     let mut building =
-        Building { rule, classes, approximate_flow, priority: None, after_pcre: false, seen: Vec::new() };
-    for option in split(text)? {
+        Building { rule, classes, approximate_flow, latin1, priority: None, after_pcre: false, seen: Vec::new() };
+    for option in split(text).map_err(Refused::of(""))? {
         let (name, value) = option
             .split_once(':')
             .map_or((option, None), |(name, value)| (name.trim_ascii_end(), Some(value.trim_ascii())));
-        building.option(name, value)?;
+        building.option(name, value).map_err(Refused::of(name))?;
     }
-    building.finish()
+    building.finish().map_err(Refused::of("sid"))
 }
 
 fn number<N: TryFrom<u64>>(name: &str, text: &str, most: u64) -> Result<N, String> {
@@ -202,9 +231,12 @@ impl<'a> Building<'a> {
                 self.rule.revision = number(name, given()?, u32::MAX.into())?;
             }
             "gid" => {
-                if number::<u32>(name, given()?, u32::MAX.into())? != 1 {
-                    return Err("gid: allowed is 1, that of rules".to_owned());
+                let generator = number::<u32>(name, given()?, u32::MAX.into())?;
+                // Others are for events of Snort's own decoders and preprocessors.
+                if generator != 1 && generator < 1_000_000 {
+                    return Err(format!("gid {generator}: allowed are 1 and from 1000000, those of rules"));
                 }
+                self.rule.generator = generator;
             }
             "classtype" => {
                 self.once("classtype")?;
@@ -225,48 +257,17 @@ impl<'a> Building<'a> {
                 self.priority = Some(priority_of(given()?)?);
             }
             "reference" => self.rule.references.push(given()?.chars().take(200).collect()),
-            "metadata" | "service" => drop(given()?),
+            "metadata" | "service" | "target" | "rem" => drop(given()?),
+            "noalert" => self.rule.silent = true,
             "content" => self.content(given()?)?,
-            "nocase" | "offset" | "depth" | "distance" | "within" | "fast_pattern" | "rawbytes" => {
+            "nocase" | "offset" | "depth" | "distance" | "within" | "fast_pattern" | "rawbytes" | "startswith" => {
                 self.modifier(name, value)?
             }
             "pcre" => self.pcre(given()?)?,
-            "dsize" => {
-                let span = span(name, given()?, MOST_OFFSET)?;
-                self.rule.tests.push(Test::Size(span));
-            }
-            "ttl" => {
-                let span = span(name, given()?, 255)?;
-                self.rule.tests.push(Test::Ttl(span));
-            }
-            "itype" | "icode" => {
-                if self.rule.protocol != Protocol::Icmp {
-                    return Err(format!("'{name}' of a rule that is not of icmp"));
-                }
-                let span = span(name, given()?, 255)?;
-                self.rule.tests.push(if name == "itype" { Test::IcmpType(span) } else { Test::IcmpCode(span) });
-            }
-            "ip_proto" => {
-                let value = given()?;
-                let (sign, word) = value.split_at(value.len() - value.trim_start_matches(['!', '<', '>', '=']).len());
-                let named = [
-                    ("icmp", 1),
-                    ("igmp", 2),
-                    ("tcp", 6),
-                    ("udp", 17),
-                    ("gre", 47),
-                    ("esp", 50),
-                    ("ah", 51),
-                    ("icmp6", 58),
-                    ("sctp", 132),
-                ];
-                let by_name = named
-                    .iter()
-                    .find(|(name, _)| *name == word.trim_ascii())
-                    .map(|(_, number)| format!("{sign}{number}"));
-                let span = span(name, &by_name.unwrap_or_else(|| value.to_owned()), 255)?;
-                self.rule.tests.push(Test::IpProtocol(span));
-            }
+            "dsize" | "ttl" | "tos" | "id" | "fragoffset" | "itype" | "icode" | "icmp_id" | "icmp_seq" | "seq" | "ack"
+            | "window" | "ip_proto" => self.comparison(name, given()?)?,
+            "fragbits" => self.fragment_bits(given()?)?,
+            "ipopts" => self.ip_options(given()?)?,
             "flags" => self.flags(given()?)?,
             "sameip" => self.rule.tests.push(Test::SameAddress),
             "flow" => self.flow(given()?)?,
@@ -278,9 +279,9 @@ impl<'a> Building<'a> {
                 self.once("detection_filter")?;
                 self.rule.filter = Some(limit(name, given()?)?);
             }
-            other => return Err(format!("the option '{}' is not known: {}", short(other), advice(other))),
+            other => return Err(advice(other)),
         }
-        if matches!(name, "nocase" | "sameip" | "rawbytes") && value.is_some() {
+        if matches!(name, "nocase" | "sameip" | "rawbytes" | "noalert" | "startswith" | "endswith") && value.is_some() {
             return Err(format!("'{name}' has no value"));
         }
         Ok(())
@@ -288,6 +289,7 @@ impl<'a> Building<'a> {
 
     fn finish(self) -> Result<Rule, String> {
         let Self { mut rule, priority, classes, .. } = self;
+        payload::finish(&mut rule)?;
         if rule.sid == 0 {
             return Err("a rule without a number: write sid: NUMBER, from 1".to_owned());
         }

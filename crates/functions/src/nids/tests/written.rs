@@ -38,20 +38,19 @@ fn what_is_not_known_is_refused_with_its_line_and_what_to_write() {
         ),
         (
             "alert http any any -> any any (sid:1;)",
-            "r:2: the protocol 'http' is not known: allowed are tcp, udp, icmp and ip",
+            "r:2: the protocol 'http': HTTP buffers are not supported yet",
         ),
         ("alert tcp any any <- any any (sid:1;)", "'<-' is not known: write the other way round"),
         ("alert tcp any any -> any (sid:1;)", "r:2: a header of 6 words"),
         ("alert tcp any any -> any any sid:1;", "a rule without '('"),
         ("alert tcp any any -> any any (sid:1;", "a rule without ')'"),
         ("alert tcp any any -> any any (sid:1)", "no ';' after 'sid:1'"),
-        ("alert icmp any 1 -> any any (sid:1;)", "allowed with icmp and ip is any"),
         ("alert tcp $X any -> any any (sid:1;)", "no variable is called 'X'"),
         (
             "alert tcp any any -> any any (flowbits:set,x; sid:1;)",
-            "the option 'flowbits' is not known: nothing is kept from packet to packet",
+            "the option 'flowbits' is not supported yet",
         ),
-        ("alert tcp any any -> any any (http_uri; sid:1;)", "protocols are not decoded"),
+        ("alert tcp any any -> any any (http_uri; sid:1;)", "HTTP buffers are not supported yet"),
         ("alert tcp any any -> any any (contet:\"a\"; sid:1;)", "did you mean 'content'?"),
         ("alert tcp any any -> any any (flow:established; sid:1;)", "'flow' needs the state of connections"),
         ("alert tcp any any -> any any (content:\"\"; sid:1;)", "a content of 0 bytes: allowed are 1 to 1024"),
@@ -71,7 +70,7 @@ fn what_is_not_known_is_refused_with_its_line_and_what_to_write() {
         ),
         (
             "alert tcp any any -> any any (detection_filter: track by_src; sid:1;)",
-            "write track by_src|by_dst, count N, seconds N",
+            "write track by_src|by_dst|by_both|by_rule, count N, seconds N",
         ),
         ("alert tcp any any -> any any (sid:9;)", "r:2: sid 9 is that of the rule in line 1: allowed is each once"),
         ("include more.rules", "'include' is not known"),
@@ -82,7 +81,7 @@ fn what_is_not_known_is_refused_with_its_line_and_what_to_write() {
         assert!(error.contains(told) && error.starts_with("r:2: "), "{rule}: {error}");
     }
     let many = "x\n".repeat(50);
-    assert!(read(&many).expect_err("50 faults").ends_with("and 30 more"));
+    assert!(read(&many).expect_err("50 faults").contains("and 30 more"));
 }
 
 #[test]

@@ -8,9 +8,9 @@ use crate::nids::rule::{Kind, Limit, Track};
 pub(super) fn limit(name: &str, value: &str) -> Result<Limit, String> {
     let filter = name == "detection_filter";
     let form = if filter {
-        "track by_src|by_dst, count N, seconds N"
+        "track by_src|by_dst|by_both|by_rule, count N, seconds N"
     } else {
-        "type limit|threshold|both, track by_src|by_dst, count N, seconds N"
+        "type limit|threshold|both, track by_src|by_dst|by_both|by_rule, count N, seconds N"
     };
     let wrong = |part: &str| format!("{name} '{}': write {form}", short(part));
     let (mut kind, mut track, mut count, mut seconds) = (filter.then_some(Kind::Filter), None, None, None);
@@ -22,6 +22,8 @@ pub(super) fn limit(name: &str, value: &str) -> Result<Limit, String> {
             ("type", "threshold") if !filter => kind = Some(Kind::Threshold),
             ("type", "both") if !filter => kind = Some(Kind::Both),
             ("track", "by_src") => track = Some(Track::Source),
+            ("track", "by_both") => track = Some(Track::Both),
+            ("track", "by_rule") => track = Some(Track::Rule),
             ("track", "by_dst") => track = Some(Track::Destination),
             ("count", value) => {
                 count = Some(

@@ -3,16 +3,18 @@
 use super::super::short;
 use super::{Building, MOST_OFFSET, number, quoted};
 use crate::nids::regex::Regex;
-use crate::nids::rule::{Content, Pcre, Place};
+use crate::nids::rule::{Content, Pcre, Place, Rule};
 
 /// The most contents and expressions of a rule.
 const MOST_PARTS: usize = 64;
 /// The longest content, in bytes.
 const MOST_CONTENT: usize = 1_024;
 
-/// The bytes of a content.
-fn bytes(text: &str) -> Result<Vec<u8>, String> {
-    let (mut bytes, mut letters) = (Vec::new(), text.bytes());
+/// The bytes of a content; of Latin-1 each character is one.
+fn bytes(text: &str, latin1: bool) -> Result<Vec<u8>, String> {
+    let encoded: Vec<u8> =
+        if latin1 { text.chars().map(|letter| letter as u8).collect() } else { text.as_bytes().to_vec() };
+    let (mut bytes, mut letters) = (Vec::new(), encoded.into_iter());
     while let Some(byte) = letters.next() {
         match byte {
             b'\\' => bytes.extend(letters.next()),
@@ -47,6 +49,20 @@ fn bytes(text: &str) -> Result<Vec<u8>, String> {
     }
 }
 
+/// Completes the contents of a rule.
+pub(super) fn finish(rule: &mut Rule) -> Result<(), String> {
+    for content in rule.contents.iter_mut().filter(|content| content.only) {
+        if (Place::Absolute { offset: 0, depth: None }) != content.place {
+            return Err("'fast_pattern:only' of a content with offset, depth, distance or within".to_owned());
+        }
+        // Snort looks for it with those of other rules, in either case.
+        content.nocase = true;
+    }
+    // Nothing is relative to them: they come last.
+    rule.contents.sort_by_key(|content| content.only);
+    Ok(())
+}
+
 impl Building<'_> {
     fn room(&self) -> Result<(), String> {
         if self.rule.contents.len() + self.rule.pcres.len() < MOST_PARTS {
@@ -60,7 +76,7 @@ impl Building<'_> {
         let (not, value) = value.strip_prefix('!').map_or((false, value), |rest| (true, rest.trim_ascii_start()));
         let (text, rest) = quoted("content", value)?;
         let place = Place::Absolute { offset: 0, depth: None };
-        self.rule.contents.push(Content { bytes: bytes(text)?, nocase: false, not, fast: false, place });
+        self.rule.contents.push(Content { bytes: bytes(text, self.latin1)?, nocase: false, not, fast: false, only: false, place });
         // As of Snort 3: behind commas, where 2 has options of their own.
         let Some(rest) = rest.strip_prefix(',') else {
             return if rest.is_empty() {
@@ -93,15 +109,33 @@ impl Building<'_> {
         match name {
             "rawbytes" => {}
             "nocase" => content.nocase = true,
+            "startswith" => {
+                let Place::Absolute { offset: 0, depth: None } = content.place else {
+                    return Err("'startswith' of a content with offset, depth, distance or within".to_owned());
+                };
+                content.place = Place::Absolute { offset: 0, depth: Some(content.bytes.len() as u32) };
+            }
             "fast_pattern" => {
                 if content.not {
                     return Err("'fast_pattern' of a content that must not be there".to_owned());
                 }
-                if !value.is_empty() {
-                    return Err(format!(
-                        "fast_pattern '{}': allowed is fast_pattern alone, the whole content",
-                        short(value)
-                    ));
+                let length = content.bytes.len() as u32;
+                match value {
+                    "" => {}
+                    "only" => content.only = true,
+                    // Rules are found by the whole content, which finds no more and no less.
+                    _ => {
+                        let part = value.split_once(',').and_then(|(offset, size)| {
+                            let one = |text: &str| number::<u32>(name, text.trim_ascii(), MOST_OFFSET.into()).ok();
+                            one(offset)?.checked_add(one(size).filter(|size| *size > 0)?)
+                        });
+                        if part.is_none_or(|end| end > length) {
+                            return Err(format!(
+                                "fast_pattern '{}': allowed are only, and OFFSET,LENGTH within the {length} bytes",
+                                short(value)
+                            ));
+                        }
+                    }
                 }
                 if fast_before {
                     return Err("'fast_pattern' twice: allowed is once a rule".to_owned());

@@ -1,0 +1,75 @@
+//! Rules that are not loaded: why, and how they are listed.
+
+use serde::{Deserialize, Serialize};
+
+use super::short;
+
+/// Why a line is refused.
+#[derive(Clone, Debug)]
+pub(super) struct Refused {
+    /// The option, action or other word that is the reason.
+    pub keyword: String,
+    /// What is wrong and what is allowed.
+    pub message: String,
+    /// The rule's number, where it can be read.
+    pub sid: Option<u32>,
+    /// Whether the rule drops packets.
+    pub drops: bool,
+    /// Whether it is refused even where unknown rules are skipped: it is beyond a limit of size.
+    pub always: bool,
+}
+
+impl Refused {
+    pub(super) fn new(keyword: &str, message: String) -> Self {
+        Self { keyword: short(keyword), message, sid: None, drops: false, always: false }
+    }
+
+    /// Makes a refusal of a message, for `map_err`.
+    pub(super) fn of(keyword: &str) -> impl FnOnce(String) -> Self {
+        let keyword = keyword.to_owned();
+        move |message| Self::new(&keyword, message)
+    }
+
+    /// The entry of the list of skipped lines.
+    pub(super) fn skipped(self, file: &str, line: usize) -> Skipped {
+        Skipped { file: file.to_owned(), line, sid: self.sid, keyword: self.keyword, reason: self.message }
+    }
+}
+
+/// A line of a rule file that was skipped.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Skipped {
+    /// The file, or the parameter for rules that are written in the configuration.
+    pub file: String,
+    /// The line that it begins in, from 1.
+    pub line: usize,
+    /// The rule's number, where it can be read.
+    pub sid: Option<u32>,
+    /// The option, action or other word that is the reason; empty where the line is no rule.
+    pub keyword: String,
+    /// What is wrong and what is allowed.
+    pub reason: String,
+}
+
+/// Whether a rule drops packets, by its first word.
+pub(super) fn drops(text: &str) -> bool {
+    let word = text.split(|letter: char| letter.is_ascii_whitespace() || letter == '(').next().unwrap_or("");
+    ["drop", "block", "sdrop"].contains(&word) || word.starts_with("reject")
+}
+
+/// The number of a rule that may be wrong in any way.
+pub(super) fn sid_of(text: &str) -> Option<u32> {
+    let mut rest = text;
+    while let Some(at) = rest.find("sid") {
+        let before = rest[..at].trim_ascii_end();
+        let behind = rest[at + 3..].trim_ascii_start();
+        if (before.ends_with([';', '(']) || before.is_empty())
+            && let Some(value) = behind.strip_prefix(':')
+        {
+            let digits: String = value.trim_ascii_start().chars().take_while(char::is_ascii_digit).collect();
+            return digits.parse().ok().filter(|sid| *sid > 0);
+        }
+        rest = &rest[at + 3..];
+    }
+    None
+}

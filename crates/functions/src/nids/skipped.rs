@@ -1,0 +1,51 @@
+//! The table of skipped rules: one JSON object a line, in the order of the file.
+
+use forebay_graph::{Outcome, Table, Verb};
+
+use super::parse::Skipped;
+
+/// Lines of a rule file that were skipped.
+pub struct SkippedTable(Vec<String>);
+
+const SYNTAX: &str = "shown only: load another rule file to change it";
+
+impl SkippedTable {
+    /// A table of these.
+    #[must_use]
+    pub fn new(skipped: &[Skipped]) -> Self {
+        Self(skipped.iter().filter_map(|skipped| serde_json::to_string(skipped).ok()).collect())
+    }
+}
+
+impl Table for SkippedTable {
+    fn syntax(&self) -> &'static str {
+        SYNTAX
+    }
+
+    fn apply(&self, changes: &[&str]) -> Outcome {
+        let mut outcome = Outcome::default();
+        for (at, change) in changes.iter().enumerate() {
+            let result = Verb::split(change, SYNTAX)
+                .and_then(|(verb, _)| Err(format!("skipped rules are not changed by '{verb}': they are {SYNTAX}")));
+            outcome.note(at, result.map(|()| ()));
+        }
+        outcome
+    }
+
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn entries(&self, after: Option<&str>, most: usize) -> Result<Vec<String>, String> {
+        let from = match after {
+            None => 0,
+            Some(line) => {
+                1 + self.0.iter().position(|known| known == line).ok_or_else(|| {
+                    let short: String = line.chars().take(80).collect();
+                    format!("'{short}' is no line of skipped rules: allowed are lines as they are listed")
+                })?
+            }
+        };
+        Ok(self.0.iter().skip(from).take(most).cloned().collect())
+    }
+}
