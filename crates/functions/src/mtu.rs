@@ -56,10 +56,12 @@ impl Declare for Mtu {
     const NAME: &'static str = "mtu";
     const SUMMARY: &'static str = "cuts IPv4 packets longer than a link takes into fragments, and rejects others";
     const HELP: &'static str = "\
-        A packet of IPv4 that is longer and may be cut becomes fragments (RFC 791 section 3.2): all but the last as long as \
-        may be, options that say so in each. What may not be (don't fragment), and every longer packet of IPv6, is dropped or \
-        leaves by the gate `too_big`, behind which `icmp_error` with `error: too_big` and the same `mtu` tells its sender \
-        (RFC 1191, RFC 8201). Other frames pass. Lengths are those that IP headers state.";
+        A packet of IPv4 that is longer and may be cut becomes fragments (RFC 791 section 3.2): all but the last \
+        as long as may be, options that say so in each. What may not be (don't fragment), and every longer packet \
+        of IPv6, is dropped or leaves by the gate `too_big`, behind which `icmp_error` with `error: too_big` and \
+        the same `mtu` informs its sender (RFC 1191, RFC 8201). Other frames pass. Lengths are those that IP \
+        headers state. Fragments of a packet with a wrong header checksum have wrong ones, too: `ip_validate` \
+        before drops such packets.";
     const EXAMPLE: &'static str = "{ mtu: 1400, too_big: gate }";
     const DROPS: &'static [Reason] = DROPS;
     const CREATES: &'static [Reason] = CREATES;

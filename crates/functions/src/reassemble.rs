@@ -60,6 +60,7 @@ const EVICTED: Gate = Gate::drop(4);
 const TOO_MANY: Gate = Gate::drop(5);
 const TOO_LONG: Gate = Gate::drop(6);
 const CONGESTION: Gate = Gate::drop(7);
+const BAD_CHECKSUM: Gate = Gate::drop(8);
 const DROPS: &[Reason] = &[
     Reason {
         name: "malformed",
@@ -77,6 +78,10 @@ const DROPS: &[Reason] = &[
     Reason {
         name: "congestion",
         help: "Some fragments have met congestion, and others say that their sender would not understand (RFC 3168).",
+    },
+    Reason {
+        name: "bad_checksum",
+        help: "The fragment's IPv4 header checksum is wrong; the datagram's would be right (RFC 1122 section 3.2.1.2).",
     },
 ];
 
@@ -111,7 +116,8 @@ impl Declare for Reassemble {
         one that made it whole, with the headers of the first and without a fragment header; the others are consumed. It must fit \
         a chunk. Fragments that overlap put an end to their datagram, over IPv4 as over IPv6 (RFC 5722); the very same one \
         twice is dropped once. An IPv6 fragment that is all of its datagram loses its fragment header and goes on (RFC 6946). \
-        Up to 64 fragments a datagram. With `timed_out: gate` the first fragment of what stayed incomplete leaves by a gate \
+        Up to 64 fragments a datagram. A fragment of IPv4 with a wrong header checksum is dropped. \
+        With `timed_out: gate` the first fragment of what stayed incomplete leaves by a gate \
         of that name, for `icmp_error` with `error: reassembly_time_exceeded`. Everything else passes. On several workers \
         all fragments of a datagram come to one, by their addresses. What still waits when a run ends is counted as `wound_up`.";
     const EXAMPLE: &'static str = "{ timeout: 10s, datagrams: 256, held: 512 }";
@@ -196,6 +202,7 @@ impl Reassemble {
         let fragment = match fragment::see(packet) {
             Seen::Whole => return None,
             Seen::Malformed => return Some(MALFORMED),
+            Seen::BadChecksum => return Some(BAD_CHECKSUM),
             Seen::Atomic(fragment) => {
                 self.counts[ATOMIC].add(1);
                 return if fragment::strip(packet, &fragment) { None } else { Some(MALFORMED) };

@@ -128,3 +128,53 @@ pub fn rewrite_ipv4_address(packet: &mut Packet, destination: bool, address: [u8
     field.copy_from_slice(&after.to_be_bytes());
     Some(())
 }
+
+#[cfg(test)]
+mod tests {
+    use forebay_packet::{Pool, PoolOptions};
+
+    use super::*;
+
+    const EDGES: [u16; 6] = [0, 1, 0x7fff, 0x8000, 0xfffe, 0xffff];
+
+    /// A frame of 20 bytes of transport, of this source and these words, with checksums computed over all; at `field`
+    /// the transport's, where it has one.
+    fn frame(protocol: u8, field: Option<usize>, source: [u8; 4], words: [u16; 2]) -> Vec<u8> {
+        let mut frame = vec![2; 12];
+        let [[a, b], [c, d]] = words.map(u16::to_be_bytes);
+        frame.extend([8, 0, 0x45, 0, 0, 40, a, b, 0, 0, 64, protocol, 0, 0]);
+        frame.extend(source);
+        frame.extend([0, 0, 0, 0, c, d]);
+        frame.resize(54, 0);
+        let sum = !checksum::sum(&frame[14..34]);
+        frame[24..26].copy_from_slice(&sum.to_ne_bytes());
+        if let Some(field) = field {
+            let pseudo = [&frame[26..34], &[0, protocol, 0, 20]].concat();
+            let sum = !checksum::add(checksum::sum(&pseudo), checksum::sum(&frame[34..]));
+            let sum = if sum == 0 && matches!(protocol, UDP | UDP_LITE) { 0xffff } else { sum };
+            frame[34 + field..36 + field].copy_from_slice(&sum.to_ne_bytes());
+        }
+        frame
+    }
+
+    #[test]
+    fn an_address_changes_checksums_as_a_full_recomputation() {
+        let pool = Pool::new(PoolOptions { chunks: 1, ..PoolOptions::default() }).expect("memory");
+        let mut packet = pool.take().expect("one");
+        let addresses = || EDGES.into_iter().flat_map(|high| EDGES.map(|low| u32::from(high) << 16 | u32::from(low)));
+        let transports =
+            [(TCP, Some(16)), (UDP, Some(6)), (UDP, None), (UDP_LITE, Some(6)), (DCCP, Some(6)), (1, None), (50, None)];
+        for (old, new) in addresses().flat_map(|old| addresses().map(move |new| (old, new))) {
+            for (number, (protocol, field)) in transports.into_iter().enumerate() {
+                let words = [EDGES[(old as usize + number) % 6], EDGES[(new as usize + number) % 6]];
+                assert!(packet.write(&frame(protocol, field, old.to_be_bytes(), words)));
+                rewrite_ipv4_address(&mut packet, false, new.to_be_bytes()).expect("IPv4");
+                assert_eq!(
+                    packet.data(),
+                    frame(protocol, field, new.to_be_bytes(), words),
+                    "{protocol}: {old:x} {new:x}"
+                );
+            }
+        }
+    }
+}

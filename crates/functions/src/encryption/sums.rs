@@ -61,3 +61,39 @@ impl Change {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EDGES: [u16; 6] = [0, 1, 0x7fff, 0x8000, 0xfffe, 0xffff];
+
+    /// The checksum of a datagram of these ports, with a text in it: the pseudo header is one of zeros but for UDP's
+    /// number.
+    fn checksum_of(ports: u16, text: &[u8]) -> u16 {
+        let length = (8 + text.len() as u16).to_be_bytes();
+        let header = [&[0, 17][..], &length, &ports.to_be_bytes(), &ports.to_be_bytes(), &length].concat();
+        match !checksum::add(checksum::sum(&header), checksum::sum(text)) {
+            0 => 0xffff,
+            sum => sum,
+        }
+    }
+
+    #[test]
+    fn a_change_of_text_is_a_full_recomputation() {
+        for number in 0..EDGES.len().pow(5) {
+            let edge = |place: u32| EDGES[number / EDGES.len().pow(place) % EDGES.len()];
+            let bytes = |words: [u16; 2]| words.map(u16::to_be_bytes).concat();
+            let (ports, text, longer) = (edge(4), bytes([edge(0), edge(1)]), bytes([edge(2), edge(3)]));
+            for (before, after) in [(text.clone(), longer.clone()), (text.clone(), [&longer[..], &text].concat())] {
+                let sums = Sums::new();
+                let (old, new) = (checksum_of(ports, &before), checksum_of(ports, &after));
+                let more = (after.len() - before.len()) as i16;
+                let change = Change::new(sums.of(&before), sums.of(&after), more);
+                assert_eq!(change.apply(old), new, "{ports:x}: {before:x?} to {after:x?}");
+                let back = Change::new(sums.of(&after), sums.of(&before), -more);
+                assert_eq!(back.apply(new), old, "{ports:x}: {after:x?} to {before:x?}");
+            }
+        }
+    }
+}

@@ -63,11 +63,10 @@ pub(crate) fn answer_v4(packet: &mut Packet, start: usize, own: MacAddress) -> E
         header.ttl = TTL;
         header.update_checksum(&[]);
     }
-    if let Some(icmp) = packet.view_mut::<Icmp>(at) {
+    if let Some(message) = packet.data_mut().get_mut(at..end) {
         let first = |kind: u8| u16::from(kind) << 8;
-        icmp.checksum =
-            checksum::replace16(icmp.checksum.get(), first(icmp::v4::ECHO), first(icmp::v4::ECHO_REPLY)).into();
-        icmp.kind = icmp::v4::ECHO_REPLY;
+        message[0] = icmp::v4::ECHO_REPLY;
+        icmp::replace_in_message(message, first(icmp::v4::ECHO), first(icmp::v4::ECHO_REPLY));
     }
     Echo::Answered
 }

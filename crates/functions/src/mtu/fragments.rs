@@ -2,8 +2,10 @@
 
 use forebay_graph::{Context, Gate};
 use forebay_packet::Packet;
+use forebay_packet::wire::checksum;
 use forebay_packet::wire::ipv4::Ipv4;
 use zerocopy::FromBytes;
+use zerocopy::big_endian::U16;
 
 use super::{BAD_LENGTH, FRAGMENT, Mtu, POOL_EMPTY};
 
@@ -17,20 +19,22 @@ const MOST_HEADER: usize = 60;
 struct Header {
     bytes: [u8; MOST_HEADER],
     len: usize,
+    /// The ones' complement sum of the packet's own header, all ones where its checksum is right.
+    sum: u16,
 }
 
 impl Header {
     fn of(bytes: &[u8]) -> Option<Self> {
         let len = Ipv4::ref_from_prefix(bytes).ok()?.0.header_len()?;
-        let mut header = Self { bytes: [0; MOST_HEADER], len };
-        header.bytes[..len].copy_from_slice(bytes.get(..len)?);
+        let mut header = Self { bytes: [0; MOST_HEADER], len, sum: checksum::sum(bytes.get(..len)?) };
+        header.bytes[..len].copy_from_slice(&bytes[..len]);
         Some(header)
     }
 
     /// The header of all fragments but the first: the options that say that they are copied, and no others. `None` where the
     /// options are not sound.
     fn later(&self) -> Option<Self> {
-        let mut later = Self { bytes: self.bytes, len: 20 };
+        let mut later = Self { bytes: self.bytes, len: 20, sum: self.sum };
         let mut options = self.bytes.get(20..self.len)?;
         while let [kind, rest @ ..] = options {
             let length = match kind {
@@ -55,13 +59,19 @@ impl Header {
         Some(later)
     }
 
-    /// States length, place and checksum.
+    /// States length, place and checksum. A checksum that was wrong is wrong by as much in every fragment: the
+    /// header's words are not known to be what was sent, and the next host has to see that (RFC 1624 section 3, RFC
+    /// 1812 section 4.2.2.5).
     fn finish(&mut self, payload: usize, flags_fragment: u16) {
         let (fixed, options) = self.bytes[..self.len].split_at_mut(20);
         if let Ok(header) = Ipv4::mut_from_bytes(fixed) {
             header.total_length = ((20 + options.len() + payload) as u16).into();
             header.flags_fragment = flags_fragment.into();
             header.update_checksum(options);
+            if self.sum != 0xffff {
+                let right = u16::from_ne_bytes(header.checksum.to_bytes());
+                header.checksum = U16::from_bytes(checksum::add(right, self.sum).to_ne_bytes());
+            }
         }
     }
 }

@@ -144,3 +144,23 @@ proptest! {
         prop_assert_eq!(found.into_iter().collect::<Option<Vec<_>>>(), Some(whole));
     }
 }
+
+/// Fragments of a packet whose header checksum was wrong had right ones, so that the next host took what was not sent.
+#[test]
+fn a_wrong_header_checksum_is_wrong_in_every_fragment() {
+    for options in [&[][..], &[137, 7, 4, 1, 2, 3, 4, 7, 3, 4, 1, 0]] {
+        let right = ipv4(options, 0, &payload(300));
+        let sum = u16::from_be_bytes([right[24], right[25]]);
+        for wrong in [0, 1, 0x7fff, 0x8000, 0xfffe, 0xffff, !sum, sum ^ 1, sum.swap_bytes()] {
+            let mut frame = right.clone();
+            frame[24..26].copy_from_slice(&wrong.to_be_bytes());
+            let error = forebay_packet::wire::checksum::sum(&frame[14..34 + options.len()]);
+            let fragments = cut(&mut rig(json!({ "mtu": 100 })), &frame);
+            assert!(fragments.len() > 3);
+            for fragment in fragments {
+                let length = usize::from(fragment[14] & 0xf) * 4;
+                assert_eq!(forebay_packet::wire::checksum::sum(&fragment[14..14 + length]), error, "{wrong:x}");
+            }
+        }
+    }
+}

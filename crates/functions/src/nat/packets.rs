@@ -2,8 +2,8 @@
 
 use forebay_graph::effect::rewrite_ipv4_address;
 use forebay_packet::Packet;
-use forebay_packet::wire::checksum;
 use forebay_packet::wire::ipv4::{ICMP, Ipv4, TCP, UDP};
+use forebay_packet::wire::{checksum, icmp};
 use zerocopy::FromBytes;
 
 use super::gains::as_sent;
@@ -38,6 +38,9 @@ fn rewrite_port(header: &mut [u8], protocol: u8, direction: Direction, port: u16
     let (sum_at, port_at) = fields(protocol, direction)?;
     let field: &mut [u8; 2] = header.get_mut(port_at..)?.first_chunk_mut()?;
     let old = u16::from_be_bytes(std::mem::replace(field, port.to_be_bytes()));
+    if protocol == ICMP {
+        return icmp::replace_in_message(header, old, port);
+    }
     let field: &mut [u8; 2] = header.get_mut(sum_at..)?.first_chunk_mut()?;
     let before = u16::from_be_bytes(*field);
     if protocol == UDP && before == 0 {

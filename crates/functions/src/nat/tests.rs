@@ -1,6 +1,7 @@
 //! Packets out and back: through both functions with one state, and against a model.
 
 mod allotted;
+mod edges;
 mod model;
 mod refused;
 mod told;

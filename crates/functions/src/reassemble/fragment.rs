@@ -1,5 +1,6 @@
 //! Fragments as they stand in frames, and the headers of what is made of them.
 
+use forebay_packet::wire::checksum;
 use forebay_packet::wire::ipv4::Ipv4;
 use forebay_packet::wire::ipv6::Ipv6;
 use forebay_packet::{Network, Packet};
@@ -40,6 +41,8 @@ pub(super) enum Seen {
     Atomic(Fragment),
     Part(Fragment),
     Malformed,
+    /// The IPv4 header's checksum is wrong: neither place nor length is known to be what was sent.
+    BadChecksum,
 }
 
 /// The header that says what a fragment is.
@@ -72,6 +75,9 @@ fn see_v4(packet: &Packet, start: usize) -> Option<Seen> {
     let (total, headers) = (usize::from(header.total_length.get()), header.header_len()?);
     if start + total > frame.len() {
         return None;
+    }
+    if checksum::sum(frame.get(start..start + headers)?) != 0xffff {
+        return Some(Seen::BadChecksum);
     }
     let more = header.flags_fragment.get() & 0x2000 != 0;
     let offset = usize::from(header.fragment_offset()) * 8;

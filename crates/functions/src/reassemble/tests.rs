@@ -225,7 +225,10 @@ fn a_datagram_of_more_fragments_than_may_wait_goes_whole() {
 fn congestion_is_told_or_the_datagram_goes() {
     let mark = |frame: &[u8], ecn: u8| {
         let mut frame = frame.to_vec();
+        let (sum, old) = (u16::from_be_bytes([frame[24], frame[25]]), frame[15]);
         frame[15] |= ecn;
+        let sum = forebay_packet::wire::checksum::replace16(sum, old.into(), frame[15].into());
+        frame[24..26].copy_from_slice(&sum.to_be_bytes());
         frame
     };
     let fragments = cut(300, &ipv4(7, &payload(300)));
@@ -289,5 +292,20 @@ proptest! {
         expected.sort();
         out.sort();
         prop_assert_eq!(out, expected);
+    }
+}
+
+/// A datagram whose fragments had wrong header checksums left with a right one.
+#[test]
+fn a_fragment_with_a_wrong_header_checksum_is_dropped() {
+    let fragments = cut(100, &ipv4(7, &payload(200)));
+    for wrong in 0..fragments.len() {
+        let mut frames = fragments.clone();
+        frames[wrong][24] ^= 0x10;
+        let mut rig = rig(json!({}));
+        let (whole, gates) = run(&mut rig, &frames);
+        assert_eq!((whole.len(), gates.iter().filter(|gate| **gate == BAD_CHECKSUM).count()), (0, 1), "{wrong}");
+        // The right one makes it whole.
+        assert_eq!(run(&mut rig, &fragments[wrong..=wrong]).0.len(), 1);
     }
 }

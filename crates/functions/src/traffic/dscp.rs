@@ -104,6 +104,17 @@ mod tests {
             assert_eq!((header.traffic_class, header.flow_label.value()), (code << 2 | 3, 0x5_0000));
             assert_eq!(six.data()[18..], v6[18..]);
         }
+        // Of every value that the checksum can have, also those at which it carries.
+        for identification in 0..=u16::MAX {
+            let mut header = *four.view::<forebay_packet::wire::ipv4::Ipv4>(14).expect("a header");
+            (header.identification, header.traffic_class) = (identification.into(), 0xfc);
+            header.update_checksum(&[]);
+            assert!(four.write(&[&v4[..14], zerocopy::IntoBytes::as_bytes(&header)].concat()));
+            write(&mut four, (identification % 63) as u8);
+            header.traffic_class = (identification % 63) as u8 * 4;
+            header.update_checksum(&[]);
+            assert_eq!(&four.data()[14..], zerocopy::IntoBytes::as_bytes(&header), "{identification:x}");
+        }
         let mut other = packet(&pool, &[0xff; 60]);
         write(&mut other, 5);
         assert_eq!((read(&mut other), other.data()), (None, &[0xff; 60][..]));

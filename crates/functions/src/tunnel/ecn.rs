@@ -49,7 +49,29 @@ pub(crate) fn pass_on(packet: &mut Packet, outer_class: u8) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use forebay_packet::wire::ipv4::Ipv4;
+    use forebay_packet::{Pool, PoolOptions};
+    use zerocopy::{FromZeros, IntoBytes};
+
     use super::*;
+
+    /// Of every value that the checksum can have, also those at which it carries.
+    #[test]
+    fn the_checksum_is_a_full_recomputation() {
+        let pool = Pool::new(PoolOptions { chunks: 1, ..PoolOptions::default() }).expect("memory");
+        let mut packet = pool.take().expect("one");
+        for (class, identification) in [1, 2].into_iter().flat_map(|class| (0..=u16::MAX).map(move |id| (class, id))) {
+            let mut header = Ipv4::new_zeroed();
+            (header.version_ihl, header.traffic_class, header.total_length) = (0x45, class, 20.into());
+            header.identification = identification.into();
+            header.update_checksum(&[]);
+            assert!(packet.write(&[&[2; 12][..], &[8, 0], header.as_bytes()].concat()));
+            assert!(pass_on(&mut packet, 3));
+            header.traffic_class = 3;
+            header.update_checksum(&[]);
+            assert_eq!(&packet.data()[14..], header.as_bytes(), "{identification:x}");
+        }
+    }
 
     #[test]
     fn the_table_of_rfc_6040() {

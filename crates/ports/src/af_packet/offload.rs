@@ -33,14 +33,14 @@ pub fn complete(frame: &mut [u8], partial: Partial) -> bool {
         return false;
     }
     // The sum of the pseudo-header stands in the field already.
-    let sum = not_zero(!checksum::sum(covered));
+    let sum = stored(checksum::sum(covered), partial.offset == UDP_CHECKSUM);
     covered[partial.offset..partial.offset + 2].copy_from_slice(&sum.to_ne_bytes());
     true
 }
 
-/// A checksum of 0 would say that there is none (RFC 768); to TCP both forms are the same.
-fn not_zero(checksum: u16) -> u16 {
-    if checksum == 0 { 0xffff } else { checksum }
+/// The checksum for a sum of what it covers. Of UDP one of 0 would say that there is none (RFC 768).
+fn stored(sum: u16, udp: bool) -> u16 {
+    if udp && sum == 0xffff { sum } else { !sum }
 }
 
 /// CRC32c (RFC 9260 appendix A), of what few frames have: bit by bit through a table of halves of bytes.
@@ -185,7 +185,7 @@ impl Cut {
         pseudo[..4].copy_from_slice(&((whole - transport) as u32).to_be_bytes());
         pseudo[7] = protocol;
         let sums = [&bytes[addresses], &pseudo, &bytes[transport..]].map(checksum::sum);
-        let sum = not_zero(!sums.into_iter().fold(0, checksum::add));
+        let sum = stored(sums.into_iter().fold(0, checksum::add), self.kind == Kind::Udp);
         bytes[checksum_at..checksum_at + 2].copy_from_slice(&sum.to_ne_bytes());
         true
     }

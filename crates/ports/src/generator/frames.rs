@@ -153,6 +153,12 @@ pub(super) struct Shaped<const N: usize> {
     identifiers: (usize, Vec<[u8; 4]>),
 }
 
+/// The sum of all that a transport checksum covers, for that of a session's fields: the rest of the frame sums up to
+/// the form of zero that is all ones, because its length and protocol are not zero.
+fn with_rest(sum: u16) -> u16 {
+    checksum::add(0xffff, sum)
+}
+
 /// The checksum to store for a sum of what it covers; where `never_zero`, 0 is written as its other form, because it
 /// means "none" (RFC 768).
 fn complement(sum: u16, never_zero: bool) -> [u8; 2] {
@@ -295,7 +301,7 @@ impl Frames {
                 fields[..16].copy_from_slice(&source);
                 fields[16..32].copy_from_slice(&destination);
                 fields[32..].copy_from_slice(&ports(session));
-                Patch { fields, sum: complement(checksum::sum(&fields), udp) }
+                Patch { fields, sum: complement(with_rest(checksum::sum(&fields)), udp) }
             };
             return Self::V6(Shaped::new(headers, sizes, 8, (0..count).map(patch).collect()));
         }
@@ -311,7 +317,7 @@ impl Frames {
             let pair = checksum::sum(&fields[2..10]);
             fields[..2].copy_from_slice(&complement(checksum::add(header, pair), false));
             fields[10..].copy_from_slice(&ports(session));
-            Patch { fields, sum: complement(checksum::sum(&fields[2..]), udp) }
+            Patch { fields, sum: complement(with_rest(checksum::sum(&fields[2..])), udp) }
         };
         Self::V4(Shaped::new(headers, sizes, 10, (0..count).map(patch).collect()))
     }

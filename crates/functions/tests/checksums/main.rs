@@ -1,0 +1,196 @@
+//! What every function does to checksums: those that it changes by the difference are what a full recomputation gives,
+//! and none makes a right one of a wrong one.
+
+mod words;
+
+use forebay_functions as _;
+use forebay_graph::{Declaration, Gate, Rig, Setup, Surroundings, functions, states};
+use forebay_measure::Frequency;
+use serde_json::{Value, json};
+
+use words::{frames, network, of_frame, put_right};
+
+fn surroundings() -> Surroundings {
+    let mut all = Surroundings::new(Frequency::new(1e9));
+    all.base = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    for state in states() {
+        let example = serde_saphyr::from_str(state.example).expect("an example is YAML");
+        let built = state.build(&example, &mut Setup::new(state.name, &mut all)).expect("an example builds");
+        all.state.insert(state.name.to_owned(), built);
+    }
+    all
+}
+
+fn rig(function: &Declaration, params: &Value) -> Rig {
+    let mut surroundings = surroundings();
+    let mut setup = Setup::new(function.name, &mut surroundings);
+    let built = function.build(params, &mut setup);
+    let built = built.unwrap_or_else(|error| panic!("{} {params}: {error}", function.name));
+    Rig::over(built, setup.finish(), function.creates.len())
+}
+
+fn named(name: &str) -> &'static Declaration {
+    functions().into_iter().find(|function| function.name == name).unwrap_or_else(|| panic!("there is '{name}'"))
+}
+
+/// Every function with its example, and some with parameters by which more packets are changed.
+fn all() -> Vec<(&'static Declaration, Value)> {
+    let examples = functions().into_iter().map(|function| {
+        let example = serde_saphyr::from_str(function.example).expect("an example is YAML");
+        (function, example)
+    });
+    let wide = |direction: &str| {
+        let mappings = json!([
+            { "inside": "0.0.0.0/16", "outside": "255.255.0.0/16" },
+            { "inside": "10.0.0.0/16", "outside": "127.255.0.0/16" },
+            { "inside": "192.0.0.0/16", "outside": "128.0.0.0/16" },
+        ]);
+        json!({ "direction": direction, "mappings": mappings })
+    };
+    let marks = |class: u8| {
+        let rates = json!({ "cir": "1kbps", "cbs": "100B", "pir": "1kbps", "pbs": "100B" });
+        json!({ "trtcm": rates, "key": "source", "remark": class })
+    };
+    let others = [
+        ("static_nat", wide("out")),
+        ("static_nat", wide("in")),
+        ("meter", marks(1)),
+        ("meter", marks(4)),
+        ("firewall", json!({ "state": "connections", "default": "permit" })),
+        ("mtu", json!({ "mtu": 68 })),
+    ];
+    examples.chain(others.map(|(name, params)| (named(name), params))).collect()
+}
+
+/// What a frame becomes, with all that leaves beside it.
+fn outcome(rig: &mut Rig, frame: &[u8]) -> Vec<Vec<u8>> {
+    let mut batch = forebay_packet::Batch::with_capacity(1);
+    batch.push(rig.packet(frame)).expect("room");
+    let passes = |gate: Gate| matches!(gate.decision(), forebay_graph::Decision::Out(_));
+    let stays = rig.process(&mut batch).into_iter().all(|gate| gate.is_some_and(passes));
+    let left = batch.iter().filter(|_| stays).map(|packet| packet.data().to_vec());
+    let made = rig.emitted().into_iter().filter(|(_, gate)| passes(*gate)).map(|(packet, _)| packet.data().to_vec());
+    left.chain(made).collect()
+}
+
+/// Where all words but one were zero, a checksum changed by the difference was not what a full recomputation gives.
+#[test]
+fn every_change_by_the_difference_is_a_full_recomputation() {
+    let frames = frames();
+    let mut changed = std::collections::BTreeSet::new();
+    for (function, params) in all() {
+        let mut rig = rig(function, &params);
+        for frame in &frames {
+            for after in outcome(&mut rig, frame) {
+                // A copy that is cut has the checksums of the whole.
+                if after.len() < frame.len() && frame.starts_with(&after) {
+                    continue;
+                }
+                for field in of_frame(&after) {
+                    let stands = u16::from_be_bytes([after[field.at], after[field.at + 1]]);
+                    if stands == field.right || field.optional && stands == 0 {
+                        continue;
+                    }
+                    let name = (function.name, field.name);
+                    panic!("{name:?}: {stands:04x}, right is {:04x}: {frame:02x?} became {after:02x?}", field.right);
+                }
+                if after != *frame {
+                    changed.insert(function.name);
+                }
+            }
+        }
+    }
+    for name in ["aes_gcm_encrypt", "interface_in", "ip_swap", "meter", "mtu", "nat_out", "static_nat", "ttl"] {
+        assert!(changed.contains(name), "{name} has changed no frame: {changed:?}");
+    }
+}
+
+/// Functions that put a packet into a new one, in which it is encrypted, or send messages of their own. `ip_checksum`
+/// exists to compute what is wrong.
+const EXEMPT: [&str; 3] = ["esp_encrypt", "interface_out", "ip_checksum"];
+
+/// Fragments of a packet with a wrong header checksum had right ones.
+#[test]
+fn no_function_makes_a_right_checksum_of_a_wrong_one() {
+    let frames: Vec<_> = frames().into_iter().step_by(7).collect();
+    for (function, params) in all() {
+        let mut rig = rig(function, &params);
+        for frame in &frames {
+            for number in 0..of_frame(frame).len().min(2) {
+                let mut wrong = frame.clone();
+                let at = of_frame(frame)[number].at;
+                wrong[at] ^= 0x40;
+                // Not by chance the other form of zero, nor no checksum at all.
+                if wrong[at..at + 2] == [0; 2] || wrong[at..at + 2] == [0xff; 2] {
+                    continue;
+                }
+                for after in outcome(&mut rig, &wrong) {
+                    let start = network(&wrong).expect("an IP packet");
+                    let inside = after.windows(wrong.len() - start).any(|window| *window == wrong[start..]);
+                    if inside || EXEMPT.contains(&function.name) {
+                        continue;
+                    }
+                    let fields = of_frame(&after);
+                    let Some(field) = fields.get(number) else { continue };
+                    let stands = u16::from_be_bytes([after[field.at], after[field.at + 1]]);
+                    assert_ne!(
+                        stands, field.right,
+                        "{} {}: {wrong:02x?} became {after:02x?}",
+                        function.name, field.name
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// A packet that a far end has put into a tunnel, with congestion met on the way, is changed as it is taken out (RFC 6040).
+#[test]
+fn what_leaves_a_tunnel_has_right_checksums_or_as_wrong_ones() {
+    let vxlan = (
+        ("vxlan_encap", json!({ "source": "192.0.2.7", "peer": "192.0.2.1", "vni": 4096 })),
+        ("vxlan_decap", json!({ "vnis": [4096], "local": ["192.0.2.1"] })),
+    );
+    let tunnels: Vec<String> =
+        ["10.0.0.1 0x1001 192.0.2.1", "192.0.2.1 0x1001 192.0.2.1", "2001:db8::/64 0x1001 192.0.2.1"]
+            .map(str::to_owned)
+            .into();
+    let gtpu = (
+        ("gtpu_encap", json!({ "source": "192.0.2.7", "tunnels": tunnels })),
+        ("gtpu_decap", json!({ "teids": ["0x1001"], "local": ["192.0.2.1"] })),
+    );
+    for ((encap, to), (decap, from)) in [vxlan, gtpu] {
+        let (mut encap, mut decap) = (rig(named(encap), &to), rig(named(decap), &from));
+        let mut taken = 0;
+        for (frame, wrong) in frames().into_iter().flat_map(|frame| [(frame.clone(), false), (frame, true)]) {
+            let mut frame = frame;
+            let start = network(&frame).expect("an IP packet");
+            // The transport understands congestion notification.
+            frame[start + 1] |= if frame[start] >> 4 == 4 { 2 } else { 0x20 };
+            put_right(&mut frame);
+            if wrong {
+                frame[start + 10] ^= u8::from(frame[start] >> 4 == 4) << 3;
+            }
+            let (gate, mut outer) = encap.run(&frame);
+            if gate != Gate::FIRST {
+                continue;
+            }
+            outer[15] |= 3;
+            let right = of_frame(&outer)[0].right;
+            outer[24..26].copy_from_slice(&right.to_be_bytes());
+            let (gate, inner) = decap.run(&outer);
+            if gate != Gate::FIRST {
+                continue;
+            }
+            taken += 1;
+            let at = network(&inner).expect("an IP packet");
+            assert_eq!(inner[at + 1] & 3 | inner[at + 1] >> 4 & 3, 3, "it says so");
+            for field in of_frame(&inner) {
+                let stands = u16::from_be_bytes([inner[field.at], inner[field.at + 1]]);
+                let spoilt = wrong && field.name == "IPv4" && field.at == at + 10;
+                assert_eq!(stands != field.right, spoilt, "{}: {stands:04x}: {inner:02x?}", field.name);
+            }
+        }
+        assert!(taken > 100, "{taken} frames were in the tunnel");
+    }
+}
