@@ -144,7 +144,8 @@ fn no_function_makes_a_right_checksum_of_a_wrong_one() {
     }
 }
 
-/// A packet that a far end has put into a tunnel, with congestion met on the way, is changed as it is taken out (RFC 6040).
+/// A packet that a far end has put into a tunnel, with congestion met on the way, is changed as it is taken out (RFC
+/// 6040).
 #[test]
 fn what_leaves_a_tunnel_has_right_checksums_or_as_wrong_ones() {
     let vxlan = (
