@@ -306,7 +306,7 @@ impl Translator {
         match Shown::<Tuple4>::of(packet) {
             Shown::NotThis => Ok(Found::NONE),
             Shown::Fragment => Err(FRAGMENT),
-            // No answer belongs to a message that is no query: such are not translated (RFC 5508 section 8).
+            // No answer belongs to a message that is no query: such are not translated (RFC 5508 REQ-11).
             Shown::Malformed | Shown::Message(_) | Shown::Neighbour => Err(PROTOCOL),
             Shown::Packet(headers) if !matches!(headers.protocol, TCP | UDP | ICMP) => Err(PROTOCOL),
             Shown::Error(quoted) => self.error(packet, quoted, direction).map(|()| Found::NONE).ok_or(NO_SESSION),

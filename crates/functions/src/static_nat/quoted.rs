@@ -2,7 +2,7 @@
 
 use forebay_packet::Packet;
 use forebay_packet::wire::checksum;
-use forebay_packet::wire::ipv4::{ICMP, Ipv4, TCP, UDP};
+use forebay_packet::wire::ipv4::{DCCP, ICMP, Ipv4, TCP, UDP, UDP_LITE};
 use zerocopy::FromBytes;
 
 /// Destination unreachable, source quench, time exceeded, parameter problem (RFC 792): the errors that RFC 3022
@@ -38,7 +38,7 @@ pub(super) fn translate(packet: &mut Packet, destination: bool, translate: impl 
     ip.checksum.set(checksum::replace32(ip.checksum.get(), old, new));
     let at = match ip.protocol {
         TCP if ip.fragment_offset() == 0 => options + 16,
-        UDP if ip.fragment_offset() == 0 => options + 6,
+        UDP | UDP_LITE | DCCP if ip.fragment_offset() == 0 => options + 6,
         _ => return,
     };
     // Mostly eight bytes are quoted (RFC 792): UDP's checksum is among them, TCP's is not.
@@ -48,7 +48,7 @@ pub(super) fn translate(packet: &mut Packet, destination: bool, translate: impl 
         return;
     }
     let after = checksum::replace32(before, old, new);
-    let after = if ip.protocol == UDP && after == 0 { 0xffff } else { after };
+    let after = if matches!(ip.protocol, UDP | UDP_LITE) && after == 0 { 0xffff } else { after };
     field.copy_from_slice(&after.to_be_bytes());
     let message = checksum::replace16(u16::from_be_bytes([header[2], header[3]]), before, after);
     header[2..4].copy_from_slice(&message.to_be_bytes());

@@ -116,7 +116,7 @@ fn ethernet() -> etherparse::PacketBuilderStep<etherparse::Ethernet2Header> {
 /// A frame of each kind with this payload, and where in it are words that may have any value.
 fn kinds(fill: u8) -> Vec<(Vec<u8>, Vec<usize>)> {
     let payload = [fill; 6];
-    let mut frames = vec![Vec::new(); 9];
+    let mut frames = vec![Vec::new(); 11];
     let (from, to) = ([10, 0, 0, 1], [192, 0, 2, 1]);
     let ipv4 = || ethernet().ipv4(from, to, 64);
     let ipv6 = || {
@@ -141,7 +141,13 @@ fn kinds(fill: u8) -> Vec<(Vec<u8>, Vec<usize>)> {
     // Longer than the least MTU, and it may be cut.
     ipv4().udp(5_000, 53).write(&mut frames[8], &[fill; 80]).expect("memory");
     frames[8][20] = 0;
-    let free: [&[usize]; 9] = [
+    // Errors about UDP-Lite, whose header covers all, and DCCP, of which as much is looked at as of UDP.
+    for (number, protocol) in [(9, 136), (10, 33)] {
+        let mut quoted = udp.clone();
+        quoted[9] = protocol;
+        ipv4().icmpv4_raw(3, 1, [0; 4]).write(&mut frames[number], &quoted).expect("memory");
+    }
+    let free: [&[usize]; 11] = [
         &[4, 12, 14, 16, 18, 20, 22, 28, 30, 32],
         &[4, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30, 34, 38, 40, 44],
         &[4, 12, 14, 16, 18, 24, 26, 28, 32],
@@ -151,6 +157,8 @@ fn kinds(fill: u8) -> Vec<(Vec<u8>, Vec<usize>)> {
         &[4, 12, 14, 16, 18, 24, 26, 32, 40, 42, 44, 46, 48, 50, 56, 60],
         &[4, 12, 14, 16, 18, 24, 26, 32, 40, 42, 44, 46, 52, 54, 56, 60],
         &[4, 12, 14, 16, 18, 20, 22, 28, 60],
+        &[40, 42, 44, 46, 48, 50, 56, 60],
+        &[40, 42, 44, 46, 48, 50, 56, 60],
     ];
     frames.into_iter().zip(free).map(|(frame, free)| (frame, free.iter().map(|at| 14 + at).collect())).collect()
 }
