@@ -508,3 +508,13 @@ fn sources_take_turns_as_destinations_do() {
         assert!(error.contains(message), "{error}");
     }
 }
+
+/// Where addresses and ports were all zero, TCP's checksum was the other form of zero.
+#[test]
+fn checksums_of_sessions_of_zeros_are_full_recomputations() {
+    for (transport, zero) in ["udp", "tcp"].into_iter().flat_map(|it| [(it, "0.0.0.0/32"), (it, "::/128")]) {
+        let params = json!({ "sessions": 1, "source": zero, "destination": zero, "transport": transport,
+            "source_port": 0, "destination_port": 0, "size": 100 });
+        check(&take(params, 1)[0].1);
+    }
+}
