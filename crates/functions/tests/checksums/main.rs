@@ -100,7 +100,9 @@ fn every_change_by_the_difference_is_a_full_recomputation() {
             }
         }
     }
-    for name in ["aes_gcm_encrypt", "interface_in", "ip_swap", "meter", "mtu", "nat_out", "static_nat", "ttl"] {
+    for name in
+        ["aes_gcm_encrypt", "balance", "interface_in", "ip_swap", "meter", "mtu", "nat_out", "static_nat", "ttl"]
+    {
         assert!(changed.contains(name), "{name} has changed no frame: {changed:?}");
     }
 }
@@ -194,4 +196,35 @@ fn what_leaves_a_tunnel_has_right_checksums_or_as_wrong_ones() {
         }
         assert!(taken > 100, "{taken} frames were in the tunnel");
     }
+}
+
+/// A datagram that is encrypted and decrypted again is what it was, with a right checksum or one that is wrong by as much.
+#[test]
+fn what_was_encrypted_has_its_own_checksums_again() {
+    let rig = |name: &str| {
+        let function = named(name);
+        rig(function, &serde_saphyr::from_str(function.example).expect("an example is YAML"))
+    };
+    let (mut encrypt, mut decrypt) = (rig("aes_gcm_encrypt"), rig("aes_gcm_decrypt"));
+    let mut encrypted = 0;
+    for (frame, wrong) in frames().into_iter().flat_map(|frame| [(frame.clone(), 0), (frame, 0x55)]) {
+        let mut frame = frame;
+        let fields = of_frame(&frame);
+        let Some(field) = fields.last().filter(|field| field.name == "UDP") else { continue };
+        frame[field.at] ^= wrong;
+        // It would say that there is none, or is the other form of zero, which stays no form of it.
+        if frame[field.at..field.at + 2] == [0; 2] {
+            continue;
+        }
+        let (gate, hidden) = encrypt.run(&frame);
+        if gate != Gate::FIRST || hidden.len() == frame.len() {
+            continue;
+        }
+        encrypted += 1;
+        let outer = of_frame(&hidden);
+        let is_right = |field: &words::Field| hidden[field.at..field.at + 2] == field.right.to_be_bytes();
+        assert_eq!(outer.last().is_some_and(is_right), wrong == 0, "{hidden:02x?}");
+        assert_eq!(decrypt.run(&hidden), (Gate::FIRST, frame));
+    }
+    assert!(encrypted > 100, "{encrypted} datagrams were encrypted");
 }

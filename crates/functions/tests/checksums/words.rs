@@ -138,8 +138,8 @@ fn kinds(fill: u8) -> Vec<(Vec<u8>, Vec<usize>)> {
     let (udp, answer) = (reversed(&frames[0]), reversed(&frames[3]));
     ipv4().icmpv4_raw(3, 1, [0; 4]).write(&mut frames[6], &udp).expect("memory");
     ipv4().icmpv4_raw(11, 0, [0; 4]).write(&mut frames[7], &answer).expect("memory");
-    // Longer than the least MTU, and it may be cut.
-    ipv4().udp(5_000, 53).write(&mut frames[8], &[fill; 80]).expect("memory");
+    // Longer than the least MTU, and it may be cut; to the service of the example of a balancer.
+    ethernet().ipv4(from, [192, 0, 2, 10], 64).udp(5_000, 53).write(&mut frames[8], &[fill; 80]).expect("memory");
     frames[8][20] = 0;
     // Errors about UDP-Lite, whose header covers all, and DCCP, of which as much is looked at as of UDP.
     for (number, protocol) in [(9, 136), (10, 33)] {
