@@ -198,7 +198,7 @@ fn what_leaves_a_tunnel_has_right_checksums_or_as_wrong_ones() {
     }
 }
 
-/// A datagram that is encrypted and decrypted again is what it was, with a right checksum or one that is wrong by as much.
+/// A datagram that is encrypted and decrypted again is what it was, with a checksum that is right or as wrong.
 #[test]
 fn what_was_encrypted_has_its_own_checksums_again() {
     let rig = |name: &str| {
