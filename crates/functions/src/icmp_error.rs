@@ -70,7 +70,8 @@ const BAD_HEADER: Gate = Gate::drop(5);
 const DROPS: &[Reason] = &[
     Reason {
         name: "not_told",
-        help: "No error is sent about an error, a fragment but the first, a group's packet, or to who is no single host.",
+        help: "No error is sent about an error, a later IPv4 fragment, a group's packet, a packet whose headers cannot \
+               be read to their end, or to an address that is no single host's.",
     },
     Reason { name: "limited", help: "More packets were rejected than are told of a second." },
     Reason { name: "no_source", help: "No interface has an address of the packet's family." },
@@ -121,12 +122,15 @@ impl Declare for IcmpError {
     const HELP: &'static str = "\
         Each packet becomes the error about itself, from the address of the interface that it came by, to its sender; a router \
         behind finds the way and `interface_out` the Ethernet address. An error of IPv4 quotes as much as 576 bytes hold \
-        (RFC 1812 section 4.3.2.3), one of IPv6 as much as 1280 (RFC 4443). None is made about ICMP errors, fragments but \
-        the first, packets to multicast or broadcast addresses of any layer, and from what is no single host's address \
-        (RFC 1122 section 3.2.2, RFC 4443 section 2.4); such packets are dropped as `not_told`. Errors are limited by a token \
-        bucket (RFC 4443 section 2.4 f). Packets get here by gates that exist where they are asked for: \
-        `ttl: { expired: gate }`, `acl: { denied: gate }`, `mtu: { too_big: gate }`, `interface_out: { unreachable: gate }`, and \
-        `ip_lookup` with a `miss` of its own.";
+        (RFC 1812 section 4.3.2.3), one of IPv6 as much as 1280 (RFC 4443). None is made about ICMP \
+        errors, later fragments of IPv4, packets to multicast or broadcast addresses of any layer, and packets from an \
+        address that is no single host's (RFC 1122 section 3.2.2, RFC 4443 section 2.4 e). Later fragments of IPv6 are \
+        answered: RFC 4443 does not except them. Packet Too Big is sent about IPv6 multicast, too. An IPv6 packet \
+        whose extension headers cannot be read to their end may be an error, and none is made about it. These \
+        packets are dropped as `not_told`. Errors are limited by a token bucket (RFC 4443 section 2.4 f). Packets \
+        get here by gates that exist where they are asked for: `ttl: { expired: gate }`, `acl: { denied: gate }`, \
+        `mtu: { too_big: gate }`, `interface_out: { unreachable: gate }`, and `ip_lookup` with a `miss` of its \
+        own.";
     const EXAMPLE: &'static str = "{ interfaces: [interface], error: time_exceeded, errors_per_second: 1000 }";
     const TRAFFIC: &'static str = "{}";
     const DROPS: &'static [Reason] = DROPS;

@@ -6,7 +6,7 @@ use forebay_packet::wire::checksum;
 use forebay_packet::wire::ethernet::{EtherType, Ethernet, MacAddress};
 use forebay_packet::wire::icmp::{self, ICMPV6, Icmp, v4, v6};
 use forebay_packet::wire::ipv4::{self, Ipv4};
-use forebay_packet::wire::ipv6::Ipv6;
+use forebay_packet::wire::ipv6::{self, Ipv6};
 use forebay_packet::wire::neighbour::REDIRECT;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -56,8 +56,13 @@ impl IcmpError {
         if no_host || to_group {
             return Some(NOT_TOLD);
         }
-        // What is above may be an error, where it cannot be seen.
-        let Some((protocol, at)) = packet.transport() else { return Some(NOT_TOLD) };
+        let Some((protocol, at)) = packet.transport() else {
+            // A later fragment is answered as the first is: RFC 4443 has no such exception as RFC 1122 section 3.2.2.
+            // It is of no error, which is never cut: it has at most 1280 bytes (section 2.4 c). Where the chain of
+            // headers cannot be read to its end, the packet may be an error.
+            let later = packet.data().get(start..).is_some_and(|bytes| ipv6::is_later_fragment(bytes, 0));
+            return (!later).then_some(NOT_TOLD);
+        };
         if protocol != ICMPV6 {
             return None;
         }

@@ -158,6 +158,33 @@ fn of_some_packets_nobody_is_told() {
     ] {
         assert_eq!(rig.run(&frame).0, gate, "{frame:02x?}");
     }
+    // RFC 4443 section 2.4 e has no exception for later fragments.
+    let part = |protocol: u8, offset: u16| {
+        let header = [protocol, 0, (offset >> 5) as u8, (offset << 3) as u8, 0, 0, 0, 9];
+        let mut frame = Vec::new();
+        let builder = PacketBuilder::ethernet2(PEER.0, OWN.0).ipv6(v6(7), [0x20; 16], 9);
+        builder.write(&mut frame, 44.into(), &[&header[..], &[1; 24]].concat()).expect("memory");
+        frame
+    };
+    for (protocol, offset, gate) in [
+        (17, 0, Gate::FIRST),
+        (17, 1, Gate::FIRST),
+        (6, 176, Gate::FIRST),
+        (58, 176, Gate::FIRST),
+        (58, 0, NOT_TOLD),
+    ] {
+        for error in [json!({}), json!({ "error": "too_big", "mtu": 1_400 })] {
+            let mut rig = self::rig(error);
+            let frame = part(protocol, offset);
+            let (came, error) = rig.run(&frame);
+            assert_eq!(came, gate, "protocol {protocol} at {offset}");
+            assert!(gate != Gate::FIRST || error[62..] == frame[14..]);
+        }
+    }
+    // Headers that end in the middle may hide an error.
+    let mut cut = part(0, 0);
+    cut.truncate(60);
+    assert_eq!(rig.run(&cut).0, NOT_TOLD);
     let mut too_big = self::rig(json!({ "error": "too_big", "mtu": 1_400 }));
     assert_eq!(too_big.run(&ipv6(v6(7), group6)).0, Gate::FIRST, "path MTU discovery of groups");
 }

@@ -41,6 +41,12 @@ pub fn fragment(frame: &[u8], start: usize) -> Option<u8> {
     walk(frame, start)?.fragment
 }
 
+/// Whether the packet is a fragment other than the first, found behind headers that can be read.
+#[must_use]
+pub fn is_later_fragment(frame: &[u8], start: usize) -> bool {
+    walk(frame, start).is_some_and(|walked| walked.later)
+}
+
 /// The protocol number of the upper layer, whether or not it begins in this packet: that of the last extension header
 /// that could be read, or of the chain's end. `None` where there is no IPv6 header.
 #[must_use]
@@ -56,6 +62,8 @@ struct Walked {
     offset: Option<usize>,
     /// What follows the fragment header, in a part of a datagram.
     fragment: Option<u8>,
+    /// Whether it is a fragment other than the first.
+    later: bool,
 }
 
 fn walk(frame: &[u8], start: usize) -> Option<Walked> {
@@ -72,7 +80,7 @@ fn walk(frame: &[u8], start: usize) -> Option<Walked> {
     let mut fragment = None;
     for _ in 0..=MOST_EXTENSIONS {
         let header = frame.get(offset..offset + 8);
-        let cut = Some(Walked { protocol: next, offset: None, fragment });
+        let cut = Some(Walked { protocol: next, offset: None, fragment, later: false });
         match next {
             // Hop-by-hop options, routing, destination options: length in 8-byte units beyond the first.
             0 | 43 | 60 => {
@@ -87,7 +95,7 @@ fn walk(frame: &[u8], start: usize) -> Option<Walked> {
                     fragment = fragment.or(Some(header[0]));
                 }
                 if place >> 3 != 0 {
-                    return Some(Walked { protocol: header[0], offset: None, fragment });
+                    return Some(Walked { protocol: header[0], offset: None, fragment, later: true });
                 }
                 (next, offset) = (header[0], offset + 8);
             }
@@ -98,9 +106,9 @@ fn walk(frame: &[u8], start: usize) -> Option<Walked> {
             }
             upper => {
                 let offset = (offset <= frame.len()).then_some(offset);
-                return Some(Walked { protocol: upper, offset, fragment });
+                return Some(Walked { protocol: upper, offset, fragment, later: false });
             }
         }
     }
-    Some(Walked { protocol: next, offset: None, fragment })
+    Some(Walked { protocol: next, offset: None, fragment, later: false })
 }
