@@ -22,9 +22,10 @@ mod table;
 #[cfg(test)]
 pub(crate) mod testing;
 
+use crate::martian::{mapped, unmapped};
 use crate::parameters::no_memory;
 use entry::{Entry, Timers};
-use neighbours::{Address, Neighbours};
+use neighbours::Neighbours;
 
 /// Parameters of the state `interface`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -97,19 +98,26 @@ pub(crate) struct InterfaceAddress {
 
 /// Text that is none.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "'{0}' is no address of an interface: write it with the length of its prefix, such as 192.0.2.1/24 or 2001:db8::1/64; allowed are unicast addresses"
-)]
-pub(crate) struct InterfaceAddressError(String);
+pub(crate) enum InterfaceAddressError {
+    /// It is not written as one, or is no host's.
+    #[error(
+        "'{0}' is no address of an interface: write it with the length of its prefix, such as 192.0.2.1/24 or 2001:db8::1/64; allowed are unicast addresses"
+    )]
+    Other(String),
+    /// It stands for one of IPv4.
+    #[error("{}", mapped(*.0))]
+    Mapped(IpAddr),
+}
 
 impl FromStr for InterfaceAddress {
     type Err = InterfaceAddressError;
 
     fn from_str(text: &str) -> Result<Self, InterfaceAddressError> {
-        let bad = || InterfaceAddressError(text.chars().take(60).collect());
+        let bad = || InterfaceAddressError::Other(text.chars().take(60).collect());
         let (address, length) = text.split_once('/').ok_or_else(bad)?;
         let address: IpAddr = address.parse().map_err(|_| bad())?;
         let length: u32 = length.parse().map_err(|_| bad())?;
+        unmapped(address).map_err(|_| InterfaceAddressError::Mapped(address))?;
         let (most, unicast) = match address {
             IpAddr::V4(it) => {
                 (32, !it.is_multicast() && !it.is_broadcast() && !it.is_unspecified() && !it.is_loopback())
@@ -187,6 +195,11 @@ impl Interface {
     #[inline]
     pub(crate) fn is_broadcast(&self, address: u32) -> bool {
         address == u32::MAX || self.v4.iter().any(|own| own.mask < 0xffff_fffe && address == own.address | !own.mask)
+    }
+
+    /// The addresses of all hosts of its IPv4 prefixes.
+    pub(crate) fn broadcasts(&self) -> impl Iterator<Item = u32> {
+        self.v4.iter().filter(|own| own.mask < 0xffff_fffe).map(|own| own.address | !own.mask)
     }
 
     /// Whether one of its addresses listens to this solicited-node address (RFC 4291 section 2.7.1).
@@ -321,7 +334,7 @@ impl DeclareState for Interface {
         for (index, line) in params.neighbours.iter().enumerate() {
             let (address, mac) =
                 table::parse(line).map_err(|message| SetupError::at(format!("neighbours[{index}]"), message))?;
-            let put = neighbours.put(Address::of(address), Entry::permanent(mac), 0);
+            let put = neighbours.put(address, Entry::permanent(mac), 0);
             put.map_err(|_| SetupError::at(format!("neighbours[{index}]"), table::FULL))?;
         }
         let now = AtomicU64::new(0);

@@ -17,6 +17,7 @@ use serde::Deserialize;
 
 use crate::interface::echo::{self, Echo};
 use crate::interface::{Interface, is_link_local};
+use crate::martian::Martians;
 use crate::tunnel::bucket::Bucket;
 
 mod discovery;
@@ -41,6 +42,10 @@ pub struct Params {
     /// How many pings of its addresses are answered a second; 1000 by default. With 0 they leave by the gate `local`.
     #[serde(default = "thousand")]
     echoes_per_second: u32,
+    /// Drops (`drop`, the default) or forwards (`pass`) packets to others whose source is an address of the router
+    /// itself or the broadcast address of one of its prefixes.
+    #[serde(default)]
+    martians: Martians,
 }
 
 fn thousand() -> u32 {
@@ -60,6 +65,7 @@ const ANSWERS_LIMITED: Gate = Gate::drop(5);
 const ECHOES_LIMITED: Gate = Gate::drop(6);
 const LINK_ONLY: Gate = Gate::drop(7);
 const GROUP: Gate = Gate::drop(8);
+const MARTIAN: Gate = Gate::drop(9);
 const DROPS: &[Reason] = &[
     Reason { name: "other_station", help: "The frame is to another station's Ethernet address, or from a group's." },
     Reason { name: "not_ip", help: "The frame carries neither IP nor ARP, or is cut short inside the header." },
@@ -81,6 +87,11 @@ const DROPS: &[Reason] = &[
     Reason {
         name: "link_broadcast",
         help: "The frame is to a group of stations, and the packet to one host elsewhere (RFC 1122 section 3.3.6).",
+    },
+    Reason {
+        name: "martian",
+        help: "The packet is for others, and its source is the router's own address or a broadcast address of its \
+               prefixes (RFC 1812 section 5.3.7).",
     },
 ];
 
@@ -108,6 +119,7 @@ pub struct InterfaceIn {
     mac: u64,
     /// All the router's addresses.
     local: Local,
+    martians: Martians,
     word: Option<(Word, u32)>,
     answers: Bucket,
     echoes: Option<Bucket>,
@@ -118,29 +130,39 @@ pub struct InterfaceIn {
 
 /// The addresses of a router.
 struct Local {
-    /// The first two of IPv4, which are mostly all.
-    first: [u32; 2],
     v4: Vec<u32>,
     v6: Vec<u128>,
+    /// The broadcast addresses of its prefixes.
+    broadcasts: Vec<u32>,
+    /// A bit for the lowest six bits of each of its IPv4 addresses and broadcast addresses: an address whose bit is not
+    /// set is none of them.
+    low: u64,
 }
 
 impl Local {
     fn of<'i>(interfaces: impl Iterator<Item = &'i Interface>) -> Self {
-        let (mut v4, mut v6) = (Vec::new(), Vec::new());
-        for address in interfaces.flat_map(Interface::addresses) {
-            match address {
-                IpAddr::V4(address) => v4.push(address.to_bits()),
-                IpAddr::V6(address) => v6.push(address.to_bits()),
+        let (mut v4, mut v6, mut broadcasts) = (Vec::new(), Vec::new(), Vec::new());
+        for interface in interfaces {
+            for address in interface.addresses() {
+                match address {
+                    IpAddr::V4(address) => v4.push(address.to_bits()),
+                    IpAddr::V6(address) => v6.push(address.to_bits()),
+                }
             }
+            broadcasts.extend(interface.broadcasts());
         }
-        let first = v4.first().copied().unwrap_or(0);
-        Self { first: [first, v4.get(1).copied().unwrap_or(first)], v4, v6 }
+        let low = v4.iter().chain(&broadcasts).fold(0, |low, address| low | 1 << (address & 63));
+        Self { v4, v6, broadcasts, low }
     }
 
+    /// Whether an address may be one of IPv4 that is the router's or a broadcast address; seldom where it is none.
     #[inline(always)]
+    fn may_have_v4(&self, [.., last]: [u8; 4]) -> bool {
+        self.low >> (last & 63) & 1 == 1
+    }
+
     fn has_v4(&self, address: u32) -> bool {
-        let [first, second] = self.first;
-        address == first || address == second || self.v4.len() > 2 && self.v4.contains(&address)
+        self.v4.contains(&address)
     }
 
     fn has_v6(&self, address: u128) -> bool {
@@ -161,8 +183,12 @@ impl Declare for InterfaceIn {
         `interface`, for `interface_out`: who asks for us, from the start, others only where they are known already. \
         Neighbour discovery must have hop limit 255, a right checksum and sound options. Echo requests to own addresses are \
         answered (RFC 1122 section 3.2.2.6, RFC 4443 section 4.2); those in fragments or with IP options leave by `local`. \
-        Who says that an own address is its own is counted as a conflict and told otherwise, once in 10 seconds \
-        (RFC 5227). Frames to other stations are dropped. Frames are untagged: `vlan_pop` comes before.";
+        A packet to be passed on is dropped as `martian`, unless `martians: pass`, if its source is one of the \
+        router's own addresses or the broadcast address of one of its prefixes (RFC 1812 section 5.3.7); \
+        `ip_validate` behind looks at the other sources that no router forwards. Link-local packets are not \
+        forwarded (RFC 3927 section 7, RFC 4291 section 2.5.6). A station that claims an own address is counted as a \
+        conflict, and a reply defends the address once in 10 seconds (RFC 5227). Frames to other stations are \
+        dropped. Frames are untagged: `vlan_pop` comes before.";
     const EXAMPLE: &'static str = "{ interface: interface }";
     const TRAFFIC: &'static str = "{ destination: 198.18.0.0/15, destination_mac: 02:00:00:00:00:01 }";
     const DROPS: &'static [Reason] = DROPS;
@@ -180,10 +206,12 @@ impl Declare for InterfaceIn {
             others.push(setup.state::<Interface>(&format!("others[{index}]"), name)?);
         }
         let local = Local::of(std::iter::once(&interface).chain(&others).map(|interface| &**interface));
+        let martians = params.martians;
         setup.table("neighbours", Arc::clone(&interface) as Arc<dyn forebay_graph::Table>);
         Ok(Self {
             mac: number(interface.mac.0),
             local,
+            martians,
             word,
             answers: Bucket::new(params.answers_per_second, setup.frequency()),
             echoes: (params.echoes_per_second > 0).then(|| Bucket::new(params.echoes_per_second, setup.frequency())),
@@ -201,11 +229,21 @@ fn number([a, b, c, d, e, f]: [u8; 6]) -> u64 {
 }
 
 /// Addresses that no router passes on: 0.0.0.0/8, 127.0.0.0/8, 169.254.0.0/16, 224.0.0.0 and beyond.
-#[inline(always)]
 fn is_special(address: u32) -> bool {
     let first = address >> 24;
     first >= 224 || first == 127 || first == 0 || address >> 16 == 0xa9fe
 }
+
+/// The first octets of those.
+const SPECIAL: [bool; 256] = {
+    let mut marked = [false; 256];
+    let mut octet = 0;
+    while octet < 256 {
+        marked[octet] = matches!(octet, 0 | 127 | 169 | 224..);
+        octet += 1;
+    }
+    marked
+};
 
 impl InterfaceIn {
     /// Whether a packet is one of IPv4 that is only to be passed on.
@@ -216,11 +254,25 @@ impl InterfaceIn {
             return false;
         }
         let Some(header) = packet.ipv4() else { return false };
-        let destination = u32::from_be_bytes(header.destination);
+        let (source, destination) = (header.source, header.destination);
+        let special = SPECIAL[usize::from(source[0])] | SPECIAL[usize::from(destination[0])];
+        let own = self.local.may_have_v4(source) | self.local.may_have_v4(destination);
+        !(special | own) || self.is_transit_v4(u32::from_be_bytes(source), u32::from_be_bytes(destination))
+    }
+
+    /// Whether addresses are those of a packet that is only to be passed on, where a quick look does not say so.
+    #[inline(never)]
+    fn is_transit_v4(&self, source: u32, destination: u32) -> bool {
         !self.local.has_v4(destination)
             && !is_special(destination)
-            && header.source[..2] != [169, 254]
+            && source >> 16 != 0xa9fe
             && !self.interface.is_broadcast(destination)
+            && !self.is_martian_v4(source)
+    }
+
+    /// Whether no packet to be passed on may have this source.
+    fn is_martian_v4(&self, source: u32) -> bool {
+        self.martians == Martians::Drop && (self.local.has_v4(source) || self.local.broadcasts.contains(&source))
     }
 
     /// Sees to every other packet.
@@ -264,6 +316,9 @@ impl InterfaceIn {
         if is_special(destination) || source >> 16 == 0xa9fe {
             return LINK_ONLY;
         }
+        if self.is_martian_v4(source) {
+            return MARTIAN;
+        }
         if group { GROUP } else { TRANSIT }
     }
 
@@ -294,6 +349,9 @@ impl InterfaceIn {
         }
         if is_link_local(destination) || is_link_local(source) || destination <= 1 {
             return LINK_ONLY;
+        }
+        if self.martians == Martians::Drop && self.local.has_v6(source) {
+            return MARTIAN;
         }
         if group { GROUP } else { TRANSIT }
     }

@@ -108,7 +108,7 @@ const DROPS: &[Reason] = &[
         name: "not_for_link",
         help: "The destination is the interface's own address, or that of all hosts of one of its prefixes (RFC 2644).",
     },
-    Reason { name: "not_ip", help: "The frame carries neither IPv4 nor IPv6." },
+    Reason { name: "not_ip", help: "The frame carries neither IPv4 nor IPv6, or is to an IPv4-mapped address of IPv6." },
     Reason {
         name: "not_asked",
         help: "The neighbour would have to be asked for, and as many were within a second as may be (1000 by each worker).",
@@ -266,7 +266,7 @@ impl InterfaceOut {
         let (network, _) = packet.network();
         let destination = match network {
             Network::Ipv4 => packet.ipv4().map(|header| Address::v4(u32::from_be_bytes(header.destination))),
-            Network::Ipv6 => packet.ipv6().map(|header| Address(u128::from_be_bytes(header.destination))),
+            Network::Ipv6 => packet.ipv6().and_then(|header| Address::v6(u128::from_be_bytes(header.destination))),
             Network::Other => None,
         };
         let destination = destination.ok_or(NOT_IP)?.ip();

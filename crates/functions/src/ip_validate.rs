@@ -9,15 +9,23 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use zerocopy::FromBytes;
 
-/// Parameters of `ip_validate`: none.
+use crate::martian::Martians;
+
+/// Parameters of `ip_validate`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Params {}
+pub struct Params {
+    /// Drops (`drop`, the default) or passes (`pass`) packets that no router forwards because of their source or
+    /// destination address.
+    #[serde(default)]
+    martians: Martians,
+}
 
 const BAD_CHECKSUM: Gate = Gate::drop(0);
 const BAD_HEADER: Gate = Gate::drop(1);
 const TRUNCATED: Gate = Gate::drop(2);
 const NOT_IP: Gate = Gate::drop(3);
+const MARTIAN: Gate = Gate::drop(4);
 const DROPS: &[Reason] = &[
     Reason { name: "bad_checksum", help: "The IPv4 header's checksum is wrong." },
     Reason {
@@ -29,10 +37,16 @@ const DROPS: &[Reason] = &[
         name: "not_ip",
         help: "The frame's EtherType, behind up to two VLAN tags, is neither that of IPv4 nor of IPv6.",
     },
+    Reason {
+        name: "martian",
+        help: "The source or destination address is one that no router forwards (RFC 1812 section 5.3.7, RFC 4291).",
+    },
 ];
 
-/// The function. It has nothing to remember.
-pub struct IpValidate;
+/// The function.
+pub struct IpValidate {
+    martians: Martians,
+}
 
 impl Declare for IpValidate {
     type Params = Params;
@@ -44,13 +58,19 @@ impl Declare for IpValidate {
         frame holds, the checksum right, options included. IPv6 (RFC 8200 section 3): the fixed header is there, the \
         version 6, and the frame holds the payload length; 0 is taken as it stands (a jumbogram's, RFC 2675, or no \
         payload). Where several faults come together the one named is that of form, then of length, then of checksum. \
-        Bytes after the packet, such as the padding of short frames, are allowed and stay. Addresses are not judged.";
+        Bytes after the packet, such as the padding of short frames, are allowed and stay. Unless `martians: pass`, \
+        packets are dropped whose source is in 0.0.0.0/8, 127.0.0.0/8 or from 224.0.0.0 on, or whose destination is \
+        in 0.0.0.0/8, 127.0.0.0/8 or 240.0.0.0/4 and not 255.255.255.255 (RFC 1812 section 5.3.7); of IPv6, whose \
+        source is multicast, or source or destination is ::, ::1, IPv4-mapped or IPv4-compatible, or whose \
+        destination is a group of scope 0 or 1 (RFC 4291 sections 2.5.2, 2.5.3, 2.5.5 and 2.7). A source of 0.0.0.0 \
+        or :: passes where the destination is a group of the link or 255.255.255.255: so DHCP and duplicate address \
+        detection do. Own, broadcast and link-local addresses are `interface_in`'s to judge.";
     const EXAMPLE: &'static str = "{}";
     const DROPS: &'static [Reason] = DROPS;
     const STATE: StateKind = StateKind::None;
 
-    fn new(_: Params, _: &mut Setup<'_>) -> Result<Self, SetupError> {
-        Ok(Self)
+    fn new(params: Params, _: &mut Setup<'_>) -> Result<Self, SetupError> {
+        Ok(Self { martians: params.martians })
     }
 }
 
@@ -100,11 +120,19 @@ fn fault(frame: &[u8]) -> Gate {
 
 impl Function for IpValidate {
     fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
+        let martians = self.martians;
+        let marked = martians.marked();
         context.filter(
             batch,
-            Packet::is_plain_ipv4,
+            |packet| packet.is_plain_ipv4(marked),
             |packet| {
-                if is_sound(packet) { Gate::FIRST } else { fault(packet.data()) }
+                if !is_sound(packet) {
+                    fault(packet.data())
+                } else if martians.refuses(packet) {
+                    MARTIAN
+                } else {
+                    Gate::FIRST
+                }
             },
         );
     }
@@ -203,6 +231,52 @@ mod tests {
         }
     }
 
+    #[test]
+    fn martians_are_dropped_unless_they_may_pass() {
+        let v4 = |source: [u8; 4], destination: [u8; 4]| {
+            let mut frame = Vec::new();
+            let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4(source, destination, 64).udp(1, 2);
+            builder.write(&mut frame, b"payload!").expect("memory");
+            frame
+        };
+        let v6 = |source: &str, destination: &str| {
+            let octets = |text: &str| text.parse::<std::net::Ipv6Addr>().expect("an address").octets();
+            let mut frame = Vec::new();
+            let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv6(octets(source), octets(destination), 64);
+            builder.udp(1, 2).write(&mut frame, b"payload!").expect("memory");
+            frame
+        };
+        let host = [198, 51, 100, 9];
+        let mut strict = rig();
+        let mut open = Rig::of::<IpValidate>(&json!({ "martians": "pass" })).expect("right");
+        for martian in [
+            v4([0, 1, 2, 3], host),
+            v4([0; 4], host),
+            v4([127, 0, 0, 1], host),
+            v4([224, 0, 0, 5], host),
+            v4([255; 4], host),
+            v4(host, [127, 0, 0, 1]),
+            v4(host, [0; 4]),
+            v4(host, [240, 0, 0, 1]),
+            v6("::", "2001:db8::9"),
+            v6("::1", "2001:db8::9"),
+            v6("ff02::1", "2001:db8::9"),
+            v6("::ffff:192.0.2.1", "2001:db8::9"),
+            v6("2001:db8::9", "::1"),
+            v6("2001:db8::9", "::ffff:192.0.2.1"),
+        ] {
+            for frame in [martian.clone(), tagged(&martian, 1)] {
+                assert_eq!(strict.run(&frame), (MARTIAN, frame.clone()), "{frame:02x?}");
+                assert_eq!(open.run(&frame), (Gate::FIRST, frame));
+            }
+        }
+        let wrong = with(v4([127, 0, 0, 1], host), 24, 0x55, 0);
+        assert_eq!(strict.run(&wrong).0, BAD_CHECKSUM, "an address in an unsound header says nothing");
+        for frame in [v4([0; 4], [255; 4]), v4(host, [224, 0, 0, 5]), v6("::", "ff02::1:ff00:9")] {
+            assert_eq!(strict.run(&frame).0, Gate::FIRST, "{frame:02x?}");
+        }
+    }
+
     proptest! {
         #[test]
         fn what_passes_is_what_etherparse_reads_with_a_right_checksum(
@@ -222,7 +296,21 @@ mod tests {
             if length % 4 == 0 {
                 frame.truncate(length);
             }
-            let sound = match frame.get(12..14) {
+            let martian = match frame.get(12..14) {
+                Some([0x08, 0x00]) if frame.len() >= 34 => {
+                    let (from, to) = (&frame[26..30], &frame[30..34]);
+                    let on_link = to == [255; 4] || to[..3] == [224, 0, 0];
+                    matches!(from[0], 127 | 224..) || from[0] == 0 && !(from == [0; 4] && on_link)
+                        || matches!(to[0], 0 | 127 | 240..) && to != [255; 4]
+                }
+                Some([0x86, 0xdd]) if frame.len() >= 54 => {
+                    let is_of_v4 = |it: &[u8]| it[..10] == [0; 10] && (it[10..12] == [0; 2] || it[10..12] == [255; 2]);
+                    let (from, to) = (&frame[22..38], &frame[38..54]);
+                    from[0] == 0xff || is_of_v4(from) || is_of_v4(to) || to[0] == 0xff && to[1] & 0xe == 0
+                }
+                _ => false,
+            };
+            let sound = !martian && match frame.get(12..14) {
                 Some([0x08, 0x00]) => Ipv4HeaderSlice::from_slice(&frame[14..]).is_ok_and(|header| {
                     (header.slice().len()..=frame.len() - 14).contains(&header.total_len().into())
                         && header.header_checksum() == header.to_header().calc_header_checksum()

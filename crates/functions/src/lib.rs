@@ -1,8 +1,8 @@
 //! Network functions, one file each, and the tables they share.
 //!
 //! Every file of this folder is one function and registers itself, so that nothing lists them; but for what several share:
-//! `balancer`, `connection`, `encryption`, `inspection`, `interface`, `journal`, `listing`, `nat`, `parameters`, `pdu_sessions`,
-//! `tables`, `traffic` and `tunnel`.
+//! `balancer`, `connection`, `encryption`, `inspection`, `interface`, `journal`, `listing`, `martian`, `nat`,
+//! `parameters`, `pdu_sessions`, `tables`, `traffic` and `tunnel`.
 
 #![forbid(unsafe_code)]
 

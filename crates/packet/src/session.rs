@@ -20,6 +20,8 @@ use crate::{Network, Packet};
 /// be of another session than the others of its datagram, and of another worker, where nobody could put them together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SessionKey {
+    /// The family of the addresses: those of two families may have the same bytes. It is not in the hash.
+    pub network: Network,
     /// Source address.
     pub source: [u8; 16],
     /// Destination address.
@@ -57,7 +59,8 @@ impl SessionKey {
     /// and where the network layer's packet ends.
     #[inline]
     fn of(frame: &[u8], network: Network, start: usize, transport: Option<(u8, usize)>, end: usize) -> Self {
-        let mut key = Self { source: [0; 16], destination: [0; 16], source_port: 0, destination_port: 0, protocol: 0 };
+        let mut key =
+            Self { network, source: [0; 16], destination: [0; 16], source_port: 0, destination_port: 0, protocol: 0 };
         let header = frame.get(start..).unwrap_or_default();
         let fragment = match network {
             Network::Ipv4 => {
@@ -138,7 +141,8 @@ impl Packet {
             let (mut source, mut destination) = ([0; 16], [0; 16]);
             source[..4].copy_from_slice(&header.source);
             destination[..4].copy_from_slice(&header.destination);
-            return SessionKey { source, destination, source_port, destination_port, protocol };
+            let network = Network::Ipv4;
+            return SessionKey { network, source, destination, source_port, destination_port, protocol };
         }
         self.any_key()
     }

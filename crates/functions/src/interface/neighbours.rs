@@ -15,15 +15,17 @@ use forebay_memory::{NoMemory, numbered};
 use forebay_packet::wire::ethernet::MacAddress;
 
 use super::entry::{Action, Entry, Event, Kind, Timers};
+use crate::martian::is_mapped;
 
 /// Places in a group.
 const GROUP: usize = 8;
 /// How often a writer looks whether a group is free: longer than a change takes, unless its writer was interrupted.
 const PATIENCE: usize = 256;
 
-/// An address as the table has it: of IPv4 as the IPv6 addresses that stand for them (RFC 4291 section 2.5.5.2).
+/// An address as the table has it: of IPv4 as the IPv6 addresses that stand for them (RFC 4291 section 2.5.5.2),
+/// which are no node's and never come from a packet of IPv6: ARP alone speaks for IPv4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Address(pub(crate) u128);
+pub(crate) struct Address(u128);
 
 impl Address {
     #[inline(always)]
@@ -31,11 +33,23 @@ impl Address {
         Self(0xffff_0000_0000 | address as u128)
     }
 
-    pub(crate) fn of(address: IpAddr) -> Self {
+    /// `None` for an IPv4-mapped address, which would be IPv4's key.
+    #[inline(always)]
+    pub(crate) fn v6(address: u128) -> Option<Self> {
+        (!is_mapped(address)).then_some(Self(address))
+    }
+
+    pub(crate) fn of(address: IpAddr) -> Option<Self> {
         match address {
-            IpAddr::V4(address) => Self::v4(address.to_bits()),
-            IpAddr::V6(address) => Self(address.to_bits()),
+            IpAddr::V4(address) => Some(Self::v4(address.to_bits())),
+            IpAddr::V6(address) => Self::v6(address.to_bits()),
         }
+    }
+
+    /// Its bits, in half as many.
+    #[inline(always)]
+    pub(crate) fn number(self) -> u64 {
+        self.0 as u64 ^ (self.0 >> 64) as u64
     }
 
     pub(crate) fn ip(self) -> IpAddr {

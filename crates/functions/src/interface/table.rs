@@ -8,6 +8,7 @@ use forebay_packet::wire::ethernet::MacAddress;
 use super::Interface;
 use super::entry::{Entry, Kind};
 use super::neighbours::Address;
+use crate::martian::mapped;
 
 const SYNTAX: &str = "\
 add ADDRESS MAC [permanent|stale]   a new neighbour: add 192.0.2.7 02:00:00:00:00:07; it stays, or is only believed
@@ -18,11 +19,12 @@ replace ADDRESS MAC [permanent|stale]   another Ethernet address for a neighbour
 pub(super) const FULL: &str = "no room: all places that this address may have are taken by permanent neighbours";
 
 /// Reads an address and a MAC address.
-pub(super) fn parse(line: &str) -> Result<(IpAddr, MacAddress), String> {
+pub(super) fn parse(line: &str) -> Result<(Address, MacAddress), String> {
     let mut words = line.split_ascii_whitespace();
     let address = address(words.next().unwrap_or_default())?;
+    let shown = address.ip();
     let mac =
-        words.next().ok_or_else(|| format!("{address} has no Ethernet address: write {address} 02:00:00:00:00:07"))?;
+        words.next().ok_or_else(|| format!("{shown} has no Ethernet address: write {shown} 02:00:00:00:00:07"))?;
     let mac: MacAddress = mac.parse().map_err(|error| format!("{error}"))?;
     if mac.0[0] & 1 == 1 {
         return Err(format!("{mac} is a group's: allowed are addresses of one interface"));
@@ -33,14 +35,14 @@ pub(super) fn parse(line: &str) -> Result<(IpAddr, MacAddress), String> {
     }
 }
 
-fn address(word: &str) -> Result<IpAddr, String> {
+fn address(word: &str) -> Result<Address, String> {
     let bad = || {
         let shown: String = word.chars().take(60).collect();
         format!("'{shown}' is no neighbour's address: allowed are unicast addresses such as 192.0.2.7 or 2001:db8::7")
     };
     let address: IpAddr = word.parse().map_err(|_| bad())?;
     let group = address.is_multicast() || address.is_unspecified();
-    if group { Err(bad()) } else { Ok(address) }
+    if group { Err(bad()) } else { Address::of(address).ok_or_else(|| mapped(address)) }
 }
 
 impl Interface {
@@ -50,15 +52,16 @@ impl Interface {
         if verb == Verb::Remove {
             let word = entry.split_ascii_whitespace().next().unwrap_or_default();
             let address = address(word)?;
-            let removed = self.neighbours.remove(Address::of(address));
-            return removed.then_some(()).ok_or_else(|| format!("{address} is no neighbour that is known"));
+            let removed = self.neighbours.remove(address);
+            return removed.then_some(()).ok_or_else(|| format!("{} is no neighbour that is known", address.ip()));
         }
         let entry = entry.trim_ascii_end();
         let (entry, state) = match entry.rsplit_once(|byte: char| byte.is_ascii_whitespace()) {
             Some((before, state)) if !state.contains([':', '-']) => (before, state),
             _ => (entry, "permanent"),
         };
-        let (address, mac) = parse(entry)?;
+        let (key, mac) = parse(entry)?;
+        let address = key.ip();
         let entry = match state {
             "permanent" => Entry::permanent(mac),
             // What was learnt is worth a try.
@@ -71,7 +74,6 @@ impl Interface {
         if self.addresses().any(|own| own == address) {
             return Err(format!("{address} is the interface's own"));
         }
-        let key = Address::of(address);
         if verb == Verb::Add && self.neighbours.look(key).is_some_and(|there| there.kind == Kind::Permanent) {
             return Err(format!("{address} is there already: write {}", Verb::Replace.form(SYNTAX)));
         }
@@ -98,7 +100,7 @@ impl Table for Interface {
 
     fn entries(&self, after: Option<&str>, most: usize) -> Result<Vec<String>, String> {
         let first = |line: &str| address(line.split_ascii_whitespace().next().unwrap_or_default());
-        let after = after.map(first).transpose()?.map(Address::of);
+        let after = after.map(first).transpose()?;
         let all = self.neighbours.all();
         let line = |(address, entry): (Address, Entry)| format!("{} {} {}", address.ip(), entry.mac, entry.kind.name());
         Ok(all

@@ -38,6 +38,14 @@ fn faults_name_the_place_the_value_and_what_is_allowed() {
         (json!({ "addresses": ["192.0.2.1"] }), "'192.0.2.1' is no address of an interface"),
         (json!({ "addresses": ["224.0.0.1/24"] }), "'224.0.0.1/24' is no address of an interface"),
         (json!({ "addresses": ["192.0.2.1/24", "192.0.2.1/32"] }), "addresses[1]: 192.0.2.1 is listed twice"),
+        (
+            json!({ "addresses": ["::ffff:192.0.2.1/120"] }),
+            "'::ffff:192.0.2.1' is an IPv4-mapped address: write the IPv4 address, 192.0.2.1",
+        ),
+        (
+            json!({ "neighbours": ["::ffff:192.0.2.7 02:00:00:00:00:07"] }),
+            "neighbours[0]: '::ffff:192.0.2.7' is an IPv4-mapped address: write the IPv4 address, 192.0.2.7",
+        ),
         (json!({ "tries": 0 }), "tries: 0: allowed are 1 to 15"),
         (json!({ "retransmit": "1us" }), "retransmit: 1us: allowed are 1ms to 86400s"),
         (json!({ "capacity": 1 }), "capacity: 1: allowed are 16 to 1048576"),

@@ -69,8 +69,9 @@ impl InterfaceIn {
         if asker.0[0] & 1 == 1 || self.interface.has_v6(source) {
             return MALFORMED;
         }
+        let Some(neighbour) = Address::v6(source) else { return MALFORMED };
         if !unspecified && said.link_layer.is_some() && self.interface.connects_v6(source) {
-            self.learn(Address(source), Event::Asked(asker), now);
+            self.learn(neighbour, Event::Asked(asker), now);
         }
         if !self.answers.take(now) {
             return ANSWERS_LIMITED;
@@ -94,6 +95,8 @@ impl InterfaceIn {
             return MALFORMED;
         }
         let target = u128::from_be_bytes(said.target);
+        // An IPv4-mapped address is of no node (RFC 4291 section 2.5.5.2; RFC 4038 section 4.2).
+        let Some(neighbour) = Address::v6(target) else { return MALFORMED };
         if self.interface.has_v6(target) {
             if said.link_layer == Some(self.interface.mac) {
                 return NEIGHBOUR;
@@ -113,7 +116,7 @@ impl InterfaceIn {
         } else {
             Event::Told(said.link_layer, overrides)
         };
-        self.learn(Address(target), event, now);
+        self.learn(neighbour, event, now);
         NEIGHBOUR
     }
 }

@@ -67,7 +67,7 @@ fn solicitations_are_answered_as_rfc_4861_says() {
     let flags = neighbour::ROUTER | SOLICITED | OVERRIDE;
     let expected = frames::neighbour(PEER, OWN, v6(1), v6(7), Neighbour::advertisement(flags, v6(1), OWN));
     assert_eq!((gate, frame), (REPLY, expected.to_vec()));
-    let entry = lan.neighbours.look(Address(u128::from_be_bytes(v6(7)))).expect("it said where it is");
+    let entry = lan.neighbours.look(Address::v6(u128::from_be_bytes(v6(7))).expect("not mapped")).expect("it said where it is");
     assert_eq!((entry.kind, entry.mac), (Kind::Stale, PEER));
     // Who has no address yet: all are told. Its message has no option.
     let mut bare = neighbour([0; 16], neighbour::solicited_node(v6(1)), solicitation);
@@ -87,12 +87,70 @@ fn solicitations_are_answered_as_rfc_4861_says() {
     assert_eq!(rig.run(&other).0, NEIGHBOUR);
 }
 
+/// An advertisement for ::ffff:192.0.2.7 changed the entry of 192.0.2.7, past every inspection of ARP.
+#[test]
+fn neighbour_discovery_never_speaks_for_ipv4() {
+    let (mut rig, lan) = rig(json!({}));
+    let mapped = std::net::Ipv4Addr::from(PEER_V4).to_ipv6_mapped().octets();
+    let other = MacAddress([2, 0, 0, 0, 0, 8]);
+    lan.neighbours.step_or_make(Address::v4(u32::from_be_bytes(PEER_V4)), Event::Asked(PEER), 0).expect("room");
+    for flags in [OVERRIDE, OVERRIDE | SOLICITED] {
+        for source in [mapped, v6(7)] {
+            let frame = neighbour(source, v6(1), Neighbour::advertisement(flags, mapped, other));
+            assert_eq!(rig.run(&frame).0, MALFORMED);
+        }
+    }
+    let frame = neighbour(mapped, v6(1), Neighbour::solicitation(v6(1), other));
+    assert_eq!(rig.run(&frame).0, MALFORMED);
+    assert_eq!(known(&lan, PEER_V4), Some((Kind::Stale, PEER)));
+}
+
+#[test]
+fn martian_sources_are_not_passed_on() {
+    let far = [198, 51, 100, 9];
+    let wide = [0x20; 16];
+    for (source, gate) in [
+        (PEER_V4, TRANSIT),
+        (OWN_V4, MARTIAN),
+        ([192, 0, 2, 255], MARTIAN),
+        // The same last octet, and no address of the router.
+        ([198, 51, 100, 1], TRANSIT),
+        ([198, 51, 100, 255], TRANSIT),
+        ([169, 254, 1, 1], LINK_ONLY),
+        ([169, 1, 1, 1], TRANSIT),
+    ] {
+        assert_eq!(rig(json!({})).0.run(&ipv4(source, far)).0, gate, "{source:?}");
+        let open = if gate == MARTIAN { TRANSIT } else { gate };
+        assert_eq!(rig(json!({ "martians": "pass" })).0.run(&ipv4(source, far)).0, open, "{source:?}");
+    }
+    assert_eq!(rig(json!({})).0.run(&ipv6(v6(1), wide)).0, MARTIAN);
+    assert_eq!(rig(json!({ "martians": "pass" })).0.run(&ipv6(v6(1), wide)).0, TRANSIT);
+    // To the router itself they still come: a host without an address asks for one.
+    assert_eq!(rig(json!({})).0.run(&ipv4([0; 4], [255; 4])).0, LOCAL);
+    assert_eq!(rig(json!({})).0.run(&ipv4(OWN_V4, OWN_V4)).0, LOCAL);
+}
+
+/// A prefix of 31 or 32 bits has no broadcast address (RFC 3021 section 2.1).
+#[test]
+fn on_a_link_of_two_the_other_end_is_no_broadcast_address() {
+    for (prefix, peer) in [("192.0.2.0/31", [192, 0, 2, 1]), ("192.0.2.1/31", [192, 0, 2, 0]), ("192.0.2.1/32", PEER_V4)]
+    {
+        let (mut surroundings, _) = surroundings();
+        let params = json!({ "mac": OWN.to_string(), "addresses": [prefix] });
+        let params = serde_json::from_value(params).expect("parameters");
+        let link = <Interface as forebay_graph::DeclareState>::new(params, &mut Setup::new("link", &mut surroundings));
+        surroundings.state.insert("link".to_owned(), Arc::new(link.expect("right")));
+        let mut rig = Rig::within::<InterfaceIn>(&json!({ "interface": "link" }), &mut surroundings).expect("right");
+        assert_eq!(rig.run(&ipv4(peer, [198, 51, 100, 9])).0, TRANSIT, "{prefix}");
+    }
+}
+
 #[test]
 fn discovery_that_is_not_sound_is_dropped() {
     let (mut rig, lan) = rig(json!({}));
     let right = neighbour(v6(7), v6(1), Neighbour::solicitation(v6(1), PEER));
     assert_eq!(rig.run(&right).0, REPLY);
-    lan.neighbours.remove(Address(u128::from_be_bytes(v6(7))));
+    lan.neighbours.remove(Address::v6(u128::from_be_bytes(v6(7))).expect("not mapped"));
     for (at, value, gate) in [
         (21, 64, BAD_HOP_LIMIT),
         (56, right[56] ^ 1, BAD_CHECKSUM),

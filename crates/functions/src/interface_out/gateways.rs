@@ -9,6 +9,7 @@ use forebay_packet::{Network, Packet, Word};
 
 use crate::interface::Interface;
 use crate::interface::neighbours::Address;
+use crate::martian::mapped;
 
 /// One router of each family.
 #[derive(Clone, Copy, Default)]
@@ -29,6 +30,7 @@ impl Pair {
         let mut pair = Self::default();
         for (index, &address) in addresses.iter().enumerate() {
             let at = |message| SetupError::at(format!("{path}[{index}]"), message);
+            let neighbour = Address::of(address).ok_or_else(|| at(mapped(address)))?;
             if address.is_multicast() || !interface.connects(address) {
                 return Err(at(format!(
                     "{address} is in none of the interface's prefixes: allowed are its neighbours"
@@ -38,7 +40,7 @@ impl Pair {
                 return Err(at(format!("{address} is the interface's own: allowed are its neighbours")));
             }
             let place = if address.is_ipv4() { &mut pair.v4 } else { &mut pair.v6 };
-            if place.replace(Address::of(address)).is_some() {
+            if place.replace(neighbour).is_some() {
                 return Err(at(format!(
                     "{address} is the second of its family: allowed are one of IPv4 and one of IPv6"
                 )));
@@ -75,8 +77,9 @@ impl Gateways {
         Ok(Self { word, by_hop: hops, default: Pair::of("gateway", interface, default)? })
     }
 
-    /// The neighbour that a packet goes to; `None` where it is not IP. What is for a group or for all is for the link, whatever
-    /// the routes say (RFC 1112 section 6.4, RFC 2464 section 7): no router stands for it.
+    /// The neighbour that a packet goes to; `None` where the packet is not IP, or is to an IPv4-mapped address. What
+    /// is for a group or for all is for the link, whatever the routes say (RFC 1112 section 6.4, RFC 2464 section 7):
+    /// no router stands for it.
     #[inline(always)]
     pub(super) fn target(&self, interface: &Interface, packet: &mut Packet) -> Option<Address> {
         if let Some(header) = packet.ipv4() {
@@ -106,16 +109,16 @@ impl Gateways {
         }
         let destination = u128::from_be_bytes(packet.ipv6()?.destination);
         if destination >> 120 == 0xff {
-            return Some(Address(destination));
+            return Address::v6(destination);
         }
         if let Some(word) = self.word
             && let Some(Pair { v6: Some(router), .. }) = self.by_hop.get(packet.word(word) as usize)
         {
             return Some(*router);
         }
-        Some(match self.default.v6 {
-            Some(router) if !interface.connects_v6(destination) => router,
-            _ => Address(destination),
-        })
+        match self.default.v6 {
+            Some(router) if !interface.connects_v6(destination) => Some(router),
+            _ => Address::v6(destination),
+        }
     }
 }

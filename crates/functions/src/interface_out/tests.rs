@@ -60,7 +60,7 @@ fn packets_wait_until_their_neighbour_has_answered() {
     assert_eq!(push(&mut rig, std::slice::from_ref(&first)), [None]);
     rig.wake();
     assert_eq!(emitted(&mut rig), [(Gate::FIRST, sent(first.clone())), (Gate::FIRST, sent(first.clone()))]);
-    answered(&lan, Address(u128::from_be_bytes(v6(7))), rig.now.0);
+    answered(&lan, Address::v6(u128::from_be_bytes(v6(7))).expect("not mapped"), rig.now.0);
     rig.wake();
     assert_eq!(emitted(&mut rig), [(Gate::FIRST, sent(second))]);
     assert_eq!((rig.held(), rig.wakes_at()), (0, None));
@@ -169,7 +169,7 @@ fn no_router_stands_for_a_group_or_for_all() {
     let mut rig = Rig::within::<InterfaceOut>(&params, &mut surroundings).expect("right");
     let word = surroundings.words[WORD];
     for router in ["192.0.2.7", "2001:db8::7"] {
-        let router = Address::of(router.parse().expect("an address"));
+        let router = Address::of(router.parse().expect("an address")).expect("not mapped");
         lan.neighbours.put(router, Entry::permanent(PEER), 0).expect("room");
     }
     let group = [0xff, 0x0e, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4];
@@ -245,7 +245,8 @@ fn no_more_are_asked_for_in_a_second_than_may_be() {
             let frame = nobody(number);
             match push(&mut rig, std::slice::from_ref(&frame))[0] {
                 None => {
-                    let to = Address(u128::from_be_bytes(frame[38..54].try_into().expect("sixteen bytes")));
+                    let to = u128::from_be_bytes(frame[38..54].try_into().expect("sixteen bytes"));
+                    let to = Address::v6(to).expect("not mapped");
                     answered(&lan, to, rig.now.0);
                     rig.wake();
                 }
@@ -285,12 +286,24 @@ fn it_announces_its_addresses_when_it_begins() {
     assert!(!rig.function.begins() && rig.created() == [0, 0, 3]);
 }
 
+/// The packet went to the neighbour 192.0.2.7: both have one key in the table.
+#[test]
+fn a_packet_to_an_ipv4_mapped_address_goes_nowhere() {
+    let (mut surroundings, lan) = surroundings();
+    let mut rig = Rig::within::<InterfaceOut>(&json!({ "interface": "lan" }), &mut surroundings).expect("right");
+    let address = Address::v4(u32::from_be_bytes(PEER_V4));
+    lan.neighbours.put(address, Entry::permanent(PEER), 0).expect("room");
+    let mapped = std::net::Ipv4Addr::from(PEER_V4).to_ipv6_mapped().octets();
+    assert_eq!(rig.run(&ipv6(v6(9), mapped)).0, NOT_IP);
+}
+
 #[test]
 fn faults_name_the_place_the_value_and_what_is_allowed() {
     for (more, error) in [
         (json!({ "gateway": ["203.0.113.1"] }), "gateway[0]: 203.0.113.1 is in none of the interface's prefixes"),
         (json!({ "gateway": ["192.0.2.8", "192.0.2.9"] }), "gateway[1]: 192.0.2.9 is the second of its family"),
         (json!({ "gateway": ["192.0.2.1"] }), "gateway[0]: 192.0.2.1 is the interface's own"),
+        (json!({ "gateway": ["::ffff:192.0.2.8"] }), "gateway[0]: '::ffff:192.0.2.8' is an IPv4-mapped address"),
         (json!({ "next_hops": { "x": [] } }), "next_hops: 'x' is no next hop: allowed are 0 to 16383"),
         (json!({ "next_hops": { "1": ["::9"] } }), "next_hops.1[0]: ::9 is in none"),
         (json!({ "queue": 0 }), "queue: 0: allowed are 1 to 1024"),

@@ -53,7 +53,7 @@ impl Waiting {
     }
 
     fn slot(address: Address) -> usize {
-        (address.0 as usize ^ (address.0 >> 64) as usize) % COUNTS
+        address.number() as usize % COUNTS
     }
 
     /// Whether packets may wait for a neighbour: `false` is certain.

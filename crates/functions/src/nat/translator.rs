@@ -7,7 +7,7 @@ use std::sync::Arc;
 use forebay_graph::{Context, Gate, SetupError, share};
 use forebay_measure::Counter;
 use forebay_packet::wire::ipv4::{ICMP, TCP, UDP};
-use forebay_packet::{Packet, SessionKey};
+use forebay_packet::{Network, Packet, SessionKey};
 
 use super::allocations::Allocations;
 use super::allotment::Allotment;
@@ -493,5 +493,6 @@ fn outside_hash((address, remote): ([u8; 4], u16), outer: u32, port: u16, protoc
     // A query is spread by its identifier.
     let (source_port, destination_port) = if protocol == ICMP { (port, port) } else { (remote, port) };
     let (source, destination) = (wide(address), wide(outer.to_be_bytes()));
-    SessionKey { source, destination, source_port, destination_port, protocol }.symmetric_hash()
+    let network = Network::Ipv4;
+    SessionKey { network, source, destination, source_port, destination_port, protocol }.symmetric_hash()
 }

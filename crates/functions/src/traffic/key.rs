@@ -2,7 +2,7 @@
 
 use forebay_graph::{Setup, SetupError};
 use forebay_packet::wire::ethernet::{EtherType, Ethernet, VlanTag};
-use forebay_packet::{Packet, Word};
+use forebay_packet::{Network, Packet, Word};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -123,16 +123,15 @@ impl Selector {
         let Some((header, source, destination)) = packet.plain_session() else { return self.any_session(packet) };
         let side = |address: [u8; 4], port: u16| u64::from(u32::from_be_bytes(address)) << 16 | u64::from(port);
         let sides = (side(header.source, source), side(header.destination, destination));
-        self.both(sides.0, sides.1, header.protocol)
+        self.both(sides.0, sides.1, header.protocol.into())
     }
 
     /// The same of any packet: what is not IPv4 has its longer addresses hashed first.
     #[inline(never)]
     fn any_session(&self, packet: &mut Packet) -> u64 {
         let key = packet.session_key();
-        // Inside a tunnel the network layer is another: what fills the first four bytes alone is taken for IPv4.
-        let short = |address: &[u8; 16]| address[4..] == [0; 12];
-        let v4 = short(&key.source) && short(&key.destination);
+        // The families never share keys: the bytes of 10.1.0.7 are those of a01:7::, too.
+        let v4 = key.network == Network::Ipv4;
         let side = |address: [u8; 16], port: u16| {
             let address = u128::from_be_bytes(address);
             if v4 {
@@ -140,13 +139,16 @@ impl Selector {
             }
             self.fold((address >> 64) as u64, address as u64).wrapping_add(u64::from(port).rotate_right(16))
         };
-        self.both(side(key.source, key.source_port), side(key.destination, key.destination_port), key.protocol)
+        // An Ethernet address is no IPv6 address.
+        let family = if key.network == Network::Other { 1 << 8 } else { 0 };
+        let sides = (side(key.source, key.source_port), side(key.destination, key.destination_port));
+        self.both(sides.0, sides.1, family | u64::from(key.protocol))
     }
 
     /// Both directions give the same.
     #[inline]
-    fn both(&self, a: u64, b: u64, protocol: u8) -> u64 {
-        self.fold(a.min(b), a.max(b) ^ u64::from(protocol).rotate_right(8))
+    fn both(&self, a: u64, b: u64, protocol: u64) -> u64 {
+        self.fold(a.min(b), a.max(b) ^ protocol.rotate_right(8))
     }
 }
 
@@ -222,6 +224,31 @@ mod tests {
         let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv6([from.0; 16], [to.0; 16], 64).udp(from.1, to.1);
         builder.write(&mut frame, b"abc").expect("memory");
         frame
+    }
+
+    #[test]
+    fn the_families_never_share_keys() {
+        let six = |from: [u8; 4], to: [u8; 4]| {
+            let wide = |four: [u8; 4]| std::array::from_fn(|at| four.get(at).copied().unwrap_or(0));
+            let mut frame = Vec::new();
+            let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv6(wide(from), wide(to), 64).udp(1_000, 80);
+            builder.write(&mut frame, b"abc").expect("memory");
+            frame
+        };
+        let mapped = |from: [u8; 4], to: [u8; 4]| {
+            let wide = |[a, b, c, d]: [u8; 4]| std::net::Ipv4Addr::new(a, b, c, d).to_ipv6_mapped().octets();
+            let mut frame = Vec::new();
+            let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv6(wide(from), wide(to), 64).udp(1_000, 80);
+            builder.write(&mut frame, b"abc").expect("memory");
+            frame
+        };
+        let (from, to) = ([10, 1, 0, 7], [10, 1, 0, 9]);
+        let four = udp((from, 1_000), (to, 80));
+        for by in [KeyBy::Session, KeyBy::Source, KeyBy::Destination] {
+            let keys: HashSet<_> =
+                [four.clone(), six(from, to), mapped(from, to)].iter().map(|frame| key(&by, frame)).collect();
+            assert_eq!(keys.len(), 3, "{by:?}");
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de};
 use serde_json::Value;
 
+use crate::martian::unmapped;
 use crate::parameters::number;
 
 /// The address of a tunnel's end: IPv4, of one host.
@@ -45,6 +46,9 @@ impl TryFrom<String> for AnyEndpoint {
 
     fn try_from(text: String) -> Result<Self, String> {
         let short: String = text.chars().take(60).collect();
+        if let Ok(address) = text.parse() {
+            unmapped(address)?;
+        }
         text.parse().ok().filter(|address| is_any_host(*address)).map(Self).ok_or_else(|| {
             format!(
                 "'{short}' is no address of a tunnel's end: allowed are addresses of one host, such as 192.0.2.1 and 2001:db8::1"
@@ -221,10 +225,16 @@ mod tests {
     fn ends_of_tunnels_over_either_are_hosts() {
         assert_eq!(read(&json!("192.0.2.1")), Ok(AnyEndpoint(Ipv4Addr::new(192, 0, 2, 1).into())));
         assert_eq!(read::<AnyEndpoint>(&json!("2001:db8::1")).map(|end| kind_of(end.0)), Ok("IPv6"));
-        for wrong in ["127.0.0.1", "::", "::1", "ff02::1", "::ffff:192.0.2.1", "2001:db8::/64", "host", ""] {
+        for wrong in ["127.0.0.1", "::", "::1", "ff02::1", "2001:db8::/64", "host", ""] {
             let error = read::<AnyEndpoint>(&json!(wrong)).expect_err(wrong);
             assert!(error.contains(&format!("'{wrong}'")) && error.contains("allowed are"), "{error}");
         }
+    }
+
+    #[test]
+    fn an_ipv4_mapped_end_is_refused_with_the_address_to_write() {
+        let error = read::<AnyEndpoint>(&json!("::ffff:192.0.2.1")).expect_err("mapped");
+        assert_eq!(error, "'::ffff:192.0.2.1' is an IPv4-mapped address: write the IPv4 address, 192.0.2.1");
     }
 
     #[test]

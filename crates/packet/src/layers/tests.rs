@@ -404,7 +404,7 @@ fn what_is_known_of_the_transport_layer_survives_a_check_of_the_header() {
     builder.udp(1, 2).write(&mut frame, b"payload!").expect("memory");
     let mut packet = packet(&pool, &frame);
     assert_eq!(packet.transport(), Some((17, 34)));
-    assert!(packet.is_plain_ipv4());
+    assert!(packet.is_plain_ipv4(&[false; 256]));
     assert_eq!((packet.transport(), packet.ports()), (Some((17, 34)), Some((17, 1, 2))));
 }
 
@@ -418,7 +418,7 @@ proptest! {
         let (network, start) = other.network();
         let untagged = network == Network::Ipv4 && start == 14;
         let expected = untagged && frame[start] == 0x45 && Ipv4::is_valid(&frame[start..]);
-        prop_assert_eq!(one.is_plain_ipv4(), expected);
+        prop_assert_eq!(one.is_plain_ipv4(&[false; 256]), expected);
         prop_assert_eq!(one.network(), (network, start), "whether or not it was noted by then");
         prop_assert_eq!(one.known_ipv4().copied(), other.ipv4().copied());
     }

@@ -82,6 +82,7 @@ fn quoted(packet: &[u8], protocol: u8) -> Option<SessionKey> {
         ports_at(packet, upper, offset, packet.len()).unwrap_or((0, 0))
     };
     Some(SessionKey {
+        network,
         source: destination,
         destination: source,
         source_port: to,

@@ -23,6 +23,7 @@ fn packet(pool: &Pool, frame: &[u8]) -> Packet {
 fn key() -> impl Strategy<Value = SessionKey> {
     (any::<[u8; 16]>(), any::<[u8; 16]>(), any::<u16>(), any::<u16>(), any::<u8>()).prop_map(
         |(source, destination, source_port, destination_port, protocol)| SessionKey {
+            network: Network::Ipv6,
             source,
             destination,
             source_port,
@@ -34,6 +35,7 @@ fn key() -> impl Strategy<Value = SessionKey> {
 
 fn reversed(key: SessionKey) -> SessionKey {
     SessionKey {
+        network: key.network,
         source: key.destination,
         destination: key.source,
         source_port: key.destination_port,
@@ -45,9 +47,15 @@ fn reversed(key: SessionKey) -> SessionKey {
 /// The 5-tuple as etherparse gives it, of frames that it takes for whole and sound.
 fn key_by_etherparse(frame: &[u8]) -> Option<SessionKey> {
     let sliced = SlicedPacket::from_ethernet(frame).ok().filter(|sliced| sliced.link_exts.len() <= 2)?;
-    let mut key =
-        SessionKey { source: [0; 16], destination: [0; 16], source_port: 0, destination_port: 0, protocol: 0 };
     let v4 = matches!(sliced.net, Some(NetSlice::Ipv4(_)));
+    let mut key = SessionKey {
+        network: if v4 { Network::Ipv4 } else { Network::Ipv6 },
+        source: [0; 16],
+        destination: [0; 16],
+        source_port: 0,
+        destination_port: 0,
+        protocol: 0,
+    };
     let payload = match sliced.net.as_ref()? {
         NetSlice::Ipv4(slice) => {
             key.source[..4].copy_from_slice(&slice.header().source());
@@ -269,7 +277,7 @@ fn grid(of: impl Fn(u16, u16) -> SessionKey) -> impl Iterator<Item = SessionKey>
 }
 
 fn tcp(source: [u8; 16], destination: [u8; 16], source_port: u16, destination_port: u16) -> SessionKey {
-    SessionKey { source, destination, source_port, destination_port, protocol: 6 }
+    SessionKey { network: Network::Ipv6, source, destination, source_port, destination_port, protocol: 6 }
 }
 
 #[test]
@@ -304,7 +312,8 @@ fn every_bit_of_a_session_reaches_every_bit_of_its_hash() {
         let address = |at: usize| std::array::from_fn(|index| bytes[at + index]);
         let port = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
         let (source, destination) = (address(0), address(16));
-        SessionKey { source, destination, source_port: port(32), destination_port: port(34), protocol: bytes[36] }
+        let (source_port, destination_port, protocol) = (port(32), port(34), bytes[36]);
+        SessionKey { network: Network::Ipv6, source, destination, source_port, destination_port, protocol }
             .symmetric_hash()
     };
     for bit in 0..37 * 8 {

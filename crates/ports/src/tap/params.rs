@@ -48,13 +48,26 @@ pub struct HostAddress {
 
 /// Text that is no host's address.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is no host's address with its network: write 192.0.2.1/24 or 2001:db8::1/64")]
-pub struct AddressError(String);
+pub enum AddressError {
+    /// It is not written as one.
+    #[error("'{0}' is no host's address with its network: write 192.0.2.1/24 or 2001:db8::1/64")]
+    Other(String),
+    /// It stands for an address of IPv4 (RFC 4291 section 2.5.5.2).
+    #[error("'{mapped}' is an IPv4-mapped address: write the IPv4 address, {}", mapped.to_canonical())]
+    Mapped {
+        /// The address.
+        mapped: IpAddr,
+    },
+}
 
 impl TryFrom<String> for HostAddress {
     type Error = AddressError;
 
     fn try_from(text: String) -> Result<Self, AddressError> {
+        let mapped = text.split_once('/').and_then(|(address, _)| address.parse::<IpAddr>().ok());
+        if let Some(mapped) = mapped.filter(|address| address.is_ipv6() && address.to_canonical().is_ipv4()) {
+            return Err(AddressError::Mapped { mapped });
+        }
         let read = || {
             let (address, length) = text.split_once('/')?;
             let address: IpAddr = address.parse().ok()?;
@@ -63,13 +76,19 @@ impl TryFrom<String> for HostAddress {
             let length: u8 = length.parse().ok().filter(|length| plain && *length <= most && *length > 0)?;
             (!address.is_unspecified() && !address.is_multicast()).then_some(Self { address, length })
         };
-        read().ok_or_else(|| AddressError(text.chars().take(60).collect()))
+        read().ok_or_else(|| AddressError::Other(text.chars().take(60).collect()))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_ipv4_mapped_address_is_refused_with_the_address_to_write() {
+        let error = HostAddress::try_from("::ffff:192.0.2.1/120".to_owned()).expect_err("mapped").to_string();
+        assert_eq!(error, "'::ffff:192.0.2.1' is an IPv4-mapped address: write the IPv4 address, 192.0.2.1");
+    }
 
     #[test]
     fn an_address_has_its_network() {

@@ -16,8 +16,10 @@ fn mac(number: u32) -> MacAddress {
 fn addresses_of_both_families_are_what_they_were() {
     for text in ["192.0.2.1", "2001:db8::1", "fe80::1"] {
         let address: IpAddr = text.parse().expect("an address");
-        assert_eq!(Address::of(address).ip(), address);
+        assert_eq!(Address::of(address).map(Address::ip), Some(address));
     }
+    let mapped: IpAddr = "::ffff:192.0.2.1".parse().expect("an address");
+    assert_eq!(Address::of(mapped), None, "it would have the key of 192.0.2.1");
 }
 
 #[test]
@@ -120,7 +122,7 @@ proptest! {
         let mut now = 0;
         for (number, what, span) in steps {
             now += span;
-            let address = Address(number << 100 | number);
+            let address = Address::v6(number << 100 | number).expect("not mapped");
             let event = match what {
                 0 | 1 => Event::Packet,
                 2 => Event::Answered(Some(mac(number as u32)), true),
@@ -147,7 +149,7 @@ proptest! {
                 model.remove(&number);
             }
             for (number, entry) in &model {
-                let address = Address(number << 100 | number);
+                let address = Address::v6(number << 100 | number).expect("not mapped");
                 prop_assert_eq!(table.look(address), Some(*entry));
                 let usable = entry.kind.is_usable() && now < entry.at;
                 prop_assert_eq!(table.usable(address, now).is_some(), usable);

@@ -74,6 +74,7 @@ fn reversed(key: SessionKey) -> SessionKey {
 fn of_the_ends() -> SessionKey {
     let address = |four: [u8; 4]| std::array::from_fn(|at| four.get(at).copied().unwrap_or(0));
     SessionKey {
+        network: Network::Ipv4,
         source: address(STATION),
         destination: address(GATEWAY),
         source_port: 40_000,
