@@ -27,6 +27,10 @@ pub use teids::{File, Part, Source};
 
 /// The metadata word that tunnels are written to.
 const WORD: &str = "teid";
+/// The metadata word that QoS flows are written to, with [`HAS_QFI`] set where a packet names one.
+const QFI_WORD: &str = "uplink_qfi";
+/// A bit above the six of a QoS flow.
+pub(crate) const HAS_QFI: u32 = 1 << 6;
 
 /// Parameters of `gtpu_decap`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -140,6 +144,7 @@ const ETHERNET: usize = size_of::<Ethernet>();
 pub struct GtpuDecap {
     teids: Teids,
     word: Word,
+    qfi: Word,
     local: Local,
     bucket: Bucket,
     verify: bool,
@@ -184,20 +189,21 @@ impl Declare for GtpuDecap {
     const SUMMARY: &'static str = "takes IP packets out of GTP-U tunnels over IPv4 and IPv6";
     const HELP: &'static str = "\
         Gate `0`: the inner IPv4 or IPv6 packets of T-PDUs (3GPP TS 29.281) behind an Ethernet header that has the outer \
-        addresses; their tunnel is in the metadata word `teid`. Optional fields and extension headers are skipped, a PDU \
-        Session Container among them. Congestion that the outer packet has met is passed on (RFC 6040). Gate `reply`: \
-        echo responses, made of the requests, and errors. Gate `control`: echo responses, error indications, end markers \
-        and notifications from others, as they came. Of a packet of an unknown tunnel its sender is told with an Error \
-        Indication, of an extension header that must be understood with a Supported Extension Headers Notification, \
-        `errors_per_second` together. The outer IPv4 checksum is not looked at (`ip_validate` before does), and \
-        fragments are not put together.";
+        addresses; their tunnel is in the metadata word `teid`. Optional fields and extension headers are skipped; \
+        the QoS flow of a PDU Session Container is in the metadata word `uplink_qfi`, for `upf_uplink`. Congestion \
+        that the outer packet has met is passed on (RFC 6040). Gate `reply`: echo responses, made of the requests, \
+        and errors. Gate `control`: echo responses, error indications, end markers and notifications from others, as \
+        they came. Of a packet of an unknown tunnel its sender is told with an Error Indication, of an extension \
+        header that must be understood with a Supported Extension Headers Notification, `errors_per_second` \
+        together. The outer IPv4 checksum is not looked at (`ip_validate` before does), and fragments are not put \
+        together.";
     const EXAMPLE: &'static str =
         r#"{ teids: ["0x1000-0x1fff", 7], local: [192.0.2.1, "2001:db8::1"], errors_per_second: 10 }"#;
     const TRAFFIC: &'static str =
         "{ tunnel: { gtpu: { source: 198.18.0.1, destination: 192.0.2.1, teid: 4096, tunnels: 16 } } }";
     const DROPS: &'static [Reason] = DROPS;
     const CREATES: &'static [Reason] = CREATES;
-    const WRITES: &'static [&'static str] = &[WORD];
+    const WRITES: &'static [&'static str] = &[WORD, QFI_WORD];
     // The rate of errors is each replica's own.
     const STATE: StateKind = StateKind::SharedReadOnly;
 
@@ -211,6 +217,7 @@ impl Declare for GtpuDecap {
         Ok(Self {
             teids: Teids::load(&params.teids, setup)?,
             word: setup.word(WORD)?,
+            qfi: setup.word(QFI_WORD)?,
             local: Local::of(&params.local),
             bucket: Bucket::new(params.errors_per_second, setup.frequency()),
             verify: params.verify,
@@ -272,7 +279,7 @@ impl GtpuDecap {
         let Ok(message) = Message::parse(bytes) else { return MALFORMED };
         match message.kind {
             kind::G_PDU => {
-                let Message { teid, not_understood, payload_at, payload, .. } = message;
+                let Message { teid, qfi, not_understood, payload_at, payload, .. } = message;
                 let start = datagram.payload + payload_at;
                 let end = start + payload.len();
                 if !self.teids.contains(teid) {
@@ -288,6 +295,7 @@ impl GtpuDecap {
                     return NOT_IP;
                 }
                 packet.set_word(self.word, teid);
+                packet.set_word(self.qfi, qfi.map_or(0, |qfi| HAS_QFI | u32::from(qfi)));
                 if ecn::pass_on(packet, datagram.class) { Gate::FIRST } else { CONGESTION }
             }
             kind::ECHO_REQUEST => {

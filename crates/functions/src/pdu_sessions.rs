@@ -18,7 +18,8 @@ use std::sync::Arc;
 use forebay_graph::files::{MOST_TABLE, read_text};
 use forebay_graph::{DeclareState, Reader, Setup, SetupError, register};
 use forebay_measure::Nanos;
-use forebay_packet::{Packet, Ticks};
+use forebay_packet::wire::ipv6;
+use forebay_packet::{Network, Packet, Ticks};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -246,6 +247,8 @@ pub(crate) enum Verdict {
     Spoofed,
     /// A limit is exceeded.
     OverRate,
+    /// It came under a QoS flow that is not its bearer's.
+    WrongFlow,
     /// The session has no tunnel to the user.
     NoTunnel,
     /// It is no whole IP packet.
@@ -266,6 +269,8 @@ pub(crate) struct Asked {
     /// 0 for what is no whole IP packet.
     pub(crate) length: u32,
     pub(crate) teid: u32,
+    /// On the way up, the QoS flow that the packet names, with a bit above it ([`HAS_QFI`]); 0 where it names none.
+    pub(crate) flow: u32,
     /// The user's address: the source on the way up, the destination on the way down.
     pub(crate) name: Option<UserName>,
 }
@@ -288,13 +293,15 @@ impl UserName {
 }
 
 impl Worker {
-    /// What becomes of packets that come from their users, up to [`GO`] of them.
+    /// Judges packets that come from their users, up to [`GO`] of them. Each that names a QoS flow other than its
+    /// bearer's is passed to `misaligned`, which says whether it is refused.
     #[inline]
     pub(crate) fn up(
         &mut self,
         batch: &mut [Packet],
         asked: &[Asked; GO],
         now: Ticks,
+        mut misaligned: impl FnMut() -> bool,
         mut told: impl FnMut(usize, &mut Packet, Verdict),
     ) {
         let Self { users, writer, rules, scratch } = self;
@@ -323,7 +330,12 @@ impl Worker {
                             number = if same { other } else { number };
                         }
                         let bearer = users.bearer(number).unwrap_or(bearer);
-                        count(writer, (number, bearer), session, asked.length, Way::Up, now, charged[index])
+                        let aligned = asked.flow == 0 || bearer.has_flow(asked.flow);
+                        if aligned || may_be_of_flow(packet, &users, session, asked) || !misaligned() {
+                            count(writer, (number, bearer), session, asked.length, Way::Up, now, charged[index])
+                        } else {
+                            Verdict::WrongFlow
+                        }
                     }
                     _ => Verdict::Spoofed,
                 },
@@ -372,6 +384,21 @@ impl Worker {
             told(index, packet, verdict);
         }
     }
+}
+
+/// Whether a packet whose filters say another flow may be of the one that it names: a later fragment shows no ports for
+/// filters to look at, and may be of any bearer of its session.
+#[cold]
+fn may_be_of_flow(packet: &mut Packet, users: &Users, session: &Session, asked: &Asked) -> bool {
+    let filters = session.filters.as_deref().map(Vec::as_slice).unwrap_or_default();
+    let mut bearers = filters.iter().map(|(_, bearer)| *bearer).chain([session.first]);
+    let is_later = match packet.network() {
+        (Network::Ipv4, _) => packet.ipv4().is_some_and(|header| header.fragment_offset() != 0),
+        (Network::Ipv6, start) => ipv6::is_later_fragment(packet.data(), start),
+        (Network::Other, _) => false,
+    };
+    let of_tunnel = |bearer: &Bearer| bearer.teid == asked.teid && bearer.has_flow(asked.flow);
+    is_later && bearers.any(|number| users.bearer(number).is_some_and(of_tunnel))
 }
 
 /// Whether an address is the session's user's.

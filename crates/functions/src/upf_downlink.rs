@@ -72,7 +72,7 @@ fn ask(packet: &mut Packet) -> Asked {
         Network::Other => None,
     };
     let length = place_of(packet).map_or(0, |(_, length)| length as u32);
-    Asked { length, teid: 0, name }
+    Asked { length, teid: 0, flow: 0, name }
 }
 
 impl Function for UpfDownlink {
@@ -93,7 +93,7 @@ impl Function for UpfDownlink {
                     Verdict::Unknown => UNKNOWN_USER,
                     Verdict::OverRate => OVER_RATE,
                     Verdict::NoTunnel => NO_TUNNEL,
-                    Verdict::Unfit | Verdict::Spoofed => NOT_IP,
+                    Verdict::Unfit | Verdict::Spoofed | Verdict::WrongFlow => NOT_IP,
                 };
                 context.put(go * GO + index, gate);
             });

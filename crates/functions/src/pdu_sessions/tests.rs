@@ -65,9 +65,15 @@ impl Bench {
     }
 
     fn up(&mut self, teid: u32, frame: &[u8]) -> Gate {
+        self.up_by(teid, None, frame)
+    }
+
+    /// The same of a packet that names a QoS flow.
+    fn up_by(&mut self, teid: u32, flow: Option<u8>, frame: &[u8]) -> Gate {
         let mut batch = Batch::with_capacity(1);
         let mut packet = self.up.packet(frame);
         packet.set_word(self.word("teid"), teid);
+        packet.set_word(self.word("uplink_qfi"), flow.map_or(0, |flow| crate::gtpu_decap::HAS_QFI | u32::from(flow)));
         batch.push(packet).expect("room");
         self.up.process(&mut batch)[0].expect("nothing is held")
     }
@@ -563,4 +569,46 @@ fn counts(line: &str) -> (u8, Vec<(u32, [u64; 2])>) {
     let rules = words[1..].chunks(3);
     let rules = rules.map(|words| (words[0][5..].parse().unwrap_or(0), [packets(words[1]), packets(words[2])]));
     (user, rules.collect())
+}
+
+/// TS 23.501 section 5.7.1.7: a packet came by a guaranteed bearer, whatever QoS flow the base station named.
+#[test]
+fn a_packet_under_a_flow_that_is_not_its_bearers_is_dropped_or_only_counted() {
+    const WRONG_QFI: Gate = Gate::drop(4);
+    let line = "10.60.0.1 teid=1 peer=192.0.2.10 peer-teid=9 qfi=9 bearer qfi=1 gbr filter=10,udp,port=5060";
+    let packet = |port: u16, offset: u16| {
+        let mut frame = Vec::new();
+        let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4([10, 60, 0, 1], [198, 51, 100, 9], 64);
+        builder.udp(1_000, port).write(&mut frame, b"hello").expect("memory");
+        frame[20..22].copy_from_slice(&offset.to_be_bytes());
+        frame
+    };
+    let mut bench = Bench::new(json!({ "sessions": [line, "10.60.0.2 teid=2"] }));
+    for (flow, port, gate) in [
+        (Some(9), 53, Gate::FIRST),
+        (Some(1), 5_060, Gate::FIRST),
+        (None, 53, Gate::FIRST),
+        (None, 5_060, Gate::FIRST),
+        (Some(1), 53, WRONG_QFI),
+        (Some(9), 5_060, WRONG_QFI),
+        (Some(63), 53, WRONG_QFI),
+        (Some(0), 53, WRONG_QFI),
+    ] {
+        assert_eq!(bench.up_by(1, flow, &packet(port, 0)), gate, "{flow:?} to port {port}");
+    }
+    // A later fragment shows no ports: it may be of either flow, and of no third.
+    for (flow, gate) in [(9, Gate::FIRST), (1, Gate::FIRST), (2, WRONG_QFI)] {
+        assert_eq!(bench.up_by(1, Some(flow), &packet(5_060, 5)), gate, "{flow}");
+    }
+    // A session without flows is of 4G.
+    let mut other = packet(53, 0);
+    other[29] = 2;
+    assert_eq!(bench.up_by(2, Some(9), &other), Gate::FIRST);
+    assert_eq!(bench.up.counters("qfi")["mismatched"], 5);
+    let mut all = surroundings(json!({ "sessions": [line] })).expect("well-formed");
+    let params = json!({ "state": "users", "qfi": "count" });
+    let up = Rig::within::<UpfUplink>(&params, &mut all).expect("right");
+    bench = Bench { up, down: bench.down, surroundings: all };
+    assert_eq!(bench.up_by(1, Some(63), &packet(53, 0)), Gate::FIRST);
+    assert_eq!(bench.up.counters("qfi")["mismatched"], 1);
 }

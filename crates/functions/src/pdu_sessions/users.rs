@@ -14,6 +14,7 @@ use super::condition::{Condition, Seen};
 use super::limit::Limit;
 use super::line::{Name, User};
 use super::places::Places;
+use crate::gtpu_decap::HAS_QFI;
 use crate::tables::sessions::Seed;
 
 /// A bearer of a session.
@@ -30,6 +31,15 @@ pub(super) struct Bearer {
     pub(super) guaranteed: bool,
     /// Whether other bearers of the session come by the same tunnel.
     pub(super) several: bool,
+}
+
+impl Bearer {
+    /// Whether a packet that names this QoS flow, with [`HAS_QFI`] set, may be the bearer's: one without a flow of
+    /// its own (4G; 0 is no flow, TS 24.501 section 9.11.4.12) is of any.
+    #[inline(always)]
+    pub(super) fn has_flow(&self, flow: u32) -> bool {
+        self.qfi == 0 || flow == HAS_QFI | u32::from(self.qfi)
+    }
 }
 
 /// A session.
