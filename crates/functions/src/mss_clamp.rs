@@ -1,0 +1,143 @@
+//! Lowers the maximum segment size that TCP hosts announce, so that their segments fit a link behind (RFC 4459
+//! section 3.2).
+//!
+//! Path MTU discovery does the same without touching packets, but only where ICMP errors reach the sender. Tunnels
+//! are where they often do not.
+
+use std::sync::Arc;
+
+use forebay_graph::{Context, Declare, Function, Reason, Setup, SetupError, StateKind, register};
+use forebay_measure::Counter;
+use forebay_packet::wire::checksum;
+use forebay_packet::wire::ipv4::TCP;
+use forebay_packet::wire::tcp::Tcp;
+use forebay_packet::{Network, Packet};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// Parameters of `mss_clamp`: one of the two.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Params {
+    /// The length of packets that the link takes from the IP header on, 68 to 65535 bytes: segments get 40 less over
+    /// IPv4 and 60 less over IPv6.
+    mtu: Option<u16>,
+    /// The largest segment itself, 28 to 65495 bytes, over IPv4 and IPv6.
+    mss: Option<u16>,
+}
+
+/// The headers of a segment without options, which is what the option counts (RFC 6691 section 2).
+const HEADERS_V4: u16 = 40;
+const HEADERS_V6: u16 = 60;
+/// The least MTU of a link of IPv6 (RFC 8200 section 5).
+const LEAST_V6: u16 = 1_280;
+const SYN: u8 = 0x02;
+
+/// Kinds of options (RFC 9293 section 3.2).
+mod kind {
+    pub const END: u8 = 0;
+    pub const NO_OPERATION: u8 = 1;
+    pub const MAXIMUM_SEGMENT_SIZE: u8 = 2;
+}
+
+/// The function.
+pub struct MssClamp {
+    v4: u16,
+    v6: u16,
+    counts: Arc<[Counter]>,
+}
+
+impl Declare for MssClamp {
+    type Params = Params;
+    const NAME: &'static str = "mss_clamp";
+    const SUMMARY: &'static str = "lowers the maximum segment size that TCP hosts announce to what a link takes";
+    const HELP: &'static str = "\
+        Changes the maximum segment size option of TCP segments with the SYN flag, SYN and SYN|ACK alike, if it is \
+        larger than allowed (RFC 4459 section 3.2, RFC 9293 section 3.7.1). With `mtu` the size is that less 40 \
+        bytes over IPv4 and less 60 over IPv6: the fixed headers, whatever options there are (RFC 6691). Over IPv6 \
+        an `mtu` below 1280 counts as 1280 (RFC 8200 section 5). A size is never raised and no option is added: a \
+        host without one uses 536 or 1220 bytes. Headers are found behind up to two VLAN tags and extension headers. \
+        The checksum changes by the difference (RFC 1624), so a wrong one stays wrong. Options behind one that is \
+        not sound stay as they are. All packets pass.";
+    const EXAMPLE: &'static str = "{ mtu: 1400 }";
+    const DROPS: &'static [Reason] = &[];
+    const STATE: StateKind = StateKind::None;
+
+    fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
+        let (v4, v6) = match (params.mtu, params.mss) {
+            (Some(mtu), None) if mtu >= 68 => (mtu - HEADERS_V4, mtu.max(LEAST_V6) - HEADERS_V6),
+            (Some(mtu), None) => return Err(SetupError::at("mtu", format!("{mtu}: allowed are 68 to 65535 bytes"))),
+            (None, Some(mss)) if (28..=65_495).contains(&mss) => (mss, mss),
+            (None, Some(mss)) => return Err(SetupError::at("mss", format!("{mss}: allowed are 28 to 65495 bytes"))),
+            (None, None) => return Err(SetupError::at("mtu", "it is missing: write `mtu`, or `mss`")),
+            (Some(_), Some(_)) => return Err(SetupError::at("mss", "`mtu` is there, too: write one of the two")),
+        };
+        Ok(Self { v4, v6, counts: setup.counters("segments", ["clamped".to_owned()]) })
+    }
+}
+
+impl MssClamp {
+    /// Lowers the option of a segment that has SYN. The TCP header begins at `start`.
+    #[cold]
+    fn clamp(&self, packet: &mut Packet, start: usize) {
+        let most = if packet.network().0 == Network::Ipv4 { self.v4 } else { self.v6 };
+        let end = packet.network_end();
+        let Some(segment) = packet.data_mut().get_mut(start..end) else { return };
+        if lower(segment, most) {
+            self.counts[0].add(1);
+        }
+    }
+}
+
+/// Lowers the maximum segment size of a segment to `most`; whether it was larger.
+fn lower(segment: &mut [u8], most: u16) -> bool {
+    const FIXED: usize = size_of::<Tcp>();
+    const CHECKSUM: usize = 16;
+    let length = segment.get(12).map_or(0, |offset| usize::from(offset >> 4) * 4);
+    let Some(header) = segment.get_mut(..length).filter(|header| header.len() > FIXED) else { return false };
+    let (mut at, mut lowered) = (FIXED, false);
+    while let Some(&kind) = header.get(at) {
+        match kind {
+            kind::END => break,
+            kind::NO_OPERATION => at += 1,
+            _ => {
+                let Some(size) = header.get(at + 1).map(|size| usize::from(*size)) else { break };
+                if size < 2 || at + size > header.len() {
+                    break;
+                }
+                // A second one overrides the first in some hosts.
+                if kind == kind::MAXIMUM_SEGMENT_SIZE && size == 4 {
+                    let old = u16::from_be_bytes([header[at + 2], header[at + 3]]);
+                    if old > most {
+                        header[at + 2..at + 4].copy_from_slice(&most.to_be_bytes());
+                        // At an odd offset each byte is in the other half of its word (RFC 1071 section 2 B).
+                        let word = |value: u16| if at % 2 == 0 { value } else { value.swap_bytes() };
+                        let sum = u16::from_be_bytes([header[CHECKSUM], header[CHECKSUM + 1]]);
+                        let sum = checksum::replace16(sum, word(old), word(most));
+                        header[CHECKSUM..CHECKSUM + 2].copy_from_slice(&sum.to_be_bytes());
+                        lowered = true;
+                    }
+                }
+                at += size;
+            }
+        }
+    }
+    lowered
+}
+
+impl Function for MssClamp {
+    fn process(&mut self, batch: &mut [Packet], _: &mut Context<'_>) {
+        for packet in batch {
+            if let Some((TCP, start)) = packet.transport()
+                && packet.view::<Tcp>(start).is_some_and(|header| header.flags & SYN != 0)
+            {
+                self.clamp(packet, start);
+            }
+        }
+    }
+}
+
+register!(MssClamp);
+
+#[cfg(test)]
+mod tests;
