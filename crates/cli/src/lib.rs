@@ -18,6 +18,7 @@ pub mod filter;
 mod format;
 mod gate;
 mod handover;
+mod hangup;
 mod hardware;
 mod history;
 mod lab;

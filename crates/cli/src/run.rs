@@ -19,6 +19,7 @@ use crate::Answer;
 use crate::args;
 use crate::drops::{DropSender, Tally};
 use crate::engine::{self, Engine, Mode};
+use crate::hangup::{Caught, Followed, Reload};
 use crate::live::Live;
 use crate::source::source;
 use crate::trace::{Hub, Story, Tracer};
@@ -30,6 +31,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Runs a pipeline to its end.
 pub(crate) fn run(arguments: &args::Run) -> anyhow::Result<Answer> {
     let simulated = arguments.simulated;
+    let signals = Caught::new().context("signals")?;
     let frequency = engine::frequency(simulated);
     // What another run has is refused before anything is read or made.
     let _sole = arguments.state.as_deref().map(keep_alone).transpose()?;
@@ -94,17 +96,24 @@ pub(crate) fn run(arguments: &args::Run) -> anyhow::Result<Answer> {
     // From here on a signal ends the run in order; until here, while files are opened, it ends the process.
     let stop = stop_on_signals()?;
     let engine = Engine::start(plans, mode, arguments.duration, watch, &stop)?;
-    let server = if let Engine::Real { instance, .. } = &engine {
-        match serve(arguments, &name, source, bound, instance, &hub, &stop) {
-            Ok(server) => server,
-            Err(error) => {
-                // What runs already ends well.
-                engine.end();
-                return Err(error);
-            }
+    let served = match &engine {
+        Engine::Real { instance, .. } => {
+            let service = Arc::new(service(arguments, source, instance, &hub, &stop));
+            serve(arguments, &name, bound, &service).map(|server| (Some(service), server))
         }
-    } else {
-        None
+        Engine::Simulated(_) => Ok((None, None)),
+    };
+    let followed = served.and_then(|(service, server)| {
+        let signals = signals.follow(&name, reload_of(arguments, service)).context("no thread for signals")?;
+        Ok((server, signals))
+    });
+    let (server, signals) = match followed {
+        Ok(followed) => followed,
+        Err(error) => {
+            // What runs already ends well.
+            engine.end();
+            return Err(error);
+        }
     };
     if !places.is_empty() {
         // Who does not read what is said on the way still gets the result.
@@ -119,7 +128,7 @@ pub(crate) fn run(arguments: &args::Run) -> anyhow::Result<Answer> {
     }
     let traces = Traces { told, to_stdout: !arguments.json, frequency };
     let board = engine.board();
-    let shown = show(&engine, &board, arguments, &stop, &traces);
+    let shown = show(&engine, &board, arguments, &stop, &traces, &signals);
     let outcome = engine.end();
     drop(server);
     hub.finish();
@@ -140,9 +149,11 @@ pub(crate) fn run(arguments: &args::Run) -> anyhow::Result<Answer> {
     if !troubles.is_empty() {
         bail!(troubles.join("\n"));
     }
-    // What went wrong with the run is said before what went wrong with saying so.
-    shown?;
-    printed?;
+    // Faults of the run come before faults of printing. A terminal that is gone reads neither.
+    if !signals.is_terminal_lost() {
+        shown?;
+        printed?;
+    }
     let missed = control::is_missed(&report);
     Ok(if arguments.strict && missed { Answer::No } else { Answer::Yes })
 }
@@ -187,17 +198,50 @@ fn bind(path: &Path) -> anyhow::Result<Bound> {
     Bound::at(path).with_context(|| format!("the socket {}", path.display()))
 }
 
+/// The service behind the socket and behind SIGHUP.
+fn service(
+    arguments: &args::Run,
+    source: Source,
+    instance: &Arc<dyn Instance>,
+    hub: &Hub,
+    stop: &Arc<AtomicBool>,
+) -> Service {
+    let hub = hub.clone();
+    Service {
+        instance: Arc::clone(instance),
+        source: Mutex::new(source),
+        origin: crate::source::origin(&arguments.pipeline),
+        state: arguments.state.clone(),
+        trace: Box::new(move |instance, count, filter| hub.follow(instance, count, filter)),
+        patience: Patience::default(),
+        stop: Arc::clone(stop),
+    }
+}
+
+/// How SIGHUP reloads: only a file can be another one than it was.
+fn reload_of(arguments: &args::Run, service: Option<Arc<Service>>) -> Reload {
+    let file = crate::source::origin(&arguments.pipeline).filter(|origin| !is_built_in(origin));
+    let pipeline = arguments.pipeline.clone();
+    Box::new(move || match (&file, &service) {
+        (Some(file), Some(service)) => service.reload().map(|reloaded| match reloaded.missing {
+            0 => format!("changed to {file} in {:.1} ms", reloaded.took_ms),
+            missing => format!("changed to {file}; {missing} packets are unaccounted for: this is a defect of Forebay"),
+        }),
+        (None, Some(_)) if is_built_in(&pipeline) => Err(format!("{pipeline} is no file that could have changed")),
+        (None, Some(_)) => Err("it came by standard input, which cannot be read again".to_owned()),
+        (_, None) => Err("a simulated run does not reload".to_owned()),
+    })
+}
+
 /// Answers by the socket by which a running pipeline is reached; one that has not been made yet is.
 fn serve(
     arguments: &args::Run,
     name: &str,
-    source: Source,
     bound: Option<Bound>,
-    instance: &Arc<dyn Instance>,
-    hub: &Hub,
-    stop: &Arc<AtomicBool>,
+    service: &Arc<Service>,
 ) -> anyhow::Result<Option<Server>> {
     if let Some(path) = &arguments.state {
+        let source = service.source.lock().unwrap_or_else(PoisonError::into_inner);
         Accepted::of(&source).keep(path).with_context(|| format!("--state {}", path.display()))?;
     }
     if arguments.no_socket {
@@ -207,19 +251,7 @@ fn serve(
         Some(bound) => bound,
         None => bind(&place(name).context("no place for the socket (--socket names one, --no-socket goes without)")?)?,
     };
-    let service = Service {
-        instance: Arc::clone(instance),
-        source: Mutex::new(source),
-        origin: crate::source::origin(&arguments.pipeline),
-        state: arguments.state.clone(),
-        trace: {
-            let hub = hub.clone();
-            Box::new(move |instance, count, filter| hub.follow(instance, count, filter))
-        },
-        patience: Patience::default(),
-        stop: Arc::clone(stop),
-    };
-    Ok(Some(Server::start(bound, service).context("no thread for the socket")?))
+    Ok(Some(Server::start(bound, Arc::clone(service)).context("no thread for the socket")?))
 }
 
 /// Where the workers run.
@@ -270,6 +302,7 @@ fn show(
     arguments: &args::Run,
     stop: &AtomicBool,
     traces: &Traces,
+    signals: &Followed,
 ) -> anyhow::Result<()> {
     let quiet = arguments.no_live || arguments.simulated;
     // Traces scroll by; a table that stays would be written over.
@@ -281,7 +314,13 @@ fn show(
     let first = board.nothing();
     let mut last = first.clone();
     while !engine.is_over(stop) {
-        traces.tell(board.began())?;
+        match traces.tell(board.began()) {
+            Err(_) if signals.is_terminal_lost() => {}
+            printed => printed?,
+        }
+        if signals.is_terminal_lost() {
+            live.take().into_iter().for_each(Live::abandon);
+        }
         match &mut live {
             Some(watching) => match watching.handle_keys(engine.patience(LOOK)) {
                 Ok(quit) => stop.store(quit || stop.load(Ordering::Relaxed), Ordering::Relaxed),

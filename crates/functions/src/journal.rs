@@ -3,22 +3,20 @@
 //! A worker makes no system call and never waits. What finds the ring full is lost, and counted; so is what the disk does not
 //! take. The thread looks into the rings every so often, so that nobody need wake it.
 
+mod pages;
 mod pen;
 
-use std::collections::VecDeque;
-use std::fs::File;
-use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use forebay_graph::files::check_writable;
+use forebay_graph::files::{LogFile, check_writable};
 use forebay_measure::{Clock, Counter, Frequency, Tsc};
 use rtrb::{Consumer, RingBuffer};
 
-use pen::UNWRITTEN;
+use pages::{Out, Page};
 pub(crate) use pen::{COUNTERS, Pen};
 
 /// What a worker knows of something that becomes a line.
@@ -27,12 +25,32 @@ pub(crate) trait Record: Copy + Send + 'static {
     type With: Send + Sync + 'static;
     /// Records that wait for the thread at most, of one worker.
     const RING: usize;
+    /// What the records so far have come to, where a new file must begin with it.
+    type Memory: Memory<Self>;
 
     /// Nanoseconds after 1970.
     fn nanos(&self) -> u64;
 
     /// The line, of a file that belongs to `owner`.
     fn line(&self, owner: &str, with: &Self::With) -> Option<String>;
+}
+
+/// What records have come to.
+pub(crate) trait Memory<R>: Default {
+    /// One more record has come.
+    fn note(&mut self, record: &R);
+
+    /// The records that a file begins with, so that it says by itself what those before it have come to.
+    fn restate(&self) -> Vec<R>;
+}
+
+/// Of records each of which stands for itself, such as alerts.
+impl<R> Memory<R> for () {
+    fn note(&mut self, _: &R) {}
+
+    fn restate(&self) -> Vec<R> {
+        Vec::new()
+    }
 }
 
 /// How often the thread looks for more.
@@ -143,12 +161,12 @@ impl<R: Record> Journal<R> {
     fn open(path: &Path, owner: &str, frequency: Frequency) -> Result<Self, String> {
         check(path)?;
         let wrong = |error: std::io::Error| cannot(path, &error);
-        let file = File::options().append(true).create(true).open(path).map_err(wrong)?;
+        let file = LogFile::open(path, 0o666).map_err(wrong)?;
         Self::over(file, path, owner, frequency).map_err(wrong)
     }
 
     /// Writes to what is open already.
-    fn over(out: impl Write + Send + 'static, path: &Path, owner: &str, frequency: Frequency) -> std::io::Result<Self> {
+    fn over(out: impl Out + Send + 'static, path: &Path, owner: &str, frequency: Frequency) -> std::io::Result<Self> {
         let state = State { rings: Vec::new(), asked: 0, done: 0, ended: false, fault: None };
         let shared = Arc::new(Shared {
             state: Mutex::new(state),
@@ -218,45 +236,17 @@ impl<R: Record> Drop for Journal<R> {
 /// A record that was taken out of its ring, and what belongs to it.
 type Taken<R> = (R, Arc<<R as Record>::With>, Arc<[Counter]>);
 
-/// Whether the last line of a file has no end: that of a run that was killed, or of a disk that was full.
-fn is_cut(path: &Path) -> std::io::Result<bool> {
-    let (mut file, mut last) = (File::open(path)?, [0]);
-    if file.metadata()?.len() == 0 {
-        return Ok(false);
-    }
-    file.seek(SeekFrom::End(-1))?;
-    file.read_exact(&mut last)?;
-    Ok(last != *b"\n")
-}
-
-fn write_all<R: Record>(shared: &Shared<R>, out: impl Write) {
-    let mut out = Lines { out, bytes: Vec::with_capacity(CHUNK), ends: VecDeque::new() };
-    let mut begun = false;
+fn write_all<R: Record>(shared: &Shared<R>, out: impl Out) {
+    let mut page = Page::new(out);
     let mut taken: Vec<Taken<R>> = Vec::with_capacity(R::RING);
     loop {
         shared.set_clock();
         let mut state = shared.lock();
         let (asked, ended) = (state.asked, state.ended);
         taken.clear();
-        for Ring { records, with, counts } in &mut state.rings {
-            // What is there now and no more, so that a worker that goes on writing keeps nobody waiting.
-            for _ in 0..records.slots() {
-                let Ok(record) = records.pop() else { break };
-                taken.push((record, Arc::clone(with), Arc::clone(counts)));
-            }
-        }
+        take(&mut state, &mut taken);
         drop(state);
-        // Workers' records in the order of their times, as far as they came together; those of one time stay as they are.
-        taken.sort_by_key(|(record, ..)| record.nanos());
-        // The first line begins anew. Who may write and not read has it after whatever is there.
-        if !begun && !taken.is_empty() {
-            begun = true;
-            if is_cut(&shared.path).unwrap_or(false) {
-                // It waits as the line after it does.
-                out.bytes.push(b'\n');
-            }
-        }
-        let result = write(&mut out, &taken, shared);
+        let result = page.write(&mut taken, ended, shared);
         let mut state = shared.lock();
         if let Err(error) = result {
             // What comes is taken all the same, so that nobody waits for it.
@@ -278,74 +268,14 @@ fn write_all<R: Record>(shared: &Shared<R>, out: impl Write) {
     }
 }
 
-/// Lines on their way into a file. A line is written wholly or not at all as long as there is room sooner or later: what has
-/// been begun stays here, and is written on. What is still here at the end is counted.
-struct Lines<W: Write> {
-    out: W,
-    bytes: Vec<u8>,
-    /// Where each line ends in `bytes`, and where it is counted.
-    ends: VecDeque<(usize, Arc<[Counter]>)>,
-}
-
-impl<W: Write> Lines<W> {
-    /// Adds a line, or counts it where those before it leave no room.
-    fn add(&mut self, line: &str, counts: &Arc<[Counter]>) -> std::io::Result<()> {
-        if self.bytes.len() + line.len() > CHUNK
-            && let Err(error) = self.flush()
-            && self.bytes.len() + line.len() > CHUNK
-        {
-            count_unwritten(counts);
-            return Err(error);
+/// Takes what is in the rings now and no more, so that a worker that goes on writing does not delay the thread.
+fn take<R: Record>(state: &mut State<R>, taken: &mut Vec<Taken<R>>) {
+    for Ring { records, with, counts } in &mut state.rings {
+        for _ in 0..records.slots() {
+            let Ok(record) = records.pop() else { break };
+            taken.push((record, Arc::clone(with), Arc::clone(counts)));
         }
-        self.bytes.extend_from_slice(line.as_bytes());
-        self.ends.push_back((self.bytes.len(), Arc::clone(counts)));
-        Ok(())
     }
-
-    /// Writes what is here, as far as it is taken.
-    fn flush(&mut self) -> std::io::Result<()> {
-        let mut gone = 0;
-        let result = loop {
-            let rest = self.bytes.get(gone..).unwrap_or_default();
-            if rest.is_empty() {
-                break self.out.flush();
-            }
-            match self.out.write(rest) {
-                Ok(0) => break Err(ErrorKind::WriteZero.into()),
-                Ok(many) => gone += many,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => break Err(error),
-            }
-        };
-        if gone > 0 {
-            self.bytes.drain(..gone);
-            self.ends.retain(|(end, _)| *end > gone);
-            self.ends.iter_mut().for_each(|(end, _)| *end -= gone);
-        }
-        result
-    }
-}
-
-impl<W: Write> Drop for Lines<W> {
-    fn drop(&mut self) {
-        self.ends.iter().for_each(|(_, counts)| count_unwritten(counts));
-    }
-}
-
-fn count_unwritten(counts: &[Counter]) {
-    counts.get(UNWRITTEN).into_iter().for_each(|count| count.add(1));
-}
-
-/// Writes lines; those that are not taken are counted, and the first error told.
-fn write<R: Record>(out: &mut Lines<impl Write>, taken: &[Taken<R>], shared: &Shared<R>) -> std::io::Result<()> {
-    let mut told = Ok(());
-    for (record, with, counts) in taken {
-        let Some(mut line) = record.line(&shared.owner, with) else { continue };
-        line.push('\n');
-        told = told.and(out.add(&line, counts));
-    }
-    let flushed = out.flush();
-    told.and(flushed)
 }
 
 #[cfg(test)]

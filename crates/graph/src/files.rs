@@ -1,5 +1,6 @@
 //! The files that a pipeline reads and writes: no two writers of one, and none that is read elsewhere.
 
+mod log;
 mod replace;
 mod text;
 
@@ -11,6 +12,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
+pub use log::{LogFile, Turn, reopen_logs};
 pub use replace::replace;
 pub use text::{read_all_text, read_text, skip_mark};
 

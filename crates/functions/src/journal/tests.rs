@@ -1,10 +1,10 @@
 //! Lines in order, whole, and what is not written counted.
 
-use std::io;
+use std::io::{self, Write};
 
 use forebay_packet::Ticks;
 
-use super::pen::{LOST, WRITTEN};
+use super::pen::{LOST, UNWRITTEN, WRITTEN};
 use super::*;
 
 #[derive(Clone, Copy, Debug)]
@@ -16,6 +16,7 @@ struct Number {
 impl Record for Number {
     type With = &'static str;
     const RING: usize = 64;
+    type Memory = ();
 
     fn nanos(&self) -> u64 {
         self.nanos
@@ -45,6 +46,8 @@ impl Disk {
         lines.map(|line| line.split(' ').nth(2).and_then(|word| word.parse().ok()).expect("a number")).collect()
     }
 }
+
+impl Out for Disk {}
 
 impl Write for Disk {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

@@ -1,12 +1,13 @@
 //! Which inside port had which outside port, and when: lines of a file (RFC 6888 REQ-12; events as RFC 8158 section 3 has them).
 
+use std::collections::{BTreeSet, HashMap};
 use std::net::Ipv4Addr;
 
 use forebay_packet::Ticks;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::journal::{self, Pen, Record};
+use crate::journal::{self, Memory, Pen, Record};
 
 /// A file of lines.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -14,6 +15,73 @@ use crate::journal::{self, Pen, Record};
 pub struct LogParams {
     /// Its name, relative to the configuration; lines come after what is in it.
     pub(super) file: String,
+}
+
+/// A port that is given out: by which worker, for which protocol, and its two ends.
+type Given = ((u16, u16), u8, (u32, u16), (u32, u16));
+
+/// The bindings that there are, as the lines before say.
+#[derive(Default)]
+pub(crate) struct Live {
+    /// The time of the last line.
+    last: u64,
+    /// The workers that have begun.
+    begun: BTreeSet<(u16, u16)>,
+    /// Since when each port is given out, and how often: on several workers it may be several times.
+    given: HashMap<Given, (u64, u32)>,
+}
+
+impl Memory<Entry> for Live {
+    fn note(&mut self, entry: &Entry) {
+        self.last = entry.nanos;
+        let key = (entry.worker, entry.protocol, entry.inside, entry.outside);
+        match entry.event {
+            Event::Start => {
+                // Of this worker or of another number of workers: those were taken back.
+                let (worker, workers) = entry.worker;
+                let others = |(number, of): (u16, u16)| number != worker && of == workers;
+                self.begun.retain(|it| others(*it));
+                self.given.retain(|(it, ..), _| others(*it));
+                self.begun.insert(entry.worker);
+            }
+            Event::Allocate => self.given.entry(key).or_insert((entry.nanos, 0)).1 += 1,
+            Event::Release => {
+                if let Some((_, times)) = self.given.get_mut(&key) {
+                    *times -= 1;
+                    if *times == 0 {
+                        self.given.remove(&key);
+                    }
+                }
+            }
+        }
+    }
+
+    fn restate(&self) -> Vec<Entry> {
+        let starts = self.begun.iter().map(|worker| Entry {
+            nanos: self.last,
+            since: None,
+            event: Event::Start,
+            protocol: 0,
+            inside: (0, 0),
+            outside: (0, 0),
+            worker: *worker,
+        });
+        let mut given: Vec<_> = self.given.iter().collect();
+        given.sort_unstable_by_key(|(key, (since, _))| (*since, **key));
+        let allocations = given.into_iter().flat_map(|((worker, protocol, inside, outside), (since, times))| {
+            let entry = Entry {
+                nanos: self.last,
+                since: Some(*since),
+                event: Event::Allocate,
+                protocol: *protocol,
+                inside: *inside,
+                outside: *outside,
+                worker: *worker,
+            };
+            std::iter::repeat_n(entry, *times as usize)
+        });
+        starts.chain(allocations).collect()
+    }
 }
 
 /// What happened.
@@ -31,6 +99,8 @@ enum Event {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     nanos: u64,
+    /// When the port was given out, of a binding that another file before has already.
+    since: Option<u64>,
     event: Event,
     protocol: u8,
     inside: (u32, u16),
@@ -48,6 +118,8 @@ struct Line<'a> {
     event: &'static str,
     #[serde(flatten)]
     binding: Option<Bound>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    since: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -63,6 +135,7 @@ impl Record for Entry {
     type With = ();
     // A burst of new sessions, and a disk that takes its time.
     const RING: usize = 1 << 15;
+    type Memory = Live;
 
     fn nanos(&self) -> u64 {
         self.nanos
@@ -82,7 +155,8 @@ impl Record for Entry {
             outside_port: self.outside.1,
         });
         let (worker, workers) = self.worker;
-        let line = Line { time: journal::time(self.nanos), state, worker, workers, event, binding };
+        let (time, since) = (journal::time(self.nanos), self.since.map(journal::time));
+        let line = Line { time, state, worker, workers, event, binding, since };
         serde_json::to_string(&line).ok()
     }
 }
@@ -135,6 +209,69 @@ impl Allocations {
     #[inline(never)]
     fn write(&mut self, event: Event, protocol: u8, inside: (u32, u16), outside: (u32, u16)) {
         let Self { pen: Some(pen), now, worker } = self else { return };
-        pen.write(*now, |nanos| Entry { nanos, event, protocol, inside, outside, worker: *worker });
+        pen.write(*now, |nanos| Entry { nanos, since: None, event, protocol, inside, outside, worker: *worker });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Reads a file as the documentation says: from each worker's last start on.
+    fn read(lines: &[Entry]) -> BTreeMap<Given, i64> {
+        let mut there = BTreeMap::new();
+        for entry in lines {
+            let key = (entry.worker, entry.protocol, entry.inside, entry.outside);
+            match entry.event {
+                Event::Start => there.retain(|(worker, ..): &Given, _| {
+                    worker.0 != entry.worker.0 && worker.1 == entry.worker.1
+                }),
+                Event::Allocate => *there.entry(key).or_insert(0) += 1,
+                Event::Release => *there.entry(key).or_insert(0) -= 1,
+            }
+            there.retain(|_, times| *times != 0);
+        }
+        there
+    }
+
+    proptest! {
+        /// Whenever the file is rotated, the new one alone says which bindings there are.
+        #[test]
+        fn a_new_file_says_by_itself_which_bindings_there_are(
+            steps in prop::collection::vec((0u8..12, 0u16..2, 0u16..4), 1..200),
+        ) {
+            let (mut live, mut whole, mut file, mut workers) = (Live::default(), Vec::new(), Vec::new(), 2);
+            for (number, (step, worker, port)) in steps.into_iter().enumerate() {
+                let worker = (worker % workers, workers);
+                let entry = |event| Entry {
+                    nanos: number as u64, since: None, event, protocol: 17,
+                    inside: (1, port), outside: (2, port), worker,
+                };
+                let key = (worker, 17, (1, port), (2, port));
+                let entry = match step {
+                    0 => {
+                        workers = 3 - workers;
+                        entry(Event::Start)
+                    }
+                    1 => {
+                        file = live.restate();
+                        let times: Vec<_> = file.iter().map(|entry| entry.nanos).collect();
+                        prop_assert!(times.iter().all(|time| *time <= number as u64));
+                        continue;
+                    }
+                    2..8 => entry(Event::Allocate),
+                    _ if read(&whole).contains_key(&key) => entry(Event::Release),
+                    _ => continue,
+                };
+                live.note(&entry);
+                whole.push(entry);
+                file.push(entry);
+                prop_assert_eq!(read(&whole), read(&file));
+            }
+        }
     }
 }

@@ -49,6 +49,7 @@ struct Line<'a> {
 impl Record for Alert {
     type With = Ruleset;
     const RING: usize = 8_192;
+    type Memory = ();
 
     fn nanos(&self) -> u64 {
         self.nanos

@@ -74,8 +74,8 @@ impl Server {
     ///
     /// # Errors
     /// As starting a thread.
-    pub fn start(bound: Bound, service: Service) -> io::Result<Self> {
-        let (bound, service, over) = (Arc::new(bound), Arc::new(service), Arc::new(AtomicBool::new(false)));
+    pub fn start(bound: Bound, service: impl Into<Arc<Service>>) -> io::Result<Self> {
+        let (bound, service, over) = (Arc::new(bound), service.into(), Arc::new(AtomicBool::new(false)));
         let (there, ends) = (Arc::clone(&bound), Arc::clone(&over));
         let listen = move || listen(&there.listener, &service, &ends);
         let thread = std::thread::Builder::new().name("socket".to_owned()).spawn(listen)?;

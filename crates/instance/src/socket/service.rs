@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use forebay_graph::files::reopen_logs;
 use forebay_graph::report::Reading;
 use forebay_graph::{Action, NamedTable};
 use forebay_measure::{Clock, Tsc};
@@ -16,7 +17,7 @@ use forebay_pipeline::{Problem, Problems, Source, built_in, listed, nearest, wit
 use super::lines::{Lines, Patience};
 use super::{Answer, MOST_LINE, TableTold};
 use crate::accepted::Accepted;
-use crate::reload::ReloadError;
+use crate::reload::{ReloadError, Reloaded};
 use crate::running::Instance;
 
 /// How many changes are made together: a table is put in force once for all of them.
@@ -55,6 +56,20 @@ pub struct Service {
     pub stop: Arc<AtomicBool>,
 }
 
+impl Service {
+    /// Reads the file that the pipeline was started from again, with the settings that are in force, and changes to it.
+    ///
+    /// # Errors
+    /// Why the running configuration stays, in words.
+    pub fn reload(&self) -> Result<Reloaded, String> {
+        match reload(self, None, &[], false) {
+            Answer::Reloaded(reloaded) => Ok(reloaded),
+            Answer::Error(why) => Err(why),
+            _ => Err("no answer: this is a defect of Forebay".to_owned()),
+        }
+    }
+}
+
 pub(super) fn report(service: &Service, last: &mut Reading) -> Answer {
     let board = service.instance.board();
     let now = board.read(Tsc.now());
@@ -68,6 +83,8 @@ pub(super) fn report(service: &Service, last: &mut Reading) -> Answer {
 }
 
 pub(super) fn reload(service: &Service, file: Option<String>, set: &[String], forget: bool) -> Answer {
+    // Logs that have been renamed since go on in files of their own names, whatever comes of the rest.
+    reopen_logs();
     // One change after the other.
     let mut source = service.source.lock().unwrap_or_else(PoisonError::into_inner);
     let before = if forget { &[] } else { source.given() };

@@ -1,0 +1,96 @@
+//! Signals that a run outlives: SIGHUP reads its configuration again and opens its logs again, SIGUSR1 its logs alone.
+//!
+//! A terminal that goes away sends SIGHUP, too. A run that has a controlling terminal therefore goes on without it and with the
+//! configuration that it has; a run without one, which a service manager has started, reloads (`daemon(7)`).
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use forebay_graph::files::reopen_logs;
+use signal_hook::consts::{SIGHUP, SIGUSR1};
+use signal_hook::iterator::{Handle, Signals};
+
+use crate::printed;
+
+/// Reads the configuration again: a line about the change, or why the one that runs stays.
+pub(crate) type Reload = Box<dyn Fn() -> Result<String, String> + Send>;
+
+/// Signals that have been caught, and wait for a run that can follow them.
+pub(crate) struct Caught {
+    signals: Signals,
+    has_terminal: bool,
+    lost: Arc<AtomicBool>,
+}
+
+/// Signals that a run follows, until this is dropped.
+pub(crate) struct Followed {
+    handle: Handle,
+    lost: Arc<AtomicBool>,
+}
+
+impl Caught {
+    /// Catches signals from now on, also where SIGHUP was ignored (`nohup`): a run without a terminal gets it only from somebody
+    /// who means it.
+    ///
+    /// # Errors
+    /// As installing signal handlers.
+    pub(crate) fn new() -> io::Result<Self> {
+        // Once the terminal is lost there is none to be found.
+        let has_terminal = File::open("/dev/tty").is_ok();
+        Ok(Self { signals: Signals::new([SIGHUP, SIGUSR1])?, has_terminal, lost: Arc::default() })
+    }
+
+    /// Follows them for the pipeline called `name`, first those that came meanwhile.
+    ///
+    /// # Errors
+    /// As starting a thread.
+    pub(crate) fn follow(self, name: &str, reload: Reload) -> io::Result<Followed> {
+        let Self { mut signals, has_terminal, lost } = self;
+        let (handle, name, is_lost) = (signals.handle(), name.to_owned(), Arc::clone(&lost));
+        let follow = move || {
+            for signal in &mut signals {
+                let told = match signal {
+                    SIGHUP if has_terminal => {
+                        is_lost.store(true, Ordering::Relaxed);
+                        reopen_logs();
+                        "SIGHUP: the run goes on without its terminal; logs are opened again".to_owned()
+                    }
+                    SIGHUP => {
+                        let told = reload();
+                        reopen_logs();
+                        match told {
+                            Ok(told) => format!("SIGHUP: {told}; logs are opened again"),
+                            Err(why) => {
+                                format!("SIGHUP: the configuration that runs stays; logs are opened again: {why}")
+                            }
+                        }
+                    }
+                    _ => {
+                        reopen_logs();
+                        "SIGUSR1: logs are opened again".to_owned()
+                    }
+                };
+                // A standard error that is gone with the terminal is not worth the run.
+                let _ = writeln!(printed::err(), "{name}: {told}");
+            }
+        };
+        std::thread::Builder::new().name("signals".to_owned()).spawn(follow)?;
+        Ok(Followed { handle, lost })
+    }
+}
+
+impl Followed {
+    /// Whether the terminal has gone: nothing more is to be shown there.
+    pub(crate) fn is_terminal_lost(&self) -> bool {
+        self.lost.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Followed {
+    fn drop(&mut self) {
+        // A reload that has begun is refused by a run that ends: nothing waits for it.
+        self.handle.close();
+    }
+}

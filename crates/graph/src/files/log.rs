@@ -1,0 +1,231 @@
+//! A file that lines are added to while other programs rotate it: they rename it, remove it, or copy and truncate it.
+//!
+//! `logrotate(8)` has both ways. After a rename the process goes on with the renamed file until it is asked to open the name
+//! again ([`reopen_logs`]). A truncated file is the same file, whose next byte is its first: it is open for appending.
+
+use std::fs::{File, Metadata};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::fs::OFlags;
+
+use super::check;
+
+/// How often this process was asked to open its logs again: signals are for the process, not for one of its pipelines.
+static ASKED: AtomicU64 = AtomicU64::new(0);
+
+/// Asks every log of this process to open its file again, where another file has its name by now, or none.
+pub fn reopen_logs() {
+    ASKED.fetch_add(1, Ordering::Release);
+}
+
+/// What has happened to a log's file since it was looked at last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// Nothing.
+    Same,
+    /// It has another name now: lines go to a new file from here on.
+    Renamed,
+    /// It has no name any more: what was written to it can be read by nobody. Lines go to a new file from here on, where one
+    /// can be made.
+    Removed,
+    /// It is shorter than what was written to it.
+    Truncated,
+}
+
+/// A file that lines are added to.
+#[derive(Debug)]
+pub struct LogFile {
+    path: PathBuf,
+    file: File,
+    /// Its length after what was written last.
+    len: u64,
+    asked: u64,
+}
+
+impl LogFile {
+    /// Opens the file at `path`, or makes it; `mode` are the permissions of a new one, of which the process's mask is taken away.
+    ///
+    /// # Errors
+    /// As opening files; and what is no regular file.
+    pub fn open(path: &Path, mode: u32) -> io::Result<Self> {
+        let asked = ASKED.load(Ordering::Acquire);
+        let (file, told) = open(path, mode)?;
+        Ok(Self { path: path.to_owned(), file, len: told.len(), asked })
+    }
+
+    /// Where it was opened.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether nothing is in it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Whether the file has no name any more: nobody can read what was written to it.
+    #[must_use]
+    pub fn is_removed(&self) -> bool {
+        self.file.metadata().is_ok_and(|told| told.nlink() == 0)
+    }
+
+    /// Looks what has happened to the file, and opens the one that is to follow. An error leaves the one that is open.
+    pub fn look(&mut self) -> (Turn, io::Result<()>) {
+        let told = match self.file.metadata() {
+            Ok(told) => told,
+            Err(error) => return (Turn::Same, Err(error)),
+        };
+        if told.nlink() == 0 {
+            return (Turn::Removed, self.reopen(&told));
+        }
+        let asked = ASKED.load(Ordering::Acquire);
+        if asked != self.asked {
+            self.asked = asked;
+            let same = self.path.metadata().is_ok_and(|named| (named.dev(), named.ino()) == (told.dev(), told.ino()));
+            if !same {
+                return match self.reopen(&told) {
+                    Ok(()) => (Turn::Renamed, Ok(())),
+                    error => (Turn::Same, error),
+                };
+            }
+        }
+        let shorter = told.len() < self.len;
+        // It may be longer, where another process adds to it.
+        self.len = told.len();
+        (if shorter { Turn::Truncated } else { Turn::Same }, Ok(()))
+    }
+
+    /// A file with as narrow permissions as the one before.
+    fn reopen(&mut self, before: &Metadata) -> io::Result<()> {
+        let (file, told) = open(&self.path, before.mode() & 0o777)?;
+        (self.file, self.len) = (file, told.len());
+        Ok(())
+    }
+}
+
+impl Write for LogFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.file.write(bytes)?;
+        self.len += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+fn open(path: &Path, mode: u32) -> io::Result<(File, Metadata)> {
+    // A pipe would wait for its reader.
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let file = File::options().append(true).create(true).mode(mode).custom_flags(flags).open(path)?;
+    let told = file.metadata()?;
+    check(told.file_type())?;
+    Ok((file, told))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+    use std::sync::{Mutex, MutexGuard, PoisonError};
+
+    use super::*;
+
+    /// Requests are for the whole process: one test after the other.
+    static ONE: Mutex<()> = Mutex::new(());
+
+    struct Folder(PathBuf, #[expect(dead_code, reason = "held until the test's end")] MutexGuard<'static, ()>);
+
+    impl Folder {
+        fn new(name: &str) -> Self {
+            let folder = std::env::temp_dir().join(format!("forebay-log-{name}-{}", std::process::id()));
+            fs::create_dir_all(&folder).expect("a writable folder for temporary files");
+            Self(folder, ONE.lock().unwrap_or_else(PoisonError::into_inner))
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn turn(log: &mut LogFile) -> Turn {
+        let (turn, result) = log.look();
+        result.expect("a writable folder");
+        turn
+    }
+
+    #[test]
+    fn a_renamed_file_is_written_on_until_the_name_is_to_be_opened_again() {
+        let folder = Folder::new("renamed");
+        let (path, old) = (folder.0.join("log"), folder.0.join("log.1"));
+        let mut log = LogFile::open(&path, 0o640).expect("a writable folder");
+        log.write_all(b"1\n").expect("room");
+        fs::rename(&path, &old).expect("the same folder");
+        assert_eq!(turn(&mut log), Turn::Same);
+        log.write_all(b"2\n").expect("room");
+        reopen_logs();
+        assert_eq!(turn(&mut log), Turn::Renamed);
+        log.write_all(b"3\n").expect("room");
+        assert_eq!(fs::read(&old).expect("it is there"), b"1\n2\n");
+        assert_eq!(fs::read(&path).expect("it is there"), b"3\n");
+        assert_eq!(path.metadata().expect("it is there").permissions().mode() & 0o037, 0);
+        // Asked once more, the file that has the name stays.
+        reopen_logs();
+        assert_eq!(turn(&mut log), Turn::Same);
+    }
+
+    #[test]
+    fn a_removed_file_is_found_out_without_being_asked() {
+        let folder = Folder::new("removed");
+        let path = folder.0.join("log");
+        let mut log = LogFile::open(&path, 0o666).expect("a writable folder");
+        log.write_all(b"1\n").expect("room");
+        fs::remove_file(&path).expect("it is there");
+        assert_eq!(turn(&mut log), Turn::Removed);
+        log.write_all(b"2\n").expect("room");
+        assert_eq!(fs::read(&path).expect("it is there"), b"2\n");
+        // Where none can be made it is said each time, and the run goes on.
+        fs::remove_dir_all(&folder.0).expect("made above");
+        for _ in 0..2 {
+            let (turn, result) = log.look();
+            assert!(turn == Turn::Removed && result.is_err());
+            log.write_all(b"3\n").expect("a file without a name");
+        }
+    }
+
+    #[test]
+    fn a_truncated_file_goes_on_at_its_beginning() {
+        let folder = Folder::new("truncated");
+        let path = folder.0.join("log");
+        let mut log = LogFile::open(&path, 0o666).expect("a writable folder");
+        log.write_all(b"first\n").expect("room");
+        fs::copy(&path, folder.0.join("log.1")).expect("room");
+        File::options().write(true).open(&path).and_then(|file| file.set_len(0)).expect("our own file");
+        assert_eq!(turn(&mut log), Turn::Truncated);
+        assert!(log.is_empty());
+        log.write_all(b"2\n").expect("room");
+        assert_eq!((turn(&mut log), fs::read(&path).expect("it is there")), (Turn::Same, b"2\n".to_vec()));
+    }
+
+    #[test]
+    fn a_pipe_that_takes_the_name_is_refused_without_a_wait() {
+        let folder = Folder::new("pipe");
+        let path = folder.0.join("log");
+        let mut log = LogFile::open(&path, 0o666).expect("a writable folder");
+        fs::rename(&path, folder.0.join("log.1")).expect("the same folder");
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().expect("the command mkfifo").success());
+        reopen_logs();
+        let (turn, result) = log.look();
+        assert!(turn == Turn::Same && result.is_err());
+        log.write_all(b"on\n").expect("the file that is open");
+        assert_eq!(fs::read(folder.0.join("log.1")).expect("it is there"), b"on\n");
+    }
+}
