@@ -106,6 +106,11 @@ fn a_vxlan_of_the_kernel() {
 }
 
 #[test]
+fn tcp_through_a_tunnel_that_its_hosts_do_not_know_of() {
+    play("clamp", 5);
+}
+
+#[test]
 fn esp_of_the_kernel() {
     play("xfrm", 5);
 }
