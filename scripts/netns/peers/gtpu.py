@@ -19,6 +19,8 @@ import sys
 PORT = 2152
 G_PDU, ECHO_REQUEST, ECHO_RESPONSE, ERROR_INDICATION = 255, 1, 2, 26
 CONTAINER = 0x85
+# The QoS flows of tunnels; those of all others are 9.
+FLOWS = {0x1003: 7}
 TUNSETIFF, IFF_TUN, IFF_NO_PI = 0x400454CA, 1, 0x1000
 
 
@@ -95,8 +97,9 @@ def main():
                             packet = os.read(tun, 65536)
                             if teid := tunnels.get(user(packet)):
                                 seen["up"] += 1
-                                # An uplink container: type 1, QoS flow 9.
-                                udp.sendto(message(G_PDU, teid, packet, b"\1\x10\x09\0"), peer)
+                                # An uplink container: type 1, the QoS flow of the session.
+                                container = bytes([1, 0x10, FLOWS.get(teid, 9), 0])
+                                udp.sendto(message(G_PDU, teid, packet, container), peer)
                             continue
                         datagram = udp.recv(65536)
                     except BlockingIOError:
