@@ -6,6 +6,7 @@ use forebay_graph::files::{MOST_RULES, read_text};
 use forebay_graph::{
     Context, Declare, Fold, Function, Gate, PerBranch, Reader, Reason, Setup, SetupError, StateKind, register,
 };
+use forebay_packet::wire::ipv4::{DCCP, SCTP, TCP, UDP, UDP_LITE};
 use forebay_packet::wire::ipv6;
 use forebay_packet::{MAX_BATCH, Network, Packet};
 use schemars::JsonSchema;
@@ -20,7 +21,7 @@ use crate::parameters::Rejected;
 use crate::parameters::{LISTED, of_elements};
 use crate::tables::acl::{Address, Decision, Hits, Key, Key4, Key6, Verdict, classbench, synthetic};
 pub(crate) use judge::Judge;
-use list::{Form, List, Log};
+use list::{Asks, Form, List, Log};
 use rules::RuleTable;
 
 /// Parameters of `acl`.
@@ -88,9 +89,14 @@ impl From<Default> for Decision {
 
 const DENIED: Gate = Gate::drop(0);
 const NOT_IP: Gate = Gate::drop(1);
+const UNDECIDABLE: Gate = Gate::drop(2);
 const DROPS: &[Reason] = &[
     Reason { name: "denied", help: "A rule denies the packet, or no rule matches and the default is to deny." },
     Reason { name: "not_ip", help: "The frame is not IP, and such frames are denied ('other')." },
+    Reason {
+        name: "undecidable",
+        help: "The packet hides its addresses, protocol or ports, and a rule asks for them: whether it matches is not known.",
+    },
 ];
 
 /// A list with one module's counts.
@@ -189,7 +195,10 @@ impl Declare for Acl {
         '@source/length destination/length low : high low : high protocol/mask [flags/mask] [permit|deny|count]'. Without \
         an action a rule permits; 'count' counts the packet and goes on to the next rule. IPv4 and IPv6 rules may stand \
         in one file. Packets that show no ports (fragments but the first, protocols without ports) match only rules that \
-        allow every port. The flags column is read and not matched. Each rule's matches are counted and shown with the \
+        allow every port. A packet whose protocol cannot be found (behind more than 8 IPv6 extension headers, or one that is cut \
+        short), or that ends before the ports of a protocol that has some, is dropped where a rule of its family asks for what \
+        is missing; so is IP behind more than 4 VLAN tags, and IP whose header cannot be read (RFC 7113 section 3, RFC 8504 \
+        section 5.3). Where all rules ask for addresses alone, they decide. The flags column is read and not matched. Each rule's matches are counted and shown with the \
         module; those of rules that were added while packets ran are counted together. Permitted packets leave by the first \
         gate, unchanged; with `denied: gate` denied ones leave by a gate of that name.";
     const EXAMPLE: &'static str = "\
@@ -219,10 +228,14 @@ fn plain_key4(packet: &Packet) -> Option<Key4> {
     Some(Key::new(source, destination, from, to, header.protocol))
 }
 
-/// The key of an IPv4 packet.
-fn key4(packet: &mut Packet) -> Option<Key4> {
+/// The key of an IPv4 packet; `None` of another, and of one that ends before its ports where a rule `asks` for such.
+fn key4(packet: &mut Packet, asks: Asks) -> Option<Key4> {
     let header = *packet.ipv4()?;
     let ports = packet.ports();
+    let has_ports = matches!(header.protocol, TCP | UDP | DCCP | SCTP | UDP_LITE);
+    if ports.is_none() && has_ports && packet.hidden().is_some_and(|hidden| asks.for_hidden(hidden)) {
+        return None;
+    }
     let (source, destination) = (u32::from_be_bytes(header.source), u32::from_be_bytes(header.destination));
     Some(match ports {
         Some((protocol, from, to)) => Key::new(source, destination, from, to, protocol),
@@ -230,9 +243,13 @@ fn key4(packet: &mut Packet) -> Option<Key4> {
     })
 }
 
-/// The key of an IPv6 packet. Its protocol is that at the end of the extension headers, of a later fragment too.
-fn key6(packet: &mut Packet) -> Option<Key6> {
+/// The key of an IPv6 packet. Its protocol is that at the end of the extension headers, of a later fragment too. `None` of
+/// another packet, and of one that hides what a rule `asks` for.
+fn key6(packet: &mut Packet, asks: Asks) -> Option<Key6> {
     let ports = packet.ports();
+    if ports.is_none() && asks.any() && packet.hidden().is_some_and(|hidden| asks.for_hidden(hidden)) {
+        return None;
+    }
     let (_, start) = packet.network();
     let upper = ipv6::upper_protocol(packet.data(), start);
     let header = packet.ipv6()?;
@@ -261,19 +278,21 @@ impl Scratch {
         let (mut n4, mut n6) = (0, 0);
         for index in places {
             let Some(packet) = batch.get_mut(index) else { continue };
-            if let Some(key) = plain_key4(packet).or_else(|| key4(packet)) {
+            if let Some(key) = plain_key4(packet).or_else(|| key4(packet, rules.v4.asks())) {
                 (keys4[n4 % MAX_BATCH], places4[n4 % MAX_BATCH]) = (key, index as u8);
                 n4 += 1;
                 continue;
             }
             match packet.network().0 {
-                Network::Ipv4 => {}
-                Network::Ipv6 => {
-                    if let Some(key) = key6(packet) {
+                Network::Ipv4 => context.put(index, UNDECIDABLE),
+                Network::Ipv6 => match key6(packet, rules.v6.asks()) {
+                    Some(key) => {
                         (keys6[n6 % MAX_BATCH], places6[n6 % MAX_BATCH]) = (key, index as u8);
                         n6 += 1;
                     }
-                }
+                    None => context.put(index, UNDECIDABLE),
+                },
+                Network::Other if packet.hidden().is_some() => context.put(index, UNDECIDABLE),
                 Network::Other if *other == Default::Deny => context.put(index, NOT_IP),
                 Network::Other => {}
             }

@@ -220,8 +220,9 @@ impl Declare for Dpi {
         'nocase', 'class=CLASS' and 'name=NAME'. Empty lines and lines that begin with # are passed over. A pattern without a \
         class is of the first. Of a packet with several patterns the strongest class decides, and within it the pattern that \
         ends first; it alone is counted, in the table 'matches'. The payload is what follows the header of TCP or UDP, else \
-        what follows that of IP, up to the IP packet's end; a transport header that contradicts itself is payload. IP in tunnels is \
-        payload. Each packet is looked at by itself: a pattern that two packets share is not found. Frames that are not IP \
+        what follows that of IP, up to the IP packet's end; a transport header that contradicts itself is payload. Where the \
+        header above IP cannot be found (behind more than 8 IPv6 extension headers, or cut short), all behind IP's header is, \
+        whatever `depth` says; where IP cannot be found (behind more than 4 VLAN tags), the frame is. IP in tunnels is payload. Each packet is looked at by itself: a pattern that two packets share is not found. Frames that are not IP \
         leave by 'clean'. Patterns can be added and removed while packets run, by the table 'patterns'.";
     const EXAMPLE: &'static str = "\
         { patterns: ['\"X-Evil: \" nocase class=bad', '|13|BitTorrent protocol'], \
@@ -278,14 +279,19 @@ impl Inspector {
     /// What of a packet is looked at; nothing where it is not to be.
     #[inline]
     fn look(&self, packet: &mut Packet) -> Result<Range<usize>, Gate> {
-        let Some(seen) = Seen::of(packet) else { return Err(Gate::FIRST) };
+        let Some(seen) = Seen::of(packet) else {
+            // IP that cannot be found is looked for patterns as a whole.
+            return if packet.hidden().is_some() { Ok(0..packet.len().min(MOST_DEPTH)) } else { Err(Gate::FIRST) };
+        };
         match (seen.part, self.fragments) {
             (Part::Whole, _) | (_, Fragments::Scan) => {}
             (_, Fragments::Pass) => return Err(Gate::FIRST),
             (_, Fragments::Drop) => return Err(FRAGMENT),
         }
         let Range { start, end } = seen.payload;
-        Ok(start..end.min(start + self.depth))
+        // Headers that cannot be found do not push the payload out of what is looked at.
+        let depth = if seen.unsure { MOST_DEPTH } else { self.depth };
+        Ok(start..end.min(start + depth))
     }
 
     /// Inspects the packets of the batch at these places.

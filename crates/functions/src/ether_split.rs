@@ -15,7 +15,7 @@ use crate::parameters::number;
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Params {
-    /// A gate for each of these types, in this order: `ipv4`, `ipv6`, `arp`, `vlan` (both kinds of tag), or a number
+    /// A gate for each of these types, in this order: `ipv4`, `ipv6`, `arp`, `vlan` (every kind of tag), or a number
     /// from `0x0600`.
     types: Vec<TypeName>,
 }
@@ -25,7 +25,7 @@ pub struct Params {
 pub struct TypeName {
     /// As written, and the gate's name.
     name: String,
-    /// One value, or the two of VLAN tags.
+    /// One value, or those of VLAN tags.
     values: Vec<u16>,
 }
 
@@ -41,7 +41,7 @@ impl<'de> Deserialize<'de> for TypeName {
             "ipv4" => vec![EtherType::IPV4],
             "ipv6" => vec![EtherType::IPV6],
             "arp" => vec![EtherType::ARP],
-            "vlan" => vec![EtherType::VLAN, EtherType::PROVIDER_VLAN],
+            "vlan" => [vec![EtherType::VLAN, EtherType::PROVIDER_VLAN], EtherType::OLD_PROVIDER_VLANS.to_vec()].concat(),
             text => {
                 // Values below are lengths of IEEE 802.3 frames.
                 let value = number(text).and_then(|value| u16::try_from(value).ok()).filter(|value| *value >= 0x0600);
@@ -83,8 +83,8 @@ impl Declare for EtherSplit {
     const SUMMARY: &'static str = "splits frames by EtherType";
     const HELP: &'static str = "\
         One gate for each listed type, in order and named as written, and a last one, `other`. The type is that of \
-        the outer header: a frame with a VLAN tag (0x8100, or 0x88a8 of IEEE 802.1ad) is of type `vlan`, whatever the \
-        tag encloses. Frames without a type go to `other`: those of IEEE 802.3 with a length in its place, and those \
+        the outer header: a frame with a VLAN tag (0x8100, 0x88a8 of IEEE 802.1ad, or 0x9100, 0x9200 or 0x9300 of before) is \
+        of type `vlan`, whatever the tag encloses. Frames without a type go to `other`: those of IEEE 802.3 with a length in its place, and those \
         that end inside the header.";
     const EXAMPLE: &'static str = "{ types: [ipv4, ipv6, arp, vlan, 0x88cc] }";
     const STATE: StateKind = StateKind::None;

@@ -6,13 +6,14 @@ mod table;
 use forebay_graph::{
     Context, Declare, Fold, Function, Gate, PerBranch, Reason, Setup, SetupError, StateKind, register,
 };
-use forebay_packet::Packet;
+use forebay_packet::wire::ipv4::{TCP, UDP};
+use forebay_packet::{Hidden, Packet};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::parameters::{Miss, no_memory, numbered};
-use field::{Field, Needs, Part};
+use field::{Field, Layer, Needs, Part};
 use table::{MOST_WORDS, Table};
 
 /// Parameters of `exact_match`.
@@ -41,10 +42,17 @@ struct Rule {
 }
 
 const NO_MATCH: Gate = Gate::drop(0);
-const DROPS: &[Reason] = &[Reason {
-    name: "no_match",
-    help: "No rule has the packet's values, or it lacks a field, and such packets are to be dropped.",
-}];
+const UNDECIDABLE: Gate = Gate::drop(1);
+const DROPS: &[Reason] = &[
+    Reason {
+        name: "no_match",
+        help: "No rule has the packet's values, or it lacks a field, and such packets are to be dropped.",
+    },
+    Reason {
+        name: "undecidable",
+        help: "The packet hides a field of the network layer or the one above it: whether a rule has its value is not known.",
+    },
+];
 
 /// The function: how a key is read, and the table of keys.
 pub struct ExactMatch {
@@ -61,9 +69,11 @@ impl Declare for ExactMatch {
     const HELP: &'static str = "\
         A packet's values of all fields together are looked up among the rules; gates are named by their numbers, as \
         many as rules and `miss` name. Two rules of the same values are an error. A packet that lacks a field is a \
-        miss: it is of another protocol, too short, or a fragment without the port asked for. `ether.*` and `vlan.*` \
-        are of the outer header and tag; IP is found behind up to two tags, TCP, UDP and ICMP behind IPv4 options and \
-        IPv6 extension headers. `raw` is counted from the start of the frame and read in network order; bits outside \
+        miss: it is of another protocol, too short, or a fragment without the port asked for. A packet that has a field and \
+        hides it is dropped: one behind more tags or extension headers than are looked through, or that is cut short before \
+        the field of a transport header (RFC 7113 section 3). `ether.*` and `vlan.*` \
+        are of the outer header and tag; IP is found behind up to four tags, TCP, UDP and ICMP behind IPv4 options and \
+        up to 8 IPv6 extension headers. `raw` is counted from the start of the frame and read in network order; bits outside \
         its mask count as 0. A field is at most 16 bytes; the key at most eight words, a field of more than 8 bytes \
         being two.";
     const EXAMPLE: &'static str =
@@ -122,20 +132,40 @@ fn add(table: &mut Table, fields: &[Field], rule: &Rule, path: &str) -> Result<(
 
 impl ExactMatch {
     #[inline(always)]
-    fn gate(&self, packet: &mut Packet) -> Option<Gate> {
+    fn gate(&self, packet: &mut Packet) -> Gate {
         let starts = self.needs.find(packet);
         let mut key = [0; MOST_WORDS];
         for (word, part) in key.iter_mut().zip(&self.parts) {
-            *word = part.read(packet.data(), &starts)?;
+            let Some(read) = part.read(packet.data(), &starts) else { return self.lacks(packet, part.layer) };
+            *word = read;
         }
-        self.table.get(&key[..self.parts.len()])
+        self.table.get(&key[..self.parts.len()]).unwrap_or(self.miss)
+    }
+
+    /// Where a packet goes whose field of this layer could not be read: it is a miss if the packet has none, and dropped if
+    /// the packet hides it.
+    #[cold]
+    #[inline(never)]
+    fn lacks(&self, packet: &mut Packet, layer: Layer) -> Gate {
+        let asks = |layers: &[Layer]| self.parts.iter().any(|part| layers.contains(&part.layer));
+        let unknown = match packet.hidden() {
+            Some(Hidden::Network) => self.needs.network(),
+            // What hides its protocol is IPv6, which has no field of IPv4.
+            Some(Hidden::Protocol) => self.needs.transport() && !asks(&[Layer::Ipv4, Layer::Icmp]),
+            Some(Hidden::Ports { protocol: TCP }) => asks(&[Layer::Tcp]),
+            Some(Hidden::Ports { protocol: UDP }) => asks(&[Layer::Udp]),
+            Some(Hidden::Ports { .. }) => false,
+            // The header is there, and the packet ends before the field.
+            None => layer.is_transport() && self.needs.find(packet).has(layer),
+        };
+        if unknown { UNDECIDABLE } else { self.miss }
     }
 }
 
 impl Function for ExactMatch {
     fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
         for (packet, gate) in batch.iter_mut().zip(context.each()) {
-            *gate = self.gate(packet).unwrap_or(self.miss);
+            *gate = self.gate(packet);
         }
     }
 }
@@ -150,8 +180,7 @@ impl Function for Folded {
         }
         let branches = context.branches();
         for (packet, gate) in batch.iter_mut().zip(context.each()) {
-            let rules = self.0.of(branches, packet);
-            *gate = rules.gate(packet).unwrap_or(rules.miss);
+            *gate = self.0.of(branches, packet).gate(packet);
         }
     }
 }

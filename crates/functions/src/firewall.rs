@@ -125,6 +125,7 @@ const HALF_OPEN: Gate = Gate::drop(4);
 const FULL: Gate = Gate::drop(5);
 const MALFORMED: Gate = Gate::drop(6);
 const BUSY: Gate = Gate::drop(7);
+const UNDECIDABLE: Gate = Gate::drop(8);
 const DROPS: &[Reason] = &[
     Reason { name: "denied", help: "The packet would open a connection, and the rules do not permit it." },
     Reason { name: "no_session", help: "The packet is of no connection that there is, and is none that opens one." },
@@ -140,6 +141,10 @@ const DROPS: &[Reason] = &[
         help: "The transport's header is cut short, or an ICMP error does not quote the ports of a packet.",
     },
     Reason { name: "busy", help: "Another worker has the connections, which cannot be." },
+    Reason {
+        name: "undecidable",
+        help: "The packet hides its addresses, protocol or ports: which connection it is of is not known.",
+    },
 ];
 
 /// Where a packet goes that may not open a connection.
@@ -188,7 +193,9 @@ impl Declare for Firewall {
         always pass (RFC 4890 section 4.4.1): neighbour discovery and certification paths with a hop limit of 255, \
         multicast listener messages and multicast router discovery with a hop limit of 1 from a link-local source. \
         The table 'connections' lists what there is, and ends it where asked. Fragments are dropped: put \
-        `reassemble` before. Frames that are not IP pass.";
+        `reassemble` before. Frames that are not IP pass; a packet \
+        that hides its addresses, protocol or ports (behind more than 4 VLAN tags or 8 IPv6 extension headers, or cut short) \
+        does not (RFC 7113 section 3).";
     const EXAMPLE: &'static str = "\
         { state: connections, rules: ['@198.18.0.0/15 0.0.0.0/0 0 : 65535 0 : 65535 0x11/0xff permit'] }";
     const TRAFFIC: &'static str = "{}";
@@ -291,7 +298,9 @@ impl Firewall {
                 return if about { Gate::FIRST } else { NO_SESSION };
             }
             Shown::Fragment => return FRAGMENT,
+            Shown::Malformed if packet.hidden().is_some() => return UNDECIDABLE,
             Shown::Malformed => return MALFORMED,
+            Shown::NotThis if packet.hidden().is_some() => return UNDECIDABLE,
             Shown::Neighbour | Shown::NotThis => return Gate::FIRST,
         };
         if headers.protocol == TCP && are_impossible(headers.flags) {

@@ -30,7 +30,7 @@ impl Declare for IpSwap {
         The addresses of IPv4 or IPv6 change places, and so do the ports of TCP, UDP, UDP-Lite, SCTP and DCCP where the packet shows \
         them: the first fragment of a datagram does, later ones do not. Sums are of the same words as before, so that no checksum \
         changes. Everything else stays: Ethernet addresses (`mac_swap`), TCP's flags and numbers, an ICMP message's type. For test \
-        beds: with it a pipeline has the far side of its sessions in itself. Headers are found behind up to two VLAN tags.";
+        beds: with it a pipeline has the far side of its sessions in itself. Headers are found behind up to four VLAN tags.";
     const EXAMPLE: &'static str = "{}";
     const DROPS: &'static [Reason] =
         &[Reason { name: "not_ip", help: "The frame carries neither an IPv4 nor an IPv6 header." }];

@@ -4,7 +4,7 @@ use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError,
 use forebay_packet::wire::ethernet::{EtherType, Ethernet, VlanTag};
 use forebay_packet::wire::ipv4::Ipv4;
 use forebay_packet::wire::ipv6::Ipv6;
-use forebay_packet::{Network, Packet};
+use forebay_packet::{MOST_TAGS, Network, Packet};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use zerocopy::FromBytes;
@@ -35,7 +35,7 @@ const DROPS: &[Reason] = &[
     Reason { name: "truncated", help: "The frame ends before the header or the packet that the header announces." },
     Reason {
         name: "not_ip",
-        help: "The frame's EtherType, behind up to two VLAN tags, is neither that of IPv4 nor of IPv6.",
+        help: "The frame's EtherType, behind up to four VLAN tags, is neither that of IPv4 nor of IPv6.",
     },
     Reason {
         name: "martian",
@@ -81,7 +81,7 @@ fn is_sound(packet: &mut Packet) -> bool {
     match network {
         Network::Ipv4 => Ipv4::is_valid(bytes),
         Network::Ipv6 => Ipv6::ref_from_prefix(bytes)
-            .is_ok_and(|(header, rest)| usize::from(header.payload_length.get()) <= rest.len()),
+            .is_ok_and(|(header, rest)| usize::from(header.payload_length.get()) <= rest.len() && !header.is_jumbogram()),
         Network::Other => false,
     }
 }
@@ -91,7 +91,7 @@ fn is_sound(packet: &mut Packet) -> bool {
 fn fault(frame: &[u8]) -> Gate {
     let Ok((ethernet, mut rest)) = Ethernet::ref_from_prefix(frame) else { return NOT_IP };
     let mut ether_type = ethernet.ether_type.get();
-    for _ in 0..2 {
+    for _ in 0..MOST_TAGS {
         if EtherType::is_vlan(ether_type) {
             let Ok((tag, after)) = VlanTag::ref_from_prefix(rest) else { return NOT_IP };
             (ether_type, rest) = (tag.ether_type.get(), after);
@@ -194,6 +194,7 @@ mod tests {
             ipv6(),
             tagged(&ipv4(), 1),
             tagged(&ipv6(), 2),
+            tagged(&ipv6(), 4),
             [ipv4(), vec![0; 10]].concat(),
             [ipv6(), vec![9; 3]].concat(),
         ] {
@@ -222,7 +223,12 @@ mod tests {
             (ipv6()[..53].to_vec(), TRUNCATED, "a cut IPv6 header"),
             (ipv6()[..69].to_vec(), TRUNCATED, "a cut IPv6 payload"),
             (with(ipv4(), 13, 6, 0), NOT_IP, "ARP"),
-            (tagged(&ipv4(), 3), NOT_IP, "a third tag"),
+            (tagged(&ipv4(), 5), NOT_IP, "a fifth tag"),
+            (
+                [&ipv6()[..18], &[0, 0, 0, 64], &ipv6()[22..54], &[17, 0, 0xc2, 4, 0, 1, 0, 0], &[0; 8]].concat(),
+                TRUNCATED,
+                "a jumbogram",
+            ),
             (tagged(&ipv4(), 1)[..17].to_vec(), NOT_IP, "a cut tag"),
             (vec![0; 13], NOT_IP, "a cut Ethernet header"),
         ];

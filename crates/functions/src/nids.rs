@@ -138,12 +138,21 @@ enum Count {
 }
 
 const DENIED: Gate = Gate::drop(0);
+const UNDECIDABLE: Gate = Gate::drop(1);
 const DROPS: &[Reason] =
-    &[Reason { name: "rule", help: "A rule with the action 'drop' matches the packet, and none with 'pass'." }];
+    &[
+    Reason { name: "rule", help: "A rule with the action 'drop' matches the packet, and none with 'pass'." },
+    Reason {
+        name: "undecidable",
+        help: "The packet hides its addresses, protocol or transport header, and there are rules with the action 'drop'.",
+    },
+];
 const ALERTED: Gate = Gate::out(1);
 
 /// Counters, of packets.
-const PACKETS: [&str; 6] = ["clean", "alerted", "logged", "dropped", "passed", "unseen"];
+const PACKETS: [&str; 7] = ["clean", "alerted", "logged", "dropped", "passed", "unseen", "undecided"];
+const UNSEEN: usize = 5;
+const UNDECIDED: usize = 6;
 /// The counter, behind those of a [`journal`], of alerts that a `threshold` keeps from being told.
 const LIMITED: usize = journal::COUNTERS.len();
 
@@ -441,6 +450,19 @@ impl Nids {
     }
 }
 
+impl Nids {
+    /// What becomes of a packet that hides what rules ask for: a rule with `drop` may be for it, whatever others say.
+    #[cold]
+    fn judge_unsure(&self, judged: (Gate, usize)) -> (Gate, usize) {
+        match judged {
+            (DENIED, _) => judged,
+            _ if self.rules.drops => (UNDECIDABLE, UNDECIDED),
+            (gate, 0) => (gate, UNDECIDED),
+            _ => judged,
+        }
+    }
+}
+
 impl Function for Nids {
     fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
         let now = context.now();
@@ -453,13 +475,24 @@ impl Function for Nids {
                 *view = View::of(packet);
             }
             self.search(part);
-            for (place, packet) in part.iter().enumerate() {
+            for (place, packet) in part.iter_mut().enumerate() {
                 let Some(view) = self.views[place] else {
-                    counts[5] += 1;
+                    if packet.hidden().is_none() {
+                        counts[UNSEEN] += 1;
+                        continue;
+                    }
+                    counts[UNDECIDED] += 1;
+                    if self.rules.drops {
+                        context.put(begun + place, UNDECIDABLE);
+                    }
                     continue;
                 };
                 self.ask(place, &view, packet.data(), now);
-                let (gate, counter) = self.judge(&view, now);
+                let mut judged = self.judge(&view, now);
+                if view.unsure {
+                    judged = self.judge_unsure(judged);
+                }
+                let (gate, counter) = judged;
                 counts[counter] += 1;
                 if gate != Gate::FIRST {
                     context.put(begun + place, gate);

@@ -253,6 +253,8 @@ pub(crate) enum Verdict {
     NoTunnel,
     /// It is no whole IP packet.
     Unfit,
+    /// It hides what a filter or a rule asks for.
+    Undecidable,
 }
 
 /// The way to a user.
@@ -311,7 +313,7 @@ impl Worker {
         let mut found = [u32::MAX; GO];
         users.find_bearers(&teids, &mut found);
         let mut charged = [0; GO];
-        rules.classify(batch, true, scratch, &mut charged);
+        let undecidable = rules.classify(batch, true, scratch, &mut charged);
         for number in found.iter().take(batch.len()) {
             if let Some(bearer) = users.bearer(*number) {
                 writer.prefetch(bearer.session);
@@ -322,10 +324,15 @@ impl Worker {
             let verdict = match users.bearer(found[index]) {
                 _ if asked.length == 0 => Verdict::Unfit,
                 Some(bearer) => match users.session(bearer.session) {
-                    Some(session) if is_of(session, asked.name) => {
+                    Some(session) if is_of(session, asked.name) => 'verdict: {
                         let mut number = found[index];
+                        if undecidable >> index & 1 == 1 {
+                            break 'verdict Verdict::Undecidable;
+                        }
                         if bearer.several {
-                            let other = session.bearer_of(|| Seen::of(packet, true).unwrap_or_default());
+                            let Some(other) = session.bearer_of(|| Seen::of(packet, true).unwrap_or_default()) else {
+                                break 'verdict Verdict::Undecidable;
+                            };
                             let same = users.bearer(other).is_some_and(|other| other.teid == bearer.teid);
                             number = if same { other } else { number };
                         }
@@ -363,7 +370,7 @@ impl Worker {
         users.find_sessions(&names, &mut found);
         users.prefetch_filters(&found, Filters::Lists);
         let mut charged = [0; GO];
-        rules.classify(batch, false, scratch, &mut charged);
+        let undecidable = rules.classify(batch, false, scratch, &mut charged);
         users.prefetch_filters(&found, Filters::Conditions);
         found.iter().take(batch.len()).filter(|number| **number != u32::MAX).for_each(|it| writer.prefetch(*it));
         for (index, packet) in batch.iter_mut().enumerate().take(GO) {
@@ -372,8 +379,10 @@ impl Worker {
                 _ if asked.length == 0 => Verdict::Unfit,
                 Some(session) => {
                     let number = session.bearer_of(|| Seen::of(packet, false).unwrap_or_default());
-                    match users.bearer(number) {
-                        Some(bearer) if bearer.peer_teid != 0 => {
+                    match number.and_then(|number| Some((number, users.bearer(number)?))) {
+                        None if number.is_none() => Verdict::Undecidable,
+                        Some(_) if undecidable >> index & 1 == 1 => Verdict::Undecidable,
+                        Some((number, bearer)) if bearer.peer_teid != 0 => {
                             count(writer, (number, bearer), session, asked.length, Way::Down, now, charged[index])
                         }
                         _ => Verdict::NoTunnel,

@@ -41,7 +41,7 @@ impl Declare for Ttl {
         As RFC 1812 section 5.3.1 and RFC 8200 section 3 ask of a router. The IPv4 header checksum is changed by the \
         difference (RFC 1624 equation 3), not computed anew: a wrong one stays wrong. A packet whose value is 0 or 1 \
         is dropped, or leaves by the gate `expired`, behind which `icmp_error` tells its sender. Headers are found behind up \
-        to two VLAN tags.";
+        to four VLAN tags.";
     const EXAMPLE: &'static str = "{}";
     const DROPS: &'static [Reason] = DROPS;
     const STATE: StateKind = StateKind::None;

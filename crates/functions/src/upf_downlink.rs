@@ -23,11 +23,16 @@ const UNKNOWN_USER: Gate = Gate::drop(0);
 const OVER_RATE: Gate = Gate::drop(1);
 const NO_TUNNEL: Gate = Gate::drop(2);
 const NOT_IP: Gate = Gate::drop(3);
+const UNDECIDABLE: Gate = Gate::drop(4);
 const DROPS: &[Reason] = &[
     Reason { name: "unknown_user", help: "The destination is no session's user." },
     Reason { name: "over_rate", help: "The packet exceeds the rate of its bearer or session." },
     Reason { name: "no_tunnel", help: "The session has no tunnel to the user, who is idle." },
     Reason { name: "not_ip", help: "The frame is no IP, or ends before its header says." },
+    Reason {
+        name: "undecidable",
+        help: "The packet hides its protocol or ports, and a filter or a rule asks for them: which it meets is not known.",
+    },
 ];
 
 /// The function.
@@ -92,6 +97,7 @@ impl Function for UpfDownlink {
                     }
                     Verdict::Unknown => UNKNOWN_USER,
                     Verdict::OverRate => OVER_RATE,
+                    Verdict::Undecidable => UNDECIDABLE,
                     Verdict::NoTunnel => NO_TUNNEL,
                     Verdict::Unfit | Verdict::Spoofed | Verdict::WrongFlow => NOT_IP,
                 };

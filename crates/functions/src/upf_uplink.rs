@@ -43,12 +43,17 @@ const SPOOFED: Gate = Gate::drop(1);
 const OVER_RATE: Gate = Gate::drop(2);
 const NOT_IP: Gate = Gate::drop(3);
 const WRONG_QFI: Gate = Gate::drop(4);
+const UNDECIDABLE: Gate = Gate::drop(5);
 const DROPS: &[Reason] = &[
     Reason { name: "unknown_teid", help: "The tunnel that the packet came by is no session's." },
     Reason { name: "spoofed", help: "The source is not the address of the tunnel's user." },
     Reason { name: "over_rate", help: "The packet exceeds the rate of its bearer or session." },
     Reason { name: "not_ip", help: "The packet is no IP, or ends before its header says." },
     Reason { name: "wrong_qfi", help: "The packet names a QoS flow that is not that of its bearer (TS 23.501)." },
+    Reason {
+        name: "undecidable",
+        help: "The packet hides its protocol or ports, and a filter or a rule asks for them: which it meets is not known.",
+    },
 ];
 
 /// The function.
@@ -126,6 +131,7 @@ impl Function for UpfUplink {
                     Verdict::Spoofed => SPOOFED,
                     Verdict::OverRate => OVER_RATE,
                     Verdict::WrongFlow => WRONG_QFI,
+                    Verdict::Undecidable => UNDECIDABLE,
                     Verdict::Unfit | Verdict::NoTunnel => NOT_IP,
                 };
                 context.put(go * GO + index, gate);

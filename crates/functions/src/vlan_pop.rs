@@ -75,7 +75,7 @@ impl VlanPop {
         header.copy_within(0..12, 4);
         packet.strip(4);
         if hidden {
-            // The network layer is looked for behind two tags: what was hidden behind a third may show now.
+            // The network layer is looked for behind four tags: what was hidden behind a fifth may show now.
             packet.forget_layers();
         }
         Gate::FIRST

@@ -26,7 +26,7 @@ pub struct Params {
     tpid: Tpid,
 }
 
-/// A tag protocol identifier: one of the two that the system knows when it looks for the network layer.
+/// A tag protocol identifier: one of the two that IEEE 802.1Q has.
 #[derive(Clone, Copy, Debug)]
 struct Tpid(u16);
 
@@ -40,7 +40,7 @@ impl<'de> Deserialize<'de> for Tpid {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let value = Value::deserialize(deserializer)?;
         let read = value.as_u64().map(u128::from).or_else(|| number(value.as_str()?));
-        let tpid = read.and_then(|read| u16::try_from(read).ok()).filter(|tpid| EtherType::is_vlan(*tpid));
+        let tpid = read.and_then(|read| u16::try_from(read).ok()).filter(|tpid| [EtherType::VLAN, EtherType::PROVIDER_VLAN].contains(tpid));
         tpid.map(Self)
             .ok_or_else(|| de::Error::custom(format!("{value} is no tag's type: allowed are 0x8100 and 0x88a8")))
     }
@@ -103,7 +103,7 @@ impl VlanPush {
         header.copy_within(4..16, 0);
         header[12..16].copy_from_slice(&self.tag);
         if EtherType::is_vlan(u16::from_be_bytes([header[16], header[17]])) {
-            // The network layer is looked for behind two tags; a third one hides it.
+            // The network layer is looked for behind four tags; a fifth one hides it.
             packet.forget_layers();
         }
         Ok(())
@@ -187,7 +187,7 @@ mod tests {
         #[test]
         fn pushed_and_popped_is_the_same_and_layers_are_always_right(
             tail in prop::collection::vec(any::<u8>(), 2..80),
-            tags in 0usize..4,
+            tags in 0usize..6,
             v4: bool,
         ) {
             let tail = if v4 { ipv4()[12..].to_vec() } else { tail };

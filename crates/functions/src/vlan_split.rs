@@ -88,7 +88,8 @@ mod tests {
             (0x8100, 101, 2),
             (0x8100, 0, 2),
             (0x8100, 4095, 2),
-            (0x9100, 100, 2),
+            (0x9100, 100, 0),
+            (0x8847, 100, 2),
         ];
         for (tpid, control, gate) in cases {
             let frame = frame(tpid, control);

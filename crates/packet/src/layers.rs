@@ -13,8 +13,13 @@ use crate::wire::ethernet::{EtherType, Ethernet, VlanTag};
 use crate::wire::ipv4::Ipv4;
 use crate::wire::ipv6::{self, Ipv6};
 
-/// VLAN tags that are looked through on the way to the network layer: a customer's in a provider's (IEEE 802.1ad).
-const TAGS: usize = 2;
+mod upper;
+
+pub use upper::{Hidden, Upper};
+
+/// VLAN tags that are looked through on the way to the network layer: a customer's in a provider's (IEEE 802.1ad), and two
+/// more of networks that put such frames in tags of their own.
+pub const MOST_TAGS: usize = 4;
 
 /// A fixed IPv4 header straight above Ethernet.
 #[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
@@ -26,6 +31,8 @@ struct Untagged {
 
 // What `Layers::kind` says.
 const OTHER: u8 = 1;
+/// It cannot be found, or is IP whose fixed header cannot be read.
+const HIDDEN: u8 = 2;
 const IPV4: u8 = 4;
 const IPV6: u8 = 6;
 /// A protocol number that no packet has (IANA, *Assigned Internet Protocol Numbers*).
@@ -241,12 +248,12 @@ fn locate_network(frame: &[u8]) -> (u8, usize) {
         return (OTHER, 0);
     };
     let mut ether_type = ethernet.ether_type.get();
-    for _ in 0..TAGS {
+    for _ in 0..MOST_TAGS {
         if !EtherType::is_vlan(ether_type) {
             break;
         }
         let Ok((tag, after)) = VlanTag::ref_from_prefix(rest) else {
-            return (OTHER, 0);
+            return (HIDDEN, 0);
         };
         (ether_type, rest) = (tag.ether_type.get(), after);
     }
@@ -254,6 +261,8 @@ fn locate_network(frame: &[u8]) -> (u8, usize) {
     let kind = match (ether_type, version) {
         (EtherType::IPV4, 4) if rest.len() >= size_of::<Ipv4>() => IPV4,
         (EtherType::IPV6, 6) if rest.len() >= size_of::<Ipv6>() => IPV6,
+        (EtherType::IPV4 | EtherType::IPV6, _) => HIDDEN,
+        _ if EtherType::is_vlan(ether_type) => HIDDEN,
         _ => OTHER,
     };
     (kind, frame.len() - rest.len())
@@ -268,17 +277,17 @@ pub(crate) fn locate_above_ipv4(frame: &[u8], start: usize) -> Option<(u8, usize
 
 impl Packet {
     /// One past the last byte of the IP packet, in bytes into the frame: what follows is padding (IEEE 802.3 section
-    /// 3.2.8) and belongs to nobody. A length of zero, as a sender that leaves segmentation to its device writes it, is
-    /// none, and the frame's end is meant.
+    /// 3.2.8) and belongs to nobody. Of IPv4 a length of zero, which no packet has, is none, as a sender writes it that leaves
+    /// segmentation to its device: the frame's end is meant. Of IPv6 it is a length: the packet ends with its fixed header (RFC
+    /// 8200 section 3).
     #[inline]
     pub fn network_end(&mut self) -> usize {
         let (network, start) = self.network();
         let length = match network {
             Network::Ipv4 => self.view::<Ipv4>(start).map_or(0, |header| header.total_length.get().into()),
-            Network::Ipv6 => self.view::<Ipv6>(start).map_or(0, |header| match header.payload_length.get() {
-                0 => 0,
-                payload => size_of::<Ipv6>() + usize::from(payload),
-            }),
+            Network::Ipv6 => self
+                .view::<Ipv6>(start)
+                .map_or(0, |header| size_of::<Ipv6>() + usize::from(header.payload_length.get())),
             Network::Other => 0,
         };
         if length == 0 { self.len() } else { self.len().min(start + length) }

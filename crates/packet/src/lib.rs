@@ -16,7 +16,7 @@ mod ticks;
 pub mod wire;
 
 pub use batch::Batch;
-pub use layers::Network;
+pub use layers::{Hidden, MOST_TAGS, Network, Upper};
 pub use metadata::{ArrivalClock, WORDS, Word};
 pub use packet::Packet;
 pub use pool::{Pool, PoolOptions};

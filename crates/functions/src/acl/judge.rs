@@ -43,14 +43,14 @@ impl Judge {
         }
     }
 
-    /// Whether a packet of IP is permitted; another one is not.
+    /// Whether a packet of IP is permitted; another one is not, nor is one that hides what a rule asks for.
     pub(crate) fn permits(&mut self, packet: &mut Packet) -> bool {
         let Counted { rules, hits4, hits6, .. } = &mut self.0;
         let rules = rules.read();
         let mut verdict = [Verdict::by_default(Decision::Deny)];
-        if let Some(key) = key4(packet) {
+        if let Some(key) = key4(packet, rules.v4.asks()) {
             rules.v4.classify_batch(&[key], &mut verdict, hits4);
-        } else if let Some(key) = key6(packet) {
+        } else if let Some(key) = key6(packet, rules.v6.asks()) {
             rules.v6.classify_batch(&[key], &mut verdict, hits6);
         }
         !verdict[0].denies()

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use forebay_graph::Replay;
+use forebay_packet::Hidden;
 
 use crate::tables::acl::{
     Address, BuildError, Classifier, Decision, Hits, Key, Label, Rule, Step, Tuples, Verdict, labels,
@@ -44,6 +45,42 @@ pub(super) struct Form<A: Address> {
     /// The rules of a list that nobody has changed, and why it is not compiled.
     listed: Option<(Arc<[Rule<A>]>, BuildError)>,
     seed: u64,
+    /// How many rules ask for what a packet may hide.
+    asks: Asks,
+}
+
+/// How many rules ask for a protocol, and how many for ports.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Asks {
+    protocol: usize,
+    ports: usize,
+}
+
+impl Asks {
+    fn add<A: Address>(&mut self, rule: &Rule<A>) {
+        self.protocol += usize::from(!rule.protocol.is_any());
+        self.ports += usize::from(rule.constrains_ports());
+    }
+
+    fn remove<A: Address>(&mut self, rule: &Rule<A>) {
+        self.protocol = self.protocol.saturating_sub(usize::from(!rule.protocol.is_any()));
+        self.ports = self.ports.saturating_sub(usize::from(rule.constrains_ports()));
+    }
+
+    /// Whether the list cannot say what becomes of a packet that hides this: one of its rules asks for it.
+    pub(super) fn for_hidden(self, hidden: Hidden) -> bool {
+        match hidden {
+            Hidden::Network => true,
+            Hidden::Protocol => self.protocol > 0 || self.ports > 0,
+            Hidden::Ports { .. } => self.ports > 0,
+        }
+    }
+
+    /// Whether any rule asks for a protocol or a port.
+    #[inline]
+    pub(super) fn any(self) -> bool {
+        self.protocol > 0 || self.ports > 0
+    }
 }
 
 /// What is done to the rules of one family.
@@ -64,12 +101,14 @@ pub(super) struct Log {
 impl<A: Address> Form<A> {
     fn of(rules: Vec<Rule<A>>, default: Decision, seed: u64) -> Result<Self, BuildError> {
         let rules: Arc<[Rule<A>]> = rules.into();
+        let mut asks = Asks::default();
+        rules.iter().for_each(|rule| asks.add(rule));
         match Classifier::build(Arc::clone(&rules), default) {
-            Ok(built) => Ok(Self { compiled: Some(Arc::new(built)), tuples: None, listed: None, seed }),
+            Ok(built) => Ok(Self { compiled: Some(Arc::new(built)), tuples: None, listed: None, seed, asks }),
             Err(error @ BuildError::TooManyRules { .. }) => Err(error),
             Err(why) => {
                 let tuples = Some(Box::new(tuples(&rules, default, seed)));
-                Ok(Self { compiled: None, tuples, listed: Some((rules, why)), seed })
+                Ok(Self { compiled: None, tuples, listed: Some((rules, why)), seed, asks })
             }
         }
     }
@@ -82,6 +121,12 @@ impl<A: Address> Form<A> {
             (None, Some(tuples)) => tuples.classify_batch(keys, verdicts, hits),
             (None, None) => {}
         }
+    }
+
+    /// How many rules ask for what a packet may hide.
+    #[inline]
+    pub(super) fn asks(&self) -> Asks {
+        self.asks
     }
 
     /// How many rules there are.
@@ -132,6 +177,11 @@ impl<A: Address> Form<A> {
             Change::Compiled(classifier) => self.compiled = Some(Arc::clone(classifier)),
             Change::Step(step) => {
                 self.listed = None;
+                match step {
+                    Step::Insert { rule, .. } => self.asks.add(rule),
+                    Step::Remove { rule, .. } => self.asks.remove(rule),
+                    Step::Relabel { .. } => {}
+                }
                 let compiled = self.compiled.take();
                 if let (None, Some(classifier)) = (&self.tuples, compiled) {
                     self.tuples = Some(Box::new(tuples(classifier.rules(), classifier.default_decision(), self.seed)));

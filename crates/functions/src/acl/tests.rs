@@ -126,7 +126,7 @@ proptest! {
         }
         let gates = rig.process(&mut batch);
         for (packet, gate) in batch.iter_mut().zip(gates) {
-            let key = key4(packet).expect("IPv4");
+            let key = key4(packet, Asks::default()).expect("IPv4");
             let verdict = oracle::classify(&rules, Decision::Permit, &key, &mut Hits::new(rules.len()));
             prop_assert_eq!(gate, Some(if verdict.denies() { DENIED } else { Gate::FIRST }));
         }

@@ -26,6 +26,14 @@ pub(super) enum Layer {
 }
 
 const LAYERS: usize = 8;
+
+impl Layer {
+    /// Whether it is above IP.
+    pub(super) fn is_transport(self) -> bool {
+        matches!(self, Self::Tcp | Self::Udp | Self::Icmp | Self::Icmpv6)
+    }
+}
+
 /// The start of a layer that is absent: beyond the end of every frame, whose length is a 16-bit number.
 const ABSENT: u16 = u16::MAX;
 
@@ -237,6 +245,13 @@ impl JsonSchema for Field {
 /// Where each layer starts in one packet.
 pub(super) struct Starts([u16; LAYERS]);
 
+impl Starts {
+    /// Whether the packet has a layer.
+    pub(super) fn has(&self, layer: Layer) -> bool {
+        self.0[layer as usize] != ABSENT
+    }
+}
+
 /// Which layers a key needs to be looked for.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Needs {
@@ -253,6 +268,16 @@ impl Needs {
             Layer::Ipv4 | Layer::Ipv6 => self.network = true,
             Layer::Tcp | Layer::Udp | Layer::Icmp | Layer::Icmpv6 => (self.network, self.transport) = (true, true),
         }
+    }
+
+    /// Whether a field is of IP or above it.
+    pub(super) fn network(self) -> bool {
+        self.network
+    }
+
+    /// Whether a field is above IP.
+    pub(super) fn transport(self) -> bool {
+        self.transport
     }
 
     #[inline]

@@ -37,6 +37,9 @@ pub struct Seen {
     pub part: Part,
     /// Where the transport header starts, where it is there whole and its length is one: of TCP, UDP and ICMP.
     pub transport: Option<usize>,
+    /// Whether the header above IP cannot be found, or that of TCP, UDP or ICMP not be read: what it would show is not known,
+    /// and all behind the last header that was found is payload.
+    pub unsure: bool,
     /// The payload: of TCP and UDP behind their headers, of everything else behind the network layer's. Ends where the IP
     /// packet does: padding is none of it.
     pub payload: Range<usize>,
@@ -49,11 +52,11 @@ impl Seen {
         let (network, start) = packet.network();
         let end = packet.network_end();
         let transport = packet.transport();
-        let (fragment, protocol, behind) = match network {
+        let (fragment, later, protocol, behind) = match network {
             Network::Ipv4 => {
                 let header = packet.view::<Ipv4>(start)?;
                 let length = header.header_len().unwrap_or(size_of::<Ipv4>());
-                (header.is_fragment(), header.protocol, start + length)
+                (header.is_fragment(), header.fragment_offset() != 0, header.protocol, start + length)
             }
             Network::Ipv6 => {
                 let next = packet.view::<Ipv6>(start)?.next_header;
@@ -61,18 +64,21 @@ impl Seen {
                 let plain = transport.is_some_and(|(protocol, _)| protocol == next);
                 let fragment = !plain && ipv6::fragment(packet.data(), start).is_some();
                 let protocol = if plain { next } else { ipv6::upper_protocol(packet.data(), start).unwrap_or(next) };
-                (fragment, protocol, start + size_of::<Ipv6>())
+                let later = transport.is_none() && ipv6::later_fragment(packet.data(), start).is_some();
+                (fragment, later, protocol, start + size_of::<Ipv6>())
             }
             Network::Other => return None,
         };
-        let part = match (fragment, transport) {
+        let part = match (fragment, later) {
             (false, _) => Part::Whole,
-            (true, Some(_)) => Part::First,
-            (true, None) => Part::Later,
+            (true, false) => Part::First,
+            (true, true) => Part::Later,
         };
         let clamp = |from: usize| from.min(end)..end;
         let Some((protocol, at)) = transport else {
-            return Some(Self { network, start, protocol, part, transport: None, payload: clamp(behind) });
+            // Of a later fragment that starts with an extension header the upper layer is not known.
+            let unsure = !later || network == Network::Ipv6 && ipv6::is_extension(protocol);
+            return Some(Self { network, start, protocol, part, transport: None, unsure, payload: clamp(behind) });
         };
         let length = match protocol {
             // RFC 9293 section 3.1: at least five words.
@@ -87,7 +93,8 @@ impl Seen {
         let least = if matches!(protocol, ICMP | ICMPV6) { 8 } else { length.unwrap_or(0) };
         let sound = length.filter(|_| at + least <= end);
         let payload = clamp(at + sound.unwrap_or(0));
-        Some(Self { network, start, protocol, part, transport: sound.map(|_| at), payload })
+        let unsure = sound.is_none() && matches!(protocol, TCP | UDP | ICMP | ICMPV6);
+        Some(Self { network, start, protocol, part, transport: sound.map(|_| at), unsure, payload })
     }
 }
 

@@ -16,6 +16,11 @@ pub(crate) const OUT_DROPS: &[Reason] = &[
     Reason { name: "full", help: "There is no room for another session." },
     Reason { name: "busy", help: "Another worker has the table, which cannot be." },
     Reason {
+        name: "undecidable",
+        help: "Behind more VLAN tags than are looked through, or with an IP header that cannot be read: whether it is IPv4, and \
+               whose, is not known.",
+    },
+    Reason {
         name: "no_port",
         help: "All ports are given out that the session's outside address has, or that one inside address may have.",
     },
@@ -29,7 +34,7 @@ pub(crate) const OUT_DROPS: &[Reason] = &[
     },
 ];
 /// Those for which [`nat_in`](crate::nat_in) does: no port is given out on the way in.
-pub(crate) const IN_DROPS: &[Reason] = OUT_DROPS.split_at(5).0;
+pub(crate) const IN_DROPS: &[Reason] = OUT_DROPS.split_at(6).0;
 
 pub(super) const NO_SESSION: Gate = Gate::drop(0);
 pub(super) const FRAGMENT: Gate = Gate::drop(1);
@@ -37,7 +42,8 @@ pub(super) const PROTOCOL: Gate = Gate::drop(2);
 pub(super) const FULL: Gate = Gate::drop(3);
 /// See [`OUT_DROPS`].
 pub(crate) const BUSY: Gate = Gate::drop(4);
-pub(super) const NO_PORT: Gate = Gate::drop(5);
+pub(super) const UNDECIDABLE: Gate = Gate::drop(5);
+pub(super) const NO_PORT: Gate = Gate::drop(6);
 /// See [`OUT_DROPS`].
-pub(crate) const HAIRPIN: Gate = Gate::drop(6);
-pub(super) const NOT_INSIDE: Gate = Gate::drop(7);
+pub(crate) const HAIRPIN: Gate = Gate::drop(7);
+pub(super) const NOT_INSIDE: Gate = Gate::drop(8);

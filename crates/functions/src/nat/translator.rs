@@ -7,13 +7,13 @@ use std::sync::Arc;
 use forebay_graph::{Context, Gate, SetupError, share};
 use forebay_measure::Counter;
 use forebay_packet::wire::ipv4::{ICMP, TCP, UDP};
-use forebay_packet::{Network, Packet, SessionKey};
+use forebay_packet::{Hidden, Network, Packet, SessionKey};
 
 use super::allocations::Allocations;
 use super::allotment::Allotment;
 use super::bindings::{Bindings, Endpoint};
 use super::ports::Ports;
-use super::reasons::{FRAGMENT, FULL, HAIRPIN, NO_PORT, NO_SESSION, NOT_INSIDE, PROTOCOL};
+use super::reasons::{FRAGMENT, FULL, HAIRPIN, NO_PORT, NO_SESSION, NOT_INSIDE, PROTOCOL, UNDECIDABLE};
 use super::translation::{Direction, Translation};
 use super::{Filtering, Nat, WhenFull, packets, translate_error};
 use crate::connection::{Connection, ENDS, Headers, Plain, Shown, SlotClock, Timeouts, opens};
@@ -304,6 +304,7 @@ impl Translator {
             return if ways.others == Gate::FIRST { Ok(Found::NONE) } else { Err(ways.others) };
         }
         match Shown::<Tuple4>::of(packet) {
+            Shown::NotThis if packet.hidden() == Some(Hidden::Network) => Err(UNDECIDABLE),
             Shown::NotThis => Ok(Found::NONE),
             Shown::Fragment => Err(FRAGMENT),
             // No answer belongs to a message that is no query: such are not translated (RFC 5508 REQ-11).

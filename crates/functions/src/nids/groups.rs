@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use super::check::Sought;
 use super::parse::Skipped;
 use super::plan::{Parts, Plan, Ports};
-use super::rule::Rule;
+use super::rule::{Action, Rule};
 use super::view::View;
 use crate::inspection::strings::{BuildError, Strings};
 
@@ -58,6 +58,8 @@ pub struct Ruleset {
     /// Lines of the file that were skipped.
     pub skipped: Vec<Skipped>,
     families: [Family; 4],
+    /// Whether any rule drops.
+    pub drops: bool,
     /// How many strings all groups have.
     pub strings: usize,
 }
@@ -69,11 +71,12 @@ impl Ruleset {
     /// They are too much.
     pub fn new(rules: Vec<Rule>) -> Result<Self, BuildError> {
         let sought = rules.iter().map(Sought::of).collect();
+        let drops = rules.iter().any(|rule| rule.action == Action::Drop);
         let mut strings = 0;
         let Plan([tcp, udp, icmp, ip]) = Plan::new(&rules);
         let mut family = |parts| Family::new(&rules, parts, &mut strings);
         let families = [family(tcp)?, family(udp)?, family(icmp)?, family(ip)?];
-        Ok(Self { sought, skipped: Vec::new(), families, strings, rules })
+        Ok(Self { sought, skipped: Vec::new(), families, drops, strings, rules })
     }
 
     /// The groups that have rules for a packet.

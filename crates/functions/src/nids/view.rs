@@ -20,6 +20,8 @@ pub struct View {
     pub ports: Option<(u16, u16)>,
     /// What is above IP.
     pub protocol: u8,
+    /// Whether the packet hides its protocol or what its transport header would show.
+    pub unsure: bool,
     /// Time to live, or hop limit.
     pub ttl: u8,
     /// TCP's control bits, where the packet shows them.
@@ -48,7 +50,7 @@ impl View {
                 (false, number(header.source), number(header.destination), header.ttl)
             }
         };
-        let mut view = Self { v6, source, destination, protocol: seen.protocol, ttl, ..Self::default() };
+        let mut view = Self { v6, source, destination, protocol: seen.protocol, ttl, unsure: seen.unsure, ..Self::default() };
         let mut start = seen.payload.start;
         if let Some(header) = seen.transport.and_then(|at| packet.data().get(at..)) {
             let word = |at: usize| header.get(at..at + 2).map(|word| u16::from_be_bytes([word[0], word[1]]));

@@ -6,7 +6,7 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 use forebay_packet::wire::ipv4::{ICMP, TCP, UDP};
-use forebay_packet::{Network, Packet};
+use forebay_packet::{Hidden, Network, Packet, Upper};
 
 use crate::tables::acl::{Address, PortRange, Prefix};
 
@@ -50,6 +50,8 @@ pub(super) struct Seen {
     /// The other side's port and the user's; none where the packet shows none, as later fragments.
     pub(super) ports: Option<(u16, u16)>,
     pub(super) dscp: u8,
+    /// What the packet hides.
+    pub(super) hidden: Option<Hidden>,
 }
 
 impl Seen {
@@ -70,21 +72,22 @@ impl Seen {
             }
             Network::Other => return None,
         };
-        let mut ports = None;
-        if let Some((upper, start)) = packet.transport() {
-            protocol = upper;
-            if matches!(upper, TCP | UDP | forebay_packet::wire::ipv4::SCTP | forebay_packet::wire::ipv4::UDP_LITE)
-                && let Some(&[a, b, c, d]) = packet.view::<[u8; 4]>(start)
-            {
-                ports = Some((u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])));
+        let (mut ports, mut hidden) = (None, None);
+        if let Some((upper, source, destination)) = packet.ports() {
+            (protocol, ports) = (upper, Some((source, destination)));
+        } else {
+            hidden = packet.hidden();
+            match packet.upper() {
+                Upper::Found { protocol: upper, .. } | Upper::Later { protocol: Some(upper) } => protocol = upper,
+                _ => {}
             }
         }
         let dscp = class >> 2;
         Some(if up {
             let ports = ports.map(|(source, destination)| (destination, source));
-            Self { six, remote: destination, user: source, protocol, ports, dscp }
+            Self { six, remote: destination, user: source, protocol, ports, dscp, hidden }
         } else {
-            Self { six, remote: source, user: destination, protocol, ports, dscp }
+            Self { six, remote: source, user: destination, protocol, ports, dscp, hidden }
         })
     }
 }
@@ -127,6 +130,20 @@ impl Condition {
             _ => return Err(unknown()),
         }
         Ok(())
+    }
+
+    /// Whether it cannot be known if a packet is meant that hides this: all else that is said is so.
+    #[cold]
+    pub(super) fn is_unknown(&self, seen: &Seen, hidden: Hidden) -> bool {
+        let bare = Self { port: PortRange::ANY, ue_port: PortRange::ANY, ..*self };
+        let ports = !(self.port.is_any() && self.ue_port.is_any());
+        match hidden {
+            Hidden::Network => true,
+            Hidden::Protocol => {
+                (ports || self.protocol.is_some()) && Self { protocol: None, ..bare }.holds(seen)
+            }
+            Hidden::Ports { .. } => ports && bare.holds(seen),
+        }
     }
 
     /// Whether a packet is meant.

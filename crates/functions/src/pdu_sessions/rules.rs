@@ -3,7 +3,7 @@
 //! `7 tcp net=198.51.100.0/24 port=443`: the first rule that a packet meets gives it its number. Several rules may have one
 //! number, as several services have one price.
 
-use forebay_packet::Packet;
+use forebay_packet::{Hidden, Packet};
 
 use super::condition::{Condition, Net, Seen, whole};
 use super::line::without_comment;
@@ -56,6 +56,9 @@ pub(super) struct Rules {
     names: Vec<u32>,
     ipv4: Compiled<u32>,
     ipv6: Compiled<u128>,
+    /// Whether any asks for a protocol, and for ports.
+    protocols: bool,
+    ports: bool,
 }
 
 /// What a worker classifies with.
@@ -94,9 +97,11 @@ impl Rules {
             rules6.extend(six.map(|net| rule(condition, net)));
             numbers6.extend(six.map(|_| number));
         }
+        let protocols = list.iter().any(|(_, condition)| condition.protocol.is_some());
+        let ports = list.iter().any(|(_, condition)| !(condition.port.is_any() && condition.ue_port.is_any()));
         let ipv4 = Compiled::of(rules4, &numbers4, seed).map_err(|error| error.to_string())?;
         let ipv6 = Compiled::of(rules6, &numbers6, seed).map_err(|error| error.to_string())?;
-        Ok(Self { names: list.iter().map(|(name, _)| *name).collect(), ipv4, ipv6 })
+        Ok(Self { names: list.iter().map(|(name, _)| *name).collect(), ipv4, ipv6, protocols, ports })
     }
 
     /// Whether all packets are of no rule.
@@ -104,17 +109,23 @@ impl Rules {
         self.names.is_empty()
     }
 
-    /// The rules of packets that come from their users (`up`) or go to them; 0 for none.
+    /// The rules of packets that come from their users (`up`) or go to them; 0 for none. Of packets that hide what a rule asks
+    /// for it says which they are, a bit each.
     #[inline]
-    pub(super) fn classify(&self, batch: &mut [Packet], up: bool, scratch: &mut Scratch, found: &mut [u32; GO]) {
+    #[must_use]
+    pub(super) fn classify(&self, batch: &mut [Packet], up: bool, scratch: &mut Scratch, found: &mut [u32; GO]) -> u32 {
         found.fill(0);
         if self.is_empty() {
-            return;
+            return 0;
         }
+        let mut undecidable = 0;
         let (mut at4, mut at6) = ([0u8; GO], [0u8; GO]);
         let (mut len4, mut len6) = (0, 0);
         for (index, packet) in batch.iter_mut().take(GO).enumerate() {
             let Some(seen) = Seen::of(packet, up) else { continue };
+            if let Some(hidden) = seen.hidden {
+                undecidable |= u32::from(self.ask_for(hidden)) << index;
+            }
             if seen.six {
                 scratch.ipv6[len6] = key(&seen, seen.user, seen.remote);
                 at6[len6] = index as u8;
@@ -136,6 +147,17 @@ impl Rules {
         names(&verdicts[..len4], &at4);
         self.ipv6.classify(&ipv6[..len6], &mut verdicts[..len6], hits);
         names(&verdicts[..len6], &at6);
+        undecidable
+    }
+
+    /// Whether a rule asks for what a packet hides.
+    #[cold]
+    fn ask_for(&self, hidden: Hidden) -> bool {
+        match hidden {
+            Hidden::Network => true,
+            Hidden::Protocol => self.protocols || self.ports,
+            Hidden::Ports { .. } => self.ports,
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use forebay_graph::Replay;
 use forebay_memory::{NoMemory, room};
+use forebay_packet::Hidden;
 use forebay_simd::prefetch::prefetch_read;
 
 use super::condition::{Condition, Seen};
@@ -54,12 +55,29 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// The bearer that a packet is for.
+    /// The bearer that a packet is for; `None` where it hides what a filter asks for that comes before the one that it meets.
     #[inline(always)]
-    pub(super) fn bearer_of(&self, seen: impl FnOnce() -> Seen) -> u32 {
-        let Some(filters) = &self.filters else { return self.first };
+    pub(super) fn bearer_of(&self, seen: impl FnOnce() -> Seen) -> Option<u32> {
+        let Some(filters) = &self.filters else { return Some(self.first) };
         let seen = seen();
-        filters.iter().find(|(condition, _)| condition.holds(&seen)).map_or(self.first, |(_, bearer)| *bearer)
+        if let Some(hidden) = seen.hidden {
+            return self.bearer_of_hidden(filters, &seen, hidden);
+        }
+        Some(filters.iter().find(|(condition, _)| condition.holds(&seen)).map_or(self.first, |(_, bearer)| *bearer))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn bearer_of_hidden(&self, filters: &[(Condition, u32)], seen: &Seen, hidden: Hidden) -> Option<u32> {
+        for (condition, bearer) in filters {
+            if condition.is_unknown(seen, hidden) {
+                return None;
+            }
+            if condition.holds(seen) {
+                return Some(*bearer);
+            }
+        }
+        Some(self.first)
     }
 }
 

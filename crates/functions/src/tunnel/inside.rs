@@ -18,10 +18,10 @@ pub(crate) fn place_of(packet: &mut Packet) -> Result<(usize, usize), Unfit> {
     let (network, start) = packet.network();
     let length = match network {
         Network::Ipv4 => packet.ipv4().map_or(0, |header| usize::from(header.total_length.get())),
-        Network::Ipv6 => match packet.ipv6().map_or(0, |header| usize::from(header.payload_length.get())) {
-            // What `Packet::network_end` takes it for.
-            0 => packet.len() - start,
-            payload => size_of::<Ipv6>() + payload,
+        Network::Ipv6 => match packet.ipv6() {
+            // A jumbogram is longer than any frame here (RFC 2675).
+            Some(header) if !header.is_jumbogram() => size_of::<Ipv6>() + usize::from(header.payload_length.get()),
+            _ => return Err(Unfit::Truncated),
         },
         Network::Other => return Err(Unfit::NotIp),
     };

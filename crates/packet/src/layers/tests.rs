@@ -60,10 +60,7 @@ fn seen_by_etherparse(frame: &[u8]) -> ((Network, usize), Option<Transport>) {
         Type::IPV6 => match Ipv6HeaderSlice::from_slice(rest) {
             Ok(header) => {
                 // What follows the packet in the frame is none of it.
-                let end = match usize::from(header.payload_length()) {
-                    0 => frame.len(),
-                    length => frame.len().min(start + 40 + length),
-                };
+                let end = frame.len().min(start + 40 + usize::from(header.payload_length()));
                 ((Network::Ipv6, start), above_ipv6(header.next_header(), &frame[..end], start + 40))
             }
             Err(_) => other,

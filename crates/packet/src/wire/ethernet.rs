@@ -84,12 +84,16 @@ impl EtherType {
     pub const VLAN: u16 = 0x8100;
     /// A provider's VLAN tag (IEEE 802.1ad).
     pub const PROVIDER_VLAN: u16 = 0x88a8;
+    /// Provider's tags as they were before IEEE 802.1ad, which devices still write.
+    pub const OLD_PROVIDER_VLANS: [u16; 3] = [0x9100, 0x9200, 0x9300];
 
     /// Whether a VLAN tag follows.
     #[inline]
     #[must_use]
     pub fn is_vlan(ether_type: u16) -> bool {
-        ether_type == Self::VLAN || ether_type == Self::PROVIDER_VLAN
+        ether_type == Self::VLAN
+            || ether_type == Self::PROVIDER_VLAN
+            || Self::OLD_PROVIDER_VLANS.contains(&ether_type)
     }
 }
 

@@ -23,7 +23,30 @@ pub struct Ipv6 {
 
 /// Extension headers walked over at the most; a chain that is longer is not looked through (RFC 8504 section 5.3
 /// lets a node limit it).
-const MOST_EXTENSIONS: usize = 8;
+pub const MOST_EXTENSIONS: usize = 8;
+
+/// The number of hop-by-hop options, and the numbers of the other extension headers that are walked over (RFC 8200
+/// section 4.1, RFC 4302).
+const HOP_BY_HOP: u8 = 0;
+const ROUTING: u8 = 43;
+const FRAGMENT: u8 = 44;
+const AUTHENTICATION: u8 = 51;
+const DESTINATION: u8 = 60;
+
+/// Whether a number is an extension header's: another header follows it.
+#[must_use]
+pub fn is_extension(protocol: u8) -> bool {
+    matches!(protocol, HOP_BY_HOP | ROUTING | FRAGMENT | AUTHENTICATION | DESTINATION)
+}
+
+impl Ipv6 {
+    /// Whether the packet has a length of 0 and begins with hop-by-hop options, in which a jumbogram has its length (RFC
+    /// 2675). No frame here holds one.
+    #[must_use]
+    pub fn is_jumbogram(&self) -> bool {
+        self.payload_length.get() == 0 && self.next_header == HOP_BY_HOP
+    }
+}
 
 /// The upper layer's protocol number and its offset in `frame`, whose IPv6 header starts at `start`. `None` where
 /// the chain is cut short or too long, or the packet is a fragment other than the first.
@@ -45,6 +68,13 @@ pub fn fragment(frame: &[u8], start: usize) -> Option<u8> {
 #[must_use]
 pub fn is_later_fragment(frame: &[u8], start: usize) -> bool {
     walk(frame, start).is_some_and(|walked| walked.later)
+}
+
+/// Of a fragment other than the first the number that its fragment header says follows in the first: an upper layer's or an
+/// extension header's. `None` of every other packet, and where that header lies behind what can be read.
+#[must_use]
+pub fn later_fragment(frame: &[u8], start: usize) -> Option<u8> {
+    walk(frame, start).filter(|walked| walked.later).map(|walked| walked.protocol)
 }
 
 /// The protocol number of the upper layer, whether or not it begins in this packet: that of the last extension header
@@ -70,12 +100,9 @@ fn walk(frame: &[u8], start: usize) -> Option<Walked> {
     let header = Ipv6::ref_from_prefix(frame.get(start..)?).ok()?.0;
     let mut next = header.next_header;
     let mut offset = start + size_of::<Ipv6>();
-    // Padding of the frame is none of the packet's. A length of zero is none: the packet is a jumbogram (RFC 2675) or its
-    // device segments it.
-    let end = match usize::from(header.payload_length.get()) {
-        0 => frame.len(),
-        length => frame.len().min(offset + length),
-    };
+    // Padding of the frame is none of the packet's. A length of zero is one: nothing follows (RFC 8200 section 3). A jumbogram
+    // (RFC 2675) is longer than any frame here, so that its options are not read.
+    let end = frame.len().min(offset + usize::from(header.payload_length.get()));
     let frame = &frame[..end];
     let mut fragment = None;
     for _ in 0..=MOST_EXTENSIONS {
@@ -83,12 +110,12 @@ fn walk(frame: &[u8], start: usize) -> Option<Walked> {
         let cut = Some(Walked { protocol: next, offset: None, fragment, later: false });
         match next {
             // Hop-by-hop options, routing, destination options: length in 8-byte units beyond the first.
-            0 | 43 | 60 => {
+            HOP_BY_HOP | ROUTING | DESTINATION => {
                 let Some(header) = header else { return cut };
                 (next, offset) = (header[0], offset + 8 * (usize::from(header[1]) + 1));
             }
             // Fragment: eight bytes; the offset is the upper 13 bits of bytes 2 and 3, the last bit says that more follow.
-            44 => {
+            FRAGMENT => {
                 let Some(header) = header else { return cut };
                 let place = u16::from_be_bytes([header[2], header[3]]);
                 if place & 0xfff9 != 0 {
@@ -100,7 +127,7 @@ fn walk(frame: &[u8], start: usize) -> Option<Walked> {
                 (next, offset) = (header[0], offset + 8);
             }
             // Authentication: length in 4-byte units beyond the first two (RFC 4302 section 2.2).
-            51 => {
+            AUTHENTICATION => {
                 let Some(header) = header else { return cut };
                 (next, offset) = (header[0], offset + 4 * (usize::from(header[1]) + 2));
             }

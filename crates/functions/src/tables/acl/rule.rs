@@ -181,7 +181,13 @@ impl ProtocolMatch {
         self.mask
     }
 
+    /// Whether it holds every protocol.
+    pub fn is_any(self) -> bool {
+        self == ProtocolMatch::ANY
+    }
+
     /// Whether it holds `protocol`.
+    #[inline]
     pub fn contains(self, protocol: u8) -> bool {
         protocol & self.mask == self.value
     }
