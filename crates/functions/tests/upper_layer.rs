@@ -228,6 +228,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("mac_swap", "looks at nothing above Ethernet and its tags"),
     ("mac_table", "looks at nothing above Ethernet and its tags"),
     ("meter", "a key: what hides its ports has that of its addresses and the first next header"),
+    ("mss_clamp", "changes the option where it finds a SYN; what hides its protocol goes on as it is"),
     ("mtu", "reads lengths; ports are not looked at"),
     ("nat_in", "translates IPv4 alone: a cut header is `protocol`, and IP that tags hide is `undecidable`"),
     ("nat_out", "translates IPv4 alone: a cut header is `protocol`, and IP that tags hide is `undecidable`"),
