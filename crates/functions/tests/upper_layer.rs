@@ -141,11 +141,15 @@ fn filters() -> Vec<(&'static str, Value, fn(&str, Shows) -> &'static str)> {
             Shows::NoPorts => "0",
             Shows::Hidden | Shows::HiddenIp => "undecidable",
         }),
-        ("nids", json!({ "rules": ["drop tcp any any -> any 22 (content:\"evil\"; sid:1;)"] }), |_, shows| match shows {
-            Shows::All => "rule",
-            Shows::NoPorts => "0",
-            Shows::Hidden | Shows::HiddenIp => "undecidable",
-        }),
+        (
+            "nids",
+            json!({ "rules": ["drop tcp any any -> any 22 (content:\"evil\"; sid:1;)"] }),
+            |_, shows| match shows {
+                Shows::All => "rule",
+                Shows::NoPorts => "0",
+                Shows::Hidden | Shows::HiddenIp => "undecidable",
+            },
+        ),
         (
             "exact_match",
             json!({ "fields": ["tcp.dport"], "rules": [{ "values": [22], "gate": 1 }], "miss": 0 }),
@@ -194,7 +198,10 @@ fn what_hides_its_protocol_or_ports_passes_no_filter() {
 #[test]
 fn a_list_of_addresses_alone_decides() {
     let function = functions().into_iter().find(|function| function.name == "acl").expect("registered");
-    let rules = ["@2000::/16 ::/0 0 : 65535 0 : 65535 0x00/0x00 deny", "@10.0.0.0/8 0.0.0.0/0 0 : 65535 0 : 65535 0x00/0x00 deny"];
+    let rules = [
+        "@2000::/16 ::/0 0 : 65535 0 : 65535 0x00/0x00 deny",
+        "@10.0.0.0/8 0.0.0.0/0 0 : 65535 0 : 65535 0x00/0x00 deny",
+    ];
     for (row, shows, frame) in rows() {
         let gate = built(function, &json!({ "rules": rules })).run(&frame).0;
         let expected = if shows == Shows::HiddenIp { "undecidable" } else { "denied" };

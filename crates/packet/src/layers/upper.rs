@@ -190,7 +190,11 @@ mod tests {
             let mut frame = whole.clone();
             for tags in 1..=MOST_TAGS {
                 frame = tag(tpid, &frame);
-                assert_eq!(look(&frame).0, Upper::Found { protocol: TCP, offset: 34 + 4 * tags }, "{tags} of {tpid:#x}");
+                assert_eq!(
+                    look(&frame).0,
+                    Upper::Found { protocol: TCP, offset: 34 + 4 * tags },
+                    "{tags} of {tpid:#x}"
+                );
             }
             assert_eq!(look(&tag(tpid, &frame)), hidden, "more of {tpid:#x} than are looked through");
             assert_eq!(look(&tag(tpid, &whole)[..17]), hidden, "a tag that is cut short");

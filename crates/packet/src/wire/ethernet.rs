@@ -91,9 +91,7 @@ impl EtherType {
     #[inline]
     #[must_use]
     pub fn is_vlan(ether_type: u16) -> bool {
-        ether_type == Self::VLAN
-            || ether_type == Self::PROVIDER_VLAN
-            || Self::OLD_PROVIDER_VLANS.contains(&ether_type)
+        ether_type == Self::VLAN || ether_type == Self::PROVIDER_VLAN || Self::OLD_PROVIDER_VLANS.contains(&ether_type)
     }
 }
 
