@@ -18,6 +18,7 @@ mod reload;
 mod replay;
 mod run;
 mod running;
+mod secrets;
 mod sessions;
 mod simulate;
 mod state;

@@ -45,7 +45,8 @@ impl JsonSchema for Secret {
         "Secret".into()
     }
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string" })
+        // Faults under the mapping or list that has it quote nothing: a key may stand anywhere there by mistake.
+        json_schema!({ "type": "string", "x-secret": true })
     }
 }
 
@@ -72,9 +73,16 @@ impl Implementation {
     }
 }
 
+/// A file's name as errors show it. A key that stands in the place of its name is no name.
+pub(crate) fn file_name(name: &str) -> &str {
+    let digits = name.bytes().filter(u8::is_ascii_hexdigit).count();
+    if digits >= 16 && digits * 4 >= name.len() * 3 { "(a name that is not shown: it may be a key)" } else { name }
+}
+
 /// Reads a key from a file: hexadecimal digits on its first line that is neither empty nor a comment. `name` is what the
 /// configuration calls it.
 pub(crate) fn read_key(name: &str, path: &Path) -> Result<Material, String> {
+    let name = file_name(name);
     let bytes = read_text(path, MOST).map_err(|error| format!("cannot read '{name}': {error}"))?;
     let bytes = Zeroizing::new(bytes);
     let text = std::str::from_utf8(&bytes).map_err(|_| format!("'{name}' is no text"))?;

@@ -29,6 +29,7 @@ const KEYWORDS: &[&str] = &[
     "minimum",
     "oneOf",
     "pattern",
+    "x-secret",
     "prefixItems",
     "properties",
     "propertyNames",

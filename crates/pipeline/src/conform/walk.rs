@@ -58,7 +58,7 @@ impl Rules {
     }
 
     pub(super) fn walk(&self, root: &Node) -> Vec<Wrong> {
-        let mut walk = Walk { rules: self, path: Vec::new(), found: Vec::new() };
+        let mut walk = Walk { rules: self, path: Vec::new(), found: Vec::new(), hidden: None };
         walk.value(&self.schema, root);
         walk.found
     }
@@ -87,10 +87,56 @@ struct Walk<'r> {
     rules: &'r Rules,
     path: Vec<String>,
     found: Vec<Wrong>,
+    /// How deep the parameter is that has a secret in it: nothing that stands at or below it is quoted.
+    hidden: Option<usize>,
 }
+
+/// Whether a value of this rule has a secret in it, or would have one where it is written rightly.
+fn has_secret(rule: &Value) -> bool {
+    match rule {
+        Value::Object(map) => map.get("x-secret").is_some() || map.values().any(has_secret),
+        Value::Array(list) => list.iter().any(has_secret),
+        _ => false,
+    }
+}
+
+/// How deep a module's, port's or state's parameters are: `modules.seal.aes_gcm_encrypt`.
+const PARAMETERS: usize = 3;
+/// Stands where a value is not quoted.
+const HIDDEN: &str = "the value (not shown)";
 
 impl<'r> Walk<'r> {
     fn value(&mut self, rule: &'r Value, node: &Node) {
+        let before = self.hidden;
+        // Other parameters of the same module are quoted.
+        if before == Some(PARAMETERS) && self.path.len() > PARAMETERS {
+            self.hidden = None;
+        }
+        if self.hidden.is_none() && self.path.len() >= PARAMETERS && has_secret(rule) {
+            self.hidden = Some(self.path.len());
+        }
+        self.hold(rule, node);
+        self.hidden = before;
+    }
+
+    /// A value as a message has it.
+    fn shown(&self, value: &Value) -> String {
+        if self.hidden.is_some() && !matches!(value, Value::Null | Value::Array(_) | Value::Object(_)) {
+            return HIDDEN.to_owned();
+        }
+        shown(value)
+    }
+
+    /// A text as a message has it.
+    fn quoted(&self, text: &str) -> String {
+        if self.hidden.is_some() { HIDDEN.to_owned() } else { quote(text) }
+    }
+
+    fn shown_number(&self, number: &serde_json::Number) -> String {
+        if self.hidden.is_some() { HIDDEN.to_owned() } else { format!("'{number}'") }
+    }
+
+    fn hold(&mut self, rule: &'r Value, node: &Node) {
         if self.found.len() >= MOST {
             return;
         }
@@ -161,9 +207,13 @@ impl<'r> Walk<'r> {
     }
 
     fn wrong_type(&mut self, rule: &Value, node: &Node) {
-        let value = shown(&node.to_short_json());
+        let value = self.shown(&node.to_short_json());
         let of = |name: &str| is_only(rule, name);
         let message = match (units(rule), &node.kind) {
+            (_, Kind::Number(_) | Kind::Bool(_)) if self.hidden.is_some() && of("string") => {
+                format!("{value} is a number or truth value where text is expected: put it in quotes")
+            }
+            _ if self.hidden.is_some() => format!("{value} is not {}", types(rule)),
             (Some(units), _) => format!("{value} is not a number with a unit ({units})"),
             (None, Kind::Number(_) | Kind::Bool(_)) if of("string") => {
                 format!("{value} is a number or truth value where text is expected: put it in quotes")
@@ -191,9 +241,13 @@ impl<'r> Walk<'r> {
         };
         if !fits {
             let (value, words) = (node.to_short_json(), allowed(rule));
-            let near = value.as_str().map(|wrong| nearest(wrong, words.iter().map(String::as_str))).unwrap_or_default();
+            let near = value
+                .as_str()
+                .filter(|_| self.hidden.is_none())
+                .map(|wrong| nearest(wrong, words.iter().map(String::as_str)))
+                .unwrap_or_default();
             let words = format!("allowed {} {}", be(words.len()), listed(words.iter().map(String::as_str)));
-            self.wrong(node, format!("{} is not allowed{near}: {words}", shown(&value)), false, true);
+            self.wrong(node, format!("{} is not allowed{near}: {words}", self.shown(&value)), false, true);
         }
     }
 
@@ -212,7 +266,12 @@ impl<'r> Walk<'r> {
             let endless = bound("maximum").is_none() && bound("exclusiveMaximum").is_none();
             let told = rule["description"].as_str().filter(|_| endless).map(first_sentence);
             let told = told.map(|told| format!(" ({})", told.replace(" (", ", ").replace(')', ""))).unwrap_or_default();
-            self.wrong(node, format!("'{number}' is out of range: allowed is {allowed}{told}"), false, false);
+            self.wrong(
+                node,
+                format!("{} is out of range: allowed is {allowed}{told}", self.shown_number(number)),
+                false,
+                false,
+            );
         }
     }
 
@@ -222,7 +281,7 @@ impl<'r> Walk<'r> {
         if let Some(least) = whole("minLength").filter(|least| length < *least) {
             self.wrong(
                 node,
-                format!("{} is too short: at least {least} characters are needed", quote(text)),
+                format!("{} is too short: at least {least} characters are needed", self.quoted(text)),
                 false,
                 false,
             );
@@ -230,19 +289,23 @@ impl<'r> Walk<'r> {
         if let Some(most) = whole("maxLength").filter(|most| length > *most) {
             self.wrong(
                 node,
-                format!("{} is too long: at most {most} characters are allowed", quote(text)),
+                format!("{} is too long: at most {most} characters are allowed", self.quoted(text)),
                 false,
                 false,
             );
         }
         if !self.rules.matches(&rule["pattern"], text) {
             let message = match (units(rule), rule["description"].as_str()) {
-                (Some(units), _) => format!("{} is not a number with a unit (units: {units})", quote(text)),
+                (Some(units), _) => format!("{} is not a number with a unit (units: {units})", self.quoted(text)),
                 (None, Some(description)) => {
-                    format!("{} does not have the form that is expected: {}", quote(text), first_sentence(description))
+                    format!(
+                        "{} does not have the form that is expected: {}",
+                        self.quoted(text),
+                        first_sentence(description)
+                    )
                 }
                 (None, None) => {
-                    format!("{} does not have the form that is expected, {}", quote(text), bare(&rule["pattern"]))
+                    format!("{} does not have the form that is expected, {}", self.quoted(text), bare(&rule["pattern"]))
                 }
             };
             self.wrong(node, message, true, true);
@@ -260,7 +323,7 @@ impl<'r> Walk<'r> {
         if rule["uniqueItems"] == true {
             let mut seen = HashSet::new();
             if let Some(twice) = list.iter().map(Node::to_json).find(|item| !seen.insert(item.to_string())) {
-                self.wrong(node, format!("{} stands here twice", shown(&twice)), false, false);
+                self.wrong(node, format!("{} stands here twice", self.shown(&twice)), false, false);
             }
         }
         let first = rule["prefixItems"].as_array().map_or(&[][..], Vec::as_slice);
@@ -300,13 +363,22 @@ impl<'r> Walk<'r> {
             }
             if !self.rules.matches(&rule["propertyNames"]["pattern"], &entry.key) {
                 let allowed = "allowed are letters, digits, '_' and, between them, '-'";
-                self.wrong_key(&entry.key, format!("{} is not a name: {allowed}", quote(&entry.key)));
+                self.wrong_key(&entry.key, format!("{} is not a name: {allowed}", self.quoted(&entry.key)));
             }
             let known = rule["properties"].get(&entry.key);
             match known.or_else(|| rule.get("additionalProperties")) {
                 Some(Value::Bool(false)) if known.is_none() => {
                     let path: Vec<&str> = self.path.iter().map(String::as_str).chain([entry.key.as_str()]).collect();
                     let message = unknown_key(&path, &entry.key, rule);
+                    let message = match nearest(
+                        &entry.key,
+                        rule["properties"].as_object().into_iter().flatten().map(|(name, _)| name.as_str()),
+                    ) {
+                        none if none.is_empty() && self.hidden.is_some() => {
+                            message.replacen(&quote(&entry.key), "(not shown)", 1)
+                        }
+                        _ => message,
+                    };
                     self.wrong_key(&entry.key, message);
                 }
                 Some(rule) => {
@@ -346,8 +418,12 @@ impl<'r> Walk<'r> {
         }
         let words: Vec<_> = forms.iter().filter(|form| form["type"] != "null").flat_map(allowed).collect();
         let value = node.to_short_json();
-        let near = value.as_str().map(|wrong| nearest(wrong, words.iter().map(String::as_str))).unwrap_or_default();
+        let near = value
+            .as_str()
+            .filter(|_| self.hidden.is_none())
+            .map(|wrong| nearest(wrong, words.iter().map(String::as_str)))
+            .unwrap_or_default();
         let words = format!("allowed {} {}", be(words.len()), listed(words.iter().map(String::as_str)));
-        self.wrong(node, format!("{} does not fit{near}: {words}", shown(&value)), true, true);
+        self.wrong(node, format!("{} does not fit{near}: {words}", self.shown(&value)), true, true);
     }
 }

@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 
 use super::SALT;
 use super::lifetime::{Limits, Used};
-use crate::encryption::settings::{Secret, read_key};
+use crate::encryption::settings::{Secret, file_name, read_key};
 use crate::parameters::number;
 use crate::tables::lpm::IpPrefix;
 use crate::tunnel::settings::AnyEndpoint;
@@ -252,7 +252,7 @@ impl Listed {
             }
             Self::File(File { file }) => {
                 let bytes = read_text(&setup.path(file), MOST_RULES)
-                    .map_err(|error| SetupError::at(PATH, format!("cannot read '{file}': {error}")))?;
+                    .map_err(|error| SetupError::at(PATH, format!("cannot read '{}': {error}", file_name(file))))?;
                 let bytes = Zeroizing::new(bytes);
                 let text =
                     std::str::from_utf8(&bytes).map_err(|_| SetupError::at(PATH, format!("'{file}' is no text")))?;
