@@ -1,6 +1,7 @@
 //! Network intrusion detection: rules as Snort writes them, told of or dropped.
 
 mod alerts;
+mod chain;
 mod check;
 mod classes;
 mod groups;
@@ -33,6 +34,7 @@ use groups::{Group, Ruleset};
 use limits::{Limits, Said};
 use parse::Dialect;
 use ranges::Variables;
+use regex::Undecided;
 use rule::Action;
 use skipped::SkippedTable;
 use view::View;
@@ -66,10 +68,19 @@ pub struct Params {
     /// What counts are told in reports: a `summary` (the default), or those of each `rule`, too. The table `matches` has them.
     #[serde(default)]
     count: Count,
+    /// How many steps searches that go back may take for a packet, 1000 to 100000000; 100000 by default. They are those of
+    /// expressions with look-around, back-references or an option relative to them, and of options that read numbers. A packet that
+    /// takes more is counted as `undecided`: rules whose search was not finished drop it if they drop, and do not report it.
+    #[serde(default = "steps")]
+    steps: u64,
     /// For how many pairs of a rule and an address `threshold` and `detection_filter` count at a time, 1 to 4194304; 65536 by
     /// default. Each takes 64 to 128 bytes.
     #[serde(default = "trackers")]
     trackers: usize,
+}
+
+fn steps() -> u64 {
+    100_000
 }
 
 fn trackers() -> usize {
@@ -139,20 +150,26 @@ enum Count {
 
 const DENIED: Gate = Gate::drop(0);
 const UNDECIDABLE: Gate = Gate::drop(1);
-const DROPS: &[Reason] =
-    &[
+const UNDECIDED: Gate = Gate::drop(2);
+const DROPS: &[Reason] = &[
     Reason { name: "rule", help: "A rule with the action 'drop' matches the packet, and none with 'pass'." },
     Reason {
         name: "undecidable",
         help: "The packet hides its addresses, protocol or transport header, and there are rules with the action 'drop'.",
+    },
+    Reason {
+        name: "undecided",
+        help: "Whether a rule with the action 'drop' matches the packet takes more steps than 'steps' allows.",
     },
 ];
 const ALERTED: Gate = Gate::out(1);
 
 /// Counters, of packets.
 const PACKETS: [&str; 7] = ["clean", "alerted", "logged", "dropped", "passed", "unseen", "undecided"];
+const PASSED: usize = 4;
 const UNSEEN: usize = 5;
-const UNDECIDED: usize = 6;
+/// Packets that hide what rules ask for, and packets whose search took more steps than are allowed.
+const UNSURE: usize = 6;
 /// The counter, behind those of a [`journal`], of alerts that a `threshold` keeps from being told.
 const LIMITED: usize = journal::COUNTERS.len();
 
@@ -183,6 +200,8 @@ pub struct Nids {
     number: u64,
     /// Rules that match the packet.
     matching: Vec<u32>,
+    /// Whether a search for the packet was not finished, and whether that of a rule that drops.
+    undecided: (bool, bool),
     /// Searches of a batch: the packet, and which of its groups.
     searches: Vec<(u16, u8)>,
 }
@@ -242,6 +261,9 @@ impl Declare for Nids {
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
         if !(1..=MOST_TRACKERS).contains(&params.trackers) {
             return Err(SetupError::at("trackers", format!("{}: allowed are 1 to {MOST_TRACKERS}", params.trackers)));
+        }
+        if !(1_000..=100_000_000).contains(&params.steps) {
+            return Err(SetupError::at("steps", format!("{}: allowed are 1000 to 100000000", params.steps)));
         }
         let rate = params.alerts.as_ref().map_or(1, |alerts| alerts.rate);
         if !(1..=1_000_000).contains(&rate) {
@@ -309,13 +331,14 @@ impl Declare for Nids {
             packets,
             out: Out { pen, counts },
             rooms: rooms.collect(),
-            scratch: check::Scratch::new(),
+            scratch: check::Scratch::new(&rules.rules, params.steps),
             views: vec![None; batch].into(),
             found: vec![0; batch * words].into(),
             words,
             any: vec![false; batch].into(),
             asked: vec![0; rules.rules.len()].into(),
             number: 0,
+            undecided: (false, false),
             matching: Vec::with_capacity(rules.rules.len()),
             searches: Vec::with_capacity(batch * 3),
             rules,
@@ -375,9 +398,10 @@ impl Nids {
 
     /// Asks the rules that may match a packet; those that do are in `matching` afterwards.
     fn ask(&mut self, place: usize, view: &View, frame: &[u8], now: Ticks) {
-        let Self { rules, limits, rooms, scratch, found, words, any, asked, number, matching, .. } = self;
+        let Self { rules, limits, rooms, scratch, found, words, any, asked, number, matching, undecided, .. } = self;
         matching.clear();
         scratch.clear();
+        *undecided = (false, false);
         *number += 1;
         let mut one = |rule: u32| {
             let at = rule as usize;
@@ -385,8 +409,13 @@ impl Nids {
             if std::mem::replace(last, *number) == *number || !check::header(known, view) {
                 return;
             }
-            if !check::body(known, &rules.sought[at], view, frame, scratch, &mut rooms[at]) {
-                return;
+            match check::body(known, &rules.sought[at], view, frame, scratch, &mut rooms[at]) {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(Undecided) => {
+                    *undecided = (true, undecided.1 || known.action == Action::Drop);
+                    return;
+                }
             }
             // Last of all: it counts what matches in all else.
             let filtered = known.filter.as_ref().is_some_and(|filter| limits.ask(rule, filter, view, now) != Said::Yes);
@@ -442,7 +471,7 @@ impl Nids {
             }
         }
         match action {
-            Action::Pass => (Gate::FIRST, 4),
+            Action::Pass => (Gate::FIRST, PASSED),
             Action::Drop => (DENIED, 3),
             Action::Alert => (if *divert { ALERTED } else { Gate::FIRST }, 1),
             Action::Log => (if *divert { ALERTED } else { Gate::FIRST }, 2),
@@ -450,16 +479,15 @@ impl Nids {
     }
 }
 
-impl Nids {
-    /// What becomes of a packet that hides what rules ask for: a rule with `drop` may be for it, whatever others say.
-    #[cold]
-    fn judge_unsure(&self, judged: (Gate, usize)) -> (Gate, usize) {
-        match judged {
-            (DENIED, _) => judged,
-            _ if self.rules.drops => (UNDECIDABLE, UNDECIDED),
-            (gate, 0) => (gate, UNDECIDED),
-            _ => judged,
-        }
+/// The gate and counter of a packet for which rules could not be judged to their end: `drop`, where a rule with the action
+/// 'drop' may match it. A rule with 'pass' that matches decides nevertheless.
+#[cold]
+fn unsure(judged: (Gate, usize), drop: Option<Gate>) -> (Gate, usize) {
+    match (judged, drop) {
+        ((DENIED, _) | (_, PASSED), _) => judged,
+        (_, Some(reason)) => (reason, UNSURE),
+        ((gate, 0), None) => (gate, UNSURE),
+        _ => judged,
     }
 }
 
@@ -481,7 +509,7 @@ impl Function for Nids {
                         counts[UNSEEN] += 1;
                         continue;
                     }
-                    counts[UNDECIDED] += 1;
+                    counts[UNSURE] += 1;
                     if self.rules.drops {
                         context.put(begun + place, UNDECIDABLE);
                     }
@@ -489,8 +517,10 @@ impl Function for Nids {
                 };
                 self.ask(place, &view, packet.data(), now);
                 let mut judged = self.judge(&view, now);
-                if view.unsure {
-                    judged = self.judge_unsure(judged);
+                if view.unsure && self.rules.drops {
+                    judged = unsure(judged, Some(UNDECIDABLE));
+                } else if view.unsure || self.undecided.0 {
+                    judged = unsure(judged, self.undecided.1.then_some(UNDECIDED));
                 }
                 let (gate, counter) = judged;
                 counts[counter] += 1;

@@ -6,7 +6,8 @@
 
 use memchr::memmem::Finder;
 
-use super::regex::Room;
+use super::chain::{self, States, Subject};
+use super::regex::{Budget, Room, Undecided, Walk};
 use super::rule::{Place, Rule, Test};
 use super::view::View;
 
@@ -38,19 +39,47 @@ pub struct Scratch {
     /// Places at which what was sought so far can end.
     ends: Vec<u32>,
     next: Vec<u32>,
+    /// What searches need that go back.
+    walk: Walk,
+    states: States,
+    /// The steps that they may still take for this packet, and for each one.
+    budget: Budget,
+    steps: u64,
 }
 
 impl Scratch {
-    /// Room for the longest payload.
+    /// Room for the longest payload, and for what these rules need. Searches may take so many steps for a packet.
     #[must_use]
-    pub fn new() -> Self {
+    pub fn new(rules: &[Rule], steps: u64) -> Self {
         let places = || Vec::with_capacity(MOST_PAYLOAD + 1);
-        Self { lower: Vec::with_capacity(MOST_PAYLOAD), lowered: false, ends: places(), next: places() }
+        let walks = rules.iter().flat_map(|rule| &rule.pcres).any(|pcre| pcre.regex.walks());
+        let chains = rules.iter().any(|rule| !rule.chain.is_empty());
+        Self {
+            lower: Vec::with_capacity(MOST_PAYLOAD),
+            lowered: false,
+            ends: places(),
+            next: places(),
+            walk: Walk::new(walks),
+            states: States::new(chains),
+            budget: Budget::new(steps),
+            steps,
+        }
+    }
+
+    /// Makes the payload's lower case, once a packet.
+    fn lower(&mut self, payload: &[u8]) {
+        if !self.lowered {
+            self.lower.clear();
+            self.lower.extend(payload.iter().take(MOST_PAYLOAD).map(u8::to_ascii_lowercase));
+            self.lowered = true;
+        }
     }
 
     /// What follows is of another packet.
+    #[inline]
     pub fn clear(&mut self) {
         self.lowered = false;
+        self.budget = Budget::new(self.steps);
     }
 }
 
@@ -72,7 +101,9 @@ pub fn header(rule: &Rule, view: &View) -> bool {
 }
 
 /// Whether all else is met.
-#[must_use]
+///
+/// # Errors
+/// A search took too many steps: it is not known.
 pub fn body(
     rule: &Rule,
     sought: &Sought,
@@ -80,11 +111,41 @@ pub fn body(
     frame: &[u8],
     scratch: &mut Scratch,
     rooms: &mut [Room],
-) -> bool {
+) -> Result<bool, Undecided> {
     let payload = view.payload_of(frame);
-    rule.tests.iter().all(|test| holds(test, view, frame))
-        && contents(rule, sought, payload, scratch)
-        && rule.pcres.iter().zip(rooms).all(|(pcre, room)| pcre.regex.is_match(room, payload) != pcre.not)
+    if !rule.tests.iter().all(|test| holds(test, view, frame)) {
+        return Ok(false);
+    }
+    if !rule.chain.is_empty() {
+        return in_order(rule, sought, payload, scratch, rooms);
+    }
+    if !contents(rule, sought, payload, scratch) {
+        return Ok(false);
+    }
+    for (pcre, room) in rule.pcres.iter().zip(rooms) {
+        if pcre.regex.is_match(room, &mut scratch.walk, payload, &mut scratch.budget)? == pcre.not {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Whether options are met that depend on each other.
+#[inline(never)]
+fn in_order(
+    rule: &Rule,
+    sought: &Sought,
+    payload: &[u8],
+    scratch: &mut Scratch,
+    rooms: &mut [Room],
+) -> Result<bool, Undecided> {
+    let payload = &payload[..payload.len().min(MOST_PAYLOAD)];
+    if rule.contents.iter().any(|content| content.nocase) {
+        scratch.lower(payload);
+    }
+    let Scratch { lower, walk, states, budget, .. } = scratch;
+    let subject = Subject { payload, lower, finders: &sought.finders };
+    chain::matches(rule, &subject, states, walk, rooms, budget)
 }
 
 fn holds(test: &Test, view: &View, frame: &[u8]) -> bool {
@@ -108,9 +169,7 @@ fn contents(rule: &Rule, sought: &Sought, payload: &[u8], scratch: &mut Scratch)
         return true;
     }
     if !scratch.lowered && contents.iter().any(|content| content.nocase) {
-        scratch.lower.clear();
-        scratch.lower.extend(payload.iter().take(MOST_PAYLOAD).map(u8::to_ascii_lowercase));
-        scratch.lowered = true;
+        scratch.lower(payload);
     }
     let Scratch { lower, ends, next, .. } = scratch;
     ends.clear();

@@ -4,7 +4,7 @@
 
 use etherparse::{LaxNetSlice, LaxSlicedPacket, TransportSlice};
 
-use super::rule::{Bits, Field, Place, Protocol, Rule, Test};
+use super::rule::{Amount, Base, Bits, Content, Field, Link, Number, NumberForm, Operator, Place, Protocol, Rule, Test};
 
 /// A packet as another library reads it.
 pub struct Plain {
@@ -120,8 +120,13 @@ pub fn matches(rule: &Rule, packet: &Plain) -> bool {
     protocol
         && (forth || rule.both && back)
         && rule.tests.iter().all(|asked| test(asked, packet))
-        && contents(rule, 0, 0, &packet.payload)
-        && rule.pcres.iter().all(|pcre| expression(pcre.regex.text(), &packet.payload) != pcre.not)
+        && match rule.chain.is_empty() {
+            false => chain(rule, 0, 0, [0, 0], &packet.payload),
+            true => {
+                contents(rule, 0, 0, &packet.payload)
+                    && rule.pcres.iter().all(|pcre| ends(pcre.regex.text(), &packet.payload).is_empty() == pcre.not)
+            }
+        }
 }
 
 fn way(rule: &Rule, packet: &Plain, addresses: (u128, u128), ports: Option<(u16, u16)>) -> bool {
@@ -174,40 +179,163 @@ fn bits_hold(how: Bits, is: u8, bits: u8, mask: u8) -> bool {
 /// Whether contents from number `at` on are there, the one before having ended at `cursor`: every place is tried.
 fn contents(rule: &Rule, at: usize, cursor: usize, payload: &[u8]) -> bool {
     let Some(content) = rule.contents.get(at) else { return true };
-    let length = content.bytes.len();
-    let (first, end) = match content.place {
-        Place::Absolute { offset, depth } => {
-            (i64::from(offset), depth.map_or(i64::MAX, |depth| i64::from(offset) + i64::from(depth)))
-        }
-        Place::Relative { distance, within } => {
-            let first = cursor as i64 + i64::from(distance);
-            (first, within.map_or(i64::MAX, |within| first + i64::from(within)))
-        }
-    };
-    let is = |start: usize| {
-        let there = &payload[start..start + length];
-        let same = if content.nocase { there.eq_ignore_ascii_case(&content.bytes) } else { there == content.bytes };
-        same && start as i64 >= first && (start + length) as i64 <= end
-    };
-    let mut starts = (0..(payload.len() + 1).saturating_sub(length)).filter(|start| is(*start));
+    let mut starts = starts(content, cursor, [0, 0], payload).into_iter();
     match content.not {
         true => starts.next().is_none() && contents(rule, at + 1, cursor, payload),
-        false => starts.any(|start| contents(rule, at + 1, start + length, payload)),
+        false => starts.any(|start| contents(rule, at + 1, start + content.bytes.len(), payload)),
     }
 }
 
-/// Whether an expression matches, by the library that is written for it.
-fn expression(text: &str, payload: &[u8]) -> bool {
+/// Every place at which a content is.
+fn starts(content: &Content, cursor: usize, variables: [u32; 2], payload: &[u8]) -> Vec<usize> {
+    let length = content.bytes.len();
+    let by = |which: Option<u8>, otherwise: i64| which.map_or(otherwise, |which| variables[which as usize].into());
+    let (first, end) = match content.place {
+        Place::Absolute { offset, depth } => {
+            let first = by(content.by.0, offset.into());
+            (first, depth.map_or(i64::MAX, |depth| first + by(content.by.1, depth.into())))
+        }
+        Place::Relative { distance, within } => {
+            let first = cursor as i64 + by(content.by.0, distance.into());
+            (first, within.map_or(i64::MAX, |within| first + by(content.by.1, within.into())))
+        }
+    };
+    let is = |start: &usize| {
+        let there = &payload[*start..*start + length];
+        let same = if content.nocase { there.eq_ignore_ascii_case(&content.bytes) } else { there == content.bytes };
+        let ends = !content.end || start + length == payload.len();
+        same && ends && *start as i64 >= first && (start + length) as i64 <= end
+    };
+    (0..(payload.len() + 1).saturating_sub(length)).filter(is).collect()
+}
+
+/// Whether options from number `at` on are met: every way is tried.
+fn chain(rule: &Rule, at: usize, cursor: usize, variables: [u32; 2], payload: &[u8]) -> bool {
+    let Some(step) = rule.chain.get(at) else { return true };
+    let next = |cursor: usize| chain(rule, at + 1, cursor, variables, payload);
+    let amount = |amount: &Amount| match amount {
+        Amount::Fixed(number) => *number,
+        Amount::Variable(which) => variables[*which as usize].into(),
+    };
+    let number = |number: &Number| {
+        let start = amount(&number.offset) + if number.relative { cursor as i64 } else { 0 };
+        value(number, payload.get(usize::try_from(start).ok()?..).filter(|rest| !rest.is_empty())?)
+            .map(|(value, length)| (value, start as usize + length))
+    };
+    match &step.link {
+        Link::Content(index) => {
+            let content = &rule.contents[*index];
+            let mut starts = starts(content, cursor, variables, payload).into_iter();
+            match content.not {
+                true => starts.next().is_none() && next(cursor),
+                false => starts.any(|start| next(start + content.bytes.len())),
+            }
+        }
+        Link::Pcre(index) => {
+            let pcre = &rule.pcres[*index];
+            let from = if pcre.regex.is_relative() { cursor } else { 0 };
+            let ends = ends(pcre.regex.text(), &payload[from..]);
+            match pcre.not {
+                true => ends.is_empty() && next(cursor),
+                false => ends.into_iter().any(|end| next(from + end)),
+            }
+        }
+        Link::DataAt { not, relative, at } => {
+            let place = amount(at) + if *relative { cursor as i64 } else { 0 };
+            let there = usize::try_from(place).is_ok_and(|place| payload.get(place).is_some());
+            there != *not && next(cursor)
+        }
+        Link::Test { number: source, not, operator, value } => {
+            let Some((number, _)) = number(source) else { return false };
+            let wanted = amount(value) as u32;
+            let holds = match operator {
+                Operator::Less => number < wanted,
+                Operator::More => number > wanted,
+                Operator::Equal => number == wanted,
+                Operator::AtMost => number <= wanted,
+                Operator::AtLeast => number >= wanted,
+                Operator::And => number & wanted > 0,
+                Operator::Xor => number != wanted,
+            };
+            holds != *not && next(cursor)
+        }
+        Link::Jump(jump) => {
+            let Some((number, end)) = number(&jump.number) else { return false };
+            let mut far = i64::from(number.wrapping_mul(jump.multiplier));
+            while jump.align && far % 4 > 0 {
+                far += 1;
+            }
+            let to = amount(&jump.post)
+                + match jump.base {
+                    Base::Number => end as i64 + far,
+                    Base::Start => far,
+                    Base::End => payload.len() as i64 - far,
+                };
+            (0..=payload.len() as i64).contains(&to) && next(to as usize)
+        }
+        Link::Extract { number: source, variable, multiplier, align } => {
+            let Some((number, end)) = number(source) else { return false };
+            let mut number = number.wrapping_mul(*multiplier);
+            while *align > 1 && number % u32::from(*align) > 0 {
+                number += 1;
+            }
+            let mut variables = variables;
+            variables[*variable as usize] = number;
+            chain(rule, at + 1, end, variables, payload)
+        }
+    }
+}
+
+/// The number that bytes begin with, and how many bytes it has.
+fn value(number: &Number, bytes: &[u8]) -> Option<(u32, usize)> {
+    let count = number.bytes as usize;
+    let (value, length) = match number.form {
+        NumberForm::Text(base) => {
+            let text: String = bytes.iter().take(count).map(|byte| char::from(*byte)).collect();
+            let trimmed = text.trim_start_matches([' ', '\t', '\n', '\r', '\x0b', '\x0c']);
+            let unsigned = trimmed.strip_prefix('+').unwrap_or(trimmed);
+            let hex = unsigned.strip_prefix("0x").or_else(|| unsigned.strip_prefix("0X"));
+            let hex = hex.filter(|rest| base == 16 && rest.starts_with(|digit: char| digit.is_ascii_hexdigit()));
+            let from = hex.unwrap_or(unsigned);
+            let digits: String = from.chars().take_while(|digit| digit.is_digit(base.into())).collect();
+            let value = u128::from_str_radix(&digits, base.into()).ok()?;
+            (value as u32, text.len() - from.len() + digits.len())
+        }
+        form => {
+            let mut taken = bytes.get(..count)?.to_vec();
+            if form == NumberForm::Big {
+                taken.reverse();
+            }
+            (taken.iter().zip(0..).map(|(byte, place)| u32::from(*byte) << (8 * place)).sum(), count)
+        }
+    };
+    let masked = if number.mask == 0 { value } else { (value & number.mask) / (number.mask & number.mask.wrapping_neg()) };
+    Some((masked, length))
+}
+
+/// Where matches of an expression end that follow each other, by the libraries that are written for it. Empty where there is none.
+fn ends(text: &str, payload: &[u8]) -> Vec<usize> {
     let (expression, flags) = text[1..].rsplit_once('/').expect("it was read");
-    let mut builder = regex::bytes::RegexBuilder::new(expression);
-    builder.unicode(false);
+    // PCRE's dollar is also before a last line feed.
+    let dollar = if flags.contains(['m', 'E']) { "$" } else { r"(?=\n?\z)" };
+    let mut builder = fancy_regex::RegexBuilder::new(&expression.replace('$', dollar));
+    builder.bytes_mode(fancy_regex::BytesMode::Ascii).backtrack_limit(10_000_000);
     for flag in flags.chars() {
         match flag {
             'i' => builder.case_insensitive(true),
             's' => builder.dot_matches_new_line(true),
             'm' => builder.multi_line(true),
-            _ => builder.ignore_whitespace(true),
+            'x' => builder.ignore_whitespace(true),
+            _ => &mut builder,
         };
     }
-    builder.build().expect("it was read").is_match(payload)
+    let regex = builder.build().expect("it was read");
+    let (mut ends, mut from) = (Vec::new(), 0);
+    while from <= payload.len()
+        && let Some(found) = regex.find_from_pos(payload, from).expect("few steps")
+    {
+        ends.push(found.end());
+        from = found.end() + usize::from(found.start() == found.end());
+    }
+    ends
 }

@@ -311,6 +311,7 @@ impl Reader {
             tests: Vec::new(),
             contents: Vec::new(),
             pcres: Vec::new(),
+            chain: Vec::new(),
             filter: None,
             threshold: None,
         };

@@ -162,6 +162,10 @@ pub struct Content {
     pub only: bool,
     /// Where they may be.
     pub place: Place,
+    /// Variables in the place of offset or distance, and of depth or within.
+    pub by: (Option<u8>, Option<u8>),
+    /// Whether they must be the end of the payload.
+    pub end: bool,
 }
 
 /// Where bytes may be.
@@ -181,6 +185,148 @@ pub enum Place {
         /// How many bytes from there they are in.
         within: Option<u32>,
     },
+}
+
+/// A number, or the variable that has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Amount {
+    /// The number.
+    Fixed(i64),
+    /// The variable's index.
+    Variable(u8),
+}
+
+/// How a number is written in a payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NumberForm {
+    /// The most significant byte first.
+    Big,
+    /// The least significant byte first.
+    Little,
+    /// In digits of this base.
+    Text(u8),
+}
+
+/// A number in a payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Number {
+    /// How many bytes it has, or digits at most.
+    pub bytes: u8,
+    /// Where it begins.
+    pub offset: Amount,
+    /// Whether that is counted from where the option before has ended.
+    pub relative: bool,
+    /// How it is written.
+    pub form: NumberForm,
+    /// Which of its bits count, moved down to the lowest; all where none is set.
+    pub mask: u32,
+}
+
+/// How a number is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operator {
+    /// `<`
+    Less,
+    /// `>`
+    More,
+    /// `=`
+    Equal,
+    /// `<=`
+    AtMost,
+    /// `>=`
+    AtLeast,
+    /// `&`: they have a bit in common.
+    And,
+    /// `^`: they differ in a bit.
+    Xor,
+}
+
+/// An operator, and whether it must not hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Comparison {
+    /// The operator.
+    pub operator: Operator,
+    /// Whether it must not hold.
+    pub not: bool,
+}
+
+/// What a jump is counted from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Base {
+    /// The end of the number.
+    Number,
+    /// The start of the payload.
+    Start,
+    /// The end of the payload, backwards.
+    End,
+}
+
+/// A jump to where a number in the payload says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Jump {
+    /// The number.
+    pub number: Number,
+    /// What it is multiplied by.
+    pub multiplier: u32,
+    /// Whether it is rounded up to a multiple of four.
+    pub align: bool,
+    /// What it is counted from.
+    pub base: Base,
+    /// What is added.
+    pub post: Amount,
+}
+
+/// An option that is matched in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Link {
+    /// A content, by its index.
+    Content(usize),
+    /// An expression, by its index.
+    Pcre(usize),
+    /// Whether the payload has a byte there.
+    DataAt {
+        /// Whether it must not.
+        not: bool,
+        /// Whether that is counted from where the option before has ended.
+        relative: bool,
+        /// Where.
+        at: Amount,
+    },
+    /// A number that is compared.
+    Test {
+        /// The number.
+        number: Number,
+        /// Whether it must not be so.
+        not: bool,
+        /// How it is compared.
+        operator: Operator,
+        /// With what.
+        value: Amount,
+    },
+    /// A jump.
+    Jump(Jump),
+    /// A number that becomes a variable.
+    Extract {
+        /// The number.
+        number: Number,
+        /// The variable's index.
+        variable: u8,
+        /// What it is multiplied by.
+        multiplier: u32,
+        /// It is rounded up to a multiple of this; of 0 it is not.
+        align: u8,
+    },
+}
+
+/// An option of a chain, and what later ones look at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChainStep {
+    /// The option.
+    pub link: Link,
+    /// Whether later options look at where it ends.
+    pub cursor: bool,
+    /// Which variables later options look at.
+    pub variables: [bool; 2],
 }
 
 /// Bytes that a regular expression must match, or must not.
@@ -272,6 +418,8 @@ pub struct Rule {
     pub contents: Vec<Content>,
     /// Likewise, each by itself.
     pub pcres: Vec<Pcre>,
+    /// All of these in order with options that depend on others; empty where none does.
+    pub chain: Vec<ChainStep>,
     /// `detection_filter`.
     pub filter: Option<Limit>,
     /// `threshold`.

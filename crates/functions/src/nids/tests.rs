@@ -1,5 +1,6 @@
 //! Which packets rules match, and what becomes of them.
 
+mod chain;
 mod keywords;
 mod oracle;
 mod skipped;

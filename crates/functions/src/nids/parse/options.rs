@@ -3,13 +3,14 @@
 mod flow;
 mod header;
 mod limit;
+mod number;
 mod payload;
 
 use std::collections::BTreeMap;
 
 use super::refused::Refused;
 use super::{near, priority_of, short};
-use crate::nids::rule::{Rule, Test};
+use crate::nids::rule::{Link, Rule, Test};
 use limit::limit;
 
 /// The largest offset, depth and the like: what the largest packets have.
@@ -137,8 +138,10 @@ struct Building<'a> {
     /// Whether each character is one byte of the file.
     latin1: bool,
     priority: Option<u8>,
-    /// Whether what was sought last is an expression: what comes after it cannot be relative to it.
-    after_pcre: bool,
+    /// Options about the payload, in order.
+    links: Vec<Link>,
+    /// Names of variables, by their index.
+    variables: Vec<String>,
     seen: Vec<&'a str>,
 }
 
@@ -151,7 +154,7 @@ pub(super) fn read(
     latin1: bool,
 ) -> Result<Rule, Refused> {
     let mut building =
-        Building { rule, classes, approximate_flow, latin1, priority: None, after_pcre: false, seen: Vec::new() };
+        Building { rule, classes, approximate_flow, latin1, priority: None, links: Vec::new(), variables: Vec::new(), seen: Vec::new() };
     for option in split(text).map_err(Refused::of(""))? {
         let (name, value) = option
             .split_once(':')
@@ -260,10 +263,15 @@ impl<'a> Building<'a> {
             "metadata" | "service" | "target" | "rem" => drop(given()?),
             "noalert" => self.rule.silent = true,
             "content" => self.content(given()?)?,
-            "nocase" | "offset" | "depth" | "distance" | "within" | "fast_pattern" | "rawbytes" | "startswith" => {
+            "nocase" | "offset" | "depth" | "distance" | "within" | "fast_pattern" | "rawbytes" | "startswith"
+            | "endswith" => {
                 self.modifier(name, value)?
             }
             "pcre" => self.pcre(given()?)?,
+            "isdataat" => self.data_at(given()?)?,
+            "byte_test" => self.byte_test(given()?)?,
+            "byte_jump" => self.byte_jump(given()?)?,
+            "byte_extract" => self.byte_extract(given()?)?,
             "dsize" | "ttl" | "tos" | "id" | "fragoffset" | "itype" | "icode" | "icmp_id" | "icmp_seq" | "seq" | "ack"
             | "window" | "ip_proto" => self.comparison(name, given()?)?,
             "fragbits" => self.fragment_bits(given()?)?,
@@ -288,8 +296,8 @@ impl<'a> Building<'a> {
     }
 
     fn finish(self) -> Result<Rule, String> {
-        let Self { mut rule, priority, classes, .. } = self;
-        payload::finish(&mut rule)?;
+        let Self { mut rule, priority, classes, links, .. } = self;
+        payload::finish(&mut rule, links)?;
         if rule.sid == 0 {
             return Err("a rule without a number: write sid: NUMBER, from 1".to_owned());
         }

@@ -35,7 +35,7 @@ fn with_options() -> Vec<u8> {
 }
 
 /// Whether a rule matches a frame; the plain matcher must say the same.
-fn matches(protocol: &str, options: &str, frame: &[u8]) -> bool {
+pub(super) fn matches(protocol: &str, options: &str, frame: &[u8]) -> bool {
     let text = format!("alert {protocol} any any -> any any ({options} sid:7;)");
     let file = read(&text).unwrap_or_else(|error| panic!("{error}"));
     let mut rig = rig(&[&text]);

@@ -58,8 +58,10 @@ fn what_is_not_known_is_refused_with_its_line_and_what_to_write() {
         ("alert tcp any any -> any any (nocase; sid:1;)", "'nocase' before any content"),
         ("alert tcp any any -> any any (content:\"abc\"; depth:2; sid:1;)", "depth 2 of a content of 3 bytes"),
         ("alert tcp any any -> any any (content:\"abc\"; offset:2; within:9; sid:1;)", "allowed are either"),
-        ("alert tcp any any -> any any (pcre:\"/a/\"; content:\"b\"; distance:1; sid:1;)", "'distance' after a pcre"),
-        ("alert tcp any any -> any any (pcre:\"/(?<=a)b/\"; sid:1;)", "r:2: pcre: '/(?<=a)b/': look-around"),
+        (
+            "alert tcp any any -> any any (pcre:\"/(?<=a+)b/\"; sid:1;)",
+            "r:2: pcre: '/(?<=a+)b/': look-behind of something whose length is not fixed",
+        ),
         ("alert tcp any any -> any any (classtype:trojan-activty; sid:1;)", "did you mean 'trojan-activity'?"),
         ("alert udp any any -> any any (flags:S; sid:1;)", "'flags' of a rule that is not of tcp"),
         ("alert tcp any any -> any any (dsize:>65535; sid:1;)", "no number is so"),

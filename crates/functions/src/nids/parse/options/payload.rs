@@ -3,7 +3,7 @@
 use super::super::short;
 use super::{Building, MOST_OFFSET, number, quoted};
 use crate::nids::regex::Regex;
-use crate::nids::rule::{Content, Pcre, Place, Rule};
+use crate::nids::rule::{Amount, ChainStep, Content, Link, Number, Pcre, Place, Rule};
 
 /// The most contents and expressions of a rule.
 const MOST_PARTS: usize = 64;
@@ -49,26 +49,115 @@ fn bytes(text: &str, latin1: bool) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Completes the contents of a rule.
-pub(super) fn finish(rule: &mut Rule) -> Result<(), String> {
+/// Completes what a rule asks of the payload.
+pub(super) fn finish(rule: &mut Rule, links: Vec<Link>) -> Result<(), String> {
     for content in rule.contents.iter_mut().filter(|content| content.only) {
-        if (Place::Absolute { offset: 0, depth: None }) != content.place {
+        if (Place::Absolute { offset: 0, depth: None }) != content.place || content.by != (None, None) || content.end {
             return Err("'fast_pattern:only' of a content with offset, depth, distance or within".to_owned());
         }
         // Snort looks for it with those of other rules, in either case.
         content.nocase = true;
     }
-    // Nothing is relative to them: they come last.
-    rule.contents.sort_by_key(|content| content.only);
+    rule.chain = chain(rule, links);
+    if rule.chain.is_empty() {
+        // Nothing is relative to them: they come last.
+        rule.contents.sort_by_key(|content| content.only);
+    }
+    for (index, pcre) in rule.pcres.iter_mut().enumerate() {
+        let find = rule.chain.iter().any(|step| step.link == Link::Pcre(index) && step.cursor && !pcre.not);
+        pcre.regex.keep(find).map_err(|error| format!("pcre: {error}"))?;
+    }
     Ok(())
 }
 
+/// The options in order, where one depends on others in a way that contents by themselves do not.
+fn chain(rule: &Rule, mut links: Vec<Link>) -> Vec<ChainStep> {
+    let content = |link: &Link| match link {
+        Link::Content(index) => Some(&rule.contents[*index]),
+        _ => None,
+    };
+    // Nothing is relative to contents that rules are only found by.
+    links.sort_by_key(|link| content(link).is_some_and(|content| content.only));
+    let mut after_pcre = false;
+    let depends = links.iter().any(|link| match link {
+        Link::Content(index) => {
+            let content = &rule.contents[*index];
+            let relative = matches!(content.place, Place::Relative { .. });
+            after_pcre &= relative || content.not;
+            content.end || content.by != (None, None) || relative && after_pcre
+        }
+        Link::Pcre(index) => {
+            let pcre = &rule.pcres[*index];
+            after_pcre |= !pcre.not;
+            pcre.regex.is_relative()
+        }
+        _ => true,
+    });
+    if !depends {
+        return Vec::new();
+    }
+    let mut steps = Vec::with_capacity(links.len());
+    let (mut cursor, mut variables) = (false, [false; 2]);
+    for link in links.into_iter().rev() {
+        steps.push(ChainStep { link, cursor, variables });
+        let (mut used, mut moves) = (Vec::new(), true);
+        let relative;
+        let mut reads = |number: &Number| {
+            used.push(number.offset);
+            number.relative
+        };
+        match &link {
+            Link::Content(index) => {
+                let content = &rule.contents[*index];
+                relative = matches!(content.place, Place::Relative { .. });
+                moves = !content.not;
+                used.extend(content.by.0.into_iter().chain(content.by.1).map(Amount::Variable));
+            }
+            Link::Pcre(index) => {
+                relative = rule.pcres[*index].regex.is_relative();
+                moves = !rule.pcres[*index].not;
+            }
+            Link::DataAt { relative: from, at, .. } => {
+                relative = *from;
+                moves = false;
+                used.push(*at);
+            }
+            Link::Test { number, value, .. } => {
+                relative = reads(number);
+                moves = false;
+                used.push(*value);
+            }
+            Link::Jump(jump) => {
+                relative = reads(&jump.number);
+                used.push(jump.post);
+            }
+            Link::Extract { number, variable, .. } => {
+                relative = reads(number);
+                variables[usize::from(*variable)] = false;
+            }
+        }
+        cursor = relative || cursor && !moves;
+        for amount in used {
+            if let Amount::Variable(which) = amount {
+                variables[usize::from(which)] = true;
+            }
+        }
+    }
+    steps.reverse();
+    steps
+}
+
 impl Building<'_> {
-    fn room(&self) -> Result<(), String> {
-        if self.rule.contents.len() + self.rule.pcres.len() < MOST_PARTS {
+    /// Adds an option about the payload.
+    pub(super) fn link(&mut self, link: Link) {
+        self.links.push(link);
+    }
+
+    pub(super) fn room(&self) -> Result<(), String> {
+        if self.links.len() < MOST_PARTS {
             return Ok(());
         }
-        Err(format!("more than {MOST_PARTS} contents and expressions"))
+        Err(format!("more than {MOST_PARTS} contents, expressions and the like"))
     }
 
     pub(super) fn content(&mut self, value: &str) -> Result<(), String> {
@@ -76,7 +165,8 @@ impl Building<'_> {
         let (not, value) = value.strip_prefix('!').map_or((false, value), |rest| (true, rest.trim_ascii_start()));
         let (text, rest) = quoted("content", value)?;
         let place = Place::Absolute { offset: 0, depth: None };
-        self.rule.contents.push(Content { bytes: bytes(text, self.latin1)?, nocase: false, not, fast: false, only: false, place });
+        self.rule.contents.push(Content { bytes: bytes(text, self.latin1)?, nocase: false, not, fast: false, only: false, place, by: (None, None), end: false });
+        self.link(Link::Content(self.rule.contents.len() - 1));
         // As of Snort 3: behind commas, where 2 has options of their own.
         let Some(rest) = rest.strip_prefix(',') else {
             return if rest.is_empty() {
@@ -88,9 +178,10 @@ impl Building<'_> {
         for word in rest.split(',').map(str::trim_ascii) {
             let (name, value) =
                 word.split_once([' ', ':']).map_or((word, None), |(name, value)| (name, Some(value.trim_ascii())));
-            if !["nocase", "offset", "depth", "distance", "within", "fast_pattern"].contains(&name) {
+            if !["nocase", "offset", "depth", "distance", "within", "fast_pattern", "startswith", "endswith", "rawbytes"]
+                .contains(&name) {
                 return Err(format!(
-                    "'{}' of a content: allowed are nocase, offset, depth, distance, within and fast_pattern",
+                    "'{}' of a content: allowed are nocase, offset, depth, distance, within, startswith, endswith and fast_pattern",
                     short(name)
                 ));
             }
@@ -100,7 +191,7 @@ impl Building<'_> {
     }
 
     pub(super) fn modifier(&mut self, name: &str, value: Option<&str>) -> Result<(), String> {
-        let after_pcre = self.after_pcre;
+        let variable = value.and_then(|value| self.variable(value));
         let fast_before = self.rule.contents.iter().any(|content| content.fast);
         let Some(content) = self.rule.contents.last_mut() else {
             return Err(format!("'{name}' before any content: write it after the content that it is of"));
@@ -109,6 +200,7 @@ impl Building<'_> {
         match name {
             "rawbytes" => {}
             "nocase" => content.nocase = true,
+            "endswith" => content.end = true,
             "startswith" => {
                 let Place::Absolute { offset: 0, depth: None } = content.place else {
                     return Err("'startswith' of a content with offset, depth, distance or within".to_owned());
@@ -146,27 +238,38 @@ impl Building<'_> {
                 let Place::Absolute { offset, depth } = &mut content.place else {
                     return Err(format!("'{name}' of a content with distance or within: allowed are either"));
                 };
-                let number = number(name, value, MOST_OFFSET.into())?;
-                if name == "offset" { *offset = number } else { *depth = Some(number) }
+                let numbered = variable.is_none();
+                let number =
+                    if numbered { number(name, value, MOST_OFFSET.into())? } else { content.bytes.len() as u32 };
+                if name == "offset" {
+                    *offset = if numbered { number } else { 0 };
+                    content.by.0 = variable;
+                } else {
+                    *depth = Some(number);
+                    content.by.1 = variable;
+                }
             }
             _ => {
-                if after_pcre {
-                    return Err(format!(
-                        "'{name}' after a pcre: an expression is no place to count from; write the content before it"
-                    ));
-                }
-                if let Place::Absolute { offset: 0, depth: None } = content.place {
+                if let Place::Absolute { offset: 0, depth: None } = content.place
+                    && content.by == (None, None)
+                {
                     content.place = Place::Relative { distance: 0, within: None };
                 }
                 let Place::Relative { distance, within } = &mut content.place else {
                     return Err(format!("'{name}' of a content with offset or depth: allowed are either"));
                 };
                 if name == "within" {
-                    *within = Some(number(name, value, MOST_OFFSET.into())?);
+                    content.by.1 = variable;
+                    *within = Some(match variable {
+                        Some(_) => content.bytes.len() as u32,
+                        None => number(name, value, MOST_OFFSET.into())?,
+                    });
+                } else if variable.is_some() {
+                    (*distance, content.by.0) = (0, variable);
                 } else {
                     let (minus, digits) = value.strip_prefix('-').map_or((false, value), |rest| (true, rest));
                     let number: i32 = number(name, digits, MOST_OFFSET.into())?;
-                    *distance = if minus { -number } else { number };
+                    (*distance, content.by.0) = (if minus { -number } else { number }, None);
                 }
             }
         }
@@ -189,9 +292,9 @@ impl Building<'_> {
         if !rest.is_empty() {
             return Err(format!("'{}' after the expression", short(rest)));
         }
-        let regex = Regex::parse(text).map_err(|error| format!("pcre: {error}"))?;
+        let regex = Regex::parse(text, self.latin1).map_err(|error| format!("pcre: {error}"))?;
         self.rule.pcres.push(Pcre { regex, not });
-        self.after_pcre = true;
+        self.link(Link::Pcre(self.rule.pcres.len() - 1));
         Ok(())
     }
 }

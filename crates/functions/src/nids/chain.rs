@@ -1,0 +1,339 @@
+//! Options that depend on where others have matched, and on numbers that others have read.
+//!
+//! An option may match in several ways, and the next ones may fit only one of them. Trying each way to its end takes exponential
+//! time. Here all states that the options so far can lead to are kept, each once, and each option is applied to all of them. What
+//! is kept of a state is only what later options look at. How many states there may be, and how many steps are taken, is limited.
+
+use memchr::memmem::Finder;
+
+use super::regex::{Budget, Room, Undecided, Walk};
+use super::rule::{Amount, Base, Comparison, Content, Jump, Link, Number, NumberForm, Operator, Place, Rule};
+
+/// The most states at a time.
+const MOST_STATES: usize = 16_384;
+
+/// What options have found so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct State {
+    /// The variables that `byte_extract` has set.
+    pub variables: [u32; 2],
+    /// Where the last option has ended, in bytes into the payload.
+    pub cursor: u32,
+}
+
+impl State {
+    /// A number, or what a variable has.
+    #[must_use]
+    pub fn amount(&self, amount: Amount) -> i64 {
+        match amount {
+            Amount::Fixed(number) => number,
+            Amount::Variable(which) => self.variables.get(usize::from(which)).map_or(0, |value| i64::from(*value)),
+        }
+    }
+}
+
+/// States before and behind an option.
+pub struct States {
+    now: Vec<State>,
+    next: Vec<State>,
+}
+
+impl States {
+    /// Room for all, or none.
+    #[must_use]
+    pub fn new(needed: bool) -> Self {
+        let room = || Vec::with_capacity(if needed { MOST_STATES } else { 0 });
+        Self { now: room(), next: room() }
+    }
+
+    fn push(&mut self, state: State) -> Result<(), Undecided> {
+        if self.next.len() >= MOST_STATES.min(self.next.capacity()) {
+            return Err(Undecided);
+        }
+        self.next.push(state);
+        Ok(())
+    }
+}
+
+/// What is searched.
+pub struct Subject<'a> {
+    /// The payload.
+    pub payload: &'a [u8],
+    /// The same in lower case, where a content asks for that.
+    pub lower: &'a [u8],
+    /// The rule's contents as they are sought.
+    pub finders: &'a [Finder<'static>],
+}
+
+/// Whether the options of a rule match, one after the other.
+///
+/// # Errors
+/// It takes too many steps, or states.
+pub fn matches(
+    rule: &Rule,
+    subject: &Subject<'_>,
+    states: &mut States,
+    walk: &mut Walk,
+    rooms: &mut [Room],
+    budget: &mut Budget,
+) -> Result<bool, Undecided> {
+    states.now.clear();
+    states.now.push(State::default());
+    for step in &rule.chain {
+        states.next.clear();
+        budget.take(states.now.len())?;
+        match &step.link {
+            Link::Content(at) => content(&rule.contents[*at], &subject.finders[*at], subject, step.cursor, states, budget)?,
+            Link::Pcre(at) => {
+                let (pcre, room) = (&rule.pcres[*at], &mut rooms[*at]);
+                let mut known = None;
+                for index in 0..states.now.len() {
+                    let state = states.now[index];
+                    let from = if pcre.regex.is_relative() { (state.cursor as usize).min(subject.payload.len()) } else { 0 };
+                    let bytes = &subject.payload[from..];
+                    if pcre.not || !step.cursor {
+                        // From one place the answer is always the same.
+                        let found = match known {
+                            Some((place, found)) if place == from => found,
+                            _ => {
+                                budget.take(bytes.len() >> 4)?;
+                                pcre.regex.is_match(room, walk, bytes, budget)?
+                            }
+                        };
+                        known = Some((from, found));
+                        if found != pcre.not {
+                            states.push(state)?;
+                        }
+                        continue;
+                    }
+                    // As Snort does: the next match is sought where the one before has ended.
+                    let mut start = 0;
+                    while let Some((begin, end)) = pcre.regex.find(walk, bytes, start, budget)? {
+                        states.push(State { cursor: (from + end) as u32, ..state })?;
+                        start = if end > begin.max(start) { end } else { end.max(start) + 1 };
+                        if start > bytes.len() {
+                            break;
+                        }
+                    }
+                }
+            }
+            Link::DataAt { not, relative, at } => {
+                for index in 0..states.now.len() {
+                    let state = states.now[index];
+                    let at = state.amount(*at) + if *relative { i64::from(state.cursor) } else { 0 };
+                    if (0..subject.payload.len() as i64).contains(&at) != *not {
+                        states.push(state)?;
+                    }
+                }
+            }
+            Link::Test { number, not, operator, value } => {
+                for index in 0..states.now.len() {
+                    let state = states.now[index];
+                    let Some(read) = read(number, subject.payload, &state) else { continue };
+                    let holds = Comparison { operator: *operator, not: *not }.holds(read.value, state.amount(*value) as u32);
+                    if holds {
+                        states.push(state)?;
+                    }
+                }
+            }
+            Link::Jump(jump) => {
+                for index in 0..states.now.len() {
+                    let state = states.now[index];
+                    if let Some(cursor) = target(jump, subject.payload, &state) {
+                        states.push(State { cursor, ..state })?;
+                    }
+                }
+            }
+            Link::Extract { number, variable, multiplier, align } => {
+                for index in 0..states.now.len() {
+                    let mut state = states.now[index];
+                    let Some(read) = read(number, subject.payload, &state) else { continue };
+                    let value = aligned(read.value.wrapping_mul(*multiplier), *align);
+                    if let Some(slot) = state.variables.get_mut(usize::from(*variable)) {
+                        *slot = value;
+                    }
+                    states.push(State { cursor: read.end as u32, ..state })?;
+                }
+            }
+        }
+        if states.next.is_empty() {
+            return Ok(false);
+        }
+        for state in &mut states.next {
+            state.cursor = if step.cursor { state.cursor } else { 0 };
+            state.variables.iter_mut().zip(step.variables).filter(|(_, kept)| !kept).for_each(|(value, _)| *value = 0);
+        }
+        budget.take(states.next.len())?;
+        states.next.sort_unstable();
+        states.next.dedup();
+        std::mem::swap(&mut states.now, &mut states.next);
+    }
+    Ok(true)
+}
+
+/// Applies a content to all states. `cursor`: whether later options look at where it ends.
+fn content(
+    content: &Content,
+    finder: &Finder<'static>,
+    subject: &Subject<'_>,
+    cursor: bool,
+    states: &mut States,
+    budget: &mut Budget,
+) -> Result<(), Undecided> {
+    let bytes = if content.nocase { subject.lower } else { subject.payload };
+    let length = content.bytes.len() as i64;
+    let relative = matches!(content.place, Place::Relative { .. });
+    // States with equal variables follow each other, their cursors in order: their windows move forward, and nothing is
+    // sought twice.
+    let mut index = 0;
+    while let Some(first) = states.now.get(index).copied() {
+        let mut sought = 0;
+        let mut found_any = false;
+        while let Some(state) = states.now.get(index).copied().filter(|state| state.variables == first.variables) {
+            index += 1;
+            let (from, end) = window(content, &state, bytes.len() as i64);
+            // Where it may begin; where it must be the end, it begins in one place.
+            let last = end - length;
+            let from = if content.end { from.max(bytes.len() as i64 - length) } else { from };
+            if content.not {
+                budget.take((end - from).max(0) as usize >> 5)?;
+                let there = from <= last && finder.find(&bytes[from as usize..end as usize]).is_some();
+                if !there {
+                    states.push(state)?;
+                }
+                continue;
+            }
+            if !relative && found_any {
+                break;
+            }
+            let mut start = from.max(sought);
+            while start <= last {
+                let window = &bytes[start as usize..end as usize];
+                let found = finder.find(window);
+                budget.take(1 + (found.unwrap_or(window.len()) >> 5))?;
+                let Some(found) = found else { break };
+                start += found as i64;
+                states.push(State { cursor: (start + length) as u32, ..state })?;
+                found_any = true;
+                start += 1;
+                if !cursor {
+                    break;
+                }
+            }
+            sought = sought.max(last + 1);
+            // One way to match is enough where nothing depends on which.
+            if found_any && !cursor || !relative {
+                break;
+            }
+        }
+        if content.not {
+            continue;
+        }
+        while states.now.get(index).is_some_and(|state| state.variables == first.variables) {
+            index += 1;
+        }
+    }
+    Ok(())
+}
+
+/// Where a content may begin at least, and where it must end at most, within the payload.
+fn window(content: &Content, state: &State, size: i64) -> (i64, i64) {
+    let (first, bytes) = match content.place {
+        Place::Absolute { offset, depth } => (i64::from(offset), depth.map(i64::from)),
+        Place::Relative { distance, within } => (i64::from(distance), within.map(i64::from)),
+    };
+    let (by_first, by_size) = content.by;
+    let first = by_first.map_or(first, |which| state.amount(Amount::Variable(which)));
+    let bytes = by_size.map(|which| state.amount(Amount::Variable(which))).or(bytes);
+    let from = first + if matches!(content.place, Place::Relative { .. }) { i64::from(state.cursor) } else { 0 };
+    let end = bytes.map_or(size, |bytes| size.min(from.saturating_add(bytes)));
+    (from.clamp(0, size), end.clamp(0, size))
+}
+
+/// A number that was read.
+pub struct Read {
+    /// Its value.
+    pub value: u32,
+    /// Where its bytes end.
+    pub end: usize,
+}
+
+/// Reads a number from the payload; none where its bytes are not all there, or no digits are.
+#[must_use]
+pub fn read(number: &Number, payload: &[u8], state: &State) -> Option<Read> {
+    let start = state.amount(number.offset) + if number.relative { i64::from(state.cursor) } else { 0 };
+    let start = usize::try_from(start).ok().filter(|start| *start < payload.len())?;
+    let length = usize::from(number.bytes);
+    let (value, end) = match number.form {
+        NumberForm::Big | NumberForm::Little => {
+            let bytes = payload.get(start..start + length)?;
+            let add = |value: u32, byte: &u8| value << 8 | u32::from(*byte);
+            let value = match number.form {
+                NumberForm::Big => bytes.iter().fold(0, add),
+                _ => bytes.iter().rev().fold(0, add),
+            };
+            (value, start + length)
+        }
+        NumberForm::Text(base) => {
+            // As strtoul() reads it: white space, a plus, 0x before hexadecimal digits. Fewer bytes at the payload's end.
+            let bytes = &payload[start..payload.len().min(start + length)];
+            let mut at = bytes.iter().take_while(|byte| byte.is_ascii_whitespace() || **byte == 0x0b).count();
+            at += usize::from(bytes.get(at) == Some(&b'+'));
+            let digit = |at: usize| bytes.get(at).and_then(|byte| char::from(*byte).to_digit(u32::from(base)));
+            let prefix = base == 16 && bytes.get(at) == Some(&b'0') && matches!(bytes.get(at + 1), Some(b'x' | b'X'));
+            at += if prefix && digit(at + 2).is_some() { 2 } else { 0 };
+            let (mut value, first) = (0u64, at);
+            while let Some(digit) = digit(at) {
+                value = value.wrapping_mul(u64::from(base)).wrapping_add(u64::from(digit));
+                at += 1;
+            }
+            if at == first {
+                return None;
+            }
+            (value as u32, start + at)
+        }
+    };
+    let value = match number.mask {
+        0 => value,
+        mask => (value & mask) >> mask.trailing_zeros(),
+    };
+    Some(Read { value, end })
+}
+
+/// Rounds up to a multiple of two or four bytes; of 0 and 1 nothing is rounded.
+fn aligned(value: u32, align: u8) -> u32 {
+    match u32::from(align) {
+        0 | 1 => value,
+        align => value.wrapping_add((align - value % align) % align),
+    }
+}
+
+/// Where a jump leads to; none where that is outside of the payload, or its number is not there.
+fn target(jump: &Jump, payload: &[u8], state: &State) -> Option<u32> {
+    let read = read(&jump.number, payload, state)?;
+    let value = i64::from(aligned(read.value.wrapping_mul(jump.multiplier), if jump.align { 4 } else { 0 }));
+    let at = match jump.base {
+        Base::Number => read.end as i64 + value,
+        Base::Start => value,
+        Base::End => payload.len() as i64 - value,
+    };
+    let at = at + state.amount(jump.post);
+    u32::try_from(at).ok().filter(|at| *at as usize <= payload.len())
+}
+
+impl Comparison {
+    /// Whether a number is as it should be.
+    #[must_use]
+    pub fn holds(self, number: u32, value: u32) -> bool {
+        let is = match self.operator {
+            Operator::Less => number < value,
+            Operator::More => number > value,
+            Operator::Equal => number == value,
+            Operator::AtMost => number <= value,
+            Operator::AtLeast => number >= value,
+            Operator::And => number & value != 0,
+            Operator::Xor => number ^ value != 0,
+        };
+        is != self.not
+    }
+}

@@ -1,0 +1,259 @@
+//! An expression as steps for the search that goes back.
+
+use super::syntax::{ByteSet, Count, Node, Position};
+
+/// The most steps of a program.
+const MOST_STEPS: usize = 16_384;
+/// The most values that a search keeps: where groups begin and end, and where repetitions were.
+pub const MOST_SLOTS: usize = 512;
+
+/// A step.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// One byte of a set.
+    Byte(ByteSet),
+    /// One byte of a set several times: at least, at most, whether few are tried first.
+    Run(ByteSet, u32, u32, bool),
+    /// A position.
+    At(Position),
+    /// Goes on at the first, then at the second.
+    Split(usize, usize),
+    /// Goes on elsewhere.
+    Jump(usize),
+    /// Keeps the position in a slot.
+    Save(usize),
+    /// Goes on if the position is not the one that the slot keeps: a repetition of nothing ends.
+    Moved(usize),
+    /// The bytes of a group, perhaps in either case.
+    Back(usize, bool),
+    /// Goes back so many bytes.
+    Rewind(usize),
+    /// Begins a part that is matched by itself, and where its end is.
+    Enter(Part, usize),
+    /// Ends such a part.
+    Leave,
+    /// It has matched.
+    Match,
+}
+
+/// What becomes of a part that is matched by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// It stays as it has matched.
+    Atomic,
+    /// It must match here; the position stays.
+    Wanted,
+    /// It must not match here.
+    Unwanted,
+}
+
+/// An expression, compiled.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// Its steps, from the first.
+    pub steps: Vec<Step>,
+    /// How many slots it has.
+    pub slots: usize,
+    /// The bytes that a match can begin with; none where it may begin with any or be empty.
+    pub first: Option<ByteSet>,
+    /// Whether a match begins where the search does.
+    pub anchored: bool,
+}
+
+impl Program {
+    /// Compiles an expression.
+    ///
+    /// # Errors
+    /// It is too large.
+    pub fn new(node: &Node) -> Result<Self, String> {
+        let mut groups = Vec::new();
+        referenced(node, &mut groups);
+        let slots = groups.iter().max().map_or(0, |last| 2 * (last + 1));
+        let mut compiler = Compiler { steps: Vec::new(), slots, groups };
+        compiler.node(node)?;
+        compiler.push(Step::Match)?;
+        let (first, empty) = first(node);
+        let first = first.filter(|set| !empty && *set != ByteSet::all());
+        let anchored = matches!(leading(node), Node::At(Position::Start | Position::SearchStart));
+        Ok(Self { steps: compiler.steps, slots: compiler.slots, first, anchored })
+    }
+}
+
+fn leading(node: &Node) -> &Node {
+    match node {
+        Node::Concat(all) => all.first().map_or(node, leading),
+        Node::Group(_, node) | Node::Atomic(node) => leading(node),
+        _ => node,
+    }
+}
+
+/// The bytes that a match can begin with, where they are known, and whether it may be empty.
+fn first(node: &Node) -> (Option<ByteSet>, bool) {
+    match node {
+        Node::Byte(set) => (Some(*set), false),
+        Node::Empty | Node::At(_) | Node::Ahead(..) | Node::Behind(..) => (Some(ByteSet::default()), true),
+        Node::Back(..) => (None, true),
+        Node::Group(_, node) | Node::Atomic(node) => first(node),
+        Node::Repeat(node, count) => {
+            let (set, empty) = first(node);
+            (set, empty || count.least == 0)
+        }
+        Node::Concat(all) => {
+            let mut sum = ByteSet::default();
+            for node in all {
+                let (set, empty) = first(node);
+                let Some(set) = set else { return (None, true) };
+                sum.join(set);
+                if !empty {
+                    return (Some(sum), false);
+                }
+            }
+            (Some(sum), true)
+        }
+        Node::Either(all) => {
+            let (mut sum, mut any) = (ByteSet::default(), false);
+            for node in all {
+                let (set, empty) = first(node);
+                let Some(set) = set else { return (None, true) };
+                sum.join(set);
+                any |= empty;
+            }
+            (Some(sum), any)
+        }
+    }
+}
+
+/// The groups that are referred back to: only these are kept.
+fn referenced(node: &Node, groups: &mut Vec<usize>) {
+    match node {
+        Node::Back(group, _) => groups.push(*group),
+        Node::Concat(all) | Node::Either(all) => all.iter().for_each(|node| referenced(node, groups)),
+        Node::Repeat(node, _) | Node::Group(_, node) | Node::Atomic(node) | Node::Ahead(node, _) => {
+            referenced(node, groups);
+        }
+        Node::Behind(all, _) => all.iter().for_each(|(node, _)| referenced(node, groups)),
+        Node::Empty | Node::Byte(_) | Node::At(_) => {}
+    }
+}
+
+struct Compiler {
+    steps: Vec<Step>,
+    slots: usize,
+    /// Groups that are referred back to.
+    groups: Vec<usize>,
+}
+
+impl Compiler {
+    fn push(&mut self, step: Step) -> Result<usize, String> {
+        if self.steps.len() >= MOST_STEPS {
+            return Err(format!("it takes more than {MOST_STEPS} steps: allowed are fewer repetitions"));
+        }
+        self.steps.push(step);
+        Ok(self.steps.len() - 1)
+    }
+
+    fn slot(&mut self) -> Result<usize, String> {
+        self.slots += 1;
+        if self.slots > MOST_SLOTS {
+            return Err("it has too many repetitions of what may be empty".to_owned());
+        }
+        Ok(self.slots - 1)
+    }
+
+    fn node(&mut self, node: &Node) -> Result<(), String> {
+        match node {
+            Node::Empty => {}
+            Node::Byte(set) => drop(self.push(Step::Byte(*set))?),
+            Node::At(position) => drop(self.push(Step::At(*position))?),
+            Node::Concat(all) => all.iter().try_for_each(|node| self.node(node))?,
+            Node::Either(all) => self.either(all.iter().map(|node| (node, 0)))?,
+            Node::Repeat(node, count) if count.possessive => {
+                let greedy = Node::Repeat(node.clone(), Count { possessive: false, ..*count });
+                self.part(Part::Atomic, |compiler| compiler.node(&greedy))?;
+            }
+            Node::Repeat(node, count) => self.repeat(node, *count)?,
+            Node::Group(number, node) if !self.groups.contains(number) => self.node(node)?,
+            Node::Group(number, node) => {
+                self.push(Step::Save(2 * number))?;
+                self.node(node)?;
+                self.push(Step::Save(2 * number + 1))?;
+            }
+            Node::Atomic(node) => self.part(Part::Atomic, |compiler| compiler.node(node))?,
+            Node::Ahead(node, wanted) => {
+                let part = if *wanted { Part::Wanted } else { Part::Unwanted };
+                self.part(part, |compiler| compiler.node(node))?;
+            }
+            Node::Behind(all, wanted) => {
+                let part = if *wanted { Part::Wanted } else { Part::Unwanted };
+                self.part(part, |compiler| compiler.either(all.iter().map(|(node, length)| (node, *length))))?;
+            }
+            Node::Back(group, nocase) => drop(self.push(Step::Back(*group, *nocase))?),
+        }
+        Ok(())
+    }
+
+    /// Alternatives, each so many bytes back.
+    fn either<'n>(&mut self, all: impl ExactSizeIterator<Item = (&'n Node, usize)>) -> Result<(), String> {
+        let (mut ends, count) = (Vec::new(), all.len());
+        for (at, (node, back)) in all.enumerate() {
+            let split = if at + 1 < count { Some(self.push(Step::Split(0, 0))?) } else { None };
+            if back > 0 {
+                self.push(Step::Rewind(back))?;
+            }
+            self.node(node)?;
+            if let Some(split) = split {
+                ends.push(self.push(Step::Jump(0))?);
+                self.steps[split] = Step::Split(split + 1, self.steps.len());
+            }
+        }
+        let end = self.steps.len();
+        ends.into_iter().for_each(|jump| self.steps[jump] = Step::Jump(end));
+        Ok(())
+    }
+
+    fn part(&mut self, part: Part, inner: impl FnOnce(&mut Self) -> Result<(), String>) -> Result<(), String> {
+        let enter = self.push(Step::Enter(part, 0))?;
+        inner(self)?;
+        self.push(Step::Leave)?;
+        self.steps[enter] = Step::Enter(part, self.steps.len());
+        Ok(())
+    }
+
+    fn repeat(&mut self, node: &Node, count: Count) -> Result<(), String> {
+        let Count { least, most, lazy, .. } = count;
+        if let Node::Byte(set) = node {
+            self.push(Step::Run(*set, least, most.unwrap_or(u32::MAX), lazy))?;
+            return Ok(());
+        }
+        let split = |to: usize, over: usize| if lazy { Step::Split(over, to) } else { Step::Split(to, over) };
+        for _ in 0..least {
+            let before = self.steps.len();
+            self.node(node)?;
+            // What takes no step takes none however often it is repeated.
+            if self.steps.len() == before {
+                break;
+            }
+        }
+        match most {
+            None => {
+                let slot = self.slot()?;
+                let start = self.push(Step::Split(0, 0))?;
+                self.push(Step::Save(slot))?;
+                self.node(node)?;
+                self.push(Step::Moved(slot))?;
+                self.push(Step::Jump(start))?;
+                self.steps[start] = split(start + 1, self.steps.len());
+            }
+            Some(most) => {
+                let mut splits = Vec::new();
+                for _ in least..most {
+                    splits.push(self.push(Step::Split(0, 0))?);
+                    self.node(node)?;
+                }
+                let end = self.steps.len();
+                splits.into_iter().for_each(|at| self.steps[at] = split(at + 1, end));
+            }
+        }
+        Ok(())
+    }
+}
