@@ -246,8 +246,9 @@ impl Declare for Nids {
     const SUMMARY: &'static str = "tells of packets, or drops them, by rules as Snort writes them";
     const HELP: &'static str = "\
         Rules are a documented part of the language of Snort (docs/nids.md): the actions alert, drop, pass and log; tcp, udp, icmp \
-        and ip; addresses and ports with lists, negation and variables; content with its modifiers, pcre with the flags i, s, m and x, \
-        dsize, flags, itype, icode, ttl, ip_proto, sameip, threshold and detection_filter. Anything else is refused with its line. Of a \
+        and ip; addresses and ports with lists, negation and variables; content with its modifiers, pcre, isdataat, byte_test, byte_jump, \
+        byte_extract, comparisons of headers, threshold and detection_filter. Anything else is refused with its line, or skipped and \
+        listed with 'unknown: skip'. Of a \
         packet that a rule with 'pass' matches nothing is told; else it is dropped where a rule with 'drop' matches it. Each \
         packet is looked at by itself, as fragments are: later ones show no ports, and match only rules that ask for none. Alerts are \
         counted by rule in the table 'matches', and written to a file where one is named: a worker never waits for it.";
