@@ -166,9 +166,12 @@ const ALERTED: Gate = Gate::out(1);
 
 /// Counters, of packets.
 const PACKETS: [&str; 7] = ["clean", "alerted", "logged", "dropped", "passed", "unseen", "undecided"];
+const CLEAN: usize = 0;
+const DROPPED: usize = 3;
 const PASSED: usize = 4;
 const UNSEEN: usize = 5;
-/// Packets that hide what rules ask for, and packets whose search took more steps than are allowed.
+/// Packets that hide what rules ask for, and packets whose search took more steps than are allowed; beside another counter
+/// where the packet was dropped or another rule matched it.
 const UNSURE: usize = 6;
 /// The counter, behind those of a [`journal`], of alerts that a `threshold` keeps from being told.
 const LIMITED: usize = journal::COUNTERS.len();
@@ -450,7 +453,7 @@ impl Nids {
         let Self { rules, matching, limits, matches, shown, out, divert, .. } = self;
         let rule = |number: &u32| &rules.rules[*number as usize];
         matching.sort_unstable_by_key(|number| (rule(number).action, rule(number).priority, rule(number).sid));
-        let Some(first) = matching.first() else { return (Gate::FIRST, 0) };
+        let Some(first) = matching.first() else { return (Gate::FIRST, CLEAN) };
         let action = rule(first).action;
         let told = if action == Action::Pass { &matching[..1] } else { &matching[..] };
         for number in told {
@@ -473,7 +476,7 @@ impl Nids {
         }
         match action {
             Action::Pass => (Gate::FIRST, PASSED),
-            Action::Drop => (DENIED, 3),
+            Action::Drop => (DENIED, DROPPED),
             Action::Alert => (if *divert { ALERTED } else { Gate::FIRST }, 1),
             Action::Log => (if *divert { ALERTED } else { Gate::FIRST }, 2),
         }
@@ -483,12 +486,12 @@ impl Nids {
 /// The gate and counter of a packet for which rules could not be judged to their end: `drop`, where a rule with the action
 /// 'drop' may match it. A rule with 'pass' that matches decides nevertheless.
 #[cold]
-fn unsure(judged: (Gate, usize), drop: Option<Gate>) -> (Gate, usize) {
+fn unsure(judged: (Gate, usize), drop: Option<Gate>) -> (Gate, Option<usize>) {
     match (judged, drop) {
-        ((DENIED, _) | (_, PASSED), _) => judged,
-        (_, Some(reason)) => (reason, UNSURE),
-        ((gate, 0), None) => (gate, UNSURE),
-        _ => judged,
+        ((DENIED, counter) | (_, counter @ PASSED), _) => (judged.0, Some(counter)),
+        (_, Some(reason)) => (reason, Some(DROPPED)),
+        ((gate, CLEAN), None) => (gate, None),
+        ((gate, counter), None) => (gate, Some(counter)),
     }
 }
 
@@ -512,19 +515,23 @@ impl Function for Nids {
                     }
                     counts[UNSURE] += 1;
                     if self.rules.drops {
+                        counts[DROPPED] += 1;
                         context.put(begun + place, UNDECIDABLE);
                     }
                     continue;
                 };
                 self.ask(place, &view, packet.data(), now);
-                let mut judged = self.judge(&view, now);
-                if view.unsure && self.rules.drops {
-                    judged = unsure(judged, Some(UNDECIDABLE));
-                } else if view.unsure || self.undecided.0 {
-                    judged = unsure(judged, self.undecided.1.then_some(UNDECIDED));
+                let (mut gate, counter) = self.judge(&view, now);
+                let mut counter = Some(counter);
+                if view.unsure || self.undecided.0 {
+                    let hidden = (view.unsure && self.rules.drops).then_some(UNDECIDABLE);
+                    let unfinished = self.undecided.1.then_some(UNDECIDED);
+                    (gate, counter) = unsure((gate, counter.unwrap_or(CLEAN)), hidden.or(unfinished));
+                    counts[UNSURE] += 1;
                 }
-                let (gate, counter) = judged;
-                counts[counter] += 1;
+                if let Some(counter) = counter {
+                    counts[counter] += 1;
+                }
                 if gate != Gate::FIRST {
                     context.put(begun + place, gate);
                 }
