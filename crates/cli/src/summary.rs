@@ -202,7 +202,15 @@ pub(crate) fn ports(report: &Report, out: &mut impl Write) -> io::Result<()> {
         let counts = [port.received, port.sent, port.dropped, port.refused, port.errors].map(whole);
         [port.name.clone(), port.kind.to_string()].into_iter().chain(counts).collect()
     });
-    writeln!(out, "{}", table(&columns, &rows.collect::<Vec<_>>()))
+    writeln!(out, "{}", table(&columns, &rows.collect::<Vec<_>>()))?;
+    let passed_over = report.ports.iter().flat_map(|port| {
+        port.skipped.iter().map(|(reason, count)| vec![port.name.clone(), reason.clone(), whole(*count)])
+    });
+    let passed_over: Vec<_> = passed_over.collect();
+    if passed_over.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "{}", table(&[("port", Left), ("lost, passed over", Left), ("packets", Right)], &passed_over))
 }
 
 pub(crate) fn reasons(what: &str, counts: &BTreeMap<String, u64>, out: &mut impl Write) -> io::Result<()> {

@@ -25,7 +25,7 @@ pub const MOST_RULES: u64 = 64 << 20;
 
 /// Who uses which file for what.
 #[derive(Clone, Debug, Default)]
-pub struct Files(Vec<Use>);
+pub struct Files(Vec<Use>, Option<String>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Use {
@@ -63,6 +63,18 @@ impl Files {
     /// As [`claim`](Self::claim).
     pub fn claim_for_good(&mut self, who: &str, path: &Path, written: bool) -> Result<(), String> {
         self.note(who, path, written, (false, true))
+    }
+
+    /// Notes that `who` reads the standard input, which can be read once only: it is never free again.
+    ///
+    /// # Errors
+    /// In words: who else reads it, or has read it.
+    pub fn claim_input(&mut self, who: &str) -> Result<(), String> {
+        if let Some(other) = &self.1 {
+            return Err(format!("the standard input is what {other} reads: allowed is one reader in a run"));
+        }
+        self.1 = Some(who.to_owned());
+        Ok(())
     }
 
     fn note(&mut self, who: &str, path: &Path, written: bool, (adds, lasts): (bool, bool)) -> Result<(), String> {

@@ -56,7 +56,9 @@ pub use observer::{Observer, Place, Visit};
 pub use own::Own;
 pub use placement::{Origin, Placement, share};
 pub use plan::{FlowPlan, Module, Plan, PortPlan, Step, Target};
-pub use port::{DeclarePort, Intake, Offer, OpenPort, Pace, Port, PortCounters, PortDeclaration, Ready, Spread, ports};
+pub use port::{
+    DeclarePort, Intake, Offer, OpenPort, Pace, Port, PortCounters, PortDeclaration, Ready, Reasons, Spread, ports,
+};
 pub use rig::Rig;
 pub use scheduler::{
     Limit, MAX_QUEUE, MAX_WEIGHT, Marks, Rate, RunToCompletion, Scheduler, SchedulerKind, Share, ShareError, Took,

@@ -1,7 +1,8 @@
 //! Where packets enter and leave: what a port is, and what it declares of itself.
 
+use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use forebay_measure::Counter;
 use forebay_packet::{Batch, Pool, Ticks};
@@ -36,6 +37,26 @@ pub struct PortCounters {
     pub dropped: Counter,
     /// Things that went wrong: unreadable records, failed writes.
     pub errors: Counter,
+    /// Of [`dropped`](Self::dropped), those that have reasons of their own.
+    pub skipped: Reasons,
+}
+
+/// Packets by reason, for reasons that show only while packets are read.
+#[derive(Debug, Default)]
+pub struct Reasons(Mutex<BTreeMap<String, u64>>);
+
+impl Reasons {
+    /// Adds `count` packets. It takes a lock: not for the packet path.
+    pub fn add(&self, reason: &str, count: u64) {
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *counts.entry(reason.to_owned()).or_default() += count;
+    }
+
+    /// Every reason with its packets.
+    #[must_use]
+    pub fn get(&self) -> BTreeMap<String, u64> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 /// What a port is given when it is asked for packets.

@@ -321,6 +321,9 @@ pub struct PortReport {
     pub sent: u64,
     /// Packets lost before they entered.
     pub dropped: u64,
+    /// Of these, packets that were passed over, by reason: of a link type that is not read, for example.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub skipped: BTreeMap<String, u64>,
     /// Packets that it would not send.
     pub refused: u64,
     /// Things that went wrong.

@@ -285,6 +285,14 @@ impl<'a> Setup<'a> {
         self.claim_for(format!("'{}'", self.name), parameter, name, Usage::AddedTo)
     }
 
+    /// Notes that the parameter `parameter` names the standard input, and that this one reads it.
+    ///
+    /// # Errors
+    /// As [`claim`](Self::claim).
+    pub fn claim_input(&mut self, parameter: &str) -> Result<(), SetupError> {
+        self.claim_for(format!("'{}'", self.name), parameter, "-", Usage::Input).map(|_| ())
+    }
+
     /// The same for a file of the shared state called `state`, which all modules that name it add to together.
     ///
     /// # Errors

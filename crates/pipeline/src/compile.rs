@@ -209,7 +209,7 @@ pub(crate) fn compile(
     let there = running.filter(|_| arrangement.is_some());
     let placed = workers.place(&ends, &wiring, &kinds, &queues, there, &mut findings);
     let control = control::read_control(&root, scheduler, written, &mut misfits);
-    claim_all(&root, source, &reads, &surroundings.claims, &mut misfits, &mut findings);
+    claim_all(&root, (source, running.is_some()), &reads, &surroundings.claims, &mut misfits, &mut findings);
     misfits.report(&mut findings);
     findings.finish(&source.file, &source.sets)?;
 
@@ -285,14 +285,14 @@ pub(crate) fn reads_of(section: &'static str, surroundings: &Surroundings) -> Ve
 /// Who would use which files, of a configuration by itself: what one that runs uses is another matter.
 fn claim_all(
     root: &Node,
-    source: &Source,
+    (source, reloads): (&Source, bool),
     reads: &[Read],
     claims: &[Claim],
     misfits: &mut Misfits,
     findings: &mut Findings,
 ) {
     let mut files = Files::default();
-    claim_configuration(source, &mut files, findings);
+    claim_configuration(source, reloads, &mut files, findings);
     claim_reads(reads, root, &mut files, misfits);
     for claim in claims {
         let Err(told) = claim.note(&mut files) else { continue };
@@ -306,10 +306,17 @@ fn claim_all(
     }
 }
 
-/// Notes that the configuration itself is read, where it is a file.
-pub(crate) fn claim_configuration(source: &Source, files: &mut Files, findings: &mut Findings) {
-    if let Some(Err(told)) = source.path.as_ref().map(|path| files.claim("the configuration", path, false)) {
-        findings.add(Place::START, told);
+/// Notes that the configuration itself is read, where it is a file or the standard input.
+/// That of a reload is read elsewhere.
+pub(crate) fn claim_configuration(source: &Source, reloads: bool, files: &mut Files, findings: &mut Findings) {
+    let who = "the configuration";
+    let claimed = match &source.path {
+        Some(path) => files.claim(who, path, false),
+        None if source.file == "stdin" && !reloads => files.claim_input(who),
+        None => Ok(()),
+    };
+    if let Err(message) = claimed {
+        findings.add(Place::START, message);
     }
 }
 

@@ -93,7 +93,7 @@ fn prepared(
         draft.refuse_fixed(running, &mut findings);
     }
     let used = surroundings.files.count();
-    claim_configuration(source, &mut surroundings.files, &mut findings);
+    claim_configuration(source, running.is_some(), &mut surroundings.files, &mut findings);
     let reads = std::mem::take(&mut draft.reads);
     claim_reads(&reads, &draft.root, &mut surroundings.files, &mut misfits);
     misfits.report(&mut findings);

@@ -1,15 +1,25 @@
 //! Captures: packets from a file, packets into a file.
 
+mod classic;
+mod input;
+pub mod link;
+mod ng;
+mod other;
 mod playback;
 mod reader;
+mod skipped;
 mod spool;
+mod stream;
+mod unpack;
 mod writer;
 
 pub use reader::{ReadError, Reader, Record, read_memory};
+pub use skipped::{Reason, Skip, Skipped};
 pub use spool::{WhenFull, WriteError};
 pub use writer::{NgWriter, Writer};
 
-use std::path::Path;
+use std::fmt::Display;
+use std::io::IsTerminal as _;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -22,11 +32,15 @@ use serde::Deserialize;
 
 use playback::Playback;
 
+/// The name of a capture that comes by the standard input.
+const STANDARD_INPUT: &str = "-";
+
 /// Parameters of `pcap`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Params {
-    /// The capture whose packets enter: pcap (micro- or nanoseconds, either byte order), pcapng, or either in gzip.
+    /// The capture whose packets enter: pcap (micro- or nanoseconds, either byte order) or pcapng, plain or in gzip,
+    /// Zstandard or LZ4. `-` is the standard input, which is read while it comes.
     read: Option<String>,
     /// The file that packets leave to, replaced if it exists: pcap with nanoseconds.
     write: Option<String>,
@@ -112,12 +126,14 @@ pub struct Pcap {
 }
 
 impl Pcap {
-    /// What went wrong while reading goes into the counters and the last word.
+    /// Counts what went wrong while reading, and keeps it for the end. Counts packets that were passed over.
     #[cold]
-    fn note_read_errors(&mut self) {
-        let errors = self.playback.as_mut().map(Playback::take_errors).unwrap_or_default();
+    fn note_news(&mut self) {
+        let (errors, skipped) = self.playback.as_mut().map(Playback::take_news).unwrap_or_default();
         self.counters.errors.add(errors.len() as u64);
         self.faults.extend(errors);
+        self.counters.dropped.add(skipped.total());
+        skipped.iter().for_each(|(skip, count)| self.counters.skipped.add(&skip.to_string(), count));
     }
 
     /// What a time stamp says of the instant `now`. Played packets keep the capture's date: its first packet is due at
@@ -143,6 +159,10 @@ fn wall_clock(frequency: Frequency, now: Ticks) -> u64 {
 impl Port for Pcap {
     fn receive(&mut self, batch: &mut Batch, intake: &Intake<'_>) -> Ready {
         let Some(playback) = &mut self.playback else { return Ready::Never };
+        // Time starts with the first packet, which a stream may not have yet.
+        if self.started.is_none() && !playback.ready() && playback.is_open() {
+            return Ready::Input;
+        }
         let (now, limit) = (intake.now, intake.pool.frame_limit());
         let started = *self.started.get_or_insert(now);
         self.epoch.get_or_insert((now, playback.first()));
@@ -153,7 +173,7 @@ impl Port for Pcap {
         let most = batch.len() + intake.most.min(batch.room());
         let ready = loop {
             if !playback.ready() {
-                break Ready::Never;
+                break if playback.is_open() { Ready::Input } else { Ready::Never };
             }
             // Those that are due, fit and are at hand.
             let wanted = most - batch.len();
@@ -181,8 +201,8 @@ impl Port for Pcap {
                 _ => {}
             }
         };
-        if playback.has_errors() {
-            self.note_read_errors();
+        if playback.has_news() {
+            self.note_news();
         }
         ready
     }
@@ -209,7 +229,7 @@ impl Port for Pcap {
     }
 
     fn close(&mut self) -> Result<(), String> {
-        self.note_read_errors();
+        self.note_news();
         if let Some(Err(error)) = self.writer.as_mut().map(Writer::finish) {
             self.counters.errors.add(u64::from(!self.write_failed));
             self.write_failed = true;
@@ -257,7 +277,17 @@ are refused, which counts them, and the end says why.";
         if let Loops::Times(0) = params.loops {
             return Err(SetupError::at("loops", "0: allowed are 1 and more, or `forever`"));
         }
-        params.read.as_ref().map(|name| setup.claim("read", name, false)).transpose()?;
+        match params.read.as_deref() {
+            Some(STANDARD_INPUT) if params.loops != Loops::Times(1) => {
+                return Err(SetupError::at(
+                    "loops",
+                    "the standard input (`read: -`) can be played once only: allowed is 1",
+                ));
+            }
+            Some(STANDARD_INPUT) => setup.claim_input("read")?,
+            Some(name) => drop(setup.claim("read", name, false)?),
+            None => {}
+        }
         let Some(path) = params.write.as_ref().map(|name| setup.claim("write", name, true)).transpose()? else {
             return Ok(());
         };
@@ -280,11 +310,26 @@ are refused, which counts them, and the end says why.";
             Loops::Named(Endless::Forever) => u64::MAX,
             Loops::Times(times) => times,
         };
-        let path = |name: String| setup.base().join(name);
-        let (read, write) = (params.read.map(path), params.write.map(path));
-        let in_words = |path: &Path, error: ReadError| SetupError::at("read", format!("{}: {error}", path.display()));
-        let playback =
-            read.map(|path| Playback::open(&path, rounds).map_err(|error| in_words(&path, error))).transpose()?;
+        let write = params.write.map(|name| setup.base().join(name));
+        let in_words = |name: &dyn Display, error: ReadError| SetupError::at("read", format!("{name}: {error}"));
+        let playback = match params.read {
+            None => None,
+            Some(name) if name == STANDARD_INPUT => {
+                let stdin = std::io::stdin();
+                if stdin.is_terminal() {
+                    let what = "the standard input is a terminal: allowed are a pipe and a file";
+                    return Err(SetupError::at("read", what));
+                }
+                // In simulated time a packet that has not come yet would come too late.
+                let opened = Playback::stream(stdin, !setup.simulated());
+                Some(opened.map_err(|error| in_words(&"the standard input", error))?)
+            }
+            Some(name) => {
+                let path = setup.base().join(name);
+                let opened = Playback::open(&path, rounds);
+                Some(opened.map_err(|error| in_words(&path.display(), error))?)
+            }
+        };
         let writer = write.map(|path| Writer::create(&path, params.when_full)).transpose();
         let writer = writer.map_err(|error| SetupError::at("write", error.to_string()))?;
         let mut port = Self {
@@ -298,7 +343,7 @@ are refused, which counts them, and the end says why.";
             faults: Vec::new(),
             write_failed: false,
         };
-        port.note_read_errors();
+        port.note_news();
         Ok(port)
     }
 }

@@ -214,7 +214,12 @@ fn port((before, now): (PortReading, &PortReading)) -> PortReport {
     let receiving = Timing::between(&before.receiving, &now.receiving);
     let sending = Timing::between(&before.sending, &now.sending);
     let (name, kind) = (now.name.clone(), now.kind.into());
-    PortReport { name, kind, received, sent, dropped, refused, errors, receiving, sending }
+    let since = |(reason, count): (&String, &u64)| {
+        let count = count.saturating_sub(*before.skipped.get(reason).unwrap_or(&0));
+        (count > 0).then(|| (reason.clone(), count))
+    };
+    let skipped = now.skipped.iter().filter_map(since).collect();
+    PortReport { name, kind, received, sent, dropped, skipped, refused, errors, receiving, sending }
 }
 
 /// Where the packets are. Reasons that nothing happened for are left out.

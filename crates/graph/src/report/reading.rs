@@ -127,6 +127,7 @@ pub(super) struct PortReading {
     pub(super) kind: &'static str,
     /// Received, sent, dropped, refused, errors.
     pub(super) counts: [u64; 5],
+    pub(super) skipped: BTreeMap<String, u64>,
     pub(super) receiving: Timed,
     pub(super) sending: Timed,
 }
@@ -458,11 +459,13 @@ impl PortReading {
         let own = &told.counters;
         let counts = [&own.received, &own.sent, &own.dropped, &told.refused, &own.errors].map(Counter::get);
         let (receiving, sending) = (Timed::of(&told.receiving, metered(0)), Timed::of(&told.sending, metered(1)));
-        Self { name: told.name.clone(), kind: told.kind, counts, receiving, sending }
+        let skipped = own.skipped.get();
+        Self { name: told.name.clone(), kind: told.kind, counts, skipped, receiving, sending }
     }
 
     fn add(&mut self, other: &Self) {
         self.counts.iter_mut().zip(other.counts).for_each(|(count, more)| *count += more);
+        add(&mut self.skipped, other.skipped.clone());
         self.receiving.add(&other.receiving);
         self.sending.add(&other.sending);
     }

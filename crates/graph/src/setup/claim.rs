@@ -23,6 +23,8 @@ pub(super) enum Usage {
     Read,
     Written,
     AddedTo,
+    /// Not a file: the standard input.
+    Input,
 }
 
 impl Claim {
@@ -32,6 +34,7 @@ impl Claim {
     /// In words: somebody else uses the file.
     pub fn note(&self, files: &mut Files) -> Result<(), String> {
         match self.how {
+            Usage::Input => files.claim_input(&self.who),
             Usage::AddedTo => files.claim_on(&self.who, &self.path),
             how => files.claim(&self.who, &self.path, how == Usage::Written),
         }

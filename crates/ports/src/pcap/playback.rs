@@ -5,14 +5,16 @@
 //! ahead; where it falls behind, the player waits for it: nothing is left out.
 
 use std::path::Path;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 
-use super::reader::{ReadError, Reader};
+use super::reader::{ReadError, Reader, Record};
+use super::skipped::Skipped;
+use super::stream;
 
 /// How many bytes of packets (and their index) are held ready.
 const RESIDENT: usize = 64 << 20;
-const PIECE: usize = 4 << 20;
-const AHEAD: usize = 2;
+pub(super) const PIECE: usize = 4 << 20;
+pub(super) const AHEAD: usize = 2;
 
 /// Where a record lies.
 #[derive(Clone, Copy)]
@@ -24,9 +26,11 @@ struct Entry {
 
 /// Some of a capture's packets.
 #[derive(Default)]
-struct Piece {
+pub(super) struct Piece {
     bytes: Vec<u8>,
     entries: Vec<Entry>,
+    /// Packets before, between and after these that were passed over.
+    pub(super) skipped: Skipped,
 }
 
 /// How reading a piece ended.
@@ -42,26 +46,47 @@ enum End {
 impl Piece {
     fn read(reader: &mut Reader<'_>, limit: usize) -> (Self, End) {
         let mut piece = Self::default();
-        while piece.bytes.len() + piece.entries.len() * size_of::<Entry>() < limit {
+        let end = piece.fill(reader, limit);
+        piece.skipped = reader.take_skipped();
+        (piece, end)
+    }
+
+    fn fill(&mut self, reader: &mut Reader<'_>, limit: usize) -> End {
+        while self.size() < limit {
             let record = match reader.next() {
-                None => return (piece, End::Last),
-                Some(Err(error)) => return (piece, End::Failed(error)),
+                None => return End::Last,
+                Some(Err(error)) => return End::Failed(error),
                 Some(Ok(record)) => record,
             };
-            let (start, len) = (piece.bytes.len() as u32, record.bytes.len() as u32);
-            piece.bytes.extend_from_slice(record.bytes);
-            piece.entries.push(Entry { nanos: record.nanos, start, len });
+            self.push(&record);
         }
-        (piece, End::Full)
+        End::Full
+    }
+
+    /// How much memory its packets take.
+    pub(super) fn size(&self) -> usize {
+        self.bytes.len() + self.entries.len() * size_of::<Entry>()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty() && self.skipped.is_empty()
+    }
+
+    pub(super) fn push(&mut self, record: &Record<'_>) {
+        let (start, len) = (self.bytes.len() as u32, record.bytes.len() as u32);
+        self.bytes.extend_from_slice(record.bytes);
+        self.entries.push(Entry { nanos: record.nanos, start, len });
     }
 }
 
-/// What the reading thread says.
-enum Message {
+/// What the reading thread sends.
+pub(super) enum Message {
     Piece(Piece),
-    /// The capture begins anew.
+    /// The capture starts again.
     Again,
     Failed(String),
+    /// All is read.
+    Ended,
 }
 
 /// A packet whose turn it is.
@@ -78,17 +103,22 @@ pub(super) struct Playback {
     next: usize,
     /// Where more comes from; without it the piece is all there is.
     more: Option<Receiver<Message>>,
+    /// Whether the player polls for more instead of waiting for it.
+    polls: bool,
     /// How many rounds there are after this one; a thread counts its own.
     rounds_left: u64,
-    /// The capture's first time stamp.
-    first: u64,
+    /// The capture's first time stamp, once there is one.
+    first: Option<u64>,
     /// When this round began, in nanoseconds after the first.
     began: u64,
     /// The latest packet of this round so far, in nanoseconds after its start, and how many there were.
     latest: u64,
     packets: u64,
-    /// What went wrong while reading.
+    /// What went wrong while reading, and packets that were passed over.
     errors: Vec<String>,
+    skipped: Skipped,
+    /// Whether one of both has grown since they were taken.
+    news: bool,
 }
 
 impl Playback {
@@ -113,34 +143,65 @@ impl Playback {
                 more = Some(receiver);
             }
         }
-        let first = piece.entries.first().map_or(0, |entry| entry.nanos);
-        Ok(Self {
-            piece,
+        let mut playback = Self { errors, ..Self::new(more, rounds) };
+        playback.take(piece);
+        Ok(playback)
+    }
+
+    /// Opens a capture that comes by a stream, to be played once. Its header is waited for. Where packets are not there yet,
+    /// the player waits for them, or with `polls` goes on without them.
+    pub(super) fn stream(from: impl std::io::Read + Send + 'static, polls: bool) -> Result<Self, ReadError> {
+        let more = stream::read(from)?;
+        Ok(Self { polls, ..Self::new(Some(more), 1) })
+    }
+
+    fn new(more: Option<Receiver<Message>>, rounds: u64) -> Self {
+        Self {
+            piece: Piece::default(),
             next: 0,
             more,
+            polls: false,
             rounds_left: rounds.saturating_sub(1),
-            first,
+            first: None,
             began: 0,
             latest: 0,
             packets: 0,
-            errors,
-        })
+            errors: Vec::new(),
+            skipped: Skipped::default(),
+            news: true,
+        }
     }
 
-    /// The capture's first time stamp, in nanoseconds after 1970.
+    /// Goes on with these packets.
+    fn take(&mut self, piece: Piece) {
+        if !piece.skipped.is_empty() {
+            self.skipped.merge(&piece.skipped);
+            self.news = true;
+        }
+        self.first = self.first.or_else(|| piece.entries.first().map(|entry| entry.nanos));
+        (self.piece, self.next) = (piece, 0);
+    }
+
+    /// The capture's first time stamp, in nanoseconds after 1970; 0 before there is one.
     pub(super) fn first(&self) -> u64 {
-        self.first
+        self.first.unwrap_or(0)
     }
 
-    /// Whether something went wrong while reading, since [`take_errors`](Self::take_errors) was last asked.
+    /// Whether more packets may come by and by.
+    pub(super) fn is_open(&self) -> bool {
+        self.polls && self.more.is_some()
+    }
+
+    /// Whether something went wrong while reading, or packets were passed over, since that was last taken.
     #[inline]
-    pub(super) fn has_errors(&self) -> bool {
-        !self.errors.is_empty()
+    pub(super) fn has_news(&self) -> bool {
+        self.news
     }
 
-    /// What went wrong while reading, since this was last asked.
-    pub(super) fn take_errors(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.errors)
+    /// What went wrong while reading, and packets that were passed over, since they were last taken.
+    pub(super) fn take_news(&mut self) -> (Vec<String>, Skipped) {
+        self.news = false;
+        (std::mem::take(&mut self.errors), std::mem::take(&mut self.skipped))
     }
 
     /// The `ahead`-th packet from now on, of those that are at hand; 0 is the next.
@@ -148,7 +209,7 @@ impl Playback {
     pub(super) fn peek(&self, ahead: usize) -> Option<Next<'_>> {
         let entry = self.piece.entries.get(self.next + ahead)?;
         // Stamps that go back count as no later than what came before.
-        let after = self.began.saturating_add(entry.nanos.saturating_sub(self.first).max(self.latest));
+        let after = self.began.saturating_add(entry.nanos.saturating_sub(self.first()).max(self.latest));
         let bytes = self.piece.bytes.get(entry.start as usize..)?.get(..entry.len as usize)?;
         Some(Next { after, bytes })
     }
@@ -157,7 +218,7 @@ impl Playback {
     #[inline]
     pub(super) fn advance(&mut self) {
         if let Some(entry) = self.piece.entries.get(self.next) {
-            self.latest = entry.nanos.saturating_sub(self.first).max(self.latest);
+            self.latest = entry.nanos.saturating_sub(self.first()).max(self.latest);
             self.packets += 1;
             self.next += 1;
         }
@@ -177,18 +238,39 @@ impl Playback {
             }
             // Forever is 2⁶⁴ - 1 rounds.
             self.rounds_left -= 1;
+            self.skipped.merge(&self.piece.skipped);
+            self.news |= !self.piece.skipped.is_empty();
             self.next = 0;
             self.begin_again();
             return true;
         };
-        // An error says that the thread has ended: that was all.
-        let Ok(message) = more.recv() else { return false };
+        let message = match more.try_recv() {
+            Err(TryRecvError::Empty) if self.polls => return false,
+            Err(TryRecvError::Empty) => more.recv().ok(),
+            message => message.ok(),
+        };
         match message {
-            Message::Piece(piece) => (self.piece, self.next) = (piece, 0),
-            Message::Failed(error) => self.errors.push(error),
-            Message::Again => self.begin_again(),
+            Some(Message::Piece(piece)) => self.take(piece),
+            Some(Message::Failed(error)) => self.fail(error),
+            Some(Message::Again) => self.begin_again(),
+            Some(Message::Ended) => return self.end(),
+            None => {
+                self.fail("the thread that reads the capture has failed".to_owned());
+                return self.end();
+            }
         }
         self.ready()
+    }
+
+    /// No more packets come.
+    fn end(&mut self) -> bool {
+        (self.more, self.piece, self.next, self.rounds_left) = (None, Piece::default(), 0, 0);
+        false
+    }
+
+    fn fail(&mut self, error: String) {
+        self.errors.push(error);
+        self.news = true;
     }
 
     /// The next round begins a mean gap after the last packet of this one.
@@ -204,8 +286,14 @@ impl Playback {
     }
 }
 
-/// Reads what is left of this round and the rounds after it, until all is read or nobody listens.
-fn read_on(mut reader: Reader<'static>, path: &Path, rounds: u64, to: &SyncSender<Message>) {
+/// Reads what is left of this round and the rounds after it, until all is read or the player is gone.
+fn read_on(reader: Reader<'static>, path: &Path, rounds: u64, to: &SyncSender<Message>) {
+    read_rounds(reader, path, rounds, to);
+    // The player may be gone.
+    let _ = to.send(Message::Ended);
+}
+
+fn read_rounds(mut reader: Reader<'static>, path: &Path, rounds: u64, to: &SyncSender<Message>) {
     let mut round = 1;
     loop {
         let (piece, end) = Piece::read(&mut reader, PIECE);

@@ -1,61 +1,90 @@
-//! Reading captures: classic pcap (micro- and nanoseconds, both byte orders), pcapng, and either in gzip.
+//! Reading captures: classic pcap, pcapng, and either in gzip, Zstandard or LZ4; packets come out as Ethernet frames.
 //!
-//! The framing is `pcap-file`'s; records are taken raw from it and interpreted here, because its own interpretation
-//! refuses truncated packets (longer on the wire than the capture's limit) and takes every pcapng time stamp for
-//! nanoseconds.
+//! The reader is this project's own, because a capture is read as tcpdump and Wireshark read it: what does not matter for
+//! packets and their times may be wrong. Memory is bounded whatever the file says: at most one packet of 256 KiB, one
+//! buffer, and what unpacking takes.
 
-use std::io::{BufReader, Cursor, Read};
+use std::io::{self, Cursor, ErrorKind, Read};
 use std::path::Path;
 
-use flate2::bufread::MultiGzDecoder;
 use forebay_graph::files::open_regular;
-use pcap_file::pcapng::blocks::interface_description::{InterfaceDescriptionBlock, InterfaceDescriptionOption};
-use pcap_file::pcapng::blocks::{ENHANCED_PACKET_BLOCK, PACKET_BLOCK, SIMPLE_PACKET_BLOCK};
-use pcap_file::{DataLink, Endianness, PcapError, TsResolution, pcap, pcapng};
 use thiserror::Error;
 
-use super::writer::LONGEST;
+use super::classic::Classic;
+use super::input::Input;
+use super::link::{self, Link};
+use super::ng::{self, Ng};
+use super::skipped::{Skip, Skipped};
+use super::{other, unpack};
 
 /// Why a capture cannot be read, or not to its end.
 #[derive(Debug, Error)]
 pub enum ReadError {
     /// The file cannot be opened.
     #[error("cannot open the capture: {0}")]
-    Open(#[source] std::io::Error),
+    Open(#[source] io::Error),
     /// Reading or unpacking failed.
     #[error("cannot read the capture: {0}")]
-    Io(#[source] std::io::Error),
+    Io(#[source] io::Error),
     /// It is no capture.
-    #[error("this is no capture: it starts with the bytes {found:02x?}, allowed are pcap, pcapng, and either in gzip")]
+    #[error(
+        "this is no capture: it starts with the bytes {found:02x?}, allowed are pcap, pcapng, and either in gzip, \
+             Zstandard or LZ4"
+    )]
     Format {
         /// Up to four bytes.
         found: Vec<u8>,
     },
-    /// Packets are not Ethernet frames.
-    #[error("packets of link type {found:?} (number {number}): allowed is Ethernet (1)")]
+    /// It has another format, which is known by name.
+    #[error("this is {name}: allowed are pcap, pcapng, and either in gzip, Zstandard or LZ4")]
+    Named {
+        /// The format, with an article.
+        name: &'static str,
+    },
+    /// All packets are of a link type that is not read.
+    #[error("link type {number} ({}): allowed are {}", link::name(*number), Link::ALLOWED)]
     LinkType {
-        /// Its name.
-        found: DataLink,
         /// Its number (tcpdump.org/linktypes.html).
         number: u32,
     },
+    /// There are packets, and none can be read.
+    #[error("no packet can be read: {skipped}; allowed are {}", Link::ALLOWED)]
+    NoneLeft {
+        /// Which there are.
+        skipped: Skipped,
+    },
     /// The file ends in the middle of a record.
-    #[error("the capture ends in the middle of its record {record}")]
+    #[error("the capture ends in the middle of its {}, which starts at byte {at}", place(*record))]
     Truncated {
-        /// Which record, from 1.
+        /// Which record, from 1; 0 for the file's header.
         record: u64,
+        /// Where it starts, in the unpacked capture.
+        at: u64,
     },
     /// A record makes no sense.
-    #[error("record {record} of the capture is broken: {what}")]
+    #[error("the capture's {}, at byte {at}, is broken: {what}", place(*record))]
     Corrupt {
-        /// Which record, from 1.
+        /// Which record, from 1; 0 for the file's header.
         record: u64,
+        /// Where it, or a block before it, starts in the unpacked capture.
+        at: u64,
         /// What is wrong.
         what: String,
     },
 }
 
-/// A packet of a capture.
+fn place(record: u64) -> String {
+    if record == 0 { "header".to_owned() } else { format!("record {record}") }
+}
+
+impl ReadError {
+    /// An error while the record that starts at byte `at` was read.
+    pub(super) fn of(error: io::Error, record: u64, at: u64) -> Self {
+        if error.kind() == ErrorKind::UnexpectedEof { Self::Truncated { record, at } } else { Self::Io(error) }
+    }
+}
+
+/// A packet of a capture, as an Ethernet frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
     /// When it was captured, in nanoseconds after 1970.
@@ -66,30 +95,62 @@ pub struct Record<'a> {
     pub bytes: &'a [u8],
 }
 
-type Stream<'a> = Box<dyn Read + Send + 'a>;
+/// Bytes, packed or not.
+pub(super) type Stream<'a> = Box<dyn Read + Send + 'a>;
 
-enum Format<'a> {
-    Classic(pcap::PcapReader<Stream<'a>>),
-    Ng(pcapng::PcapNgReader<Stream<'a>>),
+/// A packet in the reader's buffer, up to the buffer's end.
+pub(super) struct Packet {
+    pub nanos: u64,
+    pub frame: Result<Frame, Skip>,
+}
+
+/// An Ethernet frame in the reader's buffer.
+pub(super) struct Frame {
+    pub start: usize,
+    pub original: u32,
+}
+
+enum Format {
+    Classic(Classic),
+    Ng(Ng),
 }
 
 /// Reads a capture from its start to its end.
 pub struct Reader<'a> {
-    format: Format<'a>,
-    /// The record in hand: interpreting it needs what the framing's reader lends out meanwhile.
+    input: Input<'a>,
+    format: Format,
+    /// The packet in hand, with room for another header in front of it.
     body: Vec<u8>,
     records: u64,
-    /// The last time stamp: records that have none share it.
-    nanos: u64,
+    /// Packets passed over since they were last taken, and all of them.
+    skipped: Skipped,
+    all_skipped: Skipped,
     ended: bool,
 }
 
-/// The first bytes of a stream, up to four, and the stream with them.
+/// The first bytes of a stream, as many as magic numbers have, and the stream with them.
 fn peek<'a>(mut stream: Stream<'a>) -> Result<(Vec<u8>, Stream<'a>), ReadError> {
-    let mut first = Vec::with_capacity(4);
-    stream.by_ref().take(4).read_to_end(&mut first).map_err(ReadError::Io)?;
+    let mut first = Vec::with_capacity(other::LONGEST_MAGIC);
+    let mut chunk = [0; 1];
+    // Four bytes decide on every format that is read. A pipe may have no more for now.
+    while first.len() < other::LONGEST_MAGIC {
+        if first.len() >= 4 && is_read(&first) {
+            break;
+        }
+        match stream.read(&mut chunk) {
+            Ok(0) => break,
+            Ok(_) => first.push(chunk[0]),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            // A packed stream that is cut in its first bytes.
+            Err(error) => return Err(ReadError::of(error, 0, first.len() as u64)),
+        }
+    }
     let whole = Box::new(Cursor::new(first.clone()).chain(stream));
     Ok((first, whole))
+}
+
+fn is_read(first: &[u8]) -> bool {
+    unpack::is_packed(first) || first.starts_with(&ng::SECTION) || Classic::order(first).is_some()
 }
 
 impl Reader<'static> {
@@ -106,190 +167,76 @@ impl<'a> Reader<'a> {
     /// Reads from a stream.
     ///
     /// # Errors
-    /// [`ReadError`]: it is no capture, or one of another link type (in pcapng that shows at a packet only).
+    /// [`ReadError`]: it is no capture, or one of another link type (in pcapng that shows at packets only).
     pub fn new(stream: impl Read + Send + 'a) -> Result<Self, ReadError> {
         let (mut first, mut stream) = peek(Box::new(stream))?;
-        if first.starts_with(&[0x1f, 0x8b]) {
-            (first, stream) = peek(Box::new(MultiGzDecoder::new(BufReader::with_capacity(1 << 16, stream))))?;
+        if unpack::is_packed(&first) {
+            (first, stream) = peek(unpack::unpack(&first, stream))?;
         }
-        let refused = |error| fault(error, 0);
-        let format = match first[..] {
-            [0x0a, 0x0d, 0x0d, 0x0a] => Format::Ng(pcapng::PcapNgReader::new(stream).map_err(refused)?),
-            [0xa1, 0xb2, 0xc3, 0xd4]
-            | [0xd4, 0xc3, 0xb2, 0xa1]
-            | [0xa1, 0xb2, 0x3c, 0x4d]
-            | [0x4d, 0x3c, 0xb2, 0xa1] => {
-                let reader = pcap::PcapReader::new(stream).map_err(refused)?;
-                // Above the link type's 16 bits there may be flags (draft-ietf-opsawg-pcap section 4).
-                ethernet(DataLink::from(u32::from(reader.header().datalink) & 0xffff))?;
-                Format::Classic(reader)
-            }
-            _ => return Err(ReadError::Format { found: first }),
+        let mut input = Input::new(stream);
+        let format = if first.starts_with(&ng::SECTION) {
+            Format::Ng(Ng::new())
+        } else if let Some(order) = Classic::order(&first) {
+            Format::Classic(Classic::open(order, &mut input)?)
+        } else if let Some(name) = other::name(&first) {
+            return Err(ReadError::Named { name });
+        } else {
+            first.truncate(4);
+            return Err(ReadError::Format { found: first });
         };
-        Ok(Self { format, body: Vec::new(), records: 0, nanos: 0, ended: false })
+        let (skipped, all_skipped) = Default::default();
+        Ok(Self { input, format, body: Vec::new(), records: 0, skipped, all_skipped, ended: false })
     }
 
-    /// The next packet; `None` at the end, and after an error.
+    /// The next packet; `None` at the end, and after an error. Packets that no Ethernet frame can carry are passed over and
+    /// [counted](Self::take_skipped).
     ///
     /// # Errors
-    /// [`ReadError`], once: what follows cannot be read.
+    /// [`ReadError`], once: what follows cannot be read, or no packet could.
     #[expect(clippy::should_implement_trait, reason = "the record borrows from the reader, which no iterator's can")]
     pub fn next(&mut self) -> Option<Result<Record<'_>, ReadError>> {
-        if self.ended {
-            return None;
-        }
-        let found = match self.format {
-            Format::Classic(_) => self.classic(),
-            Format::Ng(_) => self.ng(),
-        };
-        match found {
-            Ok(Some((nanos, original_len, bytes))) => {
-                self.nanos = nanos;
-                Some(Ok(Record { nanos, original_len, bytes: &self.body[bytes] }))
+        while !self.ended {
+            let found = match &mut self.format {
+                Format::Classic(classic) => classic.next(&mut self.input, &mut self.body, self.records + 1),
+                Format::Ng(ng) => ng.next(&mut self.input, &mut self.body, self.records + 1),
+            };
+            match found {
+                Ok(Some(Packet { nanos, frame })) => {
+                    self.records += 1;
+                    match frame {
+                        Ok(Frame { start, original }) => {
+                            return Some(Ok(Record { nanos, original_len: original, bytes: &self.body[start..] }));
+                        }
+                        Err(skip) => {
+                            self.skipped.add(skip);
+                            self.all_skipped.add(skip);
+                        }
+                    }
+                }
+                Ok(None) => {
+                    self.ended = true;
+                    if self.records > 0 && self.all_skipped.total() == self.records {
+                        return Some(Err(ReadError::NoneLeft { skipped: std::mem::take(&mut self.all_skipped) }));
+                    }
+                }
+                Err(error) => {
+                    self.ended = true;
+                    return Some(Err(error));
+                }
             }
-            Ok(None) => {
-                self.ended = true;
-                None
-            }
-            Err(error) => {
-                self.ended = true;
-                Some(Err(error))
-            }
         }
+        None
     }
 
-    /// Takes the next record into `self.body`: its time, original length, and which bytes are the packet.
-    fn classic(&mut self) -> Found {
-        let Format::Classic(reader) = &mut self.format else { return Ok(None) };
-        let scale = if reader.header().ts_resolution == TsResolution::NanoSecond { 1 } else { 1000 };
-        let Some(record) = reader.next_raw_packet() else { return Ok(None) };
-        self.records += 1;
-        let record = record.map_err(|error| fault(error, self.records))?;
-        let nanos = u64::from(record.ts_sec) * 1_000_000_000 + u64::from(record.ts_frac) * scale;
-        self.body.clear();
-        self.body.extend_from_slice(limited(&record.data, self.records)?);
-        Ok(Some((nanos, record.orig_len, 0..self.body.len())))
+    /// How many bytes the packet in hand takes.
+    #[cfg(test)]
+    pub(super) fn memory(&self) -> usize {
+        self.body.capacity()
     }
 
-    /// Likewise; blocks that are no packets are passed over.
-    fn ng(&mut self) -> Found {
-        let Format::Ng(reader) = &mut self.format else { return Ok(None) };
-        loop {
-            let Some(block) = reader.next_raw_block() else { return Ok(None) };
-            let block = block.map_err(|error| fault(error, self.records + 1))?;
-            let kind = block.type_;
-            if ![ENHANCED_PACKET_BLOCK, SIMPLE_PACKET_BLOCK, PACKET_BLOCK].contains(&kind) {
-                continue;
-            }
-            self.records += 1;
-            self.body.clear();
-            self.body.extend_from_slice(limited(&block.body, self.records)?);
-            let little = reader.section().endianness == Endianness::Little;
-            let block = Block { body: &self.body, little, record: self.records };
-            return block.packet(kind, reader.interfaces(), self.nanos).map(Some);
-        }
-    }
-}
-
-/// A packet's time, original length and place; `None` at the end.
-type Found = Result<Option<(u64, u32, std::ops::Range<usize>)>, ReadError>;
-
-/// A block that holds a packet.
-struct Block<'a> {
-    body: &'a [u8],
-    little: bool,
-    record: u64,
-}
-
-impl Block<'_> {
-    fn corrupt<T>(&self, what: String) -> Result<T, ReadError> {
-        Err(ReadError::Corrupt { record: self.record, what })
-    }
-
-    /// The 32-bit word at byte `at`.
-    fn word(&self, at: usize) -> Result<u32, ReadError> {
-        let Some(word) = self.body.get(at..).and_then(<[u8]>::first_chunk) else {
-            return self.corrupt(format!("its block of {} bytes is too short", self.body.len()));
-        };
-        Ok(if self.little { u32::from_le_bytes(*word) } else { u32::from_be_bytes(*word) })
-    }
-
-    fn packet(
-        &self,
-        kind: u32,
-        interfaces: &[InterfaceDescriptionBlock<'_>],
-        last: u64,
-    ) -> Result<(u64, u32, std::ops::Range<usize>), ReadError> {
-        let interface = match kind {
-            SIMPLE_PACKET_BLOCK => 0,
-            ENHANCED_PACKET_BLOCK => self.word(0)?,
-            // The obsolete packet block: 16 bits of interface, 16 of drops.
-            _ if self.little => self.word(0)? & 0xffff,
-            _ => self.word(0)? >> 16,
-        };
-        let Some(interface) = interfaces.get(interface as usize) else {
-            return self.corrupt(format!("it is of interface {interface}, of {} described", interfaces.len()));
-        };
-        ethernet(interface.linktype)?;
-        if kind == SIMPLE_PACKET_BLOCK {
-            let original = self.word(0)?;
-            let limit = if interface.snaplen == 0 { u32::MAX } else { interface.snaplen };
-            let captured = (original.min(limit) as usize).min(self.body.len() - 4);
-            return Ok((last, original, 4..4 + captured));
-        }
-        let time = u64::from(self.word(4)?) << 32 | u64::from(self.word(8)?);
-        let (captured, original) = (self.word(12)? as usize, self.word(16)?);
-        if captured > self.body.len() - 20 {
-            return self.corrupt(format!("{captured} bytes captured do not fit a block of {}", self.body.len()));
-        }
-        Ok((nanos(time, interface), original, 20..20 + captured))
-    }
-}
-
-/// A pcapng time stamp in nanoseconds: its unit is the interface's (microseconds unless it says otherwise), so is the
-/// offset.
-fn nanos(time: u64, interface: &InterfaceDescriptionBlock<'_>) -> u64 {
-    let (mut resolution, mut offset) = (6, 0);
-    for option in &interface.options {
-        match option {
-            InterfaceDescriptionOption::IfTsResol(value) => resolution = *value,
-            InterfaceDescriptionOption::IfTsOffset(value) => offset = *value as i64,
-            _ => {}
-        }
-    }
-    let scaled = u128::from(time) * 1_000_000_000;
-    let power = u32::from(resolution & 0x7f);
-    let nanos = if resolution & 0x80 == 0 {
-        10_u128.checked_pow(power).map_or(0, |unit| scaled / unit)
-    } else {
-        scaled >> power
-    };
-    let shifted = (nanos as i128).saturating_add(i128::from(offset) * 1_000_000_000);
-    u64::try_from(shifted.max(0)).unwrap_or(u64::MAX)
-}
-
-/// A record's bytes, if there are no more than a packet can have (with the rest of its block).
-fn limited(bytes: &[u8], record: u64) -> Result<&[u8], ReadError> {
-    if bytes.len() > LONGEST + 4096 {
-        let what = format!("{} bytes: allowed are up to {LONGEST}", bytes.len());
-        return Err(ReadError::Corrupt { record, what });
-    }
-    Ok(bytes)
-}
-
-fn ethernet(found: DataLink) -> Result<(), ReadError> {
-    if found == DataLink::ETHERNET { Ok(()) } else { Err(ReadError::LinkType { found, number: found.into() }) }
-}
-
-/// What the framing says, in our words.
-fn fault(error: PcapError, record: u64) -> ReadError {
-    match error {
-        PcapError::IoError(source) if source.kind() == std::io::ErrorKind::UnexpectedEof => {
-            ReadError::Truncated { record }
-        }
-        PcapError::IncompleteBuffer => ReadError::Truncated { record },
-        PcapError::IoError(source) => ReadError::Io(source),
-        other => ReadError::Corrupt { record, what: other.to_string() },
+    /// How many packets were passed over, by why, since this was last called.
+    pub fn take_skipped(&mut self) -> Skipped {
+        std::mem::take(&mut self.skipped)
     }
 }
 

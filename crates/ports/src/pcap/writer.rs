@@ -2,10 +2,8 @@
 
 use std::path::Path;
 
+use super::link::ETHERNET;
 use super::spool::{Spool, WhenFull, WriteError};
-
-/// Link type of Ethernet (tcpdump.org/linktypes.html).
-pub(super) const ETHERNET: u32 = 1;
 
 /// The longest packet that readers expect (tcpdump's MAXIMUM_SNAPLEN).
 pub(super) const LONGEST: usize = 262_144;

@@ -1,0 +1,96 @@
+//! Classic captures (draft-ietf-opsawg-pcap): micro- and nanoseconds, both byte orders, and the "modified" format.
+
+use super::input::{Input, Order};
+use super::link::{HEADROOM, Link};
+use super::reader::{Frame, Packet, ReadError};
+use super::writer::LONGEST;
+
+/// A magic number.
+const MICROSECONDS: u32 = 0xa1b2_c3d4;
+const NANOSECONDS: u32 = 0xa1b2_3c4d;
+/// Alexey Kuznetzov's: records have an interface, a protocol and a packet type in 8 bytes more.
+const MODIFIED: u32 = 0xa1b2_cd34;
+
+/// Whether the lengths of a record stand in the order that versions before 2.3 had: original first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Swapped {
+    No,
+    /// Version 2.3 has both: the captured length is the smaller one.
+    Perhaps,
+    Yes,
+}
+
+/// A classic capture behind its header.
+pub(super) struct Classic {
+    order: Order,
+    /// Nanoseconds of a time stamp's fraction.
+    unit: u64,
+    /// How long a record's header is.
+    header: usize,
+    swapped: Swapped,
+    link: Link,
+    number: u32,
+}
+
+impl Classic {
+    /// The byte order of a file that starts with `first`, if it is one.
+    pub(super) fn order(first: &[u8]) -> Option<Order> {
+        let first = *first.first_chunk()?;
+        [Order::Little, Order::Big]
+            .into_iter()
+            .find(|order| matches!(order.u32(first), MICROSECONDS | NANOSECONDS | MODIFIED))
+    }
+
+    /// Reads the header of a file.
+    pub(super) fn open(order: Order, input: &mut Input<'_>) -> Result<Self, ReadError> {
+        let header: [u8; 24] = input.take().map_err(|error| ReadError::of(error, 0, 0))?;
+        let [magic, _, _, _, _, link] = order.words(&header);
+        let half = |at: usize| order.u16([header[at], header[at + 1]]);
+        let swapped = match (half(4), half(6)) {
+            (2, ..3) | (543, _) => Swapped::Yes,
+            (2, 3) => Swapped::Perhaps,
+            (2, _) => Swapped::No,
+            (major, minor) => {
+                let what = format!("version {major}.{minor}: allowed is 2");
+                return Err(ReadError::Corrupt { record: 0, at: 4, what });
+            }
+        };
+        // Above the link type's 16 bits there may be flags (draft-ietf-opsawg-pcap section 4).
+        let number = link & 0xffff;
+        let link = Link::of(number).ok_or(ReadError::LinkType { number })?;
+        let unit = if magic == NANOSECONDS { 1 } else { 1000 };
+        let header = if magic == MODIFIED { 24 } else { 16 };
+        Ok(Self { order, unit, header, swapped, link, number })
+    }
+
+    /// Reads the next record into `body` from [`HEADROOM`] on; `None` at the end. `record` is its number.
+    pub(super) fn next(
+        &self,
+        input: &mut Input<'_>,
+        body: &mut Vec<u8>,
+        record: u64,
+    ) -> Result<Option<Packet>, ReadError> {
+        let at = input.at();
+        let fault = |error| ReadError::of(error, record, at);
+        let mut header = [0; 24];
+        let header = &mut header[..self.header];
+        match input.fill(header).map_err(fault)? {
+            0 => return Ok(None),
+            count if count < self.header => return Err(ReadError::Truncated { record, at }),
+            _ => {}
+        }
+        let [seconds, fraction, mut captured, mut original] = self.order.words(header);
+        if self.swapped == Swapped::Yes || self.swapped == Swapped::Perhaps && captured > original {
+            (captured, original) = (original, captured);
+        }
+        if captured as usize > LONGEST {
+            let what = format!("{captured} bytes: allowed are up to {LONGEST}");
+            return Err(ReadError::Corrupt { record, at, what });
+        }
+        body.resize(HEADROOM + captured as usize, 0);
+        input.exact(&mut body[HEADROOM..]).map_err(fault)?;
+        let nanos = u64::from(seconds) * 1_000_000_000 + u64::from(fraction) * self.unit;
+        let frame = self.link.make_ethernet(self.number, body, original);
+        Ok(Some(Packet { nanos, frame: frame.map(|(start, original)| Frame { start, original }) }))
+    }
+}

@@ -1,0 +1,238 @@
+//! pcapng captures (draft-ietf-opsawg-pcapng): packets of every section and interface; other blocks are passed over.
+//!
+//! Of options only an interface's time stamps matter. They are read while they pass by, so that their number and length
+//! cost no memory, and nothing else about them can be wrong: an option list ends at `opt_endofopt` or with its block
+//! (section 3.5), reserved fields are ignored (section 4.2), and text is never looked at.
+
+use std::io;
+
+use super::input::{Input, Order};
+use super::link::{HEADROOM, Link};
+use super::reader::{Frame, Packet, ReadError};
+use super::skipped::{Reason, Skip};
+use super::writer::LONGEST;
+
+/// Types of blocks.
+pub(super) const SECTION: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
+const INTERFACE: u32 = 1;
+/// The obsolete packet block (appendix A).
+const PACKET: u32 = 2;
+const SIMPLE: u32 = 3;
+const ENHANCED: u32 = 6;
+
+/// The most interfaces of a section.
+const INTERFACES: usize = 1 << 16;
+
+/// Options of an interface.
+const IF_TSRESOL: u16 = 9;
+const IF_TSOFFSET: u16 = 14;
+
+/// An interface of a section.
+#[derive(Clone, Copy, Debug)]
+struct Interface {
+    link: u16,
+    /// The longest packet; 0: any.
+    snap: u32,
+    /// The unit of time stamps: a negative power of 10, or with the highest bit of 2.
+    resolution: u8,
+    /// Seconds to add.
+    offset: i64,
+}
+
+impl Interface {
+    /// A time stamp in nanoseconds after 1970 (section 4.2, options 9 and 14).
+    fn nanos(&self, time: u64) -> u64 {
+        let scaled = u128::from(time) * 1_000_000_000;
+        let power = u32::from(self.resolution & 0x7f);
+        let nanos = if self.resolution & 0x80 == 0 {
+            10_u128.checked_pow(power).map_or(0, |unit| scaled / unit)
+        } else {
+            scaled >> power
+        };
+        let shifted = (nanos as i128).saturating_add(i128::from(self.offset) * 1_000_000_000);
+        u64::try_from(shifted.max(0)).unwrap_or(u64::MAX)
+    }
+}
+
+/// A block whose body is being read.
+struct Body {
+    /// The byte at which the block starts, its type, and how many bytes of the body have not been read.
+    at: u64,
+    kind: u32,
+    rest: u64,
+    length: u32,
+    record: u64,
+}
+
+impl Body {
+    fn corrupt<T>(&self, what: String) -> Result<T, ReadError> {
+        Err(ReadError::Corrupt { record: self.record, at: self.at, what })
+    }
+
+    fn fault(&self, error: io::Error) -> ReadError {
+        ReadError::of(error, self.record, self.at)
+    }
+
+    /// The next `N` bytes of it.
+    fn take<const N: usize>(&mut self, input: &mut Input<'_>) -> Result<[u8; N], ReadError> {
+        let Some(rest) = self.rest.checked_sub(N as u64) else {
+            return self.corrupt(format!("its block of {} bytes is too short", self.length));
+        };
+        self.rest = rest;
+        input.take().map_err(|error| self.fault(error))
+    }
+}
+
+/// A pcapng capture. It starts before its first section header.
+pub(super) struct Ng {
+    order: Order,
+    interfaces: Vec<Interface>,
+    /// The last time stamp: simple packets, which have none, share it.
+    nanos: u64,
+}
+
+impl Ng {
+    pub(super) fn new() -> Self {
+        Self { order: Order::Little, interfaces: Vec::new(), nanos: 0 }
+    }
+
+    /// Reads blocks up to the next packet, and that into `body` from [`HEADROOM`] on; `None` at the end. `record` is its
+    /// number.
+    pub(super) fn next(
+        &mut self,
+        input: &mut Input<'_>,
+        body: &mut Vec<u8>,
+        record: u64,
+    ) -> Result<Option<Packet>, ReadError> {
+        loop {
+            let Some(mut block) = self.block(input, record)? else { return Ok(None) };
+            let packet = match block.kind {
+                INTERFACE => {
+                    self.interface(&mut block, input)?;
+                    None
+                }
+                PACKET | SIMPLE | ENHANCED => Some(self.packet(&mut block, input, body)?),
+                _ => None,
+            };
+            input.skip(block.rest).map_err(|error| block.fault(error))?;
+            block.rest = 4;
+            let length = self.order.u32(block.take(input)?);
+            if length != block.length {
+                return block
+                    .corrupt(format!("its block has {} bytes at its start, {length} at its end", block.length));
+            }
+            if packet.is_some() {
+                return Ok(packet);
+            }
+        }
+    }
+
+    /// Reads the start of a block, of a section header all that matters.
+    fn block(&mut self, input: &mut Input<'_>, record: u64) -> Result<Option<Body>, ReadError> {
+        let at = input.at();
+        let mut head = [0; 8];
+        match input.fill(&mut head).map_err(|error| ReadError::of(error, record, at))? {
+            0 => return Ok(None),
+            8 => {}
+            _ => return Err(ReadError::Truncated { record, at }),
+        }
+        let mut block = Body { at, kind: 0, rest: 0, length: 0, record };
+        let [kind, length] = [0, 4].map(|at| [head[at], head[at + 1], head[at + 2], head[at + 3]]);
+        let section = kind == SECTION;
+        if section {
+            block.rest = 8;
+            let magic: [u8; 4] = block.take(input)?;
+            self.order = match magic {
+                [0x4d, 0x3c, 0x2b, 0x1a] => Order::Little,
+                [0x1a, 0x2b, 0x3c, 0x4d] => Order::Big,
+                _ => return block.corrupt(format!("the byte-order magic of a section is {magic:02x?}")),
+            };
+            let version: [u8; 4] = block.take(input)?;
+            let major = self.order.u16([version[0], version[1]]);
+            if major != 1 {
+                return block.corrupt(format!("a section of version {major}: allowed is 1"));
+            }
+            // Interfaces are numbered by section.
+            self.interfaces.clear();
+        }
+        block.length = self.order.u32(length);
+        block.kind = self.order.u32(kind);
+        let read = if section { 16 } else { 8 };
+        // Blocks are whole words, and some writers leave the padding out of the length.
+        let whole = u64::from(block.length).next_multiple_of(4);
+        let Some(rest) = whole.checked_sub(read + 4) else {
+            return block.corrupt(format!("a block of {} bytes: allowed are {} and more", block.length, read + 4));
+        };
+        block.rest = rest;
+        Ok(Some(block))
+    }
+
+    fn interface(&mut self, block: &mut Body, input: &mut Input<'_>) -> Result<(), ReadError> {
+        let head: [u8; 8] = block.take(input)?;
+        let link = self.order.u16([head[0], head[1]]);
+        let [_, snap] = self.order.words(&head);
+        let mut interface = Interface { link, snap, resolution: 6, offset: 0 };
+        while block.rest >= 4 {
+            let [a, b, c, d] = block.take(input)?;
+            let (code, length) = (self.order.u16([a, b]), self.order.u16([c, d]));
+            match (code, length) {
+                (0, _) => break,
+                (IF_TSRESOL, 1) if block.rest >= 4 => [interface.resolution, ..] = block.take::<4>(input)?,
+                (IF_TSOFFSET, 8) if block.rest >= 8 => {
+                    interface.offset = self.order.u64(block.take(input)?).cast_signed();
+                }
+                _ => {
+                    // An option longer than its block ends with it.
+                    let length = u64::from(length).next_multiple_of(4).min(block.rest);
+                    input.skip(length).map_err(|error| block.fault(error))?;
+                    block.rest -= length;
+                }
+            }
+        }
+        if self.interfaces.len() == INTERFACES {
+            return block.corrupt(format!("a section with more than {INTERFACES} interfaces"));
+        }
+        self.interfaces.push(interface);
+        Ok(())
+    }
+
+    fn packet(&mut self, block: &mut Body, input: &mut Input<'_>, body: &mut Vec<u8>) -> Result<Packet, ReadError> {
+        let simple = block.kind == SIMPLE;
+        let first: [u8; 4] = block.take(input)?;
+        let number = match block.kind {
+            SIMPLE => 0,
+            ENHANCED => self.order.u32(first),
+            // 16 bits of interface, 16 of drops.
+            _ => u32::from(self.order.u16([first[0], first[1]])),
+        };
+        let Some(interface) = self.interfaces.get(number as usize).copied() else {
+            return block.corrupt(format!("it is of interface {number}, of {} described", self.interfaces.len()));
+        };
+        let (captured, original) = if simple {
+            // It has no captured length of its own (section 4.4).
+            let original = self.order.u32(first);
+            let limit = if interface.snap == 0 { u32::MAX } else { interface.snap };
+            (u64::from(original.min(limit)).min(block.rest), original)
+        } else {
+            let head: [u8; 16] = block.take(input)?;
+            let [high, low, captured, original] = self.order.words(&head);
+            self.nanos = interface.nanos(u64::from(high) << 32 | u64::from(low));
+            (u64::from(captured), original)
+        };
+        if captured > block.rest {
+            return block.corrupt(format!("{captured} bytes captured do not fit a block of {}", block.length));
+        }
+        let link = u32::from(interface.link);
+        let Some(known) = Link::of(link) else {
+            return Ok(Packet { nanos: self.nanos, frame: Err(Skip { link, reason: Reason::Link }) });
+        };
+        if captured > LONGEST as u64 {
+            return block.corrupt(format!("{captured} bytes: allowed are up to {LONGEST}"));
+        }
+        body.resize(HEADROOM + captured as usize, 0);
+        input.exact(&mut body[HEADROOM..]).map_err(|error| block.fault(error))?;
+        block.rest -= captured;
+        let frame = known.make_ethernet(link, body, original);
+        Ok(Packet { nanos: self.nanos, frame: frame.map(|(start, original)| Frame { start, original }) })
+    }
+}

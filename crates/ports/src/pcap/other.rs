@@ -1,0 +1,64 @@
+//! Formats that are not read, by their first bytes, so that an error can name them.
+
+/// How many bytes have to be there to know all of them.
+pub(super) const LONGEST_MAGIC: usize = 16;
+
+/// What starts like this, if it is known.
+pub(super) fn name(first: &[u8]) -> Option<&'static str> {
+    MAGIC.iter().find(|(magic, _)| first.starts_with(magic)).map(|(_, name)| *name).or_else(|| erf(first))
+}
+
+const MAGIC: &[(&[u8], &str)] = &[
+    (b"snoop\0\0\0", "a snoop capture (RFC 1761)"),
+    (b"btsnoop\0", "a Bluetooth btsnoop capture"),
+    (b"RTSS", "a capture of Microsoft Network Monitor 1"),
+    (b"GMBU", "a capture of Microsoft Network Monitor 2"),
+    (b"TRSNIFF data", "a capture of Network General Sniffer"),
+    (b"XCP\0", "a capture of NetXRay or Windows Sniffer"),
+    (b"VL\0\0", "a capture of NetXRay"),
+    (b"iptrace 1.0", "an AIX iptrace capture"),
+    (b"iptrace 2.0", "an AIX iptrace capture"),
+    (b"\xaa\xaa\xaa\xaa", "a 5Views capture"),
+    (b"\x05VNF", "a capture of Visual Networks"),
+    (b"\x54\x52\x00\x64", "an HP-UX nettl capture"),
+    (b"\x00\x00\x02\x00\x12\x05\x00\x10", "a Tektronix K12xx capture"),
+    (b"\x7fver", "a capture of Peek (EtherPeek, OmniPeek)"),
+    (b"LOGG", "a Vector BLF log"),
+    (b"MRS\x80", "a capture of Juniper NetScreen"),
+    (b"\x1c\x00\x01\xac", "an IXIA hardware capture (lcap)"),
+    (b"\xac\x01\x00\x1c", "an IXIA hardware capture (lcap)"),
+    (b"\x1c\x00\x01\xab", "an IXIA software capture (lcap)"),
+    (b"\xab\x01\x00\x1c", "an IXIA software capture (lcap)"),
+    (b"\xa1\xe2\xcb\x12", "a capture of Navtel"),
+    (b"\x02\x21\x4c\x18", "an LZ4 file of the legacy frame format"),
+    (b"BZh", "a bzip2 file"),
+    (b"\xfd7zXZ\0", "an xz file"),
+    (b"\x5d\0\0", "an lzma file"),
+    (b"\x1f\x9d", "a file of the program compress"),
+    (b"7z\xbc\xaf\x27\x1c", "a 7z archive"),
+    (b"PK\x03\x04", "a zip archive"),
+    (b"Rar!", "a RAR archive"),
+];
+
+/// Endace's ERF has no magic number. Its record has a type from 1 to 27 (with a bit for more headers) in byte 8, and a
+/// length of at least its header in bytes 10 and 11, not much more than the packet's in bytes 14 and 15.
+fn erf(first: &[u8]) -> Option<&'static str> {
+    let half = |at: usize| Some(usize::from(u16::from_be_bytes(*first.get(at..)?.first_chunk()?)));
+    let (record, packet) = (half(10)?, half(14)?);
+    let plausible = (1..=27).contains(&(first[8] & 0x7f)) && record >= 16 && record <= packet + 64 && record % 8 == 0;
+    (plausible && packet > 0).then_some("an Endace ERF capture, by its looks")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formats_are_known_by_their_start() {
+        assert_eq!(name(b"snoop\0\0\0\0\0\0\x02"), Some("a snoop capture (RFC 1761)"));
+        assert_eq!(name(b"GET / HTTP/1.1\r\n"), None);
+        let erf = [1, 2, 3, 4, 5, 6, 7, 8, 2, 4, 0, 80, 0, 0, 0, 60];
+        assert_eq!(name(&erf), Some("an Endace ERF capture, by its looks"));
+        assert!(MAGIC.iter().all(|(magic, _)| magic.len() <= LONGEST_MAGIC));
+    }
+}

@@ -1,0 +1,89 @@
+//! A capture that comes by a stream: a pipe into which another program captures.
+//!
+//! A thread reads it and hands packets over whenever it is about to wait for more, so that none waits for the next one. It
+//! reads at most [`AHEAD`] pieces ahead of the player; then the stream waits.
+
+use std::io::{self, Read};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::playback::{AHEAD, Message, PIECE, Piece};
+use super::reader::{ReadError, Reader};
+
+/// Packets on their way to the player.
+struct Outbox {
+    piece: Piece,
+    to: SyncSender<Message>,
+    gone: bool,
+}
+
+impl Outbox {
+    /// Hands over what there is; waits while the player is behind.
+    fn flush(&mut self) {
+        if !self.piece.is_empty() {
+            let piece = std::mem::take(&mut self.piece);
+            self.send(Message::Piece(piece));
+        }
+    }
+
+    fn send(&mut self, message: Message) {
+        self.gone |= self.to.send(message).is_err();
+    }
+}
+
+fn lock(outbox: &Mutex<Outbox>) -> MutexGuard<'_, Outbox> {
+    outbox.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A stream before each read of which the packets are handed over.
+struct Flushing<R> {
+    stream: R,
+    outbox: Arc<Mutex<Outbox>>,
+}
+
+impl<R: Read> Read for Flushing<R> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let mut outbox = lock(&self.outbox);
+        outbox.flush();
+        if outbox.gone {
+            return Ok(0);
+        }
+        drop(outbox);
+        self.stream.read(bytes)
+    }
+}
+
+/// Reads the header of a capture and starts a thread that reads the rest.
+pub(super) fn read(stream: impl Read + Send + 'static) -> Result<Receiver<Message>, ReadError> {
+    let (to, from) = sync_channel(AHEAD);
+    let outbox = Arc::new(Mutex::new(Outbox { piece: Piece::default(), to, gone: false }));
+    let reader = Reader::new(Flushing { stream, outbox: Arc::clone(&outbox) })?;
+    let thread = std::thread::Builder::new().name("pcap-read".to_owned());
+    thread.spawn(move || read_all(reader, &outbox)).map_err(ReadError::Open)?;
+    Ok(from)
+}
+
+fn read_all(mut reader: Reader<'_>, outbox: &Mutex<Outbox>) {
+    loop {
+        let outcome = reader.next().map(|read| read.map(|record| lock(outbox).piece.push(&record)));
+        let mut outbox = lock(outbox);
+        outbox.piece.skipped.merge(&reader.take_skipped());
+        match outcome {
+            Some(Ok(())) if outbox.piece.size() < PIECE => continue,
+            Some(Ok(())) => {}
+            Some(Err(error)) => {
+                outbox.flush();
+                outbox.send(Message::Failed(error.to_string()));
+            }
+            None => {
+                outbox.flush();
+                outbox.send(Message::Ended);
+                return;
+            }
+        }
+        outbox.flush();
+        if outbox.gone {
+            return;
+        }
+    }
+}

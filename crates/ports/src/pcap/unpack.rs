@@ -1,0 +1,164 @@
+//! Unpacks gzip, Zstandard and LZ4 streams while they are read, in bounded memory.
+//!
+//! A packed stream may have several frames, with skippable ones between them (RFC 8878 section 3.1, LZ4 frame format
+//! 1.6.4). The crates decode one frame; this file finds the frames. A stream that ends inside a frame is an error of kind
+//! `UnexpectedEof`, whichever crate notices it.
+
+use std::io::{self, BufReader, Cursor, ErrorKind, Read};
+
+use flate2::bufread::MultiGzDecoder;
+use lz4_flex::frame::FrameDecoder as Lz4;
+use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
+
+use super::reader::Stream;
+
+/// The largest Zstandard window, in bytes. It is the default limit of the program `zstd`.
+pub(super) const WINDOW: u64 = 128 << 20;
+/// How many packed bytes are read at a time.
+const BUFFER: usize = 1 << 16;
+
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+const ZSTD: u32 = 0xfd2f_b528;
+const LZ4: u32 = 0x184d_2204;
+/// The first of 16 magic numbers of skippable frames, in both formats.
+const SKIPPABLE: u32 = 0x184d_2a50;
+
+/// Whether a stream with these first bytes is packed in a format that [`unpack`] knows.
+pub(super) fn is_packed(first: &[u8]) -> bool {
+    first.starts_with(&GZIP) || magic(first).is_some_and(|magic| matches!(magic, ZSTD | LZ4) || is_skippable(magic))
+}
+
+/// The content of a [packed](is_packed) stream whose first bytes are `first` (they are in the stream, too).
+pub(super) fn unpack<'a>(first: &[u8], stream: Stream<'a>) -> Stream<'a> {
+    let packed = BufReader::with_capacity(BUFFER, stream);
+    if first.starts_with(&GZIP) {
+        Box::new(MultiGzDecoder::new(packed))
+    } else {
+        Box::new(Frames { state: State::Between(Source { packed, ended: false }) })
+    }
+}
+
+fn magic(first: &[u8]) -> Option<u32> {
+    first.first_chunk().map(|bytes| u32::from_le_bytes(*bytes))
+}
+
+fn is_skippable(magic: u32) -> bool {
+    magic & 0xffff_fff0 == SKIPPABLE
+}
+
+/// A packed stream that knows whether a reader has met its end.
+struct Source<'a> {
+    packed: BufReader<Stream<'a>>,
+    ended: bool,
+}
+
+impl Read for Source<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let count = self.packed.read(bytes)?;
+        self.ended |= count == 0 && !bytes.is_empty();
+        Ok(count)
+    }
+}
+
+/// A source from the magic number of a frame on.
+type Rewound<'a> = io::Chain<Cursor<[u8; 4]>, Source<'a>>;
+
+/// Where in the sequence of frames reading is.
+enum State<'a> {
+    Between(Source<'a>),
+    Zstd(Box<StreamingDecoder<Rewound<'a>, FrameDecoder>>),
+    Lz4(Box<Lz4<Rewound<'a>>>),
+    Ended,
+}
+
+/// Frames of Zstandard or LZ4, one after the other.
+struct Frames<'a> {
+    state: State<'a>,
+}
+
+impl Read for Frames<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let (read, ended) = match &mut self.state {
+                State::Ended => return Ok(0),
+                State::Between(_) => {
+                    // After an error nothing more is read.
+                    let State::Between(source) = std::mem::replace(&mut self.state, State::Ended) else { return Ok(0) };
+                    self.state = next_frame(source)?;
+                    continue;
+                }
+                State::Zstd(decoder) => (decoder.read(bytes), decoder.get_ref().get_ref().1.ended),
+                State::Lz4(decoder) => (decoder.read(bytes), decoder.get_ref().get_ref().1.ended),
+            };
+            match read {
+                Ok(count) if count > 0 || bytes.is_empty() => return Ok(count),
+                Ok(_) if !ended => {
+                    self.state = match std::mem::replace(&mut self.state, State::Ended) {
+                        State::Zstd(decoder) => State::Between(finish(*decoder)?),
+                        State::Lz4(decoder) => State::Between(decoder.into_inner().into_inner().1),
+                        other => other,
+                    };
+                }
+                Ok(_) => return self.fail(io::Error::new(ErrorKind::UnexpectedEof, "the frame is not complete")),
+                Err(_) if ended => {
+                    return self.fail(io::Error::new(ErrorKind::UnexpectedEof, "the frame is not complete"));
+                }
+                Err(error) => return self.fail(error),
+            }
+        }
+    }
+}
+
+impl Frames<'_> {
+    fn fail(&mut self, error: io::Error) -> io::Result<usize> {
+        self.state = State::Ended;
+        Err(error)
+    }
+}
+
+/// Passes over skippable frames and opens the next one.
+fn next_frame(mut source: Source<'_>) -> io::Result<State<'_>> {
+    loop {
+        let mut first = [0; 4];
+        let found = io::copy(&mut source.by_ref().take(4), &mut &mut first[..])?;
+        if found == 0 {
+            return Ok(State::Ended);
+        }
+        if found < 4 {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+        let magic = u32::from_le_bytes(first);
+        if is_skippable(magic) {
+            let mut length = [0; 4];
+            source.read_exact(&mut length)?;
+            let length = u64::from(u32::from_le_bytes(length));
+            if io::copy(&mut source.by_ref().take(length), &mut io::sink())? < length {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+            continue;
+        }
+        let rewound = Cursor::new(first).chain(source);
+        return match magic {
+            LZ4 => Ok(State::Lz4(Box::new(Lz4::new(rewound)))),
+            ZSTD => {
+                let decoder = StreamingDecoder::new_with_max_window_size(rewound, WINDOW).map_err(io::Error::other)?;
+                Ok(State::Zstd(Box::new(decoder)))
+            }
+            _ => {
+                let what = format!("a frame of Zstandard or LZ4 is expected, and {first:02x?} found");
+                Err(io::Error::new(ErrorKind::InvalidData, what))
+            }
+        };
+    }
+}
+
+/// Compares the checksum at the end of a Zstandard frame, if it has one (RFC 8878 section 3.1.1).
+fn finish<'a>(decoder: StreamingDecoder<Rewound<'a>, FrameDecoder>) -> io::Result<Source<'a>> {
+    let (stream, decoder) = decoder.into_parts();
+    if let Some(found) = decoder.get_checksum_from_data()
+        && decoder.get_calculated_checksum().is_some_and(|right| right != found)
+    {
+        return Err(io::Error::new(ErrorKind::InvalidData, "the checksum of a Zstandard frame is wrong"));
+    }
+    Ok(stream.into_inner().1)
+}
