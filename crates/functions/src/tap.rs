@@ -63,6 +63,7 @@ impl Declare for Tap {
         let wrong = |error: WriteError| SetupError::at("file", error.to_string());
         // Creating the file would empty one that is there.
         let path = setup.claim("file", &params.file, true)?;
+        Writer::check(&path).map_err(wrong)?;
         if setup.looks_at_files() {
             check_writable(&path).map_err(|source| WriteError::Create { path: path.clone(), source }).map_err(wrong)?;
         }

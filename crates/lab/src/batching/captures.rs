@@ -64,7 +64,8 @@ fn name(file: &Path) -> String {
 }
 
 /// How names of captures end.
-pub(crate) const ENDS: [&str; 4] = [".pcap", ".pcapng", ".pcap.gz", ".pcapng.gz"];
+pub(crate) const ENDS: [&str; 8] =
+    [".pcap", ".pcapng", ".pcap.gz", ".pcapng.gz", ".pcap.zst", ".pcapng.zst", ".pcap.lz4", ".pcapng.lz4"];
 
 /// The captures in a folder, by name.
 pub(super) fn files(folder: &Path) -> Result<Vec<PathBuf>, LabError> {

@@ -11,7 +11,7 @@ use thiserror::Error;
 
 use super::sessions::Sessions;
 use super::sizes::{Sizes, Weighted};
-use crate::pcap::{ReadError, Reader};
+use crate::pcap::{ReadError, Reader, Skipped};
 
 /// The most packets that are remembered: some hundred megabytes.
 const MOST: usize = 1 << 22;
@@ -31,6 +31,8 @@ pub(super) enum RecordedError {
     Empty,
     #[error("there are more than {MOST} packets in it: allowed are so many")]
     Long,
+    #[error("not all packets in it can be read: {skipped}; allowed are captures of link types that are read")]
+    Skipped { skipped: Skipped },
     #[error("no memory for a packet: {0}")]
     Memory(#[from] forebay_packet::pool::PoolError),
 }
@@ -79,6 +81,10 @@ impl Recording {
             last = record.nanos;
             let len = (record.original_len.min(LONGEST) / STEP * STEP) as usize;
             packets.push(Recorded { gap: 0, len, session: session as u32 });
+        }
+        let skipped = reader.take_skipped();
+        if !skipped.is_empty() {
+            return Err(RecordedError::Skipped { skipped });
         }
         let span = packets.iter().fold(0, |span: u64, packet| span.saturating_add(packet.gap));
         let mean = span / (packets.len() as u64).saturating_sub(1).max(1);

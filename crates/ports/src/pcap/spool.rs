@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 use schemars::JsonSchema;
@@ -39,6 +41,22 @@ pub enum WriteError {
         path: PathBuf,
         /// What the system said.
         source: std::io::Error,
+    },
+    /// Its name asks for a format that is not written.
+    #[error(
+        "{path}: captures are not written as {format}: allowed are names that end in .pcap or .pcapng, and .gz behind it"
+    )]
+    Format {
+        /// Which file.
+        path: PathBuf,
+        /// The format.
+        format: &'static str,
+    },
+    /// Its name asks for pcap, and comments need pcapng.
+    #[error("{path}: packets with comments are written as pcapng: allowed is a name that ends in .pcapng")]
+    Comments {
+        /// Which file.
+        path: PathBuf,
     },
     /// It was made, but not all could be written.
     #[error("cannot write {path}, which is not complete: {source}")]
@@ -88,7 +106,7 @@ pub(super) struct Spool {
 }
 
 impl Spool {
-    pub(super) fn create(path: &Path, when_full: WhenFull) -> Result<Self, WriteError> {
+    pub(super) fn create(path: &Path, gzip: bool, when_full: WhenFull) -> Result<Self, WriteError> {
         let create_error = |source| WriteError::Create { path: path.to_owned(), source };
         // Emptied when the first buffer is written: a run that is refused before it begins leaves the file alone.
         let created = !path.exists();
@@ -101,7 +119,7 @@ impl Spool {
         let failed = Arc::new(AtomicBool::new(false));
         let thread = std::thread::Builder::new().name("pcap-write".to_owned()).spawn({
             let failed = Arc::clone(&failed);
-            move || write_all(file, &to_write, &written, &failed)
+            move || write_all(file, gzip, &to_write, &written, &failed)
         });
         Ok(Self {
             path: path.to_owned(),
@@ -173,28 +191,55 @@ impl Drop for Spool {
     }
 }
 
-/// Writes buffers until there are no more. After an error it goes on taking them, so that nobody waits for it.
+/// A file, packed or not.
+enum Sink {
+    Plain(File),
+    Gzip(GzEncoder<File>),
+}
+
+impl Sink {
+    fn write_all(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        match self {
+            Self::Plain(file) => file.write_all(bytes),
+            Self::Gzip(file) => file.write_all(bytes),
+        }
+    }
+
+    fn finish(self) -> std::io::Result<()> {
+        match self {
+            Self::Plain(_) => Ok(()),
+            Self::Gzip(file) => file.finish().map(|_| ()),
+        }
+    }
+}
+
+/// Writes buffers until there are no more. After an error it goes on taking them, so that the packet path does not wait.
 fn write_all(
-    mut file: File,
+    file: File,
+    gzip: bool,
     to_write: &Receiver<Vec<u8>>,
     written: &SyncSender<Vec<u8>>,
     failed: &AtomicBool,
 ) -> std::io::Result<()> {
     let mut result = Ok(());
-    let mut begun = false;
+    // The first bytes, of gzip too, are written with the first buffer.
+    let (mut waiting, mut sink) = (Some(file), None);
     for mut buffer in to_write {
-        if !begun && !buffer.is_empty() {
-            begun = true;
-            if file.metadata().is_ok_and(|told| told.is_file()) {
-                result = file.set_len(0);
+        if !buffer.is_empty() && result.is_ok() {
+            if let Some(file) = waiting.take() {
+                if file.metadata().is_ok_and(|status| status.is_file()) {
+                    result = file.set_len(0);
+                }
+                let packed = |file| Sink::Gzip(GzEncoder::new(file, Compression::fast()));
+                sink = Some(if gzip { packed(file) } else { Sink::Plain(file) });
             }
-        }
-        if result.is_ok() {
-            result = file.write_all(&buffer);
+            if let (Ok(()), Some(sink)) = (&result, &mut sink) {
+                result = sink.write_all(&buffer);
+            }
             failed.store(result.is_err(), Ordering::Relaxed);
         }
         buffer.clear();
         let _ = written.send(buffer);
     }
-    result
+    result.and_then(|()| sink.map_or(Ok(()), Sink::finish))
 }

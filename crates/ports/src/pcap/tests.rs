@@ -595,3 +595,4 @@ fn a_pipe_is_read_by_nobody_and_written_only_while_somebody_reads_it() {
 mod formats;
 mod links;
 mod streams;
+mod written;

@@ -1,27 +1,45 @@
-//! Writing captures: classic pcap with nanoseconds, and pcapng with a comment on each packet.
+//! Writing captures: classic pcap with nanoseconds, and pcapng, which can have a comment on each packet.
 
 use std::path::Path;
 
+use super::format::Format;
 use super::link::ETHERNET;
 use super::spool::{Spool, WhenFull, WriteError};
 
 /// The longest packet that readers expect (tcpdump's MAXIMUM_SNAPLEN).
 pub(super) const LONGEST: usize = 262_144;
 
-/// Writes a classic pcap file with nanosecond time stamps (draft-ietf-opsawg-pcap), in this machine's byte order.
+/// Writes a file with nanosecond time stamps in this machine's byte order: classic pcap (draft-ietf-opsawg-pcap), or pcapng
+/// where the file's name ends so, and either in gzip where `.gz` follows.
 ///
 /// Packets are copied into buffers that a thread writes out; no call makes a system call of its own but to wait for
 /// that thread. A file that is there is replaced when the first of it is written; dropping a writer finishes the file, or
 /// leaves what was there alone where no packet was written and nobody [finished](Self::finish) it.
-pub struct Writer(Spool);
+pub struct Writer {
+    spool: Spool,
+    ng: bool,
+}
 
 impl Writer {
+    /// Whether the name of the file `path` asks for a format that is written.
+    ///
+    /// # Errors
+    /// [`WriteError::Format`].
+    pub fn check(path: &Path) -> Result<(), WriteError> {
+        Format::of(path).map(|_| ())
+    }
+
     /// Creates the file, or replaces it.
     ///
     /// # Errors
-    /// [`WriteError::Create`].
+    /// [`WriteError::Create`]; [`WriteError::Format`]: its name asks for a format that is not written.
     pub fn create(path: &Path, when_full: WhenFull) -> Result<Self, WriteError> {
-        let mut spool = Spool::create(path, when_full)?;
+        let Format { ng, gzip } = Format::of(path)?;
+        if ng == Some(true) {
+            let NgWriter(spool) = NgWriter::create(path, when_full)?;
+            return Ok(Self { spool, ng: true });
+        }
+        let mut spool = Spool::create(path, gzip, when_full)?;
         if let Some(buffer) = spool.room(24) {
             buffer.extend(0xa1b2_3c4d_u32.to_ne_bytes());
             buffer.extend(2_u16.to_ne_bytes());
@@ -30,7 +48,7 @@ impl Writer {
             buffer.extend((LONGEST as u32).to_ne_bytes());
             buffer.extend(ETHERNET.to_ne_bytes());
         }
-        Ok(Self(spool))
+        Ok(Self { spool, ng: false })
     }
 
     /// Adds a packet that was `original_len` bytes long, `nanos` after 1970 (up to 2106). `false` where it found no
@@ -38,7 +56,10 @@ impl Writer {
     #[inline]
     pub fn write(&mut self, nanos: u64, original_len: usize, bytes: &[u8]) -> bool {
         let bytes = &bytes[..bytes.len().min(LONGEST)];
-        let Some(buffer) = self.0.room(16 + bytes.len()) else { return false };
+        if self.ng {
+            return enhanced(&mut self.spool, nanos, original_len, bytes, "");
+        }
+        let Some(buffer) = self.spool.room(16 + bytes.len()) else { return false };
         let seconds = u32::try_from(nanos / 1_000_000_000).unwrap_or(u32::MAX);
         let header =
             [seconds, (nanos % 1_000_000_000) as u32, bytes.len() as u32, original_len.max(bytes.len()) as u32];
@@ -50,7 +71,7 @@ impl Writer {
     /// Whether writing has failed; [`finish`](Self::finish) says why.
     #[must_use]
     pub fn failed(&self) -> bool {
-        self.0.failed()
+        self.spool.failed()
     }
 
     /// Writes out what is left and closes the file.
@@ -58,7 +79,7 @@ impl Writer {
     /// # Errors
     /// [`WriteError::Write`]: what went wrong, now or earlier.
     pub fn finish(&mut self) -> Result<(), WriteError> {
-        self.0.finish()
+        self.spool.finish()
     }
 }
 
@@ -73,9 +94,13 @@ impl NgWriter {
     /// Creates the file, or replaces it.
     ///
     /// # Errors
-    /// [`WriteError::Create`].
+    /// As [`Writer::create`]; [`WriteError::Comments`]: its name asks for pcap.
     pub fn create(path: &Path, when_full: WhenFull) -> Result<Self, WriteError> {
-        let mut spool = Spool::create(path, when_full)?;
+        let Format { ng, gzip } = Format::of(path)?;
+        if ng == Some(false) {
+            return Err(WriteError::Comments { path: path.to_owned() });
+        }
+        let mut spool = Spool::create(path, gzip, when_full)?;
         if let Some(buffer) = spool.room(64) {
             // Section header: byte order, version 1.0, a length that nobody knows yet.
             block(buffer, 0x0a0d_0d0a, |body| {
@@ -100,20 +125,7 @@ impl NgWriter {
     pub fn write(&mut self, nanos: u64, original_len: usize, bytes: &[u8], comment: &str) -> bool {
         let bytes = &bytes[..bytes.len().min(LONGEST)];
         let comment = &comment[..comment.floor_char_boundary(LONGEST_COMMENT)];
-        let Some(buffer) = self.0.room(48 + bytes.len() + comment.len()) else { return false };
-        // Enhanced packet block of interface 0.
-        block(buffer, 6, |body| {
-            let words =
-                [0, (nanos >> 32) as u32, nanos as u32, bytes.len() as u32, original_len.max(bytes.len()) as u32];
-            words.iter().for_each(|word| body.extend_from_slice(&word.to_ne_bytes()));
-            body.extend_from_slice(bytes);
-            pad(body, bytes.len());
-            if !comment.is_empty() {
-                option(body, 1, comment.as_bytes());
-                option(body, 0, &[]);
-            }
-        });
-        true
+        enhanced(&mut self.0, nanos, original_len, bytes, comment)
     }
 
     /// Whether writing has failed; [`finish`](Self::finish) says why.
@@ -129,6 +141,24 @@ impl NgWriter {
     pub fn finish(&mut self) -> Result<(), WriteError> {
         self.0.finish()
     }
+}
+
+/// Adds an enhanced packet block of interface 0; `false` where there is no room for it.
+#[inline]
+fn enhanced(spool: &mut Spool, nanos: u64, original_len: usize, bytes: &[u8], comment: &str) -> bool {
+    let Some(buffer) = spool.room(48 + bytes.len() + comment.len()) else { return false };
+    block(buffer, 6, |body| {
+        let original_len = original_len.max(bytes.len()) as u32;
+        let words = [0, (nanos >> 32) as u32, nanos as u32, bytes.len() as u32, original_len];
+        words.iter().for_each(|word| body.extend_from_slice(&word.to_ne_bytes()));
+        body.extend_from_slice(bytes);
+        pad(body, bytes.len());
+        if !comment.is_empty() {
+            option(body, 1, comment.as_bytes());
+            option(body, 0, &[]);
+        }
+    });
+    true
 }
 
 /// Adds a block: its type, its length, what `fill` puts in (whole words), its length again.

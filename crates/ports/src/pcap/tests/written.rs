@@ -1,0 +1,50 @@
+//! Captures are written in the format that their name asks for.
+
+use super::super::{NgWriter, Reader, WhenFull, Writer};
+use super::Folder;
+
+#[test]
+fn a_capture_has_the_format_that_its_name_says() {
+    let folder = Folder::new("written");
+    let packets: Vec<Vec<u8>> = (0..5_000_u32).map(|index| index.to_be_bytes().repeat(20)).collect();
+    for (name, magic) in [
+        ("a.pcap", [0x4d, 0x3c, 0xb2, 0xa1]),
+        ("a.PCAPNG", [0x0a, 0x0d, 0x0d, 0x0a]),
+        ("a", [0x4d, 0x3c, 0xb2, 0xa1]),
+        ("a.capture", [0x4d, 0x3c, 0xb2, 0xa1]),
+        ("a.pcap.gz", [0x1f, 0x8b, 8, 0]),
+        ("a.pcapng.gz", [0x1f, 0x8b, 8, 0]),
+        ("a.gz", [0x1f, 0x8b, 8, 0]),
+    ] {
+        let path = folder.path(name);
+        // A longer file that is there is replaced.
+        std::fs::write(&path, vec![7; 3 << 20]).expect("writable");
+        let mut writer = Writer::create(&path, WhenFull::Wait).expect("a format that is written");
+        for (index, packet) in packets.iter().enumerate() {
+            assert!(writer.write(1_700_000_000_000_000_001 + index as u64, packet.len() + 100, packet), "{name}");
+        }
+        writer.finish().expect("written");
+        let bytes = std::fs::read(&path).expect("a file");
+        assert_eq!(bytes[..4], magic, "{name}");
+        let mut reader = Reader::open(&path).expect("a capture");
+        for (index, packet) in packets.iter().enumerate() {
+            let read = reader.next().unwrap_or_else(|| panic!("{name}: packet {index}")).expect("sound");
+            assert_eq!(read.nanos, 1_700_000_000_000_000_001 + index as u64, "{name}");
+            assert_eq!((read.bytes, read.original_len as usize), (&packet[..], packet.len() + 100), "{name}");
+        }
+        assert!(reader.next().is_none(), "{name}");
+    }
+}
+
+#[test]
+fn a_name_of_another_format_is_refused_and_no_file_is_made() {
+    let folder = Folder::new("refused");
+    for (name, format) in [("a.pcap.zst", "Zstandard"), ("a.lz4", "LZ4"), ("a.pcapng.XZ", "xz"), ("a.bz2", "bzip2")] {
+        let path = folder.path(name);
+        let error = Writer::create(&path, WhenFull::Wait).err().expect("refused").to_string();
+        assert!(error.contains(&format!("captures are not written as {format}: allowed are")), "{error}");
+        assert!(!path.exists(), "{name}");
+    }
+    let error = NgWriter::create(&folder.path("a.pcap"), WhenFull::Wait).err().expect("refused").to_string();
+    assert!(error.contains("allowed is a name that ends in .pcapng"), "{error}");
+}
