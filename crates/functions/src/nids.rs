@@ -51,8 +51,8 @@ pub struct Params {
     /// A file for alerts, a JSON object a line, after what is in it.
     alerts: Option<Alerts>,
     /// The option `flow`, which needs the state of connections: rules with it are refused (`refuse`, the default), or
-    /// `approximate`: of `established` there remains that the segment acknowledges and neither opens nor resets, of directions
-    /// nothing.
+    /// `approximate`: of `established` there remains that a TCP segment acknowledges and neither opens nor resets, of
+    /// directions nothing. Packets of other protocols are not asked.
     #[serde(default)]
     flow: Flow,
     /// Rules that cannot be loaded, for an option that is not known or any other reason: the file is refused (`refuse`, the

@@ -4,6 +4,7 @@
 //! and so on: exponential in their number. Here all places at which the contents so far can end are kept, and the next content is
 //! looked for once: the time is the payload's length times the contents' lengths, whatever the payload.
 
+use forebay_packet::wire::ipv4::TCP;
 use memchr::memmem::Finder;
 
 use super::chain::{self, States, Subject};
@@ -157,6 +158,9 @@ fn holds(test: &Test, view: &View, frame: &[u8]) -> bool {
         Test::IcmpCode(span) => view.icmp.is_some_and(|(_, code)| span.holds(code.into())),
         Test::SameAddress => view.source == view.destination,
         Test::Flags { how, bits, mask } => view.flags.is_some_and(|flags| how.holds(flags & mask, bits & mask)),
+        Test::FlagsOfTcp { how, bits, mask } => {
+            view.protocol != TCP || view.flags.is_some_and(|flags| how.holds(flags & mask, bits & mask))
+        }
         Test::Field(field, span) => view.field(*field, frame).is_some_and(|number| span.holds(number)),
         Test::FragmentBits { how, bits } => view.fragment_bits(frame).is_some_and(|is| how.holds(is, *bits)),
         Test::IpOption(wanted) => view.has_option(*wanted, frame),

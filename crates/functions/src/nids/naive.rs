@@ -157,6 +157,10 @@ fn test(asked: &Test, packet: &Plain) -> bool {
         Test::IcmpCode(wanted) => packet.icmp.is_some_and(|(_, code)| span(wanted, code.into())),
         Test::SameAddress => packet.source == packet.destination,
         Test::Flags { how, bits, mask } => packet.flags.is_some_and(|flags| bits_hold(*how, flags, *bits, *mask)),
+        Test::FlagsOfTcp { how, bits, mask } => match packet.flags {
+            Some(flags) => bits_hold(*how, flags, *bits, *mask),
+            None => packet.protocol != 6,
+        },
         Test::Field(field, wanted) => {
             packet.fields.iter().find(|(name, _)| name == field).is_some_and(|(_, number)| span(wanted, *number))
         }

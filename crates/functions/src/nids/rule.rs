@@ -103,6 +103,15 @@ pub enum Test {
         /// Which of them count.
         mask: u8,
     },
+    /// The same of TCP packets. Packets of other protocols pass the test.
+    FlagsOfTcp {
+        /// How.
+        how: Bits,
+        /// The bits.
+        bits: u8,
+        /// Which of them count.
+        mask: u8,
+    },
     /// The type of an ICMP message.
     IcmpType(Span),
     /// Its code.

@@ -206,3 +206,34 @@ fn flow_is_approximated_where_that_is_wanted() {
         assert_eq!(rig.run(&tcp(b"", 1, 2, flags)).0 == ALERTED, alerted, "{flags:x}");
     }
 }
+
+/// A rule of `ip` asks the same of a TCP packet as a rule of `tcp`; packets of other protocols have no connection to ask for.
+#[test]
+fn flow_is_approximated_for_tcp_packets_in_rules_of_any_protocol() {
+    let run = |option: &str, protocol: &str, frame: &[u8]| {
+        let rule = format!("alert {protocol} any any -> any any (flow:{option}; sid:1;)");
+        let params = json!({ "flow": "approximate", "divert": true, "rules": [rule] });
+        let mut rig = Rig::of::<Nids>(&params).unwrap_or_else(|error| panic!("{error}"));
+        rig.run(frame).0 == ALERTED
+    };
+    let cases = [(2, false, true), (0x12, false, false), (0x10, true, false), (0x18, true, false), (4, false, true)];
+    for (flags, established, not_established) in cases {
+        let frame = tcp(b"", 1, 2, flags);
+        for protocol in ["ip", "tcp"] {
+            assert_eq!(run("established", protocol, &frame), established, "{protocol} {flags:x}");
+            assert_eq!(run("to_server,established", protocol, &frame), established, "{protocol} {flags:x}");
+            assert_eq!(run("not_established", protocol, &frame), not_established, "{protocol} {flags:x}");
+            assert!(run("to_client", protocol, &frame), "{protocol} {flags:x}");
+        }
+    }
+    for option in ["established", "not_established"] {
+        // A later fragment shows no flags.
+        let mut later = tcp(b"", 1, 2, 0x10);
+        later[20..22].copy_from_slice(&5u16.to_be_bytes());
+        for protocol in ["ip", "tcp"] {
+            assert!(!run(option, protocol, &later), "{protocol} {option}");
+        }
+        assert!(run(option, "ip", &udp(b"", 1, 2, 3)) && run(option, "ip", &ping(b"")), "{option}");
+        assert!(run(option, "udp", &udp(b"", 1, 2, 3)), "{option}");
+    }
+}

@@ -36,12 +36,15 @@ impl Building<'_> {
                     .to_owned(),
             );
         }
-        if self.rule.protocol == Protocol::Tcp && words.contains(&"established") {
+        // In a rule for any protocol the test is of its TCP packets.
+        let of_tcp = matches!(self.rule.protocol, Protocol::Tcp | Protocol::Ip);
+        let mut ask = |how, bits, mask| self.rule.tests.push(Test::FlagsOfTcp { how, bits, mask });
+        if of_tcp && words.contains(&"established") {
             // What is after the handshake acknowledges and neither opens nor resets (RFC 9293 section 3.10.7.4).
-            self.rule.tests.push(Test::Flags { how: Bits::Exactly, bits: 16, mask: 16 | 2 | 4 });
+            ask(Bits::Exactly, 16, 16 | 2 | 4);
         }
-        if self.rule.protocol == Protocol::Tcp && words.contains(&"not_established") {
-            self.rule.tests.push(Test::Flags { how: Bits::None, bits: 16, mask: 16 });
+        if of_tcp && words.contains(&"not_established") {
+            ask(Bits::None, 16, 16);
         }
         Ok(())
     }
