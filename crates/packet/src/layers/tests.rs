@@ -32,8 +32,8 @@ fn seen_by_etherparse(frame: &[u8]) -> ((Network, usize), Option<Transport>) {
         return ((Network::Other, 0), Some(None));
     };
     let (mut ether_type, mut start) = (ethernet.ether_type(), ethernet.slice().len());
-    for _ in 0..2 {
-        if !matches!(ether_type, ether_type::VLAN_TAGGED_FRAME | ether_type::PROVIDER_BRIDGING) {
+    for _ in 0..super::MOST_TAGS {
+        if !matches!(ether_type.0, 0x8100 | 0x88a8 | 0x9100 | 0x9200 | 0x9300) {
             break;
         }
         let Ok(tag) = SingleVlanHeaderSlice::from_slice(&frame[start..]) else {

@@ -255,6 +255,8 @@ fn a_packet_whose_transport_layer_is_no_longer_known_can_be_copied() {
         frame.resize(frame.len() + 2_046, 0);
     }
     frame.resize(frame.len() + 8, 0);
+    let payload = frame.len() as u16 - 54;
+    frame[18..20].copy_from_slice(&payload.to_be_bytes());
     from.prepend(60_000).expect("headroom");
     assert!(from.write(&frame));
     assert_eq!(from.transport(), Some((17, 54 + 8 * 2_048)));
