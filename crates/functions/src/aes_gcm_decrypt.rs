@@ -35,6 +35,7 @@ const BAD_LENGTH: Gate = Gate::drop(2);
 const TOO_SHORT: Gate = Gate::drop(3);
 const UNKNOWN_KEY: Gate = Gate::drop(4);
 const FORGED: Gate = Gate::drop(5);
+const UNDECIDABLE: Gate = Gate::drop(6);
 const DROPS: &[Reason] = &[
     Reason { name: "not_udp", help: "The frame is no IP and UDP, and such frames are to be dropped ('others')." },
     Reason { name: "fragment", help: "The packet is a fragment of a datagram, which can only be decrypted whole." },
@@ -42,6 +43,7 @@ const DROPS: &[Reason] = &[
     Reason { name: "too_short", help: "The payload is shorter than a number and a tag." },
     Reason { name: "unknown_key", help: "The payload says that it is encrypted under a key that is not listed." },
     Reason { name: "forged", help: "The payload was not encrypted under the key, or has been changed since." },
+    Reason { name: "undecidable", help: "The packet hides whether it is UDP, whatever `others` says." },
 ];
 
 /// The function.
@@ -62,7 +64,8 @@ impl Declare for AesGcmDecrypt {
         12 bytes before it and the 16 behind it are taken off, lengths and checksums follow. A packet whose tag is \
         wrong, by whatever change on the way, is dropped. Its key is that of the id which it carries; several can be \
         listed, so that packets under an old and a new one are understood. Addresses and ports are not authenticated; a \
-        UDP checksum that was wrong stays wrong. Fragments are dropped. A packet that is sent again is taken again; \
+        UDP checksum that was wrong stays wrong. Fragments are dropped, and so is a packet that hides its protocol behind more \
+        than 8 IPv6 extension headers or 4 VLAN tags (`undecidable`). A packet that is sent again is taken again; \
         `esp_decrypt` does not.";
     const EXAMPLE: &'static str = r#"{ keys: [{ id: 1, key: "000102030405060708090a0b0c0d0e0f" }, { id: 2, key: "0f0e0d0c0b0a09080706050403020100" }] }"#;
     const DROPS: &'static [Reason] = DROPS;
@@ -114,6 +117,7 @@ impl AesGcmDecrypt {
     fn unusual(&self, packet: &mut Packet) -> Gate {
         match Datagram::find(packet) {
             Ok(datagram) => self.decrypt(packet, datagram),
+            Err(Unfit::Hidden) => UNDECIDABLE,
             Err(Unfit::Other) => self.others,
             Err(Unfit::Fragment) => FRAGMENT,
             Err(Unfit::Length) => BAD_LENGTH,

@@ -43,6 +43,7 @@ const BAD_LENGTH: Gate = Gate::drop(2);
 const TOO_LONG: Gate = Gate::drop(3);
 const NO_ROOM: Gate = Gate::drop(4);
 const KEY_SPENT: Gate = Gate::drop(5);
+const UNDECIDABLE: Gate = Gate::drop(6);
 const DROPS: &[Reason] = &[
     Reason { name: "not_udp", help: "The frame is no IP and UDP, and such frames are to be dropped ('others')." },
     Reason { name: "fragment", help: "The packet is a fragment of a datagram, which can only be encrypted whole." },
@@ -50,6 +51,7 @@ const DROPS: &[Reason] = &[
     Reason { name: "too_long", help: "The encrypted packet would be longer than `mtu`, or than its header can say." },
     Reason { name: "no_room", help: "The chunk has no room for what encryption adds." },
     Reason { name: "key_spent", help: "As many packets as may be have been encrypted under the key ('packets')." },
+    Reason { name: "undecidable", help: "The packet hides whether it is UDP, whatever `others` says." },
 ];
 
 /// Bytes before the encrypted payload: the number, which is the nonce too.
@@ -82,7 +84,8 @@ impl Declare for AesGcmEncrypt {
         under a key that outlasts the process. Lengths and checksums follow: the IPv4 header's and UDP's are changed by \
         the difference (RFC 1624), a UDP checksum of 0 stays. A new key comes into use in three steps: add it to the \
         decrypting side, `use` it here, take the old one away. Fragments are dropped, whatever `others` says, so that \
-        nothing of UDP leaves as it was. Packets that become too long are dropped; no ICMP message is made. There is no \
+        nothing of UDP leaves as it was; so is a packet that hides its protocol behind more than 8 IPv6 extension headers or 4 \
+        VLAN tags (`undecidable`). Packets that become too long are dropped; no ICMP message is made. There is no \
         protection against packets that are sent again; `esp_encrypt` has it.";
     const EXAMPLE: &'static str = r#"{ keys: [{ id: 1, key: "000102030405060708090a0b0c0d0e0f" }], mtu: 1500 }"#;
     const DROPS: &'static [Reason] = DROPS;
@@ -166,6 +169,7 @@ impl AesGcmEncrypt {
     fn unusual(&mut self, packet: &mut Packet) -> Gate {
         match Datagram::find(packet) {
             Ok(datagram) => self.encrypt(packet, datagram),
+            Err(Unfit::Hidden) => UNDECIDABLE,
             Err(Unfit::Other) => self.others,
             Err(Unfit::Fragment) => FRAGMENT,
             Err(Unfit::Length) => BAD_LENGTH,

@@ -5,7 +5,7 @@ use forebay_packet::wire::ethernet::{EtherType, Ethernet};
 use forebay_packet::wire::ipv4::{self, Ipv4};
 use forebay_packet::wire::ipv6::{self, Ipv6};
 use forebay_packet::wire::udp::Udp;
-use forebay_packet::{Network, Packet};
+use forebay_packet::{Hidden, Network, Packet};
 use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
@@ -27,6 +27,8 @@ pub(crate) struct Datagram {
 pub(crate) enum Unfit {
     /// It is no IP and UDP.
     Other,
+    /// It hides its addresses or its protocol: it may be UDP.
+    Hidden,
     /// It is part of a datagram.
     Fragment,
     /// Its lengths contradict each other.
@@ -70,6 +72,12 @@ impl Datagram {
 
     /// Finds the parts in any frame, and takes padding off.
     pub(crate) fn find(packet: &mut Packet) -> Result<Self, Unfit> {
+        let found = Self::locate(packet);
+        let hides = |packet: &mut Packet| matches!(packet.hidden(), Some(Hidden::Network | Hidden::Protocol));
+        if found == Err(Unfit::Other) && hides(packet) { Err(Unfit::Hidden) } else { found }
+    }
+
+    fn locate(packet: &mut Packet) -> Result<Self, Unfit> {
         let (network, ip) = packet.network();
         let bytes = packet.data().get(ip..).ok_or(Unfit::Other)?;
         let (udp, end, six) = match network {

@@ -1,0 +1,113 @@
+//! Functions that choose by a session's key: a packet that hides its ports has the key of its addresses, whatever it hides, so
+//! that a sender cannot spread over keys what nothing tells apart.
+
+use super::*;
+
+/// Functions that choose by session, and how they are asked to show the key by where the second packet goes.
+pub fn keyed() -> Vec<(&'static str, Value)> {
+    // A bucket that holds few packets, and no time passes in which it could fill.
+    let once = json!({ "cir": "1kbps", "cbs": "1B", "ebs": "240B" });
+    vec![
+        ("hash_split", json!({ "gates": 16_384 })),
+        ("weighted_split", json!({ "weights": vec![1; 1_000] })),
+        ("meter", json!({ "srtcm": once, "key": "session", "capacity": 16, "layer": "frame" })),
+        (
+            "shaper",
+            json!({ "rate": "1kbps", "burst": "240B", "key": "session", "capacity": 16, "queue": 1, "layer": "frame" }),
+        ),
+    ]
+}
+
+/// Where the second of two packets goes, behind as many of the first as use up all that its key may have.
+fn second(name: &str, params: &Value, [first, second]: [&[u8]; 2]) -> String {
+    let mut bench = Bench::of(find(name), params, &json!({}));
+    for _ in 0..10 {
+        bench.run(first);
+    }
+    bench.run(second).0
+}
+
+/// Whether two packets have one key: the second goes where a copy of the first would.
+fn share_a_key(name: &str, params: &Value, frames: [&[u8]; 2]) -> bool {
+    second(name, params, frames) == second(name, params, [frames[0], frames[0]])
+}
+
+/// A frame with other bytes from an offset behind the start of IP on.
+fn changed(frame: &[u8], network: usize, from: usize) -> Vec<u8> {
+    let mut changed = frame.to_vec();
+    changed.iter_mut().skip(network + from).for_each(|byte| *byte ^= 0x55);
+    changed
+}
+
+#[test]
+fn what_a_packet_hides_is_in_no_key() {
+    for (name, params) in keyed() {
+        for Row { name: row, shows, frame } in rows(TCP) {
+            // Behind the headers, or of what hides them behind the last that is read.
+            let (network, from) = match row {
+                "no extension header" => (14, 44),
+                "8 extension headers" => (14, 40 + 8 * 8 + 4),
+                "9 extension headers" => (14, 40 + 9 * 8),
+                "16 extension headers" => (14, 40 + 16 * 8),
+                "a first fragment, IPv6" | "a later fragment, IPv6" => (14, 48),
+                "a tag of type 0x9100" => (18, 24),
+                "a third tag" => (26, 24),
+                "tags of types 0x9200, 0x88a8" => (22, 44),
+                "a fifth tag" => (34, 0),
+                "a truncated header, IPv6" | "an extension header that is cut short" => (14, 42),
+                "no next header" => (14, 40),
+                _ => (14, 20),
+            };
+            let other = changed(&frame, network, from);
+            let shared = share_a_key(name, &params, [&frame, &other]);
+            assert!(shared, "{name}: {row}, which shows {shows:?}");
+        }
+    }
+}
+
+/// Addresses count, of every row that shows them: without this the test above would say nothing.
+#[test]
+fn packets_of_other_addresses_have_other_keys() {
+    for (name, params) in keyed() {
+        for row in rows(TCP).into_iter().filter(|row| row.shows != Shows::HiddenIp) {
+            let tags = row.frame[12..].chunks(4).take_while(|tag| matches!(tag[0], 0x81 | 0x88 | 0x91 | 0x92)).count();
+            let source = 14 + 4 * tags + if row.is_ipv6() { 23 } else { 15 };
+            // Two keys may have one gate; three hardly.
+            let shared = [0x11, 0x22, 0x33].map(|bits| {
+                let mut other = row.frame.clone();
+                other[source] ^= bits;
+                share_a_key(name, &params, [&row.frame, &other])
+            });
+            assert!(shared.contains(&false), "{name}: {}", row.name);
+        }
+    }
+}
+
+/// Extension headers and tags do not make another session of it.
+#[test]
+fn a_session_has_one_key_behind_any_headers_that_are_looked_through() {
+    for (name, params) in keyed() {
+        for ipv6 in [false, true] {
+            let whole = |row: &Row| row.shows == Shows::All && !row.is_fragment() && row.is_ipv6() == ipv6;
+            let frames: Vec<_> = rows(TCP).into_iter().filter(whole).collect();
+            assert!(frames.len() > 1);
+            for row in &frames {
+                let gate = |frame: &[u8]| Bench::of(find(name), &params, &json!({})).run(frame).0;
+                assert_eq!(gate(&row.frame), gate(&frames[0].frame), "{name}: {}", row.name);
+            }
+        }
+    }
+}
+
+/// Fragments of one datagram stay together.
+#[test]
+fn all_fragments_of_a_datagram_have_one_key() {
+    for (name, params) in keyed() {
+        for family in ["IPv4", "IPv6"] {
+            let frames: Vec<_> =
+                rows(TCP).into_iter().filter(|row| row.is_fragment() && row.name.ends_with(family)).collect();
+            let [first, later] = &frames[..] else { panic!("two fragments of {family}") };
+            assert!(share_a_key(name, &params, [&first.frame, &later.frame]), "{name}: {family}");
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! What every function does with packets whose upper-layer header is deep, absent, cut short or hidden.
+//!
+//! A function that permits or denies by protocol or ports drops what hides them under a reason of its own. Every registered
+//! function stands in one of two lists: a new one fails the test until it does.
+
+mod frames;
+mod keys;
+mod others;
+
+use std::collections::BTreeSet;
+
+use forebay_functions as _;
+use forebay_graph::{Decision, Declaration, Gate, Rig, Setup, Surroundings, functions, states};
+use forebay_measure::Frequency;
+use forebay_packet::{Batch, Network, Word};
+use serde_json::{Value, json};
+
+use frames::{Row, Shows, TCP, UDP, rows};
+
+/// A function with all that it refers to.
+struct Bench {
+    function: &'static Declaration,
+    rig: Rig,
+    /// Where a function of sessions reads the tunnel that a packet came by.
+    teid: Option<Word>,
+}
+
+impl Bench {
+    /// Makes a function; states are their examples unless `instead` has their parameters.
+    fn of(function: &'static Declaration, params: &Value, instead: &Value) -> Self {
+        let mut all = Surroundings::new(Frequency::new(1e9));
+        all.base = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+        let named =
+            |name: &str| params.as_object().is_some_and(|params| params.values().any(|value| refers(value, name)));
+        for state in states().into_iter().filter(|state| named(state.name)) {
+            let example = || serde_saphyr::from_str(state.example).expect("YAML");
+            let params = instead.get(state.name).cloned().unwrap_or_else(example);
+            let built = state.build(&params, &mut Setup::new(state.name, &mut all));
+            let built = built.unwrap_or_else(|error| panic!("{}: {error}", state.name));
+            all.state.insert(state.name.to_owned(), built);
+        }
+        let mut setup = Setup::new(function.name, &mut all);
+        let built = function.build(params, &mut setup).unwrap_or_else(|error| panic!("{}: {error}", function.name));
+        let rig = Rig::over(built, setup.finish(), function.creates.len());
+        Self { function, rig, teid: all.words.get("teid").copied() }
+    }
+
+    /// What becomes of a packet: the name of its drop's reason, or its gate's number; and its bytes afterwards.
+    fn run(&mut self, frame: &[u8]) -> (String, Vec<u8>) {
+        let mut batch = Batch::with_capacity(1);
+        let mut packet = self.rig.packet(frame);
+        if let Some(word) = self.teid {
+            let teid = if packet.network().0 == Network::Ipv6 { TEID_V6 } else { TEID_V4 };
+            packet.set_word(word, teid);
+            packet.forget_layers();
+        }
+        batch.push(packet).expect("an empty batch");
+        match self.rig.process(&mut batch)[0] {
+            Some(gate) => (outcome(self.function, gate), batch[0].data().to_vec()),
+            None => ("held".to_owned(), Vec::new()),
+        }
+    }
+}
+
+/// Whether a parameter is a state's name, or a list with it.
+fn refers(value: &Value, name: &str) -> bool {
+    value == name || value.as_array().is_some_and(|list| list.iter().any(|element| element == name))
+}
+
+/// The tunnels of the users who send the rows of IPv6 and of IPv4.
+const TEID_V6: u32 = 1;
+const TEID_V4: u32 = 2;
+
+fn find(name: &str) -> &'static Declaration {
+    functions().into_iter().find(|function| function.name == name).expect("registered")
+}
+
+/// The name of a drop's reason, or the gate's number.
+fn outcome(function: &Declaration, gate: Gate) -> String {
+    match gate.decision() {
+        Decision::Drop(reason) => function.drops[reason].name.to_owned(),
+        Decision::Out(gate) => gate.to_string(),
+        Decision::Consume(_) => "consumed".to_owned(),
+        Decision::Hold => "held".to_owned(),
+    }
+}
+
+fn any(action: &str, ports: &str) -> [String; 2] {
+    ["0.0.0.0/0 0.0.0.0/0", "::/0 ::/0"].map(|nets| format!("@{nets} 0 : 65535 {ports} 0x06/0xff {action}"))
+}
+
+/// Functions that permit or deny by protocol or ports: how they are asked to drop what goes to port 22, and what becomes of
+/// packets by what they show.
+fn filters() -> Vec<(&'static str, Value, fn(&str, Shows) -> &'static str)> {
+    vec![
+        ("acl", json!({ "rules": any("deny", "22 : 22") }), |_, shows| match shows {
+            Shows::All => "denied",
+            Shows::NoPorts => "0",
+            Shows::Hidden | Shows::HiddenIp => "undecidable",
+        }),
+        (
+            "nids",
+            json!({ "rules": ["drop tcp any any -> any 22 (content:\"evil\"; sid:1;)"] }),
+            |_, shows| match shows {
+                Shows::All => "rule",
+                Shows::NoPorts => "0",
+                Shows::Hidden | Shows::HiddenIp => "undecidable",
+            },
+        ),
+        (
+            "exact_match",
+            json!({ "fields": ["tcp.dport"], "rules": [{ "values": [22], "gate": 1 }], "miss": 0 }),
+            |row, shows| match shows {
+                // Fields are read up to the frame's end; no host takes a segment that its packet's end cuts short.
+                Shows::Hidden if row == "a truncated header, IPv6" => "1",
+                Shows::All => "1",
+                Shows::NoPorts => "0",
+                Shows::Hidden | Shows::HiddenIp => "undecidable",
+            },
+        ),
+        ("firewall", json!({ "state": "connections" }), |row, shows| match shows {
+            _ if row.contains("fragment, ") => "fragment",
+            Shows::HiddenIp => "undecidable",
+            Shows::Hidden if row == "a first fragment without ports" => "fragment",
+            Shows::Hidden => "undecidable",
+            // A segment that opens nothing; a packet of no protocol, which no rule permits.
+            Shows::All => "no_session",
+            Shows::NoPorts => "denied",
+        }),
+        (
+            "dpi",
+            json!({ "patterns": ["\"evil\" class=bad"], "classes": [{ "name": "bad", "gate": "drop" }], "depth": 4 }),
+            |row, shows| match shows {
+                Shows::All | Shows::HiddenIp => "pattern",
+                // All of it is looked at; these have no payload.
+                Shows::Hidden if row.contains("9 ext") || row.contains("16 ext") => "pattern",
+                _ => "0",
+            },
+        ),
+    ]
+}
+
+#[test]
+fn what_hides_its_protocol_or_ports_passes_no_filter() {
+    for (name, params, expected) in filters() {
+        for Row { name: row, shows, frame } in rows(TCP) {
+            let said = Bench::of(find(name), &params, &json!({})).run(&frame).0;
+            assert_eq!(said, expected(row, shows), "{name}: {row}");
+        }
+    }
+}
+
+/// Where rules ask for addresses alone, they decide, whatever the packet hides above IP.
+#[test]
+fn a_list_of_addresses_alone_decides() {
+    let rules = [
+        "@2000::/16 ::/0 0 : 65535 0 : 65535 0x00/0x00 deny",
+        "@10.0.0.0/8 0.0.0.0/0 0 : 65535 0 : 65535 0x00/0x00 deny",
+    ];
+    for Row { name: row, shows, frame } in rows(TCP) {
+        let said = Bench::of(find("acl"), &json!({ "rules": rules }), &json!({})).run(&frame).0;
+        assert_eq!(said, if shows == Shows::HiddenIp { "undecidable" } else { "denied" }, "{row}");
+    }
+}
+
+/// Functions that look at nothing above Ethernet and its tags, and where every row leaves.
+const BELOW: &[(&str, &str)] = &[
+    ("bypass", "0"),
+    ("copy", "0"),
+    ("counter", "0"),
+    ("ether_split", ""),
+    ("mac_rewrite", "0"),
+    ("mac_swap", "0"),
+    ("mac_table", ""),
+    ("random_split", ""),
+    ("tap", "0"),
+    ("vlan_pop", ""),
+    ("vlan_push", "0"),
+    ("vlan_split", ""),
+];
+
+#[test]
+fn functions_below_ip_do_the_same_with_packets_of_the_same_tags() {
+    for (name, gate) in BELOW.iter().filter(|(_, gate)| !gate.is_empty()) {
+        let function = find(name);
+        let params = serde_saphyr::from_str(function.example).expect("YAML");
+        for Row { name: row, frame, .. } in rows(TCP) {
+            assert_eq!(&Bench::of(function, &params, &json!({})).run(&frame).0, gate, "{name}: {row}");
+        }
+    }
+}
+
+#[test]
+fn every_function_is_in_one_of_the_lists() {
+    let filters = filters().into_iter().map(|(name, ..)| name);
+    let others: BTreeSet<_> = others::cases().iter().map(|case| case.name).collect();
+    let keyed = keys::keyed().into_iter().map(|(name, _)| name);
+    let below = BELOW.iter().map(|(name, _)| *name);
+    let mut listed: Vec<_> = filters.chain(others).chain(keyed).chain(below).collect();
+    listed.sort_unstable();
+    let all: Vec<_> = functions().iter().map(|function| function.name).collect();
+    assert_eq!(listed, all, "functions in no list, in two, or gone");
+}
