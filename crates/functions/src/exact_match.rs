@@ -150,7 +150,7 @@ impl ExactMatch {
         let asks = |layers: &[Layer]| self.parts.iter().any(|part| layers.contains(&part.layer));
         let unknown = match packet.hidden() {
             Some(Hidden::Network) => self.needs.network(),
-            // What hides its protocol is IPv6, which has no field of IPv4.
+            // A packet that hides its protocol is IPv6, which has no field of IPv4.
             Some(Hidden::Protocol) => self.needs.transport() && !asks(&[Layer::Ipv4, Layer::Icmp]),
             Some(Hidden::Ports { protocol: TCP }) => asks(&[Layer::Tcp]),
             Some(Hidden::Ports { protocol: UDP }) => asks(&[Layer::Udp]),

@@ -74,7 +74,7 @@ impl Datagram {
     pub(crate) fn find(packet: &mut Packet) -> Result<Self, Unfit> {
         let found = Self::locate(packet);
         let hides = |packet: &mut Packet| matches!(packet.hidden(), Some(Hidden::Network | Hidden::Protocol));
-        if found == Err(Unfit::Other) && hides(packet) { Err(Unfit::Hidden) } else { found }
+        if matches!(found, Err(Unfit::Other | Unfit::Length)) && hides(packet) { Err(Unfit::Hidden) } else { found }
     }
 
     fn locate(packet: &mut Packet) -> Result<Self, Unfit> {

@@ -1,9 +1,11 @@
-//! Functions that choose by a session's key: a packet that hides its ports has the key of its addresses, whatever it hides, so
-//! that a sender cannot spread over keys what nothing tells apart.
+//! Functions that choose by a session's key: bytes that a packet hides are in no key.
+//!
+//! A packet that hides its ports has the key of its addresses and first next header. A sender cannot spread hidden packets
+//! over many keys, and packets of one session stay together.
 
 use super::*;
 
-/// Functions that choose by session, and how they are asked to show the key by where the second packet goes.
+/// Functions that choose by session, with parameters under which a packet's gate shows its key.
 pub fn keyed() -> Vec<(&'static str, Value)> {
     // A bucket that holds few packets, and no time passes in which it could fill.
     let once = json!({ "cir": "1kbps", "cbs": "1B", "ebs": "240B" });
@@ -40,10 +42,10 @@ fn changed(frame: &[u8], network: usize, from: usize) -> Vec<u8> {
 }
 
 #[test]
-fn what_a_packet_hides_is_in_no_key() {
+fn hidden_bytes_are_in_no_key() {
     for (name, params) in keyed() {
         for Row { name: row, shows, frame } in rows(TCP) {
-            // Behind the headers, or of what hides them behind the last that is read.
+            // Where bytes begin that are read as no header.
             let (network, from) = match row {
                 "no extension header" => (14, 44),
                 "8 extension headers" => (14, 40 + 8 * 8 + 4),
@@ -65,7 +67,7 @@ fn what_a_packet_hides_is_in_no_key() {
     }
 }
 
-/// Addresses count, of every row that shows them: without this the test above would say nothing.
+/// Addresses are in the key of every row that shows them. Without this the test above would prove nothing.
 #[test]
 fn packets_of_other_addresses_have_other_keys() {
     for (name, params) in keyed() {

@@ -1,7 +1,7 @@
-//! What every function does with packets whose upper-layer header is deep, absent, cut short or hidden.
+//! Runs every registered function over packets whose upper-layer header is deep, missing, cut short or hidden.
 //!
-//! A function that permits or denies by protocol or ports drops what hides them under a reason of its own. Every registered
-//! function stands in one of two lists: a new one fails the test until it does.
+//! A function that permits or denies by protocol or ports drops a packet that hides them, under a reason of its own.
+//! Every registered function is in one of four lists: a new function fails a test until it is.
 
 mod frames;
 mod keys;
@@ -89,8 +89,8 @@ fn any(action: &str, ports: &str) -> [String; 2] {
     ["0.0.0.0/0 0.0.0.0/0", "::/0 ::/0"].map(|nets| format!("@{nets} 0 : 65535 {ports} 0x06/0xff {action}"))
 }
 
-/// Functions that permit or deny by protocol or ports: how they are asked to drop what goes to port 22, and what becomes of
-/// packets by what they show.
+/// Functions that permit or deny by protocol or ports, parameters that drop packets to port 22, and the outcome of each
+/// row.
 fn filters() -> Vec<(&'static str, Value, fn(&str, Shows) -> &'static str)> {
     vec![
         ("acl", json!({ "rules": any("deny", "22 : 22") }), |_, shows| match shows {

@@ -1,9 +1,9 @@
-//! Functions that do not choose by protocol or ports, or only for what they take: each runs over every row, too.
+//! Functions that do not filter by protocol or ports: each runs over every row, too.
 
 use super::*;
 
-/// A function, its parameters, the states that are not the examples, and what becomes of each row: its drop's reason or its
-/// gate's number, with a star where the packet changes.
+/// A function, its parameters, states that replace the examples, and the outcome of each row: the drop's reason or the gate's
+/// number, with a star where the packet changes.
 pub struct Case {
     pub name: &'static str,
     params: Value,
@@ -33,7 +33,7 @@ fn hides_protocol(row: &Row) -> bool {
 
 const CUT_OPTIONS: &str = "options that are cut off";
 
-/// What looks at no more than addresses and drops what shows none; what it does to others.
+/// Outcome of functions that read addresses alone, and drop a packet that shows none.
 fn by_address(row: &Row, otherwise: &'static str) -> &'static str {
     match row {
         row if row.shows == Shows::HiddenIp => "not_ip",
@@ -41,12 +41,12 @@ fn by_address(row: &Row, otherwise: &'static str) -> &'static str {
     }
 }
 
-/// What puts whole packets into tunnels.
+/// Outcome of functions that put whole packets into tunnels.
 fn into_tunnel(row: &Row) -> &'static str {
     if row.name == CUT_OPTIONS { "truncated" } else { by_address(row, "0*") }
 }
 
-/// What translates or balances IPv4, if the packet shows ports.
+/// Outcome of functions that translate or balance IPv4 by its ports.
 fn by_session(row: &Row, hidden: &'static str, hidden_ip: &'static str, all: &'static str) -> &'static str {
     match row.shows {
         Shows::HiddenIp => hidden_ip,
@@ -57,20 +57,19 @@ fn by_session(row: &Row, hidden: &'static str, hidden_ip: &'static str, all: &'s
     }
 }
 
-/// What takes UDP alone and lets everything else pass.
+/// Outcome of functions that take UDP alone and let other protocols pass.
 fn of_udp(row: &Row, whole: &'static str) -> &'static str {
     match row.shows {
         Shows::HiddenIp => "undecidable",
         _ if row.is_fragment() => "fragment",
-        // The last header that is read says that UDP follows; of 16 it is an extension header.
-        Shows::Hidden if row.name == "16 extension headers" => "undecidable",
+        _ if hides_protocol(row) => "undecidable",
         Shows::Hidden => "bad_length",
         Shows::All => whole,
         Shows::NoPorts => "0",
     }
 }
 
-/// What takes UDP to one port alone, and drops everything else.
+/// Outcome of functions that take UDP to one port alone, and drop everything else.
 fn of_port(row: &Row, other: &'static str) -> &'static str {
     match row.shows {
         _ if row.is_fragment() => "fragment",
@@ -80,7 +79,7 @@ fn of_port(row: &Row, other: &'static str) -> &'static str {
     }
 }
 
-/// What a user plane function does where filters or rules name ports.
+/// Outcome of user plane functions whose filters or rules name ports.
 fn by_ports_of_sessions(row: &Row) -> &'static str {
     match row.shows {
         _ if row.name == CUT_OPTIONS => "not_ip",

@@ -3,7 +3,7 @@
 use etherparse::err::{ip_auth, ipv4};
 use etherparse::{
     EtherType as Type, Ethernet2HeaderSlice, IpAuthHeaderSlice, IpNumber, Ipv4HeaderSlice, Ipv6FragmentHeaderSlice,
-    Ipv6HeaderSlice, Ipv6RawExtHeaderSlice, SingleVlanHeaderSlice, ether_type,
+    Ipv6HeaderSlice, Ipv6RawExtHeaderSlice, SingleVlanHeaderSlice,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
