@@ -44,7 +44,9 @@ impl Declare for NatIn {
         Network address and port translation (RFC 3022), the way back of what went out by nat_out with the same state. A packet of \
         a session goes to the inside address and port that the session has there; an ICMP error to whoever sent what it \
         quotes. What is of no session is dropped, unless a forward of the state is for it, or its filtering is \
-        `endpoint_independent`. IPv6 and frames that are not IP pass as they are.";
+        `endpoint_independent`. IPv6 and frames that are not IP pass as they are; a frame \
+        that hides whether it is IP, behind more than 4 VLAN tags or in a header that cannot be read, is dropped as \
+        `undecidable`.";
     const EXAMPLE: &'static str = "{ state: nat }";
     const TRAFFIC: &'static str = "{ destination: 192.0.2.0/28 }";
     const DROPS: &'static [Reason] = IN_DROPS;

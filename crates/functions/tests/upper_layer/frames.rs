@@ -54,6 +54,11 @@ fn tagged(types: &[u16], frame: &[u8]) -> Vec<u8> {
     [&frame[..12], &tags, &frame[12..]].concat()
 }
 
+/// IPv6 of a payload length of 0 that says UDP follows, and Ethernet padding behind it.
+pub fn empty_and_padded() -> Vec<u8> {
+    [ipv6(UDP, &[]), vec![0x5a; 6]].concat()
+}
+
 /// How much of its segment a packet shows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Shows {

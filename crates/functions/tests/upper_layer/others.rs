@@ -225,3 +225,26 @@ fn every_other_function_that_reads_above_ethernet_does_with_each_row_as_is_writt
         }
     }
 }
+
+/// A payload length of 0 is a length (RFC 8200 section 3): Ethernet padding is no part of the packet and enters no tunnel.
+/// A tunnel of Ethernet frames carries the frame as it is (RFC 7348 section 4).
+#[test]
+fn padding_behind_an_ipv6_payload_length_of_0_enters_no_tunnel_of_packets() {
+    let padded = frames::empty_and_padded();
+    let bare = &padded[..padded.len() - 6];
+    for Case { name, params, states, .. } in tunnels() {
+        let run = |frame: &[u8]| {
+            let (outcome, after) = Bench::of(find(name), &params, &states).run(frame);
+            assert!(!name.ends_with("_encap") && name != "esp_encrypt" || outcome == "0", "{name}: {outcome}");
+            after
+        };
+        let (with, without) = (run(&padded), run(bare));
+        match name {
+            "gtpu_encap" => assert_eq!(with, without),
+            // The initialisation vector and all that is encrypted differ; lengths do not.
+            "esp_encrypt" => assert_eq!(with.len(), without.len()),
+            "vxlan_encap" => assert_eq!(with.len(), without.len() + 6),
+            _ => {}
+        }
+    }
+}
