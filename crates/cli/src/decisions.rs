@@ -1,22 +1,28 @@
 //! `--decisions`: what a controller sees and decides, written while it does.
 
-use std::fs::TryLockError;
+use std::fs::{Permissions, TryLockError};
 use std::io;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context;
 use forebay_control::recording::{Log, Recorder};
+use forebay_graph::files::OWNER_ALONE;
 
 /// Writes what a controller sees and decides; what goes wrong is left in `trouble`.
 pub(crate) fn write(path: &Path, trouble: &Arc<Mutex<Option<String>>>) -> anyhow::Result<Box<dyn Log>> {
     let told = || format!("--decisions {}", path.display());
     // Nothing of another's recording is touched while it is being written.
-    let file = std::fs::File::options().write(true).create(true).truncate(false).open(path).with_context(told)?;
+    let mut options = std::fs::File::options();
+    let options = options.write(true).create(true).truncate(false).mode(OWNER_ALONE);
+    let file = options.open(path).with_context(told)?;
     if let Err(TryLockError::WouldBlock) = file.try_lock() {
         anyhow::bail!("{}: another process is writing it: name another file", told());
     }
     if file.metadata().is_ok_and(|told| told.is_file()) {
+        // Also one that an older recording has left for all to read.
+        file.set_permissions(Permissions::from_mode(OWNER_ALONE)).with_context(told)?;
         file.set_len(0).with_context(told)?;
     }
     let out = io::BufWriter::new(file);

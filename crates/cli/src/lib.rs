@@ -47,8 +47,10 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches};
 use forebay_measure::Nanos;
+use forebay_pipeline::shown_setting;
 use signal_hook::consts::SIGXFSZ;
 
 use args::{Args, Command};
@@ -70,7 +72,7 @@ pub fn main() -> ExitCode {
     let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
     let arguments = match signed(Args::command()).try_get_matches().and_then(|told| Args::from_arg_matches(&told)) {
         Ok(arguments) => arguments,
-        Err(error) => return refuse(&error),
+        Err(error) => return refuse(&without_secrets(error)),
     };
     match answer(arguments.command) {
         Ok(Answer::Yes) => ExitCode::SUCCESS,
@@ -110,6 +112,21 @@ fn told(error: &anyhow::Error) -> String {
         }
     }
     told
+}
+
+/// The same error without arguments that may have a secret: `--set` of a key that was written wrong.
+fn without_secrets(mut error: clap::Error) -> clap::Error {
+    for kind in [ContextKind::InvalidValue, ContextKind::InvalidArg] {
+        if let Some(ContextValue::String(text)) = error.get(kind).cloned() {
+            let shown = shown_setting(&text);
+            if shown != text {
+                error.insert(kind, ContextValue::String(shown));
+                // A suggestion repeats the argument.
+                error.remove(ContextKind::Suggested);
+            }
+        }
+    }
+    error
 }
 
 /// Says what is wrong with the arguments, or what was asked of them: help, the version.

@@ -334,8 +334,8 @@ pub(crate) fn change(arguments: &args::Table) -> anyhow::Result<Answer> {
     let mut client = connect(&arguments.running)?.with_patience(LONG)?;
     let (module, table) = parts(&arguments.name);
     let request = Request::Change { module: module.clone(), table: table.clone() };
-    if let Some(change) = arguments.changes.iter().find(|change| change.contains('\n')) {
-        bail!("{change:?} is more than one line: write each change as an argument of its own");
+    if arguments.changes.iter().any(|change| change.contains('\n')) {
+        bail!("a change (not shown) is more than one line: write each change as an argument of its own");
     }
     let (answer, place) = if arguments.changes.is_empty() {
         // Reading would say so of the connection.

@@ -13,7 +13,7 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 pub use log::{LogFile, Turn, reopen_logs};
-pub use replace::replace;
+pub use replace::{OWNER_ALONE, replace, replace_private};
 pub use text::{read_all_text, read_text, skip_mark};
 
 /// The longest file of routes, tunnels or sessions, in bytes: more than twice what the Internet's routes take, or two million

@@ -28,6 +28,7 @@ mod rig;
 #[allow(unsafe_code, reason = "two threads share the slots")]
 pub mod ring;
 mod scheduler;
+pub mod secret;
 mod setup;
 mod shelf;
 pub mod snapshot;

@@ -1,9 +1,10 @@
 //! The last configuration that was accepted, kept in a file: whatever ends the process, the next start begins there.
 
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use forebay_graph::files::{read_text, replace};
+use forebay_graph::files::{read_text, replace_private};
 use forebay_pipeline::Source;
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +12,7 @@ use serde::{Deserialize, Serialize};
 const MOST: u64 = 64 << 20;
 
 /// A configuration as it was accepted.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Accepted {
     /// Its name in messages.
     file: String,
@@ -22,6 +23,13 @@ pub struct Accepted {
     /// What it was asked for by, where that is more: a use case's parameters are in the text already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     given: Option<Vec<String>>,
+}
+
+/// Without the text and the settings, which may have keys in them.
+impl fmt::Debug for Accepted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Accepted").field("file", &self.file).finish_non_exhaustive()
+    }
 }
 
 impl Accepted {
@@ -47,12 +55,13 @@ impl Accepted {
         }
     }
 
-    /// Writes it to the file at `path`: there is the old one or the new one, whole, at any moment.
+    /// Writes it to the file at `path`, which its owner alone may read. At any moment there is the old one or the new one,
+    /// whole.
     ///
     /// # Errors
     /// As writing files.
     pub fn keep(&self, path: &Path) -> io::Result<()> {
-        replace(path, serde_json::to_string_pretty(self)?.as_bytes())
+        replace_private(path, serde_json::to_string_pretty(self)?.as_bytes())
     }
 
     /// Reads what was kept; `None` where nothing was.
@@ -62,9 +71,15 @@ impl Accepted {
     pub fn read(path: &Path) -> io::Result<Option<Self>> {
         match read_text(path, MOST) {
             Ok(bytes) => {
-                let told =
-                    |error| format!("it is no file of an accepted configuration ({error}): remove it to do without");
-                Ok(Some(serde_json::from_slice(&bytes).map_err(|error| io::Error::other(told(error)))?))
+                // The error itself may quote a text of the file.
+                let why = |error: serde_json::Error| {
+                    io::Error::other(format!(
+                        "it is no file of an accepted configuration (line {} column {}): remove it to do without",
+                        error.line(),
+                        error.column()
+                    ))
+                };
+                Ok(Some(serde_json::from_slice(&bytes).map_err(why)?))
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
@@ -75,6 +90,7 @@ impl Accepted {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::os::unix::fs::PermissionsExt;
 
     use super::*;
 
@@ -88,6 +104,13 @@ mod tests {
         accepted.keep(&path).expect("a writable folder");
         let again = Accepted::read(&path).expect("it is there").expect("it is there");
         assert_eq!(Accepted::of(&again.source()), accepted);
+        let mode = || fs::metadata(&path).expect("it is there").permissions().mode() & 0o777;
+        assert_eq!(mode(), 0o600);
+        // One that an older version has left for all to read.
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("our own file");
+        accepted.keep(&path).expect("a writable folder");
+        assert_eq!(mode(), 0o600);
+        assert!(!format!("{accepted:?} {source:?}").contains("seed=3"));
         fs::write(&path, "{").expect("a writable folder");
         assert!(Accepted::read(&path).is_err());
         assert!(accepted.keep(&folder.path().join("not/there")).is_err());

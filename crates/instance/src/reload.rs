@@ -10,7 +10,7 @@ use forebay_graph::drive::Order;
 use forebay_graph::{Action, Exchange, Former, MakeError, NamedTable, Plan, Scheduler, Team, Telemetry, Worker};
 use forebay_measure::{Clock, Tsc};
 use forebay_packet::Ticks;
-use forebay_pipeline::{Change, Conditions, Loaded, Made, Problems, Source};
+use forebay_pipeline::{Change, Conditions, Loaded, Made, Problems, Source, shown_setting};
 use rtrb::PushError;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -110,7 +110,7 @@ impl<S: Scheduler + 'static> Running<S> {
         {
             steering.note(Some(format!("no thread for the controller: {error}")));
         }
-        Ok(Reloaded { sets: source.given().to_vec(), ..told })
+        Ok(Reloaded { sets: source.given().iter().map(|set| shown_setting(set)).collect(), ..told })
     }
 
     /// Arranges the running configuration otherwise, if it still is the one that `present` decides for: whether it was. `next` decides

@@ -7,7 +7,7 @@ use forebay_lean::counting::Counts;
 use forebay_lean::measurement::Measurement;
 use forebay_lean::ticks::{self, Kind, Timed};
 use forebay_measure::{Clock, Tsc};
-use forebay_pipeline::{Conditions, Loaded, load, usecase};
+use forebay_pipeline::{Conditions, Loaded, load, shown_setting, usecase};
 use serde::Serialize;
 
 use crate::LabError;
@@ -37,7 +37,7 @@ impl Case {
     /// As a command line names it.
     #[must_use]
     pub fn told(&self) -> String {
-        let settings = self.settings.iter().map(|setting| format!(" --set {setting}"));
+        let settings = self.settings.iter().map(|setting| format!(" --set {}", shown_setting(setting)));
         format!("usecase:{}{}", self.name, settings.collect::<String>())
     }
 

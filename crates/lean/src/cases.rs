@@ -40,7 +40,8 @@ const FUNCTIONS: &[(&str, &[&str])] = &[
 
 /// A pipeline with its settings, as messages name it.
 pub(crate) fn named(pipeline: &str, set: &[String]) -> String {
-    std::iter::once(pipeline).chain(set.iter().map(String::as_str)).collect::<Vec<_>>().join(" ")
+    let set = set.iter().map(|set| forebay_pipeline::shown_setting(set));
+    std::iter::once(pipeline.to_owned()).chain(set).collect::<Vec<_>>().join(" ")
 }
 
 /// A pipeline that is to be counted.

@@ -277,7 +277,7 @@ impl Row<'_> {
         Some(Series {
             name: apart.map_or_else(|| self.name.clone(), |apart| format!("{} ({apart})", self.name)),
             pipeline: last_saved.measurement.pipeline.clone(),
-            set: last_saved.subject.set.clone(),
+            set: last_saved.subject.set.iter().map(|set| forebay_pipeline::shown_setting(set)).collect(),
             instruction_set: kind.build.and_then(|build| build.set).map(str::to_owned),
             module: self.module.to_owned(),
             figure,

@@ -1,8 +1,10 @@
 //! Measurements that are kept: each in a folder of its own, with the program and the pipeline that it is of, so that both
 //! can run again beside others.
 
+use std::fmt;
 use std::fs;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 
 use forebay_graph::files::read_text;
@@ -20,7 +22,7 @@ const LONGEST: usize = 64;
 const MOST: u64 = 64 << 20;
 
 /// A pipeline as it can be named again.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subject {
     /// `usecase:NAME`, `function:NAME`, or a file's whole path.
     pub pipeline: String,
@@ -28,6 +30,13 @@ pub struct Subject {
     pub set: Vec<String>,
     /// What the file said.
     pub text: Option<String>,
+}
+
+/// Without the text and the settings, which may have keys in them.
+impl fmt::Debug for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Subject").field("pipeline", &self.pipeline).finish_non_exhaustive()
+    }
 }
 
 impl Subject {
@@ -226,7 +235,9 @@ impl Store {
         let temporary = tempfile::Builder::new().prefix(".new").tempdir_in(&self.0).map_err(io(&self.0))?;
         let (file, copy) = (temporary.path().join(FILE), temporary.path().join(PROGRAM));
         let text = serde_json::to_string_pretty(saved).map_err(|error| io(&file)(error.into()))?;
-        fs::write(&file, text).map_err(io(&file))?;
+        // It has the pipeline's text, in which there may be keys: its owner alone may read it.
+        let private = |file: &Path| fs::File::options().write(true).create_new(true).mode(0o600).open(file);
+        private(&file).and_then(|mut new| new.write_all(text.as_bytes())).map_err(io(&file))?;
         let same =
             self.names().into_iter().map(|name| self.0.join(name).join(PROGRAM)).find(|other| same(other, program));
         // Where it is another user's, a link to it may be forbidden.

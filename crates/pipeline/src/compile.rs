@@ -152,7 +152,7 @@ pub(crate) fn compile(
 ) -> Result<(Draft, Surroundings), Problems> {
     let mut findings = Findings::default();
     let Some(root) = source.tree(&mut findings) else {
-        findings.finish(&source.file, &source.sets)?;
+        findings.finish(&source.file, &source.text, &source.sets)?;
         unreachable!("a text without a tree has a problem")
     };
     let stamps = Stamps::of(&root, &source.base);
@@ -211,7 +211,7 @@ pub(crate) fn compile(
     let control = control::read_control(&root, scheduler, written, &mut misfits);
     claim_all(&root, (source, running.is_some()), &reads, &surroundings.claims, &mut misfits, &mut findings);
     misfits.report(&mut findings);
-    findings.finish(&source.file, &source.sets)?;
+    findings.finish(&source.file, &source.text, &source.sets)?;
 
     let mut position = vec![0; order.len()];
     order.iter().enumerate().for_each(|(at, module)| position[*module] = at);
@@ -272,7 +272,7 @@ pub(crate) fn compile(
         crate::held::check(&draft, &mut misfits);
     }
     misfits.report(&mut findings);
-    findings.finish(&source.file, &source.sets)?;
+    findings.finish(&source.file, &source.text, &source.sets)?;
     Ok((draft, surroundings))
 }
 

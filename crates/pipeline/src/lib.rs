@@ -19,6 +19,7 @@ mod parameters;
 mod problem;
 mod sample;
 mod schema;
+mod secrets;
 mod shares;
 mod source;
 mod together;
@@ -35,6 +36,7 @@ pub use parameters::parameters;
 pub use problem::{Place, Problem, Problems, listed, nearest};
 pub use sample::{built_in, is_built_in, sample};
 pub use schema::schema;
+pub use secrets::shown_setting;
 pub use source::{Source, with_settings};
 pub use usecase::{Parameter, UseCase, usecase, usecases};
 

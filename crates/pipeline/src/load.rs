@@ -72,7 +72,7 @@ pub fn rearrange(running: &Made, conditions: Conditions, arrangement: &Arrangeme
         let place = prepared.draft.root.place_of([section, name]);
         findings.add(place, format!("'{name}' reads a file that was changed since: reload, or change it back"));
     }
-    findings.finish(&running.source.file, &running.source.sets)?;
+    findings.finish(&running.source.file, &running.source.text, &running.source.sets)?;
     Ok(prepared)
 }
 
@@ -97,7 +97,7 @@ fn prepared(
     let reads = std::mem::take(&mut draft.reads);
     claim_reads(&reads, &draft.root, &mut surroundings.files, &mut misfits);
     misfits.report(&mut findings);
-    findings.finish(&source.file, &source.sets)?;
+    findings.finish(&source.file, &source.text, &source.sets)?;
     let made = draft.made(source, &surroundings);
     Ok(Prepared { source: source.clone(), draft, surroundings, made, running: running.cloned(), used })
 }
@@ -136,7 +136,7 @@ impl Prepared {
         let (mut findings, mut misfits) = (Findings::default(), Misfits::default());
         step(self, plans, &mut misfits);
         misfits.report(&mut findings);
-        findings.finish(&self.source.file, &self.source.sets)
+        findings.finish(&self.source.file, &self.source.text, &self.source.sets)
     }
 
     fn make_modules(&mut self, plans: &mut [Plan], misfits: &mut Misfits) {

@@ -21,7 +21,7 @@ pub fn parameters(source: &Source, schema: fn(&mut SchemaGenerator) -> Schema) -
     if let Some(root) = &root {
         Misfits::against(&rules, root).report(&mut findings);
     }
-    findings.finish(source.file(), source.sets())?;
+    findings.finish(source.file(), source.text(), source.sets())?;
     // What cannot be read is a problem.
     Ok(root.map_or(Value::Null, |root| root.to_json()))
 }

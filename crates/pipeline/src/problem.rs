@@ -4,6 +4,8 @@
 
 use std::fmt;
 
+use crate::secrets::{Hidden, shown_setting};
+
 /// Where in a configuration something stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Place {
@@ -58,16 +60,21 @@ impl Findings {
         self.found.is_empty()
     }
 
-    /// The problems in order, shown as those of `file`, and of the settings `sets`; each said once.
-    pub(crate) fn finish(mut self, file: &str, sets: &[String]) -> Result<(), Problems> {
+    /// The problems in order, shown as those of `file`, which has this text, and of the settings `sets`; each once, and none
+    /// with a word that may be a secret.
+    pub(crate) fn finish(mut self, file: &str, text: &str, sets: &[String]) -> Result<(), Problems> {
         if self.found.is_empty() {
             return Ok(());
         }
         self.found.sort();
         self.found.dedup();
+        let hidden = Hidden::of(text, sets);
         let show = |(place, message)| {
+            let message = hidden.remove(message);
             let shown = match place {
-                Place::Set(number) => format!("--set {}", sets.get(number).map_or("", String::as_str)),
+                Place::Set(number) => {
+                    format!("--set {}", sets.get(number).map(|set| shown_setting(set)).unwrap_or_default())
+                }
                 Place::Line(line, _) => format!("{file}:{line}"),
             };
             Problem { place, message, shown }
@@ -139,7 +146,7 @@ mod tests {
         findings.add(Place::Line(2, 5), "first");
         findings.add(Place::Line(7, 1), "later");
         findings.add(Place::Set(0), "set");
-        let problems = findings.finish("a.yaml", &["batch=0".to_owned()]).expect_err("problems");
+        let problems = findings.finish("a.yaml", "", &["batch=0".to_owned()]).expect_err("problems");
         assert_eq!(problems.to_string(), "--set batch=0: set\na.yaml:2: first\na.yaml:7: later");
     }
 }

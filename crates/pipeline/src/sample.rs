@@ -36,7 +36,7 @@ pub fn sample(name: &str, sets: &[String]) -> Result<Source, Problems> {
     let wrong = |message: String| {
         let mut findings = Findings::default();
         findings.add(Place::START, message);
-        findings.finish(&file, sets).expect_err("a finding was added")
+        findings.finish(&file, "", sets).expect_err("a finding was added")
     };
     let all = functions();
     let Some(function) = all.iter().find(|function| function.name == name) else {

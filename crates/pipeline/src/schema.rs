@@ -173,7 +173,7 @@ mod tests {
             let misfits = Misfits::find(&root);
             if misfits.within(&[section, "x"]) {
                 misfits.report(&mut findings);
-                panic!("{name}: {}", findings.finish("its example", &[]).expect_err("a misfit"));
+                panic!("{name}: {}", findings.finish("its example", "", &[]).expect_err("a misfit"));
             }
         }
     }

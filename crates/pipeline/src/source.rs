@@ -1,5 +1,6 @@
 //! A configuration's text, where it came from, and the settings that override parts of it.
 
+use std::fmt;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -9,7 +10,7 @@ use crate::problem::{Findings, Place, Problem, Problems, quote};
 use crate::yaml::{self, Entry, Kind, MAX_TEXT, Map, Node};
 
 /// A configuration that has not been looked at yet.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Source {
     /// What it is called in messages: the file's name as it was given.
     pub(crate) file: String,
@@ -22,6 +23,13 @@ pub struct Source {
     pub(crate) sets: Vec<String>,
     /// All settings that were asked for, also those that are in the text of a use case already.
     pub(crate) given: Vec<String>,
+}
+
+/// Without the text and the settings, which may have keys in them.
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Source").field("file", &self.file).field("base", &self.base).finish_non_exhaustive()
+    }
 }
 
 impl Source {

@@ -79,7 +79,7 @@ pub fn usecase(name: &str, sets: &[String]) -> Result<Source, Problems> {
             Place::START,
             format!("there is no use case {}{}: there are {}", quote(name), nearest(name, names()), listed(names())),
         );
-        return Err(findings.finish(&file, sets).expect_err("a finding was added"));
+        return Err(findings.finish(&file, "", sets).expect_err("a finding was added"));
     };
     let mut given: BTreeMap<&str, (String, Option<usize>)> =
         case.parameters.iter().map(|parameter| (parameter.name, (parameter.default.to_owned(), None))).collect();
@@ -96,7 +96,7 @@ pub fn usecase(name: &str, sets: &[String]) -> Result<Source, Problems> {
             }
         }
     }
-    std::mem::take(&mut findings).finish(&file, sets)?;
+    std::mem::take(&mut findings).finish(&file, "", sets)?;
     let values = Values { given };
     match (case.write)(&values) {
         Ok(text) => {
@@ -109,7 +109,7 @@ pub fn usecase(name: &str, sets: &[String]) -> Result<Source, Problems> {
             let number = values.given.get(parameter).and_then(|(_, number)| *number);
             let place = number.map_or(Place::START, Place::Set);
             findings.add(place, format!("{parameter}: {message}"));
-            Err(findings.finish(&file, sets).expect_err("a finding was added"))
+            Err(findings.finish(&file, "", sets).expect_err("a finding was added"))
         }
     }
 }

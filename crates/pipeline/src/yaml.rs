@@ -380,7 +380,8 @@ fn plain(text: String) -> Kind {
     number(&text).map_or(Kind::Text(text), Kind::Number)
 }
 
-fn number(text: &str) -> Option<Number> {
+/// The number that a text is, where it is one.
+pub(crate) fn number(text: &str) -> Option<Number> {
     let radix = |digits: &str, radix| {
         // The standard library would take a sign here, the core schema does not.
         digits.starts_with(|c: char| c.is_ascii_alphanumeric()).then(|| u64::from_str_radix(digits, radix).ok())?

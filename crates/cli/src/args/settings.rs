@@ -1,7 +1,7 @@
 //! What the command line sets of a configuration that is to run.
 
 use clap::builder::NonEmptyStringValueParser;
-use forebay_pipeline::{Problem, Problems};
+use forebay_pipeline::{Problem, Problems, shown_setting};
 
 use super::values::{setting, whole, workers};
 
@@ -29,7 +29,7 @@ pub(crate) struct Settings {
 impl Settings {
     /// All of them: each as it was written, and as a setting.
     pub(crate) fn all(&self) -> impl Iterator<Item = (String, String)> {
-        let set = self.set.iter().map(|set| (format!("--set {set}"), set.clone()));
+        let set = self.set.iter().map(|set| (format!("--set {}", shown_setting(set)), set.clone()));
         let scheduler = self.scheduler.iter().map(|name| (format!("--scheduler {name}"), format!("scheduler={name}")));
         let controller = self.controller.iter();
         let controller = controller.map(|name| (format!("--controller {name}"), format!("control.batching={name}")));
@@ -43,8 +43,8 @@ impl Settings {
     /// The same problems, those of settings that have a flag of their own told by that flag.
     pub(crate) fn as_written(&self, mut problems: Problems) -> Problems {
         for (written, setting) in self.all() {
-            let told = format!("--set {setting}");
-            problems.all.iter_mut().filter(|it| it.shown == told).for_each(|it| it.shown.clone_from(&written));
+            let as_set = format!("--set {}", shown_setting(&setting));
+            problems.all.iter_mut().filter(|it| it.shown == as_set).for_each(|it| it.shown.clone_from(&written));
         }
         for problem in &mut problems.all {
             let way =

@@ -3,13 +3,15 @@
 use std::ops::RangeInclusive;
 
 use forebay_measure::Nanos;
+use forebay_pipeline::shown_setting;
 
 /// A setting of a configuration. One of nothing would take a key away, such as an objective: that is to be said, by `null`.
 pub(super) fn setting(text: &str) -> Result<String, String> {
     let told = parameter(text)?;
     match told.split_once('=') {
         Some((key, value)) if value.trim().is_empty() => {
-            let key = key.trim();
+            let shown = shown_setting(&format!("{}=null", key.trim()));
+            let key = shown.split_once('=').map_or(shown.as_str(), |(key, _)| key);
             Err(format!("it has no value: `{key}=null` leaves the key out, `{key}={{}}` is one without parameters"))
         }
         _ => Ok(told),

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use forebay_aead::{Backend, Material};
 use forebay_graph::files::read_text;
+use forebay_graph::secret::is_key;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::Value;
@@ -73,16 +74,17 @@ impl Implementation {
     }
 }
 
-/// A file's name as errors show it. A key that stands in the place of its name is no name.
-pub(crate) fn file_name(name: &str) -> &str {
-    let digits = name.bytes().filter(u8::is_ascii_hexdigit).count();
-    if digits >= 16 && digits * 4 >= name.len() * 3 { "(a name that is not shown: it may be a key)" } else { name }
+/// A file's name as errors show it: that of a file that is there, or one with an extension. Another word may be a key that
+/// stands in its place.
+pub(crate) fn file_name<'n>(name: &'n str, path: &Path) -> &'n str {
+    let is_name = path.extension().is_some_and(|extension| !is_key(&extension.to_string_lossy())) && !is_key(name);
+    if is_name || path.exists() { name } else { "(a name that is not shown: it may be a key)" }
 }
 
 /// Reads a key from a file: hexadecimal digits on its first line that is neither empty nor a comment. `name` is what the
 /// configuration calls it.
 pub(crate) fn read_key(name: &str, path: &Path) -> Result<Material, String> {
-    let name = file_name(name);
+    let name = file_name(name, path);
     let bytes = read_text(path, MOST).map_err(|error| format!("cannot read '{name}': {error}"))?;
     let bytes = Zeroizing::new(bytes);
     let text = std::str::from_utf8(&bytes).map_err(|_| format!("'{name}' is no text"))?;

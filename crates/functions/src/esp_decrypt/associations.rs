@@ -10,7 +10,7 @@ use hashbrown::HashMap;
 use super::window::Window;
 use crate::encryption::esp::lasting::Lasting;
 use crate::encryption::esp::lifetime::Used;
-use crate::encryption::esp::line::{Keyed, Keys, Line, index_of, without_comment};
+use crate::encryption::esp::line::{Keyed, Keys, Line, index_of, verb_of, without_comment};
 use crate::tables::lpm::IpPrefix;
 
 /// The words of a line.
@@ -138,11 +138,8 @@ impl Inbounds {
     }
 
     fn change(&self, associations: &mut Associations, change: &str, log: &mut Vec<Step>) -> Result<(), String> {
-        // What is taken for a verb would be shown.
         let change = without_comment(change);
-        if change.split_ascii_whitespace().next().is_some_and(|first| first.len() > 12) {
-            return Err("it begins with no verb: allowed are add, remove and replace".to_owned());
-        }
+        verb_of(change)?;
         let (verb, entry) = Verb::split(change, SYNTAX)?;
         let spi = index_of(entry)?;
         if verb == Verb::Remove {

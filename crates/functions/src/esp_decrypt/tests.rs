@@ -268,7 +268,7 @@ fn associations_change_while_packets_run() {
     assert_eq!(rig.run(&esp(0, 8, false, &inner)).0, UNKNOWN_SPI);
     assert!(apply("remove 0x1001").contains("0x1001 is not there"));
     assert!(apply(&format!("add 0x1000 key={KEY}")).contains("is there already"));
-    assert!(apply(&format!("add 0x1002 key={KEY} udp=4500")).contains("'udp' is not known"));
+    assert!(apply(&format!("add 0x1002 key={KEY} udp=4500")).contains("word 3 is not known"));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use hashbrown::HashMap;
 
 use crate::encryption::esp::lasting::Lasting;
 use crate::encryption::esp::lifetime::Used;
-use crate::encryption::esp::line::{Keyed, Keys, Line, index_of, without_comment};
+use crate::encryption::esp::line::{Keyed, Keys, Line, index_of, verb_of, without_comment};
 use crate::tables::lpm::{IpPrefix, Ipv4Table, Ipv6Table, NO_ROUTE};
 
 /// The words of a line.
@@ -191,7 +191,7 @@ pub(super) fn peer_of(line: &Line, six: bool) -> Result<IpAddr, String> {
     let peer = line.peer.ok_or("it has no peer: write peer=ADDRESS")?;
     if peer.is_ipv6() != six {
         let kind = if six { "IPv6" } else { "IPv4" };
-        return Err(format!("peer: {peer} is of another kind than `source`: allowed are addresses of {kind}"));
+        return Err(format!("peer: the address is of another kind than `source`: allowed are addresses of {kind}"));
     }
     Ok(peer)
 }
@@ -244,11 +244,8 @@ impl Outbounds {
     }
 
     fn change(&self, associations: &mut Associations, change: &str, log: &mut Vec<Step>) -> Result<(), String> {
-        // What is taken for a verb would be shown.
         let change = without_comment(change);
-        if change.split_ascii_whitespace().next().is_some_and(|first| first.len() > 12) {
-            return Err("it begins with no verb: allowed are add, remove and replace".to_owned());
-        }
+        verb_of(change)?;
         let (verb, entry) = Verb::split(change, SYNTAX)?;
         let spi = index_of(entry)?;
         if verb == Verb::Remove {

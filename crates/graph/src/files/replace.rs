@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// Writes `bytes` to the file at `path`: at any moment there is the old one or the new one, whole. It is written beside its
@@ -12,6 +13,22 @@ use std::path::{Path, PathBuf};
 /// # Errors
 /// As writing files. They are those of `path`: nothing is said of the file beside it, and nothing is left of it.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    put(path, bytes, None)
+}
+
+/// The same of a file with secrets in it: its owner alone may read and write it, whatever the umask and the mode of the old
+/// file are.
+///
+/// # Errors
+/// As [`replace`].
+pub fn replace_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    put(path, bytes, Some(OWNER_ALONE))
+}
+
+/// The mode of a file with secrets in it.
+pub const OWNER_ALONE: u32 = 0o600;
+
+fn put(path: &Path, bytes: &[u8], mode: Option<u32>) -> io::Result<()> {
     let there = path.metadata().ok();
     if there.as_ref().is_some_and(|told| !told.is_file()) {
         return fs::write(path, bytes);
@@ -29,9 +46,12 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
         _ => {}
     }
     let write = || {
-        let mut file = File::options().write(true).create_new(true).open(&beside)?;
+        let mut options = File::options();
+        // The umask takes bits away from these.
+        let mut file = options.write(true).create_new(true).mode(mode.unwrap_or(0o666)).open(&beside)?;
         // Who may read the old one may read this, and nobody else.
-        there.map_or(Ok(()), |told| file.set_permissions(told.permissions()))?;
+        let permissions = mode.map(fs::Permissions::from_mode).or_else(|| there.map(|told| told.permissions()));
+        permissions.map_or(Ok(()), |permissions| file.set_permissions(permissions))?;
         file.write_all(bytes)?;
         file.sync_all()?;
         fs::rename(&beside, &path)
@@ -48,7 +68,7 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::symlink;
 
     use super::*;
 

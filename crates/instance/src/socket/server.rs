@@ -11,6 +11,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use forebay_graph::secret::{HIDDEN, without_keys};
+
 use super::connections::{Connection, Connections, MOST_CONNECTIONS};
 use super::lines::Lines;
 use super::service::{self, Service};
@@ -173,7 +175,7 @@ fn talk(connection: &Connection, service: &Service) -> io::Result<()> {
     while lines.next(&mut line)? {
         connection.note_asked();
         let answer = match serde_json::from_slice(&line) {
-            Err(error) => Answer::Error(format!("not a request: {error}")),
+            Err(error) => Answer::Error(not_a_request(&error)),
             Ok(Request::Report {}) => service::report(service, &mut last),
             Ok(Request::Reload { file, set, forget }) => {
                 service::reload(service, file, &set.unwrap_or_default(), forget)
@@ -208,6 +210,17 @@ fn talk(connection: &Connection, service: &Service) -> io::Result<()> {
         tell(&mut writer, &answer)?;
     }
     Ok(())
+}
+
+/// Why a line is no request. It may have a setting with a key in it: texts that it has are not shown.
+fn not_a_request(error: &serde_json::Error) -> String {
+    let why = without_keys(&error.to_string());
+    match (why.find("string \""), why.rfind("\", expected")) {
+        (Some(begin), Some(end)) if begin < end => {
+            format!("not a request: {}string {HIDDEN}{}", &why[..begin], &why[end + 1..])
+        }
+        _ => format!("not a request: {why}"),
+    }
 }
 
 /// Tells `count` stories as they come, or as many as there are before the client goes away.

@@ -12,7 +12,7 @@ use forebay_graph::files::reopen_logs;
 use forebay_graph::report::Reading;
 use forebay_graph::{Action, NamedTable};
 use forebay_measure::{Clock, Tsc};
-use forebay_pipeline::{Problem, Problems, Source, built_in, listed, nearest, with_settings};
+use forebay_pipeline::{Problem, Problems, Source, built_in, listed, nearest, shown_setting, with_settings};
 
 use super::lines::{Lines, Patience};
 use super::{Answer, MOST_LINE, TableTold};
@@ -117,7 +117,8 @@ pub(super) fn reload(service: &Service, file: Option<String>, set: &[String], fo
 fn refusal(problems: &Problems, before: &[String], set: &[String]) -> String {
     let is_old = |problem: &Problem| {
         let setting = problem.shown.strip_prefix("--set ").map(str::to_owned);
-        setting.is_some_and(|setting| before.contains(&setting) && !set.contains(&setting))
+        let has = |sets: &[String], setting: &String| sets.iter().any(|set| shown_setting(set) == *setting);
+        setting.is_some_and(|setting| has(before, &setting) && !has(set, &setting))
     };
     if problems.all.iter().any(is_old) {
         return format!(

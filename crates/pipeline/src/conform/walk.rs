@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::words::{allowed, bare, be, first_sentence, multiple, shown, types, units, unknown_key, within};
 use crate::problem::{listed, nearest, quote};
+use crate::secrets::has_secret;
 use crate::yaml::{Kind, Map, Node};
 
 /// How many misfits are found: nobody reads more, and a hostile text could have millions.
@@ -89,15 +90,6 @@ struct Walk<'r> {
     found: Vec<Wrong>,
     /// How deep the parameter is that has a secret in it: nothing that stands at or below it is quoted.
     hidden: Option<usize>,
-}
-
-/// Whether a value of this rule has a secret in it, or would have one where it is written rightly.
-fn has_secret(rule: &Value) -> bool {
-    match rule {
-        Value::Object(map) => map.get("x-secret").is_some() || map.values().any(has_secret),
-        Value::Array(list) => list.iter().any(has_secret),
-        _ => false,
-    }
 }
 
 /// How deep a module's, port's or state's parameters are: `modules.seal.aes_gcm_encrypt`.

@@ -502,7 +502,7 @@ pipeline: [in -> list -> fw -> look, "look[clean] -> ids", "look[match] -> drop"
         test.yaml:10: modules.look.dpi.patterns[1]: a '|' without a second: write hexadecimal bytes as |0d 0a|, and \| for itself
         test.yaml:10: modules.look.dpi.patterns[2]: the same pattern as in patterns[0]: allowed is each once
         test.yaml:15: modules.ids.nids.rules[1]: sid '0': allowed are 1 to 4294967295
-        test.yaml:16: modules.ids.nids.rules[2]: sid 1 is that of the rule in rules[0]: allowed is each once
+        test.yaml:16: modules.ids.nids.rules[2]: sid 1 is that of the rule in rules[0]: allowed is each once a revision
         "##);
 }
 
@@ -536,7 +536,7 @@ pipeline: [in -> lb -> seal -> esp -> out]
 "#), @r"
         test.yaml:3: state.b.balancer.places: 4294967291 places: allowed are primes from 3 to 2097152, such as 65537
         test.yaml:5: modules.seal.aes_gcm_encrypt.keys[0].key: byte 1 of the key is no hexadecimal digit (the key itself is not shown); a file that has it is named by `file`, as in { id: 1, file: site.key }
-        test.yaml:10: modules.esp.esp_encrypt.associations[0]: hard-packets: '99999999999999999999999': allowed are whole numbers from 1 to 18446744073709551615
+        test.yaml:10: modules.esp.esp_encrypt.associations[0]: hard-packets: no such number: allowed are whole numbers from 1 to 18446744073709551615
         test.yaml:11: modules.esp.esp_encrypt.associations[1]: byte 1 of the key is no hexadecimal digit (the key itself is not shown); a file that has it is named by key=@FILE
         ");
 }

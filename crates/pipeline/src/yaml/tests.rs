@@ -49,7 +49,7 @@ fn aliases_repeat_values() {
 fn a_duplicate_key_is_a_finding_with_both_lines() {
     let mut findings = Findings::default();
     parse("a: 1\nb: 2\na: 3\n", &mut findings).expect("a tree");
-    let problems = findings.finish("f", &[]).expect_err("a duplicate");
+    let problems = findings.finish("f", "", &[]).expect_err("a duplicate");
     assert_eq!(problems.to_string(), "f:3: the key 'a' stands here a second time; the first is in line 1");
 }
 

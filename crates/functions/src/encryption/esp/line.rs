@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use forebay_aead::{Backend, Fingerprint, Key, Material};
 use forebay_graph::files::{MOST_RULES, read_text};
-use forebay_graph::{Setup, SetupError};
+use forebay_graph::{NO_CHANGE, Setup, SetupError};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use zeroize::Zeroizing;
@@ -17,7 +17,7 @@ use super::SALT;
 use super::lifetime::{Limits, Used};
 use crate::encryption::settings::{Secret, file_name, read_key};
 use crate::parameters::number;
-use crate::tables::lpm::IpPrefix;
+use crate::tables::lpm::{IpPrefix, PrefixError};
 use crate::tunnel::settings::AnyEndpoint;
 
 /// The parameter that faults name.
@@ -110,10 +110,19 @@ pub(crate) fn index_of(line: &str) -> Result<u32, String> {
     let word = line.split_ascii_whitespace().next().unwrap_or_default();
     let spi = number(word).and_then(|spi| u32::try_from(spi).ok());
     spi.filter(|spi| *spi > 255).ok_or_else(|| {
-        // Nothing that could be a key.
-        let shown = if word.len() <= 12 { format!("'{word}'") } else { "what the line begins with".to_owned() };
-        format!("{shown} is no security parameters index: allowed are 256 (0x100) to 4294967295 (RFC 4303 section 2.1)")
+        // The word itself may be a key.
+        "the first word (not shown) is no security parameters index: allowed are 256 (0x100) to 4294967295 (RFC 4303 \
+         section 2.1)"
+            .to_owned()
     })
+}
+
+/// Looks whether a change begins with a verb: a word in its place is not shown, it may be a key.
+pub(crate) fn verb_of(change: &str) -> Result<(), String> {
+    match change.split_ascii_whitespace().next() {
+        None | Some("add" | "remove" | "replace") => Ok(()),
+        Some(_) => Err(format!("the first word (not shown) {NO_CHANGE}: allowed are add, remove and replace")),
+    }
 }
 
 /// The words before a comment.
@@ -130,12 +139,8 @@ impl Line {
         for (at, word) in line.split_ascii_whitespace().enumerate().skip(1) {
             let (name, value) = word.split_once('=').unwrap_or((word, ""));
             if !known.contains(&name) {
-                let shown = if name.len() <= 16 && word.contains('=') {
-                    format!("'{name}'")
-                } else {
-                    format!("word {}", at + 1)
-                };
-                return Err(format!("{shown} is not known: allowed are {}", known.join(", ")));
+                // The word itself may be a key, or a part of one.
+                return Err(format!("word {} is not known: allowed are {}", at + 1, known.join(", ")));
             }
             if seen.contains(&name) {
                 return Err(format!("'{name}' stands twice"));
@@ -155,12 +160,14 @@ impl Line {
     fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         let count = || {
             number(value).and_then(|count| u64::try_from(count).ok()).filter(|count| *count > 0).ok_or_else(|| {
-                let value: String = value.chars().take(24).collect();
-                format!("{name}: '{value}': allowed are whole numbers from 1 to {}", u64::MAX)
+                format!("{name}: no such number: allowed are whole numbers from 1 to {}", u64::MAX)
             })
         };
-        let address =
-            || AnyEndpoint::try_from(value.to_owned()).map(|end| end.0).map_err(|error| format!("{name}: {error}"));
+        let address = || {
+            AnyEndpoint::try_from(value.to_owned()).map(|end| end.0).map_err(|_| {
+                format!("{name}: no address: allowed are addresses of one host, such as 192.0.2.1 and 2001:db8::1")
+            })
+        };
         match name {
             "peer" => self.peer = Some(address()?),
             "local" => self.local = Some(address()?),
@@ -199,7 +206,19 @@ fn prefixes(name: &str, value: &str) -> Result<Vec<IpPrefix>, String> {
     if texts.len() > MOST_PREFIXES {
         return Err(format!("{name}: {} prefixes: allowed are up to {MOST_PREFIXES}", texts.len()));
     }
-    texts.into_iter().map(|text| text.parse().map_err(|error| format!("{name}: {error}"))).collect()
+    let read = |text: &str| {
+        text.parse::<IpPrefix>().map_err(|error| match error {
+            // These quote the text, which may be a key.
+            PrefixError::NoLength(_)
+            | PrefixError::Address { .. }
+            | PrefixError::NotALength { .. }
+            | PrefixError::Length { length: 1_000.., .. } => {
+                format!("{name}: no prefix: allowed are addresses with a length, such as 10.0.0.0/8 and 2001:db8::/32")
+            }
+            error => format!("{name}: {error}"),
+        })
+    };
+    texts.into_iter().map(read).collect()
 }
 
 impl fmt::Display for Line {
@@ -251,8 +270,10 @@ impl Listed {
                 list.iter().enumerate().map(line).collect()
             }
             Self::File(File { file }) => {
-                let bytes = read_text(&setup.path(file), MOST_RULES)
-                    .map_err(|error| SetupError::at(PATH, format!("cannot read '{}': {error}", file_name(file))))?;
+                let path = setup.path(file);
+                let file = file_name(file, &path);
+                let bytes = read_text(&path, MOST_RULES)
+                    .map_err(|error| SetupError::at(PATH, format!("cannot read '{file}': {error}")))?;
                 let bytes = Zeroizing::new(bytes);
                 let text =
                     std::str::from_utf8(&bytes).map_err(|_| SetupError::at(PATH, format!("'{file}' is no text")))?;

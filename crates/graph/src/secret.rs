@@ -1,0 +1,54 @@
+//! Words that may be a key, which no message shows wherever they stand.
+//!
+//! Keys are hexadecimal digits, 32 and more. A word that is mostly such digits is one that was written in a wrong place, or with
+//! a typing error in it.
+
+/// Stands where a word is not shown.
+pub const HIDDEN: &str = "(not shown)";
+/// The fewest hexadecimal digits of a word that may be a key, or the larger part of one.
+const FEWEST: usize = 16;
+
+/// Whether a word may be a key: 16 hexadecimal digits and more, and at most a quarter of other characters.
+#[must_use]
+pub fn is_key(word: &str) -> bool {
+    let digits = word.bytes().filter(u8::is_ascii_hexdigit).count();
+    digits >= FEWEST && digits * 4 >= word.len() * 3
+}
+
+/// A text without the words that may be keys.
+#[must_use]
+pub fn without_keys(text: &str) -> String {
+    let of_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | ':' | '+' | '-');
+    let (mut shown, mut rest) = (String::with_capacity(text.len()), text);
+    while !rest.is_empty() {
+        let end = rest.find(|c| !of_word(c)).unwrap_or(rest.len());
+        let (word, after) = rest.split_at(end);
+        shown.push_str(if is_key(word) { HIDDEN } else { word });
+        let next = after.chars().next().map_or(0, char::len_utf8);
+        shown.push_str(&after[..next]);
+        rest = &after[next..];
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_many_digits_are_hidden_and_others_are_not() {
+        let key = "a0b1c2d3e4f506172839405162738495";
+        for (text, shown) in [
+            (format!("'{key}' is no list"), "'(not shown)' is no list"),
+            (format!("key={key}zz peer=192.0.2.1"), "key=(not shown) peer=192.0.2.1"),
+            ("1.2345678901234568e31".to_owned(), "(not shown)"),
+            (
+                "batch 64 of 02:00:00:00:00:01 in café: 2001:db8::1".to_owned(),
+                "batch 64 of 02:00:00:00:00:01 in café: 2001:db8::1",
+            ),
+            (String::new(), ""),
+        ] {
+            assert_eq!(without_keys(&text), shown);
+        }
+    }
+}
