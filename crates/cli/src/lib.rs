@@ -47,7 +47,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use clap::error::{ContextKind, ContextValue};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches};
 use forebay_measure::Nanos;
 use forebay_pipeline::shown_setting;
@@ -116,6 +116,11 @@ fn told(error: &anyhow::Error) -> String {
 
 /// The same error without arguments that may have a secret: `--set` of a key that was written wrong.
 fn without_secrets(mut error: clap::Error) -> clap::Error {
+    let of_setting =
+        matches!(error.get(ContextKind::InvalidArg), Some(ContextValue::String(arg)) if arg.starts_with("--set"));
+    if !of_setting && error.kind() != ErrorKind::UnknownArgument {
+        return error;
+    }
     for kind in [ContextKind::InvalidValue, ContextKind::InvalidArg] {
         if let Some(ContextValue::String(text)) = error.get(kind).cloned() {
             let shown = shown_setting(&text);

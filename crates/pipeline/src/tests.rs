@@ -7,6 +7,7 @@ mod hostile;
 mod kept;
 mod plans;
 mod refusals;
+mod secrets;
 mod shares;
 
 use crate::{Conditions, Loaded, Problems, Source};

@@ -20,6 +20,7 @@ mod run;
 mod running;
 mod secrets;
 mod sessions;
+mod signals;
 mod simulate;
 mod state;
 mod tables;

@@ -45,9 +45,20 @@ impl Running {
 
     /// Runs `text` as the folder's `pipeline.yaml`; `more` are arguments.
     pub(crate) fn in_folder(folder: TempDir, text: &str, more: &[&str]) -> Self {
+        Self::by(Command::new(env!("CARGO_BIN_EXE_forebay")), folder, text, more)
+    }
+
+    /// The same without a terminal, and with files that all may read where it says nothing else (umask 000).
+    pub(crate) fn as_service(text: &str, more: &[&str]) -> Self {
+        let mut command = Command::new("sh");
+        command.args(["-c", "umask 000; exec setsid \"$@\"", "sh", env!("CARGO_BIN_EXE_forebay")]);
+        Self::by(command, temporary(), text, more)
+    }
+
+    fn by(mut command: Command, folder: TempDir, text: &str, more: &[&str]) -> Self {
         let file = folder.path().join("pipeline.yaml");
         std::fs::write(&file, text).expect("a writable folder");
-        let mut process = Command::new(env!("CARGO_BIN_EXE_forebay"))
+        let mut process = command
             .args(["run", "--no-live", "--duration", "60s", "--json"])
             .args(["--socket", folder.path().join("s").to_str().expect("UTF-8")])
             .args(["--state", folder.path().join("state").to_str().expect("UTF-8")])
@@ -65,6 +76,21 @@ impl Running {
             assert!(stderr.read_line(&mut line).expect("UTF-8") > 0, "it ended before it listened");
         }
         Self { process, stderr, folder }
+    }
+
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+        let id = i32::try_from(self.process.id()).ok().and_then(rustix::process::Pid::from_raw).expect("not 0");
+        rustix::process::kill_process(id, signal).expect("it runs");
+    }
+
+    /// The next line of its standard error that has `part`, with all lines before it.
+    pub(crate) fn line(&mut self, part: &str) -> String {
+        let mut lines = String::new();
+        while !lines.contains(part) {
+            assert!(self.stderr.read_line(&mut lines).expect("UTF-8") > 0, "it ended without '{part}': {lines}");
+        }
+        lines
     }
 
     /// A file of its folder.
