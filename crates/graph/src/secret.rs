@@ -1,7 +1,7 @@
 //! Words that may be a key, which no message shows wherever they stand.
 //!
-//! Keys are hexadecimal digits, 32 and more. A word that is mostly such digits may be one in a wrong place, or with a typing
-//! error in it.
+//! Keys are hexadecimal digits, 32 and more. A word that is mostly such digits may be one in a wrong place, or
+//! with a typing error in it.
 
 /// Stands where a word is not shown.
 pub const HIDDEN: &str = "(not shown)";

@@ -1,8 +1,8 @@
 //! Words of a configuration that may be a secret, and messages without them.
 //!
-//! The check of a value against its schema quotes no value of a parameter that has a secret (`x-secret` in the schema). A
-//! text that is not YAML has no such values yet, a key may stand in a wrong line, and a setting is shown as it was written.
-//! So every message is searched for the words of such parameters before it is shown.
+//! The check of a value against its schema quotes no value of a parameter that has a secret (`x-secret` in the
+//! schema). A text that is not YAML has no such values yet, a key may stand in a wrong line, and a setting is
+//! shown as it was written. So every message is searched for the words of such parameters before it is shown.
 
 use std::collections::HashSet;
 use std::sync::OnceLock;
