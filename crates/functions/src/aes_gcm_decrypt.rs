@@ -65,7 +65,8 @@ impl Declare for AesGcmDecrypt {
         wrong, by whatever change on the way, is dropped. Its key is that of the id which it carries; several can be \
         listed, so that packets under an old and a new one are understood. Addresses and ports are not authenticated; a \
         UDP checksum that was wrong stays wrong. Fragments are dropped, and so is a packet that hides its \
-        protocol behind more than 8 IPv6 extension headers or 4 VLAN tags (`undecidable`). A packet that is sent again is taken again; \
+        protocol behind more than 8 IPv6 extension headers or 4 VLAN tags (`undecidable`). \
+        A packet that is sent again is taken again; \
         `esp_decrypt` does not.";
     const EXAMPLE: &'static str = r#"{ keys: [{ id: 1, key: "000102030405060708090a0b0c0d0e0f" }, { id: 2, key: "0f0e0d0c0b0a09080706050403020100" }] }"#;
     const DROPS: &'static [Reason] = DROPS;

@@ -85,7 +85,8 @@ impl Declare for AesGcmEncrypt {
         the difference (RFC 1624), a UDP checksum of 0 stays. A new key comes into use in three steps: add it to the \
         decrypting side, `use` it here, take the old one away. Fragments are dropped, whatever `others` says, so that \
         nothing of UDP leaves as it was; so is a packet that hides its protocol behind more than 8 IPv6 extension \
-        headers or 4 VLAN tags (`undecidable`). Packets that become too long are dropped; no ICMP message is made. There is no \
+        headers or 4 VLAN tags (`undecidable`). \
+        Packets that become too long are dropped; no ICMP message is made. There is no \
         protection against packets that are sent again; `esp_encrypt` has it.";
     const EXAMPLE: &'static str = r#"{ keys: [{ id: 1, key: "000102030405060708090a0b0c0d0e0f" }], mtu: 1500 }"#;
     const DROPS: &'static [Reason] = DROPS;

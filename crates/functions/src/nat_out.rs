@@ -38,8 +38,9 @@ impl Declare for NatOut {
         whomever they talk to. Ports are drawn at random, of the parity of the inside one. TCP, UDP and ICMP queries are \
         translated, and ICMP errors with what they quote; checksums are changed by the difference (RFC 1624 equation 3). A TCP \
         session is opened by a SYN only. Other protocols, and fragments, are dropped: put `reassemble` before. IPv6 and frames \
-        that are not IP pass as they are; a frame that hides whether it is IP, behind more than 4 VLAN tags or in a header \
-        that cannot be read, is dropped as `undecidable`. With several workers a session's outside port is one by which it comes back to \
+        that are not IP pass as they are; a frame that hides whether it is IP, behind more than 4 VLAN tags or in a \
+        header that cannot be read, is dropped as `undecidable`. \
+        With several workers a session's outside port is one by which it comes back to \
         its worker, so that an inside port may have several. With `deterministic` in the state a source's outside address and \
         ports are computed (RFC 7422): the table 'blocks' tells who has a port, and which ports somebody has. With `log` in it \
         each port that is given out or taken back is a line of a file (RFC 6888 REQ-12). The tables 'sessions' and 'bindings' \

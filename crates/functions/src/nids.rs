@@ -253,9 +253,10 @@ impl Declare for Nids {
         byte_extract, comparisons of headers, threshold and detection_filter. Anything else is refused with its line, or skipped and \
         listed with 'unknown: skip'. Of a \
         packet that a rule with 'pass' matches nothing is told; else it is dropped where a rule with 'drop' matches it. Each \
-        packet is looked at by itself, as fragments are: later ones show no ports, and match only rules that ask for none. \
-        Where a rule has the action drop, a packet is dropped as 'undecidable' that hides its protocol or transport header \
-        (behind more than 8 IPv6 extension headers or 4 VLAN tags, or cut short; RFC 7113 section 3). Alerts are \
+        packet is looked at by itself, as fragments are: later ones show no ports, and match only rules that ask for \
+        none. Where a rule has the action drop, a packet is dropped as 'undecidable' that hides its \
+        protocol or transport header (behind more than 8 IPv6 extension headers or 4 VLAN tags, or \
+        cut short; RFC 7113 section 3). Alerts are \
         counted by rule in the table 'matches', and written to a file where one is named: a worker never waits for it.";
     const EXAMPLE: &'static str = "\
         { rules: ['alert tcp any any -> any 80 (msg:\"admin page\"; content:\"GET /admin\"; depth:10; sid:1;)', \

@@ -80,8 +80,8 @@ impl Declare for UpfUplink {
         so does every flow of a bearer without `qfi=`. A later fragment may be of any flow of its session. Sessions \
         come and go while packets run: tables `sessions`, `usage` and `ended`. Fragments but the first show no \
         ports; put `reassemble` before where filters or rules name ports. \
-        Where one names a protocol or ports, a packet that hides them is dropped as `undecidable` (behind more than 8 IPv6 \
-        extension headers, or cut short; RFC 7113 section 3).";
+        Where one names a protocol or ports, a packet that hides them is dropped as `undecidable` (behind more than 8 \
+        IPv6 extension headers, or cut short; RFC 7113 section 3).";
     const EXAMPLE: &'static str = "{ state: pdu_sessions }";
     const TRAFFIC: &'static str = "{ source: 10.60.0.1/32 }";
     const DROPS: &'static [Reason] = DROPS;

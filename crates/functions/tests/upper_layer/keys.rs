@@ -1,7 +1,7 @@
 //! Functions that choose by a session's key: bytes that a packet hides are in no key.
 //!
-//! A packet that hides its ports has the key of its addresses and first next header. A sender cannot spread hidden packets
-//! over many keys, and packets of one session stay together.
+//! A packet that hides its ports has the key of its addresses and first next header. A sender cannot spread hidden
+//! packets over many keys, and packets of one session stay together.
 
 use super::*;
 

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// A function, its parameters, states that replace the examples, and the outcome of each row: the drop's reason or the gate's
-/// number, with a star where the packet changes.
+/// A function, its parameters, states that replace the examples, and the outcome of each row: the drop's reason or the
+/// gate's number, with a star where the packet changes.
 pub struct Case {
     pub name: &'static str,
     params: Value,
@@ -226,7 +226,8 @@ fn every_other_function_that_reads_above_ethernet_does_with_each_row_as_is_writt
     }
 }
 
-/// A payload length of 0 is a length (RFC 8200 section 3): Ethernet padding is no part of the packet and enters no tunnel.
+/// A payload length of 0 is a length (RFC 8200 section 3): Ethernet padding is no part of the packet and enters no
+/// tunnel.
 /// A tunnel of Ethernet frames carries the frame as it is (RFC 7348 section 4).
 #[test]
 fn padding_behind_an_ipv6_payload_length_of_0_enters_no_tunnel_of_packets() {
