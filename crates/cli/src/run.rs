@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
 use forebay_graph::Plan;
+use forebay_graph::report::Report;
 use forebay_instance::socket::{Bound, Patience, Server, Service, place};
 use forebay_instance::{Accepted, Board, Cores, Instance, Sole, SoleError, Steer, choose};
 use forebay_measure::{Clock, Frequency, Tsc};
@@ -139,6 +140,7 @@ pub(crate) fn run(arguments: &args::Run) -> anyhow::Result<Answer> {
     } else {
         summary::print(&report, &mut printed::out())
     };
+    report_lost_lines(&report);
     let mut troubles: Vec<_> =
         outcome.troubles.into_iter().map(|(place, trouble)| format!("{place}: {trouble}")).collect();
     troubles.extend(trouble.lock().unwrap_or_else(PoisonError::into_inner).take());
@@ -154,8 +156,26 @@ pub(crate) fn run(arguments: &args::Run) -> anyhow::Result<Answer> {
         shown?;
         printed?;
     }
-    let missed = control::is_missed(&report);
-    Ok(if arguments.strict && missed { Answer::No } else { Answer::Yes })
+    let missed = arguments.strict && control::is_missed(&report);
+    Ok(if missed || !report.lost_lines.is_empty() { Answer::No } else { Answer::Yes })
+}
+
+/// Reports lines that a file of a module should have and has not.
+fn report_lost_lines(report: &Report) {
+    for lines in &report.lost_lines {
+        let causes = [
+            (lines.over_rate, "over rate"),
+            (lines.lost, "lost: they came faster than they were written"),
+            (lines.unwritten, "unwritten: the disk did not take them, or their file was removed"),
+        ];
+        let causes = causes.iter().filter(|(count, _)| *count > 0).map(|(count, cause)| format!("{count} {cause}"));
+        let causes = causes.collect::<Vec<_>>().join("; ");
+        let (pipeline, module, heading, total) = (&report.pipeline, &lines.module, &lines.lines, lines.total());
+        let _ = writeln!(
+            printed::err(),
+            "{pipeline}: {module}: the file of {heading} is not complete: {total} lines are not in it ({causes})"
+        );
+    }
 }
 
 /// The configuration to run: the one that was accepted last, where such are kept and there is one.

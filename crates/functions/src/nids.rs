@@ -4,6 +4,7 @@ mod alerts;
 mod chain;
 mod check;
 mod classes;
+mod eve;
 mod groups;
 mod limits;
 pub mod parse;
@@ -29,7 +30,7 @@ use crate::inspection::tally::Tally;
 use crate::journal::{self, Pen, Slot};
 use crate::parameters::no_memory;
 use crate::parameters::{LISTED, of_elements};
-use alerts::Alert;
+use alerts::{Alert, Format, Lines};
 use groups::{Group, Ruleset};
 use limits::{Limits, Said};
 use parse::Dialect;
@@ -106,14 +107,16 @@ enum Source {
 struct Alerts {
     /// Its name, relative to the configuration.
     file: String,
-    /// How many lines a second each worker writes at most, 1 to 1000000; 1000 by default. Further ones are counted only.
-    #[serde(default = "rate")]
-    rate: u32,
+    /// How many lines a second each worker writes at most, 1 to 1000000. Further ones are counted only. The default is 1000, and
+    /// no limit where time is simulated or all packets come from captures that are read with `speed: fast`.
+    rate: Option<u32>,
+    /// The form of a line: `json` (the default), or `eve`, that of Suricata's EVE JSON.
+    #[serde(default)]
+    format: Format,
 }
 
-fn rate() -> u32 {
-    1_000
-}
+/// The default `rate`, in lines a second, where packets do not wait.
+const RATE: u32 = 1_000;
 
 /// What becomes of `flow`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -238,7 +241,7 @@ impl Params {
         };
         let file = parse::parse(&shown, &bytes, &dialect).map_err(refused)?;
         let mut rules = Ruleset::new(file.rules).map_err(|error| refused(format!("{shown}: {error}")))?;
-        rules.skipped = file.skipped;
+        (rules.skipped, rules.categories) = (file.skipped, file.categories);
         Ok(rules)
     }
 }
@@ -272,8 +275,8 @@ impl Declare for Nids {
         if !(1_000..=100_000_000).contains(&params.steps) {
             return Err(SetupError::at("steps", format!("{}: allowed are 1000 to 100000000", params.steps)));
         }
-        let rate = params.alerts.as_ref().map_or(1, |alerts| alerts.rate);
-        if !(1..=1_000_000).contains(&rate) {
+        let stated = params.alerts.as_ref().and_then(|alerts| alerts.rate);
+        if let Some(rate) = stated.filter(|rate| !(1..=1_000_000).contains(rate)) {
             return Err(SetupError::at("alerts.rate", format!("{rate}: allowed are 1 to 1000000 lines a second")));
         }
         if params.divert {
@@ -317,7 +320,10 @@ impl Declare for Nids {
         let names = journal::COUNTERS.into_iter().chain(["limited"]);
         let counts = setup.counters("alerts", names.map(str::to_owned));
         let (simulated, own) = (setup.simulated(), Arc::clone(&counts));
-        let pen = journal.map(|journal| journal.pen(Arc::clone(&rules), own, Some(rate), simulated));
+        let rate = stated.or((!setup.may_wait()).then_some(RATE));
+        let format = params.alerts.as_ref().map(|alerts| alerts.format).unwrap_or_default();
+        let of_lines = Arc::new(Lines { rules: Arc::clone(&rules), format });
+        let pen = journal.map(|journal| journal.pen(of_lines, own, rate, simulated).waiting(setup.may_wait()));
         let shown = if params.count == Count::Rule {
             setup.counters("matches", rules.rules.iter().map(title))
         } else {

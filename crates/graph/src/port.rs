@@ -179,6 +179,13 @@ pub trait DeclarePort: Port + Sized + 'static {
     /// Whether packets leave by it, with these parameters.
     fn sends(params: &Self::Params) -> bool;
 
+    /// Whether packets that would enter stay where they are until the worker takes them: those of a file that is read as fast as
+    /// they are taken.
+    fn waits(params: &Self::Params) -> bool {
+        let _ = params;
+        false
+    }
+
     /// Looks at what of the parameters can be told without opening or making anything, and says which files would be used
     /// ([`Setup::claim`]): for who checks a configuration, and before the port is made.
     ///
@@ -225,6 +232,7 @@ pub struct PortDeclaration {
     pub queues: bool,
     /// The parameters' JSON Schema.
     pub schema: fn(&mut SchemaGenerator) -> Schema,
+    waits: fn(&Value) -> bool,
     check: Check,
     open: fn(&Value, &mut Setup<'_>) -> Result<OpenPort, SetupError>,
 }
@@ -240,6 +248,7 @@ impl PortDeclaration {
             example: P::EXAMPLE,
             queues: P::QUEUES,
             schema: |generator| generator.subschema_for::<P::Params>(),
+            waits: |params| read_params(params).is_ok_and(|params| P::waits(&params)),
             check: |params, setup| {
                 let params: P::Params = read_params(params)?;
                 P::check(&params, setup)?;
@@ -262,6 +271,12 @@ impl PortDeclaration {
     /// A parameter that is not there, not known or makes no sense, by its path within the parameters.
     pub fn check(&self, params: &Value, setup: &mut Setup<'_>) -> Result<(bool, bool), SetupError> {
         (self.check)(params, setup)
+    }
+
+    /// Whether packets that would enter wait for the worker ([`DeclarePort::waits`]).
+    #[must_use]
+    pub fn waits(&self, params: &Value) -> bool {
+        (self.waits)(params)
     }
 
     /// Opens a port.

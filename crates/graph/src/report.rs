@@ -6,6 +6,7 @@
 mod control;
 mod difference;
 mod flow;
+mod lost;
 mod reading;
 
 use std::borrow::Cow;
@@ -16,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 pub use control::{ChangeReport, ControlReport, MoveReport, ShortCauseReport, ShortReport, UnkeptReport, WhyMoved};
 pub use flow::FlowFigures;
+pub use lost::{LINE_COUNTERS, LostLines};
 pub use reading::Reading;
 
 use crate::telemetry::SIZE_CLASSES;
@@ -58,6 +60,9 @@ pub struct Report {
     pub arrival_clocks: Vec<Cow<'static, str>>,
     /// How often the packet pool had no packet to give.
     pub pool_exhausted: u64,
+    /// Lines of logs and alerts that are not in their files; left out where all are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lost_lines: Vec<LostLines>,
     /// What sets the triggers, where something does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control: Option<ControlReport>,

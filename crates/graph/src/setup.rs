@@ -94,6 +94,8 @@ pub struct Surroundings {
     pub secret: u64,
     /// Whether time is simulated: calls are charged given costs, and nothing may wait for a real clock.
     pub simulated: bool,
+    /// Whether all packets that enter wait until a worker takes them ([`DeclarePort::waits`](crate::DeclarePort::waits)).
+    pub input_waits: bool,
     /// Whether functions are made only to be checked, and must leave files that they would write alone.
     pub checking: bool,
     /// Whether a running pipeline is followed, which has files open that may have been moved since.
@@ -143,6 +145,7 @@ impl Surroundings {
             seed: 1,
             secret: RandomState::new().build_hasher().finish(),
             simulated: false,
+            input_waits: false,
             checking: false,
             follows: false,
             share: (0, 1),
@@ -209,6 +212,13 @@ impl<'a> Setup<'a> {
     #[must_use]
     pub fn simulated(&self) -> bool {
         self.shared.simulated
+    }
+
+    /// Whether a worker may wait and loses no packet by it: time is simulated, or all packets that enter
+    /// [wait](Surroundings::input_waits) for it.
+    #[must_use]
+    pub fn may_wait(&self) -> bool {
+        self.shared.simulated || self.shared.input_waits
     }
 
     /// Which share of the sessions this module or port gets, of how many ([`share`](crate::share)): the others are other

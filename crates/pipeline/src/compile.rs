@@ -190,6 +190,9 @@ pub(crate) fn compile(
     let (modules, module_ends) = make_modules(&root, &workers, &mut surroundings, &mut misfits);
     reads.append(&mut reads_of("modules", &surroundings));
     let (ports, port_ends) = check_ports(&root, &mut surroundings, &mut misfits);
+    let receiving = ports.iter().zip(&port_ends).filter(|(_, end)| end.ways.is_some_and(|(receives, _)| receives));
+    let mut waiting = receiving.map(|(port, _)| port.as_ref().is_some_and(|port| port.kind.waits(&port.params)));
+    surroundings.input_waits = waiting.next().is_some_and(|first| first && waiting.all(|waits| waits));
     unused_state(&root, &surroundings, &module_ends, &mut findings);
 
     let ends = Ends::new(port_ends, module_ends, &mut findings);

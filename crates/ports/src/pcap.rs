@@ -268,6 +268,10 @@ are refused, which counts them, and the end says why.";
         params.write.is_some()
     }
 
+    fn waits(params: &Params) -> bool {
+        params.read.is_some() && params.speed == Speed::Named(Pace::Fast)
+    }
+
     fn check(params: &Params, setup: &mut Setup<'_>) -> Result<(), SetupError> {
         if params.read.is_none() && params.write.is_none() {
             return Err(SetupError::new("neither `read` nor `write`: a pcap port needs at least one of them"));

@@ -62,6 +62,7 @@ impl Simulator {
             }],
             arrival_clocks: vec!["intended".into()],
             pool_exhausted: 0,
+            lost_lines: Vec::new(),
             control: None,
         }
     }

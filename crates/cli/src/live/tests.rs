@@ -72,6 +72,7 @@ pub(crate) fn report(modules: usize) -> Report {
         }],
         arrival_clocks: vec!["poll".into()],
         pool_exhausted: 0,
+        lost_lines: Vec::new(),
         control: None,
     }
 }

@@ -10,6 +10,7 @@ mod handover;
 mod history;
 mod lab;
 mod live;
+mod lost_lines;
 mod marks;
 mod measure;
 mod profile;

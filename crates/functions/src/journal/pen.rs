@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use forebay_graph::report::LINE_COUNTERS;
 use forebay_measure::Counter;
 use forebay_packet::Ticks;
 use rtrb::Producer;
@@ -10,7 +11,7 @@ use rtrb::Producer;
 use super::{Journal, Record};
 
 /// What is counted of lines, in this order.
-pub(crate) const COUNTERS: [&str; 4] = ["written", "over rate", "lost", "unwritten"];
+pub(crate) const COUNTERS: [&str; 4] = LINE_COUNTERS;
 /// Put on their way to the file.
 pub(super) const WRITTEN: usize = 0;
 /// More than the rate allows.
@@ -30,6 +31,8 @@ pub(crate) struct Pen<R: Record> {
     /// The second that is counted, and records in it.
     second: (u64, u32),
     simulated: bool,
+    /// Whether the worker waits for room in the ring.
+    waits: bool,
     /// The latest time of a record: when the system's clock is set back, a pen's times stand still and do not fall.
     last: u64,
 }
@@ -42,7 +45,13 @@ impl<R: Record> Pen<R> {
         rate: Option<u32>,
         simulated: bool,
     ) -> Self {
-        Self { ring, journal, counts, rate, second: (0, 0), simulated, last: 0 }
+        Self { ring, journal, counts, rate, second: (0, 0), simulated, waits: false, last: 0 }
+    }
+
+    /// The same pen, whose worker waits for room in the ring where it may.
+    #[must_use]
+    pub(crate) fn waiting(self, waits: bool) -> Self {
+        Self { waits, ..self }
     }
 
     /// The file that it writes to.
@@ -69,13 +78,23 @@ impl<R: Record> Pen<R> {
             self.second.1 += 1;
         }
         // Looked at before the time is asked for: a full ring costs no more than this.
-        if self.ring.is_full() {
+        if self.ring.is_full() && !self.has_waited() {
             return self.count(LOST);
         }
         self.last = self.stamp(now).max(self.last);
         let record = make(self.last);
         let pushed = self.ring.push(record).is_ok();
         self.count(if pushed { WRITTEN } else { LOST });
+    }
+
+    /// Waits for room where the worker may wait; whether there is any now.
+    #[cold]
+    fn has_waited(&self) -> bool {
+        if self.waits {
+            // The end of the run reports what could not be written.
+            let _ = self.journal.flush();
+        }
+        !self.ring.is_full()
     }
 
     fn count(&self, which: usize) {

@@ -55,7 +55,7 @@ impl Nat {
             if !setup.checking() {
                 let slot = setup.lasting(&format!("nat log {}", path.display()), |_| Ok(Slot::default()))?;
                 let journal = slot.take(&path, &self.name, setup.frequency()).map_err(wrong)?;
-                post.pen = Some(journal.pen(Arc::new(()), counts, None, setup.simulated()));
+                post.pen = Some(journal.pen(Arc::new(()), counts, None, setup.simulated()).waiting(setup.may_wait()));
                 post.journal = Some(journal);
             }
         }

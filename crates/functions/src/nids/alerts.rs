@@ -1,13 +1,35 @@
 //! Alerts as lines of a file, which a [`journal`](crate::journal) writes.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
+use super::eve;
 use super::groups::Ruleset;
 use super::rule::Action;
 use super::view::View;
 use crate::journal::{self, Record};
+
+/// The form of a line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    /// An object of Forebay's own.
+    #[default]
+    Json,
+    /// An event of Suricata's EVE JSON.
+    Eve,
+}
+
+/// What lines are made with.
+pub struct Lines {
+    /// The rules that alerts are of.
+    pub rules: Arc<Ruleset>,
+    /// How they are written.
+    pub format: Format,
+}
 
 /// What a worker knows of an alert.
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +42,14 @@ pub struct Alert {
     pub action: Action,
     /// The packet.
     pub view: View,
+}
+
+/// An address of a packet in words.
+pub(super) fn address(view: &View, number: u128) -> String {
+    match view.v6 {
+        true => Ipv6Addr::from_bits(number).to_string(),
+        false => Ipv4Addr::from_bits(number as u32).to_string(),
+    }
 }
 
 /// An alert as a line.
@@ -47,7 +77,7 @@ struct Line<'a> {
 }
 
 impl Record for Alert {
-    type With = Ruleset;
+    type With = Lines;
     const RING: usize = 8_192;
     type Memory = ();
 
@@ -55,13 +85,12 @@ impl Record for Alert {
         self.nanos
     }
 
-    fn line(&self, module: &str, rules: &Ruleset) -> Option<String> {
+    fn line(&self, module: &str, Lines { rules, format }: &Lines) -> Option<String> {
+        if *format == Format::Eve {
+            return eve::line(self, rules);
+        }
         let rule = rules.rules.get(self.rule as usize)?;
         let view = &self.view;
-        let address = |number: u128| match view.v6 {
-            true => Ipv6Addr::from_bits(number).to_string(),
-            false => Ipv4Addr::from_bits(number as u32).to_string(),
-        };
         let line = Line {
             time: journal::time(self.nanos),
             module,
@@ -73,9 +102,9 @@ impl Record for Alert {
             priority: rule.priority,
             references: &rule.references,
             protocol: view.protocol,
-            source: address(view.source),
+            source: address(view, view.source),
             source_port: view.ports.map(|(from, _)| from),
-            destination: address(view.destination),
+            destination: address(view, view.destination),
             destination_port: view.ports.map(|(_, to)| to),
             payload: view.payload.1 - view.payload.0,
         };

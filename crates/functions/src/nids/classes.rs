@@ -1,65 +1,71 @@
-//! Classes of rules and their priorities, as rule files expect them to be known.
+//! Classes of rules with their priorities and descriptions, as rule files expect them to be known.
 
 use std::collections::BTreeMap;
 
-/// Names by priority: 1 is the most urgent.
-const KNOWN: [(u8, &[&str]); 4] = [
+/// Names and descriptions by priority: 1 is the most urgent.
+const KNOWN: [(u8, &[(&str, &str)]); 4] = [
     (
         1,
         &[
-            "attempted-admin",
-            "attempted-user",
-            "inappropriate-content",
-            "policy-violation",
-            "shellcode-detect",
-            "successful-admin",
-            "successful-user",
-            "trojan-activity",
-            "unsuccessful-user",
-            "web-application-attack",
-            "client-side-exploit",
-            "file-format",
-            "malware-cnc",
+            ("attempted-admin", "Attempt to gain administrator rights"),
+            ("attempted-user", "Attempt to gain a user's rights"),
+            ("inappropriate-content", "Unwanted content"),
+            ("policy-violation", "Breach of a policy"),
+            ("shellcode-detect", "Executable code in data"),
+            ("successful-admin", "Administrator rights gained"),
+            ("successful-user", "A user's rights gained"),
+            ("trojan-activity", "Traffic of a trojan"),
+            ("unsuccessful-user", "Failed attempt to gain a user's rights"),
+            ("web-application-attack", "Attack on a web application"),
+            ("client-side-exploit", "Attack on a client's software"),
+            ("file-format", "File that attacks its reader"),
+            ("malware-cnc", "Malware that talks to its controller"),
         ],
     ),
     (
         2,
         &[
-            "attempted-dos",
-            "attempted-recon",
-            "bad-unknown",
-            "default-login-attempt",
-            "denial-of-service",
-            "misc-attack",
-            "non-standard-protocol",
-            "rpc-portmap-decode",
-            "successful-dos",
-            "successful-recon-largescale",
-            "successful-recon-limited",
-            "suspicious-filename-detect",
-            "suspicious-login",
-            "system-call-detect",
-            "unusual-client-port-connection",
-            "web-application-activity",
-            "sdf",
+            ("attempted-dos", "Attempt to deny a service"),
+            ("attempted-recon", "Attempt to gather information"),
+            ("bad-unknown", "Possibly harmful traffic"),
+            ("default-login-attempt", "Login with a default name and password"),
+            ("denial-of-service", "Denial of a service"),
+            ("misc-attack", "Other attack"),
+            ("non-standard-protocol", "Unusual protocol or event"),
+            ("rpc-portmap-decode", "Query of RPC services"),
+            ("successful-dos", "Service denied"),
+            ("successful-recon-largescale", "Much information gathered"),
+            ("successful-recon-limited", "Some information gathered"),
+            ("suspicious-filename-detect", "Suspicious file name"),
+            ("suspicious-login", "Login with a suspicious name"),
+            ("system-call-detect", "System call in data"),
+            ("unusual-client-port-connection", "Client with an unusual port"),
+            ("web-application-activity", "Access to a web application that may be attacked"),
+            ("sdf", "Sensitive data"),
         ],
     ),
     (
         3,
         &[
-            "icmp-event",
-            "misc-activity",
-            "network-scan",
-            "not-suspicious",
-            "protocol-command-decode",
-            "string-detect",
-            "unknown",
+            ("icmp-event", "ICMP event"),
+            ("misc-activity", "Other activity"),
+            ("network-scan", "Scan of a network"),
+            ("not-suspicious", "Not suspicious"),
+            ("protocol-command-decode", "Command of a protocol"),
+            ("string-detect", "Suspicious string"),
+            ("unknown", "Unknown traffic"),
         ],
     ),
-    (4, &["tcp-connection"]),
+    (4, &[("tcp-connection", "TCP connection")]),
 ];
 
 /// Priorities by class.
 pub fn known() -> BTreeMap<String, u8> {
-    KNOWN.iter().flat_map(|(priority, names)| names.iter().map(|name| ((*name).to_owned(), *priority))).collect()
+    KNOWN.iter().flat_map(|(priority, names)| names.iter().map(|(name, _)| ((*name).to_owned(), *priority))).collect()
+}
+
+/// The description of a class; empty where there is none.
+pub fn text(class: &str) -> &'static str {
+    let mut all = KNOWN.iter().flat_map(|(_, names)| names.iter());
+    all.find(|(name, _)| *name == class).map_or("", |(_, text)| text)
 }

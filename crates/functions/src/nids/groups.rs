@@ -4,7 +4,7 @@
 //! others. A group's rules are found by one content each, sought for all of them at once; only rules whose content is there are
 //! looked at. A packet is looked through for up to three groups, by turns with other packets.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::check::Sought;
 use super::parse::Skipped;
@@ -57,6 +57,8 @@ pub struct Ruleset {
     pub sought: Vec<Sought>,
     /// Lines of the file that were skipped.
     pub skipped: Vec<Skipped>,
+    /// Descriptions of classes that the file has.
+    pub categories: BTreeMap<String, String>,
     families: [Family; 4],
     /// Whether any rule drops.
     pub drops: bool,
@@ -76,7 +78,7 @@ impl Ruleset {
         let Plan([tcp, udp, icmp, ip]) = Plan::new(&rules);
         let mut family = |parts| Family::new(&rules, parts, &mut strings);
         let families = [family(tcp)?, family(udp)?, family(icmp)?, family(ip)?];
-        Ok(Self { sought, skipped: Vec::new(), families, drops, strings, rules })
+        Ok(Self { sought, skipped: Vec::new(), categories: BTreeMap::new(), families, drops, strings, rules })
     }
 
     /// The groups that have rules for a packet.

@@ -40,6 +40,8 @@ pub struct File {
     pub rules: Vec<Rule>,
     /// Lines that were skipped, in order.
     pub skipped: Vec<Skipped>,
+    /// Descriptions of classes, by name.
+    pub categories: BTreeMap<String, String>,
 }
 
 /// Reads a file. `shown` is what it is called in errors.
@@ -51,6 +53,7 @@ pub fn parse(shown: &str, bytes: &[u8], dialect: &Dialect) -> Result<File, Strin
         variables: dialect.variables.clone(),
         given: dialect.variables.keys().cloned().collect(),
         classes: classes::known(),
+        categories: BTreeMap::new(),
         approximate_flow: dialect.approximate_flow,
         rules: Vec::new(),
         places: HashMap::new(),
@@ -89,7 +92,7 @@ pub fn parse(shown: &str, bytes: &[u8], dialect: &Dialect) -> Result<File, Strin
     if faults.is_empty() {
         skipped.extend(reader.replaced.drain(..).map(|(refused, line)| refused.skipped(shown, line)));
         skipped.sort_by_key(|skipped| skipped.line);
-        return Ok(File { rules: reader.rules, skipped });
+        return Ok(File { rules: reader.rules, skipped, categories: reader.categories });
     }
     let more = faults.len().saturating_sub(MOST_FAULTS);
     faults.truncate(MOST_FAULTS);
@@ -119,6 +122,8 @@ struct Reader {
     given: std::collections::BTreeSet<String>,
     /// Priorities by class.
     classes: BTreeMap<String, u8>,
+    /// Descriptions of those that the file has.
+    categories: BTreeMap<String, String>,
     approximate_flow: bool,
     rules: Vec<Rule>,
     /// By generator and number, the rule's index.
@@ -213,8 +218,9 @@ impl Reader {
         };
         let parts: Vec<&str> = class.split(',').map(str::trim_ascii).collect();
         match parts[..] {
-            [name, _, priority] if !name.is_empty() => {
+            [name, text, priority] if !name.is_empty() => {
                 self.classes.insert(name.to_owned(), priority_of(priority)?);
+                self.categories.insert(name.to_owned(), text.to_owned());
                 Ok(())
             }
             _ => Err(format!("'{}': write config classification: NAME, DESCRIPTION, PRIORITY", short(class))),

@@ -207,7 +207,7 @@ fn flow_is_approximated_where_that_is_wanted() {
     }
 }
 
-/// A rule of `ip` asks the same of a TCP packet as a rule of `tcp`; packets of other protocols have no connection to ask for.
+/// A rule of `ip` asks the same of a TCP packet as a rule of `tcp`. Packets of other protocols pass.
 #[test]
 fn flow_is_approximated_for_tcp_packets_in_rules_of_any_protocol() {
     let run = |option: &str, protocol: &str, frame: &[u8]| {

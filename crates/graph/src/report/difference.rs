@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use forebay_measure::{Distribution, Frequency};
 
+use super::lost::LostLines;
 use super::reading::{FlowReading, Metered, ModuleReading, PortReading, Reading, Timed, WorkerReading};
 use super::{
     Delay, FlowFigures, FlowReport, ModuleReport, Origin, Packets, PortReport, Report, Spent, Stalls, Timing,
@@ -31,6 +32,7 @@ impl Report {
         let mut modules: Vec<_> =
             pairs(&earlier.modules, &later.modules, |module| module.name.as_str()).map(of_module).collect();
         unfold(&mut modules);
+        let modules: Vec<_> = modules.into_iter().map(|(module, _)| module).collect();
         let of_flow = |(before, now)| flow(before, now, duration_s, frequency);
         let report = Self {
             pipeline: later.pipeline.clone(),
@@ -39,7 +41,8 @@ impl Report {
             cpu: origin.cpu.clone(),
             duration_s,
             packets: packets(earlier, later),
-            modules: modules.into_iter().map(|(module, _)| module).collect(),
+            lost_lines: LostLines::of(&modules),
+            modules,
             flows: pairs(&earlier.flows, &later.flows, |flow| flow.name.as_str()).map(of_flow).collect(),
             workers,
             ports: pairs(&earlier.ports, &later.ports, |port| port.name.as_str()).map(port).collect(),

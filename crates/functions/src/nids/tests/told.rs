@@ -178,3 +178,79 @@ fn addresses_beyond_the_room_are_told_of_unlimited_and_never_filtered_in() {
     }
     assert_eq!((rig.counters("alerts")["written"], matched(&rig)), (4, vec!["4 1 rule 1".to_owned()]));
 }
+
+/// Each line of a file with `format: eve` is an event of the schema.
+#[test]
+fn alerts_are_events_of_eve_json() {
+    let folder = Folder::new("eve");
+    let rules = b"config classification: own, Of our own, 7\n\
+        alert udp any any -> any 53 (msg:\"caf\xe9 \\\"q\\\"\\\\\"; classtype:trojan-activity; rev:2; sid:1;)\n\
+        drop icmp any any -> any any (msg:\"two\"; classtype:own; gid:1000001; sid:2;)\n\
+        alert ip any any -> any any (ip_proto:99; priority:4; sid:3;)\n\
+        log tcp any any -> any any (classtype:misc-activity; sid:4;)\n";
+    std::fs::write(folder.0.join("own.rules"), rules).expect("a file");
+    let params = json!({ "alerts": { "file": "alerts.json", "format": "eve" }, "rules": "own.rules" });
+    let mut rig = Rig::within::<Nids>(&params, &mut folder.surroundings()).unwrap_or_else(|error| panic!("{error}"));
+    rig.now = Ticks(1_500_000_999);
+    let mut other = udp(b"x", 1, 9, 53);
+    other[23] = 99;
+    for frame in [udp(b"xyz", 1, 9, 53), ping(b""), other, tcp(b"", 1, 2, 2)] {
+        rig.run(&frame);
+    }
+    rig.function.close().expect("it can be written");
+    let lines = folder.lines();
+    let schema = include_str!("../../../../../schema/nids-eve.schema.json");
+    let schema = jsonschema::validator_for(&serde_json::from_str(schema).expect("JSON")).expect("a schema");
+    for line in &lines {
+        let faults: Vec<_> = schema.iter_errors(line).map(|error| error.to_string()).collect();
+        assert!(faults.is_empty(), "{line}: {faults:?}");
+    }
+    assert_eq!(
+        lines[0],
+        json!({
+            "timestamp": "1970-01-01T00:00:01.500000+0000", "event_type": "alert", "src_ip": "10.0.0.1", "src_port": 9,
+            "dest_ip": "192.0.2.1", "dest_port": 53, "proto": "UDP",
+            "alert": {
+                "action": "allowed", "gid": 1, "signature_id": 1, "rev": 2, "signature": "café \"q\"\\",
+                "category": "Traffic of a trojan", "severity": 1,
+            },
+        })
+    );
+    let shown: Vec<_> = lines.iter().map(|line| (line["proto"].clone(), line["alert"]["action"].clone())).collect();
+    let expected = [("UDP", "allowed"), ("IPv6-ICMP", "blocked"), ("099", "allowed"), ("TCP", "allowed")];
+    assert_eq!(shown, expected.map(|(protocol, action)| (json!(protocol), json!(action))));
+    assert_eq!((&lines[1]["icmp_type"], &lines[1]["icmp_code"]), (&json!(128), &json!(0)));
+    assert!(lines[1].get("src_port").is_none() && lines[2].get("dest_port").is_none());
+    let described = |at: usize| (&lines[at]["alert"]["category"], &lines[at]["alert"]["severity"]);
+    assert_eq!(described(1), (&json!("Of our own"), &json!(7)));
+    assert_eq!(described(2), (&json!(""), &json!(4)));
+    assert_eq!(described(3), (&json!("Other activity"), &json!(3)));
+    assert_eq!(lines[1]["alert"]["gid"], 1_000_001);
+    for (key, value) in [("event_type", json!("flow")), ("src_port", json!(70_000)), ("timestamp", json!("now"))] {
+        let mut wrong = lines[0].clone();
+        wrong[key] = value;
+        assert!(!schema.is_valid(&wrong), "{key}");
+    }
+}
+
+/// A worker waits for the file where no packet is lost by it; else alerts above the default rate are counted.
+#[test]
+fn alerts_of_packets_that_wait_are_all_written() {
+    let frame = udp(b"", 1, 2, 3);
+    for (waits, written) in [(true, 9_600), (false, 1_000)] {
+        let folder = Folder::new(if waits { "waits" } else { "live" });
+        let params = json!({ "alerts": { "file": "alerts.json" }, "rules": ["alert ip any any -> any any (sid:1;)"] });
+        let mut surroundings = folder.surroundings();
+        (surroundings.simulated, surroundings.input_waits) = (false, waits);
+        let mut rig = Rig::within::<Nids>(&params, &mut surroundings).unwrap_or_else(|error| panic!("{error}"));
+        let mut batch = Batch::with_capacity(32);
+        (0..32).for_each(|_| batch.push(rig.packet(&frame)).expect("room"));
+        for _ in 0..300 {
+            rig.process(&mut batch);
+        }
+        rig.function.close().expect("it can be written");
+        let counts = rig.counters("alerts");
+        assert_eq!((counts["written"], counts["over rate"], counts["lost"]), (written, 9_600 - written, 0), "{waits}");
+        assert_eq!(folder.lines().len() as u64, written);
+    }
+}
