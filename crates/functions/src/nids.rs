@@ -107,8 +107,8 @@ enum Source {
 struct Alerts {
     /// Its name, relative to the configuration.
     file: String,
-    /// How many lines a second each worker writes at most, 1 to 1000000. Further ones are counted only. The default is 1000, and
-    /// no limit where time is simulated or all packets come from captures that are read with `speed: fast`.
+    /// How many lines a second each worker writes at most, 1 to 1000000. Further ones are counted only. The default is
+    /// 1000, and no limit where time is simulated or all packets come from captures that are read with `speed: fast`.
     rate: Option<u32>,
     /// The form of a line: `json` (the default), or `eve`, that of Suricata's EVE JSON.
     #[serde(default)]

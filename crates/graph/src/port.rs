@@ -179,8 +179,8 @@ pub trait DeclarePort: Port + Sized + 'static {
     /// Whether packets leave by it, with these parameters.
     fn sends(params: &Self::Params) -> bool;
 
-    /// Whether packets that would enter stay where they are until the worker takes them: those of a file that is read as fast as
-    /// they are taken.
+    /// Whether packets that would enter stay where they are until the worker takes them: those of a file that is read
+    /// as fast as they are taken.
     fn waits(params: &Self::Params) -> bool {
         let _ = params;
         false

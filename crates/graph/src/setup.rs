@@ -94,7 +94,8 @@ pub struct Surroundings {
     pub secret: u64,
     /// Whether time is simulated: calls are charged given costs, and nothing may wait for a real clock.
     pub simulated: bool,
-    /// Whether all packets that enter wait until a worker takes them ([`DeclarePort::waits`](crate::DeclarePort::waits)).
+    /// Whether all packets that enter wait until a worker takes them
+    /// ([`DeclarePort::waits`](crate::DeclarePort::waits)).
     pub input_waits: bool,
     /// Whether functions are made only to be checked, and must leave files that they would write alone.
     pub checking: bool,

@@ -2,13 +2,16 @@
 
 use crate::{File, forebay};
 
+/// A rule that matches each packet.
+const RULE: &str = "alert ip any any -> any any (sid:1;)";
 /// How many packets the capture has, each of which is an alert.
 const PACKETS: u64 = 9_000;
 
 /// Writes a capture beside the configuration, which reads it and writes alerts with these further parameters.
 fn replay(alerts: &str) -> File {
     let file = File::new("");
-    let config = |ports: &str, modules: &str, line: &str| format!("ports: {ports}\nmodules: {modules}\npipeline: [ {line} ]\n");
+    let config =
+        |ports: &str, modules: &str, line: &str| format!("ports: {ports}\nmodules: {modules}\npipeline: [ {line} ]\n");
     let made = config(
         &format!("{{ in: {{ generator: {{ count: {PACKETS} }} }}, out: {{ pcap: {{ write: in.pcap }} }} }}"),
         "{ hop: { ttl: } }",
@@ -18,7 +21,7 @@ fn replay(alerts: &str) -> File {
     forebay(&["run", file.path(), "--virtual", "--no-live"]).well();
     let text = config(
         "{ in: { pcap: { read: in.pcap, speed: fast } }, out: { sink: } }",
-        &format!("{{ ids: {{ nids: {{ rules: ['alert ip any any -> any any (sid:1;)'], alerts: {{ file: a.json{alerts} }} }} }} }}"),
+        &format!("{{ ids: {{ nids: {{ rules: ['{RULE}'], alerts: {{ file: a.json{alerts} }} }} }} }}"),
         "in -> ids -> out",
     );
     std::fs::write(file.path(), text).expect("a file");

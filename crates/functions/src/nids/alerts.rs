@@ -23,7 +23,7 @@ pub enum Format {
     Eve,
 }
 
-/// What lines are made with.
+/// The rules and the form that lines are made with.
 pub struct Lines {
     /// The rules that alerts are of.
     pub rules: Arc<Ruleset>,

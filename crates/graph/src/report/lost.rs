@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::ModuleReport;
 
-/// Counters of a file of lines, in this order: lines put on their way to the file, lines above the rate, lines that found
-/// the ring full, and lines on their way that the disk did not take.
+/// Counters of a file of lines, in this order: lines put on their way to the file, lines above the rate, lines that
+/// found the ring full, and lines on their way that the disk did not take.
 pub const LINE_COUNTERS: [&str; 4] = ["written", "over rate", "lost", "unwritten"];
 
 /// Lines of one module's file that are not in the file.
@@ -57,7 +57,11 @@ mod tests {
         let found = LostLines::under("nat", "log", &counts([9, 1, 2, 3])).expect("lost lines");
         assert_eq!((found.module.as_str(), found.lines.as_str(), found.total()), ("nat", "log", 6));
         for only in [[0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]] {
-            assert_eq!(LostLines::under("ids", "alerts", &counts(only)).map(|lines| lines.total()), Some(1), "{only:?}");
+            assert_eq!(
+                LostLines::under("ids", "alerts", &counts(only)).map(|lines| lines.total()),
+                Some(1),
+                "{only:?}"
+            );
         }
         assert_eq!(LostLines::under("ids", "alerts", &counts([9, 0, 0, 0])), None);
         let other = BTreeMap::from([("lost".to_owned(), 7), ("written".to_owned(), 7)]);
