@@ -25,6 +25,7 @@ mod lab;
 mod list;
 mod live;
 mod measure;
+mod oversize;
 mod plain;
 mod prices;
 mod printed;

@@ -131,7 +131,7 @@ pub(crate) fn show(arguments: &args::Show) -> anyhow::Result<()> {
         _ => {
             summary::reasons("dropped", &report.packets.dropped, &mut out)?;
             match census {
-                Some(census) => writeln!(out, "{}", summary::whereabouts(&census))?,
+                Some(census) => writeln!(out, "{}", summary::whereabouts(&census, report.packets.lost))?,
                 None => writeln!(out, "a worker does not answer")?,
             }
         }

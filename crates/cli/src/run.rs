@@ -22,12 +22,15 @@ use crate::drops::{DropSender, Tally};
 use crate::engine::{self, Engine, Mode};
 use crate::hangup::{Caught, Followed, Reload};
 use crate::live::Live;
+use crate::oversize::Oversize;
 use crate::source::source;
 use crate::trace::{Hub, Story, Tracer};
 use crate::{control, costs, decisions, plain, printed, summary};
 
 /// How long the stop flag and the keyboard wait to be looked at.
 const LOOK: Duration = Duration::from_millis(20);
+/// How often is looked whether there is an event to print.
+const EVENTS: Duration = Duration::from_secs(1);
 
 /// Runs a pipeline to its end.
 pub(crate) fn run(arguments: &args::Run) -> anyhow::Result<Answer> {
@@ -133,8 +136,9 @@ pub(crate) fn run(arguments: &args::Run) -> anyhow::Result<Answer> {
     let outcome = engine.end();
     drop(server);
     hub.finish();
-    let shown = shown.and_then(|()| Ok(traces.tell(board.began())?));
+    let shown = shown.and_then(|oversize| traces.tell(board.began()).map(|()| oversize).map_err(Into::into));
     let report = board.report(&board.nothing(), &board.read(outcome.at));
+    let shown = shown.map(|mut oversize| oversize.print(&report));
     let printed = if arguments.json {
         serde_json::to_string(&report).map_err(io::Error::from).and_then(|text| writeln!(printed::out(), "{text}"))
     } else {
@@ -323,7 +327,7 @@ fn show(
     stop: &AtomicBool,
     traces: &Traces,
     signals: &Followed,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Oversize> {
     let quiet = arguments.no_live || arguments.simulated;
     // Traces scroll by; a table that stays would be written over.
     let table = !quiet && !arguments.json && arguments.trace.is_none() && io::stdout().is_terminal();
@@ -331,6 +335,7 @@ fn show(
     let mut live = if table { Live::start("end").ok() } else { None };
     let interval = Duration::from_nanos(arguments.interval.0);
     let mut next = Instant::now() + interval;
+    let (mut oversize, mut next_look) = (Oversize::default(), Instant::now());
     let first = board.nothing();
     let mut last = first.clone();
     while !engine.is_over(stop) {
@@ -350,6 +355,11 @@ fn show(
             None if quiet => std::thread::sleep(engine.patience(LOOK)),
             None => std::thread::sleep(engine.patience(LOOK.min(next.saturating_duration_since(Instant::now())))),
         }
+        // A table that stays would be written over: the run's end prints the event then.
+        if live.is_none() && !arguments.simulated && Instant::now() >= next_look {
+            next_look = Instant::now() + EVENTS;
+            oversize.print(&board.report(&first, &board.read(Tsc.now())));
+        }
         if quiet || Instant::now() < next {
             continue;
         }
@@ -367,7 +377,7 @@ fn show(
         }
         last = now;
     }
-    Ok(())
+    Ok(oversize)
 }
 
 /// Traces that come from the workers, told as they come.

@@ -236,14 +236,16 @@ pub(crate) fn invariant(report: &Report, out: &mut impl Write) -> io::Result<()>
         in_flight: packets.in_flight,
         handed: 0,
     };
-    writeln!(out, "{}", whereabouts(&census))
+    writeln!(out, "{}", whereabouts(&census, packets.lost))
 }
 
-/// Where every packet is, in words.
-pub(crate) fn whereabouts(census: &Census) -> String {
-    let verdict = match census.missing() {
-        0 => "every packet accounted for".to_owned(),
-        missing => format!("{missing} UNACCOUNTED FOR"),
+/// Where every packet is, in words. Ports lost `lost` packets before they entered: they are on neither side of the sum.
+pub(crate) fn whereabouts(census: &Census, lost: u64) -> String {
+    let verdict = match (census.missing(), lost) {
+        (0, 0) => "every packet accounted for".to_owned(),
+        (0, lost) => format!("{} LOST before they entered", whole(lost)),
+        (missing, 0) => format!("{missing} UNACCOUNTED FOR"),
+        (missing, lost) => format!("{missing} UNACCOUNTED FOR, {} LOST before they entered", whole(lost)),
     };
     format!(
         "in {} + created {} = out {} + dropped {} + consumed {} + queued {} + held {} + in flight {}: {verdict}",

@@ -37,7 +37,7 @@ pub struct Params {
     /// Whether ASCII letters are found in either case where a pattern does not say.
     #[serde(default)]
     nocase: bool,
-    /// How many bytes of each payload are looked at, 1 to 9216; all of them by default.
+    /// How many bytes of each payload are looked at, 1 to 65535; all of them by default.
     depth: Option<usize>,
     /// Fragments: `scan` what each carries (the default), `pass` them unseen, or `drop` them.
     #[serde(default)]
@@ -58,7 +58,7 @@ fn capacity() -> usize {
 /// The largest `capacity`.
 const MOST_PATTERNS: usize = 1 << 20;
 /// The largest `depth`: what the largest packets have.
-const MOST_DEPTH: usize = 9_216;
+const MOST_DEPTH: usize = u16::MAX as usize;
 
 /// Where patterns come from.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]

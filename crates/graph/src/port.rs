@@ -39,6 +39,33 @@ pub struct PortCounters {
     pub errors: Counter,
     /// Of [`dropped`](Self::dropped), those that have reasons of their own.
     pub skipped: Reasons,
+    /// Of [`dropped`](Self::dropped), frames longer than a packet of the pool holds.
+    pub oversize: Counter,
+    /// The length of the longest of them, in bytes.
+    pub longest: Counter,
+}
+
+/// The reason under which a port counts frames longer than a packet of the pool holds.
+pub const OVERSIZE: &str = "oversize";
+
+impl PortCounters {
+    /// Counts a frame of `length` bytes that no packet of the pool holds, and that is dropped.
+    #[cold]
+    pub fn drop_oversize(&self, length: usize) {
+        self.dropped.add(1);
+        self.oversize.add(1);
+        self.longest.set(self.longest.get().max(length as u64));
+    }
+
+    /// The packets of [`dropped`](Self::dropped) that have reasons, by reason.
+    pub(crate) fn by_reason(&self) -> BTreeMap<String, u64> {
+        let mut counts = self.skipped.get();
+        let oversize = self.oversize.get();
+        if oversize > 0 {
+            counts.insert(OVERSIZE.to_owned(), oversize);
+        }
+        counts
+    }
 }
 
 /// Packets by reason, for reasons that show only while packets are read.

@@ -74,6 +74,9 @@ pub struct Packets {
     /// Entered by ports.
     #[serde(rename = "in")]
     pub entered: u64,
+    /// Lost at ports before they entered: in no other of these counts.
+    #[serde(default)]
+    pub lost: u64,
     /// Created by functions: `module.reason` and how many.
     pub created: BTreeMap<String, u64>,
     /// Left by ports.
@@ -326,9 +329,13 @@ pub struct PortReport {
     pub sent: u64,
     /// Packets lost before they entered.
     pub dropped: u64,
-    /// Of these, packets that were passed over, by reason: of a link type that is not read, for example.
+    /// Of these, packets that were passed over, by reason: of a link type that is not read, for example, or longer than
+    /// `pool.frame` (`oversize`).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub skipped: BTreeMap<String, u64>,
+    /// The length in bytes of the longest frame that was `oversize`, where one was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub longest_oversize: Option<u64>,
     /// Packets that it would not send.
     pub refused: u64,
     /// Things that went wrong.

@@ -19,7 +19,7 @@ pub use batch::Batch;
 pub use layers::{Hidden, MOST_TAGS, Network, Upper};
 pub use metadata::{ArrivalClock, WORDS, Word};
 pub use packet::Packet;
-pub use pool::{Pool, PoolOptions};
+pub use pool::{MAX_FRAME, Pool, PoolOptions};
 pub use session::SessionKey;
 pub use ticks::Ticks;
 

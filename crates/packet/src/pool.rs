@@ -14,7 +14,7 @@ mod native;
 mod registry;
 
 pub use layout::{Backing, Chunk, Layout, LayoutError, Line};
-pub use native::{Order, PoolOptions, Slab};
+pub use native::{MAX_FRAME, Order, PoolOptions, Slab};
 
 use std::hint::cold_path;
 use std::mem::MaybeUninit;
@@ -44,7 +44,7 @@ pub enum PoolError {
         end: usize,
     },
     /// Frames longer than a native chunk is meant for.
-    #[error("a pool for frames of {0} bytes: allowed are 64 to 9216")]
+    #[error("a pool for frames of {0} bytes: allowed are 64 to 65343")]
     Frame(usize),
     /// As many pools exist as the process can tell apart.
     #[error("no pool can be added: {0} exist already, which is as many as there can be")]

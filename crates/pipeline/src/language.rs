@@ -16,8 +16,9 @@ pub(crate) struct PoolSection {
     /// How many packets there can be at once; 16384 by default.
     #[schemars(range(min = 1, max = 16_777_216))]
     pub(crate) chunks: usize,
-    /// The longest frame in bytes; 2048 by default. Longer ones are dropped where they enter.
-    #[schemars(range(min = 64, max = 9_216))]
+    /// The longest frame in bytes; 2048 by default. Longer ones are dropped where they enter, as
+    /// `oversize`.
+    #[schemars(range(min = 64, max = 65_343))]
     pub(crate) frame: usize,
 }
 

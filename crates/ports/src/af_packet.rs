@@ -75,7 +75,7 @@ pub enum OpenError {
     /// Frames do not fit into packet memory.
     #[error(
         "the interface '{name}' has an MTU of {mtu} bytes, and frames of {frame}; a packet holds {holds}: write `pool: {{ frame: \
-         {frame} }}` (at most 9216), or `ip link set {name} mtu {fits}`"
+         {frame} }}` (at most 65343), or `ip link set {name} mtu {fits}`"
     )]
     TooLong {
         /// The interface.

@@ -197,7 +197,7 @@ impl Port for Pcap {
             match playback.peek(0) {
                 Some(next) if due_at(next.after).0 > now => break Ready::At(due_at(next.after).0),
                 Some(next) if next.bytes.len() > limit => {
-                    self.counters.dropped.add(1);
+                    self.counters.drop_oversize(next.bytes.len());
                     playback.advance();
                 }
                 _ => {}

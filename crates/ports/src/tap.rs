@@ -16,7 +16,7 @@ pub use params::{AddressError, HostAddress, Params};
 
 use crate::interface::namespace;
 
-use device::{Before, Device, Got, Wanted};
+use device::{Before, Beyond, Device, Got, Wanted};
 use opener::Opener;
 
 /// The longest frame of any pool, less an Ethernet header and two tags.
@@ -44,6 +44,8 @@ pub struct Tap {
     poll: Ticks,
     /// How often it is asked whether an interface is there again.
     look: Ticks,
+    /// Takes what no packet holds, so that its length shows.
+    beyond: Beyond,
     /// Frames that the host would not take, while a batch is sent.
     refused: Batch,
     /// What went wrong, for [`Port::close`].
@@ -85,14 +87,14 @@ impl Port for Tap {
             let Some(mut packet) = intake.pool.take() else { break };
             let room = packet.tailroom();
             let Some(space) = packet.append(room) else { break };
-            match device.read(space) {
+            match device.read(space, &mut self.beyond) {
                 Ok(Got::Frame(length)) => {
                     packet.truncate(length);
                     packet.set_arrival(intake.now, ArrivalClock::Poll);
                     // There is room, as `most` says.
                     let _ = batch.push(packet);
                 }
-                Ok(Got::TooLong) => self.counters.dropped.add(1),
+                Ok(Got::TooLong(length)) => self.counters.drop_oversize(length),
                 Ok(Got::Nothing) => return Ready::At(intake.now + self.poll),
                 Err(error) => {
                     self.fail("reading from", &error);
@@ -198,7 +200,7 @@ was prepared for the user (`ip tuntap add dev NAME mode tap user USER`, `ip link
 
 There is no knowing whether the host has sent anything but by asking: after a batch that was not full the interface is left \
 alone for `poll`, so that a busy worker makes few system calls. One is made for every frame, so this is for the packets of a \
-host, not for transit. Frames longer than the pool's packets are dropped and counted; those that the host does not take \
+host, not for transit. Frames longer than the pool's packets are dropped and counted (`oversize`); those that the host does not take \
 (its interface is down, its queue is full) are counted as `refused`. An interface that is taken away is made again, with \
 its settings, within 100 ms, and counted in `errors`. \
 Where other parameters change while packets run, the interface stays, with what waits in it; its settings change just before \
@@ -254,6 +256,7 @@ the pipeline does.";
             before,
             poll: setup.frequency().ticks(params.poll),
             look: setup.frequency().ticks(LOOK),
+            beyond: Beyond::default(),
             refused: Batch::with_capacity(MAX_BATCH),
             fault: None,
             counters,

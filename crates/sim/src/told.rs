@@ -41,6 +41,7 @@ impl Simulator {
             duration_s: report.seconds,
             packets: Packets {
                 entered: report.entered,
+                lost: report.lost.iter().sum(),
                 created: BTreeMap::new(),
                 out: report.left,
                 dropped,

@@ -39,6 +39,7 @@ pub(crate) fn report(modules: usize) -> Report {
         duration_s: 2.0,
         packets: Packets {
             entered: 2_000_000,
+            lost: 4,
             created: Default::default(),
             out: 1_999_998,
             dropped: [("m0.ttl_expired".to_owned(), 2)].into(),

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use crate::running::{PIPELINE, Running, json, temporary};
-use crate::{Done, forebay};
+use crate::{Done, File, contract, forebay};
 
 #[test]
 fn a_configuration_comes_by_standard_input_too() {
@@ -141,4 +141,43 @@ fn a_file_that_is_no_socket_is_left_alone() {
         forebay(&["run", "usecase:rc", "--no-live", "--duration", "1s", "--socket", file.to_str().expect("UTF-8")]);
     assert!(done.code == Some(2) && done.err.contains("no socket"), "{}", done.err);
     assert_eq!(std::fs::read(&file).expect("it is there"), b"x");
+}
+
+/// A frame that a device had joined was lost, and the last line said that every packet was accounted for.
+#[test]
+fn a_frame_longer_than_a_packet_is_an_event_and_fits_a_larger_pool() {
+    let folder = temporary();
+    let capture = folder.path().join("joined.pcap");
+    let mut bytes: Vec<u8> = [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 262_144, 1].map(u32::to_le_bytes).concat();
+    for length in [60_u32, 65_226, 60] {
+        bytes.extend([1, 0, length, length].map(u32::to_le_bytes).concat());
+        bytes.extend(vec![0; length as usize]);
+    }
+    std::fs::write(&capture, bytes).expect("written");
+    let run = |frame: u32, how: &[&str]| {
+        let ports =
+            format!("ports: {{ in: {{ pcap: {{ read: '{}', speed: fast }} }}, out: {{ sink: }} }}", capture.display());
+        let text = format!(
+            "pool: {{ chunks: 1024, frame: {frame} }}\n{ports}\nmodules: {{ c: {{ counter: }} }}\npipeline: [in -> c -> out]\n"
+        );
+        let done = forebay(&[&["run", File::new(&text).path(), "--no-socket", "--no-live"], how].concat());
+        assert_eq!(done.code, Some(0), "{}", done.err);
+        done
+    };
+    let cut = run(2_048, &[]);
+    let event = "port 'in': a frame of 65 226 bytes is longer than a packet holds and is lost (oversize): \
+                 set `pool: { frame: 65226 }`";
+    assert_eq!(cut.err.matches(event).count(), 1, "{}", cut.err);
+    assert!(cut.out.contains(": 1 LOST before they entered") && !cut.out.contains("accounted for"), "{}", cut.out);
+    let told = run(2_048, &["--json"]).json();
+    contract::check(&told);
+    let port = &told["ports"][0];
+    assert_eq!(
+        (&told["packets"]["lost"], &port["dropped"], &port["skipped"]["oversize"]),
+        (&1.into(), &1.into(), &1.into())
+    );
+    assert_eq!(port["longest_oversize"], 65_226);
+    let whole = run(65_343, &[]);
+    assert!(whole.out.contains("in 3 + ") && whole.out.contains("every packet accounted for"), "{}", whole.out);
+    assert!(!whole.err.contains("oversize"), "{}", whole.err);
 }

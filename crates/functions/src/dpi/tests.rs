@@ -132,7 +132,7 @@ fn what_makes_no_dpi_is_named() {
         (json!({ "patterns": ["a", "", "|0"] }), "patterns[2]: a '|' without a second"),
         (json!({ "patterns": ["a", "\"b\" class=c"] }), "patterns[1]: there is no class 'c': there are match"),
         (json!({ "patterns": "no/such/file" }), "patterns: no/such/file: "),
-        (json!({ "patterns": [], "depth": 0 }), "depth: 0: allowed are 1 to 9216"),
+        (json!({ "patterns": [], "depth": 0 }), "depth: 0: allowed are 1 to 65535"),
         (json!({ "patterns": ["a", "b"], "capacity": 1 }), "patterns: 2 patterns: 'capacity' allows 1"),
         (json!({ "patterns": [], "classes": [] }), "classes: 0 classes: allowed are 1 to 64"),
         (json!({ "patterns": [], "classes": [{ "name": "clean", "gate": "x" }] }), "classes[0].name: 'clean': allowed"),

@@ -13,7 +13,7 @@ use super::rule::{Place, Rule, Test};
 use super::view::View;
 
 /// The longest payload.
-const MOST_PAYLOAD: usize = 9_216;
+const MOST_PAYLOAD: usize = u16::MAX as usize;
 
 /// A rule's contents as they are sought.
 pub struct Sought {

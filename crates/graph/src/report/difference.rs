@@ -10,6 +10,7 @@ use super::{
     Delay, FlowFigures, FlowReport, ModuleReport, Origin, Packets, PortReport, Report, Spent, Stalls, Timing,
     WorkerReport,
 };
+use crate::port::OVERSIZE;
 use crate::telemetry::{LONG, LONG_CLASSES};
 use crate::worker::Census;
 
@@ -34,18 +35,20 @@ impl Report {
         unfold(&mut modules);
         let modules: Vec<_> = modules.into_iter().map(|(module, _)| module).collect();
         let of_flow = |(before, now)| flow(before, now, duration_s, frequency);
+        let ports = pairs(&earlier.ports, &later.ports, |port| port.name.as_str()).map(port);
+        let ports: Vec<_> = ports.collect();
         let report = Self {
             pipeline: later.pipeline.clone(),
             forebay: env!("CARGO_PKG_VERSION").into(),
             kind: origin.kind,
             cpu: origin.cpu.clone(),
             duration_s,
-            packets: packets(earlier, later),
+            packets: Packets { lost: ports.iter().map(|port| port.dropped).sum(), ..packets(earlier, later) },
             lost_lines: LostLines::of(&modules),
             modules,
             flows: pairs(&earlier.flows, &later.flows, |flow| flow.name.as_str()).map(of_flow).collect(),
             workers,
-            ports: pairs(&earlier.ports, &later.ports, |port| port.name.as_str()).map(port).collect(),
+            ports,
             arrival_clocks: clocks
                 .iter()
                 .filter(|(bit, _)| later.clocks & bit != 0)
@@ -221,8 +224,9 @@ fn port((before, now): (PortReading, &PortReading)) -> PortReport {
         let count = count.saturating_sub(*before.skipped.get(reason).unwrap_or(&0));
         (count > 0).then(|| (reason.clone(), count))
     };
-    let skipped = now.skipped.iter().filter_map(since).collect();
-    PortReport { name, kind, received, sent, dropped, skipped, refused, errors, receiving, sending }
+    let skipped: BTreeMap<_, _> = now.skipped.iter().filter_map(since).collect();
+    let longest_oversize = skipped.contains_key(OVERSIZE).then_some(now.longest);
+    PortReport { name, kind, received, sent, dropped, skipped, longest_oversize, refused, errors, receiving, sending }
 }
 
 /// Where the packets are. Reasons that nothing happened for are left out.
@@ -234,6 +238,7 @@ fn packets(earlier: &Reading, later: &Reading) -> Packets {
     };
     Packets {
         entered: later.census.entered - earlier.census.entered,
+        lost: 0,
         created: difference(&later.created, &earlier.created),
         out: later.census.left.saturating_sub(earlier.census.left),
         dropped: difference(&later.dropped, &earlier.dropped),

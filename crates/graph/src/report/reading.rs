@@ -128,6 +128,8 @@ pub(super) struct PortReading {
     /// Received, sent, dropped, refused, errors.
     pub(super) counts: [u64; 5],
     pub(super) skipped: BTreeMap<String, u64>,
+    /// The longest frame that no packet holds.
+    pub(super) longest: u64,
     pub(super) receiving: Timed,
     pub(super) sending: Timed,
 }
@@ -459,13 +461,14 @@ impl PortReading {
         let own = &told.counters;
         let counts = [&own.received, &own.sent, &own.dropped, &told.refused, &own.errors].map(Counter::get);
         let (receiving, sending) = (Timed::of(&told.receiving, metered(0)), Timed::of(&told.sending, metered(1)));
-        let skipped = own.skipped.get();
-        Self { name: told.name.clone(), kind: told.kind, counts, skipped, receiving, sending }
+        let (skipped, longest) = (own.by_reason(), own.longest.get());
+        Self { name: told.name.clone(), kind: told.kind, counts, skipped, longest, receiving, sending }
     }
 
     fn add(&mut self, other: &Self) {
         self.counts.iter_mut().zip(other.counts).for_each(|(count, more)| *count += more);
         add(&mut self.skipped, other.skipped.clone());
+        self.longest = self.longest.max(other.longest);
         self.receiving.add(&other.receiving);
         self.sending.add(&other.sending);
     }

@@ -23,7 +23,7 @@ pub enum Order {
 pub struct PoolOptions {
     /// How many packets there can be at once.
     pub chunks: usize,
-    /// The longest frame, in bytes (up to 9 216).
+    /// The longest frame, in bytes (up to 65 343).
     pub frame: usize,
     /// Free bytes before a fresh frame.
     pub headroom: usize,
@@ -36,7 +36,7 @@ pub struct PoolOptions {
 
 impl Default for PoolOptions {
     fn default() -> Self {
-        Self { chunks: 16_384, frame: 2_048, headroom: 128, order: Order::Lifo, populated: false }
+        Self { chunks: 16_384, frame: 2_048, headroom: HEADROOM, order: Order::Lifo, populated: false }
     }
 }
 
@@ -49,8 +49,12 @@ impl PoolOptions {
     }
 }
 
-/// The longest frame that a native chunk can be asked to hold (jumbo Ethernet with tags and tunnels), in bytes.
-const MAX_FRAME: usize = 9_216;
+/// The longest frame that a native chunk can be asked to hold, in bytes: with the metadata and the usual headroom the chunk
+/// ends where 16 bits do. It holds what a device puts together of 45 frames of 1 514 bytes (65 226 bytes).
+pub const MAX_FRAME: usize = u16::MAX as usize - LINE - HEADROOM;
+
+/// Free bytes before a fresh frame, unless the options say otherwise.
+const HEADROOM: usize = 128;
 
 /// The farthest that chunks can be apart, in bytes: as far as one reaches, in whole lines, with as much between them.
 const MOST_STRIDE: usize = 1 << 17;

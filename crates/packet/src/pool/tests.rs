@@ -102,14 +102,14 @@ fn sizes_that_make_no_sense_are_refused_with_the_value() {
         let text = refused(PoolOptions { chunks, ..good });
         assert!(text.contains(&chunks.to_string()) && text.contains("16777216"), "{text}");
     }
-    for frame in [9_217, 65_536, usize::MAX] {
+    for frame in [65_344, 65_536, usize::MAX] {
         let text = refused(PoolOptions { frame, ..good });
-        assert!(text.contains(&frame.to_string()) && text.contains("9216"), "{text}");
+        assert!(text.contains(&frame.to_string()) && text.contains("65343"), "{text}");
     }
     assert!(refused(PoolOptions { frame: 63, ..good }).contains("leaves 63 bytes"));
     assert!(refused(PoolOptions { headroom: 65_000, ..good }).contains("65535"));
     assert_eq!(Pool::new(PoolOptions { frame: 64, headroom: 0, ..good }).expect("the least").frame_limit(), 64);
-    assert_eq!(Pool::new(PoolOptions { frame: 9_216, ..good }).expect("the most").frame_limit(), 9_216);
+    assert_eq!(Pool::new(PoolOptions { frame: 65_343, ..good }).expect("the most").frame_limit(), 65_343);
 }
 
 #[test]

@@ -70,7 +70,7 @@ workers: []
         test.yaml:2: batch: '257' is out of range: allowed is a whole number from 1 to 256
         test.yaml:3: seed: '-1' is out of range: allowed is a whole number from 0 to 18446744073709551615
         test.yaml:4: pool.chunks: '0' is out of range: allowed is a whole number from 1 to 16777216
-        test.yaml:4: pool.frame: 'big' is not a whole number: allowed are digits alone, from 64 to 9216
+        test.yaml:4: pool.frame: 'big' is not a whole number: allowed are digits alone, from 64 to 65343
         test.yaml:5: ports.in.test_port.receives: '1' is not true or false
         test.yaml:5: ports.old: there is no kind of port 'tset_port' (did you mean 'test_port'?): there are …
         test.yaml:7: no packet reaches module 'a': no line leads to it

@@ -53,8 +53,8 @@ pub struct Several {
 pub struct Frame<'a> {
     /// Its bytes, without a VLAN tag that the kernel has taken out.
     pub bytes: &'a [u8],
-    /// Whether there was more of it than fits into a block.
-    pub is_cut: bool,
+    /// How long it was: more than its bytes where it did not fit into a block.
+    pub length: usize,
     /// The tag, as it stood behind the addresses.
     pub tag: Option<[u8; 4]>,
     /// A checksum that is to be completed.
@@ -78,6 +78,14 @@ pub struct Broken {
 pub struct Cursor {
     left: u32,
     at: usize,
+}
+
+impl Frame<'_> {
+    /// Whether there was more of it than fits into a block.
+    #[inline]
+    pub fn is_cut(&self) -> bool {
+        self.bytes.len() < self.length
+    }
 }
 
 impl Cursor {
@@ -135,7 +143,7 @@ impl Cursor {
         let nanos = long(offset_of!(libc::tpacket3_hdr, tp_nsec));
         let stamp = if seconds == 0 { 0 } else { u64::from(seconds) * 1_000_000_000 + u64::from(nanos) };
         let several = kind.map(|kind| Several { kind, size: half(4) });
-        Some(Frame { bytes, is_cut: taken < length, tag, partial, several, stamp })
+        Some(Frame { bytes, length: length as usize, tag, partial, several, stamp })
     }
 
     /// Goes on to the frame behind this one.

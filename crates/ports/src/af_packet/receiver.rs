@@ -148,8 +148,12 @@ fn take(
         return take_parts(frame, part, batch, intake, stamps, counters);
     }
     let Some(mut packet) = intake.pool.take() else { return Taken::NoPacket };
-    let is_whole = !frame.is_cut && packet.write(frame.bytes);
-    let is_right = is_whole && frame.partial.is_none_or(|partial| offload::complete(packet.data_mut(), partial));
+    let is_whole = !frame.is_cut() && packet.write(frame.bytes);
+    if !is_whole {
+        counters.drop_oversize(frame.length);
+        return Taken::Whole;
+    }
+    let is_right = frame.partial.is_none_or(|partial| offload::complete(packet.data_mut(), partial));
     if !is_right || frame.tag.is_some_and(|tag| !offload::put_tag(&mut packet, tag)) {
         counters.dropped.add(1);
         return Taken::Whole;
@@ -171,8 +175,11 @@ fn take_parts(
     stamps: &Stamps,
     counters: &PortCounters,
 ) -> Taken {
-    let cut = if frame.is_cut { None } else { Cut::of(frame) };
-    let Some(cut) = cut else {
+    if frame.is_cut() {
+        counters.drop_oversize(frame.length);
+        return Taken::Whole;
+    }
+    let Some(cut) = Cut::of(frame) else {
         counters.dropped.add(1);
         return Taken::Whole;
     };

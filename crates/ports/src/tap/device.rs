@@ -93,10 +93,19 @@ impl Wanted {
 pub enum Got {
     /// It is so long.
     Frame(usize),
-    /// It was longer than the room for it, and is lost.
-    TooLong,
+    /// It was so long, longer than the room for it, and is lost.
+    TooLong(usize),
     /// None is there.
     Nothing,
+}
+
+/// Room for the rest of the longest frame that there is, an IP packet of 64 KiB with its Ethernet header and two tags.
+pub struct Beyond(Box<[u8]>);
+
+impl Default for Beyond {
+    fn default() -> Self {
+        Self(vec![0; (1 << 16) + 22].into())
+    }
 }
 
 /// A TAP device. It goes with the value, unless it was there before.
@@ -193,12 +202,12 @@ impl Device {
     /// # Errors
     /// The interface is gone, or the system says something else.
     #[inline]
-    pub fn read(&self, room: &mut [u8]) -> io::Result<Got> {
-        // One byte more than there is room for: the kernel cuts what is longer, and does not say so.
-        let (limit, mut beyond) = (room.len(), [0]);
-        match (&self.file).read_vectored(&mut [IoSliceMut::new(room), IoSliceMut::new(&mut beyond)]) {
+    pub fn read(&self, room: &mut [u8], beyond: &mut Beyond) -> io::Result<Got> {
+        // More than there is room for: the kernel cuts what is longer, and does not say so.
+        let limit = room.len();
+        match (&self.file).read_vectored(&mut [IoSliceMut::new(room), IoSliceMut::new(&mut beyond.0)]) {
             Ok(0) => Ok(Got::Nothing),
-            Ok(length) if length > limit => Ok(Got::TooLong),
+            Ok(length) if length > limit => Ok(Got::TooLong(length)),
             Ok(length) => Ok(Got::Frame(length)),
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
                 Ok(Got::Nothing)

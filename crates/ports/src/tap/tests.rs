@@ -169,6 +169,7 @@ fn a_frame_longer_than_the_pools_is_dropped_and_counted() {
         });
         assert!(reply.is_some(), "no answer");
         assert_eq!(counters.dropped.get(), 1);
+        assert_eq!((counters.oversize.get(), counters.longest.get()), (1, 543));
     });
 }
 

@@ -64,7 +64,7 @@ proptest! {
             prop_assert_eq!(cursor.left() as usize, frames.len() - number);
             let frame = cursor.frame(&block).expect("within the block").expect("one is left");
             prop_assert_eq!(frame.bytes, &given.bytes[..]);
-            prop_assert_eq!(frame.is_cut, given.beyond > 0);
+            prop_assert_eq!(frame.is_cut(), given.beyond > 0);
             let tag = given.tag.map(|(kind, control)| {
                 let (kind, control) = (kind.unwrap_or(0x8100).to_be_bytes(), control.to_be_bytes());
                 [kind[0], kind[1], control[0], control[1]]

@@ -82,7 +82,7 @@ proptest! {
         let at = partial(six, tcp, tags);
         let kind = if tcp { if six { Kind::Tcp6 } else { Kind::Tcp4 } } else { Kind::Udp };
         let partial = is_partial.then_some(at);
-        let frame = Frame { bytes: &bytes, is_cut: false, tag: None, partial, several: Some(Several { kind, size }), stamp: 0 };
+        let frame = Frame { bytes: &bytes, length: bytes.len(), tag: None, partial, several: Some(Several { kind, size }), stamp: 0 };
         let cut = Cut::of(&frame).expect("it can be cut");
         prop_assert_eq!(cut.parts(), length.div_ceil(size));
         let pool = pool();
@@ -131,8 +131,14 @@ proptest! {
 fn what_cannot_be_cut_is_told() {
     let bytes = built(false, true, 0, &[1; 3_000]);
     let several = |kind, size| Some(Several { kind, size });
-    let right =
-        Frame { bytes: &bytes, is_cut: false, tag: None, partial: None, several: several(Kind::Tcp4, 1_000), stamp: 0 };
+    let right = Frame {
+        bytes: &bytes,
+        length: bytes.len(),
+        tag: None,
+        partial: None,
+        several: several(Kind::Tcp4, 1_000),
+        stamp: 0,
+    };
     assert_eq!(Cut::of(&right).map(|cut| cut.parts()), Some(3));
     let with = |change: &dyn Fn(&mut Vec<u8>)| {
         let mut bytes = bytes.clone();

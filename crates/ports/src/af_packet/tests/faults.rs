@@ -39,7 +39,7 @@ fn frames_too_long_for_a_packet_or_a_block_are_dropped_and_counted() {
         assert_eq!(
             refusal.to_string(),
             "interface: the interface 'va' has an MTU of 9000 bytes, and frames of 9014; a packet holds 2048: write `pool: { \
-             frame: 9014 }` (at most 9216), or `ip link set va mtu 2034`"
+             frame: 9014 }` (at most 65343), or `ip link set va mtu 2034`"
         );
         let mut around = surroundings();
         around.frame = 9_216;
@@ -57,6 +57,7 @@ fn frames_too_long_for_a_packet_or_a_block_are_dropped_and_counted() {
         assert_eq!(b.send(&sent), 0);
         assert_eq!(a.await_frames(2), [sent[0].clone(), sent[3].clone()]);
         assert_eq!(a.counters.dropped.get(), 2);
+        assert_eq!((a.counters.oversize.get(), a.counters.longest.get()), (2, 9_000));
         // Neither the interface nor the kernel takes these: they stay, in order.
         let sent = [frame(1, 9_015), frame(2, 60), vec![1; 13], frame(3, 9_014)];
         for frame in &sent {
