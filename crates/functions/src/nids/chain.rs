@@ -315,7 +315,7 @@ fn target(jump: &Jump, payload: &[u8], state: &State) -> Option<u32> {
     let at = match jump.base {
         Base::Number => read.end as i64 + value,
         Base::Start => value,
-        Base::End => payload.len() as i64 - value,
+        Base::End => payload.len() as i64 + value,
     };
     let at = at + state.amount(jump.post);
     u32::try_from(at).ok().filter(|at| *at as usize <= payload.len())

@@ -273,7 +273,7 @@ fn chain(rule: &Rule, at: usize, cursor: usize, variables: [u32; 2], payload: &[
                 + match jump.base {
                     Base::Number => end as i64 + far,
                     Base::Start => far,
-                    Base::End => payload.len() as i64 - far,
+                    Base::End => payload.len() as i64 + far,
                 };
             (0..=payload.len() as i64).contains(&to) && next(to as usize)
         }

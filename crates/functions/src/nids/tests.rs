@@ -2,6 +2,7 @@
 
 mod chain;
 mod keywords;
+mod mix;
 mod oracle;
 mod skipped;
 mod told;

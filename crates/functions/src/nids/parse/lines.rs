@@ -16,8 +16,8 @@ pub(super) struct Line {
     pub latin1: bool,
 }
 
-/// Joins lines that end with a backslash to the next ones, and leaves out empty ones and comments. A line that is not UTF-8
-/// is read as Latin-1.
+/// Joins lines that end with a backslash to the next ones, and leaves out empty ones and comments. A line that is not
+/// UTF-8 is read as Latin-1.
 pub(super) fn logical(bytes: &[u8]) -> Vec<Line> {
     let mut all = Vec::new();
     let mut begun: Option<(usize, Vec<u8>)> = None;
@@ -76,6 +76,6 @@ pub(super) fn parts(rest: &str) -> Result<(&str, &str), String> {
     }
     // An odd quote: what is wrong with it is found with the options.
     options.trim_ascii_end().strip_suffix(')').map(|options| (header, options)).ok_or_else(|| {
-        "a rule without ')' at its end".to_owned()
+        "a rule without ')' at its end: allowed are several lines where all but the last end with a backslash".to_owned()
     })
 }

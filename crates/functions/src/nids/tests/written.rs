@@ -44,6 +44,8 @@ fn what_is_not_known_is_refused_with_its_line_and_what_to_write() {
         ("alert tcp any any -> any (sid:1;)", "r:2: a header of 6 words"),
         ("alert tcp any any -> any any sid:1;", "a rule without '('"),
         ("alert tcp any any -> any any (sid:1;", "a rule without ')'"),
+        ("alert tcp any any -> any any (\n  sid:1;\n)", "all but the last end with a backslash"),
+        ("alert tcp any any -> any any (byte_math:bytes 1,offset 0,oper +,rvalue 1,result x; sid:1;)", "byte_math"),
         ("alert tcp any any -> any any (sid:1)", "no ';' after 'sid:1'"),
         ("alert tcp $X any -> any any (sid:1;)", "no variable is called 'X'"),
         (

@@ -62,7 +62,9 @@ impl Building<'_> {
             return Err(format!("{name}: little goes without string"));
         }
         let most = if rest.text { MOST_DIGITS } else { MOST_BYTES };
-        let bytes = number::<u8>(name, bytes.trim_ascii(), most).ok().filter(|bytes| *bytes > 0).ok_or_else(|| {
+        // `byte_jump: 0, 0, from_end, post_offset -6` of the Snort 2 manual: a number of no bytes is 0.
+        let none = name == "byte_jump" && !rest.text && rest.mask == 0;
+        let bytes = number::<u8>(name, bytes.trim_ascii(), most).ok().filter(|bytes| *bytes > 0 || none).ok_or_else(|| {
             format!("{name} '{}': allowed are 1 to {most} bytes (up to {MOST_DIGITS} with string)", short(bytes))
         })?;
         let offset = self.amount(name, offset, -i64::from(MOST_OFFSET), MOST_OFFSET.into())?;
