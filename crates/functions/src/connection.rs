@@ -304,9 +304,13 @@ mod tests {
     fn it_is_the_machine_of_rfc_6146() {
         #[derive(Clone, Copy, PartialEq, Debug)]
         enum State {
-            Init { answered: bool },
+            Init {
+                answered: bool,
+            },
             Established,
-            FinReceived { reply: bool },
+            FinReceived {
+                reply: bool,
+            },
             BothFinReceived,
             /// From which it leads back.
             Trans(u8),

@@ -41,7 +41,9 @@ impl<'de> Deserialize<'de> for TypeName {
             "ipv4" => vec![EtherType::IPV4],
             "ipv6" => vec![EtherType::IPV6],
             "arp" => vec![EtherType::ARP],
-            "vlan" => [vec![EtherType::VLAN, EtherType::PROVIDER_VLAN], EtherType::OLD_PROVIDER_VLANS.to_vec()].concat(),
+            "vlan" => {
+                [vec![EtherType::VLAN, EtherType::PROVIDER_VLAN], EtherType::OLD_PROVIDER_VLANS.to_vec()].concat()
+            }
             text => {
                 // Values below are lengths of IEEE 802.3 frames.
                 let value = number(text).and_then(|value| u16::try_from(value).ok()).filter(|value| *value >= 0x0600);

@@ -108,7 +108,10 @@ const DROPS: &[Reason] = &[
         name: "not_for_link",
         help: "The destination is the interface's own address, or that of all hosts of one of its prefixes (RFC 2644).",
     },
-    Reason { name: "not_ip", help: "The frame carries neither IPv4 nor IPv6, or is to an IPv4-mapped address of IPv6." },
+    Reason {
+        name: "not_ip",
+        help: "The frame carries neither IPv4 nor IPv6, or is to an IPv4-mapped address of IPv6.",
+    },
     Reason {
         name: "not_asked",
         help: "The neighbour would have to be asked for, and as many were within a second as may be (1000 by each worker).",

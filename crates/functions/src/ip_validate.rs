@@ -80,8 +80,9 @@ fn is_sound(packet: &mut Packet) -> bool {
     let Some(bytes) = packet.data().get(start..) else { return false };
     match network {
         Network::Ipv4 => Ipv4::is_valid(bytes),
-        Network::Ipv6 => Ipv6::ref_from_prefix(bytes)
-            .is_ok_and(|(header, rest)| usize::from(header.payload_length.get()) <= rest.len() && !header.is_jumbogram()),
+        Network::Ipv6 => Ipv6::ref_from_prefix(bytes).is_ok_and(|(header, rest)| {
+            usize::from(header.payload_length.get()) <= rest.len() && !header.is_jumbogram()
+        }),
         Network::Other => false,
     }
 }

@@ -40,7 +40,9 @@ impl<'de> Deserialize<'de> for Tpid {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let value = Value::deserialize(deserializer)?;
         let read = value.as_u64().map(u128::from).or_else(|| number(value.as_str()?));
-        let tpid = read.and_then(|read| u16::try_from(read).ok()).filter(|tpid| [EtherType::VLAN, EtherType::PROVIDER_VLAN].contains(tpid));
+        let tpid = read
+            .and_then(|read| u16::try_from(read).ok())
+            .filter(|tpid| [EtherType::VLAN, EtherType::PROVIDER_VLAN].contains(tpid));
         tpid.map(Self)
             .ok_or_else(|| de::Error::custom(format!("{value} is no tag's type: allowed are 0x8100 and 0x88a8")))
     }

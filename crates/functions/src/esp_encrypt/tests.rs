@@ -262,7 +262,10 @@ fn associations_change_while_packets_run() {
         (&format!("add 0x200 key={KEY} key={KEY}"), "'key' stands twice"),
         (&format!("add 0x200 key={KEY} window=5"), "word 3 is not known"),
         (&format!("add 0x200 key={KEY} for=10.0.0.0/33"), "33"),
-        (&format!("add 0x200 key={KEY} hard-packets=0"), "hard-packets: no such number: allowed are whole numbers from 1"),
+        (
+            &format!("add 0x200 key={KEY} hard-packets=0"),
+            "hard-packets: no such number: allowed are whole numbers from 1",
+        ),
         (&format!("add 0x200 key={KEY} esn=1"), "esn: it stands alone"),
         ("add 0x200 peer=192.0.2.10", "it has no key"),
         ("add 0x200 key=(hidden) peer=192.0.2.10", "the key is hidden"),

@@ -73,14 +73,7 @@ impl<T: Tuple> Tracker<T> {
     }
 
     /// A packet passes of a connection that is there.
-    pub(super) fn passes(
-        &mut self,
-        found: Found,
-        turned: bool,
-        flags: u8,
-        settings: &Settings,
-        now: Slot,
-    ) {
+    pub(super) fn passes(&mut self, found: Found, turned: bool, flags: u8, settings: &Settings, now: Slot) {
         let tracked = self.table.get_mut(found);
         let (before, reply) = (tracked.connection.phase(), tracked.is_reply(turned));
         tracked.connection.passes(flags, reply);

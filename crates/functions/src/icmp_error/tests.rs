@@ -166,13 +166,9 @@ fn of_some_packets_nobody_is_told() {
         builder.write(&mut frame, 44.into(), &[&header[..], &[1; 24]].concat()).expect("memory");
         frame
     };
-    for (protocol, offset, gate) in [
-        (17, 0, Gate::FIRST),
-        (17, 1, Gate::FIRST),
-        (6, 176, Gate::FIRST),
-        (58, 176, Gate::FIRST),
-        (58, 0, NOT_TOLD),
-    ] {
+    for (protocol, offset, gate) in
+        [(17, 0, Gate::FIRST), (17, 1, Gate::FIRST), (6, 176, Gate::FIRST), (58, 176, Gate::FIRST), (58, 0, NOT_TOLD)]
+    {
         for error in [json!({}), json!({ "error": "too_big", "mtu": 1_400 })] {
             let mut rig = self::rig(error);
             let frame = part(protocol, offset);

@@ -67,7 +67,8 @@ fn solicitations_are_answered_as_rfc_4861_says() {
     let flags = neighbour::ROUTER | SOLICITED | OVERRIDE;
     let expected = frames::neighbour(PEER, OWN, v6(1), v6(7), Neighbour::advertisement(flags, v6(1), OWN));
     assert_eq!((gate, frame), (REPLY, expected.to_vec()));
-    let entry = lan.neighbours.look(Address::v6(u128::from_be_bytes(v6(7))).expect("not mapped")).expect("it said where it is");
+    let entry =
+        lan.neighbours.look(Address::v6(u128::from_be_bytes(v6(7))).expect("not mapped")).expect("it said where it is");
     assert_eq!((entry.kind, entry.mac), (Kind::Stale, PEER));
     // Who has no address yet: all are told. Its message has no option.
     let mut bare = neighbour([0; 16], neighbour::solicited_node(v6(1)), solicitation);
@@ -133,7 +134,8 @@ fn martian_sources_are_not_passed_on() {
 /// A prefix of 31 or 32 bits has no broadcast address (RFC 3021 section 2.1).
 #[test]
 fn on_a_link_of_two_the_other_end_is_no_broadcast_address() {
-    for (prefix, peer) in [("192.0.2.0/31", [192, 0, 2, 1]), ("192.0.2.1/31", [192, 0, 2, 0]), ("192.0.2.1/32", PEER_V4)]
+    for (prefix, peer) in
+        [("192.0.2.0/31", [192, 0, 2, 1]), ("192.0.2.1/31", [192, 0, 2, 0]), ("192.0.2.1/32", PEER_V4)]
     {
         let (mut surroundings, _) = surroundings();
         let params = json!({ "mac": OWN.to_string(), "addresses": [prefix] });

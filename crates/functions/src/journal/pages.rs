@@ -150,13 +150,7 @@ struct Lines<O: Out> {
 
 impl<O: Out> Lines<O> {
     fn new(out: O) -> Self {
-        Self {
-            out,
-            bytes: Vec::with_capacity(CHUNK),
-            ends: VecDeque::new(),
-            is_partial: false,
-            written: Vec::new(),
-        }
+        Self { out, bytes: Vec::with_capacity(CHUNK), ends: VecDeque::new(), is_partial: false, written: Vec::new() }
     }
 
     /// Adds a line, or counts it where those before it leave no room.
@@ -231,7 +225,9 @@ impl<O: Out> Lines<O> {
         }
         match lines {
             0 => Ok(()),
-            _ => Err(io::Error::other(format!("it was removed, and {lines} lines with it: rename it, and send SIGHUP"))),
+            _ => {
+                Err(io::Error::other(format!("it was removed, and {lines} lines with it: rename it, and send SIGHUP")))
+            }
         }
     }
 }

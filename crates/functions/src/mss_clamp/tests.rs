@@ -114,7 +114,9 @@ fn sizes(header: &[u8]) -> Vec<usize> {
             continue;
         }
         let Some((_, size)) = rest.pop() else { break };
-        let Some(left) = rest.len().checked_sub(usize::from(size.saturating_sub(2))).filter(|_| size >= 2) else { break };
+        let Some(left) = rest.len().checked_sub(usize::from(size.saturating_sub(2))).filter(|_| size >= 2) else {
+            break;
+        };
         rest.truncate(left);
         if (kind, size) == (2, 4) {
             found.push(at + 2);

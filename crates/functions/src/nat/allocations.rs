@@ -227,9 +227,9 @@ mod tests {
         for entry in lines {
             let key = (entry.worker, entry.protocol, entry.inside, entry.outside);
             match entry.event {
-                Event::Start => there.retain(|(worker, ..): &Given, _| {
-                    worker.0 != entry.worker.0 && worker.1 == entry.worker.1
-                }),
+                Event::Start => {
+                    there.retain(|(worker, ..): &Given, _| worker.0 != entry.worker.0 && worker.1 == entry.worker.1)
+                }
                 Event::Allocate => *there.entry(key).or_insert(0) += 1,
                 Event::Release => *there.entry(key).or_insert(0) -= 1,
             }

@@ -83,13 +83,16 @@ pub fn matches(
         states.next.clear();
         budget.take(states.now.len())?;
         match &step.link {
-            Link::Content(at) => content(&rule.contents[*at], &subject.finders[*at], subject, step.cursor, states, budget)?,
+            Link::Content(at) => {
+                content(&rule.contents[*at], &subject.finders[*at], subject, step.cursor, states, budget)?
+            }
             Link::Pcre(at) => {
                 let (pcre, room) = (&rule.pcres[*at], &mut rooms[*at]);
                 let mut known = None;
                 for index in 0..states.now.len() {
                     let state = states.now[index];
-                    let from = if pcre.regex.is_relative() { (state.cursor as usize).min(subject.payload.len()) } else { 0 };
+                    let from =
+                        if pcre.regex.is_relative() { (state.cursor as usize).min(subject.payload.len()) } else { 0 };
                     let bytes = &subject.payload[from..];
                     if pcre.not || !step.cursor {
                         // From one place the answer is always the same.
@@ -130,7 +133,8 @@ pub fn matches(
                 for index in 0..states.now.len() {
                     let state = states.now[index];
                     let Some(read) = read(number, subject.payload, &state) else { continue };
-                    let holds = Comparison { operator: *operator, not: *not }.holds(read.value, state.amount(*value) as u32);
+                    let holds =
+                        Comparison { operator: *operator, not: *not }.holds(read.value, state.amount(*value) as u32);
                     if holds {
                         states.push(state)?;
                     }

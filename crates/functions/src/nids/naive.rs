@@ -4,7 +4,9 @@
 
 use etherparse::{LaxNetSlice, LaxSlicedPacket, TransportSlice};
 
-use super::rule::{Amount, Base, Bits, Content, Field, Link, Number, NumberForm, Operator, Place, Protocol, Rule, Test};
+use super::rule::{
+    Amount, Base, Bits, Content, Field, Link, Number, NumberForm, Operator, Place, Protocol, Rule, Test,
+};
 
 /// A packet as another library reads it.
 pub struct Plain {
@@ -313,7 +315,8 @@ fn value(number: &Number, bytes: &[u8]) -> Option<(u32, usize)> {
             (taken.iter().zip(0..).map(|(byte, place)| u32::from(*byte) << (8 * place)).sum(), count)
         }
     };
-    let masked = if number.mask == 0 { value } else { (value & number.mask) / (number.mask & number.mask.wrapping_neg()) };
+    let masked =
+        if number.mask == 0 { value } else { (value & number.mask) / (number.mask & number.mask.wrapping_neg()) };
     Some((masked, length))
 }
 

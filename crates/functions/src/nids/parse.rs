@@ -104,8 +104,34 @@ pub fn parse(shown: &str, bytes: &[u8], dialect: &Dialect) -> Result<File, Strin
 
 /// Application protocols that rules may name. They are not decoded.
 const SERVICES: [&str; 29] = [
-    "http", "http1", "http2", "http3", "file", "ssl", "tls", "ssh", "smtp", "imap", "pop3", "ftp", "ftp-data", "dns", "smb",
-    "dcerpc", "dcerpc_tcp", "dcerpc_udp", "sip", "snmp", "tftp", "nfs", "ntp", "dhcp", "krb5", "modbus", "dnp3", "rdp",
+    "http",
+    "http1",
+    "http2",
+    "http3",
+    "file",
+    "ssl",
+    "tls",
+    "ssh",
+    "smtp",
+    "imap",
+    "pop3",
+    "ftp",
+    "ftp-data",
+    "dns",
+    "smb",
+    "dcerpc",
+    "dcerpc_tcp",
+    "dcerpc_udp",
+    "sip",
+    "snmp",
+    "tftp",
+    "nfs",
+    "ntp",
+    "dhcp",
+    "krb5",
+    "modbus",
+    "dnp3",
+    "rdp",
     "quic",
 ];
 
@@ -170,7 +196,8 @@ impl Reader {
                 return Err(Refused::new("sid", message));
             }
             let older = if before.revision < revision { std::mem::replace(before, rule) } else { rule };
-            let message = format!("sid {sid} has revision {} in line {}: the newest counts", before.revision, before.line);
+            let message =
+                format!("sid {sid} has revision {} in line {}: the newest counts", before.revision, before.line);
             self.replaced.push((Refused { sid: Some(sid), ..Refused::new("rev", message) }, older.line));
             return Ok(());
         }

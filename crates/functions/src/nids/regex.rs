@@ -215,7 +215,9 @@ impl Form {
                 .which_captures(thompson::WhichCaptures::None),
         );
         let states = compiler.build(plain).map_err(|error| match error.size_limit() {
-            Some(_) => format!("'{short}': it takes more than {} KiB: allowed are fewer repetitions", MOST_STATES >> 10),
+            Some(_) => {
+                format!("'{short}': it takes more than {} KiB: allowed are fewer repetitions", MOST_STATES >> 10)
+            }
             None => refused(&Source(&error)),
         })?;
         let mut builder = dense::Builder::new();
@@ -228,7 +230,9 @@ impl Form {
         );
         Ok(match builder.build_from_nfa(&states) {
             Ok(table) => Self::Table(Arc::new(table)),
-            Err(_) => Self::Simulated(Arc::new(PikeVM::builder().build_from_nfa(states).map_err(|error| refused(&error))?)),
+            Err(_) => {
+                Self::Simulated(Arc::new(PikeVM::builder().build_from_nfa(states).map_err(|error| refused(&error))?))
+            }
         })
     }
 }
@@ -370,7 +374,8 @@ mod tests {
     /// Searches that would take exponential time, and such as would need a deep stack.
     #[test]
     fn a_search_that_takes_too_many_steps_is_undecided() {
-        for text in [r"/(a*)*\1c/", "/(?=((a+)+)$)ab/", r"/(?:(a|aa)+)+\1$c/", "/(?=(?:a|b|ab)*c)/", r"/((?:a|b)+)\1c/"] {
+        for text in [r"/(a*)*\1c/", "/(?=((a+)+)$)ab/", r"/(?:(a|aa)+)+\1$c/", "/(?=(?:a|b|ab)*c)/", r"/((?:a|b)+)\1c/"]
+        {
             let regex = parse(text);
             let mut walk = Walk::new(true);
             let subject = [b'a'; 9_000];

@@ -183,7 +183,10 @@ fn pass_comes_before_drop_and_drop_before_alert() {
     assert_eq!(rig.run(&tcp(b"", 1, 2, 16)).0, Gate::FIRST);
     assert_eq!(rig.run(&[1; 60]).0, Gate::FIRST);
     let counts: Vec<_> = rig.counters("packets").into_iter().collect();
-    assert_eq!(counts, [("alerted", 1), ("clean", 1), ("dropped", 1), ("logged", 1), ("passed", 1), ("undecided", 0), ("unseen", 1)]);
+    assert_eq!(
+        counts,
+        [("alerted", 1), ("clean", 1), ("dropped", 1), ("logged", 1), ("passed", 1), ("undecided", 0), ("unseen", 1)]
+    );
     assert_eq!(matched(&rig), ["2 1 rule 1", "1 2 rule 2", "1 3 rule 3", "1 4 rule 4"]);
 }
 

@@ -50,7 +50,8 @@ impl View {
                 (false, number(header.source), number(header.destination), header.ttl)
             }
         };
-        let mut view = Self { v6, source, destination, protocol: seen.protocol, ttl, unsure: seen.unsure, ..Self::default() };
+        let mut view =
+            Self { v6, source, destination, protocol: seen.protocol, ttl, unsure: seen.unsure, ..Self::default() };
         let mut start = seen.payload.start;
         if let Some(header) = seen.transport.and_then(|at| packet.data().get(at..)) {
             let word = |at: usize| header.get(at..at + 2).map(|word| u16::from_be_bytes([word[0], word[1]]));

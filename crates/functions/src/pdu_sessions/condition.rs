@@ -139,9 +139,7 @@ impl Condition {
         let ports = !(self.port.is_any() && self.ue_port.is_any());
         match hidden {
             Hidden::Network => true,
-            Hidden::Protocol => {
-                (ports || self.protocol.is_some()) && Self { protocol: None, ..bare }.holds(seen)
-            }
+            Hidden::Protocol => (ports || self.protocol.is_some()) && Self { protocol: None, ..bare }.holds(seen),
             Hidden::Ports { .. } => ports && bare.holds(seen),
         }
     }

@@ -159,9 +159,10 @@ impl Line {
 
     fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         let count = || {
-            number(value).and_then(|count| u64::try_from(count).ok()).filter(|count| *count > 0).ok_or_else(|| {
-                format!("{name}: no such number: allowed are whole numbers from 1 to {}", u64::MAX)
-            })
+            number(value)
+                .and_then(|count| u64::try_from(count).ok())
+                .filter(|count| *count > 0)
+                .ok_or_else(|| format!("{name}: no such number: allowed are whole numbers from 1 to {}", u64::MAX))
         };
         let address = || {
             AnyEndpoint::try_from(value.to_owned()).map(|end| end.0).map_err(|_| {

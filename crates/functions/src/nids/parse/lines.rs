@@ -76,6 +76,7 @@ pub(super) fn parts(rest: &str) -> Result<(&str, &str), String> {
     }
     // An odd quote: what is wrong with it is found with the options.
     options.trim_ascii_end().strip_suffix(')').map(|options| (header, options)).ok_or_else(|| {
-        "a rule without ')' at its end: allowed are several lines where all but the last end with a backslash".to_owned()
+        "a rule without ')' at its end: allowed are several lines where all but the last end with a backslash"
+            .to_owned()
     })
 }

@@ -76,7 +76,8 @@ fn advice(name: &str) -> String {
         "stream_size" | "stream_reassemble" => {
             format!("the option '{name}': stream reassembly is not supported yet")
         }
-        "resp" | "react" | "activates" | "activated_by" | "logto" | "session" | "tag" | "replace" | "detection_filter2" => {
+        "resp" | "react" | "activates" | "activated_by" | "logto" | "session" | "tag" | "replace"
+        | "detection_filter2" => {
             format!("the option '{name}' is not known: no rule answers, records or changes packets; leave it out")
         }
         "uricontent" | "urilen" | "file_data" | "pkt_data" | "base64_data" | "base64_decode" | "cookie" => {
@@ -100,8 +101,26 @@ fn advice(name: &str) -> String {
 
 /// What names of options begin with that look into application protocols.
 const PROTOCOLS: [&str; 20] = [
-    "dns", "tls", "ssl", "ssh", "smtp", "smb", "dce", "sip", "cip", "enip", "modbus", "dnp3", "gtp", "s7comm", "ftp", "krb5",
-    "snmp", "js_data", "vba_data", "app-layer",
+    "dns",
+    "tls",
+    "ssl",
+    "ssh",
+    "smtp",
+    "smb",
+    "dce",
+    "sip",
+    "cip",
+    "enip",
+    "modbus",
+    "dnp3",
+    "gtp",
+    "s7comm",
+    "ftp",
+    "krb5",
+    "snmp",
+    "js_data",
+    "vba_data",
+    "app-layer",
 ];
 
 /// Options, cut at semicolons that are not in quotes or behind a backslash.
@@ -153,8 +172,16 @@ pub(super) fn read(
     approximate_flow: bool,
     latin1: bool,
 ) -> Result<Rule, Refused> {
-    let mut building =
-        Building { rule, classes, approximate_flow, latin1, priority: None, links: Vec::new(), variables: Vec::new(), seen: Vec::new() };
+    let mut building = Building {
+        rule,
+        classes,
+        approximate_flow,
+        latin1,
+        priority: None,
+        links: Vec::new(),
+        variables: Vec::new(),
+        seen: Vec::new(),
+    };
     for option in split(text).map_err(Refused::of(""))? {
         let (name, value) = option
             .split_once(':')
@@ -264,16 +291,14 @@ impl<'a> Building<'a> {
             "noalert" => self.rule.silent = true,
             "content" => self.content(given()?)?,
             "nocase" | "offset" | "depth" | "distance" | "within" | "fast_pattern" | "rawbytes" | "startswith"
-            | "endswith" => {
-                self.modifier(name, value)?
-            }
+            | "endswith" => self.modifier(name, value)?,
             "pcre" => self.pcre(given()?)?,
             "isdataat" => self.data_at(given()?)?,
             "byte_test" => self.byte_test(given()?)?,
             "byte_jump" => self.byte_jump(given()?)?,
             "byte_extract" => self.byte_extract(given()?)?,
-            "dsize" | "ttl" | "tos" | "id" | "fragoffset" | "itype" | "icode" | "icmp_id" | "icmp_seq" | "seq" | "ack"
-            | "window" | "ip_proto" => self.comparison(name, given()?)?,
+            "dsize" | "ttl" | "tos" | "id" | "fragoffset" | "itype" | "icode" | "icmp_id" | "icmp_seq" | "seq"
+            | "ack" | "window" | "ip_proto" => self.comparison(name, given()?)?,
             "fragbits" => self.fragment_bits(given()?)?,
             "ipopts" => self.ip_options(given()?)?,
             "flags" => self.flags(given()?)?,

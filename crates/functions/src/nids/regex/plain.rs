@@ -78,7 +78,8 @@ fn class(set: &ByteSet, text: &mut String) {
             last = next;
         }
         // Neither can fail: it is a string.
-        let _ = if first == last { write!(text, r"\x{first:02x}") } else { write!(text, r"\x{first:02x}-\x{last:02x}") };
+        let _ =
+            if first == last { write!(text, r"\x{first:02x}") } else { write!(text, r"\x{first:02x}-\x{last:02x}") };
     }
     text.push(']');
 }

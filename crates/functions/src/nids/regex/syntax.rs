@@ -138,7 +138,8 @@ fn groups(bytes: &[u8]) -> (usize, Vec<(Vec<u8>, usize)>) {
                 let look = rest.starts_with(b"(?<=") || rest.starts_with(b"(?<!");
                 if let Some(open) = name.filter(|_| !look) {
                     count += 1;
-                    let name = rest[open.len()..].iter().take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'_');
+                    let name =
+                        rest[open.len()..].iter().take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'_');
                     names.push((name.copied().collect(), count));
                 } else if !rest.starts_with(b"(?") && !rest.starts_with(b"(*") {
                     count += 1;

@@ -202,11 +202,7 @@ impl Walk {
     }
 
     /// Ends the innermost part: where to go on, and at which position where it is another one. None where the part must not match.
-    fn leave(
-        &mut self,
-        program: &Program,
-        budget: &mut Budget,
-    ) -> Result<Option<(usize, Option<usize>)>, Undecided> {
+    fn leave(&mut self, program: &Program, budget: &mut Budget) -> Result<Option<(usize, Option<usize>)>, Undecided> {
         let mut begun = self.back.len();
         let (enter, position) = loop {
             let Some(last) = begun.checked_sub(1) else { return Ok(None) };

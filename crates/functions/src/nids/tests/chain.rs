@@ -49,7 +49,11 @@ fn options_about_payloads_have_a_packet_that_matches_and_one_that_does_not() {
         ("byte_extract:1,0,at; isdataat:at;", b"\x02xx", b"\x03xx"),
         ("byte_extract:1,0,n,multiplier 4; isdataat:!n;", b"\x01xxx", b"\x01xxxx"),
         ("byte_extract:1,0,n,align 4; isdataat:n;", b"\x01xxxx", b"\x01xxx"),
-        ("byte_extract:1,0,a; byte_extract:1,0,b,relative; byte_test:1,=,a,2; isdataat:b;", b"\x01\x03\x01z", b"\x01\x04\x01z"),
+        (
+            "byte_extract:1,0,a; byte_extract:1,0,b,relative; byte_test:1,=,a,2; isdataat:b;",
+            b"\x01\x03\x01z",
+            b"\x01\x04\x01z",
+        ),
         ("pcre:\"/a+/\"; content:\"b\"; distance:0; within:1;", b"xaab", b"xaaxb"),
         ("pcre:\"/a+/\"; content:\"b\"; distance:0; within:1;", b"axab", b"axa"),
         ("content:\"a\"; pcre:\"/^b/R\";", b"acab", b"acb"),
@@ -120,10 +124,7 @@ fn a_packet_that_takes_too_many_steps_is_undecided() {
 /// What would be exponential by trying each way is decided here.
 #[test]
 fn chains_of_options_take_no_exponential_time() {
-    let options = format!(
-        "content:\"a\"; {}byte_test:1,=,98,0,relative;",
-        "content:\"a\"; distance:0; ".repeat(30)
-    );
+    let options = format!("content:\"a\"; {}byte_test:1,=,98,0,relative;", "content:\"a\"; distance:0; ".repeat(30));
     let rule = format!("alert udp any any -> any any ({options} sid:1;)");
     let mut rig = rig(&[&rule]);
     rig.run(&udp(&[b'a'; 1_000], 1, 2, 3));
@@ -152,7 +153,12 @@ fn options() -> impl Strategy<Value = String> {
                 format!("byte_test:{bytes},{operator},{value},{offset}{relative}; ")
             }
         ),
-        (1u8..3, number(), relative(), prop::sample::select(vec!["", ",align", ",from_beginning", ",from_end", ",post_offset -1"]))
+        (
+            1u8..3,
+            number(),
+            relative(),
+            prop::sample::select(vec!["", ",align", ",from_beginning", ",from_end", ",post_offset -1"])
+        )
             .prop_map(|(bytes, offset, relative, rest)| format!("byte_jump:{bytes},{offset}{relative}{rest}; ")),
         (number(), relative()).prop_map(|(offset, relative)| format!("byte_extract:1,{offset},n{relative}; ")),
         prop::sample::select(vec![

@@ -27,9 +27,11 @@ fn ping4(kind: u8, code: u8) -> Vec<u8> {
 fn with_options() -> Vec<u8> {
     let mut frame = Vec::new();
     let options = etherparse::Ipv4Options::try_from(&[1, 7, 7, 4, 0, 0, 0, 0][..]).expect("options");
-    let mut header = etherparse::Ipv4Header::new(8, 9, etherparse::IpNumber::UDP, [10, 0, 0, 1], [192, 0, 2, 1]).expect("a header");
+    let mut header =
+        etherparse::Ipv4Header::new(8, 9, etherparse::IpNumber::UDP, [10, 0, 0, 1], [192, 0, 2, 1]).expect("a header");
     header.options = options;
-    let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ip(etherparse::IpHeaders::Ipv4(header, Default::default())).udp(1, 2);
+    let builder =
+        PacketBuilder::ethernet2([2; 6], [4; 6]).ip(etherparse::IpHeaders::Ipv4(header, Default::default())).udp(1, 2);
     builder.write(&mut frame, b"").expect("memory");
     frame
 }
@@ -87,9 +89,7 @@ fn options_about_headers_have_a_packet_that_matches_and_one_that_does_not() {
 /// `A<>B` leaves its ends out, but for `dsize`, as Snort 2 does; `A<=>B` includes them (Snort 3).
 #[test]
 fn ranges_mean_what_each_option_documents() {
-    let kinds = |options: &str| {
-        (0..12).filter(|kind| matches("icmp", options, &ping4(*kind, 4))).collect::<Vec<u8>>()
-    };
+    let kinds = |options: &str| (0..12).filter(|kind| matches("icmp", options, &ping4(*kind, 4))).collect::<Vec<u8>>();
     assert_eq!(kinds("itype:0<>8;"), [1, 2, 3, 4, 5, 6, 7]);
     assert_eq!(kinds("itype:0<=>8;"), [0, 1, 2, 3, 4, 5, 6, 7, 8]);
     assert_eq!(kinds("itype:!2<>9;"), [0, 1, 2, 9, 10, 11]);
@@ -165,10 +165,7 @@ fn fast_pattern_takes_arguments() {
 
 #[test]
 fn noalert_reports_nothing_and_drops_all_the_same() {
-    let mut rig = rig(&[
-        "alert udp any any -> any 1 (noalert; sid:1;)",
-        "drop udp any any -> any 2 (noalert; sid:2;)",
-    ]);
+    let mut rig = rig(&["alert udp any any -> any 1 (noalert; sid:1;)", "drop udp any any -> any 2 (noalert; sid:2;)"]);
     assert_eq!(rig.run(&udp(b"", 1, 9, 1)).0, Gate::FIRST);
     assert_eq!(rig.run(&udp(b"", 1, 9, 2)).0, DENIED);
     assert_eq!((rig.counters("packets")["clean"], rig.counters("packets")["dropped"]), (1, 1));
@@ -196,5 +193,7 @@ fn options_that_are_not_supported_are_refused_by_their_reason() {
         let error = read(&format!("{header} (content:\"a\"; sid:1;)")).expect_err(header);
         assert!(error.contains("HTTP buffers are not supported yet"), "{header}: {error}");
     }
-    assert!(read("alert tls any any -> any any (sid:1;)").expect_err("tls").contains("the protocol 'tls' is not decoded"));
+    assert!(
+        read("alert tls any any -> any any (sid:1;)").expect_err("tls").contains("the protocol 'tls' is not decoded")
+    );
 }

@@ -26,7 +26,10 @@ fn unknown_rules_are_skipped_and_listed_completely() {
     assert!(first.reason.contains("HTTP buffers are not supported yet"), "{}", first.reason);
     let rest: Vec<_> =
         file.skipped[100..].iter().map(|skipped| (skipped.line, skipped.sid, &*skipped.keyword)).collect();
-    assert_eq!(rest, [(102, None, ""), (103, Some(102), "http"), (104, None, "include"), (105, None, "var"), (106, None, "")]);
+    assert_eq!(
+        rest,
+        [(102, None, ""), (103, Some(102), "http"), (104, None, "include"), (105, None, "var"), (106, None, "")]
+    );
 }
 
 #[test]
@@ -55,9 +58,8 @@ fn files_that_are_no_text_or_too_large_are_refused_also_where_rules_are_skipped(
 
 #[test]
 fn the_newest_revision_of_a_rule_counts() {
-    let rule = |rev: u32, content: &str| {
-        format!("alert tcp any any -> any any (content:\"{content}\"; sid:1; rev:{rev};)\n")
-    };
+    let rule =
+        |rev: u32, content: &str| format!("alert tcp any any -> any any (content:\"{content}\"; sid:1; rev:{rev};)\n");
     for (text, line) in [(rule(1, "a") + &rule(2, "b"), 1), (rule(2, "b") + &rule(1, "a"), 2)] {
         let file = read(&text).expect("it loads");
         assert_eq!((file.rules.len(), file.rules[0].revision, &*file.rules[0].contents[0].bytes), (1, 2, &b"b"[..]));
@@ -80,7 +82,10 @@ fn skipped_rules_are_a_table_and_a_gauge() {
     let (_, table) = rig.declared.tables.iter().find(|(name, _)| name == "skipped").expect("a table");
     let lines = table.entries(None, usize::MAX).expect("all");
     let entries: Vec<Value> = lines.iter().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-    assert_eq!((&entries[0]["line"], &entries[0]["sid"], &entries[0]["keyword"]), (&json!(1), &json!(7), &json!("http_uri")));
+    assert_eq!(
+        (&entries[0]["line"], &entries[0]["sid"], &entries[0]["keyword"]),
+        (&json!(1), &json!(7), &json!("http_uri"))
+    );
     assert_eq!(table.entries(Some(&lines[0]), 1).expect("one"), lines[1..]);
     assert!(table.entries(Some("x"), 1).is_err());
     assert_eq!((table.apply(&["remove x"]).made, table.len()), (0, 2));
@@ -95,8 +100,16 @@ fn encodings_comments_and_line_ends_are_read() {
         (b"alert tcp any any -> any 80 (msg:\"a\"; \\\r\n content:\"x\"; sid:1;)\r\n", "a", b"x"),
         (b"\talert tcp any any -> any 80 (msg:\"a\"; content:\"x\"; sid:1;)   # a (comment;)\n", "a", b"x"),
         (b"alert tcp any any -> any 80 (msg:\"a) # b\"; content:\"#x\"; sid:1; )#\n", "a) # b", b"#x"),
-        (b"alert tcp any any -> any 80 (msg:\"caf\xe9\"; content:\"\xe9|00|\\\xe8\"; sid:1;)\n", "caf\u{e9}", b"\xe9\0\xe8"),
-        ("alert tcp any any -> any 80 (msg:\"caf\u{e9}\"; content:\"\u{e9}\"; sid:1;)".as_bytes(), "caf\u{e9}", b"\xc3\xa9"),
+        (
+            b"alert tcp any any -> any 80 (msg:\"caf\xe9\"; content:\"\xe9|00|\\\xe8\"; sid:1;)\n",
+            "caf\u{e9}",
+            b"\xe9\0\xe8",
+        ),
+        (
+            "alert tcp any any -> any 80 (msg:\"caf\u{e9}\"; content:\"\u{e9}\"; sid:1;)".as_bytes(),
+            "caf\u{e9}",
+            b"\xc3\xa9",
+        ),
         (b"alert  tcp  any  any  ->  any  80  ( msg: \"a\" ; content: \"x\" ; sid: 1 ; rev: 1 ; )", "a", b"x"),
     ] {
         let file = parse("r", text, &Dialect::default()).unwrap_or_else(|error| panic!("{error}"));

@@ -29,9 +29,7 @@ pub(super) fn span(name: &str, text: &str, most: u32, form: RangeForm) -> Result
             .map_err(|_| format!("{name} '{}': allowed are numbers from 0 to {most}, {allowed}", short(text)))
     };
     let nothing = || format!("{name} '{}': no number is so", short(text));
-    let above = |text: &str| {
-        one(text)?.checked_add(1).filter(|first| *first <= most).ok_or_else(nothing)
-    };
+    let above = |text: &str| one(text)?.checked_add(1).filter(|first| *first <= most).ok_or_else(nothing);
     let below = |text: &str| one(text)?.checked_sub(1).ok_or_else(nothing);
     let (not, text) = text.strip_prefix('!').map_or((false, text), |rest| (true, rest.trim_ascii_start()));
     let ranges = form != RangeForm::None;

@@ -64,9 +64,10 @@ impl Building<'_> {
         let most = if rest.text { MOST_DIGITS } else { MOST_BYTES };
         // `byte_jump: 0, 0, from_end, post_offset -6` of the Snort 2 manual: a number of no bytes is 0.
         let none = name == "byte_jump" && !rest.text && rest.mask == 0;
-        let bytes = number::<u8>(name, bytes.trim_ascii(), most).ok().filter(|bytes| *bytes > 0 || none).ok_or_else(|| {
-            format!("{name} '{}': allowed are 1 to {most} bytes (up to {MOST_DIGITS} with string)", short(bytes))
-        })?;
+        let bytes =
+            number::<u8>(name, bytes.trim_ascii(), most).ok().filter(|bytes| *bytes > 0 || none).ok_or_else(|| {
+                format!("{name} '{}': allowed are 1 to {most} bytes (up to {MOST_DIGITS} with string)", short(bytes))
+            })?;
         let offset = self.amount(name, offset, -i64::from(MOST_OFFSET), MOST_OFFSET.into())?;
         if !rest.text && u32::from(bytes) < 4 && rest.mask >> (8 * u32::from(bytes)) != 0 {
             return Err(format!("{name}: a bitmask of more than {bytes} bytes"));
@@ -103,7 +104,9 @@ impl Building<'_> {
                 }
                 ("bitmask", value) => match self.amount(name, value, 1, u32::MAX.into())? {
                     Amount::Fixed(mask) => rest.mask = mask as u32,
-                    Amount::Variable(_) => return Err(format!("{name} bitmask '{}': allowed is a number", short(value))),
+                    Amount::Variable(_) => {
+                        return Err(format!("{name} bitmask '{}': allowed is a number", short(value)));
+                    }
                 },
                 ("multiplier", value) => match number::<u32>(name, value, 65_535)? {
                     0 => return Err(format!("{name} multiplier 0: allowed are 1 to 65535")),
@@ -188,7 +191,8 @@ impl Building<'_> {
         let [bytes, offset, name, rest @ ..] = &words[..] else {
             return Err(format!("byte_extract '{}': write BYTES, OFFSET, NAME", short(value)));
         };
-        let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'.' || byte == b'-');
+        let plain =
+            name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'.' || byte == b'-');
         if !plain || !name.starts_with(|letter: char| letter.is_ascii_alphabetic() || letter == '_') {
             return Err(format!("byte_extract '{}': a name begins with a letter", short(name)));
         }

@@ -165,7 +165,16 @@ impl Building<'_> {
         let (not, value) = value.strip_prefix('!').map_or((false, value), |rest| (true, rest.trim_ascii_start()));
         let (text, rest) = quoted("content", value)?;
         let place = Place::Absolute { offset: 0, depth: None };
-        self.rule.contents.push(Content { bytes: bytes(text, self.latin1)?, nocase: false, not, fast: false, only: false, place, by: (None, None), end: false });
+        self.rule.contents.push(Content {
+            bytes: bytes(text, self.latin1)?,
+            nocase: false,
+            not,
+            fast: false,
+            only: false,
+            place,
+            by: (None, None),
+            end: false,
+        });
         self.link(Link::Content(self.rule.contents.len() - 1));
         // As of Snort 3: behind commas, where 2 has options of their own.
         let Some(rest) = rest.strip_prefix(',') else {
@@ -178,8 +187,19 @@ impl Building<'_> {
         for word in rest.split(',').map(str::trim_ascii) {
             let (name, value) =
                 word.split_once([' ', ':']).map_or((word, None), |(name, value)| (name, Some(value.trim_ascii())));
-            if !["nocase", "offset", "depth", "distance", "within", "fast_pattern", "startswith", "endswith", "rawbytes"]
-                .contains(&name) {
+            if ![
+                "nocase",
+                "offset",
+                "depth",
+                "distance",
+                "within",
+                "fast_pattern",
+                "startswith",
+                "endswith",
+                "rawbytes",
+            ]
+            .contains(&name)
+            {
                 return Err(format!(
                     "'{}' of a content: allowed are nocase, offset, depth, distance, within, startswith, endswith and fast_pattern",
                     short(name)

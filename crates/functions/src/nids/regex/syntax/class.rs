@@ -136,7 +136,9 @@ impl Parser<'_> {
                     set.add(b'-');
                     set.join(named);
                 }
-                Member::Byte(high) if high < low => return Err("a range of a class whose end is before its start".to_owned()),
+                Member::Byte(high) if high < low => {
+                    return Err("a range of a class whose end is before its start".to_owned());
+                }
                 Member::Byte(high) => (low..=high).for_each(|byte| set.add(byte)),
             }
         }

@@ -25,7 +25,9 @@ impl Parser<'_> {
                 let pair = Node::Concat(vec![Node::Byte(ByteSet::of([b'\r'])), Node::Byte(ByteSet::of([b'\n']))]);
                 Node::Atomic(Box::new(Node::Either(vec![pair, Node::Byte(ByteSet::of(*b"\n\x0b\x0c\r\x85"))])))
             }
-            b'p' | b'P' | b'X' => return Err(format!("'\\{}' is not supported: bytes have no properties", char::from(letter))),
+            b'p' | b'P' | b'X' => {
+                return Err(format!("'\\{}' is not supported: bytes have no properties", char::from(letter)));
+            }
             b'k' | b'g' => return self.reference(letter),
             b'1'..=b'9' => {
                 self.at -= 1;
