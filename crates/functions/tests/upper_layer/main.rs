@@ -89,9 +89,12 @@ fn any(action: &str, ports: &str) -> [String; 2] {
     ["0.0.0.0/0 0.0.0.0/0", "::/0 ::/0"].map(|nets| format!("@{nets} 0 : 65535 {ports} 0x06/0xff {action}"))
 }
 
+/// A function's name, its parameters, and the outcome of each row.
+type Filter = (&'static str, Value, fn(&str, Shows) -> &'static str);
+
 /// Functions that permit or deny by protocol or ports, parameters that drop packets to port 22, and the outcome of each
 /// row.
-fn filters() -> Vec<(&'static str, Value, fn(&str, Shows) -> &'static str)> {
+fn filters() -> Vec<Filter> {
     vec![
         ("acl", json!({ "rules": any("deny", "22 : 22") }), |_, shows| match shows {
             Shows::All => "denied",

@@ -199,7 +199,9 @@ fn an_error_about_a_first_fragment_is_of_the_session_of_its_ports() {
 /// Queries of both sides by one identifier come to one worker, and so do errors about messages that are no queries.
 #[test]
 fn queries_of_both_sides_come_to_one_worker() {
-    let queries: [(bool, u8, &[(u8, u8)]); 2] = [
+    // Request and reply.
+    type Pair = (u8, u8);
+    let queries: [(bool, u8, &[Pair]); 2] = [
         (false, 1, &[(8, 0), (13, 14), (15, 16), (17, 18), (42, 43)]),
         (true, 58, &[(128, 129), (139, 140), (160, 161)]),
     ];

@@ -34,8 +34,11 @@ fn after(header: &[u8], payload: &[u8]) -> Vec<u8> {
     [header, payload].concat()
 }
 
+/// A packet in a capture, and the Ethernet frame that it becomes.
+type Pair = (Vec<u8>, Vec<u8>);
+
 /// By link type: packets, and the frames that they become.
-fn table() -> Vec<(u16, Vec<(Vec<u8>, Vec<u8>)>)> {
+fn table() -> Vec<(u16, Vec<Pair>)> {
     let (four, six) = (ipv4([198, 51, 100, 9]), ipv6(0x20, [0, 0, 0, 9]));
     let (ip4, ip6) = (plain(0x0800, &four), plain(0x86dd, &six));
     let loopback = |header: [u8; 4], payload: &[u8], frame: &[u8]| (after(&header, payload), frame.to_vec());
