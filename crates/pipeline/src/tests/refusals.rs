@@ -469,7 +469,7 @@ pipeline: in -> nat -> out
         test.yaml:6: state.d.connections.sessions: '-1' is out of range: allowed is a whole number from 0 (How many connections there can be, of each IP version and over all workers, 1 to 268435456: 65536 by default)
         test.yaml:8: modules.nat.nat_out: `state` is missing (The name of a state of kind `nat`)
         test.yaml:9: modules.ids.nids.trackers: '1.5' is not a whole number
-        test.yaml:9: modules.ids.nids.alerts.rate: '1e+20' is out of range: allowed is a whole number from 0 (How many lines a second each worker writes at most, 1 to 1000000; 1000 by default)
+        test.yaml:9: modules.ids.nids.alerts.rate: '1e+20' is out of range: allowed is a whole number from 0 (How many lines a second each worker writes at most, 1 to 1000000)
         test.yaml:10: modules.split.test_split.gates: 'x' is not a list: write [x]
         test.yaml:11: pipeline: 'in -> nat -> out' is not a list: write [in -> nat -> out]
         ");
