@@ -46,9 +46,9 @@ impl DropSender {
 
     /// Writes a packet that was dropped where things are called by these names.
     pub(crate) fn send(&mut self, names: &Names, place: Place, reason: &'static str, packet: &Packet) {
-        let since = self.frequency.seconds(packet.arrival().since(self.start)) * 1e9;
+        let since = self.frequency.nanos(packet.arrival().since(self.start)).0;
         let comment = names.reason(place, reason);
-        let written = self.writer.write(self.wall.saturating_add(since as u64), packet.len(), packet.data(), &comment);
+        let written = self.writer.write(self.wall.saturating_add(since), packet.len(), packet.data(), &comment);
         let count = if written { &self.tally.written } else { &self.tally.lost };
         count.fetch_add(1, Ordering::Relaxed);
     }

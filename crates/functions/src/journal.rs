@@ -148,7 +148,7 @@ impl<R: Record> Shared<R> {
     /// Notes how the workers' clock and the system's stand to each other.
     fn set_clock(&self) {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
-        let ticks = (self.frequency.seconds(Tsc.now()) * 1e9).round() as u64;
+        let ticks = self.frequency.nanos(Tsc.now()).0;
         self.origin.store(since.wrapping_sub(ticks), Ordering::Relaxed);
     }
 }

@@ -83,7 +83,7 @@ impl Declare for Tap {
 impl Tap {
     /// Nanoseconds from 1970 to `now`: the system's clock is read once, the rest are ticks.
     fn stamp(&mut self, now: Ticks) -> u64 {
-        let nanos = |span: Ticks| (self.frequency.seconds(span) * 1e9).round() as u64;
+        let nanos = |span: Ticks| self.frequency.nanos(span).0;
         let wall = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
         let simulated = self.simulated;
         let (instant, at) = *self.epoch.get_or_insert_with(|| if simulated { (Ticks::ZERO, 0) } else { (now, wall()) });

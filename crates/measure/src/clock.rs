@@ -33,7 +33,19 @@ impl Frequency {
     /// How many ticks a span takes, rounded down.
     #[must_use]
     pub fn ticks(self, span: Nanos) -> Ticks {
-        Ticks((span.0 as f64 * self.hertz / 1e9) as u64)
+        if self.is_nano() { Ticks(span.0) } else { Ticks((span.0 as f64 * self.hertz / 1e9) as u64) }
+    }
+
+    /// How long a span of ticks takes, to the nearest nanosecond; exact where a tick is one.
+    #[must_use]
+    pub fn nanos(self, span: Ticks) -> Nanos {
+        if self.is_nano() { Nanos(span.0) } else { Nanos((span.0 as f64 / self.hertz * 1e9).round() as u64) }
+    }
+
+    /// Whether a tick is a nanosecond. A quotient of floating-point numbers would lose one now and then.
+    #[expect(clippy::float_cmp, reason = "the number is the very one that was given")]
+    fn is_nano(self) -> bool {
+        self.hertz == 1e9
     }
 
     /// How long a span of ticks takes, in microseconds.
@@ -255,6 +267,19 @@ mod tests {
             .collect();
         spans.sort_unstable();
         assert!(spans[500] > 0, "{} of {:?}", spans[500], Tsc.reading());
+    }
+
+    /// 3 ticks of a nanosecond were 2 ns: the quotient was rounded down.
+    #[test]
+    fn ticks_of_a_nanosecond_are_nanoseconds_and_back() {
+        let nano = Frequency::new(1e9);
+        let steps = (0..200_000).chain((0..20_000).map(|step| step * 922_337_203_685_477));
+        for span in steps.chain([1_700_000_000_123_456_789, (1 << 53) + 1, u64::MAX]) {
+            assert_eq!((nano.nanos(Ticks(span)), nano.ticks(Nanos(span))), (Nanos(span), Ticks(span)));
+        }
+        // Of another clock the nearest.
+        let fast = Frequency::new(3e9);
+        assert_eq!([1, 2, 3, 3_000_000_001].map(|ticks| fast.nanos(Ticks(ticks)).0), [0, 1, 1, 1_000_000_000]);
     }
 
     #[test]

@@ -62,7 +62,7 @@ impl<R: Record> Pen<R> {
     /// Nanoseconds from 1970 to `now`; where time is simulated it begins there.
     pub(super) fn stamp(&self, now: Ticks) -> u64 {
         let origin = if self.simulated { 0 } else { self.journal.shared.origin.load(Ordering::Relaxed) };
-        origin.wrapping_add((self.journal.shared.frequency.seconds(now) * 1e9).round() as u64)
+        origin.wrapping_add(self.journal.shared.frequency.nanos(now).0)
     }
 
     /// Puts the record on its way that `make` makes of a time, where there is room and it is not too much.
