@@ -151,12 +151,13 @@ pub(crate) fn compile(
     arrangement: Option<&Arrangement>,
 ) -> Result<(Draft, Surroundings), Problems> {
     let mut findings = Findings::default();
-    let Some(root) = source.tree(&mut findings) else {
+    let Some(mut root) = source.tree(&mut findings) else {
         findings.finish(&source.file, &source.text, &source.sets)?;
         unreachable!("a text without a tree has a problem")
     };
-    let stamps = Stamps::of(&root, &source.base);
     let mut misfits = Misfits::find(&root);
+    root.prune();
+    let stamps = Stamps::of(&root, &source.base);
     let whole = |key: &str| root.get(key).and_then(|node| node.to_json().as_u64());
     let batch = whole("batch").map_or(32, |batch| {
         usize::try_from(batch).ok().filter(|batch| (1..=MAX_BATCH).contains(batch)).unwrap_or(MAX_BATCH)

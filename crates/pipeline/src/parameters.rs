@@ -17,9 +17,10 @@ pub fn parameters(source: &Source, schema: fn(&mut SchemaGenerator) -> Schema) -
     settings.inline_subschemas = true;
     let rules = Rules::new(schema(&mut settings.into_generator()).to_value());
     let mut findings = Findings::default();
-    let root = source.tree(&mut findings);
-    if let Some(root) = &root {
+    let mut root = source.tree(&mut findings);
+    if let Some(root) = &mut root {
         Misfits::against(&rules, root).report(&mut findings);
+        root.prune();
     }
     findings.finish(source.file(), source.text(), source.sets())?;
     // What cannot be read is a problem.

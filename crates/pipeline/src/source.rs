@@ -200,6 +200,13 @@ impl Node {
     }
 }
 
+/// Whether nothing is a value of its own at this key: a function, kind of port or kind of state without parameters, and the
+/// controller of that name.
+fn means_nothing(key: &str) -> bool {
+    let parts: Vec<_> = key.split('.').collect();
+    parts == ["control", "batching"] || (parts.len() == 3 && ["modules", "ports", "state"].contains(&parts[0]))
+}
+
 /// Puts `value` at the dotted `key`, making mappings on the way where there is nothing.
 fn put(root: &mut Node, key: &str, value: Node, place: Place) -> Result<(), String> {
     if key.split('.').any(str::is_empty) {
@@ -207,19 +214,22 @@ fn put(root: &mut Node, key: &str, value: Node, place: Place) -> Result<(), Stri
     }
     let mut node = root;
     let mut path = String::new();
-    for part in key.split('.') {
+    let leaves_out = matches!(value.kind, Kind::Null) && !means_nothing(key);
+    let mut parts = key.split('.').peekable();
+    while let Some(part) = parts.next() {
         if matches!(node.kind, Kind::Null) {
             *node = Node { place, kind: Kind::Map(Map::default()) };
         }
         node = match &mut node.kind {
             Kind::Map(map) => {
                 if map.get(part).is_none() {
-                    let entry =
-                        Entry { key: part.to_owned(), place, new: true, value: Node { place, kind: Kind::Null } };
+                    let value = Node { place, kind: Kind::Null };
+                    let entry = Entry { key: part.to_owned(), place, new: true, left_out: false, value };
                     let _ = map.add(entry);
                 }
                 let entry = map.get_mut(part).ok_or_else(|| format!("no key {}", quote(part)))?;
                 entry.place = place;
+                entry.left_out = leaves_out && parts.peek().is_none();
                 &mut entry.value
             }
             Kind::List(list) => {

@@ -84,9 +84,17 @@ pub fn usecase(name: &str, sets: &[String]) -> Result<Source, Problems> {
     let mut given: BTreeMap<&str, (String, Option<usize>)> =
         case.parameters.iter().map(|parameter| (parameter.name, (parameter.default.to_owned(), None))).collect();
     let mut rest = Vec::new();
+    let default = |name: &str| {
+        let parameter = case.parameters.iter().find(|parameter| parameter.name == name);
+        parameter.map_or_else(String::new, |parameter| parameter.default.to_owned())
+    };
     for (number, set) in sets.iter().enumerate() {
         let value = set.split_once('=').and_then(|(key, value)| Some((given.get_mut(key.trim())?, value)));
         match value {
+            // As if it had not been given.
+            Some((slot, value)) if matches!(value.trim(), "null" | "~") => {
+                *slot = (default(set.split_once('=').map_or("", |(key, _)| key.trim())), None);
+            }
             Some((slot, value)) => *slot = (value.trim().to_owned(), Some(number)),
             None => {
                 if let Some(message) = stray(case, set) {

@@ -51,10 +51,22 @@ pub(crate) struct Entry {
     pub(crate) place: Place,
     /// Whether a setting has made it, where the text has none of that name.
     pub(crate) new: bool,
+    /// Whether a setting leaves it out: it is held against the schema by its key alone, and removed then.
+    pub(crate) left_out: bool,
     pub(crate) value: Node,
 }
 
 impl Map {
+    /// Removes the entries that settings leave out, here and below.
+    fn prune(&mut self) {
+        if self.entries.iter().any(|entry| entry.left_out) {
+            self.entries.retain(|entry| !entry.left_out);
+            let keys = self.entries.iter().enumerate();
+            self.index = keys.map(|(at, entry)| (entry.key.clone(), at)).collect();
+        }
+        self.entries.iter_mut().for_each(|entry| entry.value.prune());
+    }
+
     pub(crate) fn get(&self, key: &str) -> Option<&Entry> {
         self.index.get(key).map(|at| &self.entries[*at])
     }
@@ -87,6 +99,15 @@ fn whole(number: &serde_json::Number) -> serde_json::Number {
 }
 
 impl Node {
+    /// Removes the entries that settings leave out.
+    pub(crate) fn prune(&mut self) {
+        match &mut self.kind {
+            Kind::Map(map) => map.prune(),
+            Kind::List(list) => list.iter_mut().for_each(Self::prune),
+            _ => {}
+        }
+    }
+
     pub(crate) fn as_map(&self) -> Option<&Map> {
         if let Kind::Map(map) = &self.kind { Some(map) } else { None }
     }
@@ -320,7 +341,7 @@ impl<'i> Composer<'i, '_> {
             let key = self.unshield(key);
             let (event, span) = self.within(start)?;
             let value = self.node(event, &span)?;
-            if let Err(first) = map.add(Entry { key: key.clone(), place: at, new: false, value }) {
+            if let Err(first) = map.add(Entry { key: key.clone(), place: at, new: false, left_out: false, value }) {
                 let line = if let Place::Line(line, _) = first.place { line } else { 1 };
                 self.findings
                     .add(at, format!("the key {} stands here a second time; the first is in line {line}", quote(&key)));

@@ -329,7 +329,7 @@ impl<'r> Walk<'r> {
     }
 
     fn map(&mut self, rule: &'r Value, node: &Node, map: &Map) {
-        let count = map.iter().count() as u64;
+        let count = map.iter().filter(|entry| !entry.left_out).count() as u64;
         let too = |name: &str, is: fn(u64, u64) -> bool| rule[name].as_u64().filter(|limit| is(count, *limit));
         if let Some(limit) = too("minProperties", |count, least| count < least)
             .or_else(|| too("maxProperties", |count, most| count > most))
@@ -343,7 +343,7 @@ impl<'r> Walk<'r> {
             );
         }
         for key in rule["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-            if map.get(key).is_none() {
+            if map.get(key).is_none_or(|entry| entry.left_out) {
                 let of =
                     rule["properties"][key]["description"].as_str().map(|text| format!(" ({})", first_sentence(text)));
                 self.wrong_key(key, format!("`{key}` is missing{}", of.unwrap_or_default()));
@@ -373,6 +373,7 @@ impl<'r> Walk<'r> {
                     };
                     self.wrong_key(&entry.key, message);
                 }
+                Some(_) if entry.left_out => {}
                 Some(rule) => {
                     self.path.push(entry.key.clone());
                     self.value(rule, &entry.value);
