@@ -11,8 +11,8 @@ use forebay_measure::{Clock, Frequency, Nanos, Tsc};
 use forebay_packet::Ticks;
 use forebay_pipeline::Made;
 
-/// How long a simulated run takes when nothing is said.
-const SIMULATED_DURATION: Nanos = Nanos(100_000_000);
+/// How long a simulated run takes that has no duration and would not end by itself.
+pub(crate) const SIMULATED_DURATION: Nanos = Nanos(100_000_000);
 
 /// How workers run.
 pub(crate) enum Mode {
@@ -57,7 +57,6 @@ impl Engine {
                 Self::Real { instance, until: duration.map(|span| Instant::now() + Duration::from_nanos(span.0)) }
             }
             Mode::Simulated { costs, made, log } => {
-                let duration = duration.unwrap_or(SIMULATED_DURATION);
                 let stop = Arc::clone(stop);
                 Self::Simulated(Simulation::start(plans, &costs, duration, watch, stop, *made, log)?)
             }
@@ -82,6 +81,14 @@ impl Engine {
                     || instance.has_died()
             }
             Self::Simulated(simulation) => simulation.is_over(),
+        }
+    }
+
+    /// Until when packets are held that are waited for, where no more come from outside.
+    pub(crate) fn waits_until(&self) -> Option<Ticks> {
+        match self {
+            Self::Real { instance, .. } => instance.board().waits_until(),
+            Self::Simulated(_) => None,
         }
     }
 

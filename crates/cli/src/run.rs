@@ -12,7 +12,7 @@ use forebay_graph::Plan;
 use forebay_graph::report::Report;
 use forebay_instance::socket::{Bound, Patience, Server, Service, place};
 use forebay_instance::{Accepted, Board, Cores, Instance, Sole, SoleError, Steer, choose};
-use forebay_measure::{Clock, Frequency, Tsc};
+use forebay_measure::{Clock, Frequency, Nanos, Tsc};
 use forebay_packet::Ticks;
 use forebay_pipeline::{Conditions, Loaded, Source, is_built_in, nearest};
 
@@ -99,7 +99,8 @@ pub(crate) fn run(arguments: &args::Run) -> anyhow::Result<Answer> {
     let places = if let Mode::Real { cores, .. } = &mode { places(cores) } else { String::new() };
     // From here on a signal ends the run in order; until here, while files are opened, it ends the process.
     let stop = stop_on_signals()?;
-    let engine = Engine::start(plans, mode, arguments.duration, watch, &stop)?;
+    let duration = arguments.duration.or_else(|| default_duration(&plans, simulated));
+    let engine = Engine::start(plans, mode, duration, watch, &stop)?;
     let served = match &engine {
         Engine::Real { instance, .. } => {
             let service = Arc::new(service(arguments, source, instance, &hub, &stop));
@@ -132,7 +133,7 @@ pub(crate) fn run(arguments: &args::Run) -> anyhow::Result<Answer> {
     }
     let traces = Traces { told, to_stdout: !arguments.json, frequency };
     let board = engine.board();
-    let shown = show(&engine, &board, arguments, &stop, &traces, &signals);
+    let shown = show(&engine, &board, &name, arguments, &stop, &traces, &signals);
     let outcome = engine.end();
     drop(server);
     hub.finish();
@@ -178,6 +179,57 @@ fn report_lost_lines(report: &Report) {
         let _ = writeln!(
             printed::err(),
             "{pipeline}: {module}: the file of {heading} is not complete: {total} lines are not in it ({causes})"
+        );
+    }
+}
+
+/// How long a simulated run takes whose duration is not given, where it would not end by itself.
+fn default_duration(plans: &[Plan], simulated: bool) -> Option<Nanos> {
+    if !simulated {
+        return None;
+    }
+    let mut ports = plans.iter().flat_map(|plan| &plan.ports);
+    let endless = ports.find(|port| {
+        port.entry.is_some() && port.open.as_ref().is_some_and(|open| open.receives && open.port.is_endless())
+    })?;
+    let _ = writeln!(
+        printed::err(),
+        "{}: port '{}' has packets for ever: the run ends after {} ms of simulated time (--duration sets another)",
+        plans[0].name,
+        endless.name,
+        engine::SIMULATED_DURATION.0 / 1_000_000
+    );
+    Some(engine::SIMULATED_DURATION)
+}
+
+/// Says once that a run whose sources are used up waits for packets that are held.
+#[derive(Default)]
+struct Waiting {
+    since: Option<Instant>,
+    said: bool,
+}
+
+impl Waiting {
+    /// How long a wait is not worth a word.
+    const SHORT: Duration = Duration::from_secs(1);
+
+    fn look(&mut self, engine: &Engine, board: &Board, name: &str) {
+        let Some(until) = engine.waits_until().filter(|_| !self.said) else {
+            self.since = None;
+            return;
+        };
+        let now = Tsc.now();
+        let left = Tsc.frequency().seconds(until.since(now));
+        if self.since.get_or_insert_with(Instant::now).elapsed() < Self::SHORT && left < Self::SHORT.as_secs_f64() {
+            return;
+        }
+        self.said = true;
+        let packets = board.report(&board.nothing(), &board.read(now)).packets;
+        let _ = writeln!(
+            printed::err(),
+            "{name}: the sources are used up; the run waits for {} packets that modules hold, {left:.1} s for the next \
+             (Ctrl-C ends it at once and drops them as `wound_up`)",
+            packets.held + packets.queued
         );
     }
 }
@@ -323,6 +375,7 @@ fn set_triggers(plans: &mut [Plan], triggers: &[(String, usize)]) -> anyhow::Res
 fn show(
     engine: &Engine,
     board: &Board,
+    name: &str,
     arguments: &args::Run,
     stop: &AtomicBool,
     traces: &Traces,
@@ -338,7 +391,11 @@ fn show(
     let (mut oversize, mut next_look) = (Oversize::default(), Instant::now());
     let first = board.nothing();
     let mut last = first.clone();
+    let mut waiting = Waiting::default();
     while !engine.is_over(stop) {
+        if live.is_none() {
+            waiting.look(engine, board, name);
+        }
         match traces.tell(board.began()) {
             Err(_) if signals.is_terminal_lost() => {}
             printed => printed?,

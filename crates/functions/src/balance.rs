@@ -100,7 +100,7 @@ impl Function for Balance {
         let Some(mut distributor) = own.lend() else { return };
         distributor.begin(context, ENDS_WOKEN, &self.services);
         if distributor.is_due() {
-            context.wake_at(context.now());
+            context.look_at(context.now());
         }
         attend(&mut *distributor, WOKEN, context);
         self.look_after(&distributor, context);

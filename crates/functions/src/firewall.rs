@@ -425,7 +425,7 @@ impl Function for Firewall {
         let now = self.settings.clock.slot(context.now());
         tables.expire(now, ENDS_WOKEN);
         if tables.is_due() {
-            context.wake_at(context.now());
+            context.look_at(context.now());
         }
         attend(&mut *tables, WOKEN, context);
         self.look_after(&tables, context);

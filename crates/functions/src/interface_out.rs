@@ -298,7 +298,7 @@ impl InterfaceOut {
                 Kind::Incomplete => {}
                 _ => {
                     if entry.kind.is_timed() && self.waiting.watch(next) {
-                        context.wake_at(Ticks(entry.at));
+                        context.look_at(Ticks(entry.at));
                     }
                     return Ok(Some(entry.mac));
                 }
@@ -452,7 +452,12 @@ impl InterfaceOut {
             }
         }
         if entry.kind.is_timed() {
-            context.wake_at(Ticks(entry.at));
+            // The run does not wait for a probe that no packet waits for.
+            if self.waiting.waits(next) {
+                context.wake_at(Ticks(entry.at));
+            } else {
+                context.look_at(Ticks(entry.at));
+            }
         }
         entry.kind.is_timed()
     }

@@ -25,6 +25,8 @@ pub(crate) struct Desk {
     pub(crate) now: Ticks,
     /// When the function wants to be woken.
     pub(crate) wake: Ticks,
+    /// Whether the run waits for that.
+    pub(crate) keeps: bool,
     pub(crate) emitted: Emitted,
     pub(crate) pool: Pool,
     /// By module: what its function holds.
@@ -42,6 +44,7 @@ impl Desk {
             all: Some(Gate::FIRST),
             now,
             wake: Ticks::NEVER,
+            keeps: false,
             emitted: Emitted::with_capacity(MAX_BATCH),
             pool,
             shelves: Vec::new(),
@@ -132,6 +135,14 @@ impl<'a> Context<'a> {
 
     /// Asks that the function be [woken](crate::Function::wake) at `instant`, or earlier where it has asked before.
     pub fn wake_at(&mut self, instant: Ticks) {
+        self.desk.touched = true;
+        self.desk.keeps = true;
+        self.desk.wake = self.desk.wake.min(instant);
+    }
+
+    /// The same for housekeeping, such as the removal of sessions that have ended: a run whose sources are used up does
+    /// not wait for it.
+    pub fn look_at(&mut self, instant: Ticks) {
         self.desk.touched = true;
         self.desk.wake = self.desk.wake.min(instant);
     }

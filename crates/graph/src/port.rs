@@ -176,6 +176,11 @@ pub trait Port: Send {
         false
     }
 
+    /// Whether packets can come from it for ever: it has no last one.
+    fn is_endless(&self) -> bool {
+        true
+    }
+
     /// Called once when the worker ends: writes out what is buffered.
     ///
     /// # Errors

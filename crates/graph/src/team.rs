@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
+use forebay_packet::Ticks;
+
 /// A worker as the others see it, in a cache line of its own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
@@ -12,6 +14,8 @@ struct Member {
     taken: AtomicU64,
     /// Whether nothing would happen if nothing came from outside or from another worker.
     quiet: AtomicBool,
+    /// Until when something is held, in ticks: 0 where nothing is, `u64::MAX` where packets may still come from outside.
+    waits: AtomicU64,
 }
 
 /// The workers of one pipeline.
@@ -26,7 +30,10 @@ impl Team {
     /// A team of `workers`.
     #[must_use]
     pub fn new(workers: usize) -> Self {
-        Self { members: (0..workers).map(|_| Member::default()).collect(), arrived: AtomicUsize::new(0) }
+        Self {
+            members: (0..workers).map(|_| Member { waits: AtomicU64::new(u64::MAX), ..Member::default() }).collect(),
+            arrived: AtomicUsize::new(0),
+        }
     }
 
     /// How many workers.
@@ -62,6 +69,16 @@ impl Team {
         first.is_some() && first == look()
     }
 
+    /// Where no packet comes from outside any more and something that is held is waited for: the earliest instant at which
+    /// it may go on.
+    #[must_use]
+    pub fn waits_until(&self) -> Option<Ticks> {
+        let waits = self.members.iter().map(|member| member.waits.load(Ordering::Relaxed));
+        let waits = waits.filter(|ticks| *ticks > 0).collect::<Vec<_>>();
+        let may_come = waits.contains(&u64::MAX);
+        waits.into_iter().min().filter(|_| !may_come).map(Ticks)
+    }
+
     /// Waits until every worker has come here: a team meets once, when it ends.
     pub fn meet(&self) {
         self.arrived.fetch_add(1, Ordering::AcqRel);
@@ -81,6 +98,13 @@ impl Team {
         // In this order: whoever sees that they were taken sees that the worker is at work.
         member.quiet.store(false, Ordering::Release);
         member.taken.store(member.taken.load(Ordering::Relaxed).wrapping_add(packets as u64), Ordering::Release);
+    }
+
+    pub(crate) fn set_waits(&self, worker: usize, until: Ticks) {
+        let known = &self.members[worker].waits;
+        if known.load(Ordering::Relaxed) != until.0 {
+            known.store(until.0, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn set_quiet(&self, worker: usize, quiet: bool) {

@@ -162,7 +162,7 @@ pub struct Worker<C: Clock, S: Scheduler> {
     hold_stated: Vec<Option<Ticks>>,
     flows_of: Vec<Vec<usize>>,
     /// When functions asked to be woken.
-    timers: Vec<(Ticks, usize)>,
+    timers: Vec<Timer>,
     costs: Vec<Cost>,
     desk: Desk,
     spares: Spares,
@@ -192,6 +192,15 @@ pub struct Worker<C: Clock, S: Scheduler> {
     was_busy: bool,
     accounting: bool,
     timing: bool,
+}
+
+/// When a function is woken.
+#[derive(Clone, Copy)]
+struct Timer {
+    at: Ticks,
+    module: usize,
+    /// Whether the run waits for it.
+    keeps: bool,
 }
 
 /// What is measured in a turn.
@@ -243,6 +252,12 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         // What waits for another worker is tried again, though nothing else is to be done.
         let waits = !self.scheduler.is_idle() || !self.waiting.is_empty();
         if self.was_busy || waits { Next::Now } else { self.when() }
+    }
+
+    /// How many turns it has had.
+    #[must_use]
+    pub fn turns(&self) -> u64 {
+        self.telemetry.worker.turns.get()
     }
 
     /// Whether the next turn will have something to do: a poll that finds nothing is no work, nor is trying once more what
@@ -373,20 +388,27 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
 
     fn wanted(&mut self) -> Next {
         let due = self.buffered.iter().filter_map(|&module| self.nodes[module].input.due());
-        let timers = self.timers.iter().map(|(instant, _)| *instant);
+        let timers = self.timers.iter().filter(|timer| timer.keeps).map(|timer| timer.at);
+        let looks = self.timers.iter().filter(|timer| !timer.keeps).map(|timer| timer.at);
         let open = |(port, gateway): &(usize, &Gateway)| gateway.entry.is_some() && !self.is_held(*port);
         let ports = self.gateways.iter().enumerate().filter(open).map(|(_, gateway)| gateway.ready);
-        let mut earliest = due.chain(timers).chain(self.scheduler.wake()).min();
-        let mut input = false;
+        let held = due.chain(timers).chain(self.scheduler.wake()).min();
+        let mut earliest = held.into_iter().chain(looks).min();
+        let may_come = self.gateways.iter().any(|gateway| gateway.entry.is_some() && gateway.ready != Ready::Never);
+        self.team.set_waits(self.id, if may_come { Ticks::NEVER } else { held.unwrap_or(Ticks::ZERO) });
+        let (mut input, mut outside) = (false, false);
         for ready in ports {
             match ready {
                 Ready::Now => return Next::Now,
-                Ready::At(instant) => earliest = Some(earliest.map_or(instant, |earliest| earliest.min(instant))),
-                Ready::Input => input = true,
+                Ready::At(instant) => {
+                    outside = true;
+                    earliest = Some(earliest.map_or(instant, |earliest| earliest.min(instant)));
+                }
+                Ready::Input => (outside, input) = (true, true),
                 Ready::Never => {}
             }
         }
-        self.team.set_quiet(self.id, self.draining || (!input && earliest.is_none()));
+        self.team.set_quiet(self.id, self.draining || (!outside && held.is_none()));
         if self.links.ins.is_empty() {
             return match (input, earliest) {
                 (true, earliest) => Next::OnInput(1, earliest),

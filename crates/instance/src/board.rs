@@ -84,6 +84,12 @@ impl Board {
         self.state().team.is_quiet()
     }
 
+    /// Where no packet comes from outside any more and something that is held is waited for: when that may go on.
+    #[must_use]
+    pub fn waits_until(&self) -> Option<Ticks> {
+        self.state().team.waits_until()
+    }
+
     /// What sets the triggers of the present graph, where something does, and what its workers count.
     pub(crate) fn steered(&self) -> (Option<Arc<Steering>>, Vec<Arc<Telemetry>>) {
         let state = self.state();

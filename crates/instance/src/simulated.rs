@@ -26,6 +26,8 @@ use crate::threads::StartError;
 const HERTZ: f64 = 1e9;
 /// How much simulated time passes between two looks at the stop flag.
 const SLICE: Nanos = Nanos(1_000_000);
+/// The same while nothing happens, in a run without a duration.
+const LONGEST_SLICE: Nanos = Nanos(64_000_000);
 
 /// The workers of a pipeline in simulated time, for whoever lets time pass, and what they count.
 pub struct SimulatedTeam<S: Scheduler> {
@@ -105,6 +107,11 @@ impl<S: Scheduler> SimulatedTeam<S> {
         }
     }
 
+    /// How many turns the workers have had.
+    fn turns(&self) -> u64 {
+        self.workers.iter().map(Worker::turns).sum()
+    }
+
     /// Lets time pass until `until`; whatever sets the triggers does so once a period, in no time.
     pub fn run(&mut self, until: Ticks) -> Ended {
         loop {
@@ -144,14 +151,14 @@ impl Simulation {
     }
 
     /// Starts the workers, whose modules' calls take `costs`; they run for `duration`, or until `stop` is set or nothing is
-    /// left to do.
+    /// left to do. Without a duration only the last two end the run.
     ///
     /// # Errors
     /// [`StartError`].
     pub fn start(
         plans: Vec<Plan>,
         costs: &[Cost],
-        duration: Nanos,
+        duration: Option<Nanos>,
         watch: Watch,
         stop: Arc<AtomicBool>,
         made: Made,
@@ -168,7 +175,7 @@ impl Simulation {
     fn of<S: Scheduler + 'static>(
         plans: Vec<Plan>,
         costs: &[Cost],
-        duration: Nanos,
+        duration: Option<Nanos>,
         watch: Watch,
         stop: Arc<AtomicBool>,
         made: Made,
@@ -179,14 +186,18 @@ impl Simulation {
         team.observe(watch);
         let board = Arc::clone(&team.board);
         let thread = std::thread::Builder::new().name("workers".to_owned()).spawn(move || {
-            let until = Ticks::ZERO + frequency.ticks(duration);
-            // The slices are always cut alike, so that every run of one seed is the same.
-            let mut next = Ticks::ZERO;
+            let until = duration.map_or(Ticks::NEVER, |duration| frequency.ticks(duration));
+            // The slices are always cut alike, so that every run of one seed is the same: longer ones where nothing
+            // happens, which a capture may have days of.
+            let (mut next, mut slice) = (Ticks::ZERO, SLICE);
             while next < until && !stop.load(Ordering::Relaxed) {
-                next = (next + frequency.ticks(SLICE)).min(until);
+                let before = team.turns();
+                next = (next + frequency.ticks(slice)).min(until);
                 if team.run(next) == Ended::Finished {
                     break;
                 }
+                let idle = duration.is_none() && team.turns() - before <= team.workers.len() as u64;
+                slice = if idle { Nanos((slice.0 * 2).min(LONGEST_SLICE.0)) } else { SLICE };
             }
             let SimulatedTeam { mut workers, .. } = team;
             let troubles = wind_up_team(&mut workers);

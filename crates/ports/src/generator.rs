@@ -199,6 +199,13 @@ impl Port for Generator {
         }
     }
 
+    fn is_endless(&self) -> bool {
+        match &self.source {
+            Source::Open(queue) => queue.schedule.offer().is_some(),
+            Source::Closed { left, .. } => *left >= u64::MAX / 2,
+        }
+    }
+
     fn pace(&self) -> Option<Pace> {
         match &self.source {
             Source::Open(queue) => Some(Pace { spread: queue.schedule.spread()?, queue: queue.room }),

@@ -143,7 +143,7 @@ impl Pcap {
     #[inline]
     fn stamp(&mut self, now: Ticks) -> u64 {
         let (instant, nanos) = *self.epoch.get_or_insert_with(|| (now, wall_clock(self.frequency, now)));
-        nanos.saturating_add((now.since(instant).0 as f64 / self.frequency.hertz() * 1e9) as u64)
+        nanos.saturating_add(self.frequency.nanos(now.since(instant)).0)
     }
 }
 
@@ -154,7 +154,7 @@ fn wall_clock(frequency: Frequency, now: Ticks) -> u64 {
     if frequency == Tsc.frequency() {
         SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
     } else {
-        (now.0 as f64 / frequency.hertz() * 1e9) as u64
+        frequency.nanos(now).0
     }
 }
 
@@ -169,6 +169,8 @@ impl Port for Pcap {
         let started = *self.started.get_or_insert(now);
         self.epoch.get_or_insert((now, playback.first()));
         let due_at = |after: u64| match self.scale {
+            // A product of floating-point numbers has no single nanoseconds after 104 days.
+            Some(1.0) => (Ticks(started.0.saturating_add(after)), ArrivalClock::Intended),
             Some(scale) => (Ticks(started.0.saturating_add((after as f64 * scale) as u64)), ArrivalClock::Intended),
             None => (now, ArrivalClock::Poll),
         };
@@ -211,6 +213,10 @@ impl Port for Pcap {
 
     fn saturate(&mut self) {
         self.scale = None;
+    }
+
+    fn is_endless(&self) -> bool {
+        self.playback.as_ref().is_some_and(Playback::is_endless)
     }
 
     fn send(&mut self, batch: &mut Batch, now: Ticks) {

@@ -4,6 +4,7 @@ mod commands;
 mod compare;
 mod contract;
 mod doctor;
+mod ends;
 mod files;
 mod gate;
 mod handover;

@@ -234,7 +234,7 @@ impl Attendant {
         self.next = context.now() + self.period;
         self.waits = !empty;
         if self.waits {
-            context.wake_at(self.next);
+            context.look_at(self.next);
         }
     }
 }

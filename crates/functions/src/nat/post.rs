@@ -110,7 +110,7 @@ impl Post {
         let Some(mut translator) = own.lend() else { return };
         translator.begin(context, ENDS_WOKEN);
         if translator.is_due() {
-            context.wake_at(context.now());
+            context.look_at(context.now());
         }
         self.attend(&mut translator, WOKEN, context);
         self.look_after(&translator, context);

@@ -12,7 +12,7 @@ use super::roads::Roads;
 use super::rota::Rota;
 use super::stopwatch::Stopwatch;
 use super::succession::Heritage;
-use super::{Cost, Edge, Gateway, Node, Worker};
+use super::{Cost, Edge, Gateway, Node, Timer, Worker};
 use crate::context::Desk;
 use crate::flow::{self, FlowError, Passages, Shape};
 use crate::fold;
@@ -321,7 +321,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             let joins = gates > 1 && own.iter().all(|edge| *edge == own[0]);
             let counts = counts[number];
             if module.function.as_ref().is_some_and(|function| function.begins()) {
-                worker.timers.push((worker.desk.now, worker.nodes.len()));
+                worker.timers.push(Timer { at: worker.desk.now, module: worker.nodes.len(), keeps: true });
             }
             worker.nodes.push(Node { function: module.function, only, input, edges, gates, joins, counts });
             if let Some(from) = module.from {

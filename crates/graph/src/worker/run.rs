@@ -135,7 +135,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
     /// `batch` and goes on to this node, which nothing else feeds. The desk is clear afterwards.
     fn distribute<const MODE: u8>(&mut self, node: usize, batch: &mut Batch) -> Option<usize> {
         if self.desk.wake != Ticks::NEVER {
-            self.set_timer(node, self.desk.wake);
+            let keeps = std::mem::take(&mut self.desk.keeps);
+            self.set_timer(node, self.desk.wake, keeps);
         }
         let gates = usize::from(self.nodes[node].gates);
         let mut straight_on = None;

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use forebay_measure::Clock;
 use forebay_packet::{Pool, Ticks};
 
-use super::Worker;
+use super::{Timer, Worker};
 use crate::function::Function;
 use crate::observer::Observer;
 use crate::port::{Port, Ready};
@@ -27,7 +27,7 @@ struct Part {
     function: Box<dyn Function>,
     shelf: Shelf,
     /// When it asked to be woken.
-    timer: Option<Ticks>,
+    timer: Option<Timer>,
     /// What the flow words of the packets on the shelf stand for.
     flows: Arc<[u64]>,
 }
@@ -144,7 +144,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         let mut laid = exchange.laid();
         for &(module, place) in &exchange.modules[self.id] {
             let Some(function) = self.nodes[module].function.take() else { continue };
-            let timer = self.timers.iter().find(|(_, of)| *of == module).map(|(at, _)| *at);
+            let timer = self.timers.iter().find(|timer| timer.module == module).copied();
             let shelf = std::mem::take(&mut self.desk.shelves[module]);
             exchange.moved.fetch_add(shelf.len() as u64, Ordering::Relaxed);
             let flows = Arc::clone(&self.flows.keys);
@@ -176,7 +176,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             }
             self.desk.shelves[module] = shelf;
             if let Some(timer) = timer {
-                self.set_timer(module, timer);
+                self.set_timer(module, timer.at, timer.keeps);
             }
         }
         for (port, place) in heritage.taken_ports {

@@ -3,7 +3,7 @@
 use forebay_measure::Clock;
 use forebay_packet::{Batch, Ticks};
 
-use super::{LATE, Mode, PUBLISH_EVERY, Worker};
+use super::{LATE, Mode, PUBLISH_EVERY, Timer, Worker};
 use crate::observer::Place;
 use crate::scheduler::Scheduler;
 
@@ -31,10 +31,10 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         self.sweep_at = next.max(now + Ticks(self.least_hold.0 / LATE));
         // Who drains and has become quiet must stay so: what is held stays held.
         while !self.draining
-            && let Some(at) = self.timers.iter().position(|(instant, _)| *instant <= self.desk.now)
+            && let Some(at) = self.timers.iter().position(|timer| timer.at <= self.desk.now)
         {
-            let (_, module) = self.timers.swap_remove(at);
-            self.wake(module);
+            let timer = self.timers.swap_remove(at);
+            self.wake(timer.module);
         }
         if !self.was_busy || now >= self.publish_at {
             self.publish_at = now + self.clock.frequency().ticks(PUBLISH_EVERY);
@@ -42,10 +42,10 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         }
     }
 
-    pub(super) fn set_timer(&mut self, module: usize, instant: Ticks) {
-        match self.timers.iter_mut().find(|(_, of)| *of == module) {
-            Some((at, _)) => *at = (*at).min(instant),
-            None => self.timers.push((instant, module)),
+    pub(super) fn set_timer(&mut self, module: usize, at: Ticks, keeps: bool) {
+        match self.timers.iter_mut().find(|timer| timer.module == module) {
+            Some(timer) => (timer.at, timer.keeps) = (timer.at.min(at), timer.keeps || keeps),
+            None => self.timers.push(Timer { at, module, keeps }),
         }
     }
 
@@ -58,7 +58,8 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         }
         let wake = self.desk.wake;
         if wake != Ticks::NEVER {
-            self.set_timer(module, wake.max(Ticks(self.desk.now.0 + 1)));
+            let keeps = std::mem::take(&mut self.desk.keeps);
+            self.set_timer(module, wake.max(Ticks(self.desk.now.0 + 1)), keeps);
         }
         if self.observer.is_some() {
             self.emit::<{ Mode::Observed as u8 }>(module);

@@ -187,6 +187,11 @@ impl Playback {
         self.first.unwrap_or(0)
     }
 
+    /// Whether it is played for ever: 2⁶⁴ - 1 rounds.
+    pub(super) fn is_endless(&self) -> bool {
+        self.rounds_left > u64::MAX / 2
+    }
+
     /// Whether more packets may come by and by.
     pub(super) fn is_open(&self) -> bool {
         self.polls && self.more.is_some()

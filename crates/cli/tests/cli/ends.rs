@@ -1,0 +1,78 @@
+//! How runs end whose sources are used up: at once, with every packet read; settings that leave a key out.
+
+use crate::{File, forebay};
+
+const SESSIONS: &str = "ports:
+  in: { generator: { sessions: 100, count: 1000, rate: 4kpps } }
+  out: { sink: {} }
+state: { known: { connections: {} }, pool: { nat: { pool: 198.51.100.0/28 } } }
+modules:
+  wall: { firewall: { state: known, default: permit } }
+  gate: { nat_out: { state: pool } }
+pipeline:
+  - in -> wall -> gate -> out
+";
+
+/// A run waited for the time-outs of its sessions, up to 7 440 s; a simulated one ended after 100 ms with packets unread.
+#[test]
+fn a_run_ends_when_its_sources_are_used_up() {
+    let file = File::new(SESSIONS);
+    for how in [&["--virtual"][..], &[], &["--virtual", "--duration", "7000s"]] {
+        let done = forebay(&[&["run", file.path(), "--json", "--no-socket"], how].concat());
+        assert_eq!(done.code, Some(0), "{}", done.err);
+        let told = done.json();
+        assert_eq!(told["packets"]["out"], 1000, "{how:?}: {told}");
+        assert!(told["duration_s"].as_f64().is_some_and(|seconds| seconds > 0.2), "{told}");
+        if how.contains(&"--virtual") {
+            assert!(told["duration_s"].as_f64().is_some_and(|seconds| seconds < 0.3), "{told}");
+        }
+        assert_eq!(told["modules"][0]["counters"]["connections, IPv4"]["open"], 100, "{told}");
+        assert!(!done.err.contains("for ever"), "{}", done.err);
+    }
+}
+
+#[test]
+fn a_simulated_run_of_endless_packets_says_when_it_ends() {
+    let file = File::new(&SESSIONS.replace("count: 1000, ", ""));
+    let done = forebay(&["run", file.path(), "--virtual", "--json"]);
+    assert!(done.code == Some(0) && done.err.contains("port 'in' has packets for ever"), "{}", done.err);
+    assert!(done.json()["duration_s"].as_f64().is_some_and(|seconds| (seconds - 0.1).abs() < 0.01), "{}", done.out);
+}
+
+/// Only keys whose value may be nothing were left out by `KEY=null`; others were refused.
+#[test]
+fn null_leaves_any_key_out() {
+    let file = File::new(SESSIONS);
+    for key in [
+        "batch",
+        "seed",
+        "pool",
+        "pool.frame",
+        "control",
+        "flows",
+        "scheduler",
+        "ports.in.generator.rate",
+        "ports.in.generator.sessions",
+        "ports.in.generator.count",
+        "modules.wall.firewall.default",
+        "state.known.connections.timeouts",
+        "state.known.connections.timeouts.udp",
+        "state.known.connections.sessions",
+    ] {
+        let done = forebay(&["check", file.path(), "--set", &format!("{key}=null")]);
+        assert_eq!(done.code, Some(0), "{key}: {}", done.err);
+    }
+    for (key, why) in [
+        ("modules.wall.firewall.typo", "unknown key 'typo'"),
+        ("modules.wall.firewall.state", "`state` is missing"),
+        ("ports", "`ports` is missing"),
+    ] {
+        let done = forebay(&["check", file.path(), "--set", &format!("{key}=null")]);
+        assert!(done.code == Some(2) && done.err.contains(why), "{key}: {}", done.err);
+    }
+    for key in ["n", "batch", "seed", "sessions"] {
+        let sets = [format!("{key}=3"), format!("{key}=null")];
+        let done = forebay(&["check", "usecase:gw", "--set", &sets[0], "--set", &sets[1]]);
+        assert_eq!(done.code, Some(0), "{key}: {}", done.err);
+    }
+}
