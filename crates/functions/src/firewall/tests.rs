@@ -340,6 +340,8 @@ impl Model {
             *self = Self { was_established, ..Self::default() };
             return;
         }
+        // Any packet but a reset leads back from the state TRANS.
+        self.established |= self.reset && flags & RST == 0 && !ended && self.was_established;
         self.reset = flags & RST != 0;
         if self.reset || syn || ended {
             return;
