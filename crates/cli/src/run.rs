@@ -194,7 +194,8 @@ fn default_duration(plans: &[Plan], simulated: bool) -> Option<Nanos> {
     })?;
     let _ = writeln!(
         printed::err(),
-        "{}: port '{}' has packets for ever: the run ends after {} ms of simulated time (--duration sets another)",
+        "{}: port '{}' never runs out of packets: the run ends after {} ms of simulated time, --duration sets another \
+         end",
         plans[0].name,
         endless.name,
         engine::SIMULATED_DURATION.0 / 1_000_000

@@ -176,7 +176,7 @@ pub trait Port: Send {
         false
     }
 
-    /// Whether packets can come from it for ever: it has no last one.
+    /// Whether it has no last packet.
     fn is_endless(&self) -> bool {
         true
     }

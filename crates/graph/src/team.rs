@@ -14,7 +14,8 @@ struct Member {
     taken: AtomicU64,
     /// Whether nothing would happen if nothing came from outside or from another worker.
     quiet: AtomicBool,
-    /// Until when something is held, in ticks: 0 where nothing is, `u64::MAX` where packets may still come from outside.
+    /// Until when something is held, in ticks: 0 where nothing is held, `u64::MAX` where packets may still come from
+    /// outside.
     waits: AtomicU64,
 }
 
@@ -69,8 +70,8 @@ impl Team {
         first.is_some() && first == look()
     }
 
-    /// Where no packet comes from outside any more and something that is held is waited for: the earliest instant at which
-    /// it may go on.
+    /// The earliest instant at which something that is held may go on. `None` where nothing is held, and where packets
+    /// may still come from outside.
     #[must_use]
     pub fn waits_until(&self) -> Option<Ticks> {
         let waits = self.members.iter().map(|member| member.waits.load(Ordering::Relaxed));

@@ -200,8 +200,8 @@ impl Node {
     }
 }
 
-/// Whether nothing is a value of its own at this key: a function, kind of port or kind of state without parameters, and the
-/// controller of that name.
+/// Whether `null` is a value of its own at this key: a function, kind of port or kind of state without parameters, and
+/// the controller of that name.
 fn means_nothing(key: &str) -> bool {
     let parts: Vec<_> = key.split('.').collect();
     parts == ["control", "batching"] || (parts.len() == 3 && ["modules", "ports", "state"].contains(&parts[0]))

@@ -13,21 +13,21 @@ pipeline:
   - in -> wall -> gate -> out
 ";
 
-/// A run waited for the time-outs of its sessions, up to 7 440 s; a simulated one ended after 100 ms with packets unread.
+/// A run waited up to 7 440 s for the time-outs of its sessions. A simulated one ended after 100 ms.
 #[test]
 fn a_run_ends_when_its_sources_are_used_up() {
     let file = File::new(SESSIONS);
     for how in [&["--virtual"][..], &[], &["--virtual", "--duration", "7000s"]] {
         let done = forebay(&[&["run", file.path(), "--json", "--no-socket"], how].concat());
         assert_eq!(done.code, Some(0), "{}", done.err);
-        let told = done.json();
-        assert_eq!(told["packets"]["out"], 1000, "{how:?}: {told}");
-        assert!(told["duration_s"].as_f64().is_some_and(|seconds| seconds > 0.2), "{told}");
+        let report = done.json();
+        assert_eq!(report["packets"]["out"], 1000, "{how:?}: {report}");
+        assert!(report["duration_s"].as_f64().is_some_and(|seconds| seconds > 0.2), "{report}");
         if how.contains(&"--virtual") {
-            assert!(told["duration_s"].as_f64().is_some_and(|seconds| seconds < 0.3), "{told}");
+            assert!(report["duration_s"].as_f64().is_some_and(|seconds| seconds < 0.3), "{report}");
         }
-        assert_eq!(told["modules"][0]["counters"]["connections, IPv4"]["open"], 100, "{told}");
-        assert!(!done.err.contains("for ever"), "{}", done.err);
+        assert_eq!(report["modules"][0]["counters"]["connections, IPv4"]["open"], 100, "{report}");
+        assert!(!done.err.contains("never runs out"), "{}", done.err);
     }
 }
 
@@ -35,11 +35,37 @@ fn a_run_ends_when_its_sources_are_used_up() {
 fn a_simulated_run_of_endless_packets_says_when_it_ends() {
     let file = File::new(&SESSIONS.replace("count: 1000, ", ""));
     let done = forebay(&["run", file.path(), "--virtual", "--json"]);
-    assert!(done.code == Some(0) && done.err.contains("port 'in' has packets for ever"), "{}", done.err);
+    assert!(done.code == Some(0) && done.err.contains("port 'in' never runs out of packets"), "{}", done.err);
     assert!(done.json()["duration_s"].as_f64().is_some_and(|seconds| (seconds - 0.1).abs() < 0.01), "{}", done.out);
 }
 
-/// Only keys whose value may be nothing were left out by `KEY=null`; others were refused.
+/// Stamps of simulated time were 1 ns early here and there.
+#[test]
+fn stamps_of_simulated_time_are_exact() {
+    let file = File::new(
+        "ports: { in: { generator: { count: 2000, rate: 1Gpps, queue: 2000 } }, out: { sink: } }
+modules: { wall: { acl: { rules: [], default: deny } } }
+pipeline: [ in -> wall -> out ]
+",
+    );
+    let drops = file.beside("drops.pcapng");
+    forebay(&["run", file.path(), "--virtual", "--drops", &drops]).well();
+    let bytes = std::fs::read(&drops).expect("it was written");
+    let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"));
+    let (mut at, mut stamps) = (0, Vec::new());
+    while at < bytes.len() {
+        // An enhanced packet block has type 6 (draft-ietf-opsawg-pcapng, section 4.3).
+        if word(at) == 6 {
+            stamps.push(u64::from(word(at + 12)) << 32 | u64::from(word(at + 16)));
+        }
+        at += word(at + 4) as usize;
+    }
+    // Packets are a nanosecond apart.
+    let first = stamps[0];
+    assert_eq!(stamps, (first..first + 2000).collect::<Vec<_>>());
+}
+
+/// Only keys whose value may be `null` were left out by `KEY=null`; others were refused.
 #[test]
 fn null_leaves_any_key_out() {
     let file = File::new(SESSIONS);

@@ -187,7 +187,7 @@ impl Playback {
         self.first.unwrap_or(0)
     }
 
-    /// Whether it is played for ever: 2⁶⁴ - 1 rounds.
+    /// Whether it is played without an end: 2⁶⁴ - 1 rounds.
     pub(super) fn is_endless(&self) -> bool {
         self.rounds_left > u64::MAX / 2
     }
