@@ -1,18 +1,30 @@
 //! Words that may be a key, which no message shows wherever they stand.
 //!
 //! Keys are hexadecimal digits, 32 and more. A word that is mostly such digits may be one in a wrong place, or
-//! with a typing error in it.
+//! with a typing error in it. Other programs write keys in pairs, as in `a0:b1:c2`: so does a wrong place.
 
 /// Stands where a word is not shown.
 pub const HIDDEN: &str = "(not shown)";
 /// The fewest hexadecimal digits of a word that may be a key, or the larger part of one.
 const FEWEST: usize = 16;
 
-/// Whether a word may be a key: 16 hexadecimal digits and more, and at most a quarter of other characters.
+/// Whether a word may be a key: 16 hexadecimal digits and more, and at most a quarter of other characters; or as many
+/// digits in pairs between colons or dashes.
 #[must_use]
 pub fn is_key(word: &str) -> bool {
     let digits = word.bytes().filter(u8::is_ascii_hexdigit).count();
-    digits >= FEWEST && digits * 4 >= word.len() * 3
+    digits >= FEWEST && (digits * 4 >= word.len() * 3 || is_in_pairs(word))
+}
+
+/// Whether a word has so many pairs of digits one after the other, between colons or dashes, that it may be a key. A
+/// MAC address has fewer.
+fn is_in_pairs(word: &str) -> bool {
+    let mut pairs = 0;
+    word.split([':', '-']).any(|group| {
+        let is_pair = group.len() == 2 && group.bytes().all(|c| c.is_ascii_hexdigit());
+        pairs = if is_pair { pairs + 1 } else { 0 };
+        pairs * 2 >= FEWEST
+    })
 }
 
 /// A text without the words that may be keys.
@@ -35,6 +47,12 @@ pub fn without_keys(text: &str) -> String {
 mod tests {
     use super::*;
 
+    /// A key with something between each two digits.
+    fn pairs(key: &str, between: &str) -> String {
+        let pairs: Vec<&str> = (0..key.len()).step_by(2).map(|at| &key[at..at + 2]).collect();
+        pairs.join(between)
+    }
+
     #[test]
     fn words_of_many_digits_are_hidden_and_others_are_not() {
         let key = "a0b1c2d3e4f506172839405162738495";
@@ -47,6 +65,12 @@ mod tests {
                 "batch 64 of 02:00:00:00:00:01 in café: 2001:db8::1",
             ),
             (String::new(), ""),
+            (format!("'{}' is no list", pairs(key, ":")), "'(not shown)' is no list"),
+            (format!("key:{} is no list", pairs(key, "-")), "(not shown) is no list"),
+            (
+                "2001:db8:10:20:30:40:50:60 and 00-1b-21-aa-bb-cc".to_owned(),
+                "2001:db8:10:20:30:40:50:60 and 00-1b-21-aa-bb-cc",
+            ),
         ] {
             assert_eq!(without_keys(&text), shown);
         }

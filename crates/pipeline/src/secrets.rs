@@ -91,6 +91,12 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(between).filter(|word| !word.is_empty())
 }
 
+/// The words of a text in which pairs of digits with colons between them are one word.
+fn wide_words(text: &str) -> impl Iterator<Item = &str> {
+    let between = |c: char| c.is_whitespace() || "{}[](),=\"'`@#&*!|<>/;%?".contains(c);
+    text.split(between).filter(|word| !word.is_empty())
+}
+
 /// The words of a line that are no names of `name=value`.
 fn values(line: &str) -> impl Iterator<Item = &str> {
     words(line).filter(|word| {
@@ -154,6 +160,10 @@ impl Hidden {
         }
         for set in sets.iter().filter(|set| shown_setting(set) != **set) {
             words(set).flat_map(|word| word.split('.').chain([word])).for_each(|word| hidden.note(word));
+            wide_words(set)
+                .flat_map(|word| word.split('.'))
+                .filter(|word| is_key(word))
+                .for_each(|word| hidden.note(word));
         }
         hidden
     }
@@ -179,7 +189,7 @@ impl Hidden {
                     .filter(|word| word.bytes().any(|c| c.is_ascii_digit()))
                     .for_each(|word| self.note(word));
             }
-            words(line).filter(|word| is_key(word)).for_each(|word| self.note(word));
+            words(line).chain(wide_words(line)).filter(|word| is_key(word)).for_each(|word| self.note(word));
         }
     }
 

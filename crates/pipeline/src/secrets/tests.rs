@@ -1,5 +1,8 @@
 use super::*;
 
+/// A key as other programs write it.
+const PAIRS: &str = "a0:b1:c2:d3:e4:f5:06:17:28:39:40:51:62:73:84:95";
+
 #[test]
 fn settings_are_shown_without_what_may_be_a_key() {
     let key = "a0b1c2d3e4f506172839405162738495";
@@ -21,6 +24,10 @@ fn settings_are_shown_without_what_may_be_a_key() {
         (key, "(not shown)"),
         (&format!("{key}=5"), "(not shown)=5"),
         (&format!("name={key}"), "name=(not shown)"),
+        (&format!("name={PAIRS}"), "name=(not shown)"),
+        (&format!("{PAIRS}=5"), "(not shown)=5"),
+        (PAIRS, "(not shown)"),
+        ("modules.m.mac_rewrite.source=02:00:00:00:00:01", "modules.m.mac_rewrite.source=02:00:00:00:00:01"),
     ] {
         assert_eq!(shown_setting(setting), shown);
     }
@@ -55,6 +62,10 @@ modules:
     ] {
         assert_eq!(removed(message), shown);
     }
+    let in_pairs = Hidden::of(&format!("{text}name: {PAIRS}\n"), &[]);
+    assert_eq!(in_pairs.remove(format!("name '{PAIRS}' is wrong")), "name '(not shown)' is wrong");
+    let in_pairs = Hidden::of(text, &[format!("name={PAIRS}")]);
+    assert_eq!(in_pairs.remove(format!("name '{PAIRS}' is wrong")), "name '(not shown)' is wrong");
     let without = Hidden::of("modules: { m: { ttl: abcdefgh12345678 } }", &[]);
     assert_eq!(without.remove("abcdefgh12345678".to_owned()), "abcdefgh12345678");
 }
