@@ -154,8 +154,10 @@ impl Source {
                     }
                 },
             );
+            // `KEY=` says no value, and `KEY=null` that there is no key.
+            let says_null = setting.split_once('=').is_some_and(|(_, text)| !text.trim().is_empty());
             let done = value.and_then(|(key, value)| match &mut root {
-                Some(root) => put(root, key, value.moved_to(place), place),
+                Some(root) => put(root, key, value.moved_to(place), says_null),
                 None => Ok(()),
             });
             if let Err(message) = done {
@@ -208,13 +210,14 @@ fn means_nothing(key: &str) -> bool {
 }
 
 /// Puts `value` at the dotted `key`, making mappings on the way where there is nothing.
-fn put(root: &mut Node, key: &str, value: Node, place: Place) -> Result<(), String> {
+fn put(root: &mut Node, key: &str, value: Node, says_null: bool) -> Result<(), String> {
     if key.split('.').any(str::is_empty) {
         return Err(format!("{} is not a key: write names with dots between", quote(key)));
     }
     let mut node = root;
     let mut path = String::new();
-    let leaves_out = matches!(value.kind, Kind::Null) && !means_nothing(key);
+    let leaves_out = says_null && matches!(value.kind, Kind::Null) && !means_nothing(key);
+    let place = value.place;
     let mut parts = key.split('.').peekable();
     while let Some(part) = parts.next() {
         if matches!(node.kind, Kind::Null) {
