@@ -115,6 +115,8 @@ enum Kind {
     Create,
     /// Puts every 13th session on a gate that it does not have.
     Stray,
+    /// Looks after something every so many ticks.
+    Look(u64),
 }
 
 struct Behaviour {
@@ -154,6 +156,7 @@ impl Function for Behaviour {
                     context.create(0, Gate::FIRST, packet);
                 }
                 Kind::Create => {}
+                Kind::Look(ticks) => context.look_at(context.now() + Ticks(ticks)),
             }
         }
     }
@@ -166,6 +169,9 @@ impl Function for Behaviour {
         }
         if let Some((next, _)) = self.held.first() {
             context.wake_at(*next);
+        }
+        if let Kind::Look(ticks) = self.kind {
+            context.look_at(context.now() + Ticks(ticks));
         }
     }
 }

@@ -99,6 +99,24 @@ fn the_tail_of_a_flow_that_stops_leaves_within_the_hold_limit() {
     assert!(log.iter().all(|&(_, _, at)| (5_000..5_100).contains(&at)), "{log:?}");
 }
 
+/// It went on until the last look, which a table of sessions asks for as long as there is one.
+#[test]
+fn a_run_waits_for_held_packets_and_not_for_looks() {
+    let log = Log::default();
+    let modules = vec![
+        module("looks", Kind::Look(1_000), vec![Target::Module(1)], 0),
+        module("holds", Kind::Delay(500_000), vec![Target::Port(1)], 0),
+    ];
+    let mut worker = worker(plan(source(5), drain(&log), modules, 64), vec![]);
+    assert_eq!(crate::drive::simulate(&mut worker, Ticks(400_000)), crate::drive::Ended::TimeUp);
+    let until = worker.team().waits_until().expect("packets are held");
+    assert!((500_000..500_100).contains(&until.0) && !worker.team().is_quiet(), "{until:?}");
+    assert_eq!(crate::drive::simulate(&mut worker, Ticks(1_000_000_000)), crate::drive::Ended::Finished);
+    assert!((500_000..502_000).contains(&worker.clock().now().0), "{:?}", worker.clock().now());
+    assert_eq!((worker.team().waits_until(), worker.team().is_quiet()), (None, true));
+    assert_eq!(log.lock().expect("alive").len(), 5);
+}
+
 #[test]
 fn hold_limits_that_are_not_stated_share_half_the_objective() {
     let slo = |path: Vec<usize>, slo| FlowPlan {
