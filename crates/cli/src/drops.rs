@@ -36,7 +36,9 @@ pub(crate) struct DropSender {
 impl DropSender {
     /// Creates the file. `start` is the present instant.
     pub(crate) fn create(path: &Path, start: Ticks, frequency: Frequency) -> anyhow::Result<(Self, Arc<Tally>)> {
-        let writer = NgWriter::create(path, WhenFull::Refuse).map_err(|error| anyhow::anyhow!("--drops: {error}"))?;
+        // Simulated time can wait for the disk.
+        let when_full = if start == Ticks::ZERO { WhenFull::Wait } else { WhenFull::Refuse };
+        let writer = NgWriter::create(path, when_full).map_err(|error| anyhow::anyhow!("--drops: {error}"))?;
         // Simulated time begins in 1970, so that every run of one seed is the same.
         let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
         let wall = if start == Ticks::ZERO { 0 } else { now() };

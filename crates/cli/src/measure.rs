@@ -16,6 +16,7 @@ use forebay_pipeline::{Conditions, Loaded, Source};
 use jiff::Timestamp;
 
 use crate::format::{Align, known, short};
+use crate::run::report_lost_lines;
 use crate::source::{origin, source};
 use crate::{Answer, args, engine, format, printed};
 use crate::{hardware, rates};
@@ -58,6 +59,8 @@ pub(crate) fn measure(arguments: &args::Measure) -> anyhow::Result<Answer> {
             break (timed, cores);
         }
     };
+    // The figures are those of a run whose files are not complete.
+    report_lost_lines(&timed.report);
     let found = if arguments.search { Some(rates::find(&source, &cores, arguments.search_time)?) } else { None };
     let counts = if arguments.no_count { None } else { count(&program, arguments)? };
     let mut measurement = Measurement::of(&timed, counts.as_ref());

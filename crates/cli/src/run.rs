@@ -146,6 +146,7 @@ pub(crate) fn run(arguments: &args::Run) -> anyhow::Result<Answer> {
         summary::print(&report, &mut printed::out())
     };
     report_lost_lines(&report);
+    report_unread(&report);
     let mut troubles: Vec<_> =
         outcome.troubles.into_iter().map(|(place, trouble)| format!("{place}: {trouble}")).collect();
     troubles.extend(trouble.lock().unwrap_or_else(PoisonError::into_inner).take());
@@ -162,11 +163,21 @@ pub(crate) fn run(arguments: &args::Run) -> anyhow::Result<Answer> {
         printed?;
     }
     let missed = arguments.strict && control::is_missed(&report);
-    Ok(if missed || !report.lost_lines.is_empty() { Answer::No } else { Answer::Yes })
+    let lost_drops = tally.is_some_and(|tally| tally.lost.load(Ordering::Relaxed) > 0);
+    Ok(if missed || lost_drops || !report.lost_lines.is_empty() { Answer::No } else { Answer::Yes })
+}
+
+/// Reports sources that had more packets when the run ended.
+fn report_unread(report: &Report) {
+    for port in report.ports.iter().filter(|port| port.unread) {
+        let (pipeline, name) = (&report.pipeline, &port.name);
+        let _ =
+            writeln!(printed::err(), "{pipeline}: port '{name}' has more packets: the run ended before its last one");
+    }
 }
 
 /// Reports lines that a file of a module should have and has not.
-fn report_lost_lines(report: &Report) {
+pub(crate) fn report_lost_lines(report: &Report) {
     for lines in &report.lost_lines {
         let causes = [
             (lines.over_rate, "over rate"),
@@ -176,9 +187,10 @@ fn report_lost_lines(report: &Report) {
         let causes = causes.iter().filter(|(count, _)| *count > 0).map(|(count, cause)| format!("{count} {cause}"));
         let causes = causes.collect::<Vec<_>>().join("; ");
         let (pipeline, module, heading, total) = (&report.pipeline, &lines.module, &lines.lines, lines.total());
+        let noun = if heading == "copies" { "packets" } else { "lines" };
         let _ = writeln!(
             printed::err(),
-            "{pipeline}: {module}: the file of {heading} is not complete: {total} lines are not in it ({causes})"
+            "{pipeline}: {module}: the file of {heading} is not complete: {total} {noun} are not in it ({causes})"
         );
     }
 }

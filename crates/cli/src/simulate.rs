@@ -16,6 +16,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::prices::Prices;
+use crate::run::report_lost_lines;
 use crate::source::source;
 use crate::{Answer, args, control, decisions, engine, printed, summary};
 
@@ -80,7 +81,9 @@ pub(crate) fn simulate(arguments: &args::Simulate) -> anyhow::Result<Answer> {
     if let Some(trouble) = trouble.lock().unwrap_or_else(PoisonError::into_inner).take() {
         bail!(trouble);
     }
-    Ok(if arguments.strict && control::is_missed(&report) { Answer::No } else { Answer::Yes })
+    report_lost_lines(&report);
+    let missed = arguments.strict && control::is_missed(&report);
+    Ok(if missed || !report.lost_lines.is_empty() { Answer::No } else { Answer::Yes })
 }
 
 /// What is told as JSON.

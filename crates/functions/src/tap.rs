@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use forebay_graph::files::check_writable;
+use forebay_graph::report::COPY_COUNTERS;
 use forebay_graph::{Context, Declare, Function, Setup, SetupError, StateKind, register};
 use forebay_measure::{Counter, Frequency};
 use forebay_packet::{Packet, Ticks};
@@ -47,9 +48,11 @@ impl Declare for Tap {
     const NAME: &'static str = "tap";
     const SUMMARY: &'static str = "copies packets into a capture file as they pass";
     const HELP: &'static str = "\
-        Every packet leaves by the one gate, unchanged. A thread of its own writes the file, and packets never wait for \
-        it: what finds no room in the buffers in between (2 MiB) is passed without a copy and counted as `lost`, and so \
-        is everything once the file cannot be written any more. Time stamps say when a packet passed the tap; packets of \
+        Every packet leaves by the one gate, unchanged. A thread of its own writes the file, and packets never wait \
+        for it, except in simulated time and where all packets come from captures with `speed: fast`. A packet that \
+        finds no room in the buffers in between (2 MiB) passes without a copy and is counted as `lost`, and so is \
+        every packet once the file cannot be written any more. A run whose file lacks copies reports it at its end \
+        and has exit code 1. Time stamps say when a packet passed the tap; packets of \
         one batch share theirs. In virtual time they count from 1970. (The port of the same name is something else: an \
         interface of the host.)";
     const EXAMPLE: &'static str = "{ file: tap.pcap, snap: 128, most: 10000 }";
@@ -67,7 +70,8 @@ impl Declare for Tap {
         if setup.looks_at_files() {
             check_writable(&path).map_err(|source| WriteError::Create { path: path.clone(), source }).map_err(wrong)?;
         }
-        let writer = (!setup.checking()).then(|| Writer::create(&path, WhenFull::Refuse));
+        let when_full = if setup.may_wait() { WhenFull::Wait } else { WhenFull::Refuse };
+        let writer = (!setup.checking()).then(|| Writer::create(&path, when_full));
         Ok(Self {
             writer: writer.transpose().map_err(wrong)?,
             snap: params.snap.into(),
@@ -75,7 +79,7 @@ impl Declare for Tap {
             simulated: setup.simulated(),
             frequency: setup.frequency(),
             epoch: None,
-            counts: setup.counters("copies", ["copied", "lost"].map(str::to_owned)),
+            counts: setup.counters("copies", COPY_COUNTERS.map(str::to_owned)),
         })
     }
 }

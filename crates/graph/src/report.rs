@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 pub use control::{ChangeReport, ControlReport, MoveReport, ShortCauseReport, ShortReport, UnkeptReport, WhyMoved};
 pub use flow::FlowFigures;
-pub use lost::{LINE_COUNTERS, LostLines};
+pub use lost::{COPY_COUNTERS, LINE_COUNTERS, LostLines};
 pub use reading::Reading;
 
 use crate::telemetry::SIZE_CLASSES;
@@ -60,7 +60,7 @@ pub struct Report {
     pub arrival_clocks: Vec<Cow<'static, str>>,
     /// How often the packet pool had no packet to give.
     pub pool_exhausted: u64,
-    /// Lines of logs and alerts that are not in their files; left out where all are.
+    /// Lines of logs, alerts and copies that are not in their files; left out where all are.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost_lines: Vec<LostLines>,
     /// What sets the triggers, where something does.
@@ -340,6 +340,9 @@ pub struct PortReport {
     pub refused: u64,
     /// Things that went wrong.
     pub errors: u64,
+    /// Whether the run ended before its last packet; never of a port that has no last packet.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unread: bool,
     /// What taking packets from it costs the worker.
     pub receiving: Timing,
     /// What giving packets to it costs the worker, their flows' accounts included.

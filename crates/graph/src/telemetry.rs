@@ -230,6 +230,8 @@ pub struct PortTelemetry {
     pub counters: Arc<PortCounters>,
     /// Packets that it would not send.
     pub refused: Counter,
+    /// 1 where it was closed before its last packet was read.
+    pub unread: Counter,
     /// Times that packets were taken from it in timed turns.
     pub receiving: Account,
     /// Times that packets were given to it in timed turns.

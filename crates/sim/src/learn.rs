@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use forebay_graph::drive::{Ended, simulate_team, wind_up_team};
+use forebay_graph::report::{LostLines, Reading};
 use forebay_graph::{
     Cost, FlowError, MakeError, Origin, Plan, PortPlan, RunToCompletion, Target, Team, Topology, Worker, links,
 };
@@ -87,7 +88,7 @@ impl Scene {
             })
             .collect();
         let names: Vec<String> = plans[0].ports.iter().map(|port| port.name.clone()).collect();
-        let trails = watch(&mut plans, packets)?;
+        let (trails, lost_lines) = watch(&mut plans, packets)?;
 
         let roads: Vec<_> = (0..layout.workers).map(|worker| Roads::of(&graph, worker)).collect();
         let rings = graph.rings();
@@ -111,7 +112,7 @@ impl Scene {
         });
         let workers = workers.collect();
         let entries = graph.entries.iter().map(|entry| entry.as_ref().and_then(module)).collect();
-        Ok(Self { layout, flows, hops, workers, rings, entries, buffers })
+        Ok(Self { layout, flows, hops, workers, rings, entries, buffers, lost_lines })
     }
 }
 
@@ -162,8 +163,12 @@ fn topology(plan: &Plan, graph: &Graph, frequency: Frequency) -> Topology {
     }
 }
 
-/// Runs the pipeline until so many packets of each source have been seen; their trails.
-fn watch(plans: &mut Vec<Plan>, packets: usize) -> Result<BTreeMap<Entry, Vec<Trail>>, LearnError> {
+/// By source: the trails of its packets.
+type Trails = BTreeMap<Entry, Vec<Trail>>;
+
+/// Runs the pipeline until so many packets of each source have been seen; their trails, and the lines that are not in
+/// modules' files.
+fn watch(plans: &mut Vec<Plan>, packets: usize) -> Result<(Trails, Vec<LostLines>), LearnError> {
     let names: Vec<String> = plans[0].modules.iter().map(|module| module.name.clone()).collect();
     let gives = |port: &&PortPlan| port.entry.is_some() && port.open.as_ref().is_some_and(|open| open.receives);
     let sources = plans.iter().flat_map(|plan| &plan.ports).filter(gives).count();
@@ -199,13 +204,20 @@ fn watch(plans: &mut Vec<Plan>, packets: usize) -> Result<BTreeMap<Entry, Vec<Tr
         worker.telemetry().modules.iter().map(|it| it.creates.total()).enumerate().collect::<Vec<_>>()
     });
     let maker = created.filter(|(_, created)| *created > 0).map(|(module, _)| module).next();
+    let readings = workers.iter().map(|worker| Reading::of(&worker.telemetry(), Ticks(until)));
+    let lost_lines = readings.reduce(|mut all, reading| {
+        all.merge(&reading);
+        all
+    });
+    let lost_lines = lost_lines.map_or_else(Vec::new, |reading| reading.lost_lines());
     workers.iter_mut().for_each(|worker| worker.observe(None));
     let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(module) = seen.holds.or(maker) {
         return Err(LearnError::Holds { module: names[module].clone() });
     }
     let whole = |trails: Vec<Option<Trail>>| trails.into_iter().flatten().take(packets).collect();
-    Ok(std::mem::take(&mut seen.trails).into_iter().map(|(entry, trails)| (entry, whole(trails))).collect())
+    let trails = std::mem::take(&mut seen.trails).into_iter().map(|(entry, trails)| (entry, whole(trails)));
+    Ok((trails.collect(), lost_lines))
 }
 
 /// The ways that have been seen, each once.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use forebay_graph::report::LostLines;
 use forebay_graph::{Layout, Pace, Topology};
 use forebay_measure::Nanos;
 
@@ -28,6 +29,8 @@ pub struct Scene {
     pub(crate) entries: Vec<Option<usize>>,
     /// By module: trigger and hold limit as configured.
     pub(crate) buffers: Vec<(usize, Option<Nanos>)>,
+    /// Lines that modules' files lack, of the packets that were watched.
+    pub(crate) lost_lines: Vec<LostLines>,
 }
 
 /// A worker's part.

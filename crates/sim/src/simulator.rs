@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use forebay_control::{Costs, Log, Pilot, Settings};
+use forebay_graph::report::LostLines;
 use forebay_graph::{Action, FlowLayout, Layout, RunToCompletion, SchedulerKind, SetupError, WeightedFair};
 use forebay_measure::Nanos;
 use forebay_models::batching::Line;
@@ -222,6 +223,11 @@ impl Simulator {
     #[must_use]
     pub fn layout(&self) -> &Layout {
         &self.scene.layout
+    }
+
+    /// Lines that modules' files lack, of the packets that were watched.
+    pub(crate) fn lost_lines(&self) -> &[LostLines] {
+        &self.scene.lost_lines
     }
 
     /// Packets of a flow that were turned away on its way, or lost at ports whose packets enter on it; other flows' that share it

@@ -63,7 +63,7 @@ impl Simulator {
             }],
             arrival_clocks: vec!["intended".into()],
             pool_exhausted: 0,
-            lost_lines: Vec::new(),
+            lost_lines: self.lost_lines().to_vec(),
             control: None,
         }
     }

@@ -1,5 +1,6 @@
 //! How runs end whose sources are used up: at once, with every packet read; settings that leave a key out.
 
+use crate::running::Running;
 use crate::{File, forebay};
 
 const SESSIONS: &str = "ports:
@@ -37,6 +38,48 @@ fn a_simulated_run_of_endless_packets_says_when_it_ends() {
     let done = forebay(&["run", file.path(), "--virtual", "--json"]);
     assert!(done.code == Some(0) && done.err.contains("port 'in' never runs out of packets"), "{}", done.err);
     assert!(done.json()["duration_s"].as_f64().is_some_and(|seconds| (seconds - 0.1).abs() < 0.01), "{}", done.out);
+}
+
+/// A run said nothing while it waited for packets that a module holds.
+#[test]
+fn a_run_that_waits_for_held_packets_says_so() {
+    let text = "ports: { in: { generator: { count: 3, size: 1500 } }, out: { sink: } }
+modules: { slow: { shaper: { rate: 1kbps, burst: 2KiB } } }
+pipeline: [ in -> slow -> out ]
+";
+    let mut running = Running::of(text);
+    let line = running.line("the run waits for 2 packets that modules hold");
+    assert!(line.contains("the sources are used up"), "{line}");
+    let report = running.end();
+    assert_eq!(
+        (&report["packets"]["out"], &report["packets"]["dropped"]["wound_up"]),
+        (&1.into(), &2.into()),
+        "{report}"
+    );
+    // Simulated time does not wait.
+    let done = forebay(&["run", File::new(text).path(), "--virtual", "--json"]);
+    assert!(done.code == Some(0) && done.json()["packets"]["out"] == 3, "{}{}", done.out, done.err);
+}
+
+/// `--duration` ended a run before its source's last packet without a word.
+#[test]
+fn unread_packets_are_reported() {
+    let file = File::new(SESSIONS);
+    let has_more = "port 'in' has more packets: the run ended before its last one";
+    for how in [&["--virtual"][..], &["--no-socket", "--no-live"]] {
+        let run = |more: &[&str]| forebay(&[&["run", file.path(), "--json"], how, more].concat());
+        let done = run(&["--duration", "20ms"]);
+        assert!(done.code == Some(0) && done.err.contains(has_more), "{how:?}: {}", done.err);
+        let (report, name) = (done.json(), "name");
+        assert!(report["ports"][0][name] == "in" && report["ports"][0]["unread"] == true, "{report}");
+        let done = run(&["--duration", "100s"]);
+        assert!(done.code == Some(0) && !done.err.contains(has_more), "{how:?}: {}", done.err);
+        assert!(done.json()["ports"][0].get("unread").is_none());
+    }
+    // A source that never runs out always has more.
+    let file = File::new(&SESSIONS.replace("count: 1000, ", ""));
+    let done = forebay(&["run", file.path(), "--virtual", "--duration", "1ms"]);
+    assert!(done.code == Some(0) && !done.err.contains(has_more), "{}", done.err);
 }
 
 /// Stamps of simulated time were 1 ns early here and there.
@@ -89,11 +132,13 @@ fn null_leaves_any_key_out() {
         assert_eq!(done.code, Some(0), "{key}: {}", done.err);
     }
     for (key, why) in [
+        ("batch=", "it has no value"),
         ("modules.wall.firewall.typo", "unknown key 'typo'"),
         ("modules.wall.firewall.state", "`state` is missing"),
         ("ports", "`ports` is missing"),
     ] {
-        let done = forebay(&["check", file.path(), "--set", &format!("{key}=null")]);
+        let set = if key.ends_with('=') { key.to_owned() } else { format!("{key}=null") };
+        let done = forebay(&["check", file.path(), "--set", &set]);
         assert!(done.code == Some(2) && done.err.contains(why), "{key}: {}", done.err);
     }
     for key in ["n", "batch", "seed", "sessions"] {

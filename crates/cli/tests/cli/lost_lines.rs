@@ -1,5 +1,6 @@
 //! Lines that a module's file should have and has not: the end of a run reports them, and the answer is no.
 
+use crate::running::{PIPELINE, Running};
 use crate::{File, forebay};
 
 /// A rule that matches each packet.
@@ -60,4 +61,71 @@ fn lost_alerts_are_reported_and_the_answer_is_no() {
         *found,
         serde_json::json!([{ "module": "ids", "lines": "alerts", "over_rate": lost, "lost": 0, "unwritten": 0 }])
     );
+}
+
+/// A reload forgot the losses of the modules and ports that it removed.
+#[test]
+fn losses_before_a_reload_are_in_the_last_report() {
+    let lossy = format!(
+        "ports:
+  in: {{ generator: {{ rate: 1kpps }} }}
+  flood: {{ generator: {{ rate: 10Gpps }} }}
+  out: {{ sink: }}
+modules: {{ ids: {{ nids: {{ rules: ['{RULE}'], alerts: {{ file: a.json, rate: 10 }} }} }} }}
+pipeline: [ in -> ids -> out, flood -> ids ]
+"
+    );
+    let running = Running::of(&lossy);
+    let report = || {
+        let done = running.ask(&["show", "modules", "--json"]);
+        let modules: serde_json::Value = serde_json::from_str(done.out.trim()).expect("JSON");
+        modules[0]["counters"]["alerts"]["over rate"].as_u64().expect("a number")
+    };
+    let before = loop {
+        if let before @ 1.. = report() {
+            break before;
+        }
+    };
+    running.write(PIPELINE);
+    running.ask(&["reload"]).well();
+    let (code, last, err) = running.end_with();
+    assert_eq!(code, Some(1), "{err}");
+    assert!(err.contains("ids: the file of alerts is not complete"), "{err}");
+    let lost = &last["lost_lines"];
+    assert!(lost[0]["module"] == "ids" && lost[0]["over_rate"].as_u64() >= Some(before), "{lost}");
+    assert!(last["modules"].as_array().expect("a list").iter().all(|module| module["name"] != "ids"), "{last}");
+    assert!(last["ports"].as_array().expect("a list").iter().all(|port| port["name"] != "flood"), "{last}");
+    // Those of `flood`: a rate that no worker takes.
+    assert!(last["packets"]["lost"].as_u64() > Some(0), "{last}");
+}
+
+#[test]
+fn a_simulation_and_a_measurement_report_lost_lines_too() {
+    let file = File::new(&format!(
+        "ports: {{ in: {{ generator: {{ rate: 1Mpps }} }}, out: {{ sink: }} }}
+modules: {{ ids: {{ nids: {{ rules: ['{RULE}'], alerts: {{ file: a.json, rate: 10 }} }} }} }}
+pipeline: [ in -> ids -> out ]
+"
+    ));
+    let incomplete = "ids: the file of alerts is not complete: ";
+    let done = forebay(&["simulate", file.path(), "--duration", "10ms", "--cost", "nids=100+10", "--json"]);
+    assert!(done.code == Some(1) && done.err.contains(incomplete), "{:?} {}", done.code, done.err);
+    assert!(done.json()["lost_lines"][0]["over_rate"].as_u64() > Some(0), "{}", done.out);
+    let done = forebay(&["measure", file.path(), "--no-count", "--duration", "50ms"]);
+    assert!(done.err.contains(incomplete), "{}", done.err);
+}
+
+/// Simulated time waits for the disk. A run wrote fewer packets than it dropped, and copied fewer than passed.
+#[test]
+fn captures_of_simulated_runs_are_complete() {
+    let file = File::new(
+        "ports: { in: { generator: { count: 8000, rate: 1Gpps, queue: 8000, size: 1500 } }, out: { sink: } }
+modules: { copies: { tap: { file: copies.pcap } }, wall: { acl: { rules: [], default: deny } } }
+pipeline: [ in -> copies -> wall -> out ]
+",
+    );
+    let done = forebay(&["run", file.path(), "--virtual", "--json", "--drops", &file.beside("drops.pcapng")]);
+    assert_eq!(done.code, Some(0), "{}", done.err);
+    assert!(done.err.contains("8000 dropped packets written to ") && !done.err.contains("more came"), "{}", done.err);
+    assert_eq!(done.json()["modules"][0]["counters"]["copies"], serde_json::json!({ "copied": 8000, "lost": 0 }));
 }

@@ -285,3 +285,40 @@ pipeline:
     assert_eq!(of_backend(&after, "open sessions by backend"), 100, "{after}");
     running.end();
 }
+
+/// The standard input is read once: a reload goes on with it, and does not begin it a second time.
+#[test]
+fn the_standard_input_is_read_on_across_a_reload() {
+    let made = crate::File::new(
+        "ports: { in: { generator: { count: 300 } }, out: { pcap: { write: all.pcap } } }
+modules: { hop: { ttl: } }
+pipeline: [ in -> hop -> out ]
+",
+    );
+    forebay(&["run", made.path(), "--virtual"]).well();
+    let capture = std::fs::read(made.beside("all.pcap")).expect("it was written");
+    // A header of 24 bytes, and records of one length.
+    let record = (capture.len() - 24) / 300;
+    let text = "ports: { in: { pcap: { read: '-', speed: fast } }, out: { sink: } }
+modules: { hop: { ttl: } }
+pipeline: [ in -> hop -> out ]
+";
+    let (running, mut pipe) = Running::fed(text, &capture[..24 + 100 * record]);
+    let received = || {
+        let ports: Value = serde_json::from_str(&running.ask(&["show", "ports", "--json"]).well()).expect("JSON");
+        ports[0]["received"].as_u64().expect("a number")
+    };
+    while received() < 100 {}
+    running.ask(&["reload", "--set", "name=second"]).well();
+    pipe.write_all(&capture[24 + 100 * record..24 + 200 * record]).expect("it is read");
+    while received() < 200 {}
+    // Another port would begin to read in the middle.
+    let done = running.ask(&["reload", "--set", "ports.in.pcap.speed=2"]);
+    let refused = "the standard input is what 'in' reads: allowed is one reader in a run";
+    assert!(done.code == Some(2) && done.err.contains(refused), "{}", done.err);
+    assert_eq!(running.name(), "second");
+    pipe.write_all(&capture[24 + 200 * record..]).expect("it is read");
+    drop(pipe);
+    let (report, _) = running.ended();
+    assert_eq!((&report["packets"]["in"], &report["packets"]["out"]), (&300.into(), &300.into()), "{report}");
+}

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::process::{Child, ChildStderr, ChildStdin, Command, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -45,17 +45,26 @@ impl Running {
 
     /// Runs `text` as the folder's `pipeline.yaml`; `more` are arguments.
     pub(crate) fn in_folder(folder: TempDir, text: &str, more: &[&str]) -> Self {
-        Self::by(Command::new(env!("CARGO_BIN_EXE_forebay")), folder, text, more)
+        Self::by(Command::new(env!("CARGO_BIN_EXE_forebay")), folder, text, more, &[])
     }
 
     /// The same without a terminal, and with files that all may read where it says nothing else (umask 000).
     pub(crate) fn as_service(text: &str, more: &[&str]) -> Self {
         let mut command = Command::new("sh");
         command.args(["-c", "umask 000; exec setsid \"$@\"", "sh", env!("CARGO_BIN_EXE_forebay")]);
-        Self::by(command, temporary(), text, more)
+        Self::by(command, temporary(), text, more, &[])
     }
 
-    fn by(mut command: Command, folder: TempDir, text: &str, more: &[&str]) -> Self {
+    /// The same in a process that reads a pipe, whose other end comes with it: `first` is what it reads first.
+    pub(crate) fn fed(text: &str, first: &[u8]) -> (Self, ChildStdin) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
+        command.stdin(Stdio::piped());
+        let mut running = Self::by(command, temporary(), text, &[], first);
+        let pipe = running.process.stdin.take().expect("piped");
+        (running, pipe)
+    }
+
+    fn by(mut command: Command, folder: TempDir, text: &str, more: &[&str], first: &[u8]) -> Self {
         let file = folder.path().join("pipeline.yaml");
         std::fs::write(&file, text).expect("a writable folder");
         let mut process = command
@@ -68,6 +77,9 @@ impl Running {
             .stderr(Stdio::piped())
             .spawn()
             .expect("the command can be started");
+        if let Some(pipe) = &mut process.stdin {
+            pipe.write_all(first).expect("a pipe has room for it");
+        }
         let mut stderr = BufReader::new(process.stderr.take().expect("piped"));
         let mut line = String::new();
         // It says where it listens once it does.
@@ -157,10 +169,23 @@ impl Running {
     }
 
     /// The same, with the folder.
-    pub(crate) fn end_keeping(mut self) -> (Value, TempDir) {
-        let id = i32::try_from(self.process.id()).expect("a process number");
-        let id = rustix::process::Pid::from_raw(id).expect("not 0");
-        rustix::process::kill_process(id, rustix::process::Signal::TERM).expect("it runs");
+    pub(crate) fn end_keeping(self) -> (Value, TempDir) {
+        self.signal(rustix::process::Signal::TERM);
+        self.ended()
+    }
+
+    /// Ends the run in order; its exit code, its report, and the rest of its standard error.
+    pub(crate) fn end_with(mut self) -> (Option<i32>, Value, String) {
+        self.signal(rustix::process::Signal::TERM);
+        let (mut out, mut err) = (String::new(), String::new());
+        self.process.stdout.take().expect("piped").read_to_string(&mut out).expect("UTF-8");
+        self.stderr.read_to_string(&mut err).expect("UTF-8");
+        let report = serde_json::from_str(out.lines().last().expect("a report")).expect("JSON");
+        (self.process.wait().expect("it ends").code(), report, err)
+    }
+
+    /// Waits for the end of a run that ends by itself, in order; its report, with the folder.
+    pub(crate) fn ended(mut self) -> (Value, TempDir) {
         let output = self.process.stdout.take().expect("piped");
         let line = BufReader::new(output).lines().last().expect("a report").expect("UTF-8");
         assert!(self.process.wait().expect("it ends").success(), "{:?}", self.stderr.by_ref().lines().last());

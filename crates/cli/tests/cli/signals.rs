@@ -69,6 +69,89 @@ fn sigusr1_opens_a_renamed_log_again_and_copytruncate_goes_on() {
     running.end();
 }
 
+const ALERTS: &str = "
+ports: { in: { generator: { rate: 500pps } }, out: { sink: } }
+modules:
+  ids: { nids: { rules: ['alert ip any any -> any any (sid:1;)'], alerts: { file: alerts.json, rate: 100000 } } }
+pipeline: [ in -> ids -> out ]
+";
+
+#[test]
+fn signals_open_a_renamed_file_of_alerts_again_and_no_alert_is_lost() {
+    let mut running = Running::as_service(ALERTS, &[]);
+    let file = running.path("alerts.json");
+    let names = ["alerts.json.1", "alerts.json.2"].map(|name| running.path(name));
+    let said = [(Signal::USR1, "SIGUSR1: logs are opened again"), (Signal::HUP, "SIGHUP: changed to ")];
+    for ((signal, line), old) in said.into_iter().zip(&names) {
+        wait_for("a file of alerts", || has_lines(&file));
+        std::fs::rename(&file, old).expect("it is there");
+        running.signal(signal);
+        running.line(line);
+    }
+    wait_for("a third file of alerts", || has_lines(&file));
+    let (report, folder) = running.end_keeping();
+    let lines =
+        |name: &str| std::fs::read_to_string(folder.path().join(name)).expect("it is there").lines().count() as u64;
+    let all = ["alerts.json", "alerts.json.1", "alerts.json.2"].map(lines);
+    assert!(all.iter().all(|lines| *lines > 0), "{all:?}");
+    assert_eq!(Some(all.iter().sum()), report["modules"][0]["counters"]["alerts"]["written"].as_u64());
+    assert_eq!(Some(all.iter().sum()), report["packets"]["in"].as_u64());
+}
+
+#[test]
+fn a_file_of_alerts_that_was_copied_and_truncated_goes_on_at_its_beginning() {
+    let running = Running::as_service(ALERTS, &[]);
+    let file = running.path("alerts.json");
+    for signal in [None, Some(Signal::USR1), Some(Signal::HUP)] {
+        wait_for("a file of alerts", || has_lines(&file));
+        std::fs::copy(&file, running.path("copy")).expect("it is there");
+        std::fs::File::options().write(true).open(&file).and_then(|file| file.set_len(0)).expect("it is there");
+        signal.into_iter().for_each(|signal| running.signal(signal));
+        wait_for("an alert after the copy", || has_lines(&file));
+        assert!(has_lines(&running.path("copy")));
+    }
+    running.end();
+}
+
+/// A recording is one run's: it begins with the pipeline that it is of.
+#[test]
+fn a_recording_is_not_rotated_and_its_owners_alone() {
+    let controlled = format!("{PIPELINE}control: {{ batching: null, period: 1ms }}\n");
+    let mut running = Running::as_service(&controlled, &["--decisions", "/dev/null"]);
+    running.signal(Signal::USR1);
+    running.line("SIGUSR1: logs are opened again");
+    running.end();
+    let file = crate::File::new(&controlled);
+    let decisions = file.beside("day.jsonl");
+    let run = "umask 000; exec \"$0\" run \"$1\" --virtual --duration 20ms --decisions \"$2\"";
+    let store = "umask 000; exec \"$0\" measure \"$1\" --no-count --duration 20ms --store \"$2\" --save it";
+    for (script, path) in [(run, &decisions), (store, &file.beside("store"))] {
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", script, env!("CARGO_BIN_EXE_forebay"), file.path(), path]);
+        let done = crate::Done::of(command.output().expect("a shell"));
+        assert!(matches!(done.code, Some(0 | 1)), "{}", done.err);
+    }
+    let mode = |path: &Path| std::fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
+    assert_eq!(mode(Path::new(&decisions)), 0o600);
+    let mut kept = 0;
+    let mut folders = vec![std::path::PathBuf::from(file.beside("store"))];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).expect("it can be read") {
+            let path = entry.expect("it can be read").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if std::fs::read(&path).is_ok_and(|bytes| String::from_utf8_lossy(&bytes).contains("ip_lookup")) {
+                // The program itself is a link or a copy, and no configuration.
+                if path.extension().is_some() {
+                    kept += 1;
+                    assert_eq!(mode(&path), 0o600, "{}", path.display());
+                }
+            }
+        }
+    }
+    assert!(kept > 0);
+}
+
 #[test]
 fn the_file_of_state_is_its_owners_alone_whatever_the_umask() {
     let running = Running::as_service(PIPELINE, &[]);

@@ -37,14 +37,17 @@ impl Report {
         let of_flow = |(before, now)| flow(before, now, duration_s, frequency);
         let ports = pairs(&earlier.ports, &later.ports, |port| port.name.as_str()).map(port);
         let ports: Vec<_> = ports.collect();
+        let mut lost_lines = LostLines::of(&modules);
+        let lost =
+            later.gone.since(&earlier.gone, &mut lost_lines) + ports.iter().map(|port| port.dropped).sum::<u64>();
         let report = Self {
             pipeline: later.pipeline.clone(),
             forebay: env!("CARGO_PKG_VERSION").into(),
             kind: origin.kind,
             cpu: origin.cpu.clone(),
             duration_s,
-            packets: Packets { lost: ports.iter().map(|port| port.dropped).sum(), ..packets(earlier, later) },
-            lost_lines: LostLines::of(&modules),
+            packets: Packets { lost, ..packets(earlier, later) },
+            lost_lines,
             modules,
             flows: pairs(&earlier.flows, &later.flows, |flow| flow.name.as_str()).map(of_flow).collect(),
             workers,
@@ -226,7 +229,21 @@ fn port((before, now): (PortReading, &PortReading)) -> PortReport {
     };
     let skipped: BTreeMap<_, _> = now.skipped.iter().filter_map(since).collect();
     let longest_oversize = skipped.contains_key(OVERSIZE).then_some(now.longest);
-    PortReport { name, kind, received, sent, dropped, skipped, longest_oversize, refused, errors, receiving, sending }
+    let unread = now.unread;
+    PortReport {
+        name,
+        kind,
+        received,
+        sent,
+        dropped,
+        skipped,
+        longest_oversize,
+        refused,
+        errors,
+        unread,
+        receiving,
+        sending,
+    }
 }
 
 /// Where the packets are. Reasons that nothing happened for are left out.

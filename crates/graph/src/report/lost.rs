@@ -1,4 +1,4 @@
-//! Lines of files that a run could not write: a log or a list of alerts that is not complete.
+//! Lines of files that a run could not write: a log, a list of alerts or a capture of copies that is not complete.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +10,56 @@ use super::ModuleReport;
 /// found the ring full, and lines on their way that the disk did not take.
 pub const LINE_COUNTERS: [&str; 4] = ["written", "over rate", "lost", "unwritten"];
 
+/// Counters of a file of copies: packets that were copied, and packets that the file did not take.
+pub const COPY_COUNTERS: [&str; 2] = ["copied", "lost"];
+
+/// Losses of modules and ports that the present graph does not have any more.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Gone {
+    lines: Vec<LostLines>,
+    /// Packets that ports lost before they entered.
+    packets: u64,
+}
+
+impl Gone {
+    pub(super) fn add(&mut self, other: &Self) {
+        other.lines.iter().for_each(|lines| lines.add_to(&mut self.lines));
+        self.packets += other.packets;
+    }
+
+    /// Notes what was lost under a heading of a module that is gone.
+    pub(super) fn note_lines(&mut self, module: &str, heading: &str, counts: &BTreeMap<String, u64>) {
+        LostLines::under(module, heading, counts).iter().for_each(|lines| lines.add_to(&mut self.lines));
+    }
+
+    /// Notes what a port lost that is gone.
+    pub(super) fn note_packets(&mut self, packets: u64) {
+        self.packets += packets;
+    }
+
+    /// Adds what was lost since `earlier`; returns the packets.
+    pub(super) fn since(&self, earlier: &Self, lines: &mut Vec<LostLines>) -> u64 {
+        for now in &self.lines {
+            let mut new = now.clone();
+            if let Some(before) = earlier.lines.iter().find(|before| now.is_of(before)) {
+                new.over_rate -= before.over_rate;
+                new.lost -= before.lost;
+                new.unwritten -= before.unwritten;
+            }
+            if new.total() > 0 {
+                new.add_to(lines);
+            }
+        }
+        self.packets - earlier.packets
+    }
+}
+
 /// Lines of one module's file that are not in the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LostLines {
     /// The module's name.
     pub module: String,
-    /// The heading of its counters: `alerts`, `log`.
+    /// The heading of its counters: `alerts`, `log`, `copies`.
     pub lines: String,
     /// Lines above the rate that the configuration allows.
     pub over_rate: u64,
@@ -32,6 +76,23 @@ impl LostLines {
         self.over_rate + self.lost + self.unwritten
     }
 
+    /// Whether both are of one file.
+    fn is_of(&self, other: &Self) -> bool {
+        (&self.module, &self.lines) == (&other.module, &other.lines)
+    }
+
+    /// Adds them to those of the same file, or at the end.
+    fn add_to(&self, all: &mut Vec<Self>) {
+        match all.iter_mut().find(|lines| lines.is_of(self)) {
+            Some(lines) => {
+                lines.over_rate += self.over_rate;
+                lines.lost += self.lost;
+                lines.unwritten += self.unwritten;
+            }
+            None => all.push(self.clone()),
+        }
+    }
+
     /// The lost lines of these modules.
     pub(super) fn of(modules: &[ModuleReport]) -> Vec<Self> {
         let headings = modules.iter().flat_map(|module| module.counters.iter().map(move |counts| (module, counts)));
@@ -39,9 +100,15 @@ impl LostLines {
     }
 
     /// `None` where the heading is of something else, and where nothing was lost.
-    fn under(module: &str, heading: &str, counts: &BTreeMap<String, u64>) -> Option<Self> {
-        let [_, over_rate, lost, unwritten] = LINE_COUNTERS.map(|name| counts.get(name).copied());
-        let (over_rate, lost, unwritten) = (over_rate?, lost?, unwritten?);
+    pub(super) fn under(module: &str, heading: &str, counts: &BTreeMap<String, u64>) -> Option<Self> {
+        let is_copies =
+            counts.len() == COPY_COUNTERS.len() && COPY_COUNTERS.iter().all(|name| counts.contains_key(*name));
+        let (over_rate, lost, unwritten) = if is_copies {
+            (0, *counts.get(COPY_COUNTERS[1])?, 0)
+        } else {
+            let [_, over_rate, lost, unwritten] = LINE_COUNTERS.map(|name| counts.get(name).copied());
+            (over_rate?, lost?, unwritten?)
+        };
         let all = Self { module: module.to_owned(), lines: heading.to_owned(), over_rate, lost, unwritten };
         (all.total() > 0).then_some(all)
     }
@@ -50,6 +117,28 @@ impl LostLines {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn losses_of_modules_that_are_gone_are_those_since_the_reading_before() {
+        let counts = |counts: [u64; 4]| LINE_COUNTERS.map(str::to_owned).into_iter().zip(counts).collect();
+        let (mut before, mut now) = (Gone::default(), Gone::default());
+        before.note_lines("ids", "alerts", &counts([9, 1, 2, 3]));
+        before.note_packets(5);
+        now.add(&before);
+        // The same name once more, and another.
+        now.note_lines("ids", "alerts", &counts([0, 10, 0, 0]));
+        now.note_lines("nat", "log", &counts([7, 0, 4, 0]));
+        now.note_lines("all", "log", &counts([7, 0, 0, 0]));
+        now.note_packets(2);
+        let mut lines = LostLines::under("nat", "log", &counts([0, 0, 1, 0])).into_iter().collect();
+        assert_eq!(now.since(&before, &mut lines), 2);
+        let lost = |lines: &LostLines| (lines.module.clone(), [lines.over_rate, lines.lost, lines.unwritten]);
+        let expected = [("nat", [0, 5, 0]), ("ids", [10, 0, 0])].map(|(module, counts)| (module.to_owned(), counts));
+        assert_eq!(lines.iter().map(lost).collect::<Vec<_>>(), expected);
+        let mut all = Vec::new();
+        assert_eq!((now.since(&Gone::default(), &mut all), all.len()), (7, 2));
+        assert_eq!(all[0].total(), 16);
+    }
 
     #[test]
     fn lines_are_lost_by_rate_ring_and_disk_and_other_headings_are_none() {
@@ -66,5 +155,8 @@ mod tests {
         assert_eq!(LostLines::under("ids", "alerts", &counts([9, 0, 0, 0])), None);
         let other = BTreeMap::from([("lost".to_owned(), 7), ("written".to_owned(), 7)]);
         assert_eq!(LostLines::under("other", "frames", &other), None);
+        let copies = |lost: u64| BTreeMap::from([("copied".to_owned(), 7), ("lost".to_owned(), lost)]);
+        assert_eq!(LostLines::under("tap", "copies", &copies(3)).map(|lines| lines.total()), Some(3));
+        assert_eq!(LostLines::under("tap", "copies", &copies(0)), None);
     }
 }

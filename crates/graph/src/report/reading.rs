@@ -8,6 +8,7 @@ use std::sync::Arc;
 use forebay_measure::{Counter, Distribution, Frequency, Nanos, PacketRate};
 use forebay_packet::Ticks;
 
+use super::lost::{Gone, LostLines};
 use crate::telemetry::{Account, BACKPRESSURE, LONG_CLASSES, MeterAccount, ReasonCounters, SIZE_CLASSES, Telemetry};
 use crate::worker::Census;
 
@@ -30,6 +31,7 @@ pub struct Reading {
     pub(super) workers: Vec<WorkerReading>,
     pub(super) clocks: u64,
     pub(super) exhausted: u64,
+    pub(super) gone: Gone,
 }
 
 /// What a meter counted of something; nothing where there is none.
@@ -130,6 +132,8 @@ pub(super) struct PortReading {
     pub(super) skipped: BTreeMap<String, u64>,
     /// The longest frame that no packet holds.
     pub(super) longest: u64,
+    /// Whether the run ended before its last packet.
+    pub(super) unread: bool,
     pub(super) receiving: Timed,
     pub(super) sending: Timed,
 }
@@ -217,6 +221,7 @@ impl Reading {
             }],
             clocks: worker.arrival_clocks.get(),
             exhausted: worker.exhausted.get(),
+            gone: Gone::default(),
         }
     }
 
@@ -237,6 +242,7 @@ impl Reading {
             workers: Vec::new(),
             clocks: 0,
             exhausted: 0,
+            gone: Gone::default(),
         }
     }
 
@@ -258,6 +264,7 @@ impl Reading {
         self.workers.sort_by_key(|worker| worker.id);
         self.clocks |= other.clocks;
         self.exhausted += other.exhausted;
+        self.gone.add(&other.gone);
     }
 
     /// Puts right what ports received and sent which have gone on counting since: what the named ports had counted when
@@ -292,11 +299,14 @@ impl Reading {
             port.counts = [0, 0, 0, refused, 0];
         }
         self.flows.iter_mut().for_each(|flow| flow.lost.retain(|port, _| !kept_port(port)));
+        // A port that was closed by a change is not one that the run's end cut off.
+        self.ports.iter_mut().for_each(|port| port.unread = false);
     }
 
     /// Forgets the modules, flows, ports and workers that `present` does not have, and functions' own counters likewise;
-    /// what became of their packets stays known.
+    /// what became of their packets stays known, and what is missing in their files.
     pub fn keep(&mut self, present: &Self) {
+        self.note_gone(present);
         let modules: HashMap<_, _> = present.modules.iter().map(|module| (&module.name, &module.own)).collect();
         self.modules.retain_mut(|module| {
             let Some(own) = modules.get(&module.name) else { return false };
@@ -310,6 +320,28 @@ impl Reading {
         keep(&mut self.flows, &present.flows, |flow| &flow.name);
         keep(&mut self.ports, &present.ports, |port| &port.name);
         keep(&mut self.workers, &present.workers, |worker| &worker.id);
+    }
+
+    /// Lines that modules' files lack.
+    #[must_use]
+    pub fn lost_lines(&self) -> Vec<LostLines> {
+        let headings = self.modules.iter().flat_map(|module| module.own.iter().map(move |own| (&module.name, own)));
+        headings.filter_map(|(module, (heading, counts))| LostLines::under(module, heading, counts)).collect()
+    }
+
+    /// Notes what was lost by modules and ports that `present` does not have.
+    fn note_gone(&mut self, present: &Self) {
+        let there: HashSet<_> = present.modules.iter().flat_map(ModuleReading::headings).collect();
+        for module in &self.modules {
+            for (heading, counts) in
+                module.own.iter().filter(|(heading, _)| !there.contains(&(&*module.name, &***heading)))
+            {
+                self.gone.note_lines(&module.name, heading, counts);
+            }
+        }
+        let there: HashSet<_> = present.ports.iter().map(|port| &port.name).collect();
+        let gone = self.ports.iter().filter(|port| !there.contains(&port.name));
+        self.gone.note_packets(gone.map(|port| port.counts[2]).sum());
     }
 
     /// Where every packet is.
@@ -396,6 +428,11 @@ impl ModuleReading {
         }
     }
 
+    /// Its name with each heading of its own counters.
+    fn headings(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.own.keys().map(|heading| (&*self.name, &**heading))
+    }
+
     fn add(&mut self, other: &Self) {
         if self.of_fold + other.of_fold > 0 {
             // One of the two graphs may have run it unfolded.
@@ -456,19 +493,20 @@ impl FlowReading {
 
 impl PortReading {
     fn of(telemetry: &Telemetry, port: usize) -> Self {
-        let told = &telemetry.ports[port];
-        let metered = |way: usize| telemetry.metered.as_ref().map(|told| &told.ports[port][way]);
-        let own = &told.counters;
-        let counts = [&own.received, &own.sent, &own.dropped, &told.refused, &own.errors].map(Counter::get);
-        let (receiving, sending) = (Timed::of(&told.receiving, metered(0)), Timed::of(&told.sending, metered(1)));
-        let (skipped, longest) = (own.by_reason(), own.longest.get());
-        Self { name: told.name.clone(), kind: told.kind, counts, skipped, longest, receiving, sending }
+        let its = &telemetry.ports[port];
+        let metered = |way: usize| telemetry.metered.as_ref().map(|all| &all.ports[port][way]);
+        let own = &its.counters;
+        let counts = [&own.received, &own.sent, &own.dropped, &its.refused, &own.errors].map(Counter::get);
+        let (receiving, sending) = (Timed::of(&its.receiving, metered(0)), Timed::of(&its.sending, metered(1)));
+        let (skipped, longest, unread) = (own.by_reason(), own.longest.get(), its.unread.get() > 0);
+        Self { name: its.name.clone(), kind: its.kind, counts, skipped, longest, unread, receiving, sending }
     }
 
     fn add(&mut self, other: &Self) {
         self.counts.iter_mut().zip(other.counts).for_each(|(count, more)| *count += more);
         add(&mut self.skipped, other.skipped.clone());
         self.longest = self.longest.max(other.longest);
+        self.unread |= other.unread;
         self.receiving.add(&other.receiving);
         self.sending.add(&other.sending);
     }

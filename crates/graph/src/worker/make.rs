@@ -368,6 +368,7 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
                 kind: port.kind,
                 counters: counters.unwrap_or_default(),
                 refused: Counter::new(),
+                unread: Counter::new(),
                 receiving: Account::default(),
                 sending: Account::default(),
             });

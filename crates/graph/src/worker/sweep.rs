@@ -5,6 +5,7 @@ use forebay_packet::{Batch, Ticks};
 
 use super::{LATE, Mode, PUBLISH_EVERY, Timer, Worker};
 use crate::observer::Place;
+use crate::port::Ready;
 use crate::scheduler::Scheduler;
 
 impl<C: Clock, S: Scheduler> Worker<C, S> {
@@ -124,9 +125,13 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
                 troubles.push((format!("module '{}'", told.name), trouble));
             }
         }
-        for (gateway, told) in self.gateways.iter_mut().zip(&self.telemetry.ports) {
+        for (gateway, telemetry) in self.gateways.iter_mut().zip(&self.telemetry.ports) {
+            let has_more = gateway.entry.is_some() && gateway.ready != Ready::Never;
+            if has_more && gateway.port.as_ref().is_some_and(|port| !port.is_endless()) {
+                telemetry.unread.set(1);
+            }
             if let Some(Err(trouble)) = gateway.port.as_mut().map(|port| port.close()) {
-                troubles.push((format!("port '{}'", told.name), trouble));
+                troubles.push((format!("port '{}'", telemetry.name), trouble));
             }
         }
         self.publish();
