@@ -26,6 +26,8 @@ pub struct Rig {
     branches: Box<[u32]>,
     /// When the function wants to be woken, as an engine would remember it.
     wake: Ticks,
+    /// Whether a run would wait for that.
+    keeps: bool,
 }
 
 impl Rig {
@@ -74,7 +76,16 @@ impl Rig {
         let created: Arc<[Counter]> = (0..reasons).map(|_| Counter::new()).collect();
         let mut desk = Desk::new(pool, Ticks::ZERO);
         desk.add_module(Arc::clone(&created));
-        Self { function, declared, now: Ticks::ZERO, created, desk, branches: (0..64).collect(), wake: Ticks::NEVER }
+        Self {
+            function,
+            declared,
+            now: Ticks::ZERO,
+            created,
+            desk,
+            branches: (0..64).collect(),
+            wake: Ticks::NEVER,
+            keeps: false,
+        }
     }
 
     /// What the function has created or released since this was last asked, each with its gate.
@@ -116,6 +127,7 @@ impl Rig {
         });
         batch.append(&mut rest);
         self.wake = self.wake.min(self.desk.wake);
+        self.keeps |= std::mem::take(&mut self.desk.keeps);
         self.desk.clear(0);
         gates.into_iter().map(|gate| (gate != Gate::HOLD).then_some(gate)).collect()
     }
@@ -136,6 +148,7 @@ impl Rig {
         self.desk.now = self.now;
         self.function.wake(&mut self.desk.context(0, 0, &[]));
         self.wake = self.desk.wake;
+        self.keeps = std::mem::take(&mut self.desk.keeps);
         self.desk.clear(0);
         self.wakes_at()
     }
@@ -144,6 +157,13 @@ impl Rig {
     #[must_use]
     pub fn wakes_at(&self) -> Option<Ticks> {
         (self.wake != Ticks::NEVER).then_some(self.wake)
+    }
+
+    /// Whether a run whose sources are used up would wait until then: [`Context::wake_at`], and not
+    /// [`look_at`](Context::look_at).
+    #[must_use]
+    pub fn keeps_run(&self) -> bool {
+        self.keeps
     }
 
     /// How many packets the function holds.

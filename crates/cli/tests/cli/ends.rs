@@ -40,6 +40,33 @@ fn a_simulated_run_of_endless_packets_says_when_it_ends() {
     assert!(done.json()["duration_s"].as_f64().is_some_and(|seconds| (seconds - 0.1).abs() < 0.01), "{}", done.out);
 }
 
+/// The same of a load balancer.
+#[test]
+fn a_balancer_does_not_wait_for_its_sessions() {
+    let file = File::new(
+        "ports:
+  clients: { generator: { destination: 192.0.2.10/32, destination_port: 80, sessions: 50, count: 100, rate: 1kpps } }
+  out: { sink: }
+state:
+  web:
+    balancer: { services: [{ address: 192.0.2.10, protocol: udp, port: 80, backends: [{ address: 10.0.0.1 }] }] }
+modules: { lb: { balance: { state: web } } }
+pipeline: [ clients -> lb -> out ]
+",
+    );
+    for how in [&["--virtual"][..], &["--no-socket"]] {
+        let done = forebay(&[&["run", file.path(), "--json"], how].concat());
+        assert_eq!(done.code, Some(0), "{}", done.err);
+        let (report, sessions) = (done.json(), "sessions");
+        assert_eq!(report["packets"]["out"], 100, "{report}");
+        assert!(report["modules"][0]["counters"][sessions]["open"].as_u64() > Some(0), "{report}");
+        assert!(
+            report["duration_s"].as_f64().is_some_and(|seconds| how[0] != "--virtual" || seconds < 0.2),
+            "{report}"
+        );
+    }
+}
+
 /// A run said nothing while it waited for packets that a module holds.
 #[test]
 fn a_run_that_waits_for_held_packets_says_so() {

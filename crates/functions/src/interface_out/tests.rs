@@ -52,6 +52,7 @@ fn packets_wait_until_their_neighbour_has_answered() {
     let solicitation = frames::solicitation(OWN, v6(1), v6(7)).to_vec();
     assert_eq!(emitted(&mut rig), [(Gate::FIRST, request(PEER_V4)), (Gate::FIRST, solicitation)]);
     assert_eq!((rig.created(), rig.held()), (vec![1, 1, 0], 2));
+    assert!(rig.keeps_run(), "packets wait");
     rig.now = rig.wakes_at().expect("it looks again");
     rig.wake();
     assert_eq!((emitted(&mut rig), rig.held()), (vec![], 2));
@@ -63,7 +64,7 @@ fn packets_wait_until_their_neighbour_has_answered() {
     answered(&lan, Address::v6(u128::from_be_bytes(v6(7))).expect("not mapped"), rig.now.0);
     rig.wake();
     assert_eq!(emitted(&mut rig), [(Gate::FIRST, sent(second))]);
-    assert_eq!((rig.held(), rig.wakes_at()), (0, None));
+    assert_eq!((rig.held(), rig.wakes_at(), rig.keeps_run()), (0, None, false));
     assert_eq!(rig.run(&first), (Gate::FIRST, sent(first)));
 }
 
@@ -102,10 +103,12 @@ fn a_silent_neighbour_is_probed_by_itself_and_then_forgotten() {
     lan.neighbours.step_or_make(address, Event::Asked(PEER), 0).expect("room");
     assert_eq!(rig.run(&frame), (Gate::FIRST, sent(frame.clone())), "it is believed");
     assert_eq!(rig.wakes_at(), Some(Ticks(5 * SECOND)));
+    assert!(!rig.keeps_run(), "no packet waits for a probe");
     let mut probes = Vec::new();
     while let Some(at) = rig.wakes_at() {
         rig.now = at;
         rig.wake();
+        assert!(!rig.keeps_run());
         probes.extend(emitted(&mut rig).into_iter().map(|(_, frame)| (at.0 / SECOND, frame)));
     }
     let mut probe = request(PEER_V4);
