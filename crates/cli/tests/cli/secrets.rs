@@ -70,6 +70,48 @@ fn no_answer_of_a_running_pipeline_shows_a_key() {
     assert!(!running.end().to_string().contains(&key[..8]));
 }
 
+/// The same of AES-GCM, whose keys are no table.
+#[test]
+fn no_answer_of_a_running_pipeline_shows_a_key_of_aes_gcm() {
+    let (key, digits) = ("a0b1c2d3e4f506172839405162738495", "12345678901234567890123456789012");
+    let text = format!(
+        "ports: {{ in: {{ generator: {{ rate: 10kpps }} }}, out: {{ sink: }} }}
+modules:
+  m: {{ aes_gcm_encrypt: {{ keys: [{{ id: 1, key: \"{key}\" }}] }} }}
+  n: {{ aes_gcm_decrypt: {{ keys: [{{ id: 1, key: \"{key}\" }}] }} }}
+pipeline: [ in -> m -> n -> out ]
+"
+    );
+    let running = crate::running::Running::as_service(&text, &["--trace", "2"]);
+    for (name, key) in [("plain", key), ("digits", digits), ("pairs", PAIRS)] {
+        let mut asked: Vec<Vec<String>> = [
+            "modules.m.aes_gcm_encrypt.keys=[{ id: 2, key: KEYz }]",
+            "modules.m.aes_gcm_encrypt.keys=KEY",
+            "modules.m.aes_gcm_encrypt.keys.0.key=[KEY]",
+            "modules.m.aes_gcm_encrypt.keys.0.id=KEY",
+            "modules.m.aes_gcm_encrypt.keys.0.KEY=1",
+            "modules.n.aes_gcm_decrypt=KEY",
+            "modules.n.KEY=1",
+            "modules.KEY=1",
+            "KEY",
+            "name={KEY",
+        ]
+        .map(|set| vec!["reload".to_owned(), "--set".to_owned(), set.replace("KEY", key)])
+        .into();
+        for what in [&["show", "modules"][..], &["show", "modules", "--json"], &["show", "drops"], &["table", "m", key]]
+        {
+            asked.push(what.iter().map(|word| (*word).to_owned()).collect());
+        }
+        for arguments in asked {
+            let done = running.ask(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+            let all = format!("{}{}", done.out, done.err);
+            assert!(!shows(&all, key), "{name} {arguments:?}: {all}");
+        }
+    }
+    let (_, report, err) = running.end_with();
+    assert!(!shows(&format!("{report}{err}"), key), "{report}{err}");
+}
+
 /// The same key as other programs write it, with colons.
 const PAIRS: &str = "a0:b1:c2:d3:e4:f5:06:17:28:39:40:51:62:73:84:95";
 
