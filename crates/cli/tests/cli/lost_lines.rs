@@ -129,3 +129,42 @@ pipeline: [ in -> copies -> wall -> out ]
     assert!(done.err.contains("8000 dropped packets written to ") && !done.err.contains("more came"), "{}", done.err);
     assert_eq!(done.json()["modules"][0]["counters"]["copies"], serde_json::json!({ "copied": 8000, "lost": 0 }));
 }
+
+/// A file that could not be written, and a capture that breaks off.
+#[test]
+fn faults_before_a_reload_are_in_the_last_message() {
+    let file = File::new(
+        "ports: { in: { generator: { count: 100 } }, out: { pcap: { write: whole.pcap } } }
+modules: { hop: { ttl: } }
+pipeline: [ in -> hop -> out ]
+",
+    );
+    forebay(&["run", file.path(), "--virtual"]).well();
+    let whole = std::fs::read(file.beside("whole.pcap")).expect("it was written");
+    std::fs::write(file.beside("cut.pcap"), &whole[..whole.len() - 10]).expect("a folder that can be written");
+    let faulty = format!(
+        "ports:
+  in: {{ generator: {{ rate: 1kpps }} }}
+  cut: {{ pcap: {{ read: {}, speed: fast }} }}
+  full: {{ pcap: {{ write: /dev/full }} }}
+modules: {{ hop: {{ ttl: }}, copies: {{ tap: {{ file: /dev/full }} }} }}
+pipeline: [ in -> hop -> copies -> full, cut -> hop ]
+",
+        file.beside("cut.pcap")
+    );
+    let running = Running::of(&faulty);
+    let received = |port: &str| {
+        let done = running.ask(&["show", "ports", port, "--json"]);
+        done.out.contains("\"received\":99")
+    };
+    while !received("cut") {}
+    running.write(PIPELINE);
+    running.ask(&["reload"]).well();
+    let (code, _, err) = running.end_with();
+    assert_eq!(code, Some(2), "{err}");
+    for part in
+        ["port 'cut': the capture ends in the middle", "port 'full': cannot write", "module 'copies': cannot write"]
+    {
+        assert!(err.contains(part), "{part}: {err}");
+    }
+}
