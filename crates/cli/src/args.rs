@@ -222,7 +222,8 @@ pub(crate) struct Run {
     /// Show nothing while it runs
     #[arg(long)]
     pub(crate) no_live: bool,
-    /// Run in simulated time: every run of one seed is the same, and calls take what --cost says (100 ms unless --duration)
+    /// Run in simulated time: every run of one seed is the same, and calls take what --cost says. Without --duration it
+    /// takes 100 ms where a source never runs out
     #[arg(long = "virtual", conflicts_with = "core")]
     pub(crate) simulated: bool,
     /// In simulated time: what a call of a module, of a function's modules, or of all (`*`) takes, in nanoseconds a call

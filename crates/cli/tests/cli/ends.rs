@@ -91,15 +91,16 @@ pipeline: [ in -> slow -> out ]
 /// `--duration` ended a run before its source's last packet without a word.
 #[test]
 fn unread_packets_are_reported() {
-    let file = File::new(SESSIONS);
+    let (file, slow) = (File::new(SESSIONS), File::new(&SESSIONS.replace("4kpps", "1pps")));
     let has_more = "port 'in' has more packets: the run ended before its last one";
     for how in [&["--virtual"][..], &["--no-socket", "--no-live"]] {
-        let run = |more: &[&str]| forebay(&[&["run", file.path(), "--json"], how, more].concat());
-        let done = run(&["--duration", "20ms"]);
+        let run =
+            |file: &File, duration| forebay(&[&["run", file.path(), "--json", "--duration", duration], how].concat());
+        let done = run(&slow, "20ms");
         assert!(done.code == Some(0) && done.err.contains(has_more), "{how:?}: {}", done.err);
         let (report, name) = (done.json(), "name");
         assert!(report["ports"][0][name] == "in" && report["ports"][0]["unread"] == true, "{report}");
-        let done = run(&["--duration", "100s"]);
+        let done = run(&file, "100s");
         assert!(done.code == Some(0) && !done.err.contains(has_more), "{how:?}: {}", done.err);
         assert!(done.json()["ports"][0].get("unread").is_none());
     }

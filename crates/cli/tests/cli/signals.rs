@@ -66,6 +66,11 @@ fn sigusr1_opens_a_renamed_log_again_and_copytruncate_goes_on() {
     std::fs::copy(&log, running.path("ports.json.2")).expect("it is there");
     std::fs::File::options().write(true).open(&log).and_then(|file| file.set_len(0)).expect("it is there");
     wait_for("a line after the copy", || has_lines(&log));
+    // SIGHUP opens it again, too, and reloads.
+    std::fs::rename(&log, &old).expect("it is there");
+    running.signal(Signal::HUP);
+    running.line("SIGHUP: changed to ");
+    wait_for("a log after a reload", || has_lines(&log));
     running.end();
 }
 
