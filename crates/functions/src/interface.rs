@@ -22,9 +22,9 @@ mod table;
 #[cfg(test)]
 pub(crate) mod testing;
 
-use crate::martian::{mapped, unmapped};
+use crate::martian::of_host;
 use crate::parameters::no_memory;
-use entry::{Entry, Timers};
+use entry::Timers;
 use neighbours::Neighbours;
 
 /// Parameters of the state `interface`.
@@ -99,14 +99,14 @@ pub(crate) struct InterfaceAddress {
 /// Text that is none.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum InterfaceAddressError {
-    /// It is not written as one, or is no host's.
+    /// It is not written as one.
     #[error(
         "'{0}' is no address of an interface: write it with the length of its prefix, such as 192.0.2.1/24 or 2001:db8::1/64; allowed are unicast addresses"
     )]
     Other(String),
-    /// It stands for one of IPv4.
-    #[error("{}", mapped(*.0))]
-    Mapped(IpAddr),
+    /// It is no host's, with the reason.
+    #[error("{0}")]
+    NoHost(String),
 }
 
 impl FromStr for InterfaceAddress {
@@ -117,14 +117,8 @@ impl FromStr for InterfaceAddress {
         let (address, length) = text.split_once('/').ok_or_else(bad)?;
         let address: IpAddr = address.parse().map_err(|_| bad())?;
         let length: u32 = length.parse().map_err(|_| bad())?;
-        unmapped(address).map_err(|_| InterfaceAddressError::Mapped(address))?;
-        let (most, unicast) = match address {
-            IpAddr::V4(it) => {
-                (32, !it.is_multicast() && !it.is_broadcast() && !it.is_unspecified() && !it.is_loopback())
-            }
-            IpAddr::V6(it) => (128, !it.is_multicast() && !it.is_unspecified() && !it.is_loopback()),
-        };
-        if length > most || !unicast {
+        of_host(address).map_err(InterfaceAddressError::NoHost)?;
+        if length > if address.is_ipv4() { 32 } else { 128 } {
             return Err(bad());
         }
         Ok(Self { address, length })
@@ -190,16 +184,38 @@ impl Interface {
         }
     }
 
-    /// Whether an address is that of all hosts of one of its prefixes (RFC 1812 section 4.2.3.1); a prefix of 31 bits has
-    /// none (RFC 3021).
+    /// Whether an address is that of all hosts of one of its prefixes: all ones behind the prefix, or all zeros, which is an
+    /// older form of it (RFC 1812 section 4.2.3.1). A prefix of 31 bits has neither (RFC 3021).
     #[inline]
     pub(crate) fn is_broadcast(&self, address: u32) -> bool {
-        address == u32::MAX || self.v4.iter().any(|own| own.mask < 0xffff_fffe && address == own.address | !own.mask)
+        address == u32::MAX || self.broadcasts().any(|all| all == address)
     }
 
-    /// The addresses of all hosts of its IPv4 prefixes.
+    /// The addresses of all hosts of its IPv4 prefixes, both forms.
     pub(crate) fn broadcasts(&self) -> impl Iterator<Item = u32> {
-        self.v4.iter().filter(|own| own.mask < 0xffff_fffe).map(|own| own.address | !own.mask)
+        let wide = self.v4.iter().filter(|own| own.mask < 0xffff_fffe);
+        wide.flat_map(|own| [own.address | !own.mask, own.address & own.mask])
+    }
+
+    /// Checks that an address is no broadcast address of the interface's IPv4 prefixes, nor the anycast address of all routers
+    /// of its IPv6 prefixes (RFC 4291 section 2.6.1), which a prefix of 127 bits does not have (RFC 6164 section 4).
+    ///
+    /// # Errors
+    /// The address, and the addresses that are allowed.
+    pub(crate) fn refuse_broadcast(&self, address: IpAddr) -> Result<(), String> {
+        match address {
+            IpAddr::V4(four) if self.is_broadcast(four.to_bits()) => Err(format!(
+                "{address} is the network or broadcast address of a prefix of the interface: allowed are addresses of one host"
+            )),
+            IpAddr::V6(six) if self.is_anycast(six.to_bits()) => Err(format!(
+                "{address} is the address of all routers of a prefix of the interface: allowed are addresses of one host"
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn is_anycast(&self, address: u128) -> bool {
+        self.v6.iter().any(|own| own.mask < u128::MAX - 1 && address == own.address & own.mask)
     }
 
     /// Whether one of its addresses listens to this solicited-node address (RFC 4291 section 2.7.1).
@@ -331,14 +347,17 @@ impl DeclareState for Interface {
         }
         let neighbours = Neighbours::new(params.capacity, setup.secret(), timers)
             .map_err(no_memory("capacity", format!("{} neighbours", params.capacity)))?;
-        for (index, line) in params.neighbours.iter().enumerate() {
-            let (address, mac) =
-                table::parse(line).map_err(|message| SetupError::at(format!("neighbours[{index}]"), message))?;
-            let put = neighbours.put(address, Entry::permanent(mac), 0);
-            put.map_err(|_| SetupError::at(format!("neighbours[{index}]"), table::FULL))?;
-        }
         let now = AtomicU64::new(0);
-        Ok(Self { mac: params.mac, v4, v6, number: params.number, neighbours, now, frequency })
+        let interface = Self { mac: params.mac, v4, v6, number: params.number, neighbours, now, frequency };
+        for (index, InterfaceAddress { address, .. }) in params.addresses.iter().enumerate() {
+            let refused = interface.refuse_broadcast(*address);
+            refused.map_err(|message| SetupError::at(format!("addresses[{index}]"), message))?;
+        }
+        for (index, line) in params.neighbours.iter().enumerate() {
+            let added = interface.add_permanent(line);
+            added.map_err(|message| SetupError::at(format!("neighbours[{index}]"), message))?;
+        }
+        Ok(interface)
     }
 }
 

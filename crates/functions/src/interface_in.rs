@@ -90,8 +90,8 @@ const DROPS: &[Reason] = &[
     },
     Reason {
         name: "martian",
-        help: "The packet is for others, and its source is the router's own address or a broadcast address of its \
-               prefixes (RFC 1812 section 5.3.7).",
+        help: "The packet is for others, and its source is the router's own address or the network or broadcast \
+               address of one of its prefixes (RFC 1812 section 5.3.7).",
     },
 ];
 
@@ -184,7 +184,7 @@ impl Declare for InterfaceIn {
         Neighbour discovery must have hop limit 255, a right checksum and sound options. Echo requests to own addresses are \
         answered (RFC 1122 section 3.2.2.6, RFC 4443 section 4.2); those in fragments or with IP options leave by `local`. \
         A packet to be passed on is dropped as `martian`, unless `martians: pass`, if its source is one of the \
-        router's own addresses or the broadcast address of one of its prefixes (RFC 1812 section 5.3.7); \
+        router's own addresses or the network or broadcast address of one of its prefixes (RFC 1812 section 5.3.7); \
         `ip_validate` behind looks at the other sources that no router forwards. Link-local packets are not \
         forwarded (RFC 3927 section 7, RFC 4291 section 2.5.6). A station that claims an own address is counted as a \
         conflict, and a reply defends the address once in 10 seconds (RFC 5227). Frames to other stations are \

@@ -4,7 +4,7 @@
 //! Packets that stay on their link are exempt from one rule: a host that has no address yet sends from the
 //! unspecified address (DHCP, RFC 2131 section 4.1; duplicate address detection, RFC 4862 section 5.4.2).
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use forebay_packet::{Network, Packet};
 use schemars::JsonSchema;
@@ -100,10 +100,38 @@ pub(crate) fn mapped(address: IpAddr) -> String {
     format!("'{address}' is an IPv4-mapped address: write the IPv4 address, {four}")
 }
 
-/// An address as it is written, unless it is IPv4-mapped.
-pub(crate) fn unmapped(address: IpAddr) -> Result<IpAddr, String> {
-    let is_mapped = matches!(address, IpAddr::V6(six) if is_mapped(six.to_bits()));
-    if is_mapped { Err(mapped(address)) } else { Ok(address) }
+/// Checks that an address may be one host's (RFC 1122 section 3.2.1.3, RFC 1812 section 4.2.2.11, RFC 4291 section 2.4).
+///
+/// # Errors
+/// The address, the block that it is of, and the addresses that are allowed.
+pub(crate) fn of_host(address: IpAddr) -> Result<IpAddr, String> {
+    let block = match address {
+        IpAddr::V4(four) => match four.octets()[0] {
+            0 => "network 0",
+            127 => "the loopback network",
+            224..=239 => "multicast",
+            240.. => "the reserved block 240.0.0.0/4",
+            _ => return Ok(address),
+        },
+        IpAddr::V6(six) => match six.to_bits() {
+            0 => "no host: it is the unspecified address",
+            1 => "no host: it is the loopback address",
+            bits if bits >> 120 == 0xff => "multicast",
+            bits if is_mapped(bits) => return Err(mapped(address)),
+            bits if stands_for_v4(bits) => "the block ::/96 (IPv4-compatible)",
+            _ => return Ok(address),
+        },
+    };
+    Err(format!("{address} is of {block}: allowed are addresses of one host"))
+}
+
+/// Checks that a prefix of IPv4, from its first to its last address, has addresses of hosts.
+///
+/// # Errors
+/// As of [`of_host`].
+pub(crate) fn of_hosts(first: Ipv4Addr, last: Ipv4Addr) -> Result<(), String> {
+    let one_block = first.octets()[0] == last.octets()[0] || first.octets()[0] >= 224;
+    if one_block { of_host(first.into()).map(drop) } else { Ok(()) }
 }
 
 /// Whether an IPv6 address is an IPv4-mapped one (RFC 4291 section 2.5.5.2).
@@ -114,7 +142,7 @@ pub(crate) fn is_mapped(address: u128) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{Ipv4Addr, Ipv6Addr};
+    use std::net::Ipv6Addr;
 
     use super::*;
 
@@ -144,6 +172,21 @@ mod tests {
         assert!(!is_martian("0.0.0.0", "255.255.255.255") && !is_martian("0.0.0.0", "224.0.0.22"));
         assert!(is_martian("0.0.0.0", "224.0.1.1") && is_martian("0.0.0.1", "255.255.255.255"));
         assert!(is_martian("127.0.0.1", "255.255.255.255"));
+    }
+
+    #[test]
+    fn addresses_of_one_host_are_named_as_such() {
+        let check = |text: &str| of_host(text.parse().expect("an address"));
+        for bad in [
+            "0.0.0.0", "0.1.2.3", "127.0.0.1", "127.9.9.9", "224.0.0.1", "239.9.9.9", "240.0.0.1", "255.255.255.255",
+            "::", "::1", "::c000:201", "::ffff:192.0.2.1", "ff02::1", "ffff::1",
+        ] {
+            let error = check(bad).expect_err(bad);
+            assert!(error.contains(bad) && (error.contains("allowed are") || error.contains("write the")), "{error}");
+        }
+        for good in ["1.0.0.0", "10.0.0.255", "126.255.255.255", "169.254.1.1", "223.255.255.255", "fe80::1", "2000::"] {
+            assert_eq!(check(good).map(|address| address.to_string()), Ok(good.to_owned()));
+        }
     }
 
     #[test]

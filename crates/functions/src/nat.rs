@@ -32,6 +32,7 @@ use allocations::LogParams;
 use deterministic::{Blocks, Deterministic};
 
 use crate::connection::{SlotClock, TimeoutParams, Timeouts};
+use crate::martian::of_host;
 use crate::tables::sessions::MOST;
 
 /// Parameters of a state of the kind `nat`.
@@ -243,9 +244,7 @@ impl Forward {
         if outside.0.wrapping_sub(first) >= count {
             return Err(format!("outside: '{}' is not of the pool", self.outside));
         }
-        if is_nobodys(Ipv4Addr::from(inside.0)) {
-            return Err(format!("inside: '{}': nobody has such an address: allowed are those of hosts", self.inside));
-        }
+        of_host(Ipv4Addr::from(inside.0).into()).map_err(|why| format!("inside: '{}': {why}", self.inside))?;
         if inside.0.wrapping_sub(first) < count {
             return Err(format!(
                 "inside: '{}' is of the pool, whose addresses are outside: allowed are those of hosts inside",
@@ -258,11 +257,6 @@ impl Forward {
         };
         Ok((protocol, outside, inside))
     }
-}
-
-/// Whether no packet could be sent to an address: it is no host's, or is in no network.
-fn is_nobodys(address: Ipv4Addr) -> bool {
-    address.is_unspecified() || address.is_multicast() || address.is_broadcast() || address.is_loopback()
 }
 
 /// The first address of a pool, and how many it has.
@@ -282,9 +276,8 @@ fn pool(text: &str) -> Result<(u32, u32), String> {
             Ipv4Addr::from(first & !(count as u32 - 1))
         ));
     }
-    if is_nobodys(address) {
-        return Err(format!("'{text}': nobody outside could answer to such addresses"));
-    }
+    // No more than 4096 addresses, which are of one block.
+    of_host(address.into()).map_err(|why| format!("'{text}': {why}"))?;
     Ok((first, count as u32))
 }
 

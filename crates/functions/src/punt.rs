@@ -10,6 +10,8 @@ use forebay_packet::{Network, Packet};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::martian::of_host;
+
 /// Parameters of `punt`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -94,11 +96,7 @@ impl Declare for Punt {
             return Err(SetupError::at("addresses", format!("{} addresses: allowed are 0 to {MOST}", addresses.len())));
         }
         for (index, address) in addresses.iter().enumerate() {
-            if address.is_unspecified() || address.is_multicast() {
-                let message =
-                    format!("{address} is no host's own address: neither the unspecified one nor multicast is");
-                return Err(SetupError::at(format!("addresses[{index}]"), message));
-            }
+            of_host(*address).map_err(|message| SetupError::at(format!("addresses[{index}]"), message))?;
         }
         let v4 =
             addresses.iter().filter_map(|address| if let IpAddr::V4(it) = address { Some(it.to_bits()) } else { None });

@@ -12,6 +12,7 @@ use serde::Deserialize;
 use super::Settings;
 use super::services::{Backend, Hop, Key, Mode, Name, Replies, Service, Services};
 use crate::connection::TimeoutParams;
+use crate::martian::of_host;
 use crate::nat::WhenFull;
 use crate::parameters::no_memory;
 use crate::tables::maglev::{MOST_PLACES, Maglev, MaglevError, Member};
@@ -223,8 +224,6 @@ impl BackendParams {
 
 fn address(text: &str) -> Result<u32, String> {
     let address: Ipv4Addr = text.parse().map_err(|_| format!("'{text}' is no IPv4 address, such as 192.0.2.10"))?;
-    if address.is_unspecified() || address.is_multicast() || address.is_broadcast() || address.is_loopback() {
-        return Err(format!("'{text}': no packet could be sent there"));
-    }
+    of_host(address.into())?;
     Ok(address.to_bits())
 }

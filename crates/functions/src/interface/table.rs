@@ -8,7 +8,7 @@ use forebay_packet::wire::ethernet::MacAddress;
 use super::Interface;
 use super::entry::{Entry, Kind};
 use super::neighbours::Address;
-use crate::martian::mapped;
+use crate::martian::of_host;
 
 const SYNTAX: &str = "\
 add ADDRESS MAC [permanent|stale]   a new neighbour: add 192.0.2.7 02:00:00:00:00:07; it stays, or is only believed
@@ -16,10 +16,10 @@ remove ADDRESS                      forget a neighbour, learnt or stated
 replace ADDRESS MAC [permanent|stale]   another Ethernet address for a neighbour, or a new one";
 
 /// Why there is no room.
-pub(super) const FULL: &str = "no room: all places that this address may have are taken by permanent neighbours";
+const FULL: &str = "no room: all places that this address may have are taken by permanent neighbours";
 
 /// Reads an address and a MAC address.
-pub(super) fn parse(line: &str) -> Result<(Address, MacAddress), String> {
+fn parse(line: &str) -> Result<(Address, MacAddress), String> {
     let mut words = line.split_ascii_whitespace();
     let address = address(words.next().unwrap_or_default())?;
     let shown = address.ip();
@@ -41,11 +41,26 @@ fn address(word: &str) -> Result<Address, String> {
         format!("'{shown}' is no neighbour's address: allowed are unicast addresses such as 192.0.2.7 or 2001:db8::7")
     };
     let address: IpAddr = word.parse().map_err(|_| bad())?;
-    let group = address.is_multicast() || address.is_unspecified();
-    if group { Err(bad()) } else { Address::of(address).ok_or_else(|| mapped(address)) }
+    of_host(address)?;
+    Address::of(address).ok_or_else(bad)
 }
 
 impl Interface {
+    /// Adds a neighbour that stays, as the configuration states it.
+    pub(super) fn add_permanent(&self, line: &str) -> Result<(), String> {
+        let (address, mac) = parse(line)?;
+        self.refuse_own(address.ip())?;
+        self.neighbours.put(address, Entry::permanent(mac), 0).map_err(|_| FULL.to_owned())
+    }
+
+    /// Refuses the addresses that no neighbour has.
+    fn refuse_own(&self, address: IpAddr) -> Result<(), String> {
+        if self.addresses().any(|own| own == address) {
+            return Err(format!("{address} is the interface's own"));
+        }
+        self.refuse_broadcast(address)
+    }
+
     fn change(&self, line: &str) -> Result<(), String> {
         let (verb, entry) = Verb::split(line, SYNTAX)?;
         let now = self.noted();
@@ -71,9 +86,7 @@ impl Interface {
                 return Err(format!("'{other}' is no neighbour's state: allowed are permanent and stale"));
             }
         };
-        if self.addresses().any(|own| own == address) {
-            return Err(format!("{address} is the interface's own"));
-        }
+        self.refuse_own(address)?;
         if verb == Verb::Add && self.neighbours.look(key).is_some_and(|there| there.kind == Kind::Permanent) {
             return Err(format!("{address} is there already: write {}", Verb::Replace.form(SYNTAX)));
         }

@@ -19,6 +19,7 @@ fn its_own_addresses_and_prefixes() {
     assert!(it.has_v4(v4("192.0.2.1")) && !it.has_v4(v4("192.0.2.2")));
     assert!(it.connects_v4(v4("192.0.2.254")) && !it.connects_v4(v4("192.0.3.1")));
     assert!(it.is_broadcast(v4("192.0.2.255")) && it.is_broadcast(u32::MAX) && !it.is_broadcast(v4("192.0.2.254")));
+    assert!(it.is_broadcast(v4("192.0.2.0")), "the older form, RFC 1812 section 4.2.3.1");
     // Made of the Ethernet address.
     assert!(it.has_v6(v6("fe80::ff:fe00:1")) && it.connects_v6(v6("fe80::9")) && it.connects_v6(v6("2001:db8::9")));
     assert!(it.is_solicited(v6("ff02::1:ff00:1")) && !it.is_solicited(v6("ff02::1:ff00:2")));
@@ -36,7 +37,10 @@ fn faults_name_the_place_the_value_and_what_is_allowed() {
         (json!({ "mac": "01:00:00:00:00:01" }), "mac: 01:00:00:00:00:01: allowed are addresses of one"),
         (json!({ "addresses": [] }), "addresses: 0 addresses: allowed are 1 to 16"),
         (json!({ "addresses": ["192.0.2.1"] }), "'192.0.2.1' is no address of an interface"),
-        (json!({ "addresses": ["224.0.0.1/24"] }), "'224.0.0.1/24' is no address of an interface"),
+        (json!({ "addresses": ["224.0.0.1/24"] }), "224.0.0.1 is of multicast: allowed are addresses of one host"),
+        (json!({ "neighbours": ["240.0.0.7 02:00:00:00:00:07"] }), "neighbours[0]: 240.0.0.7 is of the reserved block"),
+        (json!({ "neighbours": ["192.0.2.255 02:00:00:00:00:07"] }), "neighbours[0]: 192.0.2.255 is the network or"),
+        (json!({ "neighbours": ["192.0.2.1 02:00:00:00:00:07"] }), "neighbours[0]: 192.0.2.1 is the interface's own"),
         (json!({ "addresses": ["192.0.2.1/24", "192.0.2.1/32"] }), "addresses[1]: 192.0.2.1 is listed twice"),
         (
             json!({ "addresses": ["::ffff:192.0.2.1/120"] }),
@@ -53,6 +57,39 @@ fn faults_name_the_place_the_value_and_what_is_allowed() {
     ] {
         let told = interface(more).err().expect("refused").to_string();
         assert!(told.contains(error), "{told}");
+    }
+}
+
+/// The configuration accepted addresses that no host may have, and the router sent packets from them.
+#[test]
+fn own_addresses_that_no_host_may_have_are_refused() {
+    for (address, said) in [
+        ("240.0.0.1/8", "240.0.0.1 is of the reserved block 240.0.0.0/4: allowed are addresses of one host"),
+        ("255.255.255.255/32", "255.255.255.255 is of the reserved block"),
+        ("0.0.0.0/0", "0.0.0.0 is of network 0"),
+        ("0.1.2.3/8", "0.1.2.3 is of network 0"),
+        ("127.1.2.3/8", "127.1.2.3 is of the loopback network"),
+        ("224.0.0.5/4", "224.0.0.5 is of multicast"),
+        ("192.0.2.0/24", "addresses[0]: 192.0.2.0 is the network or broadcast address of a prefix"),
+        ("192.0.2.255/24", "addresses[0]: 192.0.2.255 is the network or broadcast address of a prefix"),
+        ("192.0.2.7/30", "addresses[0]: 192.0.2.7 is the network or broadcast address of a prefix"),
+        ("::/0", ":: is of no host: it is the unspecified address"),
+        ("::1/128", "::1 is of no host: it is the loopback address"),
+        ("::192.0.2.1/96", "::c000:201 is of the block ::/96"),
+        ("::ffff:192.0.2.1/128", "write the IPv4 address, 192.0.2.1"),
+        ("ff02::1/64", "ff02::1 is of multicast"),
+        ("2001:db8::/64", "addresses[0]: 2001:db8:: is the address of all routers of a prefix"),
+    ] {
+        let refusal = interface(json!({ "addresses": [address] })).err().expect(address).to_string();
+        assert!(refusal.contains(said), "{address}: {refusal}");
+    }
+    let clash = json!({ "addresses": ["192.0.2.1/24", "192.0.2.255/32"] });
+    assert!(interface(clash).err().expect("refused").to_string().starts_with("addresses[1]: 192.0.2.255 is the network"));
+    for address in [
+        "192.0.2.0/31", "192.0.2.1/31", "192.0.2.0/32", "192.0.2.255/32", "2001:db8::/127", "2001:db8::/128",
+        "169.254.0.1/16", "1.0.0.1/8", "223.255.255.254/24", "fe80::1/64",
+    ] {
+        assert!(interface(json!({ "addresses": [address] })).is_ok(), "{address}");
     }
 }
 
@@ -79,7 +116,7 @@ fn operators_see_and_change_neighbours() {
         "change 5: 192.0.2.9 is no neighbour that is known",
         "change 6: 192.0.2.1 is the interface's own",
         "change 7: 03:00:00:00:00:0a is a group's",
-        "change 8: '224.0.0.9' is no neighbour's address",
+        "change 8: 224.0.0.9 is of multicast",
         "change 9: 'forever' is no neighbour's state",
     ]) {
         assert!(told.starts_with(expected), "{told}");

@@ -114,6 +114,9 @@ fn martian_sources_are_not_passed_on() {
         (PEER_V4, TRANSIT),
         (OWN_V4, MARTIAN),
         ([192, 0, 2, 255], MARTIAN),
+        // The older form of the same (RFC 1812 section 4.2.3.1).
+        ([192, 0, 2, 0], MARTIAN),
+        ([198, 51, 100, 0], TRANSIT),
         // The same last octet, and no address of the router.
         ([198, 51, 100, 1], TRANSIT),
         ([198, 51, 100, 255], TRANSIT),

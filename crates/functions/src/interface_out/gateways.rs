@@ -9,7 +9,7 @@ use forebay_packet::{Network, Packet, Word};
 
 use crate::interface::Interface;
 use crate::interface::neighbours::Address;
-use crate::martian::mapped;
+use crate::martian::{mapped, of_host};
 
 /// One router of each family.
 #[derive(Clone, Copy, Default)]
@@ -31,7 +31,9 @@ impl Pair {
         for (index, &address) in addresses.iter().enumerate() {
             let at = |message| SetupError::at(format!("{path}[{index}]"), message);
             let neighbour = Address::of(address).ok_or_else(|| at(mapped(address)))?;
-            if address.is_multicast() || !interface.connects(address) {
+            of_host(address).map_err(at)?;
+            interface.refuse_broadcast(address).map_err(at)?;
+            if !interface.connects(address) {
                 return Err(at(format!(
                     "{address} is in none of the interface's prefixes: allowed are its neighbours"
                 )));

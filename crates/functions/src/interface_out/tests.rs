@@ -308,7 +308,7 @@ fn faults_name_the_place_the_value_and_what_is_allowed() {
         (json!({ "gateway": ["192.0.2.1"] }), "gateway[0]: 192.0.2.1 is the interface's own"),
         (json!({ "gateway": ["::ffff:192.0.2.8"] }), "gateway[0]: '::ffff:192.0.2.8' is an IPv4-mapped address"),
         (json!({ "next_hops": { "x": [] } }), "next_hops: 'x' is no next hop: allowed are 0 to 16383"),
-        (json!({ "next_hops": { "1": ["::9"] } }), "next_hops.1[0]: ::9 is in none"),
+        (json!({ "next_hops": { "1": ["fd00::9"] } }), "next_hops.1[0]: fd00::9 is in none"),
         (json!({ "queue": 0 }), "queue: 0: allowed are 1 to 1024"),
         (json!({ "interface": "wan" }), "interface: no state is called 'wan' (defined: lan)"),
     ] {

@@ -15,7 +15,7 @@ use forebay_graph::{Outcome, Table};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::is_nobodys;
+use crate::martian::of_hosts;
 
 /// Ports that are computed.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -56,9 +56,8 @@ impl Blocks {
     /// Those of a pool (its first address, and how many) of which these ports are given out.
     pub(super) fn new(params: &Deterministic, pool: (u32, u32), ports: Range) -> Result<Self, String> {
         let (first, count) = prefix(&params.inside)?;
-        if is_nobodys(Ipv4Addr::from(first)) {
-            return Err(format!("inside: '{}': nobody has such addresses: allowed are those of hosts", params.inside));
-        }
+        let last = first + (count - 1) as u32;
+        of_hosts(first.into(), last.into()).map_err(|why| format!("inside: '{}': {why}", params.inside))?;
         let (from, to) = (u64::from(first), u64::from(pool.0));
         if from < to + u64::from(pool.1) && to < from + count {
             return Err(format!(

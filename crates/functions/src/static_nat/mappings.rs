@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::side::Side;
+use crate::martian::of_hosts;
 
 /// A mapping: two prefixes of one length.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -139,6 +140,8 @@ impl Mappings {
 pub(super) enum MappingError {
     #[error("{0} and {1} are of different lengths: allowed are prefixes of one length")]
     Lengths(Prefix, Prefix),
+    #[error("{0}: {1}")]
+    NoHosts(Prefix, String),
     #[error("{inside} is mapped to {outside} already: allowed is 'replace'")]
     Known { inside: Prefix, outside: Prefix },
     #[error("the {side} prefix {prefix} overlaps with {other}, which is mapped: allowed are prefixes apart from it")]
@@ -151,11 +154,14 @@ pub(super) enum MappingError {
 
 impl Mapping {
     fn check(&self) -> Result<(), MappingError> {
-        if self.inside.mask == self.outside.mask {
-            Ok(())
-        } else {
-            Err(MappingError::Lengths(self.inside, self.outside))
+        if self.inside.mask != self.outside.mask {
+            return Err(MappingError::Lengths(self.inside, self.outside));
         }
+        for prefix in [self.inside, self.outside] {
+            let hosts = of_hosts(prefix.start.into(), prefix.last().into());
+            hosts.map_err(|why| MappingError::NoHosts(prefix, why))?;
+        }
+        Ok(())
     }
 }
 

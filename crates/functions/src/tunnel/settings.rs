@@ -1,13 +1,13 @@
 //! Parameters that tunnels share: outer addresses, source ports, differentiated services.
 
 use std::borrow::Cow;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de};
 use serde_json::Value;
 
-use crate::martian::unmapped;
+use crate::martian::of_host;
 use crate::parameters::number;
 
 /// The address of a tunnel's end: IPv4, of one host.
@@ -26,12 +26,13 @@ impl TryFrom<String> for Endpoint {
                 "'{short}' is of IPv6: allowed are addresses of IPv4, which is what this tunnel runs over"
             ));
         }
-        let address = text.parse::<Ipv4Addr>().ok().map(Ipv4Addr::to_bits);
-        address.filter(|address| is_host(*address)).map(Self).ok_or_else(|| {
+        let address: Ipv4Addr = text.parse().map_err(|_| {
             format!(
                 "'{short}' is no address of a tunnel's end: allowed are IPv4 addresses of one host, such as 192.0.2.1"
             )
-        })
+        })?;
+        of_host(address.into())?;
+        Ok(Self(address.to_bits()))
     }
 }
 
@@ -46,14 +47,12 @@ impl TryFrom<String> for AnyEndpoint {
 
     fn try_from(text: String) -> Result<Self, String> {
         let short: String = text.chars().take(60).collect();
-        if let Ok(address) = text.parse() {
-            unmapped(address)?;
-        }
-        text.parse().ok().filter(|address| is_any_host(*address)).map(Self).ok_or_else(|| {
+        let address = text.parse().map_err(|_| {
             format!(
                 "'{short}' is no address of a tunnel's end: allowed are addresses of one host, such as 192.0.2.1 and 2001:db8::1"
             )
-        })
+        })?;
+        of_host(address).map(Self)
     }
 }
 
@@ -64,23 +63,12 @@ pub(crate) fn kind_of(address: IpAddr) -> &'static str {
 
 /// Whether an address may be of a single host.
 pub(crate) fn is_any_host(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(address) => is_host(address.to_bits()),
-        IpAddr::V6(address) => is_host_of_ipv6(address),
-    }
+    of_host(address).is_ok()
 }
 
-/// Whether an IPv6 address may be of a single host (RFC 4291 section 2.4): neither unspecified nor loopback nor multicast,
-/// nor IPv4's in disguise.
-fn is_host_of_ipv6(address: Ipv6Addr) -> bool {
-    !address.is_unspecified() && !address.is_loopback() && !address.is_multicast() && address.to_ipv4_mapped().is_none()
-}
-
-/// Whether an IPv4 address may be of a single host (RFC 1122 section 3.2.1.3): not 0.0.0.0/8, 127.0.0.0/8, multicast,
-/// reserved or broadcast.
+/// Whether an IPv4 address may be of a single host.
 pub(crate) fn is_host(address: u32) -> bool {
-    let first = address >> 24;
-    first != 0 && first != 127 && first < 224
+    is_any_host(Ipv4Addr::from_bits(address).into())
 }
 
 /// The outer UDP source port.
@@ -214,9 +202,9 @@ mod tests {
     #[test]
     fn ends_of_tunnels_are_hosts_of_ipv4() {
         assert_eq!(read(&json!("192.0.2.1")), Ok(Endpoint(0xc000_0201)));
-        for wrong in ["0.0.0.0", "127.0.0.1", "224.0.0.1", "255.255.255.255", "192.0.2", "host", ""] {
+        for wrong in ["0.0.0.0", "0.9.9.9", "127.0.0.1", "224.0.0.1", "240.0.0.1", "255.255.255.255", "192.0.2", "host", ""] {
             let error = read::<Endpoint>(&json!(wrong)).expect_err(wrong);
-            assert!(error.contains(&format!("'{wrong}'")) && error.contains("allowed are"), "{error}");
+            assert!(error.contains(wrong) && error.contains("allowed are"), "{error}");
         }
         assert!(read::<Endpoint>(&json!("2001:db8::1")).is_err_and(|error| error.contains("'2001:db8::1' is of IPv6")));
     }
@@ -225,9 +213,9 @@ mod tests {
     fn ends_of_tunnels_over_either_are_hosts() {
         assert_eq!(read(&json!("192.0.2.1")), Ok(AnyEndpoint(Ipv4Addr::new(192, 0, 2, 1).into())));
         assert_eq!(read::<AnyEndpoint>(&json!("2001:db8::1")).map(|end| kind_of(end.0)), Ok("IPv6"));
-        for wrong in ["127.0.0.1", "::", "::1", "ff02::1", "2001:db8::/64", "host", ""] {
+        for wrong in ["127.0.0.1", "240.0.0.1", "::", "::1", "::c000:201", "ff02::1", "2001:db8::/64", "host", ""] {
             let error = read::<AnyEndpoint>(&json!(wrong)).expect_err(wrong);
-            assert!(error.contains(&format!("'{wrong}'")) && error.contains("allowed are"), "{error}");
+            assert!(error.contains(wrong) && error.contains("allowed are"), "{error}");
         }
     }
 
