@@ -255,6 +255,8 @@ impl GtpuDecap {
         }
         ethernet.put(packet.data_mut());
         packet.set_word(self.word, teid);
+        // An outer tunnel may have left a QoS flow here.
+        packet.set_word(self.qfi, 0);
         true
     }
 

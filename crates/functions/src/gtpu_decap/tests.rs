@@ -64,6 +64,23 @@ fn inner_packets_come_out_with_their_tunnels() {
     assert!(rig.emitted().is_empty());
 }
 
+/// A plain packet kept the QoS flow of the tunnel that it was taken out of before.
+#[test]
+fn a_packet_without_a_qos_flow_has_none_whatever_an_outer_tunnel_left() {
+    let [teid, qfi] = [0, 1].map(|number| Word::new(number).expect("a word"));
+    let inner = ipv4(0, b"data");
+    let plain = frame(0x30, 255, TEID, &inner[14..]);
+    for frame in [plain.clone(), tagged(&plain)] {
+        let mut rig = rig(&[]);
+        let mut batch = Batch::with_capacity(1);
+        let mut packet = rig.packet(&frame);
+        packet.set_word(qfi, HAS_QFI | 9);
+        batch.push(packet).expect("room");
+        assert_eq!(rig.process(&mut batch)[0], Some(Gate::FIRST));
+        assert_eq!((batch[0].word(teid), batch[0].word(qfi)), (TEID, 0));
+    }
+}
+
 #[test]
 fn outer_options_are_skipped() {
     let inner = ipv4(0, b"data");
