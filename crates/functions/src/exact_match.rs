@@ -131,15 +131,16 @@ fn add(table: &mut Table, fields: &[Field], rule: &Rule, path: &str) -> Result<(
 }
 
 impl ExactMatch {
+    /// The gate of the rule that a packet meets, or where a packet goes that lacks a field; `None` where no rule has its values.
     #[inline(always)]
-    fn gate(&self, packet: &mut Packet) -> Gate {
+    fn gate(&self, packet: &mut Packet) -> Option<Gate> {
         let starts = self.needs.find(packet);
         let mut key = [0; MOST_WORDS];
         for (word, part) in key.iter_mut().zip(&self.parts) {
-            let Some(read) = part.read(packet.data(), &starts) else { return self.lacks(packet, part.layer) };
+            let Some(read) = part.read(packet.data(), &starts) else { return Some(self.lacks(packet, part.layer)) };
             *word = read;
         }
-        self.table.get(&key[..self.parts.len()]).unwrap_or(self.miss)
+        self.table.get(&key[..self.parts.len()])
     }
 
     /// Where a packet goes whose field of this layer could not be read: it is a miss if the packet has none, and dropped if
@@ -165,7 +166,7 @@ impl ExactMatch {
 impl Function for ExactMatch {
     fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
         for (packet, gate) in batch.iter_mut().zip(context.each()) {
-            *gate = self.gate(packet);
+            *gate = self.gate(packet).unwrap_or(self.miss);
         }
     }
 }
@@ -180,7 +181,8 @@ impl Function for Folded {
         }
         let branches = context.branches();
         for (packet, gate) in batch.iter_mut().zip(context.each()) {
-            *gate = self.0.of(branches, packet).gate(packet);
+            let rules = self.0.of(branches, packet);
+            *gate = rules.gate(packet).unwrap_or(rules.miss);
         }
     }
 }

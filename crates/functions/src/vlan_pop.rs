@@ -71,7 +71,8 @@ impl VlanPop {
         if !EtherType::is_vlan(u16::from_be_bytes([header[12], header[13]])) {
             return self.untagged;
         }
-        let hidden = EtherType::is_vlan(u16::from_be_bytes([header[16], header[17]]));
+        let inner = u16::from_be_bytes([header[16], header[17]]);
+        let hidden = inner != EtherType::IPV4 && EtherType::is_vlan(inner);
         header.copy_within(0..12, 4);
         packet.strip(4);
         if hidden {

@@ -5,7 +5,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use forebay_packet::wire::ipv4::{ICMP, TCP, UDP};
+use forebay_packet::wire::ipv4::{ICMP, Ipv4, TCP, UDP};
 use forebay_packet::{Hidden, Network, Packet, Upper};
 
 use crate::tables::acl::{Address, PortRange, Prefix};
@@ -58,37 +58,56 @@ impl Seen {
     /// What a packet shows that comes from its user (`up`) or goes to it; `None` where it is no IP.
     #[inline]
     pub(super) fn of(packet: &mut Packet, up: bool) -> Option<Self> {
-        let (source, destination, six, class, mut protocol) = match packet.network().0 {
-            Network::Ipv4 => {
-                let header = packet.ipv4()?;
-                let number = |address: [u8; 4]| u128::from(u32::from_be_bytes(address));
-                (number(header.source), number(header.destination), false, header.traffic_class, header.protocol)
-            }
+        // Nearly all packets, whose layers need not be looked for.
+        if let Some((header, source_port, destination_port)) = packet.plain_ipv4_ports() {
+            let seen = Self::v4(header);
+            return Some(Self { ports: Some((source_port, destination_port)), ..seen }.from(up));
+        }
+        Self::of_any(packet).map(|seen| seen.from(up))
+    }
+
+    /// What an IPv4 header shows; its source is the other side.
+    #[inline(always)]
+    fn v4(header: &Ipv4) -> Self {
+        let number = |address: [u8; 4]| u128::from(u32::from_be_bytes(address));
+        let (remote, user) = (number(header.source), number(header.destination));
+        let (protocol, dscp) = (header.protocol, header.traffic_class >> 2);
+        Self { six: false, remote, user, protocol, ports: None, dscp, hidden: None }
+    }
+
+    /// What the packet shows on its way to its user.
+    #[inline(never)]
+    fn of_any(packet: &mut Packet) -> Option<Self> {
+        let mut seen = match packet.network().0 {
+            Network::Ipv4 => Self::v4(packet.ipv4()?),
             Network::Ipv6 => {
                 let header = packet.ipv6()?;
-                let class = (header.version_class_label.get() >> 20) as u8;
-                let (source, destination) = (header.source, header.destination);
-                (u128::from_be_bytes(source), u128::from_be_bytes(destination), true, class, header.next_header)
+                let dscp = (header.version_class_label.get() >> 22) as u8 & 0x3f;
+                let (remote, user) = (u128::from_be_bytes(header.source), u128::from_be_bytes(header.destination));
+                Self { six: true, remote, user, protocol: header.next_header, ports: None, dscp, hidden: None }
             }
             Network::Other => return None,
         };
-        let (mut ports, mut hidden) = (None, None);
         if let Some((upper, source, destination)) = packet.ports() {
-            (protocol, ports) = (upper, Some((source, destination)));
+            (seen.protocol, seen.ports) = (upper, Some((source, destination)));
         } else {
-            hidden = packet.hidden();
+            seen.hidden = packet.hidden();
             match packet.upper() {
-                Upper::Found { protocol: upper, .. } | Upper::Later { protocol: Some(upper) } => protocol = upper,
+                Upper::Found { protocol: upper, .. } | Upper::Later { protocol: Some(upper) } => seen.protocol = upper,
                 _ => {}
             }
         }
-        let dscp = class >> 2;
-        Some(if up {
-            let ports = ports.map(|(source, destination)| (destination, source));
-            Self { six, remote: destination, user: source, protocol, ports, dscp, hidden }
-        } else {
-            Self { six, remote: source, user: destination, protocol, ports, dscp, hidden }
-        })
+        Some(seen)
+    }
+
+    /// Puts the user on the side that the packet comes from (`up`).
+    #[inline(always)]
+    fn from(self, up: bool) -> Self {
+        if !up {
+            return self;
+        }
+        let ports = self.ports.map(|(source, destination)| (destination, source));
+        Self { remote: self.user, user: self.remote, ports, ..self }
     }
 }
 
