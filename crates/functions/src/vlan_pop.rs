@@ -65,7 +65,7 @@ impl Declare for VlanPop {
 }
 
 impl VlanPop {
-    #[inline]
+    #[inline(always)]
     fn pop(&self, packet: &mut Packet) -> Gate {
         let Some(header) = packet.data_mut().first_chunk_mut::<18>() else { return self.short(packet) };
         if !EtherType::is_vlan(u16::from_be_bytes([header[12], header[13]])) {

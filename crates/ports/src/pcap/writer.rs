@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use zerocopy::IntoBytes;
+
 use super::format::Format;
 use super::link::ETHERNET;
 use super::spool::{Spool, WhenFull, WriteError};
@@ -61,9 +63,9 @@ impl Writer {
         }
         let Some(buffer) = self.spool.room(16 + bytes.len()) else { return false };
         let seconds = u32::try_from(nanos / 1_000_000_000).unwrap_or(u32::MAX);
-        let header =
-            [seconds, (nanos % 1_000_000_000) as u32, bytes.len() as u32, original_len.max(bytes.len()) as u32];
-        header.iter().for_each(|word| buffer.extend_from_slice(&word.to_ne_bytes()));
+        let original_len = original_len.max(bytes.len()) as u32;
+        let header = [seconds, (nanos % 1_000_000_000) as u32, bytes.len() as u32, original_len];
+        buffer.extend_from_slice(header.as_bytes());
         buffer.extend_from_slice(bytes);
         true
     }
@@ -150,7 +152,7 @@ fn enhanced(spool: &mut Spool, nanos: u64, original_len: usize, bytes: &[u8], co
     block(buffer, 6, |body| {
         let original_len = original_len.max(bytes.len()) as u32;
         let words = [0, (nanos >> 32) as u32, nanos as u32, bytes.len() as u32, original_len];
-        words.iter().for_each(|word| body.extend_from_slice(&word.to_ne_bytes()));
+        body.extend_from_slice(words.as_bytes());
         body.extend_from_slice(bytes);
         pad(body, bytes.len());
         if !comment.is_empty() {
