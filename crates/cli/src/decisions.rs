@@ -12,23 +12,23 @@ use forebay_graph::files::OWNER_ALONE;
 
 /// Writes what a controller sees and decides; what goes wrong is left in `trouble`.
 pub(crate) fn write(path: &Path, trouble: &Arc<Mutex<Option<String>>>) -> anyhow::Result<Box<dyn Log>> {
-    let told = || format!("--decisions {}", path.display());
+    let place = || format!("--decisions {}", path.display());
     // Nothing of another's recording is touched while it is being written.
     let mut options = std::fs::File::options();
     let options = options.write(true).create(true).truncate(false).mode(OWNER_ALONE);
-    let file = options.open(path).with_context(told)?;
+    let file = options.open(path).with_context(place)?;
     if let Err(TryLockError::WouldBlock) = file.try_lock() {
-        anyhow::bail!("{}: another process is writing it: name another file", told());
+        anyhow::bail!("{}: another process is writing it: name another file", place());
     }
-    if file.metadata().is_ok_and(|told| told.is_file()) {
+    if file.metadata().is_ok_and(|metadata| metadata.is_file()) {
         // Also one that an older recording has left for all to read.
-        file.set_permissions(Permissions::from_mode(OWNER_ALONE)).with_context(told)?;
-        file.set_len(0).with_context(told)?;
+        file.set_permissions(Permissions::from_mode(OWNER_ALONE)).with_context(place)?;
+        file.set_len(0).with_context(place)?;
     }
     let out = io::BufWriter::new(file);
     let (trouble, path) = (Arc::clone(trouble), path.to_owned());
     Ok(Box::new(Recorder::new(out, move |error| {
-        let told = format!("--decisions {}: {error}", path.display());
-        *trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(told);
+        let place = format!("--decisions {}: {error}", path.display());
+        *trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(place);
     })))
 }

@@ -1,7 +1,7 @@
 //! Signals that a run outlives: SIGHUP reads its configuration again and opens its logs again, SIGUSR1 its logs alone.
 //!
-//! A terminal that goes away sends SIGHUP, too. A run that has a controlling terminal therefore goes on without it and with the
-//! configuration that it has; a run without one, which a service manager has started, reloads (`daemon(7)`).
+//! A terminal that goes away sends SIGHUP, too. A run that has a controlling terminal therefore goes on without it and
+//! with the configuration that it has; a run without one, which a service manager has started, reloads (`daemon(7)`).
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -31,8 +31,8 @@ pub(crate) struct Followed {
 }
 
 impl Caught {
-    /// Catches signals from now on, also where SIGHUP was ignored (`nohup`): a run without a terminal gets it only from somebody
-    /// who means it.
+    /// Catches signals from now on, also where SIGHUP was ignored (`nohup`): a run without a terminal gets it only from
+    /// somebody who means it.
     ///
     /// # Errors
     /// As installing signal handlers.
@@ -51,17 +51,17 @@ impl Caught {
         let (handle, name, is_lost) = (signals.handle(), name.to_owned(), Arc::clone(&lost));
         let follow = move || {
             for signal in &mut signals {
-                let told = match signal {
+                let message = match signal {
                     SIGHUP if has_terminal => {
                         is_lost.store(true, Ordering::Relaxed);
                         reopen_logs();
                         "SIGHUP: the run goes on without its terminal; logs are opened again".to_owned()
                     }
                     SIGHUP => {
-                        let told = reload();
+                        let reloaded = reload();
                         reopen_logs();
-                        match told {
-                            Ok(told) => format!("SIGHUP: {told}; logs are opened again"),
+                        match reloaded {
+                            Ok(done) => format!("SIGHUP: {done}; logs are opened again"),
                             Err(why) => {
                                 format!("SIGHUP: the configuration that runs stays; logs are opened again: {why}")
                             }
@@ -73,7 +73,7 @@ impl Caught {
                     }
                 };
                 // A standard error that is gone with the terminal is not worth the run.
-                let _ = writeln!(printed::err(), "{name}: {told}");
+                let _ = writeln!(printed::err(), "{name}: {message}");
             }
         };
         std::thread::Builder::new().name("signals".to_owned()).spawn(follow)?;

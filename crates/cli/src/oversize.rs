@@ -1,7 +1,7 @@
 //! The event that a frame is longer than a packet of the pool holds.
 //!
-//! A device that joins frames (GRO, LRO), or a sender that leaves their cutting to its interface (TSO), makes frames of up
-//! to 64 KiB. Without the event a run would lose them in silence.
+//! A device that joins frames (GRO, LRO), or a sender that leaves their cutting to its interface (TSO), makes frames of
+//! up to 64 KiB. Without the event a run would lose them in silence.
 
 use std::collections::BTreeSet;
 use std::io::Write;

@@ -195,12 +195,13 @@ impl Declare for Acl {
         '@source/length destination/length low : high low : high protocol/mask [flags/mask] [permit|deny|count]'. Without \
         an action a rule permits; 'count' counts the packet and goes on to the next rule. IPv4 and IPv6 rules may stand \
         in one file. Packets that show no ports (fragments but the first, protocols without ports) match only rules that \
-        allow every port. A packet whose protocol cannot be found (behind more than 8 IPv6 extension headers, or one that is cut \
-        short), or that ends before the ports of a protocol that has some, is dropped where a rule of its family asks for what \
-        is missing; so is IP behind more than 4 VLAN tags, and IP whose header cannot be read (RFC 7113 section 3, RFC 8504 \
-        section 5.3). Where all rules ask for addresses alone, they decide. The flags column is read and not matched. Each rule's matches are counted and shown with the \
-        module; those of rules that were added while packets ran are counted together. Permitted packets leave by the first \
-        gate, unchanged; with `denied: gate` denied ones leave by a gate of that name.";
+        allow every port. A packet whose protocol cannot be found (behind more than 8 IPv6 extension headers, or one \
+        that is cut short), or that ends before the ports of a protocol that has some, is dropped where a rule of its \
+        family asks for what is missing; so is IP behind more than 4 VLAN tags, and IP whose header cannot be read \
+        (RFC 7113 section 3, RFC 8504 section 5.3). Where all rules ask for addresses alone, they decide. The flags \
+        column is read and not matched. Each rule's matches are counted and shown with the module; those of rules \
+        that were added while packets ran are counted together. Permitted packets leave by the first gate, unchanged; \
+        with `denied: gate` denied ones leave by a gate of that name.";
     const EXAMPLE: &'static str = "\
         { rules: ['@10.0.0.0/8 0.0.0.0/0 0 : 65535 22 : 22 0x06/0xff deny', \
         '@0.0.0.0/0 0.0.0.0/0 0 : 65535 53 : 53 0x11/0xff count'], default: permit }";
@@ -243,8 +244,8 @@ fn key4(packet: &mut Packet, asks: Asks) -> Option<Key4> {
     })
 }
 
-/// The key of an IPv6 packet. Its protocol is that at the end of the extension headers, of a later fragment too. `None` of
-/// another packet, and of one that hides what a rule `asks` for.
+/// The key of an IPv6 packet. Its protocol is that at the end of the extension headers, of a later fragment too. `None`
+/// of another packet, and of one that hides what a rule `asks` for.
 fn key6(packet: &mut Packet, asks: Asks) -> Option<Key6> {
     let ports = packet.ports();
     if ports.is_none() && asks.any() && packet.hidden().is_some_and(|hidden| asks.for_hidden(hidden)) {

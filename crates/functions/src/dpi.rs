@@ -220,10 +220,12 @@ impl Declare for Dpi {
         'nocase', 'class=CLASS' and 'name=NAME'. Empty lines and lines that begin with # are passed over. A pattern without a \
         class is of the first. Of a packet with several patterns the strongest class decides, and within it the pattern that \
         ends first; it alone is counted, in the table 'matches'. The payload is what follows the header of TCP or UDP, else \
-        what follows that of IP, up to the IP packet's end; a transport header that contradicts itself is payload. Where the \
-        header above IP cannot be found (behind more than 8 IPv6 extension headers, or cut short), all behind IP's header is, \
-        whatever `depth` says; where IP cannot be found (behind more than 4 VLAN tags), the frame is. IP in tunnels is payload. Each packet is looked at by itself: a pattern that two packets share is not found. Frames that are not IP \
-        leave by 'clean'. Patterns can be added and removed while packets run, by the table 'patterns'.";
+        what follows that of IP, up to the IP packet's end; a transport header that contradicts itself is payload. \
+        Where the header above IP cannot be found (behind more than 8 IPv6 extension headers, or cut short), all \
+        behind IP's header is, whatever `depth` says; where IP cannot be found (behind more than 4 VLAN tags), the \
+        frame is. IP in tunnels is payload. Each packet is looked at by itself: a pattern that two packets share is \
+        not found. Frames that are not IP leave by 'clean'. Patterns can be added and removed while packets run, by \
+        the table 'patterns'.";
     const EXAMPLE: &'static str = "\
         { patterns: ['\"X-Evil: \" nocase class=bad', '|13|BitTorrent protocol'], \
         classes: [{ name: bad, gate: drop }, { name: p2p, gate: slow }] }";

@@ -85,9 +85,9 @@ impl Declare for EtherSplit {
     const SUMMARY: &'static str = "splits frames by EtherType";
     const HELP: &'static str = "\
         One gate for each listed type, in order and named as written, and a last one, `other`. The type is that of \
-        the outer header: a frame with a VLAN tag (0x8100, 0x88a8 of IEEE 802.1ad, or 0x9100, 0x9200 or 0x9300 of before) is \
-        of type `vlan`, whatever the tag encloses. Frames without a type go to `other`: those of IEEE 802.3 with a length in its place, and those \
-        that end inside the header.";
+        the outer header: a frame with a VLAN tag (0x8100, 0x88a8 of IEEE 802.1ad, or 0x9100, 0x9200 or 0x9300 of \
+        before) is of type `vlan`, whatever the tag encloses. Frames without a type go to `other`: those of IEEE \
+        802.3 with a length in its place, and those that end inside the header.";
     const EXAMPLE: &'static str = "{ types: [ipv4, ipv6, arp, vlan, 0x88cc] }";
     const STATE: StateKind = StateKind::None;
 

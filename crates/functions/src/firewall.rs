@@ -194,8 +194,8 @@ impl Declare for Firewall {
         multicast listener messages and multicast router discovery with a hop limit of 1 from a link-local source. \
         The table 'connections' lists what there is, and ends it where asked. Fragments are dropped: put \
         `reassemble` before. Frames that are not IP pass; a packet \
-        that hides its addresses, protocol or ports (behind more than 4 VLAN tags or 8 IPv6 extension headers, or cut short) \
-        does not (RFC 7113 section 3).";
+        that hides its addresses, protocol or ports (behind more than 4 VLAN tags or 8 IPv6 extension headers, or cut \
+        short) does not (RFC 7113 section 3).";
     const EXAMPLE: &'static str = "\
         { state: connections, rules: ['@198.18.0.0/15 0.0.0.0/0 0 : 65535 0 : 65535 0x11/0xff permit'] }";
     const TRAFFIC: &'static str = "{}";

@@ -193,8 +193,8 @@ impl Declare for GtpuDecap {
         the QoS flow of a PDU Session Container is in the metadata word `uplink_qfi`, for `upf_uplink`. Congestion \
         that the outer packet has met is passed on (RFC 6040). Gate `reply`: echo responses, made of the requests, \
         and errors. Gate `control`: echo responses, error indications, end markers and notifications from others, as \
-        they came. Of a packet of an unknown tunnel its sender is told with an Error Indication, of an extension \
-        header that must be understood with a Supported Extension Headers Notification, `errors_per_second` \
+        they came. The sender of a packet of an unknown tunnel gets an Error Indication, of one with an extension \
+        header that must be understood a Supported Extension Headers Notification, `errors_per_second` of both \
         together. The outer IPv4 checksum is not looked at (`ip_validate` before does), and fragments are not put \
         together.";
     const EXAMPLE: &'static str =

@@ -184,8 +184,8 @@ impl Interface {
         }
     }
 
-    /// Whether an address is that of all hosts of one of its prefixes: all ones behind the prefix, or all zeros, which is an
-    /// older form of it (RFC 1812 section 4.2.3.1). A prefix of 31 bits has neither (RFC 3021).
+    /// Whether an address is that of all hosts of one of its prefixes: all ones behind the prefix, or all zeros, which
+    /// is an older form of it (RFC 1812 section 4.2.3.1). A prefix of 31 bits has neither (RFC 3021).
     #[inline]
     pub(crate) fn is_broadcast(&self, address: u32) -> bool {
         address == u32::MAX || self.broadcasts().any(|all| all == address)
@@ -197,8 +197,9 @@ impl Interface {
         wide.flat_map(|own| [own.address | !own.mask, own.address & own.mask])
     }
 
-    /// Checks that an address is no broadcast address of the interface's IPv4 prefixes, nor the anycast address of all routers
-    /// of its IPv6 prefixes (RFC 4291 section 2.6.1), which a prefix of 127 bits does not have (RFC 6164 section 4).
+    /// Checks that an address is no broadcast address of the interface's IPv4 prefixes, nor the anycast address of all
+    /// routers of its IPv6 prefixes (RFC 4291 section 2.6.1), which a prefix of 127 bits does not have (RFC 6164
+    /// section 4).
     ///
     /// # Errors
     /// The address, and the addresses that are allowed.

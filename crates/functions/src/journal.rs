@@ -25,7 +25,7 @@ pub(crate) trait Record: Copy + Send + 'static {
     type With: Send + Sync + 'static;
     /// Records that wait for the thread at most, of one worker.
     const RING: usize;
-    /// What the records so far have come to, where a new file must begin with it.
+    /// The sum of the records so far, where a new file must begin with it.
     type Memory: Memory<Self>;
 
     /// Nanoseconds after 1970.
@@ -35,7 +35,7 @@ pub(crate) trait Record: Copy + Send + 'static {
     fn line(&self, owner: &str, with: &Self::With) -> Option<String>;
 }
 
-/// What records have come to.
+/// The sum of records.
 pub(crate) trait Memory<R>: Default {
     /// One more record has come.
     fn note(&mut self, record: &R);

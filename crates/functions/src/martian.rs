@@ -100,7 +100,8 @@ pub(crate) fn mapped(address: IpAddr) -> String {
     format!("'{address}' is an IPv4-mapped address: write the IPv4 address, {four}")
 }
 
-/// Checks that an address may be one host's (RFC 1122 section 3.2.1.3, RFC 1812 section 4.2.2.11, RFC 4291 section 2.4).
+/// Checks that an address may be one host's (RFC 1122 section 3.2.1.3, RFC 1812 section 4.2.2.11, RFC 4291 section
+/// 2.4).
 ///
 /// # Errors
 /// The address, the block that it is of, and the addresses that are allowed.
@@ -178,13 +179,26 @@ mod tests {
     fn addresses_of_one_host_are_named_as_such() {
         let check = |text: &str| of_host(text.parse().expect("an address"));
         for bad in [
-            "0.0.0.0", "0.1.2.3", "127.0.0.1", "127.9.9.9", "224.0.0.1", "239.9.9.9", "240.0.0.1", "255.255.255.255",
-            "::", "::1", "::c000:201", "::ffff:192.0.2.1", "ff02::1", "ffff::1",
+            "0.0.0.0",
+            "0.1.2.3",
+            "127.0.0.1",
+            "127.9.9.9",
+            "224.0.0.1",
+            "239.9.9.9",
+            "240.0.0.1",
+            "255.255.255.255",
+            "::",
+            "::1",
+            "::c000:201",
+            "::ffff:192.0.2.1",
+            "ff02::1",
+            "ffff::1",
         ] {
             let error = check(bad).expect_err(bad);
             assert!(error.contains(bad) && (error.contains("allowed are") || error.contains("write the")), "{error}");
         }
-        for good in ["1.0.0.0", "10.0.0.255", "126.255.255.255", "169.254.1.1", "223.255.255.255", "fe80::1", "2000::"] {
+        for good in ["1.0.0.0", "10.0.0.255", "126.255.255.255", "169.254.1.1", "223.255.255.255", "fe80::1", "2000::"]
+        {
             assert_eq!(check(good).map(|address| address.to_string()), Ok(good.to_owned()));
         }
     }

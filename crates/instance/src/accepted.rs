@@ -55,8 +55,8 @@ impl Accepted {
         }
     }
 
-    /// Writes it to the file at `path`, which its owner alone may read. At any moment there is the old one or the new one,
-    /// whole.
+    /// Writes it to the file at `path`, which its owner alone may read. At any moment there is the old one or the new
+    /// one, whole.
     ///
     /// # Errors
     /// As writing files.

@@ -17,8 +17,8 @@ mod upper;
 
 pub use upper::{Hidden, Upper};
 
-/// VLAN tags that are looked through on the way to the network layer: a customer's in a provider's (IEEE 802.1ad), and two
-/// more of networks that put such frames in tags of their own.
+/// VLAN tags that are looked through on the way to the network layer: a customer's in a provider's (IEEE 802.1ad), and
+/// two more of networks that put such frames in tags of their own.
 pub const MOST_TAGS: usize = 4;
 
 /// A fixed IPv4 header straight above Ethernet.
@@ -279,9 +279,9 @@ pub(crate) fn locate_above_ipv4(frame: &[u8], start: usize) -> Option<(u8, usize
 
 impl Packet {
     /// One past the last byte of the IP packet, in bytes into the frame: what follows is padding (IEEE 802.3 section
-    /// 3.2.8) and belongs to nobody. Of IPv4 a length of zero, which no packet has, is none, as a sender writes it that leaves
-    /// segmentation to its device: the frame's end is meant. Of IPv6 it is a length: the packet ends with its fixed header (RFC
-    /// 8200 section 3).
+    /// 3.2.8) and not part of the packet. A sender that leaves segmentation to its device writes an IPv4 length of
+    /// zero: the packet then ends with the frame. An IPv6 length of zero is a length: the packet ends with its fixed
+    /// header (RFC 8200 section 3).
     #[inline]
     pub fn network_end(&mut self) -> usize {
         let (network, start) = self.network();

@@ -34,7 +34,8 @@ pub struct Checked {
     pub ports: Vec<(String, &'static str)>,
     /// Declared flows' names.
     pub flows: Vec<String>,
-    /// What modules skipped of the files that they read: the module and a JSON object a line, as their tables `skipped` list it.
+    /// What modules skipped of the files that they read: the module and a JSON object a line, as their tables `skipped`
+    /// list it.
     pub skipped: Vec<(String, String)>,
 }
 

@@ -60,8 +60,8 @@ impl Findings {
         self.found.is_empty()
     }
 
-    /// The problems in order, shown as those of `file`, which has this text, and of the settings `sets`; each once, and none
-    /// with a word that may be a secret.
+    /// The problems in order, shown as those of `file`, which has this text, and of the settings `sets`; each once, and
+    /// none with a word that may be a secret.
     pub(crate) fn finish(mut self, file: &str, text: &str, sets: &[String]) -> Result<(), Problems> {
         if self.found.is_empty() {
             return Ok(());

@@ -43,8 +43,8 @@ pub struct Params {
     /// The capture whose packets enter: pcap (micro- or nanoseconds, either byte order) or pcapng, plain or in gzip,
     /// Zstandard or LZ4. `-` is the standard input, which is read while it comes.
     read: Option<String>,
-    /// The file that packets leave to, replaced if it exists. Its name says the format: pcap with nanoseconds, pcapng where it
-    /// ends in `.pcapng`, and either in gzip where `.gz` follows.
+    /// The file that packets leave to, replaced if it exists. Its name says the format: pcap with nanoseconds, pcapng
+    /// where it ends in `.pcapng`, and either in gzip where `.gz` follows.
     write: Option<String>,
     /// How fast the capture is played: `original` (its own timing), a factor such as `2.5` (that many times faster), or
     /// `fast` (as fast as packets are taken).
@@ -253,12 +253,13 @@ impl DeclarePort for Pcap {
     const NAME: &'static str = "pcap";
     const SUMMARY: &'static str = "plays a capture, and writes what leaves into one";
     const HELP: &'static str = "\
-Captures of Ethernet, NULL, LOOP, RAW, IPv4, IPv6, SLL, SLL2 and PPP are read; packets without an Ethernet header get one. Packets \
-of other link types in a pcapng file are passed over and counted. Packets that the capture cut short are played as they are; those longer than a packet \
-can be are dropped and counted. A capture of up to 64 MiB is read before the start; of a larger one a thread reads on \
-while the first 64 MiB are played. Played with its own timing (or a multiple), packets carry the instant at which they \
-were due; none is left out when the worker is late. Repeated, a capture begins again a mean gap after its last packet. A \
-capture that breaks off is played as far as it goes; that counts as an error, and is said at the end.
+Captures of Ethernet, NULL, LOOP, RAW, IPv4, IPv6, SLL, SLL2 and PPP are read; packets without an Ethernet header get \
+one. Packets of other link types in a pcapng file are passed over and counted. Packets that the capture cut short are \
+played as they are; those longer than a packet can be are dropped and counted. A capture of up to 64 MiB is read \
+before the start; of a larger one a thread reads on while the first 64 MiB are played. Played with its own timing (or \
+a multiple), packets carry the instant at which they were due; none is left out when the worker is late. Repeated, a \
+capture begins again a mean gap after its last packet. A capture that breaks off is played as far as it goes; that \
+counts as an error, and is said at the end.
 
 Written time stamps are those of departure. Where a capture is played its first packet's own time stamp is that of the \
 start, so that the two files can be laid side by side; otherwise the wall clock's, and in virtual time they count from \

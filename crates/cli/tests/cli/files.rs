@@ -169,11 +169,11 @@ fn a_frame_longer_than_a_packet_is_an_event_and_fits_a_larger_pool() {
                  set `pool: { frame: 65226 }`";
     assert_eq!(cut.err.matches(event).count(), 1, "{}", cut.err);
     assert!(cut.out.contains(": 1 LOST before they entered") && !cut.out.contains("accounted for"), "{}", cut.out);
-    let told = run(2_048, &["--json"]).json();
-    contract::check(&told);
-    let port = &told["ports"][0];
+    let report = run(2_048, &["--json"]).json();
+    contract::check(&report);
+    let port = &report["ports"][0];
     assert_eq!(
-        (&told["packets"]["lost"], &port["dropped"], &port["skipped"]["oversize"]),
+        (&report["packets"]["lost"], &port["dropped"], &port["skipped"]["oversize"]),
         (&1.into(), &1.into(), &1.into())
     );
     assert_eq!(port["longest_oversize"], 65_226);

@@ -2,7 +2,8 @@
 
 use crate::forebay;
 
-/// Every parameter that names a text file, in a module, a state or a port, with a text that it may have. `f` is the file.
+/// Every parameter that names a text file, in a module, a state or a port, with a text that it may have. `f` is the
+/// file.
 const PARAMETERS: &[(&str, &str, &str)] = &[
     ("acl rules", "modules: { m: { acl: { rules: f } } }", "@10.0.0.0/8 0.0.0.0/0 0 : 65535 22 : 22 0x06/0xff deny\n"),
     ("ip_lookup routes", "modules: { m: { ip_lookup: { routes: f } } }", "0.0.0.0/0 0\n# all\n10.0.0.0/8 0\n"),

@@ -26,8 +26,8 @@ fn no_error_shows_a_key_wherever_it_stands_by_mistake() {
             "ports: {{ in: {{ generator: }}, out: {{ sink: }} }}\nmodules: {{ m: {{ {module} }} }}\npipeline: [ in -> m -> out ]\n"
         ));
         let done = forebay(&["check", file.path.to_str().expect("UTF-8")]);
-        let told = format!("{}{}", done.out, done.err).replace('.', "");
-        assert!(done.code == Some(2) && !told.contains(&key[..8]), "{module}: {told}");
+        let printed = format!("{}{}", done.out, done.err).replace('.', "");
+        assert!(done.code == Some(2) && !printed.contains(&key[..8]), "{module}: {printed}");
     }
 }
 

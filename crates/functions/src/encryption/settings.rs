@@ -74,8 +74,8 @@ impl Implementation {
     }
 }
 
-/// A file's name as errors show it: that of a file that is there, or one with an extension. Another word may be a key that
-/// stands in its place.
+/// A file's name as errors show it: that of a file that is there, or one with an extension. Another word may be a key
+/// that stands in its place.
 pub(crate) fn file_name<'n>(name: &'n str, path: &Path) -> &'n str {
     let is_name = path.extension().is_some_and(|extension| !is_key(&extension.to_string_lossy())) && !is_key(name);
     if is_name || path.exists() { name } else { "(a name that is not shown: it may be a key)" }

@@ -37,8 +37,8 @@ pub struct Seen {
     pub part: Part,
     /// Where the transport header starts, where it is there whole and its length is one: of TCP, UDP and ICMP.
     pub transport: Option<usize>,
-    /// Whether the header above IP cannot be found, or that of TCP, UDP or ICMP not be read: what it would show is not known,
-    /// and all behind the last header that was found is payload.
+    /// Whether the header above IP cannot be found, or that of TCP, UDP or ICMP not be read: what it would show is not
+    /// known, and all behind the last header that was found is payload.
     pub unsure: bool,
     /// The payload: of TCP and UDP behind their headers, of everything else behind the network layer's. Ends where the IP
     /// packet does: padding is none of it.

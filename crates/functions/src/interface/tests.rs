@@ -84,10 +84,20 @@ fn own_addresses_that_no_host_may_have_are_refused() {
         assert!(refusal.contains(said), "{address}: {refusal}");
     }
     let clash = json!({ "addresses": ["192.0.2.1/24", "192.0.2.255/32"] });
-    assert!(interface(clash).err().expect("refused").to_string().starts_with("addresses[1]: 192.0.2.255 is the network"));
+    assert!(
+        interface(clash).err().expect("refused").to_string().starts_with("addresses[1]: 192.0.2.255 is the network")
+    );
     for address in [
-        "192.0.2.0/31", "192.0.2.1/31", "192.0.2.0/32", "192.0.2.255/32", "2001:db8::/127", "2001:db8::/128",
-        "169.254.0.1/16", "1.0.0.1/8", "223.255.255.254/24", "fe80::1/64",
+        "192.0.2.0/31",
+        "192.0.2.1/31",
+        "192.0.2.0/32",
+        "192.0.2.255/32",
+        "2001:db8::/127",
+        "2001:db8::/128",
+        "169.254.0.1/16",
+        "1.0.0.1/8",
+        "223.255.255.254/24",
+        "fe80::1/64",
     ] {
         assert!(interface(json!({ "addresses": [address] })).is_ok(), "{address}");
     }

@@ -1,7 +1,7 @@
 //! Lines on their way into files: one after the other, where a file is rotated.
 //!
-//! A line is written wholly or not at all as long as there is room sooner or later. A new file begins with what the records before
-//! it have come to, and lines of a file that has been removed are counted: they can be read by nobody.
+//! A line is written wholly or not at all as long as there is room sooner or later. A new file begins with what the
+//! records before it have come to, and lines of a file that has been removed are counted: no program can read them.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -25,7 +25,7 @@ pub(super) trait Out: Write {
         (Turn::Same, Ok(()))
     }
 
-    /// Whether nobody can read what was written.
+    /// Whether no program can read the lines that were written.
     fn is_removed(&self) -> bool {
         false
     }
@@ -76,27 +76,28 @@ impl<R: Record, O: Out> Page<R, O> {
 
     /// Writes records; lines that are not taken are counted, and the first error is returned. `last`: the run is over.
     pub(super) fn write(&mut self, taken: &mut Vec<Taken<R>>, last: bool, shared: &Shared<R>) -> io::Result<()> {
-        let mut told = self.turn(taken, shared);
-        // Workers' records in the order of their times, as far as they came together; those of one time stay as they are.
+        let mut result = self.turn(taken, shared);
+        // Workers' records in the order of their times, as far as they came together; those of one time stay as they
+        // are.
         taken.sort_by_key(|(record, ..)| record.nanos());
         for (record, with, counts) in taken.iter() {
             self.memory.note(record);
-            told = told.and(self.add(record, with, Some(counts), shared));
+            result = result.and(self.add(record, with, Some(counts), shared));
         }
         if let Some((_, with, _)) = taken.last() {
             self.with = Some(Arc::clone(with));
         }
-        told = told.and(self.lines.flush());
+        result = result.and(self.lines.flush());
         if last && self.lines.out.is_removed() {
-            told = told.and(self.lines.count_removed());
+            result = result.and(self.lines.count_removed());
         }
-        told
+        result
     }
 
     /// Goes on to the next file, where the one before has been renamed, removed or truncated.
     fn turn(&mut self, taken: &mut Vec<Taken<R>>, shared: &Shared<R>) -> io::Result<()> {
         let (turn, opened) = self.lines.out.look();
-        let mut told = match turn {
+        let mut result = match turn {
             Turn::Same => return opened,
             Turn::Removed => self.lines.count_removed(),
             Turn::Renamed | Turn::Truncated => Ok(()),
@@ -106,13 +107,13 @@ impl<R: Record, O: Out> Page<R, O> {
         opened?;
         for (number, record) in self.memory.restate().iter().enumerate() {
             let Some(with) = self.with.clone() else { break };
-            told = told.and(self.add(record, &with, None, shared));
+            result = result.and(self.add(record, &with, None, shared));
             if number % RESTATED == RESTATED - 1 {
                 // Workers go on meanwhile.
                 take(&mut shared.lock(), taken);
             }
         }
-        told
+        result
     }
 
     fn add(
@@ -123,7 +124,8 @@ impl<R: Record, O: Out> Page<R, O> {
         shared: &Shared<R>,
     ) -> io::Result<()> {
         let Some(mut line) = record.line(&shared.owner, with) else { return Ok(()) };
-        // The first line begins on a line of its own. Where the file may be written and not read, it comes after whatever is there.
+        // The first line begins on a line of its own. Where the file may be written and not read, it comes after
+        // whatever is there.
         if !self.begun {
             self.begun = true;
             if self.lines.out.is_cut() {
@@ -136,7 +138,8 @@ impl<R: Record, O: Out> Page<R, O> {
     }
 }
 
-/// Lines on their way into a file: what has been begun stays here, and is written on. What is still here at the end is counted.
+/// Lines on their way into a file: what has been begun stays here, and is written on. What is still here at the end is
+/// counted.
 struct Lines<O: Out> {
     out: O,
     bytes: Vec<u8>,
@@ -199,7 +202,7 @@ impl<O: Out> Lines<O> {
             *written += 1;
             return;
         }
-        // Those that nobody else has are of a configuration that is gone.
+        // Names that have no other owner are of a configuration that is gone.
         self.written.retain(|(known, _)| Arc::strong_count(known) > 1);
         self.written.push((counts, 1));
     }

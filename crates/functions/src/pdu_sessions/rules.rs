@@ -109,8 +109,8 @@ impl Rules {
         self.names.is_empty()
     }
 
-    /// The rules of packets that come from their users (`up`) or go to them; 0 for none. Of packets that hide what a rule asks
-    /// for it says which they are, a bit each.
+    /// The rules of packets that come from their users (`up`) or go to them; 0 for none. Of packets that hide what a
+    /// rule asks for it says which they are, a bit each.
     #[inline]
     #[must_use]
     pub(super) fn classify(&self, batch: &mut [Packet], up: bool, scratch: &mut Scratch, found: &mut [u32; GO]) -> u32 {

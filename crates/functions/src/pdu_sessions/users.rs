@@ -55,7 +55,8 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// The bearer that a packet is for; `None` where it hides what a filter asks for that comes before the one that it meets.
+    /// The bearer that a packet is for; `None` where it hides what a filter asks for that comes before the one that it
+    /// meets.
     #[inline(always)]
     pub(super) fn bearer_of(&self, seen: impl FnOnce() -> Seen) -> Option<u32> {
         let Some(filters) = &self.filters else { return Some(self.first) };

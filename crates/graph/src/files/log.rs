@@ -1,7 +1,8 @@
 //! A file that lines are added to while other programs rotate it: they rename it, remove it, or copy and truncate it.
 //!
-//! `logrotate(8)` has both ways. After a rename the process goes on with the renamed file until it is asked to open the name
-//! again ([`reopen_logs`]). A truncated file is the same file, whose next byte is its first: it is open for appending.
+//! `logrotate(8)` has both ways. After a rename the process goes on with the renamed file until it is asked to open the
+//! name again ([`reopen_logs`]). A truncated file is the same file, whose next byte is its first: it is open for
+//! appending.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Write};
@@ -21,15 +22,15 @@ pub fn reopen_logs() {
     ASKED.fetch_add(1, Ordering::Release);
 }
 
-/// What has happened to a log's file since it was looked at last.
+/// A change of a log's file since the last look at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// Nothing.
     Same,
     /// It has another name now: lines go to a new file from here on.
     Renamed,
-    /// It has no name any more: what was written to it can be read by nobody. Lines go to a new file from here on, where one
-    /// can be made.
+    /// It has no name any more: no program can open it to read its lines. Lines go to a new file from here on,
+    /// where one can be made.
     Removed,
     /// It is shorter than what was written to it.
     Truncated,
@@ -46,14 +47,15 @@ pub struct LogFile {
 }
 
 impl LogFile {
-    /// Opens the file at `path`, or makes it; `mode` are the permissions of a new one, of which the process's mask is taken away.
+    /// Opens the file at `path`, or makes it; `mode` are the permissions of a new one, of which the process's mask is
+    /// taken away.
     ///
     /// # Errors
     /// As opening files; and what is no regular file.
     pub fn open(path: &Path, mode: u32) -> io::Result<Self> {
         let asked = ASKED.load(Ordering::Acquire);
-        let (file, told) = open(path, mode)?;
-        Ok(Self { path: path.to_owned(), file, len: told.len(), asked })
+        let (file, metadata) = open(path, mode)?;
+        Ok(Self { path: path.to_owned(), file, len: metadata.len(), asked })
     }
 
     /// Where it was opened.
@@ -68,42 +70,43 @@ impl LogFile {
         self.len == 0
     }
 
-    /// Whether the file has no name any more: nobody can read what was written to it.
+    /// Whether the file has no name any more: no program can open it.
     #[must_use]
     pub fn is_removed(&self) -> bool {
-        self.file.metadata().is_ok_and(|told| told.nlink() == 0)
+        self.file.metadata().is_ok_and(|metadata| metadata.nlink() == 0)
     }
 
     /// Looks what has happened to the file, and opens the one that is to follow. An error leaves the one that is open.
     pub fn look(&mut self) -> (Turn, io::Result<()>) {
-        let told = match self.file.metadata() {
-            Ok(told) => told,
+        let metadata = match self.file.metadata() {
+            Ok(metadata) => metadata,
             Err(error) => return (Turn::Same, Err(error)),
         };
-        if told.nlink() == 0 {
-            return (Turn::Removed, self.reopen(&told));
+        if metadata.nlink() == 0 {
+            return (Turn::Removed, self.reopen(&metadata));
         }
         let asked = ASKED.load(Ordering::Acquire);
         if asked != self.asked {
             self.asked = asked;
-            let same = self.path.metadata().is_ok_and(|named| (named.dev(), named.ino()) == (told.dev(), told.ino()));
+            let same =
+                self.path.metadata().is_ok_and(|named| (named.dev(), named.ino()) == (metadata.dev(), metadata.ino()));
             if !same {
-                return match self.reopen(&told) {
+                return match self.reopen(&metadata) {
                     Ok(()) => (Turn::Renamed, Ok(())),
                     error => (Turn::Same, error),
                 };
             }
         }
-        let shorter = told.len() < self.len;
+        let shorter = metadata.len() < self.len;
         // It may be longer, where another process adds to it.
-        self.len = told.len();
+        self.len = metadata.len();
         (if shorter { Turn::Truncated } else { Turn::Same }, Ok(()))
     }
 
     /// A file with as narrow permissions as the one before.
     fn reopen(&mut self, before: &Metadata) -> io::Result<()> {
-        let (file, told) = open(&self.path, before.mode() & 0o777)?;
-        (self.file, self.len) = (file, told.len());
+        let (file, metadata) = open(&self.path, before.mode() & 0o777)?;
+        (self.file, self.len) = (file, metadata.len());
         Ok(())
     }
 }
@@ -124,9 +127,9 @@ fn open(path: &Path, mode: u32) -> io::Result<(File, Metadata)> {
     // A pipe would wait for its reader.
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let file = File::options().append(true).create(true).mode(mode).custom_flags(flags).open(path)?;
-    let told = file.metadata()?;
-    check(told.file_type())?;
-    Ok((file, told))
+    let metadata = file.metadata()?;
+    check(metadata.file_type())?;
+    Ok((file, metadata))
 }
 
 #[cfg(test)]

@@ -16,8 +16,8 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     put(path, bytes, None)
 }
 
-/// The same of a file with secrets in it: its owner alone may read and write it, whatever the umask and the mode of the old
-/// file are.
+/// The same of a file with secrets in it: its owner alone may read and write it, whatever the umask and the mode of the
+/// old file are.
 ///
 /// # Errors
 /// As [`replace`].
@@ -50,7 +50,7 @@ fn put(path: &Path, bytes: &[u8], mode: Option<u32>) -> io::Result<()> {
         // The umask takes bits away from these.
         let mut file = options.write(true).create_new(true).mode(mode.unwrap_or(0o666)).open(&beside)?;
         // Who may read the old one may read this, and nobody else.
-        let permissions = mode.map(fs::Permissions::from_mode).or_else(|| there.map(|told| told.permissions()));
+        let permissions = mode.map(fs::Permissions::from_mode).or_else(|| there.map(|metadata| metadata.permissions()));
         permissions.map_or(Ok(()), |permissions| file.set_permissions(permissions))?;
         file.write_all(bytes)?;
         file.sync_all()?;

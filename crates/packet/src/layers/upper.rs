@@ -1,7 +1,7 @@
 //! Whether the header above IP is there, and what a filter cannot know of a packet where it is not found.
 //!
-//! "There is none" and "it cannot be found" are two answers: a filter that takes the second for the first lets pass what it was
-//! made to keep out (RFC 7113 section 3, RFC 9098 section 5).
+//! "There is none" and "it cannot be found" are two answers: a filter that takes the second for the first lets pass
+//! what it was made to keep out (RFC 7113 section 3, RFC 9098 section 5).
 
 use zerocopy::FromBytes;
 
@@ -15,7 +15,8 @@ use crate::{Network, Packet};
 pub enum Upper {
     /// The frame carries no IP.
     NotIp,
-    /// It starts so many bytes into the frame. ESP, "no next header" (59) and numbers that have no name count as such, too.
+    /// It starts so many bytes into the frame. ESP, "no next header" (59) and numbers that have no name count as such,
+    /// too.
     Found {
         /// IP protocol number.
         protocol: u8,
@@ -35,14 +36,14 @@ pub enum Upper {
 /// What a filter cannot know of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hidden {
-    /// Neither addresses nor anything above: more VLAN tags than are looked through, a tag that is cut short, or an IP header
-    /// that is cut short or of another version than the EtherType says.
+    /// Neither addresses nor anything above: more VLAN tags than are looked through, a tag that is cut short, or an IP
+    /// header that is cut short or of another version than the EtherType says.
     Network,
-    /// Which protocol is above IPv6, and its ports: more extension headers than are walked over, one that is cut short, or a
-    /// later fragment that starts with one.
+    /// Which protocol is above IPv6, and its ports: more extension headers than are walked over, one that is cut short,
+    /// or a later fragment that starts with one.
     Protocol,
-    /// The ports of a protocol that has some: the packet is no later fragment and ends before them, or its IPv4 header has a
-    /// length that is none.
+    /// The ports of a protocol that has some: the packet is no later fragment and ends before them, or its IPv4 header
+    /// has a length that is none.
     Ports {
         /// Which protocol it is.
         protocol: u8,
@@ -77,8 +78,8 @@ impl Packet {
         }
     }
 
-    /// What of a packet a filter would have to know and cannot; `None` where all is known: the protocol and, of TCP, UDP,
-    /// UDP-Lite, SCTP and DCCP, the ports, or that the packet is none that shows them.
+    /// Returns the part of a packet that a filter needs and cannot find; `None` where all is known: the protocol and, of TCP,
+    /// UDP, UDP-Lite, SCTP and DCCP, the ports, or that the packet is none that shows them.
     #[cold]
     #[inline(never)]
     #[must_use]

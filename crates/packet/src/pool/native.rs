@@ -49,8 +49,8 @@ impl PoolOptions {
     }
 }
 
-/// The longest frame that a native chunk can be asked to hold, in bytes: with the metadata and the usual headroom the chunk
-/// ends where 16 bits do. It holds what a device puts together of 45 frames of 1 514 bytes (65 226 bytes).
+/// The longest frame that a native chunk can be asked to hold, in bytes: with the metadata and the usual headroom the
+/// chunk ends where 16 bits do. It holds what a device puts together of 45 frames of 1 514 bytes (65 226 bytes).
 pub const MAX_FRAME: usize = u16::MAX as usize - LINE - HEADROOM;
 
 /// Free bytes before a fresh frame, unless the options say otherwise.

@@ -40,8 +40,8 @@ pub fn is_extension(protocol: u8) -> bool {
 }
 
 impl Ipv6 {
-    /// Whether the packet has a length of 0 and begins with hop-by-hop options, in which a jumbogram has its length (RFC
-    /// 2675). No frame here holds one.
+    /// Whether the packet has a length of 0 and begins with hop-by-hop options, in which a jumbogram has its length
+    /// (RFC 2675). No frame here holds one.
     #[must_use]
     pub fn is_jumbogram(&self) -> bool {
         self.payload_length.get() == 0 && self.next_header == HOP_BY_HOP
@@ -70,8 +70,8 @@ pub fn is_later_fragment(frame: &[u8], start: usize) -> bool {
     walk(frame, start).is_some_and(|walked| walked.later)
 }
 
-/// Of a fragment other than the first the number that its fragment header says follows in the first: an upper layer's or an
-/// extension header's. `None` of every other packet, and where that header lies behind what can be read.
+/// Of a fragment other than the first the number that its fragment header says follows in the first: an upper layer's
+/// or an extension header's. `None` of every other packet, and where that header lies behind what can be read.
 #[must_use]
 pub fn later_fragment(frame: &[u8], start: usize) -> Option<u8> {
     walk(frame, start).filter(|walked| walked.later).map(|walked| walked.protocol)
@@ -100,8 +100,8 @@ fn walk(frame: &[u8], start: usize) -> Option<Walked> {
     let header = Ipv6::ref_from_prefix(frame.get(start..)?).ok()?.0;
     let mut next = header.next_header;
     let mut offset = start + size_of::<Ipv6>();
-    // Padding of the frame is none of the packet's. A length of zero is one: nothing follows (RFC 8200 section 3). A jumbogram
-    // (RFC 2675) is longer than any frame here, so that its options are not read.
+    // Padding of the frame is none of the packet's. A length of zero is one: nothing follows (RFC 8200 section 3). A
+    // jumbogram (RFC 2675) is longer than any frame here, so that its options are not read.
     let end = frame.len().min(offset + usize::from(header.payload_length.get()));
     let frame = &frame[..end];
     let mut fragment = None;

@@ -254,13 +254,13 @@ impl<'r> Walk<'r> {
             && !(is_only(rule, "integer") && value.abs() >= WHOLE && !number.is_u64());
         if !fits {
             let allowed = allowed(rule).join(", ");
-            // Where the rule knows no end, who wrote it has mostly told it.
+            // Where the rule knows no end, who wrote it has mostly hint it.
             let endless = bound("maximum").is_none() && bound("exclusiveMaximum").is_none();
-            let told = rule["description"].as_str().filter(|_| endless).map(first_sentence);
-            let told = told.map(|told| format!(" ({})", told.replace(" (", ", ").replace(')', ""))).unwrap_or_default();
+            let hint = rule["description"].as_str().filter(|_| endless).map(first_sentence);
+            let hint = hint.map(|hint| format!(" ({})", hint.replace(" (", ", ").replace(')', ""))).unwrap_or_default();
             self.wrong(
                 node,
-                format!("{} is out of range: allowed is {allowed}{told}", self.shown_number(number)),
+                format!("{} is out of range: allowed is {allowed}{hint}", self.shown_number(number)),
                 false,
                 false,
             );

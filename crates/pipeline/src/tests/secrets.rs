@@ -1,5 +1,5 @@
-//! The marker test: a marker stands in the place of every secret that the schema knows, with every kind of mistake, and no
-//! message has a part of it.
+//! The marker test: a marker stands in the place of every secret that the schema knows, with every kind of mistake, and
+//! no message has a part of it.
 
 use serde_json::{Map, Value, json};
 

@@ -25,8 +25,8 @@ const OTHERS: [(&str, &str); 7] = [
 ];
 
 impl Format {
-    /// The format of the file `path`: `.pcapng` or `.pcap`, either with `.gz` behind it. A name with another ending says
-    /// nothing of the format.
+    /// The format of the file `path`: `.pcapng` or `.pcap`, either with `.gz` behind it. A name with another ending
+    /// says nothing of the format.
     ///
     /// # Errors
     /// [`WriteError::Format`]: the name asks for a format that is not written.

@@ -1,8 +1,8 @@
 //! Link types of captures: what each is called, and how a packet of it becomes an Ethernet frame.
 //!
-//! The numbers and headers are those of tcpdump.org/linktypes.html. A packet that has no Ethernet header gets one in front
-//! of its network layer. Its addresses are [`SOURCE`] and [`DESTINATION`], except for a source address that the capture
-//! knows (SLL) and the group addresses that a multicast or broadcast packet is sent to.
+//! The numbers and headers are those of tcpdump.org/linktypes.html. A packet that has no Ethernet header gets one in
+//! front of its network layer. Its addresses are [`SOURCE`] and [`DESTINATION`], except for a source address that the
+//! capture knows (SLL) and the group addresses that a multicast or broadcast packet is sent to.
 
 mod names;
 
@@ -215,7 +215,8 @@ fn ppp(packet: &[u8], at: usize) -> Result<Header, Reason> {
         _ => at,
     };
     let [first] = bytes(packet, at)?;
-    // Protocol numbers are odd in their last byte only; where the first one is, it is the only one (RFC 1661 section 6.5).
+    // Protocol numbers are odd in their last byte only; where the first one is, it is the only one (RFC 1661 section
+    // 6.5).
     let (protocol, taken) = if first & 1 == 1 { (u16::from(first), at + 1) } else { (half(packet, at)?, at + 2) };
     Ok(match protocol {
         0x0021 => Header::new(taken, IPV4),
@@ -246,7 +247,8 @@ fn pppoe(packet: &[u8]) -> Result<Header, Reason> {
     Ok(Header::new(0, if code == 0 { PPPOE_SESSION } else { PPPOE_DISCOVERY }))
 }
 
-/// The Ethernet address of an IP packet's destination: a group's for multicast (RFC 1112 section 6.4, RFC 2464 section 7).
+/// The Ethernet address of an IP packet's destination: a group's for multicast (RFC 1112 section 6.4, RFC 2464 section
+/// 7).
 fn destination(protocol: u16, packet: &[u8]) -> [u8; 6] {
     match (protocol, packet.get(16..20), packet.get(24..40)) {
         (IPV4, Some([255, 255, 255, 255]), _) => [0xff; 6],

@@ -96,8 +96,8 @@ impl Ng {
         Self { order: Order::Little, interfaces: Vec::new(), nanos: 0 }
     }
 
-    /// Reads blocks up to the next packet, and that into `body` from [`HEADROOM`] on; `None` at the end. `record` is its
-    /// number.
+    /// Reads blocks up to the next packet, and that into `body` from [`HEADROOM`] on; `None` at the end. `record` is
+    /// its number.
     pub(super) fn next(
         &mut self,
         input: &mut Input<'_>,

@@ -148,8 +148,8 @@ impl Playback {
         Ok(playback)
     }
 
-    /// Opens a capture that comes by a stream, to be played once. Its header is waited for. Where packets are not there yet,
-    /// the player waits for them, or with `polls` goes on without them.
+    /// Opens a capture that comes by a stream, to be played once. Its header is waited for. Where packets are not there
+    /// yet, the player waits for them, or with `polls` goes on without them.
     pub(super) fn stream(from: impl std::io::Read + Send + 'static, polls: bool) -> Result<Self, ReadError> {
         let more = stream::read(from)?;
         Ok(Self { polls, ..Self::new(Some(more), 1) })

@@ -1,8 +1,8 @@
 //! Reading captures: classic pcap, pcapng, and either in gzip, Zstandard or LZ4; packets come out as Ethernet frames.
 //!
-//! The reader is this project's own, because a capture is read as tcpdump and Wireshark read it: what does not matter for
-//! packets and their times may be wrong. Memory is bounded whatever the file says: at most one packet of 256 KiB, one
-//! buffer, and what unpacking takes.
+//! The reader is this project's own, because a capture is read as tcpdump and Wireshark read it: what does not matter
+//! for packets and their times may be wrong. Memory is bounded whatever the file says: at most one packet of 256 KiB,
+//! one buffer, and what unpacking takes.
 
 use std::io::{self, Cursor, ErrorKind, Read};
 use std::path::Path;
@@ -188,8 +188,8 @@ impl<'a> Reader<'a> {
         Ok(Self { input, format, body: Vec::new(), records: 0, skipped, all_skipped, ended: false })
     }
 
-    /// The next packet; `None` at the end, and after an error. Packets that no Ethernet frame can carry are passed over and
-    /// [counted](Self::take_skipped).
+    /// The next packet; `None` at the end, and after an error. Packets that no Ethernet frame can carry are passed over
+    /// and [counted](Self::take_skipped).
     ///
     /// # Errors
     /// [`ReadError`], once: what follows cannot be read, or no packet could.

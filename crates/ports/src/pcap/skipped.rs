@@ -14,7 +14,7 @@ pub struct Skip {
     pub reason: Reason,
 }
 
-/// What is wrong with a packet that is passed over.
+/// The fault of a packet that is passed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
     /// Its link type is not read.

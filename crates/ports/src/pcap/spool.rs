@@ -213,7 +213,8 @@ impl Sink {
     }
 }
 
-/// Writes buffers until there are no more. After an error it goes on taking them, so that the packet path does not wait.
+/// Writes buffers until there are no more. After an error it goes on taking them, so that the packet path does not
+/// wait.
 fn write_all(
     file: File,
     gzip: bool,

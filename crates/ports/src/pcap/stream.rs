@@ -1,7 +1,7 @@
 //! A capture that comes by a stream: a pipe into which another program captures.
 //!
-//! A thread reads it and hands packets over whenever it is about to wait for more, so that none waits for the next one. It
-//! reads at most [`AHEAD`] pieces ahead of the player; then the stream waits.
+//! A thread reads it and hands packets over whenever it is about to wait for more, so that none waits for the next one.
+//! It reads at most [`AHEAD`] pieces ahead of the player; then the stream waits.
 
 use std::io::{self, Read};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};

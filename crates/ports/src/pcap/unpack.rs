@@ -1,8 +1,8 @@
 //! Unpacks gzip, Zstandard and LZ4 streams while they are read, in bounded memory.
 //!
 //! A packed stream may have several frames, with skippable ones between them (RFC 8878 section 3.1, LZ4 frame format
-//! 1.6.4). The crates decode one frame; this file finds the frames. A stream that ends inside a frame is an error of kind
-//! `UnexpectedEof`, whichever crate notices it.
+//! 1.6.4). The crates decode one frame; this file finds the frames. A stream that ends inside a frame is an error of
+//! kind `UnexpectedEof`, whichever crate notices it.
 
 use std::io::{self, BufReader, Cursor, ErrorKind, Read};
 

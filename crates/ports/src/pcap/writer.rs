@@ -11,8 +11,8 @@ use super::spool::{Spool, WhenFull, WriteError};
 /// The longest packet that readers expect (tcpdump's MAXIMUM_SNAPLEN).
 pub(super) const LONGEST: usize = 262_144;
 
-/// Writes a file with nanosecond time stamps in this machine's byte order: classic pcap (draft-ietf-opsawg-pcap), or pcapng
-/// where the file's name ends so, and either in gzip where `.gz` follows.
+/// Writes a file with nanosecond time stamps in this machine's byte order: classic pcap (draft-ietf-opsawg-pcap), or
+/// pcapng where the file's name ends so, and either in gzip where `.gz` follows.
 ///
 /// Packets are copied into buffers that a thread writes out; no call makes a system call of its own but to wait for
 /// that thread. A file that is there is replaced when the first of it is written; dropping a writer finishes the file, or

@@ -93,21 +93,21 @@ fn a_renamed_log_is_followed_by_a_new_one_that_says_all_by_itself() {
     log.add(4).expect("room");
     reopen_logs();
     log.add(8).expect("room");
-    // The first is open as long as nobody asks; a request that another test makes may have come earlier.
+    // The first is open as long as no request comes; a request that another test makes may have come earlier.
     let all = format!("{}{}", log.read("log.1"), log.read("log"));
     assert!(["1\n2\n3\n4\n8\n", "1\n1\n2\n4\n8\n"].contains(&all.as_str()), "{all}");
     assert_eq!(log.counted(), [4, 0]);
 }
 
-/// Lines went on into a file that nobody could read any more, and were counted as written.
+/// Lines went on into a file that no program could read any more, and were counted as written.
 #[test]
 fn lines_of_a_removed_log_are_counted_and_the_next_ones_written() {
     let mut log = Log::new("removed");
     log.add(1).expect("room");
     log.add(2).expect("room");
     fs::remove_file(log.path("log")).expect("it is there");
-    let told = log.add(4).expect_err("lines are gone");
-    assert!(told.contains("it was removed, and 2 lines with it"), "{told}");
+    let error = log.add(4).expect_err("lines are gone");
+    assert!(error.contains("it was removed, and 2 lines with it"), "{error}");
     assert_eq!((log.read("log"), log.counted()), ("3\n4\n".to_owned(), [3, 2]));
 }
 

@@ -1,4 +1,4 @@
-//! What link types are called (tcpdump.org/linktypes.html), for errors and counts.
+//! Names of link types (tcpdump.org/linktypes.html), for errors and counts.
 
 /// The name of a link type; `unknown` where the list has none.
 #[must_use]

@@ -15,7 +15,8 @@ fn with_options(big: bool, section: &[u8], reserved: u16, interface: &[u8]) -> V
     [ng_block(big, 0x0a0d_0d0a, &head), ng_block(big, 1, &described), enhanced(big, 0, 7, 60, &[7; 60])].concat()
 }
 
-/// draft-ietf-opsawg-pcapng section 3.5: an option list may end with its block; section 4.2: reserved fields are ignored.
+/// draft-ietf-opsawg-pcapng section 3.5: an option list may end with its block; section 4.2: reserved fields are
+/// ignored.
 #[test]
 fn pcapng_options_need_no_end_and_no_sense() {
     for big in [false, true] {

@@ -156,7 +156,8 @@ pub(super) fn tshark(path: &Path) -> Option<Vec<(usize, String)>> {
     Some(text.lines().filter_map(line).collect())
 }
 
-/// All link types in one pcapng: as many packets as tshark finds, and of what it finds in each, the same behind Ethernet.
+/// All link types in one pcapng: as many packets as tshark finds, and of what it finds in each, the same behind
+/// Ethernet.
 #[test]
 fn tshark_reads_the_same_packets() {
     let folder = Folder::new("links");
