@@ -50,7 +50,8 @@ impl DropSender {
     pub(crate) fn send(&mut self, names: &Names, place: Place, reason: &'static str, packet: &Packet) {
         let since = self.frequency.nanos(packet.arrival().since(self.start)).0;
         let comment = names.reason(place, reason);
-        let written = self.writer.write(self.wall.saturating_add(since), packet.len(), packet.data(), &comment);
+        let at = self.wall.saturating_add(since);
+        let written = self.writer.write(at, packet.original_len(), packet.data(), &comment);
         let count = if written { &self.tally.written } else { &self.tally.lost };
         count.fetch_add(1, Ordering::Relaxed);
     }

@@ -69,8 +69,8 @@ impl Declare for Copy {
         batch. A copy has its packet's flow, arrival time and metadata words; it is counted as created (`copied`). Where \
         the pool has no packet left, the copy is not made: that is counted as `lost`, and the packet passes all the same. \
         Copies are never part of a packet trace. A copy that `snap` cuts keeps its headers as they were, lengths and \
-        checksums included. Which packets are copied is a classifier's business: put `acl` or `exact_match` before. To \
-        write packets into a file, `tap` needs no copy.";
+        checksums included, and its original length, which `pcap` writes. Which packets are copied is a classifier's \
+        business: put `acl` or `exact_match` before. To write packets into a file, `tap` needs no copy.";
     const EXAMPLE: &'static str = "{ copies: 1, every: 100, snap: 128 }";
     const CREATES: &'static [Reason] = CREATES;
     // A sampler's count is nobody's in particular: replicas may each have theirs.
@@ -112,7 +112,9 @@ impl Copy {
             }
             // A frame that has grown into its headroom may be longer than a fresh packet can be.
             let bytes = packet.data();
-            copy.write(&bytes[..bytes.len().min(self.snap).min(copy.tailroom())]);
+            let kept = bytes.len().min(self.snap).min(copy.tailroom());
+            copy.write(&bytes[..kept]);
+            copy.set_missing((packet.original_len() - kept) as u32);
             self.counts[CUT].add(1);
         }
     }
@@ -186,6 +188,7 @@ mod tests {
             packet.set_arrival(Ticks(123), ArrivalClock::Kernel);
             packet.set_word(word, 0xabcd);
             packet.set_mark(9);
+            packet.set_missing(11);
             let mut batch = Batch::with_capacity(1);
             batch.push(packet).expect("room");
             rig.process(&mut batch);
@@ -194,6 +197,7 @@ mod tests {
             assert_eq!((copy.arrival(), copy.arrival_clock()), (Ticks(123), ArrivalClock::Kernel));
             assert_eq!((copy.mark(), batch[0].mark()), (0, 9));
             assert_eq!(copy.data(), &[5; 60][..snap.min(60)]);
+            assert_eq!(copy.original_len(), 71, "cut by the copy, the capture or both");
         }
     }
 

@@ -1,6 +1,7 @@
 //! Checks IPv4 and IPv6 headers before anything trusts them.
 
 use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
+use forebay_packet::wire::checksum;
 use forebay_packet::wire::ethernet::{EtherType, Ethernet, VlanTag};
 use forebay_packet::wire::ipv4::Ipv4;
 use forebay_packet::wire::ipv6::Ipv6;
@@ -19,6 +20,21 @@ pub struct Params {
     /// destination address.
     #[serde(default)]
     martians: Martians,
+    /// Drops (`drop`, the default) or passes (`pass`) packets that are short only because a capture cut them
+    /// (`snaplen`): with the bytes that the capture left out they are as long as their header says.
+    #[serde(default)]
+    cut: Cut,
+}
+
+/// Whether packets are refused that a capture cut.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Cut {
+    /// They are dropped as `truncated`.
+    #[default]
+    Drop,
+    /// They pass where their IP header is there and sound.
+    Pass,
 }
 
 const BAD_CHECKSUM: Gate = Gate::drop(0);
@@ -46,6 +62,7 @@ const DROPS: &[Reason] = &[
 /// The function.
 pub struct IpValidate {
     martians: Martians,
+    cut: Cut,
 }
 
 impl Declare for IpValidate {
@@ -56,9 +73,12 @@ impl Declare for IpValidate {
         IPv4 as RFC 1812 section 5.2.2 requires before a packet is forwarded: the frame holds at least 20 bytes, the \
         version is 4, the header length at least 5 words, the total length at least the header's and at most what the \
         frame holds, the checksum right, options included. IPv6 (RFC 8200 section 3): the fixed header is there, the \
-        version 6, and the frame holds the payload length; 0 is taken as it stands (a jumbogram's, RFC 2675, or no \
-        payload). Where several faults come together the one named is that of form, then of length, then of checksum. \
-        Bytes after the packet, such as the padding of short frames, are allowed and stay. Unless `martians: pass`, \
+        version 6, and the frame holds the payload length; 0 stands for no payload. A jumbogram (a length of 0 before \
+        hop-by-hop options, RFC 2675) is `truncated`, since no frame is as long. Where several faults come \
+        together the one named is that of form, then of length, then of checksum. \
+        Bytes after the packet, such as the padding of short frames, are allowed and stay. With `cut: pass`, a packet \
+        passes that is short only because a capture cut it, if its IP header is whole and right. \
+        Unless `martians: pass`, \
         packets are dropped whose source is in 0.0.0.0/8, 127.0.0.0/8 or from 224.0.0.0 on, or whose destination is \
         in 0.0.0.0/8, 127.0.0.0/8 or 240.0.0.0/4 and not 255.255.255.255 (RFC 1812 section 5.3.7); of IPv6, whose \
         source is multicast, or source or destination is ::, ::1, IPv4-mapped or IPv4-compatible, or whose \
@@ -70,7 +90,7 @@ impl Declare for IpValidate {
     const STATE: StateKind = StateKind::None;
 
     fn new(params: Params, _: &mut Setup<'_>) -> Result<Self, SetupError> {
-        Ok(Self { martians: params.martians })
+        Ok(Self { martians: params.martians, cut: params.cut })
     }
 }
 
@@ -87,9 +107,32 @@ fn is_sound(packet: &mut Packet) -> bool {
     }
 }
 
-/// What is wrong with a frame that is not sound.
+/// Whether all is right with a packet but for bytes that a capture cut off: its IP header is there, options included,
+/// and announces no more than was on the wire.
 #[cold]
-fn fault(frame: &[u8]) -> Gate {
+fn is_sound_but_cut(packet: &mut Packet) -> bool {
+    let missing = packet.missing() as usize;
+    let (network, start) = packet.network();
+    let Some(bytes) = packet.data().get(start..).filter(|_| missing > 0) else { return false };
+    match network {
+        Network::Ipv4 => Ipv4::ref_from_prefix(bytes).is_ok_and(|(header, _)| {
+            let length = header.header_len().filter(|_| header.version_ihl >> 4 == 4);
+            let head = length.and_then(|length| bytes.get(..length));
+            head.is_some_and(|head| {
+                (head.len()..=bytes.len() + missing).contains(&usize::from(header.total_length.get()))
+                    && checksum::sum(head) == 0xffff
+            })
+        }),
+        Network::Ipv6 => Ipv6::ref_from_prefix(bytes).is_ok_and(|(header, rest)| {
+            usize::from(header.payload_length.get()) <= rest.len() + missing && !header.is_jumbogram()
+        }),
+        Network::Other => false,
+    }
+}
+
+/// Names the fault of a frame that is not sound. A capture cut off `missing` bytes, and that is no fault.
+#[cold]
+fn fault(frame: &[u8], missing: usize) -> Gate {
     let Ok((ethernet, mut rest)) = Ethernet::ref_from_prefix(frame) else { return NOT_IP };
     let mut ether_type = ethernet.ether_type.get();
     for _ in 0..MOST_TAGS {
@@ -114,21 +157,22 @@ fn fault(frame: &[u8]) -> Gate {
     match header.header_len() {
         None => BAD_HEADER,
         Some(length) if total < length => BAD_HEADER,
-        Some(_) if total > rest.len() => TRUNCATED,
+        Some(length) if total > rest.len() + missing || length > rest.len() => TRUNCATED,
         Some(_) => BAD_CHECKSUM,
     }
 }
 
 impl Function for IpValidate {
     fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
-        let martians = self.martians;
+        let Self { martians, cut } = *self;
         let marked = martians.marked();
         context.filter(
             batch,
             |packet| packet.is_plain_ipv4(marked),
             |packet| {
-                if !is_sound(packet) {
-                    fault(packet.data())
+                if !is_sound(packet) && (cut == Cut::Drop || !is_sound_but_cut(packet)) {
+                    let missing = if cut == Cut::Pass { packet.missing() } else { 0 };
+                    fault(packet.data(), missing as usize)
                 } else if martians.refuses(packet) {
                     MARTIAN
                 } else {
@@ -145,7 +189,6 @@ register!(IpValidate);
 mod tests {
     use etherparse::{Ipv4HeaderSlice, Ipv6HeaderSlice, PacketBuilder};
     use forebay_graph::Rig;
-    use forebay_packet::wire::checksum;
     use proptest::prelude::*;
     use serde_json::json;
 
@@ -236,6 +279,40 @@ mod tests {
         for (frame, gate, what) in cases {
             assert_eq!(rig.run(&frame), (gate, frame), "{what}");
         }
+    }
+
+    #[test]
+    fn packets_that_only_a_capture_cut_pass_where_they_may() {
+        let mut strict = rig();
+        let mut open = Rig::of::<IpValidate>(&json!({ "cut": "pass" })).expect("right");
+        let run = |rig: &mut Rig, frame: &[u8], missing: u32| {
+            let mut packet = rig.packet(frame);
+            packet.set_missing(missing);
+            let mut batch = forebay_packet::Batch::with_capacity(1);
+            batch.push(packet).expect("room");
+            rig.process(&mut batch)[0]
+        };
+        let options = with(with(ipv4(), 14, 0x46, 0), 17, 36, 24);
+        for (frame, headers) in [(ipv4(), 34), (ipv6(), 54), (tagged(&ipv4(), 2), 42), (options, 38)] {
+            for kept in 0..frame.len() {
+                let missing = (frame.len() - kept) as u32;
+                let passes = kept >= headers;
+                let gate = run(&mut open, &frame[..kept], missing);
+                assert_eq!(gate == Some(Gate::FIRST), passes, "{kept} bytes kept");
+                assert_ne!(run(&mut strict, &frame[..kept], missing), Some(Gate::FIRST));
+                // Not cut by the capture, or by less than the packet lacks.
+                assert_ne!(run(&mut open, &frame[..kept], 0), Some(Gate::FIRST));
+                assert_ne!(run(&mut open, &frame[..kept], missing - 1), Some(Gate::FIRST));
+            }
+        }
+        // What is wrong besides stays wrong.
+        let wrong = with(ipv4(), 24, ipv4()[24] ^ 1, 0);
+        assert_eq!(run(&mut open, &wrong[..40], 10), Some(BAD_CHECKSUM));
+        assert_eq!(run(&mut strict, &wrong[..40], 10), Some(TRUNCATED));
+        assert_eq!(run(&mut open, &with(ipv4(), 14, 0x65, 20)[..40], 10), Some(BAD_HEADER));
+        let mut martian = with(ipv4(), 26, 127, 20);
+        martian.truncate(40);
+        assert_eq!(run(&mut open, &martian, 10), Some(MARTIAN));
     }
 
     #[test]

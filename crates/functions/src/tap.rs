@@ -53,7 +53,8 @@ impl Declare for Tap {
         finds no room in the buffers in between (2 MiB) passes without a copy and is counted as `lost`, and so is \
         every packet once the file cannot be written any more. A run whose file lacks copies reports it at its end \
         and has exit code 1. Time stamps say when a packet passed the tap; packets of \
-        one batch share theirs. In virtual time they count from 1970. (The port of the same name is something else: an \
+        one batch share theirs. In virtual time they count from 1970. The file states the original length of a packet \
+        that `snap` or a capture has cut. (The port of the same name is something else: an \
         interface of the host.)";
     const EXAMPLE: &'static str = "{ file: tap.pcap, snap: 128, most: 10000 }";
     // There is one file: replicas would overwrite each other's.
@@ -106,7 +107,7 @@ impl Function for Tap {
         let Some(writer) = &mut self.writer else { return };
         for packet in &batch[..most] {
             let bytes = packet.data();
-            copied += u64::from(writer.write(nanos, bytes.len(), &bytes[..bytes.len().min(self.snap)]));
+            copied += u64::from(writer.write(nanos, packet.original_len(), &bytes[..bytes.len().min(self.snap)]));
         }
         self.left -= copied;
         for (count, seen) in self.counts.iter().zip([copied, most as u64 - copied]) {
@@ -183,6 +184,22 @@ mod tests {
         let expected = [(0, 0, 0), (1, 20, 20), (2, 40, 40), (3, 60, 50)];
         let expected = expected.map(|(n, original, kept)| (2_000_000_000 + n, original, vec![n as u8; kept]));
         assert_eq!(folder.packets(), expected);
+    }
+
+    /// A packet that a capture had cut was written as if it had been short on the wire.
+    #[test]
+    fn a_packet_that_a_capture_cut_has_its_original_length_in_the_file() {
+        let folder = Folder::new("cut");
+        let mut rig = folder.rig(&json!({ "file": "t.pcap", "snap": 50 })).expect("parameters");
+        let mut batch = Batch::with_capacity(2);
+        for (kept, missing) in [(60, 1_454), (40, 24)] {
+            let mut packet = rig.packet(&vec![1; kept]);
+            packet.set_missing(missing);
+            batch.push(packet).expect("room");
+        }
+        rig.process(&mut batch);
+        drop((batch, rig));
+        assert_eq!(folder.packets(), [(0, 1_514, vec![1; 50]), (0, 64, vec![1; 40])]);
     }
 
     #[test]

@@ -40,6 +40,21 @@ pub enum ArrivalClock {
     Kernel,
 }
 
+impl ArrivalClock {
+    /// The clock in a packet's metadata, whatever the other bits of its byte are.
+    #[inline]
+    pub(crate) fn of(byte: u8) -> Self {
+        match byte & CLOCK {
+            0 => Self::Poll,
+            1 => Self::Intended,
+            _ => Self::Kernel,
+        }
+    }
+}
+
+/// Which bits of a packet's `clock` are an [`ArrivalClock`].
+pub(crate) const CLOCK: u8 = 3;
+
 /// The chunk's first cache line.
 ///
 /// Offsets are from the header's own start, so that taking an outer header off or putting one on moves `data` and
@@ -62,7 +77,8 @@ pub(crate) struct Metadata {
     pub pool: u8,
     /// Where packet memory begins, in [`LINE`]s: headroom ends here.
     pub start: u8,
-    pub clock: ArrivalClock,
+    /// An [`ArrivalClock`], and in the other bits where the number of missing bytes is (`packet/missing.rs`).
+    pub clock: u8,
     /// 0, or which of the traced packets this is.
     pub mark: u8,
 }

@@ -178,12 +178,14 @@ impl Packet {
         }
     }
 
-    /// Replaces the frame by `bytes`; `false`, and nothing changed, where the chunk cannot hold them.
+    /// Replaces the frame by `bytes`, which are all of it: none is [missing](Self::missing). `false`, and nothing
+    /// changed, where the chunk cannot hold them.
     #[inline]
     pub fn write(&mut self, bytes: &[u8]) -> bool {
         if bytes.len() > self.len() + self.tailroom() {
             return false;
         }
+        self.make_whole();
         self.meta_mut().len = bytes.len() as u16;
         self.data_mut().copy_from_slice(bytes);
         self.forget_layers();
@@ -218,15 +220,16 @@ impl Packet {
     #[inline]
     #[must_use]
     pub fn arrival_clock(&self) -> ArrivalClock {
-        self.meta().clock
+        ArrivalClock::of(self.meta().clock)
     }
 
-    /// States when the packet arrived, and by which clock.
+    /// States when the packet arrived, and by which clock. It counts as a whole packet from then on: a
+    /// capture that cut it says so afterwards ([`set_missing`](Self::set_missing)).
     #[inline]
     pub fn set_arrival(&mut self, at: Ticks, clock: ArrivalClock) {
         let meta = self.meta_mut();
         meta.arrival = at;
-        meta.clock = clock;
+        meta.clock = clock as u8;
     }
 
     /// The flow the packet is on: which path it has taken through the pipeline so far.
@@ -288,8 +291,8 @@ impl Packet {
         self.meta_mut().mark = mark;
     }
 
-    /// Makes `self` a copy of `other`: bytes, flow, arrival, words, layers. `false`, and nothing changed, where this
-    /// chunk cannot hold the frame.
+    /// Makes `self` a copy of `other`: bytes, flow, arrival, words, layers, number of missing bytes. `false`, and
+    /// nothing changed, where this chunk cannot hold the frame.
     pub fn copy_from(&mut self, other: &Packet) -> bool {
         if !self.write(other.data()) {
             return false;
@@ -305,7 +308,9 @@ impl Packet {
         let layers = from.layers.at(moved(from.layers.offset()));
         // Without its protocol it may be that of another frame, out of range.
         let transport = if from.layers.protocol() == 0 { 0 } else { moved(from.transport) };
-        *to = Metadata { data, len, start, end, pool, layers, transport, ..from };
+        let clock = other.arrival_clock() as u8;
+        *to = Metadata { data, len, start, end, pool, layers, transport, clock, ..from };
+        self.set_missing(other.missing());
         true
     }
 }
@@ -327,6 +332,8 @@ impl fmt::Debug for Packet {
             .finish()
     }
 }
+
+mod missing;
 
 #[cfg(test)]
 mod tests;

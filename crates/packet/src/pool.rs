@@ -124,7 +124,7 @@ impl Pool {
             end: layout.end as u16,
             pool,
             start: (layout.data / LINE) as u8,
-            clock: ArrivalClock::Poll,
+            clock: ArrivalClock::Poll as u8,
             mark: 0,
         };
         let make = |id| Inner {
@@ -255,7 +255,7 @@ impl Pool {
             cold_path();
             return None;
         }
-        let metadata = Metadata { data: start as u16, len: len as u16, arrival, clock, ..*fresh };
+        let metadata = Metadata { data: start as u16, len: len as u16, arrival, clock: clock as u8, ..*fresh };
         // SAFETY: a live, aligned chunk of this pool, which is the caller's alone; the frame is inside its packet memory, by
         // the check above, whose bytes are initialised (`Backing`).
         unsafe {
@@ -332,7 +332,7 @@ impl Inner {
     #[inline]
     fn arrived(&self, len: usize, arrival: Ticks, clock: ArrivalClock) -> Metadata {
         let len = len.min(usize::from(self.fresh.end - self.fresh.data)) as u16;
-        Metadata { len, arrival, clock, ..self.fresh }
+        Metadata { len, arrival, clock: clock as u8, ..self.fresh }
     }
 
     #[cold]

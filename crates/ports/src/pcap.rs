@@ -191,6 +191,9 @@ impl Port for Pcap {
                 packet.write(next.bytes);
                 let (at, clock) = due_at(next.after);
                 packet.set_arrival(at, clock);
+                if next.missing > 0 {
+                    packet.set_missing(next.missing);
+                }
                 playback.advance();
             }
             if got < run || batch.len() == most {
@@ -222,7 +225,8 @@ impl Port for Pcap {
     fn send(&mut self, batch: &mut Batch, now: Ticks) {
         let nanos = self.stamp(now);
         let Some(writer) = &mut self.writer else { return };
-        let written = batch.iter().take_while(|packet| writer.write(nanos, packet.len(), packet.data())).count();
+        let written =
+            batch.iter().take_while(|packet| writer.write(nanos, packet.original_len(), packet.data())).count();
         if written == batch.len() {
             batch.clear();
             return;

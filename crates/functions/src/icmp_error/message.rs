@@ -155,6 +155,8 @@ impl IcmpError {
 fn quote(packet: &mut Packet, start: usize, most: usize) -> usize {
     let end = packet.network_end().min(start + most);
     packet.truncate(end);
+    // The message is whole, whatever a capture cut off the packet.
+    packet.set_missing(0);
     packet.strip(start);
     packet.len()
 }

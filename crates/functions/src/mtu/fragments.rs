@@ -115,6 +115,8 @@ impl Mtu {
             at += length;
         }
         packet.truncate(start + first.len + begun);
+        // It is whole: a capture cut off nothing of it.
+        packet.set_missing(0);
         // A fragment's session is without ports, as that of those that follow it.
         packet.forget_session();
         first.finish(begun, offset | MORE);

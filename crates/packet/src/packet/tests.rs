@@ -24,6 +24,7 @@ enum Edit {
     SetFlow(u32),
     SetArrival(u64, bool),
     SetMark(u8),
+    SetMissing(u32),
 }
 
 fn edit() -> impl Strategy<Value = Edit> {
@@ -42,6 +43,7 @@ fn edit() -> impl Strategy<Value = Edit> {
         1 => any::<u32>().prop_map(Edit::SetFlow),
         1 => (any::<u64>(), any::<bool>()).prop_map(|(at, kernel)| Edit::SetArrival(at, kernel)),
         1 => any::<u8>().prop_map(Edit::SetMark),
+        3 => prop_oneof![Just(0), any::<u32>()].prop_map(Edit::SetMissing),
     ]
 }
 
@@ -52,6 +54,8 @@ struct Model {
     start: usize,
     len: usize,
     notes: Notes,
+    /// Memory that the number of missing bytes has taken, after the frame (`true`) or before it.
+    taken: Option<(bool, Vec<u8>)>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -61,6 +65,7 @@ struct Notes {
     arrival: Ticks,
     clock: ArrivalClock,
     mark: u8,
+    missing: u32,
 }
 
 /// A fresh packet, its memory set to zeros, and its model.
@@ -75,7 +80,8 @@ fn fresh(pool: &Pool) -> (Packet, Model) {
     packet.data_mut().fill(0);
     assert!(packet.strip(headroom));
     packet.truncate(0);
-    let model = Model { memory: vec![0; headroom + tailroom], start: headroom, len: 0, notes: Notes::default() };
+    let memory = vec![0; headroom + tailroom];
+    let model = Model { memory, start: headroom, len: 0, notes: Notes::default(), taken: None };
     (packet, model)
 }
 
@@ -86,6 +92,34 @@ impl Model {
 
     fn tailroom(&self) -> usize {
         self.memory.len() - self.start - self.len
+    }
+
+    fn set_missing(&mut self, bytes: u32) -> bool {
+        match self.taken.take() {
+            Some((true, memory)) => self.memory.extend(memory),
+            Some((false, memory)) => {
+                self.start += memory.len();
+                self.memory.splice(..0, memory);
+            }
+            None => {}
+        }
+        self.notes.missing = 0;
+        let number = bytes.to_ne_bytes();
+        if bytes == 0 {
+            return true;
+        } else if self.tailroom() >= 4 {
+            self.memory.truncate(self.memory.len() - 4);
+            self.taken = Some((true, number.to_vec()));
+        } else if self.start >= 64 {
+            let mut memory: Vec<_> = self.memory.drain(..64).collect();
+            self.start -= 64;
+            memory[..4].copy_from_slice(&number);
+            self.taken = Some((false, memory));
+        } else {
+            return false;
+        }
+        self.notes.missing = bytes;
+        true
     }
 }
 
@@ -123,6 +157,7 @@ fn apply(edit: &Edit, packet: &mut Packet, model: &mut Model, other: (&Packet, &
             let fits = model.start + bytes.len() <= model.memory.len();
             assert_eq!(packet.write(bytes), fits);
             if fits {
+                model.set_missing(0);
                 model.len = bytes.len();
                 model.frame().copy_from_slice(bytes);
             }
@@ -138,9 +173,11 @@ fn apply(edit: &Edit, packet: &mut Packet, model: &mut Model, other: (&Packet, &
             let fits = model.start + source_model.len <= model.memory.len();
             assert_eq!(packet.copy_from(source), fits);
             if fits {
+                model.set_missing(0);
                 model.len = source_model.len;
                 model.frame().copy_from_slice(source_model.clone().frame());
-                model.notes = source_model.notes.clone();
+                model.notes = Notes { missing: 0, ..source_model.notes.clone() };
+                model.set_missing(source_model.notes.missing);
             }
         }
         Edit::SwapWithOther => {}
@@ -156,6 +193,11 @@ fn apply(edit: &Edit, packet: &mut Packet, model: &mut Model, other: (&Packet, &
             let clock = if kernel { ArrivalClock::Kernel } else { ArrivalClock::Intended };
             packet.set_arrival(Ticks(at), clock);
             (model.notes.arrival, model.notes.clock) = (Ticks(at), clock);
+            // A packet that has arrived is whole; the memory of the number stays taken.
+            (model.notes.missing, model.taken) = (0, None);
+        }
+        Edit::SetMissing(bytes) => {
+            assert_eq!(packet.set_missing(bytes), model.set_missing(bytes));
         }
         Edit::SetMark(mark) => {
             packet.set_mark(mark);
@@ -174,6 +216,7 @@ fn compare(packet: &Packet, model: &mut Model) {
         arrival: packet.arrival(),
         clock: packet.arrival_clock(),
         mark: packet.mark(),
+        missing: packet.missing(),
     };
     assert_eq!(notes, model.notes);
 }
@@ -186,7 +229,7 @@ proptest! {
     #![proptest_config(cases(512))]
 
     #[test]
-    fn edits_do_what_they_do_to_plain_bytes(edits in vec(edit(), 1..60), headroom in 0usize..80, drivers: [bool; 2]) {
+    fn edits_do_what_they_do_to_plain_bytes(edits in vec(edit(), 1..60), headroom in 0usize..160, drivers: [bool; 2]) {
         let memory = DriverMemory::new(4, headroom, FRAME + 40);
         let (driver, native) = (memory.pool(), native(headroom, FRAME));
         let [mut one, mut two] = drivers.map(|driver_has_it| fresh(if driver_has_it { &driver } else { &native }));
@@ -213,6 +256,23 @@ fn the_largest_chunk_can_be_filled_at_both_ends() {
         assert!(packet.append(9_217).is_none() && packet.prepend(headroom + 1).is_none());
         assert!(packet.append(9_216).is_some() && packet.prepend(headroom).is_some());
         assert_eq!((packet.len(), packet.headroom(), packet.tailroom()), (headroom + 9_216, 0, 0));
+    }
+}
+
+/// A frame that fills its chunk leaves no room behind it for the number.
+#[test]
+fn a_cut_frame_that_fills_its_chunk_keeps_its_original_length() {
+    for (headroom, kept) in [(0, false), (63, false), (64, true), (128, true)] {
+        let pool = native(headroom, 64);
+        let mut packet = pool.take().expect("one");
+        assert!(packet.write(&[7; 64]));
+        assert_eq!(packet.set_missing(1_436), kept);
+        assert_eq!(packet.original_len(), if kept { 1_500 } else { 64 });
+        assert_eq!((packet.data(), packet.tailroom()), (&[7; 64][..], 0));
+        packet.prepend(packet.headroom()).expect("headroom").fill(9);
+        assert_eq!(packet.missing(), if kept { 1_436 } else { 0 });
+        assert!(packet.set_missing(0));
+        assert_eq!(packet.headroom(), if kept { 64 } else { 0 });
     }
 }
 

@@ -79,10 +79,11 @@ fn packets_filled_in_as_arrived_are_fresh_but_for_length_and_arrival() {
             for packet in batch.iter_mut() {
                 assert_eq!((packet.len(), packet.tailroom()), (given, pool.frame_limit() - given));
                 assert_eq!((packet.arrival(), packet.arrival_clock()), (Ticks(7), ArrivalClock::Kernel));
-                assert_eq!((packet.flow(), packet.mark()), (0, 0));
+                assert_eq!((packet.flow(), packet.mark(), packet.missing()), (0, 0, 0));
                 packet.data_mut().fill(0xaa);
                 packet.set_flow(1);
                 packet.set_mark(1);
+                packet.set_missing(9);
             }
             batch.clear();
         }

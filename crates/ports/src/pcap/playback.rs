@@ -22,6 +22,8 @@ struct Entry {
     nanos: u64,
     start: u32,
     len: u32,
+    /// Bytes that the capture cut off.
+    missing: u32,
 }
 
 /// Some of a capture's packets.
@@ -75,7 +77,8 @@ impl Piece {
     pub(super) fn push(&mut self, record: &Record<'_>) {
         let (start, len) = (self.bytes.len() as u32, record.bytes.len() as u32);
         self.bytes.extend_from_slice(record.bytes);
-        self.entries.push(Entry { nanos: record.nanos, start, len });
+        let missing = record.original_len.saturating_sub(len);
+        self.entries.push(Entry { nanos: record.nanos, start, len, missing });
     }
 }
 
@@ -95,6 +98,8 @@ pub(super) struct Next<'a> {
     /// Nanoseconds after the first packet of the first round.
     pub after: u64,
     pub bytes: &'a [u8],
+    /// Bytes that the capture cut off.
+    pub missing: u32,
 }
 
 /// A capture that is being played.
@@ -216,7 +221,7 @@ impl Playback {
         // Stamps that go back count as no later than what came before.
         let after = self.began.saturating_add(entry.nanos.saturating_sub(self.first()).max(self.latest));
         let bytes = self.piece.bytes.get(entry.start as usize..)?.get(..entry.len as usize)?;
-        Some(Next { after, bytes })
+        Some(Next { after, bytes, missing: entry.missing })
     }
 
     /// Goes on by one packet.
