@@ -155,12 +155,17 @@ impl Cut {
         if self.six {
             put(bytes, network + 4, (whole - network - 40) as u16);
         } else {
+            // All ones where the frame's own checksum is right.
+            let before = checksum::sum(&bytes[network..transport]);
             put(bytes, network + 2, (whole - network) as u16);
             // A datagram of its own (RFC 6864): the sender has set aside as many identifications.
             let identification = u16::from_be_bytes([bytes[network + 4], bytes[network + 5]]);
             put(bytes, network + 4, identification.wrapping_add(part as u16));
             put(bytes, network + 10, 0);
-            let sum = !checksum::sum(&bytes[network..transport]);
+            let right = !checksum::sum(&bytes[network..transport]);
+            // A checksum that was wrong is wrong by as much in every part: the header's words are not known to be those
+            // that were sent, and the next host has to see that (RFC 1624 section 3).
+            let sum = if before == 0xffff { right } else { checksum::add(right, before) };
             bytes[network + 10..network + 12].copy_from_slice(&sum.to_ne_bytes());
         }
         let checksum_at = if self.kind == Kind::Udp {

@@ -211,3 +211,28 @@ fn a_completed_checksum_is_a_full_recomputation_whatever_it_is() {
         assert!(zeros > 0, "one is zero");
     }
 }
+
+/// A wrong header checksum became right in every part.
+#[test]
+fn a_wrong_ipv4_checksum_is_wrong_in_every_part() {
+    let pool = pool();
+    for tcp in [false, true] {
+        let right = built(false, tcp, 0, &[3; 2_500]);
+        let kind = if tcp { Kind::Tcp4 } else { Kind::Udp };
+        for (at, flipped) in [(24, 0x40), (25, 1), (22, 0xff), (26, 0x80), (14, 0)] {
+            let mut bytes = right.clone();
+            bytes[at] ^= flipped;
+            let length = bytes.len();
+            let several = Some(Several { kind, size: 1_000 });
+            let frame = Frame { bytes: &bytes, length, tag: None, partial: None, several, stamp: 0 };
+            let cut = Cut::of(&frame).expect("it can be cut");
+            let before = checksum::sum(&bytes[14..34]);
+            assert_eq!(before == 0xffff, flipped == 0);
+            for part in 0..3 {
+                let mut packet = pool.take().expect("a chunk");
+                assert!(cut.write(&frame, part, &mut packet));
+                assert_eq!(checksum::sum(&packet.data()[14..34]), before, "part {part}, byte {at}");
+            }
+        }
+    }
+}
