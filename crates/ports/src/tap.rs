@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use forebay_graph::{DeclarePort, Intake, Port, PortCounters, Ready, Setup, SetupError, register};
 use forebay_measure::Nanos;
-use forebay_packet::{ArrivalClock, Batch, MAX_BATCH, Ticks};
+use forebay_packet::{ArrivalClock, Batch, MAX_BATCH, MAX_FRAME, Ticks};
 
 pub use device::DeviceError;
 pub use params::{AddressError, HostAddress, Params};
@@ -20,7 +20,7 @@ use device::{Before, Beyond, Device, Got, Wanted};
 use opener::Opener;
 
 /// The longest frame of any pool, less an Ethernet header and two tags.
-const MOST_MTU: u16 = 9_194;
+const MOST_MTU: u16 = MAX_FRAME as u16 - 14 - 8;
 /// RFC 791: what every network must carry.
 const LEAST_MTU: u16 = 68;
 /// RFC 8200 section 5.

@@ -46,9 +46,9 @@ fn parameters_of_ports_are_checked() {
         ("{ pcap: { read: x, loops: 0 } }", "loops: 0: allowed are 1 and more"),
         ("{ pcap: { read: x, speed: 0 } }", "speed: 0: allowed are factors above 0"),
         ("{ ring: { from: x, size: 0 } }", "size: 0: allowed are 1 to"),
-        ("{ generator: { size: 20 } }", "size: 20: allowed are 44 to 9216"),
-        ("{ generator: { size: 20000 } }", "size: 20000: allowed are 44 to 9216"),
-        ("{ generator: { destination: '2001:db8::/64', size: 63 } }", "size: 63: allowed are 64 to 9216"),
+        ("{ generator: { size: 20 } }", "size: 20: allowed are 44 to 65343"),
+        ("{ generator: { size: 65344 } }", "size: 65344: allowed are 44 to 65343"),
+        ("{ generator: { destination: '2001:db8::/64', size: 63 } }", "size: 63: allowed are 64 to 65343"),
         ("{ generator: { sessions: 0 } }", "sessions: 0: allowed are 1 to 16777216"),
         ("{ generator: { source: [] } }", "source: no prefix at all"),
     ] {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use forebay_graph::{PortCounters, Setup, SetupError};
 use forebay_measure::{BitRate, Nanos, PacketRate};
-use forebay_packet::MAX_BATCH;
 use forebay_packet::wire::ethernet::MacAddress;
+use forebay_packet::{MAX_BATCH, MAX_FRAME};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thiserror::Error;
@@ -268,8 +268,8 @@ impl PortRange {
 /// Where packets of IPv4 and of IPv6 come from by default: RFC 2544, RFC 5180.
 const SOURCES: [&str; 2] = ["198.18.0.0/16", "2001:2:0:1::/64"];
 
-/// The longest frame that can be asked for, in bytes: what the largest chunks hold.
-const LONGEST: usize = 9216;
+/// The longest frame that can be asked for, in bytes: that which the largest chunks hold.
+const LONGEST: usize = MAX_FRAME;
 
 fn allowed<T: PartialOrd + std::fmt::Display>(path: &str, value: T, least: T, most: T) -> Result<(), SetupError> {
     if value >= least && value <= most {

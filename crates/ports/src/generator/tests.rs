@@ -452,6 +452,30 @@ fn one_seed_gives_the_same_packets_at_the_same_instants() {
     assert_eq!(take(unnamed.clone(), 300), take(unnamed, 300), "the pipeline's seed decides where none is given");
 }
 
+/// A pool holds frames of up to 65343 bytes, and a `size` above 9216 was refused.
+#[test]
+fn frames_are_as_long_as_a_chunk_holds() {
+    let longest = forebay_packet::MAX_FRAME;
+    let pool = Pool::new(PoolOptions { chunks: 8, frame: longest, ..PoolOptions::default() }).expect("memory");
+    for more in [
+        json!({}),
+        json!({ "transport": "tcp" }),
+        json!({ "destination": "2001:db8::/64" }),
+        json!({ "destination": "2001:db8::/64", "transport": "tcp", "vlans": [1, 2] }),
+    ] {
+        let mut params = json!({ "size": longest, "sessions": 3 });
+        more.as_object().expect("a map").iter().for_each(|(key, value)| params[key] = value.clone());
+        let (frames, _) = ask(&mut open(params), &pool, 0, 3);
+        assert_eq!(frames.len(), 3, "{more}");
+        for (_, frame) in frames {
+            assert_eq!(frame.len(), longest);
+            check(&frame);
+        }
+    }
+    let above = try_open(json!({ "size": longest + 1 })).err().expect("refused").to_string();
+    assert_eq!(above, "size: 65344: allowed are 44 to 65343");
+}
+
 #[test]
 fn parameters_that_make_no_sense_are_named() {
     for (params, path, says) in [
@@ -464,7 +488,7 @@ fn parameters_that_make_no_sense_are_named() {
             "arrivals.on_off.on",
             "1ns",
         ),
-        (json!({ "size": 43 }), "size", "43: allowed are 44 to 9216"),
+        (json!({ "size": 43 }), "size", "43: allowed are 44 to 65343"),
         (json!({ "size": "huge" }), "size", "imix"),
         (json!({ "size": [] }), "size", "1 to 256"),
         (json!({ "size": [{ "size": 60, "weight": 0 }] }), "size", "every weight is 0"),

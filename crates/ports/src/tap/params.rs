@@ -20,8 +20,8 @@ pub struct Params {
     pub(super) address: Option<HostAddress>,
     /// The host's Ethernet address on it, such as `02:00:00:00:00:01`; without it the kernel chooses one.
     pub(super) mac: Option<MacAddress>,
-    /// The longest IP packet that the host sends by it, 68 to 9194 bytes; 1500 by default.
-    #[schemars(range(min = 68, max = 9194))]
+    /// The longest IP packet that the host sends by it, 68 to 65321 bytes; 1500 by default.
+    #[schemars(range(min = 68, max = 65_321))]
     #[schemars(extend("default" = 1_500))]
     pub(super) mtu: Option<u16>,
     /// The network namespace that the interface is in: a name as `ip netns` knows it, or a path. Without one it is where

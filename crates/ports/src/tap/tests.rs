@@ -273,9 +273,9 @@ fn an_interface_that_cannot_be_made_again_is_said() {
 fn what_makes_no_tap_is_named() {
     let refusal = |params: Value| open(&params).err().expect("refused").to_string();
     assert_eq!(refusal(json!({ "interface": "a", "poll": "10ns" })), "poll: 10ns: allowed are 1us to 1s");
-    assert_eq!(refusal(json!({ "interface": "a", "mtu": 67 })), "mtu: 67: allowed are 68 to 9194 bytes");
+    assert_eq!(refusal(json!({ "interface": "a", "mtu": 67 })), "mtu: 67: allowed are 68 to 65321 bytes");
     let mtu = json!({ "interface": "a", "mtu": 1279, "address": "2001:db8::1/64" });
-    assert_eq!(refusal(mtu), "mtu: 1279: allowed are 1280 to 9194 bytes with an IPv6 address");
+    assert_eq!(refusal(mtu), "mtu: 1279: allowed are 1280 to 65321 bytes with an IPv6 address");
     let long = refusal(json!({ "interface": "sixteen-letters-" }));
     assert!(long.contains("'sixteen-letters-' is no interface's name: 1 to 15 characters"), "{long}");
     let nowhere = refusal(json!({ "interface": "a", "namespace": "no-such-namespace" }));
@@ -285,6 +285,28 @@ fn what_makes_no_tap_is_named() {
     let params = serde_json::from_value(json!({ "interface": "a" })).expect("parameters");
     let made = Tap::new(params, &mut Setup::new("host", &mut surroundings), Arc::new(PortCounters::default()));
     assert!(made.err().expect("refused").to_string().contains("simulated"));
+}
+
+/// A pool holds frames of up to 65343 bytes, and an MTU above 9194 was refused.
+#[test]
+fn the_host_sends_packets_as_long_as_a_chunk_holds() {
+    let longest = forebay_packet::MAX_FRAME as u16 - 22;
+    assert_eq!(longest, MOST_MTU);
+    let above = open(&json!({ "interface": "a", "mtu": longest + 1 })).err().expect("refused").to_string();
+    assert_eq!(above, format!("mtu: {}: allowed are 68 to {longest} bytes", longest + 1));
+    alone("the_host_sends_packets_as_long_as_a_chunk_holds", || {
+        let params = json!({ "interface": "fb0", "address": "192.0.2.1/24", "mtu": longest });
+        let (mut port, _) = open(&params).expect("the probe could be made");
+        let pool = pool(forebay_packet::MAX_FRAME);
+        resolve(&mut port, &pool);
+        let socket = std::net::UdpSocket::bind("192.0.2.1:0").expect("a socket");
+        let payload: Vec<u8> = (0..usize::from(longest) - 28).map(|at| (at >> 3) as u8).collect();
+        socket.send_to(&payload, "192.0.2.2:9").expect("the packet is sent");
+        let frame = await_frame(&mut port, &pool, |frame| (frame.len() > 60_000).then(|| frame.to_vec()));
+        let frame = frame.expect("it enters");
+        assert_eq!(frame.len(), usize::from(longest) + 14);
+        assert!(frame[42..] == payload, "other bytes");
+    });
 }
 
 /// Two at once could put an interface back after it had been set again, under a lock each for the look and for the undoing.

@@ -33,7 +33,7 @@ fn frames_come_in_tunnels() {
         }
     }
     let error = try_open(json!({ "size": 75, "tunnel": gtpu })).err().expect("refused").to_string();
-    assert!(error.contains("75: allowed are 80 to 9216"), "{error}");
+    assert!(error.contains("75: allowed are 80 to 65343"), "{error}");
     let vxlan = json!({ "vxlan": ends(json!({ "vni": 0xff_fffe, "networks": 2 })) });
     for (session, frame) in tunnelled(vxlan, &[("vlans", json!([7])), ("size", json!(300))], 5).into_iter().enumerate()
     {
