@@ -28,6 +28,7 @@ pub const TARGETS: &[Target] = &[
     ("recording", forebay_control::recording::fuzz_recording),
     ("patterns", forebay_functions::dpi::pattern::fuzz_patterns),
     ("nids", forebay_functions::nids::parse::fuzz_rules),
+    ("matching", matching),
     ("sessions", forebay_functions::pdu_sessions::fuzz_lines),
     ("selection", forebay_functions::listing::fuzz_selector),
 ];
@@ -61,6 +62,30 @@ pub fn frames(bytes: &[u8]) {
             }
         }
     });
+}
+
+/// Rules of `nids`, a line each, and behind an empty line frames for them, each behind its length in one byte. Rules that
+/// cannot be loaded are skipped. Every packet passes or is dropped, and is not changed.
+pub fn matching(bytes: &[u8]) {
+    let Some(end) = bytes.windows(2).position(|pair| pair == b"\n\n") else { return };
+    let rules: Vec<_> = String::from_utf8_lossy(&bytes[..end]).lines().take(20).map(str::to_owned).collect();
+    let params = serde_json::json!({ "rules": rules, "unknown": "skip", "skip_drop": true, "flow": "approximate",
+        "steps": 10_000 });
+    let mut all = Surroundings::new(Frequency::new(1e9));
+    let function = functions().into_iter().find(|function| function.name == "nids").expect("it is registered");
+    let mut setup = Setup::new(function.name, &mut all);
+    let Ok(built) = function.build(&params, &mut setup) else { return };
+    let mut rig = Rig::over(built, setup.finish(), function.creates.len());
+    let mut rest = &bytes[end + 2..];
+    while let Some((len, after)) = rest.split_first() {
+        let (frame, after) = after.split_at(after.len().min(usize::from(*len)));
+        let mut batch = Batch::with_capacity(1);
+        batch.push(rig.packet(frame)).expect("room for one");
+        let gates = rig.process(&mut batch);
+        assert!(gates.len() == 1 && gates[0].is_some(), "every packet has a gate");
+        assert_eq!(batch[0].data(), frame, "no packet is changed");
+        rest = after;
+    }
 }
 
 /// Every registered function, made from its own example.
