@@ -50,7 +50,9 @@ impl Declare for Balance {
         balance_back, with the same state, gives replies the service's again. With `mode: direct` the IP packet stays, and its \
         frame is given the backend's Ethernet address, or its metadata word `next_hop` a number for interface_out. ICMP errors \
         follow the session of what they quote. Fragments to services are dropped: put `reassemble` before. What is for no service, as \
-        pings are and all IPv6, goes as `others` says. The table 'sessions' lists what there is, and ends it where asked.";
+        pings are and all IPv6, goes as `others` says. A frame that hides whether it is IP, behind more than 4 VLAN \
+        tags or in a header that cannot be read, is dropped as `undecidable`. The table 'sessions' lists what there \
+        is, and ends it where asked.";
     const EXAMPLE: &'static str = "{ state: balancer }";
     const TRAFFIC: &'static str = "{ destination: 192.0.2.10/32 }";
     const DROPS: &'static [Reason] = DROPS;

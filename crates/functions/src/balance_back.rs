@@ -37,7 +37,8 @@ impl Declare for BalanceBack {
         service's address and port, and checksums change by the difference (RFC 1624 equation 3). Replies are recognised by \
         their session, or, with `replies: endpoint` of the state, by the backend's address and port alone. ICMP errors \
         about what a client sent are translated with what they quote, and sent in the service's name. Fragments from backends are dropped: put \
-        `reassemble` before. What is no reply goes as `others` says, with all IPv6.";
+        `reassemble` before. Packets that are no reply go as `others` says, with all IPv6. A frame that hides whether \
+        it is IP, behind more than 4 VLAN tags or in a header that cannot be read, is dropped as `undecidable`.";
     const EXAMPLE: &'static str = "{ state: balancer }";
     const TRAFFIC: &'static str = "{ source: 10.0.0.1/32 }";
     const DROPS: &'static [Reason] = BACK_DROPS;

@@ -58,10 +58,15 @@ enum Unmatched {
 }
 
 const UNMATCHED: Gate = Gate::drop(0);
-const DROPS: &[Reason] = &[Reason {
-    name: "unmatched",
-    help: "No mapping is for the packet's address, and such packets are to be dropped.",
-}];
+const UNDECIDABLE: Gate = Gate::drop(1);
+const DROPS: &[Reason] = &[
+    Reason { name: "unmatched", help: "No mapping is for the packet's address, and such packets are to be dropped." },
+    Reason {
+        name: "undecidable",
+        help: "Behind more VLAN tags than are looked through, or with an IP header that cannot be read: whether it is \
+               IPv4, and whose, is not known.",
+    },
+];
 
 /// The function.
 pub struct StaticNat {
@@ -88,7 +93,8 @@ impl Declare for StaticNat {
         fragment is translated; the transport checksum stands in the first. Of ICMP errors but redirects the quoted \
         packet is translated too (RFC 3022 section 4.3); other ICMP messages carry no address. Transports besides TCP \
         and UDP whose checksum covers addresses (DCCP, UDP-Lite) and payloads that name addresses (FTP, SIP) are not \
-        followed. IPv6 and frames that are not IP pass as they are.";
+        followed. IPv6 and frames that are not IP pass as they are; a frame that hides whether it is IP, behind more \
+        than 4 VLAN tags or in a header that cannot be read, is dropped as `undecidable`.";
     const EXAMPLE: &'static str = "{ direction: out, mappings: [{ inside: 10.0.0.0/24, outside: 192.0.2.0/24 }] }";
     const TRAFFIC: &'static str = "{ source: 10.0.0.0/24 }";
     const DROPS: &'static [Reason] = DROPS;
@@ -113,6 +119,13 @@ impl Declare for StaticNat {
     }
 }
 
+/// Where a packet goes that shows no IPv4.
+#[cold]
+#[inline(never)]
+fn not_ipv4(packet: &mut Packet) -> Gate {
+    if packet.hides_network() { UNDECIDABLE } else { Gate::FIRST }
+}
+
 impl Way {
     #[inline]
     fn translate(self, mappings: &Mappings, address: u32) -> Option<u32> {
@@ -132,7 +145,7 @@ impl Way {
 
     #[inline(always)]
     fn pass(self, mappings: &Mappings, packet: &mut Packet) -> Gate {
-        let Some((protocol, address)) = self.look(mappings, packet) else { return Gate::FIRST };
+        let Some((protocol, address)) = self.look(mappings, packet) else { return not_ipv4(packet) };
         let gate = match address {
             // It is IPv4, so that the rewriting applies.
             Some(address) => rewrite_ipv4_address(packet, self.direction == Direction::In, address)
@@ -162,7 +175,7 @@ impl Function for StaticNat {
 
     fn effect(&self, packet: &mut Packet) -> Option<Effect> {
         let Some((protocol, address)) = self.way.look(&self.mappings.live().look(), packet) else {
-            return Some(Effect::to(Gate::FIRST));
+            return Some(Effect::to(not_ipv4(packet)));
         };
         // An echo and an error between the same hosts are one session, and the error needs more than its address.
         if protocol == ICMP {

@@ -11,7 +11,7 @@ use forebay_packet::Packet;
 use forebay_packet::wire::ipv4::{ICMP, TCP, UDP};
 
 use super::Settings;
-use super::outcome::{CLASH, FRAGMENT, FULL, MALFORMED, NO_BACKEND, NO_SERVICE, Ways};
+use super::outcome::{CLASH, FRAGMENT, FULL, MALFORMED, NO_BACKEND, NO_SERVICE, UNDECIDABLE, Ways};
 use super::roster::{Place, Roster};
 use super::services::{Hop, Mode, Replies, Services};
 use super::session::{Balanced, passes_alone};
@@ -250,6 +250,7 @@ impl Distributor {
         match Shown::<Tuple4>::of(packet) {
             Shown::Fragment if ours(self, packet) => Err(FRAGMENT),
             Shown::Malformed if ours(self, packet) => Err(MALFORMED),
+            Shown::NotThis if packet.hides_network() => Err(UNDECIDABLE),
             Shown::Error(quoted) => {
                 // Of a reply; what it quotes went to the client. It keeps no session alive (RFC 5508 section 4.2).
                 let client = quoted.reversed();
@@ -411,6 +412,7 @@ impl Distributor {
         match Shown::<Tuple4>::of(packet) {
             Shown::Fragment if theirs(self, packet) => FRAGMENT,
             Shown::Malformed if theirs(self, packet) => MALFORMED,
+            Shown::NotThis if packet.hides_network() => UNDECIDABLE,
             Shown::Error(quoted) => {
                 // Of what a client sent, as the backend saw it.
                 let Some(becomes) = self.name_of(quoted.reversed()) else { return ways.others };

@@ -20,6 +20,11 @@ pub(crate) const DROPS: &[Reason] = &[
         help: "The transport's header is cut short, or an ICMP error does not quote the ports of a packet.",
     },
     Reason { name: "busy", help: "Another worker has the sessions, which cannot be." },
+    Reason {
+        name: "undecidable",
+        help: "Behind more VLAN tags than are looked through, or with an IP header that cannot be read: whether it is \
+               IPv4, and whose, is not known.",
+    },
     Reason { name: "no_backend", help: "No backend of the service takes new sessions." },
     Reason {
         name: "clash",
@@ -28,15 +33,16 @@ pub(crate) const DROPS: &[Reason] = &[
     Reason { name: "full", help: "There is no room for another session." },
 ];
 /// Those for which [`balance_back`](crate::balance_back) does: nothing is opened on the way back.
-pub(crate) const BACK_DROPS: &[Reason] = DROPS.split_at(4).0;
+pub(crate) const BACK_DROPS: &[Reason] = DROPS.split_at(5).0;
 
 pub(super) const NO_SERVICE: Gate = Gate::drop(0);
 pub(super) const FRAGMENT: Gate = Gate::drop(1);
 pub(super) const MALFORMED: Gate = Gate::drop(2);
 pub(crate) const BUSY: Gate = Gate::drop(3);
-pub(super) const NO_BACKEND: Gate = Gate::drop(4);
-pub(super) const CLASH: Gate = Gate::drop(5);
-pub(super) const FULL: Gate = Gate::drop(6);
+pub(super) const UNDECIDABLE: Gate = Gate::drop(4);
+pub(super) const NO_BACKEND: Gate = Gate::drop(5);
+pub(super) const CLASH: Gate = Gate::drop(6);
+pub(super) const FULL: Gate = Gate::drop(7);
 
 /// What is counted of sessions, in this order.
 pub(crate) const COUNTERS: [&str; 5] = ["open", "opened", "ended", "evicted", "refused"];

@@ -13,7 +13,7 @@ use forebay_measure::Frequency;
 use forebay_packet::Ticks;
 use serde_json::{Value, json};
 
-use super::outcome::{CLASH, FRAGMENT, FULL, MALFORMED, NO_BACKEND, NO_SERVICE};
+use super::outcome::{CLASH, FRAGMENT, FULL, MALFORMED, NO_BACKEND, NO_SERVICE, UNDECIDABLE};
 use super::*;
 use crate::balance::Balance;
 use crate::balance_back::BalanceBack;
@@ -331,8 +331,8 @@ fn what_is_for_no_service_goes_as_others_say() {
 
 #[test]
 fn the_way_back_lists_what_it_can_drop() {
-    assert_eq!(DROPS[4..].iter().map(|reason| reason.name).collect::<Vec<_>>(), ["no_backend", "clash", "full"]);
-    assert_eq!(BACK_DROPS.len(), 4, "nothing is opened on the way back");
+    assert_eq!(DROPS[5..].iter().map(|reason| reason.name).collect::<Vec<_>>(), ["no_backend", "clash", "full"]);
+    assert_eq!(BACK_DROPS.len(), 5, "nothing is opened on the way back");
 }
 
 /// More sessions end than are removed in one call, and no packet comes.
@@ -431,5 +431,26 @@ fn sessions_are_shown_and_ended_whatever_the_mode() {
         assert_eq!(changed(&mut both.there, "sessions", &[&format!("remove {}", lines[0])]).made, 1);
         let open = both.counters("open sessions by backend").into_values().sum::<u64>();
         assert_eq!((both.counters("sessions")["open"], open), (0, 0));
+    }
+}
+
+/// Behind a fifth tag, and with a header that cannot be read, a packet to a service passed to its address.
+#[test]
+fn what_hides_whether_it_is_ip_is_dropped_both_ways_whatever_others_says() {
+    for others in ["pass", "drop", "gate"] {
+        let mut both = Both::with(of("udp", &[1]), json!({ "state": "lb", "others": others }));
+        let frame = udp((CLIENT, 5_000), (VIP, 80), b"a query");
+        let tagged = |tags| [&frame[..12], &[0x81, 0, 0, 5].repeat(tags), &frame[12..]].concat();
+        for tags in 0..=4 {
+            let there = both.goes(&tagged(tags)).expect("a backend");
+            assert_eq!(there[30 + 4 * tags..34 + 4 * tags], [10, 0, 0, 1], "{tags} tags");
+        }
+        for hidden in [&tagged(5)[..], &tagged(6), &frame[..33], &tagged(1)[..17]] {
+            assert_eq!(both.there.run(hidden).0, UNDECIDABLE, "{others}: {} bytes", hidden.len());
+            assert_eq!(both.back.run(hidden).0, UNDECIDABLE, "{others}, back: {} bytes", hidden.len());
+        }
+        let arp = [&frame[..12], &[8, 6], &[0; 46]].concat();
+        let is_undecidable = [both.there.run(&arp).0, both.back.run(&arp).0].map(|gate| gate == UNDECIDABLE);
+        assert_eq!(is_undecidable, [false; 2], "{others}: no IP");
     }
 }

@@ -52,6 +52,27 @@ fn error(from: [u8; 4], to: [u8; 4], kind: u8, frame: &[u8], quote: usize) -> Ve
     error
 }
 
+/// Behind a fifth tag, and with a header that cannot be read, a packet passed with the address that it came with.
+#[test]
+fn what_hides_whether_it_is_ip_is_dropped_both_ways() {
+    for (direction, from, to) in [("out", INSIDE, PEER), ("in", PEER, OUTSIDE)] {
+        let frame = udp(from, to, b"abc");
+        let tagged = |tags| [&frame[..12], &[0x81, 0, 0, 5].repeat(tags), &frame[12..]].concat();
+        let mut rig = nat(direction);
+        for tags in 0..=4 {
+            let (gate, after) = rig.run(&tagged(tags));
+            assert_eq!(gate, Gate::FIRST, "{direction}, {tags} tags");
+            assert_ne!(after, tagged(tags), "{direction}, {tags} tags: translated");
+        }
+        for hidden in [&tagged(5)[..], &tagged(6), &frame[..33], &tagged(1)[..17]] {
+            assert_eq!(rig.run(hidden).0, UNDECIDABLE, "{direction}, {} bytes", hidden.len());
+        }
+        for other in [ipv6(), frame[..13].to_vec(), [&frame[..12], &[8, 6], &[0; 46]].concat()] {
+            assert_eq!(rig.run(&other), (Gate::FIRST, other.clone()), "{direction}: no IPv4");
+        }
+    }
+}
+
 /// Whether every checksum of the frame is as etherparse computes it.
 fn checksums_are_right(frame: &[u8]) -> bool {
     let parsed = SlicedPacket::from_ethernet(frame).expect("well-formed");

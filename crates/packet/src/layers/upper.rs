@@ -78,6 +78,14 @@ impl Packet {
         }
     }
 
+    /// Whether a packet hides if it is IP: [`Hidden::Network`] is what [`hidden`](Self::hidden) says of it.
+    #[cold]
+    #[inline(never)]
+    #[must_use]
+    pub fn hides_network(&mut self) -> bool {
+        self.network().0 == Network::Other && self.meta().layers.kind() == HIDDEN
+    }
+
     /// Returns the part of a packet that a filter needs and cannot find; `None` where all is known: the protocol and, of TCP,
     /// UDP, UDP-Lite, SCTP and DCCP, the ports, or that the packet is none that shows them.
     #[cold]
@@ -113,7 +121,9 @@ mod tests {
         let pool = Pool::new(PoolOptions { chunks: 1, ..PoolOptions::default() }).expect("memory");
         let mut packet = pool.take().expect("a chunk");
         assert!(packet.write(frame));
-        (packet.upper(), packet.hidden())
+        let hidden = packet.hidden();
+        assert_eq!(packet.hides_network(), hidden == Some(Hidden::Network));
+        (packet.upper(), hidden)
     }
 
     fn ethernet(ether_type: u16, rest: &[u8]) -> Vec<u8> {
