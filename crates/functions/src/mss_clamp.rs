@@ -10,6 +10,7 @@ use forebay_graph::{Context, Declare, Function, Reason, Setup, SetupError, State
 use forebay_measure::Counter;
 use forebay_packet::wire::checksum;
 use forebay_packet::wire::ipv4::TCP;
+use forebay_packet::wire::ipv6;
 use forebay_packet::wire::tcp::Tcp;
 use forebay_packet::{Network, Packet};
 use schemars::JsonSchema;
@@ -56,7 +57,9 @@ impl Declare for MssClamp {
         larger than allowed (RFC 4459 section 3.2, RFC 9293 section 3.7.1). With `mtu` the size is that less 40 \
         bytes over IPv4 and less 60 over IPv6: the fixed headers, whatever options there are (RFC 6691). Over IPv6 \
         an `mtu` below 1280 counts as 1280 (RFC 8200 section 5). A size is never raised and no option is added: a \
-        host without one uses 536 or 1220 bytes. Headers are found behind up to two VLAN tags and extension headers. \
+        host without one uses 536 or 1220 bytes. Headers are found behind up to four VLAN tags and eight \
+        extension headers. A segment behind an authentication header stays as it is: its integrity check \
+        covers all of it (RFC 4302 section 3.3.3). \
         The checksum changes by the difference (RFC 1624), so a wrong one stays wrong. Options behind one that is \
         not sound stay as they are. All packets pass.";
     const EXAMPLE: &'static str = "{ mtu: 1400 }";
@@ -80,7 +83,11 @@ impl MssClamp {
     /// Lowers the option of a segment that has SYN. The TCP header begins at `start`.
     #[cold]
     fn clamp(&self, packet: &mut Packet, start: usize) {
-        let most = if packet.network().0 == Network::Ipv4 { self.v4 } else { self.v6 };
+        let most = match packet.network() {
+            (Network::Ipv4, _) => self.v4,
+            (_, network) if ipv6::is_authenticated(packet.data(), network, start) => return,
+            _ => self.v6,
+        };
         let end = packet.network_end();
         let Some(segment) = packet.data_mut().get_mut(start..end) else { return };
         if lower(segment, most) {

@@ -89,6 +89,51 @@ fn headers_are_found_behind_extension_headers_and_in_the_first_fragment_only() {
     assert!(!clamped(&behind([6, 0, 0, 9, 0, 0, 0, 9], 44)), "a later one");
 }
 
+/// An authentication header's integrity check covers the segment (RFC 4302 section 3.3.3): a size that was lowered
+/// broke it, and the receiver dropped the packet.
+#[test]
+fn a_segment_that_is_authenticated_stays_as_it_is() {
+    let plain = segment(true, 0x02, &[2, 4, 0x05, 0xa0]);
+    let behind = |first: u8, extensions: &[&[u8]]| {
+        let extensions = extensions.concat();
+        let mut frame = [&plain[..54], &extensions, &plain[54..]].concat();
+        frame[20] = first;
+        frame[19] += extensions.len() as u8;
+        frame
+    };
+    let options = |next| [next, 0, 1, 4, 0, 0, 0, 0];
+    let whole = |next| [next, 0xff, 0, 0, 0, 0, 0, 9];
+    // 24 bytes: the length is in words of 4 beyond the first two.
+    let authentication = |next| [[next, 4].as_slice(), &[7; 22]].concat();
+    let mut rig = rig(json!({ "mss": 1200 }));
+    for (first, extensions) in [
+        (51, vec![authentication(6)]),
+        (51, vec![authentication(60), options(6).to_vec()]),
+        (0, vec![options(60).to_vec(), options(51).to_vec(), authentication(6)]),
+        (44, vec![whole(51).to_vec(), authentication(6)]),
+    ] {
+        let extensions: Vec<&[u8]> = extensions.iter().map(Vec::as_slice).collect();
+        let frame = behind(first, &extensions);
+        for tags in 0..=4 {
+            let tagged = [&frame[..12], &[0x81, 0, 0, 5].repeat(tags), &frame[12..]].concat();
+            assert_eq!(rig.run(&tagged), (Gate::FIRST, tagged.clone()), "{first}, {tags} tags");
+        }
+    }
+    assert_eq!(rig.counters("segments")["clamped"], 0);
+    for frame in [behind(44, &[&whole(6)]), behind(60, &[&options(6)])] {
+        for tags in 0..=4 {
+            let tagged = [&frame[..12], &[0x81, 0, 0, 5].repeat(tags), &frame[12..]].concat();
+            assert_ne!(rig.run(&tagged).1, tagged, "no authentication, {tags} tags");
+        }
+    }
+    // Of IPv4 the authentication header is the protocol above, which is not TCP.
+    let mut frame = segment(false, 0x02, &[2, 4, 0x05, 0xb4]);
+    frame[23] = 51;
+    frame.splice(34..34, authentication(6));
+    frame[17] += 24;
+    assert_eq!(rig.run(&frame).1, frame);
+}
+
 #[test]
 fn parameters_are_one_of_two() {
     for (params, error) in [

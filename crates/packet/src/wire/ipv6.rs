@@ -64,6 +64,22 @@ pub fn fragment(frame: &[u8], start: usize) -> Option<u8> {
     walk(frame, start)?.fragment
 }
 
+/// Whether an authentication header (RFC 4302) stands before the upper layer, which starts at `upper` as
+/// [`upper_layer`] says: who changes a byte behind it makes its integrity check fail.
+#[must_use]
+pub fn is_authenticated(frame: &[u8], start: usize, upper: usize) -> bool {
+    let header = frame.get(start..).and_then(|rest| Ipv6::ref_from_prefix(rest).ok());
+    let Some((header, _)) = header else { return false };
+    let (mut next, mut offset) = (header.next_header, start + size_of::<Ipv6>());
+    while offset < upper && next != AUTHENTICATION {
+        let Some(&[following, length]) = frame.get(offset..offset + 2) else { return false };
+        // Of a fragment header the second byte is reserved, and its length is fixed.
+        let length = if next == FRAGMENT { 0 } else { usize::from(length) };
+        (next, offset) = (following, offset + 8 * (length + 1));
+    }
+    offset < upper
+}
+
 /// Whether the packet is a fragment other than the first, found behind headers that can be read.
 #[must_use]
 pub fn is_later_fragment(frame: &[u8], start: usize) -> bool {
