@@ -3,6 +3,7 @@
 mod commands;
 mod compare;
 mod contract;
+mod cut;
 mod doctor;
 mod ends;
 mod files;
