@@ -164,12 +164,13 @@ impl Packet {
     }
 
     /// Cuts the frame to `n` bytes; one that is shorter stays as it is. Layers that the cut may have touched are
-    /// looked for again.
+    /// looked for again. Bytes that a capture cut off were behind those that go: none is [missing](Self::missing) then.
     #[inline]
     pub fn truncate(&mut self, n: usize) {
         if n >= self.len() {
             return;
         }
+        self.make_whole();
         let meta = self.meta_mut();
         meta.len = n as u16;
         let end = usize::from(meta.data) + n;

@@ -151,7 +151,10 @@ fn apply(edit: &Edit, packet: &mut Packet, model: &mut Model, other: (&Packet, &
         }
         Edit::Truncate(n) => {
             packet.truncate(n);
-            model.len = model.len.min(n);
+            if n < model.len {
+                model.set_missing(0);
+                model.len = n;
+            }
         }
         Edit::Write(ref bytes) => {
             let fits = model.start + bytes.len() <= model.memory.len();
@@ -274,6 +277,17 @@ fn a_cut_frame_that_fills_its_chunk_keeps_its_original_length() {
         assert!(packet.set_missing(0));
         assert_eq!(packet.headroom(), if kept { 64 } else { 0 });
     }
+}
+
+/// Padding that was taken off left the bytes behind it missing.
+#[test]
+fn a_frame_that_ends_earlier_lacks_nothing() {
+    let mut packet = native(128, 64).take().expect("one");
+    assert!(packet.write(&[7; 60]) && packet.set_missing(4));
+    packet.truncate(60);
+    assert_eq!(packet.original_len(), 64);
+    packet.truncate(46);
+    assert_eq!((packet.original_len(), packet.missing(), packet.tailroom()), (46, 0, 18));
 }
 
 /// Headroom was counted down to the metadata, over whatever a driver keeps between that and packet memory.
