@@ -7,13 +7,12 @@ mod fields;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use forebay_packet::wire::ethernet::EtherType;
+use forebay_packet::wire::ipv6;
 
 pub use fields::{Field, changes, fields};
 
 /// VLAN tags that are looked through.
 const TAGS: usize = 4;
-/// IPv6 extension headers that are looked through (RFC 8200, section 4.1, lists fewer that may occur).
-const EXTENSIONS: usize = 8;
 
 /// Protocol numbers (IANA, "Assigned Internet Protocol Numbers").
 pub(crate) const ICMP: u8 = 1;
@@ -32,6 +31,8 @@ pub struct Layers {
     pub network: usize,
     /// Source and destination: of IP, or of ARP's sender and target.
     pub addresses: Option<(IpAddr, IpAddr)>,
+    /// One past the last byte of the IP packet, or of the frame that carries none: padding of Ethernet follows.
+    pub end: usize,
     /// The protocol above IP, past IPv6 extension headers.
     pub protocol: Option<u8>,
     /// Where the protocol above IP starts; unknown in fragments but the first.
@@ -56,7 +57,7 @@ impl Layers {
     /// Finds a frame's headers.
     #[must_use]
     pub fn of(frame: &[u8]) -> Self {
-        let mut layers = Self { network: 14, ether_type: word(frame, 12), ..Self::default() };
+        let mut layers = Self { network: 14, ether_type: word(frame, 12), end: frame.len(), ..Self::default() };
         while layers.ether_type.is_some_and(EtherType::is_vlan) && layers.tags.len() < TAGS {
             let Some(tag) = word(frame, layers.network) else { break };
             layers.tags.push(tag);
@@ -70,7 +71,8 @@ impl Layers {
             _ => None,
         };
         if let (Some(TCP | UDP), Some(at)) = (layers.protocol, layers.transport) {
-            layers.ports = word(frame, at).zip(word(frame, at + 2));
+            let packet = &frame[..layers.end];
+            layers.ports = word(packet, at).zip(word(packet, at + 2));
         }
         layers
     }
@@ -84,6 +86,11 @@ impl Layers {
         }
         let address = |at| Some(IpAddr::V4(Ipv4Addr::from(array::<4>(frame, at)?)));
         self.addresses = Some((address(at + 12)?, address(at + 16)?));
+        // A length of zero is none, as a sender writes it that leaves segmentation to its device.
+        self.end = match word(frame, at + 2)? {
+            0 => frame.len(),
+            length => frame.len().min(at + usize::from(length)),
+        };
         self.protocol = byte(frame, at + 9);
         self.transport = (fragment & 0x1fff == 0).then_some(at + header);
         Some(())
@@ -96,22 +103,9 @@ impl Layers {
         }
         let address = |at| Some(IpAddr::V6(Ipv6Addr::from(array::<16>(frame, at)?)));
         self.addresses = Some((address(at + 8)?, address(at + 24)?));
-        let (mut next, mut at) = (byte(frame, at + 6)?, at + 40);
-        for _ in 0..EXTENSIONS {
-            // RFC 8200: hop-by-hop options 0, routing 43, destination options 60; fragment 44.
-            let length = match next {
-                0 | 43 | 60 => (usize::from(byte(frame, at + 1)?) + 1) * 8,
-                44 if word(frame, at + 2)? & 0xfff8 != 0 => {
-                    self.protocol = byte(frame, at);
-                    return None;
-                }
-                44 => 8,
-                _ => break,
-            };
-            next = byte(frame, at)?;
-            at += length;
-        }
-        (self.protocol, self.transport) = (Some(next), Some(at));
+        self.end = frame.len().min(at + 40 + usize::from(word(frame, at + 4)?));
+        self.protocol = ipv6::upper_protocol(frame, at);
+        self.transport = ipv6::upper_layer(frame, at).map(|(_, upper)| upper);
         Some(())
     }
 

@@ -5,7 +5,6 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use forebay_graph::{Context, Declare, Function, Gate, Setup, SetupError, StateKind, register};
 use forebay_packet::wire::ethernet::EtherType;
-use forebay_packet::wire::ipv6;
 use forebay_packet::{Network, Packet};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -149,20 +148,22 @@ impl Punt {
             return true;
         }
         if destination >> 112 == 0xff02 {
-            return self.multicast || self.neighbours && self.is_discovery(packet.data(), start, destination, limit);
+            return self.multicast || self.neighbours && self.is_discovery(packet, destination, limit);
         }
         self.expired && limit <= 1
     }
 
     /// Neighbour discovery is ICMPv6 133 to 137 with the hop limit that only the link itself can bring (RFC 4861 section
     /// 6.1, 7.1, 8.1).
-    fn is_discovery(&self, frame: &[u8], start: usize, destination: u128, limit: u8) -> bool {
+    fn is_discovery(&self, packet: &mut Packet, destination: u128, limit: u8) -> bool {
         let for_us = match destination {
             ALL_NODES | ALL_ROUTERS => true,
             address => address & !0x00ff_ffff == SOLICITED && self.solicited.has(address as u32 & 0x00ff_ffff),
         };
-        let upper = ipv6::upper_layer(frame, start).filter(|(protocol, _)| *protocol == ICMPV6);
-        let kind = upper.and_then(|(_, offset)| frame.get(offset));
+        let upper = packet.transport().filter(|(protocol, _)| *protocol == ICMPV6);
+        let end = packet.network_end();
+        // Padding of Ethernet behind the packet is no type.
+        let kind = upper.and_then(|(_, offset)| packet.data().get(offset..end)?.first());
         for_us && limit == 255 && kind.is_some_and(|kind| (133..=137).contains(kind))
     }
 

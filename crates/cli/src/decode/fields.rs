@@ -86,6 +86,7 @@ pub fn fields(frame: &[u8]) -> Vec<Field> {
         _ => {}
     }
     if let (Some(protocol), Some(at)) = (layers.protocol, layers.transport) {
+        fields.frame = &frame[..layers.end];
         transport(&mut fields, protocol, at);
     }
     fields.found

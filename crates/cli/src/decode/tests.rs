@@ -61,6 +61,54 @@ fn where_no_field_tells_bytes_do() {
     assert_eq!(changes(&before, &after), [format!("byte {}: 6164 → 4144", last - 1)]);
 }
 
+/// Padding of Ethernet behind a packet was shown as ports, flags and checksums.
+#[test]
+fn padding_behind_a_packet_is_no_header() {
+    let tagged = |frame: &[u8], tags| [&frame[..12], &[0x81, 0, 0, 5].repeat(tags), &frame[12..]].concat();
+    let mut six = Vec::new();
+    let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv6([1; 16], [2; 16], 9).tcp(1_024, 443, 9, 512);
+    builder.write(&mut six, b"payload").expect("written to memory");
+    for (whole, length, header) in [(frame(None), 16, 20u16), (six, 18, 0)] {
+        for tags in 0..=4 {
+            for (above, ports, flags) in [(0, false, false), (3, false, false), (4, true, false), (14, true, true)] {
+                let mut frame = whole.clone();
+                frame[length..length + 2].copy_from_slice(&(header + above).to_be_bytes());
+                let frame = tagged(&frame, tags);
+                let layers = Layers::of(&frame);
+                assert_eq!(
+                    (layers.protocol, layers.ports),
+                    (Some(TCP), ports.then_some((1_024, 443))),
+                    "{above} bytes"
+                );
+                assert_eq!(value(&frame, "tcp.dport").is_some(), ports, "{above} bytes");
+                assert_eq!(value(&frame, "tcp.flags").is_some(), flags, "{above} bytes");
+                assert_eq!(value(&frame, "tcp.checksum"), None, "{above} bytes");
+            }
+        }
+    }
+    // Of IPv4 a length of zero is none.
+    let mut unset = frame(None);
+    unset[16..18].fill(0);
+    assert_eq!(Layers::of(&unset).ports, Some((1_024, 443)));
+}
+
+/// An authentication header (RFC 4302) was shown as the last: its length is in words of four bytes.
+#[test]
+fn ports_are_found_behind_an_authentication_header() {
+    let mut plain = Vec::new();
+    let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv6([1; 16], [2; 16], 9).tcp(1_024, 443, 9, 512);
+    builder.write(&mut plain, b"").expect("written to memory");
+    let authentication = [[6, 4].as_slice(), &[7; 22]].concat();
+    let mut frame = [&plain[..54], &authentication, &plain[54..]].concat();
+    frame[20] = 51;
+    frame[19] += 24;
+    let layers = Layers::of(&frame);
+    assert_eq!((layers.protocol, layers.transport, layers.ports), (Some(TCP), Some(78), Some((1_024, 443))));
+    frame[18..20].copy_from_slice(&[0, 20]);
+    let layers = Layers::of(&frame);
+    assert_eq!((layers.transport, layers.ports), (None, None), "the packet ends within it");
+}
+
 proptest! {
     #[test]
     fn no_bytes_make_it_panic(a in proptest::collection::vec(any::<u8>(), 0..200), b in proptest::collection::vec(any::<u8>(), 0..200)) {

@@ -41,8 +41,8 @@ impl IcmpError {
             return None;
         }
         let at = start + header.header_len()?;
-        let Some(icmp) = packet.view::<Icmp>(at) else { return Some(NOT_TOLD) };
-        let error = matches!(icmp.kind, v4::UNREACHABLE | 4 | v4::REDIRECT | v4::TIME_EXCEEDED | v4::PARAMETER_PROBLEM);
+        let Some(kind) = message(packet, at) else { return Some(NOT_TOLD) };
+        let error = matches!(kind, v4::UNREACHABLE | 4 | v4::REDIRECT | v4::TIME_EXCEEDED | v4::PARAMETER_PROBLEM);
         error.then_some(NOT_TOLD)
     }
 
@@ -66,8 +66,8 @@ impl IcmpError {
         if protocol != ICMPV6 {
             return None;
         }
-        let Some(icmp) = packet.view::<Icmp>(at) else { return Some(NOT_TOLD) };
-        (icmp.kind < v6::FIRST_INFORMATIONAL || icmp.kind == REDIRECT).then_some(NOT_TOLD)
+        let Some(kind) = message(packet, at) else { return Some(NOT_TOLD) };
+        (kind < v6::FIRST_INFORMATIONAL || kind == REDIRECT).then_some(NOT_TOLD)
     }
 
     /// Makes the error about a packet of IPv4.
@@ -159,6 +159,14 @@ fn quote(packet: &mut Packet, start: usize, most: usize) -> usize {
     packet.set_missing(0);
     packet.strip(start);
     packet.len()
+}
+
+/// The type of the ICMP message that begins at `at`; none where the IP packet ends before: padding of Ethernet behind
+/// it is no part of it.
+fn message(packet: &mut Packet, at: usize) -> Option<u8> {
+    let end = packet.network_end();
+    let (Icmp { kind, .. }, _) = Icmp::ref_from_prefix(packet.data().get(at..end)?).ok()?;
+    Some(*kind)
 }
 
 /// The Ethernet header of what still has to find its neighbour.

@@ -185,6 +185,27 @@ fn of_some_packets_nobody_is_told() {
     assert_eq!(too_big.run(&ipv6(v6(7), group6)).0, Gate::FIRST, "path MTU discovery of groups");
 }
 
+/// The type of an ICMP message was read from the padding of Ethernet behind a packet that has none.
+#[test]
+fn padding_behind_a_packet_is_no_message() {
+    let mut rig = rig(json!({ "errors_per_second": 1000 }));
+    for (length, gate) in [(0u16, NOT_TOLD), (3, NOT_TOLD), (4, Gate::FIRST), (15, Gate::FIRST)] {
+        let mut frame = Vec::new();
+        let builder = PacketBuilder::ethernet2(PEER.0, OWN.0).ipv4(PEER_V4, FAR, 1).icmpv4_raw(8, 0, [0; 4]);
+        builder.write(&mut frame, b"payload").expect("memory");
+        frame[16..18].copy_from_slice(&(20 + length).to_be_bytes());
+        frame[24..26].fill(0);
+        let sum = forebay_packet::wire::checksum::sum(&frame[14..34]);
+        frame[24..26].copy_from_slice(&(!sum).to_ne_bytes());
+        assert_eq!(rig.run(&frame).0, gate, "ICMP of {length} bytes");
+        let mut frame = Vec::new();
+        let builder = PacketBuilder::ethernet2(PEER.0, OWN.0).ipv6(v6(7), [0x20; 16], 1).icmpv6_raw(128, 0, [0; 4]);
+        builder.write(&mut frame, b"payload").expect("memory");
+        frame[18..20].copy_from_slice(&length.to_be_bytes());
+        assert_eq!(rig.run(&frame).0, gate, "ICMPv6 of {length} bytes");
+    }
+}
+
 #[test]
 fn errors_are_limited_and_come_from_the_interface_of_the_packet() {
     let mut limited = rig(json!({ "errors_per_second": 2 }));

@@ -106,6 +106,24 @@ fn discovery_is_the_hosts_where_it_asks_for_its_addresses() {
     }
 }
 
+/// The type of a message was read from the padding of Ethernet behind a packet that has none.
+#[test]
+fn padding_behind_a_packet_is_no_discovery() {
+    let whole = icmp6("ff02::1:ff12:3456", 255, 135);
+    for (length, host) in [(0, false), (1, true), (24, true)] {
+        let mut frame = whole.clone();
+        frame[18..20].copy_from_slice(&u16::to_be_bytes(length));
+        goes(&mut rig(&json!({})), &frame, host);
+    }
+    // An extension header ends the packet.
+    let mut frame = [&whole[..54], &[58, 0, 1, 4, 0, 0, 0, 0], &whole[54..]].concat();
+    frame[20] = 60;
+    for (length, host) in [(8, false), (9, true)] {
+        frame[18..20].copy_from_slice(&u16::to_be_bytes(length));
+        goes(&mut rig(&json!({})), &frame, host);
+    }
+}
+
 #[test]
 fn multicast_and_expired_packets_are_the_hosts_where_wanted() {
     let mut multicast = rig(&json!({ "multicast": true }));
