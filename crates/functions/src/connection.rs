@@ -5,12 +5,14 @@
 //! packet may be one that the ends ignore (RFC 5961 section 3). No such packet alone may end a connection: the machine
 //! is that of RFC 6146 section 3.5.2.2, in which traffic after a reset leads back to where the connection was.
 
+mod followed;
 mod headers;
 mod icmp;
 mod timeouts;
 
 use zerocopy::FromZeros;
 
+pub use followed::{Followed, Known, Standing};
 pub use headers::{Headers, Plain, Shown};
 pub use icmp::shown_ports;
 pub use timeouts::{ENDS, ENDS_WOKEN, SlotClock, TimeoutParams, Timeouts};
@@ -127,6 +129,19 @@ impl Connection {
     #[must_use]
     pub fn phase(self) -> Phase {
         BY_NUMBER[usize::from(self.phase) % PHASES]
+    }
+
+    /// Whether both sides have agreed on it. Of ICMP queries and others nothing is remembered: a `reply` shows that
+    /// there were both.
+    #[must_use]
+    pub fn is_established(self, reply: bool) -> bool {
+        match self.phase() {
+            Phase::TcpEstablished | Phase::UdpEstablished => true,
+            Phase::TcpOpening => false,
+            // What ends a connection, or resets it, is of an established one.
+            Phase::TcpClosing => self.seen & ESTABLISHED != 0,
+            Phase::UdpOpening | Phase::Icmp | Phase::Other => reply,
+        }
     }
 
     /// Whether it goes on as before when a packet with these TCP flags passes (0 of what is not TCP), of the side that did not

@@ -10,17 +10,18 @@ use forebay_graph::{
     Context, Declare, DeclareState, Function, Gate, Own, Reason, Setup, SetupError, StateKind, register,
 };
 use forebay_measure::Counter;
-use forebay_packet::Packet;
 use forebay_packet::wire::ipv4::TCP;
+use forebay_packet::{Packet, Ticks};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::acl::{Judge, Rules};
 use crate::connection::flags::ACK;
 use crate::connection::{
-    ENDS, ENDS_WOKEN, Phase, Plain, Shown, SlotClock, TimeoutParams, Timeouts, are_impossible, opens,
+    ENDS, ENDS_WOKEN, Followed, Headers, Known, Phase, Plain, Shown, SlotClock, TimeoutParams, Timeouts,
+    are_impossible, opens,
 };
-use crate::listing::{Attendant, Desk, LOOKS, Listing, WOKEN, attend, hand_out};
+use crate::listing::{Attendant, Desk, LOOKS, Listing, Part, WOKEN, attend, hand_out};
 use crate::nat::WhenFull;
 use crate::parameters::no_memory;
 use crate::tables::sessions::{Found, GO, MOST, Sessions, Slot, Spot, Tuple4, Tuple6};
@@ -90,6 +91,43 @@ impl DeclareState for Connections {
         let key = format!("connections {} {}", setup.name(), serde_json::to_string(&params).unwrap_or_default());
         let (when_full, picks_up) = (params.when_full, params.pick_up);
         Ok(Self { key, sessions, settings: Settings { when_full, half_open, picks_up, timeouts, clock } })
+    }
+}
+
+impl Connections {
+    /// This worker's tables, the same for all modules that name this state.
+    fn tables(&self, part: &Arc<Part>, setup: &mut Setup<'_>) -> Result<Arc<Own<Tables>>, SetupError> {
+        let (secret, share, timeouts) = (setup.secret(), setup.share(), self.settings.timeouts);
+        setup.own(&self.key, |_| {
+            let (most, longest) = (self.sessions.div_ceil(share.1), timeouts.longest());
+            let lack =
+                |ip| no_memory("state", format!("a table of {most} connections of {ip} (the state's `sessions`)"));
+            let v4 = Tracker::new(most, secret, longest).map_err(lack("IPv4"))?;
+            let v6 = Tracker::new(most, secret.rotate_left(7), longest).map_err(lack("IPv6"))?;
+            Ok(Tables { v4, v6, timeouts, now: 0, desk: part.desk() })
+        })
+    }
+
+    /// The tables of this worker, for a module that only looks sessions up.
+    pub(crate) fn followed(&self, setup: &mut Setup<'_>) -> Result<Box<dyn Followed>, SetupError> {
+        let part = Listing::of(&self.key, setup)?.part(setup.share());
+        Ok(Box::new(Follower { tables: self.tables(&part, setup)?, clock: self.settings.clock }))
+    }
+}
+
+/// A way to look connections up.
+struct Follower {
+    tables: Arc<Own<Tables>>,
+    clock: SlotClock,
+}
+
+impl Followed for Follower {
+    fn find_v4(&self, headers: &Headers<Tuple4>, now: Ticks) -> Option<Known> {
+        self.tables.lend()?.v4.known(headers.tuple, self.clock.slot(now))
+    }
+
+    fn find_v6(&self, headers: &Headers<Tuple6>, now: Ticks) -> Option<Known> {
+        self.tables.lend()?.v6.known(headers.tuple, self.clock.slot(now))
     }
 }
 
@@ -207,17 +245,9 @@ impl Declare for Firewall {
         let permits = params.default == Unmatched::Permit;
         let rules = params.rules.map(|rules| Judge::new(rules, permits, setup)).transpose()?;
         let settings = connections.settings;
-        let (secret, share) = (setup.secret(), setup.share());
         let listing = Listing::of(&connections.key, setup)?;
-        let part = listing.part(share);
-        let tables = setup.own(&connections.key, |_| {
-            let (most, longest) = (connections.sessions.div_ceil(share.1), settings.timeouts.longest());
-            let lack =
-                |ip| no_memory("state", format!("a table of {most} connections of {ip} (the state's `sessions`)"));
-            let v4 = Tracker::new(most, secret, longest).map_err(lack("IPv4"))?;
-            let v6 = Tracker::new(most, secret.rotate_left(7), longest).map_err(lack("IPv6"))?;
-            Ok(Tables { v4, v6, timeouts: settings.timeouts, now: 0, desk: part.desk() })
-        })?;
+        let part = listing.part(setup.share());
+        let tables = connections.tables(&part, setup)?;
         hand_out(&listing, &shown::CONNECTIONS, settings.clock, &connections.key, setup)?;
         let counters = ["connections, IPv4", "connections, IPv6"]
             .map(|heading| setup.gauges(heading, COUNTERS.map(str::to_owned)));

@@ -19,15 +19,18 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use forebay_graph::files::{MOST_RULES, read_text};
-use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
+use forebay_graph::{Context, Declare, DeclareState, Function, Gate, Reason, Setup, SetupError, StateKind, register};
 use forebay_measure::Counter;
 use forebay_packet::{MAX_BATCH, Packet, Ticks};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::connection::{Followed, Standing};
+use crate::firewall::Connections;
 use crate::inspection::strings::{Job, scan};
 use crate::inspection::tally::Tally;
 use crate::journal::{self, Pen, Slot};
+use crate::nat::Nat;
 use crate::parameters::no_memory;
 use crate::parameters::{LISTED, of_elements};
 use alerts::{Alert, Format, Lines};
@@ -53,7 +56,8 @@ pub struct Params {
     alerts: Option<Alerts>,
     /// The option `flow`, which needs the state of connections: rules with it are refused (`refuse`, the default), or
     /// `approximate`: of `established` there remains that a TCP segment acknowledges and neither opens nor resets, of
-    /// directions nothing. Packets of other protocols are not asked.
+    /// directions nothing. Packets of other protocols are not asked. `{ state: NAME }` looks up the packet's session:
+    /// NAME is that of a state `connections` or `nat`, whose modules open sessions.
     #[serde(default)]
     flow: Flow,
     /// Rules that cannot be loaded, for an option that is not known or any other reason: the file is refused (`refuse`, the
@@ -119,9 +123,33 @@ struct Alerts {
 const RATE: u32 = 1_000;
 
 /// What becomes of `flow`.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(untagged, expecting = "flow is refuse, approximate or { state: NAME }")]
+enum Flow {
+    /// No table is asked.
+    Stateless(Stateless),
+    /// A table of sessions is asked.
+    Followed(FollowedState),
+}
+
+impl Default for Flow {
+    fn default() -> Self {
+        Self::Stateless(Stateless::Refuse)
+    }
+}
+
+/// A table of sessions.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct FollowedState {
+    /// The name of a state of kind `connections` or `nat`.
+    state: String,
+}
+
+/// The treatment of `flow` where no table is asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-enum Flow {
+enum Stateless {
     /// Rules with it are refused.
     #[default]
     Refuse,
@@ -206,6 +234,10 @@ pub struct Nids {
     number: u64,
     /// Rules that match the packet.
     matching: Vec<u32>,
+    /// Rules that match the packet, if its session is as they ask.
+    pending: Vec<u32>,
+    /// The table of sessions, where there is one.
+    followed: Option<Box<dyn Followed>>,
     /// Whether a search for the packet was not finished, and whether that of a rule that drops.
     undecided: (bool, bool),
     /// Searches of a batch: the packet, and which of its groups.
@@ -216,6 +248,22 @@ pub struct Nids {
 struct Out {
     pen: Option<Pen<Alert>>,
     counts: Arc<[Counter]>,
+}
+
+impl Flow {
+    /// The table of sessions that rules ask, where one is named.
+    fn followed(&self, setup: &mut Setup<'_>) -> Result<Option<Box<dyn Followed>>, SetupError> {
+        let Self::Followed(FollowedState { state }) = self else { return Ok(None) };
+        let path = "flow.state";
+        match setup.state_kind(state) {
+            None | Some(Connections::NAME) => setup.state::<Connections>(path, state)?.followed(setup).map(Some),
+            Some(Nat::NAME) => setup.state::<Nat>(path, state)?.followed(setup).map(Some),
+            Some(kind) => {
+                let message = format!("the state '{state}' is a '{kind}': allowed are 'connections' and 'nat'");
+                Err(SetupError::at(path, message))
+            }
+        }
+    }
 }
 
 impl Params {
@@ -235,7 +283,8 @@ impl Params {
         };
         let dialect = Dialect {
             variables: self.variables.clone(),
-            approximate_flow: self.flow == Flow::Approximate,
+            approximate_flow: matches!(self.flow, Flow::Stateless(Stateless::Approximate)),
+            stateful_flow: matches!(self.flow, Flow::Followed(_)),
             skip: self.unknown == Unknown::Skip,
             skip_drop: self.skip_drop,
         };
@@ -267,6 +316,7 @@ impl Declare for Nids {
     const TRAFFIC: &'static str = "{ size: 512 }";
     const DROPS: &'static [Reason] = DROPS;
     const STATE: StateKind = StateKind::SharedReadOnly;
+    const FOLLOWS: Option<&'static str> = Some("/flow/state");
 
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
         if !(1..=MOST_TRACKERS).contains(&params.trackers) {
@@ -332,6 +382,7 @@ impl Declare for Nids {
         let matches = tally.counters();
         setup.table("matches", tally);
         setup.table("skipped", Arc::new(SkippedTable::new(&rules.skipped)));
+        let followed = params.flow.followed(setup)?;
         let batch = setup.batch().max(1);
         let words = rules.strings.div_ceil(64);
         let rooms = rules.rules.iter().map(|rule| rule.pcres.iter().map(|pcre| pcre.regex.room()).collect());
@@ -353,6 +404,8 @@ impl Declare for Nids {
             number: 0,
             undecided: (false, false),
             matching: Vec::with_capacity(rules.rules.len()),
+            pending: Vec::with_capacity(rules.rules.iter().filter(|rule| rule.flow.is_some()).count()),
+            followed,
             searches: Vec::with_capacity(batch * 3),
             rules,
         })
@@ -411,8 +464,11 @@ impl Nids {
 
     /// Asks the rules that may match a packet; those that do are in `matching` afterwards.
     fn ask(&mut self, place: usize, view: &View, frame: &[u8], now: Ticks) {
-        let Self { rules, limits, rooms, scratch, found, words, any, asked, number, matching, undecided, .. } = self;
+        let Self {
+            rules, limits, rooms, scratch, found, words, any, asked, number, matching, pending, undecided, ..
+        } = self;
         matching.clear();
+        pending.clear();
         scratch.clear();
         *undecided = (false, false);
         *number += 1;
@@ -429,6 +485,10 @@ impl Nids {
                     *undecided = (true, undecided.1 || known.action == Action::Drop);
                     return;
                 }
+            }
+            if known.flow.is_some() {
+                pending.push(rule);
+                return;
             }
             // Last of all: it counts what matches in all else.
             let filtered = known.filter.as_ref().is_some_and(|filter| limits.ask(rule, filter, view, now) != Said::Yes);
@@ -453,6 +513,21 @@ impl Nids {
                         rules.iter().for_each(|rule| one(*rule));
                     }
                 }
+            }
+        }
+    }
+
+    /// Asks the packet's session for the rules that are `pending`.
+    #[inline(never)]
+    fn follow(&mut self, view: &View, packet: &mut Packet, now: Ticks) {
+        let Self { rules, limits, matching, pending, followed, .. } = self;
+        let standing = followed.as_ref().map_or_else(Standing::default, |table| Standing::of(packet, &**table, now));
+        for rule in pending.iter().copied() {
+            let known = &rules.rules[rule as usize];
+            let mut filtered = || known.filter.as_ref().is_some_and(|it| limits.ask(rule, it, view, now) != Said::Yes);
+            let silent = known.silent && known.action > Action::Drop;
+            if known.flow.is_none_or(|flow| flow.matches(standing)) && !filtered() && !silent {
+                matching.push(rule);
             }
         }
     }
@@ -530,6 +605,9 @@ impl Function for Nids {
                     continue;
                 };
                 self.ask(place, &view, packet.data(), now);
+                if !self.pending.is_empty() {
+                    self.follow(&view, packet, now);
+                }
                 let (mut gate, counter) = self.judge(&view, now);
                 let mut counter = Some(counter);
                 if view.unsure || self.undecided.0 {

@@ -100,6 +100,9 @@ pub trait Declare: Function + Sized + 'static {
     const WRITES: &'static [&'static str] = &[];
     /// How its state is shared.
     const STATE: StateKind;
+    /// The parameter that names a state whose sessions it looks up and never opens, as a JSON pointer (RFC 6901). A
+    /// module with it runs on the workers of the modules that open them.
+    const FOLLOWS: Option<&'static str> = None;
     /// Makes one function out of those of several modules, which do to each packet what the function of its branch
     /// ([`Context::branches`]) would do; drops but neither creates, holds nor consumes, and asks for no wake-up.
     const FOLD: Option<Fold<Self>> = None;
@@ -143,6 +146,8 @@ pub struct Declaration {
     pub writes: &'static [&'static str],
     /// [`Declare::STATE`].
     pub state: StateKind,
+    /// [`Declare::FOLLOWS`].
+    pub follows: Option<&'static str>,
     /// [`Declare::EFFECT`].
     pub effect: bool,
     /// Whether equal branches of it can become one.
@@ -174,6 +179,7 @@ impl Declaration {
             reads: F::READS,
             writes: F::WRITES,
             state: F::STATE,
+            follows: F::FOLLOWS,
             effect: F::EFFECT,
             folds: F::FOLD.is_some(),
             schema: |generator| generator.subschema_for::<F::Params>(),
@@ -192,6 +198,18 @@ impl Declaration {
     /// A parameter that is not there, not known or makes no sense, by its path within the parameters.
     pub fn build(&self, params: &Value, setup: &mut Setup<'_>) -> Result<Box<dyn Function>, SetupError> {
         (self.build)(params, setup)
+    }
+
+    /// The state whose sessions a module with these parameters looks up, where it names one ([`Declare::FOLLOWS`]).
+    #[must_use]
+    pub fn followed<'p>(&self, params: &'p Value) -> Option<&'p str> {
+        params.pointer(self.follows?)?.as_str()
+    }
+
+    /// Whether a module with these parameters must run on the worker that has the packet's session.
+    #[must_use]
+    pub fn is_keyed(&self, params: &Value) -> bool {
+        self.state == StateKind::PerSession || self.followed(params).is_some()
     }
 
     /// Makes one function of several that this declaration [built](Self::build) ([`Declare::FOLD`]).

@@ -106,7 +106,7 @@ impl Plan {
                     entry,
                     fixed: module.trigger > 0,
                     workers: self.placement.modules[at].clone(),
-                    single: entry || changes(module.kind),
+                    single: entry || changes(module.kind) || self.placement.keyed[at],
                 }
             })
             .collect();

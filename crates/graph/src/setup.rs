@@ -341,6 +341,13 @@ impl<'a> Setup<'a> {
         Ok(word)
     }
 
+    /// The kind of the state with this name, where there is one.
+    #[must_use]
+    pub fn state_kind(&self, name: &str) -> Option<&'static str> {
+        let state = self.shared.state.get(name)?;
+        states().into_iter().find(|kind| (kind.is)(state)).map(|kind| kind.name)
+    }
+
     /// The shared state called `name`, which must be a `T`.
     ///
     /// # Errors

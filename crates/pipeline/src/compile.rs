@@ -209,10 +209,10 @@ pub(crate) fn compile(
         (shares::scheduler(&root), shares::read_shares(&root, &ends, &mut misfits, &mut findings));
     let fold = root.get("fold").and_then(|node| read(&mut misfits, &root, &["fold"], node)).unwrap_or_default();
     let flows = read_flows(&root, &ends, &wiring, &mut misfits, &mut findings);
-    let kinds: Vec<_> = modules.iter().map(|made| made.as_ref().map(|made| made.kind)).collect();
+    let keyed = modules.iter().map(|made| made.as_ref().is_some_and(|made| made.kind.is_keyed(&made.params)));
     let queues: Vec<bool> = ports.iter().map(|port| port.as_ref().is_some_and(|port| port.kind.queues)).collect();
     let there = running.filter(|_| arrangement.is_some());
-    let placed = workers.place(&ends, &wiring, &kinds, &queues, there, &mut findings);
+    let placed = workers.place(&ends, &wiring, keyed.collect(), &queues, there, &mut findings);
     let control = control::read_control(&root, scheduler, written, &mut misfits);
     claim_all(&root, (source, running.is_some()), &reads, &surroundings.claims, &mut misfits, &mut findings);
     misfits.report(&mut findings);

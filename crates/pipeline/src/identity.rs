@@ -49,10 +49,10 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// Whether it is a function that has state of each session.
+    /// Whether it is a function that has or looks up state of each session.
     pub(crate) fn is_keyed(&self) -> bool {
         let known = forebay_graph::functions();
-        known.iter().any(|known| known.name == self.kind && known.state == forebay_graph::StateKind::PerSession)
+        known.iter().any(|known| known.name == self.kind && known.is_keyed(&self.params))
     }
 
     /// The kind of function, port or state.

@@ -5,25 +5,38 @@ use forebay_graph::{SetupError, StateKind};
 use crate::compile::{Draft, ModuleDraft, add_faults};
 use crate::conform::Misfits;
 
+/// A state of sessions that a module names, and the parameter that names it.
+fn state(module: &ModuleDraft) -> Option<(&str, String)> {
+    if module.kind.state == StateKind::PerSession {
+        return Some((module.params.get("state")?.as_str()?, "state".to_owned()));
+    }
+    let named = module.kind.followed(&module.params)?;
+    Some((named, module.kind.follows?.trim_start_matches('/').replace('/', ".")))
+}
+
 /// Refuses modules with one state of sessions that are on different workers: one would not find what the other has opened.
+/// Refuses modules that only look up sessions of a state without a module that opens them.
 pub(crate) fn check(draft: &Draft, misfits: &mut Misfits) {
-    let state = |module: &ModuleDraft| {
-        let named = module.params.get("state").and_then(serde_json::Value::as_str).map(str::to_owned);
-        named.filter(|_| module.kind.state == StateKind::PerSession)
-    };
+    let opens = |module: &ModuleDraft| module.kind.state == StateKind::PerSession;
     for (at, module) in draft.modules.iter().enumerate() {
-        let Some(named) = state(module) else { continue };
-        let first = draft.modules[..at].iter().position(|other| state(other).as_ref() == Some(&named));
-        let Some(first) = first else { continue };
+        let Some((named, parameter)) = state(module) else { continue };
+        let shares = |other: &ModuleDraft| state(other).is_some_and(|(theirs, _)| theirs == named);
+        let mut fault = |message: String| {
+            let error = SetupError::at(parameter.as_str(), message);
+            add_faults(misfits, &draft.root, &["modules", &module.name, module.kind.name], error);
+        };
+        if !opens(module) && !draft.modules.iter().any(|other| opens(other) && shares(other)) {
+            fault(format!("no other module has the state '{named}': name one whose sessions a module opens"));
+            continue;
+        }
+        let Some(first) = draft.modules[..at].iter().position(shares) else { continue };
         let on = |at: usize| &draft.placement.modules[at];
         if on(first) != on(at) {
             let (other, theirs, own) = (&draft.modules[first].name, numbers(on(first)), numbers(on(at)));
-            let told = format!(
+            fault(format!(
                 "'{named}' is shared with '{other}', which is on {theirs}, and this module is on {own}: each worker has \
                  sessions of its own, so both need the same workers"
-            );
-            let error = SetupError::at("state", told);
-            add_faults(misfits, &draft.root, &["modules", &module.name, module.kind.name], error);
+            ));
         }
     }
 }

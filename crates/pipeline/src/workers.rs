@@ -1,7 +1,7 @@
 //! The section `workers:`: how many threads there are, on which cores, and which of them run which modules.
 
 use forebay_control::Arrangement;
-use forebay_graph::{Declaration, Placement, StateKind, Target};
+use forebay_graph::{Placement, StateKind, Target};
 
 use crate::compile::{entries, kind_of, read};
 use crate::conform::Misfits;
@@ -113,14 +113,15 @@ impl Workers {
         }
     }
 
-    /// Places ports, and finds workers that have nothing to do or would wait for each other. `queues` says of each port
-    /// whether it can be open on several workers. Where modules are arranged while packets run, `running` says where ports
-    /// are: one by which packets only leave stays there, or it would be closed.
+    /// Places ports, and finds workers that have nothing to do or would wait for each other. `keyed` says of each
+    /// module whether it must run on the worker that has a packet's session, `queues` of each port whether it can be
+    /// open on several workers. Where modules are arranged while packets run, `running` says where ports are: one by
+    /// which packets only leave stays there, or it would be closed.
     pub(crate) fn place(
         &self,
         ends: &Ends,
         wiring: &Wiring,
-        kinds: &[Option<&'static Declaration>],
+        keyed: Vec<bool>,
         queues: &[bool],
         running: Option<&Made>,
         findings: &mut Findings,
@@ -146,7 +147,6 @@ impl Workers {
             if on.is_empty() { vec![0] } else { on }
         });
         let ports: Vec<Vec<usize>> = ports.collect();
-        let keyed = kinds.iter().map(|kind| kind.is_some_and(|kind| kind.state == StateKind::PerSession)).collect();
         let placement = Placement { workers, modules: self.modules.clone(), ports, keyed };
         for (worker, place) in self.places.iter().enumerate() {
             let idle = |places: &[Vec<usize>]| !places.iter().any(|on| on.contains(&worker));

@@ -31,3 +31,63 @@ fn both_ways_of_a_translation_need_the_same_workers() {
     );
     assert!(told.contains("nat.yaml:9"), "{told}");
 }
+
+/// The findings about a `nids` that looks up the sessions of `named`, before a module `opens`, on these workers.
+fn followed(named: &str, opens: &str, workers: &str) -> Option<String> {
+    let vips = "  vips: { balancer: { replies: endpoint, services: [{ address: 192.0.2.1, protocol: tcp, port: 80, \
+                backends: [{ address: 10.0.0.1 }] }] } }\n";
+    let vips = if named == "vips" { vips } else { "" };
+    let rule = "alert ip any any -> any any (flow:established; sid:1;)";
+    let ids = format!("nids: {{ flow: {{ state: {named} }}, rules: ['{rule}'] }}");
+    let yaml = format!(
+        "ports: {{ inside: {{ generator: }}, sink: {{ sink: }} }}\nstate:\n  known: {{ connections: }}\n{vips}\
+         modules:\n  ids: {{ {ids} }}\n  fw: {opens}\n\
+         pipeline: [inside -> ids -> fw -> sink]\nworkers: {workers}\n"
+    );
+    let conditions = Conditions { frequency: Frequency::new(1e9), simulated: true };
+    let source = Source::new(yaml, "nids.yaml", Path::new("."));
+    prepare(&source, conditions, None).err().map(|problems| problems.to_string())
+}
+
+const OPENS: &str = "{ firewall: { state: known, default: permit } }";
+
+#[test]
+fn rules_may_ask_the_sessions_of_a_module_on_the_same_workers() {
+    for right in ["[{}]", "[{}, {}]", "[{ modules: [ids, fw] }]"] {
+        assert_eq!(followed("known", OPENS, right), None, "{right}");
+    }
+}
+
+#[test]
+fn rules_cannot_ask_sessions_of_other_workers() {
+    let error = followed("known", OPENS, "[{ modules: [ids] }, { modules: [fw] }]").expect("another table");
+    assert!(
+        error.contains("'known' is shared with 'ids', which is on worker 0, and this module is on worker 1"),
+        "{error}"
+    );
+    assert!(error.contains("nids.yaml:"), "{error}");
+}
+
+#[test]
+fn rules_cannot_ask_sessions_that_no_module_opens() {
+    let error = followed("known", "{ counter: }", "[{}]").expect("no module");
+    let expected = "modules.ids.nids.flow.state: no other module has the state 'known': \
+                    name one whose sessions a module opens";
+    assert!(error.starts_with("nids.yaml:") && error.contains(expected), "{error}");
+}
+
+#[test]
+fn rules_cannot_ask_a_state_that_is_not_there_or_has_no_such_sessions() {
+    let error = followed("none", OPENS, "[{}]").expect("no such state");
+    assert!(error.contains("modules.ids.nids.flow.state: no state is called 'none' (defined: known)"), "{error}");
+    assert_eq!(error.matches("flow.state").count(), 1, "{error}");
+    let error = followed("vips", OPENS, "[{}]").expect("another type");
+    let expected = "modules.ids.nids.flow.state: the state 'vips' is a 'balancer': allowed are 'connections' and 'nat'";
+    assert!(error.contains(expected), "{error}");
+    assert_eq!(error.matches("flow.state").count(), 1, "{error}");
+    // The parameter is no name at all.
+    for wrong in ["[known]", "7", "null", "''"] {
+        let error = followed(wrong, OPENS, "[{}]").expect(wrong);
+        assert!(error.contains("modules.ids.nids.flow"), "{wrong}: {error}");
+    }
+}

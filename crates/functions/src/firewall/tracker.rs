@@ -7,7 +7,7 @@ use forebay_memory::NoMemory;
 
 use super::Settings;
 use super::tracked::{Tracked, Tuple};
-use crate::connection::{Connection, Headers, Phase, opens};
+use crate::connection::{Connection, Headers, Known, Phase, opens};
 use crate::nat::WhenFull;
 use crate::tables::sessions::{Found, Refused, Seed, Sessions, Slot, Spot};
 
@@ -59,6 +59,17 @@ impl<T: Tuple> Tracker<T> {
         // Its turn to be removed has not come yet: many have ended at once.
         self.end(found);
         Found::NONE
+    }
+
+    /// Returns the connection of a packet with this 5-tuple, if it has not ended. The connection stays as it is.
+    pub(super) fn known(&self, tuple: T, now: Slot) -> Option<Known> {
+        let (key, turned) = tuple.ordered();
+        let found = self.table.find(key);
+        if !found.is_some() || self.table.ends(found) <= now {
+            return None;
+        }
+        let tracked = self.table.get(found);
+        Some(Known { connection: tracked.connection, reply: tracked.is_reply(turned) })
     }
 
     /// Ends a connection before its time.

@@ -4,14 +4,29 @@ use std::sync::Arc;
 
 use forebay_graph::{Context, Own, Setup, SetupError};
 use forebay_measure::Counter;
+use forebay_packet::Ticks;
 
 use super::allocations::Entry;
 use super::deterministic::{BlockTable, LEAST};
 use super::translator::{BINDINGS, SESSIONS};
 use super::{Filtering, Nat, Translator};
-use crate::connection::ENDS_WOKEN;
+use crate::connection::{ENDS_WOKEN, Followed, Headers, Known};
 use crate::journal::{self, Journal, Pen, Slot};
-use crate::listing::{Attendant, LOOKS, Listing, Shown, WOKEN, attend, hand_out};
+use crate::listing::{Attendant, LOOKS, Listing, Part, Shown, WOKEN, attend, hand_out};
+use crate::tables::sessions::{Tuple4, Tuple6};
+
+/// A way to look sessions up.
+struct Follower(Arc<Own<Translator>>);
+
+impl Followed for Follower {
+    fn find_v4(&self, headers: &Headers<Tuple4>, now: Ticks) -> Option<Known> {
+        self.0.lend()?.known(headers.tuple, now)
+    }
+
+    fn find_v6(&self, _: &Headers<Tuple6>, _: Ticks) -> Option<Known> {
+        None
+    }
+}
 
 /// A module's way to the translator.
 pub(crate) struct Post {
@@ -25,17 +40,28 @@ pub(crate) struct Post {
 }
 
 impl Nat {
+    /// This worker's translator.
+    fn translator(&self, part: &Arc<Part>, setup: &mut Setup<'_>) -> Result<Arc<Own<Translator>>, SetupError> {
+        let (secret, share) = (setup.secret(), setup.share());
+        self.allow(share.1)?;
+        setup.own(&self.key, |_| {
+            let sessions = self.sessions.div_ceil(share.1);
+            Translator::new(self, sessions, share, secret, part)
+        })
+    }
+
+    /// The translator of this worker, for a module that only looks sessions up.
+    pub(crate) fn followed(&self, setup: &mut Setup<'_>) -> Result<Box<dyn Followed>, SetupError> {
+        let part = Listing::of(&self.key, setup)?.part(setup.share());
+        Ok(Box::new(Follower(self.translator(&part, setup)?)))
+    }
+
     /// A module's way to its worker's translator, the same for all of its modules that name this state. One that has
     /// `counters` shows what is counted, and brings the log.
     pub(crate) fn post(&self, counters: Option<Arc<[Counter]>>, setup: &mut Setup<'_>) -> Result<Post, SetupError> {
-        let (secret, share) = (setup.secret(), setup.share());
-        self.allow(share.1)?;
         let listing = Listing::of(&self.key, setup)?;
-        let part = listing.part(share);
-        let translator = setup.own(&self.key, |_| {
-            let sessions = self.sessions.div_ceil(share.1);
-            Translator::new(self, sessions, share, secret, &part)
-        })?;
+        let part = listing.part(setup.share());
+        let translator = self.translator(&part, setup)?;
         for kind in [&SESSIONS, &BINDINGS] {
             hand_out(&listing, kind, self.clock, &self.key, setup)?;
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use forebay_graph::{Context, Gate, SetupError, share};
 use forebay_measure::Counter;
 use forebay_packet::wire::ipv4::{ICMP, TCP, UDP};
-use forebay_packet::{Hidden, Network, Packet, SessionKey};
+use forebay_packet::{Hidden, Network, Packet, SessionKey, Ticks};
 
 use super::allocations::Allocations;
 use super::allotment::Allotment;
@@ -16,7 +16,7 @@ use super::ports::Ports;
 use super::reasons::{FRAGMENT, FULL, HAIRPIN, NO_PORT, NO_SESSION, NOT_INSIDE, PROTOCOL, UNDECIDABLE};
 use super::translation::{Direction, Translation};
 use super::{Filtering, Nat, WhenFull, packets, translate_error};
-use crate::connection::{Connection, ENDS, Headers, Plain, Shown, SlotClock, Timeouts, opens};
+use crate::connection::{Connection, ENDS, Headers, Known, Plain, Shown, SlotClock, Timeouts, opens};
 use crate::listing::{Desk, Part};
 use crate::parameters::no_memory;
 use crate::tables::sessions::{Found, GO, Refused, Seed, Sessions, Slot, Spot, Tuple4};
@@ -99,6 +99,23 @@ impl Translator {
             bound.map_err(|refused| SetupError::at("state", format!("forwards: {refused}")))?;
         }
         Ok(new)
+    }
+
+    /// Returns the session of a packet with this 5-tuple, before or after its translation, if it has not ended. The
+    /// session stays as it is.
+    pub(super) fn known(&self, tuple: Tuple4, now: Ticks) -> Option<Known> {
+        let now = self.clock.slot(now);
+        [(tuple, Direction::Out), (tuple.reversed(), Direction::In)].into_iter().find_map(|(key, inside)| {
+            let found = self.table.find(key);
+            if !found.is_some() || self.table.ends(found) <= now {
+                return None;
+            }
+            // A packet to outside has the inside tuple before its translation, and the reversed outside one after it.
+            let outwards = (found.side() == Translation::INSIDE) == (inside == Direction::Out);
+            let session = self.table.get(found);
+            let direction = if outwards { Direction::Out } else { Direction::In };
+            Some(Known { connection: session.connection, reply: session.is_reply(direction) })
+        })
     }
 
     /// Begins a call: sessions that have ended are removed, a few at a time.

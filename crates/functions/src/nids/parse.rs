@@ -27,6 +27,8 @@ pub struct Dialect {
     pub variables: Variables,
     /// Whether `flow` is taken for what can be seen in one packet, instead of being refused.
     pub approximate_flow: bool,
+    /// Whether `flow` is asked of a table of sessions.
+    pub stateful_flow: bool,
     /// Whether rules that cannot be loaded are skipped and listed, instead of the file being refused.
     pub skip: bool,
     /// Whether rules that drop are skipped as well.
@@ -54,7 +56,7 @@ pub fn parse(shown: &str, bytes: &[u8], dialect: &Dialect) -> Result<File, Strin
         given: dialect.variables.keys().cloned().collect(),
         classes: classes::known(),
         categories: BTreeMap::new(),
-        approximate_flow: dialect.approximate_flow,
+        flows: (dialect.approximate_flow, dialect.stateful_flow),
         rules: Vec::new(),
         places: HashMap::new(),
         replaced: Vec::new(),
@@ -150,7 +152,8 @@ struct Reader {
     classes: BTreeMap<String, u8>,
     /// Descriptions of those that the file has.
     categories: BTreeMap<String, String>,
-    approximate_flow: bool,
+    /// Whether `flow` is approximated, and whether it is asked of a table.
+    flows: (bool, bool),
     rules: Vec<Rule>,
     /// By generator and number, the rule's index.
     places: HashMap<(u32, u32), usize>,
@@ -337,6 +340,7 @@ impl Reader {
             sid: 0,
             generator: 1,
             silent: false,
+            flow: None,
             revision: 0,
             class: None,
             priority: 0,
@@ -348,7 +352,7 @@ impl Reader {
             filter: None,
             threshold: None,
         };
-        options::read(rule, options, &self.classes, self.approximate_flow, latin1)
+        options::read(rule, options, &self.classes, self.flows, latin1)
     }
 }
 

@@ -1,5 +1,7 @@
 //! A rule, read: what is asked of a packet, in types.
 
+use crate::connection::Standing;
+
 use super::ranges::{Hosts, Ranges};
 use super::regex::Regex;
 
@@ -386,6 +388,24 @@ pub struct Limit {
     pub seconds: u32,
 }
 
+/// What the option `flow` asks of a packet's session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlowTest {
+    /// Whether it is established.
+    pub established: Option<bool>,
+    /// Whether the side sends that opened it.
+    pub to_server: Option<bool>,
+}
+
+impl FlowTest {
+    /// Whether a packet is as asked.
+    #[must_use]
+    pub fn matches(self, standing: Standing) -> bool {
+        self.established.is_none_or(|wanted| wanted == standing.established)
+            && self.to_server.is_none_or(|wanted| standing.to_server == Some(wanted))
+    }
+}
+
 /// A rule.
 #[derive(Clone, Debug)]
 pub struct Rule {
@@ -421,6 +441,8 @@ pub struct Rule {
     pub priority: u8,
     /// Where more is said of it.
     pub references: Vec<String>,
+    /// What is asked of the packet's session, last of all.
+    pub flow: Option<FlowTest>,
     /// What is asked of headers.
     pub tests: Vec<Test>,
     /// What is asked of the payload, in order.

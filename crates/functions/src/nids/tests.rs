@@ -1,6 +1,7 @@
 //! Which packets rules match, and what becomes of them.
 
 mod chain;
+mod flow;
 mod keywords;
 mod mix;
 mod oracle;

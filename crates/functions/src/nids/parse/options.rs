@@ -153,7 +153,8 @@ fn split(text: &str) -> Result<Vec<&str>, String> {
 struct Building<'a> {
     rule: Rule,
     classes: &'a BTreeMap<String, u8>,
-    approximate_flow: bool,
+    /// Whether `flow` is approximated, and whether it is asked of a table.
+    flows: (bool, bool),
     /// Whether each character is one byte of the file.
     latin1: bool,
     priority: Option<u8>,
@@ -169,13 +170,13 @@ pub(super) fn read(
     rule: Rule,
     text: &str,
     classes: &BTreeMap<String, u8>,
-    approximate_flow: bool,
+    flows: (bool, bool),
     latin1: bool,
 ) -> Result<Rule, Refused> {
     let mut building = Building {
         rule,
         classes,
-        approximate_flow,
+        flows,
         latin1,
         priority: None,
         links: Vec::new(),

@@ -2,7 +2,7 @@
 
 use super::super::short;
 use super::Building;
-use crate::nids::rule::{Bits, Protocol, Test};
+use crate::nids::rule::{Bits, FlowTest, Protocol, Test};
 
 impl Building<'_> {
     pub(super) fn flow(&mut self, value: &str) -> Result<(), String> {
@@ -22,7 +22,8 @@ impl Building<'_> {
             .contains(word)
             {
                 return Err(format!(
-                    "flow '{}': allowed are established, not_established, stateless, to_server, from_client, to_client and from_server",
+                    "flow '{}': allowed are established, not_established, stateless, to_server, from_client, to_client \
+                     and from_server",
                     short(word)
                 ));
             }
@@ -30,9 +31,14 @@ impl Building<'_> {
         if words == ["stateless"] {
             return Ok(());
         }
-        if !self.approximate_flow {
+        let (approximate, stateful) = self.flows;
+        if stateful {
+            return self.ask_session(&words);
+        }
+        if !approximate {
             return Err(
-                "'flow' needs the state of connections, which is not kept: leave it out, or set 'flow: approximate'"
+                "'flow' needs the state of connections: leave it out, name the state by 'flow: { state: NAME }', or \
+                 set 'flow: approximate'"
                     .to_owned(),
             );
         }
@@ -45,6 +51,27 @@ impl Building<'_> {
         }
         if of_tcp && words.contains(&"not_established") {
             ask(Bits::None, 16, 16);
+        }
+        Ok(())
+    }
+
+    /// Asks the packet's session, which a table has.
+    fn ask_session(&mut self, words: &[&str]) -> Result<(), String> {
+        let mut test = FlowTest::default();
+        for word in words {
+            let (asked, wanted) = match *word {
+                "established" => (&mut test.established, true),
+                "not_established" => (&mut test.established, false),
+                "to_server" | "from_client" => (&mut test.to_server, true),
+                "to_client" | "from_server" => (&mut test.to_server, false),
+                _ => continue,
+            };
+            if asked.replace(wanted).is_some_and(|before| before != wanted) {
+                return Err(format!("flow '{}': it contradicts a word before it", short(word)));
+            }
+        }
+        if test != FlowTest::default() {
+            self.rule.flow = Some(test);
         }
         Ok(())
     }
