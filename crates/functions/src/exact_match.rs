@@ -87,7 +87,7 @@ impl Declare for ExactMatch {
         let Params { fields, rules, miss } = params;
         let mut needs = Needs::default();
         let parts: Vec<Part> = fields.iter().flat_map(Field::words).map(|(part, _)| part).collect();
-        parts.iter().for_each(|part| needs.add(part.layer));
+        parts.iter().for_each(|part| needs.add(part));
         if !(1..=MOST_WORDS).contains(&parts.len()) {
             let message =
                 format!("{} fields in {} words of 8 bytes: allowed are 1 to {MOST_WORDS}", fields.len(), parts.len());
@@ -157,7 +157,7 @@ impl ExactMatch {
             Some(Hidden::Ports { protocol: UDP }) => asks(&[Layer::Udp]),
             Some(Hidden::Ports { .. }) => false,
             // The header is there, and the packet ends before the field.
-            None => layer.is_transport() && self.needs.find(packet).has(layer),
+            None => layer.is_transport() && self.needs.begins(packet, layer),
         };
         if unknown { UNDECIDABLE } else { self.miss }
     }

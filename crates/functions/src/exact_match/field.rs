@@ -245,28 +245,25 @@ impl JsonSchema for Field {
 /// Where each layer starts in one packet.
 pub(super) struct Starts([u16; LAYERS]);
 
-impl Starts {
-    /// Whether the packet has a layer.
-    pub(super) fn has(&self, layer: Layer) -> bool {
-        self.0[layer as usize] != ABSENT
-    }
-}
-
 /// Which layers a key needs to be looked for.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Needs {
     vlan: bool,
     network: bool,
-    transport: bool,
+    /// One past the furthest byte of a field above IP, from that layer's start; 0 where no field is above IP.
+    furthest: u16,
 }
 
 impl Needs {
-    pub(super) fn add(&mut self, layer: Layer) {
-        match layer {
+    pub(super) fn add(&mut self, part: &Part) {
+        match part.layer {
             Layer::Frame => {}
             Layer::Vlan => self.vlan = true,
             Layer::Ipv4 | Layer::Ipv6 => self.network = true,
-            Layer::Tcp | Layer::Udp | Layer::Icmp | Layer::Icmpv6 => (self.network, self.transport) = (true, true),
+            Layer::Tcp | Layer::Udp | Layer::Icmp | Layer::Icmpv6 => {
+                self.network = true;
+                self.furthest = self.furthest.max(part.offset + u16::from(part.length));
+            }
         }
     }
 
@@ -277,7 +274,14 @@ impl Needs {
 
     /// Whether a field is above IP.
     pub(super) fn transport(self) -> bool {
-        self.transport
+        self.furthest != 0
+    }
+
+    /// Whether the packet has a layer above IP, though it may end before a field of it.
+    #[cold]
+    pub(super) fn begins(self, packet: &mut Packet, layer: Layer) -> bool {
+        let (network, transport) = (packet.network().0, packet.transport());
+        transport.is_some_and(|(protocol, _)| above(network, protocol) == Some(layer))
     }
 
     #[inline]
@@ -295,26 +299,49 @@ impl Needs {
                 Network::Other => return Starts(starts),
             };
             starts[layer as usize] = start as u16;
-            if self.transport
-                && let Some((protocol, start)) = packet.transport()
+            if self.furthest != 0
+                && let Some((protocol, upper)) = packet.transport()
             {
-                let layer = match (layer, protocol) {
-                    (_, ipv4::TCP) => Layer::Tcp,
-                    (_, ipv4::UDP) => Layer::Udp,
-                    (Layer::Ipv4, ipv4::ICMP) => Layer::Icmp,
-                    (Layer::Ipv6, ICMPV6) => Layer::Icmpv6,
-                    _ => return Starts(starts),
+                let Some(layer) = above(network, protocol) else { return Starts(starts) };
+                let furthest = upper + usize::from(self.furthest);
+                // Padding of Ethernet behind the packet is no field of it.
+                let end = match network {
+                    Network::Ipv4 => packet.view::<ipv4::Ipv4>(start).map(|ip| ip.total_length.get().into()),
+                    _ => packet.view::<ipv6::Ipv6>(start).map(|ip| IPV6_HEADER + usize::from(ip.payload_length.get())),
                 };
-                starts[layer as usize] = start as u16;
+                if end.is_none_or(|length: usize| start + length < furthest) && lies_behind(packet, furthest) {
+                    return Starts(starts);
+                }
+                starts[layer as usize] = upper as u16;
             }
         }
         Starts(starts)
     }
 }
 
+/// The layer of a protocol above IP, where it has fields.
+#[inline(always)]
+fn above(network: Network, protocol: u8) -> Option<Layer> {
+    match (network, protocol) {
+        (_, ipv4::TCP) => Some(Layer::Tcp),
+        (_, ipv4::UDP) => Some(Layer::Udp),
+        (Network::Ipv4, ipv4::ICMP) => Some(Layer::Icmp),
+        (Network::Ipv6, ICMPV6) => Some(Layer::Icmpv6),
+        _ => None,
+    }
+}
+
+/// Whether a place of the frame lies behind the IP packet, whose header may say no length.
+#[cold]
+#[inline(never)]
+fn lies_behind(packet: &mut Packet, place: usize) -> bool {
+    place > packet.network_end()
+}
+
+const IPV6_HEADER: usize = size_of::<ipv6::Ipv6>();
 /// IP protocol number of ICMPv6 (RFC 4443 section 1).
 const ICMPV6: u8 = 58;
-const _: () = assert!(size_of::<ipv6::Ipv6>() == 40, "the offsets above are of this header");
+const _: () = assert!(IPV6_HEADER == 40, "the offsets above are of this header");
 
 /// Up to eight bytes of a field: a word of the key.
 #[derive(Clone, Copy, Debug)]

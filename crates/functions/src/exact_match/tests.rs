@@ -115,6 +115,44 @@ fn other_values_and_missing_fields_are_misses() {
     assert!(matches(json!(["ipv4.offset"]), json!([1]), &fragment));
 }
 
+/// Ports, flags and types were read from the padding of Ethernet behind a packet that ends before them.
+#[test]
+fn padding_behind_a_packet_has_no_field() {
+    let mut icmp = Vec::new();
+    let builder =
+        PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64).icmpv4_raw(8, 0, [0; 4]);
+    builder.write(&mut icmp, b"payload").expect("memory");
+    let cases = [
+        ("udp.dport", 53, udp4([192, 0, 2, 1], 53), 4),
+        ("udp.sport", 9, udp4([192, 0, 2, 1], 53), 2),
+        ("tcp.dport", 80, tcp6([9; 16], 80), 4),
+        ("tcp.flags", 0, tcp6([9; 16], 80), 14),
+        ("icmp.type", 8, icmp, 1),
+    ];
+    for (field, value, frame, least) in cases {
+        let params = json!({ "fields": [field], "rules": [{ "values": [value], "gate": 0 }], "miss": 1 });
+        let mut rig = Rig::of::<ExactMatch>(&params).expect("parameters");
+        let (at, header) = if frame[12] == 8 { (16, 20) } else { (18, 0) };
+        for tags in 0..=4 {
+            for above in 0..20 {
+                let mut padded = frame.clone();
+                padded[at..at + 2].copy_from_slice(&u16::to_be_bytes(header + above));
+                (0..tags).for_each(|_| padded = tagged(&padded, 5));
+                let gate = if above < least { UNDECIDABLE } else { Gate::out(0) };
+                assert_eq!(rig.run(&padded).0, gate, "{field}: {above} bytes above IP, {tags} tags");
+            }
+        }
+    }
+    // Of IPv4 a length of zero is none: the packet ends with its frame.
+    let mut unset = udp4([192, 0, 2, 1], 53);
+    unset[16..18].fill(0);
+    assert!(matches(json!(["udp.dport"]), json!([53]), &unset));
+    // A field of the frame may be of its padding.
+    let mut padded = udp4([192, 0, 2, 1], 53);
+    padded[16..18].copy_from_slice(&[0, 20]);
+    assert!(matches(json!([{ "raw": { "offset": 36, "length": 2 } }]), json!([53]), &padded));
+}
+
 #[test]
 fn raw_bytes_are_masked() {
     let frame: Vec<u8> = (0..64).collect();
