@@ -305,11 +305,13 @@ impl Needs {
                 let Some(layer) = above(network, protocol) else { return Starts(starts) };
                 let furthest = upper + usize::from(self.furthest);
                 // Padding of Ethernet behind the packet is no field of it.
-                let end = match network {
-                    Network::Ipv4 => packet.view::<ipv4::Ipv4>(start).map(|ip| ip.total_length.get().into()),
-                    _ => packet.view::<ipv6::Ipv6>(start).map(|ip| IPV6_HEADER + usize::from(ip.payload_length.get())),
+                let length = match packet.known_ipv4() {
+                    Some(ip) => ip.total_length.get().into(),
+                    None => packet
+                        .view::<ipv6::Ipv6>(start)
+                        .map_or(0, |ip| IPV6_HEADER + usize::from(ip.payload_length.get())),
                 };
-                if end.is_none_or(|length: usize| start + length < furthest) && lies_behind(packet, furthest) {
+                if start + length < furthest && lies_behind(packet, furthest) {
                     return Starts(starts);
                 }
                 starts[layer as usize] = upper as u16;
