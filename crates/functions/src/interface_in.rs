@@ -17,7 +17,7 @@ use serde::Deserialize;
 
 use crate::interface::echo::{self, Echo};
 use crate::interface::{Interface, is_link_local};
-use crate::martian::Martians;
+use crate::martian::{Martians, may_be_host_v4, may_be_host_v6};
 use crate::tunnel::bucket::Bucket;
 
 mod discovery;
@@ -183,6 +183,8 @@ impl Declare for InterfaceIn {
         `interface`, for `interface_out`: who asks for us, from the start, others only where they are known already. \
         Neighbour discovery must have hop limit 255, a right checksum and sound options. Echo requests to own addresses are \
         answered (RFC 1122 section 3.2.2.6, RFC 4443 section 4.2); those in fragments or with IP options leave by `local`. \
+        Those from an address that is no single host's leave by `local`, too: loopback, IPv4-mapped and \
+        IPv4-compatible addresses are among them (RFC 1122 section 3.2.1.3, RFC 4291 sections 2.5.3 and 2.5.5). \
         A packet to be passed on is dropped as `martian`, unless `martians: pass`, if its source is one of the \
         router's own addresses or the network or broadcast address of one of its prefixes (RFC 1812 section 5.3.7); \
         `ip_validate` behind looks at the other sources that no router forwards. Link-local packets are not \
@@ -329,12 +331,7 @@ impl InterfaceIn {
         }
         let (source, destination) = (u128::from_be_bytes(header.source), u128::from_be_bytes(header.destination));
         if self.local.has_v6(destination) {
-            if group
-                || source >> 120 == 0xff
-                || source == 0
-                || self.local.has_v6(source)
-                || header.next_header != ICMPV6
-            {
+            if group || !may_be_host_v6(source) || self.local.has_v6(source) || header.next_header != ICMPV6 {
                 return LOCAL;
             }
             return self.echo(
@@ -358,8 +355,7 @@ impl InterfaceIn {
 
     /// Whether an address may be answered: one host's that is not this one (RFC 1122 section 3.2.1.3).
     fn is_somebody_else_v4(&self, address: u32) -> bool {
-        let special = is_special(address) && address >> 16 != 0xa9fe;
-        !special && !self.local.has_v4(address) && !self.interface.is_broadcast(address)
+        may_be_host_v4(address) && !self.local.has_v4(address) && !self.interface.is_broadcast(address)
     }
 
     /// Answers an echo request, as long as there are not too many.

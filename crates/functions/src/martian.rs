@@ -94,6 +94,18 @@ fn stands_for_v4(address: u128) -> bool {
     address >> 32 == 0 || is_mapped(address)
 }
 
+/// Whether an IPv4 address may be one host's on a network (RFC 1122 section 3.2.1.3). Directed broadcast addresses
+/// depend on prefixes: the caller looks at those.
+pub(crate) fn may_be_host_v4(address: u32) -> bool {
+    !matches!(address >> 24, 0 | 127 | 224..)
+}
+
+/// Whether an IPv6 address may be one node's on a network: it is no unspecified, loopback, IPv4-mapped,
+/// IPv4-compatible or multicast address (RFC 4291 sections 2.5.2, 2.5.3, 2.5.5, 2.7).
+pub(crate) fn may_be_host_v6(address: u128) -> bool {
+    address >> 120 != 0xff && !stands_for_v4(address)
+}
+
 /// Why an IPv4-mapped address is refused where addresses are written.
 pub(crate) fn mapped(address: IpAddr) -> String {
     let four = address.to_canonical();
@@ -200,6 +212,39 @@ mod tests {
         for good in ["1.0.0.0", "10.0.0.255", "126.255.255.255", "169.254.1.1", "223.255.255.255", "fe80::1", "2000::"]
         {
             assert_eq!(check(good).map(|address| address.to_string()), Ok(good.to_owned()));
+        }
+    }
+
+    #[test]
+    fn addresses_that_may_be_one_hosts_are_those_that_may_be_written() {
+        for text in [
+            "0.0.0.0",
+            "0.1.2.3",
+            "1.0.0.0",
+            "126.255.255.255",
+            "127.0.0.1",
+            "128.0.0.0",
+            "169.254.1.1",
+            "223.255.255.255",
+            "224.0.0.1",
+            "240.0.0.1",
+            "255.255.255.255",
+            "::",
+            "::1",
+            "::10.1.0.7",
+            "::ffff:10.1.0.7",
+            "::ffff:0:10.1.0.7",
+            "64:ff9b::10.1.0.7",
+            "fe80::1",
+            "2001:db8::1",
+            "ff02::1",
+        ] {
+            let address: IpAddr = text.parse().expect("an address");
+            let may_be_host = match address {
+                IpAddr::V4(four) => may_be_host_v4(four.to_bits()),
+                IpAddr::V6(six) => may_be_host_v6(six.to_bits()),
+            };
+            assert_eq!(may_be_host, of_host(address).is_ok(), "{text}");
         }
     }
 

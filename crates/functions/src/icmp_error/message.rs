@@ -12,6 +12,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::{BAD_HEADER, IcmpError, NO_ROOM, NO_SOURCE, NOT_TOLD};
 use crate::interface::echo::TTL;
+use crate::martian::{may_be_host_v4, may_be_host_v6};
 
 /// The longest error of IPv4, from the IP header on (RFC 1812 section 4.3.2.3).
 const MOST_V4: usize = 576;
@@ -32,7 +33,7 @@ impl IcmpError {
         let (source, destination) = (u32::from_be_bytes(header.source), u32::from_be_bytes(header.destination));
         let all = |address: u32| self.interfaces.iter().any(|interface| interface.is_broadcast(address));
         let own = self.interfaces.iter().any(|interface| interface.has_v4(source));
-        let no_host = matches!(source >> 24, 0 | 127 | 224..) || all(source) || own;
+        let no_host = !may_be_host_v4(source) || all(source) || own;
         let to_group = destination >> 28 >= 0xe || all(destination) || is_to_group(packet);
         if no_host || to_group || header.fragment_offset() != 0 {
             return Some(NOT_TOLD);
@@ -51,7 +52,7 @@ impl IcmpError {
         let header = *packet.view::<Ipv6>(start)?;
         let source = u128::from_be_bytes(header.source);
         let own = self.interfaces.iter().any(|interface| interface.has_v6(source));
-        let no_host = source <= 1 || source >> 120 == 0xff || own;
+        let no_host = !may_be_host_v6(source) || own;
         let to_group = !self.told.groups_v6 && (header.destination[0] == 0xff || is_to_group(packet));
         if no_host || to_group {
             return Some(NOT_TOLD);

@@ -206,6 +206,25 @@ fn padding_behind_a_packet_is_no_message() {
     }
 }
 
+/// RFC 4443 section 2.4 e.6: a source that identifies no single node gets no error; RFC 4291 sections 2.5.3 and 2.5.5.
+#[test]
+fn sources_that_stand_for_ipv4_or_loopback_get_no_error() {
+    let mut rig = rig(json!({}));
+    for (source, gate) in [
+        ("::", NOT_TOLD),
+        ("::1", NOT_TOLD),
+        ("::2", NOT_TOLD),
+        ("::10.0.0.1", NOT_TOLD),
+        ("::ffff:10.0.0.1", NOT_TOLD),
+        ("ff02::1", NOT_TOLD),
+        ("::ffff:0:10.0.0.1", Gate::FIRST),
+        ("64:ff9b::10.0.0.1", Gate::FIRST),
+    ] {
+        let address: std::net::Ipv6Addr = source.parse().expect("an address");
+        assert_eq!(rig.run(&ipv6(address.octets(), [0x20; 16])).0, gate, "{source}");
+    }
+}
+
 #[test]
 fn errors_are_limited_and_come_from_the_interface_of_the_packet() {
     let mut limited = rig(json!({ "errors_per_second": 2 }));

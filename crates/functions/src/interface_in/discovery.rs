@@ -16,6 +16,7 @@ use super::{
 use crate::interface::entry::Event;
 use crate::interface::frames::{self, ALL_NODES};
 use crate::interface::neighbours::Address;
+use crate::martian::may_be_host_v6;
 
 impl InterfaceIn {
     /// Where a neighbour discovery message goes; `None` for every other packet. One with extension headers is not looked for:
@@ -54,8 +55,13 @@ impl InterfaceIn {
         let (source, destination) = (u128::from_be_bytes(header.source), u128::from_be_bytes(header.destination));
         let target = u128::from_be_bytes(said.target);
         let unspecified = source == 0;
+        // RFC 4291 sections 2.5.3 and 2.5.5: loopback, IPv4-mapped and IPv4-compatible addresses are no node's on a
+        // link.
+        if !may_be_host_v6(target) || !unspecified && !may_be_host_v6(source) {
+            return MALFORMED;
+        }
         // Section 7.1.1: who has no address asks all who may have it, and cannot say where it is.
-        if source >> 120 == 0xff || unspecified && (said.link_layer.is_some() || destination >> 120 != 0xff) {
+        if unspecified && (said.link_layer.is_some() || destination >> 120 != 0xff) {
             return MALFORMED;
         }
         if !self.interface.has_v6(target) {
@@ -95,8 +101,8 @@ impl InterfaceIn {
             return MALFORMED;
         }
         let target = u128::from_be_bytes(said.target);
-        // An IPv4-mapped address is of no node (RFC 4291 section 2.5.5.2; RFC 4038 section 4.2).
-        let Some(neighbour) = Address::v6(target) else { return MALFORMED };
+        // As of a solicitation: RFC 4291 sections 2.5.3 and 2.5.5; RFC 4038 section 4.2.
+        let Some(neighbour) = Address::v6(target).filter(|_| may_be_host_v6(target)) else { return MALFORMED };
         if self.interface.has_v6(target) {
             if said.link_layer == Some(self.interface.mac) {
                 return NEIGHBOUR;

@@ -12,6 +12,7 @@ use super::{
 use crate::interface::entry::Event;
 use crate::interface::frames;
 use crate::interface::neighbours::{Address, Refused};
+use crate::martian::may_be_host_v4;
 
 /// `DEFEND_INTERVAL` of RFC 5227 section 1.1.
 const DEFEND_INTERVAL: forebay_measure::Nanos = forebay_measure::Nanos(10_000_000_000);
@@ -22,8 +23,10 @@ impl InterfaceIn {
         let bytes = packet.data().get(size_of::<Ethernet>()..).unwrap_or_default();
         let Some(&arp) = Arp::parse(bytes) else { return MALFORMED };
         let (sender, target) = (u32::from_be_bytes(arp.sender), u32::from_be_bytes(arp.target));
-        let group = |address: u32| address >> 28 >= 0xe || self.interface.is_broadcast(address);
-        if arp.sender_mac.0[0] & 1 == 1 || arp.sender_mac == MacAddress::default() || group(sender) {
+        // 0.0.0.0 is the sender of a probe (RFC 5227 section 1.1). Other addresses of the networks 0 and 127, groups
+        // and broadcast addresses are no station's (RFC 1122 section 3.2.1.3).
+        let no_host = sender != 0 && (!may_be_host_v4(sender) || self.interface.is_broadcast(sender));
+        if arp.sender_mac.0[0] & 1 == 1 || arp.sender_mac == MacAddress::default() || no_host {
             return MALFORMED;
         }
         if self.interface.has_v4(sender) {

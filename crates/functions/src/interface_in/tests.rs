@@ -106,6 +106,63 @@ fn neighbour_discovery_never_speaks_for_ipv4() {
     assert_eq!(known(&lan, PEER_V4), Some((Kind::Stale, PEER)));
 }
 
+/// Addresses that are no node's on a link: RFC 4291 sections 2.5.3, 2.5.5.1 and 2.5.5.2.
+fn no_nodes_addresses() -> [[u8; 16]; 4] {
+    ["::1", "::2", "::10.1.0.7", "::ffff:10.1.0.7"]
+        .map(|text| text.parse::<std::net::Ipv6Addr>().expect("an address").octets())
+}
+
+/// RFC 4291 sections 2.5.3 and 2.5.5: the source is no node's. A ping from it leaves by `local`, as one from 127.0.0.1.
+#[test]
+fn pings_from_loopback_and_addresses_that_stand_for_ipv4_are_not_answered() {
+    let (mut rig, _) = rig(json!({}));
+    for source in no_nodes_addresses() {
+        let mut request = Vec::new();
+        let builder = PacketBuilder::ethernet2(PEER.0, OWN.0).ipv6(source, v6(1), 9).icmpv6_echo_request(5, 6);
+        builder.write(&mut request, b"abc").expect("memory");
+        assert_eq!(rig.run(&request), (LOCAL, request.clone()), "{source:02x?}");
+    }
+    for source in [[127, 0, 0, 1], [0, 1, 2, 3], [240, 0, 0, 1]] {
+        let mut request = Vec::new();
+        let builder = PacketBuilder::ethernet2(PEER.0, OWN.0).ipv4(source, OWN_V4, 9).icmpv4_echo_request(5, 6);
+        builder.write(&mut request, b"abc").expect("memory");
+        assert_eq!(rig.run(&request), (LOCAL, request.clone()), "{source:?}");
+    }
+    assert_eq!(rig.counters("neighbours")["echoed"], 0);
+}
+
+/// RFC 4291 sections 2.5.3 and 2.5.5, RFC 4861 section 7.1: neither source nor target is one of these.
+#[test]
+fn neighbour_discovery_from_and_for_addresses_of_no_node_is_malformed() {
+    let (mut rig, lan) = rig(json!({}));
+    for address in no_nodes_addresses() {
+        for (source, target) in [(address, v6(1)), (address, v6(9)), (v6(7), address)] {
+            let message = Neighbour::solicitation(target, PEER);
+            for destination in [neighbour::solicited_node(target), v6(1)] {
+                let frame = neighbour(source, destination, message);
+                assert_eq!(rig.run(&frame).0, MALFORMED, "{source:02x?} {target:02x?}");
+            }
+        }
+        let advertisement = neighbour(v6(7), v6(1), Neighbour::advertisement(OVERRIDE, address, PEER));
+        assert_eq!(rig.run(&advertisement).0, MALFORMED, "{address:02x?}");
+    }
+    assert_eq!(lan.neighbours.all(), []);
+}
+
+/// RFC 1122 section 3.2.1.3: none of these is a station's address. A probe, from 0.0.0.0, is answered (RFC 5227).
+#[test]
+fn arp_from_loopback_and_other_addresses_of_no_station_is_malformed() {
+    let (mut rig, lan) = rig(json!({}));
+    for sender in [[127, 0, 0, 1], [127, 9, 9, 9], [0, 0, 0, 1], [224, 0, 0, 1], [240, 0, 0, 1], [255; 4]] {
+        for operation in [Arp::REQUEST, Arp::REPLY] {
+            let frame = arp(frames::BROADCAST, operation, sender, OWN_V4);
+            assert_eq!(rig.run(&frame), (MALFORMED, frame.clone()), "{sender:?}");
+        }
+    }
+    assert_eq!(lan.neighbours.all(), []);
+    assert_eq!(rig.run(&arp(frames::BROADCAST, Arp::REQUEST, [0; 4], OWN_V4)).0, REPLY);
+}
+
 #[test]
 fn martian_sources_are_not_passed_on() {
     let far = [198, 51, 100, 9];
