@@ -40,6 +40,8 @@ impl Declare for NatOut {
         session is opened by a SYN only. Other protocols, and fragments, are dropped: put `reassemble` before. IPv6 and frames \
         that are not IP pass as they are; a frame that hides whether it is IP, behind more than 4 VLAN tags or in a \
         header that cannot be read, is dropped as `undecidable`. \
+        Packets from and to martian addresses, which no router forwards, are translated like others: put `ip_validate` \
+        before (RFC 1812 section 5.3.7). \
         With several workers a session's outside port is one by which it comes back to \
         its worker, so that an inside port may have several. With `deterministic` in the state a source's outside address and \
         ports are computed (RFC 7422): the table 'blocks' tells who has a port, and which ports somebody has. With `log` in it \
