@@ -1,12 +1,12 @@
 //! Unpacks gzip, Zstandard and LZ4 streams while they are read, in bounded memory.
 //!
 //! A packed stream may have several frames, with skippable ones between them (RFC 8878 section 3.1, LZ4 frame format
-//! 1.6.4). The crates decode one frame; this file finds the frames. A stream that ends inside a frame is an error of
-//! kind `UnexpectedEof`, whichever crate notices it.
+//! 1.6.4), and one of gzip several members (RFC 1952 section 2.2). The crates decode one frame; this file finds the
+//! frames. A stream that ends inside a frame is an error of kind `UnexpectedEof`, whichever crate notices it.
 
-use std::io::{self, BufReader, Cursor, ErrorKind, Read};
+use std::io::{self, BufRead, BufReader, Cursor, ErrorKind, Read};
 
-use flate2::bufread::MultiGzDecoder;
+use flate2::bufread::GzDecoder;
 use lz4_flex::frame::FrameDecoder as Lz4;
 use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
 
@@ -32,7 +32,7 @@ pub(super) fn is_packed(first: &[u8]) -> bool {
 pub(super) fn unpack<'a>(first: &[u8], stream: Stream<'a>) -> Stream<'a> {
     let packed = BufReader::with_capacity(BUFFER, stream);
     if first.starts_with(&GZIP) {
-        Box::new(MultiGzDecoder::new(packed))
+        Box::new(Members { decoder: GzDecoder::new(packed), state: Gzip::Member })
     } else {
         Box::new(Frames { state: State::Between(Source { packed, ended: false }) })
     }
@@ -44,6 +44,66 @@ fn magic(first: &[u8]) -> Option<u32> {
 
 fn is_skippable(magic: u32) -> bool {
     magic & 0xffff_fff0 == SKIPPABLE
+}
+
+/// Where in a gzip stream reading is.
+enum Gzip {
+    Member,
+    /// Behind a member: another one, zeros or the end follow.
+    Between,
+    /// Behind a member and zeros: more zeros or the end follow.
+    Padding,
+    Ended,
+}
+
+/// Members of gzip, one after the other. Zeros behind the last one are ignored, as gzip(1) does: they fill blocks of
+/// tapes and of disks.
+struct Members<'a> {
+    decoder: GzDecoder<BufReader<Stream<'a>>>,
+    state: Gzip,
+}
+
+impl Read for Members<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.state {
+                Gzip::Member => {
+                    let count = self.decoder.read(bytes)?;
+                    if count > 0 || bytes.is_empty() {
+                        return Ok(count);
+                    }
+                    self.state = Gzip::Between;
+                }
+                Gzip::Between => match self.decoder.get_mut().fill_buf()?.first() {
+                    None => self.state = Gzip::Ended,
+                    Some(0) => self.state = Gzip::Padding,
+                    Some(_) => {
+                        // The decoder is used again: it takes 40 kB, and a stream may have a member for each packet.
+                        let nothing: Stream<'_> = Box::new(io::empty());
+                        let packed = self.decoder.reset(BufReader::with_capacity(0, nothing));
+                        self.decoder.reset(packed);
+                        self.state = Gzip::Member;
+                    }
+                },
+                Gzip::Padding => {
+                    let packed = self.decoder.get_mut();
+                    let rest = packed.fill_buf()?;
+                    let count = rest.len();
+                    if let Some(&other) = rest.iter().find(|byte| **byte != 0) {
+                        self.state = Gzip::Ended;
+                        let what =
+                            format!("behind zeros at the end of gzip only zeros are allowed, and {other:02x} found");
+                        return Err(io::Error::new(ErrorKind::InvalidData, what));
+                    }
+                    packed.consume(count);
+                    if count == 0 {
+                        self.state = Gzip::Ended;
+                    }
+                }
+                Gzip::Ended => return Ok(0),
+            }
+        }
+    }
 }
 
 /// A packed stream that knows whether a reader has met its end.

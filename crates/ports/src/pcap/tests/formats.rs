@@ -125,6 +125,35 @@ fn packed_captures_are_read() {
     }
 }
 
+/// gzip(1) and Wireshark ignore zeros behind the last member. Other bytes there are an error.
+#[test]
+fn zeros_behind_gzip_are_ignored_and_other_bytes_are_an_error() {
+    let file = three();
+    let expected = times_and_bytes(&file);
+    let (whole, half) = (packed(&file), file.len() / 2);
+    let two = [packed(&file[..half]), packed(&file[half..])].concat();
+    for gzip in [&whole, &two] {
+        for zeros in [0, 1, 9, 10, 512, 200_000] {
+            let padded = [&gzip[..], &vec![0; zeros]].concat();
+            assert_eq!(times_and_bytes(&padded), expected, "{zeros} zeros");
+            for garbage in [&b"x"[..], b"garbage", &[0x1f, 0x8b, 8], &whole] {
+                let (packets, error) = read_memory(&[&padded, garbage].concat());
+                if zeros == 0 && garbage.len() == whole.len() {
+                    // It is the next member.
+                    continue;
+                }
+                let text = error.expect("an error").to_string();
+                assert_eq!(packets, expected, "{zeros} zeros, then {garbage:02x?}");
+                let right = zeros == 0 || text.contains("only zeros are allowed, and ");
+                assert!(right, "{zeros} zeros, then {garbage:02x?}: {text}");
+            }
+        }
+    }
+    // Zeros between members are no padding of the last one.
+    let between = [&packed(&file[..half])[..], &[0; 8], &packed(&file[half..])].concat();
+    assert!(read_memory(&between).1.is_some());
+}
+
 /// As the programs pack it, with every option that changes the format.
 #[test]
 fn captures_packed_by_other_programs_are_read() {

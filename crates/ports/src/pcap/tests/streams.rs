@@ -76,6 +76,32 @@ fn a_stream_that_breaks_off_is_an_error() {
     }
 }
 
+/// Zeros behind a stream of gzip are no error, whether they come with its end or later. Other bytes behind are one.
+#[test]
+fn zeros_behind_a_stream_of_gzip_are_ignored() {
+    let file = packed(&classic(false, 0xa1b2_c3d4, 1, THREE));
+    for (behind, errors) in [
+        (vec![vec![0; 512]], 0),
+        (vec![vec![0]], 0),
+        (vec![vec![0; 9], vec![0; 70_000], vec![0]], 0),
+        (vec![vec![0; 512], b"garbage".to_vec()], 1),
+        (vec![b"garbage".to_vec()], 1),
+    ] {
+        let (to, stream) = fed();
+        let mut parts = behind.clone();
+        let first = parts.remove(0);
+        let feeder = std::thread::spawn({
+            let start = [&file[..], &first].concat();
+            move || std::iter::once(start).chain(parts).for_each(|part| drop(to.send(part)))
+        });
+        let mut playback = Playback::stream(stream, true).expect("a header");
+        assert_eq!(std::iter::from_fn(|| wait(&mut playback)).count(), 3);
+        let (found, _) = playback.take_news();
+        assert_eq!(found.len(), errors, "{found:?}");
+        feeder.join().expect("no panic");
+    }
+}
+
 /// The stream is not read far ahead of its player, and not at all once that is gone.
 #[test]
 fn a_stream_is_read_as_far_as_the_player_is() {
