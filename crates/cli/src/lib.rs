@@ -50,6 +50,7 @@ use std::sync::Arc;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches};
+use forebay_graph::secret::without_keys;
 use forebay_measure::Nanos;
 use forebay_pipeline::shown_setting;
 use signal_hook::consts::SIGXFSZ;
@@ -119,12 +120,10 @@ fn told(error: &anyhow::Error) -> String {
 fn without_secrets(mut error: clap::Error) -> clap::Error {
     let of_setting =
         matches!(error.get(ContextKind::InvalidArg), Some(ContextValue::String(arg)) if arg.starts_with("--set"));
-    if !of_setting && error.kind() != ErrorKind::UnknownArgument {
-        return error;
-    }
-    for kind in [ContextKind::InvalidValue, ContextKind::InvalidArg] {
+    let may_be_setting = of_setting || error.kind() == ErrorKind::UnknownArgument;
+    for kind in [ContextKind::InvalidValue, ContextKind::InvalidArg, ContextKind::InvalidSubcommand] {
         if let Some(ContextValue::String(text)) = error.get(kind).cloned() {
-            let shown = shown_setting(&text);
+            let shown = if may_be_setting { shown_setting(&text) } else { without_keys(&text) };
             if shown != text {
                 error.insert(kind, ContextValue::String(shown));
                 // A suggestion repeats the argument.

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow, bail};
 use forebay_graph::Plan;
 use forebay_graph::report::Report;
+use forebay_graph::secret::without_keys;
 use forebay_instance::socket::{Bound, Patience, Server, Service, place};
 use forebay_instance::{Accepted, Board, Cores, Instance, Sole, SoleError, Steer, choose};
 use forebay_measure::{Clock, Frequency, Nanos, Tsc};
@@ -373,6 +374,7 @@ fn set_triggers(plans: &mut [Plan], triggers: &[(String, usize)]) -> anyhow::Res
             let names = plan.modules.iter().map(|module| module.name.as_str());
             let near = nearest(name, names);
             let Some(module) = plan.modules.iter_mut().find(|module| module.name == *name) else {
+                let name = without_keys(name);
                 bail!("--trigger {name}={trigger}: no module is called '{name}'{near}");
             };
             if *trigger > plan.batch {

@@ -1,5 +1,7 @@
 //! Takes the outer VLAN tag off.
 
+use std::hint::cold_path;
+
 use forebay_graph::{
     Context, Declare, Fold, Function, Gate, PerBranch, Reason, Setup, SetupError, StateKind, register,
 };
@@ -68,8 +70,13 @@ impl VlanPop {
     #[inline(always)]
     fn pop(&self, packet: &mut Packet) -> Gate {
         let Some(header) = packet.data_mut().first_chunk_mut::<18>() else { return self.short(packet) };
-        if !EtherType::is_vlan(u16::from_be_bytes([header[12], header[13]])) {
-            return self.untagged;
+        let outer = u16::from_be_bytes([header[12], header[13]]);
+        if outer != EtherType::VLAN {
+            // One compare for nearly all frames.
+            cold_path();
+            if !EtherType::is_vlan(outer) {
+                return self.untagged;
+            }
         }
         let inner = u16::from_be_bytes([header[16], header[17]]);
         let hidden = inner != EtherType::IPV4 && EtherType::is_vlan(inner);

@@ -27,15 +27,51 @@ fn is_in_pairs(word: &str) -> bool {
     })
 }
 
-/// A text without the words that may be keys.
+/// The length of a text's first run of groups of hexadecimal digits that may be a key, and where it starts: as `od`,
+/// `xxd` and C write bytes, with the same characters between each two groups. Groups have an even number of digits, and
+/// one of the letters shows that they are no decimal numbers.
+fn find_groups(text: &str) -> Option<(usize, usize)> {
+    let group = |at: usize| {
+        let rest = &text[at..];
+        let digits = rest.strip_prefix("0x").unwrap_or(rest);
+        let count = digits.bytes().take_while(u8::is_ascii_hexdigit).count();
+        let length = rest.len() - digits.len() + count;
+        let ends = !rest[length..].starts_with(char::is_alphanumeric);
+        (matches!(count, 2 | 4 | 6 | 8) && ends).then_some((length, count))
+    };
+    let separator = |at: usize| {
+        let rest = &text[at..];
+        [", ", " ", ",", ":", "-", ".", "_", "\\x"].into_iter().find(|between| rest.starts_with(between))
+    };
+    let starts = text.char_indices().map(|(at, _)| at);
+    starts.filter(|at| !text[..*at].ends_with(char::is_alphanumeric)).find_map(|start| {
+        let (length, mut digits) = group(start)?;
+        let mut end = start + length;
+        let between = separator(end)?;
+        while text[end..].starts_with(between)
+            && let Some((length, count)) = group(end + between.len())
+        {
+            end += between.len() + length;
+            digits += count;
+        }
+        let letters = text[start..end].bytes().filter(|c| matches!(c, b'a'..=b'f' | b'A'..=b'F')).count();
+        (digits >= FEWEST && letters >= 2).then_some((start, end - start))
+    })
+}
+
+/// A text without the words and groups of digits that may be keys. Whole numbers of up to 64 bits are none.
 #[must_use]
 pub fn without_keys(text: &str) -> String {
+    if let Some((start, length)) = find_groups(text) {
+        let [before, after] = [&text[..start], &text[start + length..]];
+        return format!("{}{HIDDEN}{}", without_keys(before), without_keys(after));
+    }
     let of_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | ':' | '+' | '-');
     let (mut shown, mut rest) = (String::with_capacity(text.len()), text);
     while !rest.is_empty() {
         let end = rest.find(|c| !of_word(c)).unwrap_or(rest.len());
         let (word, after) = rest.split_at(end);
-        shown.push_str(if is_key(word) { HIDDEN } else { word });
+        shown.push_str(if is_key(word) && word.parse::<u64>().is_err() { HIDDEN } else { word });
         let next = after.chars().next().map_or(0, char::len_utf8);
         shown.push_str(&after[..next]);
         rest = &after[next..];
@@ -65,6 +101,21 @@ mod tests {
                 "batch 64 of 02:00:00:00:00:01 in café: 2001:db8::1",
             ),
             (String::new(), ""),
+            ("from 1 to 18446744073709551615, 4096".to_owned(), "from 1 to 18446744073709551615, 4096"),
+            (format!("'{}' is no list", pairs(key, " ")), "'(not shown)' is no list"),
+            (format!("'{}' is no list", pairs(key, ",")), "'(not shown)' is no list"),
+            (format!("'0x{}' is no list", pairs(key, ", 0x")), "'(not shown)' is no list"),
+            (format!("'\\x{}' is no list", pairs(key, "\\x")), "'\\x(not shown)' is no list"),
+            ("'A0B1C2D3 E4F50617 28394051' is é".to_owned(), "'(not shown)' is é"),
+            ("'a0b1 c2d3 e4f5 0617' 'a0b1 c2d3 e4f5 0617'".to_owned(), "'(not shown)' '(not shown)'"),
+            (
+                "02:00:00:00:00:0a, 02:00:00:00:00:0b, 02:00:00:00:00:0c".to_owned(),
+                "02:00:00:00:00:0a, 02:00:00:00:00:0b, 02:00:00:00:00:0c",
+            ),
+            (
+                "allowed are 10, 20, 30, 40, 50, 60, 70, 80, 90".to_owned(),
+                "allowed are 10, 20, 30, 40, 50, 60, 70, 80, 90",
+            ),
             (format!("'{}' is no list", pairs(key, ":")), "'(not shown)' is no list"),
             (format!("key:{} is no list", pairs(key, "-")), "(not shown) is no list"),
             (

@@ -213,7 +213,7 @@ impl Hidden {
         }
     }
 
-    /// A message without them.
+    /// A message without them, and without any other text of the shape of a key.
     pub(crate) fn remove(&self, message: String) -> String {
         let letters: Vec<char> = message.chars().collect();
         let mut secret = vec![false; letters.len()];
@@ -231,7 +231,7 @@ impl Hidden {
             at += word.len() + 1;
         }
         if !secret.contains(&true) {
-            return message;
+            return without_keys(&message);
         }
         let mut shown = String::with_capacity(message.len());
         for (at, letter) in letters.iter().enumerate() {
@@ -241,7 +241,7 @@ impl Hidden {
                 (false, _) => shown.push(*letter),
             }
         }
-        shown
+        without_keys(&shown)
     }
 }
 

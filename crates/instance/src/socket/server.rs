@@ -158,7 +158,11 @@ impl Drop for Leaving<'_> {
 }
 
 fn tell(writer: &mut impl Write, answer: &Answer) -> io::Result<()> {
-    serde_json::to_writer(&mut *writer, answer)?;
+    match answer {
+        // A key may stand where a request has a name.
+        Answer::Error(why) => serde_json::to_writer(&mut *writer, &Answer::Error(without_keys(why)))?,
+        answer => serde_json::to_writer(&mut *writer, answer)?,
+    }
     writer.write_all(b"\n")?;
     writer.flush()
 }
