@@ -44,7 +44,8 @@ fn find_groups(text: &str) -> Option<(usize, usize)> {
         [", ", " ", ",", ":", "-", ".", "_", "\\x"].into_iter().find(|between| rest.starts_with(between))
     };
     let starts = text.char_indices().map(|(at, _)| at);
-    starts.filter(|at| !text[..*at].ends_with(char::is_alphanumeric)).find_map(|start| {
+    let begins = |before: &str| !before.ends_with(char::is_alphanumeric) || before.ends_with("\\x");
+    starts.filter(|at| begins(&text[..*at])).find_map(|start| {
         let (length, mut digits) = group(start)?;
         let mut end = start + length;
         let between = separator(end)?;
