@@ -118,7 +118,7 @@ mod tests {
                 "allowed are 10, 20, 30, 40, 50, 60, 70, 80, 90",
             ),
             (format!("'{}' is no list", pairs(key, ":")), "'(not shown)' is no list"),
-            (format!("key:{} is no list", pairs(key, "-")), "(not shown) is no list"),
+            (format!("key:{} is no list", pairs(key, "-")), "key:(not shown) is no list"),
             (
                 "2001:db8:10:20:30:40:50:60 and 00-1b-21-aa-bb-cc".to_owned(),
                 "2001:db8:10:20:30:40:50:60 and 00-1b-21-aa-bb-cc",
