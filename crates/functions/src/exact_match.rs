@@ -69,11 +69,11 @@ impl Declare for ExactMatch {
     const HELP: &'static str = "\
         A packet's values of all fields together are looked up among the rules; gates are named by their numbers, as \
         many as rules and `miss` name. Two rules of the same values are an error. A packet that lacks a field is a \
-        miss: it is of another protocol, too short, or a fragment without the port asked for. A packet that has a field and \
-        hides it is dropped: one behind more tags or extension headers than are looked through, or that is cut short before \
-        the field of a transport header (RFC 7113 section 3). `ether.*` and `vlan.*` \
-        are of the outer header and tag; IP is found behind up to four tags, TCP, UDP and ICMP behind IPv4 options and \
-        up to 8 IPv6 extension headers. `raw` is counted from the start of the frame and read in network order; bits outside \
+        miss: it is of another protocol, too short, or a fragment without the port asked for. A packet that has a \
+        field and hides it is dropped: one behind more tags or extension headers than are looked through, or that is \
+        cut short before the field of a transport header (RFC 7113 section 3). `ether.*` and `vlan.*` are of the \
+        outer header and tag; IP is found behind up to four tags, TCP, UDP and ICMP behind IPv4 options and up to 8 \
+        IPv6 extension headers. `raw` is counted from the start of the frame and read in network order; bits outside \
         its mask count as 0. A field is at most 16 bytes; the key at most eight words, a field of more than 8 bytes \
         being two.";
     const EXAMPLE: &'static str =
@@ -131,7 +131,8 @@ fn add(table: &mut Table, fields: &[Field], rule: &Rule, path: &str) -> Result<(
 }
 
 impl ExactMatch {
-    /// The gate of the rule that a packet meets, or where a packet goes that lacks a field; `None` where no rule has its values.
+    /// The gate of the rule that a packet meets, or where a packet goes that lacks a field; `None` where no rule has
+    /// its values.
     #[inline(always)]
     fn gate(&self, packet: &mut Packet) -> Option<Gate> {
         let starts = self.needs.find(packet);
@@ -143,8 +144,8 @@ impl ExactMatch {
         self.table.get(&key[..self.parts.len()])
     }
 
-    /// Where a packet goes whose field of this layer could not be read: it is a miss if the packet has none, and dropped if
-    /// the packet hides it.
+    /// Where a packet goes whose field of this layer could not be read: it is a miss if the packet has none, and
+    /// dropped if the packet hides it.
     #[cold]
     #[inline(never)]
     fn lacks(&self, packet: &mut Packet, layer: Layer) -> Gate {

@@ -200,11 +200,10 @@ was prepared for the user (`ip tuntap add dev NAME mode tap user USER`, `ip link
 
 There is no knowing whether the host has sent anything but by asking: after a batch that was not full the interface is left \
 alone for `poll`, so that a busy worker makes few system calls. One is made for every frame, so this is for the packets of a \
-host, not for transit. Frames longer than the pool's packets are dropped and counted (`oversize`); those that the host does not take \
-(its interface is down, its queue is full) are counted as `refused`. An interface that is taken away is made again, with \
-its settings, within 100 ms, and counted in `errors`. \
-Where other parameters change while packets run, the interface stays, with what waits in it; its settings change just before \
-the pipeline does.";
+host, not for transit. Frames longer than the pool's packets are dropped and counted (`oversize`); those that the \
+host does not take (its interface is down, its queue is full) are counted as `refused`. An interface that is taken \
+away is made again, with its settings, within 100 ms, and counted in `errors`. Where other parameters change while \
+packets run, the interface stays, with what waits in it; its settings change just before the pipeline does.";
     const EXAMPLE: &'static str = "{ interface: fb0, address: 192.0.2.1/24, mac: 02:00:00:00:00:01 }";
 
     fn receives(_: &Params) -> bool {

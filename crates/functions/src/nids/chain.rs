@@ -1,8 +1,9 @@
 //! Options that depend on where others have matched, and on numbers that others have read.
 //!
-//! An option may match in several ways, and the next ones may fit only one of them. Trying each way to its end takes exponential
-//! time. Here all states that the options so far can lead to are kept, each once, and each option is applied to all of them. What
-//! is kept of a state is only what later options look at. How many states there may be, and how many steps are taken, is limited.
+//! An option may match in several ways, and the next ones may fit only one of them. Trying each way to its end takes
+//! exponential time. Here all states that the options so far can lead to are kept, each once, and each option is
+//! applied to all of them. What is kept of a state is only what later options look at. How many states there may be,
+//! and how many steps are taken, is limited.
 
 use memchr::memmem::Finder;
 
@@ -12,7 +13,7 @@ use super::rule::{Amount, Base, Comparison, Content, Jump, Link, Number, NumberF
 /// The most states at a time.
 const MOST_STATES: usize = 16_384;
 
-/// What options have found so far.
+/// The positions that options have found so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct State {
     /// The variables that `byte_extract` has set.
@@ -279,7 +280,8 @@ pub fn read(number: &Number, payload: &[u8], state: &State) -> Option<Read> {
             (value, start + length)
         }
         NumberForm::Text(base) => {
-            // As strtoul() reads it: white space, a plus, 0x before hexadecimal digits. Fewer bytes at the payload's end.
+            // As strtoul() reads it: white space, a plus, 0x before hexadecimal digits. Fewer bytes at the payload's
+            // end.
             let bytes = &payload[start..payload.len().min(start + length)];
             let mut at = bytes.iter().take_while(|byte| byte.is_ascii_whitespace() || **byte == 0x0b).count();
             at += usize::from(bytes.get(at) == Some(&b'+'));

@@ -320,7 +320,8 @@ fn value(number: &Number, bytes: &[u8]) -> Option<(u32, usize)> {
     Some((masked, length))
 }
 
-/// Where matches of an expression end that follow each other, by the libraries that are written for it. Empty where there is none.
+/// Where matches of an expression end that follow each other, by the libraries that are written for it. Empty where
+/// there is none.
 fn ends(text: &str, payload: &[u8]) -> Vec<usize> {
     let (expression, flags) = text[1..].rsplit_once('/').expect("it was read");
     // PCRE's dollar is also before a last line feed.

@@ -203,9 +203,9 @@ impl Form {
         let refused = |error: &dyn std::fmt::Display| {
             // The library shows where in the expression, over several lines.
             let error = error.to_string();
-            let told = error.lines().rev().find(|line| line.starts_with("error: ")).unwrap_or(&error);
-            let told: String = told.trim_start_matches("error: ").chars().take(160).collect();
-            format!("'{short}': {told}")
+            let fault = error.lines().rev().find(|line| line.starts_with("error: ")).unwrap_or(&error);
+            let fault: String = fault.trim_start_matches("error: ").chars().take(160).collect();
+            format!("'{short}': {fault}")
         };
         let mut compiler = thompson::Compiler::new();
         compiler.syntax(config).configure(

@@ -261,7 +261,7 @@ pub struct Comparison {
     pub not: bool,
 }
 
-/// What a jump is counted from.
+/// The origin of a jump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Base {
     /// The end of the number.
@@ -277,11 +277,11 @@ pub enum Base {
 pub struct Jump {
     /// The number.
     pub number: Number,
-    /// What it is multiplied by.
+    /// Its factor.
     pub multiplier: u32,
     /// Whether it is rounded up to a multiple of four.
     pub align: bool,
-    /// What it is counted from.
+    /// Its origin.
     pub base: Base,
     /// What is added.
     pub post: Amount,
@@ -322,7 +322,7 @@ pub enum Link {
         number: Number,
         /// The variable's index.
         variable: u8,
-        /// What it is multiplied by.
+        /// Its factor.
         multiplier: u32,
         /// It is rounded up to a multiple of this; of 0 it is not.
         align: u8,

@@ -86,8 +86,8 @@ impl Packet {
         self.network().0 == Network::Other && self.meta().layers.kind() == HIDDEN
     }
 
-    /// Returns the part of a packet that a filter needs and cannot find; `None` where all is known: the protocol and, of TCP,
-    /// UDP, UDP-Lite, SCTP and DCCP, the ports, or that the packet is none that shows them.
+    /// Returns the part of a packet that a filter needs and cannot find; `None` where all is known: the protocol and,
+    /// of TCP, UDP, UDP-Lite, SCTP and DCCP, the ports, or that the packet is none that shows them.
     #[cold]
     #[inline(never)]
     #[must_use]

@@ -9,7 +9,7 @@ use super::short;
 pub(super) struct Refused {
     /// The option, action or other word that is the reason.
     pub keyword: String,
-    /// What is wrong and what is allowed.
+    /// The fault, and the values that are allowed.
     pub message: String,
     /// The rule's number, where it can be read.
     pub sid: Option<u32>,
@@ -47,7 +47,7 @@ pub struct Skipped {
     pub sid: Option<u32>,
     /// The option, action or other word that is the reason; empty where the line is no rule.
     pub keyword: String,
-    /// What is wrong and what is allowed.
+    /// The fault, and the values that are allowed.
     pub reason: String,
 }
 

@@ -67,7 +67,7 @@ fn write(node: &Node, last: bool, text: &mut String) -> Option<()> {
 fn class(set: &ByteSet, text: &mut String) {
     let mut bytes = set.bytes().peekable();
     if bytes.peek().is_none() {
-        // What no byte is.
+        // A class without any byte.
         text.push_str(r"[^\x00-\xff]");
         return;
     }

@@ -36,7 +36,7 @@ pub enum Step {
     Match,
 }
 
-/// What becomes of a part that is matched by itself.
+/// The outcome of a part that is matched by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// It stays as it has matched.
@@ -229,7 +229,7 @@ impl Compiler {
         for _ in 0..least {
             let before = self.steps.len();
             self.node(node)?;
-            // What takes no step takes none however often it is repeated.
+            // A part that takes no step takes none however often it is repeated.
             if self.steps.len() == before {
                 break;
             }

@@ -1,8 +1,8 @@
 //! Expressions as PCRE reads them, over bytes: a tree of what may match.
 //!
-//! The libraries for expressions read another language: in theirs `\<` is the start of a word, `[a&&b]` an intersection, `a{,5}` a
-//! mistake. So expressions are read here as PCRE 8 reads them without UTF (pcrepattern(3)), and given to libraries in a form
-//! that has one meaning.
+//! The libraries for expressions read another language: in theirs `\<` is the start of a word, `[a&&b]` an
+//! intersection, `a{,5}` a mistake. So expressions are read here as PCRE 8 reads them without UTF (pcrepattern(3)), and
+//! given to libraries in a form that has one meaning.
 
 mod class;
 mod escape;

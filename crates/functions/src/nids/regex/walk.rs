@@ -1,7 +1,8 @@
 //! The search that goes back: look-around, back-references, and where matches end.
 //!
-//! Its time can grow exponentially with the payload, so each step is counted, and a search that takes too many ends undecided.
-//! What it may go back to is kept in a list of fixed length, not on the stack of the thread: no payload makes that overflow.
+//! Its time can grow exponentially with the payload, so each step is counted, and a search that takes too many ends
+//! undecided. What it may go back to is kept in a list of fixed length, not on the stack of the thread: no payload
+//! makes that overflow.
 
 use super::program::{MOST_SLOTS, Part, Program, Step};
 use super::syntax::Position;
@@ -201,7 +202,8 @@ impl Walk {
         }
     }
 
-    /// Ends the innermost part: where to go on, and at which position where it is another one. None where the part must not match.
+    /// Ends the innermost part: where to go on, and at which position where it is another one. None where the part must
+    /// not match.
     fn leave(&mut self, program: &Program, budget: &mut Budget) -> Result<Option<(usize, Option<usize>)>, Undecided> {
         let mut begun = self.back.len();
         let (enter, position) = loop {

@@ -1,4 +1,5 @@
-//! Options that depend on each other: numbers in payloads, expressions that others follow, and what the plain matcher says.
+//! Options that depend on each other: numbers in payloads, expressions that others follow, and what the plain matcher
+//! says.
 
 use super::keywords::matches;
 use super::*;
@@ -95,7 +96,8 @@ fn arguments_that_are_not_known_are_refused_by_name() {
     }
 }
 
-/// A search that takes too many steps: an alert is silent, a packet that a rule might drop is dropped, and both are counted.
+/// A search that takes too many steps: an alert is silent, a packet that a rule might drop is dropped, and both are
+/// counted.
 #[test]
 fn a_packet_that_takes_too_many_steps_is_undecided() {
     let hostile = udp(&[b'a'; 1_400], 1, 2, 3);
