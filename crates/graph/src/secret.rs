@@ -7,6 +7,8 @@
 pub const HIDDEN: &str = "(not shown)";
 /// The fewest hexadecimal digits of a word that may be a key, or the larger part of one.
 const FEWEST: usize = 16;
+/// Digits of the largest whole number of 64 bits.
+const LONGEST_NUMBER: usize = 20;
 
 /// Whether a word may be a key: 16 hexadecimal digits and more, and at most a quarter of other characters; or as many
 /// digits in pairs between colons or dashes.
@@ -60,7 +62,7 @@ fn find_groups(text: &str) -> Option<(usize, usize)> {
     })
 }
 
-/// A text without the words and groups of digits that may be keys. Whole numbers of up to 64 bits are none.
+/// A text without the words and groups of digits that may be keys. Whole numbers of up to 20 digits are none.
 #[must_use]
 pub fn without_keys(text: &str) -> String {
     if let Some((start, length)) = find_groups(text) {
@@ -72,7 +74,10 @@ pub fn without_keys(text: &str) -> String {
     while !rest.is_empty() {
         let end = rest.find(|c| !of_word(c)).unwrap_or(rest.len());
         let (word, after) = rest.split_at(end);
-        shown.push_str(if is_key(word) && word.parse::<u64>().is_err() { HIDDEN } else { word });
+        let is_number = word
+            .split(['+', '-', '.', ':'])
+            .all(|part| part.len() <= LONGEST_NUMBER && part.bytes().all(|c| c.is_ascii_digit()));
+        shown.push_str(if is_key(word) && !is_number { HIDDEN } else { word });
         let next = after.chars().next().map_or(0, char::len_utf8);
         shown.push_str(&after[..next]);
         rest = &after[next..];
@@ -102,6 +107,7 @@ mod tests {
                 "batch 64 of 02:00:00:00:00:01 in café: 2001:db8::1",
             ),
             (String::new(), ""),
+            ("hop=99999999999999999999+1".to_owned(), "hop=99999999999999999999+1"),
             ("from 1 to 18446744073709551615, 4096".to_owned(), "from 1 to 18446744073709551615, 4096"),
             (format!("'{}' is no list", pairs(key, " ")), "'(not shown)' is no list"),
             (format!("'{}' is no list", pairs(key, ",")), "'(not shown)' is no list"),

@@ -5,6 +5,7 @@
 //! (`make soak-sessions`: a million sessions with 50 000 new ones a second for 60 s); with `FOREBAY_CROWD_SIMULATED=1` in simulated time,
 //! for machines that are too slow or have other things to do.
 
+mod clock;
 mod echo;
 
 use std::io::Write as _;
@@ -80,6 +81,7 @@ impl Crowd {
 
     fn source(&self) -> Source {
         let Self { at_once, packets, rate, count, capacity, when_full } = self;
+        let seconds = count / rate + TIMEOUT + 4;
         let table = format!(
             "sessions: {capacity}, when_full: {when_full}, timeouts: {{ udp: {TIMEOUT}s, udp_unanswered: {TIMEOUT}s }}"
         );
@@ -95,6 +97,7 @@ ports:
     generator:
       {{ rate: {rate}pps, count: {count}, size: 70, sessions: {sessions}, renewal: {{ at_once: {at_once}, packets: {packets} }}, \
        source: 10.0.0.0/8, destination: 192.0.2.10/32, destination_port: 80, queue: 262144 }}
+  clock: {{ crowd_clock: {{ seconds: {seconds} }} }}
   out: {{ sink: }}
 state:
   known: {{ connections: {{ {table} }} }}
@@ -110,6 +113,7 @@ modules:
   fw-in: {{ firewall: {{ state: known }} }}
 pipeline:
   - clients -> fw-out -> lb -> nat-out -> servers -> nat-in -> lb-back -> fw-in -> out
+  - clock -> out
 "
         );
         Source::new(text, "crowd", ".")

@@ -26,7 +26,7 @@ fn pipeline(states: &[&str], module: &str) -> String {
         (modules, names.join(" -> "))
     };
     format!(
-        "ports:\n  in: {{ generator: {{ sessions: 50, source: 10.0.0.0/24, rate: 100kpps, count: 1000 }} }}\n  out: {{ sink: }}\n\
+        "ports:\n  in: {{ generator: {{ sessions: 50, source: 10.0.0.0/24, rate: 10kpps }} }}\n  out: {{ sink: }}\n\
          {state}modules:\n{modules}pipeline: [in -> {names} -> out]\n"
     )
 }
@@ -91,7 +91,7 @@ fn runs_on(folder: &Path) {
         assert_eq!(told.code, Some(0), "{when}: {told:?}");
         told.out.matches("10.0.0.").count()
     };
-    while running.packets("before").get("out").and_then(Value::as_u64) != Some(1_000) {}
+    while running.packets("before").get("out").and_then(Value::as_u64).is_none_or(|out| out < 1_000) {}
     let before = sessions("before");
     assert!(before >= 50, "{before} lines");
     for (text, told) in greedy() {
@@ -103,5 +103,5 @@ fn runs_on(folder: &Path) {
     let (code, report, _) = running.end();
     assert_eq!(code, Some(0));
     accounted(&report["packets"], "at the end");
-    assert_eq!(report["packets"]["out"], 1_000);
+    assert!(report["packets"]["out"].as_u64().is_some_and(|out| out >= 1_000), "{report}");
 }

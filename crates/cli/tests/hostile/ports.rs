@@ -21,8 +21,9 @@ pub struct Exchange {
     pub queued: Vec<VecDeque<Vec<u8>>>,
     /// All that left since this was set.
     pub watched: Option<Vec<Vec<u8>>>,
-    /// No more frames will be queued.
-    pub over: bool,
+    /// No more frames will be queued, and the feeds keep the run until this instant: sessions end by their time-outs,
+    /// which no run waits for.
+    pub over: Option<Ticks>,
     /// The frames that were given last: what to look at where something breaks.
     pub last: Vec<Vec<u8>>,
 }
@@ -138,7 +139,11 @@ impl Port for Feed {
                 exchange.queued[self.number].pop_front();
                 exchange.given += 1;
             }
-            return if exchange.over { Ready::Never } else { Ready::At(Ticks(intake.now.0 + 1_000_000)) };
+            return match exchange.over {
+                Some(end) if intake.now >= end => Ready::Never,
+                Some(end) => Ready::At(end),
+                None => Ready::At(Ticks(intake.now.0 + 1_000_000)),
+            };
         }
         let wanted = intake.most.min(usize::try_from(self.left).unwrap_or(usize::MAX));
         let got = intake.pool.fill_arrived(batch, wanted, 0, intake.now, ArrivalClock::Poll);
