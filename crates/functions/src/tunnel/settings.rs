@@ -202,7 +202,9 @@ mod tests {
     #[test]
     fn ends_of_tunnels_are_hosts_of_ipv4() {
         assert_eq!(read(&json!("192.0.2.1")), Ok(Endpoint(0xc000_0201)));
-        for wrong in ["0.0.0.0", "0.9.9.9", "127.0.0.1", "224.0.0.1", "240.0.0.1", "255.255.255.255", "192.0.2", "host", ""] {
+        for wrong in
+            ["0.0.0.0", "0.9.9.9", "127.0.0.1", "224.0.0.1", "240.0.0.1", "255.255.255.255", "192.0.2", "host", ""]
+        {
             let error = read::<Endpoint>(&json!(wrong)).expect_err(wrong);
             assert!(error.contains(wrong) && error.contains("allowed are"), "{error}");
         }
