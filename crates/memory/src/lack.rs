@@ -3,6 +3,8 @@
 
 use zerocopy::FromZeros;
 
+use crate::{HUGE, Region};
+
 /// The system has no memory for what was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the system has no {bytes} bytes for it")]
@@ -25,6 +27,16 @@ impl NoMemory {
     }
 }
 
+/// Refuses a large list that leaves less memory than a [`Region`] leaves: the small allocations that follow end the
+/// process where they fail.
+fn leaves_enough<T>(len: usize) -> Result<(), NoMemory> {
+    let lack = NoMemory::of::<T>(len);
+    if lack.bytes < HUGE / 2 {
+        return Ok(());
+    }
+    Region::new(HUGE).map(drop).map_err(|_| lack)
+}
+
 /// An empty list with room for so many values, which it takes without asking the system for more.
 ///
 /// # Errors
@@ -39,6 +51,7 @@ impl NoMemory {
 pub fn room<T>(len: usize) -> Result<Vec<T>, NoMemory> {
     let mut list = Vec::new();
     list.try_reserve_exact(len).map_err(|_| NoMemory::of::<T>(len))?;
+    leaves_enough::<T>(len)?;
     Ok(list)
 }
 
@@ -58,7 +71,9 @@ pub fn filled<T: Clone>(value: T, len: usize) -> Result<Box<[T]>, NoMemory> {
 /// # Errors
 /// [`NoMemory`].
 pub fn zeroed<T: FromZeros>(len: usize) -> Result<Box<[T]>, NoMemory> {
-    <[T]>::new_box_zeroed_with_elems(len).map_err(|_| NoMemory::of::<T>(len))
+    let list = <[T]>::new_box_zeroed_with_elems(len).map_err(|_| NoMemory::of::<T>(len))?;
+    leaves_enough::<T>(len)?;
+    Ok(list)
 }
 
 /// So many values, each of its number.

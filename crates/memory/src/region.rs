@@ -16,6 +16,10 @@ mod mapped {
     /// The most memory that is asked for before it is needed, in bytes: what is beyond may never be.
     const POPULATED: usize = 1 << 28;
 
+    /// A large region is refused unless the system has so much more, in bytes: the small allocations that follow end the
+    /// process where they fail, and with it all that runs in it. A multiple of huge pages, one of which aligns the region.
+    const SPARE: usize = 8 * HUGE;
+
     /// Memory that is zero at first, begins at a page and goes back to the system with this value. It may be given to another
     /// thread; who reads and writes where is its owner's affair.
     #[derive(Debug)]
@@ -50,7 +54,7 @@ mod mapped {
             let bytes = bytes.ok_or(std::io::ErrorKind::OutOfMemory)?;
             let (read_write, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | kind);
             // Kernels before 6.7 let such a region begin at any small page, and it would have no huge ones at its ends.
-            let more = if huge && kind.is_empty() { HUGE } else { 0 };
+            let more = if huge && kind.is_empty() { SPARE } else { 0 };
             let all = bytes.checked_add(more).ok_or(std::io::ErrorKind::OutOfMemory)?;
             // SAFETY: a new mapping at an address that the kernel chooses touches nothing that exists.
             let mut mapped = unsafe { mmap_anonymous(std::ptr::null_mut(), all, read_write, flags)? };
