@@ -64,8 +64,8 @@ pub fn frames(bytes: &[u8]) {
     });
 }
 
-/// Rules of `nids`, a line each, and behind an empty line frames for them, each behind its length in one byte. Rules that
-/// cannot be loaded are skipped. Every packet passes or is dropped, and is not changed.
+/// Matches frames against rules of `nids`. The input is rules, a line each, an empty line, and frames, each behind its
+/// length in one byte. Rules that cannot be loaded are skipped. Every packet gets a gate and stays as it is.
 pub fn matching(bytes: &[u8]) {
     let Some(end) = bytes.windows(2).position(|pair| pair == b"\n\n") else { return };
     let rules: Vec<_> = String::from_utf8_lossy(&bytes[..end]).lines().take(20).map(str::to_owned).collect();

@@ -206,10 +206,12 @@ impl Interface {
     pub(crate) fn refuse_broadcast(&self, address: IpAddr) -> Result<(), String> {
         match address {
             IpAddr::V4(four) if self.is_broadcast(four.to_bits()) => Err(format!(
-                "{address} is the network or broadcast address of a prefix of the interface: allowed are addresses of one host"
+                "{address} is the network or broadcast address of a prefix of the interface: allowed are addresses of \
+                 one host"
             )),
             IpAddr::V6(six) if self.is_anycast(six.to_bits()) => Err(format!(
-                "{address} is the address of all routers of a prefix of the interface: allowed are addresses of one host"
+                "{address} is the address of all routers of a prefix of the interface: allowed are addresses of one \
+                 host"
             )),
             _ => Ok(()),
         }

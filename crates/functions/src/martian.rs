@@ -116,26 +116,26 @@ pub(crate) fn mapped(address: IpAddr) -> String {
 /// 2.4).
 ///
 /// # Errors
-/// The address, the block that it is of, and the addresses that are allowed.
+/// The address, the fault, and the addresses that are allowed.
 pub(crate) fn of_host(address: IpAddr) -> Result<IpAddr, String> {
-    let block = match address {
+    let fault = match address {
         IpAddr::V4(four) => match four.octets()[0] {
-            0 => "network 0",
-            127 => "the loopback network",
-            224..=239 => "multicast",
-            240.. => "the reserved block 240.0.0.0/4",
+            0 => "in network 0",
+            127 => "in the loopback network",
+            224..=239 => "a multicast address",
+            240.. => "in the reserved block 240.0.0.0/4",
             _ => return Ok(address),
         },
         IpAddr::V6(six) => match six.to_bits() {
-            0 => "no host: it is the unspecified address",
-            1 => "no host: it is the loopback address",
-            bits if bits >> 120 == 0xff => "multicast",
+            0 => "the unspecified address",
+            1 => "the loopback address",
+            bits if bits >> 120 == 0xff => "a multicast address",
             bits if is_mapped(bits) => return Err(mapped(address)),
-            bits if stands_for_v4(bits) => "the block ::/96 (IPv4-compatible)",
+            bits if stands_for_v4(bits) => "in the block ::/96 (IPv4-compatible)",
             _ => return Ok(address),
         },
     };
-    Err(format!("{address} is of {block}: allowed are addresses of one host"))
+    Err(format!("{address} is {fault}: allowed are addresses of one host"))
 }
 
 /// Checks that a prefix of IPv4, from its first to its last address, has addresses of hosts.

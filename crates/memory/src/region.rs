@@ -16,8 +16,8 @@ mod mapped {
     /// The most memory that is asked for before it is needed, in bytes: what is beyond may never be.
     const POPULATED: usize = 1 << 28;
 
-    /// A large region is refused unless the system has so much more, in bytes: the small allocations that follow end the
-    /// process where they fail, and with it all that runs in it. A multiple of huge pages, one of which aligns the region.
+    /// The memory that a large region must leave, in bytes: a small allocation that fails afterwards ends the process.
+    /// It is a multiple of a huge page, one of which aligns the region.
     const SPARE: usize = 8 * HUGE;
 
     /// Memory that is zero at first, begins at a page and goes back to the system with this value. It may be given to another

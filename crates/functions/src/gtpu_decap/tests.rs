@@ -233,7 +233,7 @@ fn wrong_parameters_are_named() {
         (json!({ "teids": ["1-5", "0"] }), "teids[1]", "'0' is no tunnel"),
         (json!({ "teids": "5-1" }), "teids", "'5-1' ends before"),
         (json!({ "teids": { "file": "/no/such" } }), "teids", "cannot read '/no/such'"),
-        (json!({ "teids": "any", "local": ["::1"] }), "local[0]", "::1 is of no host"),
+        (json!({ "teids": "any", "local": ["::1"] }), "local[0]", "::1 is the loopback address"),
         (json!({ "teids": "any", "local": vec!["192.0.2.1"; 9] }), "local", "9 addresses: allowed are up to 8"),
     ] {
         let error = Rig::of::<GtpuDecap>(&params).err().unwrap_or_else(|| panic!("{params} is taken"));

@@ -160,7 +160,7 @@ fn wrong_parameters_are_named() {
             "peer",
             "'192.0.2.2' is of IPv4 and `source` of IPv6: allowed are peers of IPv6",
         ),
-        (json!({ "source": "ff02::1", "teid": 1, "peer": "2001:db8::2" }), "source", "ff02::1 is of multicast"),
+        (json!({ "source": "ff02::1", "teid": 1, "peer": "2001:db8::2" }), "source", "ff02::1 is a multicast address"),
         (json!({ "source": "192.0.2.1", "tunnels": ["10.0.0.1 1 192.0.2.2", "x"] }), "tunnels[1]", "'x' is no user"),
         (
             json!({ "source": "192.0.2.1", "peer": "192.0.2.2", "tunnels": ["10.0.0.1 1", "10.0.0.1 2"] }),

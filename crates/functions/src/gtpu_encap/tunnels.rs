@@ -305,7 +305,7 @@ mod tests {
             ("10.0.0.1 0", "'0' is no tunnel"),
             ("10.0.0.1", "'' is no tunnel"),
             ("10.0.0.1 0x100000000", "'0x100000000' is no tunnel"),
-            ("10.0.0.1 7 224.0.0.1", "224.0.0.1 is of multicast"),
+            ("10.0.0.1 7 224.0.0.1", "224.0.0.1 is a multicast address"),
             ("10.0.0.1 7 192.0.2.1 8", "'8' is too much"),
             ("10.0.0.1 7 2001:db8::2", "'2001:db8::2' is of IPv6 and `source` of IPv4"),
         ] {

@@ -37,8 +37,11 @@ fn faults_name_the_place_the_value_and_what_is_allowed() {
         (json!({ "mac": "01:00:00:00:00:01" }), "mac: 01:00:00:00:00:01: allowed are addresses of one"),
         (json!({ "addresses": [] }), "addresses: 0 addresses: allowed are 1 to 16"),
         (json!({ "addresses": ["192.0.2.1"] }), "'192.0.2.1' is no address of an interface"),
-        (json!({ "addresses": ["224.0.0.1/24"] }), "224.0.0.1 is of multicast: allowed are addresses of one host"),
-        (json!({ "neighbours": ["240.0.0.7 02:00:00:00:00:07"] }), "neighbours[0]: 240.0.0.7 is of the reserved block"),
+        (
+            json!({ "addresses": ["224.0.0.1/24"] }),
+            "224.0.0.1 is a multicast address: allowed are addresses of one host",
+        ),
+        (json!({ "neighbours": ["240.0.0.7 02:00:00:00:00:07"] }), "neighbours[0]: 240.0.0.7 is in the reserved block"),
         (json!({ "neighbours": ["192.0.2.255 02:00:00:00:00:07"] }), "neighbours[0]: 192.0.2.255 is the network or"),
         (json!({ "neighbours": ["192.0.2.1 02:00:00:00:00:07"] }), "neighbours[0]: 192.0.2.1 is the interface's own"),
         (json!({ "addresses": ["192.0.2.1/24", "192.0.2.1/32"] }), "addresses[1]: 192.0.2.1 is listed twice"),
@@ -64,20 +67,20 @@ fn faults_name_the_place_the_value_and_what_is_allowed() {
 #[test]
 fn own_addresses_that_no_host_may_have_are_refused() {
     for (address, said) in [
-        ("240.0.0.1/8", "240.0.0.1 is of the reserved block 240.0.0.0/4: allowed are addresses of one host"),
-        ("255.255.255.255/32", "255.255.255.255 is of the reserved block"),
-        ("0.0.0.0/0", "0.0.0.0 is of network 0"),
-        ("0.1.2.3/8", "0.1.2.3 is of network 0"),
-        ("127.1.2.3/8", "127.1.2.3 is of the loopback network"),
-        ("224.0.0.5/4", "224.0.0.5 is of multicast"),
+        ("240.0.0.1/8", "240.0.0.1 is in the reserved block 240.0.0.0/4: allowed are addresses of one host"),
+        ("255.255.255.255/32", "255.255.255.255 is in the reserved block"),
+        ("0.0.0.0/0", "0.0.0.0 is in network 0"),
+        ("0.1.2.3/8", "0.1.2.3 is in network 0"),
+        ("127.1.2.3/8", "127.1.2.3 is in the loopback network"),
+        ("224.0.0.5/4", "224.0.0.5 is a multicast address"),
         ("192.0.2.0/24", "addresses[0]: 192.0.2.0 is the network or broadcast address of a prefix"),
         ("192.0.2.255/24", "addresses[0]: 192.0.2.255 is the network or broadcast address of a prefix"),
         ("192.0.2.7/30", "addresses[0]: 192.0.2.7 is the network or broadcast address of a prefix"),
-        ("::/0", ":: is of no host: it is the unspecified address"),
-        ("::1/128", "::1 is of no host: it is the loopback address"),
-        ("::192.0.2.1/96", "::c000:201 is of the block ::/96"),
+        ("::/0", ":: is the unspecified address"),
+        ("::1/128", "::1 is the loopback address"),
+        ("::192.0.2.1/96", "::c000:201 is in the block ::/96"),
         ("::ffff:192.0.2.1/128", "write the IPv4 address, 192.0.2.1"),
-        ("ff02::1/64", "ff02::1 is of multicast"),
+        ("ff02::1/64", "ff02::1 is a multicast address"),
         ("2001:db8::/64", "addresses[0]: 2001:db8:: is the address of all routers of a prefix"),
     ] {
         let refusal = interface(json!({ "addresses": [address] })).err().expect(address).to_string();
@@ -126,7 +129,7 @@ fn operators_see_and_change_neighbours() {
         "change 5: 192.0.2.9 is no neighbour that is known",
         "change 6: 192.0.2.1 is the interface's own",
         "change 7: 03:00:00:00:00:0a is a group's",
-        "change 8: 224.0.0.9 is of multicast",
+        "change 8: 224.0.0.9 is a multicast address",
         "change 9: 'forever' is no neighbour's state",
     ]) {
         assert!(told.starts_with(expected), "{told}");

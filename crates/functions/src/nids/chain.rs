@@ -2,8 +2,8 @@
 //!
 //! An option may match in several ways, and the next ones may fit only one of them. Trying each way to its end takes
 //! exponential time. Here all states that the options so far can lead to are kept, each once, and each option is
-//! applied to all of them. What is kept of a state is only what later options look at. How many states there may be,
-//! and how many steps are taken, is limited.
+//! applied to all of them. A state has only the parts that later options look at. The number of states and of steps is
+//! limited.
 
 use memchr::memmem::Finder;
 

@@ -142,9 +142,9 @@ fn multicast_and_expired_packets_are_the_hosts_where_wanted() {
 fn what_makes_no_host_is_named() {
     let refusal =
         |addresses: Value| Rig::of::<Punt>(&json!({ "addresses": addresses })).err().expect("refused").to_string();
-    let told = refusal(json!(["192.0.2.1", "224.0.0.1"]));
-    assert_eq!(told, "addresses[1]: 224.0.0.1 is of multicast: allowed are addresses of one host");
-    assert!(refusal(json!(["::"])).starts_with("addresses[0]: :: is of no host"));
+    let error = refusal(json!(["192.0.2.1", "224.0.0.1"]));
+    assert_eq!(error, "addresses[1]: 224.0.0.1 is a multicast address: allowed are addresses of one host");
+    assert!(refusal(json!(["::"])).starts_with("addresses[0]: :: is the unspecified address"));
     assert!(refusal(json!(["192.0.2.300"])).contains("addresses[0]"));
     let many: Vec<String> = (0..4_097).map(|n| format!("10.0.{}.{}", n / 256, n % 256)).collect();
     assert_eq!(refusal(json!(many)), "addresses: 4097 addresses: allowed are 0 to 4096");

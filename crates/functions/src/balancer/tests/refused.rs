@@ -61,9 +61,9 @@ fn parameters_that_make_no_sense_are_named() {
     for (state, said) in [
         (json!({ "services": [] }), "services: 0 services with 0 backends: allowed are 1 to 4096"),
         (service("address", json!("example")), "services[0].address: 'example' is no IPv4 address"),
-        (service("address", json!("224.0.0.1")), "services[0].address: 224.0.0.1 is of multicast: allowed are"),
-        (service("address", json!("240.0.0.1")), "services[0].address: 240.0.0.1 is of the reserved block"),
-        (service("address", json!("0.1.2.3")), "services[0].address: 0.1.2.3 is of network 0: allowed are"),
+        (service("address", json!("224.0.0.1")), "services[0].address: 224.0.0.1 is a multicast address: allowed are"),
+        (service("address", json!("240.0.0.1")), "services[0].address: 240.0.0.1 is in the reserved block"),
+        (service("address", json!("0.1.2.3")), "services[0].address: 0.1.2.3 is in network 0: allowed are"),
         (service("port", json!(0)), "services[0].port: 0: allowed are 1 to 65535"),
         (service("protocol", json!("icmp")), "unknown variant `icmp`"),
         (service("port", json!(null)), "services[0].backends[0].port: the service has all ports"),

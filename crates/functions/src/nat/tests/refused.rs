@@ -8,9 +8,9 @@ fn parameters_that_make_no_sense_are_named() {
         (json!({ "pool": "192.0.2.0/33" }), "pool: '192.0.2.0/33' is no IPv4 prefix"),
         (json!({ "pool": "192.0.2.1/28" }), "write 192.0.2.0/28"),
         (json!({ "pool": "10.0.0.0/8" }), "has 16777216 addresses: allowed are up to 4096"),
-        (json!({ "pool": "224.0.0.0/28" }), "pool: '224.0.0.0/28': 224.0.0.0 is of multicast: allowed are"),
-        (json!({ "pool": "240.0.0.0/28" }), "pool: '240.0.0.0/28': 240.0.0.0 is of the reserved block"),
-        (json!({ "pool": "0.9.0.0/28" }), "pool: '0.9.0.0/28': 0.9.0.0 is of network 0"),
+        (json!({ "pool": "224.0.0.0/28" }), "pool: '224.0.0.0/28': 224.0.0.0 is a multicast address: allowed are"),
+        (json!({ "pool": "240.0.0.0/28" }), "pool: '240.0.0.0/28': 240.0.0.0 is in the reserved block"),
+        (json!({ "pool": "0.9.0.0/28" }), "pool: '0.9.0.0/28': 0.9.0.0 is in network 0"),
         (json!({ "pool": "192.0.2.1", "ports": [5, 4] }), "ports: 5 to 4: allowed are 1 to 65535"),
         (json!({ "pool": "192.0.2.1", "sessions": 0 }), "sessions: 0: allowed are 1 to"),
         (json!({ "pool": "192.0.2.1", "ports_per_address": 0 }), "ports_per_address: 0"),
@@ -42,11 +42,11 @@ fn inside_addresses_that_can_be_no_hosts_are_refused() {
         assert!(error.contains(said), "{state}: {error}");
     };
     for (inside, said) in [
-        ("0.0.0.0:80", "forwards[0]: inside: '0.0.0.0:80': 0.0.0.0 is of network 0: allowed are addresses of one host"),
-        ("224.0.0.1:80", "inside: '224.0.0.1:80': 224.0.0.1 is of multicast"),
-        ("239.255.255.255:80", "inside: '239.255.255.255:80': 239.255.255.255 is of multicast"),
-        ("255.255.255.255:80", "inside: '255.255.255.255:80': 255.255.255.255 is of the reserved"),
-        ("127.0.0.1:80", "inside: '127.0.0.1:80': 127.0.0.1 is of the loopback"),
+        ("0.0.0.0:80", "forwards[0]: inside: '0.0.0.0:80': 0.0.0.0 is in network 0: allowed are addresses of one host"),
+        ("224.0.0.1:80", "inside: '224.0.0.1:80': 224.0.0.1 is a multicast address"),
+        ("239.255.255.255:80", "inside: '239.255.255.255:80': 239.255.255.255 is a multicast address"),
+        ("255.255.255.255:80", "inside: '255.255.255.255:80': 255.255.255.255 is in the reserved"),
+        ("127.0.0.1:80", "inside: '127.0.0.1:80': 127.0.0.1 is in the loopback"),
         ("192.0.2.1:80", "forwards[0]: inside: '192.0.2.1:80' is of the pool, whose addresses are outside"),
         ("192.0.2.3:9", "inside: '192.0.2.3:9' is of the pool"),
     ] {
@@ -62,7 +62,7 @@ fn inside_addresses_that_can_be_no_hosts_are_refused() {
         ("192.0.2.0/28", "192.0.2.0/24", "has addresses of the pool"),
         ("192.0.2.0/28", "192.0.2.15", "has addresses of the pool"),
         ("192.0.2.1", "192.0.2.1", "has addresses of the pool, 192.0.2.1 to 192.0.2.1"),
-        ("192.0.2.0/28", "224.0.0.0/16", "deterministic: inside: '224.0.0.0/16': 224.0.0.0 is of multicast"),
+        ("192.0.2.0/28", "224.0.0.0/16", "deterministic: inside: '224.0.0.0/16': 224.0.0.0 is a multicast address"),
     ] {
         refused(json!({ "pool": pool, "deterministic": { "inside": inside } }), said);
     }

@@ -1,7 +1,7 @@
 //! The search that goes back: look-around, back-references, and where matches end.
 //!
 //! Its time can grow exponentially with the payload, so each step is counted, and a search that takes too many ends
-//! undecided. What it may go back to is kept in a list of fixed length, not on the stack of the thread: no payload
+//! undecided. The positions to go back to are in a list of fixed length, not on the stack of the thread: no payload
 //! makes that overflow.
 
 use super::program::{MOST_SLOTS, Part, Program, Step};

@@ -8,7 +8,9 @@ use forebay_graph::DeclareState;
 
 use super::*;
 use crate::connection::flags::{ACK, FIN, RST, SYN};
+use crate::firewall::Connections;
 use crate::firewall::Firewall;
+use crate::nat::Nat;
 use crate::nat_in::NatIn;
 use crate::nat_out::NatOut;
 
