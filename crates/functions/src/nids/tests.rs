@@ -5,8 +5,8 @@ mod flow;
 mod keywords;
 mod mix;
 mod oracle;
+mod reports;
 mod skipped;
-mod told;
 mod written;
 
 use std::path::Path;
