@@ -3,7 +3,7 @@
 //! Nothing is passed over in silence: a rule that would mean something else here than where it comes from is refused.
 
 mod lines;
-mod options;
+pub(super) mod options;
 mod refused;
 
 use std::collections::{BTreeMap, HashMap};

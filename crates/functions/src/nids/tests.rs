@@ -6,6 +6,7 @@ mod keywords;
 mod mix;
 mod oracle;
 mod reports;
+mod rows;
 mod skipped;
 mod written;
 

@@ -12,12 +12,13 @@ use super::refused::Refused;
 use super::{near, priority_of, short};
 use crate::nids::rule::{Link, Rule, Test};
 use limit::limit;
+pub(in crate::nids) use payload::MODIFIERS;
 
 /// The largest offset, depth and the like: what the largest packets have.
 const MOST_OFFSET: u32 = 65_535;
 
-/// Options that are known.
-const KNOWN: [&str; 46] = [
+/// Options that rules may have: all others are refused.
+pub(in crate::nids) const KNOWN: [&str; 47] = [
     "msg",
     "sid",
     "rev",
@@ -64,6 +65,7 @@ const KNOWN: [&str; 46] = [
     "window",
     "flow",
     "threshold",
+    "detection_filter",
 ];
 
 /// Why an option that is not known is refused, and what to do about it.
@@ -242,6 +244,9 @@ impl<'a> Building<'a> {
                 .filter(|value| !value.is_empty())
                 .ok_or_else(|| format!("'{name}' of what is missing: write {name}: VALUE"))
         };
+        if !KNOWN.contains(&name) {
+            return Err(advice(name));
+        }
         match name {
             "msg" => {
                 self.once("msg")?;
@@ -291,8 +296,7 @@ impl<'a> Building<'a> {
             "metadata" | "service" | "target" | "rem" => drop(given()?),
             "noalert" => self.rule.silent = true,
             "content" => self.content(given()?)?,
-            "nocase" | "offset" | "depth" | "distance" | "within" | "fast_pattern" | "rawbytes" | "startswith"
-            | "endswith" => self.modifier(name, value)?,
+            _ if MODIFIERS.contains(&name) => self.modifier(name, value)?,
             "pcre" => self.pcre(given()?)?,
             "isdataat" => self.data_at(given()?)?,
             "byte_test" => self.byte_test(given()?)?,

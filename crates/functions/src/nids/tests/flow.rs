@@ -24,7 +24,7 @@ const RULES: [&str; 4] = [
 ];
 
 /// A segment with these control bits; a datagram of UDP where there are none.
-fn frame(from: ([u8; 4], u16), to: ([u8; 4], u16), flags: u8) -> Vec<u8> {
+pub(super) fn frame(from: ([u8; 4], u16), to: ([u8; 4], u16), flags: u8) -> Vec<u8> {
     let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4(from.0, to.0, 64);
     let mut frame = Vec::new();
     if flags == 0 {
@@ -62,7 +62,7 @@ fn said(rig: &mut Rig, frame: &[u8]) -> Vec<u32> {
     counts(rig).into_iter().filter(|(sid, count)| before.get(sid) != Some(count)).map(|(sid, _)| sid).collect()
 }
 
-fn firewall(surroundings: &mut Surroundings) {
+pub(super) fn firewall(surroundings: &mut Surroundings) {
     let params = serde_json::from_value(json!({})).expect("parameters");
     let state = Connections::new(params, &mut Setup::new("fw", surroundings)).unwrap_or_else(|error| panic!("{error}"));
     surroundings.state.insert("fw".to_owned(), Arc::new(state));

@@ -3,7 +3,7 @@
 use super::*;
 
 /// A TCP segment with every field that rules compare.
-fn segment(payload: &[u8]) -> Vec<u8> {
+pub(super) fn segment(payload: &[u8]) -> Vec<u8> {
     let mut frame = tcp(payload, 1_000, 80, 0x18);
     frame[15] = 0x10;
     frame[18..20].copy_from_slice(&777u16.to_be_bytes());
@@ -15,7 +15,7 @@ fn segment(payload: &[u8]) -> Vec<u8> {
 }
 
 /// A ping with identifier 1 and sequence number 2.
-fn ping4(kind: u8, code: u8) -> Vec<u8> {
+pub(super) fn ping4(kind: u8, code: u8) -> Vec<u8> {
     let mut frame = Vec::new();
     let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4([10, 0, 0, 1], [192, 0, 2, 1], 3);
     builder.icmpv4_echo_request(1, 2).write(&mut frame, b"ping").expect("memory");
@@ -24,7 +24,7 @@ fn ping4(kind: u8, code: u8) -> Vec<u8> {
 }
 
 /// A datagram with a record-route option.
-fn with_options() -> Vec<u8> {
+pub(super) fn with_options() -> Vec<u8> {
     let mut frame = Vec::new();
     let options = etherparse::Ipv4Options::try_from(&[1, 7, 7, 4, 0, 0, 0, 0][..]).expect("options");
     let mut header =

@@ -3,23 +3,27 @@
 use super::*;
 
 /// A folder for one test's files, removed with it.
-struct Folder(std::path::PathBuf);
+pub(super) struct Folder(std::path::PathBuf);
 
 impl Folder {
-    fn new(test: &str) -> Self {
+    pub(super) fn new(test: &str) -> Self {
         let path = std::env::temp_dir().join(format!("forebay-nids-{test}-{}", std::process::id()));
         std::fs::create_dir_all(&path).expect("a writable folder for temporary files");
         Self(path)
     }
 
-    fn surroundings(&self) -> Surroundings {
+    pub(super) fn surroundings(&self) -> Surroundings {
         let mut surroundings = Surroundings::new(Frequency::new(1e9));
         (surroundings.base, surroundings.simulated, surroundings.batch) = (self.0.clone(), true, 32);
         surroundings
     }
 
     fn lines(&self) -> Vec<Value> {
-        let text = std::fs::read_to_string(self.0.join("alerts.json")).expect("the file");
+        self.lines_of("alerts.json")
+    }
+
+    pub(super) fn lines_of(&self, file: &str) -> Vec<Value> {
+        let text = std::fs::read_to_string(self.0.join(file)).expect("the file");
         text.lines().map(|line| serde_json::from_str(line).expect("a JSON object")).collect()
     }
 }

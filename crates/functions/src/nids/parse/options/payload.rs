@@ -10,6 +10,19 @@ const MOST_PARTS: usize = 64;
 /// The longest content, in bytes.
 const MOST_CONTENT: usize = 1_024;
 
+/// Options of the content before them, which may also stand behind a comma in it.
+pub(in crate::nids) const MODIFIERS: [&str; 9] = [
+    "nocase",
+    "offset",
+    "depth",
+    "distance",
+    "within",
+    "startswith",
+    "endswith",
+    "fast_pattern",
+    "rawbytes",
+];
+
 /// The bytes of a content; of Latin-1 each character is one.
 fn bytes(text: &str, latin1: bool) -> Result<Vec<u8>, String> {
     let encoded: Vec<u8> =
@@ -187,23 +200,8 @@ impl Building<'_> {
         for word in rest.split(',').map(str::trim_ascii) {
             let (name, value) =
                 word.split_once([' ', ':']).map_or((word, None), |(name, value)| (name, Some(value.trim_ascii())));
-            if ![
-                "nocase",
-                "offset",
-                "depth",
-                "distance",
-                "within",
-                "fast_pattern",
-                "startswith",
-                "endswith",
-                "rawbytes",
-            ]
-            .contains(&name)
-            {
-                return Err(format!(
-                    "'{}' of a content: allowed are nocase, offset, depth, distance, within, startswith, endswith and fast_pattern",
-                    short(name)
-                ));
+            if !MODIFIERS.contains(&name) {
+                return Err(format!("'{}' of a content: allowed are {}", short(name), MODIFIERS.join(", ")));
             }
             self.modifier(name, value)?;
         }
