@@ -174,7 +174,8 @@ impl Packet {
         let meta = self.meta_mut();
         meta.len = n as u16;
         let end = usize::from(meta.data) + n;
-        if end < usize::from(meta.layers.offset()) + size_of::<Ipv6>() || end < usize::from(meta.transport) {
+        // Of a message that ends a chain of IPv6 headers the first eight bytes are read (`wire::ipv6`).
+        if end < usize::from(meta.layers.offset()) + size_of::<Ipv6>() || end < usize::from(meta.transport) + 8 {
             self.forget_layers();
         }
     }

@@ -36,6 +36,11 @@ fn extensions(protocol: u8, count: usize) -> Vec<u8> {
     ipv6(if count == 0 { protocol } else { 60 }, &bytes)
 }
 
+/// A message of mobility (135), HIP (139) or Shim6 (140): no header follows.
+pub fn message(protocol: u8) -> Vec<u8> {
+    ipv6(protocol, &[59, 1, 1, 4, 0, 0, 0, 0, 0, 22, 0, 22, 0, 0, 0, 0])
+}
+
 fn ipv4(protocol: u8, fragment: u16, rest: &[u8]) -> Vec<u8> {
     let mut header = [0; 20];
     header[0] = 0x45;
@@ -124,5 +129,20 @@ pub fn rows(protocol: u8) -> Vec<Row> {
         row("tags of types 0x9200, 0x88a8", Shows::All, tagged(&[0x9200, 0x88a8], &extensions(protocol, 0))),
         row("a fifth tag", Shows::HiddenIp, tagged(&[0x8100; 5], &v4(0, &whole))),
         row("no next header", Shows::NoPorts, ipv6(59, &[])),
+        row(
+            "mobility, HIP and Shim6 headers",
+            Shows::All,
+            ipv6(
+                135,
+                &[&[139, 0, 1, 0, 0, 0, 0, 0, 140, 0, 1, 0, 0, 0, 0, 0, protocol, 0, 0x80, 0, 0, 0, 0, 0], &whole[..]]
+                    .concat(),
+            ),
+        ),
+        row("a mobility message", Shows::NoPorts, message(135)),
+        row(
+            "an experimental protocol",
+            Shows::NoPorts,
+            ipv6(253, &[&[protocol, 0, 0, 0, 0, 0, 0, 0], &whole[..]].concat()),
+        ),
     ]
 }

@@ -57,7 +57,9 @@ fn hidden_bytes_are_in_no_key() {
                 "tags of types 0x9200, 0x88a8" => (22, 44),
                 "a fifth tag" => (34, 0),
                 "a truncated header, IPv6" | "an extension header that is cut short" => (14, 42),
-                "no next header" => (14, 40),
+                "no next header" | "an experimental protocol" => (14, 40),
+                "mobility, HIP and Shim6 headers" => (14, 40 + 3 * 8 + 4),
+                "a mobility message" => (14, 42),
                 _ => (14, 20),
             };
             let other = changed(&frame, network, from);

@@ -164,6 +164,23 @@ fn a_list_of_addresses_alone_decides() {
     }
 }
 
+/// Rules name a message of mobility, HIP or Shim6 by its number. If another header follows, rules name that one.
+#[test]
+fn rules_name_messages_of_mobility_hip_and_shim6() {
+    for protocol in [135u8, 139, 140, 253] {
+        let rules = [format!("@::/0 ::/0 0 : 65535 0 : 65535 {protocol:#04x}/0xff deny")];
+        let acl = json!({ "rules": rules });
+        let nids = json!({ "rules": [format!("drop ip any any -> any any (ip_proto:{protocol}; sid:1;)")] });
+        let followed = frames::ipv6(protocol, &[&[TCP, 0, 0, 0, 0, 0, 0, 0][..], &[0x50; 20]].concat());
+        for (name, params, denied) in [("acl", acl, "denied"), ("nids", nids, "rule")] {
+            let run = |frame: &[u8]| Bench::of(find(name), &params, &json!({})).run(frame).0;
+            assert_eq!(run(&frames::message(protocol)), denied, "{name}: {protocol}");
+            let expected = if protocol == 253 { denied } else { "0" };
+            assert_eq!(run(&followed), expected, "{name}: {protocol} before TCP");
+        }
+    }
+}
+
 /// Functions that look at nothing above Ethernet and its tags, and where every row leaves.
 const BELOW: &[(&str, &str)] = &[
     ("bypass", "0"),

@@ -73,7 +73,7 @@ fn seen_by_etherparse(frame: &[u8]) -> ((Network, usize), Option<Transport>) {
 /// (0.20.3).
 fn above_ipv6(mut next: IpNumber, frame: &[u8], mut start: usize) -> Option<Transport> {
     for walked in 0.. {
-        let rest = &frame[start..];
+        let Some(rest) = frame.get(start..) else { return Some(None) };
         let length = match next {
             IpNumber::IPV6_HEADER_HOP_BY_HOP | IpNumber::IPV6_ROUTE_HEADER | IpNumber::IPV6_DESTINATION_OPTIONS
                 if walked < 8 =>
@@ -83,6 +83,13 @@ fn above_ipv6(mut next: IpNumber, frame: &[u8], mut start: usize) -> Option<Tran
                 };
                 next = header.next_header();
                 header.slice().len()
+            }
+            // Messages of these protocols end the chain.
+            IpNumber(135 | 139 | 140) if rest.len() >= 8 && rest[0] == 59 => return Some(Some((next.0, start))),
+            IpNumber(135 | 139 | 140) if rest.len() < 8 => return Some(None),
+            IpNumber(135 | 139 | 140) if walked < 8 => {
+                next = IpNumber(rest[0]);
+                (usize::from(rest[1]) + 1) * 8
             }
             IpNumber::IPV6_FRAGMENTATION_HEADER if walked < 8 => {
                 let whole = |header: &Ipv6FragmentHeaderSlice| header.fragment_offset().value() == 0;
@@ -111,7 +118,7 @@ fn above_ipv6(mut next: IpNumber, frame: &[u8], mut start: usize) -> Option<Tran
 }
 
 fn is_extension(number: IpNumber) -> bool {
-    matches!(number.0, 0 | 43 | 44 | 51 | 60)
+    matches!(number.0, 0 | 43 | 44 | 51 | 60 | 135 | 139 | 140)
 }
 
 /// Puts a VLAN tag on, as a function does: the addresses move to the front, what follows stays.

@@ -179,6 +179,38 @@ mod tests {
         assert_eq!(look(&part(60, 9)), (Upper::Later { protocol: None }, Some(Hidden::Protocol)));
     }
 
+    /// The header of another protocol stands behind these; where none does, they are the protocol (RFC 7045 section 2).
+    #[test]
+    fn mobility_hip_and_shim6_headers_are_looked_through() {
+        for kind in [135, 139, 140] {
+            let header = |next: u8, units: u8| {
+                let mut bytes = vec![7; 8 * (usize::from(units) + 1)];
+                (bytes[0], bytes[1]) = (next, units);
+                bytes
+            };
+            let followed = ipv6(kind, &[header(TCP, 2), vec![7; 20]].concat());
+            assert_eq!(look(&followed), (Upper::Found { protocol: TCP, offset: 54 + 24 }, None), "{kind}");
+            let behind_options = ipv6(60, &[header(kind, 0), header(TCP, 1), vec![7; 20]].concat());
+            assert_eq!(look(&behind_options), (Upper::Found { protocol: TCP, offset: 54 + 24 }, None), "{kind}");
+            let message = ipv6(60, &[header(kind, 0), header(59, 1)].concat());
+            assert_eq!(look(&message), (Upper::Found { protocol: kind, offset: 62 }, None), "{kind}");
+            let unknown = (Upper::Unknown(Hidden::Protocol), Some(Hidden::Protocol));
+            assert_eq!(look(&ipv6(kind, &[59, 0, 7, 7])), unknown, "{kind} that is cut short");
+            assert_eq!(look(&ipv6(kind, &header(TCP, 9)[..8])), unknown, "{kind} that is longer than the packet");
+            let options = [60, 0, 1, 4, 0, 0, 0, 0].repeat(MOST_EXTENSIONS - 1);
+            let deep = |last: Vec<u8>| ipv6(60, &[options.clone(), header(kind, 0), last].concat());
+            let offset = 54 + 8 * MOST_EXTENSIONS;
+            assert_eq!(look(&deep(header(59, 0))).0, Upper::Found { protocol: kind, offset }, "{kind}");
+            assert_eq!(look(&deep([header(TCP, 0), vec![7; 20]].concat())), unknown, "{kind} as the ninth");
+            let later = ipv6(44, &[&[kind, 0, 0, 9, 0, 0, 0, 1][..], &[7; 16]].concat());
+            assert_eq!(look(&later), (Upper::Later { protocol: None }, Some(Hidden::Protocol)), "{kind}");
+        }
+        for experiment in [253, 254] {
+            let frame = ipv6(experiment, &[&[TCP, 0, 0, 0, 0, 0, 0, 0][..], &[7; 20]].concat());
+            assert_eq!(look(&frame), (Upper::Found { protocol: experiment, offset: 54 }, None), "{experiment}");
+        }
+    }
+
     #[test]
     fn none_and_unknown_are_two_answers_about_ipv4() {
         let found = Upper::Found { protocol: TCP, offset: 34 };

@@ -2,7 +2,7 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use proptest::sample::Index;
+use proptest::sample::{Index, select};
 
 /// A frame with up to three VLAN tags, one more than are looked through.
 pub(crate) fn frame() -> BoxedStrategy<Vec<u8>> {
@@ -74,7 +74,7 @@ pub(crate) fn ipv4() -> BoxedStrategy<Vec<u8>> {
 /// An IPv6 packet with extension headers or without.
 pub(crate) fn ipv6() -> BoxedStrategy<Vec<u8>> {
     let extension = prop_oneof![
-        (prop_oneof![Just(43u8), Just(60)], 0u8..3, any::<[u8; 32]>()).prop_map(|(kind, units, body)| {
+        (select(&[43u8, 60, 135, 139, 140][..]), 0u8..3, any::<[u8; 32]>()).prop_map(|(kind, units, body)| {
             let mut bytes = vec![0, units];
             bytes.extend(&body[..8 * (usize::from(units) + 1) - 2]);
             (kind, bytes)
@@ -116,7 +116,8 @@ pub(crate) fn ipv6() -> BoxedStrategy<Vec<u8>> {
 }
 
 fn upper() -> impl Strategy<Value = (u8, Vec<u8>)> {
-    let protocol = prop_oneof![Just(1u8), Just(6), Just(17), Just(33), Just(58), Just(132), Just(136), any::<u8>()];
+    let protocol =
+        prop_oneof![Just(1u8), Just(6), Just(17), Just(59), Just(33), Just(58), Just(132), Just(136), any::<u8>()];
     (protocol, vec(any::<u8>(), 0..60))
 }
 

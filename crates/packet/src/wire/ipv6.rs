@@ -26,17 +26,24 @@ pub struct Ipv6 {
 pub const MOST_EXTENSIONS: usize = 8;
 
 /// The number of hop-by-hop options, and the numbers of the other extension headers that are walked over (RFC 8200
-/// section 4.1, RFC 4302).
+/// section 4.1, RFC 4302, RFC 6275 section 6.1, RFC 7401 section 5.1, RFC 5533 section 5; RFC 7045 section 2 lists them).
+/// The numbers for experiments (253 and 254, RFC 3692) have no known format: a packet with one of them shows it as its
+/// upper layer.
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;
 const AUTHENTICATION: u8 = 51;
 const DESTINATION: u8 = 60;
+const MOBILITY: u8 = 135;
+const HIP: u8 = 139;
+const SHIM6: u8 = 140;
+/// No header follows (RFC 8200 section 4.7).
+const NO_NEXT_HEADER: u8 = 59;
 
-/// Whether a number is an extension header's: another header follows it.
+/// Whether a number is an extension header's: another header may follow it.
 #[must_use]
 pub fn is_extension(protocol: u8) -> bool {
-    matches!(protocol, HOP_BY_HOP | ROUTING | FRAGMENT | AUTHENTICATION | DESTINATION)
+    matches!(protocol, HOP_BY_HOP | ROUTING | FRAGMENT | AUTHENTICATION | DESTINATION | MOBILITY | HIP | SHIM6)
 }
 
 impl Ipv6 {
@@ -128,6 +135,15 @@ fn walk(frame: &[u8], start: usize) -> Option<Walked> {
             // Hop-by-hop options, routing, destination options: length in 8-byte units beyond the first.
             HOP_BY_HOP | ROUTING | DESTINATION => {
                 let Some(header) = header else { return cut };
+                (next, offset) = (header[0], offset + 8 * (usize::from(header[1]) + 1));
+            }
+            // The same form. Behind messages of these protocols no header follows: the number is that of the upper layer,
+            // which filters can name. A header that does follow is the upper layer.
+            MOBILITY | HIP | SHIM6 => {
+                let Some(header) = header else { return cut };
+                if header[0] == NO_NEXT_HEADER {
+                    return Some(Walked { protocol: next, offset: Some(offset), fragment, later: false });
+                }
                 (next, offset) = (header[0], offset + 8 * (usize::from(header[1]) + 1));
             }
             // Fragment: eight bytes; the offset is the upper 13 bits of bytes 2 and 3, the last bit says that more follow.
