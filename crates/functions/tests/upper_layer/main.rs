@@ -3,6 +3,7 @@
 //! A function that permits or denies by protocol or ports drops a packet that hides them, under a reason of its own.
 //! Every registered function is in one of four lists: a new function fails a test until it is.
 
+mod authenticated;
 mod frames;
 mod keys;
 mod others;

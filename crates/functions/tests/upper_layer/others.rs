@@ -6,8 +6,8 @@ use super::*;
 /// gate's number, with a star where the packet changes.
 pub struct Case {
     pub name: &'static str,
-    params: Value,
-    states: Value,
+    pub params: Value,
+    pub states: Value,
     protocol: u8,
     expected: fn(&Row) -> &'static str,
 }
