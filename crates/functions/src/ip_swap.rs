@@ -29,7 +29,8 @@ impl Declare for IpSwap {
     const HELP: &'static str = "\
         The addresses of IPv4 or IPv6 change places, and so do the ports of TCP, UDP, UDP-Lite, SCTP and DCCP where the packet shows \
         them: the first fragment of a datagram does, later ones do not. Sums are of the same words as before, so that no checksum \
-        changes; an authentication header's check (RFC 4302) covers the addresses and is wrong afterwards. Everything else stays: Ethernet addresses (`mac_swap`), TCP's flags and numbers, an ICMP message's type. For test \
+        changes; an authentication header's check (RFC 4302) covers the addresses and is wrong afterwards. Everything \
+        else stays: Ethernet addresses (`mac_swap`), TCP's flags and numbers, an ICMP message's type. For test \
         beds: with it a pipeline has the far side of its sessions in itself. Headers are found behind up to four VLAN tags.";
     const EXAMPLE: &'static str = "{}";
     const DROPS: &'static [Reason] =

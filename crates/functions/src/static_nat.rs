@@ -93,9 +93,9 @@ impl Declare for StaticNat {
         fragment is translated; the transport checksum stands in the first. Of ICMP errors but redirects the quoted \
         packet is translated too (RFC 3022 section 4.3); other ICMP messages carry no address. Transports besides TCP \
         and UDP whose checksum covers addresses (DCCP, UDP-Lite) and payloads that name addresses (FTP, SIP) are not \
-        followed. An authentication header covers the addresses: the receiver refuses a translated packet (RFC 3715 \
-        section 2.1). IPv6 and frames that are not IP pass as they are; a frame that hides whether it is IP, behind more \
-        than 4 VLAN tags or in a header that cannot be read, is dropped as `undecidable`.";
+        followed. An authentication header covers the addresses: a receiver refuses the translated packet (RFC 3715 \
+        section 2.1). IPv6 and frames that are not IP pass as they are; a frame that hides whether it is IP, behind \
+        more than 4 VLAN tags or in a header that cannot be read, is dropped as `undecidable`.";
     const EXAMPLE: &'static str = "{ direction: out, mappings: [{ inside: 10.0.0.0/24, outside: 192.0.2.0/24 }] }";
     const TRAFFIC: &'static str = "{ source: 10.0.0.0/24 }";
     const DROPS: &'static [Reason] = DROPS;

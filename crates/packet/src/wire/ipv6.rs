@@ -26,9 +26,9 @@ pub struct Ipv6 {
 pub const MOST_EXTENSIONS: usize = 8;
 
 /// The number of hop-by-hop options, and the numbers of the other extension headers that are walked over (RFC 8200
-/// section 4.1, RFC 4302, RFC 6275 section 6.1, RFC 7401 section 5.1, RFC 5533 section 5; RFC 7045 section 2 lists them).
-/// The numbers for experiments (253 and 254, RFC 3692) have no known format: a packet with one of them shows it as its
-/// upper layer.
+/// section 4.1, RFC 4302, RFC 6275 section 6.1, RFC 7401 section 5.1, RFC 5533 section 5). RFC 7045 section 2 lists
+/// them. The numbers for experiments (253 and 254, RFC 3692) have no known format: a packet with one of them shows it
+/// as its upper layer.
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;
@@ -137,7 +137,7 @@ fn walk(frame: &[u8], start: usize) -> Option<Walked> {
                 let Some(header) = header else { return cut };
                 (next, offset) = (header[0], offset + 8 * (usize::from(header[1]) + 1));
             }
-            // The same form. Behind messages of these protocols no header follows: the number is that of the upper layer,
+            // The same form. No header follows a message of these protocols: its number is that of the upper layer,
             // which filters can name. A header that does follow is the upper layer.
             MOBILITY | HIP | SHIM6 => {
                 let Some(header) = header else { return cut };

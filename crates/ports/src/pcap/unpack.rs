@@ -184,10 +184,10 @@ fn next_frame(mut source: Source<'_>) -> io::Result<State<'_>> {
         if found == 0 {
             return Ok(State::Ended);
         }
-        if found < 4 {
-            return Err(ErrorKind::UnexpectedEof.into());
-        }
-        let magic = u32::from_le_bytes(first);
+        let first = &first[..found as usize];
+        let Some(magic) = magic(first) else {
+            return Err(if may_begin(first) { ErrorKind::UnexpectedEof.into() } else { no_frame(first) });
+        };
         if is_skippable(magic) {
             let mut length = [0; 4];
             source.read_exact(&mut length)?;
@@ -197,19 +197,29 @@ fn next_frame(mut source: Source<'_>) -> io::Result<State<'_>> {
             }
             continue;
         }
-        let rewound = Cursor::new(first).chain(source);
+        let rewound = Cursor::new(magic.to_le_bytes()).chain(source);
         return match magic {
             LZ4 => Ok(State::Lz4(Box::new(Lz4::new(rewound)))),
             ZSTD => {
                 let decoder = StreamingDecoder::new_with_max_window_size(rewound, WINDOW).map_err(io::Error::other)?;
                 Ok(State::Zstd(Box::new(decoder)))
             }
-            _ => {
-                let what = format!("a frame of Zstandard or LZ4 is expected, and {first:02x?} found");
-                Err(io::Error::new(ErrorKind::InvalidData, what))
-            }
+            _ => Err(no_frame(first)),
         };
     }
+}
+
+/// Whether a magic number may begin with these bytes, fewer than four.
+fn may_begin(first: &[u8]) -> bool {
+    [ZSTD, LZ4].iter().any(|magic| magic.to_le_bytes().starts_with(first))
+        || (0..16).any(|which| (SKIPPABLE | which).to_le_bytes().starts_with(first))
+}
+
+/// The error where no frame begins. Zeros behind the last frame are one, too: zstd(1), lz4(1) and Wireshark refuse
+/// them.
+fn no_frame(first: &[u8]) -> io::Error {
+    let what = format!("a frame of Zstandard or LZ4 is expected, and {first:02x?} found");
+    io::Error::new(ErrorKind::InvalidData, what)
 }
 
 /// Compares the checksum at the end of a Zstandard frame, if it has one (RFC 8878 section 3.1.1).

@@ -125,7 +125,7 @@ fn packed_captures_are_read() {
     }
 }
 
-/// gzip(1) and Wireshark ignore zeros behind the last member. Other bytes there are an error.
+/// gzip(1) ignores zeros behind the last member. Other bytes there are an error.
 #[test]
 fn zeros_behind_gzip_are_ignored_and_other_bytes_are_an_error() {
     let file = three();
@@ -152,6 +152,29 @@ fn zeros_behind_gzip_are_ignored_and_other_bytes_are_an_error() {
     // Zeros between members are no padding of the last one.
     let between = [&packed(&file[..half])[..], &[0; 8], &packed(&file[half..])].concat();
     assert!(read_memory(&between).1.is_some());
+}
+
+/// zstd(1), lz4(1) and Wireshark give the whole content and an error. So do zeros here, however many: the file is not
+/// said to break off, unless these bytes may begin a frame.
+#[test]
+fn zeros_and_other_bytes_behind_zstandard_and_lz4_are_an_error() {
+    let file = three();
+    let expected = times_and_bytes(&file);
+    for pack in [in_zstd, in_lz4] {
+        let whole = pack(&file);
+        for behind in [&[0][..], &[0; 3], &[0; 4], &[0; 512], b"x", b"abc", b"garbage", &packed(&file)] {
+            let (packets, error) = read_memory(&[&whole, behind].concat());
+            assert_eq!(packets, expected, "{behind:02x?}");
+            let (text, shown) = (error.expect("an error").to_string(), &behind[..behind.len().min(4)]);
+            let right = text.contains(&format!("a frame of Zstandard or LZ4 is expected, and {shown:02x?} found"));
+            assert!(right, "{behind:02x?}: {text}");
+        }
+        for begun in [&[0x28][..], &[0x28, 0xb5, 0x2f], &[4, 0x22], &[0x5f, 0x2a], &[0x50]] {
+            let (packets, error) = read_memory(&[&whole, begun].concat());
+            assert_eq!(packets, expected, "{begun:02x?}");
+            assert!(matches!(error, Some(ReadError::Truncated { .. })), "{begun:02x?}: {error:?}");
+        }
+    }
 }
 
 /// As the programs pack it, with every option that changes the format.
