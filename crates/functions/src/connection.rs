@@ -12,7 +12,7 @@ mod timeouts;
 
 use zerocopy::FromZeros;
 
-pub use followed::{Followed, Known, Standing};
+pub use followed::{Followed, Known, SessionRow, Standing};
 pub use headers::{Headers, Plain, Shown};
 pub use icmp::shown_ports;
 pub use timeouts::{ENDS, ENDS_WOKEN, SlotClock, TimeoutParams, Timeouts};
@@ -104,6 +104,8 @@ const ENDED: u8 = 4;
 const BOTH_ENDED: u8 = 3 * ENDED;
 /// The end of a handshake. After a reset it says whether traffic leads back to an established connection.
 const ESTABLISHED: u8 = 16;
+/// A module keeps something about the connection elsewhere.
+const MARKED: u8 = 32;
 
 impl Connection {
     /// A connection whose first packet, of this protocol and with these TCP flags, has just been seen. `icmp` is the number of the
@@ -144,6 +146,18 @@ impl Connection {
         }
     }
 
+    /// Marks the connection. The mark ends with it: a connection that takes over its ports is not marked. A reset and a
+    /// SYN alone do not end a connection. The answer to the SYN does.
+    pub fn mark(&mut self) {
+        self.seen |= MARKED;
+    }
+
+    /// Whether it is [marked](Self::mark).
+    #[must_use]
+    pub fn is_marked(self) -> bool {
+        self.seen & MARKED != 0
+    }
+
     /// Whether it goes on as before when a packet with these TCP flags passes (0 of what is not TCP), of the side that did not
     /// open it where it is a `reply`: what nearly all do.
     #[inline(always)]
@@ -176,7 +190,8 @@ impl Connection {
         if flags & (SYN | ACK) == SYN && phase == Phase::TcpClosing && !reply {
             // The same ports again: RFC 9293 section 3.6.1 allows it once the connection before is over. After a reset
             // alone it may not be: what was established is remembered.
-            self.seen = OPENED | if over { 0 } else { self.seen & ESTABLISHED };
+            let may_live = !over && self.seen & ESTABLISHED != 0;
+            self.seen = OPENED | if may_live { self.seen & (ESTABLISHED | MARKED) } else { 0 };
             return Phase::TcpOpening;
         }
         if over {
@@ -205,7 +220,9 @@ impl Connection {
     fn handshake(&mut self, flags: u8, reply: bool) -> Phase {
         let complete = match (self.seen & (OPENED | ANSWERED), reply, flags & (SYN | ACK)) {
             (OPENED, true, both) if both == SYN | ACK => {
-                self.seen |= ANSWERED;
+                // After a reset, the answer to a SYN is that of another connection.
+                let kept = if self.seen & ESTABLISHED == 0 { MARKED } else { 0 };
+                self.seen = self.seen & (kept | !MARKED) | ANSWERED;
                 false
             }
             // The handshake's third packet; or, of a connection that was there before we were, one of the other side.
@@ -297,6 +314,37 @@ mod tests {
                 assert_eq!(after(TCP, &[(SYN, false), reset, (SYN, false), (ACK, false)]), Phase::TcpOpening);
             }
         }
+    }
+
+    #[test]
+    fn a_mark_ends_once_another_connection_is_sure() {
+        let open = [(SYN, false), (SYN | ACK, true), (ACK, false)];
+        // Whether the mark is lost at each packet. It is set before each one.
+        let lost = |packets: &[(u8, bool)]| {
+            let mut connection = Connection::new(TCP, packets[0].0, ICMP);
+            assert!(!connection.is_marked());
+            let mut step = |(flags, reply): &(u8, bool)| {
+                let mut unmarked = connection;
+                connection.mark();
+                connection.passes(*flags, *reply);
+                unmarked.passes(*flags, *reply);
+                let lost = !connection.is_marked();
+                unmarked.seen |= connection.seen & MARKED;
+                assert_eq!(connection, unmarked, "the mark changes nothing else");
+                connection.seen &= !MARKED;
+                lost
+            };
+            packets[1..].iter().map(&mut step).collect::<Vec<_>>()
+        };
+        let and = |more: &[(u8, bool)]| lost(&[&open[..], more].concat())[2..].to_vec();
+        let ends = [(FIN | ACK, false), (FIN | ACK, true), (ACK, false)];
+        assert_eq!(lost(&open), [false; 2]);
+        assert_eq!(and(&ends), [false; 3]);
+        assert_eq!(and(&[&ends[..], &open[..]].concat()), [false, false, false, true, false, false]);
+        assert_eq!(and(&[(RST, true), (SYN, false), (ACK, false)]), [false; 3], "it lives on");
+        assert_eq!(and(&[(RST, true), (SYN, false), (SYN | ACK, true), (ACK, false)]), [false, false, true, false]);
+        assert_eq!(and(&[(SYN, false), (SYN, true), (SYN | ACK, true)]), [false; 3]);
+        assert_eq!(lost(&[(SYN, false), (RST, true), (SYN, false)]), [false, true], "refused, then tried again");
     }
 
     /// One side's FIN before the other had answered counted, so that the other side's alone ended the connection.

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::acl::{Judge, Rules};
 use crate::connection::flags::ACK;
 use crate::connection::{
-    ENDS, ENDS_WOKEN, Followed, Headers, Known, Phase, Plain, Shown, SlotClock, TimeoutParams, Timeouts,
+    ENDS, ENDS_WOKEN, Followed, Headers, Known, Phase, Plain, SessionRow, Shown, SlotClock, TimeoutParams, Timeouts,
     are_impossible, opens,
 };
 use crate::listing::{Attendant, Desk, LOOKS, Listing, Part, WOKEN, attend, hand_out};
@@ -111,23 +111,44 @@ impl Connections {
     /// The tables of this worker, for a module that only looks sessions up.
     pub(crate) fn followed(&self, setup: &mut Setup<'_>) -> Result<Box<dyn Followed>, SetupError> {
         let part = Listing::of(&self.key, setup)?.part(setup.share());
-        Ok(Box::new(Follower { tables: self.tables(&part, setup)?, clock: self.settings.clock }))
+        let most = self.sessions.div_ceil(setup.share().1);
+        let (key, clock) = (self.key.clone(), self.settings.clock);
+        Ok(Box::new(Follower { key, tables: self.tables(&part, setup)?, most, clock }))
     }
 }
 
 /// A way to look connections up.
 struct Follower {
+    key: String,
     tables: Arc<Own<Tables>>,
+    /// The most connections of an IP version.
+    most: usize,
     clock: SlotClock,
 }
 
 impl Followed for Follower {
+    fn key(&self) -> &str {
+        &self.key
+    }
+
+    fn rows(&self) -> usize {
+        2 * (self.most + 1)
+    }
+
     fn find_v4(&self, headers: &Headers<Tuple4>, now: Ticks) -> Option<Known> {
-        self.tables.lend()?.v4.known(headers.tuple, self.clock.slot(now))
+        self.tables.lend()?.v4.known(headers.tuple, self.clock.slot(now), 0)
     }
 
     fn find_v6(&self, headers: &Headers<Tuple6>, now: Ticks) -> Option<Known> {
-        self.tables.lend()?.v6.known(headers.tuple, self.clock.slot(now))
+        self.tables.lend()?.v6.known(headers.tuple, self.clock.slot(now), self.most + 1)
+    }
+
+    fn mark(&self, row: SessionRow) {
+        let Some(mut tables) = self.tables.lend() else { return };
+        match row.index.checked_sub(self.most + 1) {
+            Some(number) => tables.v6.mark(number),
+            None => tables.v4.mark(row.index),
+        }
     }
 }
 

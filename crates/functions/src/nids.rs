@@ -1,6 +1,7 @@
 //! Network intrusion detection: rules as Snort writes them, which report packets or drop them.
 
 mod alerts;
+mod bits;
 mod chain;
 mod check;
 mod classes;
@@ -29,6 +30,7 @@ use crate::inspection::tally::Tally;
 use crate::journal::{self, Pen, Slot};
 use crate::parameters::no_memory;
 use alerts::{Alert, Lines};
+use bits::SessionBits;
 use groups::{Group, Ruleset};
 use limits::{Limits, Said};
 use params::{Alerts, Count, MOST_TRACKERS, Params, RATE};
@@ -96,6 +98,8 @@ pub struct Nids {
     pending: Vec<u32>,
     /// The table of sessions, where there is one.
     followed: Option<Box<dyn Followed>>,
+    /// What rules keep for sessions, where any does.
+    bits: Option<SessionBits>,
     /// Whether a search for the packet was not finished, and whether that of a rule that drops.
     undecided: (bool, bool),
     /// Searches of a batch: the packet, and which of its groups.
@@ -115,11 +119,12 @@ impl Declare for Nids {
     const HELP: &'static str = "\
         Rules are a documented part of the language of Snort (docs/nids.md): the actions alert, drop, pass and log; tcp, udp, icmp \
         and ip; addresses and ports with lists, negation and variables; content with its modifiers, pcre, isdataat, byte_test, byte_jump, \
-        byte_extract, comparisons of headers, threshold and detection_filter. Anything else is refused with its line, or skipped and \
-        listed with 'unknown: skip'. Of a \
+        byte_extract, comparisons of headers, flow, flowbits, threshold and detection_filter. Anything else is \
+        refused with its line, or skipped and listed with 'unknown: skip'. Of a \
         packet that a rule with 'pass' matches nothing is told; else it is dropped where a rule with 'drop' matches it. Each \
         packet is looked at by itself, as fragments are: later ones show no ports, and match only rules that ask for \
-        none. Where a rule has the action drop, a packet is dropped as 'undecidable' that hides its \
+        none. With 'flow: { state: NAME }' rules ask for the state of the packet's session, and keep bits for it \
+        (flowbits). Where a rule has the action drop, a packet is dropped as 'undecidable' that hides its \
         protocol or transport header (behind more than 8 IPv6 extension headers or 4 VLAN tags, or \
         cut short; RFC 7113 section 3). Alerts are \
         counted by rule in the table 'matches', and written to a file where one is named: a worker never waits for it.";
@@ -196,6 +201,8 @@ impl Declare for Nids {
         setup.table("matches", tally);
         setup.table("skipped", Arc::new(SkippedTable::new(&rules.skipped)));
         let followed = params.flow.followed(setup)?;
+        let with_bits = followed.as_deref().filter(|_| !rules.bits.is_empty());
+        let bits = with_bits.map(|table| SessionBits::new(&rules.bits, table, setup)).transpose()?;
         let batch = setup.batch().max(1);
         let words = rules.strings.div_ceil(64);
         let rooms = rules.rules.iter().map(|rule| rule.pcres.iter().map(|pcre| pcre.regex.room()).collect());
@@ -217,8 +224,9 @@ impl Declare for Nids {
             number: 0,
             undecided: (false, false),
             matching: Vec::with_capacity(rules.rules.len()),
-            pending: Vec::with_capacity(rules.rules.iter().filter(|rule| rule.flow.is_some()).count()),
+            pending: Vec::with_capacity(rules.rules.iter().filter(|rule| rule.asks_session()).count()),
             followed,
+            bits,
             searches: Vec::with_capacity(batch * 3),
             rules,
         })
@@ -299,7 +307,7 @@ impl Nids {
                     return;
                 }
             }
-            if known.flow.is_some() {
+            if known.asks_session() {
                 pending.push(rule);
                 return;
             }
@@ -333,13 +341,24 @@ impl Nids {
     /// Asks the packet's session for the rules that are `pending`.
     #[inline(never)]
     fn follow(&mut self, view: &View, packet: &mut Packet, now: Ticks) {
-        let Self { rules, limits, matching, pending, followed, .. } = self;
-        let standing = followed.as_ref().map_or_else(Standing::default, |table| Standing::of(packet, &**table, now));
+        let Self { rules, limits, matching, pending, followed, bits, .. } = self;
+        let mut standing =
+            followed.as_ref().map_or_else(Standing::default, |table| Standing::of(packet, &**table, now));
+        if bits.is_some() {
+            pending.sort_unstable_by_key(|rule| (rules.rules[*rule as usize].turn(), *rule));
+        }
         for rule in pending.iter().copied() {
             let known = &rules.rules[rule as usize];
             let mut filtered = || known.filter.as_ref().is_some_and(|it| limits.ask(rule, it, view, now) != Said::Yes);
-            let silent = known.silent && known.action > Action::Drop;
-            if known.flow.is_none_or(|flow| flow.matches(standing)) && !filtered() && !silent {
+            let as_asked = known.flow.is_none_or(|flow| flow.matches(standing))
+                && bits.as_ref().is_none_or(|bits| bits.hold(&known.bits, standing.row));
+            if !as_asked || filtered() {
+                continue;
+            }
+            if let Some((bits, table)) = bits.as_ref().zip(followed.as_deref()) {
+                bits.change(&known.bits, &mut standing.row, table);
+            }
+            if !(known.silent && known.action > Action::Drop) {
                 matching.push(rule);
             }
         }

@@ -13,14 +13,31 @@ pub struct Known {
     pub connection: Connection,
     /// Whether the packet comes from the side that did not open it.
     pub reply: bool,
+    /// Its entry of the table.
+    pub row: SessionRow,
+}
+
+/// A session's entry of a table, for other modules that keep something about the session beside the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionRow {
+    /// The entry's index among those of both IP versions. A later session may get the same index.
+    pub index: usize,
+    /// Whether [`Followed::mark`] was called for this session. A new session is not marked.
+    pub marked: bool,
 }
 
 /// A worker's table of sessions, for looking up. A session whose end is past is none.
 pub trait Followed: Send {
+    /// The key that the table is kept under. Another table has another key.
+    fn key(&self) -> &str;
+    /// The number of entries. The index of each row is smaller.
+    fn rows(&self) -> usize;
     /// The session of a packet of IPv4.
     fn find_v4(&self, headers: &Headers<Tuple4>, now: Ticks) -> Option<Known>;
     /// The session of a packet of IPv6.
     fn find_v6(&self, headers: &Headers<Tuple6>, now: Ticks) -> Option<Known>;
+    /// Marks the session of a row that was just found. The mark ends with the session.
+    fn mark(&self, row: SessionRow);
 }
 
 /// The answer of a table of sessions about a packet.
@@ -30,6 +47,8 @@ pub struct Standing {
     pub established: bool,
     /// Whether the side that opened the session sent it, where that is known.
     pub to_server: Option<bool>,
+    /// The session's entry of the table, if it has one.
+    pub row: Option<SessionRow>,
 }
 
 impl Standing {
@@ -49,14 +68,17 @@ impl Standing {
     fn with<T>(headers: &Headers<T>, known: Option<Known>) -> Self {
         match known {
             // The table may have seen the packet, or not: after it has passed the connection is the same.
-            Some(Known { mut connection, reply }) => {
+            Some(Known { mut connection, reply, row }) => {
+                connection.mark();
                 connection.passes(headers.flags, reply);
-                Self { established: connection.is_established(reply), to_server: Some(!reply) }
+                // A packet that opens another session on these ports removes the mark. That session has no entry yet.
+                let row = connection.is_marked().then_some(row);
+                Self { established: connection.is_established(reply), to_server: Some(!reply), row }
             }
             // The module that opens sessions may be behind this one.
             None => {
                 let first = headers.asks && (headers.protocol != TCP || opens(headers.flags));
-                Self { established: false, to_server: first.then_some(true) }
+                Self { established: false, to_server: first.then_some(true), row: None }
             }
         }
     }

@@ -7,7 +7,7 @@ use forebay_memory::NoMemory;
 
 use super::Settings;
 use super::tracked::{Tracked, Tuple};
-use crate::connection::{Connection, Headers, Known, Phase, opens};
+use crate::connection::{Connection, Headers, Known, Phase, SessionRow, opens};
 use crate::nat::WhenFull;
 use crate::tables::sessions::{Found, Refused, Seed, Sessions, Slot, Spot};
 
@@ -61,15 +61,23 @@ impl<T: Tuple> Tracker<T> {
         Found::NONE
     }
 
-    /// Returns the connection of a packet with this 5-tuple, if it has not ended. The connection stays as it is.
-    pub(super) fn known(&self, tuple: T, now: Slot) -> Option<Known> {
+    /// Returns the connection of a packet with this 5-tuple, if it has not ended. The connection stays as it is. The
+    /// indices of rows begin at `first`.
+    pub(super) fn known(&self, tuple: T, now: Slot, first: usize) -> Option<Known> {
         let (key, turned) = tuple.ordered();
         let found = self.table.find(key);
         if !found.is_some() || self.table.ends(found) <= now {
             return None;
         }
         let tracked = self.table.get(found);
-        Some(Known { connection: tracked.connection, reply: tracked.is_reply(turned) })
+        let row = SessionRow { index: first + found.number() as usize, marked: tracked.connection.is_marked() };
+        Some(Known { connection: tracked.connection, reply: tracked.is_reply(turned), row })
+    }
+
+    /// Marks the connection of this number, which is there.
+    pub(super) fn mark(&mut self, number: usize) {
+        let found = self.table.numbered(number as u32);
+        self.table.get_mut(found).connection.mark();
     }
 
     /// Ends a connection before its time.

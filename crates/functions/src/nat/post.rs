@@ -10,21 +10,40 @@ use super::allocations::Entry;
 use super::deterministic::{BlockTable, LEAST};
 use super::translator::{BINDINGS, SESSIONS};
 use super::{Filtering, Nat, Translator};
-use crate::connection::{ENDS_WOKEN, Followed, Headers, Known};
+use crate::connection::{ENDS_WOKEN, Followed, Headers, Known, SessionRow};
 use crate::journal::{self, Journal, Pen, Slot};
 use crate::listing::{Attendant, LOOKS, Listing, Part, Shown, WOKEN, attend, hand_out};
 use crate::tables::sessions::{Tuple4, Tuple6};
 
 /// A way to look sessions up.
-struct Follower(Arc<Own<Translator>>);
+struct Follower {
+    key: String,
+    translator: Arc<Own<Translator>>,
+    /// The most sessions.
+    most: usize,
+}
 
 impl Followed for Follower {
+    fn key(&self) -> &str {
+        &self.key
+    }
+
+    fn rows(&self) -> usize {
+        self.most + 1
+    }
+
     fn find_v4(&self, headers: &Headers<Tuple4>, now: Ticks) -> Option<Known> {
-        self.0.lend()?.known(headers.tuple, now)
+        self.translator.lend()?.known(headers.tuple, now)
     }
 
     fn find_v6(&self, _: &Headers<Tuple6>, _: Ticks) -> Option<Known> {
         None
+    }
+
+    fn mark(&self, row: SessionRow) {
+        if let Some(mut translator) = self.translator.lend() {
+            translator.mark(row.index);
+        }
     }
 }
 
@@ -53,7 +72,8 @@ impl Nat {
     /// The translator of this worker, for a module that only looks sessions up.
     pub(crate) fn followed(&self, setup: &mut Setup<'_>) -> Result<Box<dyn Followed>, SetupError> {
         let part = Listing::of(&self.key, setup)?.part(setup.share());
-        Ok(Box::new(Follower(self.translator(&part, setup)?)))
+        let most = self.sessions.div_ceil(setup.share().1);
+        Ok(Box::new(Follower { key: self.key.clone(), translator: self.translator(&part, setup)?, most }))
     }
 
     /// A module's way to its worker's translator, the same for all of its modules that name this state. One that has

@@ -16,7 +16,7 @@ use super::ports::Ports;
 use super::reasons::{FRAGMENT, FULL, HAIRPIN, NO_PORT, NO_SESSION, NOT_INSIDE, PROTOCOL, UNDECIDABLE};
 use super::translation::{Direction, Translation};
 use super::{Filtering, Nat, WhenFull, packets, translate_error};
-use crate::connection::{Connection, ENDS, Headers, Known, Plain, Shown, SlotClock, Timeouts, opens};
+use crate::connection::{Connection, ENDS, Headers, Known, Plain, SessionRow, Shown, SlotClock, Timeouts, opens};
 use crate::listing::{Desk, Part};
 use crate::parameters::no_memory;
 use crate::tables::sessions::{Found, GO, Refused, Seed, Sessions, Slot, Spot, Tuple4};
@@ -114,8 +114,15 @@ impl Translator {
             let outwards = (found.side() == Translation::INSIDE) == (inside == Direction::Out);
             let session = self.table.get(found);
             let direction = if outwards { Direction::Out } else { Direction::In };
-            Some(Known { connection: session.connection, reply: session.is_reply(direction) })
+            let row = SessionRow { index: found.number() as usize, marked: session.connection.is_marked() };
+            Some(Known { connection: session.connection, reply: session.is_reply(direction), row })
         })
+    }
+
+    /// Marks the session of this number, which is there.
+    pub(super) fn mark(&mut self, number: usize) {
+        let found = self.table.numbered(number as u32);
+        self.table.get_mut(found).connection.mark();
     }
 
     /// Begins a call: sessions that have ended are removed, a few at a time.

@@ -59,6 +59,8 @@ pub struct Ruleset {
     pub skipped: Vec<Skipped>,
     /// Descriptions of classes that the file has.
     pub categories: BTreeMap<String, String>,
+    /// Names of the bits that rules keep for sessions, by their numbers.
+    pub bits: Vec<String>,
     families: [Family; 4],
     /// Whether any rule drops.
     pub drops: bool,
@@ -78,7 +80,16 @@ impl Ruleset {
         let Plan([tcp, udp, icmp, ip]) = Plan::new(&rules);
         let mut family = |parts| Family::new(&rules, parts, &mut strings);
         let families = [family(tcp)?, family(udp)?, family(icmp)?, family(ip)?];
-        Ok(Self { sought, skipped: Vec::new(), categories: BTreeMap::new(), families, drops, strings, rules })
+        Ok(Self {
+            sought,
+            skipped: Vec::new(),
+            categories: BTreeMap::new(),
+            bits: Vec::new(),
+            families,
+            drops,
+            strings,
+            rules,
+        })
     }
 
     /// The groups that have rules for a packet.

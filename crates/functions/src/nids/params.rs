@@ -28,7 +28,8 @@ pub struct Params {
     /// The option `flow`, which needs the state of connections: rules with it are refused (`refuse`, the default), or
     /// `approximate`: of `established` there remains that a TCP segment acknowledges and neither opens nor resets, of
     /// directions nothing. Packets of other protocols are not asked. `{ state: NAME }` looks up the packet's session:
-    /// NAME is that of a state `connections` or `nat`, whose modules open sessions.
+    /// NAME is that of a state `connections` or `nat`, whose modules open sessions. The option `flowbits` needs it: the
+    /// bits belong to the sessions of that state.
     #[serde(default)]
     pub(super) flow: Flow,
     /// Rules that cannot be loaded, for an option that is not known or any other reason: the file is refused (`refuse`, the
@@ -190,7 +191,7 @@ impl Params {
         };
         let file = parse::parse(&shown, &bytes, &dialect).map_err(refused)?;
         let mut rules = Ruleset::new(file.rules).map_err(|error| refused(format!("{shown}: {error}")))?;
-        (rules.skipped, rules.categories) = (file.skipped, file.categories);
+        (rules.skipped, rules.categories, rules.bits) = (file.skipped, file.categories, file.bits);
         Ok(rules)
     }
 }

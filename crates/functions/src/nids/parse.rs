@@ -2,6 +2,7 @@
 //!
 //! Nothing is passed over in silence: a rule that would mean something else here than where it comes from is refused.
 
+mod bits;
 mod lines;
 pub(super) mod options;
 mod refused;
@@ -11,6 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 use super::classes;
 use super::ranges::{self, Variables};
 use super::rule::{Action, Protocol, Rule};
+use bits::BitNumbers;
 use lines::logical;
 pub use refused::Skipped;
 use refused::{Refused, drops, sid_of};
@@ -44,6 +46,8 @@ pub struct File {
     pub skipped: Vec<Skipped>,
     /// Descriptions of classes, by name.
     pub categories: BTreeMap<String, String>,
+    /// Names of the bits that rules keep for sessions, by their numbers.
+    pub bits: Vec<String>,
 }
 
 /// Reads a file. `shown` is what it is called in errors.
@@ -60,6 +64,7 @@ pub fn parse(shown: &str, bytes: &[u8], dialect: &Dialect) -> Result<File, Strin
         rules: Vec::new(),
         places: HashMap::new(),
         replaced: Vec::new(),
+        bits: BitNumbers::default(),
     };
     let mut faults = Vec::new();
     let mut skipped = Vec::new();
@@ -94,7 +99,8 @@ pub fn parse(shown: &str, bytes: &[u8], dialect: &Dialect) -> Result<File, Strin
     if faults.is_empty() {
         skipped.extend(reader.replaced.drain(..).map(|(refused, line)| refused.skipped(shown, line)));
         skipped.sort_by_key(|skipped| skipped.line);
-        return Ok(File { rules: reader.rules, skipped, categories: reader.categories });
+        let bits = reader.bits.finish(&mut reader.rules);
+        return Ok(File { rules: reader.rules, skipped, categories: reader.categories, bits });
     }
     let more = faults.len().saturating_sub(MOST_FAULTS);
     faults.truncate(MOST_FAULTS);
@@ -159,6 +165,7 @@ struct Reader {
     places: HashMap<(u32, u32), usize>,
     /// Rules that a newer revision replaces, with their lines.
     replaced: Vec<(Refused, usize)>,
+    bits: BitNumbers,
 }
 
 pub(super) fn short(text: &str) -> String {
@@ -190,7 +197,8 @@ impl Reader {
     }
 
     /// Adds a rule. Of two with one number the newer revision stays, as in Snort.
-    fn add(&mut self, rule: Rule) -> Result<(), Refused> {
+    fn add(&mut self, mut rule: Rule) -> Result<(), Refused> {
+        self.bits.number(&mut rule)?;
         let Rule { sid, revision, generator, .. } = rule;
         if let Some(before) = self.places.get(&(generator, sid)).and_then(|place| self.rules.get_mut(*place)) {
             if before.revision == revision {
@@ -341,6 +349,7 @@ impl Reader {
             generator: 1,
             silent: false,
             flow: None,
+            bits: Vec::new(),
             revision: 0,
             class: None,
             priority: 0,

@@ -406,6 +406,61 @@ impl FlowTest {
     }
 }
 
+/// An operation of `flowbits`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BitOperation {
+    /// Sets bits.
+    Set,
+    /// Unsets bits.
+    Unset,
+    /// Sets bits that are not set, and unsets the others.
+    Toggle,
+    /// Asks whether bits are set.
+    IsSet,
+    /// Asks the opposite of [`IsSet`](Self::IsSet).
+    IsNotSet,
+    /// Unsets all bits of the session.
+    Reset,
+}
+
+/// The names of bits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BitNames {
+    /// Those that the rule lists.
+    Listed(Vec<String>),
+    /// Those that rules set with this group.
+    OfGroup(String),
+}
+
+/// An option `flowbits`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BitStep {
+    /// Its operation.
+    pub operation: BitOperation,
+    /// Whether it asks for all of its bits (`&`), else for any (`|`).
+    pub all: bool,
+    /// The names of its bits.
+    pub names: BitNames,
+    /// The group that its bits become members of.
+    pub joins: Option<String>,
+    /// The numbers of its bits among the bits of all rules.
+    pub bits: Vec<u16>,
+}
+
+impl BitStep {
+    /// An operation on all bits with these names. The numbers follow.
+    #[must_use]
+    pub fn new(operation: BitOperation, names: BitNames) -> Self {
+        Self { operation, all: true, names, joins: None, bits: Vec::new() }
+    }
+
+    /// Whether it asks for bits, else it changes them.
+    #[must_use]
+    pub fn asks(&self) -> bool {
+        matches!(self.operation, BitOperation::IsSet | BitOperation::IsNotSet)
+    }
+}
+
 /// A rule.
 #[derive(Clone, Debug)]
 pub struct Rule {
@@ -443,6 +498,8 @@ pub struct Rule {
     pub references: Vec<String>,
     /// What is asked of the packet's session, last of all.
     pub flow: Option<FlowTest>,
+    /// Options `flowbits`, in order. The questions are asked last of all. The changes are made if the rule matches.
+    pub bits: Vec<BitStep>,
     /// What is asked of headers.
     pub tests: Vec<Test>,
     /// What is asked of the payload, in order.
@@ -458,6 +515,25 @@ pub struct Rule {
 }
 
 impl Rule {
+    /// Whether it depends on the packet's session.
+    #[must_use]
+    pub fn asks_session(&self) -> bool {
+        self.flow.is_some() || !self.bits.is_empty()
+    }
+
+    /// Its turn among the rules for a packet. Rules that only change bits come first. Rules that only ask for bits
+    /// come last.
+    #[must_use]
+    pub fn turn(&self) -> u8 {
+        let asks = self.bits.iter().any(BitStep::asks);
+        let changes = self.bits.iter().any(|step| !step.asks());
+        match (asks, changes) {
+            (true, true) => 1,
+            (true, false) => 2,
+            _ => 0,
+        }
+    }
+
     /// The content that the rule is found by: the one that says so, else the longest. None where none must be there.
     #[must_use]
     pub fn fast(&self) -> Option<&Content> {

@@ -1,5 +1,6 @@
 //! Which packets rules match, and what becomes of them.
 
+mod bits;
 mod chain;
 mod flow;
 mod keywords;

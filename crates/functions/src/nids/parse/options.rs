@@ -1,5 +1,6 @@
 //! The options of a rule: what is between its parentheses.
 
+mod bits;
 mod flow;
 mod header;
 mod limit;
@@ -18,7 +19,7 @@ pub(in crate::nids) use payload::MODIFIERS;
 const MOST_OFFSET: u32 = 65_535;
 
 /// Options that rules may have: all others are refused.
-pub(in crate::nids) const KNOWN: [&str; 47] = [
+pub(in crate::nids) const KNOWN: [&str; 48] = [
     "msg",
     "sid",
     "rev",
@@ -64,6 +65,7 @@ pub(in crate::nids) const KNOWN: [&str; 47] = [
     "ack",
     "window",
     "flow",
+    "flowbits",
     "threshold",
     "detection_filter",
 ];
@@ -71,7 +73,7 @@ pub(in crate::nids) const KNOWN: [&str; 47] = [
 /// Why an option that is not known is refused, and what to do about it.
 fn advice(name: &str) -> String {
     match name {
-        "flowbits" | "xbits" | "flowint" | "hostbits" => {
+        "xbits" | "flowint" | "hostbits" => {
             format!("the option '{name}' is not supported yet: it keeps something from packet to packet")
         }
         "byte_math" => "the option 'byte_math' is not supported yet".to_owned(),
@@ -309,6 +311,7 @@ impl<'a> Building<'a> {
             "flags" => self.flags(given()?)?,
             "sameip" => self.rule.tests.push(Test::SameAddress),
             "flow" => self.flow(given()?)?,
+            "flowbits" => self.flow_bits(given()?)?,
             "threshold" => {
                 self.once("threshold")?;
                 self.rule.threshold = Some(limit(name, given()?)?);

@@ -50,7 +50,7 @@ fn nids(state: &str, rules: &[&str], surroundings: &mut Surroundings) -> Rig {
 }
 
 /// The numbers of the rules that match a frame.
-fn said(rig: &mut Rig, frame: &[u8]) -> Vec<u32> {
+pub(super) fn reported(rig: &mut Rig, frame: &[u8]) -> Vec<u32> {
     let counts = |rig: &Rig| {
         let lines = matched(rig);
         let number = |line: &String, at: usize| line.split(' ').nth(at).and_then(|word| word.parse::<u64>().ok());
@@ -63,7 +63,12 @@ fn said(rig: &mut Rig, frame: &[u8]) -> Vec<u32> {
 }
 
 pub(super) fn firewall(surroundings: &mut Surroundings) {
-    let params = serde_json::from_value(json!({})).expect("parameters");
+    firewall_with(&json!({}), surroundings);
+}
+
+/// A table of connections called `fw`.
+pub(super) fn firewall_with(params: &Value, surroundings: &mut Surroundings) {
+    let params = serde_json::from_value(params.clone()).expect("parameters");
     let state = Connections::new(params, &mut Setup::new("fw", surroundings)).unwrap_or_else(|error| panic!("{error}"));
     surroundings.state.insert("fw".to_owned(), Arc::new(state));
 }
@@ -94,9 +99,9 @@ fn a_session_says_the_same_before_and_behind_the_firewall() {
     let mut wall = wall.unwrap_or_else(|error| panic!("{error}"));
     let mut behind = nids("fw", &RULES, &mut surroundings);
     for (number, (frame, expected)) in sent.iter().enumerate() {
-        assert_eq!(said(&mut front, frame), expected, "in front, packet {number}");
+        assert_eq!(reported(&mut front, frame), expected, "in front, packet {number}");
         assert_eq!(wall.run(frame).0, Gate::FIRST, "packet {number}");
-        assert_eq!(said(&mut behind, frame), expected, "behind, packet {number}");
+        assert_eq!(reported(&mut behind, frame), expected, "behind, packet {number}");
     }
 }
 
@@ -108,9 +113,9 @@ fn a_session_that_is_not_known_is_not_established() {
     let (inside, peer) = ((INSIDE, 4_000), (PEER, 80));
     for _ in 0..2 {
         // Looking it up opens none.
-        assert_eq!(said(&mut rig, &frame(inside, peer, SYN)), [2, 3]);
-        assert_eq!(said(&mut rig, &frame(peer, inside, SYN | ACK)), [2]);
-        assert_eq!(said(&mut rig, &frame(inside, peer, ACK)), [2]);
+        assert_eq!(reported(&mut rig, &frame(inside, peer, SYN)), [2, 3]);
+        assert_eq!(reported(&mut rig, &frame(peer, inside, SYN | ACK)), [2]);
+        assert_eq!(reported(&mut rig, &frame(inside, peer, ACK)), [2]);
     }
 }
 
@@ -125,9 +130,9 @@ fn a_session_whose_end_is_past_is_not_known() {
     for (from, to, flags) in [(inside, peer, SYN), (peer, inside, SYN | ACK), (inside, peer, ACK)] {
         wall.run(&frame(from, to, flags));
     }
-    assert_eq!(said(&mut rig, &frame(peer, inside, ACK)), [1, 4]);
+    assert_eq!(reported(&mut rig, &frame(peer, inside, ACK)), [1, 4]);
     rig.now += Ticks(100_000 * 1_000_000_000);
-    assert_eq!(said(&mut rig, &frame(peer, inside, ACK)), [2]);
+    assert_eq!(reported(&mut rig, &frame(peer, inside, ACK)), [2]);
 }
 
 #[test]
@@ -155,10 +160,10 @@ fn a_session_says_the_same_inside_and_outside_of_a_translation() {
             } else {
                 (&mut within, &mut outside, &mut out, frame((INSIDE, 4_000), (PEER, 80), flags))
             };
-            assert_eq!(said(first, &sent), expected, "before, packet {number}");
+            assert_eq!(reported(first, &sent), expected, "before, packet {number}");
             let (gate, translated) = way.run(&sent);
             assert_eq!(gate, Gate::FIRST);
-            assert_eq!(said(second, &translated), expected, "after, packet {number}");
+            assert_eq!(reported(second, &translated), expected, "after, packet {number}");
             if !reply {
                 pool = ends(&translated).0;
             }

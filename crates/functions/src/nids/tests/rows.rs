@@ -167,6 +167,7 @@ fn of_reports() -> Vec<Row> {
         of("target", "content:\"needle\"; target:dest_ip;", NOTHING),
         of("rem", "content:\"needle\"; rem:\"a remark\";", NOTHING),
         of("noalert", "content:\"needle\"; noalert;", Lines(0)),
+        of("flowbits", "content:\"needle\"; flowbits:noalert;", Lines(0)),
         of(
             "threshold",
             "content:\"needle\"; threshold:type limit, track by_src, count 1, seconds 60;",
@@ -201,6 +202,10 @@ fn of_histories() -> Vec<Row> {
         Row {
             flow: json!("approximate"),
             ..row("flow", ("tcp", "flow:established;"), [tcp(b"", 1, 2, ACK), tcp(b"", 1, 2, SYN)], Matching)
+        },
+        Row {
+            keyword: "flowbits",
+            ..stateful("flowbits:isnotset,seen; flowbits:set,seen;", other(), out(), handshake())
         },
         stateful("flow:established;", out(), other(), handshake()),
         stateful("flow:not_established;", other(), out(), handshake()),

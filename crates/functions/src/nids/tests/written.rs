@@ -45,7 +45,7 @@ fn what_is_not_known_is_refused_with_its_line_and_what_to_write() {
         ("alert tcp any any -> any any (byte_math:bytes 1,offset 0,oper +,rvalue 1,result x; sid:1;)", "byte_math"),
         ("alert tcp any any -> any any (sid:1)", "no ';' after 'sid:1'"),
         ("alert tcp $X any -> any any (sid:1;)", "no variable is called 'X'"),
-        ("alert tcp any any -> any any (flowbits:set,x; sid:1;)", "the option 'flowbits' is not supported yet"),
+        ("alert tcp any any -> any any (xbits:set,x; sid:1;)", "the option 'xbits' is not supported yet"),
         ("alert tcp any any -> any any (http_uri; sid:1;)", "HTTP buffers are not supported yet"),
         ("alert tcp any any -> any any (contet:\"a\"; sid:1;)", "did you mean 'content'?"),
         ("alert tcp any any -> any any (flow:established; sid:1;)", "'flow' needs the state of connections"),

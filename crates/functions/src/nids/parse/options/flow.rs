@@ -57,7 +57,7 @@ impl Building<'_> {
 
     /// Asks the packet's session, which a table has.
     fn ask_session(&mut self, words: &[&str]) -> Result<(), String> {
-        let mut test = FlowTest::default();
+        let mut test = self.rule.flow.unwrap_or_default();
         for word in words {
             let (asked, wanted) = match *word {
                 "established" => (&mut test.established, true),

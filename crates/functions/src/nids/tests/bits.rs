@@ -1,0 +1,393 @@
+//! The option `flowbits`: what rules keep for sessions, against a plain model.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use forebay_graph::DeclareState;
+
+use super::flow::{firewall_with, reported};
+use super::*;
+use crate::connection::flags::{ACK, FIN, SYN};
+use crate::firewall::Firewall;
+use crate::nat::Nat;
+use crate::nat_in::NatIn;
+use crate::nat_out::NatOut;
+use crate::nids::bits::MOST_BITS;
+
+const SECOND: u64 = 1_000_000_000;
+
+/// A datagram of a session, from the side that opens it or from the other one.
+fn datagram(session: u16, reply: bool, payload: &[u8]) -> Vec<u8> {
+    let (inside, peer) = (([10, 0, 0, 7], 4_000 + session), ([198, 51, 100, 9], 53));
+    let (from, to) = if reply { (peer, inside) } else { (inside, peer) };
+    let mut frame = Vec::new();
+    let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4(from.0, to.0, 64).udp(from.1, to.1);
+    builder.write(&mut frame, payload).expect("memory");
+    frame
+}
+
+/// A firewall that lets everything pass, and rules behind it.
+struct Bench {
+    surroundings: Surroundings,
+    wall: Rig,
+    ids: Rig,
+}
+
+impl Bench {
+    fn new(rules: &[impl AsRef<str>]) -> Self {
+        let mut surroundings = Surroundings::new(Frequency::new(1e9));
+        firewall_with(&json!({ "timeouts": { "udp_unanswered": "100s", "udp": "100s" } }), &mut surroundings);
+        let wall = Rig::within::<Firewall>(&json!({ "state": "fw", "default": "permit" }), &mut surroundings);
+        let wall = wall.unwrap_or_else(|error| panic!("{error}"));
+        let ids = Self::ids(rules, &mut surroundings);
+        Self { surroundings, wall, ids }
+    }
+
+    fn ids(rules: &[impl AsRef<str>], surroundings: &mut Surroundings) -> Rig {
+        let rules: Vec<&str> = rules.iter().map(AsRef::as_ref).collect();
+        let params = json!({ "flow": { "state": "fw" }, "rules": rules });
+        Rig::within::<Nids>(&params, surroundings).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Puts other rules in the place of these, as a reload does.
+    fn reload(&mut self, rules: &[impl AsRef<str>]) {
+        let now = self.ids.now;
+        self.ids = Self::ids(rules, &mut self.surroundings);
+        self.ids.now = now;
+    }
+
+    fn wait(&mut self, seconds: u64) {
+        self.wall.now += Ticks(seconds * SECOND);
+        self.ids.now += Ticks(seconds * SECOND);
+    }
+
+    /// The rules that report a frame.
+    fn run(&mut self, frame: &[u8]) -> Vec<u32> {
+        assert_eq!(self.wall.run(frame).0, Gate::FIRST);
+        reported(&mut self.ids, frame)
+    }
+}
+
+fn on(payload: &str, bits: &str, sid: u32) -> String {
+    format!("alert udp any any -> any any (content:\"{payload}\"; flowbits:{bits}; sid:{sid};)")
+}
+
+#[test]
+fn each_operation_has_a_packet_that_matches_and_one_that_does_not() {
+    // The operation after these packets; the packets before which the question matches, and those before which not.
+    let cases: [(&str, &[&str], &[&str]); 24] = [
+        ("isset,a", &["set a"], &[]),
+        ("isset,a", &["set b", "set a"], &["set b"]),
+        ("isset,a&b", &["set a", "set b"], &["set a"]),
+        ("isset,a|b", &["set b"], &["set c"]),
+        ("isnotset,a", &["set b"], &["set a"]),
+        ("isnotset,a&b", &["set a"], &["set a", "set b"]),
+        ("isnotset,a|b", &["set c"], &["set a"]),
+        ("isset,a", &["set a", "unset b"], &["set a", "unset a"]),
+        ("isset,a", &["toggle a"], &["toggle a", "toggle a"]),
+        ("isset,a", &["set a&b"], &["set a&b", "unset a&b"]),
+        ("isset,b", &["set a&b", "unset a"], &["set a&b", "toggle a&b"]),
+        ("isset,a", &["set a"], &["set a", "reset"]),
+        ("isset, a & b", &["set a&b"], &["toggle a"]),
+        // Groups have the bits that rules set with them.
+        ("isset,any,g", &["set a,g"], &["set a"]),
+        ("isset,any,g", &["set a,g", "set b,h"], &["set b,h"]),
+        ("isset,all,g", &["set a,g", "set b,g"], &["set a,g", "set b,g", "unset a"]),
+        ("isset,any,h", &["set a,h"], &["set a,g"]),
+        ("isset,all,h", &["set a,h"], &["set a,g"]),
+        ("isnotset,any,g", &["set a,h"], &["set a,g"]),
+        ("isnotset,all,g", &["set a,g", "set b,g", "unset a"], &["set a,g", "set b,g"]),
+        ("isset,a", &["setx b,g", "setx a,g"], &["setx a,g", "setx b,g"]),
+        ("isset,b", &["set b", "setx a,g"], &["set b,g", "setx a,g"]),
+        ("isset,c", &["set c", "set a,g", "unset all,g"], &["set c,g", "unset all,g"]),
+        ("isset,a", &["set b,g", "set a,g", "toggle all,g", "toggle all,g"], &["set a,g", "reset g"]),
+    ];
+    for (asked, yes, no) in cases {
+        for (before, expected) in [(yes, true), (no, false)] {
+            let mut rules = vec![on("question", asked, 99)];
+            let operations: BTreeSet<&str> = before.iter().copied().collect();
+            for (sid, operation) in (1..).zip(operations) {
+                rules.push(on(&format!("<{operation}>"), &operation.replacen(' ', ",", 1), sid));
+            }
+            let mut bench = Bench::new(&rules);
+            for operation in before {
+                let frame = datagram(1, false, format!("<{operation}>").as_bytes());
+                assert_eq!(bench.run(&frame).len(), 1, "{operation}");
+            }
+            let matched = bench.run(&datagram(1, true, b"question")) == [99];
+            assert_eq!(matched, expected, "{asked} after {before:?}");
+            // Another session has none of it.
+            assert_eq!(bench.run(&datagram(2, false, b"question")) == [99], asked.starts_with("isnot"), "{asked}");
+        }
+    }
+}
+
+#[test]
+fn a_rule_that_does_not_match_in_all_else_changes_nothing() {
+    let set = "alert udp any any -> any any (content:\"set\"; flow:to_client; flowbits:set,a; sid:1;)";
+    let filtered = "alert udp any any -> any any (content:\"set\"; detection_filter:track by_src, count 1, seconds 60; \
+                    flowbits:set,b; sid:2;)";
+    let mut bench =
+        Bench::new(&[set.to_owned(), filtered.to_owned(), on("ask", "isset,a", 3), on("ask", "isset,b", 4)]);
+    assert_eq!(bench.run(&datagram(1, false, b"set")), [0; 0]);
+    assert_eq!(bench.run(&datagram(1, false, b"ask")), [0; 0]);
+    assert_eq!(bench.run(&datagram(1, true, b"set")), [1]);
+    assert_eq!(bench.run(&datagram(1, false, b"set")), [2], "the second from this source");
+    assert_eq!(bench.run(&datagram(1, false, b"ask")), [3, 4]);
+}
+
+#[test]
+fn within_a_packet_rules_that_set_come_first_and_rules_that_only_ask_last() {
+    let rules = [
+        on("x", "isset,a", 1),
+        on("x", "isset,a; flowbits:unset,a; flowbits:set,b", 2),
+        on("x", "isset,b", 3),
+        on("x", "set,a", 4),
+    ];
+    let mut bench = Bench::new(&rules);
+    assert_eq!(bench.run(&datagram(1, false, b"x")), [2, 3, 4]);
+}
+
+#[test]
+fn rules_that_report_nothing_keep_bits_and_rules_that_drop_look_at_them() {
+    let quiet = "alert udp any any -> any any (content:\"login\"; flowbits:set,login; flowbits:noalert; sid:1;)";
+    let drops = "drop udp any any -> any any (content:\"evil\"; flowbits:isset,login; sid:2;)";
+    let mut bench = Bench::new(&[quiet, drops]);
+    assert_eq!(bench.ids.run(&datagram(1, false, b"evil")).0, Gate::FIRST);
+    assert_eq!(bench.run(&datagram(1, false, b"login")), [0; 0]);
+    assert_eq!(bench.ids.run(&datagram(1, true, b"evil")).0, DENIED);
+    assert_eq!(bench.ids.run(&datagram(2, true, b"evil")).0, Gate::FIRST);
+}
+
+#[test]
+fn packets_of_no_known_session_have_no_bits_and_keep_none() {
+    let mut bench = Bench::new(&[on("x", "set,a", 1), on("ask", "isset,a", 2), on("ask", "isnotset,a", 3)]);
+    for _ in 0..2 {
+        // No firewall sees these.
+        assert_eq!(reported(&mut bench.ids, &datagram(1, false, b"x")), [1]);
+        assert_eq!(reported(&mut bench.ids, &datagram(1, false, b"ask")), [3]);
+    }
+}
+
+/// A segment of TCP of one session.
+fn segment(reply: bool, flags: u8, payload: &[u8]) -> Vec<u8> {
+    let mut frame = tcp(payload, if reply { 80 } else { 4_000 }, if reply { 4_000 } else { 80 }, flags);
+    if reply {
+        let source: [u8; 4] = frame[26..30].try_into().expect("four");
+        frame.copy_within(30..34, 26);
+        frame[30..34].copy_from_slice(&source);
+    }
+    frame
+}
+
+#[test]
+fn a_connection_that_takes_the_ports_of_one_that_is_over_has_no_bits() {
+    let rules = [
+        "alert tcp any any -> any any (content:\"login\"; flowbits:set,login; sid:1;)",
+        "alert tcp any any -> any any (content:\"ask\"; flowbits:isset,login; sid:2;)",
+    ];
+    let mut bench = Bench::new(&rules);
+    // The one in front must say the same.
+    for front in [false, true] {
+        let mut run = |frame: &[u8]| {
+            let first = front.then(|| reported(&mut bench.ids, frame));
+            assert_eq!(bench.wall.run(frame).0, Gate::FIRST);
+            first.unwrap_or_else(|| reported(&mut bench.ids, frame))
+        };
+        for _ in 0..2 {
+            run(&segment(false, SYN, b""));
+            run(&segment(true, SYN | ACK, b""));
+            assert_eq!(run(&segment(false, ACK, b"ask")), [0; 0], "in front: {front}");
+            assert_eq!(run(&segment(false, ACK, b"login")), [1]);
+            assert_eq!(run(&segment(true, ACK, b"ask")), [2]);
+            assert_eq!(run(&segment(false, FIN | ACK, b"ask")), [2], "it ends");
+            assert_eq!(run(&segment(true, FIN | ACK, b"ask")), [2]);
+            assert_eq!(run(&segment(false, SYN, b"ask")), [0; 0], "another one");
+        }
+    }
+}
+
+#[test]
+fn a_translated_session_has_its_bits_on_both_sides() {
+    let mut surroundings = Surroundings::new(Frequency::new(1e9));
+    let params = serde_json::from_value(json!({ "pool": "192.0.2.1" })).expect("parameters");
+    let nat = Nat::new(params, &mut Setup::new("nat1", &mut surroundings)).unwrap_or_else(|error| panic!("{error}"));
+    surroundings.state.insert("nat1".to_owned(), Arc::new(nat));
+    let rules = [on("set", "set,a", 1), on("ask", "isset,a", 2)];
+    let ids = json!({ "flow": { "state": "nat1" }, "rules": rules });
+    let mut make = || Rig::within::<Nids>(&ids, &mut surroundings).unwrap_or_else(|error| panic!("{error}"));
+    // Modules of one name share their bits, as replicas and reloads do.
+    let (mut within, mut outside) = (make(), make());
+    let out = Rig::within::<NatOut>(&json!({ "state": "nat1" }), &mut surroundings);
+    let back = Rig::within::<NatIn>(&json!({ "state": "nat1" }), &mut surroundings);
+    let (mut out, mut back) = (out.expect("a way out"), back.expect("a way back"));
+    let (_, translated) = out.run(&datagram(1, false, b"set"));
+    assert_eq!(reported(&mut outside, &translated), [1]);
+    let (_, other) = out.run(&datagram(2, false, b"ask"));
+    assert_eq!(reported(&mut outside, &other), [0; 0]);
+    let mut answer = translated;
+    let source: [u8; 4] = answer[26..30].try_into().expect("four");
+    answer.copy_within(30..34, 26);
+    answer[30..34].copy_from_slice(&source);
+    let port: [u8; 2] = answer[34..36].try_into().expect("two");
+    answer.copy_within(36..38, 34);
+    answer[36..38].copy_from_slice(&port);
+    answer[42..45].copy_from_slice(b"ask");
+    answer[40..42].copy_from_slice(&[0, 0]);
+    assert_eq!(reported(&mut outside, &answer), [2]);
+    let (gate, answer) = back.run(&answer);
+    assert_eq!((gate, reported(&mut within, &answer)), (Gate::FIRST, vec![2]));
+    assert_eq!(reported(&mut within, &datagram(1, false, b"ask")), [2]);
+}
+
+#[test]
+fn there_may_be_thousands_of_bits_and_no_more_than_the_limit() {
+    let rules = |bits: usize| {
+        let bit = |bit: usize| [on(&format!("s{bit:04}"), &format!("set,bit.{bit}"), bit as u32 + 1)];
+        (0..bits).flat_map(bit).collect::<Vec<_>>()
+    };
+    let asks = |bit: usize| on(&format!("q{bit:04}"), &format!("isset,bit.{bit}"), 100_000 + bit as u32);
+    let mut all = rules(1_000);
+    all.extend((0..1_000).map(asks));
+    let mut bench = Bench::new(&all);
+    for bit in [0, 63, 64, 500, 999] {
+        bench.run(&datagram(1, false, format!("s{bit:04}").as_bytes()));
+    }
+    for (bit, expected) in [(0, 1), (1, 0), (62, 0), (63, 1), (64, 1), (499, 0), (500, 1), (501, 0), (999, 1)] {
+        assert_eq!(bench.run(&datagram(1, true, format!("q{bit:04}").as_bytes())).len(), expected, "{bit}");
+    }
+    let dialect = Dialect { stateful_flow: true, ..Dialect::default() };
+    let file = parse("r", rules(MOST_BITS).join("\n").as_bytes(), &dialect).expect("as many as may be");
+    assert_eq!((file.bits.len(), &*file.bits[17]), (MOST_BITS, "bit.17"));
+    let error = parse("r", rules(MOST_BITS + 1).join("\n").as_bytes(), &dialect).expect_err("too many");
+    assert!(error.starts_with("r:4097: flowbits: allowed are 4096 names"), "{error}");
+    let skipping = Dialect { skip: true, ..dialect };
+    let file = parse("r", rules(MOST_BITS + 2).join("\n").as_bytes(), &skipping).expect("the rest");
+    assert_eq!((file.rules.len(), file.skipped.len(), &*file.skipped[1].keyword), (MOST_BITS, 2, "flowbits"));
+}
+
+#[test]
+fn wrong_flowbits_are_refused_with_what_is_allowed() {
+    for (value, reported) in [
+        ("sett,a", "flowbits 'sett': allowed are set, setx, unset, toggle, isset, isnotset, reset and noalert"),
+        ("", "write flowbits: VALUE"),
+        ("set", "flowbits name '': allowed are 1 to 128"),
+        ("isset,a&", "flowbits name '': allowed are 1 to 128"),
+        ("isset,a b", "flowbits name 'a b': allowed are 1 to 128"),
+        ("set,a|b", "flowbits 'a|b': allowed between the names is '&'"),
+        ("isset,a|b&c", "allowed between the names is either '&' or '|'"),
+        ("set,a,", "flowbits group '': allowed are 1 to 128"),
+        ("set,a,g,h", "flowbits 'set' with 'h': allowed are names and a group"),
+        ("set,all,g", "flowbits 'set,all': allowed are names"),
+        ("setx,a", "flowbits 'setx': write a group behind the names"),
+        ("isset,any", "flowbits 'isset,any': write a group behind it"),
+        ("isset,a,g", "flowbits 'isset' with the group 'g': allowed is a group behind 'all'"),
+        ("unset,any,g", "flowbits 'unset,any': allowed are names, or 'all' and a group"),
+        ("reset,g,h", "flowbits 'reset' with 'h': allowed is nothing, or a group"),
+        ("reset,", "flowbits group '': allowed are 1 to 128"),
+        ("noalert,a", "flowbits 'noalert' with 'a': allowed is nothing"),
+    ] {
+        let text = format!("alert tcp any any -> any any (flowbits:{value}; sid:1;)");
+        let dialect = Dialect { stateful_flow: true, ..Dialect::default() };
+        let error = parse("r", text.as_bytes(), &dialect).expect_err(value);
+        assert!(error.starts_with("r:1: ") && error.contains(reported), "{value}: {error}");
+    }
+    let text = "alert tcp any any -> any any (flowbits:set,a; sid:7;)\n\
+                alert tcp any any -> any any (flowbits:noalert; sid:8;)";
+    for approximate_flow in [false, true] {
+        let dialect = Dialect { approximate_flow, ..Dialect::default() };
+        let error = parse("r", text.as_bytes(), &dialect).expect_err("no table");
+        assert!(error.contains("r:1: flowbits 'set' needs a state of sessions"), "{error}");
+        assert!(error.contains("'flow: { state: NAME }'"), "{error}");
+        let file = parse("r", text.as_bytes(), &Dialect { skip: true, ..dialect }).expect("the rest loads");
+        assert_eq!((file.rules.len(), &*file.skipped[0].keyword, file.skipped[0].sid), (1, "flowbits", Some(7)));
+    }
+}
+
+/// The model: when each session has had its last packet, and its bits.
+#[derive(Default)]
+struct Model(HashMap<u16, (u64, HashSet<usize>)>);
+
+const BITS: usize = 3;
+const OPERATIONS: [&str; 6] = ["set", "unset", "toggle", "take", "reset", "none"];
+
+/// Rules with all operations on all bits, and questions; in another order and with other bits among them by `turn`.
+fn rules(turn: usize) -> Vec<String> {
+    let mut rules = Vec::new();
+    for bit in 0..BITS {
+        for (at, operation) in OPERATIONS.iter().enumerate() {
+            let options = match *operation {
+                "take" => format!("isset,b{bit}; flowbits:unset,b{bit}"),
+                "reset" => "reset".to_owned(),
+                "none" => continue,
+                other => format!("{other},b{bit}"),
+            };
+            rules.push(on(&format!("<{operation}{bit}>"), &options, (10 * at + bit + 1) as u32));
+        }
+        rules.push(on("", &format!("isset,b{bit}"), 100 + bit as u32).replace("content:\"\"; ", ""));
+    }
+    for (sid, options) in (200..).zip(["isset,b0&b1", "isset,b0|b2", "isnotset,b0&b1", "isnotset,b0|b2"]) {
+        rules.push(on("", options, sid).replace("content:\"\"; ", ""));
+    }
+    rules.rotate_left(turn * 5 % 16);
+    for extra in 0..turn * 40 {
+        rules.insert(extra, on(&format!("never {extra}"), &format!("set,extra.{extra}"), 1_000 + extra as u32));
+    }
+    rules
+}
+
+impl Model {
+    fn run(&mut self, now: u64, session: u16, operation: &str, bit: usize) -> BTreeSet<u32> {
+        let entry = self.0.entry(session).or_default();
+        if now - entry.0 > 200 {
+            entry.1.clear();
+        }
+        entry.0 = now;
+        let bits = &mut entry.1;
+        let at = OPERATIONS.iter().position(|known| *known == operation).expect("it is known");
+        let mut reported = BTreeSet::from([(10 * at + bit + 1) as u32]);
+        match operation {
+            "set" => drop(bits.insert(bit)),
+            "unset" => drop(bits.remove(&bit)),
+            "toggle" if !bits.remove(&bit) => drop(bits.insert(bit)),
+            "take" if bits.remove(&bit) => {}
+            "reset" => bits.clear(),
+            "take" | "none" => reported.clear(),
+            _ => {}
+        }
+        reported.extend(bits.iter().map(|bit| 100 + *bit as u32));
+        let [zero, one, two] = [0, 1, 2].map(|bit| bits.contains(&bit));
+        let groups = [zero && one, zero || two, !(zero && one), !(zero || two)];
+        reported.extend((200..).zip(groups).filter(|(_, met)| *met).map(|(sid, _)| sid));
+        reported
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+
+    /// Sessions end, other sessions take over their entries, and rules are reloaded: each has the bits of the model.
+    #[test]
+    fn sessions_have_the_bits_of_a_plain_model(
+        steps in vec((0u16..5, 0..OPERATIONS.len(), 0..BITS, any::<bool>(), 0..24u8), 1..60),
+    ) {
+        let mut bench = Bench::new(&rules(0));
+        let (mut model, mut now) = (Model::default(), 0);
+        for (session, operation, bit, reply, event) in steps {
+            match event {
+                0 => {
+                    bench.wait(1_000);
+                    now += 1_000;
+                }
+                1..=3 => bench.reload(&rules(usize::from(event) - 1)),
+                _ => {
+                    bench.wait(1);
+                    now += 1;
+                }
+            }
+            let operation = OPERATIONS[operation];
+            let frame = datagram(session, reply, format!("<{operation}{bit}>").as_bytes());
+            let reported: BTreeSet<u32> = bench.run(&frame).into_iter().collect();
+            prop_assert_eq!(reported, model.run(now, session, operation, bit), "{} {}", operation, bit);
+        }
+    }
+}
