@@ -16,6 +16,8 @@ const HEADER: usize = 8;
 /// address (RFC 3022 section 4.3). Anything but a whole quoted header in an ICMP error stays as it is.
 pub(super) fn translate(packet: &mut Packet, destination: bool, translate: impl Fn(u32) -> Option<u32>) {
     let Some((ICMP, start)) = packet.transport() else { return };
+    // An error is of the session of the packet that it quotes.
+    packet.forget_session();
     // What follows the datagram in the frame is padding, not quoted.
     let end = packet.network_end();
     let message = packet.data_mut().get_mut(..end).and_then(|datagram| datagram.get_mut(start..));

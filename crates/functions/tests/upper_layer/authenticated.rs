@@ -30,10 +30,7 @@ fn packets(protocol: u8) -> Vec<Vec<u8>> {
     let mut v4 = [&tagged[..12], &tagged[16..38], &authentication(protocol), &tagged[38..]].concat();
     v4[23] = 51;
     v4[17] += 24;
-    v4[24..26].fill(0);
-    let words = v4[14..34].chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]]))).sum::<u32>();
-    let sum = !((words & 0xffff) + (words >> 16)) as u16;
-    v4[24..26].copy_from_slice(&sum.to_be_bytes());
+    frames::sum_ipv4(&mut v4);
     vec![
         frames::ipv6(51, &[&authentication(protocol), segment].concat()),
         frames::ipv6(60, &[&options(51)[..], &authentication(60), &options(protocol), segment].concat()),

@@ -41,20 +41,36 @@ pub fn message(protocol: u8) -> Vec<u8> {
     ipv6(protocol, &[59, 1, 1, 4, 0, 0, 0, 0, 0, 22, 0, 22, 0, 0, 0, 0])
 }
 
-fn ipv4(protocol: u8, fragment: u16, rest: &[u8]) -> Vec<u8> {
+/// The sum of RFC 1071 over bytes, of which those of the field are zero.
+pub fn checksum(bytes: &[u8]) -> u16 {
+    let word = |pair: &[u8]| u32::from(u16::from_be_bytes([pair[0], *pair.get(1).unwrap_or(&0)]));
+    let mut sum = bytes.chunks(2).map(word).sum::<u32>();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    !sum as u16
+}
+
+/// Writes the checksum of an IPv4 header of 20 bytes behind Ethernet.
+pub fn sum_ipv4(frame: &mut [u8]) {
+    frame[24..26].fill(0);
+    let sum = checksum(&frame[14..34]);
+    frame[24..26].copy_from_slice(&sum.to_be_bytes());
+}
+
+pub fn ipv4(protocol: u8, fragment: u16, rest: &[u8]) -> Vec<u8> {
     let mut header = [0; 20];
     header[0] = 0x45;
     header[2..4].copy_from_slice(&(20 + rest.len() as u16).to_be_bytes());
     header[6..8].copy_from_slice(&fragment.to_be_bytes());
     (header[8], header[9]) = (64, protocol);
     header[12..].copy_from_slice(&[10, 0, 0, 1, 192, 0, 2, 1]);
-    let words = header.chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]]))).sum::<u32>();
-    let sum = !((words & 0xffff) + (words >> 16)) as u16;
-    header[10..12].copy_from_slice(&sum.to_be_bytes());
-    ethernet(0x0800, &[&header[..], rest].concat())
+    let mut frame = ethernet(0x0800, &[&header[..], rest].concat());
+    sum_ipv4(&mut frame);
+    frame
 }
 
-fn tagged(types: &[u16], frame: &[u8]) -> Vec<u8> {
+pub fn tagged(types: &[u16], frame: &[u8]) -> Vec<u8> {
     let tags: Vec<u8> = types.iter().flat_map(|tpid| [tpid.to_be_bytes(), [0, 5]].concat()).collect();
     [&frame[..12], &tags, &frame[12..]].concat()
 }

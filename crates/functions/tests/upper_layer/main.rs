@@ -6,6 +6,7 @@
 mod authenticated;
 mod frames;
 mod keys;
+mod known;
 mod others;
 
 use std::collections::BTreeSet;

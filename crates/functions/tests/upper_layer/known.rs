@@ -1,0 +1,116 @@
+//! Layers and session that a packet's metadata holds: behind each function they are those of its bytes.
+//!
+//! They are found once and kept. A function that changes a header, or puts one on or takes one off, must not leave what
+//! the packet had before.
+
+use forebay_packet::Packet;
+
+use super::*;
+
+/// An ICMP error from an address that no mapping, session or service has, about a packet of the table.
+fn error_about(frame: &[u8]) -> Vec<u8> {
+    let quoted = &frame[14..];
+    let mut icmp = [&[3, 1, 0, 0, 0, 0, 0, 0][..], quoted].concat();
+    let sum = frames::checksum(&icmp);
+    icmp[2..4].copy_from_slice(&sum.to_be_bytes());
+    let mut error = frames::ipv4(1, 0, &icmp);
+    error[26..30].copy_from_slice(&[198, 18, 0, 9]);
+    error[30..34].copy_from_slice(&frame[26..30]);
+    frames::sum_ipv4(&mut error);
+    error
+}
+
+/// Frames that functions run over: all rows, and errors about some of them in both directions.
+fn packets() -> Vec<Vec<u8>> {
+    let mut all: Vec<_> = [TCP, UDP].into_iter().flat_map(rows).map(|row| row.frame).collect();
+    for protocol in [TCP, UDP] {
+        let row = rows(protocol).into_iter().find(|row| row.name == "a tag of type 0x9100").expect("a row");
+        let plain = [&row.frame[..12], &row.frame[16..]].concat();
+        let mut back = plain.clone();
+        back[26..30].copy_from_slice(&plain[30..34]);
+        back[30..34].copy_from_slice(&plain[26..30]);
+        all.extend([error_about(&plain), error_about(&back), plain, back]);
+    }
+    all
+}
+
+/// All that is known of a packet.
+fn known(packet: &mut Packet) -> String {
+    let (network, start) = packet.network();
+    // Of what is not IP the offset says nothing.
+    let start = (network != Network::Other).then_some(start);
+    let [transport, ports] = [format!("{:?}", packet.transport()), format!("{:?}", packet.ports())];
+    let (end, session) = (packet.network_end(), packet.session_hash());
+    format!("{network:?} at {start:?} to {end}, transport {transport}, ports {ports}, session {session:#x}")
+}
+
+/// Runs a function over a packet of which all is known, and compares that with what its bytes show; the packet behind
+/// it, where it goes on.
+fn run(name: &str, params: &Value, states: &Value, frame: &[u8]) -> Option<Vec<u8>> {
+    let mut bench = Bench::of(find(name), params, states);
+    let mut batch = Batch::with_capacity(1);
+    let mut packet = bench.rig.packet(frame);
+    if let Some(word) = bench.teid {
+        let teid = if packet.network().0 == Network::Ipv6 { TEID_V6 } else { TEID_V4 };
+        packet.set_word(word, teid);
+    }
+    known(&mut packet);
+    batch.push(packet).expect("an empty batch");
+    let gate = bench.rig.process(&mut batch)[0]?;
+    if !matches!(gate.decision(), Decision::Out(_)) {
+        return None;
+    }
+    let packet = &mut batch[0];
+    let before = known(packet);
+    packet.forget_layers();
+    assert_eq!(before, known(packet), "{name} with {params}: {frame:02x?} became {:02x?}", packet.data());
+    Some(packet.data().to_vec())
+}
+
+#[test]
+fn behind_each_function_layers_and_session_are_those_of_the_packet() {
+    let filters = filters().into_iter().map(|(name, params, _)| (name, params, json!({})));
+    let keyed = keys::keyed().into_iter().map(|(name, params)| (name, params, json!({})));
+    let below = BELOW.iter().map(|(name, _)| {
+        let example: Value = serde_saphyr::from_str(find(name).example).expect("YAML");
+        (*name, example, json!({}))
+    });
+    let others = others::cases().into_iter().map(|case| (case.name, case.params, case.states));
+    let mut went_on = BTreeSet::new();
+    for (name, params, states) in filters.chain(keyed).chain(below).chain(others) {
+        for frame in packets() {
+            if run(name, &params, &states, &frame).is_some() {
+                went_on.insert(name);
+            }
+        }
+    }
+    let all: BTreeSet<_> = functions().iter().map(|function| function.name).collect();
+    let never: Vec<_> = all.difference(&went_on).copied().collect();
+    // The firewall opens no session for these and changes no packet; interface_out holds them until it has the address
+    // of a neighbour. The others take packets out of tunnels: the test below.
+    assert_eq!(never, ["esp_decrypt", "firewall", "gtpu_decap", "interface_out", "vxlan_decap"]);
+}
+
+/// Behind a tunnel the layers and the session are those of the packet inside.
+#[test]
+fn behind_a_tunnel_layers_and_session_are_those_of_the_packet_inside() {
+    let cases = others::cases();
+    let params = |name: &str| &cases.iter().find(|case| case.name == name).expect("a case").params;
+    let any = json!({ "vnis": [1] });
+    for (into, out, its) in [
+        ("aes_gcm_encrypt", "aes_gcm_decrypt", params("aes_gcm_decrypt")),
+        ("esp_encrypt", "esp_decrypt", params("esp_decrypt")),
+        ("gtpu_encap", "gtpu_decap", params("gtpu_decap")),
+        ("vxlan_encap", "vxlan_decap", &any),
+    ] {
+        let mut came_out = 0;
+        for frame in packets() {
+            let Some(sent) = run(into, params(into), &json!({}), &frame) else { continue };
+            // Behind a tag the headers are not the plain ones that most packets have.
+            for sent in [sent.clone(), frames::tagged(&[0x8100], &sent)] {
+                came_out += usize::from(run(out, its, &json!({}), &sent).is_some());
+            }
+        }
+        assert!(came_out > 30, "{out}: {came_out}");
+    }
+}
