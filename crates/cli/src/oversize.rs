@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::io::Write;
 
+use forebay_graph::OVERSIZE;
 use forebay_graph::report::Report;
 use forebay_packet::MAX_FRAME;
 
@@ -26,9 +27,13 @@ impl Oversize {
     }
 
     fn events(&mut self, report: &Report) -> Vec<String> {
-        let lossy = report.ports.iter().filter_map(|port| Some((&port.name, port.longest_oversize?)));
-        let new = lossy.filter(|(name, _)| self.0.insert((*name).clone()));
-        new.map(|(name, longest)| event(name, longest)).collect()
+        let lossy = report.ports.iter().filter(|port| port.skipped.contains_key(OVERSIZE));
+        let new = lossy.filter(|port| self.0.insert(port.name.clone()));
+        new.map(|port| match port.longest_oversize {
+            Some(longest) => event(&port.name, longest),
+            None => event_without_length(&port.name),
+        })
+        .collect()
     }
 }
 
@@ -44,6 +49,14 @@ fn event(port: &str, longest: u64) -> String {
     }
 }
 
+/// The event of a port whose frames the kernel drops (`af_xdp`): it counts them and does not say how long they are.
+fn event_without_length(port: &str) -> String {
+    format!(
+        "port '{port}': a frame is longer than a packet of its memory holds and is lost (oversize): set \
+         `memory: {{ frame: BYTES }}` of the port, or limit joined frames (GRO, TSO) where they are made"
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -53,6 +66,7 @@ mod tests {
     fn the_first_oversize_frame_of_a_port_is_an_event_that_names_what_to_set() {
         let (mut oversize, mut seen) = (Oversize::default(), report(1));
         assert!(oversize.events(&seen).is_empty());
+        seen.ports[0].skipped.insert(OVERSIZE.to_owned(), 3);
         seen.ports[0].longest_oversize = Some(32_000);
         let event = "port 'in': a frame of 32 000 bytes is longer than a packet holds and is lost (oversize): \
                      set `pool: { frame: 32000 }` (allowed are 64 to 65343)";
@@ -62,5 +76,11 @@ mod tests {
         seen.ports[0].longest_oversize = Some(65_549);
         let events = oversize.events(&seen);
         assert!(events.len() == 1 && events[0].contains("`pool: { frame: 65343 }` is the most"), "{events:?}");
+        seen.ports[0].name = "xdp".to_owned();
+        seen.ports[0].longest_oversize = None;
+        let events = oversize.events(&seen);
+        let begins = "port 'xdp': a frame is longer than a packet of its memory holds and is lost (oversize): set \
+                      `memory: { frame: BYTES }`";
+        assert!(events.len() == 1 && events[0].starts_with(begins), "{events:?}");
     }
 }

@@ -41,7 +41,7 @@ pub struct PortCounters {
     pub skipped: Reasons,
     /// Of [`dropped`](Self::dropped), frames longer than a packet of the pool holds.
     pub oversize: Counter,
-    /// The length of the longest of them, in bytes.
+    /// The length of the longest of them, in bytes; 0 where it is not known.
     pub longest: Counter,
 }
 

@@ -333,7 +333,8 @@ pub struct PortReport {
     /// `pool.frame` (`oversize`).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub skipped: BTreeMap<String, u64>,
-    /// The length in bytes of the longest frame that was `oversize`, where one was.
+    /// The length in bytes of the longest frame that was `oversize`, where one was and the port knows its length
+    /// (`af_xdp` does not).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest_oversize: Option<u64>,
     /// Packets that it would not send.

@@ -73,6 +73,12 @@ enum Coming {
     Opened(Opener),
 }
 
+fn count(counters: &PortCounters, losses: Losses) {
+    counters.dropped.add(losses.dropped);
+    counters.oversize.add(losses.oversize);
+    counters.errors.add(losses.errors);
+}
+
 impl AfXdp {
     /// Asks the kernel how things are.
     #[cold]
@@ -83,23 +89,17 @@ impl AfXdp {
         for queue in &mut device.queues {
             let (state, losses) = queue.look();
             gone |= state == Sent::Gone;
-            self.counters.dropped.add(losses.dropped);
-            self.counters.errors.add(losses.errors);
+            count(&self.counters, losses);
         }
         if gone {
             self.lose();
         }
     }
 
-    fn count(&self, losses: Losses) {
-        self.counters.dropped.add(losses.dropped);
-        self.counters.errors.add(losses.errors);
-    }
-
     /// Closes a device that nobody takes over.
     fn close_device(&self, device: Option<Device>) {
         if let Some(device) = device {
-            self.count(device.close());
+            count(&self.counters, device.close());
         }
     }
 
@@ -129,7 +129,7 @@ impl AfXdp {
             Some(Coming::Opened(opener)) => match opener.news() {
                 Some(News::Open(device)) => Some(device),
                 Some(News::Closed(losses)) => {
-                    self.count(losses);
+                    count(&self.counters, losses);
                     None
                 }
                 None => None,
@@ -182,8 +182,8 @@ impl AfXdp {
             opener.stop();
             while let Some(news) = opener.news() {
                 match news {
-                    News::Closed(losses) => self.count(losses),
-                    News::Open(device) => self.count(device.close()),
+                    News::Closed(losses) => count(&self.counters, losses),
+                    News::Open(device) => count(&self.counters, device.close()),
                 }
             }
             drop(self.hold.pass_on(None));

@@ -228,7 +228,8 @@ fn port((before, now): (PortReading, &PortReading)) -> PortReport {
         (count > 0).then(|| (reason.clone(), count))
     };
     let skipped: BTreeMap<_, _> = now.skipped.iter().filter_map(since).collect();
-    let longest_oversize = skipped.contains_key(OVERSIZE).then_some(now.longest);
+    // `af_xdp` counts such frames without their lengths.
+    let longest_oversize = skipped.contains_key(OVERSIZE).then_some(now.longest).filter(|longest| *longest > 0);
     let unread = now.unread;
     PortReport {
         name,

@@ -106,6 +106,7 @@ impl Device {
         for mut queue in queues {
             let (_, losses) = queue.look();
             sum.dropped += losses.dropped + queue.left() as u64;
+            sum.oversize += losses.oversize;
             sum.errors += losses.errors;
         }
         sum

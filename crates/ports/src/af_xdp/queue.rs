@@ -21,6 +21,8 @@ const KICKS: usize = 8;
 pub struct Losses {
     /// Frames lost before they entered.
     pub dropped: u64,
+    /// Of these, frames longer than a chunk holds.
+    pub oversize: u64,
     /// Frames that were given to the kernel and did not leave, and what else went wrong.
     pub errors: u64,
 }
@@ -50,8 +52,8 @@ pub struct Queue {
     fill: usize,
     zero_copy: bool,
     busy_poll: bool,
-    /// The kernel's counts when they were read last.
-    seen: (u64, u64),
+    /// The kernel's counts when they were read last: frames dropped, of these longer than a chunk, and errors.
+    seen: (u64, u64, u64),
     /// What went wrong here.
     losses: Losses,
     /// Frames that had to be copied into this memory.
@@ -71,7 +73,7 @@ impl Queue {
             fill,
             zero_copy,
             busy_poll,
-            seen: (0, 0),
+            seen: (0, 0, 0),
             losses: Losses::default(),
             copies: 0,
         };
@@ -241,9 +243,13 @@ impl Queue {
         if let Ok(counts) = self.socket.statistics() {
             let (dropped, errors) =
                 (counts.rx_dropped + counts.rx_ring_full, counts.rx_invalid_descs + counts.tx_invalid_descs);
+            // A frame is dropped because no chunk is free, which counts in `rx_fill_ring_empty_descs` first, or because
+            // it is longer than a chunk (`xsk_rcv_check`, `xp_can_alloc` of Linux).
+            let oversize = counts.rx_dropped.saturating_sub(counts.rx_fill_ring_empty_descs).max(self.seen.1);
             losses.dropped += dropped.saturating_sub(self.seen.0);
-            losses.errors += errors.saturating_sub(self.seen.1);
-            self.seen = (dropped, errors);
+            losses.oversize += oversize - self.seen.1;
+            losses.errors += errors.saturating_sub(self.seen.2);
+            self.seen = (dropped, oversize, errors);
         }
         (state, losses)
     }

@@ -353,6 +353,7 @@ fn memory_that_is_held_by_a_slow_reader_is_counted_and_comes_back() {
         }
         assert!(counters.dropped.get() >= 64, "{}", counters.dropped.get());
         assert!(held.len() <= 128 && held.len() >= 64, "{}", held.len());
+        assert_eq!(counters.oversize.get(), 0, "no chunk was free: no frame is too long");
         // Nothing but what was counted is missing.
         port.look(Ticks::ZERO);
         receive_for(&mut port, &pool, Duration::from_millis(50), usize::MAX, &mut held);

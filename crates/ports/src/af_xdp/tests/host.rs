@@ -43,6 +43,33 @@ fn checksums_that_the_host_leaves_to_a_device_are_completed() {
     });
 }
 
+/// The kernel counts a frame longer than a chunk with those that find no chunk; the port counts it as `oversize`.
+#[test]
+fn frames_longer_than_a_chunk_are_counted_as_oversize() {
+    alone("frames_longer_than_a_chunk_are_counted_as_oversize", || {
+        for end in ["a0", "a1"] {
+            ip(&format!("link set {end} mtu 3400")).expect("taken");
+        }
+        ip("address add 192.0.2.1/24 dev a0").expect("set");
+        ip("neighbour add 192.0.2.2 lladdr 02:00:00:00:00:02 dev a0").expect("set");
+        let socket = std::net::UdpSocket::bind("192.0.2.1:7000").expect("an address");
+        let pool = pool();
+        for mode in ["native", "generic"] {
+            let (mut port, counters) = open(&json!({ "interface": "a1", "mode": mode })).expect("opened");
+            for _ in 0..5 {
+                socket.send_to(&[1; 3_000], "192.0.2.2:7001").expect("sent");
+            }
+            socket.send_to(&[2; 33], "192.0.2.2:7001").expect("sent");
+            assert!(next_udp(&mut port, &pool).ends_with(&[2; 33]), "{mode}: the long ones before are lost");
+            port.look(Ticks::ZERO);
+            let counts = (counters.oversize.get(), counters.dropped.get(), counters.errors.get());
+            assert_eq!(counts, (5, 5, 0), "{mode}");
+            assert_eq!(port.close(), Ok(()));
+            assert_eq!((counters.oversize.get(), counters.dropped.get()), (5, 5), "{mode}: counted once");
+        }
+    });
+}
+
 fn next_udp(port: &mut AfXdp, pool: &Pool) -> Vec<u8> {
     let (mut batch, start) = (Batch::with_capacity(8), Instant::now());
     while start.elapsed() < Duration::from_secs(20) {
