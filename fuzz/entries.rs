@@ -65,20 +65,30 @@ pub fn frames(bytes: &[u8]) {
 }
 
 /// Matches frames against rules of `nids`. The input is rules, a line each, an empty line, and frames, each behind its
-/// length in one byte. Rules that cannot be loaded are skipped. Every packet gets a gate and stays as it is.
+/// length in one byte. Rules that cannot be loaded are skipped. Every packet gets a gate and stays as it is. If the
+/// first line is `# state`, rules ask the sessions of a firewall that sees the packets, too.
 pub fn matching(bytes: &[u8]) {
     let Some(end) = bytes.windows(2).position(|pair| pair == b"\n\n") else { return };
     let rules: Vec<_> = String::from_utf8_lossy(&bytes[..end]).lines().take(20).map(str::to_owned).collect();
-    let params = serde_json::json!({ "rules": rules, "unknown": "skip", "skip_drop": true, "flow": "approximate",
-        "steps": 10_000 });
     let mut all = Surroundings::new(Frequency::new(1e9));
-    let function = functions().into_iter().find(|function| function.name == "nids").expect("it is registered");
-    let mut setup = Setup::new(function.name, &mut all);
-    let Ok(built) = function.build(&params, &mut setup) else { return };
-    let mut rig = Rig::over(built, setup.finish(), function.creates.len());
+    let with_state = rules.first().is_some_and(|line| line == "# state");
+    let mut wall = with_state.then(|| {
+        let state = states().into_iter().find(|state| state.name == "connections").expect("it is registered");
+        let built = state.build(&serde_json::json!({ "sessions": 4 }), &mut Setup::new("fw", &mut all));
+        all.state.insert("fw".to_owned(), built.expect("a small table"));
+        let params = serde_json::json!({ "state": "fw", "default": "permit" });
+        rig_of("firewall", &params, &mut all).expect("parameters")
+    });
+    let flow = if with_state { serde_json::json!({ "state": "fw" }) } else { "approximate".into() };
+    let params = serde_json::json!({ "rules": rules, "unknown": "skip", "skip_drop": true, "flow": flow,
+        "steps": 10_000 });
+    let Some(mut rig) = rig_of("nids", &params, &mut all) else { return };
     let mut rest = &bytes[end + 2..];
     while let Some((len, after)) = rest.split_first() {
         let (frame, after) = after.split_at(after.len().min(usize::from(*len)));
+        if let Some(wall) = &mut wall {
+            wall.run(frame);
+        }
         let mut batch = Batch::with_capacity(1);
         batch.push(rig.packet(frame)).expect("room for one");
         let gates = rig.process(&mut batch);
@@ -86,6 +96,14 @@ pub fn matching(bytes: &[u8]) {
         assert_eq!(batch[0].data(), frame, "no packet is changed");
         rest = after;
     }
+}
+
+/// A registered function with these parameters, or `None` where it refuses them.
+fn rig_of(name: &str, params: &serde_json::Value, all: &mut Surroundings) -> Option<Rig> {
+    let function = functions().into_iter().find(|function| function.name == name).expect("it is registered");
+    let mut setup = Setup::new(function.name, all);
+    let built = function.build(params, &mut setup).ok()?;
+    Some(Rig::over(built, setup.finish(), function.creates.len()))
 }
 
 /// Every registered function, made from its own example.

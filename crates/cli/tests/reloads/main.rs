@@ -213,6 +213,54 @@ pipeline:
     assert!(instance.end().troubles.is_empty());
 }
 
+/// Bits that rules keep for sessions stay as long as the rules have their names.
+#[test]
+fn flowbits_survive_reloads_that_keep_their_names() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let text = |options: [&str; 2], sid: u32| {
+        let rule = |at: usize| format!("alert udp any any -> any any ({} sid:{};)", options[at], sid + at as u32);
+        format!(
+            "ports:
+  others: {{ generator: {{ rate: 20kpps, sessions: 20, source: 10.128.0.0/9, destination: 198.51.100.0/24 }} }}
+  out: {{ sink: }}
+state: {{ known: {{ connections: {{ sessions: 1000 }} }} }}
+modules:
+  wall: {{ firewall: {{ state: known, default: permit }} }}
+  ids: {{ nids: {{ flow: {{ state: known }}, count: rule, rules: ['{}', '{}'] }} }}
+pipeline:
+  - others -> wall -> ids -> out
+",
+            rule(0),
+            rule(1)
+        )
+    };
+    const FIRST: [&str; 2] = ["flowbits:isnotset,seen; flowbits:set,seen;", "flowbits:isset,seen;"];
+    // How often the two rules matched.
+    let matches = |report: &Report, sid: u32| {
+        let ids = report.modules.iter().find(|module| module.name == "ids").expect("it is there");
+        [sid, sid + 1].map(|sid| ids.counters["matches"].get(&format!("{sid} rule {sid}")).copied().unwrap_or_default())
+    };
+    let mut begun = Begun::of(&text(FIRST, 1));
+    begun.wait(|report| of(report, "wall", "connections, IPv4")[0] == 20 && matches(report, 1)[1] > 500);
+    assert_eq!(matches(&report(&*begun.instance), 1)[0], 20, "once a session");
+    for (options, sid, unset) in [
+        (["flowbits:isnotset,seen;", "flowbits:isset,other|seen;"], 11, 0),
+        (["flowbits:isnotset,other; flowbits:set,other;", "flowbits:isset,other&seen;"], 21, 20),
+        // No rule asks for a bit.
+        (["dsize:65000;", "dsize:<65000;"], 31, 0),
+        (FIRST, 41, 20),
+    ] {
+        let Change { changed, forgotten, .. } = begun.reload(&text(options, sid)).change;
+        assert_eq!((changed, forgotten), (vec!["ids".to_owned()], vec![]), "{options:?}");
+        begun.wait(|report| matches(report, sid)[0] >= unset && matches(report, sid)[1] > 500);
+        assert_eq!(matches(&report(&*begun.instance), sid)[0], unset, "{options:?}");
+        assert_eq!(of(&report(&*begun.instance), "wall", "connections, IPv4"), [20, 20, 0, 0, 0], "the same sessions");
+    }
+    let Begun { instance, server, client, .. } = begun;
+    drop((client, server));
+    assert!(instance.end().troubles.is_empty());
+}
+
 #[test]
 fn sessions_survive_reloads_that_do_not_touch_them_and_nothing_grows() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);

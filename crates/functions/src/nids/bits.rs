@@ -9,7 +9,7 @@
 //! the plane's row has the generation of the session. A generation has 64 bits: it does not return to a value that it
 //! had.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use forebay_graph::{Own, Setup, SetupError};
@@ -56,30 +56,77 @@ impl Plane {
     }
 }
 
-/// A bit's index among those of a table. It is given back when the last module that holds it is gone.
+/// A bit's index among those of a table, held by a module.
 type Held = Arc<usize>;
 
-/// The indices of names. A name has the same index as long as a module holds it. No other name ever gets that index.
+/// The index of a name.
+struct Index {
+    held: Weak<usize>,
+    index: usize,
+    /// Whether packets may have set the bit.
+    used: bool,
+}
+
+/// The indices of names. A name has the same index as long as a module holds it. An index that was used is given to no
+/// other name, so that no name finds the bits of another one.
 #[derive(Default)]
 struct Names {
-    by_name: BTreeMap<String, Weak<usize>>,
+    by_name: BTreeMap<String, Index>,
+    /// Indices that were given out for checks alone.
+    free: BTreeSet<usize>,
     next: usize,
 }
 
 impl Names {
-    fn hold(&mut self, names: &[String]) -> Vec<Held> {
-        self.by_name.retain(|_, held| held.strong_count() > 0);
-        let hold = |name: &String| {
-            let known = self.by_name.get(name).and_then(Weak::upgrade);
-            known.unwrap_or_else(|| {
-                let new = Arc::new(self.next);
-                self.next += 1;
-                self.by_name.insert(name.clone(), Arc::downgrade(&new));
-                new
-            })
-        };
-        names.iter().map(hold).collect()
+    /// Returns the indices of names. `used` says that packets will set the bits: else the module is made for a check.
+    fn hold(&mut self, names: &[String], used: bool) -> Vec<Held> {
+        let free = &mut self.free;
+        self.by_name.retain(|_, known| {
+            let held = known.held.strong_count() > 0;
+            if !held && !known.used {
+                free.insert(known.index);
+            }
+            held
+        });
+        names.iter().map(|name| self.hold_one(name, used)).collect()
     }
+
+    fn hold_one(&mut self, name: &str, used: bool) -> Held {
+        if let Some(known) = self.by_name.get_mut(name)
+            && let Some(held) = known.held.upgrade()
+        {
+            known.used |= used;
+            return held;
+        }
+        let index = self.free.pop_first().unwrap_or_else(|| {
+            self.next += 1;
+            self.next - 1
+        });
+        let new = Arc::new(index);
+        self.by_name.insert(name.to_owned(), Index { held: Arc::downgrade(&new), index, used });
+        new
+    }
+}
+
+/// The bits of all modules that look up one table. The modules hold them: a reload makes the new modules while the old
+/// ones are there.
+#[derive(Default)]
+struct Registry {
+    names: Names,
+    /// By the worker's share of the sessions, of how many.
+    generations: BTreeMap<(usize, usize), Weak<Own<Generations>>>,
+    /// By share and number.
+    planes: BTreeMap<((usize, usize), usize), Weak<Own<Plane>>>,
+}
+
+/// Returns what a slot refers to, or makes it.
+fn shared<T>(slot: &mut Weak<Own<T>>, make: impl FnOnce() -> Result<T, SetupError>) -> Result<Arc<Own<T>>, SetupError> {
+    if let Some(there) = slot.upgrade() {
+        return Ok(there);
+    }
+    let new = Arc::new(Own::new(make()?));
+    *slot = Arc::downgrade(&new);
+    Ok(new)
 }
 
 /// A module's bits on one worker.
@@ -98,20 +145,23 @@ impl SessionBits {
     /// # Errors
     /// There is no memory for so many.
     pub fn new(names: &[String], table: &dyn Followed, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
-        let key = format!("flowbits of {}", table.key());
-        let known = setup.handed_on(&key, |_| Ok(Mutex::new(Names::default())))?;
-        let held = known.lock().unwrap_or_else(PoisonError::into_inner).hold(names);
+        let registry = setup.lasting(&format!("flowbits of {}", table.key()), |_| Ok(Mutex::<Registry>::default()))?;
+        let (used, share, rows) = (!setup.checking(), setup.share(), table.rows());
+        let Registry { names: known, generations, planes } =
+            &mut *registry.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = known.hold(names, used);
         let mut numbers: Vec<usize> = held.iter().map(|index| **index / PLANE).collect();
         numbers.sort_unstable();
         numbers.dedup();
-        let rows = table.rows();
+        generations.retain(|_, there| there.strong_count() > 0);
+        planes.retain(|_, there| there.strong_count() > 0);
         let lack = || no_memory("flow.state", format!("{} flowbits of {rows} sessions", names.len()));
         let generations =
-            setup.own(&format!("{key}: generations"), |_| Zeroed::new(rows).map(Generations).map_err(lack()))?;
-        let make = |number: &usize| {
-            setup.own(&format!("{key}: plane {number}"), |_| Zeroed::new(rows).map(Plane).map_err(lack()))
+            shared(generations.entry(share).or_default(), || Zeroed::new(rows).map(Generations).map_err(lack()))?;
+        let mut make = |number: &usize| {
+            shared(planes.entry((share, *number)).or_default(), || Zeroed::new(rows).map(Plane).map_err(lack()))
         };
-        let planes = numbers.iter().map(make).collect::<Result<_, _>>()?;
+        let planes = numbers.iter().map(&mut make).collect::<Result<_, _>>()?;
         let place = |index: &Held| {
             let plane = numbers.binary_search(&(**index / PLANE)).unwrap_or_default();
             (plane, 1 << (**index % PLANE))
@@ -197,17 +247,36 @@ mod tests {
         let names = |range: std::ops::Range<usize>| range.map(|number| format!("n{number}")).collect::<Vec<_>>();
         let indices = |held: &[Held]| held.iter().map(|index| **index).collect::<Vec<_>>();
         let mut known = Names::default();
-        let first = known.hold(&names(5..8));
+        let first = known.hold(&names(5..8), true);
         assert_eq!(indices(&first), [0, 1, 2]);
-        let second = known.hold(&names(6..10));
+        let second = known.hold(&names(6..10), true);
         assert_eq!(indices(&second), [1, 2, 3, 4]);
         drop(first);
         // 5 was held by no module: it comes back as a new name, whose bits are 0.
-        let third = known.hold(&names(5..8));
+        let third = known.hold(&names(5..8), true);
         assert_eq!(indices(&third), [5, 1, 2]);
         drop((second, third));
-        assert_eq!(indices(&known.hold(&names(6..7))), [6]);
+        assert_eq!(indices(&known.hold(&names(6..7), true)), [6]);
         assert_eq!(known.by_name.len(), 1);
+    }
+
+    /// Each reload makes modules for a check first.
+    #[test]
+    fn checks_use_no_indices_up() {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let indices = |held: &[Held]| held.iter().map(|index| **index).collect::<Vec<_>>();
+        let mut known = Names::default();
+        let running = known.hold(&names(&["a", "b"]), true);
+        for _ in 0..3 {
+            let checked = known.hold(&names(&["b", "c", "d"]), false);
+            assert_eq!(indices(&checked), [1, 2, 3]);
+        }
+        // The module that runs may be made before the checked one is gone, or after it.
+        let checked = known.hold(&names(&["b", "c"]), false);
+        let next = known.hold(&names(&["b", "c"]), true);
+        assert_eq!((indices(&checked), indices(&next)), (vec![1, 2], vec![1, 2]));
+        drop((running, checked, next));
+        assert_eq!(indices(&known.hold(&names(&["c", "e"]), false)), [3, 4], "0 to 2 were used");
     }
 
     #[test]

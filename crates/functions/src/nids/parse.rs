@@ -400,9 +400,14 @@ fn words(header: &str) -> Vec<&str> {
 
 /// What a fuzzer tries: any bytes are rules or have a fault that says where.
 pub fn fuzz_rules(bytes: &[u8]) {
-    let dialect = Dialect { approximate_flow: bytes.first().is_some_and(|byte| byte & 1 == 1), ..Dialect::default() };
+    let bit = |mask| bytes.first().is_some_and(|byte| byte & mask != 0);
+    let dialect = Dialect { approximate_flow: bit(1), stateful_flow: bit(4), ..Dialect::default() };
     match parse("fuzz", bytes, &dialect) {
-        Ok(file) => assert!(file.rules.iter().all(|rule| rule.sid > 0 && rule.priority > 0)),
+        Ok(file) => {
+            assert!(file.rules.iter().all(|rule| rule.sid > 0 && rule.priority > 0));
+            let mut bits = file.rules.iter().flat_map(|rule| &rule.bits).flat_map(|step| &step.bits);
+            assert!(bits.all(|bit| usize::from(*bit) < file.bits.len()), "each bit has a name");
+        }
         Err(error) => assert!(error.starts_with("fuzz:"), "{error}"),
     }
 }

@@ -1,24 +1,29 @@
-//! The option `flowbits`: what rules keep for sessions, against a plain model.
+//! The option `flowbits`: bits that rules keep for sessions.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+mod model;
 
+use std::collections::BTreeSet;
+
+use etherparse::Icmpv4Type;
+use etherparse::icmpv4::DestUnreachableHeader;
 use forebay_graph::DeclareState;
 
 use super::flow::{firewall_with, reported};
 use super::*;
-use crate::connection::flags::{ACK, FIN, SYN};
+use crate::connection::flags::{ACK, FIN, RST, SYN};
 use crate::firewall::Firewall;
 use crate::nat::Nat;
 use crate::nat_in::NatIn;
 use crate::nat_out::NatOut;
 use crate::nids::bits::MOST_BITS;
 
-const SECOND: u64 = 1_000_000_000;
+/// The side that answers.
+const PEER: ([u8; 4], u16) = ([198, 51, 100, 9], 53);
 
 /// A datagram of a session, from the side that opens it or from the other one.
 fn datagram(session: u16, reply: bool, payload: &[u8]) -> Vec<u8> {
-    let (inside, peer) = (([10, 0, 0, 7], 4_000 + session), ([198, 51, 100, 9], 53));
-    let (from, to) = if reply { (peer, inside) } else { (inside, peer) };
+    let inside = ([10, 0, 0, 7], 4_000 + session);
+    let (from, to) = if reply { (PEER, inside) } else { (inside, PEER) };
     let mut frame = Vec::new();
     let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4(from.0, to.0, 64).udp(from.1, to.1);
     builder.write(&mut frame, payload).expect("memory");
@@ -53,11 +58,6 @@ impl Bench {
         let now = self.ids.now;
         self.ids = Self::ids(rules, &mut self.surroundings);
         self.ids.now = now;
-    }
-
-    fn wait(&mut self, seconds: u64) {
-        self.wall.now += Ticks(seconds * SECOND);
-        self.ids.now += Ticks(seconds * SECOND);
     }
 
     /// The rules that report a frame.
@@ -203,6 +203,18 @@ fn a_connection_that_takes_the_ports_of_one_that_is_over_has_no_bits() {
             assert_eq!(run(&segment(true, FIN | ACK, b"ask")), [2]);
             assert_eq!(run(&segment(false, SYN, b"ask")), [0; 0], "another one");
         }
+        // A reset and a SYN may be stray. The answer to the SYN is that of another connection.
+        run(&segment(true, SYN | ACK, b""));
+        run(&segment(false, ACK, b"login"));
+        assert_eq!(run(&segment(true, RST, b"ask")), [2]);
+        assert_eq!(run(&segment(false, ACK, b"ask")), [2], "it lives on");
+        run(&segment(true, RST, b""));
+        assert_eq!(run(&segment(false, SYN, b"ask")), [2]);
+        assert_eq!(run(&segment(true, SYN | ACK, b"ask")), [0; 0], "in front: {front}");
+        assert_eq!(run(&segment(false, ACK, b"ask")), [0; 0]);
+        // It ends for the next round.
+        run(&segment(false, FIN | ACK, b""));
+        run(&segment(true, FIN | ACK, b""));
     }
 }
 
@@ -215,7 +227,7 @@ fn a_translated_session_has_its_bits_on_both_sides() {
     let rules = [on("set", "set,a", 1), on("ask", "isset,a", 2)];
     let ids = json!({ "flow": { "state": "nat1" }, "rules": rules });
     let mut make = || Rig::within::<Nids>(&ids, &mut surroundings).unwrap_or_else(|error| panic!("{error}"));
-    // Modules of one name share their bits, as replicas and reloads do.
+    // All modules that look up one table share its bits.
     let (mut within, mut outside) = (make(), make());
     let out = Rig::within::<NatOut>(&json!({ "state": "nat1" }), &mut surroundings);
     let back = Rig::within::<NatIn>(&json!({ "state": "nat1" }), &mut surroundings);
@@ -237,6 +249,75 @@ fn a_translated_session_has_its_bits_on_both_sides() {
     let (gate, answer) = back.run(&answer);
     assert_eq!((gate, reported(&mut within, &answer)), (Gate::FIRST, vec![2]));
     assert_eq!(reported(&mut within, &datagram(1, false, b"ask")), [2]);
+}
+
+/// The table has one entry: each session takes over the entry of the one before.
+#[test]
+fn a_session_inherits_no_bits_with_its_entry() {
+    let rules = [on("set", "set,a", 1), on("ask", "isset,a", 2), on("flip", "toggle,b", 3), on("ask", "isset,b", 4)];
+    let mut surroundings = Surroundings::new(Frequency::new(1e9));
+    firewall_with(&json!({ "sessions": 1 }), &mut surroundings);
+    let wall = Rig::within::<Firewall>(&json!({ "state": "fw", "default": "permit" }), &mut surroundings);
+    let ids = Bench::ids(&rules, &mut surroundings);
+    let mut bench = Bench { wall: wall.unwrap_or_else(|error| panic!("{error}")), ids, surroundings };
+    for session in [1, 2, 1, 3] {
+        assert_eq!(bench.run(&datagram(session, false, b"ask")), [0; 0], "{session}");
+        assert_eq!(bench.run(&datagram(session, false, b"set")), [1]);
+        assert_eq!(bench.run(&datagram(session, false, b"flip")), [3]);
+        assert_eq!(bench.run(&datagram(session, true, b"ask")), [2, 4]);
+    }
+}
+
+#[test]
+fn a_reload_keeps_the_bits_of_names_that_stay() {
+    let both = [on("set", "set,a", 1), on("set", "set,b", 2), on("ask", "isset,a", 3), on("ask", "isset,b", 4)];
+    let mut bench = Bench::new(&both);
+    assert_eq!(bench.run(&datagram(1, false, b"set")), [1, 2]);
+    // Other rules, other numbers of the bits: the names count.
+    bench.reload(&[on("ask", "isset,c", 5), on("ask", "isset,b", 6)]);
+    assert_eq!(bench.run(&datagram(1, false, b"ask")), [6]);
+    // A name that was away begins unset.
+    bench.reload(&both);
+    assert_eq!(bench.run(&datagram(1, false, b"ask")), [4]);
+    // Rules without flowbits between keep none.
+    bench.reload(&["alert udp any any -> any any (content:\"ask\"; sid:7;)"]);
+    assert_eq!(bench.run(&datagram(1, false, b"ask")), [7]);
+    bench.reload(&both);
+    assert_eq!(bench.run(&datagram(1, false, b"ask")), [0; 0]);
+    assert_eq!(bench.run(&datagram(1, false, b"set")), [1, 2]);
+    assert_eq!(bench.run(&datagram(1, true, b"ask")), [3, 4]);
+}
+
+/// One module looks at requests before the firewall, another one at answers behind it.
+#[test]
+fn modules_that_look_up_one_table_share_its_bits() {
+    let mut bench = Bench::new(&[on("ask", "isset,a", 1), on("ask", "isset,b", 2)]);
+    let mut front = Bench::ids(&[on("set", "set,c", 3), on("set", "set,b", 4)], &mut bench.surroundings);
+    // Before the firewall the first packet is of no known session.
+    for expected in [vec![], vec![2]] {
+        assert_eq!(reported(&mut front, &datagram(1, false, b"set")), [3, 4]);
+        bench.run(&datagram(1, false, b"set"));
+        assert_eq!(bench.run(&datagram(1, true, b"ask")), expected);
+    }
+    assert_eq!(bench.run(&datagram(2, false, b"ask")), [0; 0]);
+}
+
+/// Fragments and ICMP errors are of no session.
+#[test]
+fn packets_that_belong_to_no_session_have_no_bits() {
+    let rules = [("set,a", 1), ("isset,a", 2), ("isnotset,a", 3)];
+    let rules = rules.map(|(bits, sid)| format!("alert ip any any -> any any (flowbits:{bits}; sid:{sid};)"));
+    let mut bench = Bench::new(&rules);
+    assert_eq!(bench.run(&datagram(1, false, b"x")), [1, 2]);
+    let mut fragment = datagram(1, false, b"12345678");
+    fragment[20..22].copy_from_slice(&0x2001u16.to_be_bytes());
+    assert_eq!(reported(&mut bench.ids, &fragment), [1, 3]);
+    let port = Icmpv4Type::DestinationUnreachable(DestUnreachableHeader::Port);
+    let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4(PEER.0, [10, 0, 0, 7], 64).icmpv4(port);
+    let mut error = Vec::new();
+    builder.write(&mut error, &datagram(1, false, b"x")[14..]).expect("memory");
+    assert_eq!(bench.run(&error), [1, 3]);
+    assert_eq!(bench.run(&datagram(1, true, b"x")), [1, 2], "the session has its bits");
 }
 
 #[test]
@@ -300,94 +381,5 @@ fn wrong_flowbits_are_refused_with_what_is_allowed() {
         assert!(error.contains("'flow: { state: NAME }'"), "{error}");
         let file = parse("r", text.as_bytes(), &Dialect { skip: true, ..dialect }).expect("the rest loads");
         assert_eq!((file.rules.len(), &*file.skipped[0].keyword, file.skipped[0].sid), (1, "flowbits", Some(7)));
-    }
-}
-
-/// The model: when each session has had its last packet, and its bits.
-#[derive(Default)]
-struct Model(HashMap<u16, (u64, HashSet<usize>)>);
-
-const BITS: usize = 3;
-const OPERATIONS: [&str; 6] = ["set", "unset", "toggle", "take", "reset", "none"];
-
-/// Rules with all operations on all bits, and questions; in another order and with other bits among them by `turn`.
-fn rules(turn: usize) -> Vec<String> {
-    let mut rules = Vec::new();
-    for bit in 0..BITS {
-        for (at, operation) in OPERATIONS.iter().enumerate() {
-            let options = match *operation {
-                "take" => format!("isset,b{bit}; flowbits:unset,b{bit}"),
-                "reset" => "reset".to_owned(),
-                "none" => continue,
-                other => format!("{other},b{bit}"),
-            };
-            rules.push(on(&format!("<{operation}{bit}>"), &options, (10 * at + bit + 1) as u32));
-        }
-        rules.push(on("", &format!("isset,b{bit}"), 100 + bit as u32).replace("content:\"\"; ", ""));
-    }
-    for (sid, options) in (200..).zip(["isset,b0&b1", "isset,b0|b2", "isnotset,b0&b1", "isnotset,b0|b2"]) {
-        rules.push(on("", options, sid).replace("content:\"\"; ", ""));
-    }
-    rules.rotate_left(turn * 5 % 16);
-    for extra in 0..turn * 40 {
-        rules.insert(extra, on(&format!("never {extra}"), &format!("set,extra.{extra}"), 1_000 + extra as u32));
-    }
-    rules
-}
-
-impl Model {
-    fn run(&mut self, now: u64, session: u16, operation: &str, bit: usize) -> BTreeSet<u32> {
-        let entry = self.0.entry(session).or_default();
-        if now - entry.0 > 200 {
-            entry.1.clear();
-        }
-        entry.0 = now;
-        let bits = &mut entry.1;
-        let at = OPERATIONS.iter().position(|known| *known == operation).expect("it is known");
-        let mut reported = BTreeSet::from([(10 * at + bit + 1) as u32]);
-        match operation {
-            "set" => drop(bits.insert(bit)),
-            "unset" => drop(bits.remove(&bit)),
-            "toggle" if !bits.remove(&bit) => drop(bits.insert(bit)),
-            "take" if bits.remove(&bit) => {}
-            "reset" => bits.clear(),
-            "take" | "none" => reported.clear(),
-            _ => {}
-        }
-        reported.extend(bits.iter().map(|bit| 100 + *bit as u32));
-        let [zero, one, two] = [0, 1, 2].map(|bit| bits.contains(&bit));
-        let groups = [zero && one, zero || two, !(zero && one), !(zero || two)];
-        reported.extend((200..).zip(groups).filter(|(_, met)| *met).map(|(sid, _)| sid));
-        reported
-    }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
-
-    /// Sessions end, other sessions take over their entries, and rules are reloaded: each has the bits of the model.
-    #[test]
-    fn sessions_have_the_bits_of_a_plain_model(
-        steps in vec((0u16..5, 0..OPERATIONS.len(), 0..BITS, any::<bool>(), 0..24u8), 1..60),
-    ) {
-        let mut bench = Bench::new(&rules(0));
-        let (mut model, mut now) = (Model::default(), 0);
-        for (session, operation, bit, reply, event) in steps {
-            match event {
-                0 => {
-                    bench.wait(1_000);
-                    now += 1_000;
-                }
-                1..=3 => bench.reload(&rules(usize::from(event) - 1)),
-                _ => {
-                    bench.wait(1);
-                    now += 1;
-                }
-            }
-            let operation = OPERATIONS[operation];
-            let frame = datagram(session, reply, format!("<{operation}{bit}>").as_bytes());
-            let reported: BTreeSet<u32> = bench.run(&frame).into_iter().collect();
-            prop_assert_eq!(reported, model.run(now, session, operation, bit), "{} {}", operation, bit);
-        }
     }
 }

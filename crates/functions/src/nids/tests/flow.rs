@@ -186,3 +186,34 @@ fn flow_that_no_table_can_answer_is_refused() {
         assert!(error.contains(part), "{flow}: {error}");
     }
 }
+
+/// Of two options `flow` only the last one was asked.
+#[test]
+fn a_rule_with_flow_twice_asks_both() {
+    let mut surroundings = Surroundings::new(Frequency::new(1e9));
+    firewall(&mut surroundings);
+    let wall = Rig::within::<Firewall>(&json!({ "state": "fw", "default": "permit" }), &mut surroundings);
+    let mut wall = wall.unwrap_or_else(|error| panic!("{error}"));
+    let rules = [
+        "alert tcp any any -> any any (flow:established; flow:to_server; sid:1;)",
+        "alert tcp any any -> any any (flow:to_server; flow:established; sid:2;)",
+    ];
+    let mut rig = nids("fw", &rules, &mut surroundings);
+    let (inside, peer) = ((INSIDE, 4_000), (PEER, 80));
+    for (from, to, flags, expected) in [
+        (inside, peer, SYN, vec![]),
+        (peer, inside, SYN | ACK, vec![]),
+        (inside, peer, ACK, vec![1, 2]),
+        (peer, inside, ACK, vec![]),
+    ] {
+        let sent = frame(from, to, flags);
+        wall.run(&sent);
+        assert_eq!(reported(&mut rig, &sent), expected);
+    }
+    let dialect = Dialect { stateful_flow: true, ..Dialect::default() };
+    for twice in ["flow:to_server; flow:to_client;", "flow:established; flow:to_server,not_established;"] {
+        let text = format!("alert tcp any any -> any any ({twice} sid:1;)");
+        let error = parse("r", text.as_bytes(), &dialect).expect_err(twice);
+        assert!(error.starts_with("r:1: ") && error.contains("contradicts a word before it"), "{error}");
+    }
+}
