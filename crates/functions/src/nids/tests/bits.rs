@@ -302,6 +302,26 @@ fn modules_that_look_up_one_table_share_its_bits() {
     assert_eq!(bench.run(&datagram(2, false, b"ask")), [0; 0]);
 }
 
+/// A translation has no session of IPv6.
+#[test]
+fn packets_of_ipv6_have_no_bits_in_a_translation() {
+    let mut surroundings = Surroundings::new(Frequency::new(1e9));
+    let params = serde_json::from_value(json!({ "pool": "192.0.2.1" })).expect("parameters");
+    let nat = Nat::new(params, &mut Setup::new("fw", &mut surroundings)).unwrap_or_else(|error| panic!("{error}"));
+    surroundings.state.insert("fw".to_owned(), Arc::new(nat));
+    let mut ids =
+        Bench::ids(&[on("x", "set,a", 1), on("x", "isset,a", 2), on("x", "isnotset,a", 3)], &mut surroundings);
+    let out = Rig::within::<NatOut>(&json!({ "state": "fw" }), &mut surroundings);
+    let mut out = out.unwrap_or_else(|error| panic!("{error}"));
+    let mut frame = Vec::new();
+    let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv6([0xfd; 16], [0xfe; 16], 64).udp(4_000, 53);
+    builder.write(&mut frame, b"x").expect("memory");
+    for _ in 0..2 {
+        assert_eq!(out.run(&frame).0, Gate::FIRST);
+        assert_eq!(reported(&mut ids, &frame), [1, 3]);
+    }
+}
+
 /// Fragments and ICMP errors are of no session.
 #[test]
 fn packets_that_belong_to_no_session_have_no_bits() {
