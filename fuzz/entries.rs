@@ -31,6 +31,7 @@ pub const TARGETS: &[Target] = &[
     ("matching", matching),
     ("sessions", forebay_functions::pdu_sessions::fuzz_lines),
     ("selection", forebay_functions::listing::fuzz_selector),
+    ("secret", forebay_graph::secret::fuzz_secret),
 ];
 
 /// Frames through every function's example: each starts with its length in one byte. Every packet gets a gate or is

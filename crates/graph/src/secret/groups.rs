@@ -1,0 +1,67 @@
+//! Groups of hexadecimal digits, as `od`, `xxd` and C write bytes.
+
+use std::ops::Range;
+
+use super::FEWEST;
+
+/// The characters that may stand between two groups. The first that fits is looked for.
+const BETWEEN: [&str; 8] = [", ", " ", ",", ":", "-", ".", "_", "\\x"];
+
+/// Two, four, six or eight digits in a text.
+struct Group {
+    end: usize,
+    digits: usize,
+    letters: usize,
+}
+
+impl Group {
+    /// The group that begins at `start`.
+    fn at(text: &str, start: usize) -> Option<Self> {
+        let rest = &text[start..];
+        let digits = rest.strip_prefix("0x").unwrap_or(rest);
+        let count = digits.bytes().take(9).take_while(u8::is_ascii_hexdigit).count();
+        let end = text.len() - digits.len() + count;
+        let letters = digits.bytes().take(count).filter(u8::is_ascii_alphabetic).count();
+        let ends = !text[end..].starts_with(char::is_alphanumeric);
+        (matches!(count, 2 | 4 | 6 | 8) && ends).then_some(Self { end, digits: count, letters })
+    }
+}
+
+/// Finds the runs of groups that may be a key, with the same characters between each two groups. One of the letters
+/// shows that groups are no decimal numbers. `steps` counts the groups that are read: each is read twice at most, as
+/// the last of a run may be the first of another one.
+pub(super) fn find(text: &str, steps: &mut usize) -> Vec<Range<usize>> {
+    let (mut found, mut at) = (Vec::new(), 0);
+    let begins = |at: usize| {
+        let before = &text[..at];
+        !before.ends_with(char::is_alphanumeric) || before.ends_with("\\x")
+    };
+    while at < text.len() {
+        let first = if text.as_bytes()[at].is_ascii_hexdigit() && begins(at) { Group::at(text, at) } else { None };
+        let Some(first) = first else {
+            at += 1;
+            continue;
+        };
+        *steps += 1;
+        let (start, mut last) = (at, at);
+        let Group { mut end, mut digits, mut letters } = first;
+        if let Some(between) = BETWEEN.into_iter().find(|between| text[end..].starts_with(between)) {
+            while text[end..].starts_with(between)
+                && let Some(next) = Group::at(text, end + between.len())
+            {
+                *steps += 1;
+                last = end + between.len();
+                (end, digits, letters) = (next.end, digits + next.digits, letters + next.letters);
+            }
+        }
+        at = if digits >= FEWEST && letters >= 2 && last > start {
+            found.push(start..end);
+            end
+        } else if last > start {
+            last
+        } else {
+            end
+        };
+    }
+    found
+}
