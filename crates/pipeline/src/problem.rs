@@ -3,8 +3,11 @@
 //! A configuration is read to its end before anything is said, so that its author sees everything at once.
 
 use std::fmt;
+use std::path::Path;
 
-use crate::secrets::{Hidden, shown_setting};
+use forebay_graph::secret::without_keys;
+
+use crate::secrets::{SecretWords, shown_setting};
 
 /// Where in a configuration something stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -68,9 +71,10 @@ impl Findings {
         }
         self.found.sort();
         self.found.dedup();
-        let hidden = Hidden::of(text, sets);
-        let show = |(place, message)| {
-            let message = hidden.remove(message);
+        let secret = SecretWords::of(text, sets);
+        let file = shown_file(file);
+        let show = |(place, message): (Place, String)| {
+            let message = secret.remove(&message);
             let shown = match place {
                 Place::Set(number) => {
                     format!("--set {}", sets.get(number).map(|set| shown_setting(set)).unwrap_or_default())
@@ -81,6 +85,11 @@ impl Findings {
         };
         Err(Problems { all: self.found.into_iter().map(show).collect() })
     }
+}
+
+/// The name of a configuration's file as it is shown: that of a file that is there, or one without a key.
+pub(crate) fn shown_file(file: &str) -> String {
+    if Path::new(file).exists() { file.to_owned() } else { without_keys(file) }
 }
 
 /// A value as it is quoted in a message: short, and on one line.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use forebay_graph::files::{read_all_text, read_text};
 
-use crate::problem::{Findings, Place, Problem, Problems, quote};
+use crate::problem::{Findings, Place, Problem, Problems, quote, shown_file};
 use crate::yaml::{self, Entry, Kind, MAX_TEXT, Map, Node};
 
 /// A configuration that has not been looked at yet.
@@ -68,7 +68,8 @@ impl Source {
 
     fn of(bytes: io::Result<Vec<u8>>, file: String, base: &Path) -> Result<Self, Problems> {
         let wrong = |line, message| {
-            let shown = if line > 0 { format!("{file}:{line}") } else { file.clone() };
+            let file = shown_file(&file);
+            let shown = if line > 0 { format!("{file}:{line}") } else { file };
             Problems { all: vec![Problem { place: Place::Line(line, 1), message, shown }] }
         };
         let bytes = bytes.map_err(|error| wrong(0, format!("cannot be read: {error}")))?;

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use forebay_graph::secret::HIDDEN;
 use regex_lite::Regex;
 use serde_json::Value;
 
@@ -95,7 +96,7 @@ struct Walk<'r> {
 /// How deep a module's, port's or state's parameters are: `modules.seal.aes_gcm_encrypt`.
 const PARAMETERS: usize = 3;
 /// Stands where a value is not quoted.
-const HIDDEN: &str = "the value (not shown)";
+const HIDDEN_VALUE: &str = "the value (not shown)";
 
 impl<'r> Walk<'r> {
     fn value(&mut self, rule: &'r Value, node: &Node) {
@@ -114,18 +115,18 @@ impl<'r> Walk<'r> {
     /// A value as a message has it.
     fn shown(&self, value: &Value) -> String {
         if self.hidden.is_some() && !matches!(value, Value::Null | Value::Array(_) | Value::Object(_)) {
-            return HIDDEN.to_owned();
+            return HIDDEN_VALUE.to_owned();
         }
         shown(value)
     }
 
     /// A text as a message has it.
     fn quoted(&self, text: &str) -> String {
-        if self.hidden.is_some() { HIDDEN.to_owned() } else { quote(text) }
+        if self.hidden.is_some() { HIDDEN_VALUE.to_owned() } else { quote(text) }
     }
 
     fn shown_number(&self, number: &serde_json::Number) -> String {
-        if self.hidden.is_some() { HIDDEN.to_owned() } else { format!("'{number}'") }
+        if self.hidden.is_some() { HIDDEN_VALUE.to_owned() } else { format!("'{number}'") }
     }
 
     fn hold(&mut self, rule: &'r Value, node: &Node) {
@@ -367,7 +368,7 @@ impl<'r> Walk<'r> {
                         rule["properties"].as_object().into_iter().flatten().map(|(name, _)| name.as_str()),
                     ) {
                         none if none.is_empty() && self.hidden.is_some() => {
-                            message.replacen(&quote(&entry.key), "(not shown)", 1)
+                            message.replacen(&quote(&entry.key), HIDDEN, 1)
                         }
                         _ => message,
                     };
