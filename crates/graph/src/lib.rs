@@ -72,7 +72,7 @@ pub use setup::{
 };
 pub use shelf::Key;
 pub use snapshot::{Sampler, Snapshot};
-pub use table::{NO_CHANGE, NamedTable, Outcome, Refused, Table, Verb};
+pub use table::{NO_CHANGE, NamedTable, Outcome, Refused, Table, Verb, foreign_words};
 pub use team::Team;
 pub use telemetry::{OwnCounters, Telemetry};
 pub use worker::{ActionError, Census, Cost, Exchange, Former, MakeError, Next, Worker};

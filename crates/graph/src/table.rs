@@ -114,6 +114,13 @@ impl fmt::Display for Verb {
     }
 }
 
+/// The words of an entry that are not in the line which a table lists for it, with their numbers, counted from 1: a
+/// change that takes an entry out names it by its first word, or is the whole line.
+pub fn foreign_words<'e>(entry: &'e str, listed: &str) -> impl Iterator<Item = (usize, &'e str)> {
+    let words = (1..).zip(entry.split_ascii_whitespace()).skip(1);
+    words.filter(|(_, word)| listed.split_ascii_whitespace().all(|known| known != *word))
+}
+
 /// What is said of a line that begins with no verb: who shows such refusals may want to add how changes are written, once.
 pub const NO_CHANGE: &str = "is no change";
 
@@ -196,6 +203,20 @@ mod tests {
         const SYNTAX: &str = "add IT [WHERE]   something new\nremove IT        something\nwhere IT is a word";
         assert_eq!(Verb::split("add", SYNTAX), Err("'add' of what is missing: write add IT [WHERE]".to_owned()));
         assert_eq!(Verb::split(" remove ", SYNTAX), Err("'remove' of what is missing: write remove IT".to_owned()));
+    }
+
+    #[test]
+    fn words_that_are_not_of_a_listed_line_are_found() {
+        for (entry, expected) in [
+            ("a", None),
+            ("A", None),
+            ("0x0a x=1", None),
+            ("a y x=1", None),
+            ("a x=2", Some((2, "x=2"))),
+            ("a x=1 y  z x=1", Some((4, "z"))),
+        ] {
+            assert_eq!(foreign_words(entry, "a x=1 y").next(), expected, "{entry}");
+        }
     }
 
     #[test]

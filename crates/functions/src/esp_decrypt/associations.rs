@@ -10,7 +10,7 @@ use hashbrown::HashMap;
 use super::window::Window;
 use crate::encryption::esp::lasting::Lasting;
 use crate::encryption::esp::lifetime::Used;
-use crate::encryption::esp::line::{Keyed, Keys, Line, index_of, verb_of, without_comment};
+use crate::encryption::esp::line::{Keyed, Keys, Line, index_of, only_listed, verb_of, without_comment};
 use crate::tables::lpm::IpPrefix;
 
 /// The words of a line.
@@ -109,7 +109,7 @@ pub(super) struct Inbounds {
 /// How associations are changed.
 const SYNTAX: &str = "\
 add SPI key=KEY [peer=ADDRESS] [local=ADDRESS] [for=PREFIX,...] [esn] [soft-packets=N] [hard-packets=N] [soft-bytes=N] [hard-bytes=N]   a new association
-remove SPI   an association that is there; what follows the index does not count
+remove SPI   an association that is there; also its line as it is listed
 replace SPI key=KEY ...   another in the place of the one with this index, or a new one
 where KEY is @FILE, or hexadecimal digits, and the last 4 bytes are the salt";
 
@@ -143,7 +143,9 @@ impl Inbounds {
         let (verb, entry) = Verb::split(change, SYNTAX)?;
         let spi = index_of(entry)?;
         if verb == Verb::Remove {
-            associations.remove(spi).ok_or_else(|| format!("{spi:#x} is not there"))?;
+            let there = associations.get(spi).ok_or_else(|| format!("{spi:#x} is not there"))?;
+            only_listed(entry, &there.line, &there.keyed, &self.keys)?;
+            associations.remove(spi);
             log.push(Step::Removed(spi));
             return Ok(());
         }

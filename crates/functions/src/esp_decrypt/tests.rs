@@ -267,6 +267,9 @@ fn associations_change_while_packets_run() {
     assert_eq!(apply(&format!("remove {}", shown[1])), "");
     assert_eq!(rig.run(&esp(0, 8, false, &inner)).0, UNKNOWN_SPI);
     assert!(apply("remove 0x1001").contains("0x1001 is not there"));
+    let refused = apply(&format!("remove 0x1000 {KEY}"));
+    assert!(refused.contains("word 2 (not shown) is not of 0x1000 as it is listed"), "{refused}");
+    assert_eq!(table.len(), 1);
     assert!(apply(&format!("add 0x1000 key={KEY}")).contains("is there already"));
     assert!(apply(&format!("add 0x1002 key={KEY} udp=4500")).contains("word 3 is not known"));
 }

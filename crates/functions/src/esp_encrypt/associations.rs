@@ -12,7 +12,7 @@ use hashbrown::HashMap;
 
 use crate::encryption::esp::lasting::Lasting;
 use crate::encryption::esp::lifetime::Used;
-use crate::encryption::esp::line::{Keyed, Keys, Line, index_of, verb_of, without_comment};
+use crate::encryption::esp::line::{Keyed, Keys, Line, index_of, only_listed, verb_of, without_comment};
 use crate::tables::lpm::{IpPrefix, Ipv4Table, Ipv6Table, NO_ROUTE};
 
 /// The words of a line.
@@ -208,7 +208,7 @@ pub(super) struct Outbounds {
 /// How associations are changed.
 const SYNTAX: &str = "\
 add SPI key=KEY peer=ADDRESS [for=PREFIX,...] [number=N] [udp=PORT] [esn] [soft-packets=N] [hard-packets=N] [soft-bytes=N] [hard-bytes=N]   a new association
-remove SPI   an association that is there; what follows the index does not count
+remove SPI   an association that is there; also its line as it is listed
 replace SPI key=KEY peer=ADDRESS ...   another in the place of the one with this index, or a new one
 where KEY is @FILE, or hexadecimal digits, and the last 4 bytes are the salt";
 
@@ -249,7 +249,10 @@ impl Outbounds {
         let (verb, entry) = Verb::split(change, SYNTAX)?;
         let spi = index_of(entry)?;
         if verb == Verb::Remove {
-            associations.remove(spi).ok_or_else(|| format!("{spi:#x} is not there"))?;
+            let there = associations.by_spi.get(&spi).and_then(|place| associations.at(*place));
+            let there = there.ok_or_else(|| format!("{spi:#x} is not there"))?;
+            only_listed(entry, &there.line, &there.keyed, &self.keys)?;
+            associations.remove(spi);
             log.push(Step::Removed(spi));
             return Ok(());
         }

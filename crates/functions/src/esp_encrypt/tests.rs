@@ -271,6 +271,10 @@ fn associations_change_while_packets_run() {
         ("add 0x200 key=(hidden) peer=192.0.2.10", "the key is hidden"),
         ("add 0x200 key=@none.key peer=192.0.2.10", "cannot read 'none.key'"),
         ("remove 0x200", "0x200 is not there"),
+        (&format!("remove 0x100 {KEY}"), "word 2 (not shown) is not of 0x100 as it is listed: allowed are the index"),
+        (&format!("remove 0x100 key={KEY} peer=192.0.2.10"), "word 2 (not shown) is not of 0x100"),
+        ("remove 0x100 peer=192.0.2.10 peer=192.0.2.11", "word 3 (not shown) is not of 0x100"),
+        ("remove 0x100 0x101", "word 2 (not shown) is not of 0x100"),
         ("drop 0x200", "the first word (not shown) is no change"),
     ] {
         let told_us = apply(line);
@@ -278,6 +282,8 @@ fn associations_change_while_packets_run() {
         assert!(!told_us.contains("4c80"), "{told_us}");
     }
     assert_eq!(table.len(), 1);
+    // The line as a file has it, with its key.
+    assert_eq!(apply(&format!("remove 0x100 key={LONG} peer=192.0.2.10")), "");
 }
 
 #[test]

@@ -26,6 +26,16 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Incomplete,
+        Self::Reachable,
+        Self::Stale,
+        Self::Delay,
+        Self::Probe,
+        Self::Failed,
+        Self::Permanent,
+    ];
+
     pub(crate) const fn of(number: u64) -> Option<Self> {
         Some(match number {
             1 => Self::Incomplete,

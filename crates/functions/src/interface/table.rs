@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use forebay_graph::{Outcome, Table, Verb};
+use forebay_graph::{Outcome, Table, Verb, foreign_words};
 use forebay_packet::wire::ethernet::MacAddress;
 
 use super::Interface;
@@ -67,6 +67,14 @@ impl Interface {
         if verb == Verb::Remove {
             let word = entry.split_ascii_whitespace().next().unwrap_or_default();
             let address = address(word)?;
+            if let Some(there) = self.neighbours.look(address) {
+                // Its state may be another one than when it was listed.
+                let listed = format!("{} {} {}", address.ip(), there.mac, Kind::ALL.map(Kind::name).join(" "));
+                if let Some((_, word)) = foreign_words(entry, &listed).next() {
+                    let word: String = word.chars().take(60).collect();
+                    return Err(format!("'{word}' is not of {0} as it is listed: write remove {0}", address.ip()));
+                }
+            }
             let removed = self.neighbours.remove(address);
             return removed.then_some(()).ok_or_else(|| format!("{} is no neighbour that is known", address.ip()));
         }

@@ -142,5 +142,16 @@ fn operators_see_and_change_neighbours() {
     let again: Vec<_> = all.iter().map(|line| format!("replace {line}")).collect();
     let again: Vec<_> = again.iter().map(String::as_str).collect();
     assert_eq!((it.apply(&again).made, it.entries(None, 9)), (3, Ok(all)));
+    for (wrong, word) in [
+        ("192.0.2.8 192.0.2.7", "192.0.2.7"),
+        ("192.0.2.8 02:00:00:00:00:08 stale now", "now"),
+        ("192.0.2.8 02:00:00:00:00:09", "02:00:00:00:00:09"),
+    ] {
+        let refused = it.apply(&[&format!("remove {wrong}")]).refused;
+        let expected = format!("'{word}' is not of 192.0.2.8 as it is listed: write remove 192.0.2.8");
+        assert_eq!(refused.first().map(|refused| &*refused.message), Some(&*expected), "{wrong}");
+    }
     assert_eq!((it.apply(&["remove 192.0.2.8"]).made, it.len()), (1, 2));
+    // The state may be another one than when the line was listed.
+    assert_eq!(it.apply(&["remove 192.0.2.7 02:00:00:00:00:0a stale"]).made, 1);
 }

@@ -12,7 +12,7 @@ use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use forebay_graph::{Live, Outcome, Table, Verb};
+use forebay_graph::{Live, Outcome, Table, Verb, foreign_words};
 use forebay_memory::NoMemory;
 
 use super::accounts::{Accounts, Usage};
@@ -172,6 +172,7 @@ impl Core {
         let (verb, entry) = Verb::split(without_comment(change), SYNTAX).map_err(refused)?;
         if verb == Verb::Remove {
             let user = User::parse(entry.split_ascii_whitespace().next().unwrap_or_default()).map_err(refused)?;
+            books.only_listed(user, entry).map_err(refused)?;
             return Ok(vec![books.remove(user).map_err(refused)?]);
         }
         let line = Line::parse(entry, self.clock).map_err(refused)?;
@@ -280,6 +281,21 @@ impl Books {
         Some(Arc::clone(&entry.bearers))
     }
 
+    /// Looks whether the words behind a user are those of the session that the user has.
+    fn only_listed(&self, user: User, entry: &str) -> Result<(), String> {
+        let session = self.session_of(user).and_then(|number| self.sessions.get(&number));
+        match session.and_then(|session| foreign_words(entry, &session.text).next()) {
+            None => Ok(()),
+            Some((_, word)) => {
+                let word: String = word.chars().take(60).collect();
+                Err(format!(
+                    "'{word}' is not of the session of {user} as it is listed: allowed are the user alone, and the \
+                     listed line"
+                ))
+            }
+        }
+    }
+
     fn remove(&mut self, user: User) -> Result<Step, String> {
         let number = self.session_of(user).ok_or_else(|| format!("{user} has no session"))?;
         if self.most_ended > 0 && self.ended.len() + self.ending.len() >= self.most_ended {
@@ -333,7 +349,7 @@ const LOOKED_AT: &str =
 /// How sessions are changed.
 const SYNTAX: &str = "\
 add USER teid=N [peer=ADDRESS peer-teid=N] [qfi=N] [ambr-up=RATE] [ambr-down=RATE] [mbr-up=RATE] [mbr-down=RATE] [gbr] [bearer ... filter=PRECEDENCE,CONDITION,...]   a new session
-remove USER   a session that is there; what follows the user does not count
+remove USER   a session that is there; also its line as it is listed
 replace USER teid=N ...   another in the place of the user's, which keeps its counts, or a new one
 where USER is 10.60.0.1, 2001:db8:0:1::/64, or both with a comma between them, and RATE is 50Mbps or 50Mbps/64KiB";
 

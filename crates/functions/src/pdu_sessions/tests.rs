@@ -1,4 +1,7 @@
-//! Both directions against a model, limits, charging, and what becomes of bad input.
+//! Both directions of packets: sessions, bearers, limits, charging and QoS flows.
+
+mod model;
+mod tables;
 
 use std::collections::BTreeMap;
 
@@ -6,7 +9,6 @@ use etherparse::PacketBuilder;
 use forebay_graph::{Gate, Rig, Surroundings, Table};
 use forebay_measure::Frequency;
 use forebay_packet::{Batch, Word};
-use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
@@ -215,44 +217,6 @@ fn idle_users_have_no_tunnel() {
 }
 
 #[test]
-fn counts_can_be_taken_off_as_they_were_shown() {
-    let mut bench = Bench::new(json!({ "sessions": ["10.60.0.1 teid=1"], "rules": ["7 port=80"], "ended": 2 }));
-    bench.up(1, &from_user(1, 80));
-    let shown = bench.list("usage");
-    assert_eq!(shown, ["10.60.0.1 rule=7 up=1/100B down=0/0B"]);
-    bench.up(1, &from_user(1, 80));
-    let take = |bench: &Bench, what: &str| {
-        let outcome = bench.table("usage").apply(&[&format!("remove {what}")]);
-        outcome.refused.into_iter().next().map_or(Ok(()), |refused| Err(refused.message))
-    };
-    assert_eq!(take(&bench, &shown[0]), Ok(()));
-    assert_eq!(bench.list("usage"), shown, "what came meanwhile is there");
-    for (wrong, part) in [
-        ("10.60.0.1 rule=7 up=2/200B down=0/0B", "has not as much"),
-        ("10.60.0.1 rule=8 up=0/0B", "has not as much"),
-        ("10.60.0.1 up=1/100B", "allowed is what was shown"),
-        ("10.60.0.1 rule=7 up=x/1B", "'up=x/1B': allowed is"),
-        ("10.60.0.2", "has no session"),
-        ("10.60.0.1 rule=7 up=1/100B down=0/0B rule=other up=1/100B down=0/0B", "has not as much"),
-    ] {
-        assert!(take(&bench, wrong).expect_err(wrong).contains(part), "{wrong}");
-    }
-    assert_eq!(bench.list("usage"), shown, "what was refused has taken nothing off");
-    // What is left is told when the session ends.
-    assert_eq!(bench.change("remove 10.60.0.1"), Ok(()));
-    assert_eq!(bench.list("ended"), ["1 10.60.0.1 rule=7 up=1/100B down=0/0B"]);
-    assert_eq!(bench.change("add 10.60.0.1 teid=1"), Ok(()));
-    assert!(bench.list("usage").is_empty(), "another session has counts of its own");
-    bench.up(1, &from_user(1, 80));
-    assert_eq!(bench.change("remove 10.60.0.1"), Ok(()));
-    assert_eq!(bench.change("add 10.60.0.1 teid=1"), Ok(()));
-    let error = bench.change("remove 10.60.0.1").expect_err("two wait");
-    assert!(error.contains("the counts of 2 sessions that have ended"), "{error}");
-    assert_eq!(bench.table("ended").apply(&["remove 1"]).made, 1);
-    assert_eq!(bench.change("remove 10.60.0.1"), Ok(()));
-}
-
-#[test]
 fn rules_beyond_those_that_a_user_has_are_others() {
     let rules: Vec<String> = (1..=5).map(|rule| format!("{rule} port={rule}")).collect();
     let mut bench = Bench::new(json!({ "sessions": ["10.60.0.1 teid=1"], "rules": rules, "rules_per_user": 3 }));
@@ -334,81 +298,6 @@ fn what_downlink_says_encapsulation_does() {
 }
 
 #[test]
-fn bad_input_is_told_with_its_place() {
-    for (params, part) in [
-        (
-            json!({ "sessions": ["10.0.0.1 teid=1", "# note", "10.0.0.1 teid=2"] }),
-            "sessions[2]: 10.0.0.1 has a session already",
-        ),
-        (json!({ "sessions": ["10.0.0.1 teid=1", "10.0.0.2 teid=1"] }), "sessions[1]: teid 0x1 is another session's"),
-        (json!({ "sessions": ["10.0.0.1"] }), "sessions[0]: no tunnel"),
-        (json!({ "sessions": "no-such-file" }), "sessions: cannot read 'no-such-file'"),
-        (json!({ "rules": ["1 tcp", "x"] }), "rules[1]: 'x' is no rule's number"),
-        (json!({ "limit": 0 }), "limit: 0: allowed are 1 to 16777216"),
-        (
-            json!({ "limit": 1, "sessions": ["10.0.0.1 teid=1", "10.0.0.2 teid=2"] }),
-            "there are 1 sessions: the state allows as many",
-        ),
-        (json!({ "bearers": 1, "sessions": ["10.0.0.1 teid=1 bearer filter=1,tcp"] }), "2 more bearers than the 0"),
-        (json!({ "rules_per_user": 65 }), "rules_per_user: 65: allowed are 1 to 64"),
-        (json!({ "burst": "1us" }), "burst: "),
-    ] {
-        let error = surroundings(params).err().expect(part);
-        assert!(error.contains(part), "{part}: {error}");
-    }
-    let many: Vec<&str> = vec!["x"; 30];
-    assert!(surroundings(json!({ "sessions": many })).err().expect("x").contains("10 further errors"));
-}
-
-#[test]
-fn places_are_given_out_again_only_when_nobody_looks() {
-    let bench = Bench::new(json!({ "limit": 2, "bearers": 2, "sessions": ["10.0.0.1 teid=1", "10.0.0.2 teid=2"] }));
-    assert!(bench.change("add 10.0.0.3 teid=3").expect_err("full").contains("there are 2 sessions"));
-    // In one batch, many times over: each needs the place that the one before it had.
-    let changes: Vec<String> = (0..50)
-        .flat_map(|n| [format!("remove 10.0.{n}.1"), format!("add 10.0.{}.1 teid={}", n + 1, n + 100)])
-        .collect();
-    let changes: Vec<&str> = changes.iter().map(String::as_str).collect();
-    let outcome = bench.table("sessions").apply(&changes);
-    assert_eq!((outcome.made, outcome.refused), (100, vec![]));
-    assert_eq!(bench.table("sessions").len(), 2);
-    let error = bench.change("replace 10.0.0.2 teid=2 bearer filter=1,tcp").expect_err("no more bearers");
-    assert!(error.contains("2 more bearers than the 1"), "{error}");
-    assert_eq!(bench.change("replace 10.0.0.2 teid=7"), Ok(()));
-}
-
-/// A place was given to another user while a worker that had been stopped in a call could still count into it.
-#[test]
-fn places_that_a_stopped_worker_looks_at_are_nobody_elses() {
-    let bench = Bench::new(json!({ "limit": 2, "ended": 9, "sessions": ["10.60.0.1 teid=1", "10.60.0.2 teid=2"] }));
-    let state = Arc::clone(&bench.surroundings.state["users"]).downcast::<PduSessions>().expect("its kind");
-    // One to whom no packets come does not look.
-    let idle = Reader::new(Arc::clone(&state.core.live));
-    let mut reader = Reader::new(Arc::clone(&state.core.live));
-    let mut setup = Surroundings::new(Frequency::new(1e9));
-    let worker = state.worker(Way::Up, &mut Setup::new("stopped", &mut setup));
-    for round in 0..3u8 {
-        let (before, after) = (round + 1, round + 3);
-        let held = reader.read();
-        let number = held.by_teid(before.into()).and_then(|bearer| held.bearer(bearer)).expect("it is there").session;
-        assert_eq!(bench.change(&format!("remove 10.60.0.{before}")), Ok(()));
-        for _ in 0..2 {
-            let error =
-                bench.change(&format!("add 10.60.0.{after} teid={after}")).expect_err("there is no other place");
-            assert!(error.contains("a worker that has been stopped"), "{error}");
-        }
-        assert_eq!(bench.list("ended").len(), usize::from(round), "what it counts is not final");
-        worker.writer.charge(number, 0, 100);
-        drop(held);
-        assert_eq!(bench.change(&format!("add 10.60.0.{after} teid={after}")), Ok(()));
-        let ended = format!("{} 10.60.0.{before} rule=other up=1/100B down=0/0B", round + 1);
-        assert_eq!(bench.list("ended").last(), Some(&ended), "it is the old one's");
-        assert!(bench.list("usage").is_empty(), "and nobody else's");
-    }
-    drop(idle);
-}
-
-#[test]
 fn workers_that_count_one_user_lose_nothing() {
     let all = surroundings(one("")).expect("well-formed");
     let state = Arc::clone(&all.state["users"]).downcast::<PduSessions>().expect("its kind");
@@ -423,152 +312,6 @@ fn workers_that_count_one_user_lose_nothing() {
     });
     assert_eq!(state.core.accounts.usage(0)[1], (7, accounts::Usage([60_000, 600_000, 0, 0])));
     assert!(state.worker(Way::Up, &mut setup).writer.is_alone(), "the others have gone");
-}
-
-#[derive(Clone, Debug)]
-enum Deed {
-    Set {
-        user: u8,
-        teid: u32,
-        voice: bool,
-        replace: bool,
-    },
-    Remove(u8),
-    Up {
-        teid: u32,
-        user: u8,
-        port: u16,
-    },
-    Down {
-        user: u8,
-        port: u16,
-    },
-    /// Takes the counts of a user off.
-    Take(u8),
-    List,
-}
-
-fn step() -> impl Strategy<Value = Deed> {
-    let user = || 1u8..7;
-    let teid = || 1u32..8;
-    let port = || prop::sample::select(vec![53u16, 80, 5_060]);
-    prop_oneof![
-        3 => (user(), teid(), any::<bool>(), any::<bool>())
-            .prop_map(|(user, teid, voice, replace)| Deed::Set { user, teid, voice, replace }),
-        2 => user().prop_map(Deed::Remove),
-        4 => (teid(), user(), port()).prop_map(|(teid, user, port)| Deed::Up { teid, user, port }),
-        4 => (user(), port()).prop_map(|(user, port)| Deed::Down { user, port }),
-        1 => user().prop_map(Deed::Take),
-        1 => Just(Deed::List),
-    ]
-}
-
-#[derive(Default)]
-struct Model {
-    sessions: BTreeMap<u8, (u32, bool)>,
-    /// Packets up and down, by user and rule.
-    usage: BTreeMap<(u8, u32), [u64; 2]>,
-    /// All packets that passed, and those that were taken off.
-    passed: u64,
-    taken: u64,
-}
-
-const LIMIT: usize = 4;
-
-proptest! {
-    #[test]
-    fn it_is_a_map_of_sessions(steps in prop::collection::vec(step(), 1..120)) {
-        let mut bench = Bench::new(json!({ "limit": LIMIT, "rules": ["1 udp port=53", "2 udp port=5060"], "ended": 1_000 }));
-        let mut model = Model::default();
-        let rule = |port| match port { 53 => 1, 5_060 => 2, _ => 0 };
-        for step in steps {
-            match step {
-                Deed::Set { user, teid, voice, replace } => {
-                    let there = model.sessions.contains_key(&user);
-                    let free = model.sessions.iter().all(|(other, session)| *other == user || session.0 != teid);
-                    let may = free && (there || model.sessions.len() < LIMIT) && (replace || !there);
-                    let verb = if replace { "replace" } else { "add" };
-                    let further = if voice { " bearer qfi=1 filter=1,udp,port=5060" } else { "" };
-                    let line = format!("{verb} 10.60.0.{user} teid={teid} peer=192.0.2.10 peer-teid={} qfi=9{further}", teid + 100);
-                    prop_assert_eq!(bench.change(&line).is_ok(), may, "{}", line);
-                    if may {
-                        model.sessions.insert(user, (teid, voice));
-                    }
-                }
-                Deed::Remove(user) => {
-                    let there = model.sessions.remove(&user).is_some();
-                    prop_assert_eq!(bench.change(&format!("remove 10.60.0.{user}")).is_ok(), there);
-                    model.usage.retain(|(other, _), _| *other != user);
-                }
-                Deed::Up { teid, user, port } => {
-                    let whose = model.sessions.iter().find(|(_, session)| session.0 == teid).map(|(whose, _)| *whose);
-                    let gate = match whose {
-                        None => UNKNOWN_TEID,
-                        Some(whose) if whose != user => SPOOFED,
-                        Some(_) => Gate::FIRST,
-                    };
-                    prop_assert_eq!(bench.up(teid, &from_user(user, port)), gate);
-                    if gate == Gate::FIRST {
-                        model.usage.entry((user, rule(port))).or_default()[0] += 1;
-                        model.passed += 1;
-                    }
-                }
-                Deed::Down { user, port } => {
-                    let (gate, tunnel) = bench.down(&to_user(user, port));
-                    match model.sessions.get(&user) {
-                        None => prop_assert_eq!(gate, UNKNOWN_USER),
-                        Some((teid, voice)) => {
-                            let qfi = if *voice && port == 5_060 { 1 } else { 9 };
-                            prop_assert_eq!((gate, tunnel), (Gate::FIRST, Tunnel { peer: GNB, teid: teid + 100, qfi }));
-                            model.usage.entry((user, rule(port))).or_default()[1] += 1;
-                            model.passed += 1;
-                        }
-                    }
-                }
-                Deed::Take(user) => {
-                    let made = bench.table("usage").apply(&[&format!("remove 10.60.0.{user}")]).made;
-                    prop_assert_eq!(made == 1, model.sessions.contains_key(&user));
-                    model.taken += model.usage.iter().filter(|((other, _), _)| *other == user).map(|(_, n)| n[0] + n[1]).sum::<u64>();
-                    model.usage.retain(|(other, _), _| *other != user);
-                }
-                Deed::List => {
-                    let listed = bench.list("sessions");
-                    prop_assert_eq!(listed.len(), model.sessions.len());
-                    for (line, user) in listed.iter().zip(model.sessions.keys()) {
-                        let begins = format!("10.60.0.{user} ");
-                        prop_assert!(line.starts_with(&begins));
-                    }
-                }
-            }
-            let mut shown: BTreeMap<(u8, u32), [u64; 2]> = BTreeMap::new();
-            for line in bench.list("usage") {
-                let (user, counts) = counts(&line);
-                shown.extend(counts.into_iter().map(|(rule, packets)| ((user, rule), packets)));
-            }
-            prop_assert_eq!(&shown, &model.usage);
-        }
-        // Every packet that passed is somewhere.
-        let ended = bench.list("ended");
-        let ended = ended.iter().map(|line| counts(line.split_once(' ').expect("a number").1).1);
-        let ended: u64 = ended.flatten().map(|(_, packets)| packets[0] + packets[1]).sum();
-        let there: u64 = model.usage.values().map(|packets| packets[0] + packets[1]).sum();
-        prop_assert_eq!(there + ended + model.taken, model.passed);
-    }
-}
-
-/// A line of counts: the user's last number, packets up and down by rule; bytes are 100 times as many.
-fn counts(line: &str) -> (u8, Vec<(u32, [u64; 2])>) {
-    let words: Vec<&str> = line.split(' ').collect();
-    let user = words[0].rsplit('.').next().expect("an address").parse().expect("a number");
-    let packets = |word: &str| {
-        let (packets, bytes) = word.split_once('=').and_then(|(_, it)| it.split_once('/')).expect("counts");
-        let packets: u64 = packets.parse().expect("a number");
-        assert_eq!(format!("{}B", packets * 100), bytes);
-        packets
-    };
-    let rules = words[1..].chunks(3);
-    let rules = rules.map(|words| (words[0][5..].parse().unwrap_or(0), [packets(words[1]), packets(words[2])]));
-    (user, rules.collect())
 }
 
 /// TS 23.501 section 5.7.1.7: a packet came by a guaranteed bearer, whatever QoS flow the base station named.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use forebay_aead::{Backend, Fingerprint, Key, Material};
 use forebay_graph::files::{MOST_RULES, read_text};
-use forebay_graph::{NO_CHANGE, Setup, SetupError};
+use forebay_graph::{NO_CHANGE, Setup, SetupError, foreign_words};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use zeroize::Zeroizing;
@@ -122,6 +122,24 @@ pub(crate) fn verb_of(change: &str) -> Result<(), String> {
     match change.split_ascii_whitespace().next() {
         None | Some("add" | "remove" | "replace") => Ok(()),
         Some(_) => Err(format!("the first word (not shown) {NO_CHANGE}: allowed are add, remove and replace")),
+    }
+}
+
+/// Looks whether the words behind an index are those of the association that has it, or its key.
+pub(crate) fn only_listed(entry: &str, line: &Line, keyed: &Keyed, keys: &Keys) -> Result<(), String> {
+    let is_its_key = |word: &str| {
+        let key = word.strip_prefix("key=").and_then(|key| Keyed::read(key, keys).ok());
+        key.is_some_and(|(_, other)| other.fingerprint == keyed.fingerprint)
+    };
+    let listed = line.to_string();
+    let others = foreign_words(entry, &listed).find(|(_, word)| !is_its_key(word));
+    match others {
+        None => Ok(()),
+        // The word itself may be a key.
+        Some((at, _)) => Err(format!(
+            "word {at} (not shown) is not of {:#x} as it is listed: allowed are the index alone, and the listed line",
+            line.spi
+        )),
     }
 }
 

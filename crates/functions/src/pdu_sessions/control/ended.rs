@@ -3,9 +3,9 @@
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::{Arc, MutexGuard};
 
-use forebay_graph::{Outcome, Table, Verb};
+use forebay_graph::{Outcome, Table, Verb, foreign_words};
 
-use super::{Books, Core, show};
+use super::{Books, Core, Ended, show};
 
 /// What sessions that have ended were charged for, until somebody takes it out.
 pub(in crate::pdu_sessions) struct EndedTable(pub(in crate::pdu_sessions) Arc<Core>);
@@ -41,7 +41,13 @@ impl Table for EndedTable {
                 if verb != Verb::Remove {
                     return Err(format!("sessions end by themselves: allowed is {ENDED}"));
                 }
-                books.ended.remove(&number).map(drop).ok_or_else(|| format!("{number} is not there"))
+                let there = books.ended.get(&number).ok_or_else(|| format!("{number} is not there"))?;
+                if let Some((_, word)) = foreign_words(entry, &line(number, there)).next() {
+                    let word: String = word.chars().take(60).collect();
+                    return Err(format!("'{word}' is not of {number} as it is listed: write remove {number}"));
+                }
+                books.ended.remove(&number);
+                Ok(())
             });
             outcome.note(at, result);
         }
@@ -56,8 +62,13 @@ impl Table for EndedTable {
         let after = after.map(ended).transpose()?;
         let books = self.settled();
         let behind = books.ended.range((after.map_or(Unbounded, Excluded), Unbounded));
-        Ok(behind.map(|(number, it)| show(&format!("{number} {}", it.user), &it.usage)).take(most).collect())
+        Ok(behind.map(|(number, it)| line(*number, it)).take(most).collect())
     }
+}
+
+/// A session that has ended as it is listed.
+fn line(number: u64, ended: &Ended) -> String {
+    show(&format!("{number} {}", ended.user), &ended.usage)
 }
 
 /// The number that a line of what has ended begins with.
