@@ -160,8 +160,11 @@ pub(crate) fn verdicts(report: &Report) -> Vec<String> {
     let rates = verdict("rates", report, |flow| flow.min_rate_pps.map(|_| flow.rate_kept));
     let name = report.control.as_ref().map_or("null", |control| control.controller.as_str());
     let serves = forebay_graph::controllers().iter().any(|controller| controller.name == name && controller.rates);
-    let nobody = (rates.is_some() && !serves).then(|| format!("{name} does nothing for stated rates: fair does"));
-    delays.into_iter().chain(rates).chain(nobody).collect()
+    let unserved = (rates.is_some() && !serves).then(|| format!("{name} does nothing for stated rates: fair does"));
+    let removed: Vec<_> = report.removed_flows.iter().map(|flow| flow.name.as_str()).collect();
+    let removed =
+        (!removed.is_empty()).then(|| format!("MISSED before a reload removed flow or objective: {}", names(&removed)));
+    [delays, rates, unserved, removed].into_iter().flatten().collect()
 }
 
 /// How many of those that `of` tells something about have kept it.
@@ -177,9 +180,9 @@ fn verdict(what: &str, report: &Report, of: impl Fn(&FlowReport) -> Option<Optio
     (all > 0).then(|| format!("{what}: {kept} of {all} kept{late}{silent}"))
 }
 
-/// Whether any flow missed an objective, of delay or of rate.
+/// Whether any flow missed an objective, of delay or of rate; also one that a reload removed.
 pub(crate) fn is_missed(report: &Report) -> bool {
-    report.flows.iter().any(|flow| flow.kept == Some(false) || flow.rate_kept == Some(false))
+    report.flows.iter().chain(&report.removed_flows).any(FlowReport::is_missed)
 }
 
 /// A flow's delay as its objective is judged by it: `p99 123.4 us`.
@@ -314,6 +317,21 @@ pub(crate) mod tests {
         ];
         assert_eq!(unkept(&told), said.map(|why| format!("video cannot have 1.000M pps, it has 400.0k: {why}")));
         assert!(in_short(&told).ends_with("cannot be kept: video"));
+    }
+
+    #[test]
+    fn flows_that_a_reload_removed_count_as_missed() {
+        let mut seen = report(1);
+        seen.flows.truncate(1);
+        (seen.flows[0].kept, seen.flows[0].rate_kept) = (Some(true), None);
+        assert!(!is_missed(&seen));
+        let flow = FlowReport { name: "video".to_owned(), kept: Some(false), ..seen.flows[0].clone() };
+        seen.removed_flows = vec![flow];
+        assert!(is_missed(&seen));
+        assert_eq!(
+            verdicts(&seen).last().map(String::as_str),
+            Some("MISSED before a reload removed flow or objective: video")
+        );
     }
 
     #[test]

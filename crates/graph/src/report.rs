@@ -63,6 +63,9 @@ pub struct Report {
     /// Lines of logs, alerts and copies that are not in their files; left out where all are.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost_lines: Vec<LostLines>,
+    /// Flows that had missed an objective when a reload removed them, or the objective; left out where there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub removed_flows: Vec<FlowReport>,
     /// What sets the triggers, where something does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control: Option<ControlReport>,
@@ -219,6 +222,14 @@ pub struct FlowReport {
     /// Whether the flow had that rate within 1 %, or all that it offered; `None` without the objective or without packets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_kept: Option<bool>,
+}
+
+impl FlowReport {
+    /// Whether the flow missed an objective, of delay or of rate.
+    #[must_use]
+    pub fn is_missed(&self) -> bool {
+        self.kept == Some(false) || self.rate_kept == Some(false)
+    }
 }
 
 /// A distribution of delays in microseconds. Percentiles are at most 1/16 above the true ones, and never below.

@@ -98,6 +98,6 @@ pub(crate) fn settle<C: Clock, S: Scheduler>(
     // Of what is gone only the packets are told.
     let mut present = Reading::nothing(frequency, began);
     state.telemetries.iter().for_each(|told| present.merge(&Reading::of(told, now())));
-    state.past.keep(&present);
+    state.past.keep(&present, began);
     left
 }

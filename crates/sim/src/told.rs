@@ -64,6 +64,7 @@ impl Simulator {
             arrival_clocks: vec!["intended".into()],
             pool_exhausted: 0,
             lost_lines: self.lost_lines().to_vec(),
+            removed_flows: Vec::new(),
             control: None,
         }
     }

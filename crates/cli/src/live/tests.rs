@@ -74,6 +74,7 @@ pub(crate) fn report(modules: usize) -> Report {
         arrival_clocks: vec!["poll".into()],
         pool_exhausted: 0,
         lost_lines: Vec::new(),
+        removed_flows: Vec::new(),
         control: None,
     }
 }

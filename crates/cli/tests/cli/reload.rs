@@ -322,3 +322,33 @@ pipeline: [ in -> hop -> out ]
     let (report, _) = running.ended();
     assert_eq!((&report["packets"]["in"], &report["packets"]["out"]), (&300.into(), &300.into()), "{report}");
 }
+
+/// A reload forgot that a flow which it removes had missed its objective, and `--strict` ended with 0.
+#[test]
+fn an_objective_that_was_missed_before_a_reload_counts_with_strict() {
+    let flows = |objective: &str| format!("{PIPELINE}flows: [ {{ name: all, path: [route]{objective} }} ]\n");
+    for after in [PIPELINE.to_owned(), flows("")] {
+        // No packet is as quick as that.
+        let running = Running::in_folder(temporary(), &flows(", slo: 1ns"), &["--strict"]);
+        loop {
+            let done = running.ask(&["show", "flows", "--json"]);
+            let flows: serde_json::Value = serde_json::from_str(done.out.trim()).expect("JSON");
+            if flows[0]["kept"] == false {
+                break;
+            }
+        }
+        running.write(&after);
+        running.ask(&["reload"]).well();
+        let (code, last, err) = running.end_with();
+        let removed = last["removed_flows"].as_array().expect("a list");
+        assert_eq!((code, removed.len()), (Some(1), 1), "{err}");
+        assert!(removed[0]["name"] == "all" && removed[0]["kept"] == false, "{last}");
+        assert!(last["flows"].as_array().expect("a list").iter().all(|flow| flow["kept"] != false), "{last}");
+    }
+    // One that the reload keeps is reported once.
+    let running = Running::in_folder(temporary(), &flows(", slo: 10s"), &["--strict"]);
+    running.write(PIPELINE);
+    running.ask(&["reload"]).well();
+    let (code, last, err) = running.end_with();
+    assert!(code == Some(0) && last.get("removed_flows").is_none(), "{err}");
+}

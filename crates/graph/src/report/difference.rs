@@ -57,6 +57,7 @@ impl Report {
                 .filter(|(bit, _)| later.clocks & bit != 0)
                 .map(|(_, name)| (*name).into())
                 .collect(),
+            removed_flows: later.gone.flows_since(&earlier.gone),
             pool_exhausted: later.exhausted.saturating_sub(earlier.exhausted),
             control: None,
         };
@@ -154,7 +155,7 @@ fn unfold(modules: &mut [(ModuleReport, u64)]) {
     }
 }
 
-fn flow(before: FlowReading, now: &FlowReading, seconds: f64, frequency: Frequency) -> FlowReport {
+pub(super) fn flow(before: FlowReading, now: &FlowReading, seconds: f64, frequency: Frequency) -> FlowReport {
     let delays = now.delays.since(&before.delays);
     let figures = FlowFigures {
         name: &now.name,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::ModuleReport;
+use super::{FlowReport, ModuleReport};
 
 /// Counters of a file of lines, in this order: lines put on their way to the file, lines above the rate, lines that
 /// found the ring full, and lines on their way that the disk did not take.
@@ -13,18 +13,34 @@ pub const LINE_COUNTERS: [&str; 4] = ["written", "over rate", "lost", "unwritten
 /// Counters of a file of copies: packets that were copied, and packets that the file did not take.
 pub const COPY_COUNTERS: [&str; 2] = ["copied", "lost"];
 
-/// Losses of modules and ports that the present graph does not have any more.
+/// Losses of modules and ports that the present graph does not have any more, and flows that had missed an objective.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Gone {
     lines: Vec<LostLines>,
     /// Packets that ports lost before they entered.
     packets: u64,
+    /// Of each name the last one.
+    flows: Vec<FlowReport>,
 }
 
 impl Gone {
     pub(super) fn add(&mut self, other: &Self) {
         other.lines.iter().for_each(|lines| lines.add_to(&mut self.lines));
         self.packets += other.packets;
+        other.flows.iter().for_each(|flow| self.note_flow(flow.clone()));
+    }
+
+    /// Notes a flow that is gone, if it missed an objective.
+    pub(super) fn note_flow(&mut self, flow: FlowReport) {
+        if flow.is_missed() {
+            self.flows.retain(|other| other.name != flow.name);
+            self.flows.push(flow);
+        }
+    }
+
+    /// The flows that were noted after `earlier`.
+    pub(super) fn flows_since(&self, earlier: &Self) -> Vec<FlowReport> {
+        self.flows.iter().filter(|flow| !earlier.flows.contains(flow)).cloned().collect()
     }
 
     /// Notes what was lost under a heading of a module that is gone.
@@ -82,7 +98,7 @@ impl LostLines {
     }
 
     /// Adds them to those of the same file, or at the end.
-    fn add_to(&self, all: &mut Vec<Self>) {
+    pub fn add_to(&self, all: &mut Vec<Self>) {
         match all.iter_mut().find(|lines| lines.is_of(self)) {
             Some(lines) => {
                 lines.over_rate += self.over_rate;

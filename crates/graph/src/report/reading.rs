@@ -8,6 +8,7 @@ use std::sync::Arc;
 use forebay_measure::{Counter, Distribution, Frequency, Nanos, PacketRate};
 use forebay_packet::Ticks;
 
+use super::difference;
 use super::lost::{Gone, LostLines};
 use crate::telemetry::{Account, BACKPRESSURE, LONG_CLASSES, MeterAccount, ReasonCounters, SIZE_CLASSES, Telemetry};
 use crate::worker::Census;
@@ -303,10 +304,12 @@ impl Reading {
         self.ports.iter_mut().for_each(|port| port.unread = false);
     }
 
-    /// Forgets the modules, flows, ports and workers that `present` does not have, and functions' own counters likewise;
-    /// what became of their packets stays known, and what is missing in their files.
-    pub fn keep(&mut self, present: &Self) {
+    /// Forgets the modules, flows, ports and workers that `present` does not have, and functions' own counters
+    /// likewise. The fates of their packets stay known, and so do the lines that their files lack and the flows that
+    /// had missed an objective. The run began at `began`.
+    pub fn keep(&mut self, present: &Self, began: Ticks) {
         self.note_gone(present);
+        self.note_gone_flows(present, began);
         let modules: HashMap<_, _> = present.modules.iter().map(|module| (&module.name, &module.own)).collect();
         self.modules.retain_mut(|module| {
             let Some(own) = modules.get(&module.name) else { return false };
@@ -342,6 +345,21 @@ impl Reading {
         let there: HashSet<_> = present.ports.iter().map(|port| &port.name).collect();
         let gone = self.ports.iter().filter(|port| !there.contains(&port.name));
         self.gone.note_packets(gone.map(|port| port.counts[2]).sum());
+    }
+
+    /// Notes flows that `present` does not have, or without the objective that they had.
+    fn note_gone_flows(&mut self, present: &Self, began: Ticks) {
+        let there: HashMap<_, _> = present.flows.iter().map(|flow| (&flow.name, flow)).collect();
+        let keeps = |flow: &FlowReading| {
+            there.get(&flow.name).is_some_and(|now| {
+                flow.slo.is_some() <= now.slo.is_some() && flow.min_rate.is_some() <= now.min_rate.is_some()
+            })
+        };
+        let seconds = self.frequency.seconds(self.at.since(began));
+        for flow in self.flows.iter().filter(|flow| !keeps(flow)) {
+            let report = difference::flow(FlowReading::default(), flow, seconds, self.frequency);
+            self.gone.note_flow(report);
+        }
     }
 
     /// Where every packet is.
