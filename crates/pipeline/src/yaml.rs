@@ -189,7 +189,11 @@ pub(crate) fn parse(text: &str, findings: &mut Findings) -> Result<Node, (Place,
     if text.len() > MAX_TEXT {
         return Err((Place::START, format!("the text has {} bytes: allowed are up to {MAX_TEXT}", text.len())));
     }
-    let text = shield_gates(text.strip_prefix('\u{feff}').unwrap_or(text));
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    if text.starts_with('\u{feff}') {
+        return Err((Place::START, "it begins with two byte-order marks (EF BB BF): allowed is one".to_owned()));
+    }
+    let text = shield_gates(text);
     let shielded = matches!(text, Cow::Owned(_));
     let mut composer = Composer {
         parser: Parser::new_from_str(&text),

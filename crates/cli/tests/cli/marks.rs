@@ -98,6 +98,23 @@ fn text_in_utf_16_is_refused_by_its_name() {
     }
 }
 
+/// Two marks, or one where a file begins that was put behind another, were part of a rule or a pattern.
+#[test]
+fn further_marks_are_refused_by_their_name() {
+    for (parameter, modules, text) in PARAMETERS {
+        let two = check(parameter, modules, format!("\u{feff}\u{feff}{text}").as_bytes());
+        let named = two.err.contains("it begins with two byte-order marks (EF BB BF): allowed is one");
+        assert!(two.code == Some(2) && named, "{parameter}: {} {}", two.out, two.err);
+        let behind = check(parameter, modules, format!("\u{feff}{text}\u{feff}{text}").as_bytes());
+        let part = format!("line {} begins with a byte-order mark (EF BB BF)", text.lines().count() + 1);
+        assert!(behind.code == Some(2) && behind.err.contains(&part), "{parameter}: {} {}", behind.out, behind.err);
+    }
+    let text = configuration("", PARAMETERS[13].1);
+    let file = crate::File::new(&format!("\u{feff}\u{feff}{text}"));
+    let done = forebay(&["check", file.path.to_str().expect("UTF-8")]);
+    assert!(done.code == Some(2) && done.err.contains("two byte-order marks"), "{}", done.err);
+}
+
 /// The first pattern of a file with a mark was never found in any packet.
 #[test]
 fn the_first_pattern_after_a_mark_is_the_pattern() {

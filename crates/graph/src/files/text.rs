@@ -1,4 +1,8 @@
 //! Text files as editors write them: a byte-order mark at the start of a file is no part of its text (Unicode 23.8).
+//!
+//! Further marks are refused. A program that adds a mark to each file that it writes makes a second one, and files that
+//! are put one behind the other have marks at the start of lines. As part of a name or a pattern they are not seen, and
+//! nothing matches.
 
 use std::io::{self, BufRead, Read};
 use std::path::Path;
@@ -18,7 +22,8 @@ const OTHERS: [(&[u8], &str); 4] = [
 /// Reads the text of a regular file of up to `most` bytes, without a byte-order mark.
 ///
 /// # Errors
-/// As [`read_up_to`]; and a file that its mark says is UTF-16 or UTF-32.
+/// As [`read_up_to`]; a file that its mark says is UTF-16 or UTF-32; and one with a further mark at the start of a
+/// line.
 pub fn read_text(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     without_mark(read_up_to(path, most)?)
 }
@@ -26,7 +31,7 @@ pub fn read_text(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 /// Reads text to its end, up to `most` bytes, without a byte-order mark.
 ///
 /// # Errors
-/// As [`read_all`]; and text that its mark says is UTF-16 or UTF-32.
+/// As [`read_all`]; text that its mark says is UTF-16 or UTF-32; and one with a further mark at the start of a line.
 pub fn read_all_text(from: impl Read, most: u64) -> io::Result<Vec<u8>> {
     without_mark(read_all(from, most)?)
 }
@@ -34,7 +39,7 @@ pub fn read_all_text(from: impl Read, most: u64) -> io::Result<Vec<u8>> {
 /// Skips a byte-order mark at the start of a stream of text that is read line by line.
 ///
 /// # Errors
-/// As reading; and text that its mark says is UTF-16 or UTF-32.
+/// As reading; text that its mark says is UTF-16 or UTF-32; and one that begins with two marks.
 pub fn skip_mark(from: &mut impl BufRead) -> io::Result<()> {
     let skipped = mark(from.fill_buf()?)?;
     from.consume(skipped);
@@ -44,15 +49,31 @@ pub fn skip_mark(from: &mut impl BufRead) -> io::Result<()> {
 fn without_mark(mut bytes: Vec<u8>) -> io::Result<Vec<u8>> {
     let skipped = mark(&bytes)?;
     bytes.drain(..skipped);
-    Ok(bytes)
+    match bytes.split(|byte| *byte == b'\n').position(|line| line.starts_with(UTF_8)) {
+        None => Ok(bytes),
+        Some(line) => Err(invalid(&format!(
+            "line {} begins with a byte-order mark (EF BB BF): allowed is one, at the start of the file",
+            line + 1
+        ))),
+    }
+}
+
+fn invalid(message: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, message)
 }
 
 /// How many bytes the mark has that a text begins with.
 fn mark(bytes: &[u8]) -> io::Result<usize> {
     if let Some((_, name)) = OTHERS.iter().find(|(mark, _)| bytes.starts_with(mark)) {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("it is {name}: allowed is UTF-8")));
+        return Err(invalid(&format!("it is {name}: allowed is UTF-8")));
     }
-    Ok(if bytes.starts_with(UTF_8) { UTF_8.len() } else { 0 })
+    match bytes.strip_prefix(UTF_8) {
+        None => Ok(0),
+        Some(rest) if rest.starts_with(UTF_8) => {
+            Err(invalid("it begins with two byte-order marks (EF BB BF): allowed is one"))
+        }
+        Some(_) => Ok(UTF_8.len()),
+    }
 }
 
 #[cfg(test)]
@@ -67,7 +88,6 @@ mod tests {
             (b"\xef\xbb", b"\xef\xbb"),
             (b"\xef\xbb\xbf", b""),
             (b"\xef\xbb\xbfa\r\n", b"a\r\n"),
-            (b"\xef\xbb\xbf\xef\xbb\xbfa", b"\xef\xbb\xbfa"),
             (b"a\xef\xbb\xbf", b"a\xef\xbb\xbf"),
         ] {
             assert_eq!(read_all_text(text, 100).expect("UTF-8"), read);
@@ -80,10 +100,21 @@ mod tests {
             (b"\xfe\xff\0a", "it is UTF-16 (its byte-order mark is FE FF): allowed is UTF-8"),
             (b"\xff\xfe\0\0a\0\0\0", "it is UTF-32 (its byte-order mark is FF FE 00 00): allowed is UTF-8"),
             (b"\0\0\xfe\xff\0\0\0a", "it is UTF-32 (its byte-order mark is 00 00 FE FF): allowed is UTF-8"),
+            (b"\xef\xbb\xbf\xef\xbb\xbfa", "it begins with two byte-order marks (EF BB BF): allowed is one"),
         ] {
             assert_eq!(read_all_text(text, 100).expect_err("no UTF-8").to_string(), name);
             let mut stream = text;
             assert_eq!(skip_mark(&mut stream).expect_err("no UTF-8").to_string(), name);
         }
+    }
+
+    /// Files that were put one behind the other have a mark where the second one began.
+    #[test]
+    fn a_mark_at_the_start_of_a_further_line_is_refused_with_the_line() {
+        let error = "line 3 begins with a byte-order mark (EF BB BF): allowed is one, at the start of the file";
+        for text in ["a\nb\n\u{feff}c\n", "\u{feff}a\r\nb\r\n\u{feff}c\r\n"] {
+            assert_eq!(read_all_text(text.as_bytes(), 100).expect_err("a mark").to_string(), error);
+        }
+        assert_eq!(read_all_text("a \u{feff}b\n".as_bytes(), 100).expect("within a line"), "a \u{feff}b\n".as_bytes());
     }
 }
