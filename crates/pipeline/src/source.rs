@@ -240,10 +240,17 @@ fn put(root: &mut Node, key: &str, value: Node, says_null: bool) -> Result<(), S
                 let count = list.len();
                 let named = list.iter().position(|item| item.get("name").and_then(Node::as_text) == Some(part));
                 let item = part.parse::<usize>().ok().and_then(|at| list.get_mut(at));
-                item.ok_or_else(|| {
+                let item = item.ok_or_else(|| {
                     let meant = named.map_or_else(String::new, |at| format!(" (did you mean '{path}.{at}'?)"));
                     format!("{} is not in the list '{path}', which has {count} (from 0){meant}", quote(part))
-                })?
+                })?;
+                if leaves_out && parts.peek().is_none() {
+                    return Err(format!(
+                        "{path}[{part}]: null leaves a key out, and this is an item of a list: allowed are a value for \
+                         it, and `{path}=null`, which leaves out the whole list"
+                    ));
+                }
+                item
             }
             _ => return Err(format!("'{path}' is a single value: it has no {}", quote(part))),
         };

@@ -170,7 +170,7 @@ fn what_cannot_be_replayed_is_refused() {
     one("trigger=x", &["--set trigger=x: trigger: 'x' is not a whole number"]);
     // As in a configuration; it was once taken as the largest batch.
     one("trigger=257", &["--set trigger=257: trigger: '257' is out of range", "to 256"]);
-    one("trigger=", &["--set trigger=: trigger: nothing is not a whole number"]);
+    one("trigger=", &["--set trigger=: trigger: it has no value: allowed is a whole number"]);
     refused(&["replay", path, "--guard", "1"], &["0 to less than 1"]);
     let text = std::fs::read_to_string(path).expect("a recording");
     let broken = |name: &str, text: &str, all: &[&str]| {

@@ -203,6 +203,8 @@ impl<'r> Walk<'r> {
         let value = self.shown(&node.to_short_json());
         let of = |name: &str| is_only(rule, name);
         let message = match (units(rule), &node.kind) {
+            (Some(units), Kind::Null) => format!("it has no value: allowed is a number with a unit ({units})"),
+            (None, Kind::Null) => format!("it has no value: allowed is {}", types(rule)),
             (_, Kind::Number(_) | Kind::Bool(_)) if self.hidden.is_some() && of("string") => {
                 format!("{value} is a number or truth value where text is expected: put it in quotes")
             }

@@ -116,6 +116,33 @@ fn what_is_wrong_with_a_setting_is_said_of_the_setting() {
         ");
 }
 
+/// `null` leaves a key out. The error of an item of a list named neither the value nor what is allowed.
+#[test]
+fn null_for_an_item_of_a_list_is_refused_with_what_is_allowed() {
+    let problems = |source: Source| load_source(&source).err().expect("refused").to_string();
+    for (setting, place, list) in [
+        ("workers.0=null", "workers[0]", "workers"),
+        ("flows.1=~", "flows[1]", "flows"),
+        ("pipeline.0=null", "pipeline[0]", "pipeline"),
+    ] {
+        let source = Source::new(EXAMPLE, "test.yaml", "").set("workers=[{}]").set(setting);
+        let expected = format!(
+            "--set {setting}: {place}: null leaves a key out, and this is an item of a list: allowed are a value for \
+             it, and `{list}=null`, which leaves out the whole list"
+        );
+        assert_eq!(problems(source), expected);
+    }
+    // A key of an item can be left out, and so can the whole list.
+    let source = Source::new(EXAMPLE, "test.yaml", "").set("flows.0.slo=null").set("flows.1.slo=1ms");
+    let plan = load_source(&source).unwrap_or_else(|problems| panic!("{problems}")).plans.remove(0);
+    assert_eq!((plan.flows[0].slo, plan.flows[1].slo), (None, Some(Nanos(1_000_000))));
+    let source = Source::new(EXAMPLE, "test.yaml", "").set("flows=null");
+    assert!(load_source(&source).unwrap_or_else(|problems| panic!("{problems}")).plans[0].flows.is_empty());
+    // Written in the file it has no key either.
+    let problems = problems(Source::new(EXAMPLE, "test.yaml", "").set("workers=[~]"));
+    assert_eq!(problems, "--set workers=[~]: workers[0]: it has no value: allowed is a mapping");
+}
+
 /// A pipeline of modules in a random order of definition, each leading to later ones of another, hidden order.
 fn pipeline(choices: &[(usize, Vec<usize>)]) -> String {
     let count = choices.len();
