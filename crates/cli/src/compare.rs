@@ -12,6 +12,7 @@ use forebay_lean::saved::Store;
 use serde_json::json;
 
 use crate::format::{Align, known, table};
+use crate::run::report_lost_lines;
 use crate::{Answer, args, printed};
 
 /// How long a run measures: short, because what differs is between processes and not within one.
@@ -46,21 +47,28 @@ pub(crate) fn compare(arguments: &args::Compare) -> anyhow::Result<Answer> {
     let [a, b] = &mut sides;
     let counted = [a.count()?, b.count()?];
     let time = Duration::from_nanos(arguments.time.0);
-    let told = compare::compare(&mut sides, &counted, time, &mut |progress: Progress| {
+    let compared = compare::compare(&mut sides, &counted, time, &mut |progress: Progress| {
         let widest =
             progress.widest.map_or_else(String::new, |widest| format!(", known within {:.1} %", widest * 100.0));
         say(&format!("{} pairs of runs{widest}", progress.pairs));
     });
     say("");
-    let told = told?;
     let names = [arguments.name.as_str(), name];
+    // The figures are those of runs whose files are not complete.
+    let lost = sides.map(|side| side.lost_lines);
+    names.iter().zip(&lost).for_each(|(name, lost)| report_lost_lines(name, lost));
+    let comparison = compared?;
+    let answer = comparison.is_no_worse();
     if arguments.json {
-        let told = json!({ "names": names, "cpu": counted[1].cpu, "comparison": told, "answer": told.is_no_worse() });
-        writeln!(printed::out(), "{told}")?;
+        let mut all = json!({ "names": names, "cpu": counted[1].cpu, "comparison": comparison, "answer": answer });
+        if lost.iter().any(|lost| !lost.is_empty()) {
+            all["lost_lines"] = json!(lost);
+        }
+        writeln!(printed::out(), "{all}")?;
     } else {
-        print(&told, names, &counted)?;
+        print(&comparison, names, &counted)?;
     }
-    Ok(if told.is_no_worse() { Answer::Yes } else { Answer::No })
+    Ok(if answer { Answer::Yes } else { Answer::No })
 }
 
 fn print(told: &Comparison, names: [&str; 2], counted: &[Measurement; 2]) -> io::Result<()> {

@@ -60,7 +60,7 @@ pub(crate) fn measure(arguments: &args::Measure) -> anyhow::Result<Answer> {
         }
     };
     // The figures are those of a run whose files are not complete.
-    report_lost_lines(&timed.report);
+    report_lost_lines(&timed.report.pipeline, &timed.report.lost_lines);
     let found = if arguments.search { Some(rates::find(&source, &cores, arguments.search_time)?) } else { None };
     let counts = if arguments.no_count { None } else { count(&program, arguments)? };
     let mut measurement = Measurement::of(&timed, counts.as_ref());

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
 use forebay_graph::Plan;
-use forebay_graph::report::Report;
+use forebay_graph::report::{LostLines, Report};
 use forebay_graph::secret::without_keys;
 use forebay_instance::socket::{Bound, Patience, Server, Service, place};
 use forebay_instance::{Accepted, Board, Cores, Instance, Sole, SoleError, Steer, choose};
@@ -146,7 +146,7 @@ pub(crate) fn run(arguments: &args::Run) -> anyhow::Result<Answer> {
     } else {
         summary::print(&report, &mut printed::out())
     };
-    report_lost_lines(&report);
+    report_lost_lines(&report.pipeline, &report.lost_lines);
     report_unread(&report);
     let mut troubles: Vec<_> =
         outcome.troubles.into_iter().map(|(place, trouble)| format!("{place}: {trouble}")).collect();
@@ -178,8 +178,8 @@ fn report_unread(report: &Report) {
 }
 
 /// Reports lines that a file of a module should have and has not.
-pub(crate) fn report_lost_lines(report: &Report) {
-    for lines in &report.lost_lines {
+pub(crate) fn report_lost_lines(pipeline: &str, lost: &[LostLines]) {
+    for lines in lost {
         let causes = [
             (lines.over_rate, "over rate"),
             (lines.lost, "lost: they came faster than they were written"),
@@ -187,7 +187,7 @@ pub(crate) fn report_lost_lines(report: &Report) {
         ];
         let causes = causes.iter().filter(|(count, _)| *count > 0).map(|(count, cause)| format!("{count} {cause}"));
         let causes = causes.collect::<Vec<_>>().join("; ");
-        let (pipeline, module, heading, total) = (&report.pipeline, &lines.module, &lines.lines, lines.total());
+        let (module, heading, total) = (&lines.module, &lines.lines, lines.total());
         let noun = if heading == "copies" { "packets" } else { "lines" };
         let _ = writeln!(
             printed::err(),

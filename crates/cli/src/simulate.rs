@@ -81,7 +81,7 @@ pub(crate) fn simulate(arguments: &args::Simulate) -> anyhow::Result<Answer> {
     if let Some(trouble) = trouble.lock().unwrap_or_else(PoisonError::into_inner).take() {
         bail!(trouble);
     }
-    report_lost_lines(&report);
+    report_lost_lines(&report.pipeline, &report.lost_lines);
     let missed = arguments.strict && control::is_missed(&report);
     Ok(if missed || !report.lost_lines.is_empty() { Answer::No } else { Answer::Yes })
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use forebay_graph::report::Stalls;
+use forebay_graph::report::{LostLines, Stalls};
 use forebay_measure::events::Event;
 use forebay_measure::machine::Cpu;
 use serde::{Deserialize, Serialize};
@@ -198,6 +198,9 @@ pub struct Measurement {
     /// The search for the rates without and with little loss, where there was one.
     #[serde(default)]
     pub search: Option<Rates>,
+    /// Lines that files of modules lack; left out where all are there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lost_lines: Vec<LostLines>,
 }
 
 impl Measurement {
@@ -284,6 +287,7 @@ impl Measurement {
             unavailable: timed.counted.unavailable.clone(),
             unmetered: timed.unmetered.clone(),
             search: None,
+            lost_lines: report.lost_lines.clone(),
         }
     }
 

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
+use forebay_graph::report::LostLines;
 use serde::Deserialize;
 
 use crate::compare::Side;
@@ -28,6 +29,8 @@ pub struct Build {
     pub arguments: Vec<String>,
     /// How long a run measures.
     pub span: Duration,
+    /// Lines that files of modules lacked, in all runs.
+    pub lost_lines: Vec<LostLines>,
     runs: u64,
     stamp: Option<Stamp>,
 }
@@ -83,7 +86,7 @@ impl Build {
     #[must_use]
     pub fn new(program: PathBuf, arguments: Vec<String>, span: Duration) -> Self {
         let stamp = Stamp::of(&program);
-        Self { program, arguments, span, runs: 0, stamp }
+        Self { program, arguments, span, lost_lines: Vec::new(), runs: 0, stamp }
     }
 
     /// One run with the instructions counted.
@@ -118,7 +121,9 @@ impl Build {
         // 1: the run is void, and says so.
         self.is_the_same()?;
         let done = matches!(output.status.code(), Some(0 | 1));
-        let measurement = serde_json::from_slice(&output.stdout).ok().filter(|_| done);
+        let measurement: Option<Measurement> = serde_json::from_slice(&output.stdout).ok().filter(|_| done);
+        let lost = measurement.iter().flat_map(|measurement| &measurement.lost_lines);
+        lost.for_each(|lines| lines.add_to(&mut self.lost_lines));
         measurement.ok_or_else(|| BuildError::Failed {
             program: self.program.clone(),
             arguments: std::iter::once("measure".to_owned()).chain(self.arguments.clone()).collect(),

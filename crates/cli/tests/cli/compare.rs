@@ -74,6 +74,26 @@ fn what_is_alike_is_no_other_and_what_is_dearer_is_named_with_why() {
     assert!(told.contains(&format!("{name} is cheaper: fewer ticks for an instruction")), "{told}");
 }
 
+/// A side whose file of alerts was not complete looked quicker, and nothing said why.
+#[test]
+fn lines_that_files_lack_are_reported_by_side() {
+    let folder = TempDir::new().expect("a folder");
+    let store = folder.path();
+    save(store, "before", |_| {});
+    let lost = json!([{ "module": "ids", "lines": "alerts", "over_rate": 2, "lost": 1, "unwritten": 0 }]);
+    save(store, "after", |measurement| measurement["lost_lines"] = lost.clone());
+    let done = compare(store, ["before", "after"], &["--json"]);
+    assert_eq!(done.code, Some(0), "{}", done.err);
+    let found = done.json()["lost_lines"].clone();
+    let count = found[1][0]["lost"].as_u64().expect("a number");
+    assert!(count > 40 && found[0] == json!([]), "each of the runs: {found}");
+    let total = 3 * count;
+    let expected = format!("after: ids: the file of alerts is not complete: {total} lines are not in it (");
+    assert!(done.err.contains(&expected) && !done.err.contains("before: "), "{}", done.err);
+    let done = compare(store, ["before", "before"], &["--json"]);
+    assert!(done.json().get("lost_lines").is_none() && done.err.is_empty(), "{}", done.err);
+}
+
 #[test]
 fn what_is_saved_is_found_and_nothing_is_written_over() {
     let folder = TempDir::new().expect("a folder");

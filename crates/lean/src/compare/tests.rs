@@ -103,6 +103,7 @@ impl Model {
             unavailable: BTreeMap::new(),
             unmetered: None,
             search: None,
+            lost_lines: Vec::new(),
         }
     }
 }
