@@ -137,8 +137,9 @@ impl ExactMatch {
     fn gate(&self, packet: &mut Packet) -> Option<Gate> {
         let starts = self.needs.find(packet);
         let mut key = [0; MOST_WORDS];
+        let frame = packet.data();
         for (word, part) in key.iter_mut().zip(&self.parts) {
-            let Some(read) = part.read(packet.data(), &starts) else { return Some(self.lacks(packet, part.layer)) };
+            let Some(read) = part.read(frame, &starts) else { return Some(self.lacks(packet, part.layer)) };
             *word = read;
         }
         self.table.get(&key[..self.parts.len()])

@@ -286,7 +286,7 @@ impl Packet {
     pub fn network_end(&mut self) -> usize {
         let (network, start) = self.network();
         let length = match network {
-            Network::Ipv4 => self.view::<Ipv4>(start).map_or(0, |header| header.total_length.get().into()),
+            Network::Ipv4 => self.known_ipv4().map_or(0, |header| header.total_length.get().into()),
             Network::Ipv6 => self
                 .view::<Ipv6>(start)
                 .map_or(0, |header| size_of::<Ipv6>() + usize::from(header.payload_length.get())),

@@ -284,7 +284,7 @@ impl Needs {
         transport.is_some_and(|(protocol, _)| above(network, protocol) == Some(layer))
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn find(self, packet: &mut Packet) -> Starts {
         let mut starts = [ABSENT; LAYERS];
         starts[Layer::Frame as usize] = 0;
@@ -361,16 +361,20 @@ impl Part {
     #[inline]
     pub(super) fn read(&self, frame: &[u8], starts: &Starts) -> Option<u64> {
         let start = usize::from(starts.0[self.layer as usize]) + usize::from(self.offset);
-        let rest = frame.get(start..)?;
-        let word = match rest.first_chunk::<8>() {
+        let word = match frame.get(start..start + 8).and_then(<[u8]>::first_chunk) {
             Some(bytes) => u64::from_be_bytes(*bytes),
-            None => {
-                let bytes = rest.get(..usize::from(self.length))?;
-                let mut padded = [0; 8];
-                padded[..bytes.len()].copy_from_slice(bytes);
-                u64::from_be_bytes(padded)
-            }
+            None => self.read_end(frame, start)?,
         };
         Some(word >> self.shift & self.mask)
+    }
+
+    /// The eight bytes from `start` on, of which the frame has only those of the field.
+    #[cold]
+    #[inline(never)]
+    fn read_end(&self, frame: &[u8], start: usize) -> Option<u64> {
+        let bytes = frame.get(start..)?.get(..usize::from(self.length))?;
+        let mut padded = [0; 8];
+        padded[..bytes.len()].copy_from_slice(bytes);
+        Some(u64::from_be_bytes(padded))
     }
 }

@@ -23,9 +23,9 @@ impl Table {
         Ok(Self { words, shift: 64 - places.trailing_zeros(), keys, gates })
     }
 
-    /// The place where a key is, or the empty one where it would be.
+    /// A key's index and gate, or the empty index where it would be.
     #[inline]
-    fn find(&self, key: &[u64]) -> usize {
+    fn find(&self, key: &[u64]) -> (usize, Option<Gate>) {
         // Multiply and fold, word by word: each bit of each word reaches the upper bits of the last product.
         let mix = |hash: u64, word: &u64| {
             let product = (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -34,28 +34,29 @@ impl Table {
         let mut at = (key.iter().fold(0, mix).wrapping_mul(0xd6e8_feb8_6659_fd93) >> self.shift) as usize;
         // Word by word: a call that compares any number of bytes takes longer than these few.
         let is = |at: usize| self.keys[at * self.words..][..self.words].iter().zip(key).all(|(a, b)| a == b);
-        // Half of the places are empty, so that this ends.
-        while self.gates[at].is_some() && !is(at) {
-            at = (at + 1) & (self.gates.len() - 1);
+        // Half of the entries are empty, so that this ends.
+        loop {
+            match self.gates[at] {
+                Some(_) if !is(at) => at = (at + 1) & (self.gates.len() - 1),
+                gate => return (at, gate),
+            }
         }
-        at
     }
 
     /// Adds a key, while fewer are there than the table was made for; the gate it has already, where it is not new.
     pub(super) fn insert(&mut self, key: &[u64], gate: Gate) -> Option<Gate> {
-        let at = self.find(key);
-        if self.gates[at].is_none() {
+        let (at, present) = self.find(key);
+        if present.is_none() {
             self.gates[at] = Some(gate);
             self.keys[at * self.words..][..self.words].copy_from_slice(key);
-            return None;
         }
-        self.gates[at]
+        present
     }
 
     /// The key's gate.
     #[inline]
     pub(super) fn get(&self, key: &[u64]) -> Option<Gate> {
-        self.gates[self.find(key)]
+        self.find(key).1
     }
 }
 

@@ -29,7 +29,7 @@ impl IcmpError {
         if !packet.data().get(start..).is_some_and(Ipv4::is_valid) {
             return Some(BAD_HEADER);
         }
-        let header = *packet.view::<Ipv4>(start)?;
+        let header = *packet.known_ipv4()?;
         let (source, destination) = (u32::from_be_bytes(header.source), u32::from_be_bytes(header.destination));
         let all = |address: u32| self.interfaces.iter().any(|interface| interface.is_broadcast(address));
         let own = self.interfaces.iter().any(|interface| interface.has_v4(source));
@@ -74,7 +74,7 @@ impl IcmpError {
     /// Makes the error about a packet of IPv4.
     pub(super) fn tell_v4(&self, packet: &mut Packet, start: usize) -> Gate {
         const HEADERS: usize = size_of::<Ethernet>() + size_of::<Ipv4>() + HEADER;
-        let Some(&Ipv4 { source: sender, .. }) = packet.view(start) else { return BAD_HEADER };
+        let Some(&mut Ipv4 { source: sender, .. }) = packet.known_ipv4() else { return BAD_HEADER };
         let interface = self.interface(packet);
         let peer = u32::from_be_bytes(sender);
         let others = || self.interfaces.iter().find_map(|other| other.source_v4(peer));
@@ -155,9 +155,12 @@ impl IcmpError {
 /// these are.
 fn quote(packet: &mut Packet, start: usize, most: usize) -> usize {
     let end = packet.network_end().min(start + most);
-    packet.truncate(end);
     // The message is whole, whatever a capture cut off the packet.
-    packet.set_missing(0);
+    if end < packet.len() {
+        packet.truncate(end);
+    } else {
+        packet.set_missing(0);
+    }
     packet.strip(start);
     packet.len()
 }

@@ -94,7 +94,16 @@ impl Model {
         self.memory.len() - self.start - self.len
     }
 
+    /// The memory of the number stays taken.
+    fn make_whole(&mut self) {
+        (self.notes.missing, self.taken) = (0, None);
+    }
+
     fn set_missing(&mut self, bytes: u32) -> bool {
+        if bytes == 0 {
+            self.make_whole();
+            return true;
+        }
         match self.taken.take() {
             Some((true, memory)) => self.memory.extend(memory),
             Some((false, memory)) => {
@@ -105,9 +114,7 @@ impl Model {
         }
         self.notes.missing = 0;
         let number = bytes.to_ne_bytes();
-        if bytes == 0 {
-            return true;
-        } else if self.tailroom() >= 4 {
+        if self.tailroom() >= 4 {
             self.memory.truncate(self.memory.len() - 4);
             self.taken = Some((true, number.to_vec()));
         } else if self.start >= 64 {
@@ -152,7 +159,7 @@ fn apply(edit: &Edit, packet: &mut Packet, model: &mut Model, other: (&Packet, &
         Edit::Truncate(n) => {
             packet.truncate(n);
             if n < model.len {
-                model.set_missing(0);
+                model.make_whole();
                 model.len = n;
             }
         }
@@ -160,7 +167,7 @@ fn apply(edit: &Edit, packet: &mut Packet, model: &mut Model, other: (&Packet, &
             let fits = model.start + bytes.len() <= model.memory.len();
             assert_eq!(packet.write(bytes), fits);
             if fits {
-                model.set_missing(0);
+                model.make_whole();
                 model.len = bytes.len();
                 model.frame().copy_from_slice(bytes);
             }
@@ -176,7 +183,7 @@ fn apply(edit: &Edit, packet: &mut Packet, model: &mut Model, other: (&Packet, &
             let fits = model.start + source_model.len <= model.memory.len();
             assert_eq!(packet.copy_from(source), fits);
             if fits {
-                model.set_missing(0);
+                model.taken = None;
                 model.len = source_model.len;
                 model.frame().copy_from_slice(source_model.clone().frame());
                 model.notes = Notes { missing: 0, ..source_model.notes.clone() };
@@ -196,8 +203,7 @@ fn apply(edit: &Edit, packet: &mut Packet, model: &mut Model, other: (&Packet, &
             let clock = if kernel { ArrivalClock::Kernel } else { ArrivalClock::Intended };
             packet.set_arrival(Ticks(at), clock);
             (model.notes.arrival, model.notes.clock) = (Ticks(at), clock);
-            // A packet that has arrived is whole; the memory of the number stays taken.
-            (model.notes.missing, model.taken) = (0, None);
+            model.make_whole();
         }
         Edit::SetMissing(bytes) => {
             assert_eq!(packet.set_missing(bytes), model.set_missing(bytes));
@@ -275,7 +281,7 @@ fn a_cut_frame_that_fills_its_chunk_keeps_its_original_length() {
         packet.prepend(packet.headroom()).expect("headroom").fill(9);
         assert_eq!(packet.missing(), if kept { 1_436 } else { 0 });
         assert!(packet.set_missing(0));
-        assert_eq!(packet.headroom(), if kept { 64 } else { 0 });
+        assert_eq!(packet.headroom(), 0);
     }
 }
 
@@ -287,7 +293,7 @@ fn a_frame_that_ends_earlier_lacks_nothing() {
     packet.truncate(60);
     assert_eq!(packet.original_len(), 64);
     packet.truncate(46);
-    assert_eq!((packet.original_len(), packet.missing(), packet.tailroom()), (46, 0, 18));
+    assert_eq!((packet.original_len(), packet.missing(), packet.tailroom()), (46, 0, 14));
 }
 
 /// Headroom was counted down to the metadata, over whatever a driver keeps between that and packet memory.

@@ -197,7 +197,7 @@ impl<const N: usize> Shaped<N> {
         }
     }
 
-    /// Writes a frame into each packet: of the size that `size` says, at the instant that `at` says.
+    /// Writes a frame into each fresh packet: of the size that `size` says, at the instant that `at` says.
     #[inline]
     fn write(
         &self,
@@ -211,7 +211,7 @@ impl<const N: usize> Shaped<N> {
                 continue;
             };
             let (arrival, clock) = at(index);
-            if packet.write(ready) {
+            if packet.write_first(ready) {
                 self.patch(packet.data_mut(), *session as usize, patch);
                 packet.set_arrival(arrival, clock);
             }
@@ -339,7 +339,7 @@ impl Frames {
         }
     }
 
-    /// Writes a frame into each packet: of the size whose number `sizes` holds, at the instant that `at` says.
+    /// Writes a frame into each fresh packet: of the size whose number `sizes` holds, at the instant that `at` says.
     #[inline]
     pub(super) fn write(
         &self,
