@@ -31,11 +31,11 @@ impl IcmpError {
         }
         let header = *packet.known_ipv4()?;
         let (source, destination) = (u32::from_be_bytes(header.source), u32::from_be_bytes(header.destination));
-        let all = |address: u32| self.interfaces.iter().any(|interface| interface.is_broadcast(address));
-        let own = self.interfaces.iter().any(|interface| interface.has_v4(source));
-        let no_host = !may_be_host_v4(source) || all(source) || own;
-        let to_group = destination >> 28 >= 0xe || all(destination) || is_to_group(packet);
-        if no_host || to_group || header.fragment_offset() != 0 {
+        let of_interfaces = self.interfaces.iter().any(|interface| {
+            interface.has_v4(source) || interface.is_broadcast(source) || interface.is_broadcast(destination)
+        });
+        let to_group = destination >> 28 >= 0xe || is_to_group(packet);
+        if !may_be_host_v4(source) || of_interfaces || to_group || header.fragment_offset() != 0 {
             return Some(NOT_TOLD);
         }
         if header.protocol != ipv4::ICMP {
