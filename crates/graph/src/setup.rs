@@ -1,6 +1,8 @@
 //! What a function or port is given when it is made.
 
 mod claim;
+mod error;
+mod state;
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -11,57 +13,16 @@ use std::sync::Arc;
 
 use forebay_measure::{Counter, Frequency};
 use forebay_packet::{PoolOptions, WORDS, Word};
-use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde::de::DeserializeOwned;
-use serde_json::Value;
 
 use crate::files::Files;
-use crate::function::read_params;
 use crate::gate::MAX_GATES;
 use crate::own::Own;
 use crate::table::Table;
 use crate::telemetry::OwnCounters;
 pub use claim::Claim;
 use claim::Usage;
-
-/// Why a function, port or state cannot be made: one or more faults.
-#[derive(Debug, Default, thiserror::Error)]
-#[error("{}", self.faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
-pub struct SetupError {
-    /// The faults, in the order they were found; empty where what is wrong is told elsewhere.
-    pub faults: Vec<Fault>,
-}
-
-/// One thing that is wrong with the parameters.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}{}{message}", self.path, if self.path.is_empty() { "" } else { ": " })]
-pub struct Fault {
-    /// Where in the parameters (`rules[3].action`); empty for the whole.
-    pub path: String,
-    /// The value that is wrong and what is allowed.
-    pub message: String,
-}
-
-impl SetupError {
-    /// A fault of the parameters as a whole.
-    #[must_use]
-    pub fn new(message: impl Into<String>) -> Self {
-        Self::at("", message)
-    }
-
-    /// A fault of the parameter at `path`.
-    #[must_use]
-    pub fn at(path: impl Into<String>, message: impl Into<String>) -> Self {
-        let path: String = path.into();
-        let path = if path == "." { String::new() } else { path };
-        Self { faults: vec![Fault { path, message: message.into() }] }
-    }
-
-    /// Adds another's faults.
-    pub fn and(&mut self, other: Self) {
-        self.faults.extend(other.faults);
-    }
-}
+pub use error::{Fault, SetupError};
+pub use state::{DeclareState, StateDeclaration, states};
 
 /// What the keys of [`Setup::once_a_module`] begin with; the module's name and a space follow.
 pub const ONCE_A_MODULE: &str = "module ";
@@ -535,69 +496,4 @@ pub struct Declared {
     pub holds: Option<(&'static str, usize)>,
     /// Whether it left something undone because it was only checked ([`Setup::checking`]).
     pub provisional: bool,
-}
-
-/// A type of shared state that configurations can define under `state:`.
-pub trait DeclareState: Any + Send + Sync + Sized {
-    /// The parameters as they stand in the configuration.
-    type Params: DeserializeOwned + JsonSchema;
-    /// The kind's name.
-    const NAME: &'static str;
-    /// One line on what it is.
-    const SUMMARY: &'static str;
-    /// Its parameters in an example, in YAML.
-    const EXAMPLE: &'static str;
-
-    /// Makes the state.
-    ///
-    /// # Errors
-    /// A parameter that makes no sense, named.
-    fn new(params: Self::Params, setup: &mut Setup<'_>) -> Result<Self, SetupError>;
-}
-
-/// A registered kind of shared state.
-pub struct StateDeclaration {
-    /// [`DeclareState::NAME`].
-    pub name: &'static str,
-    /// [`DeclareState::SUMMARY`].
-    pub summary: &'static str,
-    /// [`DeclareState::EXAMPLE`].
-    pub example: &'static str,
-    /// The parameters' JSON Schema.
-    pub schema: fn(&mut SchemaGenerator) -> Schema,
-    build: fn(&Value, &mut Setup<'_>) -> Result<SharedState, SetupError>,
-    is: fn(&SharedState) -> bool,
-}
-
-impl StateDeclaration {
-    /// The declaration of a kind of state.
-    #[must_use]
-    pub const fn of<S: DeclareState>() -> Self {
-        Self {
-            name: S::NAME,
-            summary: S::SUMMARY,
-            example: S::EXAMPLE,
-            schema: |generator| generator.subschema_for::<S::Params>(),
-            build: |params, setup| Ok(Arc::new(S::new(read_params(params)?, setup)?)),
-            is: |state| state.is::<S>(),
-        }
-    }
-
-    /// Makes the state from its parameters as they stand in a configuration.
-    ///
-    /// # Errors
-    /// A parameter that is not there, not known or makes no sense, by its path within the parameters.
-    pub fn build(&self, params: &Value, setup: &mut Setup<'_>) -> Result<SharedState, SetupError> {
-        (self.build)(params, setup)
-    }
-}
-
-inventory::collect!(StateDeclaration);
-
-/// All registered kinds of state, by name.
-#[must_use]
-pub fn states() -> Vec<&'static StateDeclaration> {
-    let mut all: Vec<_> = inventory::iter::<StateDeclaration>.into_iter().collect();
-    all.sort_by_key(|declaration| declaration.name);
-    all
 }
