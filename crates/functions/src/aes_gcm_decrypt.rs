@@ -43,7 +43,7 @@ const DROPS: &[Reason] = &[
     Reason { name: "too_short", help: "The payload is shorter than a number and a tag." },
     Reason { name: "unknown_key", help: "The payload says that it is encrypted under a key that is not listed." },
     Reason { name: "forged", help: "The payload was not encrypted under the key, or has been changed since." },
-    Reason { name: "undecidable", help: "The packet hides whether it is UDP, whatever `others` says." },
+    Reason { name: "undecidable", help: "The packet hides whether it is UDP. It is dropped whatever `others` says." },
 ];
 
 /// The function.

@@ -51,7 +51,7 @@ const DROPS: &[Reason] = &[
     Reason { name: "too_long", help: "The encrypted packet would be longer than `mtu`, or than its header can say." },
     Reason { name: "no_room", help: "The chunk has no room for what encryption adds." },
     Reason { name: "key_spent", help: "As many packets as may be have been encrypted under the key ('packets')." },
-    Reason { name: "undecidable", help: "The packet hides whether it is UDP, whatever `others` says." },
+    Reason { name: "undecidable", help: "The packet hides whether it is UDP. It is dropped whatever `others` says." },
 ];
 
 /// Bytes before the encrypted payload: the number, which is the nonce too.

@@ -114,7 +114,7 @@ impl Copy {
             let bytes = packet.data();
             let kept = bytes.len().min(self.snap).min(copy.tailroom());
             copy.write(&bytes[..kept]);
-            copy.set_missing((packet.original_len() - kept) as u32);
+            copy.set_missing(u32::try_from(packet.original_len() - kept).unwrap_or(u32::MAX));
             self.counts[CUT].add(1);
         }
     }

@@ -193,9 +193,9 @@ impl Declare for GtpuDecap {
         the QoS flow of a PDU Session Container is in the metadata word `uplink_qfi`, for `upf_uplink`. Congestion \
         that the outer packet has met is passed on (RFC 6040). Gate `reply`: echo responses, made of the requests, \
         and errors. Gate `control`: echo responses, error indications, end markers and notifications from others, as \
-        they came. The sender of a packet of an unknown tunnel gets an Error Indication, of one with an extension \
-        header that must be understood a Supported Extension Headers Notification, `errors_per_second` of both \
-        together. The outer IPv4 checksum is not looked at (`ip_validate` before does), and fragments are not put \
+        they came. The sender of a packet of an unknown tunnel gets an Error Indication. The sender of a packet \
+        with an extension header that must be understood gets a Supported Extension Headers Notification. At most \
+        `errors_per_second` of both are sent. The outer IPv4 checksum is not looked at (`ip_validate` before does), and fragments are not put \
         together.";
     const EXAMPLE: &'static str =
         r#"{ teids: ["0x1000-0x1fff", 7], local: [192.0.2.1, "2001:db8::1"], errors_per_second: 10 }"#;

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use forebay_graph::{DeclareState, Setup, SetupError, register};
 use forebay_measure::{Frequency, Nanos};
+use forebay_packet::host_address::check_host_address;
 use forebay_packet::Ticks;
 use forebay_packet::wire::ethernet::MacAddress;
 use schemars::JsonSchema;
@@ -22,7 +23,6 @@ mod table;
 #[cfg(test)]
 pub(crate) mod testing;
 
-use crate::martian::of_host;
 use crate::parameters::no_memory;
 use entry::Timers;
 use neighbours::Neighbours;
@@ -117,7 +117,7 @@ impl FromStr for InterfaceAddress {
         let (address, length) = text.split_once('/').ok_or_else(bad)?;
         let address: IpAddr = address.parse().map_err(|_| bad())?;
         let length: u32 = length.parse().map_err(|_| bad())?;
-        of_host(address).map_err(InterfaceAddressError::NoHost)?;
+        check_host_address(address).map_err(InterfaceAddressError::NoHost)?;
         if length > if address.is_ipv4() { 32 } else { 128 } {
             return Err(bad());
         }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
 use forebay_measure::Counter;
+use forebay_packet::host_address::{may_be_host_v4, may_be_host_v6};
 use forebay_packet::wire::ethernet::{EtherType, Ethernet, MacAddress};
 use forebay_packet::wire::icmp::ICMPV6;
 use forebay_packet::{Network, Packet, Word};
@@ -17,7 +18,7 @@ use serde::Deserialize;
 
 use crate::interface::echo::{self, Echo};
 use crate::interface::{Interface, is_link_local};
-use crate::martian::{Martians, may_be_host_v4, may_be_host_v6};
+use crate::martian::Martians;
 use crate::tunnel::bucket::Bucket;
 
 mod discovery;
@@ -176,8 +177,8 @@ impl Declare for InterfaceIn {
     const SUMMARY: &'static str =
         "receives at an interface: answers ARP, neighbour discovery and pings for its addresses";
     const HELP: &'static str = "\
-        Gate `0`: IP packets to be passed on. Gate `local`: what is for the interface itself and not answered here: packets to \
-        its addresses, to its prefixes' broadcast addresses, to multicast, and router discovery. Gate `reply`: answers, made of the \
+        Gate `0`: IP packets to be passed on. Gate `local`: packets for the interface itself that are not answered here: to \
+        its addresses, to the network and broadcast addresses of its prefixes, to multicast, and router discovery. Gate `reply`: answers, made of the \
         questions, which go back by the port that they came by. ARP requests (RFC 826) and neighbour solicitations \
         (RFC 4861) for its own addresses are answered; what neighbours say of themselves is learnt in the state of the kind \
         `interface`, for `interface_out`: who asks for us, from the start, others only where they are known already. \
@@ -355,7 +356,7 @@ impl InterfaceIn {
 
     /// Whether an address may be answered: one host's that is not this one (RFC 1122 section 3.2.1.3).
     fn is_somebody_else_v4(&self, address: u32) -> bool {
-        may_be_host_v4(address) && !self.local.has_v4(address) && !self.interface.is_broadcast(address)
+        may_be_host_v4(address) && !self.local.has_v4(address) && !self.local.broadcasts.contains(&address)
     }
 
     /// Answers an echo request, as long as there are not too many.
@@ -364,7 +365,7 @@ impl InterfaceIn {
         packet: &mut Packet,
         context: &Context<'_>,
         answer: impl Fn(&mut Packet, MacAddress) -> Echo,
-        is_request: impl Fn(&Packet) -> bool,
+        is_request: impl Fn(&mut Packet) -> bool,
     ) -> Gate {
         let Some(bucket) = self.echoes.as_mut().filter(|_| is_request(packet)) else { return LOCAL };
         if !bucket.take(context.now()) {

@@ -25,7 +25,7 @@ pub(crate) trait Record: Copy + Send + 'static {
     type With: Send + Sync + 'static;
     /// Records that wait for the thread at most, of one worker.
     const RING: usize;
-    /// The sum of the records so far, where a new file must begin with it.
+    /// The state that the records so far lead to, where a new file must begin with it.
     type Memory: Memory<Self>;
 
     /// Nanoseconds after 1970.
@@ -35,7 +35,7 @@ pub(crate) trait Record: Copy + Send + 'static {
     fn line(&self, owner: &str, with: &Self::With) -> Option<String>;
 }
 
-/// The sum of records.
+/// The state that records lead to.
 pub(crate) trait Memory<R>: Default {
     /// One more record has come.
     fn note(&mut self, record: &R);

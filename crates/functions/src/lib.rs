@@ -2,7 +2,7 @@
 //!
 //! Every file of this folder is one function and registers itself, so that nothing lists them; but for what several share:
 //! `balancer`, `connection`, `encryption`, `inspection`, `interface`, `journal`, `listing`, `martian`, `nat`,
-//! `parameters`, `pdu_sessions`, `tables`, `traffic` and `tunnel`.
+//! `parameters`, `pdu_sessions`, `tables`, `traffic`, `tunnel` and `undecidable`.
 
 #![forbid(unsafe_code)]
 

@@ -4,8 +4,7 @@
 //! Packets that stay on their link are exempt from one rule: a host that has no address yet sends from the
 //! unspecified address (DHCP, RFC 2131 section 4.1; duplicate address detection, RFC 4862 section 5.4.2).
 
-use std::net::{IpAddr, Ipv4Addr};
-
+use forebay_packet::host_address::stands_for_v4;
 use forebay_packet::{Network, Packet};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -89,73 +88,9 @@ fn is_martian_v6(source: u128, destination: u128) -> bool {
     bad_source || stands_for_v4(destination) || bad_group
 }
 
-/// Whether an IPv6 address is in `::/96` (unspecified, loopback, IPv4-compatible) or IPv4-mapped.
-fn stands_for_v4(address: u128) -> bool {
-    address >> 32 == 0 || is_mapped(address)
-}
-
-/// Whether an IPv4 address may be one host's on a network (RFC 1122 section 3.2.1.3). Directed broadcast addresses
-/// depend on prefixes: the caller looks at those.
-pub(crate) fn may_be_host_v4(address: u32) -> bool {
-    !matches!(address >> 24, 0 | 127 | 224..)
-}
-
-/// Whether an IPv6 address may be one node's on a network: it is no unspecified, loopback, IPv4-mapped,
-/// IPv4-compatible or multicast address (RFC 4291 sections 2.5.2, 2.5.3, 2.5.5, 2.7).
-pub(crate) fn may_be_host_v6(address: u128) -> bool {
-    address >> 120 != 0xff && !stands_for_v4(address)
-}
-
-/// Why an IPv4-mapped address is refused where addresses are written.
-pub(crate) fn mapped(address: IpAddr) -> String {
-    let four = address.to_canonical();
-    format!("'{address}' is an IPv4-mapped address: write the IPv4 address, {four}")
-}
-
-/// Checks that an address may be one host's (RFC 1122 section 3.2.1.3, RFC 1812 section 4.2.2.11, RFC 4291 section
-/// 2.4).
-///
-/// # Errors
-/// The address, the fault, and the addresses that are allowed.
-pub(crate) fn of_host(address: IpAddr) -> Result<IpAddr, String> {
-    let fault = match address {
-        IpAddr::V4(four) => match four.octets()[0] {
-            0 => "in network 0",
-            127 => "in the loopback network",
-            224..=239 => "a multicast address",
-            240.. => "in the reserved block 240.0.0.0/4",
-            _ => return Ok(address),
-        },
-        IpAddr::V6(six) => match six.to_bits() {
-            0 => "the unspecified address",
-            1 => "the loopback address",
-            bits if bits >> 120 == 0xff => "a multicast address",
-            bits if is_mapped(bits) => return Err(mapped(address)),
-            bits if stands_for_v4(bits) => "in the block ::/96 (IPv4-compatible)",
-            _ => return Ok(address),
-        },
-    };
-    Err(format!("{address} is {fault}: allowed are addresses of one host"))
-}
-
-/// Checks that a prefix of IPv4, from its first to its last address, has addresses of hosts.
-///
-/// # Errors
-/// As of [`of_host`].
-pub(crate) fn of_hosts(first: Ipv4Addr, last: Ipv4Addr) -> Result<(), String> {
-    let one_block = first.octets()[0] == last.octets()[0] || first.octets()[0] >= 224;
-    if one_block { of_host(first.into()).map(drop) } else { Ok(()) }
-}
-
-/// Whether an IPv6 address is an IPv4-mapped one (RFC 4291 section 2.5.5.2).
-#[inline(always)]
-pub(crate) fn is_mapped(address: u128) -> bool {
-    address >> 32 == 0xffff
-}
-
 #[cfg(test)]
 mod tests {
-    use std::net::Ipv6Addr;
+    use std::net::{Ipv4Addr, Ipv6Addr};
 
     use super::*;
 
@@ -188,67 +123,6 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_one_host_are_named_as_such() {
-        let check = |text: &str| of_host(text.parse().expect("an address"));
-        for bad in [
-            "0.0.0.0",
-            "0.1.2.3",
-            "127.0.0.1",
-            "127.9.9.9",
-            "224.0.0.1",
-            "239.9.9.9",
-            "240.0.0.1",
-            "255.255.255.255",
-            "::",
-            "::1",
-            "::c000:201",
-            "::ffff:192.0.2.1",
-            "ff02::1",
-            "ffff::1",
-        ] {
-            let error = check(bad).expect_err(bad);
-            assert!(error.contains(bad) && (error.contains("allowed are") || error.contains("write the")), "{error}");
-        }
-        for good in ["1.0.0.0", "10.0.0.255", "126.255.255.255", "169.254.1.1", "223.255.255.255", "fe80::1", "2000::"]
-        {
-            assert_eq!(check(good).map(|address| address.to_string()), Ok(good.to_owned()));
-        }
-    }
-
-    #[test]
-    fn addresses_that_may_be_one_hosts_are_those_that_may_be_written() {
-        for text in [
-            "0.0.0.0",
-            "0.1.2.3",
-            "1.0.0.0",
-            "126.255.255.255",
-            "127.0.0.1",
-            "128.0.0.0",
-            "169.254.1.1",
-            "223.255.255.255",
-            "224.0.0.1",
-            "240.0.0.1",
-            "255.255.255.255",
-            "::",
-            "::1",
-            "::10.1.0.7",
-            "::ffff:10.1.0.7",
-            "::ffff:0:10.1.0.7",
-            "64:ff9b::10.1.0.7",
-            "fe80::1",
-            "2001:db8::1",
-            "ff02::1",
-        ] {
-            let address: IpAddr = text.parse().expect("an address");
-            let may_be_host = match address {
-                IpAddr::V4(four) => may_be_host_v4(four.to_bits()),
-                IpAddr::V6(six) => may_be_host_v6(six.to_bits()),
-            };
-            assert_eq!(may_be_host, of_host(address).is_ok(), "{text}");
-        }
-    }
-
-    #[test]
     fn only_addresses_of_hosts_are_forwarded_of_ipv6() {
         let is_martian = |source: &str, destination: &str| {
             let bits = |text: &str| text.parse::<Ipv6Addr>().expect("an address").to_bits();
@@ -269,5 +143,4 @@ mod tests {
         // Duplicate address detection and listener reports stay on their link.
         assert!(!is_martian("::", "ff02::1:ff00:1") && !is_martian("::", "ff02::16"));
         assert!(is_martian("::", "ff05::2") && is_martian("::1", "ff02::1"));
-    }
-}
+    }}

@@ -18,6 +18,7 @@ mod translator;
 use std::net::Ipv4Addr;
 
 use forebay_graph::{DeclareState, Setup, SetupError, register};
+use forebay_packet::host_address::check_host_address;
 use forebay_packet::Packet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -32,7 +33,6 @@ use allocations::LogParams;
 use deterministic::{Blocks, Deterministic};
 
 use crate::connection::{SlotClock, TimeoutParams, Timeouts};
-use crate::martian::of_host;
 use crate::tables::sessions::MOST;
 
 /// Parameters of a state of the kind `nat`.
@@ -244,7 +244,7 @@ impl Forward {
         if outside.0.wrapping_sub(first) >= count {
             return Err(format!("outside: '{}' is not of the pool", self.outside));
         }
-        of_host(Ipv4Addr::from(inside.0).into()).map_err(|why| format!("inside: '{}': {why}", self.inside))?;
+        check_host_address(Ipv4Addr::from(inside.0).into()).map_err(|why| format!("inside: '{}': {why}", self.inside))?;
         if inside.0.wrapping_sub(first) < count {
             return Err(format!(
                 "inside: '{}' is of the pool, whose addresses are outside: allowed are those of hosts inside",
@@ -277,7 +277,7 @@ fn pool(text: &str) -> Result<(u32, u32), String> {
         ));
     }
     // No more than 4096 addresses, which are of one block.
-    of_host(address.into()).map_err(|why| format!("'{text}': {why}"))?;
+    check_host_address(address.into()).map_err(|why| format!("'{text}': {why}"))?;
     Ok((first, count as u32))
 }
 

@@ -4,12 +4,12 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 use forebay_graph::{Context, Declare, Function, Gate, Setup, SetupError, StateKind, register};
+use forebay_packet::host_address::check_host_address;
 use forebay_packet::wire::ethernet::EtherType;
 use forebay_packet::{Network, Packet};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::martian::of_host;
 
 /// Parameters of `punt`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -95,7 +95,7 @@ impl Declare for Punt {
             return Err(SetupError::at("addresses", format!("{} addresses: allowed are 0 to {MOST}", addresses.len())));
         }
         for (index, address) in addresses.iter().enumerate() {
-            of_host(*address).map_err(|message| SetupError::at(format!("addresses[{index}]"), message))?;
+            check_host_address(*address).map_err(|message| SetupError::at(format!("addresses[{index}]"), message))?;
         }
         let v4 =
             addresses.iter().filter_map(|address| if let IpAddr::V4(it) = address { Some(it.to_bits()) } else { None });

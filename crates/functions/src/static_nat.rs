@@ -4,6 +4,7 @@ mod mappings;
 mod quoted;
 mod side;
 mod table;
+use crate::undecidable::HIDES_ADDRESSES;
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use forebay_graph::effect::{Edit, Effect, rewrite_ipv4_address};
 use forebay_graph::{
     Context, Declare, Fold, Function, Gate, PerBranch, Reader, Reason, Setup, SetupError, StateKind, register,
 };
-use forebay_packet::Packet;
+use forebay_packet::{Network, Packet};
 use forebay_packet::wire::ipv4::ICMP;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -63,8 +64,7 @@ const DROPS: &[Reason] = &[
     Reason { name: "unmatched", help: "No mapping is for the packet's address, and such packets are to be dropped." },
     Reason {
         name: "undecidable",
-        help: "Behind more VLAN tags than are looked through, or with an IP header that cannot be read: whether it is \
-               IPv4, and whose, is not known.",
+        help: HIDES_ADDRESSES,
     },
 ];
 
@@ -176,7 +176,9 @@ impl Function for StaticNat {
 
     fn effect(&self, packet: &mut Packet) -> Option<Effect> {
         let Some((protocol, address)) = self.way.look(&self.mappings.live().look(), packet) else {
-            return Some(Effect::to(not_ipv4(packet)));
+            // ARP, and a packet that hides its network layer, may be one session by their Ethernet addresses.
+            let known = packet.network().0 != Network::Other;
+            return known.then(|| Effect::to(not_ipv4(packet)));
         };
         // An echo and an error between the same hosts are one session, and the error needs more than its address.
         if protocol == ICMP {

@@ -5,6 +5,7 @@
 //! everything above works. [`wire`] holds the protocol headers, one a file.
 
 mod batch;
+pub mod host_address;
 mod layers;
 mod metadata;
 mod packet;

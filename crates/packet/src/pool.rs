@@ -44,7 +44,7 @@ pub enum PoolError {
         end: usize,
     },
     /// Frames longer than a native chunk is meant for.
-    #[error("a pool for frames of {0} bytes: allowed are 64 to 65343")]
+    #[error("a pool for frames of {0} bytes: allowed are 64 to {MAX_FRAME}")]
     Frame(usize),
     /// As many pools exist as the process can tell apart.
     #[error("no pool can be added: {0} exist already, which is as many as there can be")]

@@ -5,6 +5,8 @@ use forebay_packet::Word;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::undecidable::HIDES_ADDRESSES;
+
 /// The reasons for which [`balance`](crate::balance) drops.
 pub(crate) const DROPS: &[Reason] = &[
     Reason {
@@ -22,8 +24,7 @@ pub(crate) const DROPS: &[Reason] = &[
     Reason { name: "busy", help: "Another worker has the sessions, which cannot be." },
     Reason {
         name: "undecidable",
-        help: "Behind more VLAN tags than are looked through, or with an IP header that cannot be read: whether it is \
-               IPv4, and whose, is not known.",
+        help: HIDES_ADDRESSES,
     },
     Reason { name: "no_backend", help: "No backend of the service takes new sessions." },
     Reason {

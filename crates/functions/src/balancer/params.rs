@@ -3,6 +3,7 @@
 use std::net::Ipv4Addr;
 
 use forebay_graph::SetupError;
+use forebay_packet::host_address::check_host_address;
 use forebay_packet::wire::ethernet::MacAddress;
 use forebay_packet::wire::ipv4::{TCP, UDP};
 use hashbrown::HashSet;
@@ -12,7 +13,6 @@ use serde::Deserialize;
 use super::Settings;
 use super::services::{Backend, Hop, Key, Mode, Name, Replies, Service, Services};
 use crate::connection::TimeoutParams;
-use crate::martian::of_host;
 use crate::nat::WhenFull;
 use crate::parameters::no_memory;
 use crate::tables::maglev::{MOST_PLACES, Maglev, MaglevError, Member};
@@ -224,6 +224,6 @@ impl BackendParams {
 
 fn address(text: &str) -> Result<u32, String> {
     let address: Ipv4Addr = text.parse().map_err(|_| format!("'{text}' is no IPv4 address, such as 192.0.2.10"))?;
-    of_host(address.into())?;
+    check_host_address(address.into())?;
     Ok(address.to_bits())
 }

@@ -10,7 +10,7 @@ use hashbrown::HashMap;
 use super::window::Window;
 use crate::encryption::esp::lasting::Lasting;
 use crate::encryption::esp::lifetime::Used;
-use crate::encryption::esp::line::{Keyed, Keys, Line, index_of, only_listed, verb_of, without_comment};
+use crate::encryption::esp::line::{Keyed, Keys, Line, index_of, only_listed, split_change, without_comment};
 use crate::tables::lpm::IpPrefix;
 
 /// The words of a line.
@@ -139,8 +139,7 @@ impl Inbounds {
 
     fn change(&self, associations: &mut Associations, change: &str, log: &mut Vec<Step>) -> Result<(), String> {
         let change = without_comment(change);
-        verb_of(change)?;
-        let (verb, entry) = Verb::split(change, SYNTAX)?;
+        let (verb, entry) = split_change(change, SYNTAX)?;
         let spi = index_of(entry)?;
         if verb == Verb::Remove {
             let there = associations.get(spi).ok_or_else(|| format!("{spi:#x} is not there"))?;

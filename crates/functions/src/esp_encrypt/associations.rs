@@ -12,7 +12,7 @@ use hashbrown::HashMap;
 
 use crate::encryption::esp::lasting::Lasting;
 use crate::encryption::esp::lifetime::Used;
-use crate::encryption::esp::line::{Keyed, Keys, Line, index_of, only_listed, verb_of, without_comment};
+use crate::encryption::esp::line::{Keyed, Keys, Line, index_of, only_listed, split_change, without_comment};
 use crate::tables::lpm::{IpPrefix, Ipv4Table, Ipv6Table, NO_ROUTE};
 
 /// The words of a line.
@@ -245,8 +245,7 @@ impl Outbounds {
 
     fn change(&self, associations: &mut Associations, change: &str, log: &mut Vec<Step>) -> Result<(), String> {
         let change = without_comment(change);
-        verb_of(change)?;
-        let (verb, entry) = Verb::split(change, SYNTAX)?;
+        let (verb, entry) = split_change(change, SYNTAX)?;
         let spi = index_of(entry)?;
         if verb == Verb::Remove {
             let there = associations.by_spi.get(&spi).and_then(|place| associations.at(*place));

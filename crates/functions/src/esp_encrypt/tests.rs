@@ -261,7 +261,7 @@ fn associations_change_while_packets_run() {
         (&format!("add 0x200 key={KEY}zz"), "byte 41 of the key is no"),
         (&format!("add 0x200 key={KEY} key={KEY}"), "'key' stands twice"),
         (&format!("add 0x200 key={KEY} window=5"), "word 3 is not known"),
-        (&format!("add 0x200 key={KEY} for=10.0.0.0/33"), "33"),
+        (&format!("add 0x200 key={KEY} for=10.0.0.0/33"), "for: no prefix"),
         (
             &format!("add 0x200 key={KEY} hard-packets=0"),
             "hard-packets: no such number: allowed are whole numbers from 1",

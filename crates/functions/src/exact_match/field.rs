@@ -333,11 +333,12 @@ fn above(network: Network, protocol: u8) -> Option<Layer> {
     }
 }
 
-/// Whether a place of the frame lies behind the IP packet, whose header may say no length.
+/// Returns whether an offset is past the end of the IP packet. An IPv4 total length of 0 means that the packet ends with
+/// its frame.
 #[cold]
 #[inline(never)]
-fn lies_behind(packet: &mut Packet, place: usize) -> bool {
-    place > packet.network_end()
+fn lies_behind(packet: &mut Packet, offset: usize) -> bool {
+    offset > packet.network_end()
 }
 
 const IPV6_HEADER: usize = size_of::<ipv6::Ipv6>();

@@ -1,19 +1,23 @@
 //! What a tunnel's end sends back of its own: echo responses and errors (TS 29.281 sections 7.2 and 7.3).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::RangeInclusive;
 
-use forebay_packet::Packet;
+use forebay_packet::wire::ethernet::{Ethernet, VlanTag};
 use forebay_packet::wire::gtpu::{LONGEST_SIGNAL, PORT, Signal};
 use forebay_packet::wire::ipv4::{self, Ipv4};
 use forebay_packet::wire::ipv6::Ipv6;
 use forebay_packet::wire::udp::{self, Udp};
+use forebay_packet::{MOST_TAGS, Packet};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::tunnel::receive::Datagram;
 use crate::tunnel::settings::is_any_host;
 
-/// Ethernet with two tags, IPv6, UDP, message.
-const LONGEST: usize = 22 + size_of::<Ipv6>() + size_of::<Udp>() + LONGEST_SIGNAL;
+/// The shortest and the longest link header: Ethernet without and with all tags that are looked through.
+const LINK: RangeInclusive<usize> = size_of::<Ethernet>()..=size_of::<Ethernet>() + MOST_TAGS * size_of::<VlanTag>();
+/// A link header, IPv6, UDP, message.
+const LONGEST: usize = *LINK.end() + size_of::<Ipv6>() + size_of::<Udp>() + LONGEST_SIGNAL;
 
 /// A whole frame.
 pub(super) struct Answer {
@@ -26,7 +30,7 @@ impl Answer {
     /// the port that the request came from, other messages to the registered one (section 4.4.2). `None` where the frame
     /// came from an address that nobody has, or that many have.
     pub(super) fn to(packet: &Packet, datagram: &Datagram, signal: &Signal, sequence: u16) -> Option<Self> {
-        let link = packet.data().get(..datagram.ip).filter(|link| (14..=22).contains(&link.len()))?;
+        let link = packet.data().get(..datagram.ip).filter(|link| LINK.contains(&link.len()))?;
         // An Ethernet source with the group bit is none either.
         if !is_any_host(datagram.source) || link[6] & 1 == 1 {
             return None;

@@ -156,11 +156,14 @@ fn what_is_not_sound_has_its_reason() {
 fn echo_requests_are_turned_round() {
     let mut rig = rig(&[]);
     let request = outer(0xb8, (40_000, 2_152), true, &message(0x32, 1, 0, &[0x12, 0x34, 0, 0]));
-    for (request, link) in [(request.clone(), 14), (tagged(&request), 18)] {
+    let mut tagged_more = request.clone();
+    for link in [14, 18, 22, 26, 30] {
+        let request = tagged_more.clone();
+        tagged_more = tagged(&request);
         let (gate, answer, _) = run(&mut rig, &request);
         assert_eq!(gate, REPLY);
         assert_eq!(answer[..12], [FROM, TO].concat());
-        assert_eq!(answer[12..link], request[12..link], "its tag stays");
+        assert_eq!(answer[12..link], request[12..link], "its tags stay");
         let ip = &answer[link..];
         assert_eq!(ip[..10], [0x45, 0xb8, 0, 42, 0, 0, 0x40, 0, 64, 17]);
         assert_eq!(ip[12..20], [THERE, HERE].concat());

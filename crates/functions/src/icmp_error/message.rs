@@ -1,6 +1,7 @@
 //! Which packets are told of, and the messages.
 
 use forebay_graph::Gate;
+use forebay_packet::host_address::{may_be_host_v4, may_be_host_v6};
 use forebay_packet::Packet;
 use forebay_packet::wire::checksum;
 use forebay_packet::wire::ethernet::{EtherType, Ethernet, MacAddress};
@@ -11,8 +12,7 @@ use forebay_packet::wire::neighbour::REDIRECT;
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::{BAD_HEADER, IcmpError, NO_ROOM, NO_SOURCE, NOT_TOLD};
-use crate::interface::echo::TTL;
-use crate::martian::{may_be_host_v4, may_be_host_v6};
+use crate::interface::echo::{TTL, message};
 
 /// The longest error of IPv4, from the IP header on (RFC 1812 section 4.3.2.3).
 const MOST_V4: usize = 576;
@@ -42,7 +42,7 @@ impl IcmpError {
             return None;
         }
         let at = start + header.header_len()?;
-        let Some(kind) = message(packet, at) else { return Some(NOT_TOLD) };
+        let Some(Icmp { kind, .. }) = message(packet, at) else { return Some(NOT_TOLD) };
         let error = matches!(kind, v4::UNREACHABLE | 4 | v4::REDIRECT | v4::TIME_EXCEEDED | v4::PARAMETER_PROBLEM);
         error.then_some(NOT_TOLD)
     }
@@ -67,7 +67,7 @@ impl IcmpError {
         if protocol != ICMPV6 {
             return None;
         }
-        let Some(kind) = message(packet, at) else { return Some(NOT_TOLD) };
+        let Some(Icmp { kind, .. }) = message(packet, at) else { return Some(NOT_TOLD) };
         (kind < v6::FIRST_INFORMATIONAL || kind == REDIRECT).then_some(NOT_TOLD)
     }
 
@@ -163,14 +163,6 @@ fn quote(packet: &mut Packet, start: usize, most: usize) -> usize {
     }
     packet.strip(start);
     packet.len()
-}
-
-/// The type of the ICMP message that begins at `at`; none where the IP packet ends before: padding of Ethernet behind
-/// it is no part of it.
-fn message(packet: &mut Packet, at: usize) -> Option<u8> {
-    let end = packet.network_end();
-    let (Icmp { kind, .. }, _) = Icmp::ref_from_prefix(packet.data().get(at..end)?).ok()?;
-    Some(*kind)
 }
 
 /// The Ethernet header of what still has to find its neighbour.

@@ -22,18 +22,24 @@ pub(crate) enum Echo {
     Bad,
 }
 
-/// Whether an ICMP message without options at `start` asks for an echo.
-pub(crate) fn is_request_v4(packet: &Packet, start: usize) -> bool {
+/// Returns the fixed part of the ICMP message that begins at `at`. `None` if the IP packet ends before it does: padding
+/// of Ethernet behind the packet is no part of it.
+pub(crate) fn message(packet: &mut Packet, at: usize) -> Option<Icmp> {
+    let end = packet.network_end();
+    Some(*Icmp::ref_from_prefix(packet.data().get(at..end)?).ok()?.0)
+}
+
+/// Returns whether an ICMP message without options at `start` is an echo request.
+pub(crate) fn is_request_v4(packet: &mut Packet, start: usize) -> bool {
     let plain = packet.view::<Ipv4>(start).is_some_and(|header| header.version_ihl == 0x45 && !header.is_fragment());
     plain
-        && packet
-            .view::<Icmp>(start + size_of::<Ipv4>())
+        && message(packet, start + size_of::<Ipv4>())
             .is_some_and(|icmp| (icmp.kind, icmp.code) == (icmp::v4::ECHO, 0))
 }
 
-/// Whether an ICMPv6 message right after the header at `start` asks for an echo.
-pub(crate) fn is_request_v6(packet: &Packet, start: usize) -> bool {
-    packet.view::<Icmp>(start + size_of::<Ipv6>()).is_some_and(|icmp| (icmp.kind, icmp.code) == (icmp::v6::ECHO, 0))
+/// Returns whether an ICMPv6 message right after the header at `start` is an echo request.
+pub(crate) fn is_request_v6(packet: &mut Packet, start: usize) -> bool {
+    message(packet, start + size_of::<Ipv6>()).is_some_and(|icmp| (icmp.kind, icmp.code) == (icmp::v6::ECHO, 0))
 }
 
 /// Sends the frame back to where it came from.

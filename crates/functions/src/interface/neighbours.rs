@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use forebay_graph::Own;
 use forebay_memory::{NoMemory, numbered};
+use forebay_packet::host_address::is_mapped;
 use forebay_packet::wire::ethernet::MacAddress;
 
 use super::entry::{Action, Entry, Event, Kind, Timers};
-use crate::martian::is_mapped;
 
 /// Places in a group.
 const GROUP: usize = 8;

@@ -3,12 +3,12 @@
 use std::net::IpAddr;
 
 use forebay_graph::{Outcome, Table, Verb, foreign_words};
+use forebay_packet::host_address::check_host_address;
 use forebay_packet::wire::ethernet::MacAddress;
 
 use super::Interface;
 use super::entry::{Entry, Kind};
 use super::neighbours::Address;
-use crate::martian::of_host;
 
 const SYNTAX: &str = "\
 add ADDRESS MAC [permanent|stale]   a new neighbour: add 192.0.2.7 02:00:00:00:00:07; it stays, or is only believed
@@ -41,7 +41,7 @@ fn address(word: &str) -> Result<Address, String> {
         format!("'{shown}' is no neighbour's address: allowed are unicast addresses such as 192.0.2.7 or 2001:db8::7")
     };
     let address: IpAddr = word.parse().map_err(|_| bad())?;
-    of_host(address)?;
+    check_host_address(address)?;
     Address::of(address).ok_or_else(bad)
 }
 
@@ -56,7 +56,7 @@ impl Interface {
     /// Refuses the addresses that no neighbour has.
     fn refuse_own(&self, address: IpAddr) -> Result<(), String> {
         if self.addresses().any(|own| own == address) {
-            return Err(format!("{address} is the interface's own"));
+            return Err(format!("{address} is the interface's own: allowed are addresses of other hosts"));
         }
         self.refuse_broadcast(address)
     }

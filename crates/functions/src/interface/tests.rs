@@ -43,7 +43,7 @@ fn faults_name_the_place_the_value_and_what_is_allowed() {
         ),
         (json!({ "neighbours": ["240.0.0.7 02:00:00:00:00:07"] }), "neighbours[0]: 240.0.0.7 is in the reserved block"),
         (json!({ "neighbours": ["192.0.2.255 02:00:00:00:00:07"] }), "neighbours[0]: 192.0.2.255 is the network or"),
-        (json!({ "neighbours": ["192.0.2.1 02:00:00:00:00:07"] }), "neighbours[0]: 192.0.2.1 is the interface's own"),
+        (json!({ "neighbours": ["192.0.2.1 02:00:00:00:00:07"] }), "neighbours[0]: 192.0.2.1 is the interface's own: allowed are addresses of other hosts"),
         (json!({ "addresses": ["192.0.2.1/24", "192.0.2.1/32"] }), "addresses[1]: 192.0.2.1 is listed twice"),
         (
             json!({ "addresses": ["::ffff:192.0.2.1/120"] }),
@@ -127,7 +127,7 @@ fn operators_see_and_change_neighbours() {
     for (told, expected) in told.iter().zip([
         "change 3: 192.0.2.7 is there already",
         "change 5: 192.0.2.9 is no neighbour that is known",
-        "change 6: 192.0.2.1 is the interface's own",
+        "change 6: 192.0.2.1 is the interface's own: allowed are addresses of other hosts",
         "change 7: 03:00:00:00:00:0a is a group's",
         "change 8: 224.0.0.9 is a multicast address",
         "change 9: 'forever' is no neighbour's state",

@@ -1,6 +1,7 @@
 //! IPv6 neighbour discovery as it comes in (RFC 4861 sections 7.1 and 7.2).
 
 use forebay_graph::Gate;
+use forebay_packet::host_address::may_be_host_v6;
 use forebay_packet::wire::ethernet::Ethernet;
 use forebay_packet::wire::icmp::{self, ICMPV6, Icmp};
 use forebay_packet::wire::ipv6::Ipv6;
@@ -13,10 +14,10 @@ use super::{
     ANSWERED, ANSWERS_LIMITED, BAD_CHECKSUM, BAD_HOP_LIMIT, CONFLICT, DEFENDED, InterfaceIn, LOCAL, MALFORMED,
     NEIGHBOUR,
 };
+use crate::interface::echo;
 use crate::interface::entry::Event;
 use crate::interface::frames::{self, ALL_NODES};
 use crate::interface::neighbours::Address;
-use crate::martian::may_be_host_v6;
 
 impl InterfaceIn {
     /// Where a neighbour discovery message goes; `None` for every other packet. One with extension headers is not looked for:
@@ -26,7 +27,7 @@ impl InterfaceIn {
             return None;
         }
         let at = start + size_of::<Ipv6>();
-        let &Icmp { kind, .. } = packet.view::<Icmp>(at)?;
+        let Icmp { kind, .. } = echo::message(packet, at)?;
         if !(ROUTER_SOLICITATION..=REDIRECT).contains(&kind) {
             return None;
         }

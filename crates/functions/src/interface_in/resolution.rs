@@ -1,6 +1,7 @@
 //! ARP as it comes in (RFC 826; RFC 5227 for conflicts).
 
 use forebay_graph::Gate;
+use forebay_packet::host_address::may_be_host_v4;
 use forebay_packet::wire::arp::Arp;
 use forebay_packet::wire::ethernet::{Ethernet, MacAddress};
 use forebay_packet::{Packet, Ticks};
@@ -12,7 +13,6 @@ use super::{
 use crate::interface::entry::Event;
 use crate::interface::frames;
 use crate::interface::neighbours::{Address, Refused};
-use crate::martian::may_be_host_v4;
 
 /// `DEFEND_INTERVAL` of RFC 5227 section 1.1.
 const DEFEND_INTERVAL: forebay_measure::Nanos = forebay_measure::Nanos(10_000_000_000);

@@ -267,6 +267,31 @@ fn pings_of_own_addresses_are_answered() {
     assert_eq!(rig.run(&request).0, ECHOES_LIMITED);
 }
 
+/// Types of ICMP messages were read from the padding of Ethernet behind a packet that has none.
+#[test]
+fn padding_behind_a_packet_is_no_message() {
+    let (mut rig, _) = rig(json!({}));
+    let mut solicitation = neighbour(v6(7), [0x20; 16], Neighbour::solicitation(v6(1), PEER));
+    solicitation[..6].copy_from_slice(&OWN.0);
+    solicitation[21] = 64;
+    assert_eq!(rig.run(&solicitation).0, BAD_HOP_LIMIT);
+    solicitation[18..20].fill(0);
+    assert_eq!(rig.run(&solicitation).0, TRANSIT);
+    let mut request = Vec::new();
+    let builder = PacketBuilder::ethernet2(PEER.0, OWN.0).ipv6(v6(7), v6(1), 9).icmpv6_echo_request(5, 6);
+    builder.write(&mut request, b"abc").expect("memory");
+    request[18..20].fill(0);
+    assert_eq!(rig.run(&request).0, LOCAL);
+    let mut request = Vec::new();
+    let builder = PacketBuilder::ethernet2(PEER.0, OWN.0).ipv4(PEER_V4, OWN_V4, 9).icmpv4_echo_request(5, 6);
+    builder.write(&mut request, b"abc").expect("memory");
+    request[16..18].copy_from_slice(&[0, 20]);
+    request[24..26].fill(0);
+    let sum = forebay_packet::wire::checksum::sum(&request[14..34]);
+    request[24..26].copy_from_slice(&(!sum).to_ne_bytes());
+    assert_eq!(rig.run(&request).0, LOCAL);
+}
+
 #[test]
 fn what_is_to_be_passed_on_and_what_is_not() {
     let (mut rig, _) = rig(json!({}));

@@ -5,11 +5,11 @@ use std::hint::cold_path;
 use std::net::IpAddr;
 
 use forebay_graph::{MAX_GATES, SetupError};
+use forebay_packet::host_address::{check_host_address, mapped};
 use forebay_packet::{Network, Packet, Word};
 
 use crate::interface::Interface;
 use crate::interface::neighbours::Address;
-use crate::martian::{mapped, of_host};
 
 /// One router of each family.
 #[derive(Clone, Copy, Default)]
@@ -31,7 +31,7 @@ impl Pair {
         for (index, &address) in addresses.iter().enumerate() {
             let at = |message| SetupError::at(format!("{path}[{index}]"), message);
             let neighbour = Address::of(address).ok_or_else(|| at(mapped(address)))?;
-            of_host(address).map_err(at)?;
+            check_host_address(address).map_err(at)?;
             interface.refuse_broadcast(address).map_err(at)?;
             if !interface.connects(address) {
                 return Err(at(format!(

@@ -12,10 +12,10 @@
 use std::net::Ipv4Addr;
 
 use forebay_graph::{Outcome, Table};
+use forebay_packet::host_address::check_host_prefix;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::martian::of_hosts;
 
 /// Ports that are computed.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -57,7 +57,7 @@ impl Blocks {
     pub(super) fn new(params: &Deterministic, pool: (u32, u32), ports: Range) -> Result<Self, String> {
         let (first, count) = prefix(&params.inside)?;
         let last = first + (count - 1) as u32;
-        of_hosts(first.into(), last.into()).map_err(|why| format!("inside: '{}': {why}", params.inside))?;
+        check_host_prefix(first.into(), last.into()).map_err(|why| format!("inside: '{}': {why}", params.inside))?;
         let (from, to) = (u64::from(first), u64::from(pool.0));
         if from < to + u64::from(pool.1) && to < from + count {
             return Err(format!(

@@ -2,6 +2,8 @@
 
 use forebay_graph::{Gate, Reason};
 
+use crate::undecidable::HIDES_ADDRESSES;
+
 /// The reasons for which [`nat_out`](crate::nat_out) drops.
 pub(crate) const OUT_DROPS: &[Reason] = &[
     Reason { name: "no_session", help: "The packet is of no session that there is, and may not open one." },
@@ -17,8 +19,7 @@ pub(crate) const OUT_DROPS: &[Reason] = &[
     Reason { name: "busy", help: "Another worker has the table, which cannot be." },
     Reason {
         name: "undecidable",
-        help: "Behind more VLAN tags than are looked through, or with an IP header that cannot be read: whether it is IPv4, and \
-               whose, is not known.",
+        help: HIDES_ADDRESSES,
     },
     Reason {
         name: "no_port",

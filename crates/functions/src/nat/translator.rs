@@ -7,7 +7,7 @@ use std::sync::Arc;
 use forebay_graph::{Context, Gate, SetupError, share};
 use forebay_measure::Counter;
 use forebay_packet::wire::ipv4::{ICMP, TCP, UDP};
-use forebay_packet::{Hidden, Network, Packet, SessionKey, Ticks};
+use forebay_packet::{Network, Packet, SessionKey, Ticks};
 
 use super::allocations::Allocations;
 use super::allotment::Allotment;
@@ -328,7 +328,7 @@ impl Translator {
             return if ways.others == Gate::FIRST { Ok(Found::NONE) } else { Err(ways.others) };
         }
         match Shown::<Tuple4>::of(packet) {
-            Shown::NotThis if packet.hidden() == Some(Hidden::Network) => Err(UNDECIDABLE),
+            Shown::NotThis if packet.hides_network() => Err(UNDECIDABLE),
             Shown::NotThis => Ok(Found::NONE),
             Shown::Fragment => Err(FRAGMENT),
             // No answer belongs to a message that is no query: such are not translated (RFC 5508 REQ-11).

@@ -4,11 +4,11 @@ use std::fmt;
 use std::net::Ipv4Addr;
 
 use forebay_graph::SetupError;
+use forebay_packet::host_address::check_host_prefix;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::side::Side;
-use crate::martian::of_hosts;
 
 /// A mapping: two prefixes of one length.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -158,7 +158,7 @@ impl Mapping {
             return Err(MappingError::Lengths(self.inside, self.outside));
         }
         for prefix in [self.inside, self.outside] {
-            let hosts = of_hosts(prefix.start.into(), prefix.last().into());
+            let hosts = check_host_prefix(prefix.start.into(), prefix.last().into());
             hosts.map_err(|why| MappingError::NoHosts(prefix, why))?;
         }
         Ok(())

@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr};
 
+use forebay_packet::host_address::{check_host_address, may_be_host_v4, may_be_host_v6};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de};
 use serde_json::Value;
 
-use crate::martian::of_host;
 use crate::parameters::number;
 
 /// The address of a tunnel's end: IPv4, of one host.
@@ -31,7 +31,7 @@ impl TryFrom<String> for Endpoint {
                 "'{short}' is no address of a tunnel's end: allowed are IPv4 addresses of one host, such as 192.0.2.1"
             )
         })?;
-        of_host(address.into())?;
+        check_host_address(address.into())?;
         Ok(Self(address.to_bits()))
     }
 }
@@ -52,7 +52,7 @@ impl TryFrom<String> for AnyEndpoint {
                 "'{short}' is no address of a tunnel's end: allowed are addresses of one host, such as 192.0.2.1 and 2001:db8::1"
             )
         })?;
-        of_host(address).map(Self)
+        check_host_address(address).map(Self)
     }
 }
 
@@ -63,12 +63,15 @@ pub(crate) fn kind_of(address: IpAddr) -> &'static str {
 
 /// Whether an address may be of a single host.
 pub(crate) fn is_any_host(address: IpAddr) -> bool {
-    of_host(address).is_ok()
+    match address {
+        IpAddr::V4(four) => may_be_host_v4(four.to_bits()),
+        IpAddr::V6(six) => may_be_host_v6(six.to_bits()),
+    }
 }
 
 /// Whether an IPv4 address may be of a single host.
 pub(crate) fn is_host(address: u32) -> bool {
-    is_any_host(Ipv4Addr::from_bits(address).into())
+    may_be_host_v4(address)
 }
 
 /// The outer UDP source port.

@@ -78,7 +78,7 @@ impl Packet {
         }
     }
 
-    /// Whether a packet hides if it is IP: [`Hidden::Network`] is what [`hidden`](Self::hidden) says of it.
+    /// Returns whether the packet hides its network layer: [`hidden`](Self::hidden) returns [`Hidden::Network`].
     #[cold]
     #[inline(never)]
     #[must_use]

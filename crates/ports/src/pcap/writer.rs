@@ -63,7 +63,7 @@ impl Writer {
         }
         let Some(buffer) = self.spool.room(16 + bytes.len()) else { return false };
         let seconds = u32::try_from(nanos / 1_000_000_000).unwrap_or(u32::MAX);
-        let original_len = original_len.max(bytes.len()) as u32;
+        let original_len = u32::try_from(original_len.max(bytes.len())).unwrap_or(u32::MAX);
         let header = [seconds, (nanos % 1_000_000_000) as u32, bytes.len() as u32, original_len];
         buffer.extend_from_slice(header.as_bytes());
         buffer.extend_from_slice(bytes);
@@ -150,7 +150,7 @@ impl NgWriter {
 fn enhanced(spool: &mut Spool, nanos: u64, original_len: usize, bytes: &[u8], comment: &str) -> bool {
     let Some(buffer) = spool.room(48 + bytes.len() + comment.len()) else { return false };
     block(buffer, 6, |body| {
-        let original_len = original_len.max(bytes.len()) as u32;
+        let original_len = u32::try_from(original_len.max(bytes.len())).unwrap_or(u32::MAX);
         let words = [0, (nanos >> 32) as u32, nanos as u32, bytes.len() as u32, original_len];
         body.extend_from_slice(words.as_bytes());
         body.extend_from_slice(bytes);

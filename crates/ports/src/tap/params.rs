@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use forebay_measure::Nanos;
+use forebay_packet::host_address::check_host_address;
 use forebay_packet::wire::ethernet::MacAddress;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -52,31 +53,26 @@ pub enum AddressError {
     /// It is not written as one.
     #[error("'{0}' is no host's address with its network: write 192.0.2.1/24 or 2001:db8::1/64")]
     Other(String),
-    /// It stands for an address of IPv4 (RFC 4291 section 2.5.5.2).
-    #[error("'{mapped}' is an IPv4-mapped address: write the IPv4 address, {}", mapped.to_canonical())]
-    Mapped {
-        /// The address.
-        mapped: IpAddr,
-    },
+    /// No host has it on a network.
+    #[error("{0}")]
+    NotOfHost(String),
 }
 
 impl TryFrom<String> for HostAddress {
     type Error = AddressError;
 
     fn try_from(text: String) -> Result<Self, AddressError> {
-        let mapped = text.split_once('/').and_then(|(address, _)| address.parse::<IpAddr>().ok());
-        if let Some(mapped) = mapped.filter(|address| address.is_ipv6() && address.to_canonical().is_ipv4()) {
-            return Err(AddressError::Mapped { mapped });
-        }
         let read = || {
             let (address, length) = text.split_once('/')?;
             let address: IpAddr = address.parse().ok()?;
             let most = if address.is_ipv4() { 32 } else { 128 };
             let plain = length.bytes().all(|digit| digit.is_ascii_digit());
             let length: u8 = length.parse().ok().filter(|length| plain && *length <= most && *length > 0)?;
-            (!address.is_unspecified() && !address.is_multicast()).then_some(Self { address, length })
+            Some((address, length))
         };
-        read().ok_or_else(|| AddressError::Other(text.chars().take(60).collect()))
+        let (address, length) = read().ok_or_else(|| AddressError::Other(text.chars().take(60).collect()))?;
+        let address = check_host_address(address).map_err(AddressError::NotOfHost)?;
+        Ok(Self { address, length })
     }
 }
 
@@ -95,11 +91,17 @@ mod tests {
         let read = |text: &str| HostAddress::try_from(text.to_owned());
         assert_eq!(read("192.0.2.1/24").map(|it| it.length), Ok(24));
         assert_eq!(read("2001:db8::1/128").map(|it| it.length), Ok(128));
-        for text in
-            ["192.0.2.1", "192.0.2.1/33", "192.0.2.1/+4", "0.0.0.0/8", "224.0.0.1/8", "::1/129", "host/4", "/", ""]
-        {
+        for text in ["192.0.2.1", "192.0.2.1/33", "192.0.2.1/+4", "192.0.2.1/0", "::1/129", "host/4", "/", ""] {
             let error = read(text).expect_err(text).to_string();
             assert!(error.contains(&format!("'{text}'")), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_address_that_no_host_has_is_refused() {
+        for address in ["0.0.0.0", "127.0.0.1", "224.0.0.1", "240.0.0.1", "255.255.255.255", "::", "::1", "ff02::1"] {
+            let error = HostAddress::try_from(format!("{address}/8")).expect_err(address).to_string();
+            assert!(error.starts_with(address) && error.contains("allowed are addresses of one host"), "{error}");
         }
     }
 }

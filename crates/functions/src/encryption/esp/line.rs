@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use forebay_aead::{Backend, Fingerprint, Key, Material};
 use forebay_graph::files::{MOST_RULES, read_text};
-use forebay_graph::{NO_CHANGE, Setup, SetupError, foreign_words};
+use forebay_graph::{NO_CHANGE, Setup, SetupError, Verb, foreign_words};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use zeroize::Zeroizing;
@@ -17,7 +17,7 @@ use super::SALT;
 use super::lifetime::{Limits, Used};
 use crate::encryption::settings::{Secret, file_name, read_key};
 use crate::parameters::number;
-use crate::tables::lpm::{IpPrefix, PrefixError};
+use crate::tables::lpm::IpPrefix;
 use crate::tunnel::settings::AnyEndpoint;
 
 /// The parameter that faults name.
@@ -117,12 +117,12 @@ pub(crate) fn index_of(line: &str) -> Result<u32, String> {
     })
 }
 
-/// Looks whether a change begins with a verb: a word in its place is not shown, it may be a key.
-pub(crate) fn verb_of(change: &str) -> Result<(), String> {
-    match change.split_ascii_whitespace().next() {
-        None | Some("add" | "remove" | "replace") => Ok(()),
-        Some(_) => Err(format!("the first word (not shown) {NO_CHANGE}: allowed are add, remove and replace")),
-    }
+/// Splits a change into its verb and the line of an association. The error does not quote the first word: it may be a key.
+pub(crate) fn split_change<'c>(change: &'c str, syntax: &str) -> Result<(Verb, &'c str), String> {
+    Verb::split(change, syntax).map_err(|error| match change.is_empty() {
+        true => error,
+        false => format!("the first word (not shown) {NO_CHANGE}: allowed are add, remove and replace"),
+    })
 }
 
 /// Looks whether the words behind an index are those of the association that has it, or its key.
@@ -226,15 +226,12 @@ fn prefixes(name: &str, value: &str) -> Result<Vec<IpPrefix>, String> {
         return Err(format!("{name}: {} prefixes: allowed are up to {MOST_PREFIXES}", texts.len()));
     }
     let read = |text: &str| {
-        text.parse::<IpPrefix>().map_err(|error| match error {
-            // These quote the text, which may be a key.
-            PrefixError::NoLength(_)
-            | PrefixError::Address { .. }
-            | PrefixError::NotALength { .. }
-            | PrefixError::Length { length: 1_000.., .. } => {
-                format!("{name}: no prefix: allowed are addresses with a length, such as 10.0.0.0/8 and 2001:db8::/32")
-            }
-            error => format!("{name}: {error}"),
+        // The text may be a key.
+        text.parse::<IpPrefix>().map_err(|_| {
+            format!(
+                "{name}: no prefix: allowed are addresses with a length and no bits behind it, such as 10.0.0.0/8 and \
+                 2001:db8::/32"
+            )
         })
     };
     texts.into_iter().map(read).collect()
