@@ -139,7 +139,7 @@ pub fn simulate<S: Scheduler>(worker: &mut Worker<Simulated, S>, until: Ticks) -
     while worker.clock().now() < until {
         match worker.turn() {
             Next::Now => worker.clock().spend(TURN),
-            // Only housekeeping would be left: it is not waited for.
+            // Only housekeeping remains: the run does not wait for it.
             Next::At(_) | Next::OnInput(..) if worker.team().is_quiet() => return Ended::Finished,
             Next::At(instant) | Next::OnInput(_, Some(instant)) => worker.clock().advance_to(instant.min(until)),
             // No input comes from outside in simulated time.
@@ -186,7 +186,7 @@ pub fn simulate_team_by<S: Scheduler>(
         if wants[at] == Next::Now {
             workers[at].clock().spend(TURN);
         } else if workers[at].team().is_quiet() {
-            // Only housekeeping would be left: it is not waited for.
+            // Only housekeeping remains: the run does not wait for it.
             return Ended::Finished;
         }
     }

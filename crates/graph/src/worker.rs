@@ -254,12 +254,6 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
         if self.was_busy || waits { Next::Now } else { self.when() }
     }
 
-    /// How many turns it has had.
-    #[must_use]
-    pub fn turns(&self) -> u64 {
-        self.telemetry.worker.turns.get()
-    }
-
     /// Whether the next turn will have something to do: a poll that finds nothing is no work, nor is trying once more what
     /// another worker had no room for.
     pub fn has_work(&mut self) -> bool {
@@ -270,10 +264,21 @@ impl<C: Clock, S: Scheduler> Worker<C, S> {
             return false;
         }
         let now = self.clock.now();
+        self.due().is_some_and(|instant| instant <= now)
+    }
+
+    /// The earliest instant at which a turn may have something to do; `None` where only another worker can give it
+    /// packets.
+    pub fn due(&mut self) -> Option<Ticks> {
+        let now = self.clock.now();
+        if !self.scheduler.is_idle() || !self.waiting.is_empty() {
+            return Some(now);
+        }
         match self.when() {
-            Next::Now => true,
-            Next::At(instant) | Next::OnInput(_, Some(instant)) => instant <= now,
-            Next::OnInput(_, None) | Next::Never => false,
+            Next::Now => Some(now),
+            Next::At(instant) => Some(instant),
+            Next::OnInput(_, instant) => instant,
+            Next::Never => None,
         }
     }
 

@@ -24,10 +24,10 @@ use crate::threads::StartError;
 
 /// A tick of simulated time is a nanosecond.
 const HERTZ: f64 = 1e9;
-/// How much simulated time passes between two looks at the stop flag.
+/// How much simulated time passes between two looks at the stop flag, while packets are on their way.
 const SLICE: Nanos = Nanos(1_000_000);
-/// The same while nothing happens, in a run without a duration.
-const LONGEST_SLICE: Nanos = Nanos(64_000_000);
+/// After how many decisions in a row over periods without packets a controller waits for the next packet.
+const IDLE_DECISIONS: u32 = 64;
 
 /// The workers of a pipeline in simulated time, for whoever lets time pass, and what they count.
 pub struct SimulatedTeam<S: Scheduler> {
@@ -37,6 +37,8 @@ pub struct SimulatedTeam<S: Scheduler> {
     pub board: Arc<Board>,
     /// What sets the triggers, and when it does next.
     helm: Option<(Helm, Ticks)>,
+    /// Decisions in a row that nothing happened before, and the turns with work until the last one.
+    idle: (u32, u64),
     log: Option<Box<dyn Log>>,
     /// What it is made of, and what calls take: modules may change their worker.
     made: Option<Made>,
@@ -85,7 +87,7 @@ impl<S: Scheduler> SimulatedTeam<S> {
             Ok::<_, StartError>((helm, first))
         });
         let (helm, costs) = (helm.transpose()?, costs.to_vec());
-        Ok(Self { workers, board, helm, log, made, costs, watch: Box::new(|_| None) })
+        Ok(Self { workers, board, helm, idle: (0, 0), log, made, costs, watch: Box::new(|_| None) })
     }
 
     /// Has each worker, those that will join included, watched by an observer that `watch` makes for it.
@@ -107,9 +109,23 @@ impl<S: Scheduler> SimulatedTeam<S> {
         }
     }
 
-    /// How many turns the workers have had.
-    fn turns(&self) -> u64 {
-        self.workers.iter().map(Worker::turns).sum()
+    /// How many turns of the workers had something to do.
+    fn busy_turns(&self) -> u64 {
+        self.workers.iter().map(|worker| worker.telemetry().worker.busy_turns.get()).sum()
+    }
+
+    /// The earliest instant at which a worker may have something to do.
+    fn due(&mut self) -> Option<Ticks> {
+        self.workers.iter_mut().filter_map(Worker::due).min()
+    }
+
+    /// When the controller decides next after a decision at `now`. Captures may have gaps of years: after some periods
+    /// without packets it waits for the next ones.
+    fn next_decision(&mut self, now: Ticks, patience: Ticks) -> Ticks {
+        let busy = self.busy_turns();
+        self.idle = if busy == self.idle.1 { (self.idle.0.saturating_add(1), busy) } else { (0, busy) };
+        let due = if self.idle.0 >= IDLE_DECISIONS { self.due() } else { None };
+        due.map_or(now + patience, |due| due.max(now + patience))
     }
 
     /// Lets time pass until `until`; whatever sets the triggers does so once a period, in no time.
@@ -126,8 +142,9 @@ impl<S: Scheduler> SimulatedTeam<S> {
                 helm.steering.note(trouble.map(|error| error.to_string()));
                 // A move takes time.
                 let now = if self.move_modules() { self.latest().max(next) } else { next };
-                if let Some((helm, at)) = &mut self.helm {
-                    *at = now + Simulation::frequency().ticks(helm.patience());
+                if let Some(patience) = self.helm.as_ref().map(|(helm, _)| helm.patience()) {
+                    let next = self.next_decision(now, Simulation::frequency().ticks(patience));
+                    self.helm.iter_mut().for_each(|(_, at)| *at = next);
                 }
             }
             if next >= until || ended == Ended::Finished {
@@ -187,17 +204,15 @@ impl Simulation {
         let board = Arc::clone(&team.board);
         let thread = std::thread::Builder::new().name("workers".to_owned()).spawn(move || {
             let until = duration.map_or(Ticks::NEVER, |duration| frequency.ticks(duration));
-            // The slices are always cut alike, so that every run of one seed is the same: longer ones where nothing
-            // happens, which a capture may have days of.
-            let (mut next, mut slice) = (Ticks::ZERO, SLICE);
+            // The slices are always cut alike, so that every run of one seed is the same. Time in which nothing happens
+            // is one slice: a capture may have years of it.
+            let mut next = Ticks::ZERO;
             while next < until && !stop.load(Ordering::Relaxed) {
-                let before = team.turns();
-                next = (next + frequency.ticks(slice)).min(until);
+                let end = next + frequency.ticks(SLICE);
+                next = team.due().map_or(end, |due| due.max(end)).min(until);
                 if team.run(next) == Ended::Finished {
                     break;
                 }
-                let idle = duration.is_none() && team.turns() - before <= team.workers.len() as u64;
-                slice = if idle { Nanos((slice.0 * 2).min(LONGEST_SLICE.0)) } else { SLICE };
             }
             let SimulatedTeam { mut workers, .. } = team;
             let troubles = wind_up_team(&mut workers);
