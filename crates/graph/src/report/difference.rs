@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, HashMap};
 
 use forebay_measure::{Distribution, Frequency};
 
-use super::lost::LostLines;
 use super::reading::{FlowReading, Metered, ModuleReading, PortReading, Reading, Timed, WorkerReading};
 use super::{
     Delay, FlowFigures, FlowReport, ModuleReport, Origin, Packets, PortReport, Report, Spent, Stalls, Timing,
@@ -37,9 +36,7 @@ impl Report {
         let of_flow = |(before, now)| flow(before, now, duration_s, frequency);
         let ports = pairs(&earlier.ports, &later.ports, |port| port.name.as_str()).map(port);
         let ports: Vec<_> = ports.collect();
-        let mut lost_lines = LostLines::of(&modules);
-        let lost =
-            later.gone.since(&earlier.gone, &mut lost_lines) + ports.iter().map(|port| port.dropped).sum::<u64>();
+        let (lost_lines, lost) = later.losses().since(&earlier.losses());
         let report = Self {
             pipeline: later.pipeline.clone(),
             forebay: env!("CARGO_PKG_VERSION").into(),
@@ -57,7 +54,7 @@ impl Report {
                 .filter(|(bit, _)| later.clocks & bit != 0)
                 .map(|(_, name)| (*name).into())
                 .collect(),
-            removed_flows: later.gone.flows_since(&earlier.gone),
+            removed_flows: later.removed.flows_since(&earlier.removed),
             pool_exhausted: later.exhausted.saturating_sub(earlier.exhausted),
             control: None,
         };
@@ -97,11 +94,12 @@ fn module(
     frequency: Frequency,
 ) -> (ModuleReport, u64) {
     let mut sizes = now.sizes;
-    sizes.iter_mut().zip(before.sizes).for_each(|(count, before)| *count -= before);
+    // A module that was removed and added again between the readings has counted from 0.
+    sizes.iter_mut().zip(before.sizes).for_each(|(count, before)| *count = count.saturating_sub(before));
     let batches: u64 = sizes.iter().sum();
     // What runs folded is told from counters that are not written together.
     let packets = now.packets.saturating_sub(before.packets);
-    let all = if now.of_fold > 0 { now.of_fold - before.of_fold } else { packets };
+    let all = if now.of_fold > 0 { now.of_fold.saturating_sub(before.of_fold) } else { packets };
     let timed = Timing::between(&before.timed, &now.timed);
     let mut counters = now.own.clone();
     for (heading, counts) in &mut counters {
@@ -131,7 +129,7 @@ fn module(
         metered: timed.metered,
         share: timed.ticks_per_batch.filter(|_| span > 0).map(|ticks| ticks * batches as f64 / span as f64),
         folded: now.folded.clone(),
-        dropped: now.dropped - before.dropped,
+        dropped: now.dropped.saturating_sub(before.dropped),
         counters,
     };
     (report, all)
@@ -299,7 +297,8 @@ impl Spent {
 impl Timing {
     pub(super) fn between(before: &Timed, now: &Timed) -> Self {
         let ticks = signed(now.ticks, before.ticks);
-        let [packets, calls] = [now.packets - before.packets, now.calls - before.calls].map(|count| count as f64);
+        let [packets, calls] = [(now.packets, before.packets), (now.calls, before.calls)]
+            .map(|(now, before)| now.saturating_sub(before) as f64);
         let ratio = |of: f64, over: f64| (over > 0.0).then(|| of / over);
         Self {
             ticks_per_packet: ratio(ticks, packets),

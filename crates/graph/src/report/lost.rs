@@ -1,10 +1,10 @@
-//! Lines of files that a run could not write: a log, a list of alerts or a capture of copies that is not complete.
+//! Lines that a run could not write to a log, a file of alerts or a capture of copies, and packets that ports lost.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{FlowReport, ModuleReport};
+use super::FlowReport;
 
 /// Counters of a file of lines, in this order: lines put on their way to the file, lines above the rate, lines that
 /// found the ring full, and lines on their way that the disk did not take.
@@ -13,9 +13,9 @@ pub const LINE_COUNTERS: [&str; 4] = ["written", "over rate", "lost", "unwritten
 /// Counters of a file of copies: packets that were copied, and packets that the file did not take.
 pub const COPY_COUNTERS: [&str; 2] = ["copied", "lost"];
 
-/// Losses of modules and ports that the present graph does not have any more, and flows that had missed an objective.
+/// Losses until one instant, and flows that had missed an objective before a reload removed them.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Gone {
+pub(super) struct Losses {
     lines: Vec<LostLines>,
     /// Packets that ports lost before they entered.
     packets: u64,
@@ -23,7 +23,8 @@ pub(super) struct Gone {
     flows: Vec<FlowReport>,
 }
 
-impl Gone {
+impl Losses {
+    /// Adds other losses.
     pub(super) fn add(&mut self, other: &Self) {
         other.lines.iter().for_each(|lines| lines.add_to(&mut self.lines));
         self.packets += other.packets;
@@ -43,30 +44,29 @@ impl Gone {
         self.flows.iter().filter(|flow| !earlier.flows.contains(flow)).cloned().collect()
     }
 
-    /// Notes what was lost under a heading of a module that is gone.
+    /// Adds the lost lines of one heading of a module.
     pub(super) fn note_lines(&mut self, module: &str, heading: &str, counts: &BTreeMap<String, u64>) {
         LostLines::under(module, heading, counts).iter().for_each(|lines| lines.add_to(&mut self.lines));
     }
 
-    /// Notes what a port lost that is gone.
+    /// Adds the packets that a port lost.
     pub(super) fn note_packets(&mut self, packets: u64) {
         self.packets += packets;
     }
 
-    /// Adds what was lost since `earlier`; returns the packets.
-    pub(super) fn since(&self, earlier: &Self, lines: &mut Vec<LostLines>) -> u64 {
-        for now in &self.lines {
-            let mut new = now.clone();
+    /// The lines and the packets that were lost since `earlier`.
+    pub(super) fn since(&self, earlier: &Self) -> (Vec<LostLines>, u64) {
+        let mut lines = self.lines.clone();
+        for now in &mut lines {
             if let Some(before) = earlier.lines.iter().find(|before| now.is_of(before)) {
-                new.over_rate -= before.over_rate;
-                new.lost -= before.lost;
-                new.unwritten -= before.unwritten;
-            }
-            if new.total() > 0 {
-                new.add_to(lines);
+                // Counters that are read while workers write may be apart.
+                now.over_rate = now.over_rate.saturating_sub(before.over_rate);
+                now.lost = now.lost.saturating_sub(before.lost);
+                now.unwritten = now.unwritten.saturating_sub(before.unwritten);
             }
         }
-        self.packets - earlier.packets
+        lines.retain(|lines| lines.total() > 0);
+        (lines, self.packets.saturating_sub(earlier.packets))
     }
 }
 
@@ -109,12 +109,6 @@ impl LostLines {
         }
     }
 
-    /// The lost lines of these modules.
-    pub(super) fn of(modules: &[ModuleReport]) -> Vec<Self> {
-        let headings = modules.iter().flat_map(|module| module.counters.iter().map(move |counts| (module, counts)));
-        headings.filter_map(|(module, (heading, counts))| Self::under(&module.name, heading, counts)).collect()
-    }
-
     /// `None` where the heading is of something else, and where nothing was lost.
     pub(super) fn under(module: &str, heading: &str, counts: &BTreeMap<String, u64>) -> Option<Self> {
         let is_copies =
@@ -135,10 +129,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn losses_of_modules_that_are_gone_are_those_since_the_reading_before() {
+    fn losses_are_those_since_the_reading_before() {
         let counts = |counts: [u64; 4]| LINE_COUNTERS.map(str::to_owned).into_iter().zip(counts).collect();
-        let (mut before, mut now) = (Gone::default(), Gone::default());
+        let (mut before, mut now) = (Losses::default(), Losses::default());
         before.note_lines("ids", "alerts", &counts([9, 1, 2, 3]));
+        before.note_lines("old", "log", &counts([9, 0, 2, 0]));
         before.note_packets(5);
         now.add(&before);
         // The same name once more, and another.
@@ -146,14 +141,14 @@ mod tests {
         now.note_lines("nat", "log", &counts([7, 0, 4, 0]));
         now.note_lines("all", "log", &counts([7, 0, 0, 0]));
         now.note_packets(2);
-        let mut lines = LostLines::under("nat", "log", &counts([0, 0, 1, 0])).into_iter().collect();
-        assert_eq!(now.since(&before, &mut lines), 2);
+        let (lines, packets) = now.since(&before);
         let lost = |lines: &LostLines| (lines.module.clone(), [lines.over_rate, lines.lost, lines.unwritten]);
-        let expected = [("nat", [0, 5, 0]), ("ids", [10, 0, 0])].map(|(module, counts)| (module.to_owned(), counts));
-        assert_eq!(lines.iter().map(lost).collect::<Vec<_>>(), expected);
-        let mut all = Vec::new();
-        assert_eq!((now.since(&Gone::default(), &mut all), all.len()), (7, 2));
-        assert_eq!(all[0].total(), 16);
+        let expected = [("ids", [10, 0, 0]), ("nat", [0, 4, 0])].map(|(module, counts)| (module.to_owned(), counts));
+        assert_eq!((lines.iter().map(lost).collect::<Vec<_>>(), packets), (expected.to_vec(), 2));
+        let (all, packets) = now.since(&Losses::default());
+        assert_eq!((all.len(), all[0].total(), packets), (3, 16, 7));
+        // Counters may be read while they are written.
+        assert_eq!(before.since(&now), (Vec::new(), 0));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use forebay_measure::{Counter, Distribution, Frequency, Nanos, PacketRate};
 use forebay_packet::Ticks;
 
 use super::difference;
-use super::lost::{Gone, LostLines};
+use super::lost::{Losses, LostLines};
 use crate::telemetry::{Account, BACKPRESSURE, LONG_CLASSES, MeterAccount, ReasonCounters, SIZE_CLASSES, Telemetry};
 use crate::worker::Census;
 
@@ -32,7 +32,8 @@ pub struct Reading {
     pub(super) workers: Vec<WorkerReading>,
     pub(super) clocks: u64,
     pub(super) exhausted: u64,
-    pub(super) gone: Gone,
+    /// Losses of modules and ports that the present graph does not have any more.
+    pub(super) removed: Losses,
 }
 
 /// What a meter counted of something; nothing where there is none.
@@ -222,7 +223,7 @@ impl Reading {
             }],
             clocks: worker.arrival_clocks.get(),
             exhausted: worker.exhausted.get(),
-            gone: Gone::default(),
+            removed: Losses::default(),
         }
     }
 
@@ -243,7 +244,7 @@ impl Reading {
             workers: Vec::new(),
             clocks: 0,
             exhausted: 0,
-            gone: Gone::default(),
+            removed: Losses::default(),
         }
     }
 
@@ -265,7 +266,7 @@ impl Reading {
         self.workers.sort_by_key(|worker| worker.id);
         self.clocks |= other.clocks;
         self.exhausted += other.exhausted;
-        self.gone.add(&other.gone);
+        self.removed.add(&other.removed);
     }
 
     /// Puts right what ports received and sent which have gone on counting since: what the named ports had counted when
@@ -298,6 +299,8 @@ impl Reading {
             census.entered -= port.counts[0];
             census.left -= port.counts[1];
             port.counts = [0, 0, 0, refused, 0];
+            port.skipped.clear();
+            port.longest = 0;
         }
         self.flows.iter_mut().for_each(|flow| flow.lost.retain(|port, _| !kept_port(port)));
         // A port that was closed by a change is not one that the run's end cut off.
@@ -308,8 +311,8 @@ impl Reading {
     /// likewise. The fates of their packets stay known, and so do the lines that their files lack and the flows that
     /// had missed an objective. The run began at `began`.
     pub fn keep(&mut self, present: &Self, began: Ticks) {
-        self.note_gone(present);
-        self.note_gone_flows(present, began);
+        self.note_removed(present);
+        self.note_removed_flows(present, began);
         let modules: HashMap<_, _> = present.modules.iter().map(|module| (&module.name, &module.own)).collect();
         self.modules.retain_mut(|module| {
             let Some(own) = modules.get(&module.name) else { return false };
@@ -332,23 +335,34 @@ impl Reading {
         headings.filter_map(|(module, (heading, counts))| LostLines::under(module, heading, counts)).collect()
     }
 
+    /// All losses: of the modules and ports that are there, and of those that were removed.
+    pub(super) fn losses(&self) -> Losses {
+        let mut losses = Losses::default();
+        for module in &self.modules {
+            module.own.iter().for_each(|(heading, counts)| losses.note_lines(&module.name, heading, counts));
+        }
+        losses.note_packets(self.ports.iter().map(|port| port.counts[2]).sum());
+        losses.add(&self.removed);
+        losses
+    }
+
     /// Notes what was lost by modules and ports that `present` does not have.
-    fn note_gone(&mut self, present: &Self) {
+    fn note_removed(&mut self, present: &Self) {
         let there: HashSet<_> = present.modules.iter().flat_map(ModuleReading::headings).collect();
         for module in &self.modules {
             for (heading, counts) in
                 module.own.iter().filter(|(heading, _)| !there.contains(&(&*module.name, &***heading)))
             {
-                self.gone.note_lines(&module.name, heading, counts);
+                self.removed.note_lines(&module.name, heading, counts);
             }
         }
         let there: HashSet<_> = present.ports.iter().map(|port| &port.name).collect();
-        let gone = self.ports.iter().filter(|port| !there.contains(&port.name));
-        self.gone.note_packets(gone.map(|port| port.counts[2]).sum());
+        let removed = self.ports.iter().filter(|port| !there.contains(&port.name));
+        self.removed.note_packets(removed.map(|port| port.counts[2]).sum());
     }
 
     /// Notes flows that `present` does not have, or without the objective that they had.
-    fn note_gone_flows(&mut self, present: &Self, began: Ticks) {
+    fn note_removed_flows(&mut self, present: &Self, began: Ticks) {
         let there: HashMap<_, _> = present.flows.iter().map(|flow| (&flow.name, flow)).collect();
         let keeps = |flow: &FlowReading| {
             there.get(&flow.name).is_some_and(|now| {
@@ -358,7 +372,7 @@ impl Reading {
         let seconds = self.frequency.seconds(self.at.since(began));
         for flow in self.flows.iter().filter(|flow| !keeps(flow)) {
             let report = difference::flow(FlowReading::default(), flow, seconds, self.frequency);
-            self.gone.note_flow(report);
+            self.removed.note_flow(report);
         }
     }
 
@@ -555,6 +569,7 @@ impl WorkerReading {
 
 #[cfg(test)]
 mod tests {
+    use super::super::lost::LINE_COUNTERS;
     use super::*;
 
     /// A reload that came when hardly a turn had been timed, whose residue was less than readings of the clock take, ended in
@@ -566,5 +581,74 @@ mod tests {
         told.add(&below(-5));
         told.add(&below(40));
         assert_eq!(told.residue, 28);
+    }
+
+    /// A port that lost packets and skipped frames, and a module whose log lacks lines.
+    fn lossy(port: &str, module: &str, lost: u64) -> Reading {
+        let counts: BTreeMap<_, _> = LINE_COUNTERS.map(str::to_owned).into_iter().zip([9, 0, lost, 0]).collect();
+        let own = BTreeMap::from([("log".to_owned(), counts)]);
+        let skipped = BTreeMap::from([("oversize".to_owned(), lost)]);
+        let port = PortReading {
+            name: port.to_owned(),
+            counts: [0, 0, lost, 0, 0],
+            skipped,
+            longest: 9_000,
+            ..<_>::default()
+        };
+        Reading {
+            modules: vec![ModuleReading { name: module.to_owned(), own, ..ModuleReading::default() }],
+            ports: vec![port],
+            ..Reading::nothing(Frequency::new(1e9), Ticks::ZERO)
+        }
+    }
+
+    /// A reading of a graph with this past, as a running pipeline gives it.
+    fn with_past(present: &Reading, past: &Reading) -> Reading {
+        let mut all = present.clone();
+        all.merge(past);
+        all
+    }
+
+    /// The report after a reload that removed a module and a port counted all that they had ever lost.
+    #[test]
+    fn losses_across_a_reload_are_those_since_the_reading_before() {
+        let nothing = Reading::nothing(Frequency::new(1e9), Ticks::ZERO);
+        let before = with_past(&lossy("in", "ids", 1_000), &nothing);
+        // It loses 7 more, and is removed.
+        let mut past = lossy("in", "ids", 1_007);
+        past.keep(&lossy("other", "nat", 0), Ticks::ZERO);
+        let after = with_past(&lossy("other", "nat", 3), &past);
+        let (lines, packets) = after.losses().since(&before.losses());
+        let lost: Vec<_> = lines.iter().map(|lines| (lines.module.as_str(), lines.lost)).collect();
+        assert_eq!((lost, packets), (vec![("nat", 3), ("ids", 7)], 10));
+        // It comes again, and counts from 0.
+        past.merge(&lossy("other", "nat", 3));
+        past.keep(&lossy("in", "ids", 0), Ticks::ZERO);
+        let again = with_past(&lossy("in", "ids", 2), &past);
+        let (lines, packets) = again.losses().since(&before.losses());
+        let lost: Vec<_> = lines.iter().map(|lines| (lines.module.as_str(), lines.lost)).collect();
+        assert_eq!((lost, packets), (vec![("ids", 9), ("nat", 3)], 12));
+        let (lines, packets) = again.losses().since(&after.losses());
+        assert_eq!((lines.len(), lines[0].lost, packets), (1, 2, 2));
+        assert_eq!(again.losses().since(&nothing.losses()).1, 1_012);
+    }
+
+    /// Frames that a port skipped were counted once more at each reload that kept the port.
+    #[test]
+    fn skipped_frames_of_a_kept_port_are_counted_once() {
+        let (mut past, present) = (Reading::nothing(Frequency::new(1e9), Ticks::ZERO), lossy("in", "ids", 4));
+        for _ in 0..3 {
+            let mut former = present.clone();
+            former.retire(|_| true, |_| true);
+            past.merge(&former);
+            past.keep(&present, Ticks::ZERO);
+            let all = with_past(&present, &past);
+            assert_eq!((all.ports[0].skipped["oversize"], all.ports[0].counts[2], all.ports[0].longest), (4, 4, 9_000));
+        }
+        // One that was closed and opened again has counted from 0.
+        let mut former = present.clone();
+        former.retire(|_| false, |_| false);
+        past.merge(&former);
+        assert_eq!(with_past(&present, &past).ports[0].skipped["oversize"], 8);
     }
 }
