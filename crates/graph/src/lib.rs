@@ -58,8 +58,8 @@ pub use own::Own;
 pub use placement::{Origin, Placement, share};
 pub use plan::{FlowPlan, Module, Plan, PortPlan, Step, Target};
 pub use port::{
-    DeclarePort, Intake, OVERSIZE, Offer, OpenPort, Pace, Port, PortCounters, PortDeclaration, Ready, Reasons, Spread,
-    ports,
+    DeclarePort, Intake, OVER_BLOCK, OVERSIZE, Offer, OpenPort, Pace, Port, PortCounters, PortDeclaration, Ready,
+    Reasons, Spread, ports,
 };
 pub use rig::Rig;
 pub use scheduler::{

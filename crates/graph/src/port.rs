@@ -43,12 +43,24 @@ pub struct PortCounters {
     pub oversize: Counter,
     /// The length of the longest of them, in bytes; 0 where it is not known.
     pub longest: Counter,
+    /// Frames longer than a block of the port's ring holds.
+    pub over_block: Counter,
 }
 
 /// The reason under which a port counts frames longer than a packet of the pool holds.
 pub const OVERSIZE: &str = "oversize";
 
+/// The reason under which a port counts frames longer than a block of its ring holds.
+pub const OVER_BLOCK: &str = "over_block";
+
 impl PortCounters {
+    /// Counts a frame that no block of the port's ring holds, and that is dropped.
+    #[cold]
+    pub fn drop_over_block(&self) {
+        self.dropped.add(1);
+        self.over_block.add(1);
+    }
+
     /// Counts a frame of `length` bytes that no packet of the pool holds, and that is dropped.
     #[cold]
     pub fn drop_oversize(&self, length: usize) {
@@ -60,10 +72,10 @@ impl PortCounters {
     /// The packets of [`dropped`](Self::dropped) that have reasons, by reason.
     pub(crate) fn by_reason(&self) -> BTreeMap<String, u64> {
         let mut counts = self.skipped.get();
-        let oversize = self.oversize.get();
-        if oversize > 0 {
-            counts.insert(OVERSIZE.to_owned(), oversize);
-        }
+        let of_length = [(OVERSIZE, self.oversize.get()), (OVER_BLOCK, self.over_block.get())];
+        counts.extend(
+            of_length.into_iter().filter(|(_, count)| *count > 0).map(|(name, count)| (name.to_owned(), count)),
+        );
         counts
     }
 }

@@ -150,7 +150,7 @@ fn take(
     let Some(mut packet) = intake.pool.take() else { return Taken::NoPacket };
     let is_whole = !frame.is_cut() && packet.write(frame.bytes);
     if !is_whole {
-        counters.drop_oversize(frame.length);
+        drop_long(frame, counters);
         return Taken::Whole;
     }
     let is_right = frame.partial.is_none_or(|partial| offload::complete(packet.data_mut(), partial));
@@ -165,6 +165,16 @@ fn take(
     Taken::Whole
 }
 
+/// Counts a frame that is longer than its block, or than a packet, holds.
+#[cold]
+fn drop_long(frame: &Frame<'_>, counters: &PortCounters) {
+    if frame.is_cut() {
+        counters.drop_over_block();
+    } else {
+        counters.drop_oversize(frame.length);
+    }
+}
+
 /// The same of a frame that is several in one.
 #[inline(never)]
 fn take_parts(
@@ -176,7 +186,7 @@ fn take_parts(
     counters: &PortCounters,
 ) -> Taken {
     if frame.is_cut() {
-        counters.drop_oversize(frame.length);
+        drop_long(frame, counters);
         return Taken::Whole;
     }
     let Some(cut) = Cut::of(frame) else {
