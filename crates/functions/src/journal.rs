@@ -138,6 +138,8 @@ struct State<R: Record> {
     ended: bool,
     /// What went wrong.
     fault: Option<String>,
+    /// Why the file could not be opened again, while that is so: no line is missing.
+    not_reopened: Option<String>,
 }
 
 impl<R: Record> Shared<R> {
@@ -167,7 +169,7 @@ impl<R: Record> Journal<R> {
 
     /// Writes to what is open already.
     fn over(out: impl Out + Send + 'static, path: &Path, owner: &str, frequency: Frequency) -> std::io::Result<Self> {
-        let state = State { rings: Vec::new(), asked: 0, done: 0, ended: false, fault: None };
+        let state = State { rings: Vec::new(), asked: 0, done: 0, ended: false, fault: None, not_reopened: None };
         let shared = Arc::new(Shared {
             state: Mutex::new(state),
             told: Condvar::new(),
@@ -217,7 +219,9 @@ impl<R: Record> Journal<R> {
             drop(thread);
             state = self.shared.told.wait_timeout(state, PERIOD).unwrap_or_else(PoisonError::into_inner).0;
         }
-        state.fault.clone().map_or(Ok(()), Err)
+        let path = self.shared.path.display();
+        let not_reopened = state.not_reopened.as_ref().map(|error| format!("{path} was not opened again: {error}"));
+        state.fault.clone().or(not_reopened).map_or(Ok(()), Err)
     }
 }
 
@@ -254,6 +258,7 @@ fn write_all<R: Record>(shared: &Shared<R>, out: impl Out) {
                 format!("cannot write {}, which is not complete: {error}", shared.path.display())
             });
         }
+        state.not_reopened = page.not_reopened().map(str::to_owned);
         if state.done < asked {
             state.done = asked;
             shared.told.notify_all();

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-pub use log::{LogFile, Turn, reopen_logs};
+pub use log::{LogFile, Turn, reopen_logs, take_reopen_failures};
 pub use replace::{OWNER_ALONE, replace, replace_private};
 pub use text::{read_all_text, read_text, skip_mark};
 

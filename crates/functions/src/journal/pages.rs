@@ -65,13 +65,15 @@ pub(super) struct Page<R: Record, O: Out> {
     lines: Lines<O>,
     /// Whether a line of this journal is in the file.
     begun: bool,
+    /// Why the file could not be opened again, while that is so.
+    not_reopened: Option<String>,
     memory: R::Memory,
     with: Option<Arc<R::With>>,
 }
 
 impl<R: Record, O: Out> Page<R, O> {
     pub(super) fn new(out: O) -> Self {
-        Self { lines: Lines::new(out), begun: false, memory: R::Memory::default(), with: None }
+        Self { lines: Lines::new(out), begun: false, not_reopened: None, memory: R::Memory::default(), with: None }
     }
 
     /// Writes records; lines that are not taken are counted, and the first error is returned. `last`: the run is over.
@@ -94,17 +96,25 @@ impl<R: Record, O: Out> Page<R, O> {
         result
     }
 
+    /// Why the file could not be opened again, while that is so. Its lines go into the file that is open.
+    pub(super) fn not_reopened(&self) -> Option<&str> {
+        self.not_reopened.as_deref()
+    }
+
     /// Goes on to the next file, where the one before has been renamed, removed or truncated.
     fn turn(&mut self, taken: &mut Vec<Taken<R>>, shared: &Shared<R>) -> io::Result<()> {
         let (turn, opened) = self.lines.out.look();
+        self.not_reopened = opened.err().map(|error| error.to_string());
         let mut result = match turn {
-            Turn::Same => return opened,
+            Turn::Same => return Ok(()),
             Turn::Removed => self.lines.count_removed(),
             Turn::Renamed | Turn::Truncated => Ok(()),
         };
         self.lines.begin_file();
         self.begun = false;
-        opened?;
+        if self.not_reopened.is_some() {
+            return result;
+        }
         for (number, record) in self.memory.restate().iter().enumerate() {
             let Some(with) = self.with.clone() else { break };
             result = result.and(self.add(record, &with, None, shared));
@@ -229,7 +239,7 @@ impl<O: Out> Lines<O> {
         match lines {
             0 => Ok(()),
             _ => {
-                Err(io::Error::other(format!("it was removed, and {lines} lines with it: rename it, and send SIGHUP")))
+                Err(io::Error::other(format!("it was removed, and {lines} lines with it: rename it, and send SIGUSR1")))
             }
         }
     }

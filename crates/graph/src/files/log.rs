@@ -9,6 +9,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::OFlags;
 
@@ -20,6 +21,15 @@ static ASKED: AtomicU64 = AtomicU64::new(0);
 /// Asks every log of this process to open its file again, where another file has its name by now, or none.
 pub fn reopen_logs() {
     ASKED.fetch_add(1, Ordering::Release);
+}
+
+/// Failures to open a log again that are not reported yet.
+static FAILURES: Mutex<Vec<(PathBuf, String)>> = Mutex::new(Vec::new());
+
+/// Takes the failures to open a log again since the last call: the log's path, and why. A log that fails tries again
+/// until it succeeds, and its failure is here once for each request.
+pub fn take_reopen_failures() -> Vec<(PathBuf, String)> {
+    std::mem::take(&mut *FAILURES.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// A change of a log's file since the last look at it.
@@ -43,7 +53,10 @@ pub struct LogFile {
     file: File,
     /// Its length after what was written last.
     len: u64,
+    /// The last request that is done.
     asked: u64,
+    /// The request during which a failure was noted.
+    failed: Option<u64>,
 }
 
 impl LogFile {
@@ -55,7 +68,7 @@ impl LogFile {
     pub fn open(path: &Path, mode: u32) -> io::Result<Self> {
         let asked = ASKED.load(Ordering::Acquire);
         let (file, metadata) = open(path, mode)?;
-        Ok(Self { path: path.to_owned(), file, len: metadata.len(), asked })
+        Ok(Self { path: path.to_owned(), file, len: metadata.len(), asked, failed: None })
     }
 
     /// Where it was opened.
@@ -76,8 +89,24 @@ impl LogFile {
         self.file.metadata().is_ok_and(|metadata| metadata.nlink() == 0)
     }
 
-    /// Looks what has happened to the file, and opens the one that is to follow. An error leaves the one that is open.
+    /// Looks whether the file was renamed, removed or truncated, and opens its successor. An error leaves the file that
+    /// is open, and the next look tries again.
     pub fn look(&mut self) -> (Turn, io::Result<()>) {
+        let looked = self.turn();
+        match &looked.1 {
+            Ok(()) => self.failed = None,
+            Err(error) => {
+                let asked = ASKED.load(Ordering::Acquire);
+                if self.failed.replace(asked) != Some(asked) {
+                    let failure = (self.path.clone(), error.to_string());
+                    FAILURES.lock().unwrap_or_else(PoisonError::into_inner).push(failure);
+                }
+            }
+        }
+        looked
+    }
+
+    fn turn(&mut self) -> (Turn, io::Result<()>) {
         let metadata = match self.file.metadata() {
             Ok(metadata) => metadata,
             Err(error) => return (Turn::Same, Err(error)),
@@ -87,15 +116,18 @@ impl LogFile {
         }
         let asked = ASKED.load(Ordering::Acquire);
         if asked != self.asked {
-            self.asked = asked;
             let same =
                 self.path.metadata().is_ok_and(|named| (named.dev(), named.ino()) == (metadata.dev(), metadata.ino()));
             if !same {
                 return match self.reopen(&metadata) {
-                    Ok(()) => (Turn::Renamed, Ok(())),
+                    Ok(()) => {
+                        self.asked = asked;
+                        (Turn::Renamed, Ok(()))
+                    }
                     error => (Turn::Same, error),
                 };
             }
+            self.asked = asked;
         }
         let shorter = metadata.len() < self.len;
         // It may be longer, where another process adds to it.
@@ -230,5 +262,27 @@ mod tests {
         assert!(turn == Turn::Same && result.is_err());
         log.write_all(b"on\n").expect("the file that is open");
         assert_eq!(fs::read(folder.0.join("log.1")).expect("it is there"), b"on\n");
+    }
+
+    /// A reopening that failed was never tried again.
+    #[test]
+    fn a_reopening_that_failed_is_tried_again() {
+        let folder = Folder::new("again");
+        let path = folder.0.join("log");
+        let mut log = LogFile::open(&path, 0o666).expect("a writable folder");
+        fs::rename(&path, folder.0.join("log.1")).expect("the same folder");
+        fs::create_dir(&path).expect("a writable folder");
+        reopen_logs();
+        for _ in 0..2 {
+            let (turn, result) = log.look();
+            assert!(turn == Turn::Same && result.is_err());
+        }
+        let failures = || take_reopen_failures().into_iter().filter(|(failed, _)| *failed == path).count();
+        assert_eq!(failures(), 1, "once for each request");
+        fs::remove_dir(&path).expect("it is empty");
+        assert_eq!(turn(&mut log), Turn::Renamed);
+        log.write_all(b"on\n").expect("room");
+        assert_eq!((fs::read(&path).expect("it is there"), failures()), (b"on\n".to_vec(), 0));
+        assert_eq!(turn(&mut log), Turn::Same);
     }
 }
