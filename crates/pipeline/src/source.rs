@@ -155,18 +155,51 @@ impl Source {
                     }
                 },
             );
-            // `KEY=` says no value, and `KEY=null` that there is no key.
-            let says_null = setting.split_once('=').is_some_and(|(_, text)| !text.trim().is_empty());
+            // `KEY=` has no value, and `KEY=null` leaves the key out.
+            let is_null = setting.split_once('=').is_some_and(|(_, text)| !text.trim().is_empty());
             let done = value.and_then(|(key, value)| match &mut root {
-                Some(root) => put(root, key, value.moved_to(place), says_null),
+                Some(root) => put(root, key, value.moved_to(place), is_null),
                 None => Ok(()),
             });
             if let Err(message) = done {
                 findings.add(place, message);
             }
         }
+        if let Some(root) = &mut root {
+            self.leave_kinds_out(root);
+        }
         root
     }
+
+    /// Leaves out the functions, kinds of ports and kinds of states that settings made `null` where another one is
+    /// beside them: `--set ports.in.generator=null --set ports.in.pcap.read=in.pcap`.
+    fn leave_kinds_out(&self, root: &mut Node) {
+        let sets = self.sets.iter().filter_map(|set| set.split_once('='));
+        let keys = sets.filter(|(_, text)| !text.trim().is_empty()).map(|(key, _)| key.trim());
+        let nulls: Vec<Vec<&str>> = keys.filter(|key| is_kind(key)).map(|key| key.split('.').collect()).collect();
+        for path in &nulls {
+            let Some(kinds) = root.get_mut(path[0]).and_then(|parts| parts.get_mut(path[1])) else { continue };
+            let Kind::Map(kinds) = &mut kinds.kind else { continue };
+            let is_null = |entry: &Entry| {
+                matches!(entry.value.kind, Kind::Null)
+                    && nulls.iter().any(|null| null[..2] == path[..2] && null[2] == entry.key)
+            };
+            let (mut others, mut is_new) = (false, false);
+            for entry in kinds.iter() {
+                if is_null(entry) { is_new |= entry.new } else { others = true }
+            }
+            // Where settings make all of them `null`, the kind that the text has gives way to the new one.
+            for entry in kinds.iter_mut().filter(|entry| is_null(entry)) {
+                entry.left_out = others || (is_new && !entry.new);
+            }
+        }
+    }
+}
+
+/// Whether the key is that of a function, of a kind of port or of a kind of state.
+fn is_kind(key: &str) -> bool {
+    let mut parts = key.split('.');
+    parts.next().is_some_and(|part| ["modules", "ports", "state"].contains(&part)) && parts.count() == 2
 }
 
 /// Settings with further ones, which come last: those before that would be overridden wholly are left out.
@@ -206,18 +239,17 @@ impl Node {
 /// Whether `null` is a value of its own at this key: a function, kind of port or kind of state without parameters, and
 /// the controller of that name.
 fn means_nothing(key: &str) -> bool {
-    let parts: Vec<_> = key.split('.').collect();
-    parts == ["control", "batching"] || (parts.len() == 3 && ["modules", "ports", "state"].contains(&parts[0]))
+    key == "control.batching" || is_kind(key)
 }
 
 /// Puts `value` at the dotted `key`, making mappings on the way where there is nothing.
-fn put(root: &mut Node, key: &str, value: Node, says_null: bool) -> Result<(), String> {
+fn put(root: &mut Node, key: &str, value: Node, is_null: bool) -> Result<(), String> {
     if key.split('.').any(str::is_empty) {
         return Err(format!("{} is not a key: write names with dots between", quote(key)));
     }
     let mut node = root;
     let mut path = String::new();
-    let leaves_out = says_null && matches!(value.kind, Kind::Null) && !means_nothing(key);
+    let leaves_out = is_null && matches!(value.kind, Kind::Null) && !means_nothing(key);
     let place = value.place;
     let mut parts = key.split('.').peekable();
     while let Some(part) = parts.next() {

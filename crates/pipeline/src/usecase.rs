@@ -25,6 +25,7 @@ use serde::Serialize;
 
 use crate::Source;
 use crate::problem::{Findings, Place, Problems, listed, nearest, quote};
+use crate::yaml;
 
 /// A use case.
 #[derive(Clone, Copy)]
@@ -92,7 +93,7 @@ pub fn usecase(name: &str, sets: &[String]) -> Result<Source, Problems> {
         let value = set.split_once('=').and_then(|(key, value)| Some((given.get_mut(key.trim())?, value)));
         match value {
             // As if it had not been given.
-            Some((slot, value)) if matches!(value.trim(), "null" | "~") => {
+            Some((slot, value)) if !value.trim().is_empty() && yaml::is_null(value.trim()) => {
                 *slot = (default(set.split_once('=').map_or("", |(key, _)| key.trim())), None);
             }
             Some((slot, value)) => *slot = (value.trim().to_owned(), Some(number)),

@@ -79,6 +79,11 @@ impl Map {
         self.entries.iter()
     }
 
+    /// The entries; their keys must not be changed.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
+        self.entries.iter_mut()
+    }
+
     /// Adds an entry; the one that has its key already, where there is one.
     pub(crate) fn add(&mut self, entry: Entry) -> Result<(), &Entry> {
         if let Some(at) = self.index.get(&entry.key) {
@@ -118,6 +123,11 @@ impl Node {
 
     pub(crate) fn as_text(&self) -> Option<&str> {
         if let Kind::Text(text) = &self.kind { Some(text) } else { None }
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn get_mut(&mut self, key: &str) -> Option<&mut Self> {
+        if let Kind::Map(map) = &mut self.kind { map.get_mut(key).map(|entry| &mut entry.value) } else { None }
     }
 
     /// The value of a key, where this is a mapping that has it.
@@ -393,11 +403,18 @@ fn scalar(text: String, style: ScalarStyle, tag: Option<&Tag>, place: Place) -> 
     Ok(if matches!(style, ScalarStyle::Plain) { plain(text) } else { Kind::Text(text) })
 }
 
+/// Whether text without quotes is null (YAML 1.2.2, section 10.3.2, the core schema).
+pub(crate) fn is_null(text: &str) -> bool {
+    matches!(text, "" | "~" | "null" | "Null" | "NULL")
+}
+
 /// What text without quotes is (YAML 1.2.2, section 10.3.2, the core schema). The numbers that JSON does not know,
 /// infinities and NaN, stay text.
 fn plain(text: String) -> Kind {
+    if is_null(&text) {
+        return Kind::Null;
+    }
     match text.as_str() {
-        "" | "~" | "null" | "Null" | "NULL" => return Kind::Null,
         "true" | "True" | "TRUE" => return Kind::Bool(true),
         "false" | "False" | "FALSE" => return Kind::Bool(false),
         _ => {}
