@@ -7,7 +7,7 @@ use crate::{HUGE, Region};
 
 /// The system has no memory for what was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the system has no {bytes} bytes for it")]
+#[error("the system has no {bytes} bytes for it, or would keep less than 16 MiB")]
 pub struct NoMemory {
     /// How much it was, in bytes.
     pub bytes: usize,
@@ -30,11 +30,12 @@ impl NoMemory {
 /// Refuses a large list that leaves less memory than a [`Region`] leaves: the small allocations that follow end the
 /// process where they fail.
 fn leaves_enough<T>(len: usize) -> Result<(), NoMemory> {
-    let lack = NoMemory::of::<T>(len);
-    if lack.bytes < HUGE / 2 {
-        return Ok(());
-    }
-    Region::new(HUGE).map(drop).map_err(|_| lack)
+    leaves(NoMemory::of::<T>(len), || Region::new(HUGE).is_ok())
+}
+
+/// The same where `has_more` says whether the system has more memory.
+fn leaves(lack: NoMemory, has_more: impl FnOnce() -> bool) -> Result<(), NoMemory> {
+    if lack.bytes < HUGE / 2 || has_more() { Ok(()) } else { Err(lack) }
 }
 
 /// An empty list with room for so many values, which it takes without asking the system for more.
@@ -91,6 +92,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_large_list_must_leave_memory_and_a_small_one_need_not() {
+        let list = |bytes| NoMemory::of::<u8>(bytes);
+        let asked = std::cell::Cell::new(false);
+        let answer = |has| {
+            asked.set(true);
+            has
+        };
+        for bytes in [0, 1, HUGE / 2 - 1] {
+            assert_eq!((leaves(list(bytes), || answer(false)), asked.take()), (Ok(()), false), "{bytes}");
+        }
+        for bytes in [HUGE / 2, HUGE, usize::MAX] {
+            assert_eq!((leaves(list(bytes), || answer(true)), asked.take()), (Ok(()), true), "{bytes}");
+            assert_eq!((leaves(list(bytes), || answer(false)), asked.take()), (Err(list(bytes)), true), "{bytes}");
+        }
+        assert_eq!(leaves_enough::<u64>(HUGE / 16), Ok(()));
+    }
+
+    #[test]
     fn what_no_system_has_is_an_answer() {
         assert_eq!(filled(7_u64, 3).as_deref(), Ok(&[7, 7, 7][..]));
         assert_eq!(numbered(3, |at| at * 2).as_deref(), Ok(&[0, 2, 4][..]));
@@ -104,6 +123,9 @@ mod tests {
             assert_eq!(numbered(len, |_| 0_u64), Err(lack));
         }
         assert_eq!(NoMemory::of::<u64>(2).within(5).bytes, 16);
-        assert_eq!(NoMemory::of::<u64>(2).within(50).to_string(), "the system has no 50 bytes for it");
+        assert_eq!(
+            NoMemory::of::<u64>(2).within(50).to_string(),
+            "the system has no 50 bytes for it, or would keep less than 16 MiB"
+        );
     }
 }

@@ -44,7 +44,8 @@ mod mapped {
         /// # Errors
         /// The system has no such memory.
         pub fn reserved(bytes: usize) -> std::io::Result<Self> {
-            // Such pages are set aside at once, so a mapping that succeeds cannot fault later.
+            // The kernel sets such pages aside at once, so a mapping that succeeds cannot fault later. They are no part
+            // of the memory that small allocations come from: such a region need not leave any.
             Self::map(bytes.max(HUGE), MapFlags::HUGETLB).or_else(|_| Self::new(bytes))
         }
 
