@@ -7,7 +7,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 
-use forebay_graph::files::read_text;
+use forebay_graph::files::{OWNER_ALONE, read_text};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -236,7 +236,7 @@ impl Store {
         let (file, copy) = (temporary.path().join(FILE), temporary.path().join(PROGRAM));
         let text = serde_json::to_string_pretty(saved).map_err(|error| io(&file)(error.into()))?;
         // It has the pipeline's text, in which there may be keys: its owner alone may read it.
-        let private = |file: &Path| fs::File::options().write(true).create_new(true).mode(0o600).open(file);
+        let private = |file: &Path| fs::File::options().write(true).create_new(true).mode(OWNER_ALONE).open(file);
         private(&file).and_then(|mut new| new.write_all(text.as_bytes())).map_err(io(&file))?;
         let same =
             self.names().into_iter().map(|name| self.0.join(name).join(PROGRAM)).find(|other| same(other, program));

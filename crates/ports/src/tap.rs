@@ -16,7 +16,7 @@ pub use params::{AddressError, HostAddress, Params};
 
 use crate::interface::namespace;
 
-use device::{Before, Beyond, Device, Got, Wanted};
+use device::{Before, Device, ExcessBuffer, ReadOutcome, Wanted};
 use opener::Opener;
 
 /// The longest frame of any pool, less an Ethernet header and two tags.
@@ -45,7 +45,7 @@ pub struct Tap {
     /// How often it is asked whether an interface is there again.
     look: Ticks,
     /// Takes what no packet holds, so that its length shows.
-    beyond: Beyond,
+    beyond: ExcessBuffer,
     /// Frames that the host would not take, while a batch is sent.
     refused: Batch,
     /// What went wrong, for [`Port::close`].
@@ -88,14 +88,14 @@ impl Port for Tap {
             let room = packet.tailroom();
             let Some(space) = packet.append(room) else { break };
             match device.read(space, &mut self.beyond) {
-                Ok(Got::Frame(length)) => {
+                Ok(ReadOutcome::Frame(length)) => {
                     packet.truncate(length);
                     packet.set_arrival(intake.now, ArrivalClock::Poll);
                     // There is room, as `most` says.
                     let _ = batch.push(packet);
                 }
-                Ok(Got::TooLong(length)) => self.counters.drop_oversize(length),
-                Ok(Got::Nothing) => return Ready::At(intake.now + self.poll),
+                Ok(ReadOutcome::TooLong(length)) => self.counters.drop_oversize(length),
+                Ok(ReadOutcome::Nothing) => return Ready::At(intake.now + self.poll),
                 Err(error) => {
                     self.fail("reading from", &error);
                     return Ready::At(intake.now + self.look);
@@ -255,7 +255,7 @@ packets run, the interface stays, with what waits in it; its settings change jus
             before,
             poll: setup.frequency().ticks(params.poll),
             look: setup.frequency().ticks(LOOK),
-            beyond: Beyond::default(),
+            beyond: ExcessBuffer::default(),
             refused: Batch::with_capacity(MAX_BATCH),
             fault: None,
             counters,

@@ -257,7 +257,7 @@ impl<'r> Walk<'r> {
             && !(is_only(rule, "integer") && value.abs() >= WHOLE && !number.is_u64());
         if !fits {
             let allowed = allowed(rule).join(", ");
-            // Where the rule knows no end, who wrote it has mostly hint it.
+            // Where the rule has no upper limit, its description mostly names one.
             let endless = bound("maximum").is_none() && bound("exclusiveMaximum").is_none();
             let hint = rule["description"].as_str().filter(|_| endless).map(first_sentence);
             let hint = hint.map(|hint| format!(" ({})", hint.replace(" (", ", ").replace(')', ""))).unwrap_or_default();

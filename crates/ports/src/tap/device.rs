@@ -90,7 +90,7 @@ impl Wanted {
 }
 
 /// A frame that was read.
-pub enum Got {
+pub enum ReadOutcome {
     /// It is so long.
     Frame(usize),
     /// It was so long, longer than the room for it, and is lost.
@@ -100,9 +100,9 @@ pub enum Got {
 }
 
 /// Room for the rest of the longest frame that there is, an IP packet of 64 KiB with its Ethernet header and two tags.
-pub struct Beyond(Box<[u8]>);
+pub struct ExcessBuffer(Box<[u8]>);
 
-impl Default for Beyond {
+impl Default for ExcessBuffer {
     fn default() -> Self {
         Self(vec![0; (1 << 16) + 22].into())
     }
@@ -202,15 +202,15 @@ impl Device {
     /// # Errors
     /// The interface is gone, or the system says something else.
     #[inline]
-    pub fn read(&self, room: &mut [u8], beyond: &mut Beyond) -> io::Result<Got> {
+    pub fn read(&self, room: &mut [u8], beyond: &mut ExcessBuffer) -> io::Result<ReadOutcome> {
         // More than there is room for: the kernel cuts what is longer, and does not say so.
         let limit = room.len();
         match (&self.file).read_vectored(&mut [IoSliceMut::new(room), IoSliceMut::new(&mut beyond.0)]) {
-            Ok(0) => Ok(Got::Nothing),
-            Ok(length) if length > limit => Ok(Got::TooLong(length)),
-            Ok(length) => Ok(Got::Frame(length)),
+            Ok(0) => Ok(ReadOutcome::Nothing),
+            Ok(length) if length > limit => Ok(ReadOutcome::TooLong(length)),
+            Ok(length) => Ok(ReadOutcome::Frame(length)),
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
-                Ok(Got::Nothing)
+                Ok(ReadOutcome::Nothing)
             }
             Err(error) => Err(error),
         }

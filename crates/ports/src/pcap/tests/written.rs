@@ -1,7 +1,6 @@
 //! Captures are written in the format that their name asks for.
 
-use super::super::{NgWriter, Reader, WhenFull, Writer};
-use super::Folder;
+use super::*;
 
 #[test]
 fn a_capture_has_the_format_that_its_name_says() {
@@ -47,4 +46,32 @@ fn a_name_of_another_format_is_refused_and_no_file_is_made() {
     }
     let error = NgWriter::create(&folder.path("a.pcap"), WhenFull::Wait).err().expect("refused").to_string();
     assert!(error.contains("allowed is a name that ends in .pcapng"), "{error}");
+}
+
+/// A packet that the capture had cut came out as if it had been short on the wire.
+#[test]
+fn the_original_length_of_a_cut_packet_is_written() {
+    let folder = Folder::new("cut");
+    let packets: &[(u32, u32, u32, &[u8])] = &[(10, 20, 1500, &[1; 60]), (11, 0, 60, &[2; 60]), (12, 0, 40, &[3; 60])];
+    let read = folder.file("in.pcap", &classic(false, 0xa1b2_c3d4, 1, packets));
+    let pool = pool(2_048);
+    for name in ["out.pcap", "out.pcapng"] {
+        let path = folder.0.join(name);
+        let mut from = open(json!({ "read": read, "speed": "fast" })).expect("a capture");
+        let mut to = open(json!({ "write": path })).expect("a file");
+        let mut batch = Batch::with_capacity(32);
+        from.port.receive(&mut batch, &Intake { now: Ticks(1), pool: &pool, most: 32 });
+        // A header that is put on is on both lengths.
+        assert!(batch[0].prepend(8).is_some());
+        to.port.send(&mut batch, Ticks(2));
+        assert_eq!(to.port.close(), Ok(()));
+        let mut reader = Reader::open(&path).expect("a capture");
+        for lengths in [(68, 1508), (60, 60), (60, 60)] {
+            let record = reader.next().expect("a packet").expect("sound");
+            assert_eq!((record.bytes.len(), record.original_len), lengths, "{name}");
+        }
+        // The chunk's next packet has nothing missing.
+        from.port.receive(&mut batch, &Intake { now: Ticks(1), pool: &pool, most: 32 });
+        assert!(pool.take().is_some_and(|packet| packet.missing() == 0));
+    }
 }
