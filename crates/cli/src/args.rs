@@ -45,8 +45,9 @@ Examples:
   forebay list functions                     what pipelines are made of
   forebay describe ip_lookup                 one of them: parameters, gates, reasons for drops, an example
 
-Exit codes: 0 done; 1 the answer is no (an objective missed, with --strict; a module dearer than its baseline; `doctor` found what \
-costs); 2 bad usage or input, or a port failed."
+Exit codes: 0 done; 1 the answer is no (with --strict, a flow missed an objective; lines or packets are not in \
+their file; a change of a table was refused; a module costs more than its baseline; `doctor` found something that \
+costs performance); 2 bad usage or input, or a port failed."
 )]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -173,8 +174,9 @@ Examples:
   forebay run usecase:gw --virtual --cost 'acl=500+20' --duration 100ms
 
 The run ends when every source is used up, after --duration, or by Ctrl-C (on the live table also q); the summary follows \
-in every case. Exit codes: 0 done; 1 lines of a log or of alerts were lost, or, with --strict, a flow \
-missed an objective; 2 bad usage or input, or a port failed (its disk full, say).")]
+in every case. Exit codes: 0 done; 1 lines of a log or of alerts, copies of tap or packets of \
+--drops are not in their file, or, with --strict, a flow missed an objective; 2 bad usage or input, or a port failed \
+(its disk full, say).")]
 pub(crate) struct Run {
     /// A configuration file, `usecase:NAME`, or `-` for standard input
     pub(crate) pipeline: String,

@@ -12,7 +12,7 @@ use forebay_lean::saved::Store;
 use serde_json::json;
 
 use crate::format::{Align, known, table};
-use crate::run::report_lost_lines;
+use crate::lost_lines::report_lost_lines;
 use crate::{Answer, args, printed};
 
 /// How long a run measures: short, because what differs is between processes and not within one.
@@ -54,7 +54,7 @@ pub(crate) fn compare(arguments: &args::Compare) -> anyhow::Result<Answer> {
     });
     say("");
     let names = [arguments.name.as_str(), name];
-    // The figures are those of runs whose files are not complete.
+    // The figures are those of runs whose files lack lines.
     let lost = sides.map(|side| side.lost_lines);
     names.iter().zip(&lost).for_each(|(name, lost)| report_lost_lines(name, lost));
     let comparison = compared?;

@@ -1,6 +1,7 @@
 //! Dropped packets to a pcapng file, each with the reason as its comment.
 //!
-//! The worker never waits for the disk: what finds the writer's buffers full is not written, which is counted and said.
+//! The worker of a real run never waits for the disk: a packet that finds the buffers full is counted and not written.
+//! A simulated run waits.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,13 +36,18 @@ pub(crate) struct DropSender {
 
 impl DropSender {
     /// Creates the file. `start` is the present instant.
-    pub(crate) fn create(path: &Path, start: Ticks, frequency: Frequency) -> anyhow::Result<(Self, Arc<Tally>)> {
+    pub(crate) fn create(
+        path: &Path,
+        start: Ticks,
+        frequency: Frequency,
+        simulated: bool,
+    ) -> anyhow::Result<(Self, Arc<Tally>)> {
         // Simulated time can wait for the disk.
-        let when_full = if start == Ticks::ZERO { WhenFull::Wait } else { WhenFull::Refuse };
+        let when_full = if simulated { WhenFull::Wait } else { WhenFull::Refuse };
         let writer = NgWriter::create(path, when_full).map_err(|error| anyhow::anyhow!("--drops: {error}"))?;
         // Simulated time begins in 1970, so that every run of one seed is the same.
         let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
-        let wall = if start == Ticks::ZERO { 0 } else { now() };
+        let wall = if simulated { 0 } else { now() };
         let tally = Arc::new(Tally::default());
         Ok((Self { writer, start, wall, frequency, tally: Arc::clone(&tally) }, tally))
     }

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use forebay_graph::files::reopen_logs;
+use forebay_graph::files::{reopen_logs, take_reopen_failures};
 use signal_hook::consts::{SIGHUP, SIGUSR1};
 use signal_hook::iterator::{Handle, Signals};
 
@@ -16,6 +16,17 @@ use crate::printed;
 
 /// Reads the configuration again: a line about the change, or why the one that runs stays.
 pub(crate) type Reload = Box<dyn Fn() -> Result<String, String> + Send>;
+
+/// Reports the logs of the run called `name` that could not be opened again since the last call.
+pub(crate) fn report_reopen_failures(name: &str) {
+    for (path, why) in take_reopen_failures() {
+        let _ = writeln!(
+            printed::err(),
+            "{name}: {} was not opened again: {why}; lines go to the file that is open, and the run tries again",
+            path.display()
+        );
+    }
+}
 
 /// Signals that have been caught, and wait for a run that can follow them.
 pub(crate) struct Caught {
@@ -32,7 +43,7 @@ pub(crate) struct Followed {
 
 impl Caught {
     /// Catches signals from now on, also where SIGHUP was ignored (`nohup`): a run without a terminal gets it only from
-    /// somebody who means it.
+    /// a user or a service manager.
     ///
     /// # Errors
     /// As installing signal handlers.
@@ -55,24 +66,24 @@ impl Caught {
                     SIGHUP if has_terminal => {
                         is_lost.store(true, Ordering::Relaxed);
                         reopen_logs();
-                        "SIGHUP: the run goes on without its terminal; logs are opened again".to_owned()
+                        "SIGHUP: the run goes on without its terminal; logs will be opened again".to_owned()
                     }
                     SIGHUP => {
                         let reloaded = reload();
                         reopen_logs();
                         match reloaded {
-                            Ok(done) => format!("SIGHUP: {done}; logs are opened again"),
+                            Ok(done) => format!("SIGHUP: {done}; logs will be opened again"),
                             Err(why) => {
-                                format!("SIGHUP: the configuration that runs stays; logs are opened again: {why}")
+                                format!("SIGHUP: the configuration that runs stays; logs will be opened again: {why}")
                             }
                         }
                     }
                     _ => {
                         reopen_logs();
-                        "SIGUSR1: logs are opened again".to_owned()
+                        "SIGUSR1: logs will be opened again".to_owned()
                     }
                 };
-                // A standard error that is gone with the terminal is not worth the run.
+                // A standard error that is gone with the terminal does not end the run.
                 let _ = writeln!(printed::err(), "{name}: {message}");
             }
         };

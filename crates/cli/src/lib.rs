@@ -24,6 +24,7 @@ mod history;
 mod lab;
 mod list;
 mod live;
+mod lost_lines;
 mod measure;
 mod oversize;
 mod plain;
@@ -62,7 +63,7 @@ use args::{Args, Command};
 enum Answer {
     /// Done.
     Yes,
-    /// The answer is no: an objective was missed.
+    /// The answer is no: a flow missed an objective, say, or lines are not in their file.
     No,
 }
 

@@ -16,7 +16,7 @@ use forebay_pipeline::{Conditions, Loaded, Source};
 use jiff::Timestamp;
 
 use crate::format::{Align, known, short};
-use crate::run::report_lost_lines;
+use crate::lost_lines::report_lost_lines;
 use crate::source::{origin, source};
 use crate::{Answer, args, engine, format, printed};
 use crate::{hardware, rates};
@@ -59,7 +59,7 @@ pub(crate) fn measure(arguments: &args::Measure) -> anyhow::Result<Answer> {
             break (timed, cores);
         }
     };
-    // The figures are those of a run whose files are not complete.
+    // The figures are those of a run whose files lack lines.
     report_lost_lines(&timed.report.pipeline, &timed.report.lost_lines);
     let found = if arguments.search { Some(rates::find(&source, &cores, arguments.search_time)?) } else { None };
     let counts = if arguments.no_count { None } else { count(&program, arguments)? };

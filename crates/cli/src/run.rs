@@ -1,5 +1,6 @@
 //! `forebay run`: a pipeline runs and is watched; at the end there is a summary.
 
+use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
 use forebay_graph::Plan;
-use forebay_graph::report::{LostLines, Report};
+use forebay_graph::report::Report;
 use forebay_graph::secret::without_keys;
 use forebay_instance::socket::{Bound, Patience, Server, Service, place};
 use forebay_instance::{Accepted, Board, Cores, Instance, Sole, SoleError, Steer, choose};
@@ -21,8 +22,9 @@ use crate::Answer;
 use crate::args;
 use crate::drops::{DropSender, Tally};
 use crate::engine::{self, Engine, Mode};
-use crate::hangup::{Caught, Followed, Reload};
+use crate::hangup::{Caught, Followed, Reload, report_reopen_failures};
 use crate::live::Live;
+use crate::lost_lines::report_lost_lines;
 use crate::oversize::Oversize;
 use crate::source::source;
 use crate::trace::{Hub, Story, Tracer};
@@ -30,7 +32,7 @@ use crate::{control, costs, decisions, plain, printed, summary};
 
 /// How long the stop flag and the keyboard wait to be looked at.
 const LOOK: Duration = Duration::from_millis(20);
-/// How often is looked whether there is an event to print.
+/// The time between two looks for events.
 const EVENTS: Duration = Duration::from_secs(1);
 
 /// Runs a pipeline to its end.
@@ -71,7 +73,7 @@ pub(crate) fn run(arguments: &args::Run) -> anyhow::Result<Answer> {
     }
     if let Some(path) = &arguments.drops {
         made.claim("--drops", path, true).map_err(|told| anyhow!("--drops: {told}"))?;
-        let (sender, of_sender) = DropSender::create(path, engine::now(simulated), frequency)?;
+        let (sender, of_sender) = DropSender::create(path, engine::now(simulated), frequency, simulated)?;
         hub.write_drops(sender);
         tally = Some(of_sender);
     }
@@ -140,18 +142,21 @@ pub(crate) fn run(arguments: &args::Run) -> anyhow::Result<Answer> {
     hub.finish();
     let shown = shown.and_then(|oversize| traces.tell(board.began()).map(|()| oversize).map_err(Into::into));
     let report = board.report(&board.nothing(), &board.read(outcome.at));
-    let shown = shown.map(|mut oversize| oversize.print(&report));
+    let shown = shown.map(|mut oversize| oversize.print_last(&name, &report));
     let printed = if arguments.json {
         serde_json::to_string(&report).map_err(io::Error::from).and_then(|text| writeln!(printed::out(), "{text}"))
     } else {
         summary::print(&report, &mut printed::out())
     };
-    report_lost_lines(&report.pipeline, &report.lost_lines);
-    report_unread(&report);
+    report_lost_lines(&name, &report.lost_lines);
+    report_unread(&name, &report);
     let mut troubles: Vec<_> =
         outcome.troubles.into_iter().map(|(place, trouble)| format!("{place}: {trouble}")).collect();
+    // Workers that share a file have one fault.
+    let mut known = BTreeSet::new();
+    troubles.retain(|trouble| known.insert(trouble.clone()));
     troubles.extend(trouble.lock().unwrap_or_else(PoisonError::into_inner).take());
-    troubles.extend(tally.as_deref().and_then(|tally| tell_drops(tally, arguments)));
+    troubles.extend(tally.as_deref().and_then(|tally| report_drops(tally, arguments)));
     if report.packets.missing() != 0 {
         troubles.push(format!("{} packets are unaccounted for: this is a defect of Forebay", report.packets.missing()));
     }
@@ -168,31 +173,11 @@ pub(crate) fn run(arguments: &args::Run) -> anyhow::Result<Answer> {
     Ok(if missed || lost_drops || !report.lost_lines.is_empty() { Answer::No } else { Answer::Yes })
 }
 
-/// Reports sources that had more packets when the run ended.
-fn report_unread(report: &Report) {
+/// Reports sources that had more packets when the run called `name` ended.
+fn report_unread(name: &str, report: &Report) {
     for port in report.ports.iter().filter(|port| port.unread) {
-        let (pipeline, name) = (&report.pipeline, &port.name);
-        let _ =
-            writeln!(printed::err(), "{pipeline}: port '{name}' has more packets: the run ended before its last one");
-    }
-}
-
-/// Reports lines that a file of a module should have and has not.
-pub(crate) fn report_lost_lines(pipeline: &str, lost: &[LostLines]) {
-    for lines in lost {
-        let causes = [
-            (lines.over_rate, "over rate"),
-            (lines.lost, "lost: they came faster than they were written"),
-            (lines.unwritten, "unwritten: the disk did not take them, or their file was removed"),
-        ];
-        let causes = causes.iter().filter(|(count, _)| *count > 0).map(|(count, cause)| format!("{count} {cause}"));
-        let causes = causes.collect::<Vec<_>>().join("; ");
-        let (module, heading, total) = (&lines.module, &lines.lines, lines.total());
-        let noun = if heading == "copies" { "packets" } else { "lines" };
-        let _ = writeln!(
-            printed::err(),
-            "{pipeline}: {module}: the file of {heading} is not complete: {total} {noun} are not in it ({causes})"
-        );
+        let port = &port.name;
+        let _ = writeln!(printed::err(), "{name}: port '{port}' has more packets: the run ended before its input did");
     }
 }
 
@@ -216,33 +201,37 @@ fn default_duration(plans: &[Plan], simulated: bool) -> Option<Nanos> {
     Some(engine::SIMULATED_DURATION)
 }
 
-/// Says once that a run whose sources are used up waits for packets that are held.
+/// Reports once that a run whose sources are used up waits for packets that are held.
 #[derive(Default)]
-struct Waiting {
+struct WaitNotice {
     since: Option<Instant>,
-    said: bool,
+    reported: bool,
 }
 
-impl Waiting {
-    /// How long a wait is not worth a word.
+impl WaitNotice {
+    /// Shorter waits are not reported.
     const SHORT: Duration = Duration::from_secs(1);
+    /// The notice comes too late where less is left, in seconds.
+    const LEAST: f64 = 0.1;
 
     fn look(&mut self, engine: &Engine, board: &Board, name: &str) {
-        let Some(until) = engine.waits_until().filter(|_| !self.said) else {
+        let Some(until) = engine.waits_until().filter(|_| !self.reported) else {
             self.since = None;
             return;
         };
         let now = Tsc.now();
         let left = Tsc.frequency().seconds(until.since(now));
-        if self.since.get_or_insert_with(Instant::now).elapsed() < Self::SHORT && left < Self::SHORT.as_secs_f64() {
+        let is_short =
+            self.since.get_or_insert_with(Instant::now).elapsed() < Self::SHORT && left < Self::SHORT.as_secs_f64();
+        if is_short || left < Self::LEAST {
             return;
         }
-        self.said = true;
+        self.reported = true;
         let packets = board.report(&board.nothing(), &board.read(now)).packets;
         let _ = writeln!(
             printed::err(),
-            "{name}: the sources are used up; the run waits for {} packets that modules hold, {left:.1} s for the next \
-             (Ctrl-C ends it at once and drops them as `wound_up`)",
+            "{name}: the sources are used up; modules still hold {} packets, the next for {left:.1} s. Ctrl-C ends the \
+             run and drops them as wound_up",
             packets.held + packets.queued
         );
     }
@@ -406,10 +395,10 @@ fn show(
     let (mut oversize, mut next_look) = (Oversize::default(), Instant::now());
     let first = board.nothing();
     let mut last = first.clone();
-    let mut waiting = Waiting::default();
+    let mut wait_notice = WaitNotice::default();
     while !engine.is_over(stop) {
         if live.is_none() {
-            waiting.look(engine, board, name);
+            wait_notice.look(engine, board, name);
         }
         match traces.tell(board.began()) {
             Err(_) if signals.is_terminal_lost() => {}
@@ -430,7 +419,8 @@ fn show(
         // A table that stays would be written over: the run's end prints the event then.
         if live.is_none() && !arguments.simulated && Instant::now() >= next_look {
             next_look = Instant::now() + EVENTS;
-            oversize.print(&board.report(&first, &board.read(Tsc.now())));
+            oversize.print(name, &board.report(&first, &board.read(Tsc.now())));
+            report_reopen_failures(name);
         }
         if quiet || Instant::now() < next {
             continue;
@@ -474,11 +464,11 @@ impl Traces {
     }
 }
 
-/// Says what became of the dropped packets; what went wrong, if anything.
-fn tell_drops(tally: &Tally, arguments: &args::Run) -> Option<String> {
+/// Reports how many of the dropped packets are in their file. Returns what went wrong.
+fn report_drops(tally: &Tally, arguments: &args::Run) -> Option<String> {
     let (written, lost) = (tally.written.load(Ordering::Relaxed), tally.lost.load(Ordering::Relaxed));
     let path = arguments.drops.as_deref().unwrap_or(Path::new("")).display();
-    let missed = if lost > 0 { format!("; {lost} more came faster than they could be written") } else { String::new() };
+    let missed = if lost > 0 { format!("; {lost} more are not in it") } else { String::new() };
     let _ = writeln!(printed::err(), "{written} dropped packets written to {path}{missed}");
     tally.trouble.lock().unwrap_or_else(PoisonError::into_inner).take()
 }

@@ -15,8 +15,8 @@ use forebay_sim::{Options, Scene, Simulator};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
+use crate::lost_lines::report_lost_lines;
 use crate::prices::Prices;
-use crate::run::report_lost_lines;
 use crate::source::source;
 use crate::{Answer, args, control, decisions, engine, printed, summary};
 

@@ -18,8 +18,9 @@ Examples:
 
 The pipeline is run for some thousand packets first, to learn which ways they take; from there on queues, batches, schedulers and \
 controllers are simulated, and packets are not. What cannot be simulated is refused by name: modules that hold packets back, rate limits, \
-sources that end. `forebay run --virtual` runs every packet, and is as exact as can be. Exit codes: 0 done; 1 with --strict, where a flow \
-missed an objective; 2 bad usage or input.")]
+sources that end. `forebay run --virtual` runs every packet, and is as exact as can be. Exit codes: 0 done; \
+1 lines of a log or of alerts, or copies of tap, are not in their file, or, with --strict, a flow missed an objective; \
+2 bad usage or input.")]
 pub(crate) struct Simulate {
     /// A configuration file, `usecase:NAME`, or `-` for standard input
     pub(crate) pipeline: String,
