@@ -1,6 +1,6 @@
 //! How runs end whose sources are used up: at once, with every packet read; settings that leave a key out.
 
-use crate::running::Running;
+use crate::running::{Running, wait_for};
 use crate::{File, forebay};
 
 const SESSIONS: &str = "ports:
@@ -75,7 +75,7 @@ modules: { slow: { shaper: { rate: 1kbps, burst: 2KiB } } }
 pipeline: [ in -> slow -> out ]
 ";
     let mut running = Running::of(text);
-    let line = running.line("the run waits for 2 packets that modules hold");
+    let line = running.line("modules still hold 2 packets, the next for ");
     assert!(line.contains("the sources are used up"), "{line}");
     let report = running.end();
     assert_eq!(
@@ -92,7 +92,7 @@ pipeline: [ in -> slow -> out ]
 #[test]
 fn unread_packets_are_reported() {
     let (file, slow) = (File::new(SESSIONS), File::new(&SESSIONS.replace("4kpps", "1pps")));
-    let has_more = "port 'in' has more packets: the run ended before its last one";
+    let has_more = "port 'in' has more packets: the run ended before its input did";
     for how in [&["--virtual"][..], &["--no-socket", "--no-live"]] {
         let run =
             |file: &File, duration| forebay(&[&["run", file.path(), "--json", "--duration", duration], how].concat());
@@ -108,6 +108,67 @@ fn unread_packets_are_reported() {
     let file = File::new(&SESSIONS.replace("count: 1000, ", ""));
     let done = forebay(&["run", file.path(), "--virtual", "--duration", "1ms"]);
     assert!(done.code == Some(0) && !done.err.contains(has_more), "{}", done.err);
+}
+
+/// A simulated run went through a gap in slices of 64 ms: packets of 1970 and of today were half an hour apart.
+#[test]
+fn a_gap_of_a_capture_takes_a_simulated_run_no_time() {
+    let made = File::new(
+        "ports: { in: { generator: { count: 3, size: 1500 } }, out: { pcap: { write: all.pcap } } }
+modules: { hop: { ttl: } }
+pipeline: [ in -> hop -> out ]
+",
+    );
+    forebay(&["run", made.path(), "--virtual"]).well();
+    let mut capture = std::fs::read(made.beside("all.pcap")).expect("it was written");
+    let record = (capture.len() - 24) / 3;
+    for (at, second) in [0, 1, u32::MAX].into_iter().enumerate() {
+        let stamp = 24 + at * record;
+        capture[stamp..stamp + 4].copy_from_slice(&second.to_le_bytes());
+        capture[stamp + 4..stamp + 8].fill(0);
+    }
+    let file = File::new(
+        "ports: { in: { pcap: { read: in.pcap } }, out: { sink: } }
+state: { known: { connections: {} } }
+modules: { wall: { firewall: { state: known, default: permit } }, slow: { shaper: { rate: 1kbps, burst: 2KiB } } }
+pipeline: [ in -> wall -> slow -> out ]
+",
+    );
+    std::fs::write(file.beside("in.pcap"), &capture).expect("a folder that can be written");
+    for more in [&[][..], &["--controller", "optimal"]] {
+        let report = forebay(&[&["run", file.path(), "--virtual", "--json"], more].concat()).json();
+        assert_eq!(report["packets"]["out"], 3, "{report}");
+        assert!(report["duration_s"].as_f64().is_some_and(|seconds| seconds >= f64::from(u32::MAX)), "{report}");
+        // The second packet waited for its turn, which came in the gap.
+        let longest = report["flows"][0]["delay_us"]["max"].as_f64();
+        assert!(longest.is_some_and(|micros| (1e6..20e6).contains(&micros)), "{report}");
+        // The sessions of the first packets have ended meanwhile.
+        let sessions = &report["modules"][0]["counters"]["connections, IPv4"];
+        assert_eq!((&sessions["open"], &sessions["ended"]), (&1.into(), &2.into()), "{report}");
+    }
+}
+
+/// A pipe that is open when the run ends, all of whose packets were read, was said to have more.
+#[test]
+fn a_stream_that_has_nothing_at_hand_is_not_unread() {
+    let made = File::new(
+        "ports: { in: { generator: { count: 30 } }, out: { pcap: { write: all.pcap } } }
+modules: { hop: { ttl: } }
+pipeline: [ in -> hop -> out ]
+",
+    );
+    forebay(&["run", made.path(), "--virtual"]).well();
+    let capture = std::fs::read(made.beside("all.pcap")).expect("it was written");
+    let text = "ports: { in: { pcap: { read: '-' } }, out: { sink: } }
+modules: { hop: { ttl: } }
+pipeline: [ in -> hop -> out ]
+";
+    let (running, pipe) = Running::fed(text, &capture);
+    wait_for("all packets", || running.ask(&["show", "drops", "--json"]).json()["in"] == 30);
+    let (code, report, err) = running.end_with();
+    drop(pipe);
+    assert!(code == Some(0) && !err.contains("has more packets"), "{err}");
+    assert!(report["packets"]["out"] == 30 && report["ports"][0].get("unread").is_none(), "{report}");
 }
 
 /// Stamps of simulated time were 1 ns early here and there.
@@ -170,8 +231,47 @@ fn null_leaves_any_key_out() {
         assert!(done.code == Some(2) && done.err.contains(why), "{key}: {}", done.err);
     }
     for key in ["n", "batch", "seed", "sessions"] {
-        let sets = [format!("{key}=3"), format!("{key}=null")];
-        let done = forebay(&["check", "usecase:gw", "--set", &sets[0], "--set", &sets[1]]);
-        assert_eq!(done.code, Some(0), "{key}: {}", done.err);
+        for null in ["null", "Null", "NULL", "~"] {
+            let sets = [format!("{key}=3"), format!("{key}={null}")];
+            let done = forebay(&["check", "usecase:gw", "--set", &sets[0], "--set", &sets[1]]);
+            assert_eq!(done.code, Some(0), "{key}={null}: {}", done.err);
+        }
+    }
+}
+
+/// `KEY=null` for a kind of port or a function gave it no parameters, so that it was one of two.
+#[test]
+fn null_leaves_a_kind_out_where_another_is_set_beside_it() {
+    let file = File::new(
+        "ports: { in: { generator: { count: 3 } }, out: { sink: } }
+modules: { m: { mss_clamp: { mss: 1400 } } }
+pipeline: [ in -> m -> out ]
+",
+    );
+    let check = |sets: &[&str]| {
+        let mut arguments = vec!["run", file.path(), "--virtual", "--json"];
+        sets.iter().for_each(|set| arguments.extend(["--set", set]));
+        forebay(&arguments)
+    };
+    for (sets, port, function) in [
+        (&["ports.out.sink=null", "ports.out.pcap.write=o.pcap"][..], "pcap", "mss_clamp"),
+        (&["ports.out.pcap.write=o.pcap", "ports.out.sink=null"], "pcap", "mss_clamp"),
+        (&["modules.m.mss_clamp=null", "modules.m.ttl={}"], "sink", "ttl"),
+        (&["modules.m.mss_clamp=null", "modules.m.counter=null"], "sink", "counter"),
+        // A kind that is not there is left out already. Alone, `null` is a kind without parameters.
+        (&["modules.m.ttl=null"], "sink", "mss_clamp"),
+        (&["ports.out.sink=null"], "sink", "mss_clamp"),
+    ] {
+        let done = check(sets);
+        assert_eq!(done.code, Some(0), "{sets:?}: {}", done.err);
+        let (report, kind) = (done.json(), "kind");
+        assert_eq!((&report["ports"][1][kind], &report["modules"][0]["function"]), (&port.into(), &function.into()));
+    }
+    for (sets, why) in [
+        (&["modules.m.mss_clmap=null"][..], "there is no function 'mss_clmap'"),
+        (&["modules.m.ttl={}"], "modules.m: it has 2 keys: allowed is 1"),
+    ] {
+        let done = check(sets);
+        assert!(done.code == Some(2) && done.err.contains(why), "{sets:?}: {}", done.err);
     }
 }

@@ -1,6 +1,8 @@
-//! Lines that a module's file should have and has not: the end of a run reports them, and the answer is no.
+//! Lines missing from a module's file: the end of a run reports them, with exit code 1.
 
-use crate::running::{PIPELINE, Running};
+use std::io::{BufRead, BufReader, Write};
+
+use crate::running::{PIPELINE, Running, wait_for};
 use crate::{File, forebay};
 
 /// A rule that matches each packet.
@@ -41,7 +43,7 @@ fn a_replay_as_fast_as_it_goes_loses_no_alert() {
         assert_eq!(done.code, Some(0), "{}", done.err);
         let counts = &done.json()["modules"][0]["counters"]["alerts"];
         assert_eq!((counts["written"].as_u64(), counts["over rate"].as_u64()), (Some(PACKETS), Some(0)), "{counts}");
-        assert!(done.json().get("lost_lines").is_none() && !done.err.contains("not complete"), "{}", done.err);
+        assert!(done.json().get("lost_lines").is_none() && !done.err.contains("not in the file"), "{}", done.err);
         assert_eq!(lines(&file), PACKETS);
     }
 }
@@ -54,7 +56,7 @@ fn lost_alerts_are_reported_and_the_answer_is_no() {
     let written = lines(&file);
     let lost = PACKETS - written;
     assert!(written >= 10 && lost > 0, "{written}");
-    let expected = format!("ids: the file of alerts is not complete: {lost} lines are not in it ({lost} over rate)");
+    let expected = format!("ids: alerts: {lost} lines are not in the file ({lost} over rate)");
     assert!(done.err.contains(&expected), "{}", done.err);
     let found = &done.json()["lost_lines"];
     assert_eq!(
@@ -63,7 +65,7 @@ fn lost_alerts_are_reported_and_the_answer_is_no() {
     );
 }
 
-/// A reload forgot the losses of the modules and ports that it removed.
+/// A reload forgot the losses of the modules and ports that it removed, and the next report counted all of them again.
 #[test]
 fn losses_before_a_reload_are_in_the_last_report() {
     let lossy = format!(
@@ -81,16 +83,31 @@ pipeline: [ in -> ids -> out, flood -> ids ]
         let modules: serde_json::Value = serde_json::from_str(done.out.trim()).expect("JSON");
         modules[0]["counters"]["alerts"]["over rate"].as_u64().expect("a number")
     };
-    let before = loop {
-        if let before @ 1.. = report() {
-            break before;
-        }
+    wait_for("a lost line", || report() > 0);
+    let before = report();
+    // The reports of one connection: what is recent is so since the one before.
+    let mut stream = running.say(b"{\"do\":\"report\"}\n");
+    let mut answers = BufReader::new(stream.try_clone().expect("a second handle")).lines();
+    let mut answer = || {
+        let line = answers.next().expect("an answer").expect("UTF-8");
+        let answer: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+        answer["report"].clone()
     };
+    let first = answer();
     running.write(PIPELINE);
     running.ask(&["reload"]).well();
+    stream.write_all(b"{\"do\":\"report\"}\n").expect("it listens");
+    let second = answer();
+    let of = |report: &serde_json::Value, span: &str| {
+        let lines = report[span]["lost_lines"][0]["over_rate"].as_u64().unwrap_or(0);
+        [report[span]["packets"]["lost"].as_u64().expect("a number"), lines]
+    };
+    let [whole, before_reload, recent] = [of(&second, "whole"), of(&first, "whole"), of(&second, "recent")];
+    assert_eq!(recent, [whole[0] - before_reload[0], whole[1] - before_reload[1]], "{first} {second}");
+    drop((answers, stream));
     let (code, last, err) = running.end_with();
     assert_eq!(code, Some(1), "{err}");
-    assert!(err.contains("ids: the file of alerts is not complete"), "{err}");
+    assert!(err.contains("ids: alerts: ") && err.contains("lines are not in the file"), "{err}");
     let lost = &last["lost_lines"];
     assert!(lost[0]["module"] == "ids" && lost[0]["over_rate"].as_u64() >= Some(before), "{lost}");
     assert!(last["modules"].as_array().expect("a list").iter().all(|module| module["name"] != "ids"), "{last}");
@@ -107,7 +124,7 @@ modules: {{ ids: {{ nids: {{ rules: ['{RULE}'], alerts: {{ file: a.json, rate: 1
 pipeline: [ in -> ids -> out ]
 "
     ));
-    let incomplete = "ids: the file of alerts is not complete: ";
+    let incomplete = "ids: alerts: ";
     let done = forebay(&["simulate", file.path(), "--duration", "10ms", "--cost", "nids=100+10", "--json"]);
     assert!(done.code == Some(1) && done.err.contains(incomplete), "{:?} {}", done.code, done.err);
     assert!(done.json()["lost_lines"][0]["over_rate"].as_u64() > Some(0), "{}", done.out);
@@ -126,7 +143,11 @@ pipeline: [ in -> copies -> wall -> out ]
     );
     let done = forebay(&["run", file.path(), "--virtual", "--json", "--drops", &file.beside("drops.pcapng")]);
     assert_eq!(done.code, Some(0), "{}", done.err);
-    assert!(done.err.contains("8000 dropped packets written to ") && !done.err.contains("more came"), "{}", done.err);
+    assert!(
+        done.err.contains("8000 dropped packets written to ") && !done.err.contains("more are not in it"),
+        "{}",
+        done.err
+    );
     assert_eq!(done.json()["modules"][0]["counters"]["copies"], serde_json::json!({ "copied": 8000, "lost": 0 }));
 }
 
@@ -157,7 +178,7 @@ pipeline: [ in -> hop -> copies -> full, cut -> hop ]
         let done = running.ask(&["show", "ports", port, "--json"]);
         done.out.contains("\"received\":99")
     };
-    while !received("cut") {}
+    wait_for("the capture's packets", || received("cut"));
     running.write(PIPELINE);
     running.ask(&["reload"]).well();
     let (code, _, err) = running.end_with();

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use crate::forebay;
-use crate::running::{PIPELINE, Running, json, temporary};
+use crate::running::{PIPELINE, Running, json, temporary, wait_for};
 
 /// They were answered as made, and were nowhere.
 #[test]
@@ -18,9 +18,7 @@ fn changes_that_a_reload_overtakes_are_not_told_as_made() {
         let told = json(&running.ask(&["show", "tables", "--json"]));
         told[0]["entries"].as_u64().expect("a number")
     };
-    while entries() < 4_096 {
-        std::thread::yield_now();
-    }
+    wait_for("all entries", || entries() >= 4_096);
     running.write(&PIPELINE.replace("10.0.0.0/8 1", "10.0.0.0/9 1"));
     assert_eq!(running.ask(&["reload"]).code, Some(0));
     // More than are made at a time: the rest is passed over, and the next request heard.
@@ -75,7 +73,7 @@ fn held_packets_that_are_dropped_at_a_change_are_seen() {
     let running = Running::in_folder(folder, &shaped, &more);
     // All have come, and most wait for seconds.
     let entered = |shown: &Value| shown["in"].as_u64().expect("a number");
-    while entered(&json(&running.ask(&["show", "drops", "--json"]))) < 100 {}
+    wait_for("all packets", || entered(&json(&running.ask(&["show", "drops", "--json"]))) >= 100);
     running.write(&shaped.replace("b: { shaper: { rate: 8kbps, burst: 2KiB, queue: 100 } }", "b: { counter: }"));
     let told = json(&running.ask(&["reload", "--json"]))["reloaded"].clone();
     let dropped = told["dropped"].as_u64().expect("a number");
@@ -195,9 +193,7 @@ pipeline:
     let packets = |name: &str| crate::running::packets(&modules(), name);
     let goes_on = |name: &str| {
         let before = packets(name);
-        while packets(name) <= before + 100 {
-            std::thread::yield_now();
-        }
+        wait_for("packets", || packets(name) > before + 100);
     };
     ["m0", "m1", "n0", "n1"].into_iter().for_each(goes_on);
     let folded = |name: &str| {
@@ -308,10 +304,10 @@ pipeline: [ in -> hop -> out ]
         let ports: Value = serde_json::from_str(&running.ask(&["show", "ports", "--json"]).well()).expect("JSON");
         ports[0]["received"].as_u64().expect("a number")
     };
-    while received() < 100 {}
+    wait_for("the first packets", || received() >= 100);
     running.ask(&["reload", "--set", "name=second"]).well();
     pipe.write_all(&capture[24 + 100 * record..24 + 200 * record]).expect("it is read");
-    while received() < 200 {}
+    wait_for("the next packets", || received() >= 200);
     // Another port would begin to read in the middle.
     let done = running.ask(&["reload", "--set", "ports.in.pcap.speed=2"]);
     let refused = "the standard input is what 'in' reads: allowed is one reader in a run";

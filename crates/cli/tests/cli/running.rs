@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, ChildStderr, ChildStdin, Command, Stdio};
+use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -199,6 +200,17 @@ impl Drop for Running {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
+}
+
+/// Waits until something is there; `what` names it where it does not come.
+pub(crate) fn wait_for(what: &str, is_there: impl Fn() -> bool) {
+    for _ in 0..6_000 {
+        if is_there() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("{what} does not come");
 }
 
 pub(crate) fn temporary() -> TempDir {

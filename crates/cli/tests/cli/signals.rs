@@ -2,11 +2,11 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::running::{PIPELINE, Running};
+use crate::forebay;
+use crate::running::{PIPELINE, Running, temporary, wait_for};
 
 const LOGGED: &str = "
 ports: { in: { generator: { source: 10.0.0.0/16, sessions: 100000, rate: 2kpps } }, out: { sink: } }
@@ -14,16 +14,6 @@ state: { n: { nat: { pool: 192.0.2.0/28, log: { file: ports.json } } } }
 modules: { out_nat: { nat_out: { state: n } } }
 pipeline: [ in -> out_nat -> out ]
 ";
-
-fn wait_for(what: &str, is_there: impl Fn() -> bool) {
-    for _ in 0..6_000 {
-        if is_there() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    panic!("{what} does not come");
-}
 
 fn has_lines(path: &Path) -> bool {
     std::fs::read(path).is_ok_and(|bytes| bytes.first() == Some(&b'{') && bytes.contains(&b'\n'))
@@ -59,7 +49,7 @@ fn sigusr1_opens_a_renamed_log_again_and_copytruncate_goes_on() {
     wait_for("a log", || has_lines(&log));
     std::fs::rename(&log, &old).expect("it is there");
     running.signal(Signal::USR1);
-    running.line("SIGUSR1: logs are opened again");
+    running.line("SIGUSR1: logs will be opened again");
     wait_for("a new log", || has_lines(&log));
     assert!(has_lines(&old));
     // `copytruncate`: lines go on at the beginning of the file, not behind a hole.
@@ -74,6 +64,97 @@ fn sigusr1_opens_a_renamed_log_again_and_copytruncate_goes_on() {
     running.end();
 }
 
+/// A log was not opened again once that had failed: its lines went on into the renamed file until the run's end.
+#[test]
+fn a_log_whose_name_is_taken_is_opened_again_once_it_is_free() {
+    let mut running = Running::as_service(LOGGED, &[]);
+    let (log, old) = (running.path("ports.json"), running.path("ports.json.1"));
+    wait_for("a log", || has_lines(&log));
+    std::fs::rename(&log, &old).expect("it is there");
+    std::fs::create_dir(&log).expect("its name is free");
+    running.signal(Signal::USR1);
+    let lines = running.line("was not opened again");
+    assert!(lines.contains("SIGUSR1: logs will be opened again") && lines.contains("ports.json"), "{lines}");
+    std::fs::remove_dir(&log).expect("nothing is in it");
+    wait_for("a new log", || has_lines(&log));
+    let (code, report, err) = running.end_with();
+    assert!(code == Some(0) && report.get("lost_lines").is_none(), "{err}");
+}
+
+/// The same at the end: no line is missing.
+#[test]
+fn a_log_that_could_not_be_opened_again_is_reported_at_the_end() {
+    let mut running = Running::as_service(LOGGED, &[]);
+    let (log, old) = (running.path("ports.json"), running.path("ports.json.1"));
+    wait_for("a log", || has_lines(&log));
+    std::fs::rename(&log, &old).expect("it is there");
+    std::fs::create_dir(&log).expect("its name is free");
+    running.signal(Signal::USR1);
+    running.line("was not opened again");
+    let (code, report, err) = running.end_with();
+    assert!(code == Some(2) && report.get("lost_lines").is_none(), "{err}");
+    assert!(err.contains("ports.json was not opened again: ") && !err.contains("not complete"), "{err}");
+}
+
+/// A run in a terminal of its own, which is killed when this is dropped.
+struct InTerminal {
+    terminal: std::process::Child,
+    run: Option<rustix::process::Pid>,
+}
+
+impl Drop for InTerminal {
+    fn drop(&mut self) {
+        // Both have mostly ended.
+        let _ = self.terminal.kill();
+        let _ = self.terminal.wait();
+        let _ = self.run.map(|run| rustix::process::kill_process(run, Signal::KILL));
+    }
+}
+
+/// A terminal that goes away sends SIGHUP: the run goes on and reads no configuration.
+#[test]
+fn a_run_goes_on_without_its_terminal() {
+    let folder = temporary();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let read = |name: &str| std::fs::read_to_string(path(name)).unwrap_or_default();
+    let write = |text: &str| std::fs::write(path("pipeline.yaml"), text).expect("a writable folder");
+    write(&format!("name: first\n{PIPELINE}"));
+    let run = format!(
+        "echo $$ >{pid}; exec {forebay} run {file} --no-live --duration 60s --json --socket {socket} >{out} 2>{err}",
+        forebay = env!("CARGO_BIN_EXE_forebay"),
+        pid = path("pid"),
+        file = path("pipeline.yaml"),
+        socket = path("s"),
+        out = path("out"),
+        err = path("err"),
+    );
+    // script(1) has the other end of the terminal.
+    let mut command = std::process::Command::new("script");
+    command.args(["--quiet", "--command", &run, "/dev/null"]);
+    command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::null());
+    let terminal = match command.spawn() {
+        Ok(terminal) => terminal,
+        Err(error) => {
+            let skipped = format_args!("skipped: a_run_goes_on_without_its_terminal: script(1): {error}\n");
+            let _ = std::io::Write::write_fmt(&mut std::io::stderr(), skipped);
+            return;
+        }
+    };
+    let mut both = InTerminal { terminal, run: None };
+    wait_for("a run that listens", || read("err").contains("reach it by"));
+    both.run = read("pid").trim().parse().ok().and_then(rustix::process::Pid::from_raw);
+    write(&format!("name: second\n{PIPELINE}"));
+    both.terminal.kill().expect("it runs");
+    wait_for("a word of the terminal", || read("err").contains("SIGHUP: the run goes on without its terminal"));
+    let shown = forebay(&["show", "modules", "--json", "--socket", &path("s")]);
+    assert_eq!(shown.code, Some(0), "{}", shown.err);
+    rustix::process::kill_process(both.run.expect("a number"), Signal::TERM).expect("it runs");
+    wait_for("a report", || read("out").ends_with("}\n"));
+    let report: serde_json::Value = serde_json::from_str(&read("out")).expect("JSON");
+    assert_eq!((&report["pipeline"], read("err").contains("changed to")), (&"first".into(), false), "{}", read("err"));
+    assert!(report["packets"]["in"].as_u64() > Some(0), "{report}");
+}
+
 const ALERTS: &str = "
 ports: { in: { generator: { rate: 500pps } }, out: { sink: } }
 modules:
@@ -86,7 +167,7 @@ fn signals_open_a_renamed_file_of_alerts_again_and_no_alert_is_lost() {
     let mut running = Running::as_service(ALERTS, &[]);
     let file = running.path("alerts.json");
     let names = ["alerts.json.1", "alerts.json.2"].map(|name| running.path(name));
-    let said = [(Signal::USR1, "SIGUSR1: logs are opened again"), (Signal::HUP, "SIGHUP: changed to ")];
+    let said = [(Signal::USR1, "SIGUSR1: logs will be opened again"), (Signal::HUP, "SIGHUP: changed to ")];
     for ((signal, line), old) in said.into_iter().zip(&names) {
         wait_for("a file of alerts", || has_lines(&file));
         std::fs::rename(&file, old).expect("it is there");
@@ -124,7 +205,7 @@ fn a_recording_is_not_rotated_and_its_owners_alone() {
     let controlled = format!("{PIPELINE}control: {{ batching: null, period: 1ms }}\n");
     let mut running = Running::as_service(&controlled, &["--decisions", "/dev/null"]);
     running.signal(Signal::USR1);
-    running.line("SIGUSR1: logs are opened again");
+    running.line("SIGUSR1: logs will be opened again");
     running.end();
     let file = crate::File::new(&controlled);
     let decisions = file.beside("day.jsonl");

@@ -93,7 +93,9 @@ fn runs_on(folder: &Path) {
         assert_eq!(told.code, Some(0), "{when}: {told:?}");
         told.out.matches("10.0.0.").count()
     };
-    while running.packets("before").get("out").and_then(Value::as_u64).is_none_or(|out| out < 1_000) {}
+    while running.packets("before").get("out").and_then(Value::as_u64).is_none_or(|out| out < 1_000) {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
     let before = sessions("before");
     assert!(before >= 50, "{before} lines");
     for (text, told) in greedy() {
