@@ -74,7 +74,7 @@ fn what_is_alike_is_no_other_and_what_is_dearer_is_named_with_why() {
     assert!(told.contains(&format!("{name} is cheaper: fewer ticks for an instruction")), "{told}");
 }
 
-/// A side whose file of alerts was not complete looked quicker, and nothing said why.
+/// A side whose file of alerts lacked lines looked quicker, and nothing said why.
 #[test]
 fn lines_that_files_lack_are_reported_by_side() {
     let folder = TempDir::new().expect("a folder");
@@ -88,7 +88,7 @@ fn lines_that_files_lack_are_reported_by_side() {
     let count = found[1][0]["lost"].as_u64().expect("a number");
     assert!(count > 40 && found[0] == json!([]), "each of the runs: {found}");
     let total = 3 * count;
-    let expected = format!("after: ids: the file of alerts is not complete: {total} lines are not in it (");
+    let expected = format!("after: ids: alerts: {total} lines are not in the file (");
     assert!(done.err.contains(&expected) && !done.err.contains("before: "), "{}", done.err);
     let done = compare(store, ["before", "before"], &["--json"]);
     assert!(done.json().get("lost_lines").is_none() && done.err.is_empty(), "{}", done.err);
