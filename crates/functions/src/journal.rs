@@ -1,7 +1,8 @@
 //! Records on their way to a file: put into a ring by workers, made into lines and written by a thread of its own.
 //!
-//! A worker makes no system call and never waits. What finds the ring full is lost, and counted; so is what the disk does not
-//! take. The thread looks into the rings every so often, so that nobody need wake it.
+//! A worker makes no system call and does not wait, unless its pen may wait ([`Pen::waiting`]). A record that finds the
+//! ring full is lost and counted. So is a line that the disk does not take. The thread looks
+//! into the rings every so often, so that no worker wakes it.
 
 mod pages;
 mod pen;
@@ -80,7 +81,7 @@ fn cannot(path: &Path, why: &dyn std::fmt::Display) -> String {
     format!("cannot write {}: {why}", path.display())
 }
 
-/// A file's place: whoever comes after an owner of the same name, in a configuration that has changed, goes on with its journal.
+/// The journal of a file. The next owner of the same name, in a configuration that has changed, goes on with it.
 pub(crate) struct Slot<R: Record>(Mutex<Weak<Journal<R>>>);
 
 impl<R: Record> Default for Slot<R> {

@@ -148,8 +148,8 @@ impl<R: Record, O: Out> Page<R, O> {
     }
 }
 
-/// Lines on their way into a file. A line that is written in part stays here and is written on. Lines that are still here
-/// at the end are counted.
+/// Lines on their way into a file. A line that is written in part stays here and is written on. Lines that are still
+/// here at the end are counted.
 struct Lines<O: Out> {
     out: O,
     bytes: Vec<u8>,

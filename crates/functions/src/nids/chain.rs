@@ -13,7 +13,7 @@ use super::rule::{Amount, Base, Comparison, Content, Jump, Link, Number, NumberF
 /// The most states at a time.
 const MOST_STATES: usize = 16_384;
 
-/// The positions that options have found so far.
+/// The cursor and the variables that the options so far lead to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct State {
     /// The variables that `byte_extract` has set.

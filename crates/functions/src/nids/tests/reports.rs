@@ -1,4 +1,4 @@
-//! What is told of matches: lines in a file, and no more of them than limits allow.
+//! Reports of matches: lines in a file, and no more of them than limits allow.
 
 use super::*;
 
