@@ -5,16 +5,16 @@
 //! packet may be one that the ends ignore (RFC 5961 section 3). No such packet alone may end a connection: the machine
 //! is that of RFC 6146 section 3.5.2.2, in which traffic after a reset leads back to where the connection was.
 
-mod followed;
 mod headers;
 mod icmp;
+mod lookup;
 mod timeouts;
 
 use zerocopy::FromZeros;
 
-pub use followed::{Followed, Known, SessionRow, Standing};
 pub use headers::{Headers, Plain, Shown};
 pub use icmp::shown_ports;
+pub use lookup::{FoundSession, SessionLookup, SessionRow, SessionStanding, SessionUnknown};
 pub use timeouts::{ENDS, ENDS_WOKEN, SlotClock, TimeoutParams, Timeouts};
 
 use forebay_packet::wire::ipv4::{TCP, UDP};

@@ -18,8 +18,8 @@ use serde::{Deserialize, Serialize};
 use crate::acl::{Judge, Rules};
 use crate::connection::flags::ACK;
 use crate::connection::{
-    ENDS, ENDS_WOKEN, Followed, Headers, Known, Phase, Plain, SessionRow, Shown, SlotClock, TimeoutParams, Timeouts,
-    are_impossible, opens,
+    ENDS, ENDS_WOKEN, FoundSession, Headers, Phase, Plain, SessionLookup, SessionRow, SessionUnknown, Shown, SlotClock,
+    TimeoutParams, Timeouts, are_impossible, opens,
 };
 use crate::listing::{Attendant, Desk, LOOKS, Listing, Part, WOKEN, attend, hand_out};
 use crate::nat::WhenFull;
@@ -109,41 +109,56 @@ impl Connections {
     }
 
     /// The tables of this worker, for a module that only looks sessions up.
-    pub(crate) fn followed(&self, setup: &mut Setup<'_>) -> Result<Box<dyn Followed>, SetupError> {
+    pub(crate) fn lookup(&self, setup: &mut Setup<'_>) -> Result<SessionLookup, SetupError> {
         let part = Listing::of(&self.key, setup)?.part(setup.share());
         let most = self.sessions.div_ceil(setup.share().1);
-        let (key, clock) = (self.key.clone(), self.settings.clock);
-        Ok(Box::new(Follower { key, tables: self.tables(&part, setup)?, most, clock }))
+        let (key, settings) = (self.key.clone(), self.settings);
+        Ok(SessionLookup::Connections(ConnectionLookup { key, tables: self.tables(&part, setup)?, most, settings }))
     }
 }
 
-/// A way to look connections up.
-struct Follower {
+/// A worker's connections, for [lookups](SessionLookup).
+pub struct ConnectionLookup {
     key: String,
     tables: Arc<Own<Tables>>,
     /// The most connections of an IP version.
     most: usize,
-    clock: SlotClock,
+    settings: Settings,
 }
 
-impl Followed for Follower {
-    fn key(&self) -> &str {
+impl ConnectionLookup {
+    pub(crate) fn key(&self) -> &str {
         &self.key
     }
 
-    fn rows(&self) -> usize {
+    pub(crate) fn rows(&self) -> usize {
         2 * (self.most + 1)
     }
 
-    fn find_v4(&self, headers: &Headers<Tuple4>, now: Ticks) -> Option<Known> {
-        self.tables.lend()?.v4.known(headers.tuple, self.clock.slot(now), 0)
+    /// Whether TCP connections are opened by any packet.
+    pub(crate) fn picks_up(&self) -> bool {
+        self.settings.picks_up
     }
 
-    fn find_v6(&self, headers: &Headers<Tuple6>, now: Ticks) -> Option<Known> {
-        self.tables.lend()?.v6.known(headers.tuple, self.clock.slot(now), self.most + 1)
+    pub(crate) fn find_v4(
+        &self,
+        headers: &Headers<Tuple4>,
+        now: Ticks,
+    ) -> Result<Option<FoundSession>, SessionUnknown> {
+        let tables = self.tables.lend().ok_or(SessionUnknown)?;
+        Ok(tables.v4.known(headers.tuple, self.settings.clock.slot(now), 0))
     }
 
-    fn mark(&self, row: SessionRow) {
+    pub(crate) fn find_v6(
+        &self,
+        headers: &Headers<Tuple6>,
+        now: Ticks,
+    ) -> Result<Option<FoundSession>, SessionUnknown> {
+        let tables = self.tables.lend().ok_or(SessionUnknown)?;
+        Ok(tables.v6.known(headers.tuple, self.settings.clock.slot(now), self.most + 1))
+    }
+
+    pub(crate) fn mark(&self, row: SessionRow) {
         let Some(mut tables) = self.tables.lend() else { return };
         match row.index.checked_sub(self.most + 1) {
             Some(number) => tables.v6.mark(number),

@@ -24,7 +24,7 @@ use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError,
 use forebay_measure::Counter;
 use forebay_packet::{MAX_BATCH, Packet, Ticks};
 
-use crate::connection::{Followed, Standing};
+use crate::connection::SessionLookup;
 use crate::inspection::strings::{Job, scan};
 use crate::inspection::tally::Tally;
 use crate::journal::{self, Pen, Slot};
@@ -50,7 +50,8 @@ const DROPS: &[Reason] = &[
     },
     Reason {
         name: "undecided",
-        help: "Whether a rule with the action 'drop' matches the packet takes more steps than 'steps' allows.",
+        help: "Whether a rule with the action 'drop' matches the packet is not known: it takes more steps than 'steps' \
+               allows, or depends on the session of a packet that does not show it (a fragment).",
     },
 ];
 const ALERTED: Gate = Gate::out(1);
@@ -61,10 +62,10 @@ const CLEAN: usize = 0;
 const DROPPED: usize = 3;
 const PASSED: usize = 4;
 const UNSEEN: usize = 5;
-/// Packets that hide what rules ask for, and packets whose search took more steps than are allowed; beside another counter
-/// where the packet was dropped or another rule matched it.
+/// Packets that hide the headers or the session that rules ask for, and packets whose search took more steps than are
+/// allowed. They are counted by another counter, too, if the packet was dropped or another rule matched it.
 const UNSURE: usize = 6;
-/// The counter, behind those of a [`journal`], of alerts that a `threshold` keeps from being told.
+/// The counter, behind those of a [`journal`], of alerts that a `threshold` suppresses.
 const LIMITED: usize = journal::COUNTERS.len();
 
 /// The function.
@@ -97,10 +98,10 @@ pub struct Nids {
     /// Rules that match the packet, if its session is as they ask.
     pending: Vec<u32>,
     /// The table of sessions, where there is one.
-    followed: Option<Box<dyn Followed>>,
-    /// What rules keep for sessions, where any does.
+    sessions: Option<SessionLookup>,
+    /// Bits that rules keep for sessions, where any does.
     bits: Option<SessionBits>,
-    /// Whether a search for the packet was not finished, and whether that of a rule that drops.
+    /// Whether it is not known if a rule matches the packet, and whether that is so of a rule that drops.
     undecided: (bool, bool),
     /// Searches of a batch: the packet, and which of its groups.
     searches: Vec<(u16, u8)>,
@@ -117,17 +118,18 @@ impl Declare for Nids {
     const NAME: &'static str = "nids";
     const SUMMARY: &'static str = "tells of packets, or drops them, by rules as Snort writes them";
     const HELP: &'static str = "\
-        Rules are a documented part of the language of Snort (docs/nids.md): the actions alert, drop, pass and log; tcp, udp, icmp \
-        and ip; addresses and ports with lists, negation and variables; content with its modifiers, pcre, isdataat, byte_test, byte_jump, \
-        byte_extract, comparisons of headers, flow, flowbits, threshold and detection_filter. Anything else is \
-        refused with its line, or skipped and listed with 'unknown: skip'. Of a \
-        packet that a rule with 'pass' matches nothing is told; else it is dropped where a rule with 'drop' matches it. Each \
-        packet is looked at by itself, as fragments are: later ones show no ports, and match only rules that ask for \
-        none. With 'flow: { state: NAME }' rules ask for the state of the packet's session, and keep bits for it \
-        (flowbits). Where a rule has the action drop, a packet is dropped as 'undecidable' that hides its \
-        protocol or transport header (behind more than 8 IPv6 extension headers or 4 VLAN tags, or \
-        cut short; RFC 7113 section 3). Alerts are \
-        counted by rule in the table 'matches', and written to a file where one is named: a worker never waits for it.";
+        Rules are a documented part of the language of Snort (docs/nids.md): the actions alert, drop, pass and log; \
+        tcp, udp, icmp and ip; addresses and ports with lists, negation and variables; content with its modifiers, \
+        pcre, isdataat, byte_test, byte_jump, byte_extract, comparisons of headers, flow, flowbits, threshold and \
+        detection_filter. Anything else is refused with its line, or skipped and listed with 'unknown: skip'. A \
+        packet that a rule with 'pass' matches is not reported; else it is dropped where a rule with 'drop' matches \
+        it. Each packet is looked at by itself, as fragments are: later ones show no ports, and match only rules that \
+        ask for none. The option flow needs the parameter 'flow'. With 'flow: { state: NAME }' rules ask for the \
+        state of the packet's session, and keep bits for it (flowbits). Where a rule has the action drop, a packet is \
+        dropped as 'undecidable' that hides its protocol or transport header (behind more than 8 IPv6 extension \
+        headers or 4 VLAN tags, or cut short; RFC 7113 section 3). Alerts are counted by rule in the table 'matches', \
+        and written to a file where one is named. A worker waits for the file only in simulated time and where all \
+        packets come from captures with `speed: fast`.";
     const EXAMPLE: &'static str = "\
         { rules: ['alert tcp any any -> any 80 (msg:\"admin page\"; content:\"GET /admin\"; depth:10; sid:1;)', \
         'drop udp any any -> any any (msg:\"bad\"; content:\"|de ad be ef|\"; sid:2;)'] }";
@@ -200,8 +202,8 @@ impl Declare for Nids {
         let matches = tally.counters();
         setup.table("matches", tally);
         setup.table("skipped", Arc::new(SkippedTable::new(&rules.skipped)));
-        let followed = params.flow.followed(setup)?;
-        let with_bits = followed.as_deref().filter(|_| !rules.bits.is_empty());
+        let sessions = params.flow.lookup(setup)?;
+        let with_bits = sessions.as_ref().filter(|_| !rules.bits.is_empty());
         let bits = with_bits.map(|table| SessionBits::new(&rules.bits, table, setup)).transpose()?;
         let batch = setup.batch().max(1);
         let words = rules.strings.div_ceil(64);
@@ -224,8 +226,8 @@ impl Declare for Nids {
             number: 0,
             undecided: (false, false),
             matching: Vec::with_capacity(rules.rules.len()),
-            pending: Vec::with_capacity(rules.rules.iter().filter(|rule| rule.asks_session()).count()),
-            followed,
+            pending: Vec::with_capacity(rules.rules.iter().filter(|rule| rule.involves_session()).count()),
+            sessions,
             bits,
             searches: Vec::with_capacity(batch * 3),
             rules,
@@ -307,7 +309,7 @@ impl Nids {
                     return;
                 }
             }
-            if known.asks_session() {
+            if known.involves_session() {
                 pending.push(rule);
                 return;
             }
@@ -338,25 +340,34 @@ impl Nids {
         }
     }
 
-    /// Asks the packet's session for the rules that are `pending`.
+    /// Asks the packet's session for the rules that are `pending`. If the packet does not show its session, a rule that
+    /// asks for it is undecided, as one whose search was not finished.
     #[inline(never)]
     fn follow(&mut self, view: &View, packet: &mut Packet, now: Ticks) {
-        let Self { rules, limits, matching, pending, followed, bits, .. } = self;
-        let mut standing =
-            followed.as_ref().map_or_else(Standing::default, |table| Standing::of(packet, &**table, now));
+        let Self { rules, limits, matching, pending, sessions, bits, undecided, .. } = self;
+        let mut standing = sessions.as_ref().and_then(|sessions| sessions.standing(packet, now).ok());
         if bits.is_some() {
             pending.sort_unstable_by_key(|rule| (rules.rules[*rule as usize].turn(), *rule));
         }
         for rule in pending.iter().copied() {
             let known = &rules.rules[rule as usize];
             let mut filtered = || known.filter.as_ref().is_some_and(|it| limits.ask(rule, it, view, now) != Said::Yes);
-            let as_asked = known.flow.is_none_or(|flow| flow.matches(standing))
-                && bits.as_ref().is_none_or(|bits| bits.hold(&known.bits, standing.row));
+            let as_asked = match standing {
+                Some(standing) => {
+                    known.flow.is_none_or(|flow| flow.matches(standing))
+                        && bits.as_ref().is_none_or(|bits| bits.hold(&known.bits, standing.row))
+                }
+                None if known.asks_session() => {
+                    *undecided = (true, undecided.1 || known.action == Action::Drop);
+                    continue;
+                }
+                None => true,
+            };
             if !as_asked || filtered() {
                 continue;
             }
-            if let Some((bits, table)) = bits.as_ref().zip(followed.as_deref()) {
-                bits.change(&known.bits, &mut standing.row, table);
+            if let (Some(bits), Some(sessions), Some(standing)) = (&*bits, &*sessions, &mut standing) {
+                bits.change(&known.bits, &mut standing.row, sessions);
             }
             if !(known.silent && known.action > Action::Drop) {
                 matching.push(rule);
@@ -399,8 +410,8 @@ impl Nids {
     }
 }
 
-/// The gate and counter of a packet for which rules could not be judged to their end: `drop`, where a rule with the action
-/// 'drop' may match it. A rule with 'pass' that matches decides nevertheless.
+/// The gate and counter of a packet for which rules could not be judged to their end: `drop`, where a rule with the
+/// action 'drop' may match it. A rule with 'pass' that matches decides nevertheless.
 #[cold]
 fn unsure(judged: (Gate, usize), drop: Option<Gate>) -> (Gate, Option<usize>) {
     match (judged, drop) {

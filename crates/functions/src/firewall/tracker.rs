@@ -7,7 +7,7 @@ use forebay_memory::NoMemory;
 
 use super::Settings;
 use super::tracked::{Tracked, Tuple};
-use crate::connection::{Connection, Headers, Known, Phase, SessionRow, opens};
+use crate::connection::{Connection, FoundSession, Headers, Phase, SessionRow, opens};
 use crate::nat::WhenFull;
 use crate::tables::sessions::{Found, Refused, Seed, Sessions, Slot, Spot};
 
@@ -63,7 +63,7 @@ impl<T: Tuple> Tracker<T> {
 
     /// Returns the connection of a packet with this 5-tuple, if it has not ended. The connection stays as it is. The
     /// indices of rows begin at `first`.
-    pub(super) fn known(&self, tuple: T, now: Slot, first: usize) -> Option<Known> {
+    pub(super) fn known(&self, tuple: T, now: Slot, first: usize) -> Option<FoundSession> {
         let (key, turned) = tuple.ordered();
         let found = self.table.find(key);
         if !found.is_some() || self.table.ends(found) <= now {
@@ -71,7 +71,7 @@ impl<T: Tuple> Tracker<T> {
         }
         let tracked = self.table.get(found);
         let row = SessionRow { index: first + found.number() as usize, marked: tracked.connection.is_marked() };
-        Some(Known { connection: tracked.connection, reply: tracked.is_reply(turned), row })
+        Some(FoundSession { connection: tracked.connection, reply: tracked.is_reply(turned), row })
     }
 
     /// Marks the connection of this number, which is there.

@@ -10,37 +10,37 @@ use super::allocations::Entry;
 use super::deterministic::{BlockTable, LEAST};
 use super::translator::{BINDINGS, SESSIONS};
 use super::{Filtering, Nat, Translator};
-use crate::connection::{ENDS_WOKEN, Followed, Headers, Known, SessionRow};
+use crate::connection::{ENDS_WOKEN, FoundSession, Headers, SessionLookup, SessionRow, SessionUnknown};
 use crate::journal::{self, Journal, Pen, Slot};
 use crate::listing::{Attendant, LOOKS, Listing, Part, Shown, WOKEN, attend, hand_out};
-use crate::tables::sessions::{Tuple4, Tuple6};
+use crate::tables::sessions::Tuple4;
 
-/// A way to look sessions up.
-struct Follower {
+/// A worker's translator, for [lookups](SessionLookup).
+pub struct NatLookup {
     key: String,
     translator: Arc<Own<Translator>>,
     /// The most sessions.
     most: usize,
 }
 
-impl Followed for Follower {
-    fn key(&self) -> &str {
+impl NatLookup {
+    pub(crate) fn key(&self) -> &str {
         &self.key
     }
 
-    fn rows(&self) -> usize {
+    pub(crate) fn rows(&self) -> usize {
         self.most + 1
     }
 
-    fn find_v4(&self, headers: &Headers<Tuple4>, now: Ticks) -> Option<Known> {
-        self.translator.lend()?.known(headers.tuple, now)
+    pub(crate) fn find_v4(
+        &self,
+        headers: &Headers<Tuple4>,
+        now: Ticks,
+    ) -> Result<Option<FoundSession>, SessionUnknown> {
+        Ok(self.translator.lend().ok_or(SessionUnknown)?.known(headers.tuple, now))
     }
 
-    fn find_v6(&self, _: &Headers<Tuple6>, _: Ticks) -> Option<Known> {
-        None
-    }
-
-    fn mark(&self, row: SessionRow) {
+    pub(crate) fn mark(&self, row: SessionRow) {
         if let Some(mut translator) = self.translator.lend() {
             translator.mark(row.index);
         }
@@ -70,10 +70,11 @@ impl Nat {
     }
 
     /// The translator of this worker, for a module that only looks sessions up.
-    pub(crate) fn followed(&self, setup: &mut Setup<'_>) -> Result<Box<dyn Followed>, SetupError> {
+    pub(crate) fn lookup(&self, setup: &mut Setup<'_>) -> Result<SessionLookup, SetupError> {
         let part = Listing::of(&self.key, setup)?.part(setup.share());
         let most = self.sessions.div_ceil(setup.share().1);
-        Ok(Box::new(Follower { key: self.key.clone(), translator: self.translator(&part, setup)?, most }))
+        let (key, translator) = (self.key.clone(), self.translator(&part, setup)?);
+        Ok(SessionLookup::Nat(NatLookup { key, translator, most }))
     }
 
     /// A module's way to its worker's translator, the same for all of its modules that name this state. One that has

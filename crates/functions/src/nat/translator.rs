@@ -16,7 +16,9 @@ use super::ports::Ports;
 use super::reasons::{FRAGMENT, FULL, HAIRPIN, NO_PORT, NO_SESSION, NOT_INSIDE, PROTOCOL, UNDECIDABLE};
 use super::translation::{Direction, Translation};
 use super::{Filtering, Nat, WhenFull, packets, translate_error};
-use crate::connection::{Connection, ENDS, Headers, Known, Plain, SessionRow, Shown, SlotClock, Timeouts, opens};
+use crate::connection::{
+    Connection, ENDS, FoundSession, Headers, Plain, SessionRow, Shown, SlotClock, Timeouts, opens,
+};
 use crate::listing::{Desk, Part};
 use crate::parameters::no_memory;
 use crate::tables::sessions::{Found, GO, Refused, Seed, Sessions, Slot, Spot, Tuple4};
@@ -103,7 +105,7 @@ impl Translator {
 
     /// Returns the session of a packet with this 5-tuple, before or after its translation, if it has not ended. The
     /// session stays as it is.
-    pub(super) fn known(&self, tuple: Tuple4, now: Ticks) -> Option<Known> {
+    pub(super) fn known(&self, tuple: Tuple4, now: Ticks) -> Option<FoundSession> {
         let now = self.clock.slot(now);
         [(tuple, Direction::Out), (tuple.reversed(), Direction::In)].into_iter().find_map(|(key, inside)| {
             let found = self.table.find(key);
@@ -115,7 +117,7 @@ impl Translator {
             let session = self.table.get(found);
             let direction = if outwards { Direction::Out } else { Direction::In };
             let row = SessionRow { index: found.number() as usize, marked: session.connection.is_marked() };
-            Some(Known { connection: session.connection, reply: session.is_reply(direction), row })
+            Some(FoundSession { connection: session.connection, reply: session.is_reply(direction), row })
         })
     }
 

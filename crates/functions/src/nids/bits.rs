@@ -16,7 +16,7 @@ use forebay_graph::{Own, Setup, SetupError};
 use forebay_memory::Zeroed;
 
 use super::rule::{BitOperation, BitStep};
-use crate::connection::{Followed, SessionRow};
+use crate::connection::{SessionLookup, SessionRow};
 use crate::parameters::no_memory;
 
 /// The most names of bits that a rule file may have.
@@ -144,7 +144,7 @@ impl SessionBits {
     ///
     /// # Errors
     /// There is no memory for so many.
-    pub fn new(names: &[String], table: &dyn Followed, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
+    pub fn new(names: &[String], table: &SessionLookup, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
         let registry = setup.lasting(&format!("flowbits of {}", table.key()), |_| Ok(Mutex::<Registry>::default()))?;
         let (used, share, rows) = (!setup.checking(), setup.share(), table.rows());
         let Registry { names: known, generations, planes } =
@@ -201,7 +201,7 @@ impl SessionBits {
     }
 
     /// Changes a session's bits as a rule that matches says. Marks the session if it gets its first bit.
-    pub fn change(&self, steps: &[BitStep], row: &mut Option<SessionRow>, table: &dyn Followed) {
+    pub fn change(&self, steps: &[BitStep], row: &mut Option<SessionRow>, table: &SessionLookup) {
         let Some(row) = row else { return };
         for step in steps {
             let change: fn(u64, u64) -> u64 = match step.operation {

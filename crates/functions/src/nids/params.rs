@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::alerts::Format;
 use super::groups::Ruleset;
-use super::parse::{self, Dialect};
+use super::parse::{self, Dialect, FlowMode};
 use super::ranges::Variables;
-use crate::connection::Followed;
+use crate::connection::SessionLookup;
 use crate::firewall::Connections;
 use crate::nat::Nat;
 use crate::parameters::{LISTED, of_elements};
@@ -32,26 +32,29 @@ pub struct Params {
     /// bits belong to the sessions of that state.
     #[serde(default)]
     pub(super) flow: Flow,
-    /// Rules that cannot be loaded, for an option that is not known or any other reason: the file is refused (`refuse`, the
-    /// default), or they are skipped (`skip`) and listed by the table `skipped` and `forebay check --json`.
+    /// Rules that cannot be loaded, for an option that is not known or any other reason: the file is refused
+    /// (`refuse`, the default), or they are skipped (`skip`) and listed by the table `skipped` and
+    /// `forebay check --json`.
     #[serde(default)]
     pub(super) unknown: Unknown,
     /// With `unknown: skip`, whether rules that drop packets are skipped as well; else such a rule refuses the file.
     #[serde(default)]
     pub(super) skip_drop: bool,
-    /// Whether packets that were told of leave by a gate of their own, `alerted`.
+    /// Whether reported packets leave by a gate of their own, `alerted`.
     #[serde(default)]
     pub(super) divert: bool,
-    /// What counts are told in reports: a `summary` (the default), or those of each `rule`, too. The table `matches` has them.
+    /// Which counts reports have: a `summary` (the default), or those of each `rule`, too. The table `matches` has
+    /// them.
     #[serde(default)]
     pub(super) count: Count,
-    /// How many steps searches that go back may take for a packet, 1000 to 100000000; 100000 by default. They are those of
-    /// expressions with look-around, back-references or an option relative to them, and of options that read numbers. A packet that
-    /// takes more is counted as `undecided`: rules whose search was not finished drop it if they drop, and do not report it.
+    /// How many steps searches that go back may take for a packet, 1000 to 100000000; 100000 by default. They are
+    /// those of expressions with look-around, back-references or an option relative to them, and of options that read
+    /// numbers. A packet that takes more is counted as `undecided`: rules whose search was not finished drop it if
+    /// they drop, and do not report it.
     #[serde(default = "steps")]
     pub(super) steps: u64,
-    /// For how many pairs of a rule and an address `threshold` and `detection_filter` count at a time, 1 to 4194304; 65536 by
-    /// default. Each takes 64 to 128 bytes.
+    /// For how many pairs of a rule and an address `threshold` and `detection_filter` count at a time, 1 to 4194304;
+    /// 65536 by default. Each takes 64 to 128 bytes.
     #[serde(default = "trackers")]
     pub(super) trackers: usize,
 }
@@ -101,7 +104,7 @@ pub(super) enum Flow {
     /// No table is asked.
     Stateless(Stateless),
     /// A table of sessions is asked.
-    Followed(FollowedState),
+    Session(SessionState),
 }
 
 impl Default for Flow {
@@ -113,7 +116,7 @@ impl Default for Flow {
 /// A table of sessions.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct FollowedState {
+pub(super) struct SessionState {
     /// The name of a state of kind `connections` or `nat`.
     state: String,
 }
@@ -140,7 +143,7 @@ pub(super) enum Unknown {
     Skip,
 }
 
-/// What counts are told.
+/// Which counts reports have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Count {
@@ -152,13 +155,21 @@ pub(super) enum Count {
 }
 
 impl Flow {
+    fn mode(&self) -> FlowMode {
+        match self {
+            Self::Stateless(Stateless::Refuse) => FlowMode::Refuse,
+            Self::Stateless(Stateless::Approximate) => FlowMode::Approximate,
+            Self::Session(_) => FlowMode::Session,
+        }
+    }
+
     /// The table of sessions that rules ask, where one is named.
-    pub(super) fn followed(&self, setup: &mut Setup<'_>) -> Result<Option<Box<dyn Followed>>, SetupError> {
-        let Self::Followed(FollowedState { state }) = self else { return Ok(None) };
+    pub(super) fn lookup(&self, setup: &mut Setup<'_>) -> Result<Option<SessionLookup>, SetupError> {
+        let Self::Session(SessionState { state }) = self else { return Ok(None) };
         let path = "flow.state";
         match setup.state_kind(state) {
-            None | Some(Connections::NAME) => setup.state::<Connections>(path, state)?.followed(setup).map(Some),
-            Some(Nat::NAME) => setup.state::<Nat>(path, state)?.followed(setup).map(Some),
+            None | Some(Connections::NAME) => setup.state::<Connections>(path, state)?.lookup(setup).map(Some),
+            Some(Nat::NAME) => setup.state::<Nat>(path, state)?.lookup(setup).map(Some),
             Some(kind) => {
                 let message = format!("the state '{state}' is a '{kind}': allowed are 'connections' and 'nat'");
                 Err(SetupError::at(path, message))
@@ -184,8 +195,7 @@ impl Params {
         };
         let dialect = Dialect {
             variables: self.variables.clone(),
-            approximate_flow: matches!(self.flow, Flow::Stateless(Stateless::Approximate)),
-            stateful_flow: matches!(self.flow, Flow::Followed(_)),
+            flow: self.flow.mode(),
             skip: self.unknown == Unknown::Skip,
             skip_drop: self.skip_drop,
         };

@@ -22,15 +22,25 @@ pub const MOST_RULES: usize = 65_536;
 /// Faults of a file that are told one by one.
 const MOST_FAULTS: usize = 20;
 
+/// The treatment of the options `flow` and `flowbits`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FlowMode {
+    /// Rules with either are refused.
+    #[default]
+    Refuse,
+    /// `flow` asks for the flags of one packet. Rules with `flowbits` are refused.
+    Approximate,
+    /// A table of sessions is asked.
+    Session,
+}
+
 /// What of the language may be left to the configuration.
 #[derive(Clone, Debug, Default)]
 pub struct Dialect {
     /// Variables, before those of the file.
     pub variables: Variables,
-    /// Whether `flow` is taken for what can be seen in one packet, instead of being refused.
-    pub approximate_flow: bool,
-    /// Whether `flow` is asked of a table of sessions.
-    pub stateful_flow: bool,
+    /// The treatment of the options `flow` and `flowbits`.
+    pub flow: FlowMode,
     /// Whether rules that cannot be loaded are skipped and listed, instead of the file being refused.
     pub skip: bool,
     /// Whether rules that drop are skipped as well.
@@ -60,7 +70,7 @@ pub fn parse(shown: &str, bytes: &[u8], dialect: &Dialect) -> Result<File, Strin
         given: dialect.variables.keys().cloned().collect(),
         classes: classes::known(),
         categories: BTreeMap::new(),
-        flows: (dialect.approximate_flow, dialect.stateful_flow),
+        flow: dialect.flow,
         rules: Vec::new(),
         places: HashMap::new(),
         replaced: Vec::new(),
@@ -158,8 +168,7 @@ struct Reader {
     classes: BTreeMap<String, u8>,
     /// Descriptions of those that the file has.
     categories: BTreeMap<String, String>,
-    /// Whether `flow` is approximated, and whether it is asked of a table.
-    flows: (bool, bool),
+    flow: FlowMode,
     rules: Vec<Rule>,
     /// By generator and number, the rule's index.
     places: HashMap<(u32, u32), usize>,
@@ -361,7 +370,7 @@ impl Reader {
             filter: None,
             threshold: None,
         };
-        options::read(rule, options, &self.classes, self.flows, latin1)
+        options::read(rule, options, &self.classes, self.flow, latin1)
     }
 }
 
@@ -401,7 +410,12 @@ fn words(header: &str) -> Vec<&str> {
 /// What a fuzzer tries: any bytes are rules or have a fault that says where.
 pub fn fuzz_rules(bytes: &[u8]) {
     let bit = |mask| bytes.first().is_some_and(|byte| byte & mask != 0);
-    let dialect = Dialect { approximate_flow: bit(1), stateful_flow: bit(4), ..Dialect::default() };
+    let flow = match (bit(1), bit(4)) {
+        (_, true) => FlowMode::Session,
+        (true, false) => FlowMode::Approximate,
+        (false, false) => FlowMode::Refuse,
+    };
+    let dialect = Dialect { flow, ..Dialect::default() };
     match parse("fuzz", bytes, &dialect) {
         Ok(file) => {
             assert!(file.rules.iter().all(|rule| rule.sid > 0 && rule.priority > 0));

@@ -1,6 +1,6 @@
 //! A rule, read: what is asked of a packet, in types.
 
-use crate::connection::Standing;
+use crate::connection::SessionStanding;
 
 use super::ranges::{Hosts, Ranges};
 use super::regex::Regex;
@@ -268,7 +268,7 @@ pub enum Base {
     Number,
     /// The start of the payload.
     Start,
-    /// The end of the payload, backwards.
+    /// The end of the payload; the jump goes on from there.
     End,
 }
 
@@ -277,11 +277,11 @@ pub enum Base {
 pub struct Jump {
     /// The number.
     pub number: Number,
-    /// Its factor.
+    /// The number is multiplied by this.
     pub multiplier: u32,
     /// Whether it is rounded up to a multiple of four.
     pub align: bool,
-    /// Its origin.
+    /// Where the jump starts.
     pub base: Base,
     /// What is added.
     pub post: Amount,
@@ -322,7 +322,7 @@ pub enum Link {
         number: Number,
         /// The variable's index.
         variable: u8,
-        /// Its factor.
+        /// The number is multiplied by this.
         multiplier: u32,
         /// It is rounded up to a multiple of this; of 0 it is not.
         align: u8,
@@ -393,14 +393,14 @@ pub struct Limit {
 pub struct FlowTest {
     /// Whether it is established.
     pub established: Option<bool>,
-    /// Whether the side sends that opened it.
+    /// Whether the sender is the side that opened the session.
     pub to_server: Option<bool>,
 }
 
 impl FlowTest {
     /// Whether a packet is as asked.
     #[must_use]
-    pub fn matches(self, standing: Standing) -> bool {
+    pub fn matches(self, standing: SessionStanding) -> bool {
         self.established.is_none_or(|wanted| wanted == standing.established)
             && self.to_server.is_none_or(|wanted| standing.to_server == Some(wanted))
     }
@@ -515,10 +515,16 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Whether it depends on the packet's session.
+    /// Whether it asks for the packet's session or changes its bits.
+    #[must_use]
+    pub fn involves_session(&self) -> bool {
+        self.flow.is_some() || !self.bits.is_empty()
+    }
+
+    /// Whether it depends on the packet's session if it matches.
     #[must_use]
     pub fn asks_session(&self) -> bool {
-        self.flow.is_some() || !self.bits.is_empty()
+        self.flow.is_some() || self.bits.iter().any(BitStep::asks)
     }
 
     /// Its turn among the rules for a packet. Rules that only change bits come first. Rules that only ask for bits
@@ -544,7 +550,8 @@ impl Rule {
         })
     }
 
-    /// That content as it is sought with those of other rules: in either case. Whether it is the right one the rule itself says.
+    /// That content as it is sought with those of other rules: in either case. Whether it is the right one the rule
+    /// itself says.
     pub fn folded(&self) -> Option<Vec<u8>> {
         self.fast().map(|content| content.bytes.to_ascii_lowercase())
     }

@@ -21,8 +21,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::parse::Dialect;
-use super::parse::{File, parse};
+use super::parse::{Dialect, File, FlowMode, parse};
 use super::*;
 use crate::tunnel::testing::skip;
 

@@ -10,7 +10,7 @@ mod payload;
 use std::collections::BTreeMap;
 
 use super::refused::Refused;
-use super::{near, priority_of, short};
+use super::{FlowMode, near, priority_of, short};
 use crate::nids::rule::{Link, Rule, Test};
 use limit::limit;
 pub(in crate::nids) use payload::MODIFIERS;
@@ -157,8 +157,7 @@ fn split(text: &str) -> Result<Vec<&str>, String> {
 struct Building<'a> {
     rule: Rule,
     classes: &'a BTreeMap<String, u8>,
-    /// Whether `flow` is approximated, and whether it is asked of a table.
-    flows: (bool, bool),
+    flow: FlowMode,
     /// Whether each character is one byte of the file.
     latin1: bool,
     priority: Option<u8>,
@@ -174,13 +173,13 @@ pub(super) fn read(
     rule: Rule,
     text: &str,
     classes: &BTreeMap<String, u8>,
-    flows: (bool, bool),
+    flow: FlowMode,
     latin1: bool,
 ) -> Result<Rule, Refused> {
     let mut building = Building {
         rule,
         classes,
-        flows,
+        flow,
         latin1,
         priority: None,
         links: Vec::new(),

@@ -3,7 +3,8 @@
 
 use std::net::Ipv4Addr;
 
-use etherparse::{PacketBuilder, TcpHeader};
+use etherparse::icmpv4::DestUnreachableHeader;
+use etherparse::{Icmpv4Type, PacketBuilder, TcpHeader};
 use forebay_graph::DeclareState;
 
 use super::*;
@@ -73,35 +74,231 @@ pub(super) fn firewall_with(params: &Value, surroundings: &mut Surroundings) {
     surroundings.state.insert("fw".to_owned(), Arc::new(state));
 }
 
+/// The same over IPv6.
+fn frame_v6(reply: bool, flags: u8) -> Vec<u8> {
+    let ((from, to), ports) =
+        if reply { (([0xfe; 16], [0xfd; 16]), (80, 4_000)) } else { (([0xfd; 16], [0xfe; 16]), (4_000, 80)) };
+    let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv6(from, to, 64);
+    let mut frame = Vec::new();
+    if flags == 0 {
+        builder.udp(ports.0, ports.1).write(&mut frame, b"abc").expect("memory");
+        return frame;
+    }
+    let mut tcp = TcpHeader::new(ports.0, ports.1, 1, 1);
+    (tcp.fin, tcp.syn, tcp.rst, tcp.ack) = (flags & FIN != 0, flags & SYN != 0, flags & RST != 0, flags & ACK != 0);
+    builder.tcp_header(tcp).write(&mut frame, b"abc").expect("memory");
+    frame
+}
+
+/// An echo request, or the answer to it.
+fn echo(v6: bool, reply: bool) -> Vec<u8> {
+    let ethernet = PacketBuilder::ethernet2([2; 6], [4; 6]);
+    let mut frame = Vec::new();
+    let written = match (v6, reply) {
+        (false, false) => ethernet.ipv4(INSIDE, PEER, 64).icmpv4_echo_request(7, 1).write(&mut frame, b"abc"),
+        (false, true) => ethernet.ipv4(PEER, INSIDE, 64).icmpv4_echo_reply(7, 1).write(&mut frame, b"abc"),
+        (true, false) => ethernet.ipv6([0xfd; 16], [0xfe; 16], 64).icmpv6_echo_request(7, 1).write(&mut frame, b"abc"),
+        (true, true) => ethernet.ipv6([0xfe; 16], [0xfd; 16], 64).icmpv6_echo_reply(7, 1).write(&mut frame, b"abc"),
+    };
+    written.expect("memory");
+    frame
+}
+
+/// The first fragment of a frame that carries TCP or UDP, or another one.
+pub(super) fn fragment_of(mut frame: Vec<u8>, later: bool) -> Vec<u8> {
+    // RFC 791 section 3.1: flags and offset. RFC 8200 section 4.5: offset and flag.
+    let (v4, v6) = if later { (2u16, 16u16) } else { (0x2000, 1) };
+    if frame[12..14] == [8, 0] {
+        frame[20..22].copy_from_slice(&v4.to_be_bytes());
+        return frame;
+    }
+    let next = std::mem::replace(&mut frame[20], 44);
+    let [high, low] = v6.to_be_bytes();
+    frame.splice(54..54, [next, 0, high, low, 0, 0, 0, 1]);
+    let length = u16::from_be_bytes([frame[18], frame[19]]) + 8;
+    frame[18..20].copy_from_slice(&length.to_be_bytes());
+    frame
+}
+
+/// An ICMP error about a frame of IPv4, with so many bytes of it.
+fn error_about(frame: &[u8], quoted: usize) -> Vec<u8> {
+    let port = Icmpv4Type::DestinationUnreachable(DestUnreachableHeader::Port);
+    let mut error = Vec::new();
+    let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4(PEER, INSIDE, 64).icmpv4(port);
+    builder.write(&mut error, &frame[14..14 + quoted]).expect("memory");
+    error
+}
+
 #[test]
 fn a_session_says_the_same_before_and_behind_the_firewall() {
+    const PASSES: Gate = Gate::FIRST;
+    const FRAGMENT: Gate = Gate::drop(2);
     let (inside, peer) = ((INSIDE, 4_000), (PEER, 80));
     let (out, back) = (|flags| frame(inside, peer, flags), |flags| frame(peer, inside, flags));
-    let sent = [
-        (out(SYN), [2, 3]),
-        (back(SYN | ACK), [2, 4]),
-        (out(ACK), [1, 3]),
-        (back(ACK), [1, 4]),
-        (out(FIN | ACK), [1, 3]),
-        (back(FIN | ACK), [1, 4]),
-        (out(ACK), [1, 3]),
-        (out(SYN), [2, 3]),
-        (out(0), [2, 3]),
-        (out(0), [2, 3]),
-        (back(0), [1, 4]),
-        (out(0), [1, 3]),
+    let (out6, back6) = (|flags| frame_v6(false, flags), |flags| frame_v6(true, flags));
+    let picks_up = json!({ "pick_up": true });
+    // Parameters of the table; packets, the rules that report each, and the gate of the firewall.
+    let cases = [
+        (
+            json!({}),
+            vec![
+                (out(SYN), vec![2, 3], PASSES),
+                (back(SYN | ACK), vec![2, 4], PASSES),
+                (out(ACK), vec![1, 3], PASSES),
+                (back(ACK), vec![1, 4], PASSES),
+                (out(FIN | ACK), vec![1, 3], PASSES),
+                (back(FIN | ACK), vec![1, 4], PASSES),
+                (out(ACK), vec![1, 3], PASSES),
+                (out(SYN), vec![2, 3], PASSES),
+                (out(0), vec![2, 3], PASSES),
+                (out(0), vec![2, 3], PASSES),
+                (back(0), vec![1, 4], PASSES),
+                (out(0), vec![1, 3], PASSES),
+            ],
+        ),
+        (
+            json!({}),
+            vec![
+                (out6(SYN), vec![2, 3], PASSES),
+                (back6(SYN | ACK), vec![2, 4], PASSES),
+                (out6(ACK), vec![1, 3], PASSES),
+                (back6(FIN | ACK), vec![1, 4], PASSES),
+                (out6(0), vec![2, 3], PASSES),
+                (back6(0), vec![1, 4], PASSES),
+                (fragment_of(out6(0), false), vec![], FRAGMENT),
+                (fragment_of(out6(0), true), vec![], FRAGMENT),
+                // Nothing is remembered of the answer to a query.
+                (echo(true, false), vec![2, 3], PASSES),
+                (echo(true, true), vec![1, 4], PASSES),
+                (echo(true, false), vec![2, 3], PASSES),
+            ],
+        ),
+        (
+            json!({}),
+            vec![
+                (echo(false, false), vec![2, 3], PASSES),
+                (echo(false, true), vec![1, 4], PASSES),
+                (echo(false, false), vec![2, 3], PASSES),
+                // An error is of no session.
+                (error_about(&echo(false, false), 28), vec![2], PASSES),
+            ],
+        ),
+        (
+            json!({}),
+            vec![
+                (out(SYN), vec![2, 3], PASSES),
+                (back(RST | ACK), vec![2, 4], PASSES),
+                (out(SYN), vec![2, 3], PASSES),
+                (back(SYN | ACK), vec![2, 4], PASSES),
+                (out(ACK), vec![1, 3], PASSES),
+                (back(RST), vec![1, 4], PASSES),
+                (out(ACK), vec![1, 3], PASSES),
+                (out(RST), vec![1, 3], PASSES),
+                (out(SYN), vec![2, 3], PASSES),
+            ],
+        ),
+        (
+            picks_up.clone(),
+            vec![
+                (out(ACK), vec![2, 3], PASSES),
+                (back(ACK), vec![1, 4], PASSES),
+                (out(ACK), vec![1, 3], PASSES),
+                (back6(ACK), vec![2, 3], PASSES),
+                (out6(ACK), vec![1, 4], PASSES),
+            ],
+        ),
+        (picks_up.clone(), vec![(back(SYN | ACK), vec![2, 3], PASSES), (out(ACK), vec![1, 4], PASSES)]),
+        (picks_up.clone(), vec![(out(FIN | ACK), vec![2, 3], PASSES), (back(ACK), vec![1, 4], PASSES)]),
+        (picks_up, vec![(out(RST), vec![2, 3], PASSES), (back(RST), vec![2, 4], PASSES)]),
+        (
+            json!({}),
+            vec![
+                (out(0), vec![2, 3], PASSES),
+                (fragment_of(out(0), false), vec![], FRAGMENT),
+                (fragment_of(out(0), true), vec![], FRAGMENT),
+                (back(0), vec![1, 4], PASSES),
+            ],
+        ),
     ];
-    let mut surroundings = Surroundings::new(Frequency::new(1e9));
-    firewall(&mut surroundings);
-    // The one in front is made first: it makes the table that the firewall fills.
-    let mut front = nids("fw", &RULES, &mut surroundings);
-    let wall = Rig::within::<Firewall>(&json!({ "state": "fw", "default": "permit" }), &mut surroundings);
-    let mut wall = wall.unwrap_or_else(|error| panic!("{error}"));
-    let mut behind = nids("fw", &RULES, &mut surroundings);
-    for (number, (frame, expected)) in sent.iter().enumerate() {
-        assert_eq!(reported(&mut front, frame), expected, "in front, packet {number}");
-        assert_eq!(wall.run(frame).0, Gate::FIRST, "packet {number}");
-        assert_eq!(reported(&mut behind, frame), expected, "behind, packet {number}");
+    for (case, (params, sent)) in cases.iter().enumerate() {
+        let mut surroundings = Surroundings::new(Frequency::new(1e9));
+        firewall_with(params, &mut surroundings);
+        // The one in front is made first: it makes the table that the firewall fills.
+        let mut front = nids("fw", &RULES, &mut surroundings);
+        let wall = Rig::within::<Firewall>(&json!({ "state": "fw", "default": "permit" }), &mut surroundings);
+        let mut wall = wall.unwrap_or_else(|error| panic!("{error}"));
+        let mut behind = nids("fw", &RULES, &mut surroundings);
+        for (number, (frame, expected, gate)) in sent.iter().enumerate() {
+            assert_eq!(reported(&mut front, frame), *expected, "in front, case {case}, packet {number}");
+            assert_eq!(wall.run(frame).0, *gate, "case {case}, packet {number}");
+            assert_eq!(reported(&mut behind, frame), *expected, "behind, case {case}, packet {number}");
+        }
+    }
+}
+
+/// A first fragment with the content of a rule that drops passed as clean.
+#[test]
+fn a_rule_that_drops_drops_packets_that_do_not_show_their_session() {
+    let (inside, peer) = ((INSIDE, 4_000), (PEER, 80));
+    let segment = |flags| frame(inside, peer, flags);
+    let established = "any any -> any 80 (flow:established; content:\"abc\"; sid:1;)";
+    let bits = "any any -> any 80 (flowbits:isset,a; content:\"abc\"; sid:1;)";
+    let isnotset = "any any -> any 80 (flowbits:isnotset,a; content:\"abc\"; sid:1;)";
+    let other = "any any -> any 80 (flow:established; content:\"abd\"; sid:1;)";
+    let any = "any any -> any any (flow:established; content:\"abc\"; sid:1;)";
+    let filtered = "any any -> any 80 (flow:established; detection_filter: track by_src, count 9, seconds 9; sid:1;)";
+    let sets = "any any -> any 80 (flowbits:set,a; content:\"abc\"; sid:1;)";
+    let icmp = "any any -> any any (flow:established; itype:3; sid:1;)";
+    let (first, later) = (fragment_of(segment(ACK), false), fragment_of(segment(ACK), true));
+    let (first6, later6) = (fragment_of(frame_v6(false, ACK), false), fragment_of(frame_v6(false, ACK), true));
+    let cut = error_about(&segment(ACK), 24);
+    // The rule behind its action; the packet; whether the rule drops it, and whether that is known.
+    for (protocol, rule, frame, drops, known) in [
+        ("tcp", established, &first, true, false),
+        ("ip", established, &first, true, false),
+        ("tcp", established, &first6, true, false),
+        ("tcp", bits, &first, true, false),
+        ("tcp", isnotset, &first6, true, false),
+        ("tcp", other, &first, false, true),
+        ("udp", established, &first, false, true),
+        ("tcp", filtered, &first, true, false),
+        // A later fragment shows no ports.
+        ("tcp", established, &later, false, true),
+        ("tcp", any, &later, true, false),
+        ("tcp", any, &later6, true, false),
+        // The rule does not depend on the session. It keeps no bit.
+        ("tcp", sets, &first, true, true),
+        // The packet is of no session.
+        ("icmp", icmp, &error_about(&segment(ACK), 28), false, true),
+        // The error does not show which packet it is about.
+        ("icmp", icmp, &cut, true, false),
+        // A packet that shows that it has no session.
+        ("tcp", established, &segment(ACK), false, true),
+    ] {
+        for (action, drop) in [("drop", true), ("alert", false), ("pass", false)] {
+            let mut surroundings = Surroundings::new(Frequency::new(1e9));
+            firewall(&mut surroundings);
+            let mut rig = nids("fw", &[&format!("{action} {protocol} {rule}")], &mut surroundings);
+            let text = format!("{action} {protocol} {rule}: {frame:?}");
+            let gate = match (drop && drops, known) {
+                (false, _) => Gate::FIRST,
+                (true, true) => DENIED,
+                (true, false) => UNDECIDED,
+            };
+            assert_eq!(rig.run(frame).0, gate, "{text}");
+            let counts = rig.counters("packets");
+            assert_eq!(counts["undecided"], u64::from(!known), "{text}");
+            assert_eq!(counts["dropped"], u64::from(drop && drops), "{text}");
+            assert_eq!(matched(&rig).len(), usize::from(drops && known), "{text}");
+        }
+    }
+    // A rule with 'pass' that matches decides, and so does a rule that drops and matches.
+    for (more, gate) in [("pass", Gate::FIRST), ("drop", DENIED)] {
+        let mut surroundings = Surroundings::new(Frequency::new(1e9));
+        firewall(&mut surroundings);
+        let rules = [&format!("drop tcp {established}"), &format!("{more} tcp any any -> any 80 (sid:2;)")];
+        let mut rig = nids("fw", &rules.map(String::as_str), &mut surroundings);
+        assert_eq!(rig.run(&first).0, gate, "{more}");
     }
 }
 
@@ -135,12 +332,17 @@ fn a_session_whose_end_is_past_is_not_known() {
     assert_eq!(reported(&mut rig, &frame(peer, inside, ACK)), [2]);
 }
 
+/// A table of translations called `nat1`.
+fn translation(params: &Value, surroundings: &mut Surroundings) {
+    let params = serde_json::from_value(params.clone()).expect("parameters");
+    let nat = Nat::new(params, &mut Setup::new("nat1", surroundings)).unwrap_or_else(|error| panic!("{error}"));
+    surroundings.state.insert("nat1".to_owned(), Arc::new(nat));
+}
+
 #[test]
 fn a_session_says_the_same_inside_and_outside_of_a_translation() {
     let mut surroundings = Surroundings::new(Frequency::new(1e9));
-    let params = serde_json::from_value(json!({ "pool": Ipv4Addr::new(192, 0, 2, 1) })).expect("parameters");
-    let nat = Nat::new(params, &mut Setup::new("nat1", &mut surroundings)).unwrap_or_else(|error| panic!("{error}"));
-    surroundings.state.insert("nat1".to_owned(), Arc::new(nat));
+    translation(&json!({ "pool": Ipv4Addr::new(192, 0, 2, 1) }), &mut surroundings);
     let mut within = nids("nat1", &RULES, &mut surroundings);
     let mut outside = nids("nat1", &RULES, &mut surroundings);
     let out = Rig::within::<NatOut>(&json!({ "state": "nat1" }), &mut surroundings);
@@ -171,14 +373,66 @@ fn a_session_says_the_same_inside_and_outside_of_a_translation() {
     }
 }
 
+/// The side that opens the session is outside.
+#[test]
+fn a_session_of_a_forwarded_port_says_the_same_on_both_sides() {
+    let mut surroundings = Surroundings::new(Frequency::new(1e9));
+    let forwards = json!([
+        { "protocol": "tcp", "outside": "192.0.2.1:80", "inside": "10.0.0.7:8080" },
+        { "protocol": "udp", "outside": "192.0.2.1:80", "inside": "10.0.0.7:8080" },
+    ]);
+    translation(&json!({ "pool": "192.0.2.1", "forwards": forwards }), &mut surroundings);
+    let mut within = nids("nat1", &RULES, &mut surroundings);
+    let mut outside = nids("nat1", &RULES, &mut surroundings);
+    let out = Rig::within::<NatOut>(&json!({ "state": "nat1" }), &mut surroundings);
+    let back = Rig::within::<NatIn>(&json!({ "state": "nat1" }), &mut surroundings);
+    let (mut out, mut back) =
+        (out.unwrap_or_else(|error| panic!("{error}")), back.unwrap_or_else(|error| panic!("{error}")));
+    let (client, server) = ((PEER, 5_000), (INSIDE, 8_080));
+    for (number, (flags, reply, expected)) in [
+        (SYN, false, [2, 3]),
+        (SYN | ACK, true, [2, 4]),
+        (ACK, false, [1, 3]),
+        (ACK, true, [1, 4]),
+        (RST, true, [1, 4]),
+        (0, false, [2, 3]),
+        (0, true, [1, 4]),
+        (0, false, [1, 3]),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let (first, second, way, sent) = if reply {
+            (&mut within, &mut outside, &mut out, frame(server, client, flags))
+        } else {
+            (&mut outside, &mut within, &mut back, frame(client, ([192, 0, 2, 1], 80), flags))
+        };
+        assert_eq!(reported(first, &sent), expected, "before, packet {number}");
+        let (gate, translated) = way.run(&sent);
+        assert_eq!(gate, Gate::FIRST, "packet {number}");
+        assert_eq!(reported(second, &translated), expected, "after, packet {number}");
+    }
+}
+
 #[test]
 fn flow_that_no_table_can_answer_is_refused() {
     let mut surroundings = Surroundings::new(Frequency::new(1e9));
     firewall(&mut surroundings);
     for (flow, rule, part) in [
         (json!({ "state": "none" }), RULES[0], "no state is called 'none'"),
-        (json!({ "state": "fw" }), "alert tcp any any -> any any (flow:to_server,to_client; sid:1;)", "contradicts"),
-        (json!("guess"), RULES[0], "flow"),
+        (
+            json!({ "state": "fw" }),
+            "alert tcp any any -> any any (flow:to_server,to_client; sid:1;)",
+            "flow 'to_client': it contradicts a word before it: allowed are one direction, and one of established and \
+             not_established",
+        ),
+        (
+            json!({ "state": "fw" }),
+            "alert tcp any any -> any any (flow:from_serve; sid:1;)",
+            "flow 'from_serve': allowed are established, not_established, stateless, to_server, from_client, \
+             to_client, from_server, no_stream and only_stream",
+        ),
+        (json!("guess"), RULES[0], "flow is refuse, approximate or { state: NAME }"),
         (json!("refuse"), RULES[0], "flow: { state: NAME }"),
     ] {
         let params = json!({ "flow": flow, "rules": [rule] });
@@ -210,7 +464,7 @@ fn a_rule_with_flow_twice_asks_both() {
         wall.run(&sent);
         assert_eq!(reported(&mut rig, &sent), expected);
     }
-    let dialect = Dialect { stateful_flow: true, ..Dialect::default() };
+    let dialect = Dialect { flow: FlowMode::Session, ..Dialect::default() };
     for twice in ["flow:to_server; flow:to_client;", "flow:established; flow:to_server,not_established;"] {
         let text = format!("alert tcp any any -> any any ({twice} sid:1;)");
         let error = parse("r", text.as_bytes(), &dialect).expect_err(twice);

@@ -43,8 +43,8 @@ fn mixed() -> String {
 
 #[test]
 fn of_rules_with_the_keywords_of_real_rule_sets_six_of_ten_load() {
-    let with_table = Dialect { skip: true, stateful_flow: true, ..Dialect::default() };
-    let without = Dialect { skip: true, approximate_flow: true, ..Dialect::default() };
+    let with_table = Dialect { skip: true, flow: FlowMode::Session, ..Dialect::default() };
+    let without = Dialect { skip: true, flow: FlowMode::Approximate, ..Dialect::default() };
     for (dialect, least, allowed) in [
         (with_table, 540, &["dns_query", "stream_size"][..]),
         // Without a table of sessions no rule keeps bits.

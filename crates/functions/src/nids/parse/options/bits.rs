@@ -1,6 +1,6 @@
 //! The option `flowbits`: bits that rules keep for sessions (Snort 2.9, section 3.6.10 and README.flowbits).
 
-use super::super::short;
+use super::super::{FlowMode, short};
 use super::Building;
 use crate::nids::rule::{BitNames, BitOperation, BitStep};
 
@@ -33,7 +33,7 @@ impl Building<'_> {
             }
             _ => return Err(format!("flowbits '{}': allowed are {OPERATIONS}", short(word))),
         };
-        if !self.flows.1 {
+        if self.flow != FlowMode::Session {
             return Err(format!(
                 "flowbits '{word}' needs a state of sessions, which keeps the bits: name it by \
                  'flow: {{ state: NAME }}'"

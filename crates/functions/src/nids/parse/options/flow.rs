@@ -1,6 +1,6 @@
 //! The option `flow`: which side of a connection a packet is from.
 
-use super::super::short;
+use super::super::{FlowMode, short};
 use super::Building;
 use crate::nids::rule::{Bits, FlowTest, Protocol, Test};
 
@@ -22,8 +22,8 @@ impl Building<'_> {
             .contains(word)
             {
                 return Err(format!(
-                    "flow '{}': allowed are established, not_established, stateless, to_server, from_client, to_client \
-                     and from_server",
+                    "flow '{}': allowed are established, not_established, stateless, to_server, from_client, \
+                     to_client, from_server, no_stream and only_stream",
                     short(word)
                 ));
             }
@@ -31,17 +31,22 @@ impl Building<'_> {
         if words == ["stateless"] {
             return Ok(());
         }
-        let (approximate, stateful) = self.flows;
-        if stateful {
-            return self.ask_session(&words);
-        }
-        if !approximate {
-            return Err(
+        match self.flow {
+            FlowMode::Session => self.ask_session(&words),
+            FlowMode::Approximate => {
+                self.approximate(&words);
+                Ok(())
+            }
+            FlowMode::Refuse => Err(
                 "'flow' needs the state of connections: leave it out, name the state by 'flow: { state: NAME }', or \
                  set 'flow: approximate'"
                     .to_owned(),
-            );
+            ),
         }
+    }
+
+    /// Asks for the flags of the packet.
+    fn approximate(&mut self, words: &[&str]) {
         // In a rule for any protocol the test is of its TCP packets.
         let of_tcp = matches!(self.rule.protocol, Protocol::Tcp | Protocol::Ip);
         let mut ask = |how, bits, mask| self.rule.tests.push(Test::FlagsOfTcp { how, bits, mask });
@@ -52,7 +57,6 @@ impl Building<'_> {
         if of_tcp && words.contains(&"not_established") {
             ask(Bits::None, 16, 16);
         }
-        Ok(())
     }
 
     /// Asks the packet's session, which a table has.
@@ -67,7 +71,11 @@ impl Building<'_> {
                 _ => continue,
             };
             if asked.replace(wanted).is_some_and(|before| before != wanted) {
-                return Err(format!("flow '{}': it contradicts a word before it", short(word)));
+                return Err(format!(
+                    "flow '{}': it contradicts a word before it: allowed are one direction, and one of established \
+                     and not_established",
+                    short(word)
+                ));
             }
         }
         if test != FlowTest::default() {

@@ -64,9 +64,11 @@ impl Building<'_> {
         let most = if rest.text { MOST_DIGITS } else { MOST_BYTES };
         // `byte_jump: 0, 0, from_end, post_offset -6` of the Snort 2 manual: a number of no bytes is 0.
         let none = name == "byte_jump" && !rest.text && rest.mask == 0;
+        let least = u8::from(!none);
         let bytes =
-            number::<u8>(name, bytes.trim_ascii(), most).ok().filter(|bytes| *bytes > 0 || none).ok_or_else(|| {
-                format!("{name} '{}': allowed are 1 to {most} bytes (up to {MOST_DIGITS} with string)", short(bytes))
+            number::<u8>(name, bytes.trim_ascii(), most).ok().filter(|bytes| *bytes >= least).ok_or_else(|| {
+                let digits = if rest.text { String::new() } else { format!(" (1 to {MOST_DIGITS} with string)") };
+                format!("{name} '{}': allowed are {least} to {most} bytes{digits}", short(bytes))
             })?;
         let offset = self.amount(name, offset, -i64::from(MOST_OFFSET), MOST_OFFSET.into())?;
         if !rest.text && u32::from(bytes) < 4 && rest.mask >> (8 * u32::from(bytes)) != 0 {
