@@ -151,6 +151,18 @@ pipeline: [ in -> copies -> wall -> out ]
     assert_eq!(done.json()["modules"][0]["counters"]["copies"], serde_json::json!({ "copied": 8000, "lost": 0 }));
 }
 
+/// Each of two workers that share a file reported its fault.
+#[test]
+fn a_fault_of_a_file_that_workers_share_is_reported_once() {
+    let file = replay("");
+    let script = "ulimit -f 4; exec \"$0\" run \"$1\" --workers 2 --virtual --json";
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", script, env!("CARGO_BIN_EXE_forebay"), file.path()]);
+    let done = crate::Done::of(command.output().expect("a shell"));
+    let fault = "module 'ids': cannot write ";
+    assert!(done.code == Some(2) && done.err.matches(fault).count() == 1, "{}", done.err);
+}
+
 /// A file that could not be written, and a capture that breaks off.
 #[test]
 fn faults_before_a_reload_are_in_the_last_message() {

@@ -171,7 +171,9 @@ pub(super) fn flow(before: FlowReading, now: &FlowReading, seconds: f64, frequen
 
 fn worker(before: WorkerReading, now: &WorkerReading, origin: &Origin, frequency: Frequency) -> WorkerReport {
     let (span, busy) = (now.all.saturating_sub(before.all), now.busy.saturating_sub(before.busy));
-    let (busy_turns, timed_turns) = (now.busy_turns - before.busy_turns, now.timed_turns - before.timed_turns);
+    // A worker that left and joined again between the readings has counted from 0.
+    let busy_turns = now.busy_turns.saturating_sub(before.busy_turns);
+    let timed_turns = now.timed_turns.saturating_sub(before.timed_turns);
     WorkerReport {
         id: now.id,
         core: origin.cores.get(now.id).copied().flatten(),
@@ -192,10 +194,12 @@ fn worker(before: WorkerReading, now: &WorkerReading, origin: &Origin, frequency
 
 /// Long turns that are no usual ones: the rule is fixed, whatever is measured.
 fn stalls(before: &WorkerReading, now: &WorkerReading, frequency: Frequency) -> Stalls {
-    let [turns, long_busy_turns, ticks, busy]: [[u64; LONG_CLASSES]; 4] =
-        std::array::from_fn(|of| std::array::from_fn(|class| now.long[of][class] - before.long[of][class]));
-    let (span, all_busy) = ((now.all - before.all) as f64, (now.busy - before.busy) as f64);
-    let busy_turns = (now.busy_turns - before.busy_turns) as f64;
+    let [turns, long_busy_turns, ticks, busy]: [[u64; LONG_CLASSES]; 4] = std::array::from_fn(|of| {
+        std::array::from_fn(|class| now.long[of][class].saturating_sub(before.long[of][class]))
+    });
+    let [span, all_busy, busy_turns] =
+        [(now.all, before.all), (now.busy, before.busy), (now.busy_turns, before.busy_turns)]
+            .map(|(now, before)| now.saturating_sub(before) as f64);
     let long = frequency.ticks(LONG).0 as f64;
     // The longest first: what they take makes no other turn look usual. A class that has most turns is usual itself.
     let mut stalls = Stalls::default();

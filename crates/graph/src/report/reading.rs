@@ -633,6 +633,36 @@ mod tests {
         assert_eq!(again.losses().since(&nothing.losses()).1, 1_012);
     }
 
+    /// Two reloads between two readings removed a worker, a module and a port and added them again.
+    #[test]
+    fn parts_that_came_again_have_counted_from_zero() {
+        let reading = |count: u64| {
+            let timed = Timed { ticks: count, packets: count, calls: count, metered: Metered::default() };
+            let (all, long) = (count, [[count; LONG_CLASSES]; 4]);
+            let worker =
+                WorkerReading { busy: count, busy_turns: count, timed_turns: count, all, long, ..<_>::default() };
+            let (sizes, own) = ([count; SIZE_CLASSES], BTreeMap::new());
+            let module = ModuleReading {
+                name: "m".to_owned(),
+                packets: count,
+                dropped: count,
+                of_fold: count,
+                sizes,
+                timed,
+                own,
+                ..ModuleReading::default()
+            };
+            let port = PortReading { name: "in".to_owned(), counts: [count; 5], receiving: timed, ..<_>::default() };
+            let nothing = Reading::nothing(Frequency::new(1e9), Ticks::ZERO);
+            Reading { modules: vec![module], ports: vec![port], workers: vec![worker], ..nothing }
+        };
+        let cpu = forebay_measure::machine::Cpu { model: String::new(), tsc_ghz: 1.0 };
+        let origin = super::super::Origin { kind: super::super::Kind::Simulated, cpu, cores: vec![None] };
+        let report = super::super::Report::between(&reading(1_000), &reading(10), &origin);
+        assert_eq!((report.modules[0].packets, report.modules[0].dropped, report.ports[0].received), (0, 0, 0));
+        assert_eq!((report.workers[0].busy_turns, report.packets.lost), (0, 0));
+    }
+
     /// Frames that a port skipped were counted once more at each reload that kept the port.
     #[test]
     fn skipped_frames_of_a_kept_port_are_counted_once() {
