@@ -32,6 +32,7 @@ mod prices;
 mod printed;
 mod profile;
 mod rates;
+mod refused;
 mod remote;
 mod replay;
 mod run;
@@ -49,11 +50,8 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches};
-use forebay_graph::secret::without_keys;
 use forebay_measure::Nanos;
-use forebay_pipeline::shown_setting;
 use signal_hook::consts::SIGXFSZ;
 
 use args::{Args, Command};
@@ -75,7 +73,7 @@ pub fn main() -> ExitCode {
     let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
     let arguments = match signed(Args::command()).try_get_matches().and_then(|told| Args::from_arg_matches(&told)) {
         Ok(arguments) => arguments,
-        Err(error) => return refuse(&without_secrets(error)),
+        Err(error) => return refused::refuse(error),
     };
     match answer(arguments.command) {
         Ok(Answer::Yes) => ExitCode::SUCCESS,
@@ -87,7 +85,7 @@ pub fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => {
-            let _ = writeln!(printed::err(), "error: {}", told(&error));
+            let _ = writeln!(printed::err(), "error: {}", refused::message(&error));
             ExitCode::from(2)
         }
     }
@@ -102,47 +100,6 @@ fn signed(command: clap::Command) -> clap::Command {
         if number { arg.allow_hyphen_values(true) } else { arg }
     });
     command.mut_subcommands(signed)
-}
-
-/// What went wrong, from the outermost place to the first cause. What tells its cause itself is not told twice.
-fn told(error: &anyhow::Error) -> String {
-    let mut told = String::new();
-    for cause in error.chain().map(ToString::to_string) {
-        if told.is_empty() {
-            told = cause;
-        } else if !told.ends_with(&cause) {
-            told = format!("{told}: {cause}");
-        }
-    }
-    told
-}
-
-/// The same error without arguments that may have a secret: `--set` of a key that was written wrong.
-fn without_secrets(mut error: clap::Error) -> clap::Error {
-    let of_setting =
-        matches!(error.get(ContextKind::InvalidArg), Some(ContextValue::String(arg)) if arg.starts_with("--set"));
-    let may_be_setting = of_setting || error.kind() == ErrorKind::UnknownArgument;
-    for kind in [ContextKind::InvalidValue, ContextKind::InvalidArg, ContextKind::InvalidSubcommand] {
-        if let Some(ContextValue::String(text)) = error.get(kind).cloned() {
-            let shown = if may_be_setting { shown_setting(&text) } else { without_keys(&text) };
-            if shown != text {
-                error.insert(kind, ContextValue::String(shown));
-                // A suggestion repeats the argument.
-                error.remove(ContextKind::Suggested);
-            }
-        }
-    }
-    error
-}
-
-/// Says what is wrong with the arguments, or what was asked of them: help, the version.
-fn refuse(error: &clap::Error) -> ExitCode {
-    // In colours where there are any, unless an argument would bring its own.
-    if std::env::args_os().any(|argument| argument.to_string_lossy().contains(printed::is_acting)) {
-        let _ = write!(printed::err(), "{error}");
-        return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
-    }
-    error.exit()
 }
 
 fn answer(command: Command) -> anyhow::Result<Answer> {
@@ -180,18 +137,4 @@ fn answer(command: Command) -> anyhow::Result<Answer> {
         }
     }
     Ok(Answer::Yes)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_cause_is_told_once() {
-        let wrong = forebay_lean::baseline::Baseline::parse(b"[").expect_err("no baseline");
-        let text = wrong.to_string();
-        assert!(std::error::Error::source(&wrong).is_some_and(|cause| text.ends_with(&cause.to_string())), "{text}");
-        assert_eq!(told(&anyhow::Error::new(wrong).context("file")), format!("file: {text}"));
-        assert_eq!(told(&anyhow::anyhow!("the end").context("file").context("gate")), "gate: file: the end");
-    }
 }

@@ -20,7 +20,7 @@ use crate::filter::Filter;
 use crate::format::Align::{Left, Right};
 use crate::format::{counted, table, whole};
 use crate::live::Live;
-use crate::{Answer, plain, printed, summary};
+use crate::{Answer, plain, printed, refused, summary};
 
 /// How many entries of a table are asked for at a time.
 const PAGE: usize = 10_000;
@@ -33,7 +33,7 @@ const LOOK: Duration = Duration::from_millis(20);
 pub(crate) fn told<T>(json: bool, done: anyhow::Result<T>) -> anyhow::Result<T> {
     if let (true, Err(error)) = (json, &done) {
         // Whoever does not read it is told by the exit code.
-        let _ = writeln!(printed::out(), "{}", serde_json::json!({ "error": format!("{error:#}") }));
+        let _ = writeln!(printed::out(), "{}", serde_json::json!({ "error": refused::message(error) }));
     }
     done
 }

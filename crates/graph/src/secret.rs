@@ -89,6 +89,8 @@ fn find(text: &str, names: &HashSet<String>) -> (Vec<Range<usize>>, usize) {
 fn words(text: &str, part: Range<usize>, keys: &mut Vec<Range<usize>>) {
     let of_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | ':' | '+' | '-');
     for word in names::pieces(text, part, of_word) {
+        // The end of a sentence, or of a place, is no part of a word.
+        let word = word.start..word.start + text[word].trim_end_matches(['.', ':']).len();
         let is_number = text[word.clone()]
             .split(['+', '-', '.', ':'])
             .all(|part| part.len() <= LONGEST_NUMBER && part.bytes().all(|c| c.is_ascii_digit()));

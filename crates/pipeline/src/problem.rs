@@ -87,9 +87,13 @@ impl Findings {
     }
 }
 
-/// The name of a configuration's file as it is shown: that of a file that is there, or one without a key.
+/// The name of a configuration's file as it is shown. One that is not there may be a key, or a misplaced setting.
 pub(crate) fn shown_file(file: &str) -> String {
-    if Path::new(file).exists() { file.to_owned() } else { without_keys(file) }
+    match file {
+        file if Path::new(file).exists() => file.to_owned(),
+        file if file.contains('=') => shown_setting(file),
+        file => without_keys(file),
+    }
 }
 
 /// A value as it is quoted in a message: short, and on one line.

@@ -107,8 +107,10 @@ impl<'t> Setting<'t> {
     fn of(text: &'t str) -> Self {
         let names = names();
         let Some((path, value)) = text.split_once('=') else {
-            let is_concerned = words(text).flat_map(|word| word.split('.')).any(|word| names.has_secrets(word));
-            let shown = if is_concerned { HIDDEN.to_owned() } else { without_keys(text) };
+            let parts = || words(text).flat_map(|word| word.split('.'));
+            let is_concerned = parts().any(|word| names.has_secrets(word));
+            // One of these names alone is no secret.
+            let shown = if is_concerned && parts().nth(1).is_some() { HIDDEN.to_owned() } else { without_keys(text) };
             return Self { text, path: Vec::new(), value: None, shown };
         };
         let known = |part: &str| names.words.contains(part) || part.parse::<u16>().is_ok();

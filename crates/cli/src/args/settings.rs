@@ -1,6 +1,7 @@
 //! What the command line sets of a configuration that is to run.
 
 use clap::builder::NonEmptyStringValueParser;
+use forebay_graph::secret::without_keys;
 use forebay_pipeline::{Problem, Problems, shown_setting};
 
 use super::values::{setting, whole, workers};
@@ -32,7 +33,8 @@ impl Settings {
         let set = self.set.iter().map(|set| (format!("--set {}", shown_setting(set)), set.clone()));
         let scheduler = self.scheduler.iter().map(|name| (format!("--scheduler {name}"), format!("scheduler={name}")));
         let controller = self.controller.iter();
-        let controller = controller.map(|name| (format!("--controller {name}"), format!("control.batching={name}")));
+        let controller =
+            controller.map(|name| (format!("--controller {}", without_keys(name)), format!("control.batching={name}")));
         let seed = self.seed.map(|seed| (format!("--seed {seed}"), format!("seed={seed}")));
         let workers = self
             .workers

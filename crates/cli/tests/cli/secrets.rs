@@ -42,32 +42,39 @@ fn no_answer_of_a_running_pipeline_shows_a_key() {
     let change = |change: &str| vec!["table".to_owned(), "m".to_owned(), change.replace("KEY", key)];
     let set = |set: &str| vec!["reload".to_owned(), "--set".to_owned(), set.replace("KEY", key)];
     let show = |what: &[&str]| [&["show"], what].concat().into_iter().map(str::to_owned).collect();
-    let asked: Vec<Vec<String>> = vec![
-        change("KEY"),
-        change("add KEY"),
-        change("add 0x1002 KEY peer=192.0.2.2"),
-        change("add 0x1002 key=KEYzz peer=KEY"),
-        change("add 0x1002 key=KEY peer=KEY for=KEY"),
-        change("add 0x1002 key=KEY peer=192.0.2.2\nKEY"),
-        change("remove KEY"),
-        set("KEY"),
-        set("modules.m.esp_encrypt.associations.0=KEY"),
-        set("modules.m.esp_encrypt.associations=[KEY]"),
-        set("modules.m.esp_encrypt.associations=['0x1003 key=KEY peer=192.0.2.2']"),
-        set("modules.m.esp_encrypt.associations={KEY"),
-        show(&["modules"]),
-        show(&["modules", "--json"]),
-        show(&["tables"]),
-        show(&["table", "m"]),
-        show(&["trace"]),
-        vec!["reload".to_owned(), "--json".to_owned()],
+    // Each with the exit code: 1 for changes that the table refuses, 2 for what is refused before, 0 for an answer.
+    let asked: Vec<(i32, Vec<String>)> = vec![
+        (1, change("KEY")),
+        (1, change("add KEY")),
+        (1, change("add 0x1002 KEY peer=192.0.2.2")),
+        (1, change("add 0x1002 key=KEYzz peer=KEY")),
+        (1, change("add 0x1002 key=KEY peer=KEY for=KEY")),
+        (2, change("add 0x1002 key=KEY peer=192.0.2.2\nKEY")),
+        (1, change("remove KEY")),
+        (2, set("KEY")),
+        (2, set("modules.m.esp_encrypt.associations.0=KEY")),
+        (2, set("modules.m.esp_encrypt.associations=[KEY]")),
+        (0, set("modules.m.esp_encrypt.associations=['0x1003 key=KEY peer=192.0.2.2']")),
+        (2, set("modules.m.esp_encrypt.associations={KEY")),
+        (2, vec!["reload".to_owned(), key.to_owned()]),
+        (2, vec!["reload".to_owned(), format!("usecase:{key}")]),
+        (2, vec!["table".to_owned(), key.to_owned(), "KEY".to_owned()]),
+        (2, show(&["table", key])),
+        (0, show(&["modules"])),
+        (0, show(&["modules", "--json"])),
+        (0, show(&["tables"])),
+        (0, show(&["table", "m"])),
+        (0, show(&["trace"])),
+        (0, vec!["reload".to_owned(), "--json".to_owned()]),
     ];
-    for arguments in asked {
+    for (code, arguments) in asked {
         let done = running.ask(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
         let all = format!("{}{}", done.out, done.err);
-        assert!((0..=key.len() - 8).all(|at| !all.contains(&key[at..at + 8])), "{arguments:?}: {all}");
+        assert!(!shows(&all, key), "{arguments:?}: {all}");
+        assert_eq!(done.code, Some(code), "{arguments:?}: {all}");
     }
-    assert!(!running.end().to_string().contains(&key[..8]));
+    let (code, report, err) = running.end_with();
+    assert!(code == Some(0) && !shows(&format!("{report}{err}"), key), "{code:?} {report}{err}");
 }
 
 /// The same of AES-GCM, whose keys are no table.
@@ -84,7 +91,7 @@ pipeline: [ in -> m -> n -> out ]
     );
     let running = crate::running::Running::as_service(&text, &["--trace", "2"]);
     for (name, key) in [("plain", key), ("digits", digits), ("pairs", PAIRS)] {
-        let mut asked: Vec<Vec<String>> = [
+        let mut asked: Vec<(i32, Vec<String>)> = [
             "modules.m.aes_gcm_encrypt.keys=[{ id: 2, key: KEYz }]",
             "modules.m.aes_gcm_encrypt.keys=KEY",
             "modules.m.aes_gcm_encrypt.keys.0.key=[KEY]",
@@ -96,20 +103,25 @@ pipeline: [ in -> m -> n -> out ]
             "KEY",
             "name={KEY",
         ]
-        .map(|set| vec!["reload".to_owned(), "--set".to_owned(), set.replace("KEY", key)])
+        .map(|set| (2, vec!["reload".to_owned(), "--set".to_owned(), set.replace("KEY", key)]))
         .into();
-        for what in [&["show", "modules"][..], &["show", "modules", "--json"], &["show", "drops"], &["table", "m", key]]
-        {
-            asked.push(what.iter().map(|word| (*word).to_owned()).collect());
+        for (code, what) in [
+            (0, &["show", "modules"][..]),
+            (0, &["show", "modules", "--json"]),
+            (0, &["show", "drops"]),
+            (2, &["table", "m", key]),
+        ] {
+            asked.push((code, what.iter().map(|word| (*word).to_owned()).collect()));
         }
-        for arguments in asked {
+        for (code, arguments) in asked {
             let done = running.ask(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
             let all = format!("{}{}", done.out, done.err);
             assert!(!shows(&all, key), "{name} {arguments:?}: {all}");
+            assert_eq!(done.code, Some(code), "{name} {arguments:?}: {all}");
         }
     }
-    let (_, report, err) = running.end_with();
-    assert!(!shows(&format!("{report}{err}"), key), "{report}{err}");
+    let (code, report, err) = running.end_with();
+    assert!(code == Some(0) && !shows(&format!("{report}{err}"), key), "{code:?} {report}{err}");
 }
 
 /// The same key as other programs write it, with colons.
@@ -161,6 +173,180 @@ pipeline: [ in -> m -> n -> out ]
             assert!(!shows(&format!("{}{}", done.out, done.err), key), "{set}: {}{}", done.out, done.err);
         }
     }
+}
+
+/// Arguments of every command, with a key in each place and no file or pipeline of that name.
+const ARGUMENTS: &[&[&str]] = &[
+    &["KEY"],
+    &["modules.m.aes_gcm_encrypt.keys.0.key=KEY"],
+    &["--KEY"],
+    &["help", "KEY"],
+    &["run", "KEY"],
+    &["run", "usecase:KEY"],
+    &["run", "function:KEY"],
+    &["run", "usecase:gw", "KEY"],
+    &["run", "usecase:gw", "modules.m.aes_gcm_encrypt.keys.0.key=KEY"],
+    &["run", "usecase:gw", "--KEY"],
+    &["run", "usecase:gw", "--KEY=1"],
+    &["run", "usecase:gw", "--set", "KEY"],
+    &["run", "usecase:gw", "--set", "KEY="],
+    &["run", "usecase:gw", "--set=modules.m.aes_gcm_encrypt.keys.0.key=KEY"],
+    &["run", "usecase:gw", "--sett=modules.m.aes_gcm_encrypt.keys.0.key=KEY"],
+    &["run", "usecase:gw", "--scheduler", "KEY"],
+    &["run", "usecase:gw", "--controller", "KEY"],
+    &["run", "usecase:gw", "--workers", "KEY"],
+    &["run", "usecase:gw", "--seed", "KEY"],
+    &["run", "usecase:gw", "--trigger", "KEY"],
+    &["run", "usecase:gw", "--trigger", "KEY=1"],
+    &["run", "usecase:gw", "--duration", "KEY"],
+    &["run", "usecase:gw", "--core", "KEY"],
+    &["run", "usecase:gw", "--socket", "missing/KEY"],
+    &["run", "usecase:gw", "--trace", "KEY"],
+    &["run", "usecase:gw", "--trace", "1", "--filter", "KEY"],
+    &["run", "usecase:gw", "--drops", "missing/KEY"],
+    &["run", "usecase:gw", "--interval", "KEY"],
+    &["run", "usecase:gw", "--virtual", "--duration", "1ms", "--cost", "KEY"],
+    &["run", "usecase:gw", "--virtual", "--duration", "1ms", "--cost", "KEY=1+1"],
+    &["run", "usecase:gw", "--virtual", "--duration", "1ms", "--cost", "m=KEY"],
+    &["simulate", "KEY"],
+    &["simulate", "usecase:gw", "--duration", "KEY"],
+    &["simulate", "usecase:gw", "--duration", "1ms", "--cost", "KEY=1+1"],
+    &["simulate", "usecase:gw", "--set", "KEY=1"],
+    &["measure", "KEY"],
+    &["measure", "function:KEY"],
+    &["measure", "usecase:gw", "--duration", "KEY"],
+    &["measure", "usecase:gw", "--search-time", "KEY"],
+    &["measure", "usecase:gw", "--save", "../KEY"],
+    &["measure", "handover", "KEY"],
+    &["profile", "KEY"],
+    &["profile", "ttl", "--batch", "KEY"],
+    &["profile", "ttl", "--time", "KEY"],
+    &["compare", "KEY", "--store", "missing"],
+    &["compare", "KEY", "KEY", "--store", "missing/KEY"],
+    &["compare", "x", "--time", "KEY"],
+    &["gate", "KEY", "--baseline", "missing"],
+    &["gate", "--baseline", "missing/KEY"],
+    &["gate", "--baseline", "missing", "--max-ipp", "KEY"],
+    &["gate", "--baseline", "missing", "--set", "KEY"],
+    &["history", "--store", "missing/KEY"],
+    &["history", "--store", "missing", "--pipeline", "KEY"],
+    &["history", "--figure", "KEY"],
+    &["lab", "KEY"],
+    &["lab", "lean", "KEY"],
+    &["lab", "batching", "--KEY"],
+    &["replay", "KEY"],
+    &["replay", "missing", "--guard", "KEY"],
+    &["replay", "missing", "--periods", "KEY"],
+    &["replay", "missing", "--set", "KEY"],
+    &["doctor", "KEY"],
+    &["top", "--interval", "KEY"],
+    &["top", "--socket", "missing/KEY"],
+    &["show", "KEY"],
+    &["show", "modules", "--count", "KEY"],
+    &["show", "trace", "--filter", "KEY"],
+    &["show", "modules", "--socket", "missing/KEY"],
+    &["show", "modules", "--json", "--socket", "missing/KEY"],
+    &["reload", "--socket", "missing/KEY"],
+    &["reload", "--set", "KEY", "--socket", "missing"],
+    &["table", "m", "add KEY", "--socket", "missing/KEY"],
+    &["table", "m", "--KEY"],
+    &["check", "KEY"],
+    &["check", "usecase:KEY"],
+    &["check", "usecase:gw", "--json", "--set", "KEY=1"],
+    &["list", "KEY"],
+    &["list", "functions", "KEY"],
+    &["describe", "KEY"],
+    &["describe", "usecase:KEY"],
+    &["usecase", "KEY"],
+    &["usecase", "gw", "--set", "KEY=1"],
+    &["usecase", "gw", "--set", "n=KEY"],
+    &["schema", "KEY"],
+    &["completions", "KEY"],
+];
+
+#[test]
+fn no_error_about_arguments_shows_a_key() {
+    let folder = tempfile::tempdir().expect("a writable folder for temporary files");
+    for key in ["a0b1c2d3e4f506172839405162738495", PAIRS] {
+        for row in ARGUMENTS {
+            let arguments: Vec<_> = row.iter().map(|argument| argument.replace("KEY", key)).collect();
+            let mut command = assert_cmd::Command::new(env!("CARGO_BIN_EXE_forebay"));
+            command.args(&arguments).current_dir(folder.path()).env("HOME", folder.path());
+            let done = crate::Done::of(command.output().expect("the command can be started"));
+            let all = format!("{}{}", done.out, done.err);
+            assert!(!shows(&all, key), "{arguments:?}: {all}");
+            assert_eq!(done.code, Some(2), "{arguments:?}: {all}");
+        }
+    }
+}
+
+/// A secret of letters is known by the setting that it stands in, also where no setting is taken.
+#[test]
+fn no_error_about_arguments_shows_the_value_of_a_secret() {
+    for before in [&[][..], &["check"], &["check", "usecase:gw"], &["run", "usecase:gw", "--cost"], &["describe"]] {
+        for setting in ["modules.m.aes_gcm_encrypt.keys.0.key=hunter2", "modules.m.esp_encrypt.associations.0=hunter2"]
+        {
+            let done = forebay(&[before, &[setting]].concat());
+            let all = format!("{}{}", done.out, done.err);
+            assert!(done.code == Some(2) && !all.contains("hunter2"), "{before:?} {setting}: {all}");
+        }
+    }
+}
+
+/// Messages that have as many digits as a key and none of one: a part of each was hidden.
+#[test]
+fn addresses_names_and_files_are_shown_in_errors() {
+    let hash = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
+    let uuid = "cni-3f2504e0-4f89-41d3-9a0c-0305e82c3301";
+    let ports = "ports: { in: { generator: }, out: { sink: } }";
+    let two = format!("modules: {{ {uuid}: {{ ttl: }} }}\npipeline: [ in -> {uuid} -> {uuid}-x -> out ]");
+    let route = "2001:db8:a1b2:c3d4:e5f6:a7b8::/96";
+    let address = "fd00:a1b2:c3d4:e5f6:a7b8:c9d0:e1f2:1/129";
+    for (text, expected) in [
+        (
+            format!(
+                "{ports}
+modules: {{ r: {{ ip_lookup: {{ routes: ['{route} 0', '{route} 1'] }} }} }}
+pipeline: [ in -> r, 'r[0] -> out', 'r[1] -> out' ]"
+            ),
+            format!("modules.r.ip_lookup.routes[1]: {route} goes to 1"),
+        ),
+        (
+            format!("state: {{ i: {{ interface: {{ mac: 02:00:00:00:00:01, addresses: ['{address}'] }} }} }}"),
+            format!("'{address}' is no address of an interface"),
+        ),
+        (
+            format!("ports: {{ in: {{ pcap: {{ read: {hash}.pcap }} }}, out: {{ sink: }} }}\npipeline: [ in -> out ]"),
+            format!("{hash}.pcap"),
+        ),
+        (format!("{ports}\n{two}"), format!("'{uuid}-x'")),
+        (
+            format!(
+                "ports: {{ in: {{ af_packet: {{ interface: lo, namespace: {uuid} }} }}, out: {{ sink: }} }}
+pipeline: [ in -> out ]"
+            ),
+            uuid.to_owned(),
+        ),
+        (
+            format!(
+                "{ports}
+modules:
+  gateway1-router: {{ ttl: {{ x: 1 }} }}
+  m: {{ esp_encrypt: {{ source: 192.0.2.1, associations: {{ file: gateway1-tunnels }} }} }}
+pipeline: [ in -> gateway1-router -> m -> out ]"
+            ),
+            "modules.gateway1-router.ttl".to_owned(),
+        ),
+    ] {
+        let file = crate::File::new(&text);
+        let done = forebay(&["run", file.path(), "--no-socket", "--no-live", "--duration", "1ms"]);
+        assert!(done.code == Some(2) && done.err.contains(&expected), "{expected}: {}", done.err);
+    }
+    let file = crate::File::new("modules: { m: { esp_encrypt: } }");
+    let done = forebay(&["check", file.path(), "--set", "modules.m.esp_encrypt.associations=onlyletters"]);
+    assert!(done.err.contains("modules.m.esp_encrypt.associations: expected a list of associations"), "{}", done.err);
+    let done = forebay(&["check", &format!("{hash}.yaml")]);
+    assert!(done.code == Some(2) && done.err.contains(&format!("{hash}.yaml: cannot be read")), "{}", done.err);
 }
 
 /// Right configurations: no command prints a key, or writes one into another file than a record of configurations.

@@ -3,6 +3,9 @@
 use std::collections::HashSet;
 use std::net::Ipv6Addr;
 use std::ops::Range;
+use std::path::Path;
+
+use super::is_key;
 
 /// Lengths of the groups of a UUID (RFC 9562 section 4).
 const UUID: [usize; 5] = [8, 4, 4, 4, 12];
@@ -102,12 +105,14 @@ fn uuid(text: &str, groups: &[Range<usize>]) -> Option<Range<usize>> {
     right.then_some(whole)
 }
 
-/// Whether a word is called as files are, or is a path with a folder in it.
+/// Whether a word is called as files are, or is a path in a folder. Where the last part of a path may be a key, it has
+/// to exist.
 fn is_file(word: &str) -> bool {
     let name = word.rsplit('/').next().unwrap_or_default();
     if name.rsplit_once('.').is_some_and(|(stem, extension)| !stem.is_empty() && EXTENSIONS.contains(&extension)) {
         return true;
     }
     let is_path = ["/", "./", "../", "~/"].into_iter().any(|start| word.starts_with(start));
-    is_path && word.split('/').filter(|part| !matches!(*part, "" | "." | ".." | "~")).nth(1).is_some()
+    let mut parts = word.split('/').filter(|part| !matches!(*part, "" | "." | ".." | "~"));
+    is_path && parts.nth(1).is_some() && (!is_key(name) || Path::new(word).exists())
 }

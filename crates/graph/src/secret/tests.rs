@@ -65,7 +65,7 @@ fn addresses_uuids_and_files_are_shown() {
         "2001:db8:aaaa:bbbb:cccc:dddd::1-2001:db8:aaaa:bbbb:cccc:dddd::9",
         "3F2504E0-4F89-41D3-9A0C-0305E82C3301: no such port",
         &format!("{hash}.pcap.gz, captures/{hash}.pcapng: {hash}.yaml:12: and {hash}.rules."),
-        &format!("cannot read '/run/netns/{hash}', ./a/{hash} or ~/b/{hash}"),
+        &format!("cannot read '/var/{hash}/config', ./{hash}/data or ~/{hash}/b"),
     ] {
         assert_eq!(without_keys(text), text);
     }
@@ -86,6 +86,7 @@ fn keys_in_the_form_of_an_address_or_a_name_are_hidden() {
         (format!("{key}/24"), "(not shown)/24"),
         (format!("192.0.2.1/{key}"), "192.0.2.1/(not shown)"),
         (format!("/{key}"), "/(not shown)"),
+        (format!("/srv/{key}: cannot be read"), "/srv/(not shown): cannot be read"),
         (
             format!("modules.seal.aes_gcm_encrypt.keys.0.{key}: no"),
             "modules.seal.aes_gcm_encrypt.keys.0.(not shown): no",
@@ -108,7 +109,17 @@ fn names_that_are_known_are_shown() {
         (without_keys_but(one, &names).as_str(), without_keys(one).as_str()),
         (one, "'(not shown)' is not a name")
     );
-    assert_eq!(without_keys(text), "modules.fw-9f86d081884c7d65.acl: (not shown) cannot open");
+    assert_eq!(without_keys(text), "modules.fw-9f86d081884c7d65.acl: (not shown): cannot open");
+}
+
+#[test]
+fn a_path_to_something_is_shown() {
+    let folder = std::env::temp_dir().join("a0b1c2d3e4f506172839405162738495");
+    let text = format!("{}: a folder", folder.display());
+    assert!(without_keys(&text).contains(HIDDEN));
+    std::fs::create_dir_all(&folder).expect("a writable folder for temporary files");
+    assert_eq!(without_keys(&text), text);
+    std::fs::remove_dir(&folder).expect("it is there");
 }
 
 /// A run that ends in another one: its last group is the first of a key.

@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use forebay_graph::secret::{HIDDEN, without_keys};
+use forebay_graph::secret::{without_keys, without_keys_but};
 
 use super::connections::{Connection, Connections, MOST_CONNECTIONS};
 use super::lines::Lines;
@@ -20,6 +20,9 @@ use super::{Answer, Request};
 
 /// How often the listener looks whether it is to end.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// The requests, by the names that stand in `do`.
+const REQUESTS: [&str; 8] = ["report", "reload", "tables", "entries", "change", "trace", "act", "stop"];
 
 /// A socket of one's own, at which nobody answers yet; dropping it takes it away.
 pub struct Bound {
@@ -158,13 +161,29 @@ impl Drop for Leaving<'_> {
 }
 
 fn tell(writer: &mut impl Write, answer: &Answer) -> io::Result<()> {
-    match answer {
-        // A key may stand where a request has a name.
-        Answer::Error(why) => serde_json::to_writer(&mut *writer, &Answer::Error(without_keys(why)))?,
-        answer => serde_json::to_writer(&mut *writer, answer)?,
-    }
+    serde_json::to_writer(&mut *writer, answer)?;
     writer.write_all(b"\n")?;
     writer.flush()
+}
+
+/// An answer without what may be a key: one may stand where a request has a name. Modules that run are no keys.
+fn without_secrets(answer: Answer, service: &Service) -> Answer {
+    let hide = |why: String| {
+        if without_keys(&why) == why {
+            return why;
+        }
+        let telemetries = service.instance.board().telemetries();
+        let modules = telemetries.first().into_iter().flat_map(|telemetry| &telemetry.modules);
+        without_keys_but(&why, &modules.map(|module| module.name.clone()).collect())
+    };
+    match answer {
+        Answer::Error(why) => Answer::Error(hide(why)),
+        Answer::Changed { made, entries, refused, refusals } => {
+            let refused = refused.into_iter().map(|(number, why)| (number, hide(why))).collect();
+            Answer::Changed { made, entries, refused, refusals }
+        }
+        answer => answer,
+    }
 }
 
 /// One connection, to its end.
@@ -178,7 +197,10 @@ fn talk(connection: &Connection, service: &Service) -> io::Result<()> {
     let mut line = Vec::new();
     while lines.next(&mut line)? {
         connection.note_asked();
-        let answer = match serde_json::from_slice(&line) {
+        let request = serde_json::from_slice(&line);
+        // The problems of a configuration are shown without its secrets, and with all names.
+        let is_reload = matches!(request, Ok(Request::Reload { .. }));
+        let answer = match request {
             Err(error) => Answer::Error(not_a_request(&error)),
             Ok(Request::Report {}) => service::report(service, &mut last),
             Ok(Request::Reload { file, set, forget }) => {
@@ -211,20 +233,16 @@ fn talk(connection: &Connection, service: &Service) -> io::Result<()> {
                 Answer::Done
             }
         };
+        let answer = if is_reload { answer } else { without_secrets(answer, service) };
         tell(&mut writer, &answer)?;
     }
     Ok(())
 }
 
-/// Why a line is no request. It may have a setting with a key in it: texts that it has are not shown.
+/// Where a line is no request, and what is one. It may have a setting with a key in it: nothing of it is quoted.
 fn not_a_request(error: &serde_json::Error) -> String {
-    let why = without_keys(&error.to_string());
-    match (why.find("string \""), why.rfind("\", expected")) {
-        (Some(begin), Some(end)) if begin < end => {
-            format!("not a request: {}string {HIDDEN}{}", &why[..begin], &why[end + 1..])
-        }
-        _ => format!("not a request: {why}"),
-    }
+    let requests = REQUESTS.map(|name| format!("`{name}`")).join(", ");
+    format!("not a request (line {} column {}): allowed are {requests}", error.line(), error.column())
 }
 
 /// Tells `count` stories as they come, or as many as there are before the client goes away.
@@ -242,4 +260,35 @@ fn trace(count: u64, stories: &Receiver<String>, lines: &mut Lines<'_>, writer: 
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What serde says of a wrong line quotes any text in it.
+    #[test]
+    fn nothing_of_a_line_that_is_no_request_is_shown() {
+        for line in [
+            "{\"do\":\"Kq7wZr5tXy3u\"}",
+            "{\"do\":\"report\",\"Kq7wZr5tXy3u\":1}",
+            "{\"do\":\"reload\",\"set\":\"Kq7wZr5tXy3u\"}",
+            "{\"do\":\"reload\",\"forget\":\"Kq7wZr5tXy3u\"}",
+            "{\"do\":\"trace\",\"count\":\"Kq7wZr5tXy3u\"}",
+            "{\"Kq7wZr5tXy3u\":1}",
+            "\"Kq7wZr5tXy3u\"",
+            "Kq7wZr5tXy3u",
+        ] {
+            let why = not_a_request(&serde_json::from_str::<Request>(line).expect_err("no request"));
+            let rest = "): allowed are `report`, `reload`, `tables`, `entries`, `change`, `trace`, `act`, `stop`";
+            assert!(why.starts_with("not a request (line ") && why.ends_with(rest) && !why.contains("Kq7w"), "{why}");
+        }
+    }
+
+    #[test]
+    fn every_request_is_listed() {
+        let unknown = serde_json::from_str::<Request>("{\"do\":\"x\"}").expect_err("no request").to_string();
+        assert_eq!(unknown.matches('`').count(), 2 * (REQUESTS.len() + 1), "{unknown}");
+        assert!(REQUESTS.iter().all(|name| unknown.contains(&format!("`{name}`"))), "{unknown}");
+    }
 }

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use forebay_graph::files::reopen_logs;
 use forebay_graph::report::Reading;
+use forebay_graph::secret::without_keys;
 use forebay_graph::{Action, NamedTable};
 use forebay_measure::{Clock, Tsc};
 use forebay_pipeline::{Problem, Problems, Source, built_in, listed, nearest, shown_setting, with_settings};
@@ -109,7 +110,7 @@ pub(super) fn reload(service: &Service, file: Option<String>, set: &[String], fo
             Answer::Reloaded(reloaded)
         }
         Err(ReloadError::Problems(problems)) => Answer::Error(refusal(&problems, source.given(), set)),
-        Err(error) => Answer::Error(error.to_string()),
+        Err(error) => Answer::Error(without_keys(&error.to_string())),
     }
 }
 

@@ -72,8 +72,8 @@ impl<'t> SecretWords<'t> {
         }
     }
 
-    /// Notes the words of a line within `code` that are no names of `name=value`, and those behind it, in a comment, that
-    /// have a digit.
+    /// Notes the words of a line within `code` that are no names of `name=value`. Words of the comment behind it are
+    /// noted where they have a digit.
     fn note_values(&mut self, line: &str, code: Range<usize>) {
         for word in words(&line[code.start..]) {
             let at = word.as_ptr() as usize - line.as_ptr() as usize;

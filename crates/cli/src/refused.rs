@@ -1,0 +1,125 @@
+//! Messages of a command that ends with an error, without what may be a key: every one passes here.
+
+use std::collections::HashSet;
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use forebay_graph::secret::without_keys_but;
+use forebay_instance::socket::ClientError;
+use forebay_pipeline::{Problems, shown_setting};
+
+use crate::printed;
+
+/// Prints what is wrong with the arguments, or what was asked of them: help, the version.
+pub(crate) fn refuse(error: clap::Error) -> ExitCode {
+    let arguments: Vec<String> = std::env::args_os().map(|it| it.to_string_lossy().into_owned()).collect();
+    if !error.use_stderr() {
+        error.exit();
+    }
+    let error = without_settings(error);
+    let written = error.to_string();
+    let shown = without_secrets(&written, &arguments);
+    // In colours where there are any, unless an argument would bring its own.
+    if shown == written && !arguments.iter().any(|argument| argument.contains(printed::is_acting)) {
+        error.exit();
+    }
+    let _ = write!(printed::err(), "{shown}");
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+}
+
+/// The same error with the settings that it quotes as they may be shown, whatever it is about.
+fn without_settings(mut error: clap::Error) -> clap::Error {
+    let is_of_set =
+        matches!(error.get(ContextKind::InvalidArg), Some(ContextValue::String(arg)) if arg.starts_with("--set"));
+    let is_misplaced = matches!(error.kind(), ErrorKind::UnknownArgument | ErrorKind::InvalidSubcommand);
+    for kind in [ContextKind::InvalidValue, ContextKind::InvalidArg, ContextKind::InvalidSubcommand] {
+        if let Some(ContextValue::String(text)) = error.get(kind).cloned() {
+            if !text.contains('=') && !is_of_set && !is_misplaced {
+                continue;
+            }
+            let shown = shown_argument(&text);
+            if shown != text {
+                error.insert(kind, ContextValue::String(shown));
+                // A suggestion repeats the argument.
+                error.remove(ContextKind::Suggested);
+            }
+        }
+    }
+    error
+}
+
+/// A message without the settings among the arguments, and without what may be a key. Files that are there are no keys.
+fn without_secrets(message: &str, arguments: &[String]) -> String {
+    let mut shown = message.to_owned();
+    for argument in arguments.iter().filter(|argument| argument.contains('=')) {
+        let setting = without_flag(argument).1;
+        let instead = shown_argument(setting);
+        if instead != setting {
+            shown = shown.replace(setting, &instead);
+        }
+    }
+    without_keys_but(&shown, &files(arguments))
+}
+
+/// A flag with its `=`, and the rest of an argument.
+fn without_flag(argument: &str) -> (&str, &str) {
+    let length = if argument.starts_with("--") { argument.find('=').map_or(0, |at| at + 1) } else { 0 };
+    argument.split_at(length)
+}
+
+/// An argument as it may be shown: it may be a setting, also behind a flag.
+fn shown_argument(argument: &str) -> String {
+    let (flag, setting) = without_flag(argument);
+    format!("{flag}{}", shown_setting(setting))
+}
+
+/// The arguments that name a file that is there.
+fn files(arguments: &[String]) -> HashSet<String> {
+    arguments.iter().map(|it| without_flag(it).1).filter(|it| Path::new(it).exists()).map(str::to_owned).collect()
+}
+
+/// Returns the error's text, from the outermost place to the first cause. A cause whose text ends the one before it is
+/// left out. The problems of a configuration are shown without secrets already, here or by the pipeline that runs.
+pub(crate) fn message(error: &anyhow::Error) -> String {
+    let arguments: Vec<String> = std::env::args_os().map(|it| it.to_string_lossy().into_owned()).collect();
+    let (mut whole, mut shown) = (String::new(), Vec::new());
+    for cause in error.chain() {
+        let text = cause.to_string();
+        if !whole.is_empty() && whole.ends_with(&text) {
+            continue;
+        }
+        let is_shown = cause.is::<Problems>() || matches!(cause.downcast_ref(), Some(ClientError::Refused(_)));
+        shown.push(if is_shown { text.clone() } else { without_secrets(&text, &arguments) });
+        whole = text;
+    }
+    shown.join(": ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_is_shown_once() {
+        let wrong = forebay_lean::baseline::Baseline::parse(b"[").expect_err("no baseline");
+        let text = wrong.to_string();
+        assert!(std::error::Error::source(&wrong).is_some_and(|cause| text.ends_with(&cause.to_string())), "{text}");
+        assert_eq!(message(&anyhow::Error::new(wrong).context("file")), format!("file: {text}"));
+        assert_eq!(message(&anyhow::anyhow!("the end").context("file").context("gate")), "gate: file: the end");
+    }
+
+    #[test]
+    fn settings_among_the_arguments_are_not_shown() {
+        let setting = "modules.m.aes_gcm_encrypt.keys.0.key=hunter2";
+        let flag = format!("--set={setting}");
+        assert_eq!(shown_argument(&flag), "--set=modules.m.aes_gcm_encrypt.keys.0.key=(not shown)");
+        let arguments = ["forebay".to_owned(), flag, "Cargo.toml".to_owned()];
+        let message = format!("'{setting}' is no pipeline");
+        let shown = "'modules.m.aes_gcm_encrypt.keys.0.key=(not shown)' is no pipeline";
+        assert_eq!(without_secrets(&message, &arguments), shown);
+        assert_eq!(files(&arguments).len(), 1);
+        assert_eq!(without_secrets("--set <KEY=VALUE>: 'a=b'", &arguments), "--set <KEY=VALUE>: 'a=b'");
+    }
+}
