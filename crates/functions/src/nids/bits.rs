@@ -108,15 +108,17 @@ impl Names {
     }
 }
 
+/// A worker's share of the sessions, and the number of shares.
+type Share = (usize, usize);
+
 /// The bits of all modules that look up one table. The modules hold them: a reload makes the new modules while the old
 /// ones are there.
 #[derive(Default)]
 struct Registry {
     names: Names,
-    /// By the worker's share of the sessions, of how many.
-    generations: BTreeMap<(usize, usize), Weak<Own<Generations>>>,
+    generations: BTreeMap<Share, Weak<Own<Generations>>>,
     /// By share and number.
-    planes: BTreeMap<((usize, usize), usize), Weak<Own<Plane>>>,
+    planes: BTreeMap<(Share, usize), Weak<Own<Plane>>>,
 }
 
 /// Returns what a slot refers to, or makes it.
