@@ -210,6 +210,21 @@ fn lines_of_any_kind_are_answered() {
     });
 }
 
+/// One request with 20 000 groups of digits overflowed the stack of its thread, and the process ended.
+#[test]
+fn a_request_full_of_digits_is_answered() {
+    with_server(NO_HURRY, |path| {
+        let mut stream = UnixStream::connect(path).expect("it listens");
+        let module = "a0b1c2d3 e4f50617 28394051 x ".repeat(20_000);
+        let request = format!("{{\"do\":\"entries\",\"most\":1,\"module\":\"{module}\"}}\n");
+        stream.write_all(request.as_bytes()).expect("it listens");
+        let mut answer = String::new();
+        BufReader::new(stream).read_line(&mut answer).expect("UTF-8");
+        assert!(answer.starts_with("{\"error\":\"no module is called '(not shown) x (not shown) x "), "{answer:.200}");
+        assert!(!answer.contains("a0b1"), "{answer:.200}");
+    });
+}
+
 /// Who asked a process that was stopped waited for ever.
 #[test]
 fn who_does_not_answer_is_not_waited_for_for_ever() {

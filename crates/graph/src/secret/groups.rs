@@ -7,6 +7,9 @@ use super::FEWEST;
 /// The characters that may stand between two groups. The first that fits is looked for.
 const BETWEEN: [&str; 8] = [", ", " ", ",", ":", "-", ".", "_", "\\x"];
 
+/// The most digits of a group.
+const LONGEST: usize = 8;
+
 /// Two, four, six or eight digits in a text.
 struct Group {
     end: usize,
@@ -19,7 +22,7 @@ impl Group {
     fn at(text: &str, start: usize) -> Option<Self> {
         let rest = &text[start..];
         let digits = rest.strip_prefix("0x").unwrap_or(rest);
-        let count = digits.bytes().take(9).take_while(u8::is_ascii_hexdigit).count();
+        let count = digits.bytes().take(LONGEST + 1).take_while(u8::is_ascii_hexdigit).count();
         let end = text.len() - digits.len() + count;
         let letters = digits.bytes().take(count).filter(u8::is_ascii_alphabetic).count();
         let ends = !text[end..].starts_with(char::is_alphanumeric);
@@ -55,7 +58,10 @@ pub(super) fn find(text: &str, steps: &mut usize) -> Vec<Range<usize>> {
             }
         }
         at = if digits >= FEWEST && letters >= 2 && last > start {
-            found.push(start..end);
+            let behind = found.last().map_or(0, |run: &Range<usize>| run.end);
+            let run = with_neighbours(text, behind, start..end);
+            end = run.end;
+            found.push(run);
             end
         } else if last > start {
             last
@@ -64,4 +70,27 @@ pub(super) fn find(text: &str, steps: &mut usize) -> Vec<Range<usize>> {
         };
     }
     found
+}
+
+/// A run with the words before and behind it that are nearly groups: a typing error is in one, or other text is glued
+/// to it. Nothing before `behind` is looked at.
+fn with_neighbours(text: &str, behind: usize, run: Range<usize>) -> Range<usize> {
+    let is_near = |word: &str| {
+        let digits = word.bytes().filter(u8::is_ascii_hexdigit).count();
+        word.len() < FEWEST && digits >= LONGEST && digits * 4 >= word.len() * 3
+    };
+    // Longer words are searched by themselves, which bounds the work for each run.
+    let length = |bytes: &mut dyn Iterator<Item = u8>| bytes.take(FEWEST).take_while(u8::is_ascii_alphanumeric).count();
+    let (mut start, mut end) = (run.start, run.end);
+    if let Some(between) = BETWEEN.into_iter().find(|between| text[run.end..].starts_with(between)) {
+        let at = run.end + between.len();
+        let word = at..at + length(&mut text[at..].bytes());
+        end = if is_near(&text[word.clone()]) { word.end } else { end };
+    }
+    if let Some(between) = BETWEEN.into_iter().find(|between| text[behind..run.start].ends_with(between)) {
+        let at = run.start - between.len();
+        let word = at - length(&mut text[behind..at].bytes().rev())..at;
+        start = if is_near(&text[word.clone()]) { word.start } else { start };
+    }
+    start..end
 }

@@ -130,7 +130,11 @@ fn a_key_behind_other_groups_is_hidden() {
         (format!("10 20 {}", pairs(key, ":")), "10 20 (not shown)"),
         (format!("10, 20, {}", groups(key, 4, " ")), "10, 20, (not shown)"),
         (format!("{}\n10 20", pairs(key, ", ")), "(not shown)\n10 20"),
-        (format!("10.10.{}x10", groups(key, 8, "_")), "10.10.(not shown)_62738495x10"),
+        (format!("x{}", groups(key, 8, " ")), HIDDEN),
+        (format!("10 x{} 10", groups(key, 8, " ")), "10 (not shown)"),
+        (format!("{} {} x", groups(&key[..16], 4, " "), &key[..20]), "(not shown) (not shown) x"),
+        (format!("é {} é", groups(key, 8, " ")), "é (not shown) é"),
+        (format!("10.10.{}x10", groups(key, 8, "_")), "10.10.(not shown)"),
     ] {
         assert_eq!(without_keys(&text), shown, "{text}");
     }

@@ -242,7 +242,12 @@ fn talk(connection: &Connection, service: &Service) -> io::Result<()> {
 /// Where a line is no request, and what is one. It may have a setting with a key in it: nothing of it is quoted.
 fn not_a_request(error: &serde_json::Error) -> String {
     let requests = REQUESTS.map(|name| format!("`{name}`")).join(", ");
-    format!("not a request (line {} column {}): allowed are {requests}", error.line(), error.column())
+    // Of keys and values serde does not know where they stand.
+    let place = match (error.line(), error.column()) {
+        (0, _) => String::new(),
+        (line, column) => format!(" (line {line} column {column})"),
+    };
+    format!("not a request{place}: allowed are {requests}")
 }
 
 /// Tells `count` stories as they come, or as many as there are before the client goes away.
@@ -280,9 +285,11 @@ mod tests {
             "Kq7wZr5tXy3u",
         ] {
             let why = not_a_request(&serde_json::from_str::<Request>(line).expect_err("no request"));
-            let rest = "): allowed are `report`, `reload`, `tables`, `entries`, `change`, `trace`, `act`, `stop`";
-            assert!(why.starts_with("not a request (line ") && why.ends_with(rest) && !why.contains("Kq7w"), "{why}");
+            let rest = ": allowed are `report`, `reload`, `tables`, `entries`, `change`, `trace`, `act`, `stop`";
+            assert!(why.starts_with("not a request") && why.ends_with(rest) && !why.contains("Kq7w"), "{why}");
         }
+        let cut = serde_json::from_str::<Request>("{\"do\":\"tab").expect_err("no request");
+        assert!(not_a_request(&cut).starts_with("not a request (line 1 column 10): allowed are `report`, "));
     }
 
     #[test]
