@@ -10,7 +10,7 @@ use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError,
 use forebay_measure::{Counter, Nanos};
 use forebay_packet::wire::ipv4::Ipv4;
 use forebay_packet::wire::ipv6::Ipv6;
-use forebay_packet::{Network, Packet, Ticks};
+use forebay_packet::{Network, Packet, Ticks, Word};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -20,7 +20,7 @@ mod datagrams;
 mod fragment;
 
 use datagrams::{Added, Datagrams, Part, Why};
-use fragment::{DatagramKey, Fragment, Seen};
+use fragment::{DatagramKey, Fragment, MOST_WORDS, Seen};
 
 /// Parameters of `reassemble`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -40,6 +40,11 @@ pub struct Params {
     /// by the gate `timed_out`.
     #[serde(default)]
     timed_out: Rejected,
+    /// Up to 2 metadata words whose values all fragments of a datagram have in common; none by default. Behind
+    /// `gtpu_decap` name `teid` and behind `vxlan_decap` `vni`: fragments that came by different tunnels are then of
+    /// different datagrams.
+    #[serde(default)]
+    words: Vec<String>,
 }
 
 fn timeout() -> Nanos {
@@ -100,6 +105,8 @@ pub struct Reassemble {
     datagrams: Datagrams,
     timeout: Ticks,
     timed_out: Gate,
+    /// Words of which all fragments of a datagram have the same values.
+    words: Vec<Word>,
     /// Numbers the calls.
     call: u64,
     /// Where a datagram is put together.
@@ -113,7 +120,8 @@ impl Declare for Reassemble {
     const SUMMARY: &'static str = "puts IPv4 and IPv6 datagrams together from their fragments";
     const HELP: &'static str = "\
         RFC 791 section 3.2 and RFC 8200 section 4.5. Fragments wait until all are there; the datagram leaves in the place of the \
-        one that made it whole, with the headers of the first and without a fragment header; the others are consumed. It must fit \
+        one that made it whole, with the headers and metadata words of \
+        the first and without a fragment header; the others are consumed. It must fit \
         a chunk. Fragments that overlap put an end to their datagram, over IPv4 as over IPv6 (RFC 5722); the very same one \
         twice is dropped once. An IPv6 fragment that is all of its datagram loses its fragment header and goes on (RFC 6946). \
         Up to 64 fragments a datagram. A fragment of IPv4 with a wrong header checksum is dropped. \
@@ -134,6 +142,17 @@ impl Declare for Reassemble {
                 return Err(SetupError::at(name, format!("{value}: allowed are 1 to 65536")));
             }
         }
+        if params.words.len() > MOST_WORDS {
+            let message = format!("{} of them: allowed are up to {MOST_WORDS}", params.words.len());
+            return Err(SetupError::at("words", message));
+        }
+        let words = params.words.iter().enumerate().map(|(at, name)| {
+            if name.is_empty() {
+                return Err(SetupError::at(format!("words[{at}]"), "it is empty: allowed are names, such as teid"));
+            }
+            setup.word(name)
+        });
+        let words = words.collect::<Result<_, _>>()?;
         if params.timed_out == Rejected::Gate {
             setup.gates(["0", "timed_out"])?;
         }
@@ -143,6 +162,7 @@ impl Declare for Reassemble {
                 .map_err(no_memory("datagrams", format!("{} datagrams", params.datagrams)))?,
             timeout: setup.frequency().ticks(params.timeout),
             timed_out: params.timed_out.resolve(1, TIMED_OUT),
+            words,
             call: 0,
             scratch: Vec::with_capacity(1 << 16),
             counts: setup.counters("datagrams", ["whole", "atomic"].map(str::to_owned)),
@@ -207,7 +227,7 @@ impl Reassemble {
                 self.counts[ATOMIC].add(1);
                 return if fragment::strip(packet, &fragment) { None } else { Some(MALFORMED) };
             }
-            Seen::Part(fragment) => fragment,
+            Seen::Part(fragment) => Fragment { key: fragment.key.within(packet, &self.words), ..fragment },
         };
         let now = context.now();
         if !self.datagrams.knows(&fragment.key) && self.datagrams.is_full() {
@@ -276,6 +296,12 @@ impl Reassemble {
             self.scratch.extend_from_slice(bytes.unwrap_or_default());
         }
         let headers = usize::from(first.payload_at);
+        // With the headers of the first fragment go the metadata words that it came with.
+        let words = if first.call == self.call {
+            batch.get(first.index).map(Packet::words)
+        } else {
+            first.key.and_then(|key| context.held(key)).map(|packet| packet.words())
+        };
         let written = self.scratch.len() == headers + length
             && batch.get_mut(index).is_some_and(|packet| packet.write(&self.scratch));
         let made = written && batch.get_mut(index).is_some_and(|packet| fragment::finish(packet, headers, congestion));
@@ -284,6 +310,9 @@ impl Reassemble {
         self.datagrams.give_back(parts);
         if !made {
             return TOO_LONG;
+        }
+        if let (Some(packet), Some(words)) = (batch.get_mut(index), words) {
+            packet.set_words(words);
         }
         self.counts[WHOLE].add(1);
         Gate::FIRST

@@ -9,7 +9,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use crate::metadata::{LINE, Layers, Metadata};
 use crate::pool::{Chunk, cache};
 use crate::wire::ipv6::Ipv6;
-use crate::{ArrivalClock, Ticks, Word};
+use crate::{ArrivalClock, Ticks, WORDS, Word};
 
 /// A frame in a chunk, with its metadata. Dropping it gives the chunk back to the pool it came from.
 ///
@@ -292,6 +292,17 @@ impl Packet {
     #[inline]
     pub fn set_word(&mut self, word: Word, value: u32) {
         self.meta_mut().words[word.index()] = value;
+    }
+
+    /// All metadata words.
+    #[must_use]
+    pub fn words(&self) -> [u32; WORDS] {
+        self.meta().words
+    }
+
+    /// Writes all metadata words: those of the packet that this one stands for.
+    pub fn set_words(&mut self, words: [u32; WORDS]) {
+        self.meta_mut().words = words;
     }
 
     /// Which of the traced packets this is; 0 for one that is not traced.

@@ -3,8 +3,11 @@
 use forebay_packet::wire::checksum;
 use forebay_packet::wire::ipv4::Ipv4;
 use forebay_packet::wire::ipv6::Ipv6;
-use forebay_packet::{Network, Packet};
+use forebay_packet::{Network, Packet, Word};
 use zerocopy::FromBytes;
+
+/// The most metadata words of a key.
+pub(super) const MOST_WORDS: usize = 2;
 
 /// What fragments of one datagram have in common (RFC 791 section 3.2, RFC 8200 section 4.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -15,6 +18,17 @@ pub(super) struct DatagramKey {
     /// The protocol, of IPv4; 0 of IPv6, whose key does not have it.
     protocol: u8,
     ipv6: bool,
+    /// Values of metadata words that all fragments have in common: which tunnel they came by.
+    words: [u32; MOST_WORDS],
+}
+
+impl DatagramKey {
+    /// The same with the values that a packet has in these words.
+    pub(super) fn within(self, packet: &Packet, words: &[Word]) -> Self {
+        let mut key = self;
+        key.words.iter_mut().zip(words).for_each(|(value, word)| *value = packet.word(*word));
+        key
+    }
 }
 
 /// A fragment.
@@ -96,6 +110,7 @@ fn see_v4(packet: &Packet, start: usize) -> Option<Seen> {
             identification: header.identification.get().into(),
             protocol: header.protocol,
             ipv6: false,
+            words: [0; MOST_WORDS],
         },
         start: from,
         end: to,
@@ -144,6 +159,7 @@ fn see_v6(packet: &mut Packet, start: usize) -> Option<Seen> {
             identification,
             protocol: 0,
             ipv6: true,
+            words: [0; MOST_WORDS],
         },
         start: from,
         end: to,

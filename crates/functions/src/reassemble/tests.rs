@@ -1,5 +1,6 @@
 use etherparse::{Ipv4HeaderSlice, PacketBuilder};
-use forebay_graph::{Decision, Rig};
+use forebay_graph::{Decision, Rig, Surroundings};
+use forebay_measure::Frequency;
 use forebay_packet::Batch;
 use proptest::prelude::*;
 use serde_json::json;
@@ -107,6 +108,61 @@ fn a_datagram_of_ipv6_loses_its_fragment_header() {
     // One that is all of its datagram, with padding behind it.
     let atomic = [&part_v6(6, 0, bytes, false)[..], &[0; 9]].concat();
     assert_eq!(run(&mut rig, &[atomic]), (vec![whole], vec![]));
+}
+
+/// Runs fragments, each with a value in a metadata word, and returns the datagrams that leave with theirs.
+fn run_with(rig: &mut Rig, word: Word, fragments: &[(&Vec<u8>, u32)]) -> Vec<(Vec<u8>, u32)> {
+    let mut batch = Batch::with_capacity(fragments.len());
+    for (frame, value) in fragments {
+        let mut packet = rig.packet(frame);
+        packet.set_word(word, *value);
+        batch.push(packet).expect("room");
+    }
+    let gates = rig.process(&mut batch);
+    let left = gates.into_iter().flatten().zip(batch.iter());
+    let whole = left.filter(|(gate, _)| *gate == Gate::FIRST);
+    whole.map(|(_, packet)| (packet.data().to_vec(), packet.word(word))).collect()
+}
+
+/// The datagram had the metadata words of the fragment that came last: another tunnel than its headers came by.
+#[test]
+fn a_datagram_has_the_metadata_words_of_its_first_fragment() {
+    let frame = ipv4(7, &payload(700));
+    let fragments = cut(300, &frame);
+    let word = Word::new(3).expect("a word");
+    for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0], [2, 0, 1]] {
+        let with = order.map(|at: usize| (&fragments[at], at as u32 + 5));
+        let mut rig = rig(json!({}));
+        assert_eq!(run_with(&mut rig, word, &with), [(frame.clone(), 5)], "in one batch: {order:?}");
+        let one_by_one: Vec<_> = with.iter().flat_map(|one| run_with(&mut rig, word, &[*one])).collect();
+        assert_eq!(one_by_one, [(frame.clone(), 5)], "one by one: {order:?}");
+    }
+}
+
+/// A fragment that came by the tunnel of another user became part of the datagram.
+#[test]
+fn fragments_of_other_tunnels_are_of_other_datagrams_where_words_are_named() {
+    let (frame, other) = (ipv4(7, &payload(500)), ipv4(7, &payload(500).iter().map(|byte| !byte).collect::<Vec<_>>()));
+    let (parts, others) = (cut(300, &frame), cut(300, &other));
+    let six = |byte: u8| [part_v6(5, 0, &[byte; 48], true), part_v6(5, 48, &[byte; 48], false)];
+    for (parts, others) in [(&parts[..], &others[..]), (&six(1), &six(2))] {
+        let mut around = Surroundings::new(Frequency::new(1e9));
+        let mut rig = Rig::within::<Reassemble>(&json!({ "words": ["teid", "vni"] }), &mut around).expect("right");
+        let word = around.words["vni"];
+        let mixed = run_with(&mut rig, word, &[(&parts[0], 1), (&others[1], 2)]);
+        assert_eq!((mixed, rig.held()), (Vec::new(), 2));
+        let whole = run_with(&mut rig, word, &[(&others[0], 2), (&parts[1], 1)]);
+        assert_eq!(whole.iter().map(|(_, value)| *value).collect::<Vec<_>>(), [2, 1]);
+        let alone = |parts: &[Vec<u8>]| run(&mut self::rig(json!({})), parts).0;
+        assert_eq!([&whole[0].0, &whole[1].0], [&alone(others)[0], &alone(parts)[0]]);
+    }
+    for (words, part) in [
+        (json!(["a", "b", "c"]), "words: 3 of them: allowed are up to 2"),
+        (json!([""]), "words[0]: it is empty: allowed are names, such as teid"),
+    ] {
+        let error = Rig::of::<Reassemble>(&json!({ "words": words })).err().expect("refused").to_string();
+        assert!(error.contains(part), "{error}");
+    }
 }
 
 #[test]
