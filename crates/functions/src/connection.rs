@@ -14,7 +14,7 @@ use zerocopy::FromZeros;
 
 pub use headers::{Headers, Plain, Shown};
 pub use icmp::shown_ports;
-pub use lookup::{FoundSession, SessionLookup, SessionRow, SessionStanding, SessionUnknown};
+pub use lookup::{FoundSession, LentSessions, SessionLookup, SessionRow, SessionStanding};
 pub use timeouts::{ENDS, ENDS_WOKEN, SlotClock, TimeoutParams, Timeouts};
 
 use forebay_packet::wire::ipv4::{TCP, UDP};

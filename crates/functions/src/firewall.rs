@@ -7,7 +7,7 @@ mod tracker;
 use std::sync::Arc;
 
 use forebay_graph::{
-    Context, Declare, DeclareState, Function, Gate, Own, Reason, Setup, SetupError, StateKind, register,
+    Context, Declare, DeclareState, Function, Gate, Lent, Own, Reason, Setup, SetupError, StateKind, register,
 };
 use forebay_measure::Counter;
 use forebay_packet::wire::ipv4::TCP;
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::acl::{Judge, Rules};
 use crate::connection::flags::ACK;
 use crate::connection::{
-    ENDS, ENDS_WOKEN, FoundSession, Headers, Phase, Plain, SessionLookup, SessionRow, SessionUnknown, Shown, SlotClock,
+    ENDS, ENDS_WOKEN, FoundSession, Headers, Phase, Plain, SessionLookup, SessionRow, Shown, SlotClock,
     TimeoutParams, Timeouts, are_impossible, opens,
 };
 use crate::listing::{Attendant, Desk, LOOKS, Listing, Part, WOKEN, attend, hand_out};
@@ -135,34 +135,36 @@ impl ConnectionLookup {
         2 * (self.most + 1)
     }
 
+    pub(crate) fn lend(&self) -> Option<LentConnections<'_>> {
+        Some(LentConnections { tables: self.tables.lend()?, most: self.most, settings: &self.settings })
+    }
+}
+
+/// A worker's connections while they are lent.
+pub struct LentConnections<'a> {
+    tables: Lent<'a, Tables>,
+    most: usize,
+    settings: &'a Settings,
+}
+
+impl LentConnections<'_> {
     /// Whether TCP connections are opened by any packet.
     pub(crate) fn picks_up(&self) -> bool {
         self.settings.picks_up
     }
 
-    pub(crate) fn find_v4(
-        &self,
-        headers: &Headers<Tuple4>,
-        now: Ticks,
-    ) -> Result<Option<FoundSession>, SessionUnknown> {
-        let tables = self.tables.lend().ok_or(SessionUnknown)?;
-        Ok(tables.v4.known(headers.tuple, self.settings.clock.slot(now), 0))
+    pub(crate) fn find_v4(&self, headers: &Headers<Tuple4>, now: Ticks) -> Option<FoundSession> {
+        self.tables.v4.known(headers.tuple, self.settings.clock.slot(now), 0)
     }
 
-    pub(crate) fn find_v6(
-        &self,
-        headers: &Headers<Tuple6>,
-        now: Ticks,
-    ) -> Result<Option<FoundSession>, SessionUnknown> {
-        let tables = self.tables.lend().ok_or(SessionUnknown)?;
-        Ok(tables.v6.known(headers.tuple, self.settings.clock.slot(now), self.most + 1))
+    pub(crate) fn find_v6(&self, headers: &Headers<Tuple6>, now: Ticks) -> Option<FoundSession> {
+        self.tables.v6.known(headers.tuple, self.settings.clock.slot(now), self.most + 1)
     }
 
-    pub(crate) fn mark(&self, row: SessionRow) {
-        let Some(mut tables) = self.tables.lend() else { return };
+    pub(crate) fn mark(&mut self, row: SessionRow) {
         match row.index.checked_sub(self.most + 1) {
-            Some(number) => tables.v6.mark(number),
-            None => tables.v4.mark(row.index),
+            Some(number) => self.tables.v6.mark(number),
+            None => self.tables.v4.mark(row.index),
         }
     }
 }

@@ -24,7 +24,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use gains::Gains;
-pub use post::NatLookup;
+pub use post::{LentNat, NatLookup};
 pub(crate) use post::Post;
 pub(crate) use reasons::{BUSY, HAIRPIN, IN_DROPS, OUT_DROPS};
 pub(crate) use translation::Direction;

@@ -24,7 +24,7 @@ use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError,
 use forebay_measure::Counter;
 use forebay_packet::{MAX_BATCH, Packet, Ticks};
 
-use crate::connection::SessionLookup;
+use crate::connection::{LentSessions, SessionLookup};
 use crate::inspection::strings::{Job, scan};
 use crate::inspection::tally::Tally;
 use crate::journal::{self, Pen, Slot};
@@ -98,7 +98,7 @@ pub struct Nids {
     /// Rules that match the packet, if its session is as they ask.
     pending: Vec<u32>,
     /// The table of sessions, where there is one.
-    sessions: Option<SessionLookup>,
+    sessions: Option<Arc<SessionLookup>>,
     /// Bits that rules keep for sessions, where any does.
     bits: Option<SessionBits>,
     /// Whether it is not known if a rule matches the packet, and whether that is so of a rule that drops.
@@ -202,8 +202,8 @@ impl Declare for Nids {
         let matches = tally.counters();
         setup.table("matches", tally);
         setup.table("skipped", Arc::new(SkippedTable::new(&rules.skipped)));
-        let sessions = params.flow.lookup(setup)?;
-        let with_bits = sessions.as_ref().filter(|_| !rules.bits.is_empty());
+        let sessions = params.flow.lookup(setup)?.map(Arc::new);
+        let with_bits = sessions.as_deref().filter(|_| !rules.bits.is_empty());
         let bits = with_bits.map(|table| SessionBits::new(&rules.bits, table, setup)).transpose()?;
         let batch = setup.batch().max(1);
         let words = rules.strings.div_ceil(64);
@@ -340,12 +340,13 @@ impl Nids {
         }
     }
 
-    /// Asks the packet's session for the rules that are `pending`. If the packet does not show its session, a rule that
-    /// asks for it is undecided, as one whose search was not finished.
+    /// Asks the packet's session for the rules that are `pending`. If it is not known, because the packet does
+    /// not show its session or another module has the table, a rule that asks for it is undecided, as one whose search
+    /// was not finished.
     #[inline(never)]
-    fn follow(&mut self, view: &View, packet: &mut Packet, now: Ticks) {
-        let Self { rules, limits, matching, pending, sessions, bits, undecided, .. } = self;
-        let mut standing = sessions.as_ref().and_then(|sessions| sessions.standing(packet, now).ok());
+    fn follow(&mut self, view: &View, packet: &mut Packet, mut sessions: Option<&mut LentSessions<'_>>, now: Ticks) {
+        let Self { rules, limits, matching, pending, bits, undecided, .. } = self;
+        let mut standing = sessions.as_deref().and_then(|sessions| sessions.standing(packet, now));
         if bits.is_some() {
             pending.sort_unstable_by_key(|rule| (rules.rules[*rule as usize].turn(), *rule));
         }
@@ -366,7 +367,7 @@ impl Nids {
             if !as_asked || filtered() {
                 continue;
             }
-            if let (Some(bits), Some(sessions), Some(standing)) = (&*bits, &*sessions, &mut standing) {
+            if let (Some(bits), Some(sessions), Some(standing)) = (&*bits, sessions.as_deref_mut(), &mut standing) {
                 bits.change(&known.bits, &mut standing.row, sessions);
             }
             if !(known.silent && known.action > Action::Drop) {
@@ -428,6 +429,9 @@ impl Function for Nids {
         let most = self.views.len().min(MAX_BATCH);
         let mut counts = [0u64; PACKETS.len()];
         let mut begun = 0;
+        let sessions = self.sessions.clone();
+        // Lent once a batch, for the first packet that needs it.
+        let mut lent = None;
         // A batch is never larger than was said; if it were, it would be taken in parts.
         for part in batch.chunks_mut(most) {
             for (view, packet) in self.views.iter_mut().zip(part.iter_mut()) {
@@ -449,7 +453,8 @@ impl Function for Nids {
                 };
                 self.ask(place, &view, packet.data(), now);
                 if !self.pending.is_empty() {
-                    self.follow(&view, packet, now);
+                    let lent = lent.get_or_insert_with(|| sessions.as_ref().and_then(|sessions| sessions.lend()));
+                    self.follow(&view, packet, lent.as_mut(), now);
                 }
                 let (mut gate, counter) = self.judge(&view, now);
                 let mut counter = Some(counter);

@@ -54,7 +54,7 @@ pub use links::{Links, links};
 pub use live::{Live, Read, Reader, Replay};
 pub use meter::Meter;
 pub use observer::{Observer, Place, Visit};
-pub use own::Own;
+pub use own::{Lent, Own};
 pub use placement::{Origin, Placement, share};
 pub use plan::{FlowPlan, Module, Plan, PortPlan, Step, Target};
 pub use port::{

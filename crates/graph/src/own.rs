@@ -10,6 +10,9 @@ use try_lock::{Locked, TryLock};
 #[derive(Debug)]
 pub struct Own<T>(TryLock<T>);
 
+/// A value of an [`Own`] while it is lent. It is free again when this is dropped.
+pub type Lent<'a, T> = Locked<'a, T>;
+
 impl<T> Own<T> {
     /// A value that nobody uses yet.
     pub const fn new(value: T) -> Self {
@@ -19,7 +22,7 @@ impl<T> Own<T> {
     /// The value, until what is returned is dropped; `None` while it is lent to somebody else, whom nobody waits for. Among
     /// modules of one worker, which run one after the other, that cannot be.
     #[inline]
-    pub fn lend(&self) -> Option<Locked<'_, T>> {
+    pub fn lend(&self) -> Option<Lent<'_, T>> {
         self.0.try_lock()
     }
 }

@@ -4,8 +4,8 @@ use forebay_packet::wire::ipv4::TCP;
 use forebay_packet::{Packet, Ticks};
 
 use super::{Connection, Headers, Shown, opens};
-use crate::firewall::ConnectionLookup;
-use crate::nat::NatLookup;
+use crate::firewall::{ConnectionLookup, LentConnections};
+use crate::nat::{LentNat, NatLookup};
 use crate::tables::sessions::{Tuple4, Tuple6};
 
 /// A session that was found.
@@ -24,13 +24,9 @@ pub struct FoundSession {
 pub struct SessionRow {
     /// The entry's index among those of both IP versions. A later session may get the same index.
     pub index: usize,
-    /// Whether [`SessionLookup::mark`] was called for this session. A new session is not marked.
+    /// Whether [`LentSessions::mark`] was called for this session. A new session is not marked.
     pub marked: bool,
 }
-
-/// The session of a packet cannot be looked up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SessionUnknown;
 
 /// A worker's table of sessions, for lookups. A session whose end is past is not found.
 pub enum SessionLookup {
@@ -59,26 +55,42 @@ impl SessionLookup {
         }
     }
 
+    /// Lends the table. `None` while it is lent to another module.
+    #[must_use]
+    pub fn lend(&self) -> Option<LentSessions<'_>> {
+        match self {
+            Self::Connections(table) => table.lend().map(LentSessions::Connections),
+            Self::Nat(table) => table.lend().map(LentSessions::Nat),
+        }
+    }
+}
+
+/// A table of sessions while it is lent.
+pub enum LentSessions<'a> {
+    /// That of a state of the kind `connections`.
+    Connections(LentConnections<'a>),
+    /// That of a state of the kind `nat`.
+    Nat(LentNat<'a>),
+}
+
+impl LentSessions<'_> {
     /// Marks the session of a row that was just found. The mark ends with the session.
-    pub fn mark(&self, row: SessionRow) {
+    pub fn mark(&mut self, row: SessionRow) {
         match self {
             Self::Connections(table) => table.mark(row),
             Self::Nat(table) => table.mark(row),
         }
     }
 
-    /// Looks up the session of a packet. ICMP errors and other messages without an answer have none.
-    ///
-    /// # Errors
-    /// The packet does not show its session: it is a fragment, or its transport header is cut short. Or another worker
-    /// has the table.
+    /// Looks up the session of a packet. ICMP errors and other messages without an answer have none. `None` if the
+    /// packet does not show its session: it is a fragment, or its transport header is cut short.
     #[inline(never)]
-    pub fn standing(&self, packet: &mut Packet, now: Ticks) -> Result<SessionStanding, SessionUnknown> {
+    pub fn standing(&self, packet: &mut Packet, now: Ticks) -> Option<SessionStanding> {
         match Shown::<Tuple4>::of(packet) {
             Shown::NotThis => self.of_shown(&Shown::<Tuple6>::of(packet), |headers| match self {
                 Self::Connections(table) => table.find_v6(headers, now),
                 // Only IPv4 is translated.
-                Self::Nat(_) => Ok(None),
+                Self::Nat(_) => None,
             }),
             shown => self.of_shown(&shown, |headers| match self {
                 Self::Connections(table) => table.find_v4(headers, now),
@@ -90,20 +102,20 @@ impl SessionLookup {
     fn of_shown<T>(
         &self,
         shown: &Shown<T>,
-        find: impl FnOnce(&Headers<T>) -> Result<Option<FoundSession>, SessionUnknown>,
-    ) -> Result<SessionStanding, SessionUnknown> {
+        find: impl FnOnce(&Headers<T>) -> Option<FoundSession>,
+    ) -> Option<SessionStanding> {
         let headers = match shown {
             Shown::Packet(headers) => headers,
-            Shown::Error(_) | Shown::Message(_) | Shown::Neighbour => return Ok(SessionStanding::default()),
-            Shown::Fragment | Shown::Malformed | Shown::NotThis => return Err(SessionUnknown),
+            Shown::Error(_) | Shown::Message(_) | Shown::Neighbour => return Some(SessionStanding::default()),
+            Shown::Fragment | Shown::Malformed | Shown::NotThis => return None,
         };
-        if let Some(found) = find(headers)? {
-            return Ok(SessionStanding::of(found, headers.flags));
+        if let Some(found) = find(headers) {
+            return Some(SessionStanding::of(found, headers.flags));
         }
         // The module that opens sessions may be behind this one.
         let opens = headers.protocol != TCP || opens(headers.flags) || self.picks_up();
         let to_server = (headers.asks && opens).then_some(true);
-        Ok(SessionStanding { to_server, ..SessionStanding::default() })
+        Some(SessionStanding { to_server, ..SessionStanding::default() })
     }
 
     /// Whether any TCP packet may open a session, else only a SYN.

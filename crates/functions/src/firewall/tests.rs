@@ -517,21 +517,3 @@ fn connections_are_shown_and_ended() {
     assert_eq!(wall.back.run(&frame(THERE, HERE, Some(SYN | ACK), false, false)).0, NO_SESSION, "it has ended");
     assert_eq!(chosen(&mut wall.out, "connections", "all"), expected[1..2]);
 }
-
-/// Another worker has the table: the session of a packet is not known, and may be there.
-#[test]
-fn a_table_that_is_lent_out_answers_no_lookup() {
-    let mut surroundings = Surroundings::new(Frequency::new(1e9));
-    let connections = make(json!({}), &mut surroundings).expect("parameters");
-    let lookup = connections.lookup(&mut Setup::new("ids", &mut surroundings));
-    let SessionLookup::Connections(table) = lookup.unwrap_or_else(|error| panic!("{error}")) else {
-        panic!("another table")
-    };
-    let tuple = Tuple4::new([10, 0, 0, 1], [10, 0, 0, 2], (1, 2), 17);
-    let headers = Headers { tuple, protocol: 17, flags: 0, asks: true };
-    assert_eq!(table.find_v4(&headers, Ticks(0)), Ok(None));
-    let lent = table.tables.lend();
-    assert_eq!(table.find_v4(&headers, Ticks(0)), Err(SessionUnknown));
-    drop(lent);
-    assert_eq!(table.find_v4(&headers, Ticks(0)), Ok(None));
-}

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use forebay_graph::{Context, Own, Setup, SetupError};
+use forebay_graph::{Context, Lent, Own, Setup, SetupError};
 use forebay_measure::Counter;
 use forebay_packet::Ticks;
 
@@ -10,7 +10,7 @@ use super::allocations::Entry;
 use super::deterministic::{BlockTable, LEAST};
 use super::translator::{BINDINGS, SESSIONS};
 use super::{Filtering, Nat, Translator};
-use crate::connection::{ENDS_WOKEN, FoundSession, Headers, SessionLookup, SessionRow, SessionUnknown};
+use crate::connection::{ENDS_WOKEN, FoundSession, Headers, SessionLookup, SessionRow};
 use crate::journal::{self, Journal, Pen, Slot};
 use crate::listing::{Attendant, LOOKS, Listing, Part, Shown, WOKEN, attend, hand_out};
 use crate::tables::sessions::Tuple4;
@@ -32,18 +32,21 @@ impl NatLookup {
         self.most + 1
     }
 
-    pub(crate) fn find_v4(
-        &self,
-        headers: &Headers<Tuple4>,
-        now: Ticks,
-    ) -> Result<Option<FoundSession>, SessionUnknown> {
-        Ok(self.translator.lend().ok_or(SessionUnknown)?.known(headers.tuple, now))
+    pub(crate) fn lend(&self) -> Option<LentNat<'_>> {
+        self.translator.lend().map(LentNat)
+    }
+}
+
+/// A worker's translator while it is lent.
+pub struct LentNat<'a>(Lent<'a, Translator>);
+
+impl LentNat<'_> {
+    pub(crate) fn find_v4(&self, headers: &Headers<Tuple4>, now: Ticks) -> Option<FoundSession> {
+        self.0.known(headers.tuple, now)
     }
 
-    pub(crate) fn mark(&self, row: SessionRow) {
-        if let Some(mut translator) = self.translator.lend() {
-            translator.mark(row.index);
-        }
+    pub(crate) fn mark(&mut self, row: SessionRow) {
+        self.0.mark(row.index);
     }
 }
 

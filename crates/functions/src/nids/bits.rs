@@ -16,7 +16,7 @@ use forebay_graph::{Own, Setup, SetupError};
 use forebay_memory::Zeroed;
 
 use super::rule::{BitOperation, BitStep};
-use crate::connection::{SessionLookup, SessionRow};
+use crate::connection::{LentSessions, SessionLookup, SessionRow};
 use crate::parameters::no_memory;
 
 /// The most names of bits that a rule file may have.
@@ -203,7 +203,7 @@ impl SessionBits {
     }
 
     /// Changes a session's bits as a rule that matches says. Marks the session if it gets its first bit.
-    pub fn change(&self, steps: &[BitStep], row: &mut Option<SessionRow>, table: &SessionLookup) {
+    pub fn change(&self, steps: &[BitStep], row: &mut Option<SessionRow>, table: &mut LentSessions<'_>) {
         let Some(row) = row else { return };
         for step in steps {
             let change: fn(u64, u64) -> u64 = match step.operation {

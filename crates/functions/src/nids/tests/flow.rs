@@ -373,6 +373,27 @@ fn a_session_says_the_same_inside_and_outside_of_a_translation() {
     }
 }
 
+/// The session of a packet is not known while another module has the table. It may be there.
+#[test]
+fn a_rule_that_drops_drops_packets_whose_session_cannot_be_looked_up() {
+    let mut surroundings = Surroundings::new(Frequency::new(1e9));
+    let params = serde_json::from_value(json!({})).expect("parameters");
+    let state = Connections::new(params, &mut Setup::new("fw", &mut surroundings));
+    let state = Arc::new(state.unwrap_or_else(|error| panic!("{error}")));
+    surroundings.state.insert("fw".to_owned(), Arc::<Connections>::clone(&state));
+    let rules = ["drop tcp any any -> any 80 (flow:established; sid:1;)"];
+    let mut rig = nids("fw", &rules, &mut surroundings);
+    let lookup = state.lookup(&mut Setup::new("other", &mut surroundings)).unwrap_or_else(|error| panic!("{error}"));
+    let packet = frame((INSIDE, 4_000), (PEER, 80), ACK);
+    assert_eq!(rig.run(&packet).0, Gate::FIRST);
+    let lent = lookup.lend();
+    assert_eq!((lent.is_some(), rig.run(&packet).0), (true, UNDECIDED));
+    drop(lent);
+    assert_eq!(rig.run(&packet).0, Gate::FIRST);
+    let counts = rig.counters("packets");
+    assert_eq!((counts["undecided"], counts["dropped"], counts["clean"]), (1, 1, 2));
+}
+
 /// The side that opens the session is outside.
 #[test]
 fn a_session_of_a_forwarded_port_says_the_same_on_both_sides() {
