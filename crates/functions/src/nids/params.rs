@@ -25,11 +25,13 @@ pub struct Params {
     pub(super) variables: Variables,
     /// A file for alerts, a JSON object a line, after what is in it.
     pub(super) alerts: Option<Alerts>,
-    /// The option `flow`, which needs the state of connections: rules with it are refused (`refuse`, the default), or
-    /// `approximate`: of `established` there remains that a TCP segment acknowledges and neither opens nor resets, of
-    /// directions nothing. Packets of other protocols are not asked. `{ state: NAME }` looks up the packet's session:
-    /// NAME is that of a state `connections` or `nat`, whose modules open sessions. The option `flowbits` needs it: the
-    /// bits belong to the sessions of that state.
+    /// The option `flow`, which needs the state of connections. With `refuse` (the default) rules with it are refused.
+    /// `approximate` looks at one packet: `established` matches a TCP segment with ACK and without SYN and RST,
+    /// `not_established` one without ACK, directions match every packet, and packets of other protocols match all.
+    /// `{ state: NAME }` looks up the packet's session: NAME is that of a state `connections` or `nat`, whose modules
+    /// open sessions. A fragment does not show its session: a rule with `drop` and `flow` that matches it in all else
+    /// drops it as `undecided`. The option `flowbits` needs `{ state: NAME }`: the bits belong to the sessions of that
+    /// state.
     #[serde(default)]
     pub(super) flow: Flow,
     /// Rules that cannot be loaded, for an option that is not known or any other reason: the file is refused
