@@ -1,4 +1,5 @@
-//! Signals that a run outlives: SIGHUP reads its configuration again and opens its logs again, SIGUSR1 its logs alone.
+//! Signals that a run outlives: SIGHUP reads its configuration again and opens its logs again, SIGUSR1 opens its logs
+//! again, and SIGUSR2 has no effect.
 //!
 //! A terminal that goes away sends SIGHUP, too. A run that has a controlling terminal therefore goes on without it and
 //! with the configuration that it has; a run without one, which a service manager has started, reloads (`daemon(7)`).
@@ -9,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use forebay_graph::files::{reopen_logs, take_reopen_failures};
-use signal_hook::consts::{SIGHUP, SIGUSR1};
+use signal_hook::consts::{SIGHUP, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::{Handle, Signals};
 
 use crate::printed;
@@ -50,7 +51,7 @@ impl Caught {
     pub(crate) fn new() -> io::Result<Self> {
         // Once the terminal is lost there is none to be found.
         let has_terminal = File::open("/dev/tty").is_ok();
-        Ok(Self { signals: Signals::new([SIGHUP, SIGUSR1])?, has_terminal, lost: Arc::default() })
+        Ok(Self { signals: Signals::new([SIGHUP, SIGUSR1, SIGUSR2])?, has_terminal, lost: Arc::default() })
     }
 
     /// Follows them for the pipeline called `name`, first those that came meanwhile.
@@ -78,6 +79,8 @@ impl Caught {
                             }
                         }
                     }
+                    // Service managers and scripts send it by mistake: its default action would end the run.
+                    SIGUSR2 => continue,
                     _ => {
                         reopen_logs();
                         "SIGUSR1: logs will be opened again".to_owned()

@@ -24,13 +24,37 @@ struct View {
     by_load: bool,
     /// The first row that is shown, of modules and of flows alike.
     scroll: usize,
-    /// What `q` does, in a word: the run ends, or its watcher leaves.
-    quit: &'static str,
+    quit: Quit,
+    /// Whether `q` was pressed, and pressing it again ends the run.
+    asks: bool,
+}
+
+/// What `q` does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Quit {
+    /// It ends the run, after a second `q`.
+    #[default]
+    EndRun,
+    /// The watcher leaves a run that goes on.
+    Leave,
+}
+
+/// Returns whether this process may draw on its terminal and read its keys: it is in the terminal's foreground, or under
+/// no job control. A background process that does either is stopped (`termios(3)`), and forwards nothing then.
+pub(crate) fn is_in_foreground() -> bool {
+    let foreground = |group| group == rustix::process::getpgrp();
+    rustix::termios::tcgetpgrp(io::stdout()).map_or(true, foreground)
 }
 
 impl Live {
-    /// Takes the terminal, and says that `q` means `quit`; it is given back when this is dropped, or on a panic.
-    pub(crate) fn start(quit: &'static str) -> io::Result<Self> {
+    /// Takes the terminal, which is given back when this is dropped, or on a panic.
+    ///
+    /// # Errors
+    /// The terminal cannot be had: it cannot be drawn on, or the process is in its background.
+    pub(crate) fn start(quit: Quit) -> io::Result<Self> {
+        if !is_in_foreground() {
+            return Err(io::Error::other("the process is in the background"));
+        }
         let mut live = Self { terminal: ratatui::try_init()?, view: View { by_load: true, quit, ..View::default() } };
         live.draw()?;
         Ok(live)
@@ -76,9 +100,13 @@ impl Live {
     /// Waits up to `patience` for a key.
     ///
     /// # Errors
-    /// The terminal has hung up: reading it gives nothing for ever, and crossterm would go on reading.
+    /// The terminal has hung up: reading it gives nothing for ever, and crossterm would go on reading. Or the process
+    /// has been put into the background.
     fn wait(&self, patience: Duration) -> io::Result<()> {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        if !is_in_foreground() {
+            return Err(io::Error::other("the process is in the background"));
+        }
         let keyboard = io::stdin();
         if !keyboard.is_terminal() {
             std::thread::sleep(patience);
@@ -95,7 +123,9 @@ impl Live {
 
 impl Drop for Live {
     fn drop(&mut self) {
-        ratatui::restore();
+        if is_in_foreground() {
+            ratatui::restore();
+        }
     }
 }
 
@@ -103,8 +133,11 @@ impl View {
     /// Obeys a key; whether it means the end.
     fn obey(&mut self, key: KeyCode, control: bool, page: usize) -> bool {
         let rows = self.recent.as_ref().map_or(0, |report| report.modules.len().max(report.flows.len()));
+        let asked = std::mem::take(&mut self.asks);
         match key {
-            KeyCode::Char('q') | KeyCode::Esc => return true,
+            KeyCode::Char('q') if asked || self.quit == Quit::Leave => return true,
+            KeyCode::Char('q') => self.asks = true,
+            KeyCode::Esc => return self.quit == Quit::Leave,
             KeyCode::Char('c') if control => return true,
             KeyCode::Char('s') => self.by_load = !self.by_load,
             KeyCode::Down | KeyCode::Char('j') => self.scroll += 1,

@@ -19,7 +19,7 @@ use crate::changes::Changes;
 use crate::filter::Filter;
 use crate::format::Align::{Left, Right};
 use crate::format::{counted, table, whole};
-use crate::live::Live;
+use crate::live::{Live, Quit};
 use crate::{Answer, plain, printed, refused, summary};
 
 /// How many entries of a table are asked for at a time.
@@ -57,7 +57,7 @@ fn report(client: &mut Client) -> anyhow::Result<(Report, Report, Option<Census>
 pub(crate) fn top(arguments: &args::Top) -> anyhow::Result<()> {
     let mut client = connect(&arguments.running)?;
     let interval = Duration::from_nanos(arguments.interval.0);
-    let mut live = if io::stdout().is_terminal() { Live::start("leave").ok() } else { None };
+    let mut live = if io::stdout().is_terminal() { Live::start(Quit::Leave).ok() } else { None };
     // The first report is of the whole run.
     report(&mut client)?;
     let mut next = Instant::now() + interval;

@@ -23,7 +23,7 @@ use crate::args;
 use crate::drops::{DropSender, Tally};
 use crate::engine::{self, Engine, Mode};
 use crate::hangup::{Caught, Followed, Reload, report_reopen_failures};
-use crate::live::Live;
+use crate::live::{Live, Quit, is_in_foreground};
 use crate::lost_lines::report_lost_lines;
 use crate::oversize::Oversize;
 use crate::source::source;
@@ -375,6 +375,37 @@ fn set_triggers(plans: &mut [Plan], triggers: &[(String, usize)]) -> anyhow::Res
     Ok(())
 }
 
+/// The terminal that the live table is drawn on.
+enum Screen {
+    /// There is none, or it cannot be drawn on: lines are printed instead.
+    None,
+    /// The table is drawn on it whenever the process is in its foreground.
+    Free,
+    /// It has the table.
+    Drawn(Live),
+}
+
+impl Screen {
+    /// Draws the table once the process is in the terminal's foreground.
+    fn take_in_foreground(&mut self) {
+        if matches!(self, Self::Free) && is_in_foreground() {
+            *self = Live::start(Quit::EndRun).map_or(Self::None, Self::Drawn);
+        }
+    }
+
+    fn is_drawn(&self) -> bool {
+        matches!(self, Self::Drawn(_))
+    }
+
+    /// Lets go of the terminal. The table comes back if only the foreground was lost.
+    fn lose(&mut self) {
+        let next = if is_in_foreground() { Self::None } else { Self::Free };
+        if let Self::Drawn(live) = std::mem::replace(self, next) {
+            live.abandon();
+        }
+    }
+}
+
 /// Shows what goes on until the run is over.
 fn show(
     engine: &Engine,
@@ -388,8 +419,7 @@ fn show(
     let quiet = arguments.no_live || arguments.simulated;
     // Traces scroll by; a table that stays would be written over.
     let table = !quiet && !arguments.json && arguments.trace.is_none() && io::stdout().is_terminal();
-    // A terminal that cannot be had, or drawn on, gets lines.
-    let mut live = if table { Live::start("end").ok() } else { None };
+    let mut screen = if table { Screen::Free } else { Screen::None };
     let interval = Duration::from_nanos(arguments.interval.0);
     let mut next = Instant::now() + interval;
     let (mut oversize, mut next_look) = (Oversize::default(), Instant::now());
@@ -397,7 +427,8 @@ fn show(
     let mut last = first.clone();
     let mut wait_notice = WaitNotice::default();
     while !engine.is_over(stop) {
-        if live.is_none() {
+        screen.take_in_foreground();
+        if !screen.is_drawn() {
             wait_notice.look(engine, board, name);
         }
         match traces.tell(board.began()) {
@@ -405,19 +436,18 @@ fn show(
             printed => printed?,
         }
         if signals.is_terminal_lost() {
-            live.take().into_iter().for_each(Live::abandon);
+            screen.lose();
         }
-        match &mut live {
-            Some(watching) => match watching.handle_keys(engine.patience(LOOK)) {
+        match &mut screen {
+            Screen::Drawn(live) => match live.handle_keys(engine.patience(LOOK)) {
                 Ok(quit) => stop.store(quit || stop.load(Ordering::Relaxed), Ordering::Relaxed),
-                // The terminal is gone: the run goes on without a table.
-                Err(_) => live.take().into_iter().for_each(Live::abandon),
+                Err(_) => screen.lose(),
             },
-            None if quiet => std::thread::sleep(engine.patience(LOOK)),
-            None => std::thread::sleep(engine.patience(LOOK.min(next.saturating_duration_since(Instant::now())))),
+            _ if quiet => std::thread::sleep(engine.patience(LOOK)),
+            _ => std::thread::sleep(engine.patience(LOOK.min(next.saturating_duration_since(Instant::now())))),
         }
         // A table that stays would be written over: the run's end prints the event then.
-        if live.is_none() && !arguments.simulated && Instant::now() >= next_look {
+        if !screen.is_drawn() && !arguments.simulated && Instant::now() >= next_look {
             next_look = Instant::now() + EVENTS;
             oversize.print(name, &board.report(&first, &board.read(Tsc.now())));
             report_reopen_failures(name);
@@ -428,14 +458,16 @@ fn show(
         next += interval;
         let now = board.read(Tsc.now());
         let (recent, whole) = (board.report(&last, &now), board.report(&first, &now));
-        match &mut live {
-            Some(watching) => {
-                if watching.show(recent, whole).is_err() {
-                    live.take().into_iter().for_each(Live::abandon);
+        match &mut screen {
+            Screen::Drawn(live) => {
+                if live.show(recent, whole).is_err() {
+                    screen.lose();
                 }
             }
-            // A line that cannot be written is not worth the run.
-            None => drop(plain::line(&recent, &whole, &mut printed::err())),
+            // A shell that has the terminal meanwhile is not written over.
+            Screen::Free => {}
+            // A line that cannot be written does not end the run.
+            Screen::None => drop(plain::line(&recent, &whole, &mut printed::err())),
         }
         last = now;
     }

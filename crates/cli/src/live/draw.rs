@@ -7,15 +7,15 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::{Block, Cell, Paragraph, Row, Table};
 
-use super::View;
+use super::{Quit, View};
 use crate::format::{known, short, span, whole};
 use crate::{control, strain};
 
 impl View {
     pub(super) fn draw(&self, frame: &mut Frame<'_>) {
         let (Some(recent), Some(so_far)) = (&self.recent, &self.whole) else {
-            let told = format!("running; figures come after the first interval. q {}s", self.quit);
-            frame.render_widget(Paragraph::new(told), frame.area());
+            let text = format!("running; figures come after the first interval   {}", self.quit_key());
+            frame.render_widget(Paragraph::new(text), frame.area());
             return;
         };
         let told = totals(recent, so_far, usize::from(frame.area().width));
@@ -36,8 +36,21 @@ impl View {
         self.modules(recent, so_far, frame, modules);
         self.flows(recent, frame, flows);
         let order = if self.by_load { "as packets pass" } else { "by load" };
-        let keys = format!("q {}   s modules {order}   ↑ ↓ PgUp PgDn scroll", self.quit);
-        frame.render_widget(Paragraph::new(keys).style(Style::new().add_modifier(Modifier::DIM)), foot);
+        let keys = match self.asks {
+            true => self.quit_key().to_owned(),
+            false => format!("{}   s modules {order}   ↑ ↓ PgUp PgDn scroll", self.quit_key()),
+        };
+        let style = if self.asks { Modifier::BOLD } else { Modifier::DIM };
+        frame.render_widget(Paragraph::new(keys).style(Style::new().add_modifier(style)), foot);
+    }
+
+    /// What `q` does now.
+    fn quit_key(&self) -> &'static str {
+        match self.quit {
+            Quit::EndRun if self.asks => "q again ends the run, any other key goes on",
+            Quit::EndRun => "q end",
+            Quit::Leave => "q leave",
+        }
     }
 
     fn modules(&self, recent: &Report, so_far: &Report, frame: &mut Frame<'_>, area: Rect) {

@@ -80,7 +80,7 @@ pub(crate) fn report(modules: usize) -> Report {
 }
 
 fn view(modules: usize) -> View {
-    View { recent: Some(report(modules)), whole: Some(report(modules)), by_load: true, scroll: 0, quit: "end" }
+    View { recent: Some(report(modules)), whole: Some(report(modules)), by_load: true, ..View::default() }
 }
 
 /// What is on a screen of that size.
@@ -197,9 +197,9 @@ fn hundreds_of_modules_are_scrolled_and_sorted() {
 /// Who watches with `top` leaves a pipeline that runs on.
 #[test]
 fn what_q_does_is_said() {
-    for (quit, said) in [("end", "q ends"), ("leave", "q leaves")] {
+    for (quit, said) in [(Quit::EndRun, "q end"), (Quit::Leave, "q leave")] {
         assert!(screen(&View { quit, ..View::default() }, 120, 30).contains(said));
-        assert!(screen(&View { quit, ..view(3) }, 120, 30).contains(&format!("q {quit}   s ")));
+        assert!(screen(&View { quit, ..view(3) }, 120, 30).contains(&format!("{said}   s ")));
     }
 }
 
@@ -211,13 +211,19 @@ fn no_screen_is_too_small() {
     }
 }
 
+/// Esc ended a run at once, and so did a `q` that was meant for another window.
 #[test]
-fn q_escape_and_control_c_end() {
+fn q_asks_once_before_it_ends_a_run_and_escape_ends_none() {
     let mut view = view(1);
-    assert!(
-        view.obey(KeyCode::Char('q'), false, 1)
-            && view.obey(KeyCode::Esc, false, 1)
-            && view.obey(KeyCode::Char('c'), true, 1)
-    );
-    assert!(!view.obey(KeyCode::Char('c'), false, 1));
+    assert!(!view.obey(KeyCode::Esc, false, 1));
+    for other in [KeyCode::Esc, KeyCode::Char('s'), KeyCode::Down] {
+        assert!(!view.obey(KeyCode::Char('q'), false, 1));
+        assert!(screen(&view, 80, 24).contains("q again ends the run, any other key goes on"));
+        assert!(!view.obey(other, false, 1));
+        assert!(!screen(&view, 80, 24).contains("q again"), "another key takes it back");
+    }
+    assert!(!view.obey(KeyCode::Char('q'), false, 1) && view.obey(KeyCode::Char('q'), false, 1));
+    assert!(view.obey(KeyCode::Char('c'), true, 1) && !view.obey(KeyCode::Char('c'), false, 1));
+    let mut watcher = View { quit: Quit::Leave, ..self::view(1) };
+    assert!(watcher.obey(KeyCode::Char('q'), false, 1) && watcher.obey(KeyCode::Esc, false, 1));
 }

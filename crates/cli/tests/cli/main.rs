@@ -28,6 +28,7 @@ mod simulate;
 mod state;
 mod tables;
 mod temporary;
+mod terminal;
 mod upf;
 mod watch;
 mod workers;

@@ -5,8 +5,7 @@ use std::path::Path;
 
 use rustix::process::Signal;
 
-use crate::forebay;
-use crate::running::{PIPELINE, Running, temporary, wait_for};
+use crate::running::{PIPELINE, Running, wait_for};
 
 const LOGGED: &str = "
 ports: { in: { generator: { source: 10.0.0.0/16, sessions: 100000, rate: 2kpps } }, out: { sink: } }
@@ -94,65 +93,6 @@ fn a_log_that_could_not_be_opened_again_is_reported_at_the_end() {
     let (code, report, err) = running.end_with();
     assert!(code == Some(2) && report.get("lost_lines").is_none(), "{err}");
     assert!(err.contains("ports.json was not opened again: ") && !err.contains("not complete"), "{err}");
-}
-
-/// A run in a terminal of its own, which is killed when this is dropped.
-struct InTerminal {
-    terminal: std::process::Child,
-    run: Option<rustix::process::Pid>,
-}
-
-impl Drop for InTerminal {
-    fn drop(&mut self) {
-        // Both have mostly ended.
-        let _ = self.terminal.kill();
-        let _ = self.terminal.wait();
-        let _ = self.run.map(|run| rustix::process::kill_process(run, Signal::KILL));
-    }
-}
-
-/// A terminal that goes away sends SIGHUP: the run goes on and reads no configuration.
-#[test]
-fn a_run_goes_on_without_its_terminal() {
-    let folder = temporary();
-    let path = |name: &str| folder.path().join(name).display().to_string();
-    let read = |name: &str| std::fs::read_to_string(path(name)).unwrap_or_default();
-    let write = |text: &str| std::fs::write(path("pipeline.yaml"), text).expect("a writable folder");
-    write(&format!("name: first\n{PIPELINE}"));
-    let run = format!(
-        "echo $$ >{pid}; exec {forebay} run {file} --no-live --duration 60s --json --socket {socket} >{out} 2>{err}",
-        forebay = env!("CARGO_BIN_EXE_forebay"),
-        pid = path("pid"),
-        file = path("pipeline.yaml"),
-        socket = path("s"),
-        out = path("out"),
-        err = path("err"),
-    );
-    // script(1) has the other end of the terminal.
-    let mut command = std::process::Command::new("script");
-    command.args(["--quiet", "--command", &run, "/dev/null"]);
-    command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::null());
-    let terminal = match command.spawn() {
-        Ok(terminal) => terminal,
-        Err(error) => {
-            let skipped = format_args!("skipped: a_run_goes_on_without_its_terminal: script(1): {error}\n");
-            let _ = std::io::Write::write_fmt(&mut std::io::stderr(), skipped);
-            return;
-        }
-    };
-    let mut both = InTerminal { terminal, run: None };
-    wait_for("a run that listens", || read("err").contains("reach it by"));
-    both.run = read("pid").trim().parse().ok().and_then(rustix::process::Pid::from_raw);
-    write(&format!("name: second\n{PIPELINE}"));
-    both.terminal.kill().expect("it runs");
-    wait_for("a word of the terminal", || read("err").contains("SIGHUP: the run goes on without its terminal"));
-    let shown = forebay(&["show", "modules", "--json", "--socket", &path("s")]);
-    assert_eq!(shown.code, Some(0), "{}", shown.err);
-    rustix::process::kill_process(both.run.expect("a number"), Signal::TERM).expect("it runs");
-    wait_for("a report", || read("out").ends_with("}\n"));
-    let report: serde_json::Value = serde_json::from_str(&read("out")).expect("JSON");
-    assert_eq!((&report["pipeline"], read("err").contains("changed to")), (&"first".into(), false), "{}", read("err"));
-    assert!(report["packets"]["in"].as_u64() > Some(0), "{report}");
 }
 
 const ALERTS: &str = "

@@ -1,0 +1,143 @@
+//! Runs on a pseudo-terminal: in its foreground, in its background, and after it is gone.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use crate::forebay;
+use crate::running::{PIPELINE, temporary, wait_for};
+
+/// A shell on a terminal of its own, which runs a pipeline. Both are killed when this is dropped.
+struct Terminal {
+    /// script(1), which has the other end of the terminal.
+    script: Child,
+    /// What is typed.
+    keyboard: ChildStdin,
+    folder: TempDir,
+}
+
+impl Terminal {
+    /// Has bash with job control run `command`, in which `$forebay` stands for a run of [`PIPELINE`]. `None`, and a
+    /// printed reason, where script(1) is missing.
+    fn start(test: &str, command: &str) -> Option<Self> {
+        let folder = temporary();
+        std::fs::write(folder.path().join("pipeline.yaml"), format!("name: first\n{PIPELINE}"))
+            .expect("a writable folder");
+        let mut script = Command::new("script");
+        script.args(["--quiet", "--return", "--flush", "--command"]);
+        script.arg(format!("stty rows 24 cols 80; bash -mc '{command}'")).arg(folder.path().join("screen"));
+        script.env("forebay", format!("{} run pipeline.yaml --duration 60s --socket s", env!("CARGO_BIN_EXE_forebay")));
+        script.current_dir(folder.path()).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        match script.spawn() {
+            Ok(mut script) => {
+                let keyboard = script.stdin.take().expect("piped");
+                Some(Self { script, keyboard, folder })
+            }
+            Err(error) => {
+                // Standard error itself: the test harness shows what passing tests print to it.
+                let _ = writeln!(std::io::stderr(), "skipped: {test}: script(1): {error}");
+                None
+            }
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn read(&self, name: &str) -> String {
+        String::from_utf8_lossy(&std::fs::read(self.path(name)).unwrap_or_default()).into_owned()
+    }
+
+    /// The run's process, once it listens.
+    fn run(&self) -> Pid {
+        wait_for("a run that listens", || self.packets().is_some());
+        self.read("pid").trim().parse().ok().and_then(Pid::from_raw).expect("the shell wrote it before")
+    }
+
+    /// How many packets have come in so far; `None` where no run listens.
+    fn packets(&self) -> Option<u64> {
+        let shown = forebay(&["show", "modules", "--json", "--socket", self.path("s").to_str().expect("UTF-8")]);
+        let rows: serde_json::Value = serde_json::from_str(&shown.out).ok().filter(|_| shown.code == Some(0))?;
+        rows.as_array()?.iter().find(|row| row["name"] == "route")?["packets"].as_u64()
+    }
+
+    /// Waits until the run has forwarded more packets.
+    fn forwards(&self) {
+        let before = self.packets().expect("it listens");
+        wait_for("more packets", || self.packets().is_some_and(|now| now > before));
+    }
+
+    fn type_keys(&mut self, keys: &[u8]) {
+        self.keyboard.write_all(keys).and_then(|()| self.keyboard.flush()).expect("the terminal reads");
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        // Both have mostly ended.
+        let _ = self.script.kill();
+        let _ = self.script.wait();
+        let run = self.read("pid").trim().parse().ok().and_then(Pid::from_raw);
+        let _ = run.map(|run| kill_process(run, Signal::KILL));
+    }
+}
+
+/// The kernel stopped a background run that drew the live table or read a key (SIGTTOU, SIGTTIN).
+#[test]
+fn a_background_job_of_a_shell_forwards_and_leaves_the_terminal_alone() {
+    let command = "$forebay & echo $! >pid; wait; echo $? >code";
+    let Some(terminal) = Terminal::start("a_background_job_of_a_shell_forwards", command) else { return };
+    let run = terminal.run();
+    for _ in 0..3 {
+        terminal.forwards();
+    }
+    // Neither ends nor stops it.
+    kill_process(run, Signal::USR2).expect("it runs");
+    terminal.forwards();
+    assert!(!terminal.read("screen").contains("modules"), "{}", terminal.read("screen"));
+    kill_process(run, Signal::TERM).expect("it runs");
+    wait_for("its end", || terminal.read("code") == "0\n");
+    assert!(terminal.read("screen").contains("every packet accounted for"), "{}", terminal.read("screen"));
+}
+
+/// A background run that `fg` brings forward has the live table from then on.
+#[test]
+fn a_run_draws_its_table_once_it_is_in_the_foreground() {
+    let command = "$forebay & echo $! >pid; read line; fg; echo $? >code";
+    let Some(mut terminal) = Terminal::start("a_run_draws_its_table_in_the_foreground", command) else { return };
+    terminal.run();
+    terminal.forwards();
+    assert!(!terminal.read("screen").contains("modules"));
+    terminal.type_keys(b"\n");
+    wait_for("a table", || terminal.read("screen").contains("modules"));
+    // Escape ends nothing, and `q` asks. The screen holds words between movements of the cursor.
+    terminal.type_keys(b"\x1b");
+    terminal.forwards();
+    terminal.type_keys(b"q");
+    wait_for("a question", || terminal.read("screen").contains("again"));
+    terminal.forwards();
+    terminal.type_keys(b"q");
+    wait_for("its end", || terminal.read("code") == "0\n");
+}
+
+/// A terminal that goes away sends SIGHUP: the run goes on and reads no configuration.
+#[test]
+fn a_run_goes_on_without_its_terminal() {
+    let command = "$forebay --no-live --json >out 2>err & echo $! >pid; fg";
+    let Some(mut terminal) = Terminal::start("a_run_goes_on_without_its_terminal", command) else { return };
+    let run = terminal.run();
+    std::fs::write(terminal.path("pipeline.yaml"), format!("name: second\n{PIPELINE}")).expect("a writable folder");
+    terminal.script.kill().expect("it runs");
+    let lost = "SIGHUP: the run goes on without its terminal";
+    wait_for("a word of the terminal", || terminal.read("err").contains(lost));
+    terminal.forwards();
+    kill_process(run, Signal::TERM).expect("it runs");
+    wait_for("a report", || terminal.read("out").ends_with("}\n"));
+    let report: serde_json::Value = serde_json::from_str(&terminal.read("out")).expect("JSON");
+    assert_eq!(report["pipeline"], "first");
+    assert!(!terminal.read("err").contains("changed to"), "{}", terminal.read("err"));
+}
