@@ -240,6 +240,17 @@ pipeline:
     }
 }
 
+/// It named a capture that the user had to bring.
+#[test]
+fn the_example_with_a_capture_runs_as_it_is_shipped() {
+    let folder = crate::running::temporary();
+    let write = format!("ports.out.pcap.write={}", folder.path().join("result.pcap").display());
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/capture.yaml");
+    let done = forebay(&["run", file, "--json", "--no-live", "--set", &write]);
+    assert_eq!(done.code, Some(0), "{}", done.err);
+    assert_eq!((&done.json()["packets"]["in"], &done.json()["packets"]["out"]), (&200.into(), &200.into()));
+}
+
 #[test]
 fn the_examples_and_use_cases_run() {
     for name in [
