@@ -11,7 +11,7 @@ use crate::problem::{Findings, Place, Problems, listed, nearest, quote};
 use crate::yaml;
 
 /// What goes before a function's name where a pipeline is named.
-const PREFIX: &str = "function:";
+pub(crate) const PREFIX: &str = "function:";
 
 /// Whether `pipeline` names one that is built in: `usecase:NAME` or `function:NAME`.
 #[must_use]

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use forebay_graph::files::{read_all_text, read_text};
 
 use crate::problem::{Findings, Place, Problem, Problems, quote, shown_file};
+use crate::sample::PREFIX;
+use crate::usecase::usecases;
 use crate::yaml::{self, Entry, Kind, MAX_TEXT, Map, Node};
 
 /// A configuration that has not been looked at yet.
@@ -23,6 +25,19 @@ pub struct Source {
     pub(crate) sets: Vec<String>,
     /// All settings that were asked for, also those that are in the text of a use case already.
     pub(crate) given: Vec<String>,
+}
+
+/// Returns the built-in pipeline that a file's name may have meant.
+fn built_in_hint(path: &Path) -> Option<String> {
+    let name = path.to_str()?;
+    let prefix = if usecases().iter().any(|case| case.name == name) {
+        "usecase:"
+    } else if forebay_graph::functions().iter().any(|function| function.name == name) {
+        PREFIX
+    } else {
+        return None;
+    };
+    Some(format!(" (did you mean '{prefix}{name}', which is built in?)"))
 }
 
 /// Without the text and the settings, which may have keys in them.
@@ -51,7 +66,10 @@ impl Source {
     /// # Errors
     /// It cannot be read, or is not UTF-8.
     pub fn read(path: &Path) -> Result<Self, Problems> {
-        let bytes = read_text(path, MAX_TEXT as u64);
+        let bytes = read_text(path, MAX_TEXT as u64).map_err(|error| match built_in_hint(path) {
+            Some(hint) if error.kind() == io::ErrorKind::NotFound => io::Error::other(format!("{error}{hint}")),
+            _ => error,
+        });
         let mut source = Self::of(bytes, path.display().to_string(), path.parent().unwrap_or(Path::new("")))?;
         source.path = Some(path.to_owned());
         Ok(source)

@@ -33,6 +33,8 @@ fn commands_and_names() {
 fn files() {
     says(&["run", "/nonexistent.yaml"], &["/nonexistent.yaml", "cannot be read"]);
     says(&["check", "/"], &["cannot be read"]);
+    says(&["run", "gw"], &["gw: cannot be read", "did you mean 'usecase:gw'"]);
+    says(&["check", "acl"], &["acl: cannot be read", "did you mean 'function:acl'"]);
     let file = File::new(&ROUTER.replace("hop: { ttl: }", "hop: { tll: }"));
     says(&["check", file.path()], &["test.yaml:6", "'tll'", "did you mean 'ttl'?"]);
     let done = forebay(&["check", file.path(), "--json"]);

@@ -22,10 +22,22 @@ const OTHERS: [(&[u8], &str); 4] = [
 /// Reads the text of a regular file of up to `most` bytes, without a byte-order mark.
 ///
 /// # Errors
-/// As [`read_up_to`]; a file that its mark says is UTF-16 or UTF-32; and one with a further mark at the start of a
+/// As [`read_up_to`], with a hint where the name looks like a line; a file that its mark says is UTF-16 or UTF-32; and one with a further mark at the start of a
 /// line.
 pub fn read_text(path: &Path, most: u64) -> io::Result<Vec<u8>> {
-    without_mark(read_up_to(path, most)?)
+    match read_up_to(path, most) {
+        Ok(bytes) => without_mark(bytes),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && looks_like_a_line(path) => {
+            let message = format!("{error}: one text is the name of a file, and lines are a list: ['...', '...']");
+            Err(io::Error::new(io::ErrorKind::NotFound, message))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Returns whether a name is more likely a line of what a file should hold: a rule, a route, a pattern.
+fn looks_like_a_line(path: &Path) -> bool {
+    path.as_os_str().as_encoded_bytes().contains(&b' ')
 }
 
 /// Reads text to its end, up to `most` bytes, without a byte-order mark.
@@ -79,6 +91,17 @@ fn mark(bytes: &[u8]) -> io::Result<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_in_the_place_of_a_file_is_answered_with_a_hint() {
+        for (name, hinted) in [("@10.0.0.0/8 0.0.0.0/0 0 : 1 22 : 22 6/255 deny", true), ("none.rules", false)] {
+            let error = read_text(Path::new(name), 100).expect_err("no such file");
+            assert_eq!(
+                (error.kind(), error.to_string().contains("lines are a list")),
+                (io::ErrorKind::NotFound, hinted)
+            );
+        }
+    }
 
     #[test]
     fn a_mark_of_utf_8_is_skipped_once_and_others_are_refused_by_name() {
