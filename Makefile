@@ -6,10 +6,15 @@ export PATH := $(CARGO_HOME)/bin:$(PATH)
 export FUZZ_SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-netns test gate gate-update bench bench-peers bench-interfaces sim fuzz hostile miri soak soak-sessions lint schema rust
+.PHONY: help install demo demo-netns test gate gate-update bench bench-peers bench-interfaces sim fuzz hostile miri soak soak-sessions lint schema rust
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
+
+PREFIX ?= /usr/local
+install: rust ## the command without debugging symbols, in PREFIX/bin (/usr/local/bin); DESTDIR goes before
+	cargo build --release -p forebay-cli
+	install -D -s -m 0755 target/release/forebay $(DESTDIR)$(PREFIX)/bin/forebay
 
 demo: rust ## a gateway for 8 tenants keeps a delay objective of 1 ms for 20 seconds, at the fewest cycles
 	cargo build --release -p forebay-cli
