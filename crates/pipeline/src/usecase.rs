@@ -48,6 +48,9 @@ pub struct Parameter {
     pub help: &'static str,
     /// What it is when nothing is said; empty: it is left out.
     pub default: &'static str,
+    /// What values it takes, in words.
+    #[serde(rename = "type")]
+    pub value: &'static str,
 }
 
 /// All use cases.

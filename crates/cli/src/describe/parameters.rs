@@ -26,7 +26,7 @@ impl From<&forebay_pipeline::Parameter> for Parameter {
         let default = Some(parameter.default).filter(|default| !default.is_empty());
         Self {
             name: parameter.name.to_owned(),
-            kind: "text".to_owned(),
+            kind: parameter.value.to_owned(),
             required: false,
             default: default.map(str::to_owned),
             help: parameter.help.to_owned(),

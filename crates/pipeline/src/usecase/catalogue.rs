@@ -4,37 +4,65 @@ use super::{
     Parameter, UseCase, chains, encryption, forwarding, gateway, inspection, mobile, robot, router, tracking, vrf,
 };
 
-const fn parameter(name: &'static str, default: &'static str, help: &'static str) -> Parameter {
-    Parameter { name, help, default }
+const fn parameter(name: &'static str, default: &'static str, value: &'static str, help: &'static str) -> Parameter {
+    Parameter { name, help, default, value }
 }
+
+const NUMBER: &str = "whole number";
+const PACKET_RATE: &str = "packet rate or max";
+const SPAN: &str = "span of time";
+const WORD: &str = "word";
 
 const RATE: &str = "Offered packet rate of the whole (`1Mpps`), or `max`: as many packets as the worker takes.";
 const SLO: &str = "Every flow's delay objective (`100us`); without it none.";
-const BATCH: Parameter = parameter("batch", "32", "The largest batch, 1 to 256.");
-const TRIGGER: Parameter = parameter("trigger", "0", "Trigger of each branch's first module, 0 to the largest batch.");
+const BATCH: Parameter = parameter("batch", "32", NUMBER, "The largest batch, 1 to 256.");
+const TRIGGER: Parameter =
+    parameter("trigger", "0", NUMBER, "Trigger of each branch's first module, 0 to the largest batch.");
 const HOLD: Parameter =
-    parameter("hold", "", "Hold limit of those modules (`300us`); without it, it follows from the objectives.");
-const SESSIONS: Parameter =
-    parameter("sessions", "4096", "Sessions at least, 1 to 1048576; rounded up so that branches get equal shares.");
-const SIZE: Parameter = parameter("size", "60", "Frame length in bytes, 60 to 1514.");
-const SEED: Parameter = parameter("seed", "1", "What everything random derives from.");
+    parameter("hold", "", SPAN, "Hold limit of those modules (`300us`); without it, it follows from the objectives.");
+const SESSIONS: Parameter = parameter(
+    "sessions",
+    "4096",
+    NUMBER,
+    "Sessions at least, 1 to 1048576; rounded up so that branches get equal shares.",
+);
+const SIZE: Parameter = parameter("size", "60", NUMBER, "Frame length in bytes, 60 to 1514.");
+const SEED: Parameter = parameter("seed", "1", NUMBER, "What everything random derives from.");
 
-const N: Parameter = parameter("n", "16", "Next hops, 1 to 4096: each is a branch.");
-const ROUTER: &[Parameter] =
-    &[N, parameter("rate", "1Mpps", RATE), parameter("slo", "", SLO), BATCH, TRIGGER, HOLD, SESSIONS, SIZE, SEED];
-const HOPS: Parameter = parameter("n", "1", "Next hops, 1 to 4096: each is a branch.");
+const N: Parameter = parameter("n", "16", NUMBER, "Next hops, 1 to 4096: each is a branch.");
+const ROUTER: &[Parameter] = &[
+    N,
+    parameter("rate", "1Mpps", PACKET_RATE, RATE),
+    parameter("slo", "", SPAN, SLO),
+    BATCH,
+    TRIGGER,
+    HOLD,
+    SESSIONS,
+    SIZE,
+    SEED,
+];
+const HOPS: Parameter = parameter("n", "1", NUMBER, "Next hops, 1 to 4096: each is a branch.");
 const LONGER: Parameter = Parameter { default: "512", ..SIZE };
 const PATTERNS: Parameter =
-    parameter("patterns", "1000", "Patterns that are sought, 1 to 10000, made up from the seed.");
-const MATCHING: Parameter =
-    parameter("matching", "5", "Of a hundred packets, how many have something in them that is sought, 0 to 100.");
+    parameter("patterns", "1000", NUMBER, "Patterns that are sought, 1 to 10000, made up from the seed.");
+const MATCHING: Parameter = parameter(
+    "matching",
+    "5",
+    NUMBER,
+    "Of a hundred packets, how many have something in them that is sought, 0 to 100.",
+);
 const BACKEND: Parameter = parameter(
     "backend",
     "auto",
+    WORD,
     "What encrypts: `hardware` (the processor's instructions), `software`, or `auto`: the former where there is such.",
 );
-const STAGES: Parameter =
-    parameter("stages", "1", "1: run to completion on one worker; 2: pipelined over two, each on a core of its own.");
+const STAGES: Parameter = parameter(
+    "stages",
+    "1",
+    NUMBER,
+    "1: run to completion on one worker; 2: pipelined over two, each on a core of its own.",
+);
 pub(super) static ALL: &[UseCase] = &[
     UseCase {
         name: "l2l3",
@@ -52,10 +80,10 @@ pub(super) static ALL: &[UseCase] = &[
         name: "vrf",
         summary: "m virtual routers, one for each VLAN, of n next hops each with firewall and NAT",
         parameters: &[
-            parameter("m", "4", "Virtual routers, 1 to 1024; m times n is at most 4096."),
-            parameter("n", "4", "Next hops of each; each is a branch."),
-            parameter("rate", "1Mpps", RATE),
-            parameter("slo", "", SLO),
+            parameter("m", "4", NUMBER, "Virtual routers, 1 to 1024; m times n is at most 4096."),
+            parameter("n", "4", NUMBER, "Next hops of each; each is a branch."),
+            parameter("rate", "1Mpps", PACKET_RATE, RATE),
+            parameter("slo", "", SPAN, SLO),
             BATCH,
             TRIGGER,
             HOLD,
@@ -69,11 +97,11 @@ pub(super) static ALL: &[UseCase] = &[
         name: "mgw",
         summary: "the gateway of a mobile network: m users of n bearers each, in tunnels on one side",
         parameters: &[
-            parameter("m", "4", "Users, 1 to 2048; m times n is at most 2048."),
-            parameter("n", "4", "Bearers of each; each is a branch either way."),
-            parameter("tunnel", "gtpu", "What the tunnels are: gtpu or vxlan."),
-            parameter("rate", "1Mpps", RATE),
-            parameter("slo", "", SLO),
+            parameter("m", "4", NUMBER, "Users, 1 to 2048; m times n is at most 2048."),
+            parameter("n", "4", NUMBER, "Bearers of each; each is a branch either way."),
+            parameter("tunnel", "gtpu", WORD, "What the tunnels are: gtpu or vxlan."),
+            parameter("rate", "1Mpps", PACKET_RATE, RATE),
+            parameter("slo", "", SPAN, SLO),
             BATCH,
             TRIGGER,
             HOLD,
@@ -81,6 +109,7 @@ pub(super) static ALL: &[UseCase] = &[
             parameter(
                 "size",
                 "60",
+                NUMBER,
                 "Frame length in bytes outside the tunnels, 60 to 1514; inside them it is as much more as they add.",
             ),
             SEED,
@@ -91,12 +120,18 @@ pub(super) static ALL: &[UseCase] = &[
         name: "rc",
         summary: "robot control: one urgent branch of no cost among n - 1 that cost 10000 cycles a call",
         parameters: &[
-            parameter("n", "16", "Branches, 2 to 4096."),
-            parameter("c", "0", "What a packet costs on the branches that are not urgent, in cycles, 0 to 1000000."),
-            parameter("rate", "100kpps", RATE),
+            parameter("n", "16", NUMBER, "Branches, 2 to 4096."),
+            parameter(
+                "c",
+                "0",
+                NUMBER,
+                "What a packet costs on the branches that are not urgent, in cycles, 0 to 1000000.",
+            ),
+            parameter("rate", "100kpps", PACKET_RATE, RATE),
             parameter(
                 "slo",
                 "",
+                SPAN,
                 "The urgent flow's delay objective (`35us`); the others' is then 100ms. Without it none.",
             ),
             BATCH,
@@ -116,8 +151,8 @@ pub(super) static ALL: &[UseCase] = &[
             STAGES,
             PATTERNS,
             MATCHING,
-            parameter("rate", "1Mpps", RATE),
-            parameter("slo", "", SLO),
+            parameter("rate", "1Mpps", PACKET_RATE, RATE),
+            parameter("slo", "", SPAN, SLO),
             BATCH,
             TRIGGER,
             HOLD,
@@ -133,9 +168,9 @@ pub(super) static ALL: &[UseCase] = &[
         parameters: &[
             HOPS,
             STAGES,
-            parameter("servers", "4", "Servers that sessions are spread over, 1 to 256."),
-            parameter("rate", "1Mpps", RATE),
-            parameter("slo", "", SLO),
+            parameter("servers", "4", NUMBER, "Servers that sessions are spread over, 1 to 256."),
+            parameter("rate", "1Mpps", PACKET_RATE, RATE),
+            parameter("slo", "", SPAN, SLO),
             BATCH,
             TRIGGER,
             HOLD,
@@ -150,8 +185,8 @@ pub(super) static ALL: &[UseCase] = &[
         summary: "forwarding and no more: the destination's next hop, of n, and its address",
         parameters: &[
             HOPS,
-            parameter("rate", "1Mpps", RATE),
-            parameter("slo", "", SLO),
+            parameter("rate", "1Mpps", PACKET_RATE, RATE),
+            parameter("slo", "", SPAN, SLO),
             BATCH,
             TRIGGER,
             HOLD,
@@ -166,9 +201,9 @@ pub(super) static ALL: &[UseCase] = &[
         summary: "an IPv4 router: headers are checked, routes looked up, the time to live goes down",
         parameters: &[
             HOPS,
-            parameter("routes", "1000", "Routes, 1 to 65536, each a /24; n of them at least."),
-            parameter("rate", "1Mpps", RATE),
-            parameter("slo", "", SLO),
+            parameter("routes", "1000", NUMBER, "Routes, 1 to 65536, each a /24; n of them at least."),
+            parameter("rate", "1Mpps", PACKET_RATE, RATE),
+            parameter("slo", "", SPAN, SLO),
             BATCH,
             TRIGGER,
             HOLD,
@@ -183,9 +218,9 @@ pub(super) static ALL: &[UseCase] = &[
         summary: "a firewall that tracks connections, both ways: what goes out opens them, answers pass by them",
         parameters: &[
             HOPS,
-            parameter("rules", "100", "Rules that say what may open a connection, 1 to 100000."),
-            parameter("rate", "1Mpps", RATE),
-            parameter("slo", "", SLO),
+            parameter("rules", "100", NUMBER, "Rules that say what may open a connection, 1 to 100000."),
+            parameter("rate", "1Mpps", PACKET_RATE, RATE),
+            parameter("slo", "", SPAN, SLO),
             BATCH,
             TRIGGER,
             HOLD,
@@ -200,10 +235,10 @@ pub(super) static ALL: &[UseCase] = &[
         summary: "intrusion detection by rules as Snort writes them, behind it forwarding",
         parameters: &[
             HOPS,
-            parameter("rules", "1000", "Rules, 2 to 10000, half of them for the packets' port."),
+            parameter("rules", "1000", NUMBER, "Rules, 2 to 10000, half of them for the packets' port."),
             MATCHING,
-            parameter("rate", "200kpps", RATE),
-            parameter("slo", "", SLO),
+            parameter("rate", "200kpps", PACKET_RATE, RATE),
+            parameter("slo", "", SPAN, SLO),
             BATCH,
             TRIGGER,
             HOLD,
@@ -220,8 +255,8 @@ pub(super) static ALL: &[UseCase] = &[
             HOPS,
             PATTERNS,
             MATCHING,
-            parameter("rate", "200kpps", RATE),
-            parameter("slo", "", SLO),
+            parameter("rate", "200kpps", PACKET_RATE, RATE),
+            parameter("slo", "", SPAN, SLO),
             BATCH,
             TRIGGER,
             HOLD,
@@ -238,8 +273,8 @@ pub(super) static ALL: &[UseCase] = &[
             HOPS,
             STAGES,
             BACKEND,
-            parameter("rate", "200kpps", RATE),
-            parameter("slo", "", SLO),
+            parameter("rate", "200kpps", PACKET_RATE, RATE),
+            parameter("slo", "", SPAN, SLO),
             BATCH,
             TRIGGER,
             HOLD,
@@ -255,9 +290,9 @@ pub(super) static ALL: &[UseCase] = &[
         parameters: &[
             HOPS,
             BACKEND,
-            parameter("ends", "1", "1: packets are encrypted; 2: and decrypted again."),
-            parameter("rate", "200kpps", RATE),
-            parameter("slo", "", SLO),
+            parameter("ends", "1", NUMBER, "1: packets are encrypted; 2: and decrypted again."),
+            parameter("rate", "200kpps", PACKET_RATE, RATE),
+            parameter("slo", "", SPAN, SLO),
             BATCH,
             TRIGGER,
             HOLD,
