@@ -362,10 +362,14 @@ pub(crate) struct Top {
 #[command(after_help = "\
 Examples:
   forebay check gateway.yaml
-  forebay check usecase:gw --set n=16 --json")]
+  forebay check /etc/forebay/*.yaml
+  forebay check usecase:gw --set n=16 --json
+
+With --json each configuration is a line.")]
 pub(crate) struct Check {
-    /// A configuration file, `usecase:NAME`, or `-` for standard input
-    pub(crate) pipeline: String,
+    /// Configuration files, `usecase:NAME`, or `-` for standard input
+    #[arg(required = true, value_name = "PIPELINE")]
+    pub(crate) pipelines: Vec<String>,
     /// Set a use case's parameter or override a part of the configuration
     #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
     pub(crate) set: Vec<String>,

@@ -2,20 +2,34 @@
 
 use std::io::Write;
 
-use forebay_pipeline::{Checked, Problems};
+use forebay_pipeline::{Checked, Problems, shown_file};
 use serde_json::json;
 
 use crate::format::counted;
 use crate::{args, printed};
 
-/// Checks a configuration. Problems are the command's error, and with `--json` also its output.
+/// Checks configurations. Problems are the command's error, and with `--json` also its output.
 pub(crate) fn check(arguments: &args::Check) -> anyhow::Result<()> {
-    let checked =
-        crate::source::source(&arguments.pipeline, &arguments.set).and_then(|source| forebay_pipeline::check(&source));
-    if arguments.json {
-        writeln!(printed::out(), "{}", as_json(&checked))?;
+    let mut problems = Problems { all: Vec::new() };
+    for pipeline in &arguments.pipelines {
+        if let Err(found) = check_one(pipeline, arguments)? {
+            problems.all.extend(found.all);
+        }
     }
-    let checked = checked?;
+    if problems.all.is_empty() { Ok(()) } else { Err(problems.into()) }
+}
+
+/// The problems of one configuration.
+fn check_one(pipeline: &str, arguments: &args::Check) -> anyhow::Result<Result<(), Problems>> {
+    let source = crate::source::source(pipeline, &arguments.set);
+    let checked = source.and_then(|source| forebay_pipeline::check(&source));
+    if arguments.json {
+        writeln!(printed::out(), "{}", as_json(pipeline, &checked))?;
+    }
+    let checked = match checked {
+        Ok(checked) => checked,
+        Err(problems) => return Ok(Err(problems)),
+    };
     if !arguments.json {
         let Checked { name, modules, ports, flows, skipped } = checked;
         let (modules, ports) = (counted(modules.len() as u64, "module"), counted(ports.len() as u64, "port"));
@@ -26,7 +40,7 @@ pub(crate) fn check(arguments: &args::Check) -> anyhow::Result<()> {
             writeln!(printed::out(), "{name}: {rules} skipped ('forebay check --json' lists all)")?;
         }
     }
-    Ok(())
+    Ok(Ok(()))
 }
 
 /// A skipped rule with its module.
@@ -36,12 +50,13 @@ fn as_entry((module, line): &(String, String)) -> serde_json::Value {
     entry
 }
 
-fn as_json(checked: &Result<Checked, Problems>) -> serde_json::Value {
+fn as_json(file: &str, checked: &Result<Checked, Problems>) -> serde_json::Value {
     let named = |things: &[(String, &str)], kind: &str| -> Vec<_> {
         things.iter().map(|(name, of)| json!({ "name": name, kind: of })).collect()
     };
     match checked {
         Ok(Checked { name, modules, ports, flows, skipped }) => json!({
+            "file": shown_file(file),
             "in_order": true,
             "pipeline": name,
             "modules": named(modules, "function"),
@@ -51,6 +66,7 @@ fn as_json(checked: &Result<Checked, Problems>) -> serde_json::Value {
             "skipped": skipped.iter().map(as_entry).collect::<Vec<_>>(),
         }),
         Err(problems) => json!({
+            "file": shown_file(file),
             "in_order": false,
             "problems": problems.all.iter().map(|it| json!({ "place": it.shown, "message": it.message })).collect::<Vec<_>>(),
         }),

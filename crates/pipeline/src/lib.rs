@@ -33,7 +33,7 @@ pub use demands::{Demands, PortDemand, demands};
 pub use load::{Loaded, Prepared, load, prepare, rearrange};
 pub use made::{Change, Made};
 pub use parameters::parameters;
-pub use problem::{Place, Problem, Problems, listed, nearest};
+pub use problem::{Place, Problem, Problems, listed, nearest, shown_file};
 pub use sample::{built_in, is_built_in, sample};
 pub use schema::schema;
 pub use secrets::shown_setting;

@@ -87,8 +87,10 @@ impl Findings {
     }
 }
 
-/// The name of a configuration's file as it is shown. One that is not there may be a key, or a misplaced setting.
-pub(crate) fn shown_file(file: &str) -> String {
+/// Returns the name of a configuration's file as messages show it. One that is not there may be a key, or a misplaced
+/// setting.
+#[must_use]
+pub fn shown_file(file: &str) -> String {
     match file {
         file if Path::new(file).exists() => file.to_owned(),
         file if file.contains('=') => shown_setting(file),

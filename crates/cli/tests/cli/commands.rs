@@ -171,6 +171,20 @@ fn check_says_what_there_is() {
 }
 
 #[test]
+fn several_configurations_are_checked_at_once() {
+    let (good, bad) = (File::new(ROUTER), File::new("pipeline: [ a -> b ]"));
+    let done = forebay(&["check", good.path(), bad.path(), "usecase:gw", "none.yaml"]);
+    assert_eq!((done.code, done.out.matches("in order").count()), (Some(2), 2), "{}", done.out);
+    for place in [&format!("{}:1: ", bad.path())[..], "none.yaml: cannot be read"] {
+        assert!(done.err.contains(place), "{}", done.err);
+    }
+    let done = forebay(&["check", "--json", good.path(), bad.path()]);
+    let lines: Vec<Value> = done.out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let files: Vec<_> = lines.iter().map(|line| (line["file"].as_str(), line["in_order"].as_bool())).collect();
+    assert_eq!(files, [(Some(good.path()), Some(true)), (Some(bad.path()), Some(false))]);
+}
+
+#[test]
 fn schema_and_completions_are_printed() {
     let schema: Value = serde_json::from_str(&forebay(&["schema"]).well()).expect("JSON");
     assert!(schema["properties"]["ports"].is_object());
