@@ -67,7 +67,8 @@ impl Caught {
                     SIGHUP if has_terminal => {
                         is_lost.store(true, Ordering::Relaxed);
                         reopen_logs();
-                        "SIGHUP: the run goes on without its terminal; logs will be opened again".to_owned()
+                        "SIGHUP: the run goes on without its terminal; logs will be opened again; `forebay reload` reloads"
+                            .to_owned()
                     }
                     SIGHUP => {
                         let reloaded = reload();
@@ -75,7 +76,7 @@ impl Caught {
                         match reloaded {
                             Ok(done) => format!("SIGHUP: {done}; logs will be opened again"),
                             Err(why) => {
-                                format!("SIGHUP: the configuration that runs stays; logs will be opened again: {why}")
+                                format!("SIGHUP: logs will be opened again; the configuration that runs stays: {why}")
                             }
                         }
                     }

@@ -22,6 +22,7 @@ use crate::Answer;
 use crate::args;
 use crate::drops::{DropSender, Tally};
 use crate::engine::{self, Engine, Mode};
+use crate::format::counted;
 use crate::hangup::{Caught, Followed, Reload, report_reopen_failures};
 use crate::live::{Live, Quit, is_in_foreground};
 use crate::lost_lines::report_lost_lines;
@@ -45,10 +46,14 @@ pub(crate) fn run(arguments: &args::Run) -> anyhow::Result<Answer> {
     let bound = arguments.socket.as_deref().map(bind).transpose()?;
     let source = accepted(arguments)?;
     let conditions = Conditions { frequency, simulated };
-    let Loaded { mut plans, mut cores, mut made, .. } =
+    let Loaded { mut plans, mut cores, mut made, skipped, .. } =
         forebay_pipeline::load(&source, conditions).map_err(|problems| arguments.settings.as_written(problems))?;
     set_triggers(&mut plans, &arguments.trigger)?;
     let name = plans[0].name.clone();
+    for (module, count) in &skipped {
+        let rules = counted(*count as u64, "rule");
+        let _ = writeln!(printed::err(), "{name}: {module}: {rules} skipped ('forebay check --json' lists all)");
+    }
     if let Some(core) = arguments.core {
         if cores.len() > 1 {
             bail!(

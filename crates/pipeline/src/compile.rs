@@ -130,7 +130,8 @@ pub(crate) struct ModuleDraft {
 }
 
 impl ModuleDraft {
-    fn skipped(&self) -> Vec<(String, String)> {
+    /// Its name and a JSON object, for each line that it skipped of the files that it read.
+    pub(crate) fn skipped(&self) -> Vec<(String, String)> {
         let tables = self.declared.iter().flat_map(|(_, declared)| &declared.tables);
         let lines = tables.filter(|(name, _)| name == "skipped").map(|(_, table)| table.entries(None, usize::MAX));
         lines.flat_map(Result::unwrap_or_default).map(|line| (self.name.clone(), line)).collect()

@@ -29,6 +29,8 @@ pub struct Loaded {
     pub files: Files,
     /// What it is made of: to be compared with its successor.
     pub made: Made,
+    /// How many lines of their files modules skipped, by module; modules that skipped none are left out.
+    pub skipped: BTreeMap<String, usize>,
 }
 
 /// Checks a configuration, then opens its ports.
@@ -115,6 +117,10 @@ impl Prepared {
     /// # Errors
     /// What cannot be had, with places.
     pub fn open(mut self) -> Result<Loaded, Problems> {
+        let mut skipped = BTreeMap::new();
+        for (module, _) in self.draft.modules.iter().flat_map(ModuleDraft::skipped) {
+            *skipped.entry(module).or_insert(0) += 1;
+        }
         let mut plans = self.draft.plans();
         self.in_order(&mut plans, Self::make_modules)?;
         self.in_order(&mut plans, Self::open_ports)?;
@@ -124,7 +130,7 @@ impl Prepared {
         files.settle(used, |who| goes_on(who, &plans, running.as_ref(), &made));
         let mut made = Made { tables, kept, words, files: files.clone(), ..made };
         made.without_outputs(&draft.root, &draft.stamps);
-        Ok(Loaded { plans, cores: draft.cores, seed: draft.seed, files, made })
+        Ok(Loaded { plans, cores: draft.cores, seed: draft.seed, files, made, skipped })
     }
 
     /// One step of opening; what is wrong with it is said before the next one.

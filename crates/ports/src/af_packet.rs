@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
 use forebay_graph::{DeclarePort, Intake, Port, PortCounters, Ready, Setup, SetupError, register};
 use forebay_measure::Nanos;
-use forebay_packet::{Batch, MAX_BATCH, Ticks};
+use forebay_packet::{Batch, MAX_BATCH, MAX_FRAME, Ticks};
 
 pub use params::{Params, Ring};
 
@@ -74,8 +74,9 @@ pub enum OpenError {
     NotEthernet(String),
     /// Frames do not fit into packet memory.
     #[error(
-        "the interface '{name}' has an MTU of {mtu} bytes, and frames of {frame}; a packet holds {holds}: write `pool: {{ frame: \
-         {frame} }}` (at most 65343), or `ip link set {name} mtu {fits}`"
+        "the interface '{name}' has an MTU of {mtu} bytes, and frames of {frame}; a packet holds {holds}: {}`ip link set {name} \
+         mtu {fits}`",
+        if *frame > MAX_FRAME { String::new() } else { format!("write `pool: {{ frame: {frame} }}`, or ") }
     )]
     TooLong {
         /// The interface.

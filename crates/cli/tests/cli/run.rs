@@ -240,6 +240,19 @@ pipeline:
     }
 }
 
+/// A run began without a word on rules that it had skipped.
+#[test]
+fn a_run_reports_the_rules_that_it_skips() {
+    let file = File::new(
+        "name: edge\nports: { in: { generator: { count: 1 } }, out: { sink: } }\nmodules: { ids: { nids: { rules: ['alert ip any \
+         any -> any any (sid:1;)', 'alert ip any any -> any any (xyz; sid:2;)'], unknown: skip } } }\npipeline: [ in -> ids -> \
+         out ]\n",
+    );
+    let done = forebay(&["run", file.path(), "--virtual"]);
+    assert_eq!(done.code, Some(0), "{}", done.err);
+    assert!(done.err.contains("edge: ids: 1 rule skipped ('forebay check --json' lists all)"), "{}", done.err);
+}
+
 /// It named a capture that the user had to bring.
 #[test]
 fn the_example_with_a_capture_runs_as_it_is_shipped() {

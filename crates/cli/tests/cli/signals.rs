@@ -36,7 +36,11 @@ fn sighup_reloads_under_load_and_keeps_what_runs_where_the_file_is_broken() {
     running.write(&PIPELINE.replace("{ counter: }", &format!("{{ aes_gcm_encrypt: {{ keys: {key} }} }}")));
     running.signal(Signal::HUP);
     let lines = running.line("aes_gcm_encrypt");
-    assert!(lines.contains("SIGHUP: the configuration that runs stays") && !lines.contains(&key[..8]), "{lines}");
+    assert!(
+        lines.contains("SIGHUP: logs will be opened again; the configuration that runs stays")
+            && !lines.contains(&key[..8]),
+        "{lines}"
+    );
     assert_eq!(running.name(), "fourth");
     running.end();
 }

@@ -39,7 +39,7 @@ fn frames_too_long_for_a_packet_or_a_block_are_dropped_and_counted() {
         assert_eq!(
             refusal.to_string(),
             "interface: the interface 'va' has an MTU of 9000 bytes, and frames of 9014; a packet holds 2048: write `pool: { \
-             frame: 9014 }` (at most 65343), or `ip link set va mtu 2034`"
+             frame: 9014 }`, or `ip link set va mtu 2034`"
         );
         let mut around = surroundings();
         around.frame = 9_216;
