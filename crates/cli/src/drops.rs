@@ -1,7 +1,7 @@
 //! Dropped packets to a pcapng file, each with the reason as its comment.
 //!
-//! The worker of a real run never waits for the disk: a packet that finds the buffers full is counted and not written.
-//! A simulated run waits.
+//! The worker of a run that loses packets by waiting never waits for the disk: a packet that finds the buffers full is
+//! counted and not written. In simulated time, and where all packets come from captures with `speed: fast`, it waits.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,15 +35,15 @@ pub(crate) struct DropSender {
 }
 
 impl DropSender {
-    /// Creates the file. `start` is the present instant.
+    /// Creates the file. `start` is the present instant. `waits`: whether the worker may wait for the disk.
     pub(crate) fn create(
         path: &Path,
         start: Ticks,
         frequency: Frequency,
         simulated: bool,
+        waits: bool,
     ) -> anyhow::Result<(Self, Arc<Tally>)> {
-        // Simulated time can wait for the disk.
-        let when_full = if simulated { WhenFull::Wait } else { WhenFull::Refuse };
+        let when_full = if waits { WhenFull::Wait } else { WhenFull::Refuse };
         let writer = NgWriter::create(path, when_full).map_err(|error| anyhow::anyhow!("--drops: {error}"))?;
         // Simulated time begins in 1970, so that every run of one seed is the same.
         let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);

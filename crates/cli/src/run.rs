@@ -46,7 +46,7 @@ pub(crate) fn run(arguments: &args::Run) -> anyhow::Result<Answer> {
     let bound = arguments.socket.as_deref().map(bind).transpose()?;
     let source = accepted(arguments)?;
     let conditions = Conditions { frequency, simulated };
-    let Loaded { mut plans, mut cores, mut made, skipped, .. } =
+    let Loaded { mut plans, mut cores, mut made, skipped, input_waits, .. } =
         forebay_pipeline::load(&source, conditions).map_err(|problems| arguments.settings.as_written(problems))?;
     set_triggers(&mut plans, &arguments.trigger)?;
     let name = plans[0].name.clone();
@@ -78,7 +78,8 @@ pub(crate) fn run(arguments: &args::Run) -> anyhow::Result<Answer> {
     }
     if let Some(path) = &arguments.drops {
         made.claim("--drops", path, true).map_err(|told| anyhow!("--drops: {told}"))?;
-        let (sender, of_sender) = DropSender::create(path, engine::now(simulated), frequency, simulated)?;
+        let (now, waits) = (engine::now(simulated), simulated || input_waits);
+        let (sender, of_sender) = DropSender::create(path, now, frequency, simulated, waits)?;
         hub.write_drops(sender);
         tally = Some(of_sender);
     }

@@ -31,6 +31,8 @@ pub struct Loaded {
     pub made: Made,
     /// How many lines of their files modules skipped, by module; modules that skipped none are left out.
     pub skipped: BTreeMap<String, usize>,
+    /// Whether all packets that enter wait until a worker takes them (`DeclarePort::waits`).
+    pub input_waits: bool,
 }
 
 /// Checks a configuration, then opens its ports.
@@ -125,12 +127,12 @@ impl Prepared {
         self.in_order(&mut plans, Self::make_modules)?;
         self.in_order(&mut plans, Self::open_ports)?;
         let Self { draft, surroundings, made, running, used, .. } = self;
-        let Surroundings { made: mut tables, kept, mut files, words, .. } = surroundings;
+        let Surroundings { made: mut tables, kept, mut files, words, input_waits, .. } = surroundings;
         tables.retain(|key, _| lasts(key, &kept));
         files.settle(used, |who| goes_on(who, &plans, running.as_ref(), &made));
         let mut made = Made { tables, kept, words, files: files.clone(), ..made };
         made.without_outputs(&draft.root, &draft.stamps);
-        Ok(Loaded { plans, cores: draft.cores, seed: draft.seed, files, made, skipped })
+        Ok(Loaded { plans, cores: draft.cores, seed: draft.seed, files, made, skipped, input_waits })
     }
 
     /// One step of opening; what is wrong with it is said before the next one.

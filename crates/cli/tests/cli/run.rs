@@ -240,6 +240,25 @@ pipeline:
     }
 }
 
+/// Packets of a capture that could have waited were missing from the file of dropped packets.
+#[test]
+fn dropped_packets_of_a_capture_are_all_written() {
+    let folder = crate::running::temporary();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let made = File::new(
+        "ports: { in: { generator: { count: 5000, size: 1400 } }, out: { pcap: { write: none } } }\npipeline: [ in -> out ]\n",
+    );
+    forebay(&["run", made.path(), "--virtual", "--set", &format!("ports.out.pcap.write={}", path("a.pcap"))]).well();
+    let denied = File::new(
+        "ports: { in: { pcap: { read: none, speed: fast } }, out: { sink: } }\nmodules: { no: { acl: { rules: [], default: deny } } }\n\
+         pipeline: [ in -> no -> out ]\n",
+    );
+    let read = format!("ports.in.pcap.read={}", path("a.pcap"));
+    let done = forebay(&["run", denied.path(), "--no-live", "--set", &read, "--drops", &path("d.pcapng")]);
+    assert_eq!(done.code, Some(0), "{}", done.err);
+    assert!(done.err.contains("5000 dropped packets written"), "{}", done.err);
+}
+
 /// A run began without a word on rules that it had skipped.
 #[test]
 fn a_run_reports_the_rules_that_it_skips() {
