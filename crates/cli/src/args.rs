@@ -173,8 +173,8 @@ Examples:
   forebay run capture.yaml --drops dropped.pcapng
   forebay run usecase:gw --virtual --cost 'acl=500+20' --duration 100ms
 
-The run ends when every source is used up, after --duration, or by Ctrl-C (on the live table also q, twice); the summary follows \
-in every case. Exit codes: 0 done; 1 lines of a log or of alerts, copies of tap or packets of \
+The run ends when every source is used up, after --duration, or by Ctrl-C (on the live table also q, twice); the \
+summary follows in every case. Exit codes: 0 done; 1 lines of a log or of alerts, copies of tap or packets of \
 --drops are not in their file, or, with --strict, a flow missed an objective; 2 bad usage or input, or a port failed \
 (its disk full, say).")]
 pub(crate) struct Run {

@@ -67,7 +67,8 @@ impl Caught {
                     SIGHUP if has_terminal => {
                         is_lost.store(true, Ordering::Relaxed);
                         reopen_logs();
-                        "SIGHUP: the run goes on without its terminal; logs will be opened again; `forebay reload` reloads"
+                        "SIGHUP: the run goes on without its terminal; logs will be opened again; `forebay reload` \
+                         reloads"
                             .to_owned()
                     }
                     SIGHUP => {

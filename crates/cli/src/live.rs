@@ -39,8 +39,8 @@ pub(crate) enum Quit {
     Leave,
 }
 
-/// Returns whether this process may draw on its terminal and read its keys: it is in the terminal's foreground, or under
-/// no job control. A background process that does either is stopped (`termios(3)`), and forwards nothing then.
+/// Returns whether this process may draw on its terminal and read its keys: it is in the terminal's foreground, or
+/// under no job control. A background process that does either is stopped (`termios(3)`), and forwards nothing then.
 pub(crate) fn is_in_foreground() -> bool {
     let foreground = |group| group == rustix::process::getpgrp();
     rustix::termios::tcgetpgrp(io::stdout()).map_or(true, foreground)

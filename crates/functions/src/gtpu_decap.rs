@@ -195,8 +195,8 @@ impl Declare for GtpuDecap {
         and errors. Gate `control`: echo responses, error indications, end markers and notifications from others, as \
         they came. The sender of a packet of an unknown tunnel gets an Error Indication. The sender of a packet \
         with an extension header that must be understood gets a Supported Extension Headers Notification. At most \
-        `errors_per_second` of both are sent. The outer IPv4 checksum is not looked at (`ip_validate` before does), and fragments are not put \
-        together.";
+        `errors_per_second` of both are sent. The outer IPv4 checksum is not looked at (`ip_validate` before does), \
+        and fragments are not put together.";
     const EXAMPLE: &'static str =
         r#"{ teids: ["0x1000-0x1fff", 7], local: [192.0.2.1, "2001:db8::1"], errors_per_second: 10 }"#;
     const TRAFFIC: &'static str =

@@ -177,8 +177,9 @@ impl Declare for InterfaceIn {
     const SUMMARY: &'static str =
         "receives at an interface: answers ARP, neighbour discovery and pings for its addresses";
     const HELP: &'static str = "\
-        Gate `0`: IP packets to be passed on. Gate `local`: packets for the interface itself that are not answered here: to \
-        its addresses, to the network and broadcast addresses of its prefixes, to multicast, and router discovery. Gate `reply`: answers, made of the \
+        Gate `0`: IP packets to be passed on. Gate `local`: packets for the interface itself that are not answered \
+        here: to its addresses, to the network and broadcast addresses of its prefixes, to multicast, and router \
+        discovery. Gate `reply`: answers, made of the \
         questions, which go back by the port that they came by. ARP requests (RFC 826) and neighbour solicitations \
         (RFC 4861) for its own addresses are answered; what neighbours say of themselves is learnt in the state of the kind \
         `interface`, for `interface_out`: who asks for us, from the start, others only where they are known already. \

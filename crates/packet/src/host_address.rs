@@ -8,8 +8,8 @@ pub fn stands_for_v4(address: u128) -> bool {
     address >> 32 == 0 || is_mapped(address)
 }
 
-/// Returns whether an IPv4 address may be one host's on a network (RFC 1122 section 3.2.1.3). Directed broadcast addresses
-/// depend on prefixes: the caller looks at those.
+/// Returns whether an IPv4 address may be one host's on a network (RFC 1122 section 3.2.1.3). Directed broadcast
+/// addresses depend on prefixes: the caller looks at those.
 #[inline]
 #[must_use]
 pub fn may_be_host_v4(address: u32) -> bool {

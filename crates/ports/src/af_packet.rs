@@ -74,8 +74,8 @@ pub enum OpenError {
     NotEthernet(String),
     /// Frames do not fit into packet memory.
     #[error(
-        "the interface '{name}' has an MTU of {mtu} bytes, and frames of {frame}; a packet holds {holds}: {}`ip link set {name} \
-         mtu {fits}`",
+        "the interface '{name}' has an MTU of {mtu} bytes, and frames of {frame}; a packet holds {holds}: {}`ip link \
+         set {name} mtu {fits}`",
         if *frame > MAX_FRAME { String::new() } else { format!("write `pool: {{ frame: {frame} }}`, or ") }
     )]
     TooLong {

@@ -246,11 +246,13 @@ fn dropped_packets_of_a_capture_are_all_written() {
     let folder = crate::running::temporary();
     let path = |name: &str| folder.path().join(name).display().to_string();
     let made = File::new(
-        "ports: { in: { generator: { count: 5000, size: 1400 } }, out: { pcap: { write: none } } }\npipeline: [ in -> out ]\n",
+        "ports: { in: { generator: { count: 5000, size: 1400 } }, out: { pcap: { write: none } } }\n\
+         pipeline: [ in -> out ]\n",
     );
     forebay(&["run", made.path(), "--virtual", "--set", &format!("ports.out.pcap.write={}", path("a.pcap"))]).well();
     let denied = File::new(
-        "ports: { in: { pcap: { read: none, speed: fast } }, out: { sink: } }\nmodules: { no: { acl: { rules: [], default: deny } } }\n\
+        "ports: { in: { pcap: { read: none, speed: fast } }, out: { sink: } }\n\
+         modules: { no: { acl: { rules: [], default: deny } } }\n\
          pipeline: [ in -> no -> out ]\n",
     );
     let read = format!("ports.in.pcap.read={}", path("a.pcap"));
@@ -263,9 +265,11 @@ fn dropped_packets_of_a_capture_are_all_written() {
 #[test]
 fn a_run_reports_the_rules_that_it_skips() {
     let file = File::new(
-        "name: edge\nports: { in: { generator: { count: 1 } }, out: { sink: } }\nmodules: { ids: { nids: { rules: ['alert ip any \
-         any -> any any (sid:1;)', 'alert ip any any -> any any (xyz; sid:2;)'], unknown: skip } } }\npipeline: [ in -> ids -> \
-         out ]\n",
+        "name: edge\n\
+         ports: { in: { generator: { count: 1 } }, out: { sink: } }\n\
+         modules: { ids: { nids: { unknown: skip, rules: [\
+         'alert ip any any -> any any (sid:1;)', 'alert ip any any -> any any (xyz; sid:2;)'] } } }\n\
+         pipeline: [ in -> ids -> out ]\n",
     );
     let done = forebay(&["run", file.path(), "--virtual"]);
     assert_eq!(done.code, Some(0), "{}", done.err);

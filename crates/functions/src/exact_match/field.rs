@@ -333,8 +333,8 @@ fn above(network: Network, protocol: u8) -> Option<Layer> {
     }
 }
 
-/// Returns whether an offset is past the end of the IP packet. An IPv4 total length of 0 means that the packet ends with
-/// its frame.
+/// Returns whether an offset is past the end of the IP packet. An IPv4 total length of 0 means that the packet ends
+/// with its frame.
 #[cold]
 #[inline(never)]
 fn lies_behind(packet: &mut Packet, offset: usize) -> bool {

@@ -43,7 +43,10 @@ fn faults_name_the_place_the_value_and_what_is_allowed() {
         ),
         (json!({ "neighbours": ["240.0.0.7 02:00:00:00:00:07"] }), "neighbours[0]: 240.0.0.7 is in the reserved block"),
         (json!({ "neighbours": ["192.0.2.255 02:00:00:00:00:07"] }), "neighbours[0]: 192.0.2.255 is the network or"),
-        (json!({ "neighbours": ["192.0.2.1 02:00:00:00:00:07"] }), "neighbours[0]: 192.0.2.1 is the interface's own: allowed are addresses of other hosts"),
+        (
+            json!({ "neighbours": ["192.0.2.1 02:00:00:00:00:07"] }),
+            "neighbours[0]: 192.0.2.1 is the interface's own: allowed are addresses of other hosts",
+        ),
         (json!({ "addresses": ["192.0.2.1/24", "192.0.2.1/32"] }), "addresses[1]: 192.0.2.1 is listed twice"),
         (
             json!({ "addresses": ["::ffff:192.0.2.1/120"] }),

@@ -22,8 +22,8 @@ const OTHERS: [(&[u8], &str); 4] = [
 /// Reads the text of a regular file of up to `most` bytes, without a byte-order mark.
 ///
 /// # Errors
-/// As [`read_up_to`], with a hint where the name looks like a line; a file that its mark says is UTF-16 or UTF-32; and one with a further mark at the start of a
-/// line.
+/// As [`read_up_to`], with a hint where the name looks like a line; a file that its mark says is UTF-16 or UTF-32; and
+/// one with a further mark at the start of a line.
 pub fn read_text(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     match read_up_to(path, most) {
         Ok(bytes) => without_mark(bytes),

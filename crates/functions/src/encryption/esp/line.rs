@@ -117,7 +117,8 @@ pub(crate) fn index_of(line: &str) -> Result<u32, String> {
     })
 }
 
-/// Splits a change into its verb and the line of an association. The error does not quote the first word: it may be a key.
+/// Splits a change into its verb and the line of an association. The error does not quote the first word: it may be a
+/// key.
 pub(crate) fn split_change<'c>(change: &'c str, syntax: &str) -> Result<(Verb, &'c str), String> {
     Verb::split(change, syntax).map_err(|error| match change.is_empty() {
         true => error,
