@@ -188,9 +188,10 @@ impl Connection {
         }
         let over = self.seen & BOTH_ENDED == BOTH_ENDED;
         if flags & (SYN | ACK) == SYN && phase == Phase::TcpClosing && !reply {
-            // The same ports again: RFC 9293 section 3.6.1 allows it once the connection before is over. After a reset
-            // alone it may not be: what was established is remembered.
-            let may_live = !over && self.seen & ESTABLISHED != 0;
+            // The same ports again: RFC 9293 section 3.6.1 allows it once the connection before is over. It may not be:
+            // a reset or a FIN outside of the window ends nothing, and its receiver answers the SYN with an ACK (RFC
+            // 5961 section 4). So what was established is remembered until the other side answers.
+            let may_live = self.seen & ESTABLISHED != 0;
             self.seen = OPENED | if may_live { self.seen & (ESTABLISHED | MARKED) } else { 0 };
             return Phase::TcpOpening;
         }
@@ -340,11 +341,27 @@ mod tests {
         let ends = [(FIN | ACK, false), (FIN | ACK, true), (ACK, false)];
         assert_eq!(lost(&open), [false; 2]);
         assert_eq!(and(&ends), [false; 3]);
-        assert_eq!(and(&[&ends[..], &open[..]].concat()), [false, false, false, true, false, false]);
+        assert_eq!(and(&[&ends[..], &open[..]].concat()), [false, false, false, false, true, false]);
         assert_eq!(and(&[(RST, true), (SYN, false), (ACK, false)]), [false; 3], "it lives on");
         assert_eq!(and(&[(RST, true), (SYN, false), (SYN | ACK, true), (ACK, false)]), [false, false, true, false]);
         assert_eq!(and(&[(SYN, false), (SYN, true), (SYN | ACK, true)]), [false; 3]);
         assert_eq!(lost(&[(SYN, false), (RST, true), (SYN, false)]), [false, true], "refused, then tried again");
+    }
+
+    /// A FIN and a SYN outside of the window, which their receiver answers with an ACK (RFC 5961 section 4), made a live
+    /// connection one that is not established.
+    #[test]
+    fn a_forged_fin_and_syn_do_not_end_what_is_established() {
+        let ends = [(FIN | ACK, true), (FIN | ACK, false), (SYN, false)];
+        for (answer, established) in [((ACK, true), true), ((SYN | ACK, true), false)] {
+            let mut connection = Connection::new(TCP, SYN, ICMP);
+            for (flags, reply) in [(SYN | ACK, true), (ACK, false)].iter().chain(&ends).chain([&answer]) {
+                connection.passes(*flags, *reply);
+            }
+            assert_eq!(connection.is_established(false), established);
+            connection.passes(ACK, false);
+            assert!(connection.is_established(false));
+        }
     }
 
     /// One side's FIN before the other had answered counted, so that the other side's alone ended the connection.

@@ -344,9 +344,14 @@ impl Nids {
     /// not show its session or another module has the table, a rule that asks for it is undecided, as one whose search
     /// was not finished.
     #[inline(never)]
-    fn follow(&mut self, view: &View, packet: &mut Packet, mut sessions: Option<&mut LentSessions<'_>>, now: Ticks) {
-        let Self { rules, limits, matching, pending, bits, undecided, .. } = self;
+    fn follow(&mut self, place: usize, packet: &mut Packet, mut sessions: Option<&mut LentSessions<'_>>, now: Ticks) {
+        let Self { rules, limits, matching, pending, bits, undecided, views, .. } = self;
+        let (before, Some(Some(view))) = (&views[..place], views.get(place)) else { return };
         let mut standing = sessions.as_deref().and_then(|sessions| sessions.standing(packet, now));
+        // The module that opens sessions may be behind this one. It has not seen the packets before this one in the
+        // batch, which may have established the session or set its bits.
+        let is_unknown = standing.is_some_and(|standing| standing.row.is_none());
+        let unsettled = is_unknown && before.iter().flatten().any(|other| view.is_of_session(other));
         if bits.is_some() {
             pending.sort_unstable_by_key(|rule| (rules.rules[*rule as usize].turn(), *rule));
         }
@@ -354,6 +359,10 @@ impl Nids {
             let known = &rules.rules[rule as usize];
             let mut filtered = || known.filter.as_ref().is_some_and(|it| limits.ask(rule, it, view, now) != Said::Yes);
             let as_asked = match standing {
+                _ if unsettled && known.asks_history() => {
+                    *undecided = (true, undecided.1 || known.action == Action::Drop);
+                    continue;
+                }
                 Some(standing) => {
                     known.flow.is_none_or(|flow| flow.matches(standing))
                         && bits.as_ref().is_none_or(|bits| bits.hold(&known.bits, standing.row))
@@ -454,7 +463,7 @@ impl Function for Nids {
                 self.ask(place, &view, packet.data(), now);
                 if !self.pending.is_empty() {
                     let lent = lent.get_or_insert_with(|| sessions.as_ref().and_then(|sessions| sessions.lend()));
-                    self.follow(&view, packet, lent.as_mut(), now);
+                    self.follow(place, packet, lent.as_mut(), now);
                 }
                 let (mut gate, counter) = self.judge(&view, now);
                 let mut counter = Some(counter);

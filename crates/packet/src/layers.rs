@@ -264,10 +264,22 @@ fn locate_network(frame: &[u8]) -> (u8, usize) {
         (EtherType::IPV4, 4) if rest.len() >= size_of::<Ipv4>() => IPV4,
         (EtherType::IPV6, 6) if rest.len() >= size_of::<Ipv6>() => IPV6,
         (EtherType::IPV4 | EtherType::IPV6, _) => HIDDEN,
+        (length, _) if length <= MOST_LENGTH && is_ip_in_snap(rest) => HIDDEN,
         _ if EtherType::is_vlan(ether_type) => HIDDEN,
         _ => OTHER,
     };
     (kind, frame.len() - rest.len())
+}
+
+/// The largest number in the place of an EtherType that is a length (IEEE 802.3 section 3.2.6).
+const MOST_LENGTH: u16 = 1_500;
+
+/// Whether LLC and SNAP headers stand before IP, or before a tag that may stand before IP (RFC 1042). Hosts take such
+/// frames for IP (CVE-2021-27853), so no filter may take them for anything else.
+fn is_ip_in_snap(llc: &[u8]) -> bool {
+    let Some(([0xaa, 0xaa, 3, 0, 0, 0 | 0xf8, high, low], _)) = llc.split_first_chunk::<8>() else { return false };
+    let ether_type = u16::from_be_bytes([*high, *low]);
+    matches!(ether_type, EtherType::IPV4 | EtherType::IPV6) || EtherType::is_vlan(ether_type)
 }
 
 /// The protocol above an IPv4 header and where it starts, in a frame whose header starts at `start`.

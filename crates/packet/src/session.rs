@@ -77,8 +77,10 @@ impl SessionKey {
                 key.protocol = transport.map_or(header.next_header, |(protocol, _)| protocol);
                 let plain = transport.is_some_and(|(protocol, _)| protocol == header.next_header);
                 let fragment = if plain { None } else { ipv6::fragment(frame, start) };
-                // Which says the same in all of a datagram's fragments.
-                key.protocol = fragment.unwrap_or(key.protocol);
+                // What follows the fragment header may differ among a datagram's fragments (RFC 8200 section 4.5).
+                if fragment.is_some() {
+                    key.protocol = ipv6::FRAGMENT;
+                }
                 fragment.is_some()
             }
             Network::Other => {

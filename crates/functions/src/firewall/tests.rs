@@ -336,7 +336,7 @@ impl Model {
     fn sees_tcp(&mut self, flags: u8, reply: bool) {
         let (syn, ended) = (flags & (SYN | ACK) == SYN, self.is_ended());
         if syn && !reply && self.is_over() {
-            let was_established = !ended && (self.established || self.was_established);
+            let was_established = self.established || self.was_established;
             *self = Self { was_established, ..Self::default() };
             return;
         }

@@ -527,6 +527,12 @@ impl Rule {
         self.flow.is_some() || self.bits.iter().any(BitStep::asks)
     }
 
+    /// Whether it depends on earlier packets of the session if it matches.
+    #[must_use]
+    pub fn asks_history(&self) -> bool {
+        self.flow.is_some_and(|flow| flow.established.is_some()) || self.bits.iter().any(BitStep::asks)
+    }
+
     /// Its turn among the rules for a packet. Rules that only change bits come first. Rules that only ask for bits
     /// come last.
     #[must_use]

@@ -73,6 +73,15 @@ impl View {
         Some(view)
     }
 
+    /// Whether another packet is of the same session of TCP or UDP, in either direction.
+    #[must_use]
+    pub fn is_of_session(&self, other: &Self) -> bool {
+        let (Some((from, to)), Some(others)) = (self.ports, other.ports) else { return false };
+        let same = (other.source, other.destination, others) == (self.source, self.destination, (from, to));
+        let back = (other.destination, other.source, others) == (self.source, self.destination, (to, from));
+        (self.v6, self.protocol) == (other.v6, other.protocol) && (same || back)
+    }
+
     /// A number of a header; `None` where the packet does not show it.
     #[must_use]
     pub fn field(&self, field: Field, frame: &[u8]) -> Option<u32> {

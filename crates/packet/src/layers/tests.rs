@@ -427,3 +427,28 @@ proptest! {
         prop_assert_eq!(one.known_ipv4().copied(), other.ipv4().copied());
     }
 }
+
+/// Hosts take IP behind LLC and SNAP headers for IP, and filters passed it as something else (CVE-2021-27853).
+#[test]
+fn ip_behind_llc_and_snap_is_hidden() {
+    let pool = pool();
+    let hides = |tags: &[u8], llc: &[u8], length: u16| {
+        let frame = [&[2; 12][..], tags, &length.to_be_bytes(), llc, &[0x45; 40]].concat();
+        packet(&pool, &frame).hides_network()
+    };
+    for tags in [&[][..], &[0x81, 0, 0, 5], &[0x88, 0xa8, 0, 5, 0x81, 0, 0, 6]] {
+        for (ether_type, hidden) in
+            [([8, 0], true), ([0x86, 0xdd], true), ([0x81, 0], true), ([8, 6], false), ([0x20, 0], false)]
+        {
+            let llc = |organisation: [u8; 3]| [&[0xaa, 0xaa, 3][..], &organisation, &ether_type].concat();
+            for length in [0, 48, 1_500] {
+                assert_eq!(hides(tags, &llc([0; 3]), length), hidden, "{ether_type:02x?}");
+                assert_eq!(hides(tags, &llc([0, 0, 0xf8]), length), hidden, "{ether_type:02x?}");
+            }
+            // Another organisation's number is no EtherType, and a number above 1500 no length.
+            assert!(!hides(tags, &llc([0, 0, 12]), 48) && !hides(tags, &llc([0; 3]), 1_501));
+        }
+        // Spanning tree.
+        assert!(!hides(tags, &[0x42, 0x42, 3, 0, 0, 0, 8, 0], 38));
+    }
+}

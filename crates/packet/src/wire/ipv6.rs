@@ -31,7 +31,7 @@ pub const MOST_EXTENSIONS: usize = 8;
 /// as its upper layer.
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
-const FRAGMENT: u8 = 44;
+pub(crate) const FRAGMENT: u8 = 44;
 const AUTHENTICATION: u8 = 51;
 const DESTINATION: u8 = 60;
 const MOBILITY: u8 = 135;
@@ -63,8 +63,8 @@ pub fn upper_layer(frame: &[u8], start: usize) -> Option<(u8, usize)> {
     offset.map(|offset| (protocol, offset))
 }
 
-/// Of a part of a datagram what its fragment header says that follows, which is the same in all its parts (RFC 8200
-/// section 4.5). `None` where the packet is whole, as one with a fragment header that says so is too (RFC 6946), or the
+/// Returns the next header of a fragment's fragment header. That of the first fragment of a datagram counts; others may
+/// differ from it (RFC 8200 section 4.5). `None` where the packet is whole, as one with a fragment header that says so is too (RFC 6946), or the
 /// header lies behind what can be read.
 #[must_use]
 pub fn fragment(frame: &[u8], start: usize) -> Option<u8> {

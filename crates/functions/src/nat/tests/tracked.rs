@@ -21,7 +21,7 @@ struct Known {
     established: bool,
     finished: [bool; 2],
     reset: bool,
-    /// Whether a connection was established that a reset and a SYN followed.
+    /// Whether a connection was established whose end, or a reset, a SYN followed.
     was_established: bool,
 }
 
@@ -35,7 +35,7 @@ impl Known {
         let (syn, ended) = (flags == "S", self.finished == [true; 2]);
         if syn && !reply && (self.reset || ended) {
             // Ports that are used again (RFC 9293 section 3.6.1): by who opened it.
-            let was_established = !ended && (self.established || self.was_established);
+            let was_established = self.established || self.was_established;
             *self = Self { outside: self.outside, was_established, ..Self::default() };
         } else {
             // Any packet but a reset leads back (RFC 6146 section 3.5.2.2).

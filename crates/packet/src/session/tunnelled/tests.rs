@@ -178,16 +178,18 @@ fn all_fragments_of_a_datagram_are_of_one_session() {
         assert_eq!(session(&t_pdu(&part)), SessionKey { source_port, destination_port, ..session(&t_pdu(&inner)) });
     }
     assert_eq!(outer, [SessionKey { source_port: 0, destination_port: 0, ..of_the_ends() }].into());
-    // In IPv6: the first, one in the middle and the last, behind hop-by-hop options.
+    // In IPv6: the first, one in the middle and the last, behind hop-by-hop options. What follows later fragments need
+    // not be what follows the first (RFC 8200 section 4.5).
     let part = |place: u16, payload: &[u8]| {
         let [high, low] = place.to_be_bytes();
-        let extensions = [44, 0, 1, 4, 0, 0, 0, 0, 17, 0, high, low, 0, 0, 0, 9];
+        let next = if place == 9 { 60 } else { 17 };
+        let extensions = [44, 0, 1, 4, 0, 0, 0, 0, next, 0, high, low, 0, 0, 0, 9];
         frame(&ipv6(1, 2, 0, &[&extensions[..], payload].concat()))
     };
     let datagram = udp((40_000, 2_152), &message(0x30, 255, TEID, &inner));
     let parts: HashSet<_> =
         [(1, &datagram[..]), (9, b"middle"), (16, b"end")].map(|(place, bytes)| session(&part(place, bytes))).into();
-    let expected = SessionKey { source_port: 0, destination_port: 0, protocol: 17, ..session(&part(1, b"")) };
+    let expected = SessionKey { source_port: 0, destination_port: 0, protocol: 44, ..session(&part(1, b"")) };
     assert_eq!(parts, [expected].into());
     // A datagram that is its own only fragment is whole (RFC 6946).
     assert_eq!(session(&part(0, &datagram)), session(&frame(&inner)));
