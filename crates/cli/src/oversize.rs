@@ -31,12 +31,11 @@ impl Oversize {
     fn events(&mut self, report: &Report) -> Vec<String> {
         let mut events = Vec::new();
         for port in &report.ports {
-            let all: [(_, fn(&PortReport) -> String); 2] = [(OVERSIZE, event), (OVER_BLOCK, event_of_block)];
-            for (reason, event) in all {
+            for reason in [OVERSIZE, OVER_BLOCK] {
                 let key = (port.name.clone(), reason);
                 if port.skipped.contains_key(reason) && !self.0.contains_key(&key) {
                     self.0.insert(key, port.longest_oversize);
-                    events.push(event(port));
+                    events.push(if reason == OVERSIZE { event(port) } else { event_of_block(port) });
                 }
             }
         }

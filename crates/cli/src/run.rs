@@ -388,14 +388,14 @@ enum Screen {
     /// The table is drawn on it whenever the process is in its foreground.
     Free,
     /// It has the table.
-    Drawn(Live),
+    Drawn(Box<Live>),
 }
 
 impl Screen {
     /// Draws the table once the process is in the terminal's foreground.
     fn take_in_foreground(&mut self) {
         if matches!(self, Self::Free) && is_in_foreground() {
-            *self = Live::start(Quit::EndRun).map_or(Self::None, Self::Drawn);
+            *self = Live::start(Quit::EndRun).map_or(Self::None, |live| Self::Drawn(Box::new(live)));
         }
     }
 

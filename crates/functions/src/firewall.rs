@@ -18,8 +18,8 @@ use serde::{Deserialize, Serialize};
 use crate::acl::{Judge, Rules};
 use crate::connection::flags::ACK;
 use crate::connection::{
-    ENDS, ENDS_WOKEN, FoundSession, Headers, Phase, Plain, SessionLookup, SessionRow, Shown, SlotClock,
-    TimeoutParams, Timeouts, are_impossible, opens,
+    ENDS, ENDS_WOKEN, FoundSession, Headers, Phase, Plain, SessionLookup, SessionRow, Shown, SlotClock, TimeoutParams,
+    Timeouts, are_impossible, opens,
 };
 use crate::listing::{Attendant, Desk, LOOKS, Listing, Part, WOKEN, attend, hand_out};
 use crate::nat::WhenFull;

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use forebay_graph::{DeclareState, Setup, SetupError, register};
 use forebay_measure::{Frequency, Nanos};
-use forebay_packet::host_address::check_host_address;
 use forebay_packet::Ticks;
+use forebay_packet::host_address::check_host_address;
 use forebay_packet::wire::ethernet::MacAddress;
 use schemars::JsonSchema;
 use serde::Deserialize;

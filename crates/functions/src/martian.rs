@@ -143,4 +143,5 @@ mod tests {
         // Duplicate address detection and listener reports stay on their link.
         assert!(!is_martian("::", "ff02::1:ff00:1") && !is_martian("::", "ff02::16"));
         assert!(is_martian("::", "ff05::2") && is_martian("::1", "ff02::1"));
-    }}
+    }
+}

@@ -18,14 +18,14 @@ mod translator;
 use std::net::Ipv4Addr;
 
 use forebay_graph::{DeclareState, Setup, SetupError, register};
-use forebay_packet::host_address::check_host_address;
 use forebay_packet::Packet;
+use forebay_packet::host_address::check_host_address;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use gains::Gains;
-pub use post::{LentNat, NatLookup};
 pub(crate) use post::Post;
+pub use post::{LentNat, NatLookup};
 pub(crate) use reasons::{BUSY, HAIRPIN, IN_DROPS, OUT_DROPS};
 pub(crate) use translation::Direction;
 pub(crate) use translator::{COUNTERS, Translator, Ways};
@@ -245,7 +245,8 @@ impl Forward {
         if outside.0.wrapping_sub(first) >= count {
             return Err(format!("outside: '{}' is not of the pool", self.outside));
         }
-        check_host_address(Ipv4Addr::from(inside.0).into()).map_err(|why| format!("inside: '{}': {why}", self.inside))?;
+        check_host_address(Ipv4Addr::from(inside.0).into())
+            .map_err(|why| format!("inside: '{}': {why}", self.inside))?;
         if inside.0.wrapping_sub(first) < count {
             return Err(format!(
                 "inside: '{}' is of the pool, whose addresses are outside: allowed are those of hosts inside",

@@ -10,7 +10,6 @@ use forebay_packet::{Network, Packet};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-
 /// Parameters of `punt`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

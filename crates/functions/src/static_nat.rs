@@ -12,8 +12,8 @@ use forebay_graph::effect::{Edit, Effect, rewrite_ipv4_address};
 use forebay_graph::{
     Context, Declare, Fold, Function, Gate, PerBranch, Reader, Reason, Setup, SetupError, StateKind, register,
 };
-use forebay_packet::{Network, Packet};
 use forebay_packet::wire::ipv4::ICMP;
+use forebay_packet::{Network, Packet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -62,10 +62,7 @@ const UNMATCHED: Gate = Gate::drop(0);
 const UNDECIDABLE: Gate = Gate::drop(1);
 const DROPS: &[Reason] = &[
     Reason { name: "unmatched", help: "No mapping is for the packet's address, and such packets are to be dropped." },
-    Reason {
-        name: "undecidable",
-        help: HIDES_ADDRESSES,
-    },
+    Reason { name: "undecidable", help: HIDES_ADDRESSES },
 ];
 
 /// The function.

@@ -22,10 +22,7 @@ pub(crate) const DROPS: &[Reason] = &[
         help: "The transport's header is cut short, or an ICMP error does not quote the ports of a packet.",
     },
     Reason { name: "busy", help: "Another worker has the sessions, which cannot be." },
-    Reason {
-        name: "undecidable",
-        help: HIDES_ADDRESSES,
-    },
+    Reason { name: "undecidable", help: HIDES_ADDRESSES },
     Reason { name: "no_backend", help: "No backend of the service takes new sessions." },
     Reason {
         name: "clash",

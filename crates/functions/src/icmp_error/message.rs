@@ -1,8 +1,8 @@
 //! Which packets are told of, and the messages.
 
 use forebay_graph::Gate;
-use forebay_packet::host_address::{may_be_host_v4, may_be_host_v6};
 use forebay_packet::Packet;
+use forebay_packet::host_address::{may_be_host_v4, may_be_host_v6};
 use forebay_packet::wire::checksum;
 use forebay_packet::wire::ethernet::{EtherType, Ethernet, MacAddress};
 use forebay_packet::wire::icmp::{self, ICMPV6, Icmp, v4, v6};

@@ -33,8 +33,7 @@ pub(crate) fn message(packet: &mut Packet, at: usize) -> Option<Icmp> {
 pub(crate) fn is_request_v4(packet: &mut Packet, start: usize) -> bool {
     let plain = packet.view::<Ipv4>(start).is_some_and(|header| header.version_ihl == 0x45 && !header.is_fragment());
     plain
-        && message(packet, start + size_of::<Ipv4>())
-            .is_some_and(|icmp| (icmp.kind, icmp.code) == (icmp::v4::ECHO, 0))
+        && message(packet, start + size_of::<Ipv4>()).is_some_and(|icmp| (icmp.kind, icmp.code) == (icmp::v4::ECHO, 0))
 }
 
 /// Returns whether an ICMPv6 message right after the header at `start` is an echo request.

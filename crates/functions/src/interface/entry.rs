@@ -26,15 +26,8 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 7] = [
-        Self::Incomplete,
-        Self::Reachable,
-        Self::Stale,
-        Self::Delay,
-        Self::Probe,
-        Self::Failed,
-        Self::Permanent,
-    ];
+    pub(crate) const ALL: [Self; 7] =
+        [Self::Incomplete, Self::Reachable, Self::Stale, Self::Delay, Self::Probe, Self::Failed, Self::Permanent];
 
     pub(crate) const fn of(number: u64) -> Option<Self> {
         Some(match number {

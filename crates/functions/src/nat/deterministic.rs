@@ -16,7 +16,6 @@ use forebay_packet::host_address::check_host_prefix;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-
 /// Ports that are computed.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

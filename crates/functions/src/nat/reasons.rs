@@ -17,10 +17,7 @@ pub(crate) const OUT_DROPS: &[Reason] = &[
     },
     Reason { name: "full", help: "There is no room for another session." },
     Reason { name: "busy", help: "Another worker has the table, which cannot be." },
-    Reason {
-        name: "undecidable",
-        help: HIDES_ADDRESSES,
-    },
+    Reason { name: "undecidable", help: HIDES_ADDRESSES },
     Reason {
         name: "no_port",
         help: "All ports are given out that the session's outside address has, or that one inside address may have.",

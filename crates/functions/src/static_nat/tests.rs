@@ -184,9 +184,7 @@ fn the_packet_that_an_icmp_error_quotes_is_translated() {
 fn its_effect_replayed_is_what_it_does() {
     for direction in ["out", "in"] {
         let mut rig = nat(direction);
-        for frame in
-            [udp(INSIDE, OUTSIDE, b"abc"), tcp(INSIDE, OUTSIDE, b""), udp(PEER, PEER, b""), ipv6()]
-        {
+        for frame in [udp(INSIDE, OUTSIDE, b"abc"), tcp(INSIDE, OUTSIDE, b""), udp(PEER, PEER, b""), ipv6()] {
             let mut packet = rig.packet(&frame);
             let effect = rig.function.effect(&mut packet).expect("it can say");
             let gate = effect.replay(&mut packet).expect("it applies");

@@ -71,7 +71,8 @@ impl Bench {
 /// right behind what forbids it passed.
 #[test]
 fn packets_behind_others_of_an_unknown_session_in_a_batch_are_undecided() {
-    let rules = [on("USER", "set,u", 1), "drop udp any any -> any any (content:\"CMD\"; flowbits:isset,u; sid:2;)".to_owned()];
+    let rules =
+        [on("USER", "set,u", 1), "drop udp any any -> any any (content:\"CMD\"; flowbits:isset,u; sid:2;)".to_owned()];
     let mut bench = Bench::new(&rules);
     let frames = [
         datagram(1, false, b"HELLO"),

@@ -168,11 +168,7 @@ fn of_reports() -> Vec<Row> {
         of("rem", "content:\"needle\"; rem:\"a remark\";", NOTHING),
         of("noalert", "content:\"needle\"; noalert;", Lines(0)),
         of("flowbits", "content:\"needle\"; flowbits:noalert;", Lines(0)),
-        of(
-            "threshold",
-            "content:\"needle\"; threshold:type limit, track by_src, count 1, seconds 60;",
-            Lines(1),
-        ),
+        of("threshold", "content:\"needle\"; threshold:type limit, track by_src, count 1, seconds 60;", Lines(1)),
     ]
 }
 
@@ -311,9 +307,10 @@ fn every_keyword_has_a_row() {
     assert_eq!(unequal(&KNOWN, &keywords), [""; 0], "keywords of the parser or of the rows, not of both");
     // The comparison finds what is missing on either side.
     assert_eq!(unequal(&[&KNOWN[..], &["new"]].concat(), &keywords), ["new"]);
-    assert_eq!(unequal(&KNOWN, &keywords[1..].iter().copied().filter(|name| *name != "msg").collect::<Vec<_>>()), [
-        "msg"
-    ]);
+    assert_eq!(
+        unequal(&KNOWN, &keywords[1..].iter().copied().filter(|name| *name != "msg").collect::<Vec<_>>()),
+        ["msg"]
+    );
     for row in rows {
         let named = options(row.options).any(|option| keyword(option) == row.keyword);
         assert!(named, "{}: its row has no such option: {}", row.keyword, row.options);

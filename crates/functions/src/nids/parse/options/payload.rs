@@ -11,17 +11,8 @@ const MOST_PARTS: usize = 64;
 const MOST_CONTENT: usize = 1_024;
 
 /// Options of the content before them, which may also stand behind a comma in it.
-pub(in crate::nids) const MODIFIERS: [&str; 9] = [
-    "nocase",
-    "offset",
-    "depth",
-    "distance",
-    "within",
-    "startswith",
-    "endswith",
-    "fast_pattern",
-    "rawbytes",
-];
+pub(in crate::nids) const MODIFIERS: [&str; 9] =
+    ["nocase", "offset", "depth", "distance", "within", "startswith", "endswith", "fast_pattern", "rawbytes"];
 
 /// The bytes of a content; of Latin-1 each character is one.
 fn bytes(text: &str, latin1: bool) -> Result<Vec<u8>, String> {
