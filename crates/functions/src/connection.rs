@@ -348,8 +348,8 @@ mod tests {
         assert_eq!(lost(&[(SYN, false), (RST, true), (SYN, false)]), [false, true], "refused, then tried again");
     }
 
-    /// A FIN and a SYN outside of the window, which their receiver answers with an ACK (RFC 5961 section 4), made a live
-    /// connection one that is not established.
+    /// A FIN and a SYN outside of the window made a live connection one that is not established. Their receiver answers
+    /// them with an ACK (RFC 5961 section 4).
     #[test]
     fn a_forged_fin_and_syn_do_not_end_what_is_established() {
         let ends = [(FIN | ACK, true), (FIN | ACK, false), (SYN, false)];

@@ -187,7 +187,7 @@ fn in_ipv4(packet: &Packet, ip: usize) -> Result<Found, Gate> {
 /// The same of IPv6.
 fn in_ipv6(packet: &Packet, ip: usize) -> Result<Found, Gate> {
     let bytes = packet.data().get(ip..).ok_or(BAD_LENGTH)?;
-    if ipv6::fragment(bytes, 0).is_some() {
+    if ipv6::is_fragment(bytes, 0) {
         return Err(FRAGMENT);
     }
     let (header, _) = Ipv6::ref_from_prefix(bytes).map_err(|_| BAD_LENGTH)?;

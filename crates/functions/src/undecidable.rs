@@ -1,7 +1,8 @@
 //! The help text of the drop reason `undecidable` of the functions that translate addresses.
 
 /// The packet hides its network layer.
-pub(crate) const HIDES_ADDRESSES: &str = "The packet has more than 4 VLAN tags or an LLC and SNAP header before IP, or its IP header cannot be read: its \
-     addresses are not known.";
+pub(crate) const HIDES_ADDRESSES: &str = "\
+    The packet has more than 4 VLAN tags or an LLC and SNAP header before IP, or its IP header cannot be read: its \
+    addresses are not known.";
 
 const _: () = assert!(forebay_packet::MOST_TAGS == 4, "the text names it");

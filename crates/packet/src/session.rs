@@ -76,12 +76,12 @@ impl SessionKey {
                 // Behind extension headers the upper layer's protocol is the session's.
                 key.protocol = transport.map_or(header.next_header, |(protocol, _)| protocol);
                 let plain = transport.is_some_and(|(protocol, _)| protocol == header.next_header);
-                let fragment = if plain { None } else { ipv6::fragment(frame, start) };
-                // What follows the fragment header may differ among a datagram's fragments (RFC 8200 section 4.5).
-                if fragment.is_some() {
+                let fragment = !plain && ipv6::is_fragment(frame, start);
+                // The next header may differ among the fragments of a datagram (RFC 8200 section 4.5).
+                if fragment {
                     key.protocol = ipv6::FRAGMENT;
                 }
-                fragment.is_some()
+                fragment
             }
             Network::Other => {
                 if let Some(macs) = frame.get(..12) {

@@ -1,4 +1,4 @@
-//! A configuration that asks for more memory than there is: refused, at the start as at a reload, where it aborted all that ran.
+//! A configuration that asks for more memory than there is: refused at the start and at a reload. It aborted the run.
 
 use std::path::Path;
 use std::process::Command;

@@ -147,7 +147,7 @@ impl Shown<Tuple6> {
     pub fn of(packet: &mut Packet) -> Self {
         let Some(ip) = packet.ipv6().copied() else { return Self::NotThis };
         let (_, start) = packet.network();
-        if ipv6::fragment(packet.data(), start).is_some() {
+        if ipv6::is_fragment(packet.data(), start) {
             return Self::Fragment;
         }
         let tuple = |ports, protocol| Tuple6::new(ip.source, ip.destination, ports, protocol);

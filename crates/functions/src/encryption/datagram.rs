@@ -96,7 +96,7 @@ impl Datagram {
                 if ipv6::upper_protocol(bytes, 0) != Some(ipv4::UDP) {
                     return Err(Unfit::Other);
                 }
-                if ipv6::fragment(bytes, 0).is_some() {
+                if ipv6::is_fragment(bytes, 0) {
                     return Err(Unfit::Fragment);
                 }
                 let (header, _) = Ipv6::ref_from_prefix(bytes).map_err(|_| Unfit::Other)?;

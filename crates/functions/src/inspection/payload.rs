@@ -62,7 +62,7 @@ impl Seen {
                 let next = packet.view::<Ipv6>(start)?.next_header;
                 // Without extension headers, which is nearly all there is, no more has to be walked.
                 let plain = transport.is_some_and(|(protocol, _)| protocol == next);
-                let fragment = !plain && ipv6::fragment(packet.data(), start).is_some();
+                let fragment = !plain && ipv6::is_fragment(packet.data(), start);
                 let protocol = if plain { next } else { ipv6::upper_protocol(packet.data(), start).unwrap_or(next) };
                 let later = transport.is_none() && ipv6::later_fragment(packet.data(), start).is_some();
                 (fragment, later, protocol, start + size_of::<Ipv6>())

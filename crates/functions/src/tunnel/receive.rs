@@ -100,7 +100,7 @@ fn segment_of_ipv6(bytes: &[u8]) -> Result<(usize, &[u8]), Fault> {
     if ipv6::upper_protocol(bytes, 0) != Some(ipv4::UDP) {
         return Err(Fault::Other);
     }
-    if ipv6::fragment(bytes, 0).is_some() {
+    if ipv6::is_fragment(bytes, 0) {
         return Err(Fault::Fragment);
     }
     let (header, _) = Ipv6::ref_from_prefix(bytes).map_err(|_| Fault::Length)?;

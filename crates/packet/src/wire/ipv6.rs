@@ -63,12 +63,11 @@ pub fn upper_layer(frame: &[u8], start: usize) -> Option<(u8, usize)> {
     offset.map(|offset| (protocol, offset))
 }
 
-/// Returns the next header of a fragment's fragment header. That of the first fragment of a datagram counts; others may
-/// differ from it (RFC 8200 section 4.5). `None` where the packet is whole, as one with a fragment header that says so is too (RFC 6946), or the
-/// header lies behind what can be read.
+/// Returns whether the packet is a fragment of a datagram (RFC 8200 section 4.5). A packet whose fragment header says that
+/// it is whole is none (RFC 6946), nor is one whose fragment header lies behind what can be read.
 #[must_use]
-pub fn fragment(frame: &[u8], start: usize) -> Option<u8> {
-    walk(frame, start)?.fragment
+pub fn is_fragment(frame: &[u8], start: usize) -> bool {
+    walk(frame, start).is_some_and(|walked| walked.fragment)
 }
 
 /// Whether an authentication header (RFC 4302) stands before the upper layer, which starts at `upper` as
@@ -113,8 +112,8 @@ struct Walked {
     protocol: u8,
     /// Where the upper layer starts, if it does so in this packet.
     offset: Option<usize>,
-    /// What follows the fragment header, in a part of a datagram.
-    fragment: Option<u8>,
+    /// Whether it is a fragment.
+    fragment: bool,
     /// Whether it is a fragment other than the first.
     later: bool,
 }
@@ -127,7 +126,7 @@ fn walk(frame: &[u8], start: usize) -> Option<Walked> {
     // jumbogram (RFC 2675) is longer than any frame here, so that its options are not read.
     let end = frame.len().min(offset + usize::from(header.payload_length.get()));
     let frame = &frame[..end];
-    let mut fragment = None;
+    let mut fragment = false;
     for _ in 0..=MOST_EXTENSIONS {
         let header = frame.get(offset..offset + 8);
         let cut = Some(Walked { protocol: next, offset: None, fragment, later: false });
@@ -150,9 +149,7 @@ fn walk(frame: &[u8], start: usize) -> Option<Walked> {
             FRAGMENT => {
                 let Some(header) = header else { return cut };
                 let place = u16::from_be_bytes([header[2], header[3]]);
-                if place & 0xfff9 != 0 {
-                    fragment = fragment.or(Some(header[0]));
-                }
+                fragment |= place & 0xfff9 != 0;
                 if place >> 3 != 0 {
                     return Some(Walked { protocol: header[0], offset: None, fragment, later: true });
                 }

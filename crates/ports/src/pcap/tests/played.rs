@@ -53,7 +53,8 @@ fn a_capture_without_packets_ends_at_once_even_if_repeated_for_ever() {
     assert_eq!(port.port.close(), Ok(()));
 }
 
-/// Stamps far apart, as in a capture put together from others, and many rounds: time ended after 64 bits of nanoseconds.
+/// Stamps far apart, as in a capture put together from others, and many rounds: time ended after 64 bits of
+/// nanoseconds.
 #[test]
 fn stamps_decades_apart_are_played_again_and_again() {
     let folder = Folder::new("decades");
