@@ -63,8 +63,8 @@ pub fn upper_layer(frame: &[u8], start: usize) -> Option<(u8, usize)> {
     offset.map(|offset| (protocol, offset))
 }
 
-/// Returns whether the packet is a fragment of a datagram (RFC 8200 section 4.5). A packet whose fragment header says that
-/// it is whole is none (RFC 6946), nor is one whose fragment header lies behind what can be read.
+/// Returns whether the packet is a fragment of a datagram (RFC 8200 section 4.5). A packet whose fragment header says
+/// that it is whole is none (RFC 6946), nor is one whose fragment header lies behind what can be read.
 #[must_use]
 pub fn is_fragment(frame: &[u8], start: usize) -> bool {
     walk(frame, start).is_some_and(|walked| walked.fragment)
