@@ -8,8 +8,8 @@ use serde_json::Value;
 use crate::alone;
 use crate::forebay::{FOREBAY, Running, accounted, done};
 
-/// Runs a command with 254 MiB of addresses. The C library gets one arena: it would take 64 MiB for each further one, at
-/// a moment that differs from run to run.
+/// Runs a command with 254 MiB of addresses. The C library gets one arena: it would take 64 MiB for each further one,
+/// at a moment that differs from run to run.
 const LITTLE: [&str; 4] = ["sh", "-c", "ulimit -v 260000; MALLOC_ARENA_MAX=1 exec \"$@\"", "sh"];
 
 const SMALL: &str = "{ nat: { pool: 192.0.2.0/28, sessions: 1000 } }";

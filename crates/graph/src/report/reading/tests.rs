@@ -3,15 +3,15 @@
 use super::super::lost::LINE_COUNTERS;
 use super::*;
 
-/// A reload that came when hardly a turn had been timed, whose residue was less than readings of the clock take, ended in
-/// "there is no answer": the sum of both graphs' counters overflowed.
+/// A reload soon after the start ended in "there is no answer": the residue of the few timed turns was below what
+/// reading the clock takes, and the sum of both graphs' counters overflowed.
 #[test]
 fn what_is_below_nothing_adds_up_over_a_change() {
     let below = |ticks: i64| WorkerReading { residue: ticks.cast_unsigned(), ..WorkerReading::default() };
-    let mut told = below(-7);
-    told.add(&below(-5));
-    told.add(&below(40));
-    assert_eq!(told.residue, 28);
+    let mut sum = below(-7);
+    sum.add(&below(-5));
+    sum.add(&below(40));
+    assert_eq!(sum.residue, 28);
 }
 
 /// A port that lost packets and skipped frames, and a module whose log lacks lines.
