@@ -41,7 +41,7 @@ pub(super) fn write_b(values: &Values) -> Result<String, Wrong> {
     let (n, stages) = (values.whole("n", 1, 4_096)?, values.whole("stages", 1, 2)?);
     let servers = values.whole("servers", 1, 256)?;
     let mut text = Text::new(&format!("sfc_b-{n}{}", suffix(stages)), values)?;
-    text.generator("in", &Traffic { destinations: &[format!("{SERVICE}/32")], vlan: None, share: 1 });
+    text.generator("in", &Traffic { destinations: &[format!("{SERVICE}/32")], vlans: 0 });
     text.sink();
     // Replies do not come by: they are told by where they come from, so that any number of workers can have the sessions.
     let backends: Vec<_> = (0..servers).map(|server| format!("{{ address: 10.0.{server}.10 }}")).collect();

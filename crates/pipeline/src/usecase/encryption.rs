@@ -51,7 +51,7 @@ pub(super) fn write_aes(values: &Values) -> Result<String, Wrong> {
 fn begin(name: &str, values: &Values, n: u64) -> Result<Text, Wrong> {
     let mut text = Text::new(&format!("{name}-{n}"), values)?;
     let destinations: Vec<_> = (0..n).map(prefix).collect();
-    text.generator("in", &Traffic { destinations: &destinations, vlan: None, share: 1 });
+    text.generator("in", &Traffic { destinations: &destinations, vlans: 0 });
     text.sink();
     Ok(text)
 }

@@ -10,7 +10,7 @@ pub(super) fn write_forward(values: &Values) -> Result<String, Wrong> {
     let n = values.whole("n", 1, 4_096)?;
     let mut text = Text::new(&format!("forward-{n}"), values)?;
     let destinations: Vec<_> = (0..n).map(prefix).collect();
-    text.generator("in", &Traffic { destinations: &destinations, vlan: None, share: 1 });
+    text.generator("in", &Traffic { destinations: &destinations, vlans: 0 });
     text.sink();
     text.line("in -> route");
     hops(&mut text, n, "");
@@ -25,7 +25,7 @@ pub(super) fn write_router(values: &Values) -> Result<String, Wrong> {
     let mut text = Text::new(&format!("router-{n}"), values)?;
     // As many prefixes of every next hop.
     let destinations: Vec<_> = (0..routes / n * n).map(prefix).collect();
-    text.generator("in", &Traffic { destinations: &destinations, vlan: None, share: 1 });
+    text.generator("in", &Traffic { destinations: &destinations, vlans: 0 });
     text.sink();
     text.line("in -> valid -> route");
     text.module("valid", "ip_validate", "");

@@ -9,7 +9,7 @@ pub(super) fn write(values: &Values) -> Result<String, Wrong> {
     let mut text = Text::new(&format!("gw-{n}"), values)?;
     let routes: Vec<_> = (0..n).map(|number| format!("{} {number}", prefix(number))).collect();
     let destinations: Vec<_> = (0..n).map(prefix).collect();
-    text.generator("in", &Traffic { destinations: &destinations, vlan: None, share: 1 });
+    text.generator("in", &Traffic { destinations: &destinations, vlans: 0 });
     text.sink();
     text.line("in -> ether");
     text.line("ether[ipv4] -> l2 -> route");

@@ -9,7 +9,7 @@ use super::{Values, Wrong};
 pub(super) fn write(values: &Values) -> Result<String, Wrong> {
     let (n, c) = (values.whole("n", 2, 4_096)?, values.whole("c", 0, 1_000_000)?);
     let mut text = Text::new(&format!("rc-{n}"), values)?;
-    text.generator("in", &Traffic { destinations: &[prefix(0)], vlan: None, share: 1 });
+    text.generator("in", &Traffic { destinations: &[prefix(0)], vlans: 0 });
     text.sink();
     text.line("in -> split");
     text.module("split", "random_split", &format!(" gates: {n} "));

@@ -12,7 +12,7 @@ pub(super) fn write(values: &Values) -> Result<String, Wrong> {
     let routes: Vec<_> = (0..PREFIXES.max(n)).map(|number| format!("{} {}", prefix(number), number % n)).collect();
     // Traffic goes to as many prefixes of every next hop.
     let destinations: Vec<_> = (0..routes.len() as u64 / n * n).map(prefix).collect();
-    text.generator("in", &Traffic { destinations: &destinations, vlan: None, share: 1 });
+    text.generator("in", &Traffic { destinations: &destinations, vlans: 0 });
     text.sink();
     text.line("in -> ether");
     text.line("ether[ipv4] -> l2 -> route");

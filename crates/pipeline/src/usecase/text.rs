@@ -31,10 +31,8 @@ pub(super) struct Text {
 pub(super) struct Traffic<'a> {
     /// Destination prefixes; sessions take them in turn.
     pub(super) destinations: &'a [String],
-    /// The VLAN that frames are of.
-    pub(super) vlan: Option<u64>,
-    /// Among how many generators rate and sessions are shared.
-    pub(super) share: u64,
+    /// Of so many VLANs, from 1 on, packets are in turn; 0: none has a tag.
+    pub(super) vlans: u64,
 }
 
 impl Text {
@@ -70,14 +68,15 @@ impl Text {
 
     /// A generator. Its sources lie in one /24, the inside of what use cases translate.
     pub(super) fn generator(&mut self, name: &str, traffic: &Traffic<'_>) {
-        let Traffic { destinations, vlan, share } = *traffic;
+        let Traffic { destinations, vlans } = *traffic;
         let mut lines = Vec::new();
-        if let Some(vlan) = vlan {
-            lines.push(format!("vlans: [{vlan}]"));
+        if vlans > 0 {
+            let stacks: Vec<_> = (1..=vlans).map(|vlan| format!("[{vlan}]")).collect();
+            lines.push(format!("vlan_stacks: [{}]", stacks.join(", ")));
         }
         lines.push(format!("source: {INSIDE}"));
         lines.push(format!("destination: [{}]", destinations.join(", ")));
-        self.generator_of(name, share, destinations.len() as u64, 0, &lines);
+        self.generator_of(name, 1, destinations.len() as u64 * vlans.max(1), 0, &lines);
     }
 
     /// A generator with these parameters besides rate, sessions in whole rounds of `round`, size with `more` bytes, and

@@ -13,12 +13,10 @@ pub(super) fn write(values: &Values) -> Result<String, Wrong> {
     let destinations: Vec<_> = (0..n).map(prefix).collect();
     let routes: Vec<_> = (0..n).map(|number| format!("{} {number}", prefix(number))).collect();
     let ids: Vec<_> = (1..=m).map(|id| id.to_string()).collect();
-    for id in 1..=m {
-        // Every virtual router has the same prefixes: keeping them apart is what it is for.
-        text.generator(&format!("in{id}"), &Traffic { destinations: &destinations, vlan: Some(id), share: m });
-        text.line(&format!("in{id} -> ether"));
-    }
+    // Every virtual router has the same prefixes: keeping them apart is what it is for.
+    text.generator("in", &Traffic { destinations: &destinations, vlans: m });
     text.sink();
+    text.line("in -> ether");
     text.line("ether[vlan] -> l2 -> vlans");
     entry(&mut text, "vlan");
     text.module("vlans", "vlan_split", &format!(" ids: [{}] ", ids.join(", ")));

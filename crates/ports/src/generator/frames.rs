@@ -7,6 +7,8 @@
 //! section 4.1), and the first two bytes of a UDP payload, or the lower half of a TCP sequence number, the complement
 //! of all that the transport checksum covers besides the session's own fields.
 //!
+//! Frames with different VLAN tags differ only in their ready-made part, so that all of them share the sessions' bytes.
+//!
 //! Where all frames are of one size of at most 64 bytes and sessions are not many, whole frames are kept ([`Lines`]).
 
 use forebay_graph::Intake;
@@ -142,15 +144,23 @@ struct Patch<const N: usize> {
     sum: [u8; 2],
 }
 
-/// Frames whose sessions differ in `N` bytes from `at` on, and in the checksum at `sum_at`.
+/// Frames whose sessions differ in `N` bytes and in a checksum.
 pub(super) struct Shaped<const N: usize> {
-    at: usize,
-    sum_at: usize,
+    /// One for each stack of VLAN tags: session i has the (i mod their number)-th.
+    forms: Vec<Form>,
+    /// By session: its bytes.
+    sessions: Vec<Patch<N>>,
+    /// By session: the tunnel's identifier; none without a tunnel.
+    identifiers: Vec<[u8; 4]>,
+}
+
+/// Ready-made frames with the same VLAN tags, and where a session's bytes lie in them.
+struct Form {
     /// By size: the ready-made frame.
     sizes: Vec<Vec<u8>>,
-    sessions: Vec<Patch<N>>,
-    /// Where the tunnel's identifier lies, and each session's; none without a tunnel.
-    identifiers: (usize, Vec<[u8; 4]>),
+    at: usize,
+    sum_at: usize,
+    identifier_at: usize,
 }
 
 /// The sum of all that a transport checksum covers, for that of a session's fields: the rest of the frame sums up to
@@ -166,26 +176,12 @@ fn complement(sum: u16, never_zero: bool) -> [u8; 2] {
     (!sum).to_ne_bytes()
 }
 
-impl<const N: usize> Shaped<N> {
-    fn new(headers: &Headers, sizes: &[(usize, &str)], at: usize, sessions: Vec<Patch<N>>) -> Self {
-        let identifiers = headers
-            .tunnel
-            .as_ref()
-            .map_or_else(Vec::new, |tunnel| (0..sessions.len()).map(|session| tunnel.identifier(session)).collect());
-        Self {
-            at: headers.network() + at,
-            sum_at: headers.sum_at(),
-            sizes: sizes.iter().map(|(size, text)| headers.frame(*size, text.as_bytes())).collect(),
-            sessions,
-            identifiers: (headers.outermost() + OUTER - 4, identifiers),
-        }
-    }
-
-    /// Puts the session's bytes into a frame.
+impl Form {
+    /// Puts a session's bytes into a frame.
     #[inline]
-    fn patch(&self, frame: &mut [u8], session: usize, patch: &Patch<N>) {
-        if let Some(identifier) = self.identifiers.1.get(session)
-            && let Some(slot) = frame.get_mut(self.identifiers.0..).and_then(<[u8]>::first_chunk_mut)
+    fn patch<const N: usize>(&self, frame: &mut [u8], patch: &Patch<N>, identifier: Option<&[u8; 4]>) {
+        if let Some(identifier) = identifier
+            && let Some(slot) = frame.get_mut(self.identifier_at..).and_then(<[u8]>::first_chunk_mut)
         {
             *slot = *identifier;
         }
@@ -194,6 +190,25 @@ impl<const N: usize> Shaped<N> {
         }
         if let Some(sum) = frame.get_mut(self.sum_at..).and_then(<[u8]>::first_chunk_mut) {
             *sum = patch.sum;
+        }
+    }
+}
+
+impl<const N: usize> Shaped<N> {
+    /// Frames with each of these headers, which differ in their VLAN tags alone.
+    fn new(headers: &[Headers], sizes: &[(usize, &str)], at: usize, sessions: Vec<Patch<N>>) -> Self {
+        let tunnel = headers.first().and_then(|headers| headers.tunnel.as_ref());
+        let identifier = |session| tunnel.map(|tunnel| tunnel.identifier(session / headers.len()));
+        let form = |headers: &Headers| Form {
+            sizes: sizes.iter().map(|(size, text)| headers.frame(*size, text.as_bytes())).collect(),
+            at: headers.network() + at,
+            sum_at: headers.sum_at(),
+            identifier_at: headers.outermost() + OUTER - 4,
+        };
+        Self {
+            forms: headers.iter().map(form).collect(),
+            identifiers: (0..sessions.len()).map_while(identifier).collect(),
+            sessions,
         }
     }
 
@@ -206,13 +221,28 @@ impl<const N: usize> Shaped<N> {
         size: impl Fn(usize) -> usize,
         at: impl Fn(usize) -> (Ticks, ArrivalClock),
     ) {
+        match &self.forms[..] {
+            [form] => self.write_as(packets, sessions, |_| Some(form), size, at),
+            forms => self.write_as(packets, sessions, |session| forms.get(session % forms.len()), size, at),
+        }
+    }
+
+    #[inline]
+    fn write_as<'a>(
+        &'a self,
+        packets: &mut [Packet],
+        sessions: &[u32],
+        form: impl Fn(usize) -> Option<&'a Form>,
+        size: impl Fn(usize) -> usize,
+        at: impl Fn(usize) -> (Ticks, ArrivalClock),
+    ) {
         for (index, (packet, session)) in packets.iter_mut().zip(sessions).enumerate() {
-            let Some((ready, patch)) = self.sizes.get(size(index)).zip(self.sessions.get(*session as usize)) else {
-                continue;
-            };
+            let session = *session as usize;
+            let Some((form, patch)) = form(session).zip(self.sessions.get(session)) else { continue };
+            let Some(ready) = form.sizes.get(size(index)) else { continue };
             let (arrival, clock) = at(index);
             if packet.write_first(ready) {
-                self.patch(packet.data_mut(), *session as usize, patch);
+                form.patch(packet.data_mut(), patch, self.identifiers.get(session));
                 packet.set_arrival(arrival, clock);
             }
         }
@@ -220,19 +250,29 @@ impl<const N: usize> Shaped<N> {
 
     /// Each session's frame ready-made, where all are of one size that a cache line holds.
     fn lines(&self) -> Option<Lines> {
-        let [ready] = &self.sizes[..] else { return None };
         if self.sessions.len() > MOST_LINES {
             return None;
         }
-        let len = ready.len();
-        let mut line = [0; 64];
-        line.get_mut(..len)?.copy_from_slice(ready);
+        let ready = |form: &Form| {
+            let [ready] = &form.sizes[..] else { return None };
+            let mut line = [0; 64];
+            line.get_mut(..ready.len())?.copy_from_slice(ready);
+            Some(line)
+        };
+        let forms = self.forms.iter().map(ready).collect::<Option<Vec<_>>>()?;
+        let len = self.forms.first()?.sizes.first()?.len();
         let of = |(session, patch): (usize, &Patch<N>)| {
-            let mut line = line;
-            self.patch(&mut line[..len], session, patch);
+            let which = session % forms.len();
+            let mut line = forms[which];
+            self.forms[which].patch(&mut line[..len], patch, self.identifiers.get(session));
             Line(line)
         };
         Some(Lines { len, lines: self.sessions.iter().enumerate().map(of).collect() })
+    }
+
+    /// The longest frame, in bytes.
+    fn longest(&self) -> usize {
+        self.forms.iter().flat_map(|form| &form.sizes).map(Vec::len).max().unwrap_or(0)
     }
 }
 
@@ -279,22 +319,25 @@ pub(super) enum Frames {
 }
 
 impl Frames {
-    /// Frames of `sizes`, each with what its payload begins with, for `count` sessions; `ports` gives a session's source and destination port.
+    /// Frames of `sizes`, each with what its payload begins with, for `count` sessions; `ports` gives the source and the destination port
+    /// of a number. There is at least one of `headers`, which differ in their VLAN tags alone; session i has the (i mod their
+    /// number)-th of them, and addresses, ports and tunnel of number (i div their number).
     pub(super) fn new(
-        headers: &Headers,
+        headers: &[Headers],
         sizes: &[(usize, &str)],
         count: usize,
         sources: &[Prefix],
         destinations: &[Prefix],
         ports: impl Fn(usize) -> (u16, u16),
     ) -> Self {
-        let udp = headers.transport == Transport::Udp;
-        let addresses = |session| (spread(sources, session), spread(destinations, session));
-        let ports = |session| {
-            let (source, destination) = ports(session);
+        let (first, forms) = (&headers[0], headers.len());
+        let udp = first.transport == Transport::Udp;
+        let addresses = |session: usize| (spread(sources, session / forms), spread(destinations, session / forms));
+        let ports = |session: usize| {
+            let (source, destination) = ports(session / forms);
             u32::to_be_bytes(u32::from(source) << 16 | u32::from(destination))
         };
-        if headers.ipv6 {
+        if first.ipv6 {
             let patch = |session| {
                 let (source, destination) = addresses(session);
                 let mut fields = [0; 36];
@@ -305,9 +348,9 @@ impl Frames {
             };
             return Self::V6(Shaped::new(headers, sizes, 8, (0..count).map(patch).collect()));
         }
-        // The header's sum without addresses and checksum is the same for every size.
-        let empty = headers.frame(sizes[0].0, b"");
-        let network = headers.network();
+        // The header's sum without addresses and checksum is the same for every size and all tags.
+        let empty = first.frame(sizes[0].0, b"");
+        let network = first.network();
         let header = checksum::sum(&empty[network..network + 20]);
         let patch = |session| {
             let (source, destination) = addresses(session);
@@ -324,10 +367,9 @@ impl Frames {
 
     /// The longest frame, in bytes.
     pub(super) fn longest(&self) -> usize {
-        let of = |sizes: &[Vec<u8>]| sizes.iter().map(Vec::len).max().unwrap_or(0);
         match self {
-            Self::V4(shaped) => of(&shaped.sizes),
-            Self::V6(shaped) => of(&shaped.sizes),
+            Self::V4(shaped) => shaped.longest(),
+            Self::V6(shaped) => shaped.longest(),
         }
     }
 

@@ -16,7 +16,7 @@ use super::arrivals::{Arrivals, Gaps, Schedule};
 use super::frames::{Frames, Headers, Transport};
 use super::random::Random;
 use super::recorded::Recording;
-use super::sessions::{Sessions, weight};
+use super::sessions::{Sessions, Turns, weight};
 use super::share::Share;
 use super::sizes::{Size, Sizes, Weighted};
 use super::tunnel::Tunnel;
@@ -73,6 +73,11 @@ pub struct Params {
     pub transport: Transport,
     /// VLAN identifiers of up to two tags, outermost first.
     pub vlans: Vec<u16>,
+    /// Stacks of VLAN tags, taken in turn packet by packet, as in `[[1], [2], [100, 7]]` (1 to 4096 stacks; `[]` is a frame without
+    /// tags). Each stack has sessions of its own, with the same addresses and ports as those of the others: of m stacks
+    /// session i has the (i mod m)-th, and the addresses and ports of session (i div m). `skew`, `burst` and `renewal` are by stack.
+    /// There are at least as many `sessions` as stacks.
+    pub vlan_stacks: Vec<Vec<u16>>,
     /// The source Ethernet address.
     #[schemars(extend("default" = "02:00:00:00:00:01"))]
     pub source_mac: MacAddress,
@@ -115,6 +120,7 @@ impl Default for Params {
             recorded: None,
             transport: Transport::Udp,
             vlans: Vec::new(),
+            vlan_stacks: Vec::new(),
             source_mac: MacAddress([2, 0, 0, 0, 0, 1]),
             destination_mac: MacAddress([2, 0, 0, 0, 0, 2]),
             source: None,
@@ -297,6 +303,11 @@ fn sizes_fit(weighted: &[Weighted], shortest: usize) -> Result<(), SetupError> {
     Ok(())
 }
 
+/// The shortest frame that all of these allow.
+fn shortest(headers: &[Headers]) -> usize {
+    headers.iter().map(Headers::shortest).max().unwrap_or(0)
+}
+
 impl Renewal {
     /// That of a worker which has such a part of all sessions.
     fn of_share(self, fraction: f64) -> Self {
@@ -323,6 +334,7 @@ impl Params {
         }
         allowed("vlans", self.vlans.len(), 0, 2)?;
         self.vlans.iter().enumerate().try_for_each(|(n, vlan)| allowed(&format!("vlans[{n}]"), *vlan, 0, 4095))?;
+        self.check_stacks()?;
         if let Arrivals::OnOff { on, off } = self.arrivals {
             // A day: far from where sums of instants could overflow.
             let day = Nanos(86_400_000_000_000);
@@ -348,7 +360,7 @@ impl Params {
         }
         match &self.size {
             // Where routes are in a file they say how long headers are.
-            Some(size) => sizes_fit(&size.clone().weighted(), self.headers(ipv6.unwrap_or(false)).shortest()),
+            Some(size) => sizes_fit(&size.clone().weighted(), shortest(&self.headers(ipv6.unwrap_or(false)))),
             None => Ok(()),
         }
     }
@@ -363,7 +375,7 @@ impl Params {
             Some(Origin::One(prefix)) => vec![prefix],
             Some(Origin::List(list)) => list,
         };
-        let shortest = headers.shortest();
+        let shortest = shortest(&headers);
         let recorded = match &self.recorded {
             Some(file) => Some(
                 Recording::read(&setup.path(file), self.sessions)
@@ -384,23 +396,22 @@ impl Params {
         let frames = Frames::new(&headers, &texts, self.sessions, &sources, &destinations, ports);
         let share = Share::of(setup, &frames, self.sessions, |session| match &recorded {
             Some(recorded) => recorded.weight(session),
-            None => weight(session, self.skew),
+            None => weight(session / self.vlan_stacks.len().max(1) as u32, self.skew),
         })?;
         let left = self.count.map_or(u64::MAX, |count| share.count(count));
         let fraction = share.fraction();
         let recorded = recorded.map(|all| share.sessions.as_deref().map_or(all.clone(), |mine| all.of(mine)));
         let sizes = Sizes::new(&weights, &mut random);
         let renewal = self.renewal.map(|all| all.of_share(fraction));
+        let stacks = self.vlan_stacks.len().max(1);
         let (sizes, sessions, left) = match (&recorded, share.sessions) {
             (Some(recorded), _) if !recorded.is_empty() => (recorded.sizes(&lengths), recorded.sessions(), left),
-            (None, None) => {
-                (sizes, Sessions::new(self.sessions, self.burst, self.skew, &mut random).renewed(renewal), left)
-            }
-            (None, Some(some)) if !some.is_empty() => {
-                (sizes, Sessions::of(some, self.burst, self.skew, &mut random).renewed(renewal), left)
+            (None, some) if some.as_ref().is_none_or(|some| !some.is_empty()) => {
+                let rule = Turns { burst: self.burst, skew: self.skew, renewal };
+                (sizes, Sessions::new(some, self.sessions, stacks, rule, &mut random), left)
             }
             // No session is this worker's: there is nothing to give.
-            _ => (sizes, Sessions::new(1, 1, 0.0, &mut random), 0),
+            _ => (sizes, Sessions::in_order(vec![0]), 0),
         };
         let source = match self.rate.filter(|_| left > 0) {
             None => Source::Closed { left, sizes },
@@ -456,15 +467,40 @@ impl Params {
         Ok(ipv6)
     }
 
-    fn headers(&self, ipv6: bool) -> Headers {
-        Headers {
+    /// One for each stack of VLAN tags, of which there is at least one.
+    fn headers(&self, ipv6: bool) -> Vec<Headers> {
+        let stacks = if self.vlan_stacks.is_empty() { std::slice::from_ref(&self.vlans) } else { &self.vlan_stacks };
+        let headers = |vlans: &Vec<u16>| Headers {
             source_mac: self.source_mac,
             destination_mac: self.destination_mac,
-            vlans: self.vlans.clone(),
+            vlans: vlans.clone(),
             ipv6,
             transport: self.transport,
             tunnel: self.tunnel.clone(),
+        };
+        stacks.iter().map(headers).collect()
+    }
+
+    fn check_stacks(&self) -> Result<(), SetupError> {
+        let stacks = self.vlan_stacks.len();
+        if stacks == 0 {
+            return Ok(());
         }
+        if !self.vlans.is_empty() {
+            return Err(SetupError::at("vlan_stacks", "the tags are those of `vlans` already: leave out one of both"));
+        }
+        allowed("vlan_stacks", stacks, 1, 4096)?;
+        for (number, stack) in self.vlan_stacks.iter().enumerate() {
+            allowed(&format!("vlan_stacks[{number}]"), stack.len(), 0, 2)?;
+            let one = |(n, vlan): (usize, &u16)| allowed(&format!("vlan_stacks[{number}][{n}]"), *vlan, 0, 4095);
+            stack.iter().enumerate().try_for_each(one)?;
+        }
+        if self.sessions < stacks {
+            let message =
+                format!("{}: allowed are {stacks} to {}, one for each stack at least", self.sessions, 1 << 24);
+            return Err(SetupError::at("sessions", message));
+        }
+        Ok(())
     }
 
     /// Nothing else says what a recording says.

@@ -3,11 +3,85 @@
 use super::params::Renewal;
 use super::random::Random;
 
+/// How sessions take turns.
+#[derive(Clone, Copy)]
+pub(super) struct Turns {
+    /// How many packets of a session follow each other.
+    pub(super) burst: usize,
+    /// How unequal sessions are.
+    pub(super) skew: f64,
+    /// How they end and begin.
+    pub(super) renewal: Option<Renewal>,
+}
+
 /// Says whose turn it is, packet by packet.
+///
+/// Session i is of the (i mod m)-th of m stacks of VLAN tags. The stacks take turns packet by packet, and in each its own sessions do.
+pub(super) struct Sessions {
+    /// One for each stack of which there are sessions; one for all where the order is the same.
+    stacks: Vec<Ring>,
+    /// Whose turn it is.
+    turn: usize,
+}
+
+impl Sessions {
+    /// `some` of all `count` sessions, in ascending order, or all of them, of `stacks` stacks; there is at least one session.
+    pub(super) fn new(some: Option<Vec<u32>>, count: usize, stacks: usize, rule: Turns, random: &mut Random) -> Self {
+        let of_stack = |number: usize, stack: usize| number % stacks == stack % stacks;
+        let alternate = match &some {
+            Some(some) => {
+                some.len().is_multiple_of(stacks) && some.iter().enumerate().all(|(at, it)| of_stack(*it as usize, at))
+            }
+            None => count.is_multiple_of(stacks),
+        };
+        let even = rule.skew == 0.0 && rule.burst == 1 && rule.renewal.is_none();
+        if stacks == 1 || alternate && even {
+            return Self { stacks: vec![Ring::new(some, count, rule, random)], turn: 0 };
+        }
+        let at_once = |all: Renewal| Renewal { at_once: all.at_once.div_ceil(stacks), ..all };
+        let rule = Turns { renewal: rule.renewal.map(at_once), ..rule };
+        let some = some.unwrap_or_else(|| (0..count as u32).collect());
+        let own = |stack| some.iter().copied().filter(|it| of_stack(*it as usize, stack)).collect::<Vec<_>>();
+        let own = (0..stacks).map(own).filter(|own| !own.is_empty());
+        Self { stacks: own.map(|own| Ring::new(Some(own), 0, rule, random)).collect(), turn: 0 }
+    }
+
+    /// In this order, of at least one turn, again and again.
+    pub(super) fn in_order(order: Vec<u32>) -> Self {
+        let ring = Ring { count: order.len(), order, burst: 1, turn: 0, left: 1, window: None };
+        Self { stacks: vec![ring], turn: 0 }
+    }
+
+    /// The sessions that the next packets are of, one for each of `out`.
+    #[inline]
+    pub(super) fn take(&mut self, out: &mut [u32]) {
+        if let [all] = &mut self.stacks[..] {
+            return all.take(out);
+        }
+        for session in out {
+            *session = self.stacks[self.turn].one();
+            self.turn = if self.turn + 1 == self.stacks.len() { 0 } else { self.turn + 1 };
+        }
+    }
+
+    /// Takes back the last `n` turns that were given: their packets could not be made.
+    #[cold]
+    pub(super) fn give_back(&mut self, n: usize) {
+        if let [all] = &mut self.stacks[..] {
+            return all.give_back(n);
+        }
+        for _ in 0..n {
+            self.turn = self.turn.checked_sub(1).unwrap_or(self.stacks.len() - 1);
+            self.stacks[self.turn].give_back(1);
+        }
+    }
+}
+
+/// The sessions of a stack.
 ///
 /// Without skew sessions take turns in a ring. With skew the order is drawn in advance and repeated: an order of
 /// 65 536 entries or as many as there are sessions, whichever is more, 4 bytes each.
-pub(super) struct Sessions {
+struct Ring {
     order: Vec<u32>,
     count: usize,
     burst: usize,
@@ -41,37 +115,23 @@ impl Window {
 /// The shortest order that is drawn.
 const SHORTEST: usize = 1 << 16;
 
-impl Sessions {
-    /// `count` sessions that take turns of `burst` packets each. With `skew` above 0 session `k` (from 0) has its turn
-    /// with a probability proportional to 1 / (k + 1) to the power of `skew` (Zipf).
-    pub(super) fn new(count: usize, burst: usize, skew: f64, random: &mut Random) -> Self {
-        let order = if skew > 0.0 { draw((0..count as u32).collect(), skew, random) } else { Vec::new() };
-        Self { order, count, burst, turn: 0, left: burst, window: None }
-    }
-
-    /// The same for `some` of all sessions, of which there is at least one.
-    pub(super) fn of(some: Vec<u32>, burst: usize, skew: f64, random: &mut Random) -> Self {
-        let count = some.len();
-        let order = if skew > 0.0 { draw(some, skew, random) } else { some };
-        Self { order, count, burst, turn: 0, left: burst, window: None }
-    }
-
-    /// The same with sessions that end and begin.
-    pub(super) fn renewed(self, renewal: Option<Renewal>) -> Self {
-        let of =
-            |it: Renewal| Window { at_once: it.at_once.min(self.count) as u64, packets: it.packets as u64, given: 0 };
-        let window = renewal.map(of);
-        Self { window, ..self }
-    }
-
-    /// In this order, of at least one turn, again and again.
-    pub(super) fn in_order(order: Vec<u32>) -> Self {
-        Self { count: order.len(), order, burst: 1, turn: 0, left: 1, window: None }
+impl Ring {
+    /// `some` sessions, or `count`, that take turns of so many packets each. With skew, session `k` (from 0) has its turn
+    /// with a probability proportional to 1 / (k + 1) to the power of it (Zipf).
+    fn new(some: Option<Vec<u32>>, count: usize, rule: Turns, random: &mut Random) -> Self {
+        let Turns { burst, skew, renewal } = rule;
+        let count = some.as_ref().map_or(count, Vec::len);
+        let order = match some {
+            some if skew > 0.0 => draw(some.unwrap_or_else(|| (0..count as u32).collect()), skew, random),
+            some => some.unwrap_or_default(),
+        };
+        let of = |it: Renewal| Window { at_once: it.at_once.min(count) as u64, packets: it.packets as u64, given: 0 };
+        Self { order, count, burst, turn: 0, left: burst, window: renewal.map(of) }
     }
 
     /// The sessions that the next packets are of, one for each of `out`.
     #[inline]
-    pub(super) fn take(&mut self, out: &mut [u32]) {
+    fn take(&mut self, out: &mut [u32]) {
         if let Some(window) = &mut self.window {
             for session in out {
                 let turn = window.session(window.given, self.count);
@@ -97,7 +157,7 @@ impl Sessions {
 
     /// Takes back the last `n` turns that were given: their packets could not be made.
     #[cold]
-    pub(super) fn give_back(&mut self, n: usize) {
+    fn give_back(&mut self, n: usize) {
         if let Some(window) = &mut self.window {
             window.given -= n as u64;
             return;
@@ -106,6 +166,14 @@ impl Sessions {
         let at = self.turn * self.burst + (self.burst - self.left);
         let at = (at + round - n % round) % round;
         (self.turn, self.left) = (at / self.burst, self.burst - at % self.burst);
+    }
+
+    /// The session that the next packet is of.
+    #[inline]
+    fn one(&mut self) -> u32 {
+        let mut one = [0];
+        self.take(&mut one);
+        one[0]
     }
 
     /// How many turns there are before the first comes again.
@@ -153,12 +221,15 @@ mod tests {
     proptest! {
         #[test]
         fn turns_given_back_come_again(
-            count in 1usize..20, burst in 1usize..5, skewed: bool, renewal in prop::option::of((1usize..20, 1usize..9)), takes in proptest::collection::vec((0usize..40, 0usize..40), 1..10),
+            count in 1usize..20, burst in 1usize..5, skewed: bool, renewal in prop::option::of((1usize..20, 1usize..9)),
+            stacks in 1usize..6, some: bool, takes in proptest::collection::vec((0usize..40, 0usize..40), 1..10),
         ) {
             let skew = if skewed { 1.0 } else { 0.0 };
             let renewal = renewal.map(|(at_once, packets)| Renewal { at_once, packets });
-            let mut straight = Sessions::new(count, burst, skew, &mut Random::new(1)).renewed(renewal);
-            let mut back = Sessions::new(count, burst, skew, &mut Random::new(1)).renewed(renewal);
+            let rule = Turns { burst, skew, renewal };
+            let some = some.then(|| (0..count as u32).filter(|session| session % 3 != 1).collect());
+            let new = || Sessions::new(some.clone(), count, stacks, rule, &mut Random::new(1));
+            let (mut straight, mut back) = (new(), new());
             for (wanted, given_back) in takes {
                 let (mut out, given_back) = (vec![0; wanted], given_back.min(wanted));
                 back.take(&mut out);
@@ -168,6 +239,56 @@ mod tests {
                 let mut expected = vec![0; wanted - given_back];
                 straight.take(&mut expected);
                 prop_assert_eq!(&out[..wanted - given_back], &expected[..]);
+            }
+        }
+
+        /// Whatever the order of sessions in it is, each stack has every m-th packet, and its sessions come as they would alone.
+        #[test]
+        fn stacks_take_turns_packet_by_packet(
+            stacks in 1usize..9, more in 0usize..40, burst in 1usize..5, skewed: bool,
+            renewal in prop::option::of((1usize..20, 1usize..9)), takes in proptest::collection::vec(0usize..70, 1..8),
+        ) {
+            let (count, skew) = (stacks + more, if skewed { 1.0 } else { 0.0 });
+            let renewal = renewal.map(|(at_once, packets)| Renewal { at_once, packets });
+            let rule = Turns { burst, skew, renewal };
+            let mut sessions = Sessions::new(None, count, stacks, rule, &mut Random::new(1));
+            let mut given = Vec::new();
+            for wanted in takes {
+                let mut out = vec![0; wanted];
+                sessions.take(&mut out);
+                given.extend(out);
+            }
+            for (number, session) in given.iter().enumerate() {
+                prop_assert_eq!(*session as usize % stacks, number % stacks);
+                prop_assert!((*session as usize) < count);
+            }
+            if skewed {
+                return Ok(());
+            }
+            for stack in 0..stacks {
+                let of_all = renewal.map(|all| Renewal { at_once: all.at_once.div_ceil(stacks), ..all });
+                let own: Vec<u32> = (stack as u32..count as u32).step_by(stacks).collect();
+                let mut alone = Ring::new(Some(own), 0, Turns { renewal: of_all, ..rule }, &mut Random::new(1));
+                for session in given.iter().skip(stack).step_by(stacks) {
+                    prop_assert_eq!(alone.one(), *session);
+                }
+            }
+        }
+
+        /// A worker that has some of the sessions lets those stacks take turns that it has sessions of.
+        #[test]
+        fn a_share_of_the_sessions_keeps_the_turns(
+            stacks in 1usize..7, some in proptest::collection::btree_set(0u32..60, 1..40), packets in 1usize..200,
+        ) {
+            let rule = Turns { burst: 1, skew: 0.0, renewal: None };
+            let some: Vec<u32> = some.into_iter().collect();
+            let mut sessions = Sessions::new(Some(some.clone()), 60, stacks, rule, &mut Random::new(1));
+            let mut given = vec![0; packets];
+            sessions.take(&mut given);
+            let there: Vec<usize> = (0..stacks).filter(|stack| some.iter().any(|it| *it as usize % stacks == *stack)).collect();
+            for (number, session) in given.iter().enumerate() {
+                prop_assert!(some.contains(session));
+                prop_assert_eq!(*session as usize % stacks, there[number % there.len()]);
             }
         }
     }

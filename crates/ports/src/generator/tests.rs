@@ -2,6 +2,7 @@
 
 mod offered;
 mod recorded;
+mod stacks;
 mod tunnels;
 
 use std::collections::{BTreeMap, HashSet};
@@ -501,6 +502,13 @@ fn parameters_that_make_no_sense_are_named() {
         (json!({ "queue": 0 }), "queue", "1 to 1048576"),
         (json!({ "vlans": [1, 4096] }), "vlans[1]", "0 to 4095"),
         (json!({ "vlans": [1, 2, 3] }), "vlans", "0 to 2"),
+        (json!({ "vlan_stacks": [[1], [2, 4096]] }), "vlan_stacks[1][1]", "0 to 4095"),
+        (json!({ "vlan_stacks": [[1], [1, 2, 3]] }), "vlan_stacks[1]", "0 to 2"),
+        (json!({ "vlan_stacks": vec![[1]; 4097] }), "vlan_stacks", "1 to 4096"),
+        (json!({ "vlan_stacks": [1, 2] }), "", "sequence"),
+        (json!({ "vlan_stacks": [[1]], "vlans": [2] }), "vlan_stacks", "leave out one"),
+        (json!({ "vlan_stacks": [[1], [2], []], "sessions": 2 }), "sessions", "3 to 16777216"),
+        (json!({ "vlan_stacks": [[], [1, 2]], "size": 51 }), "size", "allowed are 52 to"),
         (json!({ "destination": "10.0.0.0/33" }), "destination", "prefix"),
         (json!({ "destination": [] }), "destination", "at least one"),
         (json!({ "destination": ["10.0.0.0/8", "::/0"] }), "destination", "another IP version"),

@@ -17,7 +17,6 @@ const CONTROLLERS: [&str; 4] = ["null", "max", "{~static:~{~trigger:~8~}~}", "op
 /// The settings that make the packets of a use case arrive at random.
 fn at_random(usecase: &str) -> String {
     let ports: &[&str] = match usecase.split(' ').next() {
-        Some("vrf") => &["in1", "in2", "in3", "in4"],
         Some("mgw") => &["down", "up"],
         _ => &["in"],
     };
