@@ -133,9 +133,9 @@ class Process:
 class Forebay:
     """A pipeline that runs in a namespace."""
 
-    def __init__(self, stage, space, yaml, settings):
+    def __init__(self, stage, space, yaml, settings, name=None):
         self.program = stage.options.forebay
-        self.socket = str(stage.path(f"{space}.socket"))
+        self.socket = str(stage.path(f"{name or space}.socket"))
         sets = [word for setting in settings for word in ("--set", setting)]
         words = [self.program, "run", str(yaml), "--json", "--no-live", "--socket", self.socket, *sets]
         self.process = stage.start(space, *words)
@@ -254,8 +254,9 @@ class Stage:
         """Starts one of the programs in `peers/`, and waits until it says that it is ready."""
         return self.start(space, sys.executable, PEERS / program, *words).wait_for("ready")
 
-    def forebay(self, space, yaml, *settings):
-        return Forebay(self, space, yaml, settings)
+    def forebay(self, space, yaml, *settings, name=None):
+        """Starts a pipeline; `name` is its socket's, where a namespace has several."""
+        return Forebay(self, space, yaml, settings, name)
 
 
 def remove_leftovers():

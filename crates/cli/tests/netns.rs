@@ -110,6 +110,12 @@ fn tcp_through_a_tunnel_that_its_hosts_do_not_know_of() {
     play("clamp", 5);
 }
 
+/// `examples/vpn-site.yaml` dropped every packet of its peer that came in fragments of the outer packet.
+#[test]
+fn a_tunnel_whose_peer_sends_fragments() {
+    play("site", 5);
+}
+
 #[test]
 fn esp_of_the_kernel() {
     play("xfrm", 5);
