@@ -6,7 +6,7 @@ export PATH := $(CARGO_HOME)/bin:$(PATH)
 export FUZZ_SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-netns test gate gate-update bench bench-peers bench-interfaces sim fuzz hostile miri soak soak-sessions lint schema rust
+.PHONY: help install demo demo-netns test gate gate-update bench bench-peers bench-interfaces sim fuzz hostile miri soak soak-sessions test-vm lint schema rust
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -75,6 +75,10 @@ soak: rust ## 1 000 reloads under load, then ten minutes of changes, workers tha
 
 soak-sessions: rust ## a million sessions, 50 000 new ones a second, for a minute, by the real clock (`make test`: simulated)
 	FOREBAY_CROWD_SECONDS=60 cargo test --release -p forebay-cli --test crowd -- --nocapture
+
+test-vm: rust ## ESP and GTP-U against the kernel's own, in an emulated Debian whose kernel has them (five minutes; sudo, where not root, for the script)
+	cargo build --release -p forebay-cli
+	@$(if $(filter 0,$(shell id -u)),,sudo) scripts/test-vm
 
 miri: rust ## the unsafe code of memory, packets, pools and rings under the interpreter Miri (ten minutes)
 	@scripts/install-miri

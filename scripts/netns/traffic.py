@@ -37,9 +37,8 @@ def traceroute(stage, space, host, hops):
     return seen == hops, " > ".join(seen) or done.last_line()
 
 
-def iperf(stage, space, host, *more, megabytes=20):
-    """So many bytes are sent by TCP; with `-u` by UDP, of which four in five arrive (the rest the machine was too
-    busy for), with `--short` any at all."""
+def iperf_told(stage, space, host, *more, megabytes):
+    """What iperf3 tells of a transfer: its `end`. It may send more than it was asked to (3.18 does so)."""
     words = ["iperf3", "-J", "-c", host, "-n", f"{megabytes}M", "--connect-timeout", 1000 * PATIENCE, *more]
     for again in range(20):
         done = stage.attempt(space, *words, timeout=120)
@@ -53,12 +52,18 @@ def iperf(stage, space, host, *more, megabytes=20):
         time.sleep(0.5)
     if "error" in told:
         raise Broken(told["error"])
+    return told["end"]
+
+
+def iperf(stage, space, host, *more, megabytes=20):
+    """So many bytes are sent by TCP; with `-u` by UDP, of which four in five arrive (the rest the machine was too
+    busy for), with `--short` any at all."""
+    end = iperf_told(stage, space, host, *more, megabytes=megabytes)
     if "-u" in more:
-        end = told["end"]["sum"]
+        end = end["sum"]
         packets, lost = end["packets"], end["lost_packets"]
         enough = lost < packets if stage.options.short else lost * 5 <= packets
         return packets > 0 and enough, f"{packets - lost} of {packets} datagrams, {rate(end)}"
-    end = told["end"]
     got = end["sum_received"]["bytes"]
     again = end["sum_sent"].get("retransmits", 0)
     # What is still on its way when the sender says goodbye, up to all that windows hold, the receiver does not count.
