@@ -293,6 +293,15 @@ pub struct Stalls {
     pub busy_share: f64,
 }
 
+/// The shares of a worker's time in which it could have run and had no core. `None` is what the system does not tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct MachineTime {
+    /// The host of this virtual machine had its core.
+    pub steal: Option<f64>,
+    /// It waited in a run queue: another thread had its core.
+    pub wait: Option<f64>,
+}
+
 /// A worker.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WorkerReport {
@@ -319,6 +328,9 @@ pub struct WorkerReport {
     pub handover: Timing,
     /// Turns in which the machine was elsewhere.
     pub machine_stalls: Stalls,
+    /// What the machine took of its time, as the system tells.
+    #[serde(default)]
+    pub machine_time: MachineTime,
     /// Packets given to other workers.
     pub handed: u64,
     /// Packets taken from other workers.

@@ -4,9 +4,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forebay_graph::report::{Origin, Reading, Report};
 use forebay_graph::{Team, Telemetry};
-use forebay_measure::Frequency;
+use forebay_measure::{Away, Frequency};
 use forebay_packet::Ticks;
 
+use crate::running::WorkerThread;
 use crate::steering::Steering;
 
 /// The counters of a running pipeline.
@@ -26,6 +27,50 @@ pub(crate) struct State {
     pub(crate) origin: Origin,
     /// What sets the triggers, where something does.
     pub(crate) steering: Option<Arc<Steering>>,
+    /// What the machine takes of the workers' time.
+    pub(crate) machine: Machine,
+}
+
+/// What the machine has taken of the workers' time since they began. In simulated time there are no threads, and nothing is known.
+#[derive(Default)]
+pub(crate) struct Machine {
+    threads: Vec<Watched>,
+}
+
+/// A worker's thread.
+struct Watched {
+    thread: WorkerThread,
+    /// What the system had counted when this was first looked at.
+    before: Away,
+    /// What it has counted since, when it was last looked at: it tells nothing any more of a thread that has ended.
+    taken: Away,
+}
+
+impl Machine {
+    /// Watches these threads from now on. Those that were watched go on counting.
+    pub(crate) fn watch(&mut self, threads: &[WorkerThread]) {
+        let mut known = std::mem::take(&mut self.threads);
+        for (thread, before) in threads.iter().zip(look(threads.iter())) {
+            let at = known.iter().position(|watched| watched.thread == *thread);
+            let fresh = || Watched { thread: *thread, before, taken: before.since(&before) };
+            self.threads.push(at.map_or_else(fresh, |at| known.swap_remove(at)));
+        }
+    }
+
+    /// By worker: what the machine has taken.
+    pub(crate) fn taken(&mut self) -> impl Iterator<Item = (usize, Away)> {
+        let now = look(self.threads.iter().map(|watched| &watched.thread));
+        for (watched, now) in self.threads.iter_mut().zip(now) {
+            let taken = now.since(&watched.before);
+            watched.taken =
+                Away { wait: taken.wait.or(watched.taken.wait), steal: taken.steal.or(watched.taken.steal) };
+        }
+        self.threads.iter().map(|watched| (watched.thread.worker, watched.taken))
+    }
+}
+
+fn look<'t>(threads: impl Iterator<Item = &'t WorkerThread>) -> Vec<Away> {
+    Away::look(&threads.map(|thread| (thread.tid, thread.core)).collect::<Vec<_>>())
 }
 
 impl Board {
@@ -39,7 +84,8 @@ impl Board {
     ) -> Self {
         let frequency = telemetries[0].frequency;
         let past = Reading::nothing(frequency, began);
-        Self { frequency, began, state: Mutex::new(State { telemetries, team, past, origin, steering }) }
+        let machine = Machine::default();
+        Self { frequency, began, state: Mutex::new(State { telemetries, team, past, origin, steering, machine }) }
     }
 
     /// The counters; while a change is made, whoever asks waits.
@@ -56,11 +102,12 @@ impl Board {
     /// What has been counted since the beginning, at the instant `at`.
     #[must_use]
     pub fn read(&self, at: Ticks) -> Reading {
-        let state = self.state();
+        let mut state = self.state();
         let mut all = Reading::of(&state.telemetries[0], at);
         state.telemetries[1..].iter().for_each(|told| all.merge(&Reading::of(told, at)));
         // Of what is gone only the packets are told: the past has nothing else.
         all.merge(&state.past);
+        state.machine.taken().for_each(|(worker, away)| all.note_away(worker, away));
         all
     }
 

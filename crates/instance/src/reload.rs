@@ -159,6 +159,7 @@ impl<S: Scheduler + 'static> Running<S> {
         told.took_ms = frequency.seconds(Tsc.now().since(began)) * 1e3;
         (state.telemetries, state.team, state.origin) = (telemetries, team, origin(&cores));
         state.steering = steering;
+        state.machine.watch(&crew.watched());
         told.cores = cores.to_vec();
         (crew.made, crew.tables, crew.cores) = (made, tables, cores);
         let left = settle(&mut state, formers, &exchange, self.board.began(), || Tsc.now(), &mut crew.watch);

@@ -186,6 +186,7 @@ impl<S: Scheduler + 'static> Running<S> {
             changing: Mutex::new(()),
             steersman,
         });
+        running.board.state().machine.watch(&running.threads());
         running.steersman.start(&running)?;
         Ok(running)
     }
@@ -205,9 +206,7 @@ impl<S: Scheduler + 'static> Instance for Running<S> {
     }
 
     fn threads(&self) -> Vec<WorkerThread> {
-        let crew = self.crew();
-        let threads = crew.threads.iter().enumerate();
-        threads.map(|(worker, thread)| WorkerThread { worker, core: thread.core, tid: thread.tid }).collect()
+        self.crew().watched()
     }
 
     fn tables(&self) -> Vec<NamedTable> {
@@ -254,6 +253,8 @@ impl<S: Scheduler + 'static> Instance for Running<S> {
 
     fn end(&self) -> Outcome {
         let mut crew = self.crew();
+        // Of a thread that has ended the system tells nothing any more.
+        drop(self.board.state().machine.taken());
         self.stop.store(true, Ordering::Relaxed);
         let threads = std::mem::take(&mut crew.threads);
         let mut outcome = Outcome { at: Tsc.now(), troubles: std::mem::take(&mut crew.troubles) };
@@ -275,6 +276,14 @@ impl<S: Scheduler + 'static> Instance for Running<S> {
             outcome.troubles.push(("control".to_owned(), what.to_owned()));
         }
         outcome
+    }
+}
+
+impl<S: Scheduler> Crew<S> {
+    /// The threads, as the system knows them.
+    pub(crate) fn watched(&self) -> Vec<WorkerThread> {
+        let threads = self.threads.iter().enumerate();
+        threads.map(|(worker, thread)| WorkerThread { worker, core: thread.core, tid: thread.tid }).collect()
     }
 }
 

@@ -4,10 +4,10 @@
 //! runs on while somebody else has the core; here it is seen.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use forebay_instance::WorkerThread;
-use forebay_measure::{Clock, Tsc};
+use forebay_measure::away::{scheduled, stolen};
+use forebay_measure::{Clock, Nanos, Tsc};
 use forebay_packet::Ticks;
 use serde::{Deserialize, Serialize};
 
@@ -82,14 +82,15 @@ impl Witness {
         let threads = threads.iter().map(|thread| {
             let file = |name: &str| read(format!("/proc/self/task/{}/{name}", thread.tid));
             let seen = Thread {
-                scheduled: scheduled(&file("schedstat")),
+                scheduled: scheduled(thread.tid).map(|(ran, waited)| (seconds(ran), seconds(waited))),
                 preemptions: preemptions(&file("status")),
                 page_faults: page_faults(&file("stat")),
             };
             (*thread, seen)
         });
         let threads = threads.collect();
-        Self { at: Tsc.now(), threads, stolen: stolen(&read("/proc/stat".to_owned())) }
+        let stolen = stolen().into_iter().map(|(core, stolen)| (core, seconds(stolen))).collect();
+        Self { at: Tsc.now(), threads, stolen }
     }
 
     /// What happened since `earlier`, by worker: those that are there now and were then.
@@ -118,11 +119,8 @@ impl Witness {
     }
 }
 
-/// Of `/proc/PID/task/TID/schedstat`: nanoseconds run, nanoseconds waited in a run queue, times scheduled
-/// (Documentation/scheduler/sched-stats.rst).
-fn scheduled(text: &str) -> Option<(f64, f64)> {
-    let mut nanos = text.split_ascii_whitespace().map(|number| number.parse().ok().map(Duration::from_nanos));
-    Some((nanos.next()??.as_secs_f64(), nanos.next()??.as_secs_f64()))
+fn seconds(span: Nanos) -> f64 {
+    span.0 as f64 / 1e9
 }
 
 /// Of `/proc/PID/task/TID/status`: how often the core was taken away.
@@ -139,36 +137,22 @@ fn page_faults(text: &str) -> Option<u64> {
     Some(field(10)? + field(12)?)
 }
 
-/// Of `/proc/stat`: by core, the eighth number, in hundredths of a second whatever the kernel's own tick is (USER_HZ).
-fn stolen(text: &str) -> BTreeMap<usize, f64> {
-    let core = |line: &str| {
-        let (name, times) = line.split_once(' ')?;
-        let core = name.strip_prefix("cpu")?.parse().ok()?;
-        Some((core, times.split_ascii_whitespace().nth(7)?.parse::<f64>().ok()? / 100.0))
-    };
-    text.lines().filter_map(core).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::mpsc::channel;
+    use std::time::Duration;
 
     use super::*;
 
     #[test]
     fn what_the_system_writes_is_read() {
-        assert_eq!(scheduled("1500000000 250000000 17\n"), Some((1.5, 0.25)));
-        assert_eq!((scheduled(""), scheduled("1 x 2")), (None, None));
         let status = "Name:\tworker-0\nvoluntary_ctxt_switches:\t150\nnonvoluntary_ctxt_switches:\t545\n";
         assert_eq!((preemptions(status), preemptions("Name:\ta\n")), (Some(545), None));
         // A name can look like fields.
         let stat = "77 (a) R 1 (b) R 1 77 77 0 -1 4194304 300 5 2 9 10 11 0 0 20 0 1 0 5 0 0\n";
         assert_eq!((page_faults(stat), page_faults("77 (a"), page_faults("77 (a) R 1")), (Some(302), None, None));
-        let all =
-            "cpu  1 2 3 4 5 6 7 900 9 10\ncpu0 1 2 3 4 5 6 7 0 9 10\ncpu12 1 2 3 4 5 6 7 350 9 10\ncpu13 1 2\nintr 5\n";
-        assert_eq!(stolen(all), BTreeMap::from([(0, 0.0), (12, 3.5)]));
     }
 
     #[test]

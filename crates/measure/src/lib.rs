@@ -1,5 +1,6 @@
 //! Clocks, counters, histograms and the units they are stated in; what processor and kernel count of a thread; where memory lies.
 
+pub mod away;
 pub mod clock;
 pub mod counter;
 pub mod events;
@@ -9,6 +10,7 @@ pub mod placement;
 pub mod units;
 pub mod window;
 
+pub use away::Away;
 pub use clock::{Clock, Frequency, Simulated, Tsc};
 pub use counter::Counter;
 pub use histogram::{Distribution, Histogram};

@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use forebay_measure::{Distribution, Frequency};
+use forebay_measure::{Distribution, Frequency, Nanos};
+use forebay_packet::Ticks;
 
 use super::reading::{FlowReading, Metered, ModuleReading, PortReading, Reading, Timed, WorkerReading};
 use super::{
-    Delay, FlowFigures, FlowReport, ModuleReport, Origin, Packets, PortReport, Report, Spent, Stalls, Timing,
-    WorkerReport,
+    Delay, FlowFigures, FlowReport, MachineTime, ModuleReport, Origin, Packets, PortReport, Report, Spent, Stalls,
+    Timing, WorkerReport,
 };
 use crate::port::OVERSIZE;
 use crate::telemetry::{LONG, LONG_CLASSES};
@@ -186,10 +187,20 @@ fn worker(before: WorkerReading, now: &WorkerReading, origin: &Origin, frequency
         metered_residue: Spent::between(&before.metered_residue, &now.metered_residue),
         handover: Timing::between(&before.handover, &now.handover),
         machine_stalls: stalls(&before, now, frequency),
+        machine_time: machine_time(&before, now, frequency.seconds(Ticks(span))),
         handed: now.handed.saturating_sub(before.handed),
         taken: now.taken.saturating_sub(before.taken),
         stalls: now.stalls.saturating_sub(before.stalls),
     }
+}
+
+/// What the machine took of `seconds` of a worker's time.
+fn machine_time(before: &WorkerReading, now: &WorkerReading, seconds: f64) -> MachineTime {
+    let share = |now: Option<Nanos>, before: Option<Nanos>| {
+        let taken = now?.0.saturating_sub(before.map_or(0, |before| before.0));
+        (seconds > 0.0).then(|| (taken as f64 / 1e9 / seconds).min(1.0))
+    };
+    MachineTime { steal: share(now.away.steal, before.away.steal), wait: share(now.away.wait, before.away.wait) }
 }
 
 /// Long turns that are no usual ones: the rule is fixed, whatever is measured.

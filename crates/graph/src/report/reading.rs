@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::Hash;
 use std::sync::Arc;
 
-use forebay_measure::{Counter, Distribution, Frequency, Nanos, PacketRate};
+use forebay_measure::{Away, Counter, Distribution, Frequency, Nanos, PacketRate};
 use forebay_packet::Ticks;
 
 use super::difference;
@@ -160,6 +160,8 @@ pub(super) struct WorkerReading {
     pub(super) handed: u64,
     pub(super) taken: u64,
     pub(super) stalls: u64,
+    /// What the machine has taken of its time since the run began.
+    pub(super) away: Away,
 }
 
 impl Reading {
@@ -220,6 +222,7 @@ impl Reading {
                 handed: worker.handed.get(),
                 taken: worker.taken.get(),
                 stalls: worker.stalls.get(),
+                away: Away::default(),
             }],
             clocks: worker.arrival_clocks.get(),
             exhausted: worker.exhausted.get(),
@@ -373,6 +376,13 @@ impl Reading {
         for flow in self.flows.iter().filter(|flow| !keeps(flow)) {
             let report = difference::flow(FlowReading::default(), flow, seconds, self.frequency);
             self.removed.note_flow(report);
+        }
+    }
+
+    /// Notes what the machine has taken of a worker's time since the run began: the system tells, and not the worker.
+    pub fn note_away(&mut self, worker: usize, away: Away) {
+        if let Some(told) = self.workers.iter_mut().find(|told| told.id == worker) {
+            told.away = away;
         }
     }
 
