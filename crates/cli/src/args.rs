@@ -2,6 +2,7 @@
 
 mod compare;
 mod gate;
+mod graph;
 mod handover;
 mod history;
 mod lab;
@@ -23,6 +24,7 @@ use values::{cost, interval, setting, trigger, whole};
 
 pub(crate) use compare::Compare;
 pub(crate) use gate::Gate;
+pub(crate) use graph::Graph;
 pub(crate) use handover::{Handover, Measured, Other};
 pub(crate) use history::{Figure, History};
 pub(crate) use lab::{Lab, LabBatching, LabLean};
@@ -90,6 +92,8 @@ pub(crate) enum Command {
     Table(Table),
     /// Check a configuration: everything that is wrong, with the line and what is allowed
     Check(Check),
+    /// Draw a pipeline: where packets go, module by module
+    Graph(Graph),
     /// List what there is
     #[command(after_help = "Examples:\n  forebay list functions\n  forebay list usecases --json")]
     List {
@@ -240,6 +244,13 @@ pub(crate) struct Running {
     /// The socket of the running pipeline; without it, that of the only one that runs
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
+}
+
+impl Running {
+    /// Whether one is named.
+    pub(crate) fn is_named(&self) -> bool {
+        self.socket.is_some()
+    }
 }
 
 /// `reload`'s arguments.

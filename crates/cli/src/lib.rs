@@ -17,6 +17,7 @@ mod engine;
 pub mod filter;
 mod format;
 mod gate;
+mod graph;
 mod handover;
 mod hangup;
 mod hardware;
@@ -125,6 +126,7 @@ fn answer(command: Command) -> anyhow::Result<Answer> {
         Command::Reload(reload) => remote::told(reload.json, remote::reload(&reload))?,
         Command::Table(table) => return remote::told(table.json, remote::change(&table)),
         Command::Check(check) => check::check(&check)?,
+        Command::Graph(told) => remote::told(told.json, graph::graph(&told))?,
         Command::List { what, json } => list::list(what, json)?,
         Command::Describe { name, json } => describe::describe(&name, json)?,
         Command::Usecase { name, set } => usecase::print(&name, &set)?,

@@ -38,11 +38,11 @@ pub(crate) fn told<T>(json: bool, done: anyhow::Result<T>) -> anyhow::Result<T> 
     done
 }
 
-fn connect(running: &Running) -> anyhow::Result<Client> {
+pub(crate) fn connect(running: &Running) -> anyhow::Result<Client> {
     Ok(Client::connect(&find(running.socket.as_deref())?)?)
 }
 
-fn strange() -> anyhow::Error {
+pub(crate) fn strange() -> anyhow::Error {
     anyhow!("the running pipeline gave an answer to another question: is it of this version?")
 }
 

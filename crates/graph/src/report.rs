@@ -6,6 +6,7 @@
 mod control;
 mod difference;
 mod flow;
+mod graph;
 mod lost;
 mod reading;
 
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 pub use control::{ChangeReport, ControlReport, MoveReport, ShortCauseReport, ShortReport, UnkeptReport, WhyMoved};
 pub use flow::FlowFigures;
+pub use graph::{GraphEdge, GraphFlow, GraphModule, GraphPort, GraphReport, GraphWorker};
 pub use lost::{COPY_COUNTERS, LINE_COUNTERS, LostLines};
 pub use reading::Reading;
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use forebay_control::{Costs, Profiled};
 use forebay_graph::drive::Order;
-use forebay_graph::report::{Kind, Origin};
+use forebay_graph::report::{GraphReport, GraphWorker, Kind, Origin};
 use forebay_graph::{
     Action, Census, FlowError, MakeError, NamedTable, Observer, Plan, RunToCompletion, Scheduler, SchedulerKind, Team,
     WeightedFair, links,
@@ -61,6 +61,9 @@ pub trait Instance: Send + Sync {
 
     /// The workers' threads, for whoever watches them from outside.
     fn threads(&self) -> Vec<WorkerThread>;
+
+    /// The graph that runs, with the workers' cores.
+    fn graph(&self) -> GraphReport;
 
     /// The tables that can be changed while packets run.
     fn tables(&self) -> Vec<NamedTable>;
@@ -207,6 +210,12 @@ impl<S: Scheduler + 'static> Instance for Running<S> {
 
     fn threads(&self) -> Vec<WorkerThread> {
         self.crew().watched()
+    }
+
+    fn graph(&self) -> GraphReport {
+        let crew = self.crew();
+        let workers = crew.threads.iter().enumerate().map(|(id, thread)| GraphWorker { id, core: Some(thread.core) });
+        GraphReport { workers: workers.collect(), ..crew.made.graph().clone() }
     }
 
     fn tables(&self) -> Vec<NamedTable> {

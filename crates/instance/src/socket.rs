@@ -16,7 +16,7 @@ pub use place::{PlaceError, find, place};
 pub use server::{Bound, Server};
 pub use service::{Service, Stories, TraceOf};
 
-use forebay_graph::report::Report;
+use forebay_graph::report::{GraphReport, Report};
 use forebay_graph::{Action, Census};
 use serde::{Deserialize, Serialize};
 
@@ -44,6 +44,8 @@ pub enum Request {
         #[serde(default)]
         forget: bool,
     },
+    /// The pipeline's graph: modules, ports, and where packets go.
+    Graph {},
     /// Which tables can be changed.
     Tables {},
     /// Entries of a table, from the one after `after`.
@@ -105,6 +107,8 @@ pub enum Answer {
     },
     /// The configuration has been changed.
     Reloaded(Reloaded),
+    /// The pipeline's graph.
+    Graph(Box<GraphReport>),
     /// Tables that can be changed.
     Tables(Vec<TableTold>),
     /// Entries of a table.

@@ -8,6 +8,7 @@ mod control;
 mod demands;
 mod flows;
 mod fold;
+mod graph;
 mod held;
 mod identity;
 mod language;
@@ -30,6 +31,7 @@ mod yaml;
 
 pub use compile::{Checked, Conditions, check, check_str};
 pub use demands::{Demands, PortDemand, demands};
+pub use graph::graph;
 pub use load::{Loaded, Prepared, load, prepare, rearrange};
 pub use made::{Change, Made};
 pub use parameters::parameters;

@@ -290,6 +290,7 @@ impl Draft {
             scheduler: self.scheduler,
             pool: (self.pool.chunks, self.pool.frame),
             control: self.control.clone(),
+            graph: self.graph(),
         }
     }
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use forebay_control::Settings;
+use forebay_graph::report::GraphReport;
 use forebay_graph::{Files, LASTING, ONCE_A_MODULE, SchedulerKind, SharedState, kept_as};
 use forebay_packet::Word;
 use serde::{Deserialize, Serialize};
@@ -52,6 +53,8 @@ pub struct Made {
     pub(crate) scheduler: SchedulerKind,
     pub(crate) pool: (usize, usize),
     pub(crate) control: Option<Settings>,
+    /// What a drawing shows.
+    pub(crate) graph: GraphReport,
 }
 
 /// What is different in a changed configuration, by name.
@@ -82,6 +85,12 @@ impl Made {
     #[must_use]
     pub fn control(&self) -> Option<&Settings> {
         self.control.as_ref()
+    }
+
+    /// Its graph, with the cores that the configuration names.
+    #[must_use]
+    pub fn graph(&self) -> &GraphReport {
+        &self.graph
     }
 
     /// What is different in `new`.

@@ -12,6 +12,7 @@ fn every_command_has_help_with_an_example() {
         "measure",
         "gate",
         "check",
+        "graph",
         "list",
         "describe",
         "usecase",

@@ -8,6 +8,7 @@ mod doctor;
 mod ends;
 mod files;
 mod gate;
+mod graph;
 mod handover;
 mod history;
 mod lab;

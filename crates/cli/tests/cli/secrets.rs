@@ -65,6 +65,8 @@ fn no_answer_of_a_running_pipeline_shows_a_key() {
         (0, show(&["tables"])),
         (0, show(&["table", "m"])),
         (0, show(&["trace"])),
+        (0, vec!["graph".to_owned()]),
+        (0, vec!["graph".to_owned(), "--json".to_owned()]),
         (0, vec!["reload".to_owned(), "--json".to_owned()]),
     ];
     for (code, arguments) in asked {
@@ -250,6 +252,9 @@ const ARGUMENTS: &[&[&str]] = &[
     &["reload", "--set", "KEY", "--socket", "missing"],
     &["table", "m", "add KEY", "--socket", "missing/KEY"],
     &["table", "m", "--KEY"],
+    &["graph", "KEY"],
+    &["graph", "usecase:gw", "--set", "n=KEY"],
+    &["graph", "--socket", "missing/KEY"],
     &["check", "KEY"],
     &["check", "usecase:KEY"],
     &["check", "usecase:gw", "--json", "--set", "KEY=1"],

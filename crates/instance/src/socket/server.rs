@@ -22,7 +22,7 @@ use super::{Answer, Request};
 const LOOK: Duration = Duration::from_millis(50);
 
 /// The requests, by the names that stand in `do`.
-const REQUESTS: [&str; 8] = ["report", "reload", "tables", "entries", "change", "trace", "act", "stop"];
+const REQUESTS: [&str; 9] = ["report", "reload", "graph", "tables", "entries", "change", "trace", "act", "stop"];
 
 /// A socket of one's own, at which nobody answers yet; dropping it takes it away.
 pub struct Bound {
@@ -206,6 +206,7 @@ fn talk(connection: &Connection, service: &Service) -> io::Result<()> {
             Ok(Request::Reload { file, set, forget }) => {
                 service::reload(service, file, &set.unwrap_or_default(), forget)
             }
+            Ok(Request::Graph {}) => Answer::Graph(Box::new(service.instance.graph())),
             Ok(Request::Tables {}) => service::tables(service),
             Ok(Request::Entries { module, table, after, filter, most }) => {
                 let which = (filter.as_deref(), after.as_deref());
@@ -285,7 +286,8 @@ mod tests {
             "Kq7wZr5tXy3u",
         ] {
             let why = not_a_request(&serde_json::from_str::<Request>(line).expect_err("no request"));
-            let rest = ": allowed are `report`, `reload`, `tables`, `entries`, `change`, `trace`, `act`, `stop`";
+            let rest =
+                ": allowed are `report`, `reload`, `graph`, `tables`, `entries`, `change`, `trace`, `act`, `stop`";
             assert!(why.starts_with("not a request") && why.ends_with(rest) && !why.contains("Kq7w"), "{why}");
         }
         let cut = serde_json::from_str::<Request>("{\"do\":\"tab").expect_err("no request");

@@ -1,0 +1,91 @@
+//! `forebay graph`: where packets go, as a tree, for Graphviz, or as JSON.
+
+mod bundles;
+mod dot;
+mod tree;
+
+use std::io::Write;
+
+use anyhow::bail;
+use forebay_graph::report::GraphReport;
+use forebay_instance::socket::{self, Request};
+
+use crate::args;
+use crate::{printed, remote};
+use bundles::{Drawing, Way};
+
+/// The first and the last name of many are shortened when they have so many bytes together.
+const LONG: usize = 24;
+
+/// Prints a pipeline's graph.
+pub(crate) fn graph(arguments: &args::Graph) -> anyhow::Result<()> {
+    let graph = read(arguments)?;
+    let mut out = printed::out();
+    if arguments.json {
+        writeln!(out, "{}", serde_json::to_string(&graph)?)?;
+        return Ok(());
+    }
+    let drawing = if arguments.full { Drawing::full(&graph) } else { Drawing::of(&graph) };
+    if arguments.dot {
+        dot::print(&drawing, &mut out)?
+    } else {
+        tree::print(&drawing, &mut out)?
+    }
+    Ok(())
+}
+
+/// The graph of a configuration, or of the running pipeline.
+fn read(arguments: &args::Graph) -> anyhow::Result<GraphReport> {
+    let args::Graph { pipeline, set, running, .. } = arguments;
+    match pipeline.as_deref() {
+        None | Some("running") => {
+            if !set.is_empty() {
+                bail!("--set changes a configuration, and this pipeline runs: name the configuration, or use `reload`");
+            }
+            let mut client = remote::connect(running)?;
+            let socket::Answer::Graph(graph) = client.ask(&Request::Graph {})? else { return Err(remote::strange()) };
+            Ok(*graph)
+        }
+        Some(pipeline) => {
+            if running.is_named() {
+                bail!("{pipeline} is a configuration: leave it out for the graph of a running pipeline");
+            }
+            Ok(crate::source::source(pipeline, set).and_then(|source| forebay_pipeline::graph(&source))?)
+        }
+    }
+}
+
+/// A few names in full, of more the first and the last.
+fn names(all: &[&str]) -> String {
+    match all {
+        [first, _, .., last] if first.len() + last.len() < LONG => format!("{first} … {last}"),
+        [first, _, .., last] => format!("{first} … {}", rest(first, last)),
+        few => few.join(", "),
+    }
+}
+
+/// `last` without the words that it begins with as `first` does.
+fn rest<'a>(first: &str, last: &'a str) -> &'a str {
+    let same = first.chars().zip(last.chars()).take_while(|(a, b)| a == b);
+    let same: usize = same.map(|(c, _)| c.len_utf8()).sum();
+    let words = last[..same].trim_end_matches(|c: char| c.is_ascii_digit());
+    if words.len() == last.len() { last } else { &last[words.len()..] }
+}
+
+/// The gates of a way.
+fn labels(way: &Way) -> String {
+    match &way.gates[..] {
+        few if few.len() <= 2 => format!("[{}]", few.join(", ")),
+        [first, .., last] if way.consecutive => format!("[{first} … {last}]"),
+        all => format!("[{}, {} … {}: {} gates]", all[0], all[1], all[all.len() - 1], all.len()),
+    }
+}
+
+/// The text in so many columns: the end gives way.
+fn cut(text: &str, columns: usize) -> String {
+    if text.chars().count() <= columns {
+        return text.to_owned();
+    }
+    let short: String = text.chars().take(columns.saturating_sub(1)).collect();
+    format!("{short}…")
+}

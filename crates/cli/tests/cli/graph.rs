@@ -1,0 +1,139 @@
+//! `forebay graph`: a pipeline as a tree, for Graphviz, and as JSON.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::running::{PIPELINE, Running, json};
+use crate::{File, forebay};
+
+/// 64 branches are a screen, with every module's function.
+const GATEWAY: &str = "\
+gw-64: 323 modules, 2 ports, 64 flows
+batch 32, run-to-completion, worker 0
+
+in                             generator
+→ ether                        ether_split
+├─ [ipv4] → l2                 mac_table
+│  → route                     ip_lookup
+│  └─ [0 … 63] → acl0 … acl63  acl × 64, run as one
+│     → nat0 … nat63           static_nat × 64, run as one
+│     → ttl0 … ttl63           ttl × 64, run as one
+│     → mac0 … mac63           mac_rewrite × 64, run as one
+│     → sum0 … sum63           ip_checksum × 64, run as one
+│     → out                    sink
+└─ [other] → drop
+";
+
+#[test]
+fn equal_branches_are_drawn_once() {
+    assert_eq!(forebay(&["graph", "usecase:gw", "--set", "n=64"]).well(), GATEWAY);
+    let full = forebay(&["graph", "usecase:gw", "--set", "n=64", "--full"]).well();
+    assert!(full.contains("├─ [7] → acl7") && full.lines().count() > 323, "{full}");
+    let mgw = forebay(&["graph", "usecase:mgw"]).well();
+    assert!(mgw.contains("[0 … 3] → up_service0_0 … 3_3 "), "{mgw}");
+}
+
+/// A module that packets reach by several ways is below all that lead to it.
+#[test]
+fn ways_that_meet_are_told_once_and_below() {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let tree = forebay(&["graph", examples.join("router.yaml").to_str().expect("UTF-8")]).well();
+    let at = |line: &str| tree.lines().position(|it| it.starts_with(line)).unwrap_or_else(|| panic!("{line}: {tree}"));
+    assert!(tree.contains("   → back (below)"), "{tree}");
+    assert!(at("back ") < at("left_out ") && at("left_out ") < at("silent "), "{tree}");
+    assert!(!tree.contains("(above)"), "{tree}");
+}
+
+#[test]
+fn every_use_case_and_example_fits_eighty_columns() {
+    let cases = forebay(&["list", "usecases", "--json"]).json();
+    let cases =
+        cases.as_array().expect("a list").iter().map(|it| format!("usecase:{}", it["name"].as_str().expect("a name")));
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let files = std::fs::read_dir(examples).expect("the examples").map(|entry| entry.expect("an entry").path());
+    let files = files.filter(|path| path.extension().is_some_and(|extension| extension == "yaml"));
+    let all: Vec<_> = cases.chain(files.map(|path| path.display().to_string())).collect();
+    assert!(all.len() > 20, "{all:?}");
+    for pipeline in &all {
+        let tree = forebay(&["graph", pipeline]).well();
+        let wide = tree.lines().find(|line| line.chars().count() > 80);
+        assert!(wide.is_none() && !tree.contains('\t'), "{pipeline}: {wide:?}");
+        let dot = forebay(&["graph", pipeline, "--dot"]).well();
+        assert!(dot.starts_with("digraph \"") && dot.ends_with("}\n"), "{dot}");
+    }
+}
+
+/// Quotes and backslashes in a name end no text of Graphviz.
+#[test]
+fn names_are_quoted_for_graphviz() {
+    let file = File::new(&PIPELINE.replacen("ports:", "name: 'a\"; b [x=\\\"'\nports:", 1));
+    let dot = forebay(&["graph", file.path(), "--dot"]).well();
+    assert!(dot.starts_with("digraph \"a\\\"; b [x=\\\\\\\"\" {\n"), "{dot}");
+    assert!(
+        dot.contains("m0 -> m1 [label=\"[0, 1]\"];") && dot.contains("out1 [shape=cds, label=\"out\\nsink\"];"),
+        "{dot}"
+    );
+}
+
+/// The fields that programs draw from.
+fn check(graph: &Value) {
+    assert_eq!(graph["version"], 1);
+    for (list, fields) in [
+        ("modules", &["name", "function", "workers", "folded", "gates"][..]),
+        ("ports", &["name", "kind", "workers"]),
+        ("edges", &["from", "gate", "to"]),
+        ("workers", &["id", "core"]),
+        ("flows", &["name", "path", "slo_us", "percentile", "min_rate_pps"]),
+    ] {
+        let all = graph[list].as_array().unwrap_or_else(|| panic!("no {list}"));
+        assert!(list == "flows" || !all.is_empty(), "{list}");
+        for one in all {
+            let mut names: Vec<_> = one.as_object().expect("an object").keys().map(String::as_str).collect();
+            let mut fields = fields.to_vec();
+            (names.sort_unstable(), fields.sort_unstable());
+            assert_eq!(names, fields, "{list}");
+        }
+    }
+}
+
+#[test]
+fn json_of_files_and_of_running_pipelines_is_the_same() {
+    let running = Running::start();
+    let of_running = json(&running.ask(&["graph", "--json"]));
+    let file = running.path("pipeline.yaml");
+    let of_file = forebay(&["graph", file.to_str().expect("UTF-8"), "--json"]).json();
+    check(&of_running);
+    check(&of_file);
+    // The core is chosen at the start.
+    assert!(of_running["workers"][0]["core"].is_u64() && of_file["workers"][0]["core"].is_null());
+    for part in ["pipeline", "modules", "ports", "edges", "flows", "batch", "scheduler"] {
+        assert_eq!(of_running[part], of_file[part], "{part}");
+    }
+    assert_eq!(of_running["edges"][3], serde_json::json!({ "from": "a", "gate": "0", "to": "out" }));
+    let tree = running.ask(&["graph", "running"]).well();
+    assert!(tree.contains("on core ") && tree.contains("└─ [0, 1] → a, b"), "{tree}");
+    // A reload is another graph.
+    running.write(&PIPELINE.replace("a -> out", "a -> drop"));
+    running.ask(&["reload"]).well();
+    let changed = json(&running.ask(&["graph", "--json"]));
+    assert_eq!(changed["edges"][3]["to"], Value::Null);
+    let gw = json(&forebay(&["graph", "usecase:gw", "--json"]));
+    assert!(gw["modules"].as_array().expect("a list").iter().any(|module| module["folded"] == "acl0"), "{gw}");
+    assert_eq!(gw["flows"][0]["path"][0], "route[0]");
+}
+
+#[test]
+fn what_cannot_be_drawn_is_said() {
+    let file = File::new("ports: {}\n");
+    for (arguments, said) in [
+        (&["graph", file.path()][..], "pipeline"),
+        (&["graph", "gw"], "did you mean 'usecase:gw'"),
+        (&["graph", "usecase:gw", "--socket", "/nowhere"], "leave it out for the graph of a running pipeline"),
+        (&["graph", "running", "--set", "n=1"], "use `reload`"),
+        (&["graph", "--socket", "/nowhere"], "no socket is there"),
+    ] {
+        let done = forebay(arguments);
+        assert!(done.code == Some(2) && done.err.contains(said), "{arguments:?}: {}", done.err);
+    }
+}
