@@ -47,6 +47,22 @@ pub struct Params {
     /// itself or the broadcast address of one of its prefixes.
     #[serde(default)]
     martians: Martians,
+    /// What happens to ARP replies and neighbour advertisements after the interface has learnt from them: `consume` (the
+    /// default), or `pass`: they leave by the gate `local`. A host's stack behind a `tap` that has the interface's
+    /// addresses finds its neighbours by them.
+    #[serde(default)]
+    neighbours: Heard,
+}
+
+/// What happens to neighbours' replies.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+enum Heard {
+    /// The interface alone learns from them.
+    #[default]
+    Consume,
+    /// They leave by the gate `local`.
+    Pass,
 }
 
 fn thousand() -> u32 {
@@ -111,7 +127,8 @@ const NO_ROOM: usize = 3;
 const ECHOED: usize = 4;
 const CONFLICTS: usize = 5;
 const DEFENDED: usize = 6;
-const COUNTERS: [&str; 7] = ["answered", "learnt", "evicted", "no_room", "echoed", "conflicts", "defended"];
+const PASSED: usize = 7;
+const COUNTERS: [&str; 8] = ["answered", "learnt", "evicted", "no_room", "echoed", "conflicts", "defended", "passed"];
 
 /// The function.
 pub struct InterfaceIn {
@@ -121,6 +138,7 @@ pub struct InterfaceIn {
     /// All the router's addresses.
     local: Local,
     martians: Martians,
+    heard: Heard,
     word: Option<(Word, u32)>,
     answers: Bucket,
     echoes: Option<Bucket>,
@@ -183,6 +201,8 @@ impl Declare for InterfaceIn {
         questions, which go back by the port that they came by. ARP requests (RFC 826) and neighbour solicitations \
         (RFC 4861) for its own addresses are answered; what neighbours say of themselves is learnt in the state of the kind \
         `interface`, for `interface_out`: who asks for us, from the start, others only where they are known already. \
+        With `neighbours: pass` ARP replies and neighbour advertisements leave by `local` afterwards: a host's stack \
+        that shares the interface's addresses needs them. \
         Neighbour discovery must have hop limit 255, a right checksum and sound options. Echo requests to own addresses are \
         answered (RFC 1122 section 3.2.2.6, RFC 4443 section 4.2); those in fragments or with IP options leave by `local`. \
         Those from an address that is no single host's leave by `local`, too: loopback, IPv4-mapped and \
@@ -216,6 +236,7 @@ impl Declare for InterfaceIn {
             mac: number(interface.mac.0),
             local,
             martians,
+            heard: params.neighbours,
             word,
             answers: Bucket::new(params.answers_per_second, setup.frequency()),
             echoes: (params.echoes_per_second > 0).then(|| Bucket::new(params.echoes_per_second, setup.frequency())),
@@ -358,6 +379,15 @@ impl InterfaceIn {
     /// Whether an address may be answered: one host's that is not this one (RFC 1122 section 3.2.1.3).
     fn is_somebody_else_v4(&self, address: u32) -> bool {
         may_be_host_v4(address) && !self.local.has_v4(address) && !self.local.broadcasts.contains(&address)
+    }
+
+    /// Where a neighbour's reply goes that has been learnt from.
+    fn heard(&self) -> Gate {
+        if self.heard == Heard::Consume {
+            return NEIGHBOUR;
+        }
+        self.counts[PASSED].add(1);
+        LOCAL
     }
 
     /// Answers an echo request, as long as there are not too many.

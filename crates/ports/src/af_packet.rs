@@ -2,6 +2,8 @@
 
 #[doc(hidden)]
 pub mod block;
+mod filter;
+mod host;
 mod offload;
 mod params;
 mod receiver;
@@ -22,6 +24,7 @@ use forebay_packet::{Batch, MAX_BATCH, MAX_FRAME, Ticks};
 pub use params::{Params, Ring};
 
 use crate::interface::{InterfaceName, namespace};
+use host::Excluded;
 use receiver::Receiver;
 use sender::Sender;
 use stamps::Stamps;
@@ -42,6 +45,23 @@ pub enum OpenError {
         "'{0}' needs the right CAP_NET_RAW: run as root, or give it to the program once with `setcap cap_net_raw+ep forebay`"
     )]
     Right(String),
+    /// A right to keep frames from the host's stack is missing.
+    #[error(
+        "to keep the frames of '{0}' from the host's stack takes the rights CAP_NET_ADMIN and CAP_BPF: run as root, or \
+         give them to the program once with `setcap cap_net_raw,cap_net_admin,cap_bpf+ep forebay`"
+    )]
+    ExcludeRight(String),
+    /// The kernel cannot keep frames from the host's stack.
+    #[error(
+        "cannot keep the frames of '{name}' from the host's stack: {source}; allowed is `host: true` with an interface \
+         without addresses in the host, and `sysctl net.ipv4.conf.{name}.arp_ignore=1`"
+    )]
+    Exclude {
+        /// The interface.
+        name: String,
+        /// What the system said.
+        source: io::Error,
+    },
     /// The namespace cannot be entered.
     #[error("the network namespace {0} needs the right CAP_SYS_ADMIN to be entered: run as root")]
     NamespaceRight(PathBuf),
@@ -110,9 +130,17 @@ impl OpenError {
         }
     }
 
+    fn exclude(name: &InterfaceName) -> impl Fn(io::Error) -> Self {
+        move |source| match source.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => Self::ExcludeRight(name.to_string()),
+            _ => Self::Exclude { name: name.to_string(), source },
+        }
+    }
+
     fn parameter(&self) -> &'static str {
         match self {
             Self::NamespaceRight(_) | Self::Namespace { .. } => "namespace",
+            Self::ExcludeRight(_) | Self::Exclude { .. } => "host",
             _ => "interface",
         }
     }
@@ -140,6 +168,8 @@ pub struct AfPacket {
     sends: bool,
     sender: Sender,
     watch: Watch,
+    /// Keeps the frames from the host's stack.
+    excluded: Option<Arc<Excluded>>,
     stamps: Stamps,
     promiscuous: bool,
     poll: Ticks,
@@ -190,6 +220,9 @@ impl AfPacket {
         let found = self.watch.look(cut_off);
         self.counters.errors.add(found.is_new_trouble.into());
         if let Some(state) = found.bind {
+            if let Some(excluded) = &self.excluded {
+                self.counters.errors.add(excluded.follow(state.index).is_err().into());
+            }
             self.sender.set_mtu(state.mtu);
             // What fails now, the interface having gone again, is seen at the next look.
             let _ = self.sender.bind(state.index);
@@ -254,6 +287,7 @@ impl Port for AfPacket {
 
     fn close(&mut self) -> Result<(), String> {
         let Some(shared) = self.shared.take() else { return Ok(()) };
+        self.excluded = None;
         // Whoever else has it goes on with what is in the rings. With the last one that is lost.
         if let Some(intakes) = Arc::into_inner(shared) {
             let Intakes { former, current } = intakes.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -271,19 +305,36 @@ fn lock(shared: &Shared) -> MutexGuard<'_, Intakes> {
 
 /// An interface with the port that has it.
 #[derive(Default)]
-struct Claim(Mutex<(String, Weak<Shared>)>);
+struct Claim(Mutex<Claimed>);
+
+#[derive(Default)]
+struct Claimed {
+    /// The port's name.
+    owner: String,
+    shared: Weak<Shared>,
+    excluded: Weak<Excluded>,
+}
 
 /// What is made in the interface's own network namespace.
 struct Made {
     watch: Watch,
     sender: Sender,
     receiver: Option<Receiver>,
+    excluded: Option<Arc<Excluded>>,
+}
+
+/// What a port finds that takes an interface over, or the first one makes.
+struct Before {
+    takes_over: bool,
+    excluded: Option<Arc<Excluded>>,
+    place: Option<PathBuf>,
 }
 
 impl Made {
-    /// Makes sockets; a receiver where `sizes` says that one is needed. Who `takes_over` has run, and finds the interface as it
+    /// Makes sockets; a receiver where `sizes` says that one is needed. Who takes over has run, and finds the interface as it
     /// may be.
-    fn here(params: &Params, sizes: Option<&Ring>, frame: usize, takes_over: bool) -> Result<Self, OpenError> {
+    fn here(params: &Params, sizes: Option<&Ring>, frame: usize, before: &Before) -> Result<Self, OpenError> {
+        let takes_over = before.takes_over;
         let name = &params.interface;
         let told = |doing| OpenError::of(name, doing);
         let watch = Watch::new(name).map_err(told("look at the interface"))?;
@@ -305,7 +356,19 @@ impl Made {
             sender.bind(state.index).map_err(told("bind the socket for sending"))?;
         }
         let receiver = sizes.map(Receiver::new).transpose().map_err(told("make the ring for receiving"))?;
-        Ok(Self { watch, sender, receiver })
+        let index = state.map(|state| state.index);
+        if let Some(index) = index.filter(|_| before.excluded.is_none()) {
+            filter::remove_leftover(index);
+        }
+        let excluded = match (params.host, &before.excluded) {
+            (true, _) => None,
+            (false, Some(excluded)) => Some(Arc::clone(excluded)),
+            (false, None) => {
+                let excluded = Excluded::from(before.place.as_deref(), index).map_err(OpenError::exclude(name))?;
+                Some(Arc::new(excluded))
+            }
+        };
+        Ok(Self { watch, sender, receiver, excluded })
     }
 }
 
@@ -318,9 +381,11 @@ What comes in at the interface enters, and what leaves goes out by it. Frames pa
 kernel (PACKET_MMAP: TPACKET_V3 to receive): to receive takes no system call, to send takes one a batch. It takes the right \
 CAP_NET_RAW, and CAP_SYS_ADMIN where the interface is in another network namespace.
 
-The host's own stack still sees every frame that comes in. An interface that is to be Forebay's alone has no addresses there \
-(`ip addr flush dev NAME`, `sysctl net.ipv6.conf.NAME.disable_ipv6=1`), or drops what it receives (`tc qdisc add dev NAME clsact`, \
-`tc filter add dev NAME ingress matchall action drop`: packet sockets come before that).
+The host's own stack still sees every frame that comes in, and answers what is for its addresses, those of other interfaces \
+among them (ARP). With `host: false` it sees none: a program at the interface's ingress drops each frame once packet sockets \
+have it. It takes the rights CAP_NET_ADMIN and CAP_BPF, and ends with the process, however that ends (a tcx link). Kernels before \
+6.6 have a filter instead (clsact), which stays behind a process that was killed until a port to the interface is opened \
+again.
 
 Frames enter whole and right: a VLAN tag that the kernel took out is put back, a checksum that a sender on this host left to its \
 interface is completed, and what was to be cut into several frames (TCP and UDP segmentation, or what the kernel has put together) \
@@ -357,10 +422,9 @@ waits in it, and where its size changes it is emptied first.";
         let key = format!("af_packet {place:?} {}", params.interface);
         let claim = setup.lasting(&key, |_| Ok(Claim::default()))?;
         let mut claim = claim.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (owner, there) = &*claim;
-        let there = there.upgrade();
-        if there.is_some() && owner != setup.name() {
-            let (name, port) = (params.interface.to_string(), owner.clone());
+        let there = claim.shared.upgrade();
+        if there.is_some() && claim.owner != setup.name() {
+            let (name, port) = (params.interface.to_string(), claim.owner.clone());
             return Err(SetupError::at("interface", OpenError::Taken { name, port }.to_string()));
         }
         let sizes = there.as_ref().map(|shared| lock(shared).current.sizes());
@@ -369,11 +433,12 @@ waits in it, and where its size changes it is emptied first.";
             Some(libc::EPERM) => OpenError::NamespaceRight(path.to_owned()),
             _ => OpenError::Namespace { path: path.to_owned(), source },
         };
-        let (frame, takes_over) = (setup.frame(), there.is_some());
-        let make = || Made::here(&params, wanted, frame, takes_over);
+        let frame = setup.frame();
+        let before = Before { takes_over: there.is_some(), excluded: claim.excluded.upgrade(), place: place.clone() };
+        let make = || Made::here(&params, wanted, frame, &before);
         let made = namespace::within(place.as_deref(), make, refused)
             .map_err(|error| SetupError::at(error.parameter(), error.to_string()))?;
-        let Made { watch, sender, receiver } = made;
+        let Made { watch, sender, receiver, excluded } = made;
         let (shared, fresh) = match there {
             Some(shared) => (shared, receiver),
             None => {
@@ -381,7 +446,11 @@ waits in it, and where its size changes it is emptied first.";
                 (Arc::new(Mutex::new(Intakes { former: VecDeque::new(), current })), None)
             }
         };
-        *claim = (setup.name().to_owned(), Arc::downgrade(&shared));
+        *claim = Claimed {
+            owner: setup.name().to_owned(),
+            shared: Arc::downgrade(&shared),
+            excluded: excluded.as_ref().map(Arc::downgrade).unwrap_or_default(),
+        };
         let before = sizes.map_or(0, |sizes| sizes.retire.0);
         let frequency = setup.frequency();
         Ok(Self {
@@ -391,6 +460,7 @@ waits in it, and where its size changes it is emptied first.";
             sends: false,
             sender,
             watch,
+            excluded,
             stamps: Stamps::new(frequency),
             promiscuous: params.promiscuous,
             poll: frequency.ticks(params.poll),

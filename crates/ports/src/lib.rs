@@ -6,6 +6,7 @@
 
 pub mod af_packet;
 pub mod af_xdp;
+mod bpf;
 pub mod generator;
 pub mod interface;
 pub mod pcap;

@@ -1,10 +1,12 @@
 //! The end by `kill -9`: no interface and no XDP program stays, and the next start has all that the killed one had.
 
+use std::io::ErrorKind;
+use std::net::TcpStream;
 use std::time::Duration;
 
 use crate::alone;
 use crate::forebay::{FOREBAY, Running, done};
-use crate::namespaces::{Row, skip_without, with_traffic};
+use crate::namespaces::{Row, skip_without, until, with_traffic};
 
 /// Its own program on one interface, a ring on another, an interface of its own.
 const PIPELINE: &str = "
@@ -56,6 +58,33 @@ fn what_is_killed_leaves_nothing_in_the_way() {
     let (code, _, said) = running.end();
     assert_eq!(code, Some(0), "{said}");
     assert!(!has_program() && !row.device.has("fbt0") && !folder.path().join("s").exists());
+}
+
+/// The host's stack gets none of an interface's frames while `host: false` runs, and all of them once it was killed.
+#[test]
+fn what_is_killed_gives_the_host_its_frames_back() {
+    const NAME: &str = "what_is_killed_gives_the_host_its_frames_back";
+    let _alone = alone();
+    let Some(row) = Row::new(NAME, "kh") else { return };
+    let folder = tempfile::tempdir().expect("a writable folder for temporary files");
+    let text = "ports: { right: { af_packet: { interface: d1, host: false } } }\npipeline: [right -> drop]\n";
+    row.device.ip("addr add 10.0.0.3/24 dev d1").expect("the right to");
+    // A port at which nobody listens: the host refuses, or does not get what it could refuse.
+    let host_is_there = || {
+        let tried = || TcpStream::connect_timeout(&"10.0.0.3:9".parse().expect("an address"), Duration::from_secs(2));
+        row.right.inside(tried).expect_err("nobody listens").kind() == ErrorKind::ConnectionRefused
+    };
+    until("the host refuses", host_is_there);
+    for round in 0..2 {
+        let mut running = match Running::start(&row.device.by(), folder.path(), text, &[]) {
+            Ok(running) => running,
+            Err(said) => return skip_without(NAME, &said),
+        };
+        assert!(!host_is_there(), "round {round}: the host gets frames");
+        running.packets("while it runs");
+        running.kill();
+        until("the host gets frames again", host_is_there);
+    }
 }
 
 /// Half a file of what was accepted, however it came to be, is no configuration: nothing starts from it, and it stays as it is.

@@ -21,8 +21,9 @@ pub fn skip(what: &str, why: &str) {
 
 /// The same where Forebay did not start: for want of a right, of something in the kernel or of a device. All else is a failure.
 pub fn skip_without(what: &str, said: &str) {
-    const MISSING: [&str; 6] = [
+    const MISSING: [&str; 7] = [
         "needs the right",
+        "takes the rights",
         "raise the limit",
         "the kernel has no",
         "/dev/net/tun",

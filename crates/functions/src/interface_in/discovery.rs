@@ -124,6 +124,6 @@ impl InterfaceIn {
             Event::Told(said.link_layer, overrides)
         };
         self.learn(neighbour, event, now);
-        NEIGHBOUR
+        self.heard()
     }
 }

@@ -45,7 +45,7 @@ impl InterfaceIn {
             self.learn(Address::v4(sender), event, now);
         }
         if !(asks && for_us) {
-            return NEIGHBOUR;
+            return if arp.operation.get() == Arp::REPLY { self.heard() } else { NEIGHBOUR };
         }
         if !self.answers.take(now) {
             return ANSWERS_LIMITED;

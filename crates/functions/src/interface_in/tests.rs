@@ -59,6 +59,26 @@ fn arp_of_others_changes_only_what_is_known() {
     assert_eq!(known(&lan, PEER_V4), Some((Kind::Stale, PEER)), "nobody has asked it now");
 }
 
+/// A host's stack behind a `tap` asks for its neighbours itself, and never got an answer.
+#[test]
+fn replies_are_learnt_and_passed_to_a_host_that_asked() {
+    let (mut rig, lan) = rig(json!({ "neighbours": "pass" }));
+    lan.neighbours.step_or_make(Address::v4(u32::from_be_bytes(PEER_V4)), Event::Packet, 0).expect("room");
+    let reply = arp(OWN, Arp::REPLY, PEER_V4, OWN_V4);
+    assert_eq!(rig.run(&reply), (LOCAL, reply.clone()));
+    assert_eq!(known(&lan, PEER_V4), Some((Kind::Reachable, PEER)));
+    let advertisement = neighbour(v6(7), v6(1), Neighbour::advertisement(OVERRIDE | SOLICITED, v6(7), PEER));
+    assert_eq!(rig.run(&advertisement), (LOCAL, advertisement.clone()));
+    assert_eq!(rig.counters("neighbours")["passed"], 2);
+    // Questions are none of the host's: the interface answers them.
+    assert_eq!(rig.run(&arp(frames::BROADCAST, Arp::REQUEST, PEER_V4, OWN_V4)).0, REPLY);
+    assert_eq!(rig.run(&arp(frames::BROADCAST, Arp::REQUEST, PEER_V4, [192, 0, 2, 9])).0, NEIGHBOUR);
+    // A station that claims an own address is a conflict, whatever else it says.
+    assert_eq!(rig.run(&arp(OWN, Arp::REPLY, OWN_V4, PEER_V4)).0, REPLY);
+    assert_eq!(rig.run(&arp(OWN, Arp::REPLY, OWN_V4, PEER_V4)).0, CONFLICT);
+    assert_eq!(rig.counters("neighbours")["passed"], 2);
+}
+
 #[test]
 fn solicitations_are_answered_as_rfc_4861_says() {
     let (mut rig, lan) = rig(json!({}));

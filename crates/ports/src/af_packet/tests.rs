@@ -1,6 +1,7 @@
 //! Ports on both ends of a veth pair, or the kernel's own stack at one of them, in a network namespace of the test's own.
 
 mod faults;
+mod host;
 mod reload;
 
 use std::net::UdpSocket;

@@ -259,9 +259,13 @@ fn own(name: &InterfaceName) -> Result<Own, Failure> {
 fn configure(own: &Own, from: &Wanted, to: &Wanted) -> Result<(), Failure> {
     let (name, control) = (&to.name, control()?);
     if from.mac != to.mac {
-        let mut request = Request::new(name);
-        request.0.ifr_ifru.ifru_hwaddr = to.mac.map_or(own.mac, |MacAddress(bytes)| hardware(bytes));
-        request.submit(&control, libc::SIOCSIFHWADDR).map_err(|error| ("set the MAC address", error))?;
+        let mac = to.mac.map_or(own.mac, |MacAddress(bytes)| hardware(bytes));
+        // With a change of the address, even to itself, the kernel forgets neighbours that an operator has entered.
+        if self::own(name)?.mac.sa_data != mac.sa_data {
+            let mut request = Request::new(name);
+            request.0.ifr_ifru.ifru_hwaddr = mac;
+            request.submit(&control, libc::SIOCSIFHWADDR).map_err(|error| ("set the MAC address", error))?;
+        }
     }
     if from.mtu != to.mtu {
         let mut request = Request::new(name);

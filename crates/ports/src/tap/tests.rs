@@ -14,6 +14,7 @@ use rustix::thread::UnshareFlags;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::interface::testing::skip;
 
 fn open(params: &Value) -> Result<(Tap, Arc<PortCounters>), SetupError> {
     open_in(&mut Surroundings::new(Frequency::new(1e9)), "host", params)
@@ -52,6 +53,32 @@ fn alone(name: &str, test: impl FnOnce() + Send) {
             }
         });
         thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    });
+}
+
+/// The port set the Ethernet address to what it was, and the kernel forgot the neighbours of an interface that was prepared.
+#[test]
+fn a_prepared_interface_keeps_its_neighbours_and_routes() {
+    const TEST: &str = "a_prepared_interface_keeps_its_neighbours_and_routes";
+    alone(TEST, || {
+        let commands = [
+            "tuntap add dev fb0 mode tap",
+            "link set fb0 address 02:00:00:00:01:01",
+            "addr add 192.0.2.1/24 dev fb0",
+            "link set fb0 up",
+            "neigh replace 192.0.2.254 lladdr 02:00:00:00:01:fe dev fb0 nud permanent",
+            "route replace default via 192.0.2.254 dev fb0",
+        ];
+        if !commands.iter().all(|command| ip(command)) {
+            return skip(TEST, "the command `ip` is missing, or prepares no interface");
+        }
+        let params = json!({ "interface": "fb0", "address": "192.0.2.1/24", "mac": "02:00:00:00:01:01" });
+        let (mut port, _) = open(&params).expect("a port");
+        assert_eq!(send(&mut port, &pool(2_048), &[0; 60]), 0);
+        assert_eq!(port.close(), Ok(()));
+        drop(port);
+        assert!(ip("route del default via 192.0.2.254 dev fb0"), "the route was there");
+        assert!(ip("neigh del 192.0.2.254 dev fb0"), "the neighbour was there");
     });
 }
 

@@ -1,0 +1,156 @@
+//! The host's own stack at an interface: it gets every frame beside the port, or none.
+
+use std::io::ErrorKind;
+
+use etherparse::PacketBuilder;
+
+use super::*;
+use crate::af_packet::{filter, host};
+use crate::interface::Control;
+
+/// A datagram with one byte for the socket of [`at_stack`].
+fn datagram(number: u8) -> Vec<u8> {
+    let builder = PacketBuilder::ethernet2([2, 0, 0, 0, 0, 0x0b], [2, 0, 0, 0, 0, 0x0a])
+        .ipv4([192, 0, 2, 7], [192, 0, 2, 1], 64)
+        .udp(7_000, 7_001);
+    let mut frame = Vec::new();
+    builder.write(&mut frame, &[number]).expect("memory");
+    frame
+}
+
+/// A socket of the host's stack at `va`.
+fn at_stack() -> UdpSocket {
+    assert!(ip("addr add 192.0.2.1/24 dev va"));
+    let socket = UdpSocket::bind("192.0.2.1:7001").expect("its address");
+    socket.set_read_timeout(Some(Duration::from_secs(20))).expect("a time");
+    socket
+}
+
+/// The next byte that the host's stack gets.
+fn next(socket: &UdpSocket) -> u8 {
+    let mut byte = [0];
+    assert_eq!(socket.recv(&mut byte).expect("it comes"), 1);
+    byte[0]
+}
+
+/// That the host's stack has got nothing more. What was sent before something that it has got would be there.
+fn has_no_more(socket: &UdpSocket) {
+    socket.set_nonblocking(true).expect("a socket");
+    assert_eq!(socket.recv(&mut [0]).expect_err("nothing").kind(), ErrorKind::WouldBlock);
+    socket.set_nonblocking(false).expect("a socket");
+}
+
+fn index() -> u32 {
+    let name = "va".to_owned().try_into().expect("a name");
+    Control::here().expect("a socket").index(&name).expect("it can be asked").expect("it is there")
+}
+
+/// A port to `va`, or `None` where a right is missing, which is said.
+fn port(test: &str, around: &mut Surroundings, host: bool) -> Option<Bench> {
+    match open_in(around, "it", &json!({ "interface": "va", "host": host })) {
+        Ok(port) => {
+            let mut bench = Bench::over(port);
+            assert_eq!(bench.take(), Vec::<Vec<u8>>::new());
+            Some(bench)
+        }
+        Err(error) if error.to_string().contains("takes the rights") => {
+            skip(test, &error.to_string());
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn the_host_gets_no_frame_as_long_as_the_port_is_open() {
+    const TEST: &str = "af_packet: the_host_gets_no_frame";
+    with_pair(TEST, || {
+        let mut b = Bench::new(&json!({ "interface": "vb" }));
+        let stack = at_stack();
+        let mut around = surroundings();
+        let Some(mut a) = port(TEST, &mut around, true) else { return };
+        assert_eq!(b.send(&[datagram(1)]), 0);
+        assert_eq!((next(&stack), a.await_frames(1)), (1, vec![datagram(1)]), "both get it");
+        // The next port of the name takes over while packets run.
+        let Some(mut next_one) = port(TEST, &mut around, false) else { return };
+        assert_eq!(a.port.close(), Ok(()));
+        assert_eq!(b.send(&[datagram(2)]), 0);
+        assert_eq!(next_one.await_frames(1), [datagram(2)], "the port gets it");
+        // A change that is refused leaves it as it was, and so does one that changes something else.
+        drop(open_in(&mut around, "it", &json!({ "interface": "va" })).expect("a port"));
+        let Some(mut last) = port(TEST, &mut around, false) else { return };
+        assert_eq!(next_one.port.close(), Ok(()));
+        drop(next_one);
+        assert_eq!(b.send(&[datagram(3)]), 0);
+        assert_eq!(last.await_frames(1), [datagram(3)]);
+        assert_eq!(last.port.close(), Ok(()));
+        assert_eq!(b.send(&[datagram(4)]), 0);
+        assert_eq!(next(&stack), 4, "nothing of 2 and 3");
+        has_no_more(&stack);
+    });
+}
+
+#[test]
+fn an_interface_that_is_made_again_is_kept_from_the_host_again() {
+    const TEST: &str = "af_packet: an_interface_that_is_made_again";
+    with_pair(TEST, || {
+        let Some(mut a) = port(TEST, &mut surroundings(), false) else { return };
+        assert!(ip("link del va"));
+        assert!(a.wait(|a| {
+            a.take();
+            a.counters.errors.get() == 1
+        }));
+        assert!(crate::interface::testing::make_pair());
+        let stack = at_stack();
+        let mut b = Bench::new(&json!({ "interface": "vb" }));
+        // Until it is noticed that it is back, the host has it.
+        assert!(a.wait(|a| {
+            b.send(&[datagram(1)]);
+            !a.take().is_empty()
+        }));
+        assert_eq!((b.send(&[datagram(255)]), a.counters.errors.get()), (0, 1));
+        assert!(a.wait(|a| a.take().contains(&datagram(255))));
+        assert_eq!(a.port.close(), Ok(()));
+        assert_eq!(b.send(&[datagram(254)]), 0);
+        let came = std::iter::repeat_with(|| next(&stack)).find(|byte| *byte > 1).expect("it goes on");
+        assert_eq!(came, 254, "the host has not got 255");
+    });
+}
+
+/// What kernels before 6.6 have, and a process that was killed has left.
+#[test]
+fn a_filter_that_was_left_is_removed_by_the_next_port() {
+    const TEST: &str = "af_packet: a_filter_that_was_left";
+    with_pair(TEST, || {
+        let mut b = Bench::new(&json!({ "interface": "vb" }));
+        let stack = at_stack();
+        let filter = match host::exclude_by_filter(index()) {
+            Ok(filter) => filter,
+            Err(error) => return skip(TEST, &format!("no filter of traffic control can be made: {error}")),
+        };
+        let Some(mut witness) = port(TEST, &mut surroundings(), true) else { return };
+        // That port took it for one that was left.
+        assert!(!filter::remove_leftover(index()));
+        drop(filter);
+        let filter = host::exclude_by_filter(index()).expect("as before");
+        assert_eq!(b.send(&[datagram(1)]), 0);
+        assert_eq!(witness.await_frames(1), [datagram(1)]);
+        drop(filter);
+        assert_eq!(b.send(&[datagram(2)]), 0);
+        assert_eq!(next(&stack), 2, "it was dropped, and is not any more");
+        // A process that was killed does not remove it; another one puts its own in its place.
+        std::mem::forget(host::exclude_by_filter(index()).expect("as before"));
+        let again = host::exclude_by_filter(index()).expect("in its place");
+        assert_eq!(b.send(&[datagram(3)]), 0);
+        assert!(witness.wait(|witness| witness.take().contains(&datagram(3))));
+        drop(again);
+        assert_eq!(b.send(&[datagram(4)]), 0);
+        assert_eq!(next(&stack), 4, "one filter, which is gone");
+        std::mem::forget(host::exclude_by_filter(index()).expect("as before"));
+        assert_eq!(witness.port.close(), Ok(()));
+        let Some(mut a) = port(TEST, &mut surroundings(), true) else { return };
+        assert_eq!(b.send(&[datagram(5)]), 0);
+        assert_eq!((next(&stack), a.await_frames(1)), (5, vec![datagram(5)]));
+        has_no_more(&stack);
+    });
+}
