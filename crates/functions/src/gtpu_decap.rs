@@ -1,6 +1,6 @@
 //! Takes users' packets out of GTP-U tunnels, and answers what a tunnel's end has to answer.
 
-mod answer;
+pub(crate) mod answer;
 mod teids;
 
 use std::net::IpAddr;
@@ -29,6 +29,9 @@ pub use teids::{File, Part, Source};
 const WORD: &str = "teid";
 /// The metadata word that QoS flows are written to, with [`HAS_QFI`] set where a packet names one.
 const QFI_WORD: &str = "uplink_qfi";
+/// The metadata words that outer addresses of IPv4 are written to, where they are to be kept.
+pub(crate) const SOURCE_WORD: &str = "gtpu_source";
+pub(crate) const DESTINATION_WORD: &str = "gtpu_destination";
 /// A bit above the six of a QoS flow.
 pub(crate) const HAS_QFI: u32 = 1 << 6;
 
@@ -46,6 +49,10 @@ pub struct Params {
     /// are not understood; after a pause as many at once; 0 for none.
     #[serde(default = "errors")]
     errors_per_second: u32,
+    /// Whether outer addresses of IPv4 are kept in the metadata words `gtpu_source` and `gtpu_destination` (0 over
+    /// IPv6): `true` for an `upf_uplink` with `error_indications`; `false` by default.
+    #[serde(default)]
+    keep_addresses: bool,
     /// Whether outer UDP checksums, where there are any, are verified, and over IPv6, that there is one: `true` (the
     /// default) or `false`.
     #[serde(default = "yes")]
@@ -145,9 +152,26 @@ pub struct GtpuDecap {
     teids: Teids,
     word: Word,
     qfi: Word,
+    /// Where outer addresses are kept.
+    addresses: Option<Addresses>,
     local: Local,
     bucket: Bucket,
     verify: bool,
+}
+
+/// The words for outer addresses.
+#[derive(Clone, Copy)]
+struct Addresses {
+    source: Word,
+    destination: Word,
+}
+
+impl Addresses {
+    #[inline(always)]
+    fn keep(self, packet: &mut Packet, source: u32, destination: u32) {
+        packet.set_word(self.source, source);
+        packet.set_word(self.destination, destination);
+    }
 }
 
 /// The addresses that packets may be sent to.
@@ -195,15 +219,16 @@ impl Declare for GtpuDecap {
         and errors. Gate `control`: echo responses, error indications, end markers and notifications from others, as \
         they came. The sender of a packet of an unknown tunnel gets an Error Indication. The sender of a packet \
         with an extension header that must be understood gets a Supported Extension Headers Notification. At most \
-        `errors_per_second` of both are sent. The outer IPv4 checksum is not looked at (`ip_validate` before does), \
-        and fragments are not put together.";
+        `errors_per_second` of both are sent. With `keep_addresses: true`, `upf_uplink` can send Error Indications about \
+        tunnels that are known here and are no session's. The outer IPv4 checksum is not looked at (`ip_validate` \
+        before does), and fragments are not put together.";
     const EXAMPLE: &'static str =
         r#"{ teids: ["0x1000-0x1fff", 7], local: [192.0.2.1, "2001:db8::1"], errors_per_second: 10 }"#;
     const TRAFFIC: &'static str =
         "{ tunnel: { gtpu: { source: 198.18.0.1, destination: 192.0.2.1, teid: 4096, tunnels: 16 } } }";
     const DROPS: &'static [Reason] = DROPS;
     const CREATES: &'static [Reason] = CREATES;
-    const WRITES: &'static [&'static str] = &[WORD, QFI_WORD];
+    const WRITES: &'static [&'static str] = &[WORD, QFI_WORD, SOURCE_WORD, DESTINATION_WORD];
     // The rate of errors is each replica's own.
     const STATE: StateKind = StateKind::SharedReadOnly;
 
@@ -214,10 +239,17 @@ impl Declare for GtpuDecap {
             return Err(SetupError::at("local", message));
         }
         setup.gates(["0", "reply", "control"])?;
+        let (word, qfi) = (setup.word(WORD)?, setup.word(QFI_WORD)?);
+        let addresses = if params.keep_addresses {
+            Some(Addresses { source: setup.word(SOURCE_WORD)?, destination: setup.word(DESTINATION_WORD)? })
+        } else {
+            None
+        };
         Ok(Self {
             teids: Teids::load(&params.teids, setup)?,
-            word: setup.word(WORD)?,
-            qfi: setup.word(QFI_WORD)?,
+            word,
+            qfi,
+            addresses,
             local: Local::of(&params.local),
             bucket: Bucket::new(params.errors_per_second, setup.frequency()),
             verify: params.verify,
@@ -227,9 +259,9 @@ impl Declare for GtpuDecap {
 
 impl GtpuDecap {
     /// Takes a plain T-PDU out whose destination and tunnel are `known`; `false`, and nothing changed, for everything
-    /// else.
+    /// else. With `KEEP` the outer addresses are kept.
     #[inline(always)]
-    fn usual(&self, packet: &mut Packet, known: impl Fn(u32, u32) -> bool) -> bool {
+    fn usual<const KEEP: bool>(&self, packet: &mut Packet, known: impl Fn(u32, u32) -> bool) -> bool {
         let Some(plain) = packet.view::<Plain>(0) else { return false };
         let len = packet.len() as u64;
         // No options and no fragment; everything is where it is expected, and each length says that nothing follows.
@@ -237,14 +269,14 @@ impl GtpuDecap {
         let end = (udp << 48 | u64::from(Gtpu::PLAIN_G_PDU) << 16) + inner;
         // A checksum counts as right where it is not verified.
         let compared = if self.verify { u64::MAX } else { !END_CHECKSUM };
-        let teid = plain.teid.get();
+        let (teid, source, destination) = (plain.teid.get(), plain.source.get(), plain.destination.get());
         let start = (u64::from(EtherType::IPV4) << 48 | 0x4500 << 32) + (ip << 16);
         if plain.start.get() & START != start
             || plain.middle.get() & MIDDLE != u32::from(ipv4::UDP)
             || plain.destination_port.get() != gtpu::PORT
             || plain.end.get() & compared != end
             || plain.inner.version_ihl != 0x45
-            || !known(plain.destination.get(), teid)
+            || !known(destination, teid)
         {
             return false;
         }
@@ -257,13 +289,16 @@ impl GtpuDecap {
         packet.set_word(self.word, teid);
         // An outer tunnel may have left a QoS flow here.
         packet.set_word(self.qfi, 0);
+        if KEEP && let Some(addresses) = self.addresses {
+            addresses.keep(packet, source, destination);
+        }
         true
     }
 
     /// The same with whatever tunnels are known.
     #[inline(always)]
-    fn usual_of_any(&self, packet: &mut Packet) -> bool {
-        self.usual(packet, |destination, teid| self.local.has_ipv4(destination) && self.teids.contains(teid))
+    fn usual_of_any<const KEEP: bool>(&self, packet: &mut Packet) -> bool {
+        self.usual::<KEEP>(packet, |destination, teid| self.local.has_ipv4(destination) && self.teids.contains(teid))
     }
 
     /// Sees to every other packet.
@@ -298,6 +333,12 @@ impl GtpuDecap {
                 }
                 packet.set_word(self.word, teid);
                 packet.set_word(self.qfi, qfi.map_or(0, |qfi| HAS_QFI | u32::from(qfi)));
+                if let Some(addresses) = self.addresses {
+                    match (datagram.source, datagram.destination) {
+                        (IpAddr::V4(peer), IpAddr::V4(here)) => addresses.keep(packet, peer.to_bits(), here.to_bits()),
+                        _ => addresses.keep(packet, 0, 0),
+                    }
+                }
                 if ecn::pass_on(packet, datagram.class) { Gate::FIRST } else { CONGESTION }
             }
             kind::ECHO_REQUEST => {
@@ -337,7 +378,12 @@ impl GtpuDecap {
     #[inline(never)]
     fn process_from(&mut self, first: usize, batch: &mut [Packet], context: &mut Context<'_>) {
         for (index, packet) in batch.iter_mut().enumerate().skip(first) {
-            if index == first || !self.usual_of_any(packet) {
+            let usual = index != first
+                && match self.addresses {
+                    None => self.usual_of_any::<false>(packet),
+                    Some(_) => self.usual_of_any::<true>(packet),
+                };
+            if !usual {
                 let gate = self.unusual(packet, context);
                 if gate != Gate::FIRST {
                     context.put(index, gate);
@@ -350,11 +396,13 @@ impl GtpuDecap {
 impl Function for GtpuDecap {
     fn process(&mut self, batch: &mut [Packet], context: &mut Context<'_>) {
         // Nearly all gateways know one range of tunnels: nothing is asked for each packet but whether it is in it.
-        let first = match self.teids.only_range() {
-            Some(range) if self.local.any => {
-                first_unusual(batch, |packet| self.usual(packet, |_, teid| range.contains(teid)))
+        let range = self.teids.only_range().filter(|_| self.local.any);
+        let first = match (range, self.addresses) {
+            (Some(range), None) => {
+                first_unusual(batch, |packet| self.usual::<false>(packet, |_, teid| range.contains(teid)))
             }
-            _ => first_unusual(batch, |packet| self.usual_of_any(packet)),
+            (_, None) => first_unusual(batch, |packet| self.usual_of_any::<false>(packet)),
+            (_, Some(_)) => first_unusual(batch, |packet| self.usual_of_any::<true>(packet)),
         };
         if let Some(first) = first {
             self.process_from(first, batch, context);

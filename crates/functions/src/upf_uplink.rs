@@ -1,15 +1,21 @@
 //! What a user plane function does with packets that come from users: whose they are, whether they may, what they cost.
 
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use forebay_graph::{Context, Declare, Function, Gate, Reason, Setup, SetupError, StateKind, register};
 use forebay_measure::Counter;
+use forebay_packet::wire::gtpu::Signal;
 use forebay_packet::{Network, Packet, Word};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::gtpu_decap::answer::Answer;
+use crate::gtpu_decap::{DESTINATION_WORD, SOURCE_WORD};
 use crate::pdu_sessions::{Asked, GO, PduSessions, UserName, Verdict, Way, Worker};
+use crate::tunnel::bucket::Bucket;
 use crate::tunnel::inside::place_of;
+use crate::tunnel::receive::Datagram;
 
 /// The metadata word that `gtpu_decap` writes tunnels to.
 const WORD: &str = "teid";
@@ -25,6 +31,11 @@ pub struct Params {
     /// Drops (`drop`, the default) or only counts (`count`) packets under a QoS flow that is not their bearer's.
     #[serde(default)]
     qfi: WrongFlow,
+    /// How many Error Indications a second are sent, by the gate `reply`, to senders of packets whose tunnel is no
+    /// session's; after a pause as many at once; 0, the default, for none, and no such gate. Needs `gtpu_decap` with
+    /// `keep_addresses: true` before it.
+    #[serde(default)]
+    error_indications: u32,
 }
 
 /// Whether packets are dropped that come under a QoS flow which is not their bearer's.
@@ -56,6 +67,47 @@ const DROPS: &[Reason] = &[
     },
 ];
 
+const CREATES: &[Reason] =
+    &[Reason { name: "error_indication", help: "A packet of a tunnel that is no session's has come." }];
+/// The position in [`CREATES`].
+const ERROR_INDICATION: usize = 0;
+const REPLY: Gate = Gate::out(1);
+
+/// Sends Error Indications about tunnels of no session: that is how a base station learns that a session has ended.
+struct Indications {
+    source: Word,
+    destination: Word,
+    bucket: Bucket,
+    counts: Arc<[Counter]>,
+}
+
+/// Positions in [`Indications::counts`].
+const NO_ADDRESS: usize = 0;
+const OVER_LIMIT: usize = 1;
+
+impl Indications {
+    /// Sends one to the sender of a packet (TS 29.281 section 7.3.1), unless the limit is reached. Only T-PDUs come
+    /// here, so no Error Indication is answered with another.
+    #[cold]
+    fn send(&mut self, packet: &mut Packet, teid: u32, context: &mut Context<'_>) {
+        let [peer, here] = [self.source, self.destination].map(|word| Ipv4Addr::from_bits(packet.word(word)).into());
+        let (_, ip) = packet.network();
+        let datagram = Datagram { ip, payload: ip, end: ip, class: 0, source: peer, destination: here, source_port: 0 };
+        let signal = Signal::ErrorIndication { teid, peer: here };
+        let Some(answer) = Answer::to(packet, &datagram, &signal, 0) else {
+            self.counts[NO_ADDRESS].add(1);
+            return;
+        };
+        if packet.len() + packet.tailroom() < answer.frame().len() || !self.bucket.take(context.now()) {
+            self.counts[OVER_LIMIT].add(1);
+            return;
+        }
+        if let Some(created) = context.create(ERROR_INDICATION, REPLY, packet) {
+            created.write(answer.frame());
+        }
+    }
+}
+
 /// The function.
 pub struct UpfUplink {
     worker: Worker,
@@ -63,6 +115,7 @@ pub struct UpfUplink {
     qfi: Word,
     wrong: WrongFlow,
     counts: Arc<[Counter]>,
+    indications: Option<Box<Indications>>,
 }
 
 impl Declare for UpfUplink {
@@ -80,23 +133,39 @@ impl Declare for UpfUplink {
         so does every flow of a bearer without `qfi=`. A later fragment may be of any flow of its session. Sessions \
         come and go while packets run: tables `sessions`, `usage` and `ended`. Fragments but the first show no \
         ports; put `reassemble` before where filters or rules name ports. \
+        With `error_indications`, a base station that sends by a tunnel of no session gets an Error Indication \
+        (TS 29.281 section 7.3.1) by the gate `reply`, over IPv4 and untagged Ethernet. \
         Where one names a protocol or ports, a packet that hides them is dropped as `undecidable` (behind more than 8 \
         IPv6 extension headers, or cut short; RFC 7113 section 3).";
     const EXAMPLE: &'static str = "{ state: pdu_sessions }";
     const TRAFFIC: &'static str = "{ source: 10.60.0.1/32 }";
     const DROPS: &'static [Reason] = DROPS;
-    const READS: &'static [&'static str] = &[WORD, QFI_WORD];
+    const CREATES: &'static [Reason] = CREATES;
+    const READS: &'static [&'static str] = &[WORD, QFI_WORD, SOURCE_WORD, DESTINATION_WORD];
     // Limits and counts are shared by all workers, without waiting.
     const STATE: StateKind = StateKind::SharedReadOnly;
 
     fn new(params: Params, setup: &mut Setup<'_>) -> Result<Self, SetupError> {
         let sessions = setup.state::<PduSessions>("state", &params.state)?;
+        let indications = if params.error_indications > 0 {
+            setup.gates(["0", "reply"])?;
+            let names = ["no_address", "over_limit"].map(str::to_owned);
+            Some(Box::new(Indications {
+                source: setup.word(SOURCE_WORD)?,
+                destination: setup.word(DESTINATION_WORD)?,
+                bucket: Bucket::new(params.error_indications, setup.frequency()),
+                counts: setup.counters("error_indications", names),
+            }))
+        } else {
+            None
+        };
         Ok(Self {
             worker: sessions.worker(Way::Up, setup),
             teid: setup.word(WORD)?,
             qfi: setup.word(QFI_WORD)?,
             wrong: params.qfi,
             counts: setup.counters("qfi", ["mismatched".to_owned()]),
+            indications,
         })
     }
 }
@@ -121,15 +190,20 @@ impl Function for UpfUplink {
             for (packet, asked) in packets.iter_mut().zip(&mut asked) {
                 *asked = self.ask(packet);
             }
-            let (counts, wrong) = (&self.counts, self.wrong);
+            let (counts, wrong, indications) = (&self.counts, self.wrong, &mut self.indications);
             let misaligned = || {
                 counts[0].add(1);
                 wrong == WrongFlow::Drop
             };
-            self.worker.up(packets, &asked, context.now(), misaligned, |index, _, verdict| {
+            self.worker.up(packets, &asked, context.now(), misaligned, |index, packet, verdict| {
                 let gate = match verdict {
                     Verdict::Pass(_) => return,
-                    Verdict::Unknown => UNKNOWN_TEID,
+                    Verdict::Unknown => {
+                        if let Some(indications) = indications {
+                            indications.send(packet, asked[index].teid, context);
+                        }
+                        UNKNOWN_TEID
+                    }
                     Verdict::Spoofed => SPOOFED,
                     Verdict::OverRate => OVER_RATE,
                     Verdict::WrongFlow => WRONG_QFI,
@@ -143,3 +217,6 @@ impl Function for UpfUplink {
 }
 
 register!(UpfUplink);
+
+#[cfg(test)]
+mod tests;

@@ -88,3 +88,56 @@ fn sessions_come_and_go_while_packets_run() {
     assert!(ended.starts_with("1 10.60.0.1 rule=other up="), "{ended}");
     assert_eq!(show("up.usage"), "");
 }
+
+/// Two gateways that reach each other, of which neither has the tunnel that packets come by.
+const TWO: &str = "
+ports:
+  gnb:
+    generator: { rate: 20kpps, source: 10.60.0.1/32, tunnel: { gtpu: { source: 192.0.2.10, destination: 192.0.2.1, teid: 4097 } } }
+  network: { sink: }
+  back: { sink: }
+state:
+  users: { pdu_sessions: { limit: 10 } }
+modules:
+  decap: { gtpu_decap: { teids: any, keep_addresses: true } }
+  up: { upf_uplink: { state: users, error_indications: 50 } }
+  other-decap: { gtpu_decap: { teids: any, keep_addresses: true } }
+  other-up: { upf_uplink: { state: users, error_indications: 50 } }
+pipeline:
+  - gnb -> decap
+  - decap[0] -> up
+  - up[0] -> network
+  - up[reply] -> other-decap
+  - decap[reply] -> other-decap
+  - decap[control] -> drop
+  - other-decap[0] -> other-up
+  - other-up[0] -> network
+  - other-up[reply] -> back
+  - other-decap[reply] -> back
+  - other-decap[control] -> drop
+";
+
+/// A packet of a session that has ended was dropped without a word to the base station.
+#[test]
+fn tunnels_without_a_session_are_told_of_within_the_limit_and_only_once() {
+    let folder = tempfile::tempdir().expect("a writable folder for temporary files");
+    let file = folder.path().join("two.yaml");
+    std::fs::write(&file, TWO).expect("a writable folder");
+    let done = forebay(&["run", &file.to_string_lossy(), "--json", "--virtual", "--duration", "1s"]);
+    assert_eq!(done.code, Some(0), "{}", done.err);
+    let told = done.json();
+    contract::check(&told);
+    let packets = &told["packets"];
+    let count = |fate: &str, name: &str| packets[fate][name].as_u64().unwrap_or(0);
+    let sum = |fate: &str| -> u64 {
+        packets[fate].as_object().map_or(0, |all| all.values().filter_map(serde_json::Value::as_u64).sum())
+    };
+    let came = packets["in"].as_u64();
+    // 50 at once, and one each fiftieth of a second.
+    let made = count("created", "up.error_indication");
+    assert!((99..=100).contains(&made), "{packets}");
+    assert_eq!(sum("created"), made, "the other gateway answers none of them: {packets}");
+    assert_eq!(Some(count("dropped", "up.unknown_teid")), came, "{packets}");
+    assert_eq!(count("dropped", "unwanted"), made, "{packets}");
+    assert_eq!((packets["out"].as_u64(), came.map(|came| came + made)), (Some(0), Some(sum("dropped"))), "{packets}");
+}

@@ -41,8 +41,8 @@ modules:
   nat-in: { nat_in: { state: nat1 } }
   lb-back: { balance_back: { state: web } }
   fw-in: { firewall: { state: known } }
-  decap: { gtpu_decap: { teids: any, local: [192.0.2.1] } }
-  up: { upf_uplink: { state: users } }
+  decap: { gtpu_decap: { teids: any, local: [192.0.2.1], keep_addresses: true } }
+  up: { upf_uplink: { state: users, error_indications: 100 } }
   down: { upf_downlink: { state: users } }
   encap: { gtpu_encap: { source: 192.0.2.1, by: session, qfi: session } }
   seal: { esp_encrypt: { source: 192.0.2.1, associations: ['0x1001 key=000102030405060708090a0b0c0d0e0fdeadbeef peer=192.0.2.10 for=10.60.0.0/16'] } }
@@ -53,7 +53,9 @@ pipeline:
   - nat-out[hairpin] -> drop
   - outside -> again -> nat-in -> lb-back -> fw-in -> out
   - gnb -> decap
-  - decap[0] -> up -> out
+  - decap[0] -> up
+  - up[0] -> out
+  - up[reply] -> out
   - decap[reply] -> out
   - decap[control] -> drop
   - network -> down -> encap -> out

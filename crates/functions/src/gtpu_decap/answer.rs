@@ -20,7 +20,7 @@ const LINK: RangeInclusive<usize> = size_of::<Ethernet>()..=size_of::<Ethernet>(
 const LONGEST: usize = *LINK.end() + size_of::<Ipv6>() + size_of::<Udp>() + LONGEST_SIGNAL;
 
 /// A whole frame.
-pub(super) struct Answer {
+pub(crate) struct Answer {
     bytes: [u8; LONGEST],
     len: usize,
 }
@@ -28,11 +28,12 @@ pub(super) struct Answer {
 impl Answer {
     /// The answer to a frame that came as `datagram`: Ethernet and IP addresses are exchanged, tags stay. A response goes to
     /// the port that the request came from, other messages to the registered one (section 4.4.2). `None` where the frame
-    /// came from an address that nobody has, or that many have.
-    pub(super) fn to(packet: &Packet, datagram: &Datagram, signal: &Signal, sequence: u16) -> Option<Self> {
+    /// came from an address that is no single host's, or was sent to one.
+    pub(crate) fn to(packet: &Packet, datagram: &Datagram, signal: &Signal, sequence: u16) -> Option<Self> {
         let link = packet.data().get(..datagram.ip).filter(|link| LINK.contains(&link.len()))?;
-        // An Ethernet source with the group bit is none either.
-        if !is_any_host(datagram.source) || link[6] & 1 == 1 {
+        // An Ethernet address with the group bit is no source either.
+        let hosts = [datagram.source, datagram.destination].into_iter().all(is_any_host);
+        if !hosts || (link[0] | link[6]) & 1 == 1 {
             return None;
         }
         let (message, message_len) = signal.emit(sequence);
@@ -79,7 +80,7 @@ impl Answer {
         }
     }
 
-    pub(super) fn frame(&self) -> &[u8] {
+    pub(crate) fn frame(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 }

@@ -293,6 +293,11 @@ fn tshark_reads_the_answers() {
     assert_eq!(told.len(), 3);
 }
 
+/// The outer addresses of IPv4 without options.
+fn frame_addresses(frame: &[u8]) -> [u32; 2] {
+    [26, 30].map(|at| u32::from_be_bytes(frame[at..at + 4].try_into().expect("four")))
+}
+
 /// A message of a tunnel with some bytes changed, cut at any place.
 fn hostile() -> impl Strategy<Value = Vec<u8>> {
     let whole = prop::sample::select(vec![
@@ -338,20 +343,28 @@ proptest! {
     }
 
     #[test]
-    fn whatever_comes_the_short_way_does_what_the_long_one_does(frame in hostile()) {
+    fn whatever_comes_the_short_way_does_what_the_long_one_does(frame in hostile(), keep: bool) {
         let mut surroundings = Surroundings::new(Frequency::new(1e9));
         let function = || {
             let mut setup = Setup::new("decap", &mut surroundings);
-            GtpuDecap::new(serde_json::from_value(params(&[])).expect("parameters"), &mut setup).expect("parameters")
+            let params = params(&[("keep_addresses", json!(keep))]);
+            GtpuDecap::new(serde_json::from_value(params).expect("parameters"), &mut setup).expect("parameters")
         };
         let decap = std::cell::RefCell::new(function);
         let short = (decap.borrow_mut())();
-        let mut rig = rig(&[]);
+        let mut rig = rig(&[("keep_addresses", json!(keep))]);
         let mut packet = rig.packet(&frame);
-        if short.usual_of_any(&mut packet) {
+        let usual = if keep { short.usual_of_any::<true>(&mut packet) } else { short.usual_of_any::<false>(&mut packet) };
+        if usual {
             // The long way, which the same frame takes behind a tag.
-            let (gate, after, teid) = run(&mut rig, &tagged(&frame));
-            prop_assert_eq!((gate, after, teid), (Gate::FIRST, packet.data().to_vec(), packet.word(short.word)));
+            let mut batch = Batch::with_capacity(1);
+            batch.push(rig.packet(&tagged(&frame))).expect("room");
+            let gate = rig.process(&mut batch)[0];
+            let words = packet.words();
+            prop_assert_eq!((gate, batch[0].data(), batch[0].words()), (Some(Gate::FIRST), packet.data(), words));
+            if keep {
+                prop_assert_eq!(&words[2..4], &frame_addresses(&frame), "source and destination");
+            }
             let known = packet.network();
             packet.forget_layers();
             prop_assert_eq!(known, packet.network());
