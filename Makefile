@@ -6,7 +6,7 @@ export PATH := $(CARGO_HOME)/bin:$(PATH)
 export FUZZ_SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-netns test gate gate-update bench bench-peers bench-interfaces sim fuzz hostile miri soak soak-sessions test-vm lint schema rust
+.PHONY: help install demo demo-netns test gate gate-update bench bench-peers bench-interfaces sim fuzz hostile miri soak soak-sessions test-busy test-vm lint schema rust
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -75,6 +75,9 @@ soak: rust ## 1 000 reloads under load, then ten minutes of changes, workers tha
 
 soak-sessions: rust ## a million sessions, 50 000 new ones a second, for a minute, by the real clock (`make test`: simulated)
 	FOREBAY_CROWD_SECONDS=60 cargo test --release -p forebay-cli --test crowd -- --nocapture
+
+test-busy: rust ## tests that wait for time or start processes, FOREBAY_BUSY_ROUNDS (20) times beside 4 busy processes; SUITE=1: make test once, too
+	scripts/test-busy $(if $(SUITE),--suite)
 
 test-vm: rust ## ESP and GTP-U against the kernel's own, in an emulated Debian whose kernel has them (five minutes; sudo, where not root, for the script)
 	cargo build --release -p forebay-cli

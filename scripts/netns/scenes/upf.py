@@ -80,8 +80,8 @@ def play(stage, report, kind):
 
 
 def unanswered(stage, user):
-    passed, seen = ping(stage, "gnb", "198.51.100.2", "-I", user, "-W", 1, count=2)
-    return not passed and "100% packet loss" in seen, seen
+    done = stage.attempt("gnb", "ping", "-n", "-q", "-c", 2, "-i", "0.02", "-W", 1, "-I", user, "198.51.100.2")
+    return "100% packet loss" in done.out, done.last_line()
 
 
 def limited(stage, forebay):

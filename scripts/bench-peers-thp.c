@@ -1,0 +1,74 @@
+// Lays testpmd's memory out as on huge pages where the system has none to give: preloaded by scripts/bench-peers.
+//
+// With --no-huge DPDK maps a file in memory by pages of 4 KiB, and keeps buffers from crossing them: each begins a page of
+// its own, so that all first lines share a few sets of the first-level cache. Here the memory is anonymous and in
+// transparent huge pages, and buffers lie one behind the other, as they do on huge pages of hugetlbfs.
+
+#define _GNU_SOURCE
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define HUGE_PAGE (2UL << 20)
+// Since Linux 6.1.
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
+
+struct rte_mempool;
+
+// DPDK's memory is a file of this name, which takes no huge pages; without it DPDK takes anonymous memory.
+int memfd_create(const char *name, unsigned flags)
+{
+    if (strcmp(name, "nohuge") == 0) {
+        errno = ENOSYS;
+        return -1;
+    }
+    return (int)syscall(SYS_memfd_create, name, flags);
+}
+
+static void *map(void *at, size_t length, int protection, int flags, int fd, off_t offset)
+{
+    return (void *)syscall(SYS_mmap, at, length, protection, flags, fd, offset);
+}
+
+// The reservation is aligned to a huge page, and the memory that is mapped into it asks for huge pages.
+void *mmap64(void *at, size_t length, int protection, int flags, int fd, off64_t offset)
+{
+    int wanted = (flags & MAP_ANONYMOUS) && length >= 16 * HUGE_PAGE;
+    if (wanted && !(flags & MAP_FIXED)) {
+        char *start = map(NULL, length + HUGE_PAGE, protection, flags, fd, offset);
+        if (start == MAP_FAILED) {
+            return MAP_FAILED;
+        }
+        size_t before = -(size_t)start % HUGE_PAGE;
+        if (before) {
+            munmap(start, before);
+        }
+        munmap(start + before + length, HUGE_PAGE - before);
+        return start + before;
+    }
+    void *mapped = map(at, length, protection, flags, fd, offset);
+    if (wanted && mapped != MAP_FAILED && (protection & PROT_WRITE)) {
+        madvise(mapped, length, MADV_HUGEPAGE);
+        // Where memory is in small pieces, some pages are only found when all are asked for together.
+        memset(mapped, 0, length);
+        madvise(mapped, length, MADV_COLLAPSE);
+    }
+    return mapped;
+}
+
+void *mmap(void *at, size_t length, int protection, int flags, int fd, off_t offset)
+{
+    return mmap64(at, length, protection, flags, fd, offset);
+}
+
+// Which boundaries buffers may not cross.
+int rte_mempool_get_page_size(struct rte_mempool *pool, size_t *size)
+{
+    (void)pool;
+    *size = HUGE_PAGE;
+    return 0;
+}
