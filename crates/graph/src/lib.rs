@@ -8,6 +8,7 @@ mod context;
 mod controller;
 pub mod drive;
 pub mod effect;
+pub mod event;
 pub mod files;
 mod flow;
 mod fold;
@@ -58,8 +59,8 @@ pub use own::{Lent, Own};
 pub use placement::{Origin, Placement, share};
 pub use plan::{FlowPlan, Module, Plan, PortPlan, Step, Target};
 pub use port::{
-    DeclarePort, Intake, OVER_BLOCK, OVERSIZE, Offer, OpenPort, Pace, Port, PortCounters, PortDeclaration, Ready,
-    Reasons, Spread, ports,
+    DeclarePort, Intake, LinkCounters, LinkState, OVER_BLOCK, OVERSIZE, Offer, OpenPort, Pace, Port, PortCounters,
+    PortDeclaration, Ready, Reasons, Spread, ports,
 };
 pub use rig::Rig;
 pub use scheduler::{

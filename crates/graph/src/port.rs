@@ -1,5 +1,7 @@
 //! Where packets enter and leave: what a port is, and what it declares of itself.
 
+mod link;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,6 +11,8 @@ use forebay_packet::{Batch, Pool, Ticks};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+
+pub use link::{LinkCounters, LinkState};
 
 use crate::function::read_params;
 use crate::setup::{Setup, SetupError};
@@ -45,6 +49,8 @@ pub struct PortCounters {
     pub longest: Counter,
     /// Frames longer than a block of the port's ring holds.
     pub over_block: Counter,
+    /// Its interface, where it has one.
+    pub link: LinkCounters,
 }
 
 /// The reason under which a port counts frames longer than a packet of the pool holds.

@@ -10,7 +10,6 @@ mod receiver;
 mod sender;
 mod socket;
 mod stamps;
-mod watch;
 
 use std::collections::VecDeque;
 use std::io;
@@ -23,12 +22,11 @@ use forebay_packet::{Batch, MAX_BATCH, MAX_FRAME, Ticks};
 
 pub use params::{Params, Ring};
 
-use crate::interface::{InterfaceName, namespace};
+use crate::interface::{Found, InterfaceName, Watch, namespace};
 use host::Excluded;
 use receiver::Receiver;
 use sender::Sender;
 use stamps::Stamps;
-use watch::Watch;
 
 /// How often the kernel is asked what the ring has lost and how the interface is.
 const LOOK_EVERY: Nanos = Nanos(100_000_000);
@@ -202,6 +200,7 @@ impl AfPacket {
             intakes.former.push_back((former, now + self.retire + self.retire + self.retire));
         }
         self.counters.errors.add(failed.into());
+        self.watch.note(Found::default(), &self.counters.link);
         drop(intakes);
         self.look_at = now + self.look_every;
     }
@@ -219,6 +218,7 @@ impl AfPacket {
         let cut_off = intakes.as_ref().is_some_and(|receiver| receiver.was_cut_off());
         let found = self.watch.look(cut_off);
         self.counters.errors.add(found.is_new_trouble.into());
+        self.watch.note(found, &self.counters.link);
         if let Some(state) = found.bind {
             if let Some(excluded) = &self.excluded {
                 self.counters.errors.add(excluded.follow(state.index).is_err().into());
@@ -272,6 +272,7 @@ impl Port for AfPacket {
         }
         if !self.sends {
             self.sends = true;
+            self.watch.note(Found::default(), &self.counters.link);
             self.look_at = if self.receives { self.look_at } else { now + self.look_every };
         }
         if now >= self.look_at {
@@ -294,7 +295,7 @@ impl Port for AfPacket {
             let receivers = former.into_iter().map(|(receiver, _)| receiver).chain([current]);
             self.counters.dropped.add(receivers.map(Receiver::end).sum());
         }
-        self.watch.fault().map_or(Ok(()), Err)
+        self.watch.last_fault().map_or(Ok(()), Err)
     }
 }
 

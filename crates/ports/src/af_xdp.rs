@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
 
-use forebay_graph::{DeclarePort, Intake, Port, PortCounters, Ready, Setup, SetupError, register};
+use forebay_graph::{DeclarePort, Intake, LinkState, Port, PortCounters, Ready, Setup, SetupError, register};
 use forebay_measure::Nanos;
 use forebay_packet::{Batch, MAX_BATCH, Ticks};
 
@@ -30,7 +30,7 @@ use opener::{News, Opener};
 use queue::{Losses, Sent};
 use umem::{Shape, Umem};
 
-use crate::interface::namespace;
+use crate::interface::{Watch, namespace};
 
 /// How often the kernel is asked how the interface is and what it has counted.
 const LOOK: Nanos = Nanos(100_000_000);
@@ -92,7 +92,14 @@ impl AfXdp {
             count(&self.counters, losses);
         }
         if gone {
-            self.lose();
+            return self.lose();
+        }
+        if let Some(watch) = &mut device.watch {
+            let found = watch.look(false);
+            // An interface that is gone is for the queues to find: they are closed then.
+            if watch.last().is_some() {
+                watch.note(found, &self.counters.link);
+            }
         }
     }
 
@@ -108,6 +115,7 @@ impl AfXdp {
     fn lose(&mut self) {
         let Some(mut device) = self.device.take() else { return };
         device.queues.iter_mut().for_each(queue::Queue::complete);
+        self.counters.link.set(LinkState::Gone);
         // That it has gone, and what went with it.
         self.counters.errors.add(1 + device.in_flight() as u64);
         self.coming = Some(Coming::Opened(Opener::start(self.wanted.clone(), Arc::clone(&self.umem), Some(device))));
@@ -136,8 +144,11 @@ impl AfXdp {
             },
             None => None,
         };
+        if let Some(device) = &device {
+            self.counters.link.set(device.watch.as_ref().map_or(LinkState::Up, Watch::link));
+            self.completes = completes(self.checksums, Some(device));
+        }
         if device.is_some() {
-            self.completes = completes(self.checksums, device.as_ref());
             (self.device, self.coming, self.stuck) = (device, None, false);
         }
     }

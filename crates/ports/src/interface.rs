@@ -7,12 +7,14 @@ pub(crate) mod namespace;
 pub(crate) mod request;
 #[cfg(test)]
 pub(crate) mod testing;
+mod watch;
 
 use forebay_packet::wire::ethernet::MacAddress;
 
 pub use name::{InterfaceName, NameError};
 
 pub(crate) use request::Control;
+pub(crate) use watch::{Found, Watch};
 
 /// What an interface is like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

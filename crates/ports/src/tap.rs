@@ -7,7 +7,7 @@ mod params;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use forebay_graph::{DeclarePort, Intake, Port, PortCounters, Ready, Setup, SetupError, register};
+use forebay_graph::{DeclarePort, Intake, LinkState, Port, PortCounters, Ready, Setup, SetupError, register};
 use forebay_measure::Nanos;
 use forebay_packet::{ArrivalClock, Batch, MAX_BATCH, MAX_FRAME, Ticks};
 
@@ -58,6 +58,7 @@ impl Tap {
     #[cold]
     fn fail(&mut self, doing: &str, error: &io::Error) {
         self.counters.errors.add(1);
+        self.counters.link.set(LinkState::Gone);
         self.device = None;
         self.fault = Some(format!("the interface '{}' is gone: {doing} it: {error}", self.wanted.name));
         self.opener = Some(Opener::start(Arc::clone(&self.slot), self.port.clone(), self.wanted.clone()));
@@ -70,6 +71,7 @@ impl Tap {
         match opener.made() {
             Some(device) => {
                 (self.device, self.opener, self.fault) = (Some(device), None, None);
+                self.counters.link.set(LinkState::Up);
                 Ready::Now
             }
             None => Ready::At(now + self.look),
@@ -111,10 +113,17 @@ impl Port for Tap {
         let Self { refused, counters, .. } = self;
         let mut gone = None;
         batch.drain_each(|_, packet| {
-            let Err(error) = device.write(packet.data()) else { return };
+            let Err(error) = device.write(packet.data()) else {
+                if counters.link.state() == LinkState::Down {
+                    counters.link.set(LinkState::Up);
+                }
+                return;
+            };
             match error.raw_os_error() {
-                // The host is behind, or its interface is down: no more than that the packet is not taken.
-                Some(libc::EAGAIN | libc::ENOBUFS | libc::EIO | libc::ENETDOWN | libc::EINTR) => {}
+                // The interface was brought down (`tun_get_user` of Linux).
+                Some(libc::EIO | libc::ENETDOWN) => counters.link.set(LinkState::Down),
+                // The host is behind: no more than that the packet is not taken.
+                Some(libc::EAGAIN | libc::ENOBUFS | libc::EINTR) => {}
                 Some(libc::EBADFD | libc::EBADF) => gone = Some(error),
                 // A frame that is none, such as one shorter than an Ethernet header.
                 _ => counters.errors.add(1),

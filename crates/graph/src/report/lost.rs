@@ -92,6 +92,21 @@ impl LostLines {
         self.over_rate + self.lost + self.unwritten
     }
 
+    /// The same in a sentence, with the causes.
+    #[must_use]
+    pub fn in_words(&self) -> String {
+        let causes = [
+            (self.over_rate, "over rate"),
+            (self.lost, "lost: they came faster than they were written"),
+            (self.unwritten, "unwritten: the disk did not take them, or their file was removed"),
+        ];
+        let causes = causes.iter().filter(|(count, _)| *count > 0).map(|(count, cause)| format!("{count} {cause}"));
+        let causes = causes.collect::<Vec<_>>().join("; ");
+        let (module, heading, total) = (&self.module, &self.lines, self.total());
+        let noun = if heading == "copies" { "packets" } else { "lines" };
+        format!("{module}: {heading}: {total} {noun} are not in the file ({causes})")
+    }
+
     /// Whether both are of one file.
     fn is_of(&self, other: &Self) -> bool {
         (&self.module, &self.lines) == (&other.module, &other.lines)

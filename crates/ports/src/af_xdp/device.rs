@@ -14,7 +14,7 @@ use super::program::{Place, Redirect, Step};
 use super::queue::{Losses, Queue};
 use super::socket::{Rings, Sizes, Socket};
 use super::umem::Umem;
-use crate::interface::{Control, InterfaceName, namespace};
+use crate::interface::{Control, InterfaceName, Watch, namespace};
 
 /// For how long a queue may be in use by who had it before.
 const LET_GO: Duration = Duration::from_secs(1);
@@ -52,6 +52,8 @@ pub struct Device {
     pub place: Place,
     /// Whether there is no device behind it.
     pub is_virtual: bool,
+    /// Tells how it is.
+    pub watch: Option<Watch>,
 }
 
 impl Device {
@@ -77,7 +79,9 @@ impl Device {
         let (redirect, place) = attach(wanted, interface, count)?;
         let is_virtual = ethtool::is_virtual(&wanted.name);
         let (queues, wanted) = (Vec::with_capacity(count as usize), wanted.clone());
-        let mut device = Self { redirect, queues, wanted, place, is_virtual };
+        // Without it there are no events of its link.
+        let watch = Watch::new(&wanted.name).ok();
+        let mut device = Self { redirect, queues, wanted, place, is_virtual, watch };
         for queue in 0..count {
             let fill = device.wanted.sizes.fill as usize;
             umem.promise(fill).map_err(|left| {

@@ -1,5 +1,7 @@
 //! What goes wrong with an interface, or with what it is given: said, counted, and over when it is over.
 
+use forebay_graph::LinkState;
+
 use super::*;
 use crate::interface::testing::make_pair;
 
@@ -105,7 +107,29 @@ fn a_link_that_goes_down_and_comes_up_is_taken_up_again() {
         assert_eq!(a.send(&[frame(5, 60)]), 0);
         assert_eq!(b.await_frames(1), [frame(5, 60)]);
         assert_eq!((a.counters.errors.get(), b.counters.errors.get()), (1, 1));
+        let links = [&a.counters.link, &b.counters.link];
+        assert_eq!(links.map(|link| (link.state(), link.downs(), link.losses())), [(LinkState::Up, 1, 0); 2]);
         assert_eq!((a.port.close(), b.port.close()), (Ok(()), Ok(())));
+    });
+}
+
+/// A run that ended before the kernel reported the carrier ended with an error.
+#[test]
+fn an_interface_that_is_down_at_the_end_is_a_fault_and_a_missing_carrier_is_none() {
+    with_pair("af_packet: an_interface_that_is_down_at_the_end", || {
+        let (mut a, mut b) = (Bench::new(&json!({ "interface": "va" })), Bench::new(&json!({ "interface": "vb" })));
+        assert!(ip("link set vb down"));
+        assert!(a.wait(|a| {
+            a.take();
+            b.take();
+            a.counters.link.state() == LinkState::NoCarrier && b.counters.link.state() == LinkState::Down
+        }));
+        assert_eq!(b.port.watch.last_fault().as_deref(), Some("the interface 'vb' is down"));
+        assert_eq!(a.port.close(), Ok(()));
+        // Also where the port has not looked since.
+        assert!(ip("link set vb up"));
+        assert_eq!(b.port.watch.fault().as_deref(), Some("the interface 'vb' is down"));
+        assert_eq!(b.port.close(), Ok(()));
     });
 }
 
@@ -124,6 +148,7 @@ fn an_interface_that_is_deleted_and_made_again_is_taken_up_again() {
                 a.port.watch.fault().as_deref() == gone && b.port.watch.fault().is_some()
             }));
             assert_eq!((a.counters.errors.get(), b.counters.errors.get()), (round, round));
+            assert_eq!((a.counters.link.state(), a.counters.link.losses()), (LinkState::Gone, round));
             if round == 3 {
                 break;
             }

@@ -3,7 +3,9 @@
 use std::fmt;
 use std::io;
 
-use crate::interface::{Control, InterfaceName, State};
+use forebay_graph::{LinkCounters, LinkState};
+
+use super::{Control, InterfaceName, State};
 
 /// What keeps packets from coming and going.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +44,10 @@ pub struct Found {
     pub bind: Option<State>,
     /// Something is wrong since this look.
     pub is_new_trouble: bool,
+    /// Another interface has its name, and nothing is wrong with it.
+    is_replaced: bool,
+    /// It was down since the look before, and is up again.
+    was_down: bool,
 }
 
 impl Watch {
@@ -62,6 +68,34 @@ impl Watch {
         self.trouble.map(|trouble| format!("the interface '{}' {trouble}", self.name))
     }
 
+    /// What is wrong at the end of a run, as a new look finds it. A missing carrier is no fault of the run: the other
+    /// end may have ended before, and the kernel reports a carrier up to a second late.
+    pub fn last_fault(&mut self) -> Option<String> {
+        self.look(false);
+        self.fault().filter(|_| self.trouble != Some(Trouble::NoLink))
+    }
+
+    /// How the interface was when it was last looked at.
+    pub fn link(&self) -> LinkState {
+        match self.trouble {
+            None => LinkState::Up,
+            Some(Trouble::NoLink) => LinkState::NoCarrier,
+            Some(Trouble::Down) => LinkState::Down,
+            Some(Trouble::Gone) => LinkState::Gone,
+        }
+    }
+
+    /// Writes how the interface was when it was last looked at, and what happened to it before, for events.
+    pub fn note(&self, found: Found, link: &LinkCounters) {
+        if found.is_replaced {
+            link.note_replaced();
+        }
+        if found.was_down {
+            link.note_down();
+        }
+        link.set(self.link());
+    }
+
     fn trouble_of(state: Option<State>) -> Option<Trouble> {
         match state {
             None => Some(Trouble::Gone),
@@ -79,8 +113,11 @@ impl Watch {
         let is_other = state.map(|state| (state.index, state.mtu)) != self.last.map(|state| (state.index, state.mtu));
         let was_away = matches!(self.trouble, Some(Trouble::Gone | Trouble::Down));
         let is_new_trouble = trouble != self.trouble && trouble.is_some() || cut_off && !was_away;
+        let index = |state: Option<State>| state.map(|state| state.index);
+        let is_replaced = index(state).is_some() && index(self.last).is_some() && index(state) != index(self.last);
+        let was_down = cut_off && !was_away && !is_replaced && trouble.is_none();
         let bind = state.filter(|_| is_other || cut_off || was_away && trouble != self.trouble);
         (self.last, self.trouble) = (state, trouble);
-        Found { bind, is_new_trouble }
+        Found { bind, is_new_trouble, is_replaced, was_down }
     }
 }

@@ -1,0 +1,50 @@
+//! How often an event that packets cause is recorded: the first at once, then a count every ten seconds.
+
+use std::time::{Duration, Instant};
+
+/// The least time between two events of one name and subject that packets cause.
+pub const LIMIT: Duration = Duration::from_secs(10);
+
+/// The limit of one event's name and subject, over a counter that grows.
+#[derive(Debug, Default)]
+pub struct Limit {
+    reported: u64,
+    last: Option<Instant>,
+}
+
+impl Limit {
+    /// Returns how many are to be reported now that the counter stands at `total`; `None` while there is nothing new,
+    /// or it is too early. `is_last`: the run ends, and nothing is reported later.
+    pub fn due(&mut self, total: u64, now: Instant, is_last: bool) -> Option<u64> {
+        // A reload may have reset the counter.
+        self.reported = self.reported.min(total);
+        let more = total - self.reported;
+        let is_early = self.last.is_some_and(|last| now.saturating_duration_since(last) < LIMIT);
+        if more == 0 || is_early && !is_last {
+            return None;
+        }
+        (self.reported, self.last) = (total, Some(now));
+        Some(more)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_is_reported_at_once_and_then_a_count_every_ten_seconds() {
+        let (mut limit, start) = (Limit::default(), Instant::now());
+        let mut due = |total, seconds, is_last| limit.due(total, start + Duration::from_secs(seconds), is_last);
+        assert_eq!(due(0, 0, false), None);
+        assert_eq!(due(3, 1, false), Some(3));
+        assert_eq!(due(500, 2, false), None);
+        assert_eq!(due(700, 10, false), None);
+        assert_eq!(due(703, 11, false), Some(700));
+        assert_eq!(due(703, 40, false), None, "nothing new");
+        assert_eq!(due(704, 41, false), Some(1), "at once after a pause");
+        assert_eq!(due(709, 42, true), Some(5), "what remains at the end");
+        assert_eq!(due(2, 60, false), None, "a counter that was reset");
+        assert_eq!(due(4, 61, false), Some(2));
+    }
+}

@@ -1,0 +1,117 @@
+//! The names of events, and how much each matters (`docs/events.md`).
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// How much an event matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// Something does not work, and packets are lost by it.
+    Error,
+    /// Something needs a look.
+    Warn,
+    /// Something changed as it should.
+    Info,
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+        })
+    }
+}
+
+macro_rules! names {
+    ($($(#[doc = $doc:literal])* $variant:ident = $name:literal, $level:ident;)*) => {
+        /// What happened. A name stays the same over versions: programs look for it.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+        pub enum EventName {
+            $($(#[doc = $doc])* #[serde(rename = $name)] $variant,)*
+        }
+
+        impl EventName {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),*];
+
+            /// The name as it is written.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $name),* }
+            }
+
+            /// How much it matters.
+            #[must_use]
+            pub const fn level(self) -> Level {
+                match self { $(Self::$variant => Level::$level),* }
+            }
+        }
+    };
+}
+
+names! {
+    /// The workers run.
+    Started = "started", Info;
+    /// The socket is open.
+    Listening = "listening", Info;
+    /// The run has the end that a simulated run without a duration gets.
+    DurationSet = "duration_set", Info;
+    /// The run starts from the configuration that was accepted last.
+    StateUsed = "state_used", Info;
+    /// The run starts from its file, in place of the configuration that was accepted last.
+    StateReplaced = "state_replaced", Warn;
+    /// A module does not have rules of its file.
+    RulesSkipped = "rules_skipped", Warn;
+    /// A port's interface went down, or lost its carrier.
+    LinkDown = "link_down", Warn;
+    /// A port's interface is up and has a carrier again.
+    LinkUp = "link_up", Info;
+    /// A port's interface is gone.
+    PortLost = "port_lost", Error;
+    /// A port's interface is there again, and the port uses it.
+    PortRemade = "port_remade", Info;
+    /// Another configuration is in force.
+    ReloadAccepted = "reload_accepted", Info;
+    /// A configuration was refused; the old one stays.
+    ReloadRefused = "reload_refused", Warn;
+    /// Entries of a table were changed.
+    TableChanged = "table_changed", Info;
+    /// Another station uses an address of an interface.
+    AddressConflict = "address_conflict", Warn;
+    /// More neighbours are asked for, or ask, than an interface serves.
+    NeighbourFlood = "neighbour_flood", Warn;
+    /// A flow misses its objective.
+    ObjectiveMissed = "objective_missed", Warn;
+    /// A flow keeps its objective again.
+    ObjectiveKept = "objective_kept", Info;
+    /// The pool had no packet to give.
+    PoolLow = "pool_low", Warn;
+    /// Lines are not in the file of a module.
+    LogLost = "log_lost", Warn;
+    /// A frame is longer than a packet, or a block, holds.
+    Oversize = "oversize", Warn;
+    /// Logs will be opened again.
+    LogsReopened = "logs_reopened", Info;
+    /// A log could not be opened again.
+    LogNotReopened = "log_not_reopened", Warn;
+    /// The terminal of the run is gone.
+    TerminalLost = "terminal_lost", Info;
+    /// The sources are used up, and modules hold packets.
+    Waiting = "waiting", Info;
+    /// The run ended before a source did.
+    PortUnread = "port_unread", Warn;
+    /// The file of dropped packets is complete.
+    DropsWritten = "drops_written", Info;
+    /// The run ends with an error.
+    RunFailed = "run_failed", Error;
+}
+
+impl fmt::Display for EventName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
