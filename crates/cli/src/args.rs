@@ -19,7 +19,9 @@ use clap::{Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use forebay_measure::Nanos;
 
+use crate::events::LogFormat;
 use crate::filter::Filter;
+use crate::start::Prefer;
 use values::{cost, interval, setting, trigger, whole};
 
 pub(crate) use compare::Compare;
@@ -198,9 +200,13 @@ pub(crate) struct Run {
     /// Bind the one worker to this core; without it, to the configuration's, else to one that is chosen
     #[arg(long, value_name = "N", value_parser = whole::<usize>)]
     pub(crate) core: Option<usize>,
-    /// Keep the configuration that is accepted last in this file, and start from it when it is there
+    /// Keep the configuration that is accepted last in this file, and start from it when it is there, unless the
+    /// pipeline's file has changed since
     #[arg(long, value_name = "FILE", conflicts_with = "simulated")]
     pub(crate) state: Option<PathBuf>,
+    /// Start from the pipeline's file, or from that of --state, whichever has changed
+    #[arg(long, value_name = "WHICH", requires = "state")]
+    pub(crate) prefer: Option<Prefer>,
     /// Listen for `top`, `show`, `reload` and `table` at this path; without it, in the user's own folder
     #[arg(long, value_name = "PATH", conflicts_with_all = ["simulated", "no_socket"])]
     pub(crate) socket: Option<PathBuf>,
@@ -222,12 +228,15 @@ pub(crate) struct Run {
     /// Write every dropped packet to this pcapng file, with the reason as its comment
     #[arg(long, value_name = "FILE")]
     pub(crate) drops: Option<PathBuf>,
-    /// How often the live table or line is renewed
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
-    pub(crate) interval: Nanos,
-    /// Show nothing while it runs
+    /// How often the live table is renewed (without it every second); where there is none, print a line so often
+    #[arg(long, value_name = "TIME", value_parser = interval)]
+    pub(crate) interval: Option<Nanos>,
+    /// Show neither table nor lines of rates while it runs
     #[arg(long)]
     pub(crate) no_live: bool,
+    /// How events are written on standard error
+    #[arg(long, value_name = "FORMAT", default_value = "logfmt")]
+    pub(crate) log_format: LogFormat,
     /// Run in simulated time: every run of one seed is the same, and calls take what --cost says. Without --duration it
     /// takes 100 ms where a source never runs out
     #[arg(long = "virtual", conflicts_with = "core")]
@@ -292,6 +301,7 @@ Examples:
   forebay show drops --json
   forebay show trace --count 3 --filter 'tcp and dst port 443'
   forebay show table core                 the entries of module core's table
+  forebay show events --follow            what happened to it, and what happens from now on
   forebay show table out.sessions --filter '10.0.0.0/24 state=established' --count 20")]
 pub(crate) struct Show {
     /// Of what
@@ -299,13 +309,17 @@ pub(crate) struct Show {
     /// With `modules`, `flows` and `ports`: the only one that is shown; with `table`: the module whose table it is, or
     /// `module.table` where it has several
     pub(crate) name: Option<String>,
-    /// With `trace`: how many packets; without it one. With `table`: how many entries at most; without it all
+    /// With `trace`: how many packets; without it one. With `table`: how many entries at most; without it all. With
+    /// `events`: how many of the last; without it all that are kept
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub(crate) count: Option<u64>,
     /// With `trace`: only packets like these. With `table`, of sessions and the like: only those of an address, prefix, ADDRESS:PORT,
     /// `protocol=`, `state=` and what else their lines have
     #[arg(long, value_name = "EXPR")]
     pub(crate) filter: Option<String>,
+    /// With `events`: print also those that come from now on
+    #[arg(long)]
+    pub(crate) follow: bool,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -332,6 +346,8 @@ pub(crate) enum Shown {
     Tables,
     /// A table's entries
     Table,
+    /// What happened: links, reloads, objectives, losses
+    Events,
 }
 
 /// `table`'s arguments.

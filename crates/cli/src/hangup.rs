@@ -5,29 +5,17 @@
 //! with the configuration that it has; a run without one, which a service manager has started, reloads (`daemon(7)`).
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use forebay_graph::files::{reopen_logs, take_reopen_failures};
+use forebay_graph::event::{EventLog, EventName, NewEvent};
+use forebay_graph::files::reopen_logs;
 use signal_hook::consts::{SIGHUP, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::{Handle, Signals};
 
-use crate::printed;
-
-/// Reads the configuration again: a line about the change, or why the one that runs stays.
-pub(crate) type Reload = Box<dyn Fn() -> Result<String, String> + Send>;
-
-/// Reports the logs of the run called `name` that could not be opened again since the last call.
-pub(crate) fn report_reopen_failures(name: &str) {
-    for (path, why) in take_reopen_failures() {
-        let _ = writeln!(
-            printed::err(),
-            "{name}: {} was not opened again: {why}; lines go to the file that is open, and the run tries again",
-            path.display()
-        );
-    }
-}
+/// Reads the configuration again, and records what comes of it; or why it cannot be read again.
+pub(crate) type Reload = Box<dyn Fn() -> Result<(), String> + Send>;
 
 /// Signals that have been caught, and wait for a run that can follow them.
 pub(crate) struct Caught {
@@ -54,42 +42,35 @@ impl Caught {
         Ok(Self { signals: Signals::new([SIGHUP, SIGUSR1, SIGUSR2])?, has_terminal, lost: Arc::default() })
     }
 
-    /// Follows them for the pipeline called `name`, first those that came meanwhile.
+    /// Follows them, first those that came meanwhile, and records what they did.
     ///
     /// # Errors
     /// As starting a thread.
-    pub(crate) fn follow(self, name: &str, reload: Reload) -> io::Result<Followed> {
+    pub(crate) fn follow(self, log: &Arc<EventLog>, reload: Reload) -> io::Result<Followed> {
         let Self { mut signals, has_terminal, lost } = self;
-        let (handle, name, is_lost) = (signals.handle(), name.to_owned(), Arc::clone(&lost));
+        let (handle, log, is_lost) = (signals.handle(), Arc::clone(log), Arc::clone(&lost));
         let follow = move || {
             for signal in &mut signals {
-                let message = match signal {
+                let (name, signal, message) = match signal {
                     SIGHUP if has_terminal => {
                         is_lost.store(true, Ordering::Relaxed);
-                        reopen_logs();
-                        "SIGHUP: the run goes on without its terminal; logs will be opened again; `forebay reload` \
-                         reloads"
-                            .to_owned()
+                        let message = "SIGHUP: the run goes on without its terminal; logs will be opened again; \
+                                       `forebay reload` reloads";
+                        (EventName::TerminalLost, "SIGHUP", message)
                     }
                     SIGHUP => {
-                        let reloaded = reload();
-                        reopen_logs();
-                        match reloaded {
-                            Ok(done) => format!("SIGHUP: {done}; logs will be opened again"),
-                            Err(why) => {
-                                format!("SIGHUP: logs will be opened again; the configuration that runs stays: {why}")
-                            }
+                        if let Err(why) = reload() {
+                            let message = format!("SIGHUP: the configuration that runs stays: {why}");
+                            log.record(NewEvent::new(EventName::ReloadRefused, message).with("by", "SIGHUP"));
                         }
+                        (EventName::LogsReopened, "SIGHUP", "SIGHUP: logs will be opened again")
                     }
                     // Service managers and scripts send it by mistake: its default action would end the run.
                     SIGUSR2 => continue,
-                    _ => {
-                        reopen_logs();
-                        "SIGUSR1: logs will be opened again".to_owned()
-                    }
+                    _ => (EventName::LogsReopened, "SIGUSR1", "SIGUSR1: logs will be opened again"),
                 };
-                // A standard error that is gone with the terminal does not end the run.
-                let _ = writeln!(printed::err(), "{name}: {message}");
+                reopen_logs();
+                log.record(NewEvent::new(name, message).with("signal", signal));
             }
         };
         std::thread::Builder::new().name("signals".to_owned()).spawn(follow)?;

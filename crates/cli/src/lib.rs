@@ -14,6 +14,7 @@ mod describe;
 mod doctor;
 mod drops;
 mod engine;
+mod events;
 pub mod filter;
 mod format;
 mod gate;
@@ -27,7 +28,6 @@ mod list;
 mod live;
 mod lost_lines;
 mod measure;
-mod oversize;
 mod plain;
 mod prices;
 mod printed;
@@ -39,6 +39,7 @@ mod replay;
 mod run;
 mod simulate;
 mod source;
+mod start;
 mod story;
 mod strain;
 mod summary;
@@ -64,6 +65,8 @@ enum Answer {
     Yes,
     /// The answer is no: a flow missed an objective, say, or lines are not in their file.
     No,
+    /// Something went wrong, and was reported.
+    Failed,
 }
 
 /// Runs the command line of this process.
@@ -79,6 +82,7 @@ pub fn main() -> ExitCode {
     match answer(arguments.command) {
         Ok(Answer::Yes) => ExitCode::SUCCESS,
         Ok(Answer::No) => ExitCode::from(1),
+        Ok(Answer::Failed) => ExitCode::from(2),
         // Who reads a pipe may leave (`| head`): nothing is wrong.
         Err(error)
             if error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe) =>

@@ -5,6 +5,9 @@
 
 use std::io::{self, StderrLock, StdoutLock, Write};
 
+pub(crate) use forebay_graph::event::is_acting;
+use forebay_graph::event::without_acting;
+
 /// Standard output.
 pub(crate) fn out() -> Printed<StdoutLock<'static>> {
     Printed(io::stdout().lock())
@@ -23,7 +26,7 @@ impl<W: Write> Write for Printed<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         // Nothing that is escaped is of other bytes than these; most text has none of them.
         if bytes.iter().any(|&byte| is_acting(byte.into()) || matches!(byte, 0xc2 | 0xd8 | 0xe2)) {
-            self.0.write_all(escaped(&String::from_utf8_lossy(bytes)).as_bytes())?;
+            self.0.write_all(without_acting(&String::from_utf8_lossy(bytes)).as_bytes())?;
         } else {
             self.0.write_all(bytes)?;
         }
@@ -33,30 +36,6 @@ impl<W: Write> Write for Printed<W> {
     fn flush(&mut self) -> io::Result<()> {
         self.0.flush()
     }
-}
-
-/// Whether a character is an instruction to a terminal: control characters but for the end of a line and the tabulator,
-/// and those that turn the direction in which text is read.
-pub(crate) fn is_acting(character: char) -> bool {
-    match character {
-        '\n' | '\t' => false,
-        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => true,
-        _ => character.is_control(),
-    }
-}
-
-/// `text` with such characters as JSON escapes them, which leaves JSON what it is.
-fn escaped(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len() + 16);
-    for character in text.chars() {
-        if is_acting(character) {
-            // None of them is beyond 16 bits.
-            safe.push_str(&format!("\\u{:04x}", u32::from(character)));
-        } else {
-            safe.push(character);
-        }
-    }
-    safe
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use forebay_pipeline::{listed, nearest};
 
 use crate::args::{self, Running, Shown};
 use crate::changes::Changes;
+use crate::events::LogFormat;
 use crate::filter::Filter;
 use crate::format::Align::{Left, Right};
 use crate::format::{counted, table, whole};
@@ -102,6 +103,7 @@ pub(crate) fn show(arguments: &args::Show) -> anyhow::Result<()> {
         Shown::Trace => return trace(&mut client, arguments, &mut out),
         Shown::Tables => return tables(&mut client, arguments.json, &mut out),
         Shown::Table => return entries(&mut client, arguments, &mut out),
+        Shown::Events => return events(&mut client, arguments, &mut out),
         _ => {}
     }
     let (_, mut report, census) = report(&mut client)?;
@@ -145,11 +147,18 @@ fn surplus(arguments: &args::Show) -> anyhow::Result<()> {
     if let (Shown::Trace, Some(filter)) = (arguments.what, &arguments.filter) {
         filter.parse::<Filter>().map_err(|error| anyhow!("--filter '{filter}': {error}"))?;
     }
-    if !matches!(arguments.what, Shown::Trace | Shown::Table) {
-        for (flag, given) in [("--count", arguments.count.is_some()), ("--filter", arguments.filter.is_some())] {
-            if given {
-                bail!("{flag} means nothing with `show {what}`: allowed is it with `show trace` and `show table`");
-            }
+    let (counts, filters, follows) = match arguments.what {
+        Shown::Trace | Shown::Table => (true, true, false),
+        Shown::Events => (true, false, true),
+        _ => (false, false, false),
+    };
+    for (flag, given, is_allowed, with) in [
+        ("--count", arguments.count.is_some(), counts, "`show trace`, `show table` and `show events`"),
+        ("--filter", arguments.filter.is_some(), filters, "`show trace` and `show table`"),
+        ("--follow", arguments.follow, follows, "`show events`"),
+    ] {
+        if given && !is_allowed {
+            bail!("{flag} means nothing with `show {what}`: allowed is it with {with}");
         }
     }
     let named = matches!(arguments.what, Shown::Modules | Shown::Flows | Shown::Ports | Shown::Table);
@@ -190,6 +199,36 @@ fn trace(client: &mut Client, arguments: &args::Show, out: &mut impl Write) -> a
         answer = client.answer()?;
     }
     Ok(())
+}
+
+/// Prints the events that are kept, or the last of them, and those that follow.
+fn events(client: &mut Client, arguments: &args::Show, out: &mut impl Write) -> anyhow::Result<()> {
+    let format = if arguments.json { LogFormat::Json } else { LogFormat::Logfmt };
+    let socket::Answer::Events(mut events) = client.ask(&Request::Events { after: 0, follow: false })? else {
+        return Err(strange());
+    };
+    let after = events.last().map_or(0, |last| last.id);
+    let most = arguments.count.map_or(usize::MAX, |count| count as usize);
+    events.drain(..events.len().saturating_sub(most));
+    events.iter().try_for_each(|event| writeln!(out, "{}", format.line(event)))?;
+    out.flush()?;
+    if !arguments.follow {
+        return Ok(());
+    }
+    let mut answer = client.begin(&Request::Events { after, follow: true });
+    loop {
+        match answer {
+            Ok(socket::Answer::Events(events)) => {
+                events.iter().try_for_each(|event| writeln!(out, "{}", format.line(event)))?;
+                out.flush()?;
+            }
+            // As `top` does: a run that ends is no error.
+            Err(socket::ClientError::Ended) => return Ok(()),
+            Ok(_) => return Err(strange()),
+            Err(error) => return Err(error.into()),
+        }
+        answer = client.answer();
+    }
 }
 
 fn tables(client: &mut Client, json: bool, out: &mut impl Write) -> anyhow::Result<()> {

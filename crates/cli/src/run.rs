@@ -10,49 +10,78 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
 use forebay_graph::Plan;
+use forebay_graph::event::{EventName, NewEvent};
+use forebay_graph::files::take_reopen_failures;
 use forebay_graph::report::Report;
 use forebay_graph::secret::without_keys;
 use forebay_instance::socket::{Bound, Patience, Server, Service, place};
-use forebay_instance::{Accepted, Board, Cores, Instance, Sole, SoleError, Steer, choose};
+use forebay_instance::{Accepted, Board, Cores, Instance, Sole, SoleError, Steer, Watcher, choose};
 use forebay_measure::{Clock, Frequency, Nanos, Tsc};
 use forebay_packet::Ticks;
-use forebay_pipeline::{Conditions, Loaded, Source, is_built_in, nearest};
+use forebay_pipeline::{Conditions, Loaded, is_built_in, nearest};
 
 use crate::Answer;
 use crate::args;
 use crate::drops::{DropSender, Tally};
 use crate::engine::{self, Engine, Mode};
+use crate::events::{Events, LogFormat};
 use crate::format::counted;
-use crate::hangup::{Caught, Followed, Reload, report_reopen_failures};
+use crate::hangup::{Caught, Followed, Reload};
 use crate::live::{Live, Quit, is_in_foreground};
-use crate::lost_lines::report_lost_lines;
-use crate::oversize::Oversize;
-use crate::source::source;
+use crate::start::Start;
 use crate::trace::{Hub, Story, Tracer};
-use crate::{control, costs, decisions, plain, printed, summary};
+use crate::{control, costs, decisions, plain, printed, refused, remote, summary};
 
 /// How long the stop flag and the keyboard wait to be looked at.
 const LOOK: Duration = Duration::from_millis(20);
-/// The time between two looks for events.
-const EVENTS: Duration = Duration::from_secs(1);
+/// How often the table or line is renewed without `--interval`.
+const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Runs a pipeline to its end.
 pub(crate) fn run(arguments: &args::Run) -> anyhow::Result<Answer> {
+    let (mut events, mut has_report) = (Events::new(arguments.log_format), false);
+    let result = run_to_end(arguments, &mut events, &mut has_report);
+    let is_json = arguments.json && !has_report;
+    match result {
+        // Every line on standard error is JSON then, and so is the last.
+        Err(error) if arguments.log_format == LogFormat::Json && !is_broken_pipe(&error) => {
+            events.say(EventName::RunFailed, refused::message(&error));
+            events.print();
+            let _ = remote::told(is_json, Err::<(), _>(error));
+            Ok(Answer::Failed)
+        }
+        result => {
+            events.print();
+            remote::told(is_json, result)
+        }
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// The same, with the events that are printed at the end; `has_report`: whether the report was.
+fn run_to_end(arguments: &args::Run, events: &mut Events, has_report: &mut bool) -> anyhow::Result<Answer> {
     let simulated = arguments.simulated;
     let signals = Caught::new().context("signals")?;
     let frequency = engine::frequency(simulated);
     // What another run has is refused before anything is read or made.
     let _sole = arguments.state.as_deref().map(keep_alone).transpose()?;
     let bound = arguments.socket.as_deref().map(bind).transpose()?;
-    let source = accepted(arguments)?;
+    let start = Start::choose(arguments, events)?;
     let conditions = Conditions { frequency, simulated };
     let Loaded { mut plans, mut cores, mut made, skipped, input_waits, .. } =
-        forebay_pipeline::load(&source, conditions).map_err(|problems| arguments.settings.as_written(problems))?;
+        forebay_pipeline::load(&start.source, conditions)
+            .map_err(|problems| start.refusal(arguments.settings.as_written(problems)))?;
     set_triggers(&mut plans, &arguments.trigger)?;
     let name = plans[0].name.clone();
+    events.log().set_pipeline(&name);
     for (module, count) in &skipped {
         let rules = counted(*count as u64, "rule");
-        let _ = writeln!(printed::err(), "{name}: {module}: {rules} skipped ('forebay check --json' lists all)");
+        let message = format!("{module}: {rules} skipped ('forebay check --json' lists all)");
+        let event = NewEvent::new(EventName::RulesSkipped, message).with("module", module.as_str());
+        events.record(event.with("count", *count as u64));
     }
     if let Some(core) = arguments.core {
         if cores.len() > 1 {
@@ -105,20 +134,21 @@ pub(crate) fn run(arguments: &args::Run) -> anyhow::Result<Answer> {
     };
     let watched = arguments.trace.is_some() || arguments.drops.is_some();
     let watch = if watched { hub.observers() } else { Box::new(|_| None) };
-    let places = if let Mode::Real { cores, .. } = &mode { places(cores) } else { String::new() };
+    let started = if let Mode::Real { cores, .. } = &mode { Some(started(cores)) } else { None };
     // From here on a signal ends the run in order; until here, while files are opened, it ends the process.
     let stop = stop_on_signals()?;
-    let duration = arguments.duration.or_else(|| default_duration(&plans, simulated));
+    let duration = arguments.duration.or_else(|| default_duration(&plans, simulated, events));
     let engine = Engine::start(plans, mode, duration, watch, &stop)?;
     let served = match &engine {
         Engine::Real { instance, .. } => {
-            let service = Arc::new(service(arguments, source, instance, &hub, &stop));
-            serve(arguments, &name, bound, &service).map(|server| (Some(service), server))
+            let replaced = start.replaced.clone();
+            let service = Arc::new(service(arguments, start, instance, &hub, &stop, events));
+            serve(arguments, &name, bound, &service, replaced.as_deref()).map(|server| (Some(service), server))
         }
         Engine::Simulated(_) => Ok((None, None)),
     };
     let followed = served.and_then(|(service, server)| {
-        let signals = signals.follow(&name, reload_of(arguments, service)).context("no thread for signals")?;
+        let signals = signals.follow(events.log(), reload_of(arguments, service)).context("no thread for signals")?;
         Ok((server, signals))
     });
     let (server, signals) = match followed {
@@ -129,40 +159,38 @@ pub(crate) fn run(arguments: &args::Run) -> anyhow::Result<Answer> {
             return Err(error);
         }
     };
-    if !places.is_empty() {
-        // Who does not read what is said on the way still gets the result.
-        let _ = writeln!(printed::err(), "{name}: {places}");
-    }
+    started.into_iter().for_each(|event| events.record(event));
     if let Some(server) = &server {
-        let _ = writeln!(
-            printed::err(),
-            "{name}: `forebay top`, `show`, `reload` and `table` reach it by {}",
-            server.path().display()
-        );
+        let path = server.path().display().to_string();
+        let message = format!("`forebay top`, `show`, `reload` and `table` reach it by {path}");
+        events.record(NewEvent::new(EventName::Listening, message).with("socket", path));
     }
+    events.print();
     let traces = Traces { told, to_stdout: !arguments.json, frequency };
     let board = engine.board();
-    let shown = show(&engine, &board, &name, arguments, &stop, &traces, &signals);
+    let mut watcher = Watcher::new(Arc::clone(&board), Arc::clone(events.log()));
+    let shown = show(&engine, &board, events, &mut watcher, arguments, &stop, &traces, &signals);
     let outcome = engine.end();
     drop(server);
     hub.finish();
-    let shown = shown.and_then(|oversize| traces.tell(board.began()).map(|()| oversize).map_err(Into::into));
+    let shown = shown.and_then(|()| traces.tell(board.began()).map_err(Into::into));
     let report = board.report(&board.nothing(), &board.read(outcome.at));
-    let shown = shown.map(|mut oversize| oversize.print_last(&name, &report));
+    watcher.finish(&report);
+    report_unread(&report, events);
+    events.print();
+    *has_report = arguments.json;
     let printed = if arguments.json {
         serde_json::to_string(&report).map_err(io::Error::from).and_then(|text| writeln!(printed::out(), "{text}"))
     } else {
         summary::print(&report, &mut printed::out())
     };
-    report_lost_lines(&name, &report.lost_lines);
-    report_unread(&name, &report);
     let mut troubles: Vec<_> =
         outcome.troubles.into_iter().map(|(place, trouble)| format!("{place}: {trouble}")).collect();
     // Workers that share a file have one fault.
     let mut known = BTreeSet::new();
     troubles.retain(|trouble| known.insert(trouble.clone()));
     troubles.extend(trouble.lock().unwrap_or_else(PoisonError::into_inner).take());
-    troubles.extend(tally.as_deref().and_then(|tally| report_drops(tally, arguments)));
+    troubles.extend(tally.as_deref().and_then(|tally| report_drops(tally, arguments, events)));
     if report.packets.missing() != 0 {
         troubles.push(format!("{} packets are unaccounted for: this is a defect of Forebay", report.packets.missing()));
     }
@@ -179,16 +207,16 @@ pub(crate) fn run(arguments: &args::Run) -> anyhow::Result<Answer> {
     Ok(if missed || lost_drops || !report.lost_lines.is_empty() { Answer::No } else { Answer::Yes })
 }
 
-/// Reports sources that had more packets when the run called `name` ended.
-fn report_unread(name: &str, report: &Report) {
+/// Reports sources that had more packets when the run ended.
+fn report_unread(report: &Report, events: &Events) {
     for port in report.ports.iter().filter(|port| port.unread) {
-        let port = &port.name;
-        let _ = writeln!(printed::err(), "{name}: port '{port}' has more packets: the run ended before its input did");
+        let message = format!("port '{}' has more packets: the run ended before its input did", port.name);
+        events.record(NewEvent::new(EventName::PortUnread, message).with("port", port.name.as_str()));
     }
 }
 
 /// How long a simulated run takes whose duration is not given, where it would not end by itself.
-fn default_duration(plans: &[Plan], simulated: bool) -> Option<Nanos> {
+fn default_duration(plans: &[Plan], simulated: bool, events: &Events) -> Option<Nanos> {
     if !simulated {
         return None;
     }
@@ -196,14 +224,12 @@ fn default_duration(plans: &[Plan], simulated: bool) -> Option<Nanos> {
     let endless = ports.find(|port| {
         port.entry.is_some() && port.open.as_ref().is_some_and(|open| open.receives && open.port.is_endless())
     })?;
-    let _ = writeln!(
-        printed::err(),
-        "{}: port '{}' never runs out of packets: the run ends after {} ms of simulated time, --duration sets another \
-         end",
-        plans[0].name,
-        endless.name,
-        engine::SIMULATED_DURATION.0 / 1_000_000
+    let (port, end) = (endless.name.as_str(), engine::SIMULATED_DURATION.0 / 1_000_000);
+    let message = format!(
+        "port '{port}' never runs out of packets: the run ends after {end} ms of simulated time, --duration sets \
+         another end"
     );
+    events.record(NewEvent::new(EventName::DurationSet, message).with("port", port).with("end_ms", end));
     Some(engine::SIMULATED_DURATION)
 }
 
@@ -220,7 +246,7 @@ impl WaitNotice {
     /// The notice comes too late where less is left, in seconds.
     const LEAST: f64 = 0.1;
 
-    fn look(&mut self, engine: &Engine, board: &Board, name: &str) {
+    fn look(&mut self, engine: &Engine, board: &Board, events: &Events) {
         let Some(until) = engine.waits_until().filter(|_| !self.reported) else {
             self.since = None;
             return;
@@ -234,36 +260,14 @@ impl WaitNotice {
         }
         self.reported = true;
         let packets = board.report(&board.nothing(), &board.read(now)).packets;
-        let _ = writeln!(
-            printed::err(),
-            "{name}: the sources are used up; modules still hold {} packets, the next for {left:.1} s. Ctrl-C ends the \
-             run and drops them as wound_up",
-            packets.held + packets.queued
+        let held = packets.held + packets.queued;
+        let message = format!(
+            "the sources are used up; modules still hold {held} packets, the next for {left:.1} s. Ctrl-C ends the run \
+             and drops them as wound_up"
         );
+        events
+            .record(NewEvent::new(EventName::Waiting, message).with("held", held).with("next_s", left.round() as u64));
     }
-}
-
-/// The configuration to run: the one that was accepted last, where such are kept and there is one.
-fn accepted(arguments: &args::Run) -> anyhow::Result<Source> {
-    if let Some(path) = &arguments.state {
-        let kept = Accepted::read(path).with_context(|| format!("--state {}", path.display()))?;
-        if let Some(kept) = kept {
-            let ignored: Vec<_> = arguments.settings.all().map(|(flag, _)| flag).collect();
-            let ignored = match ignored.join(", ") {
-                none if none.is_empty() => none,
-                flags => format!("; not used, as it has settings of its own: {flags}"),
-            };
-            let _ = writeln!(
-                printed::err(),
-                "starting from the configuration that was accepted last, kept in {} (remove it to start from {}){ignored}",
-                path.display(),
-                arguments.pipeline
-            );
-            return Ok(kept.source());
-        }
-    }
-    let sets: Vec<_> = arguments.settings.all().map(|(_, setting)| setting).collect();
-    Ok(source(&arguments.pipeline, &sets).map_err(|problems| arguments.settings.as_written(problems))?)
 }
 
 /// Has the file of accepted configurations for this run alone: another one's would be lost in it.
@@ -286,17 +290,20 @@ fn bind(path: &Path) -> anyhow::Result<Bound> {
 /// The service behind the socket and behind SIGHUP.
 fn service(
     arguments: &args::Run,
-    source: Source,
+    start: Start,
     instance: &Arc<dyn Instance>,
     hub: &Hub,
     stop: &Arc<AtomicBool>,
+    events: &Events,
 ) -> Service {
     let hub = hub.clone();
     Service {
         instance: Arc::clone(instance),
-        source: Mutex::new(source),
+        source: Mutex::new(start.source),
         origin: crate::source::origin(&arguments.pipeline),
         state: arguments.state.clone(),
+        fingerprint: Mutex::new(start.fingerprint),
+        events: Arc::clone(events.log()),
         trace: Box::new(move |instance, count, filter| hub.follow(instance, count, filter)),
         patience: Patience::default(),
         stop: Arc::clone(stop),
@@ -308,10 +315,10 @@ fn reload_of(arguments: &args::Run, service: Option<Arc<Service>>) -> Reload {
     let file = crate::source::origin(&arguments.pipeline).filter(|origin| !is_built_in(origin));
     let pipeline = arguments.pipeline.clone();
     Box::new(move || match (&file, &service) {
-        (Some(file), Some(service)) => service.reload().map(|reloaded| match reloaded.missing {
-            0 => format!("changed to {file} in {:.1} ms", reloaded.took_ms),
-            missing => format!("changed to {file}; {missing} packets are unaccounted for: this is a defect of Forebay"),
-        }),
+        (Some(_), Some(service)) => {
+            service.reload();
+            Ok(())
+        }
         (None, Some(_)) if is_built_in(&pipeline) => Err(format!("{pipeline} is no file that could have changed")),
         (None, Some(_)) => Err("it came by standard input, which cannot be read again".to_owned()),
         (_, None) => Err("a simulated run does not reload".to_owned()),
@@ -324,10 +331,17 @@ fn serve(
     name: &str,
     bound: Option<Bound>,
     service: &Arc<Service>,
+    replaced: Option<&Path>,
 ) -> anyhow::Result<Option<Server>> {
+    if let Some(path) = replaced {
+        // Before the new one is written: wherever a crash comes, the old one is in one of the two files.
+        Accepted::keep_old(path).with_context(|| format!("--state {}.old", path.display()))?;
+    }
     if let Some(path) = &arguments.state {
         let source = service.source.lock().unwrap_or_else(PoisonError::into_inner);
-        Accepted::of(&source).keep(path).with_context(|| format!("--state {}", path.display()))?;
+        let fingerprint = service.fingerprint.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let accepted = Accepted::of(&source).started_from(fingerprint);
+        accepted.keep(path).with_context(|| format!("--state {}", path.display()))?;
     }
     if arguments.no_socket {
         return Ok(None);
@@ -337,6 +351,13 @@ fn serve(
         None => bind(&place(name).context("no place for the socket (--socket names one, --no-socket goes without)")?)?,
     };
     Ok(Some(Server::start(bound, Arc::clone(service)).context("no thread for the socket")?))
+}
+
+/// The event that the workers run, and where.
+fn started(cores: &Cores) -> NewEvent {
+    let list: Vec<_> = cores.iter().map(ToString::to_string).collect();
+    let event = NewEvent::new(EventName::Started, places(cores)).with("workers", cores.len() as u64);
+    event.with("cores", list.join(","))
 }
 
 /// Where the workers run.
@@ -413,30 +434,31 @@ impl Screen {
 }
 
 /// Shows what goes on until the run is over.
+#[expect(clippy::too_many_arguments, reason = "each is another part of the run")]
 fn show(
     engine: &Engine,
     board: &Board,
-    name: &str,
+    events: &mut Events,
+    watcher: &mut Watcher,
     arguments: &args::Run,
     stop: &AtomicBool,
     traces: &Traces,
     signals: &Followed,
-) -> anyhow::Result<Oversize> {
+) -> anyhow::Result<()> {
     let quiet = arguments.no_live || arguments.simulated;
     // Traces scroll by; a table that stays would be written over.
     let table = !quiet && !arguments.json && arguments.trace.is_none() && io::stdout().is_terminal();
+    // A service that has no terminal writes events only.
+    let lines = !quiet && (arguments.interval.is_some() || io::stderr().is_terminal());
     let mut screen = if table { Screen::Free } else { Screen::None };
-    let interval = Duration::from_nanos(arguments.interval.0);
+    let interval = arguments.interval.map_or(INTERVAL, |interval| Duration::from_nanos(interval.0));
     let mut next = Instant::now() + interval;
-    let (mut oversize, mut next_look) = (Oversize::default(), Instant::now());
     let first = board.nothing();
     let mut last = first.clone();
     let mut wait_notice = WaitNotice::default();
     while !engine.is_over(stop) {
         screen.take_in_foreground();
-        if !screen.is_drawn() {
-            wait_notice.look(engine, board, name);
-        }
+        wait_notice.look(engine, board, events);
         match traces.tell(board.began()) {
             Err(_) if signals.is_terminal_lost() => {}
             printed => printed?,
@@ -452,11 +474,13 @@ fn show(
             _ if quiet => std::thread::sleep(engine.patience(LOOK)),
             _ => std::thread::sleep(engine.patience(LOOK.min(next.saturating_duration_since(Instant::now())))),
         }
-        // A table that stays would be written over: the run's end prints the event then.
-        if !screen.is_drawn() && !arguments.simulated && Instant::now() >= next_look {
-            next_look = Instant::now() + EVENTS;
-            oversize.print(name, &board.report(&first, &board.read(Tsc.now())));
-            report_reopen_failures(name);
+        if !arguments.simulated {
+            watcher.look(Tsc.now());
+            report_reopen_failures(events);
+        }
+        // A table that stays would be written over: events are printed once it is gone.
+        if !screen.is_drawn() {
+            events.print();
         }
         if quiet || Instant::now() < next {
             continue;
@@ -470,14 +494,24 @@ fn show(
                     screen.lose();
                 }
             }
-            // A shell that has the terminal meanwhile is not written over.
-            Screen::Free => {}
             // A line that cannot be written does not end the run.
-            Screen::None => drop(plain::line(&recent, &whole, &mut printed::err())),
+            Screen::None if lines => drop(plain::line(&recent, &whole, &mut printed::err())),
+            // A shell that has the terminal meanwhile is not written over.
+            Screen::Free | Screen::None => {}
         }
         last = now;
     }
-    Ok(oversize)
+    Ok(())
+}
+
+/// Reports the logs that could not be opened again since the last call.
+fn report_reopen_failures(events: &Events) {
+    for (path, why) in take_reopen_failures() {
+        let path = path.display().to_string();
+        let message =
+            format!("{path} was not opened again: {why}; lines go to the file that is open, and the run tries again");
+        events.record(NewEvent::new(EventName::LogNotReopened, message).with("file", path).with("why", why));
+    }
 }
 
 /// Traces that come from the workers, told as they come.
@@ -503,10 +537,12 @@ impl Traces {
 }
 
 /// Reports how many of the dropped packets are in their file. Returns what went wrong.
-fn report_drops(tally: &Tally, arguments: &args::Run) -> Option<String> {
+fn report_drops(tally: &Tally, arguments: &args::Run, events: &Events) -> Option<String> {
     let (written, lost) = (tally.written.load(Ordering::Relaxed), tally.lost.load(Ordering::Relaxed));
-    let path = arguments.drops.as_deref().unwrap_or(Path::new("")).display();
+    let path = arguments.drops.as_deref().unwrap_or(Path::new("")).display().to_string();
     let missed = if lost > 0 { format!("; {lost} more are not in it") } else { String::new() };
-    let _ = writeln!(printed::err(), "{written} dropped packets written to {path}{missed}");
+    let message = format!("{written} dropped packets written to {path}{missed}");
+    let event = NewEvent::new(EventName::DropsWritten, message).with("file", path).with("written", written);
+    events.record(event.with("lost", lost));
     tally.trouble.lock().unwrap_or_else(PoisonError::into_inner).take()
 }

@@ -5,7 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use forebay_graph::files::{read_text, replace_private};
-use forebay_pipeline::Source;
+use forebay_pipeline::{Source, is_built_in};
+use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 
 /// The longest such file, in bytes: more than the longest configuration, with its settings, takes.
@@ -23,6 +24,20 @@ pub struct Accepted {
     /// What it was asked for by, where that is more: a use case's parameters are in the text already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     given: Option<Vec<String>>,
+    /// The [fingerprint] of the file that the run was started from, when this was written. Older versions had none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    started_from: Option<String>,
+}
+
+/// What tells the content of a configuration file from another: a hash of its text, whatever its settings are. A use
+/// case is the same as long as it has its name.
+#[must_use]
+pub fn fingerprint(source: &Source) -> Option<String> {
+    if is_built_in(source.file()) {
+        return Some(source.file().to_owned());
+    }
+    let hash = digest(&SHA256, source.text().as_bytes());
+    Some(hash.as_ref().iter().fold("sha256:".to_owned(), |text, byte| text + &format!("{byte:02x}")))
 }
 
 /// Without the text and the settings, which may have keys in them.
@@ -41,7 +56,20 @@ impl Accepted {
         let base = base.canonicalize().unwrap_or_else(|_| base.to_owned());
         let (file, text, sets) = (source.file().to_owned(), source.text().to_owned(), source.sets().to_vec());
         let given = (source.given() != sets).then(|| source.given().to_vec());
-        Self { file, base, text, sets, given }
+        Self { file, base, text, sets, given, started_from: None }
+    }
+
+    /// The same, of a run that was started from a file with this fingerprint.
+    #[must_use]
+    pub fn started_from(self, fingerprint: Option<String>) -> Self {
+        Self { started_from: fingerprint, ..self }
+    }
+
+    /// The fingerprint of the file that the run was started from, when this was written; `None` where an older version
+    /// wrote it.
+    #[must_use]
+    pub fn fingerprint(&self) -> Option<&str> {
+        self.started_from.as_deref()
     }
 
     /// The configuration.
@@ -62,6 +90,20 @@ impl Accepted {
     /// As writing files.
     pub fn keep(&self, path: &Path) -> io::Result<()> {
         replace_private(path, serde_json::to_string_pretty(self)?.as_bytes())
+    }
+
+    /// Copies what was kept at `path` to `path.old`, which its owner alone may read, before another takes its place.
+    ///
+    /// # Errors
+    /// As reading and writing files.
+    pub fn keep_old(path: &Path) -> io::Result<()> {
+        let mut old = path.as_os_str().to_owned();
+        old.push(".old");
+        match read_text(path, MOST) {
+            Ok(bytes) => replace_private(Path::new(&old), &bytes),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     /// Reads what was kept; `None` where nothing was.

@@ -15,8 +15,9 @@ mod steering;
 mod steersman;
 mod succession;
 mod threads;
+mod watcher;
 
-pub use accepted::Accepted;
+pub use accepted::{Accepted, fingerprint};
 pub use board::Board;
 pub use cores::{CoreError, Cores, choose, choose_of};
 pub use decided::Decided;
@@ -26,3 +27,4 @@ pub use simulated::{SimulatedTeam, Simulation};
 pub use sole::{Sole, SoleError};
 pub use steering::Steer;
 pub use threads::StartError;
+pub use watcher::Watcher;

@@ -16,6 +16,7 @@ pub use place::{PlaceError, find, place};
 pub use server::{Bound, Server};
 pub use service::{Service, Stories, TraceOf};
 
+use forebay_graph::event::Event;
 use forebay_graph::report::{GraphReport, Report};
 use forebay_graph::{Action, Census};
 use serde::{Deserialize, Serialize};
@@ -87,6 +88,16 @@ pub enum Request {
         /// The action; its own number of the module is not looked at.
         action: Action,
     },
+    /// The events that follow the one with number `after`.
+    Events {
+        /// The last event that is known already; without it, all that are kept.
+        #[serde(default)]
+        after: u64,
+        /// Whether those that are recorded later are sent, too, as they come: further answers follow, until the client
+        /// goes away or the run ends.
+        #[serde(default)]
+        follow: bool,
+    },
     /// To end the run.
     Stop {},
 }
@@ -125,6 +136,8 @@ pub enum Answer {
         /// How many were refused.
         refusals: u64,
     },
+    /// Events, oldest first. A gap in their numbers: older ones are not kept any more.
+    Events(Vec<Event>),
     /// A traced packet's way, in words.
     Story(String),
     /// There are no more of them.

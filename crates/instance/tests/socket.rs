@@ -39,6 +39,8 @@ fn with_server(patience: Patience, test: impl FnOnce(&Path)) {
         source: Mutex::new(source),
         origin: None,
         state: None,
+        fingerprint: Mutex::default(),
+        events: Arc::default(),
         trace: Box::new(|_, count, _| {
             assert_ne!(count, DEFECT, "as a defect would");
             Err("not here".to_owned())

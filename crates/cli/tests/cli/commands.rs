@@ -57,7 +57,7 @@ fn what_a_kept_configuration_does_not_use_is_named() {
     let more = ["--set", "batch=8", "--workers", "1", "--seed", "3", "--scheduler", "weighted-fair"];
     let again = forebay(&[&["run", file.path(), "--no-socket", "--state", &state, "--json"], &more[..]].concat());
     let said =
-        "not used, as it has settings of its own: --set batch=8, --scheduler weighted-fair, --seed 3, --workers 1\n";
+        "not used, as it has settings of its own: --set batch=8, --scheduler weighted-fair, --seed 3, --workers 1\"\n";
     assert!(again.code == Some(0) && again.err.contains(said), "{}", again.err);
 }
 

@@ -165,7 +165,7 @@ fn a_frame_longer_than_a_packet_is_an_event_and_fits_a_larger_pool() {
         done
     };
     let cut = run(2_048, &[]);
-    let event = "port 'in': a frame of 65 226 bytes is longer than a packet holds and is lost (oversize): \
+    let event = "port 'in': a frame of 65226 bytes is longer than a packet holds and is lost (oversize): \
                  set `pool: { frame: 65226 }`";
     assert_eq!(cut.err.matches(event).count(), 1, "{}", cut.err);
     assert!(cut.out.contains(": 1 LOST before they entered") && !cut.out.contains("accounted for"), "{}", cut.out);

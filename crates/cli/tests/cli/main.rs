@@ -6,6 +6,7 @@ mod contract;
 mod cut;
 mod doctor;
 mod ends;
+mod events;
 mod files;
 mod gate;
 mod graph;

@@ -161,7 +161,7 @@ fn a_pipeline_that_is_killed_starts_again_from_what_was_accepted_last() {
         let stale = running.ask(&["show", "modules"]);
         assert!(stale.code == Some(2) && stale.err.contains("nobody listens there any more"), "{}", stale.err);
         // What stands in the file now is not what was accepted.
-        running = Running::in_folder(running.into_folder(), "this is no configuration", &[]);
+        running = Running::in_folder(running.into_folder(), "this is no configuration", &["--prefer", "state"]);
         let name = running.name();
         if name == format!("v{}", accepted + 1) {
             accepted += 1;

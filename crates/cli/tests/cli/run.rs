@@ -273,7 +273,7 @@ fn a_run_reports_the_rules_that_it_skips() {
     );
     let done = forebay(&["run", file.path(), "--virtual"]);
     assert_eq!(done.code, Some(0), "{}", done.err);
-    assert!(done.err.contains("edge: ids: 1 rule skipped ('forebay check --json' lists all)"), "{}", done.err);
+    assert!(done.err.contains("ids: 1 rule skipped ('forebay check --json' lists all)"), "{}", done.err);
 }
 
 /// It named a capture that the user had to bring.

@@ -23,24 +23,21 @@ fn sighup_reloads_under_load_and_keeps_what_runs_where_the_file_is_broken() {
     let mut running = Running::as_service(PIPELINE, &[]);
     running.write(&format!("name: second\n{PIPELINE}"));
     running.signal(Signal::HUP);
-    running.line("SIGHUP: changed to ");
+    running.line(" by=SIGHUP file=");
     assert_eq!(running.name(), "second");
     // Twice in a row: the file that is there at the second is in force.
     running.write(&format!("name: third\n{PIPELINE}"));
     running.signal(Signal::HUP);
     running.write(&format!("name: fourth\n{PIPELINE}"));
     running.signal(Signal::HUP);
-    running.line("SIGHUP: changed to ");
+    running.line(" by=SIGHUP file=");
     wait_for("the fourth configuration", || running.name() == "fourth");
     let key = "a0b1c2d3e4f506172839405162738495";
     running.write(&PIPELINE.replace("{ counter: }", &format!("{{ aes_gcm_encrypt: {{ keys: {key} }} }}")));
     running.signal(Signal::HUP);
     let lines = running.line("aes_gcm_encrypt");
-    assert!(
-        lines.contains("SIGHUP: logs will be opened again; the configuration that runs stays")
-            && !lines.contains(&key[..8]),
-        "{lines}"
-    );
+    let refused = lines.contains("event=reload_refused") && lines.contains("the configuration that runs stays");
+    assert!(refused && !lines.contains(&key[..8]), "{lines}");
     assert_eq!(running.name(), "fourth");
     running.end();
 }
@@ -62,7 +59,7 @@ fn sigusr1_opens_a_renamed_log_again_and_copytruncate_goes_on() {
     // SIGHUP opens it again, too, and reloads.
     std::fs::rename(&log, &old).expect("it is there");
     running.signal(Signal::HUP);
-    running.line("SIGHUP: changed to ");
+    running.line(" by=SIGHUP file=");
     wait_for("a log after a reload", || has_lines(&log));
     running.end();
 }
@@ -77,7 +74,10 @@ fn a_log_whose_name_is_taken_is_opened_again_once_it_is_free() {
     std::fs::create_dir(&log).expect("its name is free");
     running.signal(Signal::USR1);
     let lines = running.line("was not opened again");
-    assert!(lines.contains("SIGUSR1: logs will be opened again") && lines.contains("ports.json"), "{lines}");
+    assert!(
+        lines.contains("SIGUSR1: logs will be opened again") && lines.contains("event=log_not_reopened"),
+        "{lines}"
+    );
     std::fs::remove_dir(&log).expect("nothing is in it");
     wait_for("a new log", || has_lines(&log));
     let (code, report, err) = running.end_with();
@@ -111,7 +111,7 @@ fn signals_open_a_renamed_file_of_alerts_again_and_no_alert_is_lost() {
     let mut running = Running::as_service(ALERTS, &[]);
     let file = running.path("alerts.json");
     let names = ["alerts.json.1", "alerts.json.2"].map(|name| running.path(name));
-    let said = [(Signal::USR1, "SIGUSR1: logs will be opened again"), (Signal::HUP, "SIGHUP: changed to ")];
+    let said = [(Signal::USR1, "SIGUSR1: logs will be opened again"), (Signal::HUP, " by=SIGHUP file=")];
     for ((signal, line), old) in said.into_iter().zip(&names) {
         wait_for("a file of alerts", || has_lines(&file));
         std::fs::rename(&file, old).expect("it is there");

@@ -134,12 +134,12 @@ fn a_run_goes_on_without_its_terminal() {
     let run = terminal.run();
     std::fs::write(terminal.path("pipeline.yaml"), format!("name: second\n{PIPELINE}")).expect("a writable folder");
     terminal.script.kill().expect("it runs");
-    let lost = "SIGHUP: the run goes on without its terminal";
+    let lost = "event=terminal_lost";
     wait_for("a word of the terminal", || terminal.read("err").contains(lost));
     terminal.forwards();
     kill_process(run, Signal::TERM).expect("it runs");
     wait_for("a report", || terminal.read("out").ends_with("}\n"));
     let report: serde_json::Value = serde_json::from_str(&terminal.read("out")).expect("JSON");
     assert_eq!(report["pipeline"], "first");
-    assert!(!terminal.read("err").contains("changed to"), "{}", terminal.read("err"));
+    assert!(!terminal.read("err").contains("event=reload_"), "{}", terminal.read("err"));
 }

@@ -42,7 +42,7 @@ fn pipelines_that_run_together_choose_different_cores() {
             .expect("the command can be started");
         let mut told = String::new();
         BufReader::new(process.stderr.take().expect("piped")).read_line(&mut told).expect("UTF-8");
-        (process, told.trim().rsplit_once("the worker runs on core ").expect(&told).1.to_owned())
+        (process, told.trim().rsplit_once("the worker runs on core ").expect(&told).1.replace('"', ""))
     };
     let kill = |mut process: Child| {
         process.kill().expect("it runs");

@@ -88,6 +88,18 @@ impl Running {
         ports.iter().find(|port| port["name"] == name).unwrap_or_else(|| panic!("{name} in {ports:?}")).clone()
     }
 
+    /// The names of its events of a port, in order.
+    pub fn events(&self, port: &str) -> Vec<String> {
+        let told = self.ask(&["show", "events", "--json"]);
+        assert_eq!(told.code, Some(0), "{}", told.err);
+        let events = told.out.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+        let name = |event: Value| {
+            let why = event["why"].as_str().map_or(String::new(), |why| format!(" {why}"));
+            (event["port"] == port).then(|| event["event"].as_str().unwrap_or_default().to_owned() + &why)
+        };
+        events.filter_map(name).collect()
+    }
+
     /// Its memory, in KiB.
     pub fn resident(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).expect("it runs");

@@ -83,6 +83,74 @@ fn an_interface_of_af_xdp_goes_and_comes_back_under_traffic() {
 }
 
 /// More than the worker can take: what it cannot is lost at the port, and counted there; when it is over all is as before.
+/// Waits until the port's last event is this one.
+fn until_last(running: &Running, port: &str, event: &str) {
+    until(&format!("{port}: {event}"), || running.events(port).last().is_some_and(|last| last == event));
+}
+
+/// A link that was down and came back ended a good run with an error.
+fn links_are_events(kind: &str, short: &str) {
+    let _alone = alone();
+    let Some(row) = Row::new(&format!("links_are_events, {kind}"), short) else { return };
+    let folder = tempfile::tempdir().expect("a writable folder for temporary files");
+    let text = forwards(kind, "", "");
+    let Some(running) = start("links_are_events", kind, &row, folder.path(), &text) else { return };
+    // The kernel may have reported the carrier late.
+    with_traffic(&row, BURST, PAUSE, |traffic| traffic.until_it_comes("packets pass"));
+    until("both links are up", || {
+        ["left", "right"].iter().all(|port| running.events(port).last().is_none_or(|last| last == "link_up"))
+    });
+    row.device.ip("link set d0 down").expect("it is there");
+    until_last(&running, "left", "link_down down");
+    row.device.ip("link set d0 up").expect("it is there");
+    until_last(&running, "left", "link_up");
+    row.right.ip("link set r0 down").expect("it is there");
+    until_last(&running, "right", "link_down no_carrier");
+    row.right.ip("link set r0 up").expect("it is there");
+    until_last(&running, "right", "link_up");
+    row.device.ip("link del d0").expect("it is there");
+    until_last(&running, "left", "port_lost");
+    row.connect_left().expect("made again");
+    until("it is made again", || running.events("left").iter().any(|event| event == "port_remade"));
+    until("its link is up", || !running.events("left").last().is_some_and(|last| last.starts_with("link_down")));
+    with_traffic(&row, BURST, PAUSE, |traffic| traffic.until_it_comes("packets pass again"));
+    let (code, report, said) = running.end();
+    assert_eq!(code, Some(0), "{said}");
+    assert!(number(&report["packets"]["out"]) > 20, "{report}");
+    for event in ["event=link_down", "event=link_up", "event=port_lost", "event=port_remade"] {
+        assert!(said.contains(event), "{event}: {said}");
+    }
+}
+
+#[test]
+fn links_of_af_packet_are_events() {
+    links_are_events("af_packet", "ep");
+}
+
+#[test]
+fn links_of_af_xdp_are_events() {
+    links_are_events("af_xdp", "ex");
+}
+
+/// A run whose carrier came late, or whose other end ended before, ended with an error.
+#[test]
+fn a_missing_carrier_is_no_error_of_a_run_and_an_interface_that_is_down_is() {
+    const NAME: &str = "a_missing_carrier_is_no_error_of_a_run";
+    let _alone = alone();
+    let Some(row) = Row::new(NAME, "ec") else { return };
+    let folder = tempfile::tempdir().expect("a writable folder for temporary files");
+    let text = forwards("af_packet", "", "");
+    for (command, event, expected) in [("r0", "link_down no_carrier", 0), ("d1", "link_down down", 2)] {
+        let Some(running) = start(NAME, "af_packet", &row, folder.path(), &text) else { return };
+        let namespace = if command == "r0" { &row.right } else { &row.device };
+        namespace.ip(&format!("link set {command} down")).expect("it is there");
+        until_last(&running, "right", event);
+        let (code, _, said) = running.end();
+        assert_eq!(code, Some(expected), "{said}");
+        namespace.ip(&format!("link set {command} up")).expect("it is there");
+    }
+}
+
 fn a_flood_is_counted_and_over_when_it_is_over(kind: &str, short: &str) {
     let _alone = alone();
     let Some(row) = Row::new(&format!("a_flood_is_counted, {kind}"), short) else { return };
@@ -189,7 +257,7 @@ fn an_exhausted_pool_is_counted_and_recovers() {
     });
     let (code, report, said) = running.end();
     assert_eq!(code, Some(0), "{said}");
-    assert!(number(&report["pool_exhausted"]) > 0, "{report}");
+    assert!(number(&report["pool_exhausted"]) > 0 && said.contains("event=pool_low"), "{said}{report}");
 }
 
 /// Forebay's own interface, taken away by somebody else: it makes it again.
@@ -234,6 +302,14 @@ pipeline:
         });
         running.packets("when it is back");
     }
+    // It may be seen to be down before it is seen to be gone.
+    let made = || running.events("host").into_iter().filter(|event| event.starts_with("port_")).collect::<Vec<_>>();
+    until("the last one is an event", || made().len() == 8);
+    assert_eq!(made(), ["port_lost", "port_remade"].repeat(4));
+    row.device.ip("link set fbt0 down").expect("it is there");
+    until_last(&running, "host", "link_down down");
+    row.device.ip("link set fbt0 up").expect("it is there");
+    until_last(&running, "host", "link_up");
     let (code, report, said) = running.end();
     assert_eq!(code, Some(0), "{said}");
     assert!(number(&report["packets"]["dropped"]["host.refused"]) > 0, "{report}");

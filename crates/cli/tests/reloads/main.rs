@@ -142,6 +142,8 @@ impl Begun {
             source: Mutex::new(source),
             origin: Some(file.display().to_string()),
             state: Some(folder.path().join("state.json")),
+            fingerprint: Mutex::default(),
+            events: Arc::default(),
             trace: Box::new(|_, _, _| Err("not here".to_owned())),
             patience: Patience::default(),
             stop: Arc::new(AtomicBool::new(false)),

@@ -86,6 +86,8 @@ fn under_constant_change_nothing_is_lost_and_sessions_stay_in_order() {
         source: Mutex::new(source),
         origin: Some(file.display().to_string()),
         state: Some(state.clone()),
+        fingerprint: Mutex::default(),
+        events: Arc::default(),
         trace: Box::new(|_, _, _| Err("not here".to_owned())),
         patience: Patience::default(),
         stop: Arc::new(AtomicBool::new(false)),

@@ -11,6 +11,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use forebay_graph::event::EventLog;
 use forebay_graph::secret::{without_keys, without_keys_but};
 
 use super::connections::{Connection, Connections, MOST_CONNECTIONS};
@@ -22,7 +23,8 @@ use super::{Answer, Request};
 const LOOK: Duration = Duration::from_millis(50);
 
 /// The requests, by the names that stand in `do`.
-const REQUESTS: [&str; 9] = ["report", "reload", "graph", "tables", "entries", "change", "trace", "act", "stop"];
+const REQUESTS: [&str; 10] =
+    ["report", "reload", "graph", "tables", "entries", "change", "trace", "act", "events", "stop"];
 
 /// A socket of one's own, at which nobody answers yet; dropping it takes it away.
 pub struct Bound {
@@ -228,6 +230,11 @@ fn talk(connection: &Connection, service: &Service) -> io::Result<()> {
                     Err(message) => Answer::Error(message),
                 }
             }
+            Ok(Request::Events { after, follow: false }) => Answer::Events(service.events.after(after)),
+            Ok(Request::Events { after, follow: true }) => {
+                follow(after, &service.events, &mut lines, &mut writer)?;
+                return Ok(());
+            }
             Ok(Request::Act { module, action }) => service::act(service, &module, action),
             Ok(Request::Stop {}) => {
                 service.stop.store(true, Ordering::Relaxed);
@@ -268,6 +275,17 @@ fn trace(count: u64, stories: &Receiver<String>, lines: &mut Lines<'_>, writer: 
     Ok(())
 }
 
+/// Sends events as they are recorded, until the client goes away.
+fn follow(mut after: u64, log: &EventLog, lines: &mut Lines<'_>, writer: &mut impl Write) -> io::Result<()> {
+    while !lines.is_over()? {
+        let events = log.wait_after(after, LOOK);
+        let Some(last) = events.last() else { continue };
+        after = last.id;
+        tell(writer, &Answer::Events(events))?;
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -286,8 +304,8 @@ mod tests {
             "Kq7wZr5tXy3u",
         ] {
             let why = not_a_request(&serde_json::from_str::<Request>(line).expect_err("no request"));
-            let rest =
-                ": allowed are `report`, `reload`, `graph`, `tables`, `entries`, `change`, `trace`, `act`, `stop`";
+            let rest = ": allowed are `report`, `reload`, `graph`, `tables`, `entries`, `change`, `trace`, `act`, \
+                        `events`, `stop`";
             assert!(why.starts_with("not a request") && why.ends_with(rest) && !why.contains("Kq7w"), "{why}");
         }
         let cut = serde_json::from_str::<Request>("{\"do\":\"tab").expect_err("no request");

@@ -8,17 +8,20 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use forebay_graph::event::{EventLog, EventName, NewEvent};
 use forebay_graph::files::reopen_logs;
 use forebay_graph::report::Reading;
 use forebay_graph::secret::without_keys;
 use forebay_graph::{Action, NamedTable};
 use forebay_measure::{Clock, Tsc};
-use forebay_pipeline::{Problem, Problems, Source, built_in, listed, nearest, shown_setting, with_settings};
+use forebay_pipeline::{
+    Problem, Problems, Source, built_in, listed, nearest, shown_file, shown_setting, with_settings,
+};
 
 use super::lines::{Lines, Patience};
 use super::{Answer, MOST_LINE, TableTold};
-use crate::accepted::Accepted;
-use crate::reload::{ReloadError, Reloaded};
+use crate::accepted::{Accepted, fingerprint};
+use crate::reload::ReloadError;
 use crate::running::Instance;
 
 /// How many changes are made together: a table is put in force once for all of them.
@@ -49,6 +52,10 @@ pub struct Service {
     pub origin: Option<String>,
     /// Where accepted configurations are kept.
     pub state: Option<PathBuf>,
+    /// The [fingerprint](fingerprint) of the file that it was started from, as it was when the state was written.
+    pub fingerprint: Mutex<Option<String>>,
+    /// What happened.
+    pub events: Arc<EventLog>,
     /// How packets are traced.
     pub trace: TraceOf,
     /// How long clients are waited for.
@@ -58,16 +65,10 @@ pub struct Service {
 }
 
 impl Service {
-    /// Reads the file that the pipeline was started from again, with the settings that are in force, and changes to it.
-    ///
-    /// # Errors
-    /// Why the running configuration stays, in words.
-    pub fn reload(&self) -> Result<Reloaded, String> {
-        match reload(self, None, &[], false) {
-            Answer::Reloaded(reloaded) => Ok(reloaded),
-            Answer::Error(why) => Err(why),
-            _ => Err("no answer: this is a defect of Forebay".to_owned()),
-        }
+    /// Reads the file that the pipeline was started from again, with the settings that are in force, and changes to it,
+    /// as SIGHUP asks for. An event says what came of it.
+    pub fn reload(&self) {
+        reload_by(self, "SIGHUP", None, &[], false);
     }
 }
 
@@ -84,12 +85,40 @@ pub(super) fn report(service: &Service, last: &mut Reading) -> Answer {
 }
 
 pub(super) fn reload(service: &Service, file: Option<String>, set: &[String], forget: bool) -> Answer {
+    reload_by(service, "socket", file, set, forget)
+}
+
+/// Reloads, and records what came of it. `by`: who asked for it.
+fn reload_by(service: &Service, by: &str, file: Option<String>, set: &[String], forget: bool) -> Answer {
+    let shown = file.as_ref().or(service.origin.as_ref()).map(|file| shown_file(file));
+    let answer = try_reload(service, file, set, forget);
+    let event = match &answer {
+        Answer::Reloaded(reloaded) => {
+            let (file, took) = (shown.as_deref().unwrap_or_default(), reloaded.took_ms);
+            let missing = match reloaded.missing {
+                0 => String::new(),
+                missing => format!("; {missing} packets are unaccounted for: this is a defect of Forebay"),
+            };
+            let event = NewEvent::new(EventName::ReloadAccepted, format!("changed to {file} in {took:.1} ms{missing}"));
+            event.with("took_ms", (took * 10.0).round() / 10.0).with("missing", reloaded.missing)
+        }
+        Answer::Error(why) => {
+            NewEvent::new(EventName::ReloadRefused, format!("the configuration that runs stays: {}", without_keys(why)))
+        }
+        _ => return answer,
+    };
+    service.events.record(event.with("by", by).with_some("file", shown));
+    answer
+}
+
+fn try_reload(service: &Service, file: Option<String>, set: &[String], forget: bool) -> Answer {
     // Logs that have been renamed since go on in files of their own names, whatever comes of the rest.
     reopen_logs();
     // One change after the other.
     let mut source = service.source.lock().unwrap_or_else(PoisonError::into_inner);
     let before = if forget { &[] } else { source.given() };
     let sets = with_settings(before, set);
+    let is_origin = file.is_none() || file == service.origin;
     let Some(origin) = file.or_else(|| service.origin.clone()) else {
         let told = "the pipeline was started from standard input, which cannot be read again: name a file";
         return Answer::Error(told.to_owned());
@@ -101,7 +130,13 @@ pub(super) fn reload(service: &Service, file: Option<String>, set: &[String], fo
         Err(problems) => return Answer::Error(refusal(&problems, before, set)),
     };
     let mut keep = || match &service.state {
-        Some(path) => Accepted::of(&next).keep(path),
+        Some(path) => {
+            let mut known = service.fingerprint.lock().unwrap_or_else(PoisonError::into_inner);
+            // The file may have been changed and not loaded: this state is newer than that change.
+            let now = if is_origin { fingerprint(&next) } else { service.origin.as_deref().and_then(fingerprint_at) };
+            *known = now.or_else(|| known.take());
+            Accepted::of(&next).started_from(known.clone()).keep(path)
+        }
         None => Ok(()),
     };
     match service.instance.reload(&next, &mut keep) {
@@ -112,6 +147,12 @@ pub(super) fn reload(service: &Service, file: Option<String>, set: &[String], fo
         Err(ReloadError::Problems(problems)) => Answer::Error(refusal(&problems, source.given(), set)),
         Err(error) => Answer::Error(without_keys(&error.to_string())),
     }
+}
+
+/// The fingerprint of the configuration file at `origin` as it is now.
+fn fingerprint_at(origin: &str) -> Option<String> {
+    let read = built_in(origin, &[]).unwrap_or_else(|| Source::read(Path::new(origin)));
+    read.ok().as_ref().and_then(fingerprint)
 }
 
 /// What is wrong, in words. A setting that was given some time ago is not seen any more where it is wrong now.
@@ -250,6 +291,11 @@ pub(super) fn change(service: &Service, found: &NamedTable, lines: &mut Lines<'_
             changes.clear();
         }
     }
+    let NamedTable { module, name, .. } = found;
+    let message = format!("table '{name}' of module '{module}': {made} changes made, {refusals} refused");
+    let event = NewEvent::new(EventName::TableChanged, message).with("module", module.as_str());
+    let event = event.with("table", name.as_str()).with("made", made).with("entries", entries);
+    service.events.record(event.with("refused", refusals));
     Ok(Answer::Changed { made, entries, refused, refusals })
 }
 

@@ -1,0 +1,412 @@
+//! Events of runs: on standard error in both formats, by the socket, and in the documentation.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+use forebay_graph::event::{EventName, is_acting};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::running::{PIPELINE, Running, temporary, wait_for};
+use crate::{File, forebay};
+
+/// How events are written.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Format {
+    Logfmt,
+    Json,
+}
+
+impl Format {
+    const BOTH: [Self; 2] = [Self::Logfmt, Self::Json];
+
+    fn name(self) -> &'static str {
+        if self == Self::Json { "json" } else { "logfmt" }
+    }
+
+    /// The events of lines, all of which are some. In logfmt every value is a text.
+    fn read(self, lines: &str) -> Vec<Value> {
+        assert!(!lines.contains(is_acting), "{lines:?}");
+        let read = |line| if self == Self::Json { serde_json::from_str(line).ok() } else { pairs(line) };
+        lines.lines().map(|line| read(line).unwrap_or_else(|| panic!("{self:?}: no event: {line}"))).collect()
+    }
+}
+
+fn pairs(line: &str) -> Option<Value> {
+    let (mut event, mut rest) = (serde_json::Map::new(), line);
+    while !rest.is_empty() {
+        let (name, value) = rest.split_once('=')?;
+        let (text, more) = if value.starts_with('"') {
+            let mut values = serde_json::Deserializer::from_str(value).into_iter::<String>();
+            let text = values.next()?.ok()?;
+            (text, &value[values.byte_offset()..])
+        } else {
+            let end = value.find(' ').unwrap_or(value.len());
+            (value[..end].to_owned(), &value[end..])
+        };
+        event.insert(name.to_owned(), text.into());
+        rest = more.strip_prefix(' ').unwrap_or(more);
+    }
+    (event.contains_key("time") && event.contains_key("level")).then(|| event.into())
+}
+
+fn names(events: &[Value]) -> BTreeSet<&str> {
+    events.iter().filter_map(|event| event["event"].as_str()).collect()
+}
+
+/// The first event of a name.
+fn one<'e>(events: &'e [Value], name: &str) -> &'e Value {
+    events.iter().find(|event| event["event"] == name).unwrap_or_else(|| panic!("no {name}: {events:#?}"))
+}
+
+#[test]
+fn standard_error_of_a_service_has_events_only() {
+    for format in Format::BOTH {
+        let mut running = Running::as_service(PIPELINE, &["--log-format", format.name()]);
+        running.ask(&["table", "route", "add 10.77.0.0/16 1", "add nonsense", "remove 10.77.0.0/16"]);
+        running.ask(&["table", "route", "add \u{1b}[2J\"\r evil event=port_lost"]);
+        running.ask(&["reload"]).well();
+        running.write("name: x\nports: \u{202e}\u{7}{");
+        running.signal(Signal::HUP);
+        let mut lines = running.line("reload_refused");
+        lines += &running.line("logs_reopened");
+        running.write(PIPELINE);
+        running.signal(Signal::USR1);
+        lines += &running.line("SIGUSR1: logs");
+        let (code, _, rest) = running.end_with();
+        assert_eq!(code, Some(0), "{rest}");
+        let events = format.read(&(lines + &rest));
+        let expected = ["logs_reopened", "reload_accepted", "reload_refused", "table_changed"];
+        assert_eq!(names(&events), expected.into(), "{format:?}");
+        for event in &events {
+            assert!(event["time"].as_str().is_some_and(|time| time.ends_with('Z') && time.len() == 24), "{event}");
+            assert_eq!(event["pipeline"], "pipeline", "{event}");
+        }
+        let changed = one(&events, "table_changed");
+        let expected = ["2", "1", "route"].map(Value::from);
+        let shown = |name: &str| match &changed[name] {
+            Value::Number(number) => Value::from(number.to_string()),
+            other => other.clone(),
+        };
+        assert_eq!(["made", "refused", "module"].map(shown), expected, "{changed}");
+        assert_eq!(one(&events, "reload_accepted")["by"], "socket");
+        let refused = one(&events, "reload_refused");
+        assert!(refused["by"] == "SIGHUP" && refused["level"] == "warn", "{refused}");
+    }
+}
+
+#[test]
+fn events_that_a_run_keeps_are_shown_and_followed() {
+    let mut running = Running::start();
+    let socket = running.socket();
+    let shown = running.ask(&["show", "events"]).well();
+    let events = Format::Logfmt.read(&shown);
+    assert_eq!(names(&events), ["listening", "started"].into(), "{shown}");
+    let mut follower = Command::new(env!("CARGO_BIN_EXE_forebay"));
+    let follower = follower.args(["show", "events", "--follow", "--json", "--count", "1", "--socket", &socket]);
+    let mut follower = follower.stdout(Stdio::piped()).spawn().expect("it can be started");
+    let mut lines = BufReader::new(follower.stdout.take().expect("piped"));
+    let mut next = || {
+        let mut line = String::new();
+        assert!(lines.read_line(&mut line).expect("UTF-8") > 0, "it ended");
+        Format::Json.read(&line).remove(0)
+    };
+    // The last of those that are kept, then what comes.
+    assert_eq!((&next()["event"], &next_id(&running)), (&json!("listening"), &2));
+    running.ask(&["reload"]).well();
+    let reload = next();
+    assert_eq!((&reload["event"], &reload["id"]), (&json!("reload_accepted"), &json!(3)));
+    running.line("reload_accepted");
+    let refused = running.ask(&["show", "modules", "--follow"]);
+    let why = "error: --follow means nothing with `show modules`: allowed is it with `show events`\n";
+    assert_eq!((refused.code, refused.err.as_str()), (Some(2), why));
+    running.end();
+    assert_eq!(follower.wait().expect("it ends").code(), Some(0));
+}
+
+/// The number of the last event.
+fn next_id(running: &Running) -> u64 {
+    let shown = running.ask(&["show", "events", "--json", "--count", "1"]).well();
+    Format::Json.read(&shown)[0]["id"].as_u64().expect("a number")
+}
+
+/// Losses of a run, each said once though there are thousands.
+const LOSSES: &str = "
+name: losses
+pool: { chunks: 64, frame: 128 }
+ports:
+  in: { pcap: { read: in.pcap, speed: fast } }
+  out: { sink: }
+modules:
+  slow: { shaper: { rate: 10Mbps, burst: 2KiB, held: 32 } }
+  ids:
+    nids: { unknown: skip, rules: ['alert ip any any -> any any (sid:1;)', 'x'], alerts: { file: a.json, rate: 1 } }
+pipeline: [ in -> ids -> slow -> out ]
+";
+
+#[test]
+fn losses_of_a_run_are_events_with_counts() {
+    let made = File::new(
+        "ports:
+  in: { generator: { count: 3000, size: [ { size: 60, weight: 9 }, { size: 500, weight: 1 } ] } }
+  out: { pcap: { write: in.pcap } }
+modules: { hop: { ttl: } }
+pipeline: [ in -> hop -> out ]
+",
+    );
+    forebay(&["run", made.path(), "--virtual"]).well();
+    for format in Format::BOTH {
+        let file = File::new(LOSSES);
+        std::fs::copy(made.beside("in.pcap"), file.beside("in.pcap")).expect("it was written");
+        let drops = file.beside("drops.pcapng");
+        let arguments = ["--no-socket", "--no-live", "--json", "--drops", &drops, "--log-format", format.name()];
+        let done = forebay(&[&["run", file.path()], &arguments[..]].concat());
+        let events = format.read(&done.err);
+        for name in ["started", "rules_skipped", "log_lost", "oversize", "drops_written"] {
+            assert!(names(&events).contains(name), "{name}: {}", done.err);
+        }
+        let count = |name: &str| one(&events, name)["count"].to_string().replace('"', "");
+        assert_eq!(count("rules_skipped"), "1");
+        let report = done.json();
+        let oversize: u64 = events.iter().filter(|event| event["event"] == "oversize").map(number).sum();
+        assert_eq!(oversize, report["ports"][0]["skipped"]["oversize"].as_u64().expect("a number"), "{}", done.err);
+    }
+}
+
+/// What a simulated run says of its end.
+#[test]
+fn ends_are_events() {
+    let endless = File::new(PIPELINE);
+    let cut = File::new(&PIPELINE.replace("rate: 100kpps", "rate: 1pps, count: 9"));
+    for format in Format::BOTH {
+        for (file, duration, name) in [(&endless, None, "duration_set"), (&cut, Some("1s"), "port_unread")] {
+            let more = duration.map_or(vec![], |duration| vec!["--duration", duration]);
+            let run = ["run", file.path(), "--virtual", "--log-format", format.name()];
+            let done = forebay(&[&run[..], &more].concat());
+            assert_eq!(done.code, Some(0), "{}", done.err);
+            assert_eq!(one(&format.read(&done.err), name)["port"], "in", "{}", done.err);
+        }
+    }
+}
+
+fn number(event: &Value) -> u64 {
+    event["count"].to_string().replace('"', "").parse().expect("a number")
+}
+
+#[test]
+fn an_objective_is_missed_and_kept_again() {
+    let text = |slo: &str| {
+        PIPELINE.to_owned() + &format!("flows:\n  - {{ name: video, path: 'route[1] -> b', slo: {slo} }}\n")
+    };
+    let mut running = Running::of(&text("1ns"));
+    let missed = running.line("event=objective_missed");
+    running.write(&text("100s"));
+    running.ask(&["reload"]).well();
+    let kept = running.line("event=objective_kept");
+    let events = Format::Logfmt.read(&(missed + &kept));
+    let (missed, kept) = (one(&events, "objective_missed"), one(&events, "objective_kept"));
+    assert!(missed["flow"] == "video" && missed["level"] == "warn" && missed["slo_us"] == "0.001", "{missed}");
+    assert!(kept["flow"] == "video" && kept["level"] == "info", "{kept}");
+    running.end();
+}
+
+/// Frames that other stations of a network send: one that has our address, and many that ask.
+#[test]
+fn a_conflict_and_a_flood_of_neighbours_are_events() {
+    let arp = |sender: [u8; 4], mac: u8, operation: u8| {
+        let station = [2, 0, 0, 0, 1, mac];
+        let mut frame = [&[0xff; 6][..], &station, &[8, 6, 0, 1, 8, 0, 6, 4, 0, operation], &station, &sender].concat();
+        frame.extend([&[0; 6][..], &[192, 0, 2, 1]].concat());
+        frame.resize(60, 0);
+        frame
+    };
+    let mut frames = vec![arp([192, 0, 2, 1], 9, 1); 3];
+    frames.extend((10..200).map(|host| arp([192, 0, 2, host], host, 1)));
+    let mut capture = [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, 1].map(u32::to_le_bytes).concat();
+    for frame in &frames {
+        let length = frame.len() as u32;
+        capture.extend([0, 0, length, length].map(u32::to_le_bytes).concat());
+        capture.extend(frame);
+    }
+    let file = File::new(
+        "ports: { in: { pcap: { read: in.pcap, speed: fast } }, out: { sink: } }
+state: { lan: { interface: { mac: '02:00:00:00:00:01', addresses: [192.0.2.1/24] } } }
+modules: { arrive: { interface_in: { interface: lan, answers_per_second: 10 } } }
+pipeline:
+  - in -> arrive
+  - arrive[0] -> out
+  - arrive[local] -> drop
+  - arrive[reply] -> out
+",
+    );
+    std::fs::write(file.beside("in.pcap"), &capture).expect("a folder that can be written");
+    let done = forebay(&["run", file.path(), "--no-socket", "--no-live", "--json"]);
+    assert_eq!(done.code, Some(0), "{}", done.err);
+    let events = Format::Logfmt.read(&done.err);
+    let conflict = one(&events, "address_conflict");
+    assert!(conflict["module"] == "arrive" && conflict["count"] == "3", "{conflict}");
+    let flood = one(&events, "neighbour_flood");
+    assert!(flood["module"] == "arrive" && number(flood) > 100, "{flood}");
+}
+
+/// `run --json` printed nothing on standard output where it did not come to a report.
+#[test]
+fn an_error_is_an_object_with_json() {
+    let broken = File::new("ports: {\n");
+    for format in Format::BOTH {
+        let run = |file: &str, more: &[&str]| {
+            forebay(&[&["run", file, "--json", "--no-socket", "--log-format", format.name()], more].concat())
+        };
+        for (file, part) in [(broken.path(), "yaml"), ("/nowhere.yaml", "cannot be read")] {
+            let done = run(file, &[]);
+            assert_eq!(done.code, Some(2), "{}", done.err);
+            assert!(done.json()["error"].as_str().is_some_and(|why| why.contains(part)), "{}", done.out);
+            if format == Format::Json {
+                let events = format.read(&done.err);
+                assert_eq!(one(&events, "run_failed")["msg"], done.json()["error"]);
+            } else {
+                assert!(done.err.starts_with("error: "), "{}", done.err);
+            }
+        }
+        let well = run("usecase:gw", &["--virtual", "--duration", "1ms"]);
+        assert!(well.code == Some(0) && well.json().get("error").is_none(), "{}", well.err);
+    }
+}
+
+/// A service that wrote a line of rates a second filled its log.
+#[test]
+fn rates_are_printed_where_they_are_asked_for() {
+    let file = File::new(PIPELINE);
+    let run = |more: &[&str]| {
+        forebay(&[&["run", file.path(), "--no-socket", "--json", "--duration", "1500ms"], more].concat())
+    };
+    let (silent, loud) = (run(&[]), run(&["--interval", "200ms"]));
+    assert!(silent.code == Some(0) && !silent.err.contains(" pps "), "{}", silent.err);
+    assert!(loud.code == Some(0) && loud.err.contains(" pps "), "{}", loud.err);
+}
+
+#[test]
+fn every_event_is_documented() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/events.md");
+    let text = std::fs::read_to_string(path).expect("it is there");
+    for name in EventName::ALL {
+        let row = format!("| `{name}` | {} |", name.level());
+        assert!(text.contains(&row), "docs/events.md has no row {row}");
+    }
+    let levels = ["error", "warn", "info"];
+    let is_row =
+        |line: &&str| line.starts_with("| `") && line.split('|').nth(2).is_some_and(|it| levels.contains(&it.trim()));
+    let rows = text.lines().filter(is_row).count();
+    assert_eq!(rows, EventName::ALL.len(), "docs/events.md has rows of events that do not exist");
+}
+
+/// Which configuration a run starts from.
+#[test]
+fn a_changed_file_takes_the_place_of_what_was_accepted_last() {
+    let folder = temporary();
+    let path = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
+    let (file, state, old) = (path("edge.yaml"), path("state"), path("state.old"));
+    let write = |name: &str| std::fs::write(&file, format!("name: {name}\n{PIPELINE}")).expect("a writable folder");
+    let run = |more: &[&str]| {
+        let arguments = ["run", &file, "--no-socket", "--json", "--duration", "10ms", "--state", &state];
+        forebay(&[&arguments[..], more].concat())
+    };
+    let starts_as = |more: &[&str], name: &str, event: Option<(&str, &str)>| {
+        let done = run(more);
+        assert!(done.code == Some(0) && done.json()["pipeline"] == name, "{more:?}: {}{}", done.out, done.err);
+        let events = Format::Logfmt.read(&done.err);
+        match event {
+            Some((event, why)) => assert_eq!(one(&events, event)["why"], why, "{}", done.err),
+            None => assert!(!done.err.contains("event=state_"), "{}", done.err),
+        }
+        done.err
+    };
+    let mode = |path: &str| {
+        use std::os::unix::fs::PermissionsExt;
+        std::fs::metadata(path).expect("it is there").permissions().mode() & 0o777
+    };
+    write("first");
+    starts_as(&["--prefer", "state"], "first", None);
+    starts_as(&[], "first", Some(("state_used", "unchanged")));
+    // Times do not count, and neither do settings.
+    write("first");
+    let said = starts_as(&["--set", "name=other"], "first", Some(("state_used", "unchanged")));
+    assert!(said.contains("ignored=\"--set name=other\""), "{said}");
+    let before = std::fs::read(&state).expect("it is there");
+    write("second");
+    assert!(std::fs::metadata(&old).is_err());
+    starts_as(&["--prefer", "state"], "first", Some(("state_used", "prefer")));
+    // A broken file is refused, and nothing changes.
+    std::fs::write(&file, "ports: {\n").expect("a writable folder");
+    let refused = run(&[]);
+    assert_eq!(refused.code, Some(2), "{}", refused.err);
+    assert!(
+        refused.err.contains("edge.yaml:") && refused.err.contains("--prefer state starts from"),
+        "{}",
+        refused.err
+    );
+    std::fs::write(&file, b"\xff").expect("a writable folder");
+    assert_eq!(run(&[]).code, Some(2));
+    assert!(std::fs::metadata(&old).is_err() && std::fs::read(&state).expect("it is there") == before);
+    std::fs::remove_file(&file).expect("it is there");
+    starts_as(&[], "first", Some(("state_used", "no_file")));
+    write("second");
+    starts_as(&[], "second", Some(("state_replaced", "changed")));
+    assert!(std::fs::read(&old).expect("it was kept") == before && (mode(&old), mode(&state)) == (0o600, 0o600));
+    starts_as(&[], "second", Some(("state_used", "unchanged")));
+    starts_as(&["--prefer", "file", "--set", "name=third"], "third", Some(("state_replaced", "prefer")));
+    // Settings that only the state has are named, and not in force any more.
+    write("fourth");
+    let said = starts_as(&[], "fourth", Some(("state_replaced", "changed")));
+    assert!(said.contains("dropped=\"--set name=third\""), "{said}");
+    // A state of an older version.
+    let text = std::fs::read_to_string(&state).expect("it is there");
+    let mut older: Value = serde_json::from_str(&text).expect("JSON");
+    older.as_object_mut().and_then(|older| older.remove("started_from")).expect("a fingerprint");
+    std::fs::write(&state, older.to_string()).expect("a writable folder");
+    write("fifth");
+    starts_as(&[], "fourth", Some(("state_used", "no_hash")));
+    starts_as(&[], "fourth", Some(("state_used", "unchanged")));
+    let none = forebay(&["run", &file, "--prefer", "file"]);
+    assert!(none.code == Some(2) && none.err.contains("--state"), "{}", none.err);
+    // A use case is the same as long as it has its name.
+    let case = |name: &str, more: &[&str]| {
+        let arguments = ["run", name, "--no-socket", "--json", "--duration", "10ms", "--state", &state];
+        let done = forebay(&[&arguments[..], more].concat());
+        assert_eq!(done.code, Some(0), "{}", done.err);
+        done.err
+    };
+    assert!(case("usecase:gw", &["--set", "n=2"]).contains("why=changed"));
+    assert!(case("usecase:gw", &["--set", "n=3"]).contains("why=unchanged"));
+    assert!(case("usecase:l2l3", &[]).contains("why=changed"));
+}
+
+/// A reload of another file is newer than the file that the run was started from, and than its changes so far.
+#[test]
+fn a_reload_is_newer_than_the_file() {
+    let running = Running::start();
+    let (file, other) = (running.path("pipeline.yaml"), running.path("other.yaml"));
+    std::fs::write(&other, format!("name: other\n{PIPELINE}")).expect("a writable folder");
+    running.write(&format!("name: passed_over\n{PIPELINE}"));
+    running.ask(&["reload", other.to_str().expect("UTF-8")]).well();
+    let (_, folder) = running.end_keeping();
+    let at = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
+    let start = || {
+        let done = forebay(&[
+            "run",
+            &at("pipeline.yaml"),
+            "--no-socket",
+            "--json",
+            "--duration",
+            "10ms",
+            "--state",
+            &at("state"),
+        ]);
+        done.json()["pipeline"].clone()
+    };
+    assert_eq!(start(), "other");
+    std::fs::write(&file, format!("name: edited\n{PIPELINE}")).expect("a writable folder");
+    assert_eq!(start(), "edited");
+    wait_for("the old one", || folder.path().join("state.old").exists());
+}

@@ -1,0 +1,196 @@
+//! Looks at what a running pipeline counts, and records events of it (`docs/events.md`).
+//!
+//! Ports and functions count and know nothing of events, so that packets pay nothing for them.
+
+mod links;
+mod objectives;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use forebay_graph::event::{EventLog, EventName, Limit, NewEvent};
+use forebay_graph::report::{LostLines, ModuleReport, PortReport, Reading, Report};
+use forebay_graph::{OVER_BLOCK, OVERSIZE};
+use forebay_packet::{MAX_FRAME, Ticks};
+
+use crate::board::Board;
+use links::Links;
+use objectives::Objectives;
+
+/// The time between two looks at the links of ports.
+const LINKS: Duration = Duration::from_millis(200);
+/// The time between two looks at everything else. Objectives are judged over it.
+const COUNTERS: Duration = Duration::from_secs(1);
+
+/// Counters of `interface_in` and reasons for drops of `interface_out` that grow when there are more neighbours, or
+/// questions, than an interface serves.
+const FLOOD_COUNTERS: [&str; 2] = ["no_room", "evicted"];
+const FLOOD_REASONS: [&str; 4] = ["not_asked", "table_full", "resolving_full", "answers_limited"];
+
+/// Records the events of one run.
+pub struct Watcher {
+    log: Arc<EventLog>,
+    board: Arc<Board>,
+    links: Links,
+    objectives: Objectives,
+    limits: Limits,
+    last: Reading,
+    next_links: Instant,
+    next_counters: Instant,
+}
+
+/// Limits by event and subject.
+type Limits = BTreeMap<(EventName, String), Limit>;
+
+impl Watcher {
+    /// A watcher of the run that `board` counts, which records its events in `log`.
+    #[must_use]
+    pub fn new(board: Arc<Board>, log: Arc<EventLog>) -> Self {
+        let (now, last) = (Instant::now(), board.nothing());
+        let (links, objectives, limits) = (Links::default(), Objectives::default(), Limits::new());
+        Self { log, board, links, objectives, limits, last, next_links: now, next_counters: now + COUNTERS }
+    }
+
+    /// Looks, where it is time. `at`: the present instant on the workers' clock.
+    pub fn look(&mut self, at: Ticks) {
+        let now = Instant::now();
+        if now >= self.next_links {
+            self.next_links = now + LINKS;
+            self.links.look(&self.board.telemetries(), &self.log);
+        }
+        if now < self.next_counters {
+            return;
+        }
+        self.next_counters = now + COUNTERS;
+        let reading = self.board.read(at);
+        let (recent, whole) =
+            (self.board.report(&self.last, &reading), self.board.report(&self.board.nothing(), &reading));
+        self.last = reading;
+        self.objectives.look(&recent, &self.log);
+        limited(&whole, &mut self.limits, &self.log, now, false);
+    }
+
+    /// Looks for the last time, at the report of the whole run.
+    pub fn finish(&mut self, whole: &Report) {
+        self.links.look(&self.board.telemetries(), &self.log);
+        limited(whole, &mut self.limits, &self.log, Instant::now(), true);
+    }
+}
+
+/// Records the events that packets cause, each as often as its limit allows.
+fn limited(whole: &Report, limits: &mut Limits, log: &EventLog, now: Instant, is_last: bool) {
+    let mut due = |name: EventName, subject: &str, total: u64| {
+        // Most counters never move: they need no limit.
+        let limit = limits.get_mut(&(name, subject.to_owned()));
+        match limit {
+            Some(limit) => limit.due(total, now, is_last),
+            None if total == 0 => None,
+            None => limits.entry((name, subject.to_owned())).or_default().due(total, now, is_last),
+        }
+    };
+    for port in &whole.ports {
+        for reason in [OVERSIZE, OVER_BLOCK] {
+            let total = port.skipped.get(reason).copied().unwrap_or(0);
+            if let Some(count) = due(EventName::Oversize, &format!("{}.{reason}", port.name), total) {
+                log.record(oversize(port, reason).with("count", count));
+            }
+        }
+    }
+    for module in &whole.modules {
+        let conflicts = counter(module, "conflicts");
+        if let Some(count) = due(EventName::AddressConflict, &module.name, conflicts) {
+            log.record(conflict(module, count));
+        }
+        if let Some(count) = due(EventName::NeighbourFlood, &module.name, flood(module, whole)) {
+            log.record(neighbours(module, count));
+        }
+    }
+    if let Some(count) = due(EventName::PoolLow, "", whole.pool_exhausted) {
+        let message = "the pool had no packet to give: packets wait or are lost at ports; set a larger \
+                       `pool: { chunks }`, or lower what modules hold";
+        log.record(NewEvent::new(EventName::PoolLow, message).with("count", count));
+    }
+    for lines in &whole.lost_lines {
+        let subject = format!("{}.{}", lines.module, lines.lines);
+        if let Some(count) = due(EventName::LogLost, &subject, lines.total()) {
+            log.record(lost(lines).with("count", count));
+        }
+    }
+}
+
+fn counter(module: &ModuleReport, name: &str) -> u64 {
+    module.counters.get("neighbours").and_then(|counters| counters.get(name)).copied().unwrap_or(0)
+}
+
+fn conflict(module: &ModuleReport, count: u64) -> NewEvent {
+    let name = &module.name;
+    let message = format!(
+        "another station uses an address of the interface of module '{name}': `forebay show trace --filter arp` shows \
+         its Ethernet address"
+    );
+    NewEvent::new(EventName::AddressConflict, message).with("module", name.as_str()).with("count", count)
+}
+
+/// What of a module's counters and drops only a flood of neighbours makes grow.
+fn flood(module: &ModuleReport, whole: &Report) -> u64 {
+    if !module.counters.contains_key("neighbours") {
+        return 0;
+    }
+    let counted: u64 = FLOOD_COUNTERS.iter().map(|name| counter(module, name)).sum();
+    let dropped = |reason: &&str| whole.packets.dropped.get(&format!("{}.{reason}", module.name)).copied();
+    counted + FLOOD_REASONS.iter().filter_map(dropped).sum::<u64>()
+}
+
+fn neighbours(module: &ModuleReport, count: u64) -> NewEvent {
+    let name = &module.name;
+    let message = format!(
+        "more neighbours are asked for or ask than module '{name}' serves: a station scans the network, or the table \
+         of neighbours is too small; `forebay show drops` has the reasons"
+    );
+    NewEvent::new(EventName::NeighbourFlood, message).with("module", name.as_str()).with("count", count)
+}
+
+/// The event that a frame is longer than a packet of the pool, or a block of a ring, holds.
+///
+/// A device that joins frames (GRO, LRO), or a sender that leaves their cutting to its interface (TSO), makes frames of
+/// up to 64 KiB. Without the event a run would lose them in silence.
+fn oversize(port: &PortReport, reason: &str) -> NewEvent {
+    let name = &port.name;
+    let message = match port.longest_oversize {
+        // `pool: { frame }` does not help where the kernel cuts frames (`af_packet`).
+        _ if reason == OVER_BLOCK => format!(
+            "port '{name}': a frame is longer than a block of its ring holds and is lost ({OVER_BLOCK}): set \
+             `ring: {{ block: 128KiB }}` of the port, which holds frames of up to 64 KiB (allowed are up to 4MiB)"
+        ),
+        // The kernel drops such frames of `af_xdp`: it counts them and does not say how long they are.
+        None => format!(
+            "port '{name}': a frame is longer than a packet of its memory holds and is lost (oversize): set \
+             `memory: {{ frame: BYTES }}` of the port, or limit joined frames (GRO, TSO) where they are made"
+        ),
+        Some(longest) if longest <= MAX_FRAME as u64 => format!(
+            "port '{name}': a frame of {longest} bytes is longer than a packet holds and is lost (oversize): \
+             set `pool: {{ frame: {longest} }}` (allowed are 64 to {MAX_FRAME})"
+        ),
+        Some(longest) => format!(
+            "port '{name}': a frame of {longest} bytes is longer than a packet holds and is lost (oversize): \
+             `pool: {{ frame: {MAX_FRAME} }}` is the most; limit joined frames (GRO, TSO) where they are made"
+        ),
+    };
+    let longest = port.longest_oversize.filter(|_| reason == OVERSIZE);
+    let event = NewEvent::new(EventName::Oversize, message).with("port", name.as_str()).with("reason", reason);
+    event.with_some("longest", longest)
+}
+
+/// The event that the file of a module lacks lines, with the totals of the run.
+fn lost(lines: &LostLines) -> NewEvent {
+    NewEvent::new(EventName::LogLost, lines.in_words())
+        .with("module", lines.module.as_str())
+        .with("lines", lines.lines.as_str())
+        .with("over_rate", lines.over_rate)
+        .with("lost", lines.lost)
+        .with("unwritten", lines.unwritten)
+}
+
+#[cfg(test)]
+mod tests;

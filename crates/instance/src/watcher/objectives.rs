@@ -1,0 +1,91 @@
+//! Events of flows' objectives: missed, and kept again.
+//!
+//! A flow near its objective misses it in one second and keeps it in the next. An event for each would say nothing, so
+//! both need several looks.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use forebay_graph::event::{EventLog, EventName, NewEvent};
+use forebay_graph::report::{FlowReport, Report};
+
+/// A flow misses its objective when it did so in [`LATE`] of the last so many looks.
+const LOOKS: usize = 5;
+const LATE: usize = 3;
+/// It keeps the objective again after so many looks in a row in which it did.
+const CLEAN: usize = 5;
+
+/// What was seen of each flow with an objective.
+#[derive(Default)]
+pub(super) struct Objectives(BTreeMap<String, Looks>);
+
+#[derive(Default)]
+struct Looks {
+    /// Whether the flow was late, the last look at the end.
+    late: VecDeque<bool>,
+    is_missed: bool,
+}
+
+impl Looks {
+    /// Adds a look; returns what it changes.
+    fn add(&mut self, is_late: bool) -> Option<EventName> {
+        self.late.push_back(is_late);
+        if self.late.len() > LOOKS.max(CLEAN) {
+            self.late.pop_front();
+        }
+        let late = self.late.iter().rev().take(LOOKS).filter(|late| **late).count();
+        let clean = self.late.iter().rev().take_while(|late| !**late).count();
+        let change = match self.is_missed {
+            false if late >= LATE => EventName::ObjectiveMissed,
+            true if clean >= CLEAN => EventName::ObjectiveKept,
+            _ => return None,
+        };
+        self.is_missed = change == EventName::ObjectiveMissed;
+        Some(change)
+    }
+}
+
+impl Objectives {
+    /// Looks at what happened since the last look.
+    pub(super) fn look(&mut self, recent: &Report, log: &EventLog) {
+        self.0.retain(|name, _| recent.flows.iter().any(|flow| flow.name == *name));
+        // Without packets, or without an objective, there is nothing to judge.
+        for flow in recent.flows.iter().filter(|flow| flow.kept.is_some() || flow.rate_kept.is_some()) {
+            let change = self.0.entry(flow.name.clone()).or_default().add(flow.is_missed());
+            change.into_iter().for_each(|name| log.record(event(name, flow)));
+        }
+    }
+}
+
+fn event(name: EventName, flow: &FlowReport) -> NewEvent {
+    let message = match name {
+        EventName::ObjectiveKept => {
+            format!("flow '{}' kept its objective in each of the last {CLEAN} seconds", flow.name)
+        }
+        _ => format!("flow '{}' missed its objective in {LATE} of the last {LOOKS} seconds", flow.name),
+    };
+    let event =
+        NewEvent::new(name, message).with("flow", flow.name.as_str()).with("rate_pps", flow.rate_pps.round() as u64);
+    event
+        .with_some("slo_us", flow.slo_us)
+        .with_some("percentile", flow.percentile)
+        .with_some("at_percentile_us", flow.at_percentile_us.map(|micros| micros.round() as u64))
+        .with_some("min_rate_pps", flow.min_rate_pps)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missed_and_kept_take_several_looks() {
+        use EventName::{ObjectiveKept, ObjectiveMissed};
+        let mut looks = Looks::default();
+        let mut add = |text: &str| text.chars().filter_map(|c| looks.add(c == 'x')).collect::<Vec<_>>();
+        assert_eq!(add("x.x..x...x..x.."), [], "never three of five");
+        assert_eq!(add(".x.x.x"), [ObjectiveMissed]);
+        assert_eq!(add("xxxx....x....x"), [], "it is missed already, and never kept for five");
+        assert_eq!(add("....."), [ObjectiveKept]);
+        assert_eq!(add("xx"), []);
+        assert_eq!(add("x"), [ObjectiveMissed]);
+    }
+}
