@@ -187,7 +187,7 @@ pub(crate) fn is_missed(report: &Report) -> bool {
 
 /// A flow's delay as its objective is judged by it: `p99 123.4 us`.
 pub(crate) fn at_percentile(flow: &FlowReport) -> String {
-    flow.percentile.map_or("-".to_owned(), |percentile| format!("p{percentile} {}", span(flow.at_percentile_us)))
+    flow.percentile.map_or("-".to_owned(), |percentile| format!("{percentile} {}", span(flow.at_percentile_us)))
 }
 
 /// Whether any flow has a rate objective: tables have columns for it only then.

@@ -31,13 +31,17 @@ pub(crate) fn batching(arguments: &args::LabBatching) -> anyhow::Result<()> {
     let (only, part) = (&arguments.only, batching::Part::Captures);
     match &arguments.captures {
         None if only.contains(&part) => bail!("--only captures: no captures are given: --captures names their folder"),
-        Some(folder) if !only.is_empty() && !only.contains(&part) => {
+        Some(folder) if !only.is_empty() && !only.contains(&part) && !only.contains(&batching::Part::Grid) => {
             bail!(
-                "--captures {}: the part `captures`, which they are for, is not among those of --only",
+                "--captures {}: the parts `captures` and `grid`, which they are for, are not among those of --only",
                 folder.display()
             )
         }
         _ => {}
+    }
+    let has_usecases = [batching::Part::Static, batching::Part::Grid].iter().any(|part| only.contains(part));
+    if let Some(usecase) = arguments.usecase.first().filter(|_| !has_usecases) {
+        bail!("--usecase {usecase}: the parts `static` and `grid` are made of use cases: name one of them with --only");
     }
     let simulated = [(arguments.short, "--short"), (arguments.simulated, "--virtual")].into_iter().find(|(is, _)| *is);
     if let Some((_, flag)) = simulated.filter(|_| only.contains(&batching::Part::DataPath)) {
@@ -52,6 +56,7 @@ pub(crate) fn batching(arguments: &args::LabBatching) -> anyhow::Result<()> {
         duration: arguments.duration,
         runs: arguments.runs,
         captures: arguments.captures.clone(),
+        usecases: arguments.usecase.clone(),
     };
     let mut bar = Bar(ProgressBar::hidden());
     let results = batching::run(&settings, &mut bar)?;

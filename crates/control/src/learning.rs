@@ -6,7 +6,7 @@
 //! near to its own, and each further time for longer: a steady load comes to a steady control.
 
 use forebay_graph::snapshot::WorkerSnapshot;
-use forebay_graph::{Layout, Snapshot};
+use forebay_graph::{Layout, Percentile, Snapshot};
 
 use crate::memory::Memory;
 use crate::period::{full_turns, is_another, rate};
@@ -137,7 +137,8 @@ fn tell(layout: &Layout, snapshot: &Snapshot, arrives: &[f64], loads: &[Load], f
             holds += module.hold_s;
             let missing = (module.trigger as f64 - arrives[at]).max(0.0);
             let buffers = layout.modules[at].workers.len().max(1) as f64;
-            waits += (missing * buffers / module.came as f64 * snapshot.period_s).min(module.hold_s);
+            let longest = (missing * buffers / module.came as f64 * snapshot.period_s).min(module.hold_s);
+            waits += longest / of.percentile.longest();
         }
     }
     let most = (delay.chosen.max(oldest) - calls).max(0.0);
@@ -160,15 +161,13 @@ fn tell(layout: &Layout, snapshot: &Snapshot, arrives: &[f64], loads: &[Load], f
 
 /// What packets wait at ports, at about this percentile, and what a turn takes, and may take, in seconds, and whether it is busy: of the
 /// worker that they wait longest for.
-fn at_ports(snapshot: &Snapshot, loads: &[Load], percentile: f64) -> (f64, f64, f64, bool) {
+fn at_ports(snapshot: &Snapshot, loads: &[Load], percentile: Percentile) -> (f64, f64, f64, bool) {
     let of_worker = |(worker, load): (&WorkerSnapshot, &Load)| {
         let wait = worker.port_wait_s?;
-        let wait = if percentile >= 99.0 {
-            wait.p99
-        } else if percentile >= 95.0 {
-            wait.p95
-        } else {
-            wait.mean
+        let wait = match percentile {
+            Percentile::Of(99.0..) => wait.p99,
+            Percentile::Of(95.0..) => wait.p95,
+            Percentile::Of(_) | Percentile::Mean => wait.mean,
         };
         Some((wait, worker.busy_s / worker.busy_turns.max(1) as f64, load.full_turn, load.busy))
     };

@@ -69,6 +69,18 @@ fn flow(layout: &Layout, snapshot: &Snapshot, at: usize) -> Flow {
     Flow { path: layout.flows[at].path.clone(), rate: rate.max(SLOWEST), slo: f64::INFINITY }
 }
 
+/// What the packet that waits longest for batches may take of waits and calls, so that the flow's own percentile, or mean, takes `left`
+/// of them: the mean has half of the wait, and all of the calls, of which as much is left out as the largest batches take.
+fn longest_within(layout: &Layout, snapshot: &Snapshot, at: usize, left: f64) -> f64 {
+    let of = &layout.flows[at];
+    let longest = of.percentile.longest();
+    if longest == 1.0 {
+        return left;
+    }
+    let call = |at: &usize| snapshot.modules[*at].cost_s.0 + snapshot.modules[*at].cost_s.1 * layout.batch as f64;
+    longest * left - (longest - 1.0) * of.path.iter().map(call).sum::<f64>()
+}
+
 /// The share of its time that the worker with the most to do is busy; a module of several workers is shared by them evenly.
 pub(crate) fn busiest(layout: &Layout, model: &Model, predicted: &Predicted) -> f64 {
     let mut loads = vec![0.0; layout.workers];
@@ -98,7 +110,10 @@ impl Outlook {
         let arrives = arrivals(layout, snapshot);
         let flows = (0..layout.flows.len()).map(|at| {
             let slo = match layout.flows[at].slo_s {
-                Some(slo) => ((1.0 - guard) * slo - self.learning.rest(at).unwrap_or(0.0)).max(NONE),
+                Some(slo) => {
+                    let left = (1.0 - guard) * slo - self.learning.rest(at).unwrap_or(0.0);
+                    longest_within(layout, snapshot, at, left).max(NONE)
+                }
                 None => f64::INFINITY,
             };
             Flow { slo, ..flow(layout, snapshot, at) }
@@ -133,7 +148,11 @@ impl Outlook {
     pub fn written(&self, layout: &Layout, snapshot: &Snapshot) -> Model {
         let turn = |worker: &WorkerSnapshot| worker.busy_s / worker.busy_turns.max(1) as f64;
         let turn = snapshot.workers.iter().map(turn).fold(0.0, f64::max);
-        let slo = |flow: usize| layout.flows[flow].slo_s.unwrap_or(f64::INFINITY);
+        // As measured delays are: what a buffer adds is told of the packet that waits longest.
+        let slo = |flow: usize| {
+            let of = &layout.flows[flow];
+            of.slo_s.map_or(f64::INFINITY, |slo| slo * of.percentile.longest())
+        };
         let flows = (0..layout.flows.len()).map(|at| Flow { slo: slo(at), ..flow(layout, snapshot, at) });
         let modules = modules(snapshot, &arrivals(layout, snapshot));
         let model = Model::new(modules, flows.collect(), layout.batch as f64);

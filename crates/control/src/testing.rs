@@ -1,6 +1,6 @@
 //! Small pipelines for tests: what they do not say themselves.
 
-use forebay_graph::{FlowLayout, Layout, ModuleLayout, SchedulerKind};
+use forebay_graph::{FlowLayout, Layout, ModuleLayout, Percentile, SchedulerKind};
 
 /// On one worker, in batches of up to 32.
 pub(crate) fn layout(modules: Vec<ModuleLayout>, flows: Vec<FlowLayout>) -> Layout {
@@ -24,5 +24,5 @@ pub(crate) fn module(name: &str, before: &[usize]) -> ModuleLayout {
 
 /// A flow through some modules, whose objective counts for 99 of 100 packets.
 pub(crate) fn flow(name: &str, path: &[usize], slo_s: Option<f64>) -> FlowLayout {
-    FlowLayout { name: name.to_owned(), path: path.to_vec(), slo_s, percentile: 99.0, min_rate: None }
+    FlowLayout { name: name.to_owned(), path: path.to_vec(), slo_s, percentile: Percentile::default(), min_rate: None }
 }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use crate::fold::Arrival;
+use crate::percentile::Percentile;
 use crate::plan::{FlowPlan, Step, Target};
 
 mod passages;
@@ -294,7 +295,7 @@ fn key_of(what: &impl Hash) -> u64 {
 }
 
 fn undeclared(name: String, path: Vec<Step>) -> FlowPlan {
-    FlowPlan { name, path, slo: None, percentile: 99.0, min_rate: None }
+    FlowPlan { name, path, slo: None, percentile: Percentile::default(), min_rate: None }
 }
 
 impl Progress {

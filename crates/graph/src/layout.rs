@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::flow::{self, FlowError, Passages};
 use crate::function::{StateKind, functions};
+use crate::percentile::Percentile;
 use crate::plan::{FlowPlan, Plan, Target};
 use crate::scheduler::SchedulerKind;
 use crate::worker::shape;
@@ -56,8 +57,8 @@ pub struct FlowLayout {
     pub path: Vec<usize>,
     /// The delay objective, in seconds.
     pub slo_s: Option<f64>,
-    /// The share of packets that must keep it, as a percentile.
-    pub percentile: f64,
+    /// Which of its delays must keep it.
+    pub percentile: Percentile,
     /// The rate objective, in packets a second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_rate: Option<f64>,

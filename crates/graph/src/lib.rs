@@ -21,6 +21,7 @@ mod live;
 mod meter;
 mod observer;
 mod own;
+mod percentile;
 mod placement;
 mod plan;
 mod port;
@@ -56,6 +57,7 @@ pub use live::{Live, Read, Reader, Replay};
 pub use meter::Meter;
 pub use observer::{Observer, Place, Visit};
 pub use own::{Lent, Own};
+pub use percentile::Percentile;
 pub use placement::{Origin, Placement, share};
 pub use plan::{FlowPlan, Module, Plan, PortPlan, Step, Target};
 pub use port::{

@@ -7,6 +7,7 @@ use forebay_packet::PoolOptions;
 
 use crate::function::{Function, Reason};
 use crate::meter::Meter;
+use crate::percentile::Percentile;
 use crate::placement::Placement;
 use crate::port::OpenPort;
 use crate::scheduler::{SchedulerKind, Share};
@@ -86,8 +87,8 @@ pub struct FlowPlan {
     pub path: Vec<Step>,
     /// The delay objective.
     pub slo: Option<Nanos>,
-    /// The share of packets that must keep it, as a percentile: 99 by default.
-    pub percentile: f64,
+    /// Which of its delays must keep it: the 99th percentile by default.
+    pub percentile: Percentile,
     /// The rate objective: the flow gets at least that much of what it offers.
     pub min_rate: Option<PacketRate>,
 }

@@ -22,6 +22,7 @@ pub use graph::{GraphEdge, GraphFlow, GraphModule, GraphPort, GraphReport, Graph
 pub use lost::{COPY_COUNTERS, LINE_COUNTERS, LostLines};
 pub use reading::Reading;
 
+use crate::percentile::Percentile;
 use crate::telemetry::SIZE_CLASSES;
 use crate::worker::Census;
 
@@ -205,9 +206,9 @@ pub struct FlowReport {
     pub delay_us: Delay,
     /// The delay objective.
     pub slo_us: Option<f64>,
-    /// The percentile of packets that must keep it.
-    pub percentile: Option<f64>,
-    /// The delay at that percentile, in microseconds.
+    /// Which of its delays must keep it: a percentile, or the mean.
+    pub percentile: Option<Percentile>,
+    /// That delay, in microseconds.
     #[serde(default)]
     pub at_percentile_us: Option<f64>,
     /// Packets above the objective.

@@ -74,7 +74,7 @@ pub struct DelaySnapshot {
     pub p95: f64,
     /// The 99th percentile.
     pub p99: f64,
-    /// The flow's own percentile.
+    /// The flow's own percentile, or the mean.
     pub chosen: f64,
 }
 
@@ -92,12 +92,11 @@ pub struct WorkerSnapshot {
 }
 
 impl FlowSnapshot {
-    /// Whether more packets were above the objective of `flow`, which this is told of, than its percentile allows.
+    /// Whether more packets were above the objective of `flow`, which this is told of, than its percentile allows, or their mean was.
     #[must_use]
     pub fn missed(&self, flow: &FlowLayout) -> bool {
-        // Counted exactly; a percentile that is told is up to 1/16 too high.
-        let allowed = (1.0 - flow.percentile / 100.0) * self.packets as f64;
-        flow.slo_s.is_some() && self.violations as f64 > allowed * (1.0 + 1e-9)
+        let mean = self.delay_s.filter(|_| self.packets > 0).map(|delay| delay.mean);
+        flow.slo_s.is_some_and(|slo| flow.percentile.is_missed(slo, self.packets, self.violations, mean))
     }
 }
 
@@ -128,6 +127,7 @@ impl ModuleSnapshot {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::percentile::Percentile;
 
     #[test]
     fn as_many_packets_as_the_percentile_leaves_may_be_above() {
@@ -135,13 +135,18 @@ mod tests {
             name: "f".to_owned(),
             path: vec![0],
             slo_s: Some(1e-3),
-            percentile,
+            percentile: Percentile::Of(percentile),
             min_rate: None,
         };
         let told = |violations, packets| FlowSnapshot { violations, packets, delay_s: None };
         assert!(!told(5, 100).missed(&flow(95.0)) && told(6, 100).missed(&flow(95.0)));
         assert!(!told(0, 0).missed(&flow(95.0)) && told(1, 1).missed(&flow(95.0)));
         assert!(told(1, 1_000).missed(&flow(100.0)));
+        let mean = FlowLayout { percentile: Percentile::Mean, ..flow(95.0) };
+        let took =
+            |mean| FlowSnapshot { delay_s: Some(DelaySnapshot { mean, ..DelaySnapshot::default() }), ..told(99, 100) };
+        assert!(!took(1e-3).missed(&mean) && took(1.1e-3).missed(&mean));
+        assert!(!FlowSnapshot { packets: 0, ..took(1.1e-3) }.missed(&mean), "none left in this period");
         assert!(!told(9, 9).missed(&FlowLayout { slo_s: None, ..flow(95.0) }));
     }
 

@@ -59,6 +59,8 @@ use scenario::Span;
 pub enum Part {
     /// Every use case under every controller.
     Static,
+    /// The same for every size of the paper, as written.
+    Grid,
     /// Objectives that change.
     SloSteps,
     /// Loads that change.
@@ -89,6 +91,7 @@ impl Part {
     /// All of them.
     pub const ALL: &'static [Self] = &[
         Self::Static,
+        Self::Grid,
         Self::SloSteps,
         Self::LoadSteps,
         Self::Bearer,
@@ -108,6 +111,7 @@ impl Part {
     pub fn name(self) -> &'static str {
         match self {
             Self::Static => "static",
+            Self::Grid => "grid",
             Self::SloSteps => "slo-steps",
             Self::LoadSteps => "load-steps",
             Self::Bearer => "bearer",
@@ -141,13 +145,18 @@ pub struct Settings {
     pub runs: Option<usize>,
     /// A folder with captures.
     pub captures: Option<PathBuf>,
+    /// The use cases of the static experiment and the grid: `vrf`, or with its sizes `vrf 16 4`; none: all.
+    pub usecases: Vec<String>,
 }
+
+/// The use cases of the static experiment and the grid; `*l2l3` has recorded traffic.
+pub const USECASES: &[&str] = &["l2l3", "gw", "vrf", "mgw", "rc", "*l2l3"];
 
 /// Periods of a run of the static experiment.
 const PERIODS: u32 = 100;
 
 /// How long and how often.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Extents {
     /// Whether there is little of everything.
     #[serde(skip)]
@@ -159,6 +168,15 @@ pub struct Extents {
     most: Option<u32>,
     /// How often each is run in the static experiment.
     pub runs: usize,
+    /// The same, where it is stated.
+    #[serde(skip)]
+    stated_runs: Option<usize>,
+    /// The use cases of the static experiment and the grid; none: all.
+    #[serde(skip)]
+    usecases: Vec<String>,
+    /// A folder with captures.
+    #[serde(skip)]
+    captures: Option<PathBuf>,
 }
 
 impl Settings {
@@ -172,11 +190,21 @@ impl Settings {
         let stated = self.duration.map(|duration| u32::try_from(duration.0 / period.0).unwrap_or(u32::MAX).max(1));
         let most = stated.or(few);
         let span = Span { period, periods: most.unwrap_or(PERIODS) };
-        Extents { short: self.short, span, most, runs: self.runs.unwrap_or(runs).max(1) }
+        let stated_runs = self.runs.map(|runs| runs.max(1));
+        let (usecases, captures) = (self.usecases.clone(), self.captures.clone());
+        Extents { short: self.short, span, most, runs: stated_runs.unwrap_or(runs), stated_runs, usecases, captures }
     }
 }
 
 impl Extents {
+    /// Whether a use case of this name, its sizes included, is among those that are asked for.
+    fn has(&self, name: &str) -> bool {
+        let is = |asked: &String| {
+            name.strip_prefix(asked.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+        };
+        self.usecases.is_empty() || self.usecases.iter().any(is)
+    }
+
     /// A run of so many periods, or of fewer where they are limited.
     fn lasting(&self, periods: u32) -> Span {
         Span { periods: self.most.map_or(periods, |most| periods.min(most)), ..self.span }
@@ -206,6 +234,8 @@ pub struct Results {
     /// Every use case under every controller.
     #[serde(rename = "static")]
     pub rows: Vec<Row>,
+    /// The same for every size of the paper, with branches as they are written.
+    pub grid: Vec<Row>,
     /// Objectives that change.
     pub slo_steps: Vec<Series>,
     /// Loads that change.
@@ -240,15 +270,17 @@ pub struct Results {
 /// [`LabError`].
 pub fn run(settings: &Settings, progress: &mut dyn Progress) -> Result<Results, LabError> {
     let header = Header::now("batching", settings.short);
-    let captures = settings.captures.as_deref().filter(|_| settings.has(Part::Captures));
     // Before hours are spent on other parts.
-    captures.map(captures::files).transpose()?;
+    settings.captures.as_deref().map(captures::files).transpose()?;
+    let captures = settings.captures.as_deref().filter(|_| settings.has(Part::Captures));
     let extents = settings.extents();
     // The short form is the same everywhere.
     let costs = if settings.short { Costs::published() } else { Costs::stored() };
+    extents.usecases.iter().try_for_each(|asked| settled::known(asked, settings, &extents))?;
     let place = Place::new(settings.simulated || settings.short, costs);
     let mut make = Maker { settings, place: &place, extents: &extents, progress };
     let rows = make.part(Part::Static, settled::measure)?;
+    let grid = make.part(Part::Grid, settled::grid)?;
     let slo_steps = make.part(Part::SloSteps, steps::objectives)?;
     let load_steps = make.part(Part::LoadSteps, steps::loads)?;
     let bearer = make.part(Part::Bearer, steps::bearer)?;
@@ -271,6 +303,7 @@ pub fn run(settings: &Settings, progress: &mut dyn Progress) -> Result<Results, 
         machine: Machine::this(),
         costs: place.costs(),
         rows,
+        grid,
         slo_steps,
         load_steps,
         bearer,

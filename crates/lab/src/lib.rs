@@ -55,6 +55,14 @@ pub enum LabError {
     /// A figure that cannot be drawn.
     #[error(transparent)]
     Plot(#[from] forebay_plot::PlotError),
+    /// A use case that the parts of an experiment do not have.
+    #[error("--usecase {asked}: allowed are {names}, or their first words")]
+    UseCase {
+        /// What was asked for.
+        asked: String,
+        /// What there is.
+        names: String,
+    },
     /// A folder without captures.
     #[error("{}: there are no captures in it: allowed are files whose names end in {}", .0.display(), batching::CAPTURES.join(", "))]
     Captures(std::path::PathBuf),

@@ -63,7 +63,7 @@ pub(crate) fn read(
             name: flow.name.clone(),
             path,
             slo: flow.slo,
-            percentile: flow.percentile.unwrap_or(99.0),
+            percentile: flow.percentile.unwrap_or_default(),
             min_rate: flow.min_rate,
         });
     }

@@ -3,7 +3,7 @@
 //! The sections that name functions, ports and kinds of state are described in [`schema`](crate::schema), from what is
 //! registered.
 
-use forebay_graph::{Marks, Rate, WhenFull};
+use forebay_graph::{Marks, Percentile, Rate, WhenFull};
 use forebay_measure::{Nanos, PacketRate};
 use forebay_packet::PoolOptions;
 use schemars::JsonSchema;
@@ -103,9 +103,8 @@ pub(crate) struct Flow {
     pub(crate) path: Path,
     /// The delay objective, from arrival to departure.
     pub(crate) slo: Option<Nanos>,
-    /// The share of packets that must keep the objective, as a percentile; 99 by default.
-    #[schemars(extend("exclusiveMinimum" = 0, "maximum" = 100))]
-    pub(crate) percentile: Option<f64>,
+    /// Which of the packets' delays must keep the objective: that of a share of them, as a percentile (99 by default), or `mean`.
+    pub(crate) percentile: Option<Percentile>,
     /// The rate objective: the flow gets at least that much of what it offers, whatever others offer. The controller `fair` keeps
     /// it, under `scheduler: weighted-fair`.
     pub(crate) min_rate: Option<PacketRate>,

@@ -1,5 +1,6 @@
 //! Makes snapshots of what has been counted in periods, as the engine's sampler does.
 
+use forebay_graph::Percentile;
 use forebay_graph::snapshot::{DelaySnapshot, FlowSnapshot, ModuleSnapshot, Snapshot, WorkerSnapshot};
 use forebay_measure::Distribution;
 
@@ -16,7 +17,7 @@ const WIDEST: u32 = 10;
 /// Makes one snapshot after the other.
 pub(crate) struct Snapshots {
     snapshot: Snapshot,
-    percentiles: Vec<f64>,
+    percentiles: Vec<Percentile>,
     /// By flow: delays of the last periods that had too few, and how many those are.
     delays: Vec<(Distribution, u32)>,
 }
@@ -62,14 +63,13 @@ impl Snapshots {
             *periods += 1;
             let percentile = self.percentiles[number];
             told.delay_s = delay(delays, percentile);
-            let above = delays.samples() as f64 * (1.0 - percentile / 100.0);
-            if above >= ENOUGH_ABOVE || *periods >= WIDEST {
+            if percentile.telling(delays.samples()) >= ENOUGH_ABOVE || *periods >= WIDEST {
                 (*delays, *periods) = (Distribution::default(), 0);
             }
         }
         for (tally, told) in counted.iter().zip(&mut snapshot.workers) {
             (told.busy_s, told.busy_turns) = (tally.busy as f64 / 1e12, tally.busy_turns);
-            told.port_wait_s = delay(&tally.port_wait, 99.0);
+            told.port_wait_s = delay(&tally.port_wait, Percentile::Of(99.0));
         }
         snapshot
     }
@@ -81,9 +81,10 @@ impl Snapshots {
     }
 }
 
-fn delay(seen: &Distribution, percentile: f64) -> Option<DelaySnapshot> {
+fn delay(seen: &Distribution, percentile: Percentile) -> Option<DelaySnapshot> {
     let seconds = |nanos: u64| nanos as f64 / 1e9;
     let quantile = |share: f64| seen.quantile(share).map(seconds);
-    let (p95, p99, chosen) = (quantile(0.95)?, quantile(0.99)?, quantile(percentile / 100.0)?);
-    Some(DelaySnapshot { mean: seen.mean()? / 1e9, p95, p99, chosen })
+    let (p95, p99, mean) = (quantile(0.95)?, quantile(0.99)?, seen.mean()? / 1e9);
+    let chosen = percentile.share().map_or(Some(mean), quantile)?;
+    Some(DelaySnapshot { mean, p95, p99, chosen })
 }

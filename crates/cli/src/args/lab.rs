@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use forebay_lab::batching::Part;
+use forebay_lab::batching::{self, Part};
 use forebay_measure::Nanos;
 
 use super::values::time_within;
@@ -29,6 +29,7 @@ Examples:
   forebay lab batching --out batching --virtual          in simulated time: nothing that the machine does disturbs it
   forebay lab batching --out batching                    hours, on this machine's cores
   forebay lab batching --out batching --only static,slo-steps --duration 500ms
+  forebay lab batching --out batching --only static --usecase 'vrf 16 4'
 
 It writes results.json, a CSV file for each table, and index.html, which needs nothing besides itself. In simulated time calls take \
 what `forebay profile` has measured here, or else what Batchy published; the report says which.")]
@@ -76,6 +77,9 @@ pub(crate) struct LabBatching {
     /// How often each run of the static experiment is made (20)
     #[arg(long, value_name = "N", value_parser = runs)]
     pub(crate) runs: Option<usize>,
+    /// Only these use cases in the parts `static` and `grid`: `vrf`, or with its sizes `vrf 16 4`
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = usecase)]
+    pub(crate) usecase: Vec<String>,
     /// A folder with captures, for recorded traffic
     #[arg(long, value_name = "DIR")]
     pub(crate) captures: Option<PathBuf>,
@@ -94,6 +98,16 @@ fn duration(text: &str) -> Result<Nanos, String> {
 
 fn runs(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|runs| (1..=10_000).contains(runs)).ok_or_else(|| "allowed are 1 to 10000".to_owned())
+}
+
+/// A use case that the experiment has, and its sizes.
+fn usecase(text: &str) -> Result<String, String> {
+    let text = text.trim();
+    let name = text.split(' ').next().unwrap_or_default();
+    match batching::USECASES.contains(&name) {
+        true => Ok(text.to_owned()),
+        false => Err(format!("allowed are {}, also with sizes as in `vrf 16 4`", batching::USECASES.join(", "))),
+    }
 }
 
 fn parts() -> impl TypedValueParser<Value = Part> {

@@ -55,7 +55,7 @@ pub(crate) fn report(modules: usize) -> Report {
             rate_pps: 4.5,
             delay_us,
             slo_us: Some(25.0),
-            percentile: Some(99.0),
+            percentile: Some(forebay_graph::Percentile::Of(99.0)),
             at_percentile_us: Some(30.0),
             violations: Some(1),
             kept: Some(false),

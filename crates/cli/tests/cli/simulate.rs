@@ -37,6 +37,22 @@ fn it_says_what_a_run_packet_by_packet_says() {
 }
 
 #[test]
+fn an_objective_on_the_mean_is_kept_and_told() {
+    let mean = "--set flows.0.percentile=mean --set flows.0.slo=100us --duration 2s";
+    for command in ["simulate", "run --virtual"] {
+        let told = json(command, mean);
+        let [first, second] = [0, 1].map(|flow| &told["flows"][flow]);
+        assert_eq!((&first["percentile"], &second["percentile"]), (&"mean".into(), &99.0.into()), "{command}");
+        assert_eq!(first["at_percentile_us"], first["delay_us"]["mean"], "{command}");
+        assert_eq!(first["kept"], true, "{command}: {first}");
+        assert!(first["at_percentile_us"].as_f64() > Some(50.0), "{command}: {first}");
+    }
+    let arguments = format!("run --virtual {GATEWAY} {mean}").replace(" --json", "");
+    let out = forebay(&arguments.split_whitespace().collect::<Vec<_>>()).well();
+    assert!(out.contains("mean ") && out.contains("p99 "), "{out}");
+}
+
+#[test]
 fn one_seed_has_one_answer() {
     let run =
         |seed: &str| json("simulate", &format!("--set ports.in.generator.arrivals=poisson --duration 500ms {seed}"));

@@ -7,7 +7,7 @@ use forebay_models::batching::measured::Measured;
 use super::rests::Rests;
 use super::{NoParams, set_buffers};
 use crate::outlook::Outlook;
-use crate::period::delays;
+use crate::period::longest_delays;
 
 /// Steps along the gradient; takes buffers away and gives new ones by the paper's rules.
 #[derive(Default)]
@@ -23,7 +23,7 @@ impl Controller for Gradient {
         let written = self.outlook.written(layout, snapshot);
         self.rests.pass(layout, snapshot);
         let present: Vec<usize> = snapshot.modules.iter().map(|module| module.trigger).collect();
-        let told = delays(layout, snapshot);
+        let told = longest_delays(layout, snapshot);
         let stated: Vec<bool> = layout.modules.iter().map(|module| module.fixed).collect();
         let measured = Measured { triggers: &present, stays: &stated, delays: &told, guard };
         let (mut next, mut why) = (present.clone(), vec![Why::Gradient; present.len()]);

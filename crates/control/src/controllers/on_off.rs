@@ -6,7 +6,7 @@ use forebay_models::batching::Model;
 use super::rests::Rests;
 use super::{NoParams, set_buffers};
 use crate::outlook::Outlook;
-use crate::period::delays;
+use crate::period::longest_delays;
 
 /// Gives whole buffers where flows have time for them, and takes them away where they have not.
 #[derive(Default)]
@@ -24,10 +24,10 @@ impl Controller for OnOff {
         let mut triggers: Vec<usize> = snapshot.modules.iter().map(|module| module.trigger).collect();
         let mut why = vec![Why::Rule; triggers.len()];
         // By flow: how long it takes, and how long it may.
-        let mut flows: Vec<Option<(f64, f64)>> = delays(layout, snapshot)
+        let mut flows: Vec<Option<(f64, f64)>> = longest_delays(layout, snapshot)
             .into_iter()
             .zip(&layout.flows)
-            .map(|(delay, flow)| Some((delay?, (1.0 - guard) * flow.slo_s?)))
+            .map(|(delay, flow)| Some((delay?, (1.0 - guard) * flow.slo_s? * flow.percentile.longest())))
             .collect();
         let through = through(&model);
         let costs = |at: usize| wait(&model, at, layout.batch);

@@ -217,7 +217,7 @@ fn however_long_something_cannot_go_it_is_told() {
 #[test]
 fn a_flow_is_late_where_a_period_is_told_as_missed() {
     let mut layout = layout();
-    layout.flows[0].percentile = 90.0;
+    layout.flows[0].percentile = forebay_graph::Percentile::Of(90.0);
     let mut decomposer = Decomposer::new(&settings(2), &layout, ways()).expect("it may");
     let allowed = (0..=1_000).filter(|late| !period(1e-3, *late, 0.3).flows[0].missed(&layout.flows[0])).max();
     let allowed = allowed.expect("none is late");

@@ -66,8 +66,9 @@ pub(super) fn begin(begin: &Begin) -> Checked {
             format!("flow '{}': an objective of {slo:?} s: allowed is more than 0 to {LONGEST} s", flow.name)
         })?;
         let percentile = flow.percentile;
-        check(percentile > 0.0 && percentile <= 100.0, || {
-            format!("flow '{}': percentile {percentile:?}: allowed is more than 0 to 100", flow.name)
+        check(percentile.is_sound(), || {
+            let percentile = percentile.share().unwrap_or(0.0) * 100.0;
+            format!("flow '{}': percentile {percentile}: allowed is more than 0 to 100, or mean", flow.name)
         })?;
         let rate = flow.min_rate.unwrap_or(1.0);
         check(rate > 0.0 && rate <= FASTEST, || {

@@ -3,6 +3,7 @@
 use forebay_measure::{Distribution, Frequency, Nanos, PacketRate};
 
 use super::{Delay, FlowReport};
+use crate::percentile::Percentile;
 
 /// A rate that is less than its objective by no more than this part is that.
 const NEAR: f64 = 0.01;
@@ -20,8 +21,8 @@ pub struct FlowFigures<'f> {
     pub violations: u64,
     /// The delay objective.
     pub slo: Option<Nanos>,
-    /// The percentile of packets that must keep it.
-    pub percentile: f64,
+    /// Which of its delays must keep it.
+    pub percentile: Percentile,
     /// The rate objective.
     pub min_rate: Option<PacketRate>,
     /// Packets that were turned away on its way.
@@ -34,9 +35,9 @@ impl FlowFigures<'_> {
     pub fn report(&self, frequency: Frequency) -> FlowReport {
         let Self { delays, violations, percentile, turned_away, .. } = *self;
         let packets = delays.samples();
+        let mean_us = delays.mean().map(|ticks| frequency.micros(ticks));
+        let kept = |slo: Nanos| !percentile.is_missed(slo.0 as f64 / 1e3, packets, violations, mean_us);
         let rate_pps = if self.seconds > 0.0 { packets as f64 / self.seconds } else { 0.0 };
-        // Counted packet by packet: not subject to the histogram's buckets.
-        let allowed = packets as f64 * (100.0 - percentile) / 100.0;
         // One that offers less than its rate, and gets it all, has not missed it.
         let rate_kept = |least: f64| rate_pps >= (1.0 - NEAR) * least || turned_away == 0;
         FlowReport {
@@ -46,12 +47,12 @@ impl FlowFigures<'_> {
             delay_us: Delay::of(delays, |ticks| frequency.micros(ticks)),
             slo_us: self.slo.map(|slo| slo.0 as f64 / 1e3),
             percentile: self.slo.map(|_| percentile),
-            at_percentile_us: self
-                .slo
-                .and_then(|_| delays.quantile(percentile / 100.0))
-                .map(|ticks| frequency.micros(ticks as f64)),
+            at_percentile_us: self.slo.and_then(|_| match percentile.share() {
+                Some(share) => delays.quantile(share).map(|ticks| frequency.micros(ticks as f64)),
+                None => mean_us,
+            }),
             violations: self.slo.map(|_| violations),
-            kept: self.slo.filter(|_| packets > 0).map(|_| violations as f64 <= allowed),
+            kept: self.slo.filter(|_| packets > 0).map(kept),
             min_rate_pps: self.min_rate.map(|rate| rate.0),
             turned_away: self.min_rate.map(|_| turned_away),
             rate_kept: self.min_rate.filter(|_| packets + turned_away > 0).map(|rate| rate_kept(rate.0)),

@@ -10,6 +10,7 @@ use forebay_packet::Ticks;
 
 use super::difference;
 use super::lost::{Losses, LostLines};
+use crate::percentile::Percentile;
 use crate::telemetry::{Account, BACKPRESSURE, LONG_CLASSES, MeterAccount, ReasonCounters, SIZE_CLASSES, Telemetry};
 use crate::worker::Census;
 
@@ -114,7 +115,7 @@ pub(super) struct ModuleReading {
 pub(super) struct FlowReading {
     pub(super) name: String,
     pub(super) slo: Option<Nanos>,
-    pub(super) percentile: f64,
+    pub(super) percentile: Percentile,
     pub(super) delays: Distribution,
     pub(super) violations: u64,
     pub(super) min_rate: Option<PacketRate>,

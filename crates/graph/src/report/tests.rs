@@ -81,7 +81,7 @@ fn worker() -> Worker<Simulated, RunToCompletion> {
             name: "all".to_owned(),
             path: vec![Step { module: 0, gate: None }],
             slo: Some(Nanos(50)),
-            percentile: 99.0,
+            percentile: crate::Percentile::Of(99.0),
             min_rate: None,
         }],
         worker: 0,

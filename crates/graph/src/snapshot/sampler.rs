@@ -6,10 +6,11 @@ use forebay_measure::{Counter, Frequency, Values, Window};
 use forebay_packet::Ticks;
 
 use super::{DelaySnapshot, ModuleSnapshot, Snapshot, WorkerSnapshot};
+use crate::percentile::Percentile;
 use crate::telemetry::{LONG_CLASSES, Telemetry};
 
-/// Packets above the chosen percentile without which it says nothing.
-const ENOUGH_ABOVE: f64 = 1.0;
+/// Packets above the chosen percentile without which it says nothing; of any, where it is the mean.
+const ENOUGH: f64 = 1.0;
 /// Periods after which the packets that there are must do.
 const WIDEST: u32 = 10;
 
@@ -17,7 +18,7 @@ const WIDEST: u32 = 10;
 pub struct Sampler {
     telemetries: Vec<Arc<Telemetry>>,
     /// By flow.
-    percentiles: Vec<f64>,
+    percentiles: Vec<Percentile>,
     /// By module: whether it runs on each worker.
     here: Vec<Vec<bool>>,
     frequency: Frequency,
@@ -118,8 +119,7 @@ impl Sampler {
             self.delays.add(&flow.few);
             let percentile = self.percentiles[at];
             told.delay_s = delays(&self.delays, percentile, self.frequency);
-            let above = self.delays.samples() as f64 * (1.0 - percentile / 100.0);
-            if above >= ENOUGH_ABOVE || flow.periods >= WIDEST {
+            if percentile.telling(self.delays.samples()) >= ENOUGH || flow.periods >= WIDEST {
                 flow.begin();
             } else {
                 flow.few.clear();
@@ -136,7 +136,7 @@ impl Sampler {
             told.busy_turns = now.turns - was.turns;
             self.delays.clear();
             window.take(&worker.port_wait, &mut self.delays);
-            told.port_wait_s = delays(&self.delays, 99.0, self.frequency);
+            told.port_wait_s = delays(&self.delays, Percentile::Of(99.0), self.frequency);
             told.long_turns = std::array::from_fn(|class| now.long[class] - was.long[class]);
         }
         snapshot
@@ -198,14 +198,14 @@ impl Delays {
     }
 }
 
-fn delays(seen: &Values, percentile: f64, frequency: Frequency) -> Option<DelaySnapshot> {
+fn delays(seen: &Values, percentile: Percentile, frequency: Frequency) -> Option<DelaySnapshot> {
     let seconds = |ticks: u64| frequency.seconds(Ticks(ticks));
-    let chosen = percentile / 100.0;
-    let mut shares = [0.95, 0.99, chosen];
+    let chosen = percentile.share();
+    let mut shares = [0.95, 0.99, chosen.unwrap_or(0.99)];
     shares.sort_by(f64::total_cmp);
     let found = seen.quantiles(shares)?;
     let of =
         |share: f64| shares.iter().zip(found).find(|(known, _)| **known == share).map_or(0.0, |(_, at)| seconds(at));
     let mean = frequency.micros(seen.mean()?) / 1e6;
-    Some(DelaySnapshot { mean, p95: of(0.95), p99: of(0.99), chosen: of(chosen) })
+    Some(DelaySnapshot { mean, p95: of(0.95), p99: of(0.99), chosen: chosen.map_or(mean, of) })
 }

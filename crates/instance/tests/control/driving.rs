@@ -113,7 +113,7 @@ impl Run {
             // Percentiles are told up to 1/16 too high; packets above the objective are counted exactly.
             let parts = flows.filter_map(|(flow, told)| {
                 let part = told.delay_s?.chosen / flow.slo_s?;
-                let kept = told.violations as f64 <= (1.0 - flow.percentile / 100.0) * told.packets as f64;
+                let kept = !told.missed(flow);
                 Some(if kept { part.min(1.0) } else { part })
             });
             parts.fold(0.0, f64::max)

@@ -3,6 +3,7 @@
 mod driving;
 mod numbered;
 
+mod mean;
 mod mixed;
 mod objectives;
 mod parting;

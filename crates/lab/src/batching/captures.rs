@@ -48,7 +48,7 @@ pub(super) fn measure(
 }
 
 /// Settings with which these sources send as was recorded.
-fn recorded(file: &Path, sources: &[&str]) -> Result<Vec<String>, LabError> {
+pub(super) fn recorded(file: &Path, sources: &[&str]) -> Result<Vec<String>, LabError> {
     let file = std::path::absolute(file).map_err(|error| LabError::File { path: file.to_owned(), error })?;
     // A name in JSON is one in YAML.
     let file = serde_json::Value::from(file.display().to_string());
@@ -59,7 +59,7 @@ fn recorded(file: &Path, sources: &[&str]) -> Result<Vec<String>, LabError> {
     Ok(sources.iter().flat_map(of).collect())
 }
 
-fn name(file: &Path) -> String {
+pub(super) fn name(file: &Path) -> String {
     file.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 

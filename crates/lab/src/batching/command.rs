@@ -19,6 +19,7 @@ pub(super) fn told(settings: &Settings) -> String {
         ("--period", settings.period.map(time)),
         ("--duration", settings.duration.map(time)),
         ("--runs", settings.runs.map(|runs| runs.to_string())),
+        ("--usecase", (!settings.usecases.is_empty()).then(|| quoted(&settings.usecases.join(",")))),
         ("--captures", settings.captures.as_ref().map(|folder| quoted(&folder.to_string_lossy()))),
     ];
     words.extend(given.into_iter().filter_map(|(name, value)| Some([name.to_owned(), value?])).flatten());
@@ -56,11 +57,19 @@ mod tests {
             duration: Some(Nanos(2_000_000_000)),
             runs: Some(3),
             captures: Some("it's here".into()),
+            usecases: vec!["vrf 16 4".to_owned(), "gw".to_owned()],
         };
         let wanted = "forebay lab batching --out DIR --virtual --only open,captures --period 1500us --duration 2s --runs 3 \
-                      --captures 'it'\\''s here'";
+                      --usecase 'vrf 16 4,gw' --captures 'it'\\''s here'";
         assert_eq!(told(&settings), wanted);
-        settings = Settings { simulated: false, short: true, captures: None, only: [].into(), ..settings };
+        settings = Settings {
+            simulated: false,
+            short: true,
+            captures: None,
+            only: [].into(),
+            usecases: Vec::new(),
+            ..settings
+        };
         settings = Settings { period: None, duration: None, runs: None, ..settings };
         assert_eq!(told(&settings), "forebay lab batching --out DIR --short");
     }

@@ -26,6 +26,9 @@ pub(super) fn page(results: &Results) -> Result<String, PlotError> {
         sections.push(shortfall::section(results));
         sections.extend(settled::sections(results)?);
     }
+    if !results.grid.is_empty() {
+        sections.push(settled::grid(&results.grid));
+    }
     for (title, what, series) in [
         ("Objectives that change", SLO_STEPS, &results.slo_steps),
         ("Loads that change", LOAD_STEPS, &results.load_steps),
@@ -90,7 +93,7 @@ fn head(results: &Results) -> Vec<Block> {
 /// All that is void, of whatever part.
 fn void(results: &Results) -> Vec<String> {
     let mut void = Vec::new();
-    let rows = results.rows.iter().filter(|row| row.told.void);
+    let rows = results.rows.iter().chain(&results.grid).filter(|row| row.told.void);
     void.extend(rows.map(|row| format!("{} {}{}", row.usecase, row.controller, folded(row.fold))));
     for (what, all) in [
         ("objectives that change", &results.slo_steps),

@@ -4,6 +4,8 @@
 //! The objective is four fifths of the mean delay that `max` has here, branches as they are written. All controllers run in turn, and
 //! again and again, so that each run has a partner that was made under the same conditions. What folds nothing has no folded runs: they
 //! would be those of before once more.
+//!
+//! The grid is the same for all sizes of the paper's Table 2, with branches as they are written.
 
 mod constant;
 mod oracle;
@@ -19,7 +21,7 @@ use super::figures::{Figures, Told, mean_delay_us, quantiles};
 use super::interval::{Ratio, of_runs};
 use super::place::Place;
 use super::scenario::{Pipeline, Rule, Span, fold};
-use super::{Extents, basis};
+use super::{Extents, Part, Settings, basis, captures};
 use crate::{LabError, Progress};
 
 /// The part of the mean delay of `max` that is the objective.
@@ -65,7 +67,7 @@ pub struct Row {
     pub worst: Vec<f64>,
 }
 
-/// The use cases.
+/// The use cases of the static experiment.
 fn pipelines(extents: &Extents) -> Vec<Pipeline> {
     if extents.short {
         return vec![Pipeline::new("l2l3", &["n=4"]), Pipeline::new("gw", &["n=8"]), Pipeline::robot(8, 0)];
@@ -81,6 +83,49 @@ fn pipelines(extents: &Extents) -> Vec<Pipeline> {
         Pipeline::robot(16, 0),
         Pipeline::robot(16, 100),
     ]
+}
+
+/// Sizes in the grid: next hops, VRFs with their next hops, bearers, and branches of robot control (the paper's Table 2).
+struct Sizes {
+    hops: &'static [usize],
+    routers: &'static [(usize, usize)],
+    bearers: &'static [usize],
+    robots: &'static [usize],
+    /// Next hops of the router whose traffic is recorded.
+    recorded: usize,
+}
+
+const SIZES: Sizes = Sizes {
+    hops: &[1, 2, 4, 8, 16, 32, 64],
+    routers: &[(1, 1), (2, 4), (4, 8), (12, 8), (16, 4)],
+    bearers: &[1, 2, 4, 8, 16],
+    robots: &[16],
+    recorded: 16,
+};
+const FEW_SIZES: Sizes = Sizes { hops: &[1, 4], routers: &[(2, 2)], bearers: &[1], robots: &[4], recorded: 4 };
+/// Users of the mobile gateway.
+const USERS: &str = "m=4";
+/// How often each run of the grid is made: as often as in the paper.
+const GRID_RUNS: usize = 3;
+
+/// The use cases of the grid.
+fn grid_pipelines(extents: &Extents) -> Result<Vec<Pipeline>, LabError> {
+    let sizes = if extents.short { FEW_SIZES } else { SIZES };
+    let hops = |name| sizes.hops.iter().map(move |n| Pipeline::new(name, &[&format!("n={n}")]));
+    let mut all: Vec<_> = hops("l2l3").chain(hops("gw")).collect();
+    all.extend(sizes.routers.iter().map(|(m, n)| Pipeline::new("vrf", &[&format!("m={m}"), &format!("n={n}")])));
+    all.extend(sizes.bearers.iter().map(|n| Pipeline::new("mgw", &[USERS, &format!("n={n}")])));
+    all.extend(sizes.robots.iter().map(|n| Pipeline::robot(*n, 0)));
+    if let Some(folder) = &extents.captures {
+        for file in captures::files(folder)? {
+            let n = format!("n={}", sizes.recorded);
+            let settings = captures::recorded(&file, &["in"])?;
+            let mut pipeline = Pipeline::new("l2l3", &[&n]);
+            pipeline.name = format!("*{} {}", pipeline.name, captures::name(&file));
+            all.push(settings.iter().fold(pipeline, |pipeline, setting| pipeline.with(&[setting])));
+        }
+    }
+    Ok(all)
 }
 
 /// A use case, folded or not, with its objective, its best constant and its best triggers.
@@ -131,16 +176,50 @@ pub(super) fn objective(mean_us: f64) -> Nanos {
     Nanos(((mean_us * 1e3 * PART) as u64).max(1))
 }
 
+/// Whether the parts that are asked for have a use case of this name.
+///
+/// # Errors
+/// [`LabError::UseCase`], with those that there are; and what [`grid_pipelines`] says of captures.
+pub(super) fn known(asked: &str, settings: &Settings, extents: &Extents) -> Result<(), LabError> {
+    let mut all = if settings.has(Part::Static) { pipelines(extents) } else { Vec::new() };
+    all.extend(if settings.has(Part::Grid) { grid_pipelines(extents)? } else { Vec::new() });
+    let one = Extents { usecases: vec![asked.to_owned()], ..extents.clone() };
+    if all.iter().any(|pipeline| one.has(&pipeline.name)) {
+        return Ok(());
+    }
+    let mut names: Vec<_> = all.into_iter().map(|pipeline| pipeline.name).collect();
+    names.dedup();
+    Err(LabError::UseCase { asked: asked.to_owned(), names: names.join(", ") })
+}
+
 /// Makes the table.
 pub(super) fn measure(place: &Place, extents: &Extents, progress: &mut dyn Progress) -> Result<Vec<Row>, LabError> {
-    let cases = cases(place, extents, progress)?;
+    table_of((pipelines(extents), true, extents.runs), place, extents, progress)
+}
+
+/// Makes the table of the grid.
+pub(super) fn grid(place: &Place, extents: &Extents, progress: &mut dyn Progress) -> Result<Vec<Row>, LabError> {
+    // In simulated time further runs are copies, but for robot control's.
+    let runs = extents.stated_runs.unwrap_or(if extents.short { 1 } else { GRID_RUNS });
+    table_of((grid_pipelines(extents)?, false, runs), place, extents, progress)
+}
+
+/// Makes a table of these pipelines, folded too or only as they are written, from so many runs each.
+fn table_of(
+    (mut pipelines, folded, runs): (Vec<Pipeline>, bool, usize),
+    place: &Place,
+    extents: &Extents,
+    progress: &mut dyn Progress,
+) -> Result<Vec<Row>, LabError> {
+    pipelines.retain(|pipeline| extents.has(&pipeline.name));
+    let cases = cases((pipelines, folded), place, extents, progress)?;
     let wanted: Vec<(usize, Contender)> = cases
         .iter()
         .enumerate()
         .flat_map(|(at, case)| case.contenders().into_iter().map(move |contender| (at, contender)))
         .collect();
     let mut scenarios = Vec::new();
-    for seed in 1..=extents.runs {
+    for seed in 1..=runs {
         for (case, contender) in &wanted {
             let case = &cases[*case];
             let settings = [case.settings(seed), contender.settings.clone()].concat();
@@ -149,7 +228,7 @@ pub(super) fn measure(place: &Place, extents: &Extents, progress: &mut dyn Progr
     }
     let hertz = place.hertz();
     let runs = place.all(&scenarios, progress, |run| Figures::of(&run, hertz))?;
-    let of = |number: usize| runs.chunks(wanted.len()).map(|turn| turn[number].clone()).collect::<Vec<_>>();
+    let of = |number: usize| runs.chunks(wanted.len().max(1)).map(|turn| turn[number].clone()).collect::<Vec<_>>();
     let rows = cases.iter().enumerate().flat_map(|(at, case)| {
         let own = wanted.iter().enumerate().filter(|(_, (case, _))| *case == at);
         let all: Vec<_> = own.map(|(number, (_, contender))| (contender.clone(), of(number))).collect();
@@ -160,9 +239,14 @@ pub(super) fn measure(place: &Place, extents: &Extents, progress: &mut dyn Progr
 
 /// Finds objectives, then best constants, then the best triggers. The objective is that of the pipeline as it is written, folded or not: `max` has nothing to
 /// wait for where branches have been folded, and 80 % of no waiting is what no controller can keep.
-fn cases(place: &Place, extents: &Extents, progress: &mut dyn Progress) -> Result<Vec<Case>, LabError> {
+fn cases(
+    (pipelines, folded): (Vec<Pipeline>, bool),
+    place: &Place,
+    extents: &Extents,
+    progress: &mut dyn Progress,
+) -> Result<Vec<Case>, LabError> {
     let look = Span { periods: LOOK.min(extents.span.periods), ..extents.span };
-    let (rule, pipelines) = (Rule::new("max"), pipelines(extents));
+    let rule = Rule::new("max");
     let max = |pipeline: &Pipeline| pipeline.under(&rule, &settings(false, None, 1), look);
     let max = pipelines.iter().map(max).collect::<Result<Vec<_>, _>>()?;
     // Of all flows, and of the first alone.
@@ -170,7 +254,7 @@ fn cases(place: &Place, extents: &Extents, progress: &mut dyn Progress) -> Resul
     let mut cases = Vec::new();
     for (pipeline, means) in pipelines.into_iter().zip(max) {
         let slo = objective(means[usize::from(pipeline.urgent)]);
-        let folds = pipeline.under(&rule, &settings(true, None, 1), look)?.folds()?;
+        let folds = folded && pipeline.under(&rule, &settings(true, None, 1), look)?.folds()?;
         let constant = Constant::default();
         cases.extend(folds.then(|| Case { pipeline: pipeline.clone(), fold: true, slo, constant, oracle: None }));
         cases.push(Case { pipeline, fold: false, slo, constant, oracle: None });

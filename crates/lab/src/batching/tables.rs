@@ -12,6 +12,7 @@ pub(super) fn all(results: &Results) -> Vec<(&'static str, Option<String>)> {
     }
     vec![
         ("static.csv", some(&results.rows, rows)),
+        ("grid.csv", some(&results.grid, rows)),
         ("slo-steps.csv", some(&results.slo_steps, moments)),
         ("load-steps.csv", some(&results.load_steps, moments)),
         ("bearer.csv", some(&results.bearer, moments)),

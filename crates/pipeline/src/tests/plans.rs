@@ -1,6 +1,6 @@
 //! What plan comes of a configuration.
 
-use forebay_graph::{Plan, Step, Target};
+use forebay_graph::{Percentile, Plan, Step, Target};
 use forebay_measure::Nanos;
 use proptest::prelude::*;
 
@@ -65,9 +65,9 @@ fn the_example_is_a_plan() {
     assert_eq!((fw.kind, fw.trigger, fw.hold), ("test_pass", 16, Some(Nanos(300_000))));
     let step = |name, gate| Step { module: module(plan, name), gate };
     assert_eq!(plan.flows[0].path, [step("vlans", Some(0)), step("fw", None), step("out", None), step("route", None)]);
-    assert_eq!((plan.flows[0].slo, plan.flows[0].percentile), (Some(Nanos(300_000)), 99.9));
+    assert_eq!((plan.flows[0].slo, plan.flows[0].percentile), (Some(Nanos(300_000)), Percentile::Of(99.9)));
     assert_eq!(plan.flows[1].path, [step("vlans", Some(1)), step("route", None)]);
-    assert_eq!((plan.flows[1].slo, plan.flows[1].percentile), (None, 99.0));
+    assert_eq!((plan.flows[1].slo, plan.flows[1].percentile), (None, Percentile::Of(99.0)));
 }
 
 #[test]

@@ -270,7 +270,13 @@ fn what_a_port_lost_is_told_once_over_a_change() {
         let mut plan = plan(source(0), drain(&Log::default()), modules, 64);
         let path = vec![Step { module: 0, gate: None }];
         let min_rate = Some(forebay_measure::PacketRate(1e6));
-        plan.flows = vec![FlowPlan { name: "video".to_owned(), path, slo: None, percentile: 99.0, min_rate }];
+        plan.flows = vec![FlowPlan {
+            name: "video".to_owned(),
+            path,
+            slo: None,
+            percentile: crate::Percentile::Of(99.0),
+            min_rate,
+        }];
         if !open {
             plan.ports.iter_mut().for_each(|port| (port.open, port.from) = (None, Some(0)));
         }
