@@ -86,6 +86,7 @@ fn a_short_run_of_lean_keeps_its_promises() {
 
 const BATCHING: &[&str] = &[
     "static.csv",
+    "grid.csv",
     "slo-steps.csv",
     "load-steps.csv",
     "bearer.csv",
@@ -144,7 +145,15 @@ fn a_short_run_of_batching_keeps_its_promises() {
     let constants = rows.iter().filter(|row| row["controller"] == "static");
     assert!(constants.clone().all(|row| row["trigger"].is_null() != row["nearest"].is_null()));
     assert!(constants.clone().all(|row| row["nearest"].is_null() || figure(row, "violations_pct") > 5.0));
+    // Every size of the grid, here a few, under as many controllers, as written; and the router with a capture.
+    let grid = list(&results, "grid");
+    assert_eq!(grid.iter().filter(|row| row["controller"] == "optimal").count(), 8);
+    assert!(grid.iter().any(|row| row["usecase"] == "*l2l3 4 some.pcap") && grid.iter().all(|row| row["fold"] == false));
+    let vrf = |controller: &str| grid.iter().find(|row| row["usecase"] == "vrf 2 2" && row["controller"] == controller);
+    let (null, optimal) = (vrf("null").expect("a row"), vrf("optimal").expect("a row"));
+    assert!(figure(optimal, "rate_pps") > 1.05 * figure(null, "rate_pps"), "VLANs are interleaved: {optimal} {null}");
     let parts = [
+        "grid",
         "static",
         "slo_steps",
         "load_steps",

@@ -37,7 +37,7 @@ fn part(run: &Run) -> f64 {
 fn every_controller_keeps_a_mean() {
     for controller in ["optimal", "gradient", "on-off"] {
         for slo in ["100us", "200us", "400us"] {
-            let run = gateway(controller, slo, "mean").run(400, &[]);
+            let run = gateway(controller, slo, "mean").run(250, &[]);
             assert!(run.layout.flows.iter().all(|flow| flow.percentile == Percentile::Mean));
             let (periods, missed) = missed(&run);
             assert!(missed * 20 <= periods, "{controller} {slo}: {missed} of {periods}");
@@ -55,7 +55,7 @@ fn every_controller_keeps_a_mean() {
 #[test]
 fn a_mean_leaves_more_time_for_batches_than_a_percentile() {
     for controller in ["optimal", "gradient"] {
-        let run = |percentile| gateway(controller, "200us", percentile).run(400, &[]);
+        let run = |percentile| gateway(controller, "200us", percentile).run(250, &[]);
         let (mean, most) = (run("mean"), run("100"));
         assert!(
             mean.figures(FIRST).0 > 1.25 * most.figures(FIRST).0,
