@@ -148,7 +148,9 @@ fn a_short_run_of_batching_keeps_its_promises() {
     // Every size of the grid, here a few, under as many controllers, as written; and the router with a capture.
     let grid = list(&results, "grid");
     assert_eq!(grid.iter().filter(|row| row["controller"] == "optimal").count(), 8);
-    assert!(grid.iter().any(|row| row["usecase"] == "*l2l3 4 some.pcap") && grid.iter().all(|row| row["fold"] == false));
+    assert!(
+        grid.iter().any(|row| row["usecase"] == "*l2l3 4 some.pcap") && grid.iter().all(|row| row["fold"] == false)
+    );
     let vrf = |controller: &str| grid.iter().find(|row| row["usecase"] == "vrf 2 2" && row["controller"] == controller);
     let (null, optimal) = (vrf("null").expect("a row"), vrf("optimal").expect("a row"));
     assert!(figure(optimal, "rate_pps") > 1.05 * figure(null, "rate_pps"), "VLANs are interleaved: {optimal} {null}");

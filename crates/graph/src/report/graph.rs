@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::scheduler::SchedulerKind;
 
+use crate::percentile::Percentile;
+
 /// A pipeline's graph. Names of modules and ports differ, so that edges name their ends by them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GraphReport {
@@ -88,8 +90,8 @@ pub struct GraphFlow {
     pub path: Vec<String>,
     /// The delay objective, in microseconds.
     pub slo_us: Option<f64>,
-    /// The share of packets that must keep it, as a percentile.
-    pub percentile: f64,
+    /// Which of its delays must keep it: a percentile, or the mean.
+    pub percentile: Percentile,
     /// The rate objective, in packets a second.
     pub min_rate_pps: Option<f64>,
 }
