@@ -48,6 +48,15 @@ impl From<Percentile> for Text {
     }
 }
 
+impl From<Percentile> for serde_json::Value {
+    fn from(percentile: Percentile) -> Self {
+        match percentile {
+            Percentile::Of(percent) => percent.into(),
+            Percentile::Mean => "mean".into(),
+        }
+    }
+}
+
 impl Default for Percentile {
     fn default() -> Self {
         Self::Of(99.0)
