@@ -5,8 +5,8 @@ use super::{Case, Check, State, Verdict};
 pub(super) const HUGE_PAGES: Check = Check {
     id: "huge-pages",
     looks_at: "there are huge pages for the workers' packet pools",
-    cost: "On small pages address translation misses: testpmd takes 40 ticks a packet without huge pages and 23 with them, on the \
-           machine of docs/performance.md.",
+    cost: "On small pages address translation misses more often: a pool takes more pages than the processor \
+           remembers.",
     mend: "`sysctl -w vm.nr_hugepages=N`, or on a node `echo N > /sys/devices/system/node/nodeN/hugepages/hugepages-2048kB/nr_hugepages`",
     judge: huge_pages,
 };
